@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Error text of a thread, and the log in NCCL's form: "host:pid:tid [dev] KOLO INFO message".
+ * A line is written by one write(2), whole and never cut, so that ranks sharing a terminal do not
+ * mix their lines. Source of the form: NCCL 2.30 debug.cc prefix. */
+#include "util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Thread_local char error_text[1024];
+
+static struct {
+    pthread_once_t once;
+    enum kolo_level level;
+    unsigned subsys;
+    int fd;
+    char host[64];
+} logger = {.once = PTHREAD_ONCE_INIT, .fd = 1};
+
+static unsigned subsys_mask(const char *list)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } names[] = {{"INIT", KOLO_SUB_INIT}, {"NET", KOLO_SUB_NET},   {"GRAPH", KOLO_SUB_GRAPH},
+                 {"TUNE", KOLO_SUB_TUNE}, {"PLAN", KOLO_SUB_PLAN}, {"EXEC", KOLO_SUB_EXEC},
+                 {"SHM", KOLO_SUB_SHM},   {"COLL", KOLO_SUB_COLL}, {"ALL", KOLO_SUB_ALL}};
+    const bool invert = list[0] == '^';
+    unsigned mask = 0;
+    for (const char *word = list + invert; *word != '\0'; word += strspn(word, ",")) {
+        const size_t len = strcspn(word, ",");
+        for (size_t i = 0; i < KOLO_LENGTH(names); i++) {
+            if (strlen(names[i].name) == len && strncasecmp(word, names[i].name, len) == 0) {
+                mask |= names[i].bit;
+            }
+        }
+        word += len;
+    }
+    return invert ? KOLO_SUB_ALL & ~mask : mask;
+}
+
+static int open_log_file(const char *pattern)
+{
+    struct kolo_text path = {0};
+    for (const char *c = pattern; *c != '\0'; c++) {
+        if (c[0] == '%' && c[1] == 'h') {
+            kolo_text_add(&path, "%s", logger.host);
+            c++;
+        } else if (c[0] == '%' && c[1] == 'p') {
+            kolo_text_add(&path, "%d", (int)getpid());
+            c++;
+        } else {
+            kolo_text_add(&path, "%c", *c);
+        }
+    }
+    const int fd = path.chars == NULL
+                       ? -1
+                       : open(path.chars, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    kolo_text_free(&path);
+    return fd < 0 ? 1 : fd;
+}
+
+static void setup(void)
+{
+    static const char *const levels[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
+    const char *level = kolo_env("KOLO_DEBUG");
+    const char *list = kolo_env("KOLO_DEBUG_SUBSYS");
+    const char *file = kolo_env("KOLO_DEBUG_FILE");
+    for (size_t i = 0; level != NULL && i < KOLO_LENGTH(levels); i++) {
+        if (strcasecmp(level, levels[i]) == 0) {
+            logger.level = (enum kolo_level)i;
+        }
+    }
+    logger.subsys = list != NULL ? subsys_mask(list) : KOLO_SUB_ALL & ~(unsigned)KOLO_SUB_COLL;
+    if (gethostname(logger.host, sizeof logger.host - 1) != 0) {
+        strcpy(logger.host, "localhost");
+    }
+    logger.host[strcspn(logger.host, ".")] = '\0';
+    if (file != NULL && logger.level > KOLO_LEVEL_VERSION) {
+        logger.fd = open_log_file(file);
+    }
+}
+
+bool kolo_log_on(enum kolo_level level, unsigned subsys)
+{
+    pthread_once(&logger.once, setup);
+    return level <= logger.level && (level <= KOLO_LEVEL_WARN || (subsys & logger.subsys) != 0);
+}
+
+const char *kolo_host_name(void)
+{
+    pthread_once(&logger.once, setup);
+    return logger.host;
+}
+
+static void write_line(const char *line, size_t len)
+{
+    while (len > 0) {
+        const ssize_t n = write(logger.fd, line, len);
+        if (n < 0 && errno != EINTR && errno != EAGAIN) {
+            return;
+        }
+        if (n > 0) {
+            line += n;
+            len -= (size_t)n;
+        }
+    }
+}
+
+static void print_line(enum kolo_level level, const char *message)
+{
+    struct kolo_text line = {0};
+    const int pid = (int)getpid();
+    const int tid = (int)syscall(SYS_gettid);
+    pthread_once(&logger.once, setup);
+    if (level == KOLO_LEVEL_VERSION) {
+        kolo_text_add(&line, "%s\n", message);
+    } else if (level == KOLO_LEVEL_WARN) {
+        const time_t now = time(NULL);
+        struct tm local;
+        char stamp[32] = "";
+        if (localtime_r(&now, &local) != NULL) {
+            (void)strftime(stamp, sizeof stamp, "[%F %T] ", &local);
+        }
+        kolo_text_add(&line, "\n%s%s:%d:%d [-1] KOLO WARN %s\n", stamp, logger.host, pid, tid, message);
+    } else {
+        kolo_text_add(&line, "%s:%d:%d [-1] KOLO %s %s\n", logger.host, pid, tid,
+                      level == KOLO_LEVEL_INFO ? "INFO" : "TRACE", message);
+    }
+    if (line.chars != NULL) {
+        write_line(line.chars, line.len);
+    }
+    kolo_text_free(&line);
+}
+
+void kolo_log_print(enum kolo_level level, const char *format, ...)
+{
+    const int saved = errno;
+    char *message = NULL;
+    va_list args;
+    va_start(args, format);
+    errno = saved;
+    if (vasprintf(&message, format, args) >= 0) {
+        print_line(level, message);
+        free(message);
+    }
+    va_end(args);
+    errno = saved;
+}
+
+kolo_status kolo_fail(kolo_status code, const char *format, ...)
+{
+    const int saved = errno;
+    va_list args;
+    va_start(args, format);
+    errno = saved;
+    (void)vsnprintf(error_text, sizeof error_text, format, args);
+    va_end(args);
+    KOLO_LOG(INFO, ALL, "%s: %s", kolo_status_name(code), error_text);
+    errno = saved;
+    return code;
+}
+
+void kolo_error_set(const char *text)
+{
+    (void)snprintf(error_text, sizeof error_text, "%s", text);
+}
+
+const char *kolo_error_text(void)
+{
+    return error_text;
+}
+
+const char *kolo_status_name(kolo_status status)
+{
+    switch (status) {
+    case KOLO_OK:
+        return "KOLO_OK";
+    case KOLO_INPROGRESS:
+        return "KOLO_INPROGRESS";
+    case KOLO_ERR_INVALID:
+        return "KOLO_ERR_INVALID";
+    case KOLO_ERR_UNSUPPORTED:
+        return "KOLO_ERR_UNSUPPORTED";
+    case KOLO_ERR_MISMATCH:
+        return "KOLO_ERR_MISMATCH";
+    case KOLO_ERR_PEER:
+        return "KOLO_ERR_PEER";
+    case KOLO_ERR_TIMEOUT:
+        return "KOLO_ERR_TIMEOUT";
+    case KOLO_ERR_LINK:
+        return "KOLO_ERR_LINK";
+    case KOLO_ERR_ABORTED:
+        return "KOLO_ERR_ABORTED";
+    case KOLO_ERR_SYSTEM:
+        return "KOLO_ERR_SYSTEM";
+    case KOLO_ERR_FORKED:
+        return "KOLO_ERR_FORKED";
+    case KOLO_ERR_VERSION:
+        return "KOLO_ERR_VERSION";
+    case KOLO_ERR_INTERNAL:
+        return "KOLO_ERR_INTERNAL";
+    }
+    return "unknown status";
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Numbers, text, environment and names of types and operations. */
+#include "util.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double kolo_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+const char *kolo_env(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+bool kolo_parse_bytes(const char *text, size_t *out)
+{
+    static const char suffixes[] = "kmgt";
+    char *end = NULL;
+    if (text == NULL || text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (errno != 0) {
+        return false;
+    }
+    unsigned shift = 0;
+    if (*end != '\0') {
+        const char *suffix = strchr(suffixes, *end | 0x20);
+        if (suffix == NULL || end[1] != '\0') {
+            return false;
+        }
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+    }
+    if (number > (SIZE_MAX >> shift)) {
+        return false;
+    }
+    *out = (size_t)number << shift;
+    return true;
+}
+
+bool kolo_parse_int(const char *text, long lo, long hi, long *out)
+{
+    char *end = NULL;
+    if (text == NULL || text[0] == '\0') {
+        return false;
+    }
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value < lo || value > hi) {
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len)
+{
+    const unsigned char *byte = bytes;
+    uint64_t hash = seed != 0 ? seed : UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++) {
+        hash = (hash ^ byte[i]) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+void kolo_text_add(struct kolo_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int need = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (need < 0) {
+        return;
+    }
+    if (text->len + (size_t)need + 1 > text->cap) {
+        const size_t cap = 2 * (text->len + (size_t)need + 1);
+        char *chars = realloc(text->chars, cap);
+        if (chars == NULL) {
+            return;
+        }
+        text->chars = chars;
+        text->cap = cap;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text->chars + text->len, text->cap - text->len, format, args);
+    va_end(args);
+    text->len += (size_t)need;
+}
+
+void kolo_text_free(struct kolo_text *text)
+{
+    free(text->chars);
+    *text = (struct kolo_text){0};
+}
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[KOLO_TYPES] = {
+    [KOLO_INT8] = {"int8", 1},
+    [KOLO_UINT8] = {"uint8", 1},
+    [KOLO_INT16] = {"int16", 2},
+    [KOLO_UINT16] = {"uint16", 2},
+    [KOLO_INT32] = {"int32", 4},
+    [KOLO_UINT32] = {"uint32", 4},
+    [KOLO_INT64] = {"int64", 8},
+    [KOLO_UINT64] = {"uint64", 8},
+    [KOLO_FLOAT16] = {"float16", 2},
+    [KOLO_BFLOAT16] = {"bfloat16", 2},
+    [KOLO_FLOAT32] = {"float32", 4},
+    [KOLO_FLOAT64] = {"float64", 8},
+    [KOLO_FLOAT8_E4M3] = {"float8_e4m3", 1},
+    [KOLO_FLOAT8_E5M2] = {"float8_e5m2", 1},
+    [KOLO_BOOL] = {"bool", 1},
+    [KOLO_INT32_INT32] = {"int32_int32", 8},
+    [KOLO_INT64_INT64] = {"int64_int64", 16},
+    [KOLO_FLOAT32_INT32] = {"float32_int32", 8},
+    [KOLO_FLOAT64_INT32] = {"float64_int32", 16},
+};
+
+static const char *const ops[KOLO_OPS] = {
+    [KOLO_SUM] = "sum",   [KOLO_PROD] = "prod",     [KOLO_MIN] = "min",       [KOLO_MAX] = "max",
+    [KOLO_AVG] = "avg",   [KOLO_LAND] = "land",     [KOLO_LOR] = "lor",       [KOLO_LXOR] = "lxor",
+    [KOLO_BAND] = "band", [KOLO_BOR] = "bor",       [KOLO_BXOR] = "bxor",     [KOLO_MINLOC] = "minloc",
+    [KOLO_MAXLOC] = "maxloc",
+};
+
+size_t kolo_type_bytes(enum kolo_type type)
+{
+    return (unsigned)type < KOLO_TYPES ? types[type].bytes : 0;
+}
+
+const char *kolo_type_name(enum kolo_type type)
+{
+    return (unsigned)type < KOLO_TYPES ? types[type].name : "unknown";
+}
+
+const char *kolo_op_name(kolo_op op)
+{
+    return op < KOLO_OPS ? ops[op] : "premulsum";
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What every folder may use: status propagation, error text, log, time, small arithmetic. */
+#ifndef KOLO_UTIL_H
+#define KOLO_UTIL_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kolo/kolo.h>
+
+#define KOLO_TRY(expr)                                                                             \
+    do {                                                                                           \
+        const kolo_status try_ = (expr);                                                           \
+        if (try_ < 0) {                                                                            \
+            return try_;                                                                           \
+        }                                                                                          \
+    } while (0)
+#define KOLO_TRY_GOTO(st, expr, label)                                                             \
+    do {                                                                                           \
+        (st) = (expr);                                                                             \
+        if ((st) < 0) {                                                                            \
+            goto label;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+#define KOLO_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define KOLO_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define KOLO_LENGTH(a)   (sizeof(a) / sizeof((a)[0]))
+#define KOLO_PRINTF(f, a) __attribute__((format(printf, f, a)))
+
+/* ---- errors: the first detector says what happened, callers pass the code on ------------------- */
+
+/* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works. */
+kolo_status kolo_fail(kolo_status code, const char *format, ...) KOLO_PRINTF(2, 3);
+/* Replace this thread's sentence without logging (to carry an error from another thread). */
+void kolo_error_set(const char *text);
+
+/* ---- log ---------------------------------------------------------------------------------------- */
+
+enum kolo_level { KOLO_LEVEL_NONE, KOLO_LEVEL_VERSION, KOLO_LEVEL_WARN, KOLO_LEVEL_INFO, KOLO_LEVEL_TRACE };
+enum kolo_subsys {
+    KOLO_SUB_INIT = 1,
+    KOLO_SUB_NET = 2,
+    KOLO_SUB_GRAPH = 4,
+    KOLO_SUB_TUNE = 8,
+    KOLO_SUB_PLAN = 16,
+    KOLO_SUB_EXEC = 32,
+    KOLO_SUB_SHM = 64,
+    KOLO_SUB_COLL = 128,
+    KOLO_SUB_ALL = 255
+};
+
+/* Level KOLO_DEBUG (VERSION, WARN, INFO, TRACE; default none), subsystems KOLO_DEBUG_SUBSYS (comma
+ * list, ^ inverts; default all but COLL), file KOLO_DEBUG_FILE (%h host, %p pid; default stdout). */
+bool kolo_log_on(enum kolo_level level, unsigned subsys);
+void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(2, 3);
+#define KOLO_LOG(level, subsys, ...)                                                               \
+    do {                                                                                           \
+        if (kolo_log_on(KOLO_LEVEL_##level, KOLO_SUB_##subsys)) {                                  \
+            kolo_log_print(KOLO_LEVEL_##level, __VA_ARGS__);                                       \
+        }                                                                                          \
+    } while (0)
+/* The short host name used in log lines. */
+const char *kolo_host_name(void);
+
+/* ---- time, numbers, text ------------------------------------------------------------------------ */
+
+double kolo_now_us(void); /* monotonic */
+
+static inline size_t kolo_round_up(size_t x, size_t multiple)
+{
+    return (x + multiple - 1) / multiple * multiple;
+}
+static inline size_t kolo_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+static inline size_t kolo_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+/* (x mod n) in 0..n-1 for any x. */
+static inline int kolo_mod(int x, int n)
+{
+    int m = x % n;
+    return m < 0 ? m + n : m;
+}
+/* Smallest k with 2^k >= n (n >= 1). */
+static inline int kolo_log2_ceil(int n)
+{
+    int k = 0;
+    while ((1 << k) < n) {
+        k++;
+    }
+    return k;
+}
+static inline bool kolo_is_pow2(int n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* "4k", "1M", "8": bytes with binary suffix K, M, G, T (any case). False if it is not just that. */
+bool kolo_parse_bytes(const char *text, size_t *out);
+/* A whole decimal number within [lo, hi]. False otherwise. */
+bool kolo_parse_int(const char *text, long lo, long hi, long *out);
+/* The variable's value, or NULL where unset or empty. */
+const char *kolo_env(const char *name);
+/* FNV-1a over bytes; chain by passing the previous hash (start from 0). */
+uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len);
+
+/* A growing text; an allocation failure makes it NULL-safe empty. */
+struct kolo_text {
+    char *chars; /* always terminated; NULL while empty */
+    size_t len, cap;
+};
+void kolo_text_add(struct kolo_text *text, const char *format, ...) KOLO_PRINTF(2, 3);
+void kolo_text_free(struct kolo_text *text);
+
+#endif
