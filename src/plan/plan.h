@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Plans: what each rank does, as data. Made by algorithms through the builder of <kolo/plugin.h>;
+ * everything else (verify, price, print, lower, run) is done to a plan.
+ *
+ * Order: steps of a lane run in order, lanes of a rank run concurrently. Messages match in order per
+ * (from, to, lane); both ends' steps carry both slices. A SEND has read its source before a later
+ * step of its lane writes there. `dep` waits for an earlier step of another lane of the same rank.
+ */
+#ifndef KOLO_PLAN_H
+#define KOLO_PLAN_H
+
+#include <assert.h>
+
+#include <kolo/plugin.h>
+
+#include "util/util.h"
+
+enum kolo_meaning { KOLO_SEND, KOLO_RECV, KOLO_RECV_REDUCE, KOLO_COPY, KOLO_REDUCE };
+
+enum kolo_step_flag {
+    KOLO_STEP_LEFT = 1, /* RECV_REDUCE, REDUCE: dst = src op dst */
+    KOLO_STEP_LAST = 2, /* RECV_REDUCE, REDUCE: completes the reduction */
+    /* Facts about a message that only the whole plan shows; equal at both ends; set by seal. */
+    KOLO_STEP_STABLE = 4, /* the sender never writes src after this SEND, in place or not */
+    KOLO_STEP_FRESH = 8   /* the receiver has not touched dst before this RECV, in place or not */
+};
+
+/* One step of one rank. SEND, RECV, RECV_REDUCE: src is the sender's slice, dst the receiver's.
+ * A run of sends of one lane and round is announced by one signal: the sender's `phase`-th. The sent
+ * chunks lie in the sender's outbox from chunk `place` on; sending the same slice again to another
+ * rank in one run uses the same place. Both are numbered from 0 within the sender and the tile. */
+struct kolo_step {
+    uint8_t op, flags, lane, spare;
+    int32_t peer; /* the other rank, -1 for local steps */
+    struct kolo_slice src, dst;
+    int32_t dep; /* index of an earlier step of this rank, or -1 */
+    uint16_t phase, place;
+};
+static_assert(sizeof(struct kolo_step) == 32, "two 16-byte loads per step on a GPU");
+
+struct kolo_rank_plan {
+    struct kolo_step *step; /* NULL for ranks that were not asked for */
+    int count, cap;
+    int phases, places; /* signals and outbox chunks per tile; known for every rank */
+};
+
+struct kolo_plan {
+    struct kolo_shape shape; /* shape.order points into this plan, or is NULL */
+    const struct kolo_algo *algo;
+    int only; /* the one rank whose steps are here, or -1: all */
+    int lanes;
+    int chunks, scratch_chunks;
+    int max_places; /* the largest `places` of any rank */
+    struct kolo_rank_plan *rank; /* [nranks] */
+    uint64_t hash;               /* of algorithm name, shape and chunks: equal on every rank */
+    int *order;
+};
+
+/* Build and seal the plan of `algo` for `shape`: of one rank, or of all (rank -1).
+ * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits nonsense; the text says what), SYSTEM. */
+kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shape *shape, int rank,
+                            struct kolo_plan **out);
+void kolo_plan_destroy(struct kolo_plan *plan);
+
+/* Chunks of a buffer at `rank` (0: the rank does not have it). */
+int kolo_plan_buf_chunks(const struct kolo_plan *plan, int rank, enum kolo_buf buf);
+
+/* all_reduce, reduce, broadcast: one vector cut into chunks. The others: a chunk is a rank's block. */
+static inline bool kolo_coll_flat(enum kolo_coll coll)
+{
+    return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE || coll == KOLO_COLL_BROADCAST;
+}
+static inline bool kolo_coll_reduces(enum kolo_coll coll)
+{
+    return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE || coll == KOLO_COLL_REDUCE_SCATTER;
+}
+static inline bool kolo_coll_rooted(enum kolo_coll coll)
+{
+    return coll == KOLO_COLL_REDUCE || coll == KOLO_COLL_BROADCAST || coll == KOLO_COLL_GATHER ||
+           coll == KOLO_COLL_SCATTER;
+}
+/* "allreduce", the prefix of algorithm names and the word in KOLO_ALGO; "AllReduce" for the log. */
+const char *kolo_coll_name(enum kolo_coll coll);
+const char *kolo_coll_title(enum kolo_coll coll);
+
+/* In place, chunk `chunk` of IN at `rank` is this chunk of OUT; -1 if it is none. */
+int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk);
+
+/* The rank at place i of the shape's ring. */
+static inline int kolo_rank_at(const struct kolo_shape *shape, int i)
+{
+    return shape->order != NULL ? shape->order[i] : i;
+}
+
+/* The built-in algorithms, one row each; defined in algos/registry.c. */
+extern const struct kolo_algo *const kolo_algos[];
+extern const int kolo_algos_count;
+
+#endif
