@@ -6,17 +6,20 @@
  *
  * Conventions that hold for every call below unless its own contract says otherwise:
  *  - Counts are elements, not bytes. Buffers are aligned to their element.
- *  - `stream` NULL: the call returns when this rank's result is there and its buffers are free again.
- *    A stream of kolo_stream_create(): the call queues and returns; the buffers are borrowed until
- *    kolo_stream_sync(). Between kolo_group_begin() and kolo_group_end() nothing runs before the end.
+ *  - `stream` NULL: the call returns when this rank's result is there and its buffers are free
+ * again. A stream of kolo_stream_create(): the call queues and returns; the buffers are borrowed
+ * until kolo_stream_sync(). Between kolo_group_begin() and kolo_group_end() nothing runs before the
+ * end.
  *  - Out-arguments are written only on success.
- *  - Every failure leaves a sentence for kolo_error_text(): the argument, its value, what is allowed.
+ *  - Every failure leaves a sentence for kolo_error_text(): the argument, its value, what is
+ * allowed.
  *  - INVALID and UNSUPPORTED change nothing and leave the communicator usable. The other errors do
- *    not: only kolo_comm_error(), kolo_comm_shrink(), kolo_comm_abort() and kolo_comm_destroy() may follow.
- *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in rank
- *    order, summed in the accumulator type and rounded once, whatever the algorithm.
- *  - In place: send == recv (all_reduce, reduce, broadcast, all_to_all), or the rank's own block of the
- *    larger buffer (all_gather and gather: send == recv + rank*count; reduce_scatter and scatter:
+ *    not: only kolo_comm_error(), kolo_comm_shrink(), kolo_comm_abort() and kolo_comm_destroy() may
+ * follow.
+ *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in
+ * rank order, summed in the accumulator type and rounded once, whatever the algorithm.
+ *  - In place: send == recv (all_reduce, reduce, broadcast, all_to_all), or the rank's own block of
+ * the larger buffer (all_gather and gather: send == recv + rank*count; reduce_scatter and scatter:
  *    recv == send + rank*count). Any other overlap is INVALID.
  */
 #ifndef KOLO_KOLO_H
@@ -91,7 +94,8 @@ enum kolo_type {
  *   LAND LOR LXOR                    every integer and bool; result 0 or 1
  *   BAND BOR BXOR                    every integer and bool
  *   MINLOC MAXLOC                    pairs; equal values take the smaller index
- * float16, bfloat16 and float8 accumulate in float32. MIN and MAX return NaN if any input is NaN. */
+ * float16, bfloat16 and float8 accumulate in float32. MIN and MAX return NaN if any input is NaN.
+ */
 typedef uint32_t kolo_op;
 enum {
     KOLO_SUM = 0,
@@ -126,16 +130,20 @@ struct kolo_id {
 /* Options of a communicator. Start from KOLO_CONFIG_INIT; unset members take the environment's
  * value, else the default. Grows at the tail only. */
 struct kolo_config {
-    uint32_t size;        /* sizeof(struct kolo_config) as the caller knows it */
-    int deterministic;    /* 0 or 1 (default 0; KOLO_DETERMINISTIC): one expression per element, rank order */
-    int timeout_ms;       /* > 0 (default 600000; KOLO_TIMEOUT_MS): longest wait without progress */
-    int device;           /* KOLO_HOST (default) or a CUDA ordinal: what `stream` and buffers are */
-    const char *name;     /* default "comm": shown in the log */
-    const char *algo;     /* default KOLO_ALGO: "allreduce:0-4k:direct,4k-:ring;broadcast:chain" */
-    const char *transport; /* default KOLO_TRANSPORT: comma list in order of preference, "shm,loop" */
+    uint32_t size;     /* sizeof(struct kolo_config) as the caller knows it */
+    int deterministic; /* 0 or 1 (default 0; KOLO_DETERMINISTIC): one expression per element, rank
+                          order */
+    int timeout_ms;    /* > 0 (default 600000; KOLO_TIMEOUT_MS): longest wait without progress */
+    int device;        /* KOLO_HOST (default) or a CUDA ordinal: what `stream` and buffers are */
+    const char *name;  /* default "comm": shown in the log */
+    const char *algo;  /* default KOLO_ALGO: "allreduce:0-4k:direct,4k-:ring;broadcast:chain" */
+    const char
+        *transport; /* default KOLO_TRANSPORT: comma list in order of preference, "shm,loop" */
 };
-#define KOLO_CONFIG_INIT \
-    { sizeof(struct kolo_config), KOLO_UNSET, KOLO_UNSET, KOLO_UNSET, NULL, NULL, NULL }
+#define KOLO_CONFIG_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct kolo_config), KOLO_UNSET, KOLO_UNSET, KOLO_UNSET, NULL, NULL, NULL           \
+    }
 
 #define KOLO_ANY_SOURCE (-1)
 #define KOLO_ANY_TAG    (-1)
@@ -152,190 +160,231 @@ struct kolo_recv_info {
 /* ---- version, errors, types ---------------------------------------------------------------- */
 
 /* KOLO_VERSION of the library that runs. */
-KOLO_EXPORT int kolo_version(void);
+KOLO_EXPORT
+int kolo_version(void);
 /* "KOLO_ERR_INVALID" and so on; never NULL. */
-KOLO_EXPORT const char *kolo_status_name(kolo_status status);
+KOLO_EXPORT
+const char *kolo_status_name(kolo_status status);
 /* What went wrong in this thread's last failed call; "" if none. Valid until its next failure. */
-KOLO_EXPORT const char *kolo_error_text(void);
+KOLO_EXPORT
+const char *kolo_error_text(void);
 /* Bytes of one element; 0 for an unknown type. */
-KOLO_EXPORT size_t kolo_type_bytes(enum kolo_type type);
+KOLO_EXPORT
+size_t kolo_type_bytes(enum kolo_type type);
 /* "float32" and so on; "unknown" for an unknown type. */
-KOLO_EXPORT const char *kolo_type_name(enum kolo_type type);
+KOLO_EXPORT
+const char *kolo_type_name(enum kolo_type type);
 /* "sum" and so on; "premulsum" for a created one, "unknown" for no operation. */
-KOLO_EXPORT const char *kolo_op_name(kolo_op op);
+KOLO_EXPORT
+const char *kolo_op_name(kolo_op op);
 
 /* ---- communicators ------------------------------------------------------------------------- */
 
-/* A fresh id. The calling process answers the ranks that join with it, so it must live until they have.
- * Errors: SYSTEM. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_id_create(struct kolo_id *out);
+/* A fresh id. The calling process answers the ranks that join with it, so it must live until they
+ * have. Errors: SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_id_create(struct kolo_id *out);
 
-/* Join as `rank` of `nranks` (1 <= nranks, 0 <= rank < nranks, each rank once). Returns when all have
- * joined. `config` may be NULL. Errors: INVALID, TIMEOUT (not all came), SYSTEM, VERSION. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,
-                                                    const struct kolo_config *config,
-                                                    struct kolo_comm **out);
+/* Join as `rank` of `nranks` (1 <= nranks, 0 <= rank < nranks, each rank once). Returns when all
+ * have joined. `config` may be NULL. Errors: INVALID, TIMEOUT (not all came), SYSTEM, VERSION. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,
+                                        const struct kolo_config *config, struct kolo_comm **out);
 
 /* The same with rank, size and meeting point from the launcher's environment: `kolo run`, mpirun,
  * torchrun, srun, or KOLO_RANK, KOLO_NRANKS and KOLO_JOB; alone (1 rank) where there is none. The
  * k-th call of a process joins the k-th of the others. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_comm_create_env(const struct kolo_config *config,
-                                                        struct kolo_comm **out);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_create_env(const struct kolo_config *config,
+                                            struct kolo_comm **out);
 
-/* `nranks` communicators of one process, out[nranks]; each is to be used by one thread, or all by one
- * thread with kolo_group_begin(). */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
-                                                          struct kolo_comm *out[]);
+/* `nranks` communicators of one process, out[nranks]; each is to be used by one thread, or all by
+ * one thread with kolo_group_begin(). */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
+                                              struct kolo_comm *out[]);
 
-/* Collective. Ranks of equal `color` (>= 0) form a new communicator, ordered by `key`, then by rank;
- * KOLO_NO_COLOR gives NULL. `config` NULL: as the parent. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
-                                                   const struct kolo_config *config,
-                                                   struct kolo_comm **out);
+/* Collective. Ranks of equal `color` (>= 0) form a new communicator, ordered by `key`, then by
+ * rank; KOLO_NO_COLOR gives NULL. `config` NULL: as the parent. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
+                                       const struct kolo_config *config, struct kolo_comm **out);
 
-/* Called by the survivors only: a new communicator without exclude[nexclude] (ranks of `comm`), in the
- * old order. `comm` may have failed and must still be destroyed. Errors: INVALID, TIMEOUT. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude,
-                                                    int nexclude, const struct kolo_config *config,
-                                                    struct kolo_comm **out);
+/* Called by the survivors only: a new communicator without exclude[nexclude] (ranks of `comm`), in
+ * the old order. `comm` may have failed and must still be destroyed. Errors: INVALID, TIMEOUT. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
+                                        const struct kolo_config *config, struct kolo_comm **out);
 
-/* Make every pending and later call on `comm` return ABORTED, here and on the ranks it reaches. From
- * any thread, at any time; never blocks. */
-KOLO_EXPORT void kolo_comm_abort(struct kolo_comm *comm);
+/* Make every pending and later call on `comm` return ABORTED, here and on the ranks it reaches.
+ * From any thread, at any time; never blocks. */
+KOLO_EXPORT
+void kolo_comm_abort(struct kolo_comm *comm);
 /* Wait until what was sent is taken (not after an error), then free. NULL is allowed. */
-KOLO_EXPORT void kolo_comm_destroy(struct kolo_comm *comm);
-KOLO_EXPORT int kolo_comm_rank(const struct kolo_comm *comm); /* -1 for NULL */
-KOLO_EXPORT int kolo_comm_size(const struct kolo_comm *comm); /* -1 for NULL */
+KOLO_EXPORT
+void kolo_comm_destroy(struct kolo_comm *comm);
+KOLO_EXPORT
+int kolo_comm_rank(const struct kolo_comm *comm); /* -1 for NULL */
+KOLO_EXPORT
+int kolo_comm_size(const struct kolo_comm *comm); /* -1 for NULL */
 /* The error that ended this communicator, or KOLO_OK. From any thread. */
-KOLO_EXPORT kolo_status kolo_comm_error(const struct kolo_comm *comm);
+KOLO_EXPORT
+kolo_status kolo_comm_error(const struct kolo_comm *comm);
 
 /* ---- collectives ---------------------------------------------------------------------------- */
 
 /* Reduce `count` elements over all ranks; every rank gets the result. send[count], recv[count].
  * Cost: ring 2(n-1)(alpha + S/(n*beta)), direct 2 alpha + 2(n-1)/n S/beta; S bytes.
  * Errors: INVALID. Source: Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002 (ring). */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_all_reduce(const void *send, void *recv, size_t count,
-                                                   enum kolo_type type, kolo_op op,
-                                                   struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_reduce(const void *send, void *recv, size_t count,
+                                       enum kolo_type type, kolo_op op, struct kolo_comm *comm,
+                                       kolo_stream stream);
 
 /* Reduce to rank `root`. send[count]; recv[count] on root, ignored elsewhere (may be NULL). */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_reduce(const void *send, void *recv, size_t count,
-                                               enum kolo_type type, kolo_op op, int root,
-                                               struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_reduce(const void *send, void *recv, size_t count, enum kolo_type type,
+                                   kolo_op op, int root, struct kolo_comm *comm,
+                                   kolo_stream stream);
 
 /* Copy root's send[count] to every rank's recv[count]. send is ignored elsewhere (may be NULL). */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_broadcast(const void *send, void *recv, size_t count,
-                                                  enum kolo_type type, int root,
-                                                  struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_broadcast(const void *send, void *recv, size_t count,
+                                      enum kolo_type type, int root, struct kolo_comm *comm,
+                                      kolo_stream stream);
 
 /* recv[r*count ...] on root = rank r's send[count]. recv[nranks*count] is ignored elsewhere. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_gather(const void *send, void *recv, size_t count,
-                                               enum kolo_type type, int root,
-                                               struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_gather(const void *send, void *recv, size_t count, enum kolo_type type,
+                                   int root, struct kolo_comm *comm, kolo_stream stream);
 
 /* recv[count] on rank r = root's send[r*count ...]. send[nranks*count] is ignored elsewhere. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_scatter(const void *send, void *recv, size_t count,
-                                                enum kolo_type type, int root,
-                                                struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
+                                    int root, struct kolo_comm *comm, kolo_stream stream);
 
 /* recv[r*count ...] = rank r's send[count], on every rank. recv[nranks*count]. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_all_gather(const void *send, void *recv, size_t count,
-                                                   enum kolo_type type, struct kolo_comm *comm,
-                                                   kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_gather(const void *send, void *recv, size_t count,
+                                       enum kolo_type type, struct kolo_comm *comm,
+                                       kolo_stream stream);
 
 /* recv[count] on rank r = block r of the reduction of send[nranks*count]. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count,
-                                                       enum kolo_type type, kolo_op op,
-                                                       struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count,
+                                           enum kolo_type type, kolo_op op, struct kolo_comm *comm,
+                                           kolo_stream stream);
 
 /* recv[q*count ...] on rank r = rank q's send[r*count ...]. Both are [nranks*count]. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_all_to_all(const void *send, void *recv, size_t count,
-                                                   enum kolo_type type, struct kolo_comm *comm,
-                                                   kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_to_all(const void *send, void *recv, size_t count,
+                                       enum kolo_type type, struct kolo_comm *comm,
+                                       kolo_stream stream);
 
 /* Returns after every rank has entered. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_barrier(struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_barrier(struct kolo_comm *comm, kolo_stream stream);
 
-/* v-forms: block r has counts[r] elements and begins at displs[r] elements (any order; received blocks
- * must not overlap). The arrays have nranks entries and are read before the call returns. */
+/* v-forms: block r has counts[r] elements and begins at displs[r] elements (any order; received
+ * blocks must not overlap). The arrays have nranks entries and are read before the call returns. */
 
 /* counts and displs on root only, NULL elsewhere; `count` is this rank's own. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_gatherv(const void *send, size_t count, void *recv,
-                                                const size_t *counts, const size_t *displs,
-                                                enum kolo_type type, int root,
-                                                struct kolo_comm *comm, kolo_stream stream);
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_scatterv(const void *send, const size_t *counts,
-                                                 const size_t *displs, void *recv, size_t count,
-                                                 enum kolo_type type, int root,
-                                                 struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_gatherv(const void *send, size_t count, void *recv,
+                                    const size_t *counts, const size_t *displs, enum kolo_type type,
+                                    int root, struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_scatterv(const void *send, const size_t *counts, const size_t *displs,
+                                     void *recv, size_t count, enum kolo_type type, int root,
+                                     struct kolo_comm *comm, kolo_stream stream);
 /* counts and displs the same on every rank; send has counts[rank] elements. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_all_gatherv(const void *send, void *recv,
-                                                    const size_t *counts, const size_t *displs,
-                                                    enum kolo_type type, struct kolo_comm *comm,
-                                                    kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_gatherv(const void *send, void *recv, const size_t *counts,
+                                        const size_t *displs, enum kolo_type type,
+                                        struct kolo_comm *comm, kolo_stream stream);
 /* counts the same on every rank; blocks of send lie one after the other; recv has counts[rank]. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_reduce_scatterv(const void *send, void *recv,
-                                                        const size_t *counts, enum kolo_type type,
-                                                        kolo_op op, struct kolo_comm *comm,
-                                                        kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_reduce_scatterv(const void *send, void *recv, const size_t *counts,
+                                            enum kolo_type type, kolo_op op, struct kolo_comm *comm,
+                                            kolo_stream stream);
 /* send_counts[q] elements go to rank q, recv_counts[q] come from it. */
-KOLO_EXPORT KOLO_CHECK kolo_status
-kolo_all_to_allv(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv,
-                 const size_t *recv_counts, const size_t *recv_displs, enum kolo_type type,
-                 struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts,
+                                        const size_t *send_displs, void *recv,
+                                        const size_t *recv_counts, const size_t *recv_displs,
+                                        enum kolo_type type, struct kolo_comm *comm,
+                                        kolo_stream stream);
 
 /* ---- point to point -------------------------------------------------------------------------- */
 
-/* Send count elements to rank `peer`; matches its kolo_recv() in order. They progress independently of
- * collectives and of each other; in a group, sends and receives never wait for one another. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type,
-                                             int peer, struct kolo_comm *comm, kolo_stream stream);
+/* Send count elements to rank `peer`; matches its kolo_recv() in order. They progress independently
+ * of collectives and of each other; in a group, sends and receives never wait for one another. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type, int peer,
+                                 struct kolo_comm *comm, kolo_stream stream);
 /* Errors: INVALID if the message is longer than count. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_recv(void *buf, size_t count, enum kolo_type type, int peer,
-                                             struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_recv(void *buf, size_t count, enum kolo_type type, int peer,
+                                 struct kolo_comm *comm, kolo_stream stream);
 /* The same with a tag (>= 0), matched apart from untagged messages. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_send_tag(const void *buf, size_t count, enum kolo_type type,
-                                                 int peer, int tag, struct kolo_comm *comm,
-                                                 kolo_stream stream);
-/* peer may be KOLO_ANY_SOURCE, tag KOLO_ANY_TAG; `out` may be NULL, else it is written on completion. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type type,
-                                                 int peer, int tag, struct kolo_recv_info *out,
-                                                 struct kolo_comm *comm, kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_send_tag(const void *buf, size_t count, enum kolo_type type, int peer,
+                                     int tag, struct kolo_comm *comm, kolo_stream stream);
+/* peer may be KOLO_ANY_SOURCE, tag KOLO_ANY_TAG; `out` may be NULL, else it is written on
+ * completion. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type type, int peer,
+                                     int tag, struct kolo_recv_info *out, struct kolo_comm *comm,
+                                     kolo_stream stream);
 
-/* ---- groups and streams ------------------------------------------------------------------------ */
+/* ---- groups and streams ------------------------------------------------------------------------
+ */
 
-/* Calls between begin and end (of this thread; they nest) start together at the outermost end, which
- * returns the first error. Needed for several ranks driven by one thread, and for exchanges by
- * kolo_send and kolo_recv. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_group_begin(void);
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_group_end(void);
+/* Calls between begin and end (of this thread; they nest) start together at the outermost end,
+ * which returns the first error. Needed for several ranks driven by one thread, and for exchanges
+ * by kolo_send and kolo_recv. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_group_begin(void);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_group_end(void);
 
 /* A host stream: operations queued on it run in order, on kolo's progress thread. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_stream_create(kolo_stream *out);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_stream_create(kolo_stream *out);
 /* Wait until all that was queued is done; returns the first error since the last sync. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_stream_sync(kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_stream_sync(kolo_stream stream);
 /* KOLO_OK when idle, KOLO_INPROGRESS when not, else the first error. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_stream_query(kolo_stream stream);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_stream_query(kolo_stream stream);
 /* Waits, then frees. NULL is allowed. */
-KOLO_EXPORT void kolo_stream_destroy(kolo_stream stream);
+KOLO_EXPORT
+void kolo_stream_destroy(kolo_stream stream);
 
-/* ---- memory and operations --------------------------------------------------------------------- */
+/* ---- memory and operations ---------------------------------------------------------------------
+ */
 
-/* Host memory that ranks on this host can map, so that large collectives on it copy less. Aligned to
- * 4096 bytes at least. Errors: INVALID (0 bytes), SYSTEM. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_mem_alloc(size_t bytes, void **out);
+/* Host memory that ranks on this host can map, so that large collectives on it copy less. Aligned
+ * to 4096 bytes at least. Errors: INVALID (0 bytes), SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_mem_alloc(size_t bytes, void **out);
 /* Free memory of kolo_mem_alloc(); no operation may use it any more. NULL is allowed. */
-KOLO_EXPORT void kolo_mem_free(void *ptr);
+KOLO_EXPORT
+void kolo_mem_free(void *ptr);
 /* Declare [ptr, ptr+bytes) for repeated use. Private memory serves ranks that are threads of this
  * process only. Errors: INVALID; UNSUPPORTED, with the reason. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_mem_register(void *ptr, size_t bytes);
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_mem_unregister(void *ptr);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_mem_register(void *ptr, size_t bytes);
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_mem_unregister(void *ptr);
 
-/* A sum whose inputs are each multiplied by this rank's *factor (one element of `type`, a float or an
- * integer type) first. Valid for that type, on `comm`, until destroyed. */
-KOLO_EXPORT KOLO_CHECK kolo_status kolo_op_create_premulsum(const void *factor, enum kolo_type type,
-                                                            struct kolo_comm *comm, kolo_op *out);
-KOLO_EXPORT void kolo_op_destroy(kolo_op op, struct kolo_comm *comm);
+/* A sum whose inputs are each multiplied by this rank's *factor (one element of `type`, a float or
+ * an integer type) first. Valid for that type, on `comm`, until destroyed. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_op_create_premulsum(const void *factor, enum kolo_type type,
+                                                struct kolo_comm *comm, kolo_op *out);
+KOLO_EXPORT
+void kolo_op_destroy(kolo_op op, struct kolo_comm *comm);
 
 #ifdef __cplusplus
 }

@@ -9,11 +9,11 @@
 #ifndef KOLO_PLUGIN_H
 #define KOLO_PLUGIN_H
 
+#include <kolo/kolo.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <kolo/kolo.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,9 +27,10 @@ struct kolo_plugin { /* first member of every plug-in struct */
     const char *name;
 };
 
-/* ---- algorithms ----------------------------------------------------------------------------------
- * An algorithm is a pure function from a shape to a plan: for each rank, lanes of steps with five
- * meanings on chunks of symbolic buffers, never bytes or pointers. */
+/* ---- algorithms
+ * ---------------------------------------------------------------------------------- An algorithm
+ * is a pure function from a shape to a plan: for each rank, lanes of steps with five meanings on
+ * chunks of symbolic buffers, never bytes or pointers. */
 
 enum kolo_coll {
     KOLO_COLL_ALL_REDUCE = 0,
@@ -60,8 +61,8 @@ enum kolo_buf { KOLO_IN = 0, KOLO_OUT = 1, KOLO_SCRATCH = 2, KOLO_BUFS = 3 };
  *   all_reduce IN b OUT b; reduce IN b, OUT b at root; broadcast IN b at root, OUT b;
  *   gather IN 1, OUT n at root; scatter IN n at root, OUT 1; all_gather IN 1 OUT n;
  *   reduce_scatter IN n OUT 1; all_to_all IN n OUT n; barrier none.
- * A rank's IN and OUT may be the same memory (in place, see kolo.h); a plan must be right both ways.
- * IN is never written. */
+ * A rank's IN and OUT may be the same memory (in place, see kolo.h); a plan must be right both
+ * ways. IN is never written. */
 struct kolo_slice {
     uint16_t buf; /* enum kolo_buf */
     uint16_t count;
@@ -98,27 +99,38 @@ enum kolo_how {
 
 struct kolo_builder;
 
-/* The builder's errors stick: after one, calls do nothing, and the plan is refused with its text. */
+/* The builder's errors stick: after one, calls do nothing, and the plan is refused with its text.
+ */
 
-/* Chunks of the flat buffers of all_reduce, reduce and broadcast (default 1), and of SCRATCH (0). */
-KOLO_EXPORT void kolo_chunks(struct kolo_builder *b, int chunks);
-KOLO_EXPORT void kolo_scratch_chunks(struct kolo_builder *b, int chunks);
+/* Chunks of the flat buffers of all_reduce, reduce and broadcast (default 1), and of SCRATCH (0).
+ */
+KOLO_EXPORT
+void kolo_chunks(struct kolo_builder *b, int chunks);
+KOLO_EXPORT
+void kolo_scratch_chunks(struct kolo_builder *b, int chunks);
 /* Steps emitted from now on go to `lane` (0..KOLO_LANES-1). Lanes run concurrently. */
 #define KOLO_LANES 4
-KOLO_EXPORT void kolo_lane(struct kolo_builder *b, int lane);
-/* A message: rank `from` sends src, rank `to` receives it into dst; `how` is a set of enum kolo_how. */
-KOLO_EXPORT void kolo_transfer(struct kolo_builder *b, int from, struct kolo_slice src, int to,
-                               struct kolo_slice dst, unsigned how);
+KOLO_EXPORT
+void kolo_lane(struct kolo_builder *b, int lane);
+/* A message: rank `from` sends src, rank `to` receives it into dst; `how` is a set of enum
+ * kolo_how. */
+KOLO_EXPORT
+void kolo_transfer(struct kolo_builder *b, int from, struct kolo_slice src, int to,
+                   struct kolo_slice dst, unsigned how);
 /* A copy or reduction inside `rank`. */
-KOLO_EXPORT void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src,
-                            struct kolo_slice dst, unsigned how);
-/* End a round. In a round each lane of a rank first does its sends, then the rest, both in the order
- * emitted; rounds follow one another per lane. */
-KOLO_EXPORT void kolo_round(struct kolo_builder *b);
+KOLO_EXPORT
+void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src, struct kolo_slice dst,
+                unsigned how);
+/* End a round. In a round each lane of a rank first does its sends, then the rest, both in the
+ * order emitted; rounds follow one another per lane. */
+KOLO_EXPORT
+void kolo_round(struct kolo_builder *b);
 /* Make the next steps of `rank` in the current lane wait for all its earlier steps in `lane`. */
-KOLO_EXPORT void kolo_join(struct kolo_builder *b, int rank, int lane);
+KOLO_EXPORT
+void kolo_join(struct kolo_builder *b, int rank, int lane);
 /* Refuse the shape, saying why. */
-KOLO_EXPORT void kolo_refuse(struct kolo_builder *b, const char *why);
+KOLO_EXPORT
+void kolo_refuse(struct kolo_builder *b, const char *why);
 
 struct kolo_algo {
     struct kolo_plugin base; /* name is "<collective>_<algorithm>", e.g. "allreduce_ring" */
@@ -130,18 +142,18 @@ struct kolo_algo {
     void (*build)(const struct kolo_shape *shape, struct kolo_builder *b);
 };
 
-/* ---- transports ------------------------------------------------------------------------------------
- * A transport joins pairs of ranks. It *reports* what it reaches; it never chooses. Two abilities:
- *   KOLO_CAP_MAP      a peer's memory can be mapped (map, attach, wake);
- *   KOLO_CAP_MESSAGE  ordered messages (send, recv, progress).
- * At least one is there. All slots may be called by several threads, but for one communicator's
- * device only one at a time, except wake and abort. */
+/* ---- transports
+ * ------------------------------------------------------------------------------------ A transport
+ * joins pairs of ranks. It *reports* what it reaches; it never chooses. Two abilities: KOLO_CAP_MAP
+ * a peer's memory can be mapped (map, attach, wake); KOLO_CAP_MESSAGE  ordered messages (send,
+ * recv, progress). At least one is there. All slots may be called by several threads, but for one
+ * communicator's device only one at a time, except wake and abort. */
 
 enum {
-    KOLO_CAP_HOST = 1,    /* host memory */
-    KOLO_CAP_CUDA = 2,    /* device memory */
-    KOLO_CAP_MAP = 4,     /* attach works: loads, stores and atomics reach the peer's memory */
-    KOLO_CAP_MESSAGE = 8  /* send and recv work */
+    KOLO_CAP_HOST = 1,   /* host memory */
+    KOLO_CAP_CUDA = 2,   /* device memory */
+    KOLO_CAP_MAP = 4,    /* attach works: loads, stores and atomics reach the peer's memory */
+    KOLO_CAP_MESSAGE = 8 /* send and recv work */
 };
 
 struct kolo_device; /* one rank's end of a transport, in one communicator; the transport's own */
@@ -161,7 +173,7 @@ struct kolo_peer {
 struct kolo_env {
     uint32_t size;
     int rank, nranks;
-    uint64_t comm;           /* equal on all ranks of the communicator, differs between them */
+    uint64_t comm; /* equal on all ranks of the communicator, differs between them */
     const struct kolo_peer *self;
     /* Log a line in the library's form at INFO. */
     void (*log)(const char *text);
@@ -195,7 +207,7 @@ struct kolo_bytes { /* `count` runs of `bytes`, `stride` bytes apart */
 
 /* One message in flight. The caller owns it until done != 0. */
 struct kolo_req {
-    uint32_t channel; /* messages match in order per (link, channel); equal sizes at both ends */
+    uint32_t channel;   /* messages match in order per (link, channel); equal sizes at both ends */
     kolo_status status; /* KOLO_INPROGRESS until it is done */
     size_t bytes;       /* set by send/recv */
     size_t moved;       /* bytes so far; the transport's */
@@ -209,10 +221,12 @@ struct kolo_transport {
     uint64_t caps;
     kolo_status (*open)(const struct kolo_env *env, struct kolo_device **out);
     void (*close)(struct kolo_device *dev);
-    kolo_status (*probe)(struct kolo_device *dev, const struct kolo_peer *peer, struct kolo_reach *out);
+    kolo_status (*probe)(struct kolo_device *dev, const struct kolo_peer *peer,
+                         struct kolo_reach *out);
     /* This rank's address for its peers: *len is the room in, the length out (at most 256). */
     kolo_status (*address)(struct kolo_device *dev, void *buf, size_t *len);
-    kolo_status (*connect)(struct kolo_device *dev, const struct kolo_peer *peer, struct kolo_link **out);
+    kolo_status (*connect)(struct kolo_device *dev, const struct kolo_peer *peer,
+                           struct kolo_link **out);
     void (*disconnect)(struct kolo_link *link);
     /* ptr NULL: allocate len zeroed bytes that peers may attach. Else register [ptr, ptr+len). */
     kolo_status (*map)(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out);
@@ -232,13 +246,14 @@ struct kolo_transport {
     int (*wait_fd)(struct kolo_device *dev);
 };
 
-/* ---- tuners ----------------------------------------------------------------------------------------- */
+/* ---- tuners
+ * ----------------------------------------------------------------------------------------- */
 
 struct kolo_query {
     uint32_t size;
     enum kolo_coll coll;
     int nranks, nhosts;
-    size_t bytes;       /* per rank: all_reduce, reduce, broadcast: count * type; else of one block */
+    size_t bytes; /* per rank: all_reduce, reduce, broadcast: count * type; else of one block */
     enum kolo_type type;
     int ncandidates;
     const char *const *candidate; /* names of the algorithms that can run here */
@@ -253,7 +268,8 @@ struct kolo_tuner {
     kolo_status (*open)(const struct kolo_env *env, void **out);
     void (*close)(void *self);
     /* Pure: all ranks must answer alike. */
-    kolo_status (*choose)(const void *self, const struct kolo_query *query, struct kolo_choice *out);
+    kolo_status (*choose)(const void *self, const struct kolo_query *query,
+                          struct kolo_choice *out);
 };
 
 #ifdef __cplusplus

@@ -2,18 +2,19 @@
 /* Plans: what each rank does, as data. Made by algorithms through the builder of <kolo/plugin.h>;
  * everything else (verify, price, print, lower, run) is done to a plan.
  *
- * Order: steps of a lane run in order, lanes of a rank run concurrently. Messages match in order per
- * (from, to, lane); both ends' steps carry both slices. A SEND has read its source before a later
- * step of its lane writes there. `dep` waits for an earlier step of another lane of the same rank.
+ * Order: steps of a lane run in order, lanes of a rank run concurrently. Messages match in order
+ * per (from, to, lane); both ends' steps carry both slices. A SEND has read its source before a
+ * later step of its lane writes there. `dep` waits for an earlier step of another lane of the same
+ * rank.
  */
 #ifndef KOLO_PLAN_H
 #define KOLO_PLAN_H
 
-#include <assert.h>
+#include "util/util.h"
 
 #include <kolo/plugin.h>
 
-#include "util/util.h"
+#include <assert.h>
 
 enum kolo_meaning { KOLO_SEND, KOLO_RECV, KOLO_RECV_REDUCE, KOLO_COPY, KOLO_REDUCE };
 
@@ -26,9 +27,10 @@ enum kolo_step_flag {
 };
 
 /* One step of one rank. SEND, RECV, RECV_REDUCE: src is the sender's slice, dst the receiver's.
- * A run of sends of one lane and round is announced by one signal: the sender's `phase`-th. The sent
- * chunks lie in the sender's outbox from chunk `place` on; sending the same slice again to another
- * rank in one run uses the same place. Both are numbered from 0 within the sender and the tile. */
+ * A run of sends of one lane and round is announced by one signal: the sender's `phase`-th. The
+ * sent chunks lie in the sender's outbox from chunk `place` on; sending the same slice again to
+ * another rank in one run uses the same place. Both are numbered from 0 within the sender and the
+ * tile. */
 struct kolo_step {
     uint8_t op, flags, lane, spare;
     int32_t peer; /* the other rank, -1 for local steps */
@@ -50,14 +52,15 @@ struct kolo_plan {
     int only; /* the one rank whose steps are here, or -1: all */
     int lanes;
     int chunks, scratch_chunks;
-    int max_places; /* the largest `places` of any rank */
+    int max_places;              /* the largest `places` of any rank */
     struct kolo_rank_plan *rank; /* [nranks] */
     uint64_t hash;               /* of algorithm name, shape and chunks: equal on every rank */
     int *order;
 };
 
 /* Build and seal the plan of `algo` for `shape`: of one rank, or of all (rank -1).
- * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits nonsense; the text says what), SYSTEM. */
+ * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits nonsense; the text says what),
+ * SYSTEM. */
 kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shape *shape, int rank,
                             struct kolo_plan **out);
 void kolo_plan_destroy(struct kolo_plan *plan);
@@ -65,14 +68,16 @@ void kolo_plan_destroy(struct kolo_plan *plan);
 /* Chunks of a buffer at `rank` (0: the rank does not have it). */
 int kolo_plan_buf_chunks(const struct kolo_plan *plan, int rank, enum kolo_buf buf);
 
-/* all_reduce, reduce, broadcast: one vector cut into chunks. The others: a chunk is a rank's block. */
+/* all_reduce, reduce, broadcast: one vector cut into chunks. The others: a chunk is a rank's block.
+ */
 static inline bool kolo_coll_flat(enum kolo_coll coll)
 {
     return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE || coll == KOLO_COLL_BROADCAST;
 }
 static inline bool kolo_coll_reduces(enum kolo_coll coll)
 {
-    return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE || coll == KOLO_COLL_REDUCE_SCATTER;
+    return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE ||
+           coll == KOLO_COLL_REDUCE_SCATTER;
 }
 static inline bool kolo_coll_rooted(enum kolo_coll coll)
 {

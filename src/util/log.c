@@ -61,9 +61,8 @@ static int open_log_file(const char *pattern)
             kolo_text_add(&path, "%c", *c);
         }
     }
-    const int fd = path.chars == NULL
-                       ? -1
-                       : open(path.chars, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int fd =
+        path.chars == NULL ? -1 : open(path.chars, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     kolo_text_free(&path);
     return fd < 0 ? 1 : fd;
 }
@@ -130,7 +129,8 @@ static void print_line(enum kolo_level level, const char *message)
         if (localtime_r(&now, &local) != NULL) {
             (void)strftime(stamp, sizeof stamp, "[%F %T] ", &local);
         }
-        kolo_text_add(&line, "\n%s%s:%d:%d [-1] KOLO WARN %s\n", stamp, logger.host, pid, tid, message);
+        kolo_text_add(&line, "\n%s%s:%d:%d [-1] KOLO WARN %s\n", stamp, logger.host, pid, tid,
+                      message);
     } else {
         kolo_text_add(&line, "%s:%d:%d [-1] KOLO %s %s\n", logger.host, pid, tid,
                       level == KOLO_LEVEL_INFO ? "INFO" : "TRACE", message);

@@ -130,9 +130,9 @@ static const struct {
 };
 
 static const char *const ops[KOLO_OPS] = {
-    [KOLO_SUM] = "sum",   [KOLO_PROD] = "prod",     [KOLO_MIN] = "min",       [KOLO_MAX] = "max",
-    [KOLO_AVG] = "avg",   [KOLO_LAND] = "land",     [KOLO_LOR] = "lor",       [KOLO_LXOR] = "lxor",
-    [KOLO_BAND] = "band", [KOLO_BOR] = "bor",       [KOLO_BXOR] = "bxor",     [KOLO_MINLOC] = "minloc",
+    [KOLO_SUM] = "sum",       [KOLO_PROD] = "prod", [KOLO_MIN] = "min",   [KOLO_MAX] = "max",
+    [KOLO_AVG] = "avg",       [KOLO_LAND] = "land", [KOLO_LOR] = "lor",   [KOLO_LXOR] = "lxor",
+    [KOLO_BAND] = "band",     [KOLO_BOR] = "bor",   [KOLO_BXOR] = "bxor", [KOLO_MINLOC] = "minloc",
     [KOLO_MAXLOC] = "maxloc",
 };
 

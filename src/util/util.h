@@ -3,13 +3,13 @@
 #ifndef KOLO_UTIL_H
 #define KOLO_UTIL_H
 
+#include <kolo/kolo.h>
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <kolo/kolo.h>
 
 #define KOLO_TRY(expr)                                                                             \
     do {                                                                                           \
@@ -26,21 +26,30 @@
         }                                                                                          \
     } while (0)
 
-#define KOLO_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define KOLO_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define KOLO_LENGTH(a)   (sizeof(a) / sizeof((a)[0]))
+#define KOLO_LIKELY(x)    __builtin_expect(!!(x), 1)
+#define KOLO_UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define KOLO_LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define KOLO_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* ---- errors: the first detector says what happened, callers pass the code on ------------------- */
+/* ---- errors: the first detector says what happened, callers pass the code on -------------------
+ */
 
-/* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works. */
+/* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
+ */
 kolo_status kolo_fail(kolo_status code, const char *format, ...) KOLO_PRINTF(2, 3);
 /* Replace this thread's sentence without logging (to carry an error from another thread). */
 void kolo_error_set(const char *text);
 
-/* ---- log ---------------------------------------------------------------------------------------- */
+/* ---- log ----------------------------------------------------------------------------------------
+ */
 
-enum kolo_level { KOLO_LEVEL_NONE, KOLO_LEVEL_VERSION, KOLO_LEVEL_WARN, KOLO_LEVEL_INFO, KOLO_LEVEL_TRACE };
+enum kolo_level {
+    KOLO_LEVEL_NONE,
+    KOLO_LEVEL_VERSION,
+    KOLO_LEVEL_WARN,
+    KOLO_LEVEL_INFO,
+    KOLO_LEVEL_TRACE
+};
 enum kolo_subsys {
     KOLO_SUB_INIT = 1,
     KOLO_SUB_NET = 2,
@@ -54,7 +63,8 @@ enum kolo_subsys {
 };
 
 /* Level KOLO_DEBUG (VERSION, WARN, INFO, TRACE; default none), subsystems KOLO_DEBUG_SUBSYS (comma
- * list, ^ inverts; default all but COLL), file KOLO_DEBUG_FILE (%h host, %p pid; default stdout). */
+ * list, ^ inverts; default all but COLL), file KOLO_DEBUG_FILE (%h host, %p pid; default stdout).
+ */
 bool kolo_log_on(enum kolo_level level, unsigned subsys);
 void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(2, 3);
 #define KOLO_LOG(level, subsys, ...)                                                               \
@@ -66,7 +76,8 @@ void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
 
-/* ---- time, numbers, text ------------------------------------------------------------------------ */
+/* ---- time, numbers, text ------------------------------------------------------------------------
+ */
 
 double kolo_now_us(void); /* monotonic */
 

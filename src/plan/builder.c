@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From an algorithm's calls to a sealed plan.
+ *
+ * kolo_transfer() emits both ends of a message. Within a round the sends of a rank come first; all
+ * else waits in `held` until kolo_round(). Every rank's signals and outbox chunks are counted even
+ * when only one rank's steps are kept, so that a receiver knows where its sender puts a message.
+ * seal() then finds out of the whole plan which messages need no copy (STABLE, FRESH).
+ */
+#include "plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct held {
+    int rank, join; /* join: lane to wait for, or -1 */
+    struct kolo_step step;
+};
+
+/* The newest send of a rank in a lane: the next one of the same round shares its signal. */
+struct sent {
+    uint32_t round;
+    uint16_t phase, place;
+    struct kolo_slice src;
+};
+
+struct kolo_builder {
+    struct kolo_plan *plan;
+    struct sent *sent; /* [nranks * KOLO_LANES] */
+    struct held *held;
+    int nheld, cap, lane;
+    uint32_t round; /* from 1: 0 in `sent` means never */
+    bool chunks_used;
+    kolo_status status;
+};
+
+static const char *const coll_names[KOLO_COLLS] = {"allreduce",     "reduce",   "broadcast",
+                                                   "gather",        "scatter",  "allgather",
+                                                   "reducescatter", "alltoall", "barrier"};
+static const char *const coll_titles[KOLO_COLLS] = {"AllReduce",     "Reduce",   "Broadcast",
+                                                    "Gather",        "Scatter",  "AllGather",
+                                                    "ReduceScatter", "AllToAll", "Barrier"};
+
+const char *kolo_coll_name(enum kolo_coll coll)
+{
+    return (unsigned)coll < KOLO_COLLS ? coll_names[coll] : "unknown";
+}
+
+const char *kolo_coll_title(enum kolo_coll coll)
+{
+    return (unsigned)coll < KOLO_COLLS ? coll_titles[coll] : "Unknown";
+}
+
+int kolo_plan_buf_chunks(const struct kolo_plan *plan, int rank, enum kolo_buf buf)
+{
+    const bool root = rank == plan->shape.root;
+    const int n = plan->shape.nranks;
+    if (buf == KOLO_SCRATCH) {
+        return plan->scratch_chunks;
+    }
+    switch (plan->shape.coll) {
+    case KOLO_COLL_ALL_REDUCE:
+        return plan->chunks;
+    case KOLO_COLL_REDUCE:
+        return buf == KOLO_IN || root ? plan->chunks : 0;
+    case KOLO_COLL_BROADCAST:
+        return buf == KOLO_OUT || root ? plan->chunks : 0;
+    case KOLO_COLL_GATHER:
+        return buf == KOLO_IN ? 1 : root ? n : 0;
+    case KOLO_COLL_SCATTER:
+        return buf == KOLO_OUT ? 1 : root ? n : 0;
+    case KOLO_COLL_ALL_GATHER:
+        return buf == KOLO_IN ? 1 : n;
+    case KOLO_COLL_REDUCE_SCATTER:
+        return buf == KOLO_OUT ? 1 : n;
+    case KOLO_COLL_ALL_TO_ALL:
+        return n;
+    default:
+        return 0;
+    }
+}
+
+int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk)
+{
+    switch (plan->shape.coll) {
+    case KOLO_COLL_ALL_REDUCE:
+    case KOLO_COLL_REDUCE:
+    case KOLO_COLL_BROADCAST:
+    case KOLO_COLL_ALL_TO_ALL:
+        return kolo_plan_buf_chunks(plan, rank, KOLO_OUT) > 0 ? chunk : -1;
+    case KOLO_COLL_ALL_GATHER:
+        return rank;
+    case KOLO_COLL_GATHER:
+        return rank == plan->shape.root ? rank : -1;
+    case KOLO_COLL_SCATTER:
+    case KOLO_COLL_REDUCE_SCATTER:
+        return chunk == rank ? 0 : -1;
+    default:
+        return -1;
+    }
+}
+
+/* ---- emission
+ * ------------------------------------------------------------------------------------ */
+
+static void refuse(struct kolo_builder *b, kolo_status status, const char *what, long value)
+{
+    if (b->status == KOLO_OK) {
+        b->status = kolo_fail(status, "%s: %s (%ld), %d ranks", b->plan->algo->base.name, what,
+                              value, b->plan->shape.nranks);
+    }
+}
+
+void kolo_refuse(struct kolo_builder *b, const char *why)
+{
+    refuse(b, KOLO_ERR_UNSUPPORTED, why, b->plan->shape.nranks);
+}
+
+static void append(struct kolo_builder *b, int rank, const struct kolo_step *step)
+{
+    struct kolo_rank_plan *mine = &b->plan->rank[rank];
+    if (mine->count == mine->cap) {
+        const int cap = mine->cap > 0 ? 2 * mine->cap : 16;
+        struct kolo_step *grown = realloc(mine->step, (size_t)cap * sizeof *grown);
+        if (grown == NULL) {
+            refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", cap);
+            return;
+        }
+        mine->step = grown;
+        mine->cap = cap;
+    }
+    mine->step[mine->count++] = *step;
+}
+
+static void hold(struct kolo_builder *b, int rank, int join, const struct kolo_step *step)
+{
+    if (b->nheld == b->cap) {
+        const int cap = b->cap > 0 ? 2 * b->cap : 64;
+        struct held *grown = realloc(b->held, (size_t)cap * sizeof *grown);
+        if (grown == NULL) {
+            refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", cap);
+            return;
+        }
+        b->held = grown;
+        b->cap = cap;
+    }
+    b->held[b->nheld++] = (struct held){.rank = rank, .join = join, .step = *step};
+}
+
+static bool kept(const struct kolo_builder *b, int rank)
+{
+    return b->plan->only < 0 || b->plan->only == rank;
+}
+
+static bool rank_ok(struct kolo_builder *b, int rank)
+{
+    if (rank < 0 || rank >= b->plan->shape.nranks) {
+        refuse(b, KOLO_ERR_INVALID, "no such rank", rank);
+        return false;
+    }
+    return true;
+}
+
+static bool slice_ok(struct kolo_builder *b, int rank, struct kolo_slice s)
+{
+    if (s.buf >= KOLO_BUFS) {
+        refuse(b, KOLO_ERR_INVALID, "no such buffer", s.buf);
+        return false;
+    }
+    const int chunks = kolo_plan_buf_chunks(b->plan, rank, (enum kolo_buf)s.buf);
+    if (s.count > 0 && (uint64_t)s.first + s.count > (uint64_t)chunks) {
+        refuse(b, KOLO_ERR_INVALID, "slice ends beyond its buffer, at chunk",
+               (long)s.first + s.count);
+        return false;
+    }
+    return true;
+}
+
+void kolo_chunks(struct kolo_builder *b, int chunks)
+{
+    if (chunks < 1 || chunks > UINT16_MAX || b->chunks_used) {
+        refuse(b, KOLO_ERR_INVALID, "chunks must be 1..65535 and come before any step", chunks);
+        return;
+    }
+    b->plan->chunks = chunks;
+}
+
+void kolo_scratch_chunks(struct kolo_builder *b, int chunks)
+{
+    if (chunks < 0 || chunks > UINT16_MAX || b->chunks_used) {
+        refuse(b, KOLO_ERR_INVALID, "chunks must be 0..65535 and come before any step", chunks);
+        return;
+    }
+    b->plan->scratch_chunks = chunks;
+}
+
+void kolo_lane(struct kolo_builder *b, int lane)
+{
+    if (lane < 0 || lane >= KOLO_LANES) {
+        refuse(b, KOLO_ERR_INVALID, "no such lane", lane);
+        return;
+    }
+    b->lane = lane;
+    if (lane >= b->plan->lanes) {
+        b->plan->lanes = lane + 1;
+    }
+}
+
+/* Number this send within its rank: signal and place in the outbox. */
+static const struct sent *number_send(struct kolo_builder *b, int from, struct kolo_slice src)
+{
+    struct kolo_rank_plan *mine = &b->plan->rank[from];
+    struct sent *last = &b->sent[from * KOLO_LANES + b->lane];
+    const bool same_run = last->round == b->round;
+    if (!same_run) {
+        last->round = b->round;
+        last->phase = (uint16_t)mine->phases++;
+    }
+    if (!same_run || memcmp(&last->src, &src, sizeof src) != 0) {
+        last->src = src;
+        last->place = (uint16_t)mine->places;
+        mine->places += src.count;
+    }
+    if (mine->phases > UINT16_MAX || mine->places > UINT16_MAX) {
+        refuse(b, KOLO_ERR_INVALID, "more than 65535 signals or sent chunks on rank", from);
+    }
+    return last;
+}
+
+void kolo_transfer(struct kolo_builder *b, int from, struct kolo_slice src, int to,
+                   struct kolo_slice dst, unsigned how)
+{
+    if (b->status != KOLO_OK || !rank_ok(b, from) || !rank_ok(b, to) || !slice_ok(b, from, src) ||
+        !slice_ok(b, to, dst)) {
+        return;
+    }
+    if (from == to || src.count != dst.count || dst.buf == KOLO_IN || how > 7) {
+        refuse(b, KOLO_ERR_INVALID, "a message to itself, of two sizes, or into IN; from rank",
+               from);
+        return;
+    }
+    b->chunks_used = true;
+    const struct sent *sent = number_send(b, from, src);
+    struct kolo_step step = {.op = KOLO_SEND,
+                             .lane = (uint8_t)b->lane,
+                             .peer = to,
+                             .src = src,
+                             .dst = dst,
+                             .dep = -1,
+                             .phase = sent->phase,
+                             .place = sent->place};
+    if (kept(b, from)) {
+        append(b, from, &step);
+    }
+    if (kept(b, to)) {
+        step.op = how & KOLO_ADD ? KOLO_RECV_REDUCE : KOLO_RECV;
+        step.flags = (uint8_t)((how & KOLO_LEFT ? KOLO_STEP_LEFT : 0) |
+                               (how & KOLO_LAST ? KOLO_STEP_LAST : 0));
+        step.peer = from;
+        hold(b, to, -1, &step);
+    }
+}
+
+void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src, struct kolo_slice dst,
+                unsigned how)
+{
+    if (b->status != KOLO_OK || !rank_ok(b, rank) || !slice_ok(b, rank, src) ||
+        !slice_ok(b, rank, dst)) {
+        return;
+    }
+    if (src.count != dst.count || dst.buf == KOLO_IN || how > 7) {
+        refuse(b, KOLO_ERR_INVALID, "a copy of two sizes or into IN, on rank", rank);
+        return;
+    }
+    b->chunks_used = true;
+    if (kept(b, rank)) {
+        const struct kolo_step step = {.op = how & KOLO_ADD ? KOLO_REDUCE : KOLO_COPY,
+                                       .flags = (uint8_t)((how & KOLO_LEFT ? KOLO_STEP_LEFT : 0) |
+                                                          (how & KOLO_LAST ? KOLO_STEP_LAST : 0)),
+                                       .lane = (uint8_t)b->lane,
+                                       .peer = -1,
+                                       .src = src,
+                                       .dst = dst,
+                                       .dep = -1};
+        hold(b, rank, -1, &step);
+    }
+}
+
+void kolo_join(struct kolo_builder *b, int rank, int lane)
+{
+    if (b->status != KOLO_OK || !rank_ok(b, rank)) {
+        return;
+    }
+    if (lane < 0 || lane >= KOLO_LANES || lane == b->lane) {
+        refuse(b, KOLO_ERR_INVALID, "joins another lane, not", lane);
+        return;
+    }
+    if (kept(b, rank)) {
+        const struct kolo_slice none = kolo_slice_make(KOLO_SCRATCH, 0, 0);
+        const struct kolo_step step = {.op = KOLO_COPY,
+                                       .lane = (uint8_t)b->lane,
+                                       .peer = -1,
+                                       .src = none,
+                                       .dst = none,
+                                       .dep = -1};
+        hold(b, rank, lane, &step);
+    }
+}
+
+void kolo_round(struct kolo_builder *b)
+{
+    for (int i = 0; i < b->nheld && b->status == KOLO_OK; i++) {
+        struct held *held = &b->held[i];
+        if (held->join >= 0) {
+            const struct kolo_rank_plan *mine = &b->plan->rank[held->rank];
+            for (int k = mine->count - 1; k >= 0 && held->step.dep < 0; k--) {
+                held->step.dep = mine->step[k].lane == held->join ? k : -1;
+            }
+        }
+        append(b, held->rank, &held->step);
+    }
+    b->nheld = 0;
+    b->round++;
+}
+
+/* ---- seal
+ * ------------------------------------------------------------------------------------------ */
+
+static void seal_counts(struct kolo_plan *plan)
+{
+    const struct kolo_shape *s = &plan->shape;
+    const int numbers[] = {(int)s->coll, s->nranks, s->root, plan->chunks, plan->scratch_chunks};
+    plan->hash = kolo_hash(0, plan->algo->base.name, strlen(plan->algo->base.name));
+    plan->hash = kolo_hash(plan->hash, numbers, sizeof numbers);
+    if (plan->order != NULL) {
+        plan->hash = kolo_hash(plan->hash, plan->order, (size_t)s->nranks * sizeof *plan->order);
+    }
+    for (int r = 0; r < s->nranks; r++) {
+        if (plan->rank[r].places > plan->max_places) {
+            plan->max_places = plan->rank[r].places;
+        }
+    }
+}
+
+/* Locations of one rank: IN chunks, then OUT chunks; SCRATCH is never shared with a peer. For each,
+ * the first step that touches it and the last that writes it, where IN and OUT may be the same
+ * memory. */
+struct touch {
+    int first, last_write;
+};
+
+static void touch(const struct kolo_plan *plan, int rank, struct touch *at, struct kolo_slice s,
+                  int step, bool write)
+{
+    const int nin = kolo_plan_buf_chunks(plan, rank, KOLO_IN);
+    for (int i = 0; s.buf != KOLO_SCRATCH && i < s.count; i++) {
+        const int chunk = (int)s.first + i;
+        struct touch *t = s.buf == KOLO_IN ? &at[chunk] : &at[nin + chunk];
+        t->first = t->first < 0 || step < t->first ? step : t->first;
+        t->last_write = write && step > t->last_write ? step : t->last_write;
+    }
+}
+
+/* Fold aliased IN and OUT chunks together: the careful answer is right in place and out of place.
+ */
+static void fold_aliases(const struct kolo_plan *plan, int rank, struct touch *at)
+{
+    const int nin = kolo_plan_buf_chunks(plan, rank, KOLO_IN);
+    for (int c = 0; c < nin; c++) {
+        const int out = kolo_alias_out_chunk(plan, rank, c);
+        if (out < 0) {
+            continue;
+        }
+        struct touch *a = &at[c];
+        struct touch *b = &at[nin + out];
+        const bool a_first = b->first < 0 || (a->first >= 0 && a->first < b->first);
+        a->first = b->first = a_first ? a->first : b->first;
+        a->last_write = b->last_write =
+            a->last_write > b->last_write ? a->last_write : b->last_write;
+    }
+}
+
+static struct touch *touches(const struct kolo_plan *plan, int rank)
+{
+    const struct kolo_rank_plan *mine = &plan->rank[rank];
+    const int n =
+        kolo_plan_buf_chunks(plan, rank, KOLO_IN) + kolo_plan_buf_chunks(plan, rank, KOLO_OUT);
+    struct touch *at = malloc(((size_t)n + 1) * sizeof *at);
+    if (at == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        at[i] = (struct touch){-1, -1};
+    }
+    for (int i = 0; i < mine->count; i++) {
+        const struct kolo_step *s = &mine->step[i];
+        const bool local = s->op == KOLO_COPY || s->op == KOLO_REDUCE;
+        if (local || s->op == KOLO_SEND) {
+            touch(plan, rank, at, s->src, i, false);
+        }
+        if (s->op != KOLO_SEND) {
+            touch(plan, rank, at, s->dst, i, true);
+        }
+    }
+    fold_aliases(plan, rank, at);
+    return at;
+}
+
+static bool stable(const struct kolo_plan *plan, int rank, const struct touch *at, int i)
+{
+    const struct kolo_slice s = plan->rank[rank].step[i].src;
+    const int base = s.buf == KOLO_IN ? 0 : kolo_plan_buf_chunks(plan, rank, KOLO_IN);
+    bool ok = s.buf != KOLO_SCRATCH && plan->lanes == 1;
+    for (int c = 0; ok && c < s.count; c++) {
+        ok = at[base + (int)s.first + c].last_write < i;
+    }
+    return ok;
+}
+
+static bool fresh(const struct kolo_plan *plan, int rank, const struct touch *at, int i)
+{
+    const struct kolo_slice d = plan->rank[rank].step[i].dst;
+    const int nin = kolo_plan_buf_chunks(plan, rank, KOLO_IN);
+    bool ok = d.buf == KOLO_OUT && plan->lanes == 1;
+    for (int c = 0; ok && c < d.count; c++) {
+        ok = at[nin + (int)d.first + c].first >= i;
+    }
+    return ok;
+}
+
+/* Give both ends of each message the facts that only one of them sees. Matching is by order. */
+static kolo_status share_facts(struct kolo_plan *plan)
+{
+    const int n = plan->shape.nranks;
+    int *next = calloc((size_t)n * (size_t)n, sizeof *next);
+    if (next == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
+    }
+    for (int to = 0; to < n; to++) {
+        for (int i = 0; i < plan->rank[to].count; i++) {
+            struct kolo_step *recv = &plan->rank[to].step[i];
+            if (recv->op != KOLO_RECV && recv->op != KOLO_RECV_REDUCE) {
+                continue;
+            }
+            const struct kolo_rank_plan *peer = &plan->rank[recv->peer];
+            int *at = &next[recv->peer * n + to];
+            while (*at < peer->count &&
+                   !(peer->step[*at].op == KOLO_SEND && peer->step[*at].peer == to)) {
+                ++*at;
+            }
+            if (*at == peer->count) {
+                continue; /* lanes may reorder; only single-lane plans carry facts */
+            }
+            struct kolo_step *send = &peer->step[(*at)++];
+            const uint8_t facts =
+                (uint8_t)((send->flags & KOLO_STEP_STABLE) | (recv->flags & KOLO_STEP_FRESH));
+            send->flags |= facts;
+            recv->flags |= facts;
+        }
+    }
+    free(next);
+    return KOLO_OK;
+}
+
+static kolo_status seal_facts(struct kolo_plan *plan)
+{
+    for (int r = 0; r < plan->shape.nranks; r++) {
+        struct touch *at = touches(plan, r);
+        if (at == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
+        }
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            struct kolo_step *s = &plan->rank[r].step[i];
+            if (s->op == KOLO_SEND && stable(plan, r, at, i)) {
+                s->flags |= KOLO_STEP_STABLE;
+            }
+            if ((s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE) && fresh(plan, r, at, i)) {
+                s->flags |= KOLO_STEP_FRESH;
+            }
+        }
+        free(at);
+    }
+    return plan->lanes == 1 ? share_facts(plan) : KOLO_OK;
+}
+
+/* ---- build
+ * ------------------------------------------------------------------------------------------ */
+
+static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_shape *shape,
+                               int only, struct kolo_plan **out)
+{
+    const size_t n = (size_t)shape->nranks;
+    struct kolo_plan *plan = calloc(1, sizeof *plan);
+    if (plan == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", algo->base.name);
+    }
+    plan->shape = *shape;
+    plan->algo = algo;
+    plan->only = only;
+    plan->lanes = 1;
+    plan->chunks = 1;
+    plan->rank = calloc(n, sizeof *plan->rank);
+    plan->order = shape->order != NULL ? malloc(n * sizeof *plan->order) : NULL;
+    if (plan->rank == NULL || (shape->order != NULL && plan->order == NULL)) {
+        kolo_plan_destroy(plan);
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", algo->base.name);
+    }
+    if (shape->order != NULL) {
+        memcpy(plan->order, shape->order, n * sizeof *plan->order);
+    }
+    plan->shape.order = plan->order;
+    *out = plan;
+    return KOLO_OK;
+}
+
+kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shape *shape, int rank,
+                            struct kolo_plan **out)
+{
+    struct kolo_builder b = {.round = 1};
+    if (shape->nranks < 1 || shape->root < 0 || shape->root >= shape->nranks || rank < -1 ||
+        rank >= shape->nranks || algo->coll != shape->coll) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s: no plan for %d ranks, root %d, of rank %d",
+                         algo->base.name, shape->nranks, shape->root, rank);
+    }
+    if (algo->supports != NULL && !algo->supports(shape)) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s does not support %d ranks with root %d",
+                         algo->base.name, shape->nranks, shape->root);
+    }
+    KOLO_TRY(plan_create(algo, shape, rank, &b.plan));
+    b.sent = calloc((size_t)shape->nranks * KOLO_LANES, sizeof *b.sent);
+    if (b.sent == NULL) {
+        b.status = kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", algo->base.name);
+    } else {
+        algo->build(&b.plan->shape, &b);
+        kolo_round(&b);
+        seal_counts(b.plan);
+        if (b.status == KOLO_OK && rank < 0) {
+            b.status = seal_facts(b.plan);
+        }
+    }
+    free(b.sent);
+    free(b.held);
+    if (b.status != KOLO_OK) {
+        kolo_plan_destroy(b.plan);
+        return b.status;
+    }
+    *out = b.plan;
+    return KOLO_OK;
+}
+
+void kolo_plan_destroy(struct kolo_plan *plan)
+{
+    if (plan == NULL) {
+        return;
+    }
+    for (int r = 0; plan->rank != NULL && r < plan->shape.nranks; r++) {
+        free(plan->rank[r].step);
+    }
+    free(plan->rank);
+    free(plan->order);
+    free(plan);
+}
