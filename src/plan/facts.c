@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What only the whole plan shows about a message, and what spares it a copy:
+ *   STABLE  the sender never writes the source again, so the receiver may load from it any time;
+ *   FRESH   the receiver has not touched the destination yet, so the sender may store into it.
+ * Both must hold whether or not a rank's IN and OUT are the same memory. One exception keeps the
+ * two-phase exchange copy-free in place: rank p loads my chunk, later sends me what belongs there.
+ * As p receives before it sends, its own message cannot overtake its own load.
+ * Only plans of one lane carry facts: there a peer's step order is its program order.
+ */
+#include "facts.h"
+
+#include <stdlib.h>
+
+struct use { /* of one location, in program order */
+    int step;
+    bool write;
+    int next;
+};
+
+struct view { /* one rank: a list of uses for each location */
+    const struct kolo_plan *plan;
+    int rank, nout, nuses, cap;
+    int *head, *tail; /* [locations] */
+    struct use *use;
+    bool failed;
+};
+
+/* OUT chunks first; an IN chunk is the OUT chunk it may share memory with, else its own. */
+static int location(const struct view *v, enum kolo_buf buf, int chunk)
+{
+    if (buf == KOLO_OUT) {
+        return chunk;
+    }
+    const int alias = kolo_alias_out_chunk(v->plan, v->rank, chunk);
+    return alias >= 0 ? alias : v->nout + chunk;
+}
+
+static void add_use(struct view *v, struct kolo_slice s, int step, bool write)
+{
+    for (int c = 0; s.buf != KOLO_SCRATCH && c < s.count; c++) {
+        const int at = location(v, (enum kolo_buf)s.buf, (int)s.first + c);
+        if (v->nuses == v->cap) {
+            const int cap = v->cap > 0 ? 2 * v->cap : 256;
+            struct use *grown = realloc(v->use, (size_t)cap * sizeof *grown);
+            if (grown == NULL) {
+                v->failed = true;
+                return;
+            }
+            v->use = grown;
+            v->cap = cap;
+        }
+        v->use[v->nuses] = (struct use){step, write, -1};
+        if (v->tail[at] >= 0) {
+            v->use[v->tail[at]].next = v->nuses;
+        } else {
+            v->head[at] = v->nuses;
+        }
+        v->tail[at] = v->nuses++;
+    }
+}
+
+static void view_close(struct view *v)
+{
+    free(v->head);
+    free(v->tail);
+    free(v->use);
+}
+
+static bool view_open(struct view *v, const struct kolo_plan *plan, int rank)
+{
+    *v = (struct view){.plan = plan, .rank = rank};
+    v->nout = kolo_plan_buf_chunks(plan, rank, KOLO_OUT);
+    const int n = v->nout + kolo_plan_buf_chunks(plan, rank, KOLO_IN) + 1;
+    v->head = malloc((size_t)n * sizeof *v->head);
+    v->tail = malloc((size_t)n * sizeof *v->tail);
+    if (v->head == NULL || v->tail == NULL) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        v->head[i] = v->tail[i] = -1;
+    }
+    const struct kolo_rank_plan *mine = &plan->rank[rank];
+    for (int i = 0; i < mine->count; i++) {
+        const struct kolo_step *s = &mine->step[i];
+        if (s->op == KOLO_SEND || s->op == KOLO_COPY || s->op == KOLO_REDUCE) {
+            add_use(v, s->src, i, false);
+        }
+        if (s->op != KOLO_SEND) {
+            add_use(v, s->dst, i, true);
+        }
+    }
+    return !v->failed;
+}
+
+/* SEND `send` of v's rank was received, and the peer sent later what RECV `recv` takes. */
+static bool answered(const struct view *v, const struct kolo_match *match, int send, int recv)
+{
+    const struct kolo_step *s = &v->plan->rank[v->rank].step[send];
+    const struct kolo_step *r = &v->plan->rank[v->rank].step[recv];
+    return s->op == KOLO_SEND && (r->op == KOLO_RECV) && s->peer == r->peer &&
+           match[v->rank].other[send] < match[v->rank].other[recv];
+}
+
+static bool stable(const struct view *v, const struct kolo_match *match, int send)
+{
+    const struct kolo_slice s = v->plan->rank[v->rank].step[send].src;
+    if (s.buf == KOLO_SCRATCH) {
+        return false;
+    }
+    for (int c = 0; c < s.count; c++) {
+        int u = v->head[location(v, (enum kolo_buf)s.buf, (int)s.first + c)];
+        for (; u >= 0; u = v->use[u].next) {
+            if (v->use[u].write && v->use[u].step > send &&
+                !answered(v, match, send, v->use[u].step)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool fresh(const struct view *v, const struct kolo_match *match, int recv)
+{
+    const struct kolo_slice d = v->plan->rank[v->rank].step[recv].dst;
+    if (d.buf != KOLO_OUT) {
+        return false;
+    }
+    for (int c = 0; c < d.count; c++) {
+        int u = v->head[(int)d.first + c];
+        for (; u >= 0 && v->use[u].step < recv; u = v->use[u].next) {
+            if (v->use[u].write || !answered(v, match, v->use[u].step, recv)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+void kolo_match_free(struct kolo_match *match, int nranks)
+{
+    for (int r = 0; match != NULL && r < nranks; r++) {
+        free(match[r].other);
+    }
+    free(match);
+}
+
+/* Messages match in order per (from, to): walk each receiver's list with a cursor per sender. */
+static void match_receives(const struct kolo_plan *plan, struct kolo_match *match, int to,
+                           int *cursor)
+{
+    for (int i = 0; i < plan->rank[to].count; i++) {
+        const struct kolo_step *s = &plan->rank[to].step[i];
+        if (s->op != KOLO_RECV && s->op != KOLO_RECV_REDUCE) {
+            continue;
+        }
+        const struct kolo_rank_plan *peer = &plan->rank[s->peer];
+        int *at = &cursor[s->peer];
+        while (*at < peer->count &&
+               !(peer->step[*at].op == KOLO_SEND && peer->step[*at].peer == to &&
+                 peer->step[*at].lane == s->lane)) {
+            ++*at;
+        }
+        if (*at < peer->count) {
+            match[to].other[i] = *at;
+            match[s->peer].other[*at] = i;
+            ++*at;
+        }
+    }
+}
+
+struct kolo_match *kolo_match_make(const struct kolo_plan *plan)
+{
+    const int n = plan->shape.nranks;
+    struct kolo_match *match = calloc((size_t)n, sizeof *match);
+    int *cursor = malloc((size_t)n * sizeof *cursor);
+    bool ok = match != NULL && cursor != NULL;
+    for (int r = 0; ok && r < n; r++) {
+        match[r].other = malloc(((size_t)plan->rank[r].count + 1) * sizeof(int));
+        ok = match[r].other != NULL;
+        for (int i = 0; ok && i < plan->rank[r].count; i++) {
+            match[r].other[i] = -1;
+        }
+    }
+    for (int to = 0; ok && to < n; to++) {
+        for (int q = 0; q < n; q++) {
+            cursor[q] = 0;
+        }
+        match_receives(plan, match, to, cursor);
+    }
+    free(cursor);
+    if (!ok) {
+        kolo_match_free(match, n);
+        return NULL;
+    }
+    return match;
+}
+
+static bool mark_rank(struct kolo_plan *plan, const struct kolo_match *match, int rank)
+{
+    struct view v;
+    if (!view_open(&v, plan, rank)) {
+        view_close(&v);
+        return false;
+    }
+    for (int i = 0; i < plan->rank[rank].count; i++) {
+        struct kolo_step *s = &plan->rank[rank].step[i];
+        uint8_t fact = 0;
+        if (match[rank].other[i] < 0) {
+            continue;
+        }
+        if (s->op == KOLO_SEND) {
+            fact = stable(&v, match, i) ? KOLO_STEP_STABLE : 0;
+        } else {
+            fact = fresh(&v, match, i) ? KOLO_STEP_FRESH : 0;
+        }
+        s->flags |= fact;
+        plan->rank[s->peer].step[match[rank].other[i]].flags |= fact;
+    }
+    view_close(&v);
+    return true;
+}
+
+kolo_status kolo_plan_mark_facts(struct kolo_plan *plan)
+{
+    if (plan->lanes != 1) {
+        return KOLO_OK;
+    }
+    struct kolo_match *match = kolo_match_make(plan);
+    bool ok = match != NULL;
+    for (int r = 0; ok && r < plan->shape.nranks; r++) {
+        ok = mark_rank(plan, match, r);
+    }
+    kolo_match_free(match, plan->shape.nranks);
+    return ok ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
+}
