@@ -4,8 +4,9 @@
  * kolo_transfer() emits both ends of a message. Within a round the sends of a rank come first; all
  * else waits in `held` until kolo_round(). Every rank's signals and outbox chunks are counted even
  * when only one rank's steps are kept, so that a receiver knows where its sender puts a message.
- * seal() then finds out of the whole plan which messages need no copy (STABLE, FRESH).
+ * facts.c then finds in the whole plan which messages need no copy.
  */
+#include "facts.h"
 #include "plan.h"
 
 #include <stdio.h>
@@ -100,8 +101,7 @@ int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk)
     }
 }
 
-/* ---- emission
- * ------------------------------------------------------------------------------------ */
+/* ---- emission ---- */
 
 static void refuse(struct kolo_builder *b, kolo_status status, const char *what, long value)
 {
@@ -323,8 +323,7 @@ void kolo_round(struct kolo_builder *b)
     b->round++;
 }
 
-/* ---- seal
- * ------------------------------------------------------------------------------------------ */
+/* ---- seal ---- */
 
 static void seal_counts(struct kolo_plan *plan)
 {
@@ -342,149 +341,7 @@ static void seal_counts(struct kolo_plan *plan)
     }
 }
 
-/* Locations of one rank: IN chunks, then OUT chunks; SCRATCH is never shared with a peer. For each,
- * the first step that touches it and the last that writes it, where IN and OUT may be the same
- * memory. */
-struct touch {
-    int first, last_write;
-};
-
-static void touch(const struct kolo_plan *plan, int rank, struct touch *at, struct kolo_slice s,
-                  int step, bool write)
-{
-    const int nin = kolo_plan_buf_chunks(plan, rank, KOLO_IN);
-    for (int i = 0; s.buf != KOLO_SCRATCH && i < s.count; i++) {
-        const int chunk = (int)s.first + i;
-        struct touch *t = s.buf == KOLO_IN ? &at[chunk] : &at[nin + chunk];
-        t->first = t->first < 0 || step < t->first ? step : t->first;
-        t->last_write = write && step > t->last_write ? step : t->last_write;
-    }
-}
-
-/* Fold aliased IN and OUT chunks together: the careful answer is right in place and out of place.
- */
-static void fold_aliases(const struct kolo_plan *plan, int rank, struct touch *at)
-{
-    const int nin = kolo_plan_buf_chunks(plan, rank, KOLO_IN);
-    for (int c = 0; c < nin; c++) {
-        const int out = kolo_alias_out_chunk(plan, rank, c);
-        if (out < 0) {
-            continue;
-        }
-        struct touch *a = &at[c];
-        struct touch *b = &at[nin + out];
-        const bool a_first = b->first < 0 || (a->first >= 0 && a->first < b->first);
-        a->first = b->first = a_first ? a->first : b->first;
-        a->last_write = b->last_write =
-            a->last_write > b->last_write ? a->last_write : b->last_write;
-    }
-}
-
-static struct touch *touches(const struct kolo_plan *plan, int rank)
-{
-    const struct kolo_rank_plan *mine = &plan->rank[rank];
-    const int n =
-        kolo_plan_buf_chunks(plan, rank, KOLO_IN) + kolo_plan_buf_chunks(plan, rank, KOLO_OUT);
-    struct touch *at = malloc(((size_t)n + 1) * sizeof *at);
-    if (at == NULL) {
-        return NULL;
-    }
-    for (int i = 0; i < n; i++) {
-        at[i] = (struct touch){-1, -1};
-    }
-    for (int i = 0; i < mine->count; i++) {
-        const struct kolo_step *s = &mine->step[i];
-        const bool local = s->op == KOLO_COPY || s->op == KOLO_REDUCE;
-        if (local || s->op == KOLO_SEND) {
-            touch(plan, rank, at, s->src, i, false);
-        }
-        if (s->op != KOLO_SEND) {
-            touch(plan, rank, at, s->dst, i, true);
-        }
-    }
-    fold_aliases(plan, rank, at);
-    return at;
-}
-
-static bool stable(const struct kolo_plan *plan, int rank, const struct touch *at, int i)
-{
-    const struct kolo_slice s = plan->rank[rank].step[i].src;
-    const int base = s.buf == KOLO_IN ? 0 : kolo_plan_buf_chunks(plan, rank, KOLO_IN);
-    bool ok = s.buf != KOLO_SCRATCH && plan->lanes == 1;
-    for (int c = 0; ok && c < s.count; c++) {
-        ok = at[base + (int)s.first + c].last_write < i;
-    }
-    return ok;
-}
-
-static bool fresh(const struct kolo_plan *plan, int rank, const struct touch *at, int i)
-{
-    const struct kolo_slice d = plan->rank[rank].step[i].dst;
-    const int nin = kolo_plan_buf_chunks(plan, rank, KOLO_IN);
-    bool ok = d.buf == KOLO_OUT && plan->lanes == 1;
-    for (int c = 0; ok && c < d.count; c++) {
-        ok = at[nin + (int)d.first + c].first >= i;
-    }
-    return ok;
-}
-
-/* Give both ends of each message the facts that only one of them sees. Matching is by order. */
-static kolo_status share_facts(struct kolo_plan *plan)
-{
-    const int n = plan->shape.nranks;
-    int *next = calloc((size_t)n * (size_t)n, sizeof *next);
-    if (next == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
-    }
-    for (int to = 0; to < n; to++) {
-        for (int i = 0; i < plan->rank[to].count; i++) {
-            struct kolo_step *recv = &plan->rank[to].step[i];
-            if (recv->op != KOLO_RECV && recv->op != KOLO_RECV_REDUCE) {
-                continue;
-            }
-            const struct kolo_rank_plan *peer = &plan->rank[recv->peer];
-            int *at = &next[recv->peer * n + to];
-            while (*at < peer->count &&
-                   !(peer->step[*at].op == KOLO_SEND && peer->step[*at].peer == to)) {
-                ++*at;
-            }
-            if (*at == peer->count) {
-                continue; /* lanes may reorder; only single-lane plans carry facts */
-            }
-            struct kolo_step *send = &peer->step[(*at)++];
-            const uint8_t facts =
-                (uint8_t)((send->flags & KOLO_STEP_STABLE) | (recv->flags & KOLO_STEP_FRESH));
-            send->flags |= facts;
-            recv->flags |= facts;
-        }
-    }
-    free(next);
-    return KOLO_OK;
-}
-
-static kolo_status seal_facts(struct kolo_plan *plan)
-{
-    for (int r = 0; r < plan->shape.nranks; r++) {
-        struct touch *at = touches(plan, r);
-        if (at == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
-        }
-        for (int i = 0; i < plan->rank[r].count; i++) {
-            struct kolo_step *s = &plan->rank[r].step[i];
-            if (s->op == KOLO_SEND && stable(plan, r, at, i)) {
-                s->flags |= KOLO_STEP_STABLE;
-            }
-            if ((s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE) && fresh(plan, r, at, i)) {
-                s->flags |= KOLO_STEP_FRESH;
-            }
-        }
-        free(at);
-    }
-    return plan->lanes == 1 ? share_facts(plan) : KOLO_OK;
-}
-
-/* ---- build
- * ------------------------------------------------------------------------------------------ */
+/* ---- build ---- */
 
 static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_shape *shape,
                                int only, struct kolo_plan **out)
@@ -535,7 +392,7 @@ kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shap
         kolo_round(&b);
         seal_counts(b.plan);
         if (b.status == KOLO_OK && rank < 0) {
-            b.status = seal_facts(b.plan);
+            b.status = kolo_plan_mark_facts(b.plan);
         }
     }
     free(b.sent);
