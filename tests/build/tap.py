@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests in this folder, as TAP (testanything.org): one line a check, its name a sentence.
+
+Each script calls check() for what it finds and done() at its end.
+"""
+import sys
+
+_checks = []
+
+
+def check(ok, name, *details):
+    """One result; `details` are printed where it failed."""
+    _checks.append(bool(ok))
+    print(f"{'ok' if ok else 'not ok'} {len(_checks)} - {name}")
+    if not ok:
+        for detail in details:
+            print(f"# {detail}")
+    sys.stdout.flush()
+
+
+def done():
+    """Print the plan and leave with a status that says whether all passed."""
+    print(f"1..{len(_checks)}")
+    sys.exit(0 if _checks and all(_checks) else 1)
