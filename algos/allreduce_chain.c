@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Chain all-reduce: the partial sum goes from rank 0 up to rank n-1, each adding its vector on the
+ * right, and the result comes back down. The expression is ((x0 + x1) + x2) + ... with no memory
+ * but the result's; tiles following one another keep all links busy.
+ *
+ *   0 --x0--> 1 --x0+x1--> 2 --(x0+x1)+x2--> 3       sum      n = 4
+ *   0 <------ 1 <--------- 2 <-------------- 3       result
+ *
+ * Sanders, Sibeyn: A bandwidth latency tradeoff for broadcast and reduction, 2003 (the linear
+ * pipeline).
+ */
+#include "algos.h"
+
+static void build(const struct kolo_shape *shape, struct kolo_builder *b)
+{
+    const int n = shape->nranks;
+    if (n == 1) {
+        kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+    }
+    for (int r = 1; r < n; r++) {
+        const unsigned last = r == n - 1 ? KOLO_LAST : 0;
+        kolo_local(b, r, kolo_in(0), kolo_out(0), KOLO_MOVE);
+        kolo_transfer(b, r - 1, r == 1 ? kolo_in(0) : kolo_out(0), r, kolo_out(0),
+                      KOLO_ADD | KOLO_LEFT | last);
+        kolo_round(b);
+    }
+    for (int r = n - 1; r > 0; r--) {
+        kolo_transfer(b, r, kolo_out(0), r - 1, kolo_out(0), KOLO_MOVE);
+        kolo_round(b);
+    }
+}
+
+const struct kolo_algo kolo_algo_allreduce_chain = {
+    .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_algo), "allreduce_chain"},
+    .coll = KOLO_COLL_ALL_REDUCE,
+    .source = "Sanders, Sibeyn: A bandwidth latency tradeoff for broadcast and reduction, 2003",
+    .build = build,
+};

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The catalogue: one row an algorithm, by collective. A new file in this folder adds its row here,
+ * its line in algos.h and its name in meson.build; what can be verified, priced, drawn, tuned and
+ * run follows from that.
+ */
+#include "algos.h"
+
+const struct kolo_algo *const kolo_algos[] = {
+    &kolo_algo_allreduce_ring,       &kolo_algo_allreduce_tree,
+    &kolo_algo_allreduce_doubling,   &kolo_algo_allreduce_rabenseifner,
+    &kolo_algo_allreduce_direct,     &kolo_algo_allreduce_oneshot,
+    &kolo_algo_allreduce_chain,      &kolo_algo_allreduce_circulant,
+    &kolo_algo_reduce_binomial,      &kolo_algo_reduce_chain,
+    &kolo_algo_reduce_scattergather, &kolo_algo_reduce_direct,
+    &kolo_algo_broadcast_binomial,   &kolo_algo_broadcast_chain,
+    &kolo_algo_broadcast_scatter,    &kolo_algo_broadcast_direct,
+    &kolo_algo_gather_binomial,      &kolo_algo_gather_direct,
+    &kolo_algo_scatter_binomial,     &kolo_algo_scatter_direct,
+    &kolo_algo_allgather_ring,       &kolo_algo_allgather_bruck,
+    &kolo_algo_allgather_doubling,   &kolo_algo_allgather_direct,
+    &kolo_algo_reducescatter_ring,   &kolo_algo_reducescatter_halving,
+    &kolo_algo_reducescatter_direct, &kolo_algo_reducescatter_circulant,
+    &kolo_algo_alltoall_pairwise,    &kolo_algo_alltoall_bruck,
+    &kolo_algo_alltoall_direct,      &kolo_algo_barrier_dissemination,
+};
+const int kolo_algos_count = (int)KOLO_LENGTH(kolo_algos);
