@@ -46,75 +46,39 @@ static kolo_status fail_file(const char *path, const char *what)
     return kolo_fail(KOLO_ERR_INVALID, "topology file %s: %s", path, what);
 }
 
-static void set_filters(hwloc_topology_t hwloc, bool with_x86)
+/* Filters before loading. Each can only fail for an unknown name or type: then more is discovered
+ * than we need. */
+static kolo_status begin(struct kolo_host *host, bool with_x86)
 {
-    /* Each can only fail for an unknown name or type: then more is discovered than we need. */
-    (void)hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
-    (void)hwloc_topology_set_type_filter(hwloc, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
-    (void)hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
-    if (!with_x86) {
-        (void)hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
-    }
-}
-
-static kolo_status load_file(hwloc_topology_t hwloc, const char *path)
-{
-    struct stat status;
-    if (stat(path, &status) != 0) {
-        return fail_file(path, strerror(errno));
-    }
-    if (!S_ISREG(status.st_mode)) {
-        return fail_file(path, "it is not a regular file");
-    }
-    set_filters(hwloc, false);
-    if (hwloc_topology_set_xml(hwloc, path) != 0 || hwloc_topology_load(hwloc) != 0) {
-        return fail_file(path, diagnose_file(path));
-    }
-    return KOLO_OK;
-}
-
-static kolo_status load_live(hwloc_topology_t hwloc, bool with_x86)
-{
-    set_filters(hwloc, with_x86);
-    if (hwloc_topology_load(hwloc) != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "hwloc cannot discover this machine: %s",
-                         strerror(errno));
-    }
-    return KOLO_OK;
-}
-
-static void destroy(struct kolo_host *host)
-{
-    if (host->hwloc != NULL) {
-        hwloc_topology_destroy(host->hwloc);
-    }
-    free(host->file);
-    free(host);
-}
-
-/* `path` NULL: the live machine. */
-static kolo_status create(const char *path, bool with_x86, struct kolo_host **out)
-{
-    kolo_status status = KOLO_ERR_SYSTEM;
-    struct kolo_host *host = calloc(1, sizeof *host);
-    if (host == NULL) {
+    if (hwloc_topology_init(&host->hwloc) != 0) {
+        host->hwloc = NULL;
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the topology");
     }
-    host->file = path != NULL ? strdup(path) : NULL;
-    if ((path != NULL && host->file == NULL) || hwloc_topology_init(&host->hwloc) != 0) {
-        host->hwloc = NULL;
-        status = kolo_fail(KOLO_ERR_SYSTEM, "no memory for the topology");
-        goto err_destroy;
+    (void)hwloc_topology_set_io_types_filter(host->hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    (void)hwloc_topology_set_type_filter(host->hwloc, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
+    (void)hwloc_topology_set_icache_types_filter(host->hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    if (!with_x86) {
+        (void)hwloc_topology_set_components(host->hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                            "x86");
     }
-    status = path != NULL ? load_file(host->hwloc, path) : load_live(host->hwloc, with_x86);
-    if (status < 0) {
-        goto err_destroy;
-    }
-    *out = host;
     return KOLO_OK;
-err_destroy:
-    destroy(host);
-    return status;
+}
+
+static kolo_status load_file(struct kolo_host *host)
+{
+    struct stat status;
+    if (stat(host->file, &status) != 0) {
+        return fail_file(host->file, strerror(errno));
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return fail_file(host->file, "it is not a regular file");
+    }
+    KOLO_TRY(begin(host, false));
+    if (hwloc_topology_set_xml(host->hwloc, host->file) != 0 ||
+        hwloc_topology_load(host->hwloc) != 0) {
+        return fail_file(host->file, diagnose_file(host->file));
+    }
+    return KOLO_OK;
 }
 
 static bool knows_caches(const struct kolo_host *host)
@@ -123,33 +87,67 @@ static bool knows_caches(const struct kolo_host *host)
            hwloc_get_nbobjs_by_type(host->hwloc, HWLOC_OBJ_L3CACHE) > 0;
 }
 
-kolo_status kolo_host_load(const char *path, struct kolo_host **out)
+static kolo_status load_live(struct kolo_host *host, bool with_x86)
 {
-    return create(path, false, out);
+    KOLO_TRY(begin(host, with_x86));
+    if (hwloc_topology_load(host->hwloc) != 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "hwloc cannot discover this machine: %s",
+                         strerror(errno));
+    }
+    return KOLO_OK;
 }
 
-kolo_status kolo_host_discover(struct kolo_host **out)
+static kolo_status load_best(struct kolo_host *host)
 {
-    const char *path = kolo_env("KOLO_TOPO_FILE");
-    struct kolo_host *host = NULL;
-    if (path != NULL) {
-        return kolo_host_load(path, out);
+    KOLO_TRY(load_live(host, false));
+    if (knows_caches(host)) {
+        return KOLO_OK;
     }
-    KOLO_TRY(create(NULL, false, &host));
-    if (!knows_caches(host)) {
-        /* A sandbox without /sys: CPUID may still tell. */
+    /* A sandbox without /sys: CPUID may still tell. */
+    hwloc_topology_destroy(host->hwloc);
+    return load_live(host, true);
+}
+
+/* `path` NULL: the live machine. */
+static kolo_status create(const char *path, struct kolo_host **out)
+{
+    struct kolo_host *host = calloc(1, sizeof *host);
+    char *file = path != NULL ? strdup(path) : NULL;
+    if (host == NULL || (path != NULL && file == NULL)) {
+        free(file);
+        free(host);
+        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the topology");
+    }
+    host->file = file;
+    const kolo_status status = path != NULL ? load_file(host) : load_best(host);
+    if (status < 0) {
         kolo_host_destroy(host);
-        KOLO_TRY(create(NULL, true, &host));
+        return status;
     }
     *out = host;
     return KOLO_OK;
 }
 
+kolo_status kolo_host_load(const char *path, struct kolo_host **out)
+{
+    return create(path, out);
+}
+
+kolo_status kolo_host_discover(struct kolo_host **out)
+{
+    return create(kolo_env("KOLO_TOPO_FILE"), out);
+}
+
 void kolo_host_destroy(struct kolo_host *host)
 {
-    if (host != NULL) {
-        destroy(host);
+    if (host == NULL) {
+        return;
     }
+    if (host->hwloc != NULL) {
+        hwloc_topology_destroy(host->hwloc);
+    }
+    free(host->file);
+    free(host);
 }
 
 int kolo_host_pus(const struct kolo_host *host)
@@ -190,7 +188,7 @@ size_t kolo_host_l2_bytes(const struct kolo_host *host)
 
 static int index_above(const struct kolo_host *host, hwloc_obj_t pu, hwloc_obj_type_t type)
 {
-    const hwloc_obj_t obj = hwloc_get_ancestor_obj_by_type(host->hwloc, type, pu);
+    struct hwloc_obj *obj = hwloc_get_ancestor_obj_by_type(host->hwloc, type, pu);
     return obj != NULL ? (int)obj->logical_index : -1;
 }
 
@@ -219,7 +217,7 @@ static struct kolo_place place_of(const struct kolo_host *host, hwloc_obj_t pu)
 
 struct kolo_place kolo_host_place(const struct kolo_host *host, int pu_os_index)
 {
-    const hwloc_obj_t pu =
+    struct hwloc_obj *pu =
         pu_os_index < 0 ? NULL : hwloc_get_pu_obj_by_os_index(host->hwloc, (unsigned)pu_os_index);
     return pu != NULL ? place_of(host, pu) : kolo_place_unknown();
 }

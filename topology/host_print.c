@@ -94,7 +94,7 @@ static void add_model(struct kolo_text *out, const char *before, hwloc_obj_t obj
 
 static void add_summary(const struct kolo_host *host, struct kolo_text *out)
 {
-    const hwloc_obj_t package = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_PACKAGE, NULL);
+    struct hwloc_obj *package = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_PACKAGE, NULL);
     add_count(out, count_of(host, HWLOC_OBJ_PACKAGE), "package");
     kolo_text_add(out, ", ");
     add_count(out, count_of(host, HWLOC_OBJ_CORE), "core");

@@ -36,16 +36,14 @@ static int compare_ranks(const void *left, const void *right, void *context)
     const struct sort *sort = context;
     const int a = *(const int *)left;
     const int b = *(const int *)right;
-    bool with_zero = true; /* a and b are so far in the same groups as rank 0 */
     for (int level = 0; level < LEVELS; level++) {
         const int ka = key_of(sort, a, level);
         const int kb = key_of(sort, b, level);
-        const int zero = key_of(sort, 0, level);
+        const int first = key_of(sort, 0, level);
         if (ka != kb) {
-            const bool wrapped = with_zero && (ka < zero) != (kb < zero);
+            const bool wrapped = (ka < first) != (kb < first);
             return (ka < kb) != wrapped ? -1 : 1;
         }
-        with_zero = with_zero && ka == zero;
     }
     return a < b ? -1 : a > b;
 }

@@ -10,10 +10,10 @@
 
 static const char *const colours[] = {"#56b4e9", "#e69f00", "#009e73", "#f0e442",
                                       "#0072b2", "#d55e00", "#cc79a7"};
-static const double step_px = 34; /* between neighbours */
+static const double step_px = 46; /* between neighbours */
 static const double dot_px = 12;
 static const double margin_px = 40;
-static const double level_px = 46; /* between the levels of a tree */
+static const double level_px = 50; /* between the levels of a tree */
 
 struct point {
     double x, y;
@@ -39,19 +39,20 @@ static const char *colour_of(const struct kolo_layout *layout, int position)
 static double ring_radius(int nranks)
 {
     const double radius = nranks * step_px / (2 * M_PI);
-    return radius < 60 ? 60 : radius;
+    return fmax(radius, 60);
 }
 
 static double width_px(int nranks)
 {
     const double ring = 2 * ring_radius(nranks);
     const double tree = step_px * nranks;
-    return 2 * margin_px + (ring > tree ? ring : tree);
+    const double title = 420;
+    return 2 * margin_px + fmax(title, fmax(ring, tree));
 }
 
 static double tree_height(int nranks)
 {
-    return (kolo_log2_ceil(nranks) + 1) * level_px + margin_px;
+    return margin_px + kolo_log2_ceil(nranks + 1) * level_px;
 }
 
 static void add_line(struct kolo_text *out, struct point a, struct point b, const char *style)

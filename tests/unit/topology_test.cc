@@ -12,11 +12,13 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <dirent.h>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
 #include <sched.h>
 #include <set>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -314,15 +316,32 @@ TEST(TopologyHost, ABadFileIsRefusedByNameAndReason)
     ExpectRefused(kData, "not a regular file");
 }
 
-TEST(TopologyHost, AFileCutAnywhereIsRefusedOrLoadedButNeverCrashes)
+std::string ReadFile(const std::string &path)
 {
-    std::string whole;
-    FILE *file = fopen(kTwoPackages.c_str(), "re");
-    ASSERT_NE(nullptr, file);
-    for (int c = fgetc(file); c != EOF; c = fgetc(file)) {
-        whole.push_back(static_cast<char>(c));
-    }
-    fclose(file);
+    std::ifstream file(path);
+    std::stringstream content;
+    content << file.rdbuf();
+    return content.str();
+}
+
+TEST(TopologyHost, OfUnequalCachesTheSmallestCountsAndTheTextNamesEach)
+{
+    std::string xml = ReadFile(kTwoPackages);
+    const std::string size = "cache_size=\"33554432\"";
+    ASSERT_NE(std::string::npos, xml.find(size));
+    xml.replace(xml.find(size), size.size(), "cache_size=\"100663296\"");
+    TempFile file(xml);
+    Host host(file.path());
+    ASSERT_EQ(KOLO_OK, host.status()) << kolo_error_text();
+    EXPECT_EQ(size_t{32} << 20, kolo_host_l3_bytes(host.get()));
+    EXPECT_TRUE(
+        Contains(FirstLine(Print(host)), ", L3 1 x 96 MiB shared by 2 + 3 x 32 MiB shared by 2, "))
+        << Print(host);
+}
+
+TEST(TopologyHost, AFileCutAnywhereIsRefused)
+{
+    const std::string whole = ReadFile(kTwoPackages);
     ASSERT_GT(whole.size(), 1000u);
     const size_t body = whole.rfind("</topology>");
     for (size_t len = 1; len < body; len += 97) {
@@ -497,6 +516,15 @@ TEST(TopologyOrder, RanksOfUnknownPlaceFollowInRankOrder)
     EXPECT_EQ((std::vector<int>{0}), Order(1, nullptr, nullptr));
 }
 
+TEST(TopologyOrder, NumbersWrapRoundAtRankZeroOfAnUnknownPlaceToo)
+{
+    Host host(kTwoPackages);
+    ASSERT_EQ(KOLO_OK, host.status());
+    std::vector<struct kolo_place> place = PlacesOf(host, {7, 6, 0, 7});
+    place[0] = place[3] = kolo_place_unknown();
+    EXPECT_EQ((std::vector<int>{0, 3, 2, 1}), Order(4, nullptr, place.data()));
+}
+
 TEST(TopologyOrder, ARankBoundToAWholePackageFollowsThoseOfItsCores)
 {
     Host host(kTwoPackages);
@@ -597,6 +625,7 @@ TEST(TopologyLines, RingsReadAsInNccl)
 {
     EXPECT_EQ("Channel 00/64 : 0", Ring(0, 64, {0}));
     EXPECT_EQ("Channel 01/02 : 0 2 1", Ring(1, 2, {0, 2, 1}));
+    EXPECT_EQ("Channel 00/01 : 0 1 2 3 4 5 6 7 8 9", Ring(0, 1, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
     EXPECT_EQ("Channel 00/16 :  0 10  1  2  3  4  5  6  7  8  9",
               Ring(0, 16, {0, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
