@@ -35,12 +35,19 @@ def count(test):
     return counts
 
 
+def tells_success(line, good):
+    """Whether a line only says that a check passed, or that a case in `good` began."""
+    began = re.match(r"\[ RUN +\] (\S+)", line)
+    return (began and began.group(1) in good) or re.match(r"ok \d|\[ +OK +\]", line)
+
+
 def show(test):
     """What a failed test printed: without what passed, and of what is long the end."""
     print(f"\n---- {test['name']}: {test['result']}", file=sys.stderr)
     for stream in ("stdout", "stderr"):
-        lines = (test.get(stream) or "").splitlines()
-        lines = [line for line in lines if not re.match(r"ok \d|\[ +(OK|RUN) +\]", line)]
+        text = test.get(stream) or ""
+        good = set(re.findall(r"\[ +OK +\] (\S+)", text))
+        lines = [line for line in text.splitlines() if not tells_success(line, good)]
         if len(lines) > SHOWN_LINES:
             lines = ["[...]", *lines[-SHOWN_LINES:]]
         print("\n".join(lines), file=sys.stderr)
