@@ -43,14 +43,22 @@ static bool set_ranks(const char *text, int *out)
     return true;
 }
 
+/* The option as the user wrote it: getopt has just passed it. */
 static bool refuse(int argc, char **argv, int seen)
 {
-    if (optopt != 0 && optopt < 128) {
-        (void)fprintf(stderr, "kolo topo: option -%c %s\n", optopt,
-                      seen == ':' ? "needs a value" : "is unknown (see kolo topo --help)");
+    const char *written = optind > 0 && optind <= argc ? argv[optind - 1] : "?";
+    const bool is_long = strncmp(written, "--", 2) == 0;
+    const char *problem = "is unknown (see kolo topo --help)";
+    if (seen == ':') {
+        problem = "needs a value";
+    } else if (is_long && optopt != 0) {
+        problem = "takes no value";
+    }
+    if (is_long) {
+        (void)fprintf(stderr, "kolo topo: option %.*s %s\n", (int)strcspn(written, "="), written,
+                      problem);
     } else {
-        (void)fprintf(stderr, "kolo topo: option %s is unknown (see kolo topo --help)\n",
-                      optind > 0 && optind <= argc ? argv[optind - 1] : "?");
+        (void)fprintf(stderr, "kolo topo: option -%c %s\n", optopt, problem);
     }
     return false;
 }

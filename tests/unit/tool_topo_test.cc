@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `kolo topo` as its user sees it: text, exit status, and what it says of a bad option. */
+extern "C" {
+#include "tools/topo.h"
+}
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+const std::string kMachine =
+    std::string(KOLO_SOURCE_ROOT) + "/tests/data/hwloc-2pack-2l3-4core-2pu.xml";
+
+struct Result {
+    int status;
+    std::string out, err;
+};
+
+Result Topo(std::vector<std::string> args)
+{
+    std::vector<char *> argv;
+    args.insert(args.begin(), "topo");
+    for (std::string &arg : args) {
+        argv.push_back(arg.data());
+    }
+    argv.push_back(nullptr);
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int status = kolo_tool_topo(static_cast<int>(args.size()), argv.data());
+    const std::string out = testing::internal::GetCapturedStdout();
+    return {status, out, testing::internal::GetCapturedStderr()};
+}
+
+bool Contains(const std::string &text, const std::string &part)
+{
+    return text.find(part) != std::string::npos;
+}
+
+TEST(ToolTopo, TheMachineOfAFileAndItsLayoutArePrinted)
+{
+    const Result result = Topo({"--file", kMachine, "-n", "18"});
+    EXPECT_EQ(0, result.status);
+    EXPECT_EQ("", result.err);
+    EXPECT_EQ(0u, result.out.rfind("2 packages, 16 cores, 32 PUs, ", 0)) << result.out;
+    /* Cpus 16 and 17 are the second PUs of the cores of cpus 0 and 1. */
+    EXPECT_TRUE(Contains(result.out, "Channel 00/02 :  0 16  1 17  2  3  4  5  6  7  8  9 10 11 12 "
+                                     "13 14 15\nChannel 01/02 :"))
+        << result.out;
+    EXPECT_TRUE(Contains(result.out, "Trees [0] -1/-1/-1->0->16 [1] 16/-1/-1->0->1\n"))
+        << result.out;
+    EXPECT_TRUE(Contains(result.out, "(0 16 1 17 2 3) (4 5 6 7) | (8 9 10 11) (12 13 14 15)\n"))
+        << result.out;
+}
+
+TEST(ToolTopo, WithoutANumberEveryPuGetsARank)
+{
+    const Result result = Topo({"-f", kMachine});
+    EXPECT_EQ(0, result.status);
+    EXPECT_TRUE(Contains(result.out, "->31->")) << result.out;
+    EXPECT_FALSE(Contains(result.out, "->32->")) << result.out;
+}
+
+TEST(ToolTopo, TheDrawingIsWrittenToTheNamedFile)
+{
+    std::string path = testing::TempDir() + "kolo-topo-XXXXXX";
+    const int fd = mkstemp(path.data());
+    ASSERT_GE(fd, 0);
+    close(fd);
+    const Result result = Topo({"-f", kMachine, "--svg", path});
+    std::ifstream file(path);
+    std::stringstream svg;
+    svg << file.rdbuf();
+    unlink(path.c_str());
+    EXPECT_EQ(0, result.status);
+    EXPECT_TRUE(Contains(result.out, "tree 1:"));
+    EXPECT_EQ(0u, svg.str().rfind("<svg ", 0));
+    EXPECT_TRUE(Contains(svg.str(), "</svg>"));
+}
+
+TEST(ToolTopo, ABadOptionIsNamedAndEndsWithTwo)
+{
+    const struct {
+        std::vector<std::string> args;
+        const char *message;
+    } cases[] = {
+        {{"--rings"}, "option --rings is unknown"},
+        {{"-q"}, "option -q is unknown"},
+        {{"-n"}, "option -n needs a value"},
+        {{"-n", "0"}, "option -n: \"0\" is not a number of 1 to"},
+        {{"-n", "4x"}, "option -n: \"4x\" is not"},
+        {{"--file"}, "option --file needs a value"},
+        {{"--help=1"}, "option --help takes no value"},
+        {{"machine.xml"}, "unexpected argument \"machine.xml\""},
+    };
+    for (const auto &test : cases) {
+        const Result result = Topo(test.args);
+        EXPECT_EQ(2, result.status) << test.message;
+        EXPECT_EQ("", result.out) << test.message;
+        EXPECT_TRUE(Contains(result.err, test.message)) << result.err;
+    }
+}
+
+TEST(ToolTopo, AMissingFileIsNamedAndEndsWithOne)
+{
+    const Result result = Topo({"-f", "no-such-machine.xml"});
+    EXPECT_EQ(1, result.status);
+    EXPECT_TRUE(Contains(result.err, "no-such-machine.xml: No such file")) << result.err;
+}
+
+} // namespace
