@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Chain all-reduce: the partial sum goes from rank 0 up to rank n-1, each adding its vector on the
  * right, and the result comes back down. The expression is ((x0 + x1) + x2) + ... with no memory
- * but the result's; tiles following one another keep all links busy.
+ * but the result's. The vector goes in pieces one behind the other, so that several links are busy.
  *
  *   0 --x0--> 1 --x0+x1--> 2 --(x0+x1)+x2--> 3       sum      n = 4
  *   0 <------ 1 <--------- 2 <-------------- 3       result
@@ -11,22 +11,30 @@
  */
 #include "algos.h"
 
+enum { PIECES = 4 }; /* while one is at the far end, the next are coming */
+
 static void build(const struct kolo_shape *shape, struct kolo_builder *b)
 {
     const int n = shape->nranks;
+    kolo_chunks(b, PIECES);
     if (n == 1) {
-        kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+        kolo_local(b, 0, kolo_slice_make(KOLO_IN, 0, PIECES), kolo_slice_make(KOLO_OUT, 0, PIECES),
+                   KOLO_MOVE);
     }
-    for (int r = 1; r < n; r++) {
-        const unsigned last = r == n - 1 ? KOLO_LAST : 0;
-        kolo_local(b, r, kolo_in(0), kolo_out(0), KOLO_MOVE);
-        kolo_transfer(b, r - 1, r == 1 ? kolo_in(0) : kolo_out(0), r, kolo_out(0),
-                      KOLO_ADD | KOLO_LEFT | last);
-        kolo_round(b);
+    for (int c = 0; c < PIECES; c++) {
+        for (int r = 1; r < n; r++) {
+            const unsigned last = r == n - 1 ? KOLO_LAST : 0;
+            kolo_local(b, r, kolo_in(c), kolo_out(c), KOLO_MOVE);
+            kolo_transfer(b, r - 1, r == 1 ? kolo_in(c) : kolo_out(c), r, kolo_out(c),
+                          KOLO_ADD | KOLO_LEFT | last);
+            kolo_round(b);
+        }
     }
-    for (int r = n - 1; r > 0; r--) {
-        kolo_transfer(b, r, kolo_out(0), r - 1, kolo_out(0), KOLO_MOVE);
-        kolo_round(b);
+    for (int c = 0; c < PIECES; c++) {
+        for (int r = n - 1; r > 0; r--) {
+            kolo_transfer(b, r, kolo_out(c), r - 1, kolo_out(c), KOLO_MOVE);
+            kolo_round(b);
+        }
     }
 }
 

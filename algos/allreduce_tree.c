@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Two-tree all-reduce: half of the vector is summed up one binary tree and broadcast down it, the
  * other half along a second tree whose inner nodes are leaves of the first, so that every rank
- * works equally. A lane for each tree. 2 ceil(log2 n) steps and, with tiles following one another,
- * close to full bandwidth.
+ * works equally. A lane for each tree. The longest path is 2 ceil(log2 n) messages; each half goes
+ * in pieces one behind the other, which brings long vectors towards full bandwidth.
  *
- *   0 ---------- 8           Node v (v > 0) with lowest set bit l has children v - l/2 and, as far
- * as /        \      there are nodes, v + l/2, v + l/4, ... (the first below n); the largest 4 12
- * ...   power of two hangs under the root 0. Odd nodes are leaves.
+ *   0              Node v > 0 with lowest set bit l has the children v - l/2 and v + l/2; if there
+ *   `---- 4        is no node v + l/2, then v + l/4 and so on. The largest power of two hangs under
+ *       /   \      the root 0. Odd nodes are leaves.
+ *      2     6
+ *     / \   /      n = 7
+ *    1   3 5
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.
  */
 #include "algos.h"
 
+enum { PIECES = 4 }; /* of each half: while one is at the top, the next are climbing */
+
 struct tree {
     const struct kolo_shape *shape;
-    int which; /* 0 or 1; also its lane and its chunk */
+    int which; /* 0 or 1; also its lane */
+    int chunk; /* the one that is on its way */
 };
 
 /* The second tree is the first one mirrored (even n) or shifted by one (odd n). */
@@ -38,8 +44,8 @@ static int high_child(int n, int v, int low_bit)
 
 static void up(const struct tree *t, struct kolo_builder *b, int from, int to, unsigned how)
 {
-    const struct kolo_slice in = kolo_in(t->which);
-    const struct kolo_slice out = kolo_out(t->which);
+    const struct kolo_slice in = kolo_in(t->chunk);
+    const struct kolo_slice out = kolo_out(t->chunk);
     kolo_transfer(b, rank_of(t, from), from % 2 != 0 ? in : out, rank_of(t, to), out, how);
 }
 
@@ -49,7 +55,7 @@ static void reduce(const struct tree *t, struct kolo_builder *b, int top)
     for (int bit = 2; bit <= top; bit *= 2) {
         for (int v = bit; v < n; v += 2 * bit) {
             const int high = high_child(n, v, bit);
-            kolo_local(b, rank_of(t, v), kolo_in(t->which), kolo_out(t->which), KOLO_MOVE);
+            kolo_local(b, rank_of(t, v), kolo_in(t->chunk), kolo_out(t->chunk), KOLO_MOVE);
             up(t, b, v - bit / 2, v, KOLO_ADD);
             if (high >= 0) {
                 up(t, b, high, v, KOLO_ADD);
@@ -57,7 +63,7 @@ static void reduce(const struct tree *t, struct kolo_builder *b, int top)
         }
         kolo_round(b);
     }
-    kolo_local(b, rank_of(t, 0), kolo_in(t->which), kolo_out(t->which), KOLO_MOVE);
+    kolo_local(b, rank_of(t, 0), kolo_in(t->chunk), kolo_out(t->chunk), KOLO_MOVE);
     if (top > 0) {
         up(t, b, top, 0, KOLO_ADD | KOLO_LAST);
     }
@@ -66,7 +72,7 @@ static void reduce(const struct tree *t, struct kolo_builder *b, int top)
 
 static void down(const struct tree *t, struct kolo_builder *b, int from, int to)
 {
-    const struct kolo_slice out = kolo_out(t->which);
+    const struct kolo_slice out = kolo_out(t->chunk);
     kolo_transfer(b, rank_of(t, from), out, rank_of(t, to), out, KOLO_MOVE);
 }
 
@@ -93,12 +99,15 @@ static void build(const struct kolo_shape *shape, struct kolo_builder *b)
 {
     const int n = shape->nranks;
     const int top = n > 1 ? kolo_pow2_floor(n - 1) : 0; /* the root's only child */
-    kolo_chunks(b, 2);
+    kolo_chunks(b, 2 * PIECES);
     for (int which = 0; which < 2; which++) {
-        const struct tree t = {shape, which};
         kolo_lane(b, which);
-        reduce(&t, b, top);
-        broadcast(&t, b, top);
+        for (int piece = 0; piece < PIECES; piece++) {
+            reduce(&(struct tree){shape, which, which * PIECES + piece}, b, top);
+        }
+        for (int piece = 0; piece < PIECES; piece++) {
+            broadcast(&(struct tree){shape, which, which * PIECES + piece}, b, top);
+        }
     }
 }
 

@@ -10,12 +10,13 @@
  */
 #include "algos.h"
 
-/* Whom rank r meets in round t of m = n (odd) or n - 1 (even); itself: it rests. */
+/* Whom rank r meets in round t: the rank p with p + r = t (mod m), m = n or n - 1, whichever is
+ * odd. Who would meet itself rests, or for even n meets rank n - 1. */
 static int partner(int n, int t, int r)
 {
     const int m = n % 2 != 0 ? n : n - 1;
-    if (r == m) {                            /* the last of an even number ... */
-        return (t % 2 == 0 ? t : t + m) / 2; /* ... meets the one with 2r = t (mod m) */
+    if (r == m) {
+        return (t % 2 == 0 ? t : t + m) / 2;
     }
     const int other = kolo_mod(t - r, m);
     return other == r && m < n ? m : other;
