@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Seconds along a walk: see price.h.
+ *
+ * Each step becomes an event with an end and the event that it waited for last; following these
+ * from the last end is the critical path. The walk goes round-robin over the lanes, which is close
+ * to the order of time, so ports and cores are given to events in that order.
+ */
+#include "price.h"
+
+#include "walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILES = 6, SLOTS = 4 };
+
+struct moment { /* the end of one step of one tile */
+    double end_us;
+    int cause; /* the moment that it waited for last, or -1 */
+};
+
+struct resource { /* a lane or a core: busy until the end of a moment */
+    double free_us;
+    int last;
+};
+
+struct pricer {
+    const struct kolo_plan *plan;
+    const struct kolo_machine *machine;
+    const struct kolo_order *order;
+    size_t bytes, chunk_bytes; /* of the whole call, per rank */
+    int tiles;
+    bool flat;
+    struct moment *moment; /* [walked * steps] */
+    double *arrival_us; /* [messages]: of the newest tile; by core the first byte, else the last */
+    struct resource *lane, *core;
+    double *out_port, *in_port; /* [nranks]: free from then on */
+    double *moved;              /* [2 * nranks]: bytes a tile sends and receives */
+    double tile_end_us[TILES];
+    int last; /* the moment that ends last */
+};
+
+/* Bytes of a slice in one tile; the flat vector's last chunks may be short or empty. */
+static double slice_bytes(const struct pricer *p, struct kolo_slice s)
+{
+    size_t first = (size_t)s.first * p->chunk_bytes;
+    size_t end = ((size_t)s.first + s.count) * p->chunk_bytes;
+    if (p->flat && s.buf != KOLO_SCRATCH) {
+        first = kolo_min(first, p->bytes);
+        end = kolo_min(end, p->bytes);
+    }
+    return (double)(end - first) / p->tiles;
+}
+
+static struct kolo_link_price link_price(const struct pricer *p, int from, int to)
+{
+    struct kolo_link_price link = p->machine->link;
+    if (p->machine->link_of != NULL) {
+        p->machine->link_of(p->machine->ctx, from, to, &link);
+    }
+    return link;
+}
+
+static int moment_of(const struct pricer *p, int rank, int index, int tile)
+{
+    return tile * p->order->steps + p->order->base[rank] + index;
+}
+
+/* Not before this is free. */
+static void wait_for(struct moment *m, double at_us, int cause)
+{
+    if (at_us > m->end_us) {
+        m->end_us = at_us;
+        m->cause = cause;
+    }
+}
+
+static void occupy(struct resource *r, double until_us, int by)
+{
+    r->free_us = until_us;
+    r->last = by;
+}
+
+static struct resource *core_of(const struct pricer *p, int rank)
+{
+    return &p->core[p->machine->cores > 0 ? rank % p->machine->cores : rank];
+}
+
+/* Work of a core; steps that cost nothing do not take turns. */
+static void compute(struct pricer *p, int rank, int self, struct moment *m, double work_us)
+{
+    if (work_us > 0) {
+        struct resource *core = core_of(p, rank);
+        wait_for(m, core->free_us, core->last);
+        m->end_us += work_us;
+        occupy(core, m->end_us, self);
+    }
+}
+
+/* When a transfer that is ready at ready_us begins. */
+static double take_port(double *free_us, double ready_us, double time_us)
+{
+    const double begin_us = *free_us > ready_us ? *free_us : ready_us;
+    *free_us = begin_us + time_us;
+    return begin_us;
+}
+
+static void price_send(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
+{
+    const int to = e->step->peer;
+    const struct kolo_link_price link = link_price(p, e->rank, to);
+    const double bytes = slice_bytes(p, e->step->src);
+    if (e->other >= 0) { /* the slot's credit comes back */
+        const int freed = moment_of(p, to, e->other, e->other_tile);
+        wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
+    }
+    compute(p, e->rank, self, m, p->machine->step_us);
+    double arrives_us = m->end_us + link.latency_us;
+    if (!link.by_core) { /* the lane goes on while the ports work */
+        const double time_us = bytes * link.us_per_byte;
+        const double leaves_us = take_port(&p->out_port[e->rank], m->end_us, time_us);
+        arrives_us = take_port(&p->in_port[to], leaves_us + link.latency_us, time_us) + time_us;
+    }
+    p->arrival_us[e->message] = arrives_us;
+    p->moved[2 * e->rank] += bytes;
+    p->moved[2 * to + 1] += bytes;
+}
+
+static void price_receive(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
+{
+    const struct kolo_machine *machine = p->machine;
+    const struct kolo_link_price link = link_price(p, e->step->peer, e->rank);
+    const double bytes = slice_bytes(p, e->step->src);
+    const int sent = moment_of(p, e->step->peer, e->other, e->tile);
+    const bool shared = machine->cores > 0 && machine->cores < p->plan->shape.nranks;
+    double work_us = machine->step_us;
+    const double arrives_us = p->arrival_us[e->message];
+    work_us += shared && arrives_us > m->end_us ? machine->switch_us : 0;
+    work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
+    work_us += link.by_core ? bytes * link.us_per_byte : 0;
+    wait_for(m, arrives_us, sent);
+    compute(p, e->rank, self, m, work_us);
+}
+
+static void price_local(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
+{
+    const double each =
+        e->step->op == KOLO_COPY ? p->machine->copy_us_per_byte : p->machine->reduce_us_per_byte;
+    const double bytes = slice_bytes(p, e->step->dst);
+    compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
+}
+
+static kolo_status price_step(void *ctx, const struct kolo_event *e)
+{
+    struct pricer *p = ctx;
+    struct resource *lane = &p->lane[e->rank * p->plan->lanes + e->step->lane];
+    const int self = e->tile * p->order->steps + e->number;
+    struct moment m = {lane->free_us, lane->last};
+    if (e->step->dep >= 0) {
+        const int dep = moment_of(p, e->rank, e->step->dep, e->tile);
+        wait_for(&m, p->moment[dep].end_us, dep);
+    }
+    if (e->step->op == KOLO_SEND) {
+        price_send(p, e, self, &m);
+    } else if (e->message >= 0) {
+        price_receive(p, e, self, &m);
+    } else {
+        price_local(p, e, self, &m);
+    }
+    p->moment[self] = m;
+    occupy(lane, m.end_us, self);
+    if (m.end_us >= p->tile_end_us[e->tile]) {
+        p->tile_end_us[e->tile] = m.end_us;
+    }
+    if (p->last < 0 || m.end_us >= p->moment[p->last].end_us) {
+        p->last = self;
+    }
+    return KOLO_OK;
+}
+
+/* ---- the result ---- */
+
+static int rank_of(const struct kolo_order *o, int number)
+{
+    int low = 0, high = o->plan->shape.nranks;
+    while (high - low > 1) { /* base[low] <= number < base[high] */
+        const int middle = (low + high) / 2;
+        *(o->base[middle] <= number ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/* From the last moment back along the causes; the first time counts, the second writes. */
+static void follow_path(const struct pricer *p, struct kolo_price *out)
+{
+    const struct kolo_order *o = p->order;
+    int left = out->hops;
+    int rank_after = -1;
+    for (int at = p->last; at >= 0; at = p->moment[at].cause) {
+        const int number = at % o->steps;
+        const int rank = rank_of(o, number);
+        if (out->hop != NULL) {
+            out->hop[--left] = (struct kolo_hop){rank, number - o->base[rank], at / o->steps,
+                                                 p->moment[at].end_us};
+            continue;
+        }
+        out->hops++;
+        out->messages += rank_after >= 0 && rank_after != rank &&
+                         p->plan->rank[rank].step[number - o->base[rank]].op == KOLO_SEND;
+        rank_after = rank;
+    }
+}
+
+static kolo_status summarise(const struct pricer *p, int walked, bool path, struct kolo_price *out)
+{
+    double most = 0;
+    for (int i = 0; i < 2 * p->plan->shape.nranks; i++) {
+        most = p->moved[i] > most ? p->moved[i] : most;
+    }
+    *out = (struct kolo_price){.tiles = p->tiles,
+                               .bytes_moved = (size_t)(most / walked * p->tiles + 0.5),
+                               .piece_bytes =
+                                   (p->chunk_bytes + (size_t)p->tiles - 1) / (size_t)p->tiles};
+    if (p->last < 0) { /* no steps: one rank may have nothing to do */
+        return KOLO_OK;
+    }
+    out->total_us = p->moment[p->last].end_us;
+    if (walked > 1) { /* two tiles: SCRATCH and drift have a period of two */
+        const int back = walked > 2 ? 2 : 1;
+        out->tile_us = (p->tile_end_us[walked - 1] - p->tile_end_us[walked - 1 - back]) / back;
+        out->total_us += out->tile_us * (p->tiles - walked);
+    }
+    follow_path(p, out);
+    if (path) {
+        out->hop = malloc((size_t)out->hops * sizeof *out->hop);
+        if (out->hop == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", p->plan->algo->base.name);
+        }
+        follow_path(p, out);
+    }
+    out->hops = path ? out->hops : 0;
+    return KOLO_OK;
+}
+
+/* ---- binding and running ---- */
+
+static void bind_bytes(struct pricer *p, size_t tile_bytes)
+{
+    const struct kolo_plan *plan = p->plan;
+    size_t chunks = 1;
+    for (int b = KOLO_IN; b <= KOLO_OUT; b++) { /* the root has the largest buffers */
+        const int here = kolo_plan_buf_chunks(plan, plan->shape.root, (enum kolo_buf)b);
+        chunks = kolo_max(chunks, (size_t)here);
+    }
+    p->flat = kolo_coll_flat(plan->shape.coll);
+    p->chunk_bytes = p->bytes;
+    if (p->flat) {
+        p->chunk_bytes = kolo_round_up((p->bytes + chunks - 1) / chunks, 64);
+    }
+    const size_t piece = kolo_max(tile_bytes / chunks / 64 * 64, 64);
+    p->tiles = (int)kolo_max((p->chunk_bytes + piece - 1) / piece, 1);
+}
+
+static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **rest)
+{
+    const size_t n = (size_t)p->plan->shape.nranks;
+    const size_t lanes = n * (size_t)p->plan->lanes;
+    const size_t resources = lanes + n;
+    const size_t doubles = (size_t)p->order->messages + 4 * n;
+    p->moment = malloc(((size_t)walked * (size_t)p->order->steps + 1) * sizeof *p->moment);
+    p->lane = malloc(resources * sizeof *p->lane + doubles * sizeof(double));
+    *moments = p->moment;
+    *rest = p->lane;
+    if (p->moment == NULL || p->lane == NULL) {
+        return false;
+    }
+    p->core = p->lane + lanes;
+    p->moved = (double *)(p->core + n);
+    p->out_port = p->moved + 2 * n;
+    p->in_port = p->out_port + n;
+    p->arrival_us = p->in_port + n;
+    for (size_t i = 0; i < resources; i++) {
+        p->lane[i] = (struct resource){0, -1};
+    }
+    memset(p->moved, 0, 4 * n * sizeof *p->moved);
+    return true;
+}
+
+kolo_status kolo_price(const struct kolo_plan *plan, size_t bytes, size_t tile_bytes,
+                       const struct kolo_machine *machine, bool path, struct kolo_price *out)
+{
+    static const struct kolo_visitor visitor = {price_step};
+    struct kolo_order order;
+    struct pricer p = {
+        .plan = plan, .machine = machine, .order = &order, .bytes = bytes, .last = -1};
+    void *moments = NULL, *rest = NULL;
+    KOLO_TRY(kolo_order_create(plan, &order));
+    bind_bytes(&p, tile_bytes > 0 ? tile_bytes : KOLO_TILE_BYTES);
+    const int walked = p.tiles < TILES ? p.tiles : TILES;
+    kolo_status status = KOLO_OK;
+    struct kolo_price price = {0};
+    if (!pricer_alloc(&p, walked, &moments, &rest)) {
+        status = kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
+    } else {
+        status = kolo_order_walk(&order, walked, SLOTS, &visitor, &p);
+    }
+    if (status == KOLO_OK) {
+        status = summarise(&p, walked, path, &price);
+    }
+    free(moments);
+    free(rest);
+    kolo_order_destroy(&order);
+    if (status == KOLO_OK) {
+        *out = price;
+    }
+    return status;
+}
+
+void kolo_price_free(struct kolo_price *price)
+{
+    if (price != NULL) {
+        free(price->hop);
+        price->hop = NULL;
+        price->hops = 0;
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Vector clocks: see race.h. A lane's own entry is the number of its steps so far. */
+#include "race.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool number_notes(struct kolo_clocks *c)
+{
+    const struct kolo_plan *plan = c->order->plan;
+    size_t notes = 0;
+    c->note = malloc(((size_t)c->order->steps + 1) * sizeof *c->note);
+    if (c->note == NULL) {
+        return false;
+    }
+    memset(c->note, 0xff, (size_t)c->order->steps * sizeof *c->note);
+    for (int r = 0; r < plan->shape.nranks; r++) {
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            const int dep = plan->rank[r].step[i].dep;
+            if (dep >= 0 && c->note[c->order->base[r] + dep] < 0) {
+                c->note[c->order->base[r] + dep] = (int)notes++;
+            }
+        }
+    }
+    c->noted = malloc((notes + 1) * c->width * sizeof *c->noted);
+    return c->noted != NULL;
+}
+
+bool kolo_clocks_init(struct kolo_clocks *c, const struct kolo_order *order, int locations)
+{
+    const int lanes = order->plan->lanes;
+    *c = (struct kolo_clocks){.order = order, .lanes = lanes};
+    c->width = (size_t)order->plan->shape.nranks * (size_t)lanes;
+    c->now = calloc(c->width * c->width, sizeof *c->now);
+    c->sent = malloc(((size_t)order->links + 1) * c->width * sizeof *c->sent);
+    if (lanes > 1) {
+        c->access = calloc((size_t)locations + 1, sizeof *c->access);
+    }
+    return c->now != NULL && c->sent != NULL && (lanes == 1 || c->access != NULL) &&
+           number_notes(c);
+}
+
+void kolo_clocks_free(struct kolo_clocks *c)
+{
+    free(c->now);
+    free(c->sent);
+    free(c->noted);
+    free(c->note);
+    free(c->access);
+}
+
+static void join(uint32_t *restrict to, const uint32_t *restrict from, size_t width)
+{
+    for (size_t i = 0; i < width; i++) {
+        to[i] = to[i] > from[i] ? to[i] : from[i];
+    }
+}
+
+void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
+{
+    const struct kolo_step *s = e->step;
+    const size_t lane = (size_t)e->rank * (size_t)c->lanes + s->lane;
+    uint32_t *now = &c->now[lane * c->width];
+    if (s->dep >= 0) {
+        const size_t note = (size_t)c->note[c->order->base[e->rank] + s->dep];
+        join(now, &c->noted[note * c->width], c->width);
+    }
+    uint32_t *sent =
+        e->message >= 0 ? &c->sent[(size_t)c->order->link[e->message] * c->width] : NULL;
+    if (s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE) {
+        join(now, sent, c->width);
+    }
+    now[lane] = (uint32_t)c->order->turn[e->number] + 1;
+    if (s->op == KOLO_SEND) {
+        memcpy(sent, now, c->width * sizeof *now);
+    }
+    if (c->note[e->number] >= 0) {
+        memcpy(&c->noted[(size_t)c->note[e->number] * c->width], now, c->width * sizeof *now);
+    }
+}
+
+/* The step of that lane of e's rank, if it is not known to be over; else -1. */
+static int unordered(const struct kolo_clocks *c, const struct kolo_event *e, int lane,
+                     uint32_t clock)
+{
+    const size_t first = (size_t)e->rank * (size_t)c->lanes;
+    const uint32_t *now = &c->now[(first + e->step->lane) * c->width];
+    if (lane == e->step->lane || clock <= now[first + (size_t)lane]) {
+        return -1;
+    }
+    return c->order->lane_step[c->order->lane_first[first + (size_t)lane] + (int)clock - 1];
+}
+
+int kolo_clocks_access(struct kolo_clocks *c, const struct kolo_event *e, int location, bool write)
+{
+    struct kolo_access *at = &c->access[location];
+    const uint32_t turn = (uint32_t)c->order->turn[e->number] + 1;
+    int other = unordered(c, e, at->write_lane, at->write);
+    for (int lane = 0; write && other < 0 && lane < c->lanes; lane++) {
+        other = unordered(c, e, lane, at->read[lane]);
+    }
+    if (write) {
+        at->write = turn;
+        at->write_lane = e->step->lane;
+    } else {
+        at->read[e->step->lane] = turn;
+    }
+    return other;
+}
+
+int kolo_clocks_unknown(const struct kolo_clocks *c, int rank)
+{
+    const size_t lanes = (size_t)c->lanes;
+    for (size_t q = 0; q < c->width / lanes; q++) {
+        uint32_t known = q == (size_t)rank;
+        for (size_t mine = 0; mine < lanes; mine++) {
+            const uint32_t *now = &c->now[((size_t)rank * lanes + mine) * c->width];
+            for (size_t lane = 0; lane < lanes; lane++) {
+                known |= now[q * lanes + lane];
+            }
+        }
+        if (known == 0) {
+            return (int)q;
+        }
+    }
+    return -1;
+}

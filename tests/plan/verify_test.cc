@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prover: every algorithm of the catalogue is right, and broken ones are refused with the
+// reason.
+#include "plan_util.h"
+
+#include <numeric>
+
+// ---- every algorithm ----
+
+class EveryAlgorithm : public testing::TestWithParam<const kolo_algo *>
+{
+};
+
+TEST_P(EveryAlgorithm, IsProvedForEveryNumberOfRanksAndRoot)
+{
+    int plans = 0;
+    for (int n = 1; n <= MaxRanks(); n++) {
+        for (int root : Roots(GetParam()->coll, n)) {
+            const Plan plan = Build(GetParam(), Shape(GetParam()->coll, n, root));
+            if (plan != nullptr) {
+                plans++;
+                ASSERT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+            }
+        }
+    }
+    EXPECT_GE(plans, 4);
+    RecordProperty("plans", plans);
+}
+
+// A stride that shares no factor with n visits every rank: an order that is no rotation.
+TEST_P(EveryAlgorithm, IsProvedOnRingsOfAnotherOrder)
+{
+    for (int n = 3; n <= 13; n++) {
+        int stride = n / 2 + 1;
+        while (std::gcd(stride, n) != 1) {
+            stride++;
+        }
+        std::vector<int> order;
+        for (int i = 0; i < n; i++) {
+            order.push_back((1 + i * stride) % n);
+        }
+        for (int root : Roots(GetParam()->coll, n)) {
+            const Plan plan = Build(GetParam(), Shape(GetParam()->coll, n, root, order.data()));
+            if (plan != nullptr) {
+                ASSERT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryAlgorithm, testing::ValuesIn(AllAlgos()), AlgoName);
+
+TEST(Expression, IsInRankOrderWhereTheAlgorithmPromisesIt)
+{
+    for (const char *name : {"allreduce_chain", "allreduce_oneshot", "allreduce_direct"}) {
+        for (int n : {1, 2, 3, 8, 11}) {
+            bool rank_order = false;
+            const Plan plan = Build(Named(name), Shape(KOLO_COLL_ALL_REDUCE, n));
+            ASSERT_NE(nullptr, plan);
+            ASSERT_EQ(KOLO_OK, kolo_verify_expression(plan.get(), &rank_order));
+            EXPECT_TRUE(rank_order) << name << " " << n;
+        }
+    }
+}
+
+TEST(Expression, IsNotInRankOrderInARing)
+{
+    bool rank_order = true;
+    const Plan plan = Build(Named("allreduce_ring"), Shape(KOLO_COLL_ALL_REDUCE, 4));
+    ASSERT_EQ(KOLO_OK, kolo_verify_expression(plan.get(), &rank_order));
+    EXPECT_FALSE(rank_order);
+}
+
+// ---- broken algorithms ----
+// Each is one small mistake in an all-reduce (or what its name says) that is right otherwise.
+
+static void Expect(kolo_coll coll, int n, void (*build)(const kolo_shape *, kolo_builder *),
+                   const std::vector<std::string> &parts)
+{
+    const kolo_algo algo = Algo("broken", coll, build);
+    const Plan plan = Build(&algo, Shape(coll, n));
+    ASSERT_NE(nullptr, plan);
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_verify_plan(plan.get()));
+    const std::string text = kolo_error_text();
+    for (const std::string &part : parts) {
+        EXPECT_NE(std::string::npos, text.find(part)) << "'" << part << "' is not in: " << text;
+    }
+}
+
+// Right: everyone's vector goes to rank 0 in order, the result goes out. `skip` leaves rank 2's
+// out.
+static void SumAtZero(kolo_builder *b, int n, int skip, int twice)
+{
+    kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+    for (int r = 1; r < n; r++) {
+        const unsigned last = r == n - 1 ? KOLO_LAST : 0;
+        for (int i = 0; r != skip && i < (r == twice ? 2 : 1); i++) {
+            kolo_transfer(b, r, kolo_in(0), 0, kolo_out(0), KOLO_ADD | last);
+            kolo_round(b);
+        }
+    }
+    kolo_round(b);
+}
+
+static void SendOut(kolo_builder *b, int n)
+{
+    for (int r = 1; r < n; r++) {
+        kolo_transfer(b, 0, kolo_out(0), r, kolo_out(0), KOLO_MOVE);
+    }
+    kolo_round(b);
+}
+
+TEST(Broken, TheModelOfTheBrokenOnesIsRight)
+{
+    const kolo_algo algo =
+        Algo("model", KOLO_COLL_ALL_REDUCE, [](const kolo_shape *s, kolo_builder *b) {
+            SumAtZero(b, s->nranks, -1, -1);
+            SendOut(b, s->nranks);
+        });
+    const Plan plan = Build(&algo, Shape(KOLO_COLL_ALL_REDUCE, 4));
+    EXPECT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+}
+
+TEST(Broken, ALostContributionIsRefused)
+{
+    Expect(KOLO_COLL_ALL_REDUCE, 4,
+           [](const kolo_shape *s, kolo_builder *b) {
+               SumAtZero(b, s->nranks, 2, -1);
+               SendOut(b, s->nranks);
+           },
+           {"rank 0", "LAST", "not all ranks"});
+}
+
+TEST(Broken, AContributionWithoutAnyAdditionIsRefused)
+{
+    Expect(KOLO_COLL_REDUCE, 2,
+           [](const kolo_shape *, kolo_builder *b) {
+               kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+           },
+           {"out[0] of rank 0", "holds x0[0]", "sum of chunk 0"});
+}
+
+TEST(Broken, ADoubledContributionIsRefused)
+{
+    Expect(KOLO_COLL_ALL_REDUCE, 4,
+           [](const kolo_shape *s, kolo_builder *b) {
+               SumAtZero(b, s->nranks, -1, 1);
+               SendOut(b, s->nranks);
+           },
+           {"rank 0 lane 0 step 2", "contribution of rank 1 twice", "(x0[0] + x1[0])"});
+}
+
+TEST(Broken, ReadingWhatNothingWroteIsRefused)
+{
+    Expect(KOLO_COLL_BROADCAST, 3,
+           [](const kolo_shape *, kolo_builder *b) {
+               kolo_transfer(b, 1, kolo_out(0), 2, kolo_out(0), KOLO_MOVE);
+               kolo_round(b);
+               kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+           },
+           {"rank 1 lane 0 step 0", "reads out[0]", "nothing has written"});
+}
+
+TEST(Broken, ReadingOutThatHoldsDataOnlyInPlaceIsRefused)
+{
+    Expect(KOLO_COLL_BROADCAST, 2,
+           [](const kolo_shape *, kolo_builder *b) {
+               kolo_transfer(b, 0, kolo_out(0), 1, kolo_out(0), KOLO_MOVE);
+           },
+           {"rank 0", "reads out[0]"});
+}
+
+TEST(Broken, OverwritingInputInPlaceBeforeItIsReadIsRefused)
+{
+    Expect( // right out of place: rank 1 gets the result before it gives its own vector
+        KOLO_COLL_ALL_TO_ALL, 2,
+        [](const kolo_shape *, kolo_builder *b) {
+            kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+            kolo_local(b, 1, kolo_in(1), kolo_out(1), KOLO_MOVE);
+            kolo_transfer(b, 0, kolo_in(1), 1, kolo_out(0), KOLO_MOVE);
+            kolo_round(b);
+            kolo_transfer(b, 1, kolo_in(0), 0, kolo_out(1), KOLO_MOVE);
+        },
+        {"rank 1", "in place", "x0[1]"});
+}
+
+TEST(Broken, SendingInACycleWithOneSlotIsADeadlock)
+{
+    Expect( // both send two messages before they receive any
+        KOLO_COLL_ALL_GATHER, 2,
+        [](const kolo_shape *, kolo_builder *b) {
+            for (int r = 0; r < 2; r++) {
+                kolo_local(b, r, kolo_in(0), kolo_out(r), KOLO_MOVE);
+                kolo_transfer(b, r, kolo_in(0), 1 - r, kolo_out(r), KOLO_MOVE);
+                kolo_transfer(b, r, kolo_in(0), 1 - r, kolo_out(r), KOLO_MOVE);
+            }
+        },
+        {"deadlock", "cycle of 2", "rank 0 lane 0 step 1", "waits for rank 1", "rank 1 lane 0"});
+}
+
+TEST(Broken, LanesThatWriteOneChunkUnorderedAreRefused)
+{
+    Expect(KOLO_COLL_BROADCAST, 2,
+           [](const kolo_shape *, kolo_builder *b) {
+               kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+               kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+               kolo_lane(b, 1);
+               kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+           },
+           {"rank 1 lane 1", "step 0 of lane 0", "nothing orders"});
+}
+
+// ---- wrong marks, orders, writes ----
+
+static void DropLast(kolo_builder *b, int n)
+{
+    kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+    for (int r = 1; r < n; r++) {
+        kolo_transfer(b, r, kolo_in(0), 0, kolo_out(0), KOLO_ADD);
+    }
+    kolo_round(b);
+}
+
+TEST(Broken, ASumThatIsNeverLastIsRefused)
+{
+    Expect(KOLO_COLL_REDUCE, 3,
+           [](const kolo_shape *s, kolo_builder *b) { DropLast(b, s->nranks); },
+           {"rank 0 lane 0 step 2", "not LAST"});
+}
+
+TEST(Broken, LastOnAnEarlierAdditionIsRefused)
+{
+    Expect(KOLO_COLL_REDUCE, 3,
+           [](const kolo_shape *, kolo_builder *b) {
+               kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+               kolo_transfer(b, 1, kolo_in(0), 0, kolo_out(0), KOLO_ADD | KOLO_LAST);
+               kolo_transfer(b, 2, kolo_in(0), 0, kolo_out(0), KOLO_ADD | KOLO_LAST);
+           },
+           {"rank 0 lane 0 step 1", "LAST, but not all ranks"});
+}
+
+TEST(Broken, AnotherExpressionOnOneRankIsRefused)
+{
+    Expect( // both add, each its own first
+        KOLO_COLL_ALL_REDUCE, 2,
+        [](const kolo_shape *, kolo_builder *b) {
+            for (int r = 0; r < 2; r++) {
+                kolo_local(b, r, kolo_in(0), kolo_out(0), KOLO_MOVE);
+            }
+            for (int r = 0; r < 2; r++) {
+                kolo_transfer(b, r, kolo_in(0), 1 - r, kolo_out(0), KOLO_ADD | KOLO_LAST);
+            }
+        },
+        {"out[0] of rank 1", "(x1[0] + x0[0])", "(x0[0] + x1[0])"});
+}
+
+TEST(Broken, AddingDifferentChunksIsRefused)
+{
+    Expect(KOLO_COLL_REDUCE_SCATTER, 2,
+           [](const kolo_shape *, kolo_builder *b) {
+               for (int r = 0; r < 2; r++) {
+                   kolo_local(b, r, kolo_in(r), kolo_out(0), KOLO_MOVE);
+               }
+               for (int r = 0; r < 2; r++) {
+                   kolo_transfer(b, r, kolo_in(r), 1 - r, kolo_out(0), KOLO_ADD | KOLO_LAST);
+               }
+           },
+           {"rank", "adds different chunks", "x0[0]", "x1[1]"});
+}
+
+TEST(Broken, WritingInIsRefused)
+{
+    const kolo_algo algo =
+        Algo("broken", KOLO_COLL_BROADCAST, [](const kolo_shape *, kolo_builder *b) {
+            kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+            kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+        });
+    const Plan plan = Build(&algo, Shape(KOLO_COLL_BROADCAST, 2));
+    ASSERT_EQ(1, plan->rank[1].count);
+    for (int r = 0; r < 2; r++) { // the builder refuses this, so say it to the sealed plan
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            if (plan->rank[r].step[i].op == KOLO_COPY) {
+                std::swap(plan->rank[r].step[i].src, plan->rank[r].step[i].dst);
+            }
+        }
+    }
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_verify_plan(plan.get()));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "rank 0")) << kolo_error_text();
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "writes in[0]")) << kolo_error_text();
+}
+
+TEST(Broken, ABarrierThatDoesNotWaitForOneRankIsRefused)
+{
+    Expect(KOLO_COLL_BARRIER, 3,
+           [](const kolo_shape *, kolo_builder *b) {
+               const kolo_slice none = kolo_slice_make(KOLO_OUT, 0, 0);
+               kolo_transfer(b, 1, none, 0, none, KOLO_MOVE);
+               kolo_round(b);
+               kolo_transfer(b, 0, none, 1, none, KOLO_MOVE);
+               kolo_transfer(b, 0, none, 2, none, KOLO_MOVE);
+           },
+           {"rank 0 can leave the barrier before rank 2 enters"});
+}
+
+// ---- several lanes ----
+
+// Lane 1 of rank 1 passes on what lane 0 received; `joined` says so.
+static void PassOn(kolo_builder *b, bool joined)
+{
+    kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+    kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+    kolo_round(b);
+    kolo_lane(b, 1);
+    if (joined) {
+        kolo_join(b, 1, 0);
+        kolo_round(b);
+    } else { // messages that take their time, but say nothing of lane 0
+        const kolo_slice none = kolo_slice_make(KOLO_OUT, 0, 0);
+        for (int i = 0; i < 3; i++) {
+            kolo_transfer(b, 2, none, 1, none, KOLO_MOVE);
+            kolo_round(b);
+        }
+    }
+    kolo_transfer(b, 1, kolo_out(0), 2, kolo_out(0), KOLO_MOVE);
+}
+
+TEST(Lanes, AJoinOrdersThem)
+{
+    const kolo_algo algo = Algo("joined", KOLO_COLL_BROADCAST,
+                                [](const kolo_shape *, kolo_builder *b) { PassOn(b, true); });
+    const Plan plan = Build(&algo, Shape(KOLO_COLL_BROADCAST, 3));
+    EXPECT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+}
+
+TEST(Lanes, ReadingWhatAnotherLaneWroteUnorderedIsRefused)
+{
+    Expect(KOLO_COLL_BROADCAST, 3, [](const kolo_shape *, kolo_builder *b) { PassOn(b, false); },
+           {"rank 1 lane 1 step 4 (send", "reads a chunk that step 0 of lane 0", "nothing orders"});
+}
+
+// Out of place this is right: lane 0 of rank 1 reads IN, lane 1 writes OUT. In place they are one.
+TEST(Lanes, WritingWhatAnotherLaneReadsUnorderedIsRefusedInPlace)
+{
+    Expect(KOLO_COLL_ALL_TO_ALL, 2,
+           [](const kolo_shape *, kolo_builder *b) {
+               for (int r = 0; r < 2; r++) {
+                   kolo_local(b, r, kolo_in(r), kolo_out(r), KOLO_MOVE);
+                   kolo_transfer(b, r, kolo_in(1 - r), 1 - r, kolo_out(r), KOLO_MOVE);
+                   kolo_lane(b, 1 - r); // rank 0 sends in lane 0, rank 1 in lane 1
+               }
+           },
+           {"rank", "lane", "nothing orders them in place"});
+}
+
+TEST(Lanes, MessagesThroughAnotherRankOrderThem)
+{
+    const kolo_algo algo =
+        Algo("through", KOLO_COLL_BROADCAST, [](const kolo_shape *, kolo_builder *b) {
+            const kolo_slice none = kolo_slice_make(KOLO_OUT, 0, 0);
+            kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+            kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+            kolo_round(b);
+            kolo_transfer(b, 1, none, 2, none, KOLO_MOVE); // lane 0 of rank 1 has received
+            kolo_round(b);
+            kolo_lane(b, 1);
+            kolo_join(b, 2, 0);
+            kolo_round(b);
+            kolo_transfer(b, 2, none, 1, none, KOLO_MOVE); // and lane 1 of rank 1 knows
+            kolo_round(b);
+            kolo_transfer(b, 1, kolo_out(0), 2, kolo_out(0), KOLO_MOVE);
+        });
+    const Plan plan = Build(&algo, Shape(KOLO_COLL_BROADCAST, 3));
+    EXPECT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+}
+
+// ---- claims ----
+
+// Every claim that the builder did not make, made: it is a lie, unless the builder was too careful.
+TEST(Claims, FalseStableAndFreshAreRefused)
+{
+    int refused = 0, believed = 0;
+    for (const kolo_algo *algo : AllAlgos()) {
+        for (int bit : {KOLO_STEP_STABLE, KOLO_STEP_FRESH}) {
+            const Plan plan = Build(algo, Shape(algo->coll, 4));
+            for (int r = 0; plan != nullptr && r < 4; r++) {
+                for (int i = 0; i < plan->rank[r].count; i++) {
+                    kolo_step *send = &plan->rank[r].step[i];
+                    if (send->op != KOLO_SEND || (send->flags & bit) != 0 || send->src.count == 0) {
+                        continue;
+                    }
+                    kolo_step *recv = nullptr; // the message with the same place, phase and slices
+                    for (int k = 0; k < plan->rank[send->peer].count; k++) {
+                        kolo_step *other = &plan->rank[send->peer].step[k];
+                        if (other->op != KOLO_SEND && other->peer == r &&
+                            other->phase == send->phase && other->place == send->place &&
+                            memcmp(&other->dst, &send->dst, sizeof send->dst) == 0) {
+                            recv = other;
+                        }
+                    }
+                    ASSERT_NE(nullptr, recv);
+                    send->flags = (uint8_t)(send->flags | bit);
+                    recv->flags = (uint8_t)(recv->flags | bit);
+                    ++*(kolo_verify_plan(plan.get()) == KOLO_OK ? &believed : &refused);
+                    send->flags = (uint8_t)(send->flags & ~bit);
+                    recv->flags = (uint8_t)(recv->flags & ~bit);
+                }
+            }
+        }
+    }
+    EXPECT_GT(refused, 100);
+    EXPECT_EQ(0, believed);
+}
+
+TEST(Ends, ThatDisagreeAreRefused)
+{
+    const Plan plan = Build(Named("allreduce_ring"), Shape(KOLO_COLL_ALL_REDUCE, 3));
+    for (int i = 0; i < plan->rank[1].count; i++) {
+        if (plan->rank[1].step[i].op == KOLO_SEND) {
+            plan->rank[1].step[i].dst.first = (plan->rank[1].step[i].dst.first + 1) % 3;
+            break;
+        }
+    }
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_verify_plan(plan.get()));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "disagree in slices")) << kolo_error_text();
+}
