@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Two-tree all-reduce: half of the vector is summed up one binary tree and broadcast down it, the
  * other half along a second tree whose inner nodes are leaves of the first, so that every rank
- * works equally. A lane for each tree. The longest path is 2 ceil(log2 n) messages; each half goes
+ * works equally. A lane for each tree. The longest path is 2 floor(log2 n) messages; each half goes
  * in pieces one behind the other, which brings long vectors towards full bandwidth.
  *
- *   0              Node v > 0 with lowest set bit l has the children v - l/2 and v + l/2; if there
- *   `---- 4        is no node v + l/2, then v + l/4 and so on. The largest power of two hangs under
- *       /   \      the root 0. Odd nodes are leaves.
- *      2     6
- *     / \   /      n = 7
- *    1   3 5
+ *          4          Nodes are numbered 1..n; one with lowest set bit l has the children i - l/2
+ *        /   \        and i + l/2, or if that lies beyond n, the next of i + l/4, i + l/8, ... that
+ *       2     6       does not. Odd nodes are leaves. These are the trees of topology/tree.c, which
+ *      / \   /        the log shows.
+ *     1   3 5         n = 6
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.
@@ -21,53 +20,49 @@ enum { PIECES = 4 }; /* of each half: while one is at the top, the next are clim
 struct tree {
     const struct kolo_shape *shape;
     int which; /* 0 or 1; also its lane */
+    int root;  /* the largest power of two */
     int chunk; /* the one that is on its way */
 };
 
 /* The second tree is the first one mirrored (even n) or shifted by one (odd n). */
-static int rank_of(const struct tree *t, int v)
+static int rank_of(const struct tree *t, int node)
 {
     const int n = t->shape->nranks;
-    const int other = n % 2 == 0 ? n - 1 - v : (v + 1) % n;
-    return kolo_rank_at(t->shape, t->which == 0 ? v : other);
+    const int other = n % 2 == 0 ? n - node : node % n;
+    return kolo_rank_at(t->shape, t->which == 0 ? node - 1 : other);
 }
 
-/* The higher child of node v, or -1. */
-static int high_child(int n, int v, int low_bit)
+/* The higher child of a node, or 0. */
+static int high_child(int n, int node, int low_bit)
 {
     int step = low_bit / 2;
-    while (step > 0 && v + step >= n) {
+    while (step > 0 && node + step > n) {
         step /= 2;
     }
-    return step > 0 ? v + step : -1;
+    return step > 0 ? node + step : 0;
 }
 
-static void up(const struct tree *t, struct kolo_builder *b, int from, int to, unsigned how)
+static void up(const struct tree *t, struct kolo_builder *b, int from, int to, bool last)
 {
-    const struct kolo_slice in = kolo_in(t->chunk);
-    const struct kolo_slice out = kolo_out(t->chunk);
-    kolo_transfer(b, rank_of(t, from), from % 2 != 0 ? in : out, rank_of(t, to), out, how);
+    const bool leaf = from % 2 != 0;
+    kolo_transfer(b, rank_of(t, from), leaf ? kolo_in(t->chunk) : kolo_out(t->chunk),
+                  rank_of(t, to), kolo_out(t->chunk), last ? KOLO_ADD | KOLO_LAST : KOLO_ADD);
 }
 
-static void reduce(const struct tree *t, struct kolo_builder *b, int top)
+static void reduce(const struct tree *t, struct kolo_builder *b)
 {
     const int n = t->shape->nranks;
-    for (int bit = 2; bit <= top; bit *= 2) {
-        for (int v = bit; v < n; v += 2 * bit) {
-            const int high = high_child(n, v, bit);
-            kolo_local(b, rank_of(t, v), kolo_in(t->chunk), kolo_out(t->chunk), KOLO_MOVE);
-            up(t, b, v - bit / 2, v, KOLO_ADD);
-            if (high >= 0) {
-                up(t, b, high, v, KOLO_ADD);
+    for (int bit = 2; bit <= t->root; bit *= 2) {
+        for (int node = bit; node <= n; node += 2 * bit) {
+            const int high = high_child(n, node, bit);
+            kolo_local(b, rank_of(t, node), kolo_in(t->chunk), kolo_out(t->chunk), KOLO_MOVE);
+            up(t, b, node - bit / 2, node, node == t->root && high == 0);
+            if (high != 0) {
+                up(t, b, high, node, node == t->root);
             }
         }
         kolo_round(b);
     }
-    kolo_local(b, rank_of(t, 0), kolo_in(t->chunk), kolo_out(t->chunk), KOLO_MOVE);
-    if (top > 0) {
-        up(t, b, top, 0, KOLO_ADD | KOLO_LAST);
-    }
-    kolo_round(b);
 }
 
 static void down(const struct tree *t, struct kolo_builder *b, int from, int to)
@@ -76,19 +71,15 @@ static void down(const struct tree *t, struct kolo_builder *b, int from, int to)
     kolo_transfer(b, rank_of(t, from), out, rank_of(t, to), out, KOLO_MOVE);
 }
 
-static void broadcast(const struct tree *t, struct kolo_builder *b, int top)
+static void broadcast(const struct tree *t, struct kolo_builder *b)
 {
     const int n = t->shape->nranks;
-    if (top > 0) {
-        down(t, b, 0, top);
-        kolo_round(b);
-    }
-    for (int bit = top; bit >= 2; bit /= 2) {
-        for (int v = bit; v < n; v += 2 * bit) {
-            const int high = high_child(n, v, bit);
-            down(t, b, v, v - bit / 2);
-            if (high >= 0) {
-                down(t, b, v, high);
+    for (int bit = t->root; bit >= 2; bit /= 2) {
+        for (int node = bit; node <= n; node += 2 * bit) {
+            const int high = high_child(n, node, bit);
+            down(t, b, node, node - bit / 2);
+            if (high != 0) {
+                down(t, b, node, high);
             }
         }
         kolo_round(b);
@@ -97,16 +88,21 @@ static void broadcast(const struct tree *t, struct kolo_builder *b, int top)
 
 static void build(const struct kolo_shape *shape, struct kolo_builder *b)
 {
-    const int n = shape->nranks;
-    const int top = n > 1 ? kolo_pow2_floor(n - 1) : 0; /* the root's only child */
     kolo_chunks(b, 2 * PIECES);
+    if (shape->nranks == 1) {
+        kolo_local(b, 0, kolo_slice_make(KOLO_IN, 0, 2 * PIECES),
+                   kolo_slice_make(KOLO_OUT, 0, 2 * PIECES), KOLO_MOVE);
+    }
     for (int which = 0; which < 2; which++) {
+        struct tree t = {shape, which, kolo_pow2_floor(shape->nranks), 0};
         kolo_lane(b, which);
         for (int piece = 0; piece < PIECES; piece++) {
-            reduce(&(struct tree){shape, which, which * PIECES + piece}, b, top);
+            t.chunk = which * PIECES + piece;
+            reduce(&t, b);
         }
         for (int piece = 0; piece < PIECES; piece++) {
-            broadcast(&(struct tree){shape, which, which * PIECES + piece}, b, top);
+            t.chunk = which * PIECES + piece;
+            broadcast(&t, b);
         }
     }
 }
