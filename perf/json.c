@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The results as JSON, with the members of nccl-tests' schema 3 (its booleans are strings) but
+ * without the environment, which holds secrets. Written as it comes: begin() and end() enclose the
+ * rows, and end() is also called after an error, so that the file is whole. Source: RFC 8259. A
+ * name with bytes that are no UTF-8 is written byte by byte as Latin-1. */
+#include "perf.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { SCHEMA = 3, SUFFIXES = 1000 };
+
+/* Length of the UTF-8 sequence at `s`, 0 if it is none. Surrogates and overlong forms are none. */
+static int utf8_length(const unsigned char *s)
+{
+    const int length = s[0] < 0x80                   ? 1
+                       : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
+                       : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
+                       : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
+                                                     : 0;
+    for (int b = 1; b < length; b++) {
+        if ((s[b] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    const bool overlong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xF0 && s[1] < 0x90);
+    const bool beyond = (s[0] == 0xED && s[1] >= 0xA0) || (s[0] == 0xF4 && s[1] >= 0x90);
+    return overlong || beyond ? 0 : length;
+}
+
+static void put_string(FILE *file, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    fputc('"', file);
+    while (*s != '\0') {
+        const int length = utf8_length(s);
+        if (*s == '"' || *s == '\\') {
+            fprintf(file, "\\%c", *s);
+        } else if (*s < 0x20 || *s == 0x7F || length == 0) {
+            fprintf(file, "\\u%04x", *s);
+        } else {
+            fwrite(s, 1, (size_t)length, file);
+        }
+        s += length > 0 ? length : 1;
+    }
+    fputc('"', file);
+}
+
+/* The comma before all but the first, and the member's name (NULL in an array). */
+static void put_name(struct perf_json *json, const char *name)
+{
+    if (!json->first) {
+        fputc(',', json->file);
+    }
+    json->first = false;
+    if (name != NULL) {
+        put_string(json->file, name);
+        fputc(':', json->file);
+    }
+}
+
+static void open_scope(struct perf_json *json, const char *name, char bracket)
+{
+    put_name(json, name);
+    fputc(bracket, json->file);
+    json->first = true;
+}
+
+static void close_scope(struct perf_json *json, char bracket)
+{
+    fputc(bracket, json->file);
+    json->first = false;
+}
+
+static void text(struct perf_json *json, const char *name, const char *value)
+{
+    put_name(json, name);
+    put_string(json->file, value);
+}
+
+static void whole(struct perf_json *json, const char *name, int64_t value)
+{
+    put_name(json, name);
+    fprintf(json->file, "%" PRId64, value);
+}
+
+static void real(struct perf_json *json, const char *name, double value)
+{
+    put_name(json, name);
+    fprintf(json->file, isfinite(value) ? "%.9g" : "null", value);
+}
+
+static void truth(struct perf_json *json, const char *name, bool value)
+{
+    text(json, name, value ? "true" : "false");
+}
+
+static void nothing(struct perf_json *json, const char *name)
+{
+    put_name(json, name);
+    fputs("null", json->file);
+}
+
+static void now(struct perf_json *json, const char *name)
+{
+    const time_t seconds = time(NULL);
+    struct tm parts;
+    char stamp[32] = "";
+    if (gmtime_r(&seconds, &parts) != NULL) {
+        strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    }
+    text(json, name, stamp);
+}
+
+bool perf_json_open(struct perf_json *json, const char *path, FILE *err)
+{
+    char numbered[4096];
+    FILE *file = fopen(path, "wxe");
+    for (int k = 0; file == NULL && errno == EEXIST && k < SUFFIXES; k++) {
+        if (snprintf(numbered, sizeof(numbered), "%s.%d", path, k) >= (int)sizeof(numbered)) {
+            errno = ENAMETOOLONG;
+            break;
+        }
+        file = fopen(numbered, "wxe");
+    }
+    if (file == NULL) {
+        fprintf(err, "-J/--output_file: cannot create %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    *json = (struct perf_json){.file = file, .first = true};
+    return true;
+}
+
+static void put_devices(struct perf_json *json, const struct perf_device *devices, int nranks)
+{
+    open_scope(json, "devices", '[');
+    for (int r = 0; r < nranks; r++) {
+        const struct perf_device *device = &devices[r];
+        open_scope(json, NULL, '{');
+        char hex[16];
+        snprintf(hex, sizeof(hex), "0x%x", (unsigned)device->device);
+        whole(json, "rank", r);
+        whole(json, "group", 0);
+        whole(json, "pid", device->pid);
+        text(json, "hostname", device->host);
+        whole(json, "device", device->device);
+        text(json, "device_hex", hex);
+        text(json, "device_info", device->model);
+        text(json, "cpus", device->cpus);
+        close_scope(json, '}');
+    }
+    close_scope(json, ']');
+}
+
+static void put_config(struct perf_json *json, const struct perf_options *options)
+{
+    whole(json, "nthreads", options->threads);
+    whole(json, "ngpus", options->gpus);
+    whole(json, "minimum_bytes", (int64_t)options->min_bytes);
+    whole(json, "maximum_bytes", (int64_t)options->max_bytes);
+    if (options->step_factor > 1) {
+        whole(json, "step_factor", options->step_factor);
+    } else {
+        whole(json, "step_bytes", (int64_t)options->step_bytes);
+    }
+    whole(json, "warmup_iters", options->warmup);
+    whole(json, "iterations", options->iters);
+    whole(json, "aggregated_iterations", options->agg);
+    whole(json, "validation", options->checks);
+    whole(json, "graph", 0);
+    truth(json, "blocking_collectives", options->blocking != 0);
+    truth(json, "per_iter_timing", options->per_call);
+    whole(json, "per_iter_skip", 0);
+    whole(json, "parallel_init", 0);
+    truth(json, "deterministic", options->deterministic);
+    truth(json, "shared", options->shared);
+    truth(json, "vary", options->vary);
+    truth(json, "stream", options->stream);
+}
+
+void perf_json_begin(struct perf_json *json, const struct perf_collective *collective,
+                     const struct perf_options *options, int argc, char **argv,
+                     const struct perf_device *devices, int nranks)
+{
+    open_scope(json, NULL, '{');
+    whole(json, "version", SCHEMA);
+    now(json, "start_time");
+    text(json, "test", collective->name);
+    open_scope(json, "args", '[');
+    for (int a = 0; a < argc; a++) {
+        text(json, NULL, argv[a]);
+    }
+    close_scope(json, ']');
+    whole(json, "kolo_version", devices[0].library_version);
+    open_scope(json, "config", '{');
+    put_config(json, options);
+    put_devices(json, devices, nranks);
+    close_scope(json, '}');
+    open_scope(json, "results", '[');
+}
+
+static void put_half(struct perf_json *json, const char *name, const struct perf_half *half)
+{
+    if (!half->ran) {
+        nothing(json, name);
+        return;
+    }
+    open_scope(json, name, '{');
+    real(json, "time", half->time_us);
+    real(json, "alg_bw", half->algbw);
+    real(json, "bus_bw", half->busbw);
+    if (half->checked) {
+        whole(json, "nwrong", half->wrong);
+    } else {
+        nothing(json, "nwrong");
+    }
+    close_scope(json, '}');
+}
+
+static void put_calls(struct perf_json *json, const char *name, const struct perf_half *half)
+{
+    if (!half->ran) {
+        return;
+    }
+    open_scope(json, name, '{');
+    real(json, "min", half->min_us);
+    real(json, "p50", half->p50_us);
+    real(json, "p99", half->p99_us);
+    close_scope(json, '}');
+}
+
+void perf_json_row(struct perf_json *json, const struct perf_collective *collective,
+                   const struct perf_row *row, bool per_call)
+{
+    char root[16];
+    snprintf(root, sizeof(root), "%d", row->root);
+    open_scope(json, NULL, '{');
+    whole(json, "size", (int64_t)row->bytes);
+    whole(json, "count", (int64_t)row->count);
+    text(json, "type", collective->moves ? perf_type_name(row->type) : "none");
+    text(json, "redop", perf_op_name(row->op));
+    text(json, "root", root);
+    put_half(json, "out_of_place", &row->halves[0]);
+    put_half(json, "in_place", &row->halves[1]);
+    if (per_call) {
+        put_calls(json, "out_of_place_per_iter", &row->halves[0]);
+        put_calls(json, "in_place_per_iter", &row->halves[1]);
+    }
+    whole(json, "actual_iterations", row->iters);
+    text(json, "experiment_name", collective->name);
+    close_scope(json, '}');
+}
+
+bool perf_json_end(struct perf_json *json, const struct perf_summary *summary, const char *error)
+{
+    close_scope(json, ']');
+    open_scope(json, "out_of_bounds", '{');
+    whole(json, "count", summary->out_of_bounds);
+    truth(json, "okay", summary->out_of_bounds == 0);
+    close_scope(json, '}');
+    open_scope(json, "average_bus_bandwidth", '{');
+    real(json, "bandwidth", perf_summary_busbw(summary));
+    truth(json, "okay", perf_summary_fast(summary));
+    close_scope(json, '}');
+    open_scope(json, "errors", '[');
+    if (error != NULL) {
+        text(json, NULL, error);
+    }
+    close_scope(json, ']');
+    now(json, "end_time");
+    close_scope(json, '}');
+    fputc('\n', json->file);
+    const bool written = ferror(json->file) == 0;
+    const bool closed = fclose(json->file) == 0;
+    json->file = NULL;
+    return written && closed;
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The sweep programs: one engine, one small file a collective.
+ *
+ *   options.c  what was asked        types.c    element types and operations, numbers <-> bytes
+ *   perf.c     processes, threads    data.c     inputs, expected results, comparison
+ *   sweep.c    the loops of a rank   buffer.c   buffers with guard zones
+ *   timing.c   the timed calls       stats.c    averages, percentiles, bus bandwidth
+ *   verify.c   the checked calls     machine.c  host, processors, memory
+ *   report.c   the table             json.c     the same as JSON
+ *
+ * The output has the columns of nccl-tests, so that its parsers and its readers find their way. */
+#ifndef KOLO_PERF_H
+#define KOLO_PERF_H
+
+#include <kolo/kolo.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Operations are kolo's own numbers, and two more. */
+enum { PERF_OP_PREMULSUM = KOLO_OPS, PERF_OP_NONE, PERF_OPS };
+enum { PERF_ELEMENT_MAX = 16 };   /* bytes of the largest element */
+enum { PERF_GUARD_BYTES = 4096 }; /* before and after every buffer */
+
+/* Exit statuses, those of nccl-tests where it has one. */
+enum {
+    PERF_EXIT_OK = 0,
+    PERF_EXIT_INTERNAL = 1, /* memory, files */
+    PERF_EXIT_OPTION = 2,
+    PERF_EXIT_KOLO = 3, /* a call of kolo failed */
+    PERF_EXIT_TIMEOUT = 4,
+    PERF_EXIT_WRONG = 7 /* wrong data, or slower than KOLO_TESTS_MIN_BW */
+};
+
+/* ---- collectives: one const row a program
+ * -------------------------------------------------------- */
+
+/* The counts and places of one call, in elements. counts has 4 * nranks entries (alltoallv): send
+ * counts, send displacements, receive counts, receive displacements. */
+struct perf_shape {
+    int rank, nranks, root;
+    double spread;
+    size_t count; /* what the call is given */
+    size_t total; /* elements the size column and the bandwidth stand for */
+    size_t send_elems, recv_elems;
+    size_t send_at, recv_at; /* in place: where the two begin in the one buffer */
+    size_t *counts;
+};
+
+/* recv[first .. first+elems) holds elements source_first ... of rank `source`, or, where source is
+ * PERF_REDUCED, of all ranks' reduction. */
+#define PERF_REDUCED (-1)
+struct perf_block {
+    size_t first, elems, source_first;
+    int source;
+};
+
+struct perf_call {
+    const struct perf_shape *shape;
+    const void *send;
+    void *recv;
+    enum kolo_type type;
+    kolo_op op;
+    struct kolo_comm *comm;
+    kolo_stream stream;
+};
+
+struct perf_collective {
+    const char *name;                        /* "all_reduce_perf" */
+    bool reduces;                            /* takes an operation */
+    bool rooted;                             /* takes a root */
+    bool in_place;                           /* the operation allows it */
+    bool moves;                              /* false: no data, one row without sizes */
+    bool per_rank;                           /* the larger buffer has a block for each rank */
+    double (*factor)(int nranks);            /* bus over algorithm bandwidth */
+    void (*shape)(struct perf_shape *shape); /* fills all but the first row */
+    bool (*block)(const struct perf_shape *shape, size_t k, struct perf_block *out);
+    kolo_status (*call)(const struct perf_call *call);
+};
+
+extern const struct perf_collective perf_all_gather, perf_all_reduce, perf_alltoall, perf_alltoallv,
+    perf_barrier, perf_broadcast, perf_gather, perf_reduce, perf_reduce_scatter, perf_scatter,
+    perf_sendrecv;
+
+/* The whole program: parse, run, report; returns the exit status. */
+int perf_main(const struct perf_collective *collective, int argc, char **argv);
+
+/* ---- options
+ * --------------------------------------------------------------------------------------- */
+
+enum perf_average { PERF_RANK0, PERF_AVERAGE, PERF_MIN, PERF_MAX };
+
+struct perf_options {
+    size_t min_bytes, max_bytes, step_bytes;
+    long step_factor; /* 1: steps of step_bytes */
+    long iters, warmup, agg, checks, cycles, threads, average, blocking, gpus, timeout_s;
+    long root;           /* -1: each */
+    uint32_t types, ops; /* bit sets of enum kolo_type, of operations */
+    const char *json;    /* NULL: none */
+    double spread;       /* alltoallv: 0 uniform .. 1 by distance */
+    bool per_call, deterministic, shared, vary, stream;
+};
+
+enum perf_parsed { PERF_RUN, PERF_HELP, PERF_BAD };
+/* Fills *out for PERF_RUN. Writes help to `out_text`, or one line saying option, value and what is
+ * allowed to `err_text`. */
+enum perf_parsed perf_options_parse(const struct perf_collective *collective, int argc, char **argv,
+                                    struct perf_options *out, FILE *out_text, FILE *err_text);
+/* The size after `bytes`; SIZE_MAX where there is none. */
+size_t perf_next_bytes(const struct perf_options *options, size_t bytes);
+
+/* ---- types and operations
+ * ---------------------------------------------------------------------------- */
+
+const char *perf_type_name(enum kolo_type type); /* nccl-tests' name: "float", "half" */
+size_t perf_type_bytes(enum kolo_type type);     /* own table: the library is under test */
+bool perf_type_find(const char *name, enum kolo_type *out); /* kolo's or nccl-tests' name */
+const char *perf_op_name(uint32_t op);
+bool perf_op_find(const char *name, uint32_t *out);
+bool perf_op_takes(uint32_t op, enum kolo_type type);
+bool perf_type_is_float(enum kolo_type type);
+bool perf_type_is_signed(enum kolo_type type);
+bool perf_type_is_pair(enum kolo_type type);
+/* Every whole number up to this is exact in `type`, and so is its negative in a signed one. */
+uint32_t perf_type_exact_max(enum kolo_type type);
+/* `value` rounded to nearest even, as an element. Numbers only: neither bool nor pairs. */
+void perf_encode(enum kolo_type type, double value, unsigned char *out);
+double perf_decode(enum kolo_type type, const unsigned char *in);
+void perf_encode_pair(enum kolo_type type, double value, int32_t index, unsigned char *out);
+/* Offset of a pair's index, and of its end: FLOAT64_INT32 has 4 unused bytes after it. */
+size_t perf_pair_index_at(enum kolo_type type);
+size_t perf_pair_used(enum kolo_type type);
+
+/* ---- data
+ * ---------------------------------------------------------------------------------------------- */
+
+/* What decides an input: inputs are a hash of (call, rank, index), such that whatever the order of
+ * the operations the result is exact, and equality the right test. */
+struct perf_data {
+    enum kolo_type type;
+    uint32_t op;
+    int nranks;
+    uint64_t call;
+};
+/* A stretch of memory with guard zones before and after. */
+struct perf_buffer {
+    unsigned char *bytes; /* page aligned, after the front guard */
+    size_t capacity;
+    void *base;
+    bool shared; /* of kolo_mem_alloc() */
+};
+struct perf_verdict {
+    int64_t wrong;         /* elements */
+    int64_t out_of_bounds; /* bytes changed where nothing was to be written */
+};
+
+void perf_input(const struct perf_data *data, int rank, size_t index, unsigned char *out);
+void perf_expected(const struct perf_data *data, int source, size_t index, unsigned char *out);
+/* Rank's factor of a premultiplied sum. */
+double perf_premul_factor(int rank);
+void perf_fill_input(const struct perf_data *data, int rank, void *send, size_t elems);
+void perf_poison(const struct perf_buffer *buffer, size_t used_bytes);
+/* Bytes of the guard zones around the first used_bytes that are not as perf_poison() left them. */
+int64_t perf_guard_check(const struct perf_buffer *buffer, size_t used_bytes);
+/* Compare recv with the expected result; the first few differences are described on `text`. */
+int64_t perf_check(const struct perf_collective *collective, const struct perf_data *data,
+                   const struct perf_shape *shape, const void *recv, FILE *text);
+/* Elements of send, but those inside recv, that are no longer the input. */
+int64_t perf_check_send(const struct perf_data *data, const struct perf_shape *shape,
+                        const void *send, const void *recv);
+bool perf_buffer_create(size_t capacity, bool shared, struct perf_buffer *out);
+void perf_buffer_destroy(struct perf_buffer *buffer);
+
+/* ---- statistics
+ * ------------------------------------------------------------------------------------------ */
+
+/* One number for all ranks' times; `stride` apart. */
+double perf_average_times(const double *times, int nranks, size_t stride, enum perf_average how);
+/* The p-th percentile (0..1) of sorted values, nearest rank. */
+double perf_percentile(const double *sorted, size_t count, double p);
+void perf_sort(double *values, size_t count);
+double perf_gbps(double bytes, double us);
+double perf_factor_one(int nranks);   /* broadcast, reduce, sendrecv */
+double perf_factor_part(int nranks);  /* (n-1)/n */
+double perf_factor_twice(int nranks); /* 2(n-1)/n */
+
+/* ---- machine
+ * -----------------------------------------------------------------------------------------------
+ */
+
+/* What a rank tells of itself; travels between ranks as bytes. */
+struct perf_device {
+    int32_t pid, device, library_version;
+    uint64_t available_bytes;
+    char host[64];
+    char cpus[64];  /* "0-3,8" */
+    char model[96]; /* "AMD EPYC ..." or "cpu" */
+};
+void perf_device_self(struct perf_device *out);
+/* Largest size whose two buffers a rank fit in 3/4 of each host's memory. */
+size_t perf_memory_limit(const struct perf_device *devices, int nranks);
+/* device = how many ranks before this one share its host. */
+void perf_number_devices(struct perf_device *devices, int nranks);
+double perf_now_us(void);
+
+/* ---- report
+ * --------------------------------------------------------------------------------------------------
+ */
+
+struct perf_half {
+    bool ran;
+    bool checked;
+    double time_us, algbw, busbw;
+    int64_t wrong;
+    double min_us, p50_us, p99_us; /* with -I */
+};
+struct perf_row {
+    size_t bytes, count;
+    enum kolo_type type;
+    uint32_t op;
+    int root; /* -1: none */
+    long iters;
+    struct perf_half halves[2]; /* out of place, in place */
+};
+struct perf_summary {
+    int64_t wrong, out_of_bounds;
+    double busbw_sum;
+    long busbw_count;
+    double busbw_min; /* KOLO_TESTS_MIN_BW; < 0: none */
+};
+
+/* `value` in at most `width` characters: 2, 1 or no decimals, else an exponent. */
+void perf_number_text(double value, int width, char *out, size_t cap);
+void perf_print_preamble(FILE *out, const struct perf_collective *collective,
+                         const struct perf_options *options, int library_version);
+void perf_print_devices(FILE *out, const struct perf_device *devices, int nranks);
+void perf_print_header(FILE *out, bool per_call);
+/* `moves` false: a collective without elements. */
+void perf_print_row(FILE *out, const struct perf_collective *collective, const struct perf_row *row,
+                    bool per_call);
+void perf_print_summary(FILE *out, const struct perf_collective *collective,
+                        const struct perf_summary *summary);
+void perf_summary_add(struct perf_summary *summary, const struct perf_row *row);
+double perf_summary_busbw(const struct perf_summary *summary);
+bool perf_summary_fast(const struct perf_summary *summary);
+int perf_summary_exit(const struct perf_summary *summary);
+
+/* ---- JSON: the schema of nccl-tests 3, without the environment
+ * -------------------------------------------- */
+
+struct perf_json {
+    FILE *file;
+    bool first; /* no member yet in the innermost object or array */
+};
+/* A new file; where it exists "<path>.0", "<path>.1" and so on. False and a line on `err` if none.
+ */
+bool perf_json_open(struct perf_json *json, const char *path, FILE *err);
+void perf_json_begin(struct perf_json *json, const struct perf_collective *collective,
+                     const struct perf_options *options, int argc, char **argv,
+                     const struct perf_device *devices, int nranks);
+void perf_json_row(struct perf_json *json, const struct perf_collective *collective,
+                   const struct perf_row *row, bool per_call);
+/* `error` NULL: none. Closes the file. False if writing failed. */
+bool perf_json_end(struct perf_json *json, const struct perf_summary *summary, const char *error);
+
+/* ---- running
+ * -------------------------------------------------------------------------------------------------
+ */
+
+/* One rank: a process, or a thread of one. */
+struct perf_rank {
+    const struct perf_collective *collective;
+    struct perf_options options;
+    int argc;
+    char **argv;
+    struct kolo_comm *comm;    /* measured */
+    struct kolo_comm *control; /* times, counts, barriers: leaves `comm` undisturbed */
+    kolo_stream stream;        /* NULL: blocking calls */
+    int rank, nranks;
+    struct perf_device *devices;
+    struct perf_buffer send, recv; /* in place happens in recv */
+    double *times, *all_times;     /* of single calls, and those of all ranks */
+    size_t *counts;                /* for perf_shape */
+    kolo_op premul;                /* what PERF_OP_PREMULSUM is, for the row's type */
+    uint64_t call;                 /* seeds the inputs of each checked call */
+    struct perf_summary summary;
+    struct perf_json json; /* rank 0 with -J */
+    kolo_status status;    /* the error of kolo that ended the sweep */
+    int exit_code;
+    char error[512];
+};
+/* What one half of a row works on. */
+struct perf_task {
+    struct perf_shape shape;
+    struct perf_data data;
+    struct perf_call call;
+    void *send; /* call.send, to fill */
+    bool in_place;
+};
+
+/* The sweep of one rank over rank->comm; comm stays the caller's. Returns rank->exit_code. */
+int perf_sweep(struct perf_rank *rank);
+/* Time options.iters calls; half gets the time, and with -I the percentiles. The inputs are there.
+ */
+kolo_status perf_time(struct perf_rank *rank, const struct perf_task *task, struct perf_half *half);
+/* options.checks calls with new inputs each; half->wrong and the summary's out_of_bounds, over
+ * ranks. */
+kolo_status perf_verify(struct perf_rank *rank, struct perf_task *task, struct perf_half *half);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The table, column for column that of nccl-tests, so that scripts which read one read the other.
+ * Source: the formats of nccl-tests 2.19 (src/util.cu). */
+#include "perf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void perf_number_text(double value, int width, char *out, size_t cap)
+{
+    for (int decimals = 2; decimals >= 0; decimals--) {
+        if (snprintf(out, cap, "%.*f", decimals, value) <= width) {
+            return;
+        }
+    }
+    snprintf(out, cap, "%.0e", value);
+}
+
+void perf_print_preamble(FILE *out, const struct perf_collective *collective,
+                         const struct perf_options *options, int library_version)
+{
+    const bool by_factor = options->step_factor > 1;
+    fprintf(out, "# kolo-tests version %d.%d.%d kolo-headers=%d kolo-library=%d\n",
+            KOLO_VERSION_MAJOR, KOLO_VERSION_MINOR, KOLO_VERSION_PATCH, KOLO_VERSION,
+            library_version);
+    fprintf(out, "# Collective test starting: %s\n", collective->name);
+    fprintf(out,
+            "# nThread %ld nGpus %ld minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %ld "
+            "iters: %ld agg iters: %ld validation: %ld graph: 0 unalign: 0\n",
+            options->threads, options->gpus, options->min_bytes, options->max_bytes,
+            by_factor ? (size_t)options->step_factor : options->step_bytes,
+            by_factor ? "factor" : "bytes", options->warmup, options->iters, options->agg,
+            options->checks);
+    fprintf(out, "#\n");
+}
+
+void perf_print_devices(FILE *out, const struct perf_device *devices, int nranks)
+{
+    fprintf(out, "# Using devices\n");
+    for (int r = 0; r < nranks; r++) {
+        const struct perf_device *device = &devices[r];
+        fprintf(out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [cpu %s] %s\n", r, 0,
+                (int)device->pid, device->host, (int)device->device, device->cpus, device->model);
+    }
+    fprintf(out, "#\n");
+}
+
+/* One half of one of the header's three lines. */
+static void print_title(FILE *out, const char *const title[7], bool per_call)
+{
+    fprintf(out, "  %7s  %6s  %6s", title[0], title[1], title[2]);
+    if (per_call) {
+        fprintf(out, "  %7s  %7s  %7s", title[3], title[4], title[5]);
+    }
+    fprintf(out, "  %6s", title[6]);
+}
+
+void perf_print_header(FILE *out, bool per_call)
+{
+    static const char *const names[] = {"time", "algbw", "busbw", "min", "p50", "p99", "#wrong"};
+    static const char *const units[] = {"(us)", "(GB/s)", "(GB/s)", "(us)", "(us)", "(us)", ""};
+    const int half = per_call ? 60 : 33; /* columns of a half */
+    const int out_at = (half - 11) / 2, in_at = (half - 7) / 2;
+    fprintf(out, "#%51s%*s%-*s%*s%-*s\n", "", out_at, "", half - out_at, "out-of-place", in_at, "",
+            half - in_at - 2, "in-place");
+    fprintf(out, "# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
+    print_title(out, names, per_call);
+    print_title(out, names, per_call);
+    fprintf(out, " \n# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+    print_title(out, units, per_call);
+    print_title(out, units, per_call);
+    fprintf(out, " \n");
+}
+
+static void print_number(FILE *out, bool known, double value, int width)
+{
+    char text[32] = "N/A";
+    if (known) {
+        perf_number_text(value, width, text, sizeof(text));
+    }
+    fprintf(out, "  %*s", width, text);
+}
+
+static void print_half(FILE *out, const struct perf_half *half, bool per_call)
+{
+    print_number(out, half->ran, half->time_us, 7);
+    print_number(out, half->ran, half->algbw, 6);
+    print_number(out, half->ran, half->busbw, 6);
+    if (per_call) {
+        print_number(out, half->ran, half->min_us, 7);
+        print_number(out, half->ran, half->p50_us, 7);
+        print_number(out, half->ran, half->p99_us, 7);
+    }
+    if (half->checked) {
+        fprintf(out, "  %6g", (double)half->wrong);
+    } else {
+        fprintf(out, "  %6s", "N/A");
+    }
+}
+
+void perf_print_row(FILE *out, const struct perf_collective *collective, const struct perf_row *row,
+                    bool per_call)
+{
+    char root[16];
+    snprintf(root, sizeof(root), "%d", row->root);
+    fprintf(out, "%12zu  %12zu  %8s  %6s  %6s", row->bytes, row->count,
+            collective->moves ? perf_type_name(row->type) : "none", perf_op_name(row->op), root);
+    print_half(out, &row->halves[0], per_call);
+    print_half(out, &row->halves[1], per_call);
+    fprintf(out, "\n");
+    /* A long sweep is watched, often through a pipe. */
+    fflush(out);
+}
+
+void perf_summary_add(struct perf_summary *summary, const struct perf_row *row)
+{
+    for (int h = 0; h < 2; h++) {
+        const struct perf_half *half = &row->halves[h];
+        if (half->ran) {
+            summary->busbw_sum += half->busbw;
+            summary->busbw_count++;
+        }
+        summary->wrong += half->checked ? half->wrong : 0;
+    }
+}
+
+double perf_summary_busbw(const struct perf_summary *summary)
+{
+    return summary->busbw_count > 0 ? summary->busbw_sum / (double)summary->busbw_count : 0;
+}
+
+/* nccl-tests lets the average be a tenth below what was asked. */
+bool perf_summary_fast(const struct perf_summary *summary)
+{
+    return summary->busbw_min < 0 || perf_summary_busbw(summary) >= 0.9 * summary->busbw_min;
+}
+
+int perf_summary_exit(const struct perf_summary *summary)
+{
+    const bool right = summary->wrong == 0 && summary->out_of_bounds == 0;
+    return right && perf_summary_fast(summary) ? PERF_EXIT_OK : PERF_EXIT_WRONG;
+}
+
+void perf_print_summary(FILE *out, const struct perf_collective *collective,
+                        const struct perf_summary *summary)
+{
+    const char *verdict = summary->busbw_min < 0       ? ""
+                          : perf_summary_fast(summary) ? "OK"
+                                                       : "FAILED";
+    fprintf(out, "# %-20s : %" PRId64 " %s\n", "Out of bounds values", summary->out_of_bounds,
+            summary->out_of_bounds == 0 ? "OK" : "FAILED");
+    fprintf(out, "# %-20s : %g %s\n", "Avg bus bandwidth", perf_summary_busbw(summary), verdict);
+    fprintf(out, "#\n# Collective test concluded: %s\n#\n", collective->name);
+    fflush(out);
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sendrecv_perf: every rank sends to the next one and receives from the one before, in one group.
+ * Not in place: an outgoing message and an incoming one may not share memory. */
+#include "perf.h"
+
+static void shape_of(struct perf_shape *shape)
+{
+    shape->total = shape->count;
+    shape->send_elems = shape->count;
+    shape->recv_elems = shape->count;
+}
+
+static int before(const struct perf_shape *shape)
+{
+    return (shape->rank + shape->nranks - 1) % shape->nranks;
+}
+
+static bool block(const struct perf_shape *shape, size_t k, struct perf_block *out)
+{
+    *out = (struct perf_block){.first = 0, .elems = shape->recv_elems, .source = before(shape)};
+    return k == 0;
+}
+
+/* The group is ended also after an error, which then is the one to tell. */
+static kolo_status call(const struct perf_call *c)
+{
+    const struct perf_shape *shape = c->shape;
+    const int after = (shape->rank + 1) % shape->nranks;
+    kolo_status status = kolo_group_begin();
+    if (status < 0) {
+        return status;
+    }
+    status = kolo_send(c->send, shape->count, c->type, after, c->comm, c->stream);
+    if (status >= 0) {
+        status = kolo_recv(c->recv, shape->count, c->type, before(shape), c->comm, c->stream);
+    }
+    const kolo_status ended = kolo_group_end();
+    return status < 0 ? status : ended;
+}
+
+const struct perf_collective perf_sendrecv = {
+    .name = "sendrecv_perf",
+    .moves = true,
+    .factor = perf_factor_one,
+    .shape = shape_of,
+    .block = block,
+    .call = call,
+};

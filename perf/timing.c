@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The timed loops. The usual one is that of nccl-tests: calls one after the other and the clock
+ * read at both ends, so consecutive calls may overlap between ranks and the figure is a queue's
+ * throughput. With -z 1 each call is timed alone after a barrier: what a caller waits who has only
+ * this one call. With
+ * --vary the inputs are written between the calls, so that no call finds them in another core's
+ * cache as the call before left them. */
+#include "perf.h"
+
+/* One group of -m calls. It is ended also after an error, which then is the one to tell. */
+static kolo_status issue(const struct perf_rank *rank, const struct perf_task *task)
+{
+    const struct perf_collective *collective = rank->collective;
+    if (rank->options.agg == 1) {
+        return collective->call(&task->call);
+    }
+    kolo_status status = kolo_group_begin();
+    if (status < 0) {
+        return status;
+    }
+    for (long k = 0; k < rank->options.agg && status >= 0; k++) {
+        status = collective->call(&task->call);
+    }
+    const kolo_status ended = kolo_group_end();
+    return status < 0 ? status : ended;
+}
+
+static kolo_status finish(const struct perf_rank *rank)
+{
+    return rank->stream != NULL ? kolo_stream_sync(rank->stream) : KOLO_OK;
+}
+
+static kolo_status repeat(const struct perf_rank *rank, const struct perf_task *task, long calls)
+{
+    kolo_status status = KOLO_OK;
+    for (long i = 0; i < calls && status >= 0; i++) {
+        status = issue(rank, task);
+    }
+    return status < 0 ? status : finish(rank);
+}
+
+static kolo_status time_queue(struct perf_rank *rank, const struct perf_task *task, double *us_out)
+{
+    kolo_status status = kolo_barrier(rank->control, NULL);
+    const double start = perf_now_us();
+    if (status >= 0) {
+        status = repeat(rank, task, rank->options.iters);
+    }
+    *us_out = (perf_now_us() - start) / (double)rank->options.iters / (double)rank->options.agg;
+    return status;
+}
+
+static void rewrite(const struct perf_rank *rank, const struct perf_task *task, long turn)
+{
+    struct perf_data data = task->data;
+    data.call += (uint64_t)turn;
+    perf_fill_input(&data, rank->rank, task->send, task->shape.send_elems);
+}
+
+/* Fills rank->times. */
+static kolo_status time_singles(struct perf_rank *rank, const struct perf_task *task, bool apart)
+{
+    kolo_status status = kolo_barrier(rank->control, NULL);
+    for (long i = 0; i < rank->options.iters && status >= 0; i++) {
+        if (rank->options.vary) {
+            rewrite(rank, task, i);
+        }
+        status = apart ? kolo_barrier(rank->control, NULL) : KOLO_OK;
+        const double start = perf_now_us();
+        if (status >= 0) {
+            status = repeat(rank, task, 1);
+        }
+        rank->times[i] = (perf_now_us() - start) / (double)rank->options.agg;
+    }
+    return status;
+}
+
+static double mean(const double *values, long count)
+{
+    double sum = 0;
+    for (long i = 0; i < count; i++) {
+        sum += values[i];
+    }
+    return sum / (double)count;
+}
+
+/* Percentiles of the calls' times, each of which is one number for all ranks. */
+static kolo_status spread_of_calls(struct perf_rank *rank, struct perf_half *half)
+{
+    const size_t iters = (size_t)rank->options.iters;
+    const kolo_status status =
+        kolo_all_gather(rank->times, rank->all_times, iters, KOLO_FLOAT64, rank->control, NULL);
+    if (status < 0) {
+        return status;
+    }
+    for (size_t i = 0; i < iters; i++) {
+        rank->times[i] = perf_average_times(rank->all_times + i, rank->nranks, iters,
+                                            (enum perf_average)rank->options.average);
+    }
+    perf_sort(rank->times, iters);
+    half->min_us = rank->times[0];
+    half->p50_us = perf_percentile(rank->times, iters, 0.5);
+    half->p99_us = perf_percentile(rank->times, iters, 0.99);
+    return KOLO_OK;
+}
+
+static kolo_status average(struct perf_rank *rank, double us, double *out)
+{
+    const kolo_status status =
+        kolo_all_gather(&us, rank->all_times, 1, KOLO_FLOAT64, rank->control, NULL);
+    if (status >= 0) {
+        *out = perf_average_times(rank->all_times, rank->nranks, 1,
+                                  (enum perf_average)rank->options.average);
+    }
+    return status;
+}
+
+kolo_status perf_time(struct perf_rank *rank, const struct perf_task *task, struct perf_half *half)
+{
+    const struct perf_options *options = &rank->options;
+    const bool apart = options->blocking != 0 || options->vary;
+    double us = 0;
+    /* The first call of a shape also makes its plan. */
+    kolo_status status = repeat(rank, task, 1 + options->warmup);
+    if (status >= 0 && !apart) {
+        status = time_queue(rank, task, &us);
+    }
+    if (status >= 0 && (apart || options->per_call)) {
+        status = time_singles(rank, task, apart);
+        us = apart ? mean(rank->times, options->iters) : us;
+    }
+    if (status >= 0) {
+        status = average(rank, us, &half->time_us);
+    }
+    if (status >= 0 && options->per_call) {
+        status = spread_of_calls(rank, half);
+    }
+    half->ran = status >= 0;
+    return status;
+}
