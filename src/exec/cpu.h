@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The host executor: binds a lowered program to a call's bytes and runs it, step by step. */
+#ifndef KOLO_CPU_H
+#define KOLO_CPU_H
+
+#include "extents.h"
+#include "program.h"
+#include "reduce.h"
+
+#include <stdatomic.h>
+
+/* ---- memory that peers map; one writer a field but for doorbell, asleep and abort ---- */
+
+struct kolo_line { /* a signal */
+    _Alignas(KOLO_LINE_BYTES) char data[KOLO_INLINE_BYTES];
+    uint64_t signature;
+    uint32_t done;          /* tiles its writer had finished when it signalled */
+    _Atomic uint32_t epoch; /* 1 + epoch of the newest tile that signalled */
+};
+static_assert(sizeof(struct kolo_line) == KOLO_LINE_BYTES, "one line a signal");
+
+struct kolo_entry {                                 /* what a rank brings to a call */
+    _Alignas(KOLO_LINE_BYTES) unsigned char in[32]; /* handles, where shared */
+    unsigned char out[32];
+    uint64_t in_at, out_at;         /* addresses in the rank's process */
+    uint32_t in_shared, out_shared; /* the handles are valid */
+    uint64_t signature;
+    _Atomic uint32_t epoch; /* 1 + the call's first epoch */
+};
+static_assert(sizeof(struct kolo_entry) == KOLO_LINE_BYTES, "one line an entry");
+
+struct kolo_head {
+    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t doorbell; /* sleepers wait on it */
+    _Atomic uint32_t asleep;                             /* how many do */
+    _Atomic int32_t abort;                               /* a status once aborted */
+    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t done;     /* tiles finished */
+    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t slots_ready;
+    unsigned char slots[KOLO_HANDLE_BYTES]; /* handle of the outbox slots */
+};
+
+struct kolo_region {
+    struct kolo_head head;
+    struct kolo_entry entry[KOLO_DEPTH];
+    struct kolo_line line[]; /* [phase][KOLO_DEPTH] */
+};
+
+static inline size_t kolo_region_bytes(int phases)
+{
+    return sizeof(struct kolo_region) + (size_t)phases * KOLO_DEPTH * sizeof(struct kolo_line);
+}
+
+/* ---- what an executor knows of its communicator ---- */
+
+struct kolo_wires {
+    int me, nranks;
+    struct kolo_region **region; /* [nranks], mapped here; NULL where not reached */
+    char **slots;                /* [nranks] outbox slots of each rank, mapped here, or NULL */
+    size_t slot_bytes;           /* of one tile */
+    int phases;                  /* lines a region has */
+    const void **peer_in;        /* [nranks] of the running call */
+    void **peer_out;
+    struct kolo_link **link;                 /* [nranks] for messages */
+    const struct kolo_transport **transport; /* [nranks] */
+    struct kolo_device **device; /* [nranks], of that transport; NULL without messages */
+    uint32_t epoch;              /* tiles run so far */
+    uint32_t *seen_done;         /* [nranks] tiles each rank is known to have finished */
+    struct {
+        const int *list;
+        int count;
+    } readers[KOLO_DEPTH]; /* who read what the tile of this parity wrote */
+    bool crowded;          /* more ranks than cores: yield early */
+    bool membarrier;       /* the asymmetric fence is to be had */
+    double timeout_us;
+    _Atomic int *aborted; /* the communicator's error, or 0 */
+    /* Addresses of rank q's buffers of this call, from its entry line. */
+    kolo_status (*resolve)(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+    void *owner;
+    void (*jitter)(void *arg); /* tests: called before every move and signal */
+    void *jitter_arg;
+};
+
+/* ---- binding: a program and the bytes of a call ---- */
+
+struct kolo_bound_at {
+    uintptr_t at; /* address = at + shift[kind] (+ base of `rank` for user memory of peers) */
+    uint32_t kind, rank;
+};
+struct kolo_bound_op {
+    uint8_t code, last, odd, spare; /* odd: chunk by chunk, lengths computed */
+    uint16_t nsrc, ndst;
+    uint32_t first, len, last_len; /* bytes of a full tile and of the last one */
+    int32_t peer;
+    uint32_t index, uop;
+};
+
+struct kolo_bound {
+    const struct kolo_prog *prog;
+    struct kolo_bound_op *op;
+    struct kolo_bound_at *at;
+    size_t piece; /* bytes of a chunk that one tile takes */
+    uint32_t tiles;
+    bool inlined;                /* the outbox is in the lines */
+    struct kolo_extents extents; /* its arrays are owned */
+    size_t *arrays;
+    char *private_mem; /* scratch and stage, KOLO_DEPTH times */
+    size_t private_bytes;
+    size_t stage_off;
+};
+
+/* Copies the arrays of `extents`. Errors: SYSTEM. */
+kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *extents,
+                      const struct kolo_wires *wires, struct kolo_bound **out);
+void kolo_bound_destroy(struct kolo_bound *bound);
+/* Offset and length of piece `tile` of the op's `j`-th chunk of operand `i`; for tests and odd ops.
+ */
+size_t kolo_bound_piece_bytes(const struct kolo_bound *bound, const struct kolo_bound_op *op,
+                              uint32_t j, uint32_t tile);
+
+/* ---- execution ---- */
+
+struct kolo_lane_state {
+    uint32_t iter, slot, pc; /* pipeline iteration, stage counted from the last, op */
+    uint32_t tile;           /* tiles finished */
+    bool begun;              /* the current stage's tile has its credit */
+    bool finished;
+};
+
+struct kolo_exec {
+    struct kolo_wires *wires;
+    const struct kolo_bound *bound;
+    const char *in;
+    char *out;
+    kolo_reduce_fn *reduce; /* NULL for movement */
+    unsigned divisor;       /* AVG: ranks; else 0 */
+    size_t elem;
+    bool block; /* wait inside; else return INPROGRESS */
+    bool entered;
+    struct kolo_lane_state lane[KOLO_LANES];
+    struct kolo_req *req; /* [KOLO_DEPTH][nreqs], by tile */
+};
+
+/* Publish this rank's entry line for the call at wires->epoch (once). INPROGRESS: no credit yet. */
+kolo_status kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine, bool block);
+/* Rank q's entry line of the call at wires->epoch: OK when it is there. */
+kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
+
+/* Start `x` (wires, bound, in, out, reduce, divisor, elem, block set by the caller). */
+kolo_status kolo_exec_start(struct kolo_exec *x);
+/* Advance every lane as far as it goes. OK: done, the communicator's epoch has moved on.
+ * INPROGRESS (never with x->block): call again. Errors end the communicator. */
+kolo_status kolo_exec_step(struct kolo_exec *x);
+/* Give up an execution that is not finished. Its messages must not be in flight any more. */
+void kolo_exec_stop(struct kolo_exec *x);
+
+/* ---- waiting ---- */
+
+/* Wait until *word >= want (as a distance): spin, yield, sleep on the own doorbell. */
+kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer);
+/* One pause of a loop that polls several things: spin, then yield, then sleep; *spins counts. */
+kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline);
+/* Ring the doorbell of every rank in list that sleeps. Call after the store they wait for. */
+void kolo_wake(struct kolo_wires *w, const int *list, int count);
+/* Make membarrier available to this process; false where the system denies it. */
+bool kolo_membarrier_register(void);
+
+static inline bool kolo_reached(const _Atomic uint32_t *word, uint32_t want)
+{
+    return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - want) >= 0;
+}
+
+#endif

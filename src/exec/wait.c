@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Waiting: spin, yield, sleep; and waking.
+ *
+ * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times, then sleeps on its rank's
+ * doorbell; with more ranks than cores it yields after 20 polls, so that the rank it waits for can
+ * run. A sleeper says so (`asleep`), runs membarrier, looks once more, and sleeps. A signaller
+ * stores its flag, then reads `asleep` with only a compiler fence between: the sleeper's membarrier
+ * makes the two orders agree (store flag / load asleep against store asleep / load flag), so the
+ * fast path has no fence. Where membarrier is denied, sleeps are naps of a millisecond, and nothing
+ * can be lost for long.
+ */
+#include "cpu.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BARE_POLLS = 200, PAUSED_POLLS = 2000, CROWDED_POLLS = 20, YIELDS = 200 };
+enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000 };
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+bool kolo_membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+static kolo_status aborted(const struct kolo_wires *w)
+{
+    const int own = w->aborted != NULL ? atomic_load_explicit(w->aborted, memory_order_relaxed) : 0;
+    const int told = atomic_load_explicit(&w->region[w->me]->head.abort, memory_order_relaxed);
+    return (kolo_status)(own != 0 ? own : told);
+}
+
+static void sleep_on_doorbell(struct kolo_wires *w, uint32_t heard)
+{
+    struct kolo_head *head = &w->region[w->me]->head;
+    const struct timespec t = {0, w->membarrier ? SLEEP_NS : NAP_NS};
+    syscall(SYS_futex, &head->doorbell, FUTEX_WAIT, heard, &t, NULL, 0);
+}
+
+static uint32_t fall_asleep(struct kolo_wires *w)
+{
+    struct kolo_head *head = &w->region[w->me]->head;
+    atomic_fetch_add_explicit(&head->asleep, 1, memory_order_seq_cst);
+    if (w->membarrier) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    }
+    return atomic_load_explicit(&head->doorbell, memory_order_seq_cst);
+}
+
+static void get_up(struct kolo_wires *w)
+{
+    atomic_fetch_sub_explicit(&w->region[w->me]->head.asleep, 1, memory_order_relaxed);
+}
+
+static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+                               int peer)
+{
+    const double deadline = kolo_now_us() + w->timeout_us;
+    kolo_status st = KOLO_OK;
+    for (;;) {
+        const uint32_t heard = fall_asleep(w);
+        const bool there = kolo_reached(word, want);
+        st = aborted(w);
+        if (!there && st == KOLO_OK) {
+            sleep_on_doorbell(w, heard);
+        }
+        get_up(w);
+        if (there || st != KOLO_OK) {
+            return there ? KOLO_OK : st;
+        }
+        if (kolo_now_us() > deadline) {
+            return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u",
+                             w->me, w->timeout_us / 1e3, peer, w->epoch);
+        }
+    }
+}
+
+static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _Atomic uint32_t *word,
+                                                       uint32_t want, int peer)
+{
+    const int bare = w->crowded ? CROWDED_POLLS : BARE_POLLS;
+    const int polls = w->crowded ? CROWDED_POLLS : PAUSED_POLLS;
+    for (int i = 0; i < polls; i++) {
+        if (kolo_reached(word, want)) {
+            return KOLO_OK;
+        }
+        if (i >= bare) {
+            relax();
+        }
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        const kolo_status st = aborted(w);
+        if (st != KOLO_OK) {
+            return st;
+        }
+        sched_yield();
+        if (kolo_reached(word, want)) {
+            return KOLO_OK;
+        }
+    }
+    return wait_asleep(w, word, want, peer);
+}
+
+kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer)
+{
+    return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(w, word, want, peer);
+}
+
+kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
+{
+    const unsigned polls = w->crowded ? CROWDED_POLLS : BARE_POLLS;
+    const unsigned n = (*spins)++;
+    if (n < polls) {
+        relax();
+        return KOLO_OK;
+    }
+    const kolo_status st = aborted(w);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    if (n < polls + YIELDS) {
+        sched_yield();
+        *deadline = n == polls ? kolo_now_us() + w->timeout_us : *deadline;
+        return KOLO_OK;
+    }
+    const struct timespec nap = {0, 50 * 1000};
+    nanosleep(&nap, NULL);
+    if (kolo_now_us() > *deadline) {
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms in tile %u", w->me,
+                         w->timeout_us / 1e3, w->epoch);
+    }
+    return KOLO_OK;
+}
+
+static __attribute__((noinline)) void ring(struct kolo_head *head)
+{
+    atomic_fetch_add_explicit(&head->doorbell, 1, memory_order_seq_cst);
+    syscall(SYS_futex, &head->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void kolo_wake(struct kolo_wires *w, const int *list, int count)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    for (int i = 0; i < count; i++) {
+        struct kolo_head *head = &w->region[list[i]]->head;
+        if (KOLO_UNLIKELY(atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0)) {
+            ring(head);
+        }
+    }
+}

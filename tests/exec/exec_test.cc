@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Lowered programs, run by threads, against what each collective promises: every algorithm, kind of
+ * link, rank count, size around a tile, in place and out of place. Offsets and values all differ.
+ */
+#include "crew.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+using Words = std::vector<uint32_t>;
+
+uint32_t Value(int rank, size_t i)
+{
+    return static_cast<uint32_t>(rank + 1) * 2654435761u + static_cast<uint32_t>(i) * 40503u + 7u;
+}
+
+struct Case {
+    const kolo_algo *algo;
+    int n, root;
+    size_t count; /* elements; of a block where the collective has blocks */
+    bool in_place;
+};
+
+/* IN and OUT of one rank, with room in front so that no two offsets agree. */
+struct Buffers {
+    Words in, out;
+    uint32_t *in_at = nullptr, *out_at = nullptr;
+};
+
+size_t InCount(const Case &c, int rank)
+{
+    const size_t n = static_cast<size_t>(c.n);
+    switch (c.algo->coll) {
+    case KOLO_COLL_BROADCAST:
+        return rank == c.root ? c.count : 0;
+    case KOLO_COLL_SCATTER:
+        return rank == c.root ? c.count * n : 0;
+    case KOLO_COLL_REDUCE_SCATTER:
+    case KOLO_COLL_ALL_TO_ALL:
+        return c.count * n;
+    case KOLO_COLL_BARRIER:
+        return 0;
+    default:
+        return c.count;
+    }
+}
+
+size_t OutCount(const Case &c, int rank)
+{
+    const size_t n = static_cast<size_t>(c.n);
+    switch (c.algo->coll) {
+    case KOLO_COLL_REDUCE:
+        return rank == c.root ? c.count : 0;
+    case KOLO_COLL_GATHER:
+        return rank == c.root ? c.count * n : 0;
+    case KOLO_COLL_ALL_GATHER:
+    case KOLO_COLL_ALL_TO_ALL:
+        return c.count * n;
+    case KOLO_COLL_BARRIER:
+        return 0;
+    default:
+        return c.count;
+    }
+}
+
+uint32_t Expected(const Case &c, int rank, size_t i)
+{
+    uint32_t sum = 0;
+    const size_t block = c.count > 0 ? i / c.count : 0, at = c.count > 0 ? i % c.count : 0;
+    const size_t me = static_cast<size_t>(rank);
+    switch (c.algo->coll) {
+    case KOLO_COLL_ALL_REDUCE:
+    case KOLO_COLL_REDUCE:
+        for (int q = 0; q < c.n; q++) {
+            sum += Value(q, i);
+        }
+        return sum;
+    case KOLO_COLL_REDUCE_SCATTER:
+        for (int q = 0; q < c.n; q++) {
+            sum += Value(q, me * c.count + i);
+        }
+        return sum;
+    case KOLO_COLL_BROADCAST:
+        return Value(c.root, i);
+    case KOLO_COLL_SCATTER:
+        return Value(c.root, me * c.count + i);
+    case KOLO_COLL_GATHER:
+    case KOLO_COLL_ALL_GATHER:
+        return Value(static_cast<int>(block), at);
+    case KOLO_COLL_ALL_TO_ALL:
+        return Value(static_cast<int>(block), me * c.count + at);
+    default:
+        return 0;
+    }
+}
+
+/* In place: where IN lies within OUT, or OUT within IN (negative: nowhere). */
+void Place(const Case &c, int rank, Buffers *b)
+{
+    const size_t pad = 16 + 3 * static_cast<size_t>(rank), nin = InCount(c, rank),
+                 nout = OutCount(c, rank);
+    const size_t block = static_cast<size_t>(rank) * c.count;
+    b->in.assign(pad + nin + 16, 0xABABABABu);
+    b->out.assign(2 * pad + nout + 16, 0xCDCDCDCDu);
+    b->in_at = b->in.data() + pad;
+    b->out_at = b->out.data() + 2 * pad;
+    if (c.in_place && nin > 0 && nout > 0) {
+        if (nin == nout) {
+            b->in_at = b->out_at;
+        } else if (nin < nout) {
+            b->in_at = b->out_at + block;
+        } else {
+            b->out_at = b->in_at + block;
+        }
+    }
+    for (size_t i = 0; i < nin; i++) {
+        b->in_at[i] = Value(rank, i);
+    }
+}
+
+void Check(const Case &c, std::vector<Buffers> &ranks)
+{
+    for (int r = 0; r < c.n; r++) {
+        for (size_t i = 0; i < OutCount(c, r); i++) {
+            ASSERT_EQ(Expected(c, r, i), ranks[static_cast<size_t>(r)].out_at[i])
+                << "rank " << r << " element " << i;
+        }
+        Buffers &b = ranks[static_cast<size_t>(r)];
+        if (b.in_at >= b.in.data() && b.in_at < b.in.data() + b.in.size() &&
+            !(b.out_at >= b.in.data() && b.out_at < b.in.data() + b.in.size())) {
+            for (size_t i = 0; i < InCount(c, r); i++) {
+                ASSERT_EQ(Value(r, i), b.in_at[i]) << "IN was written, rank " << r;
+            }
+            ASSERT_EQ(0xABABABABu, b.in.back());
+        }
+        ASSERT_EQ(0xCDCDCDCDu, b.out.back());
+    }
+}
+
+struct Programs {
+    kolo_plan *plan = nullptr;
+    std::vector<kolo_prog *> of_rank;
+    ~Programs()
+    {
+        for (kolo_prog *p : of_rank) {
+            kolo_prog_destroy(p);
+        }
+        kolo_plan_destroy(plan);
+    }
+};
+
+void Build(const Case &c, const crew *crew, Programs *out)
+{
+    kolo_shape shape = {};
+    shape.size = sizeof shape;
+    shape.coll = c.algo->coll;
+    shape.nranks = c.n;
+    shape.root = c.root;
+    ASSERT_EQ(KOLO_OK, kolo_plan_build(c.algo, &shape, -1, &out->plan)) << kolo_error_text();
+    for (int r = 0; r < c.n; r++) {
+        kolo_prog *prog = nullptr;
+        ASSERT_EQ(KOLO_OK, crew_lower(crew, out->plan, r, &prog)) << kolo_error_text();
+        out->of_rank.push_back(prog);
+    }
+}
+
+bool Supports(const kolo_algo *algo, int n, int root)
+{
+    kolo_shape shape = {};
+    shape.size = sizeof shape;
+    shape.coll = algo->coll;
+    shape.nranks = n;
+    shape.root = root;
+    return algo->supports == nullptr || algo->supports(&shape);
+}
+
+/* Two calls in a row on the same wires, so that slots are used again. */
+void RunCase(const Case &c, crew_links links, unsigned jitter)
+{
+    SCOPED_TRACE(std::string(c.algo->base.name) + " over " + crew_links_name(links) + ", n " +
+                 std::to_string(c.n) + ", root " + std::to_string(c.root) + ", count " +
+                 std::to_string(c.count) + (c.in_place ? ", in place" : ""));
+    crew *crew = crew_create(c.n, links, static_cast<unsigned>(c.n) * 3 + 1, 4096, 300);
+    Programs programs;
+    Build(c, crew, &programs);
+    std::vector<Buffers> first(static_cast<size_t>(c.n)), second(static_cast<size_t>(c.n));
+    std::vector<crew_call> calls;
+    for (int r = 0; r < c.n && !::testing::Test::HasFatalFailure(); r++) {
+        for (std::vector<Buffers> *set : {&first, &second}) {
+            Buffers &b = (*set)[static_cast<size_t>(r)];
+            Place(c, r, &b);
+            crew_call call = {};
+            call.prog = programs.of_rank[static_cast<size_t>(r)];
+            call.sizes.count = c.count;
+            call.sizes.elem = 4;
+            call.in = b.in_at;
+            call.out = b.out_at;
+            call.reduce = kolo_reduce_kernel(KOLO_UINT32, KOLO_SUM);
+            calls.push_back(call);
+        }
+    }
+    if (!::testing::Test::HasFatalFailure()) {
+        EXPECT_EQ(KOLO_OK, crew_run(crew, 2, calls.data(), jitter, 20e3)) << kolo_error_text();
+        Check(c, first);
+        Check(c, second);
+    }
+    crew_destroy(crew);
+}
+
+class EveryAlgorithm : public ::testing::TestWithParam<int>
+{
+};
+
+std::vector<int> RankCounts()
+{
+    return std::getenv("KOLO_TEST_FULL") != nullptr
+               ? std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}
+               : std::vector<int>{1, 2, 3, 4, 5, 8};
+}
+
+TEST_P(EveryAlgorithm, GivesWhatTheCollectivePromisesOverEveryKindOfLink)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n : RankCounts()) {
+        for (int root : {0, n - 1}) {
+            if ((root > 0 && !kolo_coll_rooted(algo->coll)) || (n == 1 && root > 0) ||
+                !Supports(algo, n, root)) {
+                continue;
+            }
+            for (size_t count : {size_t{0}, size_t{1}, size_t{3}, static_cast<size_t>(n - 1),
+                                 static_cast<size_t>(n + 1), size_t{257}, size_t{5003}}) {
+                for (int links = 0; links < CREW_LINKS; links++) {
+                    for (bool in_place : {false, true}) {
+                        RunCase({algo, n, root, count, in_place}, static_cast<crew_links>(links),
+                                static_cast<unsigned>(n + links) * (count % 2 == 0 ? 1u : 0u));
+                        if (HasFailure()) {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryAlgorithm, ::testing::Range(0, kolo_algos_count),
+                         [](const ::testing::TestParamInfo<int> &param) {
+                             return std::string(kolo_algos[param.param]->base.name);
+                         });
+
+} // namespace
