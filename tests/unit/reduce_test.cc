@@ -1,0 +1,905 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction kernels against a scalar reference that shares nothing with them: small floats are
+// decoded by ldexp and encoded by searching the table of all their values, float32 is rounded from
+// double. Every comparison is of bits, for every instruction set that this machine runs.
+extern "C" {
+#include "exec/reduce_isa.h"
+}
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace
+{
+
+using Bytes = std::vector<uint8_t>;
+constexpr size_t kMost = 1023;
+
+std::vector<const kolo_kernels *> Kernels()
+{
+    std::vector<const kolo_kernels *> all;
+    for (const char *isa : {"generic", "avx2", "avx512"}) {
+        const kolo_kernels *k = kolo_kernels_choose(isa);
+        if (std::find(all.begin(), all.end(), k) == all.end()) {
+            all.push_back(k);
+        }
+    }
+    return all;
+}
+
+class Random
+{
+  public:
+    explicit Random(uint64_t seed) : state_(seed * 2 + 1) {}
+    uint64_t Next() // xorshift64*, Vigna 2016, doi:10.1145/2845077
+    {
+        state_ ^= state_ >> 12;
+        state_ ^= state_ << 25;
+        state_ ^= state_ >> 27;
+        return state_ * 2685821657736338717u;
+    }
+
+  private:
+    uint64_t state_;
+};
+
+template <class T> T Get(const uint8_t *at)
+{
+    T x;
+    std::memcpy(&x, at, sizeof x);
+    return x;
+}
+
+template <class T> void Put(uint8_t *at, T x)
+{
+    std::memcpy(at, &x, sizeof x);
+}
+
+// ---- small floats ------------------------------------------------------------------------------
+
+struct Format {
+    int bits, mantissa, bias;
+    bool infinity;
+    uint32_t nan;
+
+    uint32_t Sign() const
+    {
+        return 1u << (bits - 1);
+    }
+    uint32_t Magnitudes() const
+    {
+        return Sign();
+    }
+    double Decode(uint32_t code) const
+    {
+        const uint32_t fraction = code & ((1u << mantissa) - 1);
+        const uint32_t exponent = (code & (Sign() - 1)) >> mantissa;
+        const uint32_t top = (Sign() - 1) >> mantissa;
+        const double sign = code & Sign() ? -1 : 1;
+        if (infinity && exponent == top) {
+            return fraction ? NAN : sign * INFINITY;
+        }
+        if (!infinity && (code & (Sign() - 1)) == Sign() - 1) {
+            return NAN;
+        }
+        const double scale = std::ldexp(1.0, std::max<int>(static_cast<int>(exponent), 1) - bias);
+        const double significand = std::ldexp(static_cast<double>(fraction), -mantissa);
+        return sign * scale * (significand + (exponent ? 1 : 0));
+    }
+    uint32_t Largest() const
+    {
+        uint32_t code = Sign() - 1;
+        while (!std::isfinite(Decode(code))) {
+            code--;
+        }
+        return code;
+    }
+};
+
+constexpr Format kFloat16 = {16, 10, 15, true, 0x7e00};
+constexpr Format kBfloat16 = {16, 7, 127, true, 0x7fc0};
+constexpr Format kE4m3 = {8, 3, 7, false, 0x7f};
+constexpr Format kE5m2 = {8, 2, 15, true, 0x7e};
+
+const Format &FormatOf(kolo_type type)
+{
+    switch (type) {
+    case KOLO_FLOAT16:
+        return kFloat16;
+    case KOLO_BFLOAT16:
+        return kBfloat16;
+    case KOLO_FLOAT8_E4M3:
+        return kE4m3;
+    default:
+        return kE5m2;
+    }
+}
+
+constexpr kolo_type kFormats[] = {KOLO_FLOAT16, KOLO_BFLOAT16, KOLO_FLOAT8_E4M3, KOLO_FLOAT8_E5M2};
+
+// Values of all finite magnitudes in order, so that the index is the code.
+const std::vector<double> &Values(kolo_type type)
+{
+    static std::vector<double> tables[KOLO_TYPES];
+    std::vector<double> &table = tables[type];
+    if (table.empty()) {
+        for (uint32_t code = 0; code <= FormatOf(type).Largest(); code++) {
+            table.push_back(FormatOf(type).Decode(code));
+        }
+    }
+    return table;
+}
+
+uint32_t Encode(kolo_type type, float x)
+{
+    const Format &format = FormatOf(type);
+    const std::vector<double> &values = Values(type);
+    if (std::isnan(x)) {
+        return format.nan;
+    }
+    const uint32_t sign = std::signbit(x) ? format.Sign() : 0;
+    const double magnitude = std::fabs(static_cast<double>(x));
+    const size_t above = static_cast<size_t>(
+        std::lower_bound(values.begin(), values.end(), magnitude) - values.begin());
+    if (above == 0) {
+        return sign;
+    }
+    // What follows the largest number is infinity or NaN; for rounding, the number it would have
+    // been.
+    const double below = values[above - 1];
+    const double next = above < values.size() ? values[above] : 2 * below - values[above - 2];
+    const double to_below = magnitude - below;
+    const double to_next = next - magnitude;
+    const bool up = to_next < to_below || (to_next == to_below && above % 2 == 0);
+    return sign | static_cast<uint32_t>(up ? above : above - 1);
+}
+
+// ---- the reference -----------------------------------------------------------------------------
+
+bool IsInteger(kolo_type type)
+{
+    return type <= KOLO_UINT64;
+}
+
+bool IsPair(kolo_type type)
+{
+    return type >= KOLO_INT32_INT32 && type <= KOLO_FLOAT64_INT32;
+}
+
+template <class T> T IntegerOp(kolo_op op, T a, T b)
+{
+    const uint64_t x = static_cast<uint64_t>(a);
+    const uint64_t y = static_cast<uint64_t>(b);
+    switch (op) {
+    case KOLO_PROD:
+        return static_cast<T>(x * y);
+    case KOLO_MIN:
+        return std::min(a, b);
+    case KOLO_MAX:
+        return std::max(a, b);
+    case KOLO_LAND:
+        return a && b;
+    case KOLO_LOR:
+        return a || b;
+    case KOLO_LXOR:
+        return !a != !b;
+    case KOLO_BAND:
+        return static_cast<T>(x & y);
+    case KOLO_BOR:
+        return static_cast<T>(x | y);
+    case KOLO_BXOR:
+        return static_cast<T>(x ^ y);
+    default:
+        return static_cast<T>(x + y);
+    }
+}
+
+template <class T> struct Integer {
+    using Acc = T;
+    static Acc Load(kolo_op op, const uint8_t *at)
+    {
+        const T x = Get<T>(at);
+        return op == KOLO_LAND || op == KOLO_LOR || op == KOLO_LXOR ? static_cast<T>(x != 0) : x;
+    }
+    static Acc Apply(kolo_op op, Acc a, Acc b)
+    {
+        return IntegerOp(op, a, b);
+    }
+    static Acc Divide(Acc x, unsigned by)
+    {
+        using Long = std::conditional_t<std::is_signed<T>::value, int64_t, uint64_t>;
+        return static_cast<T>(static_cast<Long>(x) / static_cast<Long>(by));
+    }
+    static void Store(uint8_t *at, Acc x)
+    {
+        Put(at, x);
+    }
+};
+
+struct Bool {
+    using Acc = bool;
+    static Acc Load(kolo_op, const uint8_t *at)
+    {
+        return *at != 0;
+    }
+    static Acc Apply(kolo_op op, Acc a, Acc b)
+    {
+        const bool both = op == KOLO_LAND || op == KOLO_BAND;
+        const bool either = op == KOLO_LOR || op == KOLO_BOR;
+        return both ? a && b : either ? a || b : a != b;
+    }
+    static Acc Divide(Acc x, unsigned)
+    {
+        return x;
+    }
+    static void Store(uint8_t *at, Acc x)
+    {
+        *at = x;
+    }
+};
+
+// -0 below +0, any NaN gives NaN.
+template <class T> T Extreme(bool min, T a, T b)
+{
+    if (std::isnan(a) || std::isnan(b)) {
+        return std::numeric_limits<T>::quiet_NaN();
+    }
+    if (a == b) {
+        return std::signbit(a) == min ? a : b;
+    }
+    return (a < b) == min ? a : b;
+}
+
+// In double, then rounded: right for the sum, product and quotient of two floats (53 >= 2 * 24 +
+// 2).
+template <class T> T FloatOp(kolo_op op, T a, T b)
+{
+    switch (op) {
+    case KOLO_PROD:
+        return static_cast<T>(static_cast<double>(a) * static_cast<double>(b));
+    case KOLO_MIN:
+    case KOLO_MAX:
+        return Extreme(op == KOLO_MIN, a, b);
+    default:
+        return static_cast<T>(static_cast<double>(a) + static_cast<double>(b));
+    }
+}
+
+template <class T> struct Float {
+    using Acc = T;
+    static Acc Load(kolo_op, const uint8_t *at)
+    {
+        return Get<T>(at);
+    }
+    static Acc Apply(kolo_op op, Acc a, Acc b)
+    {
+        return FloatOp(op, a, b);
+    }
+    static Acc Divide(Acc x, unsigned by)
+    {
+        return static_cast<T>(static_cast<double>(x) / by);
+    }
+    static void Store(uint8_t *at, Acc x)
+    {
+        Put(at, std::isnan(x) ? std::numeric_limits<T>::quiet_NaN() : x);
+    }
+};
+
+template <kolo_type kType, class Code> struct Small {
+    using Acc = float;
+    static Acc Load(kolo_op, const uint8_t *at)
+    {
+        return static_cast<float>(FormatOf(kType).Decode(Get<Code>(at)));
+    }
+    static Acc Apply(kolo_op op, Acc a, Acc b)
+    {
+        return FloatOp(op, a, b);
+    }
+    static Acc Divide(Acc x, unsigned by)
+    {
+        return Float<float>::Divide(x, by);
+    }
+    static void Store(uint8_t *at, Acc x)
+    {
+        Put(at, static_cast<Code>(Encode(kType, x)));
+    }
+};
+
+template <class V, class I> struct Pair {
+    struct Acc {
+        V value;
+        I index;
+    };
+    static Acc Load(kolo_op, const uint8_t *at)
+    {
+        return {Get<V>(at), Get<I>(at + sizeof(V))};
+    }
+    static Acc Apply(kolo_op op, Acc a, Acc b)
+    {
+        const bool min = op == KOLO_MINLOC;
+        const bool a_nan = a.value != a.value;
+        const bool b_nan = b.value != b.value;
+        if (a_nan != b_nan) {
+            return a_nan ? a : b;
+        }
+        if (!a_nan && a.value != b.value) {
+            return (a.value < b.value) == min ? a : b;
+        }
+        return {Tie(min, a.value, b.value), std::min(a.index, b.index)};
+    }
+    static V Tie(bool min, V a, V b)
+    {
+        if constexpr (std::is_floating_point<V>::value) {
+            return Extreme(min, a, b);
+        } else {
+            (void)min, (void)b;
+            return a;
+        }
+    }
+    static Acc Divide(Acc x, unsigned)
+    {
+        return x;
+    }
+    static void Store(uint8_t *at, Acc x)
+    {
+        std::memset(at, 0, 2 * sizeof(V));
+        Put(at, x.value != x.value ? std::numeric_limits<V>::quiet_NaN() : x.value);
+        Put(at + sizeof(V), x.index);
+    }
+};
+
+struct Job {
+    kolo_op op;
+    std::vector<const uint8_t *> src;
+    size_t count, element;
+    unsigned divisor;
+};
+
+template <class T> Bytes Fold(const Job &job)
+{
+    Bytes out(job.count * job.element);
+    for (size_t at = 0; at < out.size(); at += job.element) {
+        auto total = T::Load(job.op, job.src[0] + at);
+        for (size_t q = 1; q < job.src.size(); q++) {
+            total = T::Apply(job.op, total, T::Load(job.op, job.src[q] + at));
+        }
+        T::Store(&out[at], job.divisor > 1 ? T::Divide(total, job.divisor) : total);
+    }
+    return out;
+}
+
+Bytes Reference(kolo_type type, const Job &job)
+{
+    switch (type) {
+    case KOLO_INT8:
+        return Fold<Integer<int8_t>>(job);
+    case KOLO_UINT8:
+        return Fold<Integer<uint8_t>>(job);
+    case KOLO_INT16:
+        return Fold<Integer<int16_t>>(job);
+    case KOLO_UINT16:
+        return Fold<Integer<uint16_t>>(job);
+    case KOLO_INT32:
+        return Fold<Integer<int32_t>>(job);
+    case KOLO_UINT32:
+        return Fold<Integer<uint32_t>>(job);
+    case KOLO_INT64:
+        return Fold<Integer<int64_t>>(job);
+    case KOLO_UINT64:
+        return Fold<Integer<uint64_t>>(job);
+    case KOLO_FLOAT16:
+        return Fold<Small<KOLO_FLOAT16, uint16_t>>(job);
+    case KOLO_BFLOAT16:
+        return Fold<Small<KOLO_BFLOAT16, uint16_t>>(job);
+    case KOLO_FLOAT32:
+        return Fold<Float<float>>(job);
+    case KOLO_FLOAT64:
+        return Fold<Float<double>>(job);
+    case KOLO_FLOAT8_E4M3:
+        return Fold<Small<KOLO_FLOAT8_E4M3, uint8_t>>(job);
+    case KOLO_FLOAT8_E5M2:
+        return Fold<Small<KOLO_FLOAT8_E5M2, uint8_t>>(job);
+    case KOLO_BOOL:
+        return Fold<Bool>(job);
+    case KOLO_INT32_INT32:
+        return Fold<Pair<int32_t, int32_t>>(job);
+    case KOLO_INT64_INT64:
+        return Fold<Pair<int64_t, int64_t>>(job);
+    case KOLO_FLOAT32_INT32:
+        return Fold<Pair<float, int32_t>>(job);
+    default:
+        return Fold<Pair<double, int32_t>>(job);
+    }
+}
+
+// ---- inputs ------------------------------------------------------------------------------------
+
+constexpr size_t kBytes[KOLO_TYPES] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 8, 16, 8, 16};
+
+template <class T> T AnyFloat(Random &random)
+{
+    const T specials[] = {0,
+                          -T(0),
+                          INFINITY,
+                          -INFINITY,
+                          std::numeric_limits<T>::quiet_NaN(),
+                          -std::numeric_limits<T>::quiet_NaN(),
+                          std::numeric_limits<T>::denorm_min(),
+                          std::numeric_limits<T>::max()};
+    const uint64_t r = random.Next();
+    const uint64_t bits = random.Next();
+    if (r % 16 == 0) {
+        return specials[bits % 8];
+    }
+    if (r % 16 == 1) {
+        T x;
+        std::memcpy(&x, &bits, sizeof x);
+        return x;
+    }
+    return static_cast<T>(static_cast<int64_t>(bits) >> 40) / T(12345);
+}
+
+void FillPair(kolo_type type, uint8_t *at, Random &random)
+{
+    const auto index = static_cast<int32_t>(random.Next() % 5);
+    const auto value = static_cast<int32_t>(random.Next() % 5) - 2;
+    switch (type) {
+    case KOLO_INT32_INT32:
+        Put(at, value);
+        Put(at + 4, index);
+        break;
+    case KOLO_INT64_INT64:
+        Put(at, int64_t{value} << 40);
+        Put(at + 8, int64_t{index} << 40);
+        break;
+    case KOLO_FLOAT32_INT32:
+        Put(at, random.Next() % 4 ? static_cast<float>(value) : AnyFloat<float>(random));
+        Put(at + 4, index);
+        break;
+    default:
+        Put(at, random.Next() % 4 ? static_cast<double>(value) : AnyFloat<double>(random));
+        Put(at + 8, index);
+        Put(at + 12, static_cast<uint32_t>(random.Next()));
+        break;
+    }
+}
+
+void FillElement(kolo_type type, uint8_t *at, Random &random)
+{
+    const uint64_t bits = random.Next();
+    if (type == KOLO_FLOAT32) {
+        Put(at, AnyFloat<float>(random));
+    } else if (type == KOLO_FLOAT64) {
+        Put(at, AnyFloat<double>(random));
+    } else if (IsPair(type)) {
+        FillPair(type, at, random);
+    } else if (IsInteger(type) || type == KOLO_BOOL) {
+        const uint64_t x = random.Next() % 4 ? bits : bits % 2; // zeros for the logical ones
+        std::memcpy(at, &x, kBytes[type]);
+    } else { // half of them around 1 lest most sums be NaN or infinite
+        const Format &format = FormatOf(type);
+        const uint32_t near = Encode(type, static_cast<float>(AnyFloat<double>(random)) / 999.f);
+        const uint32_t code =
+            bits % 8 ? near : static_cast<uint32_t>(bits >> 32) % (2 * format.Sign());
+        std::memcpy(at, &code, kBytes[type]);
+    }
+}
+
+Bytes Fill(kolo_type type, size_t count, uint64_t seed)
+{
+    Random random(seed);
+    Bytes data(count * kBytes[type]);
+    for (size_t at = 0; at < data.size(); at += kBytes[type]) {
+        FillElement(type, &data[at], random);
+    }
+    return data;
+}
+
+// Memory that begins `shift` elements behind a 64-byte boundary, with guard bytes on both sides.
+class Buffer
+{
+  public:
+    Buffer(const Bytes &data, size_t shift_bytes)
+        : store_(data.size() + 512, kGuard), size_(data.size())
+    {
+        const size_t to_line = -reinterpret_cast<uintptr_t>(store_.data()) % 64;
+        at_ = to_line + 128 + shift_bytes;
+        std::copy(data.begin(), data.end(), begin());
+    }
+    uint8_t *begin()
+    {
+        return store_.data() + at_;
+    }
+    Bytes Prefix(size_t bytes)
+    {
+        return Bytes(begin(), begin() + bytes);
+    }
+    bool OnlyWrote(size_t bytes) const
+    {
+        const auto guard = [](uint8_t x) { return x == kGuard; };
+        const auto first = store_.begin() + static_cast<std::ptrdiff_t>(at_);
+        return std::all_of(store_.begin(), first, guard) &&
+               std::all_of(first + static_cast<std::ptrdiff_t>(bytes), store_.end(), guard);
+    }
+
+  private:
+    static constexpr uint8_t kGuard = 0xa5;
+    Bytes store_;
+    size_t size_, at_;
+};
+
+const std::vector<kolo_op> OpsOf(kolo_type type)
+{
+    if (IsPair(type)) {
+        return {KOLO_MINLOC, KOLO_MAXLOC};
+    }
+    const std::vector<kolo_op> logic = {KOLO_LAND, KOLO_LOR, KOLO_LXOR,
+                                        KOLO_BAND, KOLO_BOR, KOLO_BXOR};
+    if (type == KOLO_BOOL) {
+        return logic;
+    }
+    std::vector<kolo_op> ops = {KOLO_SUM, KOLO_PROD, KOLO_MIN, KOLO_MAX, KOLO_AVG};
+    if (IsInteger(type)) {
+        ops.insert(ops.end(), logic.begin(), logic.end());
+    }
+    return ops;
+}
+
+struct Case {
+    kolo_type type;
+    kolo_op op;
+    std::vector<Bytes> data; // k sources of kMost elements
+    unsigned divisor;
+    Bytes want; // for all of them; fewer elements give a prefix
+
+    Case(kolo_type t, kolo_op o, unsigned k, unsigned d) : type(t), op(o), divisor(d)
+    {
+        Job job = {o, {}, kMost, kBytes[t], d};
+        for (unsigned q = 0; q < k; q++) {
+            data.push_back(Fill(t, kMost, 1000u * t + q));
+        }
+        for (const Bytes &source : data) {
+            job.src.push_back(source.data());
+        }
+        want = Reference(t, job);
+    }
+    std::string Name() const
+    {
+        return std::string(kolo_type_name(type)) + " " + kolo_op_name(op) + " k " +
+               std::to_string(data.size()) + " divisor " + std::to_string(divisor);
+    }
+};
+
+// `in_place`: the source that is the destination as well, or -1.
+void ExpectFold(const kolo_kernels *kernels, const Case &c, size_t count, size_t shift,
+                int in_place)
+{
+    const size_t element = kBytes[c.type];
+    const size_t bytes = count * element;
+    std::vector<Buffer> sources;
+    std::vector<const void *> src;
+    for (size_t q = 0; q < c.data.size(); q++) {
+        const Bytes part(c.data[q].begin(), c.data[q].begin() + static_cast<std::ptrdiff_t>(bytes));
+        sources.emplace_back(part, shift ? (shift + q) % 4 * element : 0);
+    }
+    for (Buffer &source : sources) {
+        src.push_back(source.begin());
+    }
+    Buffer apart(Bytes{}, 0);
+    Buffer room(Bytes(bytes, 0xa5), shift * element);
+    Buffer &dst = in_place < 0 ? room : sources[static_cast<size_t>(in_place)];
+    kernels->reduce[c.type][c.op](dst.begin(), src.data(), static_cast<unsigned>(src.size()), count,
+                                  c.divisor);
+    const Bytes want(c.want.begin(), c.want.begin() + static_cast<std::ptrdiff_t>(bytes));
+    EXPECT_EQ(want, dst.Prefix(bytes)) << kernels->isa << " " << c.Name() << " count " << count
+                                       << " shift " << shift << " in place " << in_place;
+    EXPECT_TRUE(dst.OnlyWrote(bytes)) << kernels->isa << " " << c.Name() << " count " << count;
+}
+
+void ExpectFolds(const Case &c)
+{
+    const int last = static_cast<int>(c.data.size()) - 1;
+    for (const kolo_kernels *kernels : Kernels()) {
+        for (size_t count : {0, 1, 3, 7, 64, 1023}) {
+            ExpectFold(kernels, c, count, 0, -1);
+            ExpectFold(kernels, c, count, 1, -1);
+        }
+        for (int j = 0; j <= last; j++) {
+            ExpectFold(kernels, c, 71, 0, j);
+        }
+    }
+}
+
+class EveryType : public testing::TestWithParam<int>
+{
+  protected:
+    kolo_type type() const
+    {
+        return static_cast<kolo_type>(GetParam());
+    }
+};
+
+// ---- folding -----------------------------------------------------------------------------------
+
+TEST_P(EveryType, EveryOperationGivesTheBitsOfTheScalarReference)
+{
+    for (kolo_op op : OpsOf(type())) {
+        for (unsigned k : {1, 2, 3, 5, 8}) {
+            ExpectFolds(Case(type(), op, k, 1));
+        }
+        ExpectFolds(Case(type(), op, 4, 1)); // has a loop of its own
+    }
+}
+
+TEST_P(EveryType, TheAverageIsDividedBeforeItIsRounded)
+{
+    if (!kolo_op_valid(type(), KOLO_AVG)) {
+        GTEST_SKIP() << kolo_type_name(type()) << " has no average";
+    }
+    for (unsigned k : {1, 2, 3, 8}) {
+        ExpectFolds(Case(type(), KOLO_AVG, k, k));
+        ExpectFolds(Case(type(), KOLO_AVG, k, 300)); // more than an int8 holds
+    }
+}
+
+TEST_P(EveryType, TheOrderOfOperandsDoesNotMatterToMinimaAndMaxima)
+{
+    for (kolo_op op : OpsOf(type())) {
+        if (op != KOLO_MIN && op != KOLO_MAX && op != KOLO_MINLOC && op != KOLO_MAXLOC) {
+            continue;
+        }
+        Case c(type(), op, 5, 1);
+        std::reverse(c.data.begin(), c.data.end());
+        std::swap(c.data[0], c.data[2]);
+        for (const kolo_kernels *kernels : Kernels()) {
+            ExpectFold(kernels, c, kMost, 0, -1);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Reduce, EveryType, testing::Range(0, static_cast<int>(KOLO_TYPES)),
+                         [](const auto &info) {
+                             return std::string(kolo_type_name(static_cast<kolo_type>(info.param)));
+                         });
+
+TEST(Reduce, ZerosAreOrderedAndNanWins)
+{
+    const float a[] = {0.0f, -0.0f, NAN, 1.0f};
+    const float b[] = {-0.0f, 0.0f, 1.0f, -NAN};
+    const void *src[] = {a, b};
+    for (const kolo_kernels *kernels : Kernels()) {
+        float min[4];
+        float max[4];
+        kernels->reduce[KOLO_FLOAT32][KOLO_MIN](min, src, 2, 4, 1);
+        kernels->reduce[KOLO_FLOAT32][KOLO_MAX](max, src, 2, 4, 1);
+        for (int i = 0; i < 2; i++) {
+            EXPECT_TRUE(min[i] == 0 && std::signbit(min[i])) << kernels->isa;
+            EXPECT_TRUE(max[i] == 0 && !std::signbit(max[i])) << kernels->isa;
+        }
+        EXPECT_TRUE(std::isnan(min[2]) && std::isnan(min[3]) && std::isnan(max[2]) &&
+                    std::isnan(max[3]))
+            << kernels->isa;
+    }
+}
+
+TEST(Reduce, EqualValuesOfPairsTakeTheSmallerIndexAndSoDoNans)
+{
+    struct {
+        float value;
+        int32_t index;
+    } a[] = {{2, 7}, {NAN, 9}, {NAN, 4}}, b[] = {{2, 3}, {1, 1}, {-NAN, 2}}, out[3];
+    const void *src[] = {a, b};
+    for (kolo_op op : {KOLO_MINLOC, KOLO_MAXLOC}) {
+        kolo_reduce_kernel(KOLO_FLOAT32_INT32, op)(out, src, 2, 3, 1);
+        EXPECT_EQ(3, out[0].index);
+        EXPECT_EQ(9, out[1].index);
+        EXPECT_EQ(2, out[2].index);
+        EXPECT_TRUE(out[0].value == 2 && std::isnan(out[1].value) && std::isnan(out[2].value));
+    }
+}
+
+// ---- which pairs exist -------------------------------------------------------------------------
+
+TEST(ReduceTable, OnlyThePairsOfThePublicHeaderAreValid)
+{
+    //                        SPMMA LLL BBB LL: sum prod min max avg, logical, bitwise, minloc
+    //                        maxloc
+    const char *integer = "11111"
+                          "111"
+                          "111"
+                          "00";
+    const char *real = "11111"
+                       "000"
+                       "000"
+                       "00";
+    const char *truth = "00000"
+                        "111"
+                        "111"
+                        "00";
+    const char *pair = "00000"
+                       "000"
+                       "000"
+                       "11";
+    for (int t = 0; t < KOLO_TYPES; t++) {
+        const auto type = static_cast<kolo_type>(t);
+        const char *row = IsInteger(type) ? integer : IsPair(type) ? pair : real;
+        row = type == KOLO_BOOL ? truth : row;
+        for (kolo_op op = 0; op < KOLO_OPS; op++) {
+            EXPECT_EQ(row[op] == '1', kolo_op_valid(type, op)) << kolo_type_name(type) << " " << op;
+            for (const kolo_kernels *kernels : Kernels()) {
+                EXPECT_EQ(row[op] == '1', kernels->reduce[type][op] != nullptr) << kernels->isa;
+            }
+        }
+        EXPECT_EQ(row[KOLO_SUM] == '1', kolo_op_valid(type, KOLO_OPS + 5)) << "premulsum";
+    }
+    EXPECT_FALSE(kolo_op_valid(KOLO_TYPES, KOLO_SUM));
+    EXPECT_FALSE(kolo_op_valid(static_cast<kolo_type>(-1), KOLO_SUM));
+}
+
+TEST(ReduceTable, AverageAndCreatedOperationsAreSums)
+{
+    kolo_reduce_fn *sum = kolo_reduce_kernel(KOLO_FLOAT32, KOLO_SUM);
+    EXPECT_EQ(sum, kolo_reduce_kernel(KOLO_FLOAT32, KOLO_AVG));
+    EXPECT_EQ(sum, kolo_reduce_kernel(KOLO_FLOAT32, KOLO_OPS + 1));
+    EXPECT_EQ(nullptr, kolo_reduce_kernel(KOLO_BOOL, KOLO_OPS + 1));
+}
+
+TEST(ReduceIsa, ALimitLowersTheChoiceAndNothingRaisesIt)
+{
+    const std::string best = kolo_kernels_choose(nullptr)->isa;
+    EXPECT_EQ("generic", std::string(kolo_kernels_choose("generic")->isa));
+    EXPECT_EQ(best == "avx512" ? "avx2" : best, kolo_kernels_choose("avx2")->isa);
+    EXPECT_EQ(best, kolo_kernels_choose("avx512")->isa);
+    EXPECT_EQ(best, kolo_kernels_choose("no such name")->isa);
+    EXPECT_EQ(kolo_kernels_choose(getenv("KOLO_ISA"))->isa, std::string(kolo_reduce_isa()));
+}
+
+// ---- conversion, scaling, copying --------------------------------------------------------------
+
+Bytes AllCodes(kolo_type type)
+{
+    Bytes codes;
+    for (uint32_t code = 0; code < 2 * FormatOf(type).Sign(); code++) {
+        for (size_t byte = 0; byte < kBytes[type]; byte++) {
+            codes.push_back(static_cast<uint8_t>(code >> 8 * byte));
+        }
+    }
+    return codes;
+}
+
+TEST(Convert, EveryCodeWidensToItsValueAndComesBack)
+{
+    for (kolo_type type : kFormats) {
+        const Format &format = FormatOf(type);
+        const Bytes codes = AllCodes(type);
+        const size_t count = codes.size() / kBytes[type];
+        for (const kolo_kernels *kernels : Kernels()) {
+            std::vector<float> wide(count);
+            Bytes back(codes.size());
+            kernels->widen[type](wide.data(), codes.data(), count);
+            kernels->narrow[type](back.data(), wide.data(), count);
+            for (uint32_t code = 0; code < count; code++) {
+                const double want = format.Decode(code);
+                uint32_t got = 0;
+                std::memcpy(&got, &back[code * kBytes[type]], kBytes[type]);
+                if (std::isnan(want)) {
+                    ASSERT_TRUE(std::isnan(wide[code])) << kernels->isa << " " << code;
+                    ASSERT_EQ(format.nan, got) << kernels->isa << " " << code;
+                } else {
+                    ASSERT_EQ(want, wide[code]) << kernels->isa << " " << code;
+                    ASSERT_EQ(std::signbit(want), std::signbit(wide[code])) << code;
+                    ASSERT_EQ(code, got) << kernels->isa << " " << kolo_type_name(type);
+                }
+            }
+        }
+    }
+}
+
+TEST(Convert, EveryInstructionSetWidensToTheSameBits)
+{
+    for (kolo_type type : kFormats) {
+        const Bytes codes = AllCodes(type);
+        const size_t count = codes.size() / kBytes[type];
+        std::vector<float> want(count);
+        kolo_kernels_choose("generic")->widen[type](want.data(), codes.data(), count);
+        for (const kolo_kernels *kernels : Kernels()) {
+            std::vector<float> got(count);
+            kernels->widen[type](got.data(), codes.data(), count);
+            EXPECT_EQ(0, std::memcmp(want.data(), got.data(), 4 * count)) << kernels->isa;
+        }
+    }
+}
+
+// Between any two neighbours: the middle goes to the even one, its neighbours to the nearer one.
+TEST(Convert, RoundingIsToNearestAndTiesGoToEven)
+{
+    for (kolo_type type : kFormats) {
+        const std::vector<double> &values = Values(type);
+        std::vector<float> wide = {INFINITY, -INFINITY, NAN, -NAN, 3e38f, -3e38f, 1e-45f, -1e-45f};
+        for (size_t code = 0; code < values.size(); code++) {
+            const double next =
+                code + 1 < values.size() ? values[code + 1] : 2 * values[code] - values[code - 1];
+            const auto middle = static_cast<float>(values[code] / 2 + next / 2);
+            for (float x :
+                 {middle, std::nextafterf(middle, 0), std::nextafterf(middle, INFINITY)}) {
+                wide.push_back(x);
+                wide.push_back(-x);
+            }
+        }
+        for (const kolo_kernels *kernels : Kernels()) {
+            Bytes got(wide.size() * kBytes[type]);
+            kernels->narrow[type](got.data(), wide.data(), wide.size());
+            for (size_t i = 0; i < wide.size(); i++) {
+                uint32_t code = 0;
+                std::memcpy(&code, &got[i * kBytes[type]], kBytes[type]);
+                ASSERT_EQ(Encode(type, wide[i]), code)
+                    << kernels->isa << " " << kolo_type_name(type) << " " << wide[i];
+            }
+        }
+    }
+}
+
+TEST(Convert, KnownCodesAreThoseOfTheSpecifications)
+{
+    const float in[] = {1.0f, 448.0f, 464.0f, 465.0f, -500.0f, 0.001953125f};
+    uint8_t e4m3[6];
+    kolo_narrow(KOLO_FLOAT8_E4M3, e4m3, in, 6);
+    EXPECT_EQ((std::vector<uint8_t>{0x38, 0x7e, 0x7e, 0x7f, 0xff, 0x01}),
+              std::vector<uint8_t>(e4m3, e4m3 + 6));
+    const uint16_t half[] = {0x3c00, 0x7bff, 0x0001, 0xfc00};
+    float wide[4];
+    kolo_widen(KOLO_FLOAT16, wide, half, 4);
+    EXPECT_EQ(1.0f, wide[0]);
+    EXPECT_EQ(65504.0f, wide[1]);
+    EXPECT_EQ(std::ldexp(1.0f, -24), wide[2]);
+    EXPECT_EQ(-INFINITY, wide[3]);
+}
+
+// Scaling is the product with an array of factors, which the folding tests have shown to be right.
+TEST(Scale, EveryElementIsMultipliedByTheFactor)
+{
+    for (int t = 0; t < KOLO_BOOL; t++) {
+        const auto type = static_cast<kolo_type>(t);
+        const size_t element = kBytes[t];
+        const Bytes data = Fill(type, kMost, 77);
+        for (size_t pick = 0; pick < 9; pick++) {
+            Bytes factors;
+            for (size_t i = 0; i < kMost; i++) {
+                factors.insert(factors.end(), &data[pick * element],
+                               &data[pick * element] + element);
+            }
+            const Bytes want =
+                Reference(type, {KOLO_PROD, {data.data(), factors.data()}, kMost, element, 1});
+            for (const kolo_kernels *kernels : Kernels()) {
+                Buffer room(data, element);
+                kernels->scale[t](room.begin(), data.data(), kMost, factors.data());
+                EXPECT_EQ(want, room.Prefix(data.size())) << kernels->isa << " " << t;
+                Buffer same(data, 0);
+                kernels->scale[t](same.begin(), same.begin(), kMost, factors.data());
+                EXPECT_EQ(want, same.Prefix(data.size())) << kernels->isa << " " << t;
+                EXPECT_TRUE(same.OnlyWrote(data.size()));
+            }
+        }
+    }
+}
+
+TEST(Copy, ExactlyTheGivenBytesArrive)
+{
+    for (size_t bytes : {0, 1, 63, 511, 512, 513, 4099}) {
+        const Bytes data = Fill(KOLO_UINT8, bytes, bytes);
+        Buffer dst(Bytes(bytes, 0), 3);
+        kolo_copy(dst.begin(), data.data(), bytes);
+        EXPECT_EQ(data, dst.Prefix(bytes));
+        EXPECT_TRUE(dst.OnlyWrote(bytes));
+    }
+    kolo_copy(nullptr, nullptr, 0);
+}
+
+} // namespace
