@@ -115,7 +115,11 @@ static inline void kolo_unfold(const struct kolo_shape *shape, struct kolo_build
 /* The largest power of two that is at most n. */
 static inline int kolo_pow2_floor(int n)
 {
-    return 1 << (kolo_log2_ceil(n + 1) - 1);
+    int pow2 = 1;
+    while (pow2 <= n / 2) {
+        pow2 *= 2;
+    }
+    return pow2;
 }
 
 #endif
