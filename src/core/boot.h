@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How the ranks of a job find each other and exchange small data while a communicator comes up.
+ *
+ * A *meeting point* is a hub that some process of the job runs as a thread; every rank holds one
+ * connection to it (a star). Today it is an abstract UNIX socket, so all ranks are on one host and
+ * nothing is left behind even by SIGKILL. Only `struct kolo_meet` and the two functions that listen
+ * and connect (boot_wire.c) know that; frames and handshake would do over TCP as they are. */
+#ifndef KOLO_CORE_BOOT_H
+#define KOLO_CORE_BOOT_H
+
+#include "util/util.h"
+
+enum { KOLO_BOOT_MAX_RANKS = 65536, KOLO_BOOT_MAX_BYTES = 64 << 20 };
+
+/* Where to meet: a name (any text; equal on all ranks) and a secret (all zero: none; then only the
+ * peer's user id is checked). */
+struct kolo_meet {
+    char name[72];
+    unsigned char secret[32];
+};
+
+struct kolo_boot;
+
+/* Join as `rank` of `nranks`; returns when all have. With `host_hub` this process also runs the hub
+ * (rank 0 of an environment launch); for an id its creator does. Any number of ranks may be threads
+ * of one process. `timeout_ms` > 0 bounds this call and each exchange after it.
+ * Errors: INVALID ("rank 2 joined twice", differing nranks), VERSION, PEER (one died), TIMEOUT
+ * (naming the ranks that had not come), SYSTEM: the same on every rank that waits. A rank with
+ * another secret gets INVALID, the others go on waiting: whoever lacks the secret cannot stop them,
+ * but their time-out's text tells of it. */
+KOLO_CHECK kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank,
+                                      bool host_hub, int timeout_ms, struct kolo_boot **out);
+/* all[r*bytes ...] = rank r's mine[bytes]; `bytes` equal on all ranks (else MISMATCH), at most
+ * KOLO_BOOT_MAX_BYTES / nranks. One thread at a time. An error is final: only close may follow. */
+KOLO_CHECK kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_t bytes,
+                                            void *all);
+KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
+/* Local but for the process that runs the hub, which first lets it deliver what others still wait
+ * for. NULL is allowed. */
+void kolo_boot_close(struct kolo_boot *boot);
+
+/* Start a hub in this process for a fresh id: a thread that listens on the name, serves the ranks
+ * of one job (it learns from the first how many they are), then ends. */
+KOLO_CHECK kolo_status kolo_boot_serve(const struct kolo_meet *meet);
+
+/* The meeting point that an id of kolo_id_create() names. Errors: INVALID (not such an id),
+ * UNSUPPORTED (made on another host). */
+KOLO_CHECK kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_meet *out);
+
+/* Equal for processes that can share memory and meet: boot id of the kernel, network and user
+ * namespace; never the host's name. */
+uint64_t kolo_host_id(void);
+/* Random, one per process; a forked child has another. */
+uint64_t kolo_process_id(void);
+
+#endif
