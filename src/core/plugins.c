@@ -1,0 +1,611 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The plug-in loader and the catalogue of everything pluggable.
+ *
+ * Path and permissions are checked first (nothing of the file has run), then the file is linked
+ * with RTLD_NOW | RTLD_LOCAL, then its one symbol is checked: ABI, size, name, slots. An accepted
+ * plug-in is never unloaded, since plans and communicators point into it. */
+#include "core/plugins.h"
+
+#include "plan/plan.h"
+#include "transports/transports.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_OF_A_KIND = 64 };
+
+/* ---- defaults: positional, so that a new slot without a default is a compiler's warning ---------
+ */
+
+static kolo_status lacks(const char *what)
+{
+    return kolo_fail(KOLO_ERR_UNSUPPORTED, "this transport has no %s", what);
+}
+
+static kolo_status no_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+{
+    (void)dev;
+    (void)ptr;
+    (void)len;
+    (void)out;
+    return lacks("map");
+}
+
+static void no_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+{
+    (void)dev;
+    (void)mem;
+}
+
+static kolo_status no_send(struct kolo_link *link, const struct kolo_bytes *src,
+                           struct kolo_req *req)
+{
+    (void)link;
+    (void)src;
+    (void)req;
+    return lacks("send");
+}
+
+static kolo_status no_recv(struct kolo_link *link, const struct kolo_bytes *dst,
+                           struct kolo_req *req)
+{
+    (void)link;
+    (void)dst;
+    (void)req;
+    return lacks("recv");
+}
+
+static int no_progress(struct kolo_device *dev, int budget)
+{
+    (void)dev;
+    (void)budget;
+    return 0;
+}
+
+static void no_abort(struct kolo_link *link, kolo_status why)
+{
+    (void)link;
+    (void)why;
+}
+
+static kolo_status no_attach(struct kolo_link *link, const void *handle, void **out, size_t *len)
+{
+    (void)link;
+    (void)handle;
+    (void)out;
+    (void)len;
+    return lacks("attach");
+}
+
+static void no_wake(struct kolo_link *link, uint32_t *word)
+{
+    (void)link;
+    (void)word;
+}
+
+static int no_wait_fd(struct kolo_device *dev)
+{
+    (void)dev;
+    return -1;
+}
+
+static bool all_shapes(const struct kolo_shape *shape)
+{
+    (void)shape;
+    return true;
+}
+
+/* The first six slots after caps are required, so they have no default. */
+static const struct kolo_transport transport_defaults = {
+    {0, 0, NULL}, 0,       NULL,    NULL,        NULL,     NULL,      NULL,    NULL,      no_map,
+    no_unmap,     no_send, no_recv, no_progress, no_abort, no_attach, no_wake, no_wait_fd};
+static const struct kolo_algo algo_defaults = {
+    {0, 0, NULL}, (enum kolo_coll)0, NULL, all_shapes, NULL};
+
+/* ---- the catalogue
+ * ------------------------------------------------------------------------------- */
+
+/* Entries are written under `lock` before the count that shows them (release). */
+static struct {
+    pthread_mutex_t lock;
+    _Atomic(int) algos, transports, tuners;
+    struct kolo_algo algo[MAX_OF_A_KIND];
+    struct kolo_transport transport[MAX_OF_A_KIND]; /* the built-in ones too */
+    struct kolo_tuner tuner[MAX_OF_A_KIND];
+    char *file[3 * MAX_OF_A_KIND]; /* that were loaded */
+    int files;
+} catalogue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t built_in_once = PTHREAD_ONCE_INIT;
+
+#define FILL(field)                                                                                \
+    if (out->field == NULL) {                                                                      \
+        out->field = transport_defaults.field;                                                     \
+    }
+/* `given` laid over the defaults: slots beyond its size and slots it left NULL are filled. */
+static void overlay_transport(const struct kolo_transport *given, struct kolo_transport *out)
+{
+    memset(out, 0, sizeof *out);
+    memcpy(out, given, kolo_min(given->base.size, sizeof *out));
+    FILL(map)
+    FILL(unmap)
+    FILL(send)
+    FILL(recv)
+    FILL(progress)
+    FILL(abort)
+    FILL(attach)
+    FILL(wake)
+    FILL(wait_fd)
+    out->base.size = sizeof *out;
+}
+#undef FILL
+
+static void add_built_in(void)
+{
+    for (int i = 0; i < kolo_transports_count; i++) {
+        overlay_transport(kolo_transports[i], &catalogue.transport[i]);
+    }
+    atomic_store_explicit(&catalogue.transports, kolo_transports_count, memory_order_release);
+}
+
+int kolo_algo_count_all(void)
+{
+    return kolo_algos_count + atomic_load_explicit(&catalogue.algos, memory_order_acquire);
+}
+
+const struct kolo_algo *kolo_algo_at(int index)
+{
+    if (index < 0 || index >= kolo_algo_count_all()) {
+        return NULL;
+    }
+    return index < kolo_algos_count ? kolo_algos[index] : &catalogue.algo[index - kolo_algos_count];
+}
+
+int kolo_transport_count_all(void)
+{
+    pthread_once(&built_in_once, add_built_in);
+    return atomic_load_explicit(&catalogue.transports, memory_order_acquire);
+}
+
+const struct kolo_transport *kolo_transport_at(int index)
+{
+    return index < 0 || index >= kolo_transport_count_all() ? NULL : &catalogue.transport[index];
+}
+
+int kolo_tuner_count_all(void)
+{
+    return atomic_load_explicit(&catalogue.tuners, memory_order_acquire);
+}
+
+const struct kolo_tuner *kolo_tuner_at(int index)
+{
+    return index < 0 || index >= kolo_tuner_count_all() ? NULL : &catalogue.tuner[index];
+}
+
+const struct kolo_algo *kolo_algo_find(const char *name)
+{
+    for (int i = 0; i < kolo_algo_count_all(); i++) {
+        if (strcmp(kolo_algo_at(i)->base.name, name) == 0) {
+            return kolo_algo_at(i);
+        }
+    }
+    return NULL;
+}
+
+const struct kolo_transport *kolo_transport_find(const char *name)
+{
+    for (int i = 0; i < kolo_transport_count_all(); i++) {
+        if (strcmp(kolo_transport_at(i)->base.name, name) == 0) {
+            return kolo_transport_at(i);
+        }
+    }
+    return NULL;
+}
+
+const struct kolo_tuner *kolo_tuner_find(const char *name)
+{
+    for (int i = 0; i < kolo_tuner_count_all(); i++) {
+        if (strcmp(kolo_tuner_at(i)->base.name, name) == 0) {
+            return kolo_tuner_at(i);
+        }
+    }
+    return NULL;
+}
+
+/* ---- the file
+ * ------------------------------------------------------------------------------------ */
+
+/* Whether `info` is of something that only root and this user can change. */
+static kolo_status check_owner(const char *path, const struct stat *info)
+{
+    if (info->st_uid != 0 && info->st_uid != geteuid()) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "plug-in refused: %s belongs to user %u, not to root or to user %u", path,
+                         info->st_uid, geteuid());
+    }
+    const bool sticky = S_ISDIR(info->st_mode) && (info->st_mode & S_ISVTX) != 0;
+    if ((info->st_mode & (S_IWGRP | S_IWOTH)) != 0 && !sticky) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "plug-in refused: %s can be written by others (mode %04o)", path,
+                         info->st_mode & 07777);
+    }
+    return KOLO_OK;
+}
+
+/* Every directory from / down to the last slash of `path`, which has no symbolic links in it. */
+static kolo_status check_directories(char *path)
+{
+    for (char *slash = path; slash != NULL; slash = strchr(slash + 1, '/')) {
+        struct stat info;
+        const char kept = slash[1];
+        slash[1] = '\0'; /* "/" and "/a/b/" */
+        const kolo_status status =
+            stat(path, &info) != 0
+                ? kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %s", path, strerror(errno))
+                : check_owner(path, &info);
+        slash[1] = kept;
+        KOLO_TRY(status);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status check_file(const char *path)
+{
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        const char *why = errno == ELOOP ? "it is a symbolic link" : strerror(errno);
+        return kolo_fail(errno == ELOOP ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
+                         "plug-in refused: %s: %s", path, why);
+    }
+    kolo_status status = KOLO_OK;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        status = kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s is not a regular file", path);
+    } else {
+        status = check_owner(path, &info);
+    }
+    close(fd);
+    return status;
+}
+
+/* The path without symbolic links in its directories, to be freed; the file may be one. */
+static kolo_status resolve(const char *path, char **out)
+{
+    if (path[0] != '/') {
+        return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s is not an absolute path", path);
+    }
+    char *copy = strdup(path);
+    if (copy == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: no memory");
+    }
+    char *slash = strrchr(copy, '/');
+    *slash = '\0';
+    char *folder = realpath(slash == copy ? "/" : copy, NULL);
+    struct kolo_text full = {0};
+    if (folder != NULL) {
+        kolo_text_add(&full, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, slash + 1);
+    }
+    const int failed = errno;
+    free(folder);
+    free(copy);
+    if (full.chars == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %s", path, strerror(failed));
+    }
+    *out = full.chars;
+    return KOLO_OK;
+}
+
+/* ---- the symbol
+ * ---------------------------------------------------------------------------------- */
+
+struct found {
+    const char *path;
+    const char *kind;
+    const void *symbol;
+    void *library;
+};
+
+static const char *base_name(const char *path)
+{
+    return strrchr(path, '/') + 1;
+}
+
+/* "libkolo_<kind>_<name>.so", and the struct says <name> too. */
+static kolo_status check_name(const struct found *found, const char *name)
+{
+    struct kolo_text expected = {0};
+    for (const char *c = name; c != NULL && *c != '\0'; c++) {
+        if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && *c != '_') {
+            name = NULL;
+            break;
+        }
+    }
+    if (name == NULL || name[0] == '\0') {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "plug-in refused: %s: a name has a-z, 0-9 and _, and is not empty",
+                         found->path);
+    }
+    kolo_text_add(&expected, "libkolo_%s_%s.so", found->kind, name);
+    const bool equal =
+        expected.chars != NULL && strcmp(base_name(found->path), expected.chars) == 0;
+    kolo_status status = KOLO_OK;
+    if (!equal) {
+        status =
+            kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s holds %s \"%s\", so its file is %s",
+                      found->path, found->kind, name, expected.chars);
+    }
+    kolo_text_free(&expected);
+    return status;
+}
+
+static kolo_status check_base(const struct found *found, size_t ours)
+{
+    const struct kolo_plugin *base = found->symbol;
+    if (base->abi != KOLO_PLUGIN_ABI) {
+        return kolo_fail(KOLO_ERR_VERSION, "plug-in refused: %s has plug-in ABI %u, this is %u",
+                         found->path, base->abi, KOLO_PLUGIN_ABI);
+    }
+    if (base->size < sizeof *base || base->size > ours) {
+        return kolo_fail(KOLO_ERR_VERSION,
+                         "plug-in refused: %s: its struct has %u bytes, here it has %zu to %zu",
+                         found->path, base->size, sizeof *base, ours);
+    }
+    return check_name(found, base->name);
+}
+
+static kolo_status missing(const struct found *found, const char *slot)
+{
+    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: %s is missing", found->path, slot);
+}
+
+static kolo_status taken(const struct found *found, const char *name)
+{
+    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: there is a %s \"%s\" already",
+                     found->path, found->kind, name);
+}
+
+static kolo_status full(const struct found *found)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %d of a kind are loaded", found->path,
+                     MAX_OF_A_KIND);
+}
+
+static kolo_status add_algo(const struct found *found)
+{
+    struct kolo_algo algo = algo_defaults;
+    KOLO_TRY(check_base(found, sizeof algo));
+    memcpy(&algo, found->symbol, ((const struct kolo_plugin *)found->symbol)->size);
+    algo.supports = algo.supports != NULL ? algo.supports : algo_defaults.supports;
+    algo.base.size = sizeof algo;
+    if (algo.build == NULL) {
+        return missing(found, "build");
+    }
+    if (algo.source == NULL || algo.source[0] == '\0') {
+        return missing(found, "source");
+    }
+    if ((unsigned)algo.coll >= KOLO_COLLS) {
+        return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: there is no collective %u",
+                         found->path, (unsigned)algo.coll);
+    }
+    const char *prefix = kolo_coll_name(algo.coll);
+    const size_t len = strlen(prefix);
+    if (strncmp(algo.base.name, prefix, len) != 0 || algo.base.name[len] != '_') {
+        return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the name begins with %s_",
+                         found->path, prefix);
+    }
+    if (kolo_algo_find(algo.base.name) != NULL) {
+        return taken(found, algo.base.name);
+    }
+    const int count = atomic_load(&catalogue.algos);
+    if (count == MAX_OF_A_KIND) {
+        return full(found);
+    }
+    catalogue.algo[count] = algo;
+    atomic_store_explicit(&catalogue.algos, count + 1, memory_order_release);
+    return KOLO_OK;
+}
+
+/* The slot that a transport with these abilities must have and lacks, or NULL. */
+static const char *missing_slot(const struct kolo_transport *t)
+{
+    const bool map = (t->caps & KOLO_CAP_MAP) != 0;
+    const bool message = (t->caps & KOLO_CAP_MESSAGE) != 0;
+    const struct {
+        bool lacking;
+        const char *name;
+    } slots[] = {
+        {t->open == NULL, "open"},
+        {t->close == NULL, "close"},
+        {t->probe == NULL, "probe"},
+        {t->address == NULL, "address"},
+        {t->connect == NULL, "connect"},
+        {t->disconnect == NULL, "disconnect"},
+        {map && t->map == NULL, "map (it has KOLO_CAP_MAP)"},
+        {map && t->unmap == NULL, "unmap (it has KOLO_CAP_MAP)"},
+        {map && t->attach == NULL, "attach (it has KOLO_CAP_MAP)"},
+        {map && t->wake == NULL, "wake (it has KOLO_CAP_MAP)"},
+        {message && t->send == NULL, "send (it has KOLO_CAP_MESSAGE)"},
+        {message && t->recv == NULL, "recv (it has KOLO_CAP_MESSAGE)"},
+        {message && t->progress == NULL, "progress (it has KOLO_CAP_MESSAGE)"},
+        {message && t->abort == NULL, "abort (it has KOLO_CAP_MESSAGE)"},
+        {!map && !message, "KOLO_CAP_MAP or KOLO_CAP_MESSAGE"},
+    };
+    for (size_t i = 0; i < KOLO_LENGTH(slots); i++) {
+        if (slots[i].lacking) {
+            return slots[i].name;
+        }
+    }
+    return NULL;
+}
+
+static kolo_status add_transport(const struct found *found)
+{
+    struct kolo_transport given = {.caps = 0};
+    KOLO_TRY(check_base(found, sizeof given));
+    memcpy(&given, found->symbol, ((const struct kolo_plugin *)found->symbol)->size);
+    const char *slot = missing_slot(&given);
+    if (slot != NULL) {
+        return missing(found, slot);
+    }
+    if (kolo_transport_find(given.base.name) != NULL) {
+        return taken(found, given.base.name);
+    }
+    const int count = kolo_transport_count_all();
+    if (count == MAX_OF_A_KIND) {
+        return full(found);
+    }
+    overlay_transport(&given, &catalogue.transport[count]);
+    atomic_store_explicit(&catalogue.transports, count + 1, memory_order_release);
+    return KOLO_OK;
+}
+
+static kolo_status add_tuner(const struct found *found)
+{
+    struct kolo_tuner tuner = {.open = NULL};
+    KOLO_TRY(check_base(found, sizeof tuner));
+    memcpy(&tuner, found->symbol, ((const struct kolo_plugin *)found->symbol)->size);
+    tuner.base.size = sizeof tuner;
+    if (tuner.open == NULL || tuner.close == NULL || tuner.choose == NULL) {
+        return missing(found, tuner.open == NULL    ? "open"
+                              : tuner.close == NULL ? "close"
+                                                    : "choose");
+    }
+    if (kolo_tuner_find(tuner.base.name) != NULL) {
+        return taken(found, tuner.base.name);
+    }
+    const int count = kolo_tuner_count_all();
+    if (count == MAX_OF_A_KIND) {
+        return full(found);
+    }
+    catalogue.tuner[count] = tuner;
+    atomic_store_explicit(&catalogue.tuners, count + 1, memory_order_release);
+    return KOLO_OK;
+}
+
+static const struct {
+    const char *kind, *symbol;
+    kolo_status (*add)(const struct found *found);
+} kinds[] = {
+    {"algo", "kolo_algo_v1", add_algo},
+    {"transport", "kolo_transport_v1", add_transport},
+    {"tuner", "kolo_tuner_v1", add_tuner},
+};
+
+/* The one kind of plug-in in `found`, an index into kinds, or -1. */
+static int find_symbol(struct found *found)
+{
+    int kind = -1;
+    for (int i = 0; i < (int)KOLO_LENGTH(kinds); i++) {
+        const void *symbol = dlsym(found->library, kinds[i].symbol);
+        if (symbol != NULL && kind >= 0) {
+            return -1;
+        }
+        if (symbol != NULL) {
+            kind = i;
+            found->kind = kinds[i].kind;
+            found->symbol = symbol;
+        }
+    }
+    return kind;
+}
+
+/* Under the lock. */
+static bool is_loaded(const char *path)
+{
+    for (int i = 0; i < catalogue.files; i++) {
+        if (strcmp(catalogue.file[i], path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static kolo_status link_and_add(const char *path)
+{
+    struct found found = {.path = path};
+    found.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (found.library == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s", dlerror());
+    }
+    const int kind = find_symbol(&found);
+    kolo_status status = KOLO_OK;
+    if (kind < 0) {
+        status = kolo_fail(KOLO_ERR_INVALID,
+                           "plug-in refused: %s exports none or several of kolo_algo_v1, "
+                           "kolo_transport_v1 and kolo_tuner_v1",
+                           path);
+    } else {
+        status = kinds[kind].add(&found);
+    }
+    if (status < 0) {
+        dlclose(found.library);
+        return status;
+    }
+    KOLO_LOG(INFO, INIT, "Plugin %s: %s %s", path, found.kind,
+             ((const struct kolo_plugin *)found.symbol)->name);
+    return KOLO_OK;
+}
+
+/* Under the lock; takes `path` over on success. */
+static kolo_status load(char *path)
+{
+    KOLO_TRY(check_directories(path));
+    KOLO_TRY(check_file(path));
+    KOLO_TRY(link_and_add(path));
+    catalogue.file[catalogue.files++] = path;
+    return KOLO_OK;
+}
+
+kolo_status kolo_plugin_load_file(const char *path)
+{
+    char *real = NULL;
+    KOLO_TRY(resolve(path, &real));
+    pthread_mutex_lock(&catalogue.lock);
+    const bool loaded = is_loaded(real);
+    const kolo_status status = loaded ? KOLO_OK : load(real);
+    pthread_mutex_unlock(&catalogue.lock);
+    if (loaded || status < 0) {
+        free(real);
+    }
+    return status;
+}
+
+/* ---- KOLO_PLUGIN
+ * --------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_once_t once;
+    kolo_status status;
+    char *text; /* of its error */
+} listed = {PTHREAD_ONCE_INIT, KOLO_OK, NULL};
+
+static void load_listed(void)
+{
+    /* secure_getenv: who runs a set-user-id program must not choose its code. */
+    const char *list = secure_getenv("KOLO_PLUGIN");
+    char *copy = list != NULL ? strdup(list) : NULL;
+    char *rest = NULL;
+    for (char *path = copy != NULL ? strtok_r(copy, ":", &rest) : NULL;
+         path != NULL && listed.status == KOLO_OK; path = strtok_r(NULL, ":", &rest)) {
+        listed.status = kolo_plugin_load_file(path);
+    }
+    free(copy);
+    listed.text = listed.status < 0 ? strdup(kolo_error_text()) : NULL;
+}
+
+kolo_status kolo_plugins_load(void)
+{
+    pthread_once(&listed.once, load_listed);
+    if (listed.status < 0) {
+        kolo_error_set(listed.text != NULL ? listed.text : "a plug-in was refused");
+    }
+    return listed.status;
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Messages: what every transport with KOLO_CAP_MESSAGE promises. */
+#include "world.h"
+
+#include <gtest/gtest.h>
+
+namespace
+{
+
+class Messages : public testing::TestWithParam<const kolo_transport *>
+{
+  protected:
+    void SetUp() override
+    {
+        if ((GetParam()->caps & KOLO_CAP_MESSAGE) == 0) {
+            GTEST_SKIP() << GetParam()->base.name << " carries no messages";
+        }
+    }
+};
+
+using Bytes = std::vector<unsigned char>;
+
+/* Send `bytes` from rank 0 to rank 1 and say what came. */
+void ExpectArrives(World &world, size_t bytes)
+{
+    Bytes sent = Pattern(bytes, (unsigned)bytes);
+    Bytes came(bytes, 0);
+    kolo_req send;
+    kolo_req recv;
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, Flat(came.data(), bytes), recv));
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 3, Flat(sent.data(), bytes), send));
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(KOLO_OK, send.status);
+    EXPECT_EQ(KOLO_OK, recv.status);
+    EXPECT_EQ(sent, came);
+}
+
+TEST_P(Messages, OfAnySizeArriveWhole)
+{
+    World world(GetParam(), 2);
+    for (size_t bytes : {size_t{0}, size_t{1}, size_t{48}, size_t{16383}, size_t{16384},
+                         size_t{16385}, size_t{131072}, size_t{(1 << 20) + 3}}) {
+        SCOPED_TRACE(bytes);
+        ExpectArrives(world, bytes);
+    }
+}
+
+TEST_P(Messages, AnEmptyOneIsNotReceivedBeforeItIsSent)
+{
+    World world(GetParam(), 2);
+    kolo_req send;
+    kolo_req recv;
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(nullptr, 0), recv));
+    world.Settle();
+    EXPECT_EQ(KOLO_INPROGRESS, recv.status);
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(nullptr, 0), send));
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(KOLO_OK, recv.status);
+}
+
+TEST_P(Messages, OfOneChannelArriveInTheOrderSent)
+{
+    constexpr int kCount = 500;
+    World world(GetParam(), 2);
+    std::vector<int> sent(kCount);
+    std::vector<int> came(kCount, -1);
+    std::vector<kolo_req> sends(kCount);
+    std::vector<kolo_req> recvs(kCount);
+    std::vector<kolo_req *> all;
+    for (int i = 0; i < kCount; i++) {
+        sent[(size_t)i] = i;
+        ASSERT_EQ(KOLO_OK,
+                  world.Send(0, 1, 7, Flat(&sent[(size_t)i], sizeof(int)), sends[(size_t)i]));
+        all.push_back(&sends[(size_t)i]);
+    }
+    for (int i = 0; i < kCount; i++) {
+        ASSERT_EQ(KOLO_OK,
+                  world.Recv(1, 0, 7, Flat(&came[(size_t)i], sizeof(int)), recvs[(size_t)i]));
+        all.push_back(&recvs[(size_t)i]);
+    }
+    ASSERT_TRUE(world.Finish(all));
+    EXPECT_EQ(sent, came);
+}
+
+TEST_P(Messages, AStuckChannelDoesNotHoldUpAnother)
+{
+    World world(GetParam(), 2);
+    Bytes stuck = Pattern(4 << 20, 1);
+    Bytes came(stuck.size());
+    kolo_req send_stuck;
+    kolo_req recv_stuck;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(stuck.data(), stuck.size()), send_stuck));
+    world.Settle();
+    EXPECT_EQ(KOLO_INPROGRESS, send_stuck.status) << "nobody received it";
+    ExpectArrives(world, 100000);
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(came.data(), came.size()), recv_stuck));
+    ASSERT_TRUE(world.Finish({&send_stuck, &recv_stuck}));
+    EXPECT_EQ(stuck, came);
+}
+
+TEST_P(Messages, AllChannelsCarryTheirOwnBytes)
+{
+    World world(GetParam(), 2);
+    std::vector<Bytes> sent(16);
+    std::vector<Bytes> came(16, Bytes(5000));
+    std::vector<kolo_req> reqs(32);
+    std::vector<kolo_req *> all;
+    for (unsigned c = 0; c < 16; c++) {
+        sent[c] = Pattern(5000, c + 1);
+        ASSERT_EQ(KOLO_OK, world.Send(0, 1, c, Flat(sent[c].data(), 5000), reqs[c]));
+        all.push_back(&reqs[c]);
+    }
+    for (unsigned c = 16; c-- > 0;) { /* the other way round */
+        ASSERT_EQ(KOLO_OK, world.Recv(1, 0, c, Flat(came[c].data(), 5000), reqs[16 + c]));
+        all.push_back(&reqs[16 + c]);
+    }
+    ASSERT_TRUE(world.Finish(all));
+    EXPECT_EQ(sent, came);
+}
+
+TEST_P(Messages, AChannelThatIsNotThereIsRefused)
+{
+    World world(GetParam(), 2);
+    char byte = 0;
+    kolo_req req;
+    EXPECT_EQ(KOLO_ERR_INVALID, world.Send(0, 1, 16, Flat(&byte, 1), req));
+    EXPECT_EQ(KOLO_ERR_INVALID, world.Recv(0, 1, 4000000000u, Flat(&byte, 1), req));
+}
+
+TEST_P(Messages, WithGapsAtBothEndsArriveInTheirPlaces)
+{
+    World world(GetParam(), 2);
+    Bytes sent = Pattern(3000 * 40, 9);
+    Bytes came(5000 * 30, 0xee);
+    Bytes expected = came;
+    for (size_t i = 0; i < 1000 * 30; i++) { /* 30 runs of 1000 out of 12 runs of 2500 */
+        expected[i / 1000 * 5000 + i % 1000] = sent[i / 2500 * 3000 + i % 2500];
+    }
+    kolo_req send;
+    kolo_req recv;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 1, Runs(sent.data(), 2500, 12, 3000), send));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 1, Runs(came.data(), 1000, 30, 5000), recv));
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(expected, came);
+}
+
+TEST_P(Messages, CrossBothWaysAtOnce)
+{
+    World world(GetParam(), 2);
+    const size_t bytes = (2 << 20) + 11;
+    std::vector<Bytes> sent = {Pattern(bytes, 1), Pattern(bytes, 2)};
+    std::vector<Bytes> came(2, Bytes(bytes));
+    kolo_req reqs[4];
+    for (int rank = 0; rank < 2; rank++) { /* both send before either receives */
+        ASSERT_EQ(KOLO_OK, world.Send(rank, 1 - rank, 2, Flat(sent[(size_t)rank].data(), bytes),
+                                      reqs[rank]));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        ASSERT_EQ(KOLO_OK, world.Recv(rank, 1 - rank, 2, Flat(came[(size_t)rank].data(), bytes),
+                                      reqs[2 + rank]));
+    }
+    ASSERT_TRUE(world.Finish({&reqs[0], &reqs[1], &reqs[2], &reqs[3]}));
+    EXPECT_EQ(sent[0], came[1]);
+    EXPECT_EQ(sent[1], came[0]);
+}
+
+TEST_P(Messages, OfThreeRanksDoNotMix)
+{
+    World world(GetParam(), 3);
+    int sent[3][3];
+    int came[3][3];
+    std::vector<kolo_req> reqs(18);
+    std::vector<kolo_req *> all;
+    for (int a = 0; a < 3; a++) {
+        for (int b = 0; b < 3; b++) { /* to itself too */
+            sent[a][b] = 10 * a + b;
+            came[b][a] = -1;
+            const size_t i = (size_t)(2 * (3 * a + b));
+            ASSERT_EQ(KOLO_OK, world.Send(a, b, 0, Flat(&sent[a][b], sizeof(int)), reqs[i]));
+            ASSERT_EQ(KOLO_OK, world.Recv(b, a, 0, Flat(&came[b][a], sizeof(int)), reqs[i + 1]));
+            all.push_back(&reqs[i]);
+            all.push_back(&reqs[i + 1]);
+        }
+    }
+    ASSERT_TRUE(world.Finish(all));
+    for (int a = 0; a < 3; a++) {
+        for (int b = 0; b < 3; b++) {
+            EXPECT_EQ(sent[a][b], came[b][a]) << a << " to " << b;
+        }
+    }
+}
+
+TEST_P(Messages, OfAnotherSizeThanExpectedAreAMismatch)
+{
+    World world(GetParam(), 2);
+    char sent[8] = {};
+    char came[16] = {};
+    kolo_req send;
+    kolo_req recv;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(sent, 8), send));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(came, 16), recv));
+    ASSERT_TRUE(world.Finish({&recv}));
+    EXPECT_EQ(KOLO_ERR_MISMATCH, recv.status);
+}
+
+TEST_P(Messages, EndWithTheStatusOfAnAbort)
+{
+    World world(GetParam(), 2);
+    Bytes big(4 << 20);
+    kolo_req send;
+    kolo_req recv;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
+    ASSERT_EQ(KOLO_OK, world.Recv(0, 1, 1, Flat(big.data(), 8), recv));
+    GetParam()->abort(world.Link(0, 1), KOLO_ERR_PEER);
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(KOLO_ERR_PEER, send.status);
+    EXPECT_EQ(KOLO_ERR_PEER, recv.status);
+    EXPECT_EQ(KOLO_ERR_PEER, world.Send(0, 1, 0, Flat(big.data(), 8), send)) << "and stay ended";
+}
+
+TEST_P(Messages, AreCountedByProgressAndNothingElseIs)
+{
+    World world(GetParam(), 2);
+    int value = 5;
+    kolo_req recv;
+    EXPECT_EQ(0, GetParam()->progress(world.Device(1), 16));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(&value, sizeof value), recv));
+    world.Settle();
+    EXPECT_EQ(0, GetParam()->progress(world.Device(1), 16)) << "a receive that waits moved nothing";
+    GetParam()->abort(world.Link(1, 0), KOLO_ERR_ABORTED);
+    ASSERT_TRUE(world.Finish({&recv}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transport, Messages, testing::ValuesIn(HostTransports()),
+                         [](const auto &info) { return std::string(info.param->base.name); });
+
+} // namespace

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Walking a kolo_bytes, `count` runs of `bytes` that lie `stride` apart, as one row of bytes. */
+#ifndef KOLO_TRANSPORTS_BYTES_H
+#define KOLO_TRANSPORTS_BYTES_H
+
+#include <kolo/plugin.h>
+
+#include <string.h>
+
+static inline size_t kolo_bytes_total(const struct kolo_bytes *view)
+{
+    return view->bytes * view->count;
+}
+
+/* Where byte `at` of the row lies; *room gets how many bytes follow without a gap (at < total). */
+static inline char *kolo_bytes_at(const struct kolo_bytes *view, size_t at, size_t *room)
+{
+    if (view->count == 1 || view->stride == view->bytes) {
+        *room = view->bytes * view->count - at;
+        return (char *)view->at + at;
+    }
+    const size_t within = at % view->bytes;
+    *room = view->bytes - within;
+    return (char *)view->at + at / view->bytes * view->stride + within;
+}
+
+/* Copy `len` bytes from byte `at` of the row to `to`. */
+static inline void kolo_bytes_read(const struct kolo_bytes *view, size_t at, char *to, size_t len)
+{
+    while (len > 0) {
+        size_t room = 0;
+        const char *from = kolo_bytes_at(view, at, &room);
+        const size_t part = room < len ? room : len;
+        memcpy(to, from, part);
+        to += part;
+        at += part;
+        len -= part;
+    }
+}
+
+/* Copy `len` bytes at `from` over the row, from its byte `at` on. */
+static inline void kolo_bytes_write(const struct kolo_bytes *view, size_t at, const char *from,
+                                    size_t len)
+{
+    while (len > 0) {
+        size_t room = 0;
+        char *to = kolo_bytes_at(view, at, &room);
+        const size_t part = room < len ? room : len;
+        memcpy(to, from, part);
+        from += part;
+        at += part;
+        len -= part;
+    }
+}
+
+#endif

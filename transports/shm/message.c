@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Messages through rings: one producer, one consumer, two counters that only grow.
+ *
+ *   tail   slots filled so far     written by the producer after the slot     (release)
+ *   head   slots emptied so far    written by the consumer after its copy     (release)
+ *
+ * A message is cut into slots; an empty one takes a slot too, so that its arrival is an event. Each
+ * side keeps its own counter and the last value it saw of the other's, and so reads the other
+ * side's line only when it has run out. What the peer writes is checked against this side's own
+ * numbers and never used as an address. Source: Lamport 1977, doi:10.1145/359863.359883. */
+#include "transports/shm/shm.h"
+
+#include <stdlib.h>
+
+enum { SLOTS = 8, SLOT_BYTES = 16384, PAGE_BYTES = 4096 };
+
+struct ring {
+    _Alignas(128) _Atomic(uint64_t) tail; /* the producer's line */
+    uint32_t bytes[SLOTS];                /* in each slot; ordered by tail */
+    _Alignas(128) _Atomic(uint64_t) head; /* the consumer's line */
+    _Alignas(PAGE_BYTES) char slot[SLOTS][SLOT_BYTES];
+};
+
+struct fifo {
+    struct kolo_req *first, *last;
+};
+
+struct kolo_shm_pipe {
+    struct ring *out, *in; /* NULL until used */
+    uint64_t tail, head;   /* ours: of `out` and of `in` */
+    uint64_t seen_head, seen_tail;
+    struct fifo sends, recvs;
+};
+
+/* ---- the region ----------------------------------------------------------------------------- */
+
+static size_t ready_bytes(int nranks)
+{
+    return kolo_round_up((size_t)nranks * KOLO_CHANNELS * sizeof(uint32_t), PAGE_BYTES);
+}
+
+static size_t ring_at(int nranks, int rank, uint32_t channel)
+{
+    return ready_bytes(nranks) + ((size_t)rank * KOLO_CHANNELS + channel) * sizeof(struct ring);
+}
+
+static _Atomic(uint32_t) *ready_flag(char *region, int rank, uint32_t channel)
+{
+    return (_Atomic(uint32_t) *)(void *)region + (size_t)rank * KOLO_CHANNELS + channel;
+}
+
+size_t kolo_shm_region_bytes(int nranks)
+{
+    return ring_at(nranks, nranks, 0);
+}
+
+kolo_status kolo_shm_region_prepare(struct kolo_segment *region, int nranks)
+{
+    return kolo_segment_reserve(region, 0, ready_bytes(nranks));
+}
+
+/* The ring to the peer, made at the first message. */
+static kolo_status open_out(struct kolo_link *link, uint32_t channel)
+{
+    struct kolo_device *dev = link->dev;
+    struct kolo_shm_pipe *pipe = link->pipe[channel];
+    if (pipe->out != NULL) {
+        return KOLO_OK;
+    }
+    char *region = kolo_segment_base(dev->region);
+    const size_t at = ring_at(dev->env.nranks, link->peer.rank, channel);
+    KOLO_TRY(kolo_segment_reserve(dev->region, at, sizeof(struct ring)));
+    pipe->out = (struct ring *)(void *)(region + at);
+    /* The ring's zeroes are there before the flag. */
+    atomic_store_explicit(ready_flag(region, link->peer.rank, channel), 1, memory_order_release);
+    return KOLO_OK;
+}
+
+/* Whether the peer has made its ring to us. */
+static bool open_in(struct kolo_link *link, uint32_t channel)
+{
+    struct kolo_device *dev = link->dev;
+    struct kolo_shm_pipe *pipe = link->pipe[channel];
+    if (pipe->in == NULL && atomic_load_explicit(ready_flag(link->region, dev->env.rank, channel),
+                                                 memory_order_acquire) != 0) {
+        const size_t at = ring_at(dev->env.nranks, dev->env.rank, channel);
+        pipe->in = (struct ring *)(void *)(link->region + at);
+    }
+    return pipe->in != NULL;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static void push(struct fifo *fifo, struct kolo_req *req)
+{
+    req->next = NULL;
+    *(fifo->first == NULL ? &fifo->first : &fifo->last->next) = req;
+    fifo->last = req;
+}
+
+static void finish_first(struct fifo *fifo, kolo_status status)
+{
+    struct kolo_req *req = fifo->first;
+    fifo->first = req->next; /* before the status makes the request its owner's again */
+    req->status = status;
+}
+
+static int finish_all(struct fifo *fifo, kolo_status status)
+{
+    int count = 0;
+    for (; fifo->first != NULL; count++) {
+        finish_first(fifo, status);
+    }
+    return count;
+}
+
+static kolo_status damaged(struct kolo_link *link)
+{
+    return kolo_fail(KOLO_ERR_LINK, "the message ring with rank %d (pid %d) is damaged",
+                     link->peer.rank, link->peer.pid);
+}
+
+/* ---- moving --------------------------------------------------------------------------------- */
+
+/* Fill slots until the ring is full or nothing is left; returns slots, < 0 a status. */
+static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
+{
+    struct ring *ring = pipe->out;
+    int moved = 0;
+    while (pipe->sends.first != NULL) {
+        struct kolo_req *req = pipe->sends.first;
+        if (pipe->tail - pipe->seen_head == SLOTS) {
+            /* Acquire: the consumer has read the slot before we write it again. */
+            pipe->seen_head = atomic_load_explicit(&ring->head, memory_order_acquire);
+            if (pipe->tail - pipe->seen_head > SLOTS) {
+                return damaged(link);
+            }
+            if (pipe->tail - pipe->seen_head == SLOTS) {
+                break;
+            }
+        }
+        const size_t slot = pipe->tail % SLOTS;
+        const size_t bytes = kolo_min(SLOT_BYTES, req->bytes - req->moved);
+        kolo_bytes_read(&req->data, req->moved, ring->slot[slot], bytes);
+        ring->bytes[slot] = (uint32_t)bytes;
+        atomic_store_explicit(&ring->tail, ++pipe->tail, memory_order_release);
+        req->moved += bytes;
+        moved++;
+        if (req->moved == req->bytes) {
+            finish_first(&pipe->sends, KOLO_OK);
+        }
+    }
+    return moved;
+}
+
+/* Empty slots until the ring is empty or nothing is wanted; returns slots, < 0 a status. */
+static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
+{
+    struct ring *ring = pipe->in;
+    int moved = 0;
+    while (pipe->recvs.first != NULL) {
+        struct kolo_req *req = pipe->recvs.first;
+        if (pipe->seen_tail == pipe->head) {
+            /* Acquire: the slot and its length are there. */
+            pipe->seen_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+            if (pipe->seen_tail - pipe->head > SLOTS) {
+                return damaged(link);
+            }
+            if (pipe->seen_tail == pipe->head) {
+                break;
+            }
+        }
+        const size_t slot = pipe->head % SLOTS;
+        const size_t bytes = kolo_min(SLOT_BYTES, req->bytes - req->moved);
+        const size_t came = ring->bytes[slot];
+        if (came != bytes) {
+            return kolo_fail(
+                KOLO_ERR_MISMATCH,
+                "a message of rank %d does not have the %zu bytes that rank %d expects",
+                link->peer.rank, req->bytes, link->dev->env.rank);
+        }
+        kolo_bytes_write(&req->data, req->moved, ring->slot[slot], bytes);
+        atomic_store_explicit(&ring->head, ++pipe->head, memory_order_release);
+        req->moved += bytes;
+        moved++;
+        if (req->moved == req->bytes) {
+            finish_first(&pipe->recvs, KOLO_OK);
+        }
+    }
+    return moved;
+}
+
+/* Advance one channel; returns slots moved, < 0 a status that ends the link. */
+static int advance(struct kolo_link *link, uint32_t channel)
+{
+    struct kolo_shm_pipe *pipe = link->pipe[channel];
+    const int sent = pipe->sends.first != NULL ? advance_sends(link, pipe) : 0;
+    if (sent < 0) {
+        return sent;
+    }
+    const bool wanted = pipe->recvs.first != NULL && open_in(link, channel);
+    const int received = wanted ? advance_recvs(link, pipe) : 0;
+    return received < 0 ? received : sent + received;
+}
+
+static bool idle(const struct kolo_shm_pipe *pipe)
+{
+    return pipe->sends.first == NULL && pipe->recvs.first == NULL;
+}
+
+/* Remember that `channel` is unfinished. */
+static void activate(struct kolo_link *link, uint32_t channel)
+{
+    struct kolo_device *dev = link->dev;
+    if (link->pending == 0) {
+        link->next_active = NULL;
+        *(dev->active == NULL ? &dev->active : &dev->active_last->next_active) = link;
+        dev->active_last = link;
+    }
+    link->pending |= UINT32_C(1) << channel;
+}
+
+static int finish_link(struct kolo_link *link, kolo_status why)
+{
+    int count = 0;
+    for (int channel = 0; channel < KOLO_CHANNELS; channel++) {
+        struct kolo_shm_pipe *pipe = link->pipe[channel];
+        if (pipe != NULL) {
+            count += finish_all(&pipe->sends, why) + finish_all(&pipe->recvs, why);
+        }
+    }
+    link->pending = 0;
+    return count;
+}
+
+static int advance_link(struct kolo_link *link)
+{
+    int moved = 0;
+    for (uint32_t left = link->pending; left != 0; left &= left - 1) {
+        const uint32_t channel = (uint32_t)__builtin_ctz(left);
+        const int status = advance(link, channel);
+        if (status < 0) {
+            atomic_store(&link->why, status);
+            return moved;
+        }
+        moved += status;
+        if (idle(link->pipe[channel])) {
+            link->pending &= ~(UINT32_C(1) << channel);
+        }
+    }
+    return moved;
+}
+
+/* The first link gets its turn and goes to the end if it is not finished. */
+static int advance_first(struct kolo_device *dev)
+{
+    struct kolo_link *link = dev->active;
+    dev->active = link->next_active;
+    int why = atomic_load(&link->why);
+    int moved = why == 0 ? advance_link(link) : 0;
+    why = atomic_load(&link->why);
+    if (why != 0) {
+        moved += finish_link(link, (kolo_status)why);
+    }
+    if (link->pending != 0) {
+        link->next_active = NULL;
+        *(dev->active == NULL ? &dev->active : &dev->active_last->next_active) = link;
+        dev->active_last = link;
+    }
+    return moved;
+}
+
+int kolo_shm_progress(struct kolo_device *dev, int budget)
+{
+    int moved = 0;
+    const struct kolo_link *last = dev->active != NULL ? dev->active_last : NULL;
+    for (bool more = last != NULL; more && moved < budget;) {
+        more = dev->active != last;
+        moved += advance_first(dev);
+    }
+    return moved;
+}
+
+static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
+                         struct kolo_req *req)
+{
+    const int why = atomic_load(&link->why);
+    if (why != 0) {
+        return kolo_fail((kolo_status)why, "the link to rank %d has ended: %s", link->peer.rank,
+                         kolo_status_name((kolo_status)why));
+    }
+    if (req->channel >= KOLO_CHANNELS) {
+        return kolo_fail(KOLO_ERR_INVALID, "channel %u: a link has channels 0 to %d", req->channel,
+                         KOLO_CHANNELS - 1);
+    }
+    if (link->pipe[req->channel] == NULL) {
+        link->pipe[req->channel] = calloc(1, sizeof *link->pipe[req->channel]);
+        if (link->pipe[req->channel] == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "no memory for a channel to rank %d",
+                             link->peer.rank);
+        }
+    }
+    req->status = KOLO_INPROGRESS;
+    req->bytes = kolo_bytes_total(data);
+    req->moved = 0;
+    req->data = *data;
+    return KOLO_OK;
+}
+
+/* Move what can be moved at once; progress() does the rest, and reports what went wrong. */
+static void attempt(struct kolo_link *link, uint32_t channel)
+{
+    const int status = advance(link, channel);
+    if (status < 0) {
+        atomic_store(&link->why, status);
+    }
+    if (!idle(link->pipe[channel])) {
+        activate(link, channel);
+    }
+}
+
+kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
+                          struct kolo_req *req)
+{
+    KOLO_TRY(start(link, src, req));
+    KOLO_TRY(open_out(link, req->channel));
+    push(&link->pipe[req->channel]->sends, req);
+    attempt(link, req->channel);
+    return KOLO_OK;
+}
+
+kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
+                          struct kolo_req *req)
+{
+    KOLO_TRY(start(link, dst, req));
+    push(&link->pipe[req->channel]->recvs, req);
+    attempt(link, req->channel);
+    return KOLO_OK;
+}
+
+void kolo_shm_hang_up(struct kolo_link *link, kolo_status why)
+{
+    struct kolo_device *dev = link->dev;
+    struct kolo_link *before = NULL;
+    struct kolo_link *at = dev->active;
+    for (; at != NULL && at != link; at = at->next_active) {
+        before = at;
+    }
+    if (at == link) {
+        *(before != NULL ? &before->next_active : &dev->active) = link->next_active;
+        dev->active_last = dev->active_last == link ? before : dev->active_last;
+    }
+    (void)finish_link(link, why);
+    for (int channel = 0; channel < KOLO_CHANNELS; channel++) {
+        free(link->pipe[channel]);
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+/* shm: ranks on one host, be they threads or processes.
+ *
+ * Threads use each other's memory as it is. Processes map each other's segments, whose descriptors
+ * come from the owner's service (service.h) the first time a segment is named. Messages go through
+ * rings in the sender's region (message.c). */
+#include "transports/shm/shm.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static uint64_t first_half(const struct kolo_shm_identity *identity)
+{
+    uint64_t half = 0;
+    memcpy(&half, identity->name, sizeof half);
+    return half;
+}
+
+static kolo_status shm_open_device(const struct kolo_env *env, struct kolo_device **out)
+{
+    struct kolo_device *dev = calloc(1, sizeof *dev);
+    kolo_status status = KOLO_ERR_SYSTEM;
+    if (dev == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a device");
+    }
+    dev->env = *env;
+    KOLO_TRY_GOTO(status, kolo_service_identity(&dev->identity), err_free);
+    KOLO_TRY_GOTO(status, kolo_segment_create(kolo_shm_region_bytes(env->nranks), &dev->region),
+                  err_free);
+    KOLO_TRY_GOTO(status, kolo_shm_region_prepare(dev->region, env->nranks), err_drop);
+    dev->process = first_half(&dev->identity);
+    *out = dev;
+    return KOLO_OK;
+
+err_drop:
+    kolo_segment_drop(dev->region);
+err_free:
+    free(dev);
+    return status;
+}
+
+static void shm_close(struct kolo_device *dev)
+{
+    if (dev->serves) {
+        kolo_service_stop();
+    }
+    kolo_segment_drop(dev->region);
+    free(dev);
+}
+
+/* Peers that are other processes will ask for our segments. */
+static kolo_status serve(struct kolo_device *dev, const struct kolo_peer *peer)
+{
+    if (dev->serves || peer->process == dev->env.self->process) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_service_start());
+    dev->serves = true;
+    return KOLO_OK;
+}
+
+static kolo_status shm_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+                             struct kolo_reach *out)
+{
+    struct kolo_reach reach = {sizeof reach, 0, 0.2, 10.0, 100, "SHM/direct"};
+    if (peer->host == dev->env.self->host) {
+        KOLO_TRY(serve(dev, peer));
+        reach.caps = KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE;
+    }
+    *out = reach;
+    return KOLO_OK;
+}
+
+static kolo_status shm_address(struct kolo_device *dev, void *buf, size_t *len)
+{
+    const struct kolo_shm_address address = {KOLO_SHM_MAGIC, kolo_segment_id(dev->region),
+                                             kolo_shm_region_bytes(dev->env.nranks), dev->identity};
+    if (*len < sizeof address) {
+        return kolo_fail(KOLO_ERR_INVALID, "shared memory: an address takes %zu bytes",
+                         sizeof address);
+    }
+    memcpy(buf, &address, sizeof address);
+    *len = sizeof address;
+    return KOLO_OK;
+}
+
+/* ---- views: the segments that a link holds -----------------------------------------------------
+ */
+
+/* The place of `id` among the sorted views, or where it belongs. */
+static int view_place(const struct kolo_link *link, uint32_t id)
+{
+    int lo = 0;
+    int hi = link->nviews;
+    while (lo < hi) {
+        const int mid = (lo + hi) / 2;
+        if (link->views[mid].id < id) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+static kolo_status hold_segment(struct kolo_link *link, uint32_t id, struct kolo_shm_view *view)
+{
+    view->id = id;
+    if (link->local) {
+        view->own = kolo_segment_hold(id, &view->len);
+        if (view->own == NULL) {
+            return kolo_fail(KOLO_ERR_INVALID, "rank %d has no memory segment %u", link->peer.rank,
+                             id);
+        }
+        view->base = kolo_segment_base(view->own);
+        return KOLO_OK;
+    }
+    void *base = NULL;
+    KOLO_TRY(kolo_remote_hold(&link->peer, id, &view->remote, &base, &view->len));
+    view->base = base;
+    return KOLO_OK;
+}
+
+/* The link's view of the peer's segment `id`, made at the first use and kept until disconnect. */
+static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo_shm_view *out)
+{
+    const int place = view_place(link, id);
+    if (place < link->nviews && link->views[place].id == id) {
+        *out = link->views[place];
+        return KOLO_OK;
+    }
+    if (link->nviews == link->cap) {
+        const int cap = link->cap == 0 ? 4 : 2 * link->cap;
+        struct kolo_shm_view *views = realloc(link->views, (size_t)cap * sizeof *views);
+        if (views == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a view");
+        }
+        link->views = views;
+        link->cap = cap;
+    }
+    struct kolo_shm_view view = {0};
+    KOLO_TRY(hold_segment(link, id, &view));
+    memmove(link->views + place + 1, link->views + place,
+            (size_t)(link->nviews - place) * sizeof view);
+    link->views[place] = view;
+    link->nviews++;
+    *out = view;
+    return KOLO_OK;
+}
+
+static void drop_views(struct kolo_link *link)
+{
+    for (int i = 0; i < link->nviews; i++) {
+        if (link->views[i].own != NULL) {
+            kolo_segment_drop(link->views[i].own);
+        } else {
+            kolo_remote_drop(link->views[i].remote);
+        }
+    }
+    free(link->views);
+}
+
+/* ---- links ------------------------------------------------------------------------------------
+ */
+
+static kolo_status read_address(const struct kolo_device *dev, const struct kolo_peer *peer,
+                                struct kolo_shm_address *out)
+{
+    if (peer->address_len != sizeof *out) {
+        return kolo_fail(KOLO_ERR_VERSION, "rank %d's shared memory address has %zu bytes, not %zu",
+                         peer->rank, peer->address_len, sizeof *out);
+    }
+    memcpy(out, peer->address, sizeof *out);
+    if (out->magic != KOLO_SHM_MAGIC ||
+        out->region_bytes != kolo_shm_region_bytes(dev->env.nranks)) {
+        return kolo_fail(KOLO_ERR_VERSION, "rank %d's shared memory has another layout",
+                         peer->rank);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status shm_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+                               struct kolo_link **out)
+{
+    struct kolo_shm_address address;
+    struct kolo_shm_view view;
+    KOLO_TRY(read_address(dev, peer, &address));
+    if (peer->rank < 0 || peer->rank >= dev->env.nranks) {
+        return kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
+                         dev->env.nranks - 1);
+    }
+    KOLO_TRY(serve(dev, peer));
+    struct kolo_link *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a link");
+    }
+    link->dev = dev;
+    link->local = peer->process == dev->env.self->process;
+    link->peer = (struct kolo_shm_owner){address.identity, peer->rank, peer->pid, dev->env.aborted};
+    link->process = first_half(&address.identity);
+    kolo_status status = view_segment(link, address.region, &view);
+    if (status == KOLO_OK && view.len < address.region_bytes) {
+        status = kolo_fail(KOLO_ERR_VERSION, "rank %d's region has %zu bytes, not %zu", peer->rank,
+                           view.len, (size_t)address.region_bytes);
+    }
+    if (status < 0) {
+        drop_views(link);
+        free(link);
+        return status;
+    }
+    link->region = view.base;
+    *out = link;
+    return KOLO_OK;
+}
+
+static void shm_disconnect(struct kolo_link *link)
+{
+    kolo_shm_hang_up(link, KOLO_ERR_ABORTED);
+    drop_views(link);
+    free(link);
+}
+
+static void shm_abort(struct kolo_link *link, kolo_status why)
+{
+    int none = 0;
+    (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+static void fill_handle(const struct kolo_device *dev, uint32_t id, uint64_t offset,
+                        struct kolo_mem *mem)
+{
+    const struct kolo_shm_handle handle = {dev->process, id, 0, offset, mem->len};
+    memcpy(mem->handle, &handle, sizeof handle);
+}
+
+static kolo_status map_own(struct kolo_device *dev, size_t len, struct kolo_mem *out)
+{
+    struct kolo_segment *segment = NULL;
+    KOLO_TRY(kolo_segment_create(len, &segment));
+    const kolo_status status = kolo_segment_reserve(segment, 0, len);
+    if (status < 0) {
+        kolo_segment_drop(segment);
+        return status;
+    }
+    *out = (struct kolo_mem){.ptr = kolo_segment_base(segment), .len = len, .own = segment};
+    fill_handle(dev, kolo_segment_id(segment), 0, out);
+    return KOLO_OK;
+}
+
+static kolo_status shm_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+{
+    uint32_t id = 0;
+    uint64_t offset = 0;
+    if (len == 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "shared memory: mapping 0 bytes");
+    }
+    if (ptr == NULL) {
+        return map_own(dev, len, out);
+    }
+    if (!kolo_segment_find(ptr, len, &id, &offset)) {
+        return dev->env.fail(KOLO_ERR_UNSUPPORTED,
+                             "private memory cannot be mapped by another process; "
+                             "memory of kolo_mem_alloc() can");
+    }
+    *out = (struct kolo_mem){.ptr = ptr, .len = len, .own = NULL};
+    fill_handle(dev, id, offset, out);
+    return KOLO_OK;
+}
+
+static void shm_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+{
+    (void)dev;
+    if (mem->own != NULL) {
+        kolo_segment_drop(mem->own);
+    }
+}
+
+static kolo_status shm_attach(struct kolo_link *link, const void *bytes, void **out, size_t *len)
+{
+    struct kolo_shm_handle handle;
+    struct kolo_shm_view view;
+    memcpy(&handle, bytes, sizeof handle);
+    if (handle.process != link->process) {
+        return kolo_fail(KOLO_ERR_INVALID, "the handle is not of rank %d", link->peer.rank);
+    }
+    KOLO_TRY(view_segment(link, handle.segment, &view));
+    if (handle.offset > view.len || handle.len > view.len - handle.offset) {
+        return kolo_fail(KOLO_ERR_INVALID, "the handle of rank %d exceeds its segment",
+                         link->peer.rank);
+    }
+    *out = view.base + handle.offset;
+    *len = handle.len;
+    return KOLO_OK;
+}
+
+/* Not FUTEX_PRIVATE: the sleeper may be another process. */
+static void shm_wake(struct kolo_link *link, uint32_t *word)
+{
+    (void)link;
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+const struct kolo_transport kolo_transport_shm = {
+    .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "shm"},
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE,
+    .open = shm_open_device,
+    .close = shm_close,
+    .probe = shm_probe,
+    .address = shm_address,
+    .connect = shm_connect,
+    .disconnect = shm_disconnect,
+    .map = shm_map,
+    .unmap = shm_unmap,
+    .send = kolo_shm_send,
+    .recv = kolo_shm_recv,
+    .progress = kolo_shm_progress,
+    .abort = shm_abort,
+    .attach = shm_attach,
+    .wake = shm_wake,
+};
