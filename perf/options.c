@@ -27,7 +27,7 @@ static const struct row rows[] = {
     {'b', BYTES, "minbytes", AT(min_bytes), 0, 0, "SIZE", "smallest size; suffix K, M or G (32M)"},
     {'e', BYTES, "maxbytes", AT(max_bytes), 0, 0, "SIZE", "largest size (32M)"},
     {'i', BYTES, "stepbytes", AT(step_bytes), 0, 0, "SIZE", "fixed step between sizes (1M)"},
-    {'f', WHOLE, "stepfactor", AT(step_factor), 1, 1 << 20, "N",
+    {'f', WHOLE, "stepfactor", AT(step_factor), 1, 1024, "N",
      "or: each size is N times the last"},
     {'n', WHOLE, "iters", AT(iters), 1, 1000000000, "N", "timed calls (20)"},
     {'w', WHOLE, "warmup_iters", AT(warmup), 0, 1000000000, "N",
