@@ -49,7 +49,6 @@ struct format {
     uint32_t shift;    /* mantissa bits fewer than float32's 23 */
     uint32_t rebias;   /* 127 less the exponent's bias, in float32's exponent field */
 };
-static const struct format float16 = {0x8000, 0x7bff, 0x7e00, 1, 13, (127u - 15u) << 23};
 static const struct format float8_e4m3 = {0x80, 0x7e, 0x7f, 0, 20, (127u - 7u) << 23};
 static const struct format float8_e5m2 = {0x80, 0x7b, 0x7e, 1, 21, (127u - 15u) << 23};
 
@@ -101,47 +100,72 @@ ALWAYS_INLINE uint16_t round_bfloat16(float x)
 
 #if defined(__F16C__)
 /* The hardware's conversions agree with widen() and narrow(), but keep a NaN's payload when
- * narrowing. */
-ALWAYS_INLINE size_t widen_by_eight(float *dst, const uint16_t *src, size_t count)
+ * narrowing. Vectors are as wide as those of the loops that load the result right afterwards: a
+ * load that spans two stores waits for both to reach the cache. */
+enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+
+ALWAYS_INLINE void widen_lanes(float *dst, const uint16_t *src)
 {
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        const __m128i code = _mm_loadu_si128((const __m128i *)(const void *)(src + i));
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(code));
-    }
-    return i;
+    _mm512_storeu_ps(dst, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)src)));
 }
 
-ALWAYS_INLINE size_t narrow_by_eight(uint16_t *dst, const float *src, size_t count)
+ALWAYS_INLINE void narrow_lanes(uint16_t *dst, const float *src)
 {
-    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(FLOAT_NAN));
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        const __m256 x = _mm256_loadu_ps(src + i);
-        const __m256 safe = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-        const __m128i code = _mm256_cvtps_ph(safe, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        _mm_storeu_si128((__m128i *)(void *)(dst + i), code);
-    }
-    return i;
+    const __m512 x = _mm512_loadu_ps(src);
+    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(FLOAT_NAN));
+    const __m512 safe = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan);
+    _mm256_storeu_si256((__m256i *)(void *)dst, _mm512_cvtps_ph(safe, NEAREST));
 }
 #else
-ALWAYS_INLINE size_t widen_by_eight(float *dst, const uint16_t *src, size_t count)
+enum { LANES = 8 };
+
+ALWAYS_INLINE void widen_lanes(float *dst, const uint16_t *src)
 {
-    (void)dst, (void)src, (void)count;
-    return 0;
+    _mm256_storeu_ps(dst, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)src)));
 }
 
-ALWAYS_INLINE size_t narrow_by_eight(uint16_t *dst, const float *src, size_t count)
+ALWAYS_INLINE void narrow_lanes(uint16_t *dst, const float *src)
 {
-    (void)dst, (void)src, (void)count;
-    return 0;
+    const __m256 x = _mm256_loadu_ps(src);
+    const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(FLOAT_NAN));
+    const __m256 safe = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    _mm_storeu_si128((__m128i *)(void *)dst, _mm256_cvtps_ph(safe, NEAREST));
 }
 #endif
 
 static void widen_all_float16(float *dst, const void *src, size_t count)
 {
     const uint16_t *code = src;
-    for (size_t i = widen_by_eight(dst, code, count); i < count; i++) {
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        widen_lanes(dst + i, code + i);
+    }
+    for (; i < count; i++) {
+        dst[i] = _cvtsh_ss(code[i]);
+    }
+}
+
+static void narrow_all_float16(void *dst, const float *src, size_t count)
+{
+    uint16_t *code = dst;
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        narrow_lanes(code + i, src + i);
+    }
+    for (; i < count; i++) {
+        code[i] = _cvtss_sh(canonical_float32(src[i]), NEAREST);
+    }
+}
+#else
+static const struct format float16 = {0x8000, 0x7bff, 0x7e00, 1, 13, (127u - 15u) << 23};
+
+static void widen_all_float16(float *dst, const void *src, size_t count)
+{
+    const uint16_t *code = src;
+    for (size_t i = 0; i < count; i++) {
         dst[i] = widen(float16, code[i]);
     }
 }
@@ -149,10 +173,11 @@ static void widen_all_float16(float *dst, const void *src, size_t count)
 static void narrow_all_float16(void *dst, const float *src, size_t count)
 {
     uint16_t *code = dst;
-    for (size_t i = narrow_by_eight(code, src, count); i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         code[i] = (uint16_t)narrow(float16, src[i]);
     }
 }
+#endif
 
 static void widen_all_bfloat16(float *dst, const void *src, size_t count)
 {

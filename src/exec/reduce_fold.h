@@ -4,8 +4,9 @@
  *     TYPE  what lies in memory            ACC  what is computed with
  * and inline functions load_NAME(op, TYPE) -> ACC, apply_NAME(op, ACC, ACC) -> ACC,
  * divide_NAME(ACC, divisor) -> ACC, store_NAME(ACC) -> TYPE. `op` is a constant wherever fold_NAME
- * is called, so each kernel is a plain loop. Two and four sources meet in registers. Any other
- * number goes block by block through accumulators that stay in the L1 cache.
+ * is called, so each kernel is a plain loop. Two sources, and the sums of four, meet in registers;
+ * anything else goes block by block through accumulators that stay in the L1 cache, which costs
+ * nothing once the sources come from beyond it.
  *
  * INDEPENDENT tells the compiler what the contract says: dst is a source or lies apart from it, so
  * no iteration reads what another one writes. */
@@ -20,8 +21,9 @@ ALWAYS_INLINE void FN(two)(kolo_op op, TYPE *dst, const TYPE *a, const TYPE *b, 
     }
 }
 
-ALWAYS_INLINE void FN(four)(kolo_op op, TYPE *dst, const void *const *src, size_t count)
+ALWAYS_INLINE void FN(four)(TYPE *dst, const void *const *src, size_t count)
 {
+    const kolo_op op = KOLO_SUM;
     const TYPE *a = src[0], *b = src[1], *c = src[2], *d = src[3];
     INDEPENDENT
     for (size_t i = 0; i < count; i++) {
@@ -71,8 +73,8 @@ ALWAYS_INLINE void FN(fold)(kolo_op op, void *dst, const void *const *src, unsig
 {
     if (k == 2 && divisor <= 1) {
         FN(two)(op, dst, src[0], src[1], count);
-    } else if (k == 4 && divisor <= 1) {
-        FN(four)(op, dst, src, count);
+    } else if (k == 4 && divisor <= 1 && op == KOLO_SUM) {
+        FN(four)(dst, src, count);
     } else {
         FN(many)(op, dst, src, k, count, divisor);
     }
