@@ -286,8 +286,8 @@ static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **re
     return true;
 }
 
-kolo_status kolo_price(const struct kolo_plan *plan, size_t bytes, size_t tile_bytes,
-                       const struct kolo_machine *machine, bool path, struct kolo_price *out)
+kolo_status kolo_price_plan(const struct kolo_plan *plan, size_t bytes, size_t tile_bytes,
+                            const struct kolo_machine *machine, bool path, struct kolo_price *out)
 {
     static const struct kolo_visitor visitor = {price_step};
     struct kolo_order order;

@@ -51,9 +51,9 @@ struct kolo_price {
  * (0: KOLO_TILE_BYTES) over all chunks. Up to 6 tiles are walked with 4 slots a link; more continue
  * the steady state. `path`: record the critical path too. Errors: INVALID (it does not walk),
  * SYSTEM. */
-KOLO_CHECK kolo_status kolo_price(const struct kolo_plan *plan, size_t bytes, size_t tile_bytes,
-                                  const struct kolo_machine *machine, bool path,
-                                  struct kolo_price *out);
+KOLO_CHECK kolo_status kolo_price_plan(const struct kolo_plan *plan, size_t bytes,
+                                       size_t tile_bytes, const struct kolo_machine *machine,
+                                       bool path, struct kolo_price *out);
 void kolo_price_free(struct kolo_price *price);
 
 #endif

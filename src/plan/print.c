@@ -64,11 +64,21 @@ void kolo_plan_summary(const struct kolo_plan *plan, struct kolo_text *out)
     if (plan->only >= 0) {
         kolo_text_add(out, ", rank %d only", plan->only);
     }
-    kolo_text_add(out,
-                  ": %d steps, %d messages, %d lanes, %d chunks, %d scratch chunks, "
-                  "at most %d phases and %d places a rank",
-                  steps, messages, plan->lanes, plan->chunks, plan->scratch_chunks, phases,
-                  plan->max_places);
+    kolo_text_add(out, ": ");
+    const struct {
+        int count;
+        const char *one, *many;
+    } facts[] = {{steps, "step", "steps"},
+                 {messages, "message", "messages"},
+                 {plan->lanes, "lane", "lanes"},
+                 {plan->chunks, "chunk", "chunks"},
+                 {plan->scratch_chunks, "scratch chunk", "scratch chunks"},
+                 {phases, "phase a rank", "phases a rank"},
+                 {plan->max_places, "place", "places"}};
+    for (size_t i = 0; i < KOLO_LENGTH(facts); i++) {
+        kolo_text_add(out, "%s%d %s", i > 0 ? ", " : "", facts[i].count,
+                      facts[i].count == 1 ? facts[i].one : facts[i].many);
+    }
 }
 
 void kolo_plan_text(const struct kolo_plan *plan, struct kolo_text *out)
@@ -105,7 +115,7 @@ struct drawing {
 /* Small gaps keep the arrows that leave one rank apart. */
 static kolo_status time_step(void *ctx, const struct kolo_event *e)
 {
-    static const double gap = 0.12, work = 0.25;
+    static const double gap = 0.3, work = 0.2;
     struct drawing *d = ctx;
     const int lane = e->rank * d->plan->lanes + e->step->lane;
     double at = d->lane_at[lane];
@@ -163,7 +173,18 @@ static void draw_frame(const struct drawing *d, int width, int height, struct ko
     }
 }
 
-/* The label stands a third of the way along, where arrows that cross have parted. */
+/* "3" for out[3], "i3" for in[3], "s0-2" for scratch[0..2]: short, as many stand side by side. */
+static void label(struct kolo_slice slice, char *out, size_t len)
+{
+    const char *buf = slice.buf == KOLO_IN ? "i" : slice.buf == KOLO_SCRATCH ? "s" : "";
+    if (slice.count > 1) {
+        snprintf(out, len, "%s%u-%u", buf, slice.first, slice.first + slice.count - 1);
+    } else {
+        snprintf(out, len, "%s%u", buf, slice.first);
+    }
+}
+
+/* The label stands close to the sender, where arrows have not crossed yet. */
 static void draw_message(const struct drawing *d, int from, int message, struct kolo_text *out)
 {
     const struct kolo_order *o = d->order;
@@ -174,18 +195,17 @@ static void draw_message(const struct drawing *d, int from, int message, struct 
     const int x1 = x_of(d->at[o->base[from] + o->send[message]]);
     const int x2 = x_of(d->at[o->base[send->peer] + o->recv[message]]);
     const int y1 = y_of(d, from, send->lane), y2 = y_of(d, send->peer, recv->lane);
-    char slice[KOLO_SLICE_TEXT];
-    kolo_slice_print(send->src, slice);
     kolo_text_add(out,
                   "<line x1='%d' y1='%d' x2='%d' y2='%d' stroke='%s' marker-end='url(#%s)'/>\n", x1,
                   y1, x2, y2, colour, sums ? "sum" : "tip");
     if (send->src.count > 0) {
-        const double part = 0.34;
+        char text[KOLO_SLICE_TEXT];
+        const int down = y2 > y1 ? 15 : -15;
+        label(send->src, text, sizeof text);
         kolo_text_add(out,
                       "<text x='%d' y='%d' fill='%s' font-size='9' stroke='white' "
                       "stroke-width='2.5' paint-order='stroke'>%s</text>\n",
-                      x1 + (int)(part * (x2 - x1)) + 3, y1 + (int)(part * (y2 - y1)) + 3, colour,
-                      slice);
+                      x1 + (x2 - x1) * down / (y2 - y1) + 1, y1 + down + 3, colour, text);
     }
 }
 
@@ -218,10 +238,10 @@ static void draw(const struct drawing *d, struct kolo_text *out)
         }
     }
     kolo_text_add(out,
-                  "<text x='10' y='%d' fill='#c2410c'>orange: added on arrival</text>"
-                  "<text x='180' y='%d' fill='#1f5fa8'>blue: moved</text>"
-                  "<text x='280' y='%d' fill='#555'>squares: local copies</text>\n</svg>\n",
-                  height - 8, height - 8, height - 8);
+                  "<text x='10' y='%d'><tspan fill='#c2410c'>orange: added on arrival</tspan>, "
+                  "<tspan fill='#1f5fa8'>blue: moved</tspan>; what is sent: chunk of out, i: in, "
+                  "s: scratch; squares: local copies and sums</text>\n</svg>\n",
+                  height - 8);
 }
 
 kolo_status kolo_plan_svg(const struct kolo_plan *plan, struct kolo_text *out)

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prices against the formulas of the literature, on machines where those are exact.
+#include "plan_util.h"
+
+#include <chrono>
+#include <cmath>
+
+extern "C" {
+#include "plan/price.h"
+}
+
+namespace
+{
+
+constexpr double kAlphaUs = 1.5;
+constexpr double kUsPerByte = 0.0005;
+constexpr size_t kOneTile = static_cast<size_t>(1) << 40;
+
+kolo_machine Links()
+{
+    kolo_machine machine = {};
+    machine.link.latency_us = kAlphaUs;
+    machine.link.us_per_byte = kUsPerByte;
+    return machine;
+}
+
+kolo_price Price(const char *name, int n, size_t bytes, const kolo_machine &machine,
+                 size_t tile = kOneTile)
+{
+    kolo_price price = {};
+    const kolo_algo *algo = Named(name);
+    const Plan plan = Build(algo, Shape(algo->coll, n));
+    EXPECT_EQ(KOLO_OK, kolo_price_plan(plan.get(), bytes, tile, &machine, false, &price))
+        << kolo_error_text();
+    return price;
+}
+
+double Near(double us)
+{
+    return 1e-9 * us;
+}
+
+} // namespace
+
+TEST(Price, OfARingIsTwiceNMinusOneStepsOfOneChunk)
+{
+    for (int n = 2; n <= 33; n++) {
+        const double chunk = 64 * 100;
+        const double want = 2 * (n - 1) * (kAlphaUs + chunk * kUsPerByte);
+        const kolo_price price = Price(
+            "allreduce_ring", n, static_cast<size_t>(chunk) * static_cast<size_t>(n), Links());
+        EXPECT_NEAR(want, price.total_us, Near(want)) << n;
+        EXPECT_EQ(1, price.tiles);
+        EXPECT_EQ(2 * (n - 1), price.messages) << n;
+        EXPECT_EQ(static_cast<size_t>(chunk) * 2 * static_cast<size_t>(n - 1), price.bytes_moved);
+    }
+}
+
+TEST(Price, OfDirectIsTwoLatenciesAndTheSameBytesAsARing)
+{
+    for (int n = 2; n <= 16; n++) {
+        const double chunk = 64 * 100;
+        const double want = 2 * (kAlphaUs + (n - 1) * chunk * kUsPerByte);
+        const kolo_price price = Price(
+            "allreduce_direct", n, static_cast<size_t>(chunk) * static_cast<size_t>(n), Links());
+        EXPECT_NEAR(want, price.total_us, Near(want)) << n;
+        EXPECT_EQ(2, price.messages);
+    }
+}
+
+TEST(Price, OfABinomialBroadcastIsLogNSteps)
+{
+    for (int k = 1; k <= 6; k++) {
+        const double bytes = 64000;
+        const double want = k * (kAlphaUs + bytes * kUsPerByte);
+        const kolo_price price =
+            Price("broadcast_binomial", 1 << k, static_cast<size_t>(bytes), Links());
+        EXPECT_NEAR(want, price.total_us, Near(want)) << k;
+        EXPECT_EQ(k, price.messages);
+    }
+}
+
+// Bytes dominate: the first tile passes n-1 links, and then one tile follows another.
+TEST(Price, OfAChainWithTilesIsAPipeline)
+{
+    for (int n : {2, 5, 9}) {
+        for (int tiles : {1, 3, 6, 7, 100}) {
+            const size_t piece = 64000;
+            const double step = piece * kUsPerByte;
+            const double want = (n - 1) * (kAlphaUs + step) + (tiles - 1) * step;
+            const kolo_price price =
+                Price("broadcast_chain", n, piece * static_cast<size_t>(tiles), Links(), piece);
+            EXPECT_EQ(tiles, price.tiles);
+            EXPECT_NEAR(want, price.total_us, Near(want)) << n << " ranks, " << tiles << " tiles";
+        }
+    }
+}
+
+// With 4 slots at most 4 messages are under way: latency then bounds the rate.
+TEST(Price, OfAChainIsBoundByItsSlotsWhereLatencyDominates)
+{
+    kolo_machine machine = Links();
+    machine.link.latency_us = 1000;
+    const kolo_price price = Price("broadcast_chain", 2, 64 * 400, machine, 64);
+    const double round_us = 2 * 1000 + 64 * kUsPerByte;
+    EXPECT_EQ(400, price.tiles);
+    EXPECT_GT(price.total_us, 90 * round_us / 4 * 4);
+    EXPECT_LT(price.total_us, 400 * round_us);
+}
+
+TEST(Price, CountsReductionsOnTheReceiver)
+{
+    kolo_machine machine = Links();
+    const double without = Price("allreduce_ring", 4, 4 * 6400, machine).total_us;
+    machine.reduce_us_per_byte = 0.001;
+    const double with = Price("allreduce_ring", 4, 4 * 6400, machine).total_us;
+    EXPECT_NEAR(without + 3 * 6400 * 0.001, with, Near(with));
+}
+
+TEST(Price, SerialisesRanksThatShareACore)
+{
+    kolo_machine machine = {};
+    machine.step_us = 1;
+    machine.cores = 4;
+    const double spread = Price("alltoall_direct", 4, 64, machine).total_us;
+    machine.cores = 1;
+    const double packed = Price("alltoall_direct", 4, 64, machine).total_us;
+    EXPECT_NEAR(4 * spread, packed, Near(packed)) << "nothing but computing costs here";
+    machine.link.latency_us = 50;
+    const double patient = Price("alltoall_direct", 4, 64, machine).total_us;
+    machine.switch_us = 3;
+    EXPECT_GE(Price("alltoall_direct", 4, 64, machine).total_us, patient + 3);
+}
+
+TEST(Price, ChargesMappedBytesToTheReceiversCore)
+{
+    kolo_machine machine = Links();
+    machine.link.by_core = true;
+    machine.cores = 1;
+    const double bytes = 6400; // rank 0 sends to 3 others, which share one core
+    const double want = kAlphaUs + 3 * bytes * kUsPerByte;
+    EXPECT_NEAR(want, Price("scatter_direct", 4, 6400, machine).total_us, Near(want));
+}
+
+TEST(Price, AsksForTheLinkOfEachPair)
+{
+    kolo_machine machine = Links();
+    machine.link_of = [](const void *, int from, int to, kolo_link_price *out) {
+        if (from == 2 && to == 3) {
+            out->latency_us = 100;
+        }
+    };
+    const double want = 3 * kAlphaUs + 4 * (6400 * kUsPerByte) + 100 - kAlphaUs + kAlphaUs;
+    EXPECT_NEAR(want, Price("broadcast_chain", 5, 6400, machine).total_us, Near(want));
+}
+
+TEST(Price, ShowsTheCriticalPath)
+{
+    kolo_price price = {};
+    const kolo_machine machine = Links();
+    const Plan plan = Build(Named("broadcast_chain"), Shape(KOLO_COLL_BROADCAST, 4));
+    ASSERT_EQ(KOLO_OK, kolo_price_plan(plan.get(), 6400, 0, &machine, true, &price));
+    ASSERT_GE(price.hops, 4);
+    EXPECT_EQ(3, price.messages);
+    EXPECT_EQ(0, price.hop[0].rank);
+    EXPECT_EQ(3, price.hop[price.hops - 1].rank);
+    EXPECT_NEAR(price.total_us, price.hop[price.hops - 1].end_us, Near(price.total_us));
+    for (int i = 1; i < price.hops; i++) {
+        EXPECT_GE(price.hop[i].end_us, price.hop[i - 1].end_us);
+    }
+    kolo_price_free(&price);
+    EXPECT_EQ(nullptr, price.hop);
+}
+
+TEST(Price, OfShortVectorsCountsNoPadding)
+{
+    const double want =
+        6 * kAlphaUs + (2 * 8) * kUsPerByte; // 8 bytes: three of four chunks are empty
+    const double got = Price("allreduce_ring", 4, 8, Links()).total_us;
+    EXPECT_LE(got, 6 * (kAlphaUs + 8 * kUsPerByte) + Near(want));
+    EXPECT_GE(got, want - 16 * kUsPerByte);
+}
+
+// Every candidate is priced at each new choice, so it must not take long. Generous: machines are
+// busy.
+TEST(Price, OfARingOfSixteenIsMadeInUnderAMillisecond)
+{
+    const kolo_machine machine = Links();
+    const Plan plan = Build(Named("allreduce_ring"), Shape(KOLO_COLL_ALL_REDUCE, 16));
+    double best_us = 1e9;
+    for (int i = 0; i < 20; i++) {
+        kolo_price price = {};
+        const double begin_us = kolo_now_us();
+        ASSERT_EQ(KOLO_OK, kolo_price_plan(plan.get(), 1 << 20, 0, &machine, false, &price));
+        best_us = std::min(best_us, kolo_now_us() - begin_us);
+    }
+    RecordProperty("us", static_cast<int>(best_us));
+    printf("best of 20: %.1f us\n", best_us);
+#ifndef __SANITIZE_ADDRESS__
+    EXPECT_LT(best_us, 1000);
+#endif
+}
+
+TEST(Price, IsDefinedForEveryAlgorithm)
+{
+    kolo_machine machine = Links();
+    machine.copy_us_per_byte = machine.reduce_us_per_byte = 1e-4;
+    machine.step_us = 0.05;
+    machine.cores = 2;
+    machine.switch_us = 3;
+    for (const kolo_algo *algo : AllAlgos()) {
+        for (int n : {1, 2, 4, 8}) {
+            const Plan plan = Build(algo, Shape(algo->coll, n));
+            double before = -1;
+            for (size_t bytes :
+                 {size_t{0}, size_t{8}, size_t{4096}, size_t{1} << 20, size_t{1} << 28}) {
+                kolo_price price = {};
+                ASSERT_EQ(KOLO_OK, kolo_price_plan(plan.get(), bytes, 0, &machine, true, &price));
+                EXPECT_TRUE(std::isfinite(price.total_us));
+                EXPECT_GE(price.total_us, before) << algo->base.name << " " << n << " " << bytes;
+                before = price.total_us;
+                kolo_price_free(&price);
+            }
+        }
+    }
+}

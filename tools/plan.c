@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `kolo plan`: what an algorithm makes of a shape, as text and as a picture, with its proof and
+ * price. An algorithm is one of the catalogue or comes from a plug-in, so this is the bench on
+ * which a new one is tried. */
+#include "plan.h"
+
+#include "core/plugins.h"
+#include "plan/plan.h"
+#include "plan/price.h"
+#include "plan/print.h"
+#include "plan/verify.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RANKS = 4096, LISTED_RANKS = 64 };
+
+struct options {
+    const char *name, *svg, *plugin;
+    long nranks, root;
+    size_t bytes;
+    bool list, verify, price, help;
+};
+
+static const char usage[] =
+    "usage: kolo plan NAME -n N [--root R] [--verify] [--price] [--bytes B] [--svg FILE]\n"
+    "       kolo plan --list [-n N]\n"
+    "  -n, --ranks N      ranks (1 to 4096)\n"
+    "  -r, --root R       root of a rooted collective (0)\n"
+    "  -v, --verify       prove the plan, and say whether its sums are in rank order\n"
+    "  -p, --price        predict its time on ranks 1 us and 10 GB/s apart\n"
+    "  -b, --bytes B      for the price: bytes per rank, or of one block (1M)\n"
+    "  -s, --svg FILE     draw it\n"
+    "  -P, --plugin FILE  take the algorithm from this shared object; NAME may be left out\n"
+    "  -l, --list         the catalogue: name, for which ranks, source; with -n: those for N "
+    "ranks\n"
+    "Without --verify, --price and --svg the steps are printed.\n";
+
+static int complain(const char *what, const char *value)
+{
+    fprintf(stderr, "kolo plan: %s%s%s\n%s", what, value != NULL ? ": " : "",
+            value != NULL ? value : "", usage);
+    return 2;
+}
+
+/* ---- options ---- */
+
+static int take_option(int option, const char *value, struct options *o)
+{
+    switch (option) {
+    case 'n':
+        return kolo_parse_int(value, 1, MAX_RANKS, &o->nranks)
+                   ? 0
+                   : complain("-n wants 1 to 4096 ranks", value);
+    case 'r':
+        return kolo_parse_int(value, 0, MAX_RANKS - 1, &o->root)
+                   ? 0
+                   : complain("--root wants a rank", value);
+    case 'b':
+        return kolo_parse_bytes(value, &o->bytes) ? 0 : complain("--bytes wants bytes", value);
+    case 's':
+        o->svg = value;
+        return 0;
+    case 'P':
+        o->plugin = value;
+        return 0;
+    case 'l':
+        o->list = true;
+        return 0;
+    case 'v':
+        o->verify = true;
+        return 0;
+    case 'p':
+        o->price = true;
+        return 0;
+    case 'h':
+        o->help = true;
+        return 0;
+    default:
+        fputs(usage, stderr); /* getopt has said what is wrong */
+        return 2;
+    }
+}
+
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    static const struct option options[] = {
+        {"ranks", required_argument, NULL, 'n'},  {"root", required_argument, NULL, 'r'},
+        {"bytes", required_argument, NULL, 'b'},  {"svg", required_argument, NULL, 's'},
+        {"plugin", required_argument, NULL, 'P'}, {"list", no_argument, NULL, 'l'},
+        {"verify", no_argument, NULL, 'v'},       {"price", no_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    int option;
+    optind = 1;
+    while ((option = getopt_long(argc, argv, "n:r:b:s:P:lvph", options, NULL)) != -1) {
+        const int bad = take_option(option, optarg, o);
+        if (bad != 0) {
+            return bad;
+        }
+    }
+    if (optind < argc) {
+        o->name = argv[optind++];
+    }
+    if (optind < argc) {
+        return complain("one algorithm at a time", argv[optind]);
+    }
+    if (o->help || o->list) {
+        return 0;
+    }
+    if (o->name == NULL && o->plugin == NULL) {
+        return complain("which algorithm? see kolo plan --list", NULL);
+    }
+    if (o->nranks == 0) {
+        return complain("how many ranks? -n N", NULL);
+    }
+    return o->root < o->nranks ? 0 : complain("--root must be less than -n", NULL);
+}
+
+/* ---- the catalogue ---- */
+
+static struct kolo_shape shape_of(const struct kolo_algo *algo, int nranks, int root)
+{
+    return (struct kolo_shape){.size = sizeof(struct kolo_shape),
+                               .coll = algo->coll,
+                               .nranks = nranks,
+                               .root = kolo_coll_rooted(algo->coll) ? root : 0};
+}
+
+static bool has_plan(const struct kolo_algo *algo, int nranks)
+{
+    const struct kolo_shape shape = shape_of(algo, nranks, 0);
+    struct kolo_plan *plan = NULL;
+    const bool found = kolo_plan_build(algo, &shape, 0, &plan) == KOLO_OK;
+    kolo_plan_destroy(plan);
+    return found;
+}
+
+/* "any", or the numbers of ranks up to 64 for which there is a plan. */
+static void list_ranks(const struct kolo_algo *algo, struct kolo_text *out)
+{
+    int first = 0, missing = 0;
+    for (int n = 1; n <= LISTED_RANKS + 1; n++) {
+        const bool found = n <= LISTED_RANKS && has_plan(algo, n);
+        missing += n <= LISTED_RANKS && !found;
+        if (found && first == 0) {
+            first = n;
+        } else if (!found && first > 0) {
+            const char *comma = out->len > 0 ? "," : "";
+            if (first == n - 1) {
+                kolo_text_add(out, "%s%d", comma, first);
+            } else {
+                kolo_text_add(out, "%s%d-%d", comma, first, n - 1);
+            }
+            first = 0;
+        }
+    }
+    if (missing == 0) {
+        kolo_text_free(out);
+        kolo_text_add(out, "any");
+    }
+}
+
+static void list_algo(const struct kolo_algo *algo, const struct options *o)
+{
+    struct kolo_text ranks = {0};
+    if (o->nranks > 0 && !has_plan(algo, (int)o->nranks)) {
+        return;
+    }
+    list_ranks(algo, &ranks);
+    printf("%-26s %-14s %-16s %s\n", algo->base.name, kolo_coll_title(algo->coll),
+           ranks.chars != NULL ? ranks.chars : "none", algo->source);
+    kolo_text_free(&ranks);
+}
+
+static int list(const struct options *o)
+{
+    printf("%-26s %-14s %-16s %s\n", "name", "collective", "ranks", "source");
+    for (int i = 0; i < kolo_algo_count_all(); i++) {
+        list_algo(kolo_algo_at(i), o);
+    }
+    return 0;
+}
+
+/* Letters to change, add or remove (Levenshtein), of names of up to 47 letters. */
+static int distance(const char *a, const char *b)
+{
+    enum { LEN = 48 };
+    int row[LEN];
+    const int na = (int)strnlen(a, LEN - 1), nb = (int)strnlen(b, LEN - 1);
+    for (int j = 0; j <= nb; j++) {
+        row[j] = j;
+    }
+    for (int i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            const int change = diagonal + (a[i - 1] != b[j - 1]);
+            const int edit = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < edit ? change : edit;
+        }
+    }
+    return row[nb];
+}
+
+/* Near: a few letters off, or the asked-for word is a part of it. */
+static int unknown_name(const char *name)
+{
+    const char *lead = "near it";
+    fprintf(stderr, "kolo plan: no algorithm %s", name);
+    for (int i = 0; i < kolo_algo_count_all(); i++) {
+        const char *other = kolo_algo_at(i)->base.name;
+        if (distance(name, other) <= 3 || strstr(other, name) != NULL) {
+            fprintf(stderr, "%s %s", lead[0] == 'n' ? "; near it:" : ",", other);
+            lead = ",";
+        }
+    }
+    fprintf(stderr, "%s\n", lead[0] == 'n' ? "; see kolo plan --list" : "");
+    return 2;
+}
+
+/* ---- what is done to the plan ---- */
+
+static int print_steps(const struct kolo_plan *plan)
+{
+    struct kolo_text text = {0};
+    kolo_plan_text(plan, &text);
+    fputs(text.chars != NULL ? text.chars : "", stdout);
+    kolo_text_free(&text);
+    return 0;
+}
+
+static int failed(void)
+{
+    fprintf(stderr, "kolo plan: %s\n", kolo_error_text());
+    return 1;
+}
+
+static int verify(const struct kolo_plan *plan)
+{
+    bool rank_order = false;
+    if (kolo_verify_plan(plan) != KOLO_OK || kolo_verify_expression(plan, &rank_order) != KOLO_OK) {
+        return failed();
+    }
+    printf("proved, out of place and in place%s\n",
+           !kolo_coll_reduces(plan->shape.coll) ? ""
+           : rank_order                         ? "; sums are ((x0 + x1) + x2) + ... in rank order"
+                        : "; sums have one order on every rank, not that of ranks");
+    return 0;
+}
+
+static int price(const struct kolo_plan *plan, size_t bytes)
+{
+    const struct kolo_machine machine = {.link = {.latency_us = 1.0, .us_per_byte = 1e-4},
+                                         .copy_us_per_byte = 1e-4,
+                                         .reduce_us_per_byte = 1e-4,
+                                         .step_us = 0.05};
+    struct kolo_price p;
+    if (kolo_price_plan(plan, bytes, 0, &machine, true, &p) != KOLO_OK) {
+        return failed();
+    }
+    printf("%zu bytes: %.2f us, in %d tiles of %zu bytes a chunk; a rank moves up to %zu bytes one "
+           "way; %d messages on the critical path:\n",
+           bytes, p.total_us, p.tiles, p.piece_bytes, p.bytes_moved, p.messages);
+    for (int i = 0; i < p.hops; i++) {
+        char text[KOLO_STEP_TEXT];
+        const struct kolo_hop *hop = &p.hop[i];
+        kolo_step_print(&plan->rank[hop->rank].step[hop->step], text);
+        printf("%12.2f us  tile %d rank %d step %d: %s\n", hop->end_us, hop->tile, hop->rank,
+               hop->step, text);
+    }
+    kolo_price_free(&p);
+    return 0;
+}
+
+static int draw(const struct kolo_plan *plan, const char *path)
+{
+    struct kolo_text text = {0};
+    if (kolo_plan_svg(plan, &text) != KOLO_OK) {
+        return failed();
+    }
+    FILE *file = fopen(path, "w");
+    bool ok =
+        file != NULL && text.chars != NULL && fwrite(text.chars, 1, text.len, file) == text.len;
+    ok = (file == NULL || fclose(file) == 0) && ok;
+    if (!ok) {
+        fprintf(stderr, "kolo plan: cannot write %s: %s\n", path, strerror(errno));
+    }
+    kolo_text_free(&text);
+    return ok ? 0 : 1;
+}
+
+static int show(const struct kolo_algo *algo, const struct options *o)
+{
+    const struct kolo_shape shape = shape_of(algo, (int)o->nranks, (int)o->root);
+    struct kolo_plan *plan = NULL;
+    struct kolo_text summary = {0};
+    if (kolo_plan_build(algo, &shape, -1, &plan) != KOLO_OK) {
+        return failed();
+    }
+    int status = 0;
+    if (!o->verify && !o->price && o->svg == NULL) {
+        status = print_steps(plan);
+    } else {
+        kolo_plan_summary(plan, &summary);
+        printf("%s\n", summary.chars != NULL ? summary.chars : "");
+        kolo_text_free(&summary);
+    }
+    if (o->verify) {
+        status = verify(plan);
+    }
+    if (status == 0 && o->price) {
+        status = price(plan, o->bytes);
+    }
+    if (status == 0 && o->svg != NULL) {
+        status = draw(plan, o->svg);
+    }
+    kolo_plan_destroy(plan);
+    return status;
+}
+
+int kolo_tool_plan(int argc, char **argv)
+{
+    struct options o = {.bytes = (size_t)1 << 20};
+    const int bad = parse_options(argc, argv, &o);
+    if (bad != 0) {
+        return bad;
+    }
+    if (o.help) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (kolo_plugins_load() != KOLO_OK) {
+        return failed();
+    }
+    const int known = kolo_algo_count_all(); /* what follows comes from o.plugin */
+    if (o.plugin != NULL && kolo_plugin_load_file(o.plugin) != KOLO_OK) {
+        return failed();
+    }
+    if (o.list) {
+        return list(&o);
+    }
+    const struct kolo_algo *algo = o.name != NULL ? kolo_algo_find(o.name) : kolo_algo_at(known);
+    if (algo == NULL && o.name == NULL) {
+        fprintf(stderr, "kolo plan: %s brings no algorithm\n", o.plugin);
+        return 1;
+    }
+    return algo != NULL ? show(algo, &o) : unknown_name(o.name);
+}
