@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The `kolo` command: a table of subcommands, each a file of its own. */
+#include "run.h"
+#include "topo.h"
+#ifdef KOLO_TOOL_PLAN
+#include "plan.h"
+#endif
+
+#include <kolo/kolo.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static int help(int argc, char **argv);
+static int version(int argc, char **argv);
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0] is the name */
+    const char *what;
+} commands[] = {
+    {"run", kolo_tool_run, "start the ranks of a job on this host"},
+#ifdef KOLO_TOOL_PLAN
+    {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
+#endif
+    {"topo", kolo_tool_topo, "show this machine, and the ring and trees laid on it"},
+    {"version", version, "print the library's version"},
+    {"help", help, "print this list"},
+};
+
+static void list(FILE *to)
+{
+    (void)fputs("Usage: kolo COMMAND [ARGUMENTS]\n", to);
+    for (size_t i = 0; i < KOLO_LENGTH(commands); i++) {
+        (void)fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].what);
+    }
+    (void)fputs("kolo COMMAND --help tells more.\n", to);
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    list(stdout);
+    return 0;
+}
+
+static int version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    (void)printf("kolo %d.%d.%d\n", KOLO_VERSION_MAJOR, KOLO_VERSION_MINOR, KOLO_VERSION_PATCH);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        name = "help";
+    } else if (strcmp(name, "--version") == 0) {
+        name = "version";
+    }
+    for (size_t i = 0; i < KOLO_LENGTH(commands); i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    if (argc > 1) {
+        (void)fprintf(stderr, "kolo: no command \"%s\"\n", name);
+    }
+    list(stderr);
+    return 2;
+}

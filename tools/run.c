@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `kolo run`: N local ranks of a program, as one command. All end when one fails: the others get
+ * SIGTERM, then SIGKILL. Ranks are process groups, so what they started ends with them.
+ *
+ * A rank that ended stays a zombie until the job is over: so long no other process can get its
+ * number, and a signal to its group reaches no stranger. */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 4096, GRACE_MS = 3000, STATUS_TIMEOUT = 124, STATUS_USAGE = 2 };
+
+static const char usage[] =
+    "Usage: kolo run -n N [OPTIONS] COMMAND [ARGUMENTS]\n"
+    "Start N ranks of COMMAND on this host and end with them.\n"
+    "  -n, --ranks N      how many\n"
+    "      --prefix       begin each line of output with the rank; by default lines of rank 0,\n"
+    "                     which prints the tables, have none\n"
+    "      --no-prefix    ranks write to standard output and error themselves (also with -n 1)\n"
+    "      --timeout S    end the job after S seconds, with status 124\n"
+    "      --bind core    rank i runs on the i-th allowed cpu (default while there are enough)\n"
+    "      --bind none    ranks run on all allowed cpus (the default for more ranks than cpus)\n"
+    "  -h, --help         this text\n"
+    "Only rank 0 reads standard input. When a rank fails (a status other than 0, or a signal), "
+    "the\n"
+    "others get SIGTERM and after 3 s SIGKILL; the status is that of the first failure, 128 + the\n"
+    "number for a signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the second one "
+    "kills.\n";
+
+/* ---- options -----------------------------------------------------------------------------------
+ */
+
+static bool refuse(const char *format, ...) KOLO_PRINTF(1, 2);
+static bool refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)fputs("kolo run: ", stderr);
+    (void)vfprintf(stderr, format, args);
+    (void)fputs(" (kolo run --help)\n", stderr);
+    va_end(args);
+    return false;
+}
+
+static bool set_number(const char *option, const char *text, long hi, int *out)
+{
+    long value = 0;
+    if (!kolo_parse_int(text, 1, hi, &value)) {
+        return refuse("%s: \"%s\" is not a number of 1 to %ld", option, text, hi);
+    }
+    *out = (int)value;
+    return true;
+}
+
+static bool set_bind(const char *text, enum run_bind *out)
+{
+    if (strcmp(text, "core") != 0 && strcmp(text, "none") != 0) {
+        return refuse("--bind: \"%s\" is neither core nor none", text);
+    }
+    *out = text[0] == 'c' ? RUN_BIND_CORE : RUN_BIND_NONE;
+    return true;
+}
+
+enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND };
+
+static bool set_option(int option, struct run_options *out, bool *help)
+{
+    switch (option) {
+    case 'n':
+        return set_number("-n", optarg, MAX_RANKS, &out->nranks);
+    case OPTION_PREFIX:
+        out->prefix = RUN_PREFIX_ALL;
+        return true;
+    case OPTION_NO_PREFIX:
+        out->prefix = RUN_PREFIX_NONE;
+        return true;
+    case OPTION_TIMEOUT:
+        return set_number("--timeout", optarg, 1000000, &out->timeout_s);
+    case OPTION_BIND:
+        return set_bind(optarg, &out->bind);
+    case 'h':
+        *help = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool parse_options(int argc, char **argv, struct run_options *out, bool *help)
+{
+    static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
+                                          {"prefix", no_argument, NULL, OPTION_PREFIX},
+                                          {"no-prefix", no_argument, NULL, OPTION_NO_PREFIX},
+                                          {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+                                          {"bind", required_argument, NULL, OPTION_BIND},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    int option;
+    *out = (struct run_options){0};
+    optind = 0;
+    while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
+        if (option == ':') {
+            return refuse("%s needs a value", argv[optind - 1]);
+        }
+        if (option == '?') {
+            return refuse("unknown option %s", argv[optind - 1]);
+        }
+        if (!set_option(option, out, help)) {
+            return false;
+        }
+    }
+    out->command = argv + optind;
+    if (*help) {
+        return true;
+    }
+    if (out->nranks == 0) {
+        return refuse("how many ranks? -n N");
+    }
+    return optind < argc || refuse("which command?");
+}
+
+/* ---- signals -----------------------------------------------------------------------------------
+ */
+
+/* What a handler may use; groups[] is written before a signal can need it and never shrinks until
+ * the job is over. */
+static struct {
+    volatile sig_atomic_t caught, ngroups;
+    pid_t groups[MAX_RANKS];
+    int wake[2]; /* a pipe: the main loop looks up */
+} shared;
+
+static void signal_groups(int number)
+{
+    for (int i = 0; i < shared.ngroups; i++) {
+        (void)kill(-shared.groups[i], number);
+    }
+}
+
+static void wake_up(void)
+{
+    (void)!write(shared.wake[1], "", 1);
+}
+
+static void on_wake(int number)
+{
+    const int saved = errno;
+    (void)number;
+    wake_up();
+    errno = saved;
+}
+
+static void on_end(int number)
+{
+    const int saved = errno;
+    signal_groups(shared.caught != 0 ? SIGKILL : number);
+    shared.caught = number;
+    wake_up();
+    errno = saved;
+}
+
+/* The ranks are not in the terminal's foreground group: stop and go on with them. */
+static void on_stop(int number)
+{
+    const int saved = errno;
+    signal_groups(number);
+    (void)raise(SIGSTOP);
+    signal_groups(SIGCONT);
+    wake_up();
+    errno = saved;
+}
+
+static bool catch_signals(void)
+{
+    static const struct {
+        int number;
+        void (*handler)(int);
+    } rows[] = {{SIGCHLD, on_wake}, {SIGCONT, on_wake}, {SIGINT, on_end},  {SIGTERM, on_end},
+                {SIGHUP, on_end},   {SIGQUIT, on_end},  {SIGTSTP, on_stop}};
+    if (pipe2(shared.wake, O_CLOEXEC | O_NONBLOCK) != 0) {
+        (void)fprintf(stderr, "kolo run: pipe: %s\n", strerror(errno));
+        return false;
+    }
+    for (size_t i = 0; i < KOLO_LENGTH(rows); i++) {
+        struct sigaction action = {.sa_handler = rows[i].handler};
+        struct sigaction before;
+        sigemptyset(&action.sa_mask);
+        (void)sigaction(rows[i].number, NULL, &before);
+        if (before.sa_handler != SIG_IGN || rows[i].number == SIGCHLD) { /* nohup stays nohup */
+            (void)sigaction(rows[i].number, &action, NULL);
+        }
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    return true;
+}
+
+/* ---- the job -----------------------------------------------------------------------------------
+ */
+
+struct job {
+    struct run run;
+    int status;         /* of the first failure */
+    bool ending;        /* the rest was told to end */
+    double kill_us;     /* when it is to be killed; 0: it was */
+    double deadline_us; /* of the whole job; 0: none */
+};
+
+static void end_rest(struct job *job, int status)
+{
+    if (job->ending) {
+        return;
+    }
+    job->ending = true;
+    job->status = status;
+    job->kill_us = kolo_now_us() + GRACE_MS * 1e3;
+    signal_groups(SIGTERM);
+    signal_groups(SIGCONT); /* a stopped rank would not notice */
+}
+
+static int status_of(int wait_status)
+{
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+/* Say how it failed, after what it said itself. A death by the signal that we passed on is what was
+ * asked for. */
+static void report_failure(struct job *job, int rank)
+{
+    struct run_rank *failed = &job->run.ranks[rank];
+    const int number = WIFSIGNALED(failed->status) ? WTERMSIG(failed->status) : 0;
+    run_drain(&job->run, failed);
+    if (number != 0 && number == shared.caught) {
+        return;
+    }
+    if (number != 0) {
+        (void)fprintf(stderr, "kolo run: rank %d (pid %d) was killed by signal %d (%s)%s\n", rank,
+                      (int)failed->pid, number, strsignal(number),
+                      WCOREDUMP(failed->status) ? ", core dumped" : "");
+    } else {
+        (void)fprintf(stderr, "kolo run: rank %d (pid %d) exited with status %d\n", rank,
+                      (int)failed->pid, WEXITSTATUS(failed->status));
+    }
+}
+
+/* Note who ended. Of several failures seen at once, a signal is likelier the cause than a status:
+ * ranks that lose a peer exit with one. */
+static void look_for_ends(struct job *job)
+{
+    int first = -1;
+    for (int i = 0; i < job->run.nstarted; i++) {
+        struct run_rank *rank = &job->run.ranks[i];
+        siginfo_t info = {0};
+        if (rank->exited ||
+            waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid == 0) {
+            continue;
+        }
+        rank->exited = true;
+        rank->status = info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0)
+                                                  : W_EXITCODE(0, info.si_status);
+        rank->status |= info.si_code == CLD_DUMPED ? WCOREFLAG : 0;
+        job->run.nexited++;
+        const bool is_signal = WIFSIGNALED(rank->status);
+        if (rank->status != 0 &&
+            (first < 0 || (is_signal && !WIFSIGNALED(job->run.ranks[first].status)))) {
+            first = i;
+        }
+    }
+    if (first >= 0 && !job->ending) {
+        report_failure(job, first);
+        end_rest(job, status_of(job->run.ranks[first].status));
+    }
+}
+
+static void look_at_clock(struct job *job)
+{
+    const double now_us = kolo_now_us();
+    if (!job->ending && job->deadline_us > 0 && now_us >= job->deadline_us) {
+        (void)fprintf(stderr, "kolo run: %d of %d ranks had not ended after %d s\n",
+                      job->run.nstarted - job->run.nexited, job->run.nstarted,
+                      job->run.options.timeout_s);
+        end_rest(job, STATUS_TIMEOUT);
+    }
+    if (job->ending && job->kill_us > 0 && now_us >= job->kill_us) {
+        signal_groups(SIGKILL);
+        job->kill_us = 0;
+    }
+    if (job->run.output_is_closed) {
+        end_rest(job, 128 + SIGPIPE);
+    }
+}
+
+static int wait_ms(const struct job *job)
+{
+    const double next_us = job->ending ? job->kill_us : job->deadline_us;
+    const double left_ms = (next_us - kolo_now_us()) / 1e3;
+    if (next_us <= 0) {
+        return -1;
+    }
+    return left_ms < 0 ? 0 : (int)left_ms + 1;
+}
+
+static void step(struct job *job, int timeout_ms)
+{
+    char bytes[64];
+    run_pump(&job->run, shared.wake[0], timeout_ms);
+    while (read(shared.wake[0], bytes, sizeof bytes) > 0) {
+    }
+    look_for_ends(job);
+    look_at_clock(job);
+}
+
+static bool start_all(struct job *job)
+{
+    struct run *run = &job->run;
+    for (int rank = 0; rank < run->options.nranks; rank++) {
+        const int error = run_start_rank(run, rank);
+        if (error != 0) {
+            (void)fprintf(stderr, "kolo run: cannot start rank %d, %s: %s\n", rank,
+                          run->options.command[0], strerror(error));
+            end_rest(job, error == ENOENT ? 127 : 126);
+            return false;
+        }
+        shared.groups[rank] = run->ranks[rank].pid;
+        shared.ngroups = rank + 1;
+        if (shared.caught != 0) { /* this one has missed it */
+            (void)kill(-run->ranks[rank].pid, shared.caught);
+        }
+    }
+    return true;
+}
+
+/* What ranks started and left behind ends too. Once the leader is reaped, a group exists as long as
+ * it has members; so its number is no stranger's while it is seen to exist. */
+static void end_groups(struct job *job)
+{
+    const double kill_us = kolo_now_us() + GRACE_MS * 1e3;
+    const int count = shared.ngroups;
+    int left = count;
+    signal_groups(SIGTERM);
+    shared.ngroups = 0;
+    for (int i = 0; i < count; i++) {
+        (void)waitpid(shared.groups[i], NULL, 0);
+    }
+    while (left > 0) {
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            const bool is_over = kolo_now_us() >= kill_us;
+            if (shared.groups[i] != 0 && kill(-shared.groups[i], is_over ? SIGKILL : 0) != 0) {
+                shared.groups[i] = 0;
+            }
+            left += shared.groups[i] != 0;
+        }
+        if (left > 0) {
+            run_pump(&job->run, -1, 10);
+        }
+    }
+}
+
+static int run_job(struct job *job)
+{
+    const int timeout_s = job->run.options.timeout_s;
+    if (timeout_s > 0) {
+        job->deadline_us = kolo_now_us() + timeout_s * 1e6;
+    }
+    (void)start_all(job);
+    while (job->run.nexited < job->run.nstarted) {
+        step(job, wait_ms(job));
+    }
+    end_groups(job);
+    run_finish_output(&job->run);
+    return job->status;
+}
+
+int kolo_tool_run(int argc, char **argv)
+{
+    struct job job = {0};
+    bool help = false;
+    if (!parse_options(argc, argv, &job.run.options, &help)) {
+        return STATUS_USAGE;
+    }
+    if (help) {
+        (void)fputs(usage, stdout);
+        return 0;
+    }
+    if (!run_prepare(&job.run)) {
+        return STATUS_USAGE;
+    }
+    job.run.input.to = -1;
+    job.run.ranks = calloc((size_t)job.run.options.nranks, sizeof *job.run.ranks);
+    if (job.run.ranks == NULL || !catch_signals()) {
+        free(job.run.ranks);
+        return 1;
+    }
+    const int status = run_job(&job);
+    free(job.run.ranks);
+    return status;
+}

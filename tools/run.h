@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `kolo run`: the parts that tools/run*.c share. */
+#ifndef KOLO_TOOLS_RUN_H
+#define KOLO_TOOLS_RUN_H
+
+#include "util/util.h"
+
+#include <sys/types.h>
+
+/* Start N local ranks of a program and end with them. Returns the exit status: 0, the first
+ * failure's (128 + signal for a signal), 124 (time-out), 126 or 127 (the program cannot be
+ * started), 2 (bad option). */
+int kolo_tool_run(int argc, char **argv);
+
+enum run_prefix { RUN_PREFIX_OTHERS, RUN_PREFIX_ALL, RUN_PREFIX_NONE };
+enum run_bind { RUN_BIND_AUTO, RUN_BIND_NONE, RUN_BIND_CORE };
+
+struct run_options {
+    int nranks;
+    enum run_prefix prefix;
+    enum run_bind bind;
+    int timeout_s; /* 0: none */
+    char **command;
+};
+
+/* One of a rank's output streams. */
+struct run_stream {
+    int fd;      /* our end of its pipe, not blocking; -1: at its end, or not piped */
+    int to;      /* 1 or 2 */
+    int prefix;  /* the rank to show before each line, or -1 */
+    char *bytes; /* of a line that has no end yet */
+    size_t len, cap;
+    double since_us; /* when the last of them came */
+};
+
+struct run_rank {
+    pid_t pid;
+    bool exited;
+    int status; /* as of waitpid(2), once exited */
+    struct run_stream streams[2];
+};
+
+/* What a terminal's input is passed on by; rank 0 is in a process group of its own and may not read
+ * the terminal itself. */
+struct run_input {
+    int to; /* our end of rank 0's pipe, not blocking; -1: nothing to pass on */
+    char bytes[4096];
+    size_t len;
+};
+
+struct run {
+    struct run_options options;
+    struct run_rank *ranks; /* [options.nranks] */
+    int nstarted, nexited;
+    struct run_input input;
+    bool output_is_closed; /* nobody reads ours any more */
+};
+
+/* run_start.c: start rank `rank`. Returns 0, or the errno for which the program cannot run. */
+int run_start_rank(struct run *run, int rank);
+/* Choose the job's name and secret, look at the cpus. False after a message. */
+bool run_prepare(struct run *run);
+
+/* run_pump.c: wait at most `timeout_ms` for output, input or `wake_fd`, and pass on what is there.
+ */
+void run_pump(struct run *run, int wake_fd, int timeout_ms);
+/* Pass on all that a rank's pipes hold now. */
+void run_drain(struct run *run, struct run_rank *rank);
+/* The last words, also where a line has no end. */
+void run_finish_output(struct run *run);
+
+#endif
