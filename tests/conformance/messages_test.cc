@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include <gtest/gtest.h>
+#include <thread>
 
 namespace
 {
@@ -216,6 +217,46 @@ TEST_P(Messages, EndWithTheStatusOfAnAbort)
     EXPECT_EQ(KOLO_ERR_PEER, send.status);
     EXPECT_EQ(KOLO_ERR_PEER, recv.status);
     EXPECT_EQ(KOLO_ERR_PEER, world.Send(0, 1, 0, Flat(big.data(), 8), send)) << "and stay ended";
+}
+
+TEST_P(Messages, OfRanksThatRunAtOnceArriveInOrder)
+{
+    constexpr int kRounds = 2000;
+    World world(GetParam(), 3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; rank++) {
+        threads.emplace_back(
+            [&world,
+             rank] { /* pass a growing vector round the ring */
+                     for (int round = 0; round < kRounds; round++) {
+                         std::vector<int> sent((size_t)(round % 64) * 97, round * 3 + rank);
+                         std::vector<int> came(sent.size(), -1);
+                         kolo_req reqs[2];
+                         const size_t bytes = sent.size() * sizeof(int);
+                         ASSERT_EQ(KOLO_OK, world.Send(rank, (rank + 1) % 3, 0,
+                                                       Flat(sent.data(), bytes), reqs[0]));
+                         ASSERT_EQ(KOLO_OK, world.Recv(rank, (rank + 2) % 3, 0,
+                                                       Flat(came.data(), bytes), reqs[1]));
+                         ASSERT_TRUE(world.FinishAt(rank, {&reqs[0], &reqs[1]}));
+                         ASSERT_EQ(std::vector<int>(sent.size(), round * 3 + (rank + 2) % 3), came);
+                     }
+            });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+}
+
+TEST_P(Messages, EndWhenAnotherThreadAborts)
+{
+    World world(GetParam(), 2);
+    int value = 0;
+    kolo_req recv;
+    ASSERT_EQ(KOLO_OK, world.Recv(0, 1, 0, Flat(&value, sizeof value), recv));
+    std::thread other([&] { GetParam()->abort(world.Link(0, 1), KOLO_ERR_ABORTED); });
+    ASSERT_TRUE(world.FinishAt(0, {&recv}));
+    EXPECT_EQ(KOLO_ERR_ABORTED, recv.status);
+    other.join();
 }
 
 TEST_P(Messages, AreCountedByProgressAndNothingElseIs)

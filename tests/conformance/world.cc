@@ -46,6 +46,16 @@ int CountEntries(const char *folder)
 
 } // namespace
 
+bool AllDone(const std::vector<kolo_req *> &reqs)
+{
+    for (const kolo_req *req : reqs) {
+        if (req->status == KOLO_INPROGRESS) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool WaitFor(const std::function<bool()> &done)
 {
     const double deadline = kolo_now_us() + kDeadlineUs;
@@ -179,13 +189,14 @@ bool World::Until(const std::function<bool()> &done)
 
 bool World::Finish(const std::vector<kolo_req *> &reqs)
 {
-    return Until([&] {
-        for (const kolo_req *req : reqs) {
-            if (req->status == KOLO_INPROGRESS) {
-                return false;
-            }
-        }
-        return true;
+    return Until([&] { return AllDone(reqs); });
+}
+
+bool World::FinishAt(int rank, const std::vector<kolo_req *> &reqs)
+{
+    return WaitFor([&] {
+        transport_->progress(Device(rank), 64);
+        return AllDone(reqs);
     });
 }
 

@@ -7,6 +7,8 @@
 #ifndef KOLO_TESTS_WORLD_H
 #define KOLO_TESTS_WORLD_H
 
+#include "core/plugins.h"
+
 #include <kolo/plugin.h>
 
 #include <cstring>
@@ -14,10 +16,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-extern "C" {
-#include "core/plugins.h"
-}
 
 /* One rank's end. Not copied or moved: transports keep pointers to env and self. */
 struct Rank {
@@ -78,6 +76,8 @@ class World
     bool Until(const std::function<bool()> &done);
     /* Until all of these have a status. */
     bool Finish(const std::vector<kolo_req *> &reqs);
+    /* The same where only `rank` advances: for a thread of its own. */
+    bool FinishAt(int rank, const std::vector<kolo_req *> &reqs);
     /* Let every rank advance until nothing moves for `rounds` rounds. */
     void Settle(int rounds = 200);
     /* End everything now, as the destructor would. */
@@ -92,6 +92,8 @@ class World
 
 /* Wait with sched_yield until `done`; false after 20 s. */
 bool WaitFor(const std::function<bool()> &done);
+
+bool AllDone(const std::vector<kolo_req *> &reqs);
 
 /* Contiguous bytes, and bytes in runs. */
 kolo_bytes Flat(void *at, size_t bytes);

@@ -39,7 +39,7 @@ static void after_fork_parent(void)
 static void after_fork_child(void)
 {
     cache.first = NULL;
-    pthread_mutex_init(&cache.lock, NULL);
+    pthread_mutex_unlock(&cache.lock); /* locked by the thread that is left */
 }
 
 static void watch_forks(void)

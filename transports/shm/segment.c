@@ -62,7 +62,7 @@ static void after_fork_child(void)
         close(store.at[i]->fd);
     }
     store.count = 0; /* the structures are left: a handle of the parent may point at them */
-    pthread_mutex_init(&store.lock, NULL);
+    pthread_mutex_unlock(&store.lock); /* locked by the thread that is left */
 }
 
 static void watch_forks(void)
@@ -73,15 +73,21 @@ static void watch_forks(void)
 /* ---- one segment
  * ---------------------------------------------------------------------------------- */
 
-/* A size that can never be had must not end in the out-of-memory killer or in SIGXFSZ. */
+/* What can never be had must not end in the out-of-memory killer. */
 static kolo_status check_size(size_t len)
 {
     struct sysinfo info;
-    struct rlimit limit;
     if (sysinfo(&info) == 0 && len / info.mem_unit > info.totalram + info.totalswap) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes are more than this host has",
                          len);
     }
+    return KOLO_OK;
+}
+
+/* Growing a file beyond this limit is a SIGXFSZ. */
+static kolo_status check_limit(size_t len)
+{
+    struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && len > limit.rlim_cur) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes exceed the file size limit %zu",
                          len, (size_t)limit.rlim_cur);
@@ -91,6 +97,7 @@ static kolo_status check_size(size_t len)
 
 static kolo_status open_sealed(size_t len, int *out)
 {
+    KOLO_TRY(check_limit(len));
     const int fd = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: memfd_create: %s", strerror(errno));

@@ -11,6 +11,10 @@
 
 #include "util/util.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define KOLO_SEGMENT_BIG  (1u << 20)
 #define KOLO_SEGMENT_SLAB (16u << 20)
 
@@ -36,5 +40,9 @@ void kolo_segment_drop(struct kolo_segment *segment);
 int kolo_segment_descriptor(uint32_t id, uint64_t *len);
 /* Segments that are mapped now, for tests and the log. */
 int kolo_segment_count(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

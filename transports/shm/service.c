@@ -70,7 +70,7 @@ static void after_fork_child(void)
     }
     service.users = 0;
     service.named = false;
-    pthread_mutex_init(&service.lock, NULL);
+    pthread_mutex_unlock(&service.lock); /* locked by the thread that is left */
 }
 
 static void watch_forks(void)

@@ -9,6 +9,10 @@
 
 #include "util/util.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A process to those that may ask it. The name can be seen in /proc/net/unix; the token cannot. */
 struct kolo_shm_identity {
     unsigned char name[16];
@@ -33,5 +37,9 @@ void kolo_service_stop(void);
  * the communicator where that was aborted. */
 kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, int *fd,
                                uint64_t *len);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
