@@ -53,4 +53,14 @@ static inline void kolo_bytes_write(const struct kolo_bytes *view, size_t at, co
     }
 }
 
+/* Copy the row `from` over the row `to`, which is as long. */
+static inline void kolo_bytes_copy(const struct kolo_bytes *to, const struct kolo_bytes *from)
+{
+    const size_t total = kolo_bytes_total(from);
+    for (size_t at = 0, room = 0; at < total; at += room) {
+        const char *bytes = kolo_bytes_at(from, at, &room);
+        kolo_bytes_write(to, at, bytes, room);
+    }
+}
+
 #endif

@@ -8,6 +8,7 @@
  * side keeps its own counter and the last value it saw of the other's, and so reads the other
  * side's line only when it has run out. What the peer writes is checked against this side's own
  * numbers and never used as an address. Source: Lamport 1977, doi:10.1145/359863.359883. */
+#include "transports/fifo.h"
 #include "transports/shm/shm.h"
 
 #include <stdlib.h>
@@ -21,15 +22,11 @@ struct ring {
     _Alignas(PAGE_BYTES) char slot[SLOTS][SLOT_BYTES];
 };
 
-struct fifo {
-    struct kolo_req *first, *last;
-};
-
 struct kolo_shm_pipe {
     struct ring *out, *in; /* NULL until used */
     uint64_t tail, head;   /* ours: of `out` and of `in` */
     uint64_t seen_head, seen_tail;
-    struct fifo sends, recvs;
+    struct kolo_fifo sends, recvs;
 };
 
 /* ---- the region ----------------------------------------------------------------------------- */
@@ -91,21 +88,13 @@ static bool open_in(struct kolo_link *link, uint32_t channel)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static void push(struct fifo *fifo, struct kolo_req *req)
+static void finish_first(struct kolo_fifo *fifo, kolo_status status)
 {
-    req->next = NULL;
-    *(fifo->first == NULL ? &fifo->first : &fifo->last->next) = req;
-    fifo->last = req;
-}
-
-static void finish_first(struct fifo *fifo, kolo_status status)
-{
-    struct kolo_req *req = fifo->first;
-    fifo->first = req->next; /* before the status makes the request its owner's again */
+    struct kolo_req *req = kolo_fifo_pop(fifo);
     req->status = status;
 }
 
-static int finish_all(struct fifo *fifo, kolo_status status)
+static int finish_all(struct kolo_fifo *fifo, kolo_status status)
 {
     int count = 0;
     for (; fifo->first != NULL; count++) {
@@ -324,7 +313,7 @@ kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
 {
     KOLO_TRY(start(link, src, req));
     KOLO_TRY(open_out(link, req->channel));
-    push(&link->pipe[req->channel]->sends, req);
+    kolo_fifo_push(&link->pipe[req->channel]->sends, req);
     attempt(link, req->channel);
     return KOLO_OK;
 }
@@ -333,7 +322,7 @@ kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                           struct kolo_req *req)
 {
     KOLO_TRY(start(link, dst, req));
-    push(&link->pipe[req->channel]->recvs, req);
+    kolo_fifo_push(&link->pipe[req->channel]->recvs, req);
     attempt(link, req->channel);
     return KOLO_OK;
 }

@@ -6,11 +6,9 @@
  * rings in the sender's region (message.c). */
 #include "transports/shm/shm.h"
 
-#include <limits.h>
-#include <linux/futex.h>
+#include "transports/futex.h"
+
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static uint64_t first_half(const struct kolo_shm_identity *identity)
 {
@@ -299,11 +297,10 @@ static kolo_status shm_attach(struct kolo_link *link, const void *bytes, void **
     return KOLO_OK;
 }
 
-/* Not FUTEX_PRIVATE: the sleeper may be another process. */
 static void shm_wake(struct kolo_link *link, uint32_t *word)
 {
     (void)link;
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    kolo_futex_wake(word);
 }
 
 const struct kolo_transport kolo_transport_shm = {

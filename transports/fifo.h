@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Requests in the order they were posted, linked by kolo_req.next. Zeroed is empty. */
+#ifndef KOLO_TRANSPORTS_FIFO_H
+#define KOLO_TRANSPORTS_FIFO_H
+
+#include <kolo/plugin.h>
+
+struct kolo_fifo {
+    struct kolo_req *first, *last; /* last: only where first is not NULL */
+};
+
+static inline void kolo_fifo_push(struct kolo_fifo *fifo, struct kolo_req *req)
+{
+    req->next = NULL;
+    *(fifo->first == NULL ? &fifo->first : &fifo->last->next) = req;
+    fifo->last = req;
+}
+
+/* Take out the oldest, or NULL. Done before its status is set, which makes it its owner's again. */
+static inline struct kolo_req *kolo_fifo_pop(struct kolo_fifo *fifo)
+{
+    struct kolo_req *req = fifo->first;
+    fifo->first = req != NULL ? req->next : NULL;
+    return req;
+}
+
+/* Take out the oldest of `channel`, or NULL. */
+static inline struct kolo_req *kolo_fifo_take(struct kolo_fifo *fifo, uint32_t channel)
+{
+    struct kolo_req *before = NULL;
+    for (struct kolo_req *req = fifo->first; req != NULL; before = req, req = req->next) {
+        if (req->channel == channel) {
+            *(before != NULL ? &before->next : &fifo->first) = req->next;
+            fifo->last = req->next == NULL ? before : fifo->last;
+            return req;
+        }
+    }
+    return NULL;
+}
+
+#endif
