@@ -164,23 +164,21 @@ static void loop_abort(struct kolo_link *link, kolo_status why)
 
 static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
 {
+    const bool ours = ptr == NULL;
     struct region *region = calloc(1, sizeof *region);
-    void *fresh = ptr == NULL ? aligned_alloc(4096, (len + 4095) / 4096 * 4096) : NULL;
-    if (region == NULL || (ptr == NULL && fresh == NULL)) {
+    void *bytes = ours ? aligned_alloc(4096, (len + 4095) / 4096 * 4096) : ptr;
+    if (region == NULL || bytes == NULL) {
         free(region);
-        free(fresh);
+        free(ours ? bytes : NULL);
         return dev->env.fail(KOLO_ERR_SYSTEM, "loop: no memory for a region");
     }
+    memset(bytes, 0, ours ? len : 0);
     pthread_mutex_lock(&table.lock);
     *region =
-        (struct region){table.regions, ++table.last_id, dev->env.comm, ptr, len, false, false};
-    if (ptr == NULL) {
-        region->ptr = memset(fresh, 0, len);
-        region->ours = true;
-    }
+        (struct region){table.regions, ++table.last_id, dev->env.comm, bytes, len, ours, false};
     table.regions = region;
     pthread_mutex_unlock(&table.lock);
-    *out = (struct kolo_mem){.ptr = region->ptr, .len = len, .own = region};
+    *out = (struct kolo_mem){.ptr = bytes, .len = len, .own = region};
     memcpy(out->handle, &region->id, sizeof region->id);
     return KOLO_OK;
 }
@@ -254,7 +252,7 @@ static kolo_status loop_connect(struct kolo_device *dev, const struct kolo_peer 
     for (struct kolo_link *at = link; at != NULL && link->other == NULL; at = at->next) {
         const struct kolo_env *its = &at->dev->env;
         if (its->comm == env->comm && its->rank == peer->rank && at->peer == env->rank &&
-            !at->gone) {
+            at->other == NULL && !at->gone) {
             link->other = at; /* a rank's link to itself finds itself */
             at->other = link;
         }
