@@ -5,8 +5,11 @@
 
 #include <kolo/kolo.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -130,4 +133,7 @@ struct kolo_text {
 void kolo_text_add(struct kolo_text *text, const char *format, ...) KOLO_PRINTF(2, 3);
 void kolo_text_free(struct kolo_text *text);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

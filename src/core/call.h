@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One collective call, from its arguments to its result: choose, lower, bind, run.
+ *
+ * A call is a small state machine that never blocks in kolo_call_step() unless it may (`block`), so
+ * that streams, groups and several ranks of one thread can interleave calls. */
+#ifndef KOLO_CORE_CALL_H
+#define KOLO_CORE_CALL_H
+
+#include "core/comm.h"
+#include "core/p2p.h"
+
+enum kolo_call_state {
+    KOLO_CALL_CHOOSE,
+    KOLO_CALL_ENTRIES,
+    KOLO_CALL_LOWER,
+    KOLO_CALL_SLOTS,
+    KOLO_CALL_RUN
+};
+
+/* The counts of a v-form, copied: counts[n] displs[n] out_counts[n] out_displs[n]. */
+struct kolo_counts {
+    size_t *all;
+    size_t full; /* longest block that this rank knows */
+};
+
+struct kolo_stream_queue;
+
+struct kolo_call {
+    struct kolo_comm *comm;
+    enum kolo_coll coll;
+    const void *in;
+    void *out;
+    size_t count;
+    enum kolo_type type;
+    kolo_op op;
+    int root;
+    struct kolo_counts v; /* v.all NULL: a regular collective */
+    bool p2p;             /* the members above do not count; `message` does */
+    struct kolo_p2p_op message;
+    struct kolo_recv_info *info;
+
+    enum kolo_call_state state;
+    bool uses_entries, wide, started;
+    const struct kolo_algo *algo;
+    const struct kolo_prog *prog;
+    struct kolo_bound *bound;
+    struct kolo_bound *own_bound; /* not in the cache: freed with the call */
+    struct kolo_exec exec;
+    int next;                          /* rank to ask next, in ENTRIES and SLOTS */
+    void *scaled, *wide_in, *wide_out; /* PREMULSUM; deterministic sums in the accumulator type */
+    size_t run_elem;
+    unsigned spins;
+    double deadline;
+
+    struct kolo_call *comm_next;   /* in the communicator's queue */
+    struct kolo_call *stream_next; /* in the stream's */
+    struct kolo_stream_queue *stream;
+    bool queued; /* allocated, in the communicator's queue */
+    _Atomic int status;
+    char *error_text;
+};
+
+/* Check arguments that need no other rank. Errors: INVALID, UNSUPPORTED, FORKED, or comm's error.
+ */
+kolo_status kolo_call_check(const struct kolo_call *call);
+/* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
+kolo_status kolo_call_step(struct kolo_call *call, bool block);
+void kolo_call_close(struct kolo_call *call);
+
+/* Run, queue or collect a call: by its stream, an open group, and what is queued before it. Takes
+ * what `call` owns. */
+kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream);
+/* Wait until the communicator's queue is empty and what this rank sent is taken. */
+void kolo_call_drain(struct kolo_comm *comm);
+/* Free plans and programs. */
+void kolo_call_forget(struct kolo_comm *comm);
+/* wires.resolve: addresses of rank q's buffers of this call, from its entry line. */
+kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+
+struct kolo_premulsum {
+    struct kolo_premulsum *next;
+    kolo_op op;
+    enum kolo_type type;
+    unsigned char factor[16];
+};
+/* The created operation, or NULL. */
+const struct kolo_premulsum *kolo_premulsum_find(struct kolo_comm *comm, kolo_op op);
+
+#endif

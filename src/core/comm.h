@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A communicator, as one rank holds it.
+ *
+ * It owns everything that its calls use: transports' devices and links, the region and outbox that
+ * peers map, plans, lowered and bound programs. Links to peers are made when first needed.
+ * Calls take effect in call order: `queue` holds those that could not run at once; who holds `busy`
+ * runs. Point-to-point operations live beside (p2p.h). */
+#ifndef KOLO_CORE_COMM_H
+#define KOLO_CORE_COMM_H
+
+#include "core/boot.h"
+#include "exec/cpu.h"
+#include "plan/plan.h"
+#include "topology/topology.h"
+#include "tune/tune.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    KOLO_SLOT_BYTES = 1 << 20,  /* outbox of one tile; KOLO_DEPTH of them a rank, when first used */
+    KOLO_ENTRY_BYTES = 8 << 10, /* calls of this size look at what memory is shared */
+    KOLO_WHOLE_PLAN_RANKS =
+        64, /* larger communicators build one rank's plan: no facts, no stages */
+    KOLO_BOUND_CACHE = 128,
+    KOLO_TRANSPORTS_MAX = 4
+};
+
+struct kolo_member { /* a rank, as this one sees it */
+    struct kolo_peer peer;
+    struct kolo_place place;
+    const struct kolo_transport *transport; /* the one that reaches it best */
+    struct kolo_device *device;
+    struct kolo_reach reach;
+    struct kolo_link *link; /* NULL until first used */
+    unsigned char region[KOLO_HANDLE_BYTES];
+    bool maps;     /* its region can be mapped here, and ours there */
+    bool in_slots; /* its outbox is mapped */
+};
+
+struct kolo_opened { /* a transport's device of this communicator */
+    const struct kolo_transport *transport;
+    struct kolo_device *device;
+};
+
+struct kolo_cached_plan {
+    struct kolo_cached_plan *next;
+    const struct kolo_algo *algo;
+    int root;
+    struct kolo_plan *plan;
+};
+struct kolo_cached_prog {
+    struct kolo_cached_prog *next;
+    const struct kolo_plan *plan;
+    uint64_t links; /* hash of the link bits it was lowered for */
+    struct kolo_prog *prog;
+};
+struct kolo_cached_bound {
+    const struct kolo_prog *prog;
+    size_t count, elem;
+    uint64_t used;
+    struct kolo_bound *bound;
+};
+
+struct kolo_call;
+struct kolo_p2p;
+
+struct kolo_comm {
+    int rank, nranks;
+    uint64_t id; /* equal on all ranks, differs between communicators */
+    unsigned fork_generation;
+    char name[32];
+    int deterministic, timeout_ms, device;
+    char *algo_text, *transport_text;
+    unsigned splits; /* splits and shrinks so far: names their meeting points */
+    struct kolo_meet meet;
+
+    struct kolo_member *member; /* [nranks] */
+    unsigned char *addresses;
+    struct kolo_opened opened[KOLO_TRANSPORTS_MAX];
+    int nopened;
+    struct kolo_opened *mapper; /* whose map() gave the region */
+    struct kolo_env env;
+    struct kolo_mem region, slots;
+    struct kolo_wires wires;
+    pthread_mutex_t device_lock; /* every call into a device but from open and close */
+    int *order;                  /* [nranks] */
+    int nhosts, local_rank, local_size;
+
+    struct kolo_rules *rules;
+    struct kolo_chooser *chooser;
+    const struct kolo_tuner *tuner;
+    void *tuner_self;
+    struct kolo_costs costs;
+
+    struct kolo_cached_plan *plans;
+    struct kolo_cached_prog *progs;
+    struct kolo_cached_bound bounds[KOLO_BOUND_CACHE];
+    uint64_t uses;
+
+    _Atomic int busy;           /* one thread runs calls */
+    pthread_mutex_t queue_lock; /* of head, tail */
+    struct kolo_call *head, *tail;
+    uint64_t calls; /* collectives begun: the sequence number */
+
+    struct kolo_p2p *p2p;
+    _Atomic int error; /* the status that ended this communicator */
+    pthread_mutex_t error_lock;
+    char error_text[512];
+    struct kolo_premulsum *premulsums;
+};
+
+/* INVALID for NULL, FORKED in a child process, the error that ended it; else OK. */
+kolo_status kolo_comm_usable(const struct kolo_comm *comm);
+/* End the communicator with `status` (its text: this thread's), and tell the ranks it reaches.
+ * Returns the status that ended it first. */
+kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
+/* Link to rank q, made when first needed; its region mapped where it can be. device_lock is taken.
+ */
+kolo_status kolo_comm_reach(struct kolo_comm *comm, int q);
+/* Make this rank's outbox, and map rank q's once it is there (INPROGRESS until then). */
+kolo_status kolo_comm_make_slots(struct kolo_comm *comm);
+kolo_status kolo_comm_map_slots(struct kolo_comm *comm, int q);
+/* Generation of forks: a communicator of another one belongs to the parent process. */
+unsigned kolo_fork_generation(void);
+
+#endif

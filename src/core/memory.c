@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Memory that ranks can map, registered ranges, and created operations. */
+#include "core/call.h"
+#include "exec/reduce.h"
+#include "transports/shm/segment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+kolo_status kolo_mem_alloc(size_t bytes, void **out)
+{
+    if (out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
+    }
+    return kolo_segment_alloc(bytes, out);
+}
+
+void kolo_mem_free(void *ptr)
+{
+    if (ptr != NULL) {
+        kolo_segment_free(ptr);
+    }
+}
+
+/* ---- registration ---- */
+
+struct range {
+    struct range *next;
+    char *ptr;
+    size_t bytes;
+};
+static struct range *ranges;
+static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Ranks that are threads read each other's memory as it is, and memory of kolo_mem_alloc() can be
+ * mapped already: there is nothing to do for either. Other private memory cannot be shared. */
+kolo_status kolo_mem_register(void *ptr, size_t bytes)
+{
+    uint32_t id = 0;
+    uint64_t offset = 0;
+    if (ptr == NULL || bytes == 0) {
+        return kolo_fail(KOLO_ERR_INVALID, ptr == NULL ? "ptr is NULL" : "bytes is 0");
+    }
+    if (!kolo_segment_find(ptr, bytes, &id, &offset)) {
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "%zu bytes at %p are private to this process: ranks that are its threads use them "
+            "as they are, other processes cannot map them; kolo_mem_alloc() gives memory that "
+            "they can",
+            bytes, ptr);
+    }
+    struct range *r = malloc(sizeof *r);
+    if (r == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a registration");
+    }
+    pthread_mutex_lock(&ranges_lock);
+    *r = (struct range){ranges, ptr, bytes};
+    ranges = r;
+    pthread_mutex_unlock(&ranges_lock);
+    return KOLO_OK;
+}
+
+kolo_status kolo_mem_unregister(void *ptr)
+{
+    struct range *found = NULL;
+    pthread_mutex_lock(&ranges_lock);
+    for (struct range **at = &ranges; *at != NULL; at = &(*at)->next) {
+        if ((*at)->ptr == ptr) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&ranges_lock);
+    if (found == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "ptr is %p, which is not registered", ptr);
+    }
+    free(found);
+    return KOLO_OK;
+}
+
+/* ---- created operations ---- */
+
+kolo_status kolo_op_create_premulsum(const void *factor, enum kolo_type type,
+                                     struct kolo_comm *comm, kolo_op *out)
+{
+    static _Atomic uint32_t next = KOLO_OPS + 1000;
+    KOLO_TRY(kolo_comm_usable(comm));
+    if (factor == NULL || out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL", factor == NULL ? "factor" : "out");
+    }
+    if (!kolo_op_valid(type, KOLO_AVG)) {
+        return kolo_fail(KOLO_ERR_INVALID, "type is %s; a premulsum takes integers and floats",
+                         kolo_type_name(type));
+    }
+    struct kolo_premulsum *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for an operation");
+    }
+    p->op = atomic_fetch_add(&next, 1);
+    p->type = type;
+    memcpy(p->factor, factor, kolo_type_bytes(type));
+    pthread_mutex_lock(&comm->queue_lock);
+    p->next = comm->premulsums;
+    comm->premulsums = p;
+    pthread_mutex_unlock(&comm->queue_lock);
+    *out = p->op;
+    return KOLO_OK;
+}
+
+void kolo_op_destroy(kolo_op op, struct kolo_comm *comm)
+{
+    if (comm == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&comm->queue_lock);
+    for (struct kolo_premulsum **at = &comm->premulsums; *at != NULL; at = &(*at)->next) {
+        if ((*at)->op == op) {
+            struct kolo_premulsum *found = *at;
+            *at = found->next;
+            free(found);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&comm->queue_lock);
+}

@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Who runs a call, and when.
+ *
+ * A blocking call on an idle communicator runs at once in its thread. Else calls stand in their
+ * communicator's queue (call order) and, on a stream, in that stream's queue too; one is run when
+ * it heads both. Any thread that waits runs whatever heads the queue it waits on; streams are
+ * served by one progress thread of the process, started by the first of them and asleep when there
+ * is nothing.
+ */
+#include "core/call.h"
+#include "core/p2p.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct kolo_stream_queue {
+    pthread_mutex_t lock;
+    struct kolo_call *head, *tail;
+    _Atomic int pending;
+    kolo_status error;
+    char error_text[512];
+    struct kolo_stream_queue *next; /* in the progress thread's list */
+    bool listed;
+};
+
+static _Thread_local struct {
+    int depth;
+    struct kolo_call *head, *tail; /* by comm_next */
+} group;
+
+/* ---- the end of a call ---- */
+
+static void finish(struct kolo_call *call, kolo_status st)
+{
+    if (st < 0) {
+        if (st <= KOLO_ERR_MISMATCH) {
+            (void)kolo_comm_fail(call->comm, st);
+        }
+        call->error_text = strdup(kolo_error_text());
+    }
+    kolo_call_close(call);
+    if (call->stream != NULL) {
+        struct kolo_stream_queue *s = call->stream;
+        pthread_mutex_lock(&s->lock);
+        if (st < 0 && s->error == KOLO_OK) {
+            s->error = st;
+            strncpy(s->error_text, kolo_error_text(), sizeof s->error_text - 1);
+        }
+        s->head = call->stream_next;
+        s->tail = s->head == NULL ? NULL : s->tail;
+        pthread_mutex_unlock(&s->lock);
+        free(call->error_text);
+        free(call);
+        atomic_fetch_sub_explicit(&s->pending, 1, memory_order_release);
+        return;
+    }
+    atomic_store_explicit(&call->status, (int)st, memory_order_release);
+}
+
+/* A message is p2p's until it has a status, whatever happened to the communicator. */
+static kolo_status run_p2p(struct kolo_call *call)
+{
+    if (!call->started) {
+        KOLO_TRY(kolo_comm_usable(call->comm));
+        KOLO_TRY(kolo_p2p_start(&call->message));
+        call->started = true;
+    }
+    (void)kolo_p2p_progress(call->comm);
+    if (atomic_load_explicit(&call->message.status, memory_order_acquire) == KOLO_INPROGRESS) {
+        return KOLO_INPROGRESS;
+    }
+    const kolo_status st = kolo_p2p_result(&call->message);
+    if (st == KOLO_OK && call->info != NULL) {
+        const uint32_t size = call->info->size;
+        *call->info = call->message.info;
+        call->info->size = size;
+    }
+    return st;
+}
+
+/* Time without an end; tiles that go by do not count as an end. */
+static kolo_status check_deadline(struct kolo_call *call)
+{
+    if (call->spins++ % 256 != 255) {
+        return KOLO_OK;
+    }
+    const double now = kolo_now_us();
+    if (call->deadline <= 0) {
+        call->deadline = now + call->comm->timeout_ms * 1e3;
+    }
+    if (now > call->deadline) {
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d: %s did not end within %d ms", call->comm->rank,
+                         call->p2p ? "a message" : kolo_coll_name(call->coll),
+                         call->comm->timeout_ms);
+    }
+    return KOLO_OK;
+}
+
+/* ---- a communicator's queue ---- */
+
+static void enqueue(struct kolo_call *call)
+{
+    struct kolo_comm *c = call->comm;
+    pthread_mutex_lock(&c->queue_lock);
+    call->queued = true;
+    call->comm_next = NULL;
+    if (c->tail != NULL) {
+        c->tail->comm_next = call;
+    } else {
+        c->head = call;
+    }
+    c->tail = call;
+    pthread_mutex_unlock(&c->queue_lock);
+}
+
+static void pop(struct kolo_comm *c)
+{
+    pthread_mutex_lock(&c->queue_lock);
+    c->head = c->head->comm_next;
+    c->tail = c->head == NULL ? NULL : c->tail;
+    pthread_mutex_unlock(&c->queue_lock);
+}
+
+static struct kolo_call *first(struct kolo_comm *c)
+{
+    pthread_mutex_lock(&c->queue_lock);
+    struct kolo_call *call = c->head;
+    pthread_mutex_unlock(&c->queue_lock);
+    return call;
+}
+
+static bool heads_stream(struct kolo_call *call)
+{
+    if (call->stream == NULL) {
+        return true;
+    }
+    pthread_mutex_lock(&call->stream->lock);
+    const bool heads = call->stream->head == call;
+    pthread_mutex_unlock(&call->stream->lock);
+    return heads;
+}
+
+/* Advance the call that heads the queue, if it may run and nobody else runs one. */
+static void drive(struct kolo_comm *c)
+{
+    if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0) {
+        return;
+    }
+    struct kolo_call *call = first(c);
+    if (call != NULL && heads_stream(call)) {
+        kolo_status st = kolo_comm_usable(c);
+        st = st == KOLO_OK ? kolo_call_step(call, false) : st;
+        if (st == KOLO_INPROGRESS) {
+            const kolo_status late = check_deadline(call);
+            st = late < 0 ? late : st;
+        }
+        if (st != KOLO_INPROGRESS) {
+            pop(c);
+            finish(call, st);
+        }
+    }
+    atomic_store_explicit(&c->busy, 0, memory_order_release);
+}
+
+static void pause_a_little(unsigned *spins)
+{
+    if (++*spins < 1000) {
+        sched_yield();
+    } else {
+        const struct timespec nap = {0, 20 * 1000};
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void drive_p2p(struct kolo_call *call)
+{
+    const kolo_status st = run_p2p(call);
+    if (st != KOLO_INPROGRESS) {
+        finish(call, st);
+    } else if (kolo_comm_error(call->comm) == KOLO_OK) {
+        const kolo_status late = check_deadline(call);
+        if (late < 0) {
+            (void)kolo_comm_fail(call->comm, late); /* ends the message, too */
+        }
+    }
+}
+
+static bool is_done(const struct kolo_call *call)
+{
+    return atomic_load_explicit(&call->status, memory_order_acquire) != KOLO_INPROGRESS;
+}
+
+static kolo_status wait_call(struct kolo_call *call)
+{
+    unsigned spins = 0;
+    while (!is_done(call)) {
+        if (call->p2p) {
+            drive_p2p(call);
+        } else {
+            drive(call->comm);
+        }
+        if (!is_done(call)) {
+            pause_a_little(&spins);
+        }
+    }
+    return (kolo_status)atomic_load(&call->status);
+}
+
+static kolo_status take_status(struct kolo_call *call)
+{
+    const kolo_status st = (kolo_status)atomic_load(&call->status);
+    if (st < 0 && call->error_text != NULL) {
+        kolo_error_set(call->error_text);
+    }
+    free(call->error_text);
+    call->error_text = NULL;
+    return st;
+}
+
+/* ---- the progress thread ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    pthread_t thread;
+    struct kolo_stream_queue *streams;
+    bool running, stop;
+    unsigned generation;
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+static bool serve_stream(struct kolo_stream_queue *s)
+{
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) == 0) {
+        return false;
+    }
+    pthread_mutex_lock(&s->lock);
+    struct kolo_call *call = s->head;
+    pthread_mutex_unlock(&s->lock);
+    if (call == NULL) {
+        return true; /* it is being ended right now */
+    }
+    if (call->p2p) {
+        drive_p2p(call);
+    } else {
+        drive(call->comm);
+    }
+    return true;
+}
+
+static void *serve(void *arg)
+{
+    unsigned spins = 0;
+    (void)arg;
+    pthread_mutex_lock(&progress.lock);
+    while (!progress.stop) {
+        int waiting = 0, before = 0, after = 0;
+        for (struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
+            before += atomic_load(&s->pending);
+            waiting += serve_stream(s);
+            after += atomic_load(&s->pending);
+        }
+        if (waiting == 0) {
+            spins = 0;
+            pthread_cond_wait(&progress.work, &progress.lock);
+            continue;
+        }
+        spins = after < before ? 0 : spins;
+        pthread_mutex_unlock(&progress.lock);
+        pause_a_little(&spins);
+        pthread_mutex_lock(&progress.lock);
+    }
+    pthread_mutex_unlock(&progress.lock);
+    return NULL;
+}
+
+static kolo_status list_stream(struct kolo_stream_queue *s)
+{
+    kolo_status st = KOLO_OK;
+    pthread_mutex_lock(&progress.lock);
+    if (progress.generation != kolo_fork_generation()) { /* the thread stayed in the parent */
+        progress.generation = kolo_fork_generation();
+        progress.running = false;
+        progress.streams = NULL;
+    }
+    if (!progress.running) {
+        progress.stop = false;
+        if (pthread_create(&progress.thread, NULL, serve, NULL) != 0) {
+            st = kolo_fail(KOLO_ERR_SYSTEM, "no progress thread can be started");
+        }
+        progress.running = st == KOLO_OK;
+    }
+    if (st == KOLO_OK && !s->listed) {
+        s->next = progress.streams;
+        progress.streams = s;
+        s->listed = true;
+    }
+    pthread_cond_signal(&progress.work);
+    pthread_mutex_unlock(&progress.lock);
+    return st;
+}
+
+/* The last stream takes the thread with it, so that nothing runs on in an idle process. */
+static void unlist_stream(struct kolo_stream_queue *s)
+{
+    pthread_t thread;
+    bool join = false;
+    pthread_mutex_lock(&progress.lock);
+    for (struct kolo_stream_queue **at = &progress.streams; *at != NULL; at = &(*at)->next) {
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    }
+    if (progress.streams == NULL && progress.running &&
+        progress.generation == kolo_fork_generation()) {
+        progress.stop = true;
+        progress.running = false;
+        thread = progress.thread;
+        join = true;
+        pthread_cond_signal(&progress.work);
+    }
+    pthread_mutex_unlock(&progress.lock);
+    if (join) {
+        pthread_join(thread, NULL);
+    }
+}
+
+/* ---- submitting ---- */
+
+static kolo_status to_stream(struct kolo_call *call, struct kolo_stream_queue *s)
+{
+    KOLO_TRY(list_stream(s));
+    call->stream = s;
+    call->stream_next = NULL;
+    atomic_fetch_add(&s->pending, 1);
+    pthread_mutex_lock(&s->lock);
+    if (s->tail != NULL) {
+        s->tail->stream_next = call;
+    } else {
+        s->head = call;
+    }
+    s->tail = call;
+    pthread_mutex_unlock(&s->lock);
+    if (!call->p2p) {
+        enqueue(call);
+    }
+    pthread_mutex_lock(&progress.lock);
+    pthread_cond_signal(&progress.work);
+    pthread_mutex_unlock(&progress.lock);
+    return KOLO_OK;
+}
+
+static struct kolo_call *keep(const struct kolo_call *call)
+{
+    struct kolo_call *kept = malloc(sizeof *kept);
+    if (kept != NULL) {
+        memcpy(kept, call, sizeof *kept);
+        atomic_store(&kept->status, KOLO_INPROGRESS);
+    }
+    return kept;
+}
+
+static kolo_status run_now(struct kolo_call *call)
+{
+    struct kolo_comm *c = call->comm;
+    kolo_status st;
+    if (call->p2p) {
+        atomic_store(&call->status, KOLO_INPROGRESS);
+        wait_call(call);
+        return take_status(call);
+    }
+    if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) == 0) {
+        if (c->head == NULL) {
+            st = kolo_call_step(call, true);
+            if (KOLO_UNLIKELY(st < 0)) {
+                st = st <= KOLO_ERR_MISMATCH ? kolo_comm_fail(c, st) : st;
+            }
+            kolo_call_close(call);
+            atomic_store_explicit(&c->busy, 0, memory_order_release);
+            return st;
+        }
+        atomic_store_explicit(&c->busy, 0, memory_order_release);
+    }
+    atomic_store(&call->status, KOLO_INPROGRESS);
+    enqueue(call);
+    wait_call(call);
+    return take_status(call);
+}
+
+kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    if (group.depth == 0 && s == NULL) {
+        return run_now(call);
+    }
+    struct kolo_call *kept = keep(call);
+    if (kept == NULL) {
+        kolo_call_close(call);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    if (group.depth > 0) {
+        kept->stream = s;
+        kept->comm_next = NULL;
+        if (group.tail != NULL) {
+            group.tail->comm_next = kept;
+        } else {
+            group.head = kept;
+        }
+        group.tail = kept;
+        return KOLO_OK;
+    }
+    const kolo_status st = to_stream(kept, s);
+    if (st != KOLO_OK) {
+        kolo_call_close(kept);
+        free(kept);
+    }
+    return st;
+}
+
+void kolo_call_drain(struct kolo_comm *c)
+{
+    unsigned spins = 0;
+    while (first(c) != NULL) {
+        drive(c);
+        pause_a_little(&spins);
+    }
+    while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
+           kolo_p2p_progress(c) == KOLO_OK) {
+        pause_a_little(&spins);
+    }
+    for (int parity = 0; parity < KOLO_DEPTH; parity++) { /* what I sent last is taken */
+        for (int i = 0; i < c->wires.readers[parity].count; i++) {
+            const int q = c->wires.readers[parity].list[i];
+            if (kolo_comm_error(c) == KOLO_OK && c->wires.region[q] != NULL) {
+                (void)kolo_wait(&c->wires, &c->wires.region[q]->head.done, c->wires.epoch, q);
+            }
+        }
+    }
+}
+
+/* ---- groups ---- */
+
+kolo_status kolo_group_begin(void)
+{
+    group.depth++;
+    return KOLO_OK;
+}
+
+/* All of a group's calls stand in their queues before the first one runs. */
+static kolo_status start_group(struct kolo_call *calls, struct kolo_call **waiting)
+{
+    struct kolo_call **tail = waiting;
+    kolo_status first_error = KOLO_OK;
+    while (calls != NULL) {
+        struct kolo_call *call = calls;
+        calls = call->comm_next;
+        call->comm_next = NULL;
+        if (call->stream != NULL) {
+            const kolo_status st = to_stream(call, call->stream);
+            if (st != KOLO_OK) {
+                first_error = first_error == KOLO_OK ? st : first_error;
+                kolo_call_close(call);
+                free(call);
+            }
+            continue;
+        }
+        call->stream_next = NULL;
+        *tail = call;
+        tail = &call->stream_next;
+        if (call->p2p) {
+            drive_p2p(call);
+        } else {
+            enqueue(call);
+        }
+    }
+    return first_error;
+}
+
+kolo_status kolo_group_end(void)
+{
+    struct kolo_call *waiting = NULL;
+    unsigned spins = 0;
+    if (group.depth == 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end() without kolo_group_begin()");
+    }
+    if (--group.depth > 0) {
+        return KOLO_OK;
+    }
+    struct kolo_call *calls = group.head;
+    group.head = group.tail = NULL;
+    kolo_status first_error = start_group(calls, &waiting);
+    for (bool done = false; !done;) {
+        done = true;
+        for (struct kolo_call *call = waiting; call != NULL; call = call->stream_next) {
+            if (!is_done(call)) {
+                if (call->p2p) {
+                    drive_p2p(call);
+                } else {
+                    drive(call->comm);
+                }
+                done = done && is_done(call);
+            }
+        }
+        if (!done) {
+            pause_a_little(&spins);
+        }
+    }
+    while (waiting != NULL) {
+        struct kolo_call *next = waiting->stream_next;
+        char *text = waiting->error_text;
+        const kolo_status st = (kolo_status)atomic_load(&waiting->status);
+        if (st < 0 && first_error == KOLO_OK) {
+            first_error = st;
+            kolo_error_set(text != NULL ? text : "");
+        }
+        free(text);
+        free(waiting);
+        waiting = next;
+    }
+    return first_error;
+}
+
+/* ---- streams ---- */
+
+kolo_status kolo_stream_create(kolo_stream *out)
+{
+    if (out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
+    }
+    struct kolo_stream_queue *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    *out = s;
+    return KOLO_OK;
+}
+
+static kolo_status take_stream_error(struct kolo_stream_queue *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const kolo_status st = s->error;
+    if (st != KOLO_OK) {
+        kolo_error_set(s->error_text);
+    }
+    s->error = KOLO_OK;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+kolo_status kolo_stream_query(kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
+    }
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        return KOLO_INPROGRESS;
+    }
+    return take_stream_error(s);
+}
+
+kolo_status kolo_stream_sync(kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    unsigned spins = 0;
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
+    }
+    while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        pause_a_little(&spins);
+    }
+    return take_stream_error(s);
+}
+
+void kolo_stream_destroy(kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL) {
+        return;
+    }
+    const kolo_status ignored = kolo_stream_sync(stream);
+    (void)ignored;
+    if (s->listed) {
+        unlist_stream(s);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
