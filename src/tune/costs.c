@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a flag, a byte and a yield cost on this machine.
+ *
+ * Two threads, a leader that asks and a helper that answers, on two cores: an answer is a flag
+ * there and back, or a buffer written afresh, so that the bytes which the leader then copies or
+ * adds lie where a peer's bytes lie, in another core's cache. Again on one core, each yielding to
+ * the other: a switch. The fastest of many tries counts, as the others were disturbed. Where the
+ * helper does not answer in time the defaults stay.
+ */
+#include "tune.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFER_BYTES = 256 * 1024, BATCH = 64, BLOCK_FLOATS = 2048 };
+enum { PHASE_US = 5000, TURN_US = 2500 };
+enum ask { ASK_FLAG, ASK_BYTES, ASK_END };
+
+/* Round numbers of a server whose two cores share no cache. */
+static const struct kolo_costs defaults = {.size = sizeof(struct kolo_costs),
+                                           .cores = 1,
+                                           .latency_us = 0.2,
+                                           .copy_us_per_byte = 5e-5,
+                                           .reduce_us_per_byte = 2.5e-5,
+                                           .step_us = 0.01,
+                                           .switch_us = 1.0};
+
+struct bench {
+    _Alignas(128) _Atomic unsigned asked; /* the leader's: turn * 4 + enum ask */
+    _Alignas(128) _Atomic unsigned answered;
+    _Alignas(128) double wrote_us; /* the helper's newest ASK_BYTES; behind `answered` */
+    float *shared, *leader, *helper;
+    int cpu[2]; /* of leader and helper; -1: anywhere */
+    bool yields;
+    bool late; /* the helper did not answer in time */
+    unsigned turn;
+    double deadline_us;
+    struct kolo_costs *costs;
+};
+
+static void pin_to(int cpu)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    if (cpu >= 0 && cpu < CPU_SETSIZE) {
+        CPU_SET((size_t)cpu, &one);
+        (void)sched_setaffinity(0, sizeof one, &one); /* refused: unpinned is less exact */
+    }
+}
+
+/* ---- the helper ---- */
+
+static void *help(void *arg)
+{
+    struct bench *b = arg;
+    unsigned seen = 0;
+    pin_to(b->cpu[1]);
+    for (unsigned polls = 1;; polls++) {
+        const unsigned asked = atomic_load_explicit(&b->asked, memory_order_acquire);
+        if (asked == seen) {
+            if (b->yields || polls % 4096 == 0) {
+                sched_yield();
+            }
+            continue;
+        }
+        seen = asked;
+        if (asked % 4 == ASK_END) {
+            return NULL;
+        }
+        if (asked % 4 == ASK_BYTES) {
+            const double begin_us = kolo_now_us();
+            memcpy(b->shared, b->helper, BUFFER_BYTES);
+            b->wrote_us = kolo_now_us() - begin_us;
+        }
+        atomic_store_explicit(&b->answered, asked, memory_order_release);
+    }
+}
+
+/* ---- the leader ---- */
+
+static void ask(struct bench *b, enum ask what)
+{
+    atomic_store_explicit(&b->asked, ++b->turn * 4 + (unsigned)what, memory_order_release);
+}
+
+/* Ask and wait; false once the helper is late. */
+static bool turn(struct bench *b, enum ask what)
+{
+    ask(b, what);
+    const unsigned want = b->turn * 4 + (unsigned)what;
+    for (unsigned polls = 1; atomic_load_explicit(&b->answered, memory_order_acquire) != want;
+         polls++) {
+        if (b->yields) {
+            sched_yield();
+        }
+        if (polls % 256 == 0 && kolo_now_us() > b->deadline_us) {
+            b->late = true;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The time of a flag there and back, the best of many batches; 0 where none was in time. */
+static double flag_and_back_us(struct bench *b, double limit_us)
+{
+    double best_us = 0;
+    double begin_us = kolo_now_us();
+    const double end_us = begin_us + limit_us;
+    while (begin_us < end_us) {
+        for (int i = 0; i < BATCH; i++) {
+            if (!turn(b, ASK_FLAG)) {
+                return best_us;
+            }
+        }
+        const double now_us = kolo_now_us();
+        const double each_us = (now_us - begin_us) / BATCH;
+        best_us = best_us > 0 && best_us < each_us ? best_us : each_us;
+        begin_us = now_us;
+    }
+    return best_us;
+}
+
+/* Add the shared bytes to a block that stays in the first cache: what one more source costs. */
+static void add_shared(const struct bench *b)
+{
+    for (int at = 0; at < BUFFER_BYTES / (int)sizeof(float); at += BLOCK_FLOATS) {
+        for (int i = 0; i < BLOCK_FLOATS; i++) {
+            b->leader[i] += b->shared[at + i];
+        }
+    }
+}
+
+static void keep_least(double *least, double value)
+{
+    *least = *least > 0 && *least < value ? *least : value;
+}
+
+/* A message is written once and read once: a copy costs the mean of both. */
+static void measure_bytes(struct bench *b)
+{
+    double write_us = 0, read_us = 0, add_us = 0;
+    const double end_us = kolo_now_us() + 2 * PHASE_US;
+    for (int i = 0; kolo_now_us() < end_us && turn(b, ASK_BYTES); i++) {
+        const double wrote_us = b->wrote_us;
+        const double begin_us = kolo_now_us();
+        if (i % 2 == 0) {
+            memcpy(b->leader, b->shared, BUFFER_BYTES);
+            keep_least(&read_us, kolo_now_us() - begin_us);
+        } else {
+            add_shared(b);
+            keep_least(&add_us, kolo_now_us() - begin_us);
+        }
+        keep_least(&write_us, wrote_us);
+    }
+    if (add_us > 0) { /* then there was a copy before it */
+        b->costs->copy_us_per_byte = (write_us + read_us) / 2 / BUFFER_BYTES;
+        b->costs->reduce_us_per_byte = add_us / BUFFER_BYTES;
+    }
+}
+
+static void *lead(void *arg)
+{
+    struct bench *b = arg;
+    pin_to(b->cpu[0]);
+    b->deadline_us = kolo_now_us() + 3 * PHASE_US;
+    const double both_us = flag_and_back_us(b, b->yields ? TURN_US : PHASE_US);
+    if (both_us > 0) {
+        *(b->yields ? &b->costs->switch_us : &b->costs->latency_us) = both_us / 2;
+    }
+    if (!b->yields || b->costs->cores == 1) {
+        measure_bytes(b);
+    }
+    ask(b, ASK_END);
+    return NULL;
+}
+
+/* Both on `cpu`; nothing is measured where a thread cannot be started. */
+static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
+{
+    pthread_t leader, helper;
+    b->cpu[0] = leader_cpu;
+    b->cpu[1] = helper_cpu;
+    b->yields = leader_cpu == helper_cpu;
+    atomic_store_explicit(&b->asked, 0, memory_order_relaxed);
+    atomic_store_explicit(&b->answered, 0, memory_order_relaxed);
+    b->turn = 0;
+    if (pthread_create(&helper, NULL, help, b) != 0) {
+        return;
+    }
+    if (pthread_create(&leader, NULL, lead, b) == 0) {
+        pthread_join(leader, NULL);
+    } else {
+        ask(b, ASK_END);
+    }
+    pthread_join(helper, NULL);
+}
+
+/* The CPUs that the ranks may use. A rank that is bound to one of several cores looks further: the
+ * system cuts what is asked down to what this process may have. */
+static int pick_cpus(int cores_allowed, int cpu[2])
+{
+    cpu_set_t mine, all;
+    int found = 0;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0) {
+        return 0;
+    }
+    all = mine;
+    if (CPU_COUNT(&mine) == 1 && cores_allowed > 1) {
+        memset(&all, 0xff, sizeof all);
+        if (sched_setaffinity(0, sizeof all, &all) == 0) {
+            (void)sched_getaffinity(0, sizeof all, &all);
+            (void)sched_setaffinity(0, sizeof mine, &mine);
+        }
+    }
+    for (int c = 0; c < CPU_SETSIZE && found < 2; c++) {
+        if (CPU_ISSET((size_t)c, &all)) {
+            cpu[found++] = c;
+        }
+    }
+    return found;
+}
+
+/* Two digits: more would be noise. */
+static double two_digits(double x)
+{
+    const double unit = pow(10, floor(log10(x)) - 1);
+    return round(x / unit) * unit;
+}
+
+void kolo_costs_measure(int cores_allowed, struct kolo_costs *out)
+{
+    struct kolo_costs costs = defaults;
+    int cpu[2] = {-1, -1};
+    const size_t align = 4096;
+    float *memory = aligned_alloc(align, (size_t)3 * BUFFER_BYTES);
+    struct bench *bench = aligned_alloc(128, kolo_round_up(sizeof *bench, 128));
+    costs.cores = cores_allowed > 1 ? cores_allowed : 1;
+    const int found = pick_cpus(costs.cores, cpu);
+    if (memory != NULL && bench != NULL && found > 0) {
+        memset(memory, 0, (size_t)3 * BUFFER_BYTES);
+        memset(bench, 0, sizeof *bench);
+        bench->shared = memory;
+        bench->leader = memory + BUFFER_BYTES / sizeof(float);
+        bench->helper = memory + 2 * BUFFER_BYTES / sizeof(float);
+        bench->costs = &costs;
+        if (costs.cores > 1 && found > 1) {
+            run_bench(bench, cpu[0], cpu[1]);
+        }
+        run_bench(bench, cpu[0], cpu[0]);
+    }
+    free(memory);
+    free(bench);
+    costs.latency_us = two_digits(costs.latency_us);
+    costs.copy_us_per_byte = two_digits(costs.copy_us_per_byte);
+    costs.reduce_us_per_byte = two_digits(costs.reduce_us_per_byte);
+    costs.step_us = two_digits(costs.step_us);
+    costs.switch_us = two_digits(costs.switch_us);
+    *out = costs;
+}
+
+/* ---- KOLO_COSTS ---- */
+
+/* A positive decimal number, "0.2" or "1e-3", the same in every locale. */
+static bool parse_number(const char *text, size_t len, double *out)
+{
+    double value = 0, unit = 1;
+    size_t i = 0, digits = 0;
+    bool fraction = false;
+    for (; i < len && (text[i] == '.' || (text[i] >= '0' && text[i] <= '9')); i++) {
+        if (text[i] == '.') {
+            if (fraction) {
+                return false;
+            }
+            fraction = true;
+            continue;
+        }
+        unit = fraction ? unit / 10 : 1;
+        value = fraction ? value + unit * (text[i] - '0') : value * 10 + (text[i] - '0');
+        digits++;
+    }
+    if (i < len && text[i] == 'e') {
+        char exponent[8] = {0};
+        long power = 0;
+        const size_t rest = len - i - 1;
+        if (rest == 0 || rest >= sizeof exponent) {
+            return false;
+        }
+        memcpy(exponent, text + i + 1, rest);
+        if (!kolo_parse_int(exponent, -30, 30, &power)) {
+            return false;
+        }
+        value *= pow(10, (double)power);
+        i = len;
+    }
+    *out = value;
+    return i == len && digits > 0 && value > 0 && value < 1e30;
+}
+
+struct cost_name {
+    const char *name;
+    size_t offset;
+    bool gbs; /* 1e9 bytes a second, kept as us a byte */
+};
+
+static const struct cost_name cost_names[] = {
+    {"latency_us", offsetof(struct kolo_costs, latency_us), false},
+    {"copy_gbs", offsetof(struct kolo_costs, copy_us_per_byte), true},
+    {"reduce_gbs", offsetof(struct kolo_costs, reduce_us_per_byte), true},
+    {"step_us", offsetof(struct kolo_costs, step_us), false},
+    {"switch_us", offsetof(struct kolo_costs, switch_us), false},
+};
+
+/* One "name=value"; `seen` has a bit for each name. */
+static bool parse_cost(const char *text, size_t len, unsigned *seen, struct kolo_costs *costs)
+{
+    const char *equals = memchr(text, '=', len);
+    double value = 0;
+    if (equals == NULL) {
+        return false;
+    }
+    const size_t name_len = (size_t)(equals - text);
+    if (!parse_number(equals + 1, len - name_len - 1, &value)) {
+        return false;
+    }
+    unsigned bit = 0;
+    for (; bit < KOLO_LENGTH(cost_names); bit++) {
+        const char *name = cost_names[bit].name;
+        if (strlen(name) == name_len && strncmp(name, text, name_len) == 0) {
+            const double cost = cost_names[bit].gbs ? 1e-3 / value : value;
+            memcpy((char *)costs + cost_names[bit].offset, &cost, sizeof cost);
+            break;
+        }
+    }
+    if (bit == KOLO_LENGTH(cost_names)) {
+        const bool whole = value < 1e6 && value == floor(value);
+        if (name_len != 5 || strncmp(text, "cores", 5) != 0 || !whole) {
+            return false;
+        }
+        costs->cores = (int32_t)value;
+    }
+    const bool again = (*seen >> bit & 1) != 0;
+    *seen |= 1u << bit;
+    return !again;
+}
+
+bool kolo_costs_parse(const char *text, struct kolo_costs *out)
+{
+    struct kolo_costs costs = defaults;
+    unsigned seen = 0;
+    for (const char *at = text;; at++) {
+        const size_t len = strcspn(at, ",");
+        if (!parse_cost(at, len, &seen, &costs)) {
+            return false;
+        }
+        at += len;
+        if (*at == '\0') {
+            break;
+        }
+    }
+    *out = costs;
+    return true;
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From costs to the machine that prices plans, and from small communicators to large ones.
+ *
+ * Shared memory: a sender copies into its outbox, a receiver's core copies or adds from there.
+ * Ranks beyond the cores take turns. Between hosts a message takes what it takes over TCP, as
+ * nothing is measured there: the rounds count.
+ */
+#include "model.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const struct kolo_link_price network = {
+    .latency_us = 30, .us_per_byte = 1e-3, .by_core = false}; /* 1 GB/s */
+
+struct placing { /* of ranks on hosts, for link_of */
+    const struct kolo_model *model;
+    int nranks;
+};
+
+void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
+                     int nhosts)
+{
+    *model = (struct kolo_model){.costs = *costs, .nranks = nranks, .nhosts = nhosts};
+}
+
+static struct kolo_link_price shared_memory(const struct kolo_costs *costs)
+{
+    return (struct kolo_link_price){
+        .latency_us = costs->latency_us, .us_per_byte = costs->copy_us_per_byte, .by_core = true};
+}
+
+/* Ranks are dealt to hosts in blocks, as launchers do. */
+static void link_between(const void *ctx, int from, int to, struct kolo_link_price *out)
+{
+    const struct placing *p = ctx;
+    const long hosts = p->model->nhosts;
+    const bool same = from * hosts / p->nranks == to * hosts / p->nranks;
+    *out = same ? shared_memory(&p->model->costs) : network;
+}
+
+/* As crowded with `nranks` ranks as the communicator is with its own. 0: each has a core. */
+static int cores_for(const struct kolo_model *model, int nranks)
+{
+    const double cores = (double)model->costs.cores * model->nhosts;
+    if (cores >= model->nranks) {
+        return 0;
+    }
+    const int scaled = (int)(cores * nranks / model->nranks + 0.5);
+    return scaled > 0 ? scaled : 1;
+}
+
+static kolo_status price_whole(const struct kolo_model *model, const struct kolo_plan *plan,
+                               size_t bytes, double *out)
+{
+    const struct placing placing = {model, plan->shape.nranks};
+    const struct kolo_costs *costs = &model->costs;
+    const struct kolo_machine machine = {.link = shared_memory(costs),
+                                         .link_of = model->nhosts > 1 ? link_between : NULL,
+                                         .ctx = &placing,
+                                         .copy_us_per_byte = costs->copy_us_per_byte,
+                                         .reduce_us_per_byte = costs->reduce_us_per_byte,
+                                         .step_us = costs->step_us,
+                                         .switch_us = costs->switch_us,
+                                         .cores = cores_for(model, plan->shape.nranks)};
+    struct kolo_price price;
+    KOLO_TRY(kolo_price_plan(plan, bytes, 0, &machine, false, &price));
+    *out = price.total_us;
+    return KOLO_OK;
+}
+
+static int phases_of(const struct kolo_plan *plan)
+{
+    int most = 0;
+    for (int rank = 0; rank < plan->shape.nranks; rank++) {
+        most = plan->rank[rank].phases > most ? plan->rank[rank].phases : most;
+    }
+    return most;
+}
+
+/* ---- smaller communicators ---- */
+
+/* Powers of two stay so; the others keep their remainder by 8 and are none. */
+static int larger_stand_in(int nranks)
+{
+    return kolo_is_pow2(nranks) ? KOLO_MODEL_RANKS : KOLO_MODEL_RANKS - 16 + nranks % 8;
+}
+
+static int smaller_stand_in(int nranks)
+{
+    return kolo_is_pow2(nranks) ? KOLO_MODEL_RANKS / 2 : KOLO_MODEL_RANKS / 2 - 8 + nranks % 8;
+}
+
+/* The ends of the ranks stay ends; the ring is that of the ranks that are left. `order` has room.
+ */
+static struct kolo_shape stand_in(const struct kolo_shape *shape, int nranks, int *order)
+{
+    struct kolo_shape small = *shape;
+    small.nranks = nranks;
+    if (shape->root > 0) {
+        small.root = shape->root == shape->nranks - 1 ? nranks - 1 : nranks / 2;
+    }
+    int count = 0;
+    for (int i = 0; shape->order != NULL && i < shape->nranks; i++) {
+        if (shape->order[i] < nranks) {
+            order[count++] = shape->order[i];
+        }
+    }
+    small.order = shape->order != NULL ? order : NULL;
+    return small;
+}
+
+static bool stands_in(const struct kolo_algo *algo, const struct kolo_shape *shape, int nranks)
+{
+    int order[KOLO_MODEL_RANKS];
+    const struct kolo_shape small = stand_in(shape, nranks, order);
+    return algo->supports == NULL || algo->supports(&small);
+}
+
+/* Whether smaller plans must, and can, stand for the plan of `shape`. */
+static bool is_scaled(const struct kolo_algo *algo, const struct kolo_shape *shape)
+{
+    return shape->nranks > KOLO_MODEL_RANKS &&
+           stands_in(algo, shape, larger_stand_in(shape->nranks)) &&
+           stands_in(algo, shape, smaller_stand_in(shape->nranks));
+}
+
+static kolo_status forecast_whole(const struct kolo_model *model, const struct kolo_algo *algo,
+                                  const struct kolo_shape *shape, size_t bytes,
+                                  struct kolo_forecast *out)
+{
+    struct kolo_plan *plan = NULL;
+    KOLO_TRY(kolo_plan_build(algo, shape, -1, &plan));
+    const kolo_status st = price_whole(model, plan, bytes, &out->us);
+    out->phases = phases_of(plan);
+    kolo_plan_destroy(plan);
+    return st;
+}
+
+/* y at n, by the power of n that leads from y1 at n1 to y2 at n2; it does not fall. */
+static double continued(double n1, double y1, double n2, double y2, double n)
+{
+    if (y1 <= 0 || y2 <= y1) {
+        return y2;
+    }
+    return y2 * pow(n / n2, log(y2 / y1) / log(n2 / n1));
+}
+
+static kolo_status count_phases(const struct kolo_algo *algo, const struct kolo_shape *shape,
+                                int *out)
+{
+    struct kolo_plan *plan = NULL;
+    KOLO_TRY(kolo_plan_build(algo, shape, 0, &plan));
+    *out = phases_of(plan);
+    kolo_plan_destroy(plan);
+    return KOLO_OK;
+}
+
+kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_algo *algo,
+                             const struct kolo_shape *shape, size_t bytes, int max_phases,
+                             struct kolo_forecast *out)
+{
+    if (!is_scaled(algo, shape)) {
+        return forecast_whole(model, algo, shape, bytes, out);
+    }
+    int order[KOLO_MODEL_RANKS];
+    const int n1 = smaller_stand_in(shape->nranks), n2 = larger_stand_in(shape->nranks);
+    const int n = shape->nranks;
+    struct kolo_forecast small = {0}, large = {0};
+    struct kolo_shape by = stand_in(shape, n1, order);
+    KOLO_TRY(forecast_whole(model, algo, &by, bytes, &small));
+    by = stand_in(shape, n2, order);
+    KOLO_TRY(forecast_whole(model, algo, &by, bytes, &large));
+    out->us = continued(n1, small.us, n2, large.us, n);
+    out->phases = (int)ceil(continued(n1, small.phases, n2, large.phases, n));
+    const int slack = large.phases + 2;
+    if (out->phases + slack > max_phases && out->phases - slack <= max_phases) {
+        KOLO_TRY(count_phases(algo, shape, &out->phases));
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_model_plan(const struct kolo_algo *algo, const struct kolo_shape *shape,
+                            struct kolo_plan **out)
+{
+    int order[KOLO_MODEL_RANKS];
+    if (!is_scaled(algo, shape)) {
+        return kolo_plan_build(algo, shape, -1, out);
+    }
+    const struct kolo_shape small = stand_in(shape, larger_stand_in(shape->nranks), order);
+    return kolo_plan_build(algo, &small, -1, out);
+}

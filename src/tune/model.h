@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The time of an algorithm on this communicator, by the price of its plan. */
+#ifndef KOLO_TUNE_MODEL_H
+#define KOLO_TUNE_MODEL_H
+
+#include "plan/plan.h"
+#include "plan/price.h"
+#include "tune.h"
+
+struct kolo_model {
+    struct kolo_costs costs;
+    int nranks, nhosts;
+};
+
+struct kolo_forecast {
+    double us;
+    int phases; /* the most signals of a rank */
+};
+
+void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
+                     int nhosts);
+
+/* Up to KOLO_MODEL_RANKS ranks the plan of `shape` itself is priced; with more, those of two
+ * smaller communicators (which are powers of two, even or odd as it is), and the growth from the
+ * one to the other is continued. Only where these come near to max_phases is the whole plan built,
+ * to count. Errors: UNSUPPORTED, INVALID (no such plan), SYSTEM. */
+enum { KOLO_MODEL_RANKS = 64 };
+KOLO_CHECK kolo_status kolo_model_price(const struct kolo_model *model,
+                                        const struct kolo_algo *algo,
+                                        const struct kolo_shape *shape, size_t bytes,
+                                        int max_phases, struct kolo_forecast *out);
+
+/* The plan of all ranks for `shape`, or for the larger of the two that stand for it. */
+KOLO_CHECK kolo_status kolo_model_plan(const struct kolo_algo *algo, const struct kolo_shape *shape,
+                                       struct kolo_plan **out);
+
+#endif
