@@ -225,8 +225,8 @@ static kolo_status summarise(const struct pricer *p, int walked, bool path, stru
         return KOLO_OK;
     }
     out->total_us = p->moment[p->last].end_us;
-    if (walked > 1) { /* two tiles: SCRATCH and drift have a period of two */
-        const int back = walked > 2 ? 2 : 1;
+    if (walked > 1) { /* slots come round every SLOTS tiles, SCRATCH and drift every two */
+        const int back = walked - 1 < SLOTS ? walked - 1 : SLOTS;
         out->tile_us = (p->tile_end_us[walked - 1] - p->tile_end_us[walked - 1 - back]) / back;
         out->total_us += out->tile_us * (p->tiles - walked);
     }

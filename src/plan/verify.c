@@ -209,6 +209,11 @@ static kolo_status write_chunks(struct prover *p, const struct kolo_event *e)
         KOLO_TRY(check_bounds(p, e, s->src));
         KOLO_TRY(check_overlap(p, e));
     }
+    if (s->op == KOLO_COPY && s->dst.count > 0 &&
+        location(p, e->rank, s->src.buf, (int)s->src.first) ==
+            location(p, e->rank, s->dst.buf, (int)s->dst.first)) {
+        return KOLO_OK; /* in place, onto itself: executors skip it */
+    }
     for (int i = 0; i < s->dst.count; i++) {
         kolo_symbol symbol = KOLO_UNWRITTEN;
         if (local) {

@@ -11,7 +11,11 @@
 namespace
 {
 
-constexpr unsigned kSeeds = 6;
+// Races show in some orders only, so plans of several lanes are run more often.
+unsigned Seeds(const kolo_plan *plan)
+{
+    return plan->lanes > 1 ? 60 : 6;
+}
 
 Plan Copy(const kolo_plan *plan)
 {
@@ -187,6 +191,24 @@ bool DropMessage(kolo_plan *plan, int rank, int index)
     return true;
 }
 
+bool ForgetDependency(kolo_plan *plan, int rank, int index)
+{
+    kolo_step *step = &plan->rank[rank].step[index];
+    const bool had = step->dep >= 0;
+    step->dep = -1;
+    return had;
+}
+
+bool OtherLane(kolo_plan *plan, int rank, int index)
+{
+    kolo_step *step = &plan->rank[rank].step[index];
+    if (plan->lanes == 1 || IsMessage(*step)) {
+        return false;
+    }
+    step->lane = static_cast<uint8_t>((step->lane + 1) % plan->lanes);
+    return true;
+}
+
 std::vector<Mutation> Mutations()
 {
     return {
@@ -204,6 +226,8 @@ std::vector<Mutation> Mutations()
         {"flip LEFT", [](kolo_plan *p, int r, int i) { return Flip(p, r, i, KOLO_STEP_LEFT); }},
         {"flip LAST", [](kolo_plan *p, int r, int i) { return Flip(p, r, i, KOLO_STEP_LAST); }},
         {"swap with the next step", SwapWithNext},
+        {"forget a dependency", ForgetDependency},
+        {"into another lane", OtherLane},
     };
 }
 
@@ -211,7 +235,7 @@ std::vector<Mutation> Mutations()
 std::string Oracle(const kolo_plan *plan)
 {
     std::string why = plan->shape.coll == KOLO_COLL_BARRIER ? RunBarrier(plan) : "";
-    for (unsigned seed = 0; why.empty() && seed < kSeeds; seed++) {
+    for (unsigned seed = 0; why.empty() && seed < Seeds(plan); seed++) {
         why = RunOnNumbers(plan, seed);
     }
     return why;
@@ -234,6 +258,7 @@ void Judge(const kolo_plan *mutant, const std::string &what, Tally *tally)
     }
     if (why.empty() && refused) {
         tally->strict++;
+        EXPECT_GT(mutant->lanes, 1) << what << " is refused: " << kolo_error_text();
         if (getenv("KOLO_TEST_STRICT") != nullptr) {
             printf("strict: %s: %s\n", what.c_str(), kolo_error_text());
         }
@@ -281,9 +306,61 @@ class Mutants : public testing::TestWithParam<const kolo_algo *>
         }
         printf("%-28s %8d %8d %8d %8d %8d\n", "all", all.made, all.wrong, all.refused, all.missed,
                all.strict);
-        EXPECT_LT(all.strict * 10, all.made) << "the prover refuses much that is right";
     }
 };
+
+// The catalogue joins no lanes; these do. The sum is made in lane 0 and handed out in lane 1.
+const kolo_algo kJoined =
+    Algo("test_joined", KOLO_COLL_ALL_REDUCE, [](const kolo_shape *s, kolo_builder *b) {
+        for (int r = 1; r < s->nranks; r++) {
+            const unsigned last = r == s->nranks - 1 ? KOLO_LAST : 0;
+            if (r == 1) {
+                kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+            }
+            kolo_transfer(b, r, kolo_in(0), 0, kolo_out(0), KOLO_ADD | last);
+        }
+        kolo_round(b);
+        kolo_lane(b, 1);
+        for (int r = 0; r < s->nranks; r++) {
+            kolo_join(b, r, 0); // in place a rank's vector is sent before the sum comes
+        }
+        kolo_round(b);
+        for (int r = 1; r < s->nranks; r++) {
+            kolo_transfer(b, 0, kolo_out(0), r, kolo_out(0), KOLO_MOVE);
+        }
+    });
+
+// Two chains, each with its own chunk and lane, and a third lane that waits for both to pass on.
+const kolo_algo kBraided =
+    Algo("test_braided", KOLO_COLL_BROADCAST, [](const kolo_shape *s, kolo_builder *b) {
+        kolo_chunks(b, 2);
+        for (int lane = 0; lane < 2; lane++) {
+            kolo_lane(b, lane);
+            kolo_local(b, s->root, kolo_in(lane), kolo_out(lane), KOLO_MOVE);
+            for (int i = 0; i + 2 < s->nranks; i++) {
+                const int from = (s->root + i) % s->nranks, to = (s->root + i + 1) % s->nranks;
+                kolo_transfer(b, from, i == 0 ? kolo_in(lane) : kolo_out(lane), to, kolo_out(lane),
+                              KOLO_MOVE);
+                kolo_round(b);
+            }
+        }
+        const int before = (s->root + s->nranks - 2) % s->nranks;
+        kolo_lane(b, 2);
+        kolo_join(b, before, 0);
+        kolo_join(b, before, 1);
+        kolo_round(b);
+        const kolo_buf buf = before == s->root ? KOLO_IN : KOLO_OUT;
+        kolo_transfer(b, before, kolo_slice_make(buf, 0, 2), (before + 1) % s->nranks,
+                      kolo_slice_make(KOLO_OUT, 0, 2), KOLO_MOVE);
+    });
+
+std::vector<const kolo_algo *> AllAndLaned()
+{
+    std::vector<const kolo_algo *> all = AllAlgos();
+    all.push_back(&kJoined);
+    all.push_back(&kBraided);
+    return all;
+}
 
 } // namespace
 
@@ -305,4 +382,4 @@ TEST_P(Mutants, ThatGoWrongOnNumbersAreRefused)
     EXPECT_GT(plans, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, Mutants, testing::ValuesIn(AllAlgos()), AlgoName);
+INSTANTIATE_TEST_SUITE_P(Catalogue, Mutants, testing::ValuesIn(AllAndLaned()), AlgoName);

@@ -96,16 +96,29 @@ TEST(Price, OfAChainWithTilesIsAPipeline)
     }
 }
 
-// With 4 slots at most 4 messages are under way: latency then bounds the rate.
+// With 4 slots a message leaves when the one four before it was received and its credit is back.
 TEST(Price, OfAChainIsBoundByItsSlotsWhereLatencyDominates)
 {
     kolo_machine machine = Links();
     machine.link.latency_us = 1000;
-    const kolo_price price = Price("broadcast_chain", 2, 64 * 400, machine, 64);
-    const double round_us = 2 * 1000 + 64 * kUsPerByte;
-    EXPECT_EQ(400, price.tiles);
-    EXPECT_GT(price.total_us, 90 * round_us / 4 * 4);
-    EXPECT_LT(price.total_us, 400 * round_us);
+    const kolo_price price = Price("broadcast_chain", 2, 64 * 402, machine, 64);
+    const double each = 64 * kUsPerByte, round = 2 * 1000 + each;
+    const double want = 1000 + 2 * each + 100 * round; // 402 = 2 + 100 * 4
+    EXPECT_EQ(402, price.tiles);
+    EXPECT_NEAR(round / 4, price.tile_us, Near(round));
+    EXPECT_NEAR(want, price.total_us, Near(want));
+}
+
+TEST(Price, OneRanksMessagesLeaveOneAfterAnother)
+{
+    const double want = kAlphaUs + 5 * 6400 * kUsPerByte;
+    EXPECT_NEAR(want, Price("scatter_direct", 6, 6400, Links()).total_us, Near(want));
+}
+
+TEST(Price, MessagesEnterARankOneAfterAnother)
+{
+    const double want = kAlphaUs + 5 * 6400 * kUsPerByte;
+    EXPECT_NEAR(want, Price("gather_direct", 6, 6400, Links()).total_us, Near(want));
 }
 
 TEST(Price, CountsReductionsOnTheReceiver)
