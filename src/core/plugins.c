@@ -6,112 +6,20 @@
  * plug-in is never unloaded, since plans and communicators point into it. */
 #include "core/plugins.h"
 
+#include "core/plugin_load.h"
 #include "plan/plan.h"
 #include "transports/transports.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_OF_A_KIND = 64 };
 
-/* ---- defaults: positional, so that a new slot without a default is a compiler's warning ---------
- */
-
-static kolo_status lacks(const char *what)
-{
-    return kolo_fail(KOLO_ERR_UNSUPPORTED, "this transport has no %s", what);
-}
-
-static kolo_status no_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
-{
-    (void)dev;
-    (void)ptr;
-    (void)len;
-    (void)out;
-    return lacks("map");
-}
-
-static void no_unmap(struct kolo_device *dev, struct kolo_mem *mem)
-{
-    (void)dev;
-    (void)mem;
-}
-
-static kolo_status no_send(struct kolo_link *link, const struct kolo_bytes *src,
-                           struct kolo_req *req)
-{
-    (void)link;
-    (void)src;
-    (void)req;
-    return lacks("send");
-}
-
-static kolo_status no_recv(struct kolo_link *link, const struct kolo_bytes *dst,
-                           struct kolo_req *req)
-{
-    (void)link;
-    (void)dst;
-    (void)req;
-    return lacks("recv");
-}
-
-static int no_progress(struct kolo_device *dev, int budget)
-{
-    (void)dev;
-    (void)budget;
-    return 0;
-}
-
-static void no_abort(struct kolo_link *link, kolo_status why)
-{
-    (void)link;
-    (void)why;
-}
-
-static kolo_status no_attach(struct kolo_link *link, const void *handle, void **out, size_t *len)
-{
-    (void)link;
-    (void)handle;
-    (void)out;
-    (void)len;
-    return lacks("attach");
-}
-
-static void no_wake(struct kolo_link *link, uint32_t *word)
-{
-    (void)link;
-    (void)word;
-}
-
-static int no_wait_fd(struct kolo_device *dev)
-{
-    (void)dev;
-    return -1;
-}
-
-static bool all_shapes(const struct kolo_shape *shape)
-{
-    (void)shape;
-    return true;
-}
-
-/* The first six slots after caps are required, so they have no default. */
-static const struct kolo_transport transport_defaults = {
-    {0, 0, NULL}, 0,       NULL,    NULL,        NULL,     NULL,      NULL,    NULL,      no_map,
-    no_unmap,     no_send, no_recv, no_progress, no_abort, no_attach, no_wake, no_wait_fd};
-static const struct kolo_algo algo_defaults = {
-    {0, 0, NULL}, (enum kolo_coll)0, NULL, all_shapes, NULL};
-
-/* ---- the catalogue
- * ------------------------------------------------------------------------------- */
+/* ---- the catalogue ----------------------------------------------------------------------- */
 
 /* Entries are written under `lock` before the count that shows them (release). */
 static struct {
@@ -126,32 +34,10 @@ static struct {
 
 static pthread_once_t built_in_once = PTHREAD_ONCE_INIT;
 
-#define FILL(field)                                                                                \
-    if (out->field == NULL) {                                                                      \
-        out->field = transport_defaults.field;                                                     \
-    }
-/* `given` laid over the defaults: slots beyond its size and slots it left NULL are filled. */
-static void overlay_transport(const struct kolo_transport *given, struct kolo_transport *out)
-{
-    memset(out, 0, sizeof *out);
-    memcpy(out, given, kolo_min(given->base.size, sizeof *out));
-    FILL(map)
-    FILL(unmap)
-    FILL(send)
-    FILL(recv)
-    FILL(progress)
-    FILL(abort)
-    FILL(attach)
-    FILL(wake)
-    FILL(wait_fd)
-    out->base.size = sizeof *out;
-}
-#undef FILL
-
 static void add_built_in(void)
 {
     for (int i = 0; i < kolo_transports_count; i++) {
-        overlay_transport(kolo_transports[i], &catalogue.transport[i]);
+        kolo_transport_overlay(kolo_transports[i], &catalogue.transport[i]);
     }
     atomic_store_explicit(&catalogue.transports, kolo_transports_count, memory_order_release);
 }
@@ -220,91 +106,7 @@ const struct kolo_tuner *kolo_tuner_find(const char *name)
     return NULL;
 }
 
-/* ---- the file
- * ------------------------------------------------------------------------------------ */
-
-/* Whether `info` is of something that only root and this user can change. */
-static kolo_status check_owner(const char *path, const struct stat *info)
-{
-    if (info->st_uid != 0 && info->st_uid != geteuid()) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "plug-in refused: %s belongs to user %u, not to root or to user %u", path,
-                         info->st_uid, geteuid());
-    }
-    const bool sticky = S_ISDIR(info->st_mode) && (info->st_mode & S_ISVTX) != 0;
-    if ((info->st_mode & (S_IWGRP | S_IWOTH)) != 0 && !sticky) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "plug-in refused: %s can be written by others (mode %04o)", path,
-                         info->st_mode & 07777);
-    }
-    return KOLO_OK;
-}
-
-/* Every directory from / down to the last slash of `path`, which has no symbolic links in it. */
-static kolo_status check_directories(char *path)
-{
-    for (char *slash = path; slash != NULL; slash = strchr(slash + 1, '/')) {
-        struct stat info;
-        const char kept = slash[1];
-        slash[1] = '\0'; /* "/" and "/a/b/" */
-        const kolo_status status =
-            stat(path, &info) != 0
-                ? kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %s", path, strerror(errno))
-                : check_owner(path, &info);
-        slash[1] = kept;
-        KOLO_TRY(status);
-    }
-    return KOLO_OK;
-}
-
-static kolo_status check_file(const char *path)
-{
-    struct stat info;
-    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        const char *why = errno == ELOOP ? "it is a symbolic link" : strerror(errno);
-        return kolo_fail(errno == ELOOP ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
-                         "plug-in refused: %s: %s", path, why);
-    }
-    kolo_status status = KOLO_OK;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        status = kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s is not a regular file", path);
-    } else {
-        status = check_owner(path, &info);
-    }
-    close(fd);
-    return status;
-}
-
-/* The path without symbolic links in its directories, to be freed; the file may be one. */
-static kolo_status resolve(const char *path, char **out)
-{
-    if (path[0] != '/') {
-        return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s is not an absolute path", path);
-    }
-    char *copy = strdup(path);
-    if (copy == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: no memory");
-    }
-    char *slash = strrchr(copy, '/');
-    *slash = '\0';
-    char *folder = realpath(slash == copy ? "/" : copy, NULL);
-    struct kolo_text full = {0};
-    if (folder != NULL) {
-        kolo_text_add(&full, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, slash + 1);
-    }
-    const int failed = errno;
-    free(folder);
-    free(copy);
-    if (full.chars == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %s", path, strerror(failed));
-    }
-    *out = full.chars;
-    return KOLO_OK;
-}
-
-/* ---- the symbol
- * ---------------------------------------------------------------------------------- */
+/* ---- the symbol -------------------------------------------------------------------------- */
 
 struct found {
     const char *path;
@@ -368,7 +170,7 @@ static kolo_status missing(const struct found *found, const char *slot)
 
 static kolo_status taken(const struct found *found, const char *name)
 {
-    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: there is a %s \"%s\" already",
+    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the %s \"%s\" is there already",
                      found->path, found->kind, name);
 }
 
@@ -380,11 +182,9 @@ static kolo_status full(const struct found *found)
 
 static kolo_status add_algo(const struct found *found)
 {
-    struct kolo_algo algo = algo_defaults;
+    struct kolo_algo algo;
     KOLO_TRY(check_base(found, sizeof algo));
-    memcpy(&algo, found->symbol, ((const struct kolo_plugin *)found->symbol)->size);
-    algo.supports = algo.supports != NULL ? algo.supports : algo_defaults.supports;
-    algo.base.size = sizeof algo;
+    kolo_algo_overlay(found->symbol, &algo);
     if (algo.build == NULL) {
         return missing(found, "build");
     }
@@ -462,7 +262,7 @@ static kolo_status add_transport(const struct found *found)
     if (count == MAX_OF_A_KIND) {
         return full(found);
     }
-    overlay_transport(&given, &catalogue.transport[count]);
+    kolo_transport_overlay(&given, &catalogue.transport[count]);
     atomic_store_explicit(&catalogue.transports, count + 1, memory_order_release);
     return KOLO_OK;
 }
@@ -557,8 +357,6 @@ static kolo_status link_and_add(const char *path)
 /* Under the lock; takes `path` over on success. */
 static kolo_status load(char *path)
 {
-    KOLO_TRY(check_directories(path));
-    KOLO_TRY(check_file(path));
     KOLO_TRY(link_and_add(path));
     catalogue.file[catalogue.files++] = path;
     return KOLO_OK;
@@ -567,7 +365,7 @@ static kolo_status load(char *path)
 kolo_status kolo_plugin_load_file(const char *path)
 {
     char *real = NULL;
-    KOLO_TRY(resolve(path, &real));
+    KOLO_TRY(kolo_plugin_path_check(path, &real));
     pthread_mutex_lock(&catalogue.lock);
     const bool loaded = is_loaded(real);
     const kolo_status status = loaded ? KOLO_OK : load(real);
@@ -578,8 +376,7 @@ kolo_status kolo_plugin_load_file(const char *path)
     return status;
 }
 
-/* ---- KOLO_PLUGIN
- * --------------------------------------------------------------------------------- */
+/* ---- KOLO_PLUGIN ------------------------------------------------------------------------- */
 
 static struct {
     pthread_once_t once;

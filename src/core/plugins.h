@@ -16,6 +16,10 @@
 
 #include <kolo/plugin.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Load what KOLO_PLUGIN lists; the first call does it, later ones return its status. Not in a
  * set-user-id program. Errors: as kolo_plugin_load_file(), for the first file refused. */
 kolo_status kolo_plugins_load(void);
@@ -37,5 +41,9 @@ const struct kolo_tuner *kolo_tuner_at(int index);
 const struct kolo_algo *kolo_algo_find(const char *name);
 const struct kolo_transport *kolo_transport_find(const char *name);
 const struct kolo_tuner *kolo_tuner_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

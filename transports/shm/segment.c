@@ -70,8 +70,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* ---- one segment
- * ---------------------------------------------------------------------------------- */
+/* ---- one segment ------------------------------------------------------------------------- */
 
 /* What can never be had must not end in the out-of-memory killer. */
 static kolo_status check_size(size_t len)
@@ -321,8 +320,7 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
     return found;
 }
 
-/* ---- allocation
- * ----------------------------------------------------------------------------------- */
+/* ---- allocation -------------------------------------------------------------------------- */
 
 static kolo_status alloc_big(size_t bytes, void **out)
 {
