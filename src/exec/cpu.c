@@ -82,7 +82,10 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     const unsigned divisor = op->last ? x->divisor : 0;
     const bool folds = k > 1 || divisor > 1;
     if (m == 1 && !folds) {
-        kolo_copy(at[k], at[0], bytes);
+        if (at[k] !=
+            at[0]) { /* in place a copy may be onto itself, and peers may be reading there */
+            kolo_copy(at[k], at[0], bytes);
+        }
         return;
     }
     if (m == 1) {
@@ -102,7 +105,9 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
             from = at[k] + done;
         }
         for (unsigned i = folds ? 1 : 0; i < m; i++) {
-            kolo_copy(at[k + i] + done, from, len);
+            if (at[k + i] + done != from) {
+                kolo_copy(at[k + i] + done, from, len);
+            }
         }
     }
 }

@@ -491,7 +491,8 @@ static bool proved_done(const struct lowering *l, int peer)
             continue;
         }
         if (s->op == KOLO_SEND) {
-            pull = other[i] > pull ? other[i] : pull;
+            const bool pulled = how_of(l, s, true, send_reduces(l, i)) == BY_PULL;
+            pull = pulled && other[i] > pull ? other[i] : pull;
         } else {
             answer = other[i] > answer ? other[i] : answer;
         }
@@ -666,10 +667,7 @@ static void lower_all(struct lowering *l, struct run *run)
     wait_for_pullers(l);
     cut_stages(l);
     for (int q = 0; q < l->plan->shape.nranks; q++) {
-        l->reader[q] = l->reader[q] || l->entry[q];
-        if (l->pulled_by[q]) {
-            l->reader[q] = true; /* it reads my entry line */
-        }
+        l->reader[q] = l->reader[q] || l->pulled_by[q]; /* it reads my entry line */
     }
     p->readers = list_of(l, l->reader, &p->nreaders);
     p->sources = list_of(l, l->source, &p->nsources);

@@ -14,6 +14,7 @@
 struct use { /* of one location, in program order */
     int step;
     bool write;
+    bool onto_itself; /* COPY of IN to the OUT it may be the same memory as: never changes IN */
     int next;
 };
 
@@ -35,7 +36,7 @@ static int location(const struct view *v, enum kolo_buf buf, int chunk)
     return alias >= 0 ? alias : v->nout + chunk;
 }
 
-static void add_use(struct view *v, struct kolo_slice s, int step, bool write)
+static void add_use(struct view *v, struct kolo_slice s, int step, bool write, bool onto_itself)
 {
     for (int c = 0; s.buf != KOLO_SCRATCH && c < s.count; c++) {
         const int at = location(v, (enum kolo_buf)s.buf, (int)s.first + c);
@@ -49,7 +50,7 @@ static void add_use(struct view *v, struct kolo_slice s, int step, bool write)
             v->use = grown;
             v->cap = cap;
         }
-        v->use[v->nuses] = (struct use){step, write, -1};
+        v->use[v->nuses] = (struct use){step, write, onto_itself, -1};
         if (v->tail[at] >= 0) {
             v->use[v->tail[at]].next = v->nuses;
         } else {
@@ -57,6 +58,14 @@ static void add_use(struct view *v, struct kolo_slice s, int step, bool write)
         }
         v->tail[at] = v->nuses++;
     }
+}
+
+/* In place this COPY does nothing; out of place it writes OUT and leaves IN alone. */
+static bool copies_onto_itself(const struct view *v, const struct kolo_step *s)
+{
+    return s->op == KOLO_COPY && s->src.buf == KOLO_IN && s->dst.buf == KOLO_OUT &&
+           s->src.count > 0 &&
+           kolo_alias_out_chunk(v->plan, v->rank, (int)s->src.first) == (int)s->dst.first;
 }
 
 static void view_close(struct view *v)
@@ -83,10 +92,10 @@ static bool view_open(struct view *v, const struct kolo_plan *plan, int rank)
     for (int i = 0; i < mine->count; i++) {
         const struct kolo_step *s = &mine->step[i];
         if (s->op == KOLO_SEND || s->op == KOLO_COPY || s->op == KOLO_REDUCE) {
-            add_use(v, s->src, i, false);
+            add_use(v, s->src, i, false, false);
         }
         if (s->op != KOLO_SEND) {
-            add_use(v, s->dst, i, true);
+            add_use(v, s->dst, i, true, copies_onto_itself(v, s));
         }
     }
     return !v->failed;
@@ -110,6 +119,9 @@ static bool stable(const struct view *v, const struct kolo_match *match, int sen
     for (int c = 0; c < s.count; c++) {
         int u = v->head[location(v, (enum kolo_buf)s.buf, (int)s.first + c)];
         for (; u >= 0; u = v->use[u].next) {
+            if (v->use[u].onto_itself && s.buf == KOLO_IN) {
+                continue;
+            }
             if (v->use[u].write && v->use[u].step > send &&
                 !answered(v, match, send, v->use[u].step)) {
                 return false;
