@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,6 +200,7 @@ static bool catch_signals(void)
         }
     }
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that a group's end is seen, whatever init does */
     return true;
 }
 
@@ -247,6 +249,30 @@ static void report_failure(struct job *job, int rank)
     } else {
         (void)fprintf(stderr, "kolo run: rank %d (pid %d) exited with status %d\n", rank,
                       (int)failed->pid, WEXITSTATUS(failed->status));
+    }
+}
+
+static bool is_rank(const struct run *run, pid_t pid)
+{
+    for (int i = 0; i < run->nstarted; i++) {
+        if (run->ranks[i].pid == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Processes whose parent, a rank, is gone are ours. They are reaped here, where the kernel names
+ * them before a rank that has ended, and at the end of the job. */
+static void reap_orphans(const struct run *run)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 ||
+            is_rank(run, info.si_pid)) {
+            return;
+        }
+        (void)waitpid(info.si_pid, NULL, 0);
     }
 }
 
@@ -314,6 +340,7 @@ static void step(struct job *job, int timeout_ms)
     run_pump(&job->run, shared.wake[0], timeout_ms);
     while (read(shared.wake[0], bytes, sizeof bytes) > 0) {
     }
+    reap_orphans(&job->run);
     look_for_ends(job);
     look_at_clock(job);
 }
@@ -351,6 +378,8 @@ static void end_groups(struct job *job)
         (void)waitpid(shared.groups[i], NULL, 0);
     }
     while (left > 0) {
+        while (waitpid(-1, NULL, WNOHANG) > 0) {
+        }
         left = 0;
         for (int i = 0; i < count; i++) {
             const bool is_over = kolo_now_us() >= kill_us;
@@ -360,7 +389,7 @@ static void end_groups(struct job *job)
             left += shared.groups[i] != 0;
         }
         if (left > 0) {
-            run_pump(&job->run, -1, 10);
+            run_pump(&job->run, -1, 2);
         }
     }
 }
