@@ -100,7 +100,7 @@ static void copy_known(const struct kolo_plugin *given, void *out, size_t ours)
 
 void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_transport *out)
 {
-    const struct kolo_transport * or = &transport_defaults;
+    const struct kolo_transport *rest = &transport_defaults;
     copy_known(&given->base, out, sizeof *out);
     out->map = out->map != NULL ? out->map : rest->map;
     out->unmap = out->unmap != NULL ? out->unmap : rest->unmap;
