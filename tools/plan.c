@@ -41,8 +41,8 @@ static const char usage[] =
 
 static int complain(const char *what, const char *value)
 {
-    fprintf(stderr, "kolo plan: %s%s%s\n%s", what, value != NULL ? ": " : "",
-            value != NULL ? value : "", usage);
+    (void)fprintf(stderr, "kolo plan: %s%s%s\n%s", what, value != NULL ? ": " : "",
+                  value != NULL ? value : "", usage);
     return 2;
 }
 
@@ -80,7 +80,7 @@ static int take_option(int option, const char *value, struct options *o)
         o->help = true;
         return 0;
     default:
-        fputs(usage, stderr); /* getopt has said what is wrong */
+        (void)fputs(usage, stderr); /* getopt has said what is wrong */
         return 2;
     }
 }
@@ -141,7 +141,8 @@ static bool has_plan(const struct kolo_algo *algo, int nranks)
 /* "any", or the numbers of ranks up to 64 for which there is a plan. */
 static void list_ranks(const struct kolo_algo *algo, struct kolo_text *out)
 {
-    int first = 0, missing = 0;
+    int first = 0;
+    int missing = 0;
     for (int n = 1; n <= LISTED_RANKS + 1; n++) {
         const bool found = n <= LISTED_RANKS && has_plan(algo, n);
         missing += n <= LISTED_RANKS && !found;
@@ -170,14 +171,14 @@ static void list_algo(const struct kolo_algo *algo, const struct options *o)
         return;
     }
     list_ranks(algo, &ranks);
-    printf("%-26s %-14s %-16s %s\n", algo->base.name, kolo_coll_title(algo->coll),
-           ranks.chars != NULL ? ranks.chars : "none", algo->source);
+    (void)printf("%-26s %-14s %-16s %s\n", algo->base.name, kolo_coll_title(algo->coll),
+                 ranks.chars != NULL ? ranks.chars : "none", algo->source);
     kolo_text_free(&ranks);
 }
 
 static int list(const struct options *o)
 {
-    printf("%-26s %-14s %-16s %s\n", "name", "collective", "ranks", "source");
+    (void)printf("%-26s %-14s %-16s %s\n", "name", "collective", "ranks", "source");
     for (int i = 0; i < kolo_algo_count_all(); i++) {
         list_algo(kolo_algo_at(i), o);
     }
@@ -189,7 +190,8 @@ static int distance(const char *a, const char *b)
 {
     enum { LEN = 48 };
     int row[LEN];
-    const int na = (int)strnlen(a, LEN - 1), nb = (int)strnlen(b, LEN - 1);
+    const int na = (int)strnlen(a, LEN - 1);
+    const int nb = (int)strnlen(b, LEN - 1);
     for (int j = 0; j <= nb; j++) {
         row[j] = j;
     }
@@ -210,15 +212,15 @@ static int distance(const char *a, const char *b)
 static int unknown_name(const char *name)
 {
     const char *lead = "near it";
-    fprintf(stderr, "kolo plan: no algorithm %s", name);
+    (void)fprintf(stderr, "kolo plan: no algorithm %s", name);
     for (int i = 0; i < kolo_algo_count_all(); i++) {
         const char *other = kolo_algo_at(i)->base.name;
         if (distance(name, other) <= 3 || strstr(other, name) != NULL) {
-            fprintf(stderr, "%s %s", lead[0] == 'n' ? "; near it:" : ",", other);
+            (void)fprintf(stderr, "%s %s", lead[0] == 'n' ? "; near it:" : ",", other);
             lead = ",";
         }
     }
-    fprintf(stderr, "%s\n", lead[0] == 'n' ? "; see kolo plan --list" : "");
+    (void)fprintf(stderr, "%s\n", lead[0] == 'n' ? "; see kolo plan --list" : "");
     return 2;
 }
 
@@ -228,14 +230,14 @@ static int print_steps(const struct kolo_plan *plan)
 {
     struct kolo_text text = {0};
     kolo_plan_text(plan, &text);
-    fputs(text.chars != NULL ? text.chars : "", stdout);
+    (void)fputs(text.chars != NULL ? text.chars : "", stdout);
     kolo_text_free(&text);
     return 0;
 }
 
 static int failed(void)
 {
-    fprintf(stderr, "kolo plan: %s\n", kolo_error_text());
+    (void)fprintf(stderr, "kolo plan: %s\n", kolo_error_text());
     return 1;
 }
 
@@ -245,10 +247,10 @@ static int verify(const struct kolo_plan *plan)
     if (kolo_verify_plan(plan) != KOLO_OK || kolo_verify_expression(plan, &rank_order) != KOLO_OK) {
         return failed();
     }
-    printf("proved, out of place and in place%s\n",
-           !kolo_coll_reduces(plan->shape.coll) ? ""
-           : rank_order                         ? "; sums are ((x0 + x1) + x2) + ... in rank order"
-                        : "; sums have one order on every rank, not that of ranks");
+    (void)printf("proved, out of place and in place%s\n",
+                 !kolo_coll_reduces(plan->shape.coll) ? ""
+                 : rank_order ? "; sums are ((x0 + x1) + x2) + ... in rank order"
+                              : "; sums have one order on every rank, not that of ranks");
     return 0;
 }
 
@@ -262,15 +264,16 @@ static int price(const struct kolo_plan *plan, size_t bytes)
     if (kolo_price_plan(plan, bytes, 0, &machine, true, &p) != KOLO_OK) {
         return failed();
     }
-    printf("%zu bytes: %.2f us, in %d tiles of %zu bytes a chunk; a rank moves up to %zu bytes one "
-           "way; %d messages on the critical path:\n",
-           bytes, p.total_us, p.tiles, p.piece_bytes, p.bytes_moved, p.messages);
+    (void)printf(
+        "%zu bytes: %.2f us, in %d tiles of %zu bytes a chunk; a rank moves up to %zu bytes one "
+        "way; %d messages on the critical path:\n",
+        bytes, p.total_us, p.tiles, p.piece_bytes, p.bytes_moved, p.messages);
     for (int i = 0; i < p.hops; i++) {
         char text[KOLO_STEP_TEXT];
         const struct kolo_hop *hop = &p.hop[i];
         kolo_step_print(&plan->rank[hop->rank].step[hop->step], text);
-        printf("%12.2f us  tile %d rank %d step %d: %s\n", hop->end_us, hop->tile, hop->rank,
-               hop->step, text);
+        (void)printf("%12.2f us  tile %d rank %d step %d: %s\n", hop->end_us, hop->tile, hop->rank,
+                     hop->step, text);
     }
     kolo_price_free(&p);
     return 0;
@@ -287,7 +290,7 @@ static int draw(const struct kolo_plan *plan, const char *path)
         file != NULL && text.chars != NULL && fwrite(text.chars, 1, text.len, file) == text.len;
     ok = (file == NULL || fclose(file) == 0) && ok;
     if (!ok) {
-        fprintf(stderr, "kolo plan: cannot write %s: %s\n", path, strerror(errno));
+        (void)fprintf(stderr, "kolo plan: cannot write %s: %s\n", path, strerror(errno));
     }
     kolo_text_free(&text);
     return ok ? 0 : 1;
@@ -306,7 +309,7 @@ static int show(const struct kolo_algo *algo, const struct options *o)
         status = print_steps(plan);
     } else {
         kolo_plan_summary(plan, &summary);
-        printf("%s\n", summary.chars != NULL ? summary.chars : "");
+        (void)printf("%s\n", summary.chars != NULL ? summary.chars : "");
         kolo_text_free(&summary);
     }
     if (o->verify) {
@@ -330,7 +333,7 @@ int kolo_tool_plan(int argc, char **argv)
         return bad;
     }
     if (o.help) {
-        fputs(usage, stdout);
+        (void)fputs(usage, stdout);
         return 0;
     }
     if (kolo_plugins_load() != KOLO_OK) {
@@ -345,7 +348,7 @@ int kolo_tool_plan(int argc, char **argv)
     }
     const struct kolo_algo *algo = o.name != NULL ? kolo_algo_find(o.name) : kolo_algo_at(known);
     if (algo == NULL && o.name == NULL) {
-        fprintf(stderr, "kolo plan: %s brings no algorithm\n", o.plugin);
+        (void)fprintf(stderr, "kolo plan: %s brings no algorithm\n", o.plugin);
         return 1;
     }
     return algo != NULL ? show(algo, &o) : unknown_name(o.name);

@@ -15,12 +15,13 @@
 kolo_status kolo_step_refuse(const struct kolo_plan *plan, int rank, int index, const char *format,
                              ...)
 {
-    char text[KOLO_STEP_TEXT], why[512];
+    char text[KOLO_STEP_TEXT];
+    char why[512];
     const struct kolo_step *step = &plan->rank[rank].step[index];
     kolo_step_print(step, text);
     va_list args;
     va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
+    (void)vsnprintf(why, sizeof why, format, args);
     va_end(args);
     return kolo_fail(KOLO_ERR_INVALID, "%s, %d ranks, root %d: rank %d lane %d step %d (%s): %s",
                      plan->algo->base.name, plan->shape.nranks, plan->shape.root, rank, step->lane,
@@ -166,7 +167,7 @@ static kolo_status find_receive_links(struct matcher *m, const int *begin)
                 continue;
             }
             const int at = m->table[s->peer * lanes + s->lane];
-            if (at < 0 || m->link[at].to != r || m->link[at].from != s->peer) {
+            if (at < 0 || m->link == NULL || m->link[at].to != r || m->link[at].from != s->peer) {
                 return kolo_step_refuse(plan, r, i, "rank %d never sends to rank %d on lane %d",
                                         s->peer, r, s->lane);
             }
@@ -253,6 +254,7 @@ static void number_messages(struct matcher *m)
                 o->message[o->base[r] + i] = -1;
                 continue;
             }
+            assert(m->link != NULL);
             const bool send = m->plan->rank[r].step[i].op == KOLO_SEND;
             const int message = send ? m->link[at].sent++ : m->link[at].received++;
             o->message[o->base[r] + i] = message;
@@ -266,9 +268,10 @@ static void list_lanes(struct kolo_order *o)
 {
     const struct kolo_plan *plan = o->plan;
     int at = 0;
+    int number = 0;
     for (int r = 0; r < plan->shape.nranks; r++) {
         for (int lane = 0; lane < plan->lanes; lane++) {
-            const int first = o->lane_first[r * plan->lanes + lane] = at;
+            const int first = o->lane_first[number++] = at;
             for (int i = 0; i < plan->rank[r].count; i++) {
                 if (plan->rank[r].step[i].lane == lane) {
                     o->turn[o->base[r] + i] = at - first;
@@ -277,13 +280,14 @@ static void list_lanes(struct kolo_order *o)
             }
         }
     }
-    o->lane_first[plan->shape.nranks * plan->lanes] = at;
+    o->lane_first[number] = at;
 }
 
 static bool order_alloc(struct kolo_order *o)
 {
     const size_t lanes = (size_t)o->plan->shape.nranks * (size_t)o->plan->lanes;
-    const size_t steps = (size_t)o->steps, messages = (size_t)o->messages;
+    const size_t steps = (size_t)o->steps;
+    const size_t messages = (size_t)o->messages;
     int *at = malloc((3 * steps + 3 * messages + (size_t)o->links + lanes + 2) * sizeof *at);
     o->block = at;
     if (at == NULL) {
@@ -338,7 +342,7 @@ kolo_status kolo_order_create(const struct kolo_plan *plan, struct kolo_order *o
         }
         order.base[n] = order.steps;
     }
-    m.of_step = malloc(((size_t)order.steps + 1) * sizeof *m.of_step);
+    m.of_step = calloc((size_t)order.steps + 1, sizeof *m.of_step);
     if (order.base == NULL || begin == NULL || m.table == NULL || m.of_step == NULL) {
         status = no_memory(plan);
     } else {

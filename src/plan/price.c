@@ -21,7 +21,13 @@ struct moment { /* the end of one step of one tile */
 
 struct resource { /* a lane or a core: busy until the end of a moment */
     double free_us;
+    double work_us; /* of a core */
     int last;
+};
+
+struct newest { /* step of a lane, as far as the next one may join it */
+    const struct kolo_step *step;
+    int tile;
 };
 
 struct pricer {
@@ -34,8 +40,10 @@ struct pricer {
     struct moment *moment; /* [walked * steps] */
     double *arrival_us; /* [messages]: of the newest tile; by core the first byte, else the last */
     struct resource *lane, *core;
+    struct newest *newest;      /* [nranks * lanes] */
     double *out_port, *in_port; /* [nranks]: free from then on */
-    double *moved;              /* [2 * nranks]: bytes a tile sends and receives */
+    double *sent;               /* [nranks]: bytes, over all tiles walked */
+    double *received;
     double tile_end_us[TILES];
     int last; /* the moment that ends last */
 };
@@ -93,6 +101,7 @@ static void compute(struct pricer *p, int rank, int self, struct moment *m, doub
         struct resource *core = core_of(p, rank);
         wait_for(m, core->free_us, core->last);
         m->end_us += work_us;
+        core->work_us += work_us;
         occupy(core, m->end_us, self);
     }
 }
@@ -105,6 +114,42 @@ static double take_port(double *free_us, double ready_us, double time_us)
     return begin_us;
 }
 
+static bool same_slice(struct kolo_slice a, struct kolo_slice b)
+{
+    return a.buf == b.buf && a.first == b.first && a.count == b.count;
+}
+
+static bool adds(const struct kolo_step *s)
+{
+    return s->op == KOLO_RECV_REDUCE || s->op == KOLO_REDUCE;
+}
+
+/* The step that this one may join where lane and lowering allow: the lane's one before it, in this
+ * tile. NULL: none. */
+static const struct kolo_step *before(const struct pricer *p, const struct kolo_event *e)
+{
+    const struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const bool there = p->machine->outboxes && newest->step != NULL && newest->tile == e->tile;
+    return there ? newest->step : NULL;
+}
+
+/* One more source of the pass that the step before began or went on with. */
+static bool joins_pass(const struct pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *last = before(p, e);
+    return last != NULL && last->op != KOLO_SEND && adds(e->step) &&
+           same_slice(last->dst, e->step->dst);
+}
+
+/* Work of the sender's core beyond the step. */
+static double outbox_us(const struct pricer *p, const struct kolo_event *e, double bytes)
+{
+    const struct kolo_step *last = before(p, e);
+    const bool there = last != NULL && last->op == KOLO_SEND && last->phase == e->step->phase &&
+                       last->place == e->step->place && same_slice(last->src, e->step->src);
+    return there ? 0 : bytes * p->machine->copy_us_per_byte;
+}
+
 static void price_send(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
 {
     const int to = e->step->peer;
@@ -114,7 +159,8 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
         const int freed = moment_of(p, to, e->other, e->other_tile);
         wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
     }
-    compute(p, e->rank, self, m, p->machine->step_us);
+    const double copy_us = p->machine->outboxes && link.by_core ? outbox_us(p, e, bytes) : 0;
+    compute(p, e->rank, self, m, p->machine->step_us + copy_us);
     double arrives_us = m->end_us + link.latency_us;
     if (!link.by_core) { /* the lane goes on while the ports work */
         const double time_us = bytes * link.us_per_byte;
@@ -122,8 +168,8 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
         arrives_us = take_port(&p->in_port[to], leaves_us + link.latency_us, time_us) + time_us;
     }
     p->arrival_us[e->message] = arrives_us;
-    p->moved[2 * e->rank] += bytes;
-    p->moved[2 * to + 1] += bytes;
+    p->sent[e->rank] += bytes;
+    p->received[to] += bytes;
 }
 
 static void price_receive(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
@@ -137,17 +183,31 @@ static void price_receive(struct pricer *p, const struct kolo_event *e, int self
     const double arrives_us = p->arrival_us[e->message];
     work_us += shared && arrives_us > m->end_us ? machine->switch_us : 0;
     work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
-    work_us += link.by_core ? bytes * link.us_per_byte : 0;
+    work_us += link.by_core && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
     wait_for(m, arrives_us, sent);
     compute(p, e->rank, self, m, work_us);
 }
 
+/* A copy of what the pass before wrote, out of SCRATCH: the pass writes it there right away. */
+static bool copies_pass(const struct pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *last = before(p, e);
+    return last != NULL && adds(last) && e->step->op == KOLO_COPY &&
+           e->step->src.buf == KOLO_SCRATCH && same_slice(last->dst, e->step->src);
+}
+
 static void price_local(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
 {
-    const double each =
-        e->step->op == KOLO_COPY ? p->machine->copy_us_per_byte : p->machine->reduce_us_per_byte;
+    const struct kolo_machine *machine = p->machine;
     const double bytes = slice_bytes(p, e->step->dst);
-    compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
+    double each = 0;
+    if (e->step->op == KOLO_REDUCE) {
+        const bool alone = machine->outboxes && !joins_pass(p, e);
+        each = machine->reduce_us_per_byte + (alone ? machine->copy_us_per_byte : 0);
+    } else if (!copies_pass(p, e)) {
+        each = machine->copy_us_per_byte;
+    }
+    compute(p, e->rank, self, m, machine->step_us + bytes * each);
 }
 
 static kolo_status price_step(void *ctx, const struct kolo_event *e)
@@ -168,6 +228,7 @@ static kolo_status price_step(void *ctx, const struct kolo_event *e)
         price_local(p, e, self, &m);
     }
     p->moment[self] = m;
+    p->newest[e->rank * p->plan->lanes + e->step->lane] = (struct newest){e->step, e->tile};
     occupy(lane, m.end_us, self);
     if (m.end_us >= p->tile_end_us[e->tile]) {
         p->tile_end_us[e->tile] = m.end_us;
@@ -182,7 +243,8 @@ static kolo_status price_step(void *ctx, const struct kolo_event *e)
 
 static int rank_of(const struct kolo_order *o, int number)
 {
-    int low = 0, high = o->plan->shape.nranks;
+    int low = 0;
+    int high = o->plan->shape.nranks;
     while (high - low > 1) { /* base[low] <= number < base[high] */
         const int middle = (low + high) / 2;
         *(o->base[middle] <= number ? &low : &high) = middle;
@@ -214,8 +276,10 @@ static void follow_path(const struct pricer *p, struct kolo_price *out)
 static kolo_status summarise(const struct pricer *p, int walked, bool path, struct kolo_price *out)
 {
     double most = 0;
-    for (int i = 0; i < 2 * p->plan->shape.nranks; i++) {
-        most = p->moved[i] > most ? p->moved[i] : most;
+    assert(p->sent != NULL && p->received != NULL);
+    for (int r = 0; r < p->plan->shape.nranks; r++) {
+        most = p->sent[r] > most ? p->sent[r] : most;
+        most = p->received[r] > most ? p->received[r] : most;
     }
     *out = (struct kolo_price){.tiles = p->tiles,
                                .bytes_moved = (size_t)(most / walked * p->tiles + 0.5),
@@ -229,6 +293,10 @@ static kolo_status summarise(const struct pricer *p, int walked, bool path, stru
         const int back = walked - 1 < SLOTS ? walked - 1 : SLOTS;
         out->tile_us = (p->tile_end_us[walked - 1] - p->tile_end_us[walked - 1 - back]) / back;
         out->total_us += out->tile_us * (p->tiles - walked);
+    }
+    for (int r = 0; r < p->plan->shape.nranks; r++) {
+        const double work_us = p->core[r].work_us / walked * p->tiles;
+        out->work_us = work_us > out->work_us ? work_us : out->work_us;
     }
     follow_path(p, out);
     if (path) {
@@ -268,21 +336,25 @@ static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **re
     const size_t resources = lanes + n;
     const size_t doubles = (size_t)p->order->messages + 4 * n;
     p->moment = malloc(((size_t)walked * (size_t)p->order->steps + 1) * sizeof *p->moment);
-    p->lane = malloc(resources * sizeof *p->lane + doubles * sizeof(double));
+    p->lane =
+        malloc(resources * sizeof *p->lane + lanes * sizeof *p->newest + doubles * sizeof(double));
     *moments = p->moment;
     *rest = p->lane;
     if (p->moment == NULL || p->lane == NULL) {
         return false;
     }
     p->core = p->lane + lanes;
-    p->moved = (double *)(p->core + n);
-    p->out_port = p->moved + 2 * n;
+    p->newest = (struct newest *)(p->core + n);
+    p->sent = (double *)(p->newest + lanes);
+    p->received = p->sent + n;
+    p->out_port = p->received + n;
     p->in_port = p->out_port + n;
     p->arrival_us = p->in_port + n;
     for (size_t i = 0; i < resources; i++) {
-        p->lane[i] = (struct resource){0, -1};
+        p->lane[i] = (struct resource){0, 0, -1};
     }
-    memset(p->moved, 0, 4 * n * sizeof *p->moved);
+    memset(p->newest, 0, lanes * sizeof *p->newest);
+    memset(p->sent, 0, 4 * n * sizeof *p->sent);
     return true;
 }
 
@@ -293,7 +365,8 @@ kolo_status kolo_price_plan(const struct kolo_plan *plan, size_t bytes, size_t t
     struct kolo_order order;
     struct pricer p = {
         .plan = plan, .machine = machine, .order = &order, .bytes = bytes, .last = -1};
-    void *moments = NULL, *rest = NULL;
+    void *moments = NULL;
+    void *rest = NULL;
     KOLO_TRY(kolo_order_create(plan, &order));
     bind_bytes(&p, tile_bytes > 0 ? tile_bytes : KOLO_TILE_BYTES);
     const int walked = p.tiles < TILES ? p.tiles : TILES;

@@ -19,36 +19,42 @@ void kolo_slice_print(struct kolo_slice slice, char *out)
     const char *name = names[slice.buf < KOLO_BUFS ? slice.buf : KOLO_BUFS];
     const size_t len = KOLO_SLICE_TEXT;
     if (slice.count == 0) {
-        snprintf(out, len, "nothing");
+        (void)snprintf(out, len, "nothing");
     } else if (slice.count == 1) {
-        snprintf(out, len, "%s[%u]", name, slice.first);
+        (void)snprintf(out, len, "%s[%u]", name, slice.first);
     } else {
-        snprintf(out, len, "%s[%u..%u]", name, slice.first, slice.first + slice.count - 1);
+        (void)snprintf(out, len, "%s[%u..%u]", name, slice.first, slice.first + slice.count - 1);
     }
 }
 
 void kolo_step_print(const struct kolo_step *step, char *out)
 {
-    char src[KOLO_SLICE_TEXT], dst[KOLO_SLICE_TEXT], peer[24] = "", dep[24] = "";
+    char src[KOLO_SLICE_TEXT];
+    char dst[KOLO_SLICE_TEXT];
+    char peer[24] = "";
+    char dep[24] = "";
     kolo_slice_print(step->src, src);
     kolo_slice_print(step->dst, dst);
     if (step->op <= KOLO_RECV_REDUCE) {
-        snprintf(peer, sizeof peer, " %s %d", step->op == KOLO_SEND ? "to" : "from", step->peer);
+        (void)snprintf(peer, sizeof peer, " %s %d", step->op == KOLO_SEND ? "to" : "from",
+                       step->peer);
     }
     if (step->dep >= 0) {
-        snprintf(dep, sizeof dep, " after %d", step->dep);
+        (void)snprintf(dep, sizeof dep, " after %d", step->dep);
     }
-    snprintf(out, KOLO_STEP_TEXT, "%s%s %s -> %s%s%s%s%s%s",
-             step->op <= KOLO_REDUCE ? op_names[step->op] : "?", peer, src, dst,
-             step->flags & KOLO_STEP_LEFT ? " left" : "",
-             step->flags & KOLO_STEP_LAST ? " last" : "",
-             step->flags & KOLO_STEP_STABLE ? " stable" : "",
-             step->flags & KOLO_STEP_FRESH ? " fresh" : "", dep);
+    (void)snprintf(out, KOLO_STEP_TEXT, "%s%s %s -> %s%s%s%s%s%s",
+                   step->op <= KOLO_REDUCE ? op_names[step->op] : "?", peer, src, dst,
+                   step->flags & KOLO_STEP_LEFT ? " left" : "",
+                   step->flags & KOLO_STEP_LAST ? " last" : "",
+                   step->flags & KOLO_STEP_STABLE ? " stable" : "",
+                   step->flags & KOLO_STEP_FRESH ? " fresh" : "", dep);
 }
 
 void kolo_plan_summary(const struct kolo_plan *plan, struct kolo_text *out)
 {
-    int steps = 0, messages = 0, phases = 0;
+    int steps = 0;
+    int messages = 0;
+    int phases = 0;
     for (int r = 0; r < plan->shape.nranks; r++) {
         const struct kolo_rank_plan *mine = &plan->rank[r];
         steps += mine->count;
@@ -115,7 +121,8 @@ struct drawing {
 /* Small gaps keep the arrows that leave one rank apart. */
 static kolo_status time_step(void *ctx, const struct kolo_event *e)
 {
-    static const double gap = 0.3, work = 0.2;
+    static const double gap = 0.3;
+    static const double work = 0.2;
     struct drawing *d = ctx;
     const int lane = e->rank * d->plan->lanes + e->step->lane;
     double at = d->lane_at[lane];
@@ -178,9 +185,9 @@ static void label(struct kolo_slice slice, char *out, size_t len)
 {
     const char *buf = slice.buf == KOLO_IN ? "i" : slice.buf == KOLO_SCRATCH ? "s" : "";
     if (slice.count > 1) {
-        snprintf(out, len, "%s%u-%u", buf, slice.first, slice.first + slice.count - 1);
+        (void)snprintf(out, len, "%s%u-%u", buf, slice.first, slice.first + slice.count - 1);
     } else {
-        snprintf(out, len, "%s%u", buf, slice.first);
+        (void)snprintf(out, len, "%s%u", buf, slice.first);
     }
 }
 
@@ -194,7 +201,8 @@ static void draw_message(const struct drawing *d, int from, int message, struct 
     const char *colour = sums ? "#c2410c" : "#1f5fa8";
     const int x1 = x_of(d->at[o->base[from] + o->send[message]]);
     const int x2 = x_of(d->at[o->base[send->peer] + o->recv[message]]);
-    const int y1 = y_of(d, from, send->lane), y2 = y_of(d, send->peer, recv->lane);
+    const int y1 = y_of(d, from, send->lane);
+    const int y2 = y_of(d, send->peer, recv->lane);
     kolo_text_add(out,
                   "<line x1='%d' y1='%d' x2='%d' y2='%d' stroke='%s' marker-end='url(#%s)'/>\n", x1,
                   y1, x2, y2, colour, sums ? "sum" : "tip");
@@ -212,8 +220,10 @@ static void draw_message(const struct drawing *d, int from, int message, struct 
 static void draw_local(const struct drawing *d, int rank, int index, struct kolo_text *out)
 {
     const struct kolo_step *s = &d->plan->rank[rank].step[index];
-    const int x = x_of(d->at[d->order->base[rank] + index]), y = y_of(d, rank, s->lane);
-    char src[KOLO_SLICE_TEXT], dst[KOLO_SLICE_TEXT];
+    const int x = x_of(d->at[d->order->base[rank] + index]);
+    const int y = y_of(d, rank, s->lane);
+    char src[KOLO_SLICE_TEXT];
+    char dst[KOLO_SLICE_TEXT];
     kolo_slice_print(s->src, src);
     kolo_slice_print(s->dst, dst);
     kolo_text_add(out,
@@ -225,7 +235,8 @@ static void draw_local(const struct drawing *d, int rank, int index, struct kolo
 static void draw(const struct drawing *d, struct kolo_text *out)
 {
     const struct kolo_plan *plan = d->plan;
-    const int width = x_of(d->end) + 60, height = y_of(d, plan->shape.nranks, 0) + 6;
+    const int width = x_of(d->end) + 60;
+    const int height = y_of(d, plan->shape.nranks, 0) + 6;
     draw_frame(d, width > 900 ? width : 900, height, out);
     for (int r = 0; r < plan->shape.nranks; r++) {
         for (int i = 0; i < plan->rank[r].count; i++) {
@@ -249,7 +260,8 @@ kolo_status kolo_plan_svg(const struct kolo_plan *plan, struct kolo_text *out)
     static const struct kolo_visitor visitor = {time_step};
     struct kolo_order order;
     KOLO_TRY(kolo_order_create(plan, &order));
-    const size_t n = (size_t)plan->shape.nranks, lanes = n * (size_t)plan->lanes;
+    const size_t n = (size_t)plan->shape.nranks;
+    const size_t lanes = n * (size_t)plan->lanes;
     double *times = calloc((size_t)order.steps + lanes + n, sizeof *times);
     kolo_status status = KOLO_OK;
     if (times == NULL) {

@@ -56,6 +56,11 @@ static void join(uint32_t *restrict to, const uint32_t *restrict from, size_t wi
     }
 }
 
+static uint32_t *clock_of_message(const struct kolo_clocks *c, const struct kolo_event *e)
+{
+    return &c->sent[(size_t)c->order->link[e->message] * c->width];
+}
+
 void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
 {
     const struct kolo_step *s = e->step;
@@ -65,14 +70,12 @@ void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
         const size_t note = (size_t)c->note[c->order->base[e->rank] + s->dep];
         join(now, &c->noted[note * c->width], c->width);
     }
-    uint32_t *sent =
-        e->message >= 0 ? &c->sent[(size_t)c->order->link[e->message] * c->width] : NULL;
     if (s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE) {
-        join(now, sent, c->width);
+        join(now, clock_of_message(c, e), c->width);
     }
     now[lane] = (uint32_t)c->order->turn[e->number] + 1;
     if (s->op == KOLO_SEND) {
-        memcpy(sent, now, c->width * sizeof *now);
+        memcpy(clock_of_message(c, e), now, c->width * sizeof *now);
     }
     if (c->note[e->number] >= 0) {
         memcpy(&c->noted[(size_t)c->note[e->number] * c->width], now, c->width * sizeof *now);

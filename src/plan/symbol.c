@@ -118,6 +118,7 @@ static uint32_t *find(const struct kolo_symbols *s, kolo_symbol left, kolo_symbo
 
 static bool grow_table(struct kolo_symbols *s)
 {
+    assert(s->table_size > 0);
     uint32_t *table = calloc((size_t)s->table_size * 2, sizeof *table);
     if (table == NULL) {
         return false;
@@ -227,7 +228,7 @@ void kolo_symbol_print(const struct kolo_symbols *s, kolo_symbol id, char *out, 
     int top = 0;
     size_t at = 0;
     if (id == KOLO_UNWRITTEN) {
-        snprintf(out, len, "nothing");
+        (void)snprintf(out, len, "nothing");
         return;
     }
     stack[top++] = id;
@@ -251,6 +252,6 @@ void kolo_symbol_print(const struct kolo_symbols *s, kolo_symbol id, char *out, 
         }
     }
     if (top > 0) {
-        snprintf(out + at, len - at, "...");
+        (void)snprintf(out + at, len - at, "...");
     }
 }

@@ -118,7 +118,8 @@ static kolo_status write_chunk(struct prover *p, const struct kolo_event *e, int
 static kolo_status refuse_sum(const struct prover *p, const struct kolo_event *e,
                               enum kolo_sum_error error, kolo_symbol left, kolo_symbol right)
 {
-    char a[160], b[160];
+    char a[160];
+    char b[160];
     kolo_symbol_print(&p->symbols, left, a, sizeof a);
     kolo_symbol_print(&p->symbols, right, b, sizeof b);
     switch (error) {
@@ -148,7 +149,8 @@ static kolo_status add_chunk(struct prover *p, const struct kolo_event *e, int i
                              kolo_symbol symbol)
 {
     const bool to_left = (e->step->flags & KOLO_STEP_LEFT) != 0;
-    kolo_symbol old = KOLO_UNWRITTEN, sum = KOLO_UNWRITTEN;
+    kolo_symbol old = KOLO_UNWRITTEN;
+    kolo_symbol sum = KOLO_UNWRITTEN;
     KOLO_TRY(read_chunk(p, e, e->step->dst, i, &old));
     const kolo_symbol left = to_left ? symbol : old;
     const kolo_symbol right = to_left ? old : symbol;
@@ -168,7 +170,8 @@ static kolo_status send_chunks(struct prover *p, const struct kolo_event *e)
         kolo_symbol symbol = KOLO_UNWRITTEN;
         KOLO_TRY(read_chunk(p, e, e->step->src, i, &symbol));
         if (p->in_place && *wire != symbol) {
-            char a[160], b[160];
+            char a[160];
+            char b[160];
             kolo_symbol_print(&p->symbols, symbol, a, sizeof a);
             kolo_symbol_print(&p->symbols, *wire, b, sizeof b);
             return kolo_step_refuse(p->plan, e->rank, e->index,
@@ -182,7 +185,8 @@ static kolo_status send_chunks(struct prover *p, const struct kolo_event *e)
 /* A local step may work on a slice and itself, but not on two that overlap otherwise. */
 static kolo_status check_overlap(const struct prover *p, const struct kolo_event *e)
 {
-    const struct kolo_slice s = e->step->src, d = e->step->dst;
+    const struct kolo_slice s = e->step->src;
+    const struct kolo_slice d = e->step->dst;
     const int to = d.count > 0 ? location(p, e->rank, d.buf, (int)d.first) : 0;
     for (int i = 0; i < s.count; i++) {
         const int j = location(p, e->rank, s.buf, (int)s.first + i) - to;
@@ -288,7 +292,7 @@ static kolo_status check_reduced(const struct prover *p, int rank, int chunk)
     const kolo_symbol found = p->cell[location(p, rank, KOLO_OUT, chunk)];
     char text[320];
     if (!kolo_symbol_complete(&p->symbols, found, of)) {
-        snprintf(text, sizeof text, "the sum of chunk %d over all ranks", of);
+        (void)snprintf(text, sizeof text, "the sum of chunk %d over all ranks", of);
         return refuse_output(p, rank, chunk, text);
     }
     if (coll != KOLO_COLL_ALL_REDUCE) {
@@ -298,7 +302,7 @@ static kolo_status check_reduced(const struct prover *p, int rank, int chunk)
     if (found != first) {
         char same[256];
         kolo_symbol_print(&p->symbols, first, same, sizeof same);
-        snprintf(text, sizeof text, "rank 0's expression %s", same);
+        (void)snprintf(text, sizeof text, "rank 0's expression %s", same);
         return refuse_output(p, rank, chunk, text);
     }
     return KOLO_OK;
