@@ -668,6 +668,7 @@ static void lower_all(struct lowering *l, struct run *run)
     cut_stages(l);
     for (int q = 0; q < l->plan->shape.nranks; q++) {
         l->reader[q] = l->reader[q] || l->pulled_by[q]; /* it reads my entry line */
+        l->source[q] = l->source[q] || l->entry[q];     /* I read its entry line */
     }
     p->readers = list_of(l, l->reader, &p->nreaders);
     p->sources = list_of(l, l->source, &p->nsources);

@@ -93,9 +93,9 @@ struct kolo_prog {
     struct kolo_lane_ops lane[KOLO_LANES];
     uint32_t nreqs;        /* message requests */
     uint32_t stage_chunks; /* chunks of KOLO_AT_STAGE */
-    int *readers;          /* ranks that read my lines or outbox */
+    int *readers;          /* ranks that read my lines (of signals, of entry) or outbox */
     int nreaders;
-    int *sources; /* ranks whose lines or outbox I read */
+    int *sources; /* ranks whose lines (of signals, of entry) or outbox I read */
     int nsources;
     int *entries; /* ranks whose entry line must be there first: I use their user memory */
     int nentries;

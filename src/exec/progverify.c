@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Runs all ranks' programs on symbols, as cpu.c runs one of them on bytes: stages as a pipeline,
+ * credits, entry lines, lanes. Ranks take turns, each until it must wait; if none can go on, they
+ * wait for each other. One order of turns is enough: the programs have no choices, so either an
+ * access is ordered by the clocks in every run, or the clocks of this one show that it is not.
+ *
+ * L. Lamport: Time, clocks, and the ordering of events in a distributed system, CACM 21(7), 1978;
+ * vector clocks with the last access of each cell as in C. Flanagan, S. Freund: FastTrack, PLDI
+ * 2009.
+ */
+#include "progverify.h"
+
+#include "proof.h"
+#include "ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kolo_prog *prog_of(const struct kolo_proof *p, int call, int rank)
+{
+    return p->set->prog[call * p->n + rank];
+}
+
+static struct kolo_turn turn_of(struct kolo_proof *p, int rank, int lane)
+{
+    const struct kolo_runner *r = &p->runner[rank];
+    return (struct kolo_turn){.proof = p,
+                              .prog = prog_of(p, r->call, rank),
+                              .plan = p->set->plan[r->call],
+                              .rank = rank,
+                              .lane = lane,
+                              .call = r->call,
+                              .epoch = r->epoch,
+                              .op = -1,
+                              .component = (uint32_t)(rank * p->lanes + lane),
+                              .clock = kolo_proof_clock(p, rank, lane)};
+}
+
+static kolo_status must_wait(struct kolo_runner_lane *lane, const char *what, int peer,
+                             uint32_t number)
+{
+    lane->wait = (struct kolo_wait){what, peer, number};
+    return KOLO_INPROGRESS;
+}
+
+/* ---- credits ---- */
+
+/* Join the clocks of those who read what the tile four before `epoch` wrote. */
+static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
+{
+    struct kolo_proof *p = t->proof;
+    struct kolo_runner *r = &p->runner[t->rank];
+    const struct kolo_prog *old = r->slot_prog[epoch % KOLO_DEPTH];
+    for (int i = 0; epoch >= KOLO_DEPTH && old != NULL && i < old->nreaders; i++) {
+        const int q = old->readers[i];
+        const uint32_t done = p->done_at[(size_t)q * (p->epochs + 1) + epoch + 1 - KOLO_DEPTH];
+        if (done == 0) {
+            return must_wait(&r->lane[t->lane], "the end of the tile at", q, epoch - KOLO_DEPTH);
+        }
+        kolo_proof_join(p, t->clock, done);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status begin_tile(const struct kolo_turn *t)
+{
+    struct kolo_proof *p = t->proof;
+    struct kolo_runner *r = &p->runner[t->rank];
+    for (int i = 0; i < t->prog->nlanes && t->prog->nlanes > 1 && t->tile > 1; i++) {
+        const size_t lane = (size_t)(t->rank * p->lanes + i);
+        if (r->lane[i].tile + 1 < t->tile) {
+            return must_wait(&r->lane[t->lane], "a tile of lane", i, t->tile - 2);
+        }
+        kolo_proof_join(p, t->clock, p->lane_done[lane * p->epochs + t->epoch - 2]);
+    }
+    const kolo_status st = credit(t, t->epoch);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    r->slot_prog[t->epoch % KOLO_DEPTH] = t->prog;
+    const uint32_t slot = t->epoch & ((uint32_t)t->prog->depth - 1);
+    p->slot_of[(size_t)t->rank * p->epochs + t->epoch] = (uint8_t)slot;
+    return kolo_proof_claim_slot(t, t->epoch, slot);
+}
+
+/* ---- lanes ---- */
+
+static kolo_status note_passed(const struct kolo_turn *t, uint32_t pc)
+{
+    struct kolo_proof *p = t->proof;
+    if (t->prog->nlanes == 1) {
+        return KOLO_OK;
+    }
+    const size_t lane = (size_t)(t->rank * p->lanes + t->lane);
+    const uint32_t now = kolo_proof_snapshot(p, t->clock);
+    p->passed[(lane * KOLO_DEPTH + t->tile % KOLO_DEPTH) * (p->max_ops + 1) + pc] = now;
+    return now != 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+}
+
+static kolo_status run_stage(struct kolo_turn *t, uint32_t end)
+{
+    struct kolo_proof *p = t->proof;
+    struct kolo_runner_lane *s = &p->runner[t->rank].lane[t->lane];
+    while (s->pc < end) {
+        t->op = (int)s->pc;
+        t->clock[t->component]++;
+        const kolo_status st = kolo_proof_op(t);
+        if (st != KOLO_OK) {
+            return st;
+        }
+        s->pc++;
+        p->work++;
+        KOLO_TRY(note_passed(t, s->pc));
+    }
+    t->op = -1;
+    return KOLO_OK;
+}
+
+/* As in cpu.c: in iteration i, stage s works on tile i-s, the last stage first. */
+static kolo_status advance_lane(struct kolo_proof *p, int rank, int lane)
+{
+    struct kolo_turn t = turn_of(p, rank, lane);
+    struct kolo_runner *r = &p->runner[rank];
+    struct kolo_runner_lane *s = &r->lane[lane];
+    const struct kolo_lane_ops *ops = &t.prog->lane[lane];
+    const uint32_t stages = (uint32_t)ops->nstages, tiles = p->set->tiles[r->call];
+    for (; s->iter < tiles + stages - 1; s->iter++, s->slot = 0) {
+        for (; s->slot < stages; s->slot++, s->begun = false) {
+            const uint32_t stage = stages - 1 - s->slot;
+            kolo_status st = KOLO_OK;
+            t.tile = s->iter - stage;
+            t.epoch = r->epoch + t.tile;
+            if (t.tile >= tiles) {
+                continue;
+            }
+            if (!s->begun) {
+                t.clock[t.component]++;
+                st = stage == 0 ? begin_tile(&t) : KOLO_OK;
+                s->pc = ops->stage[stage];
+                s->begun = st == KOLO_OK;
+                p->work += s->begun;
+            }
+            st = st == KOLO_OK ? run_stage(&t, ops->stage[stage + 1]) : st;
+            if (st != KOLO_OK) {
+                return st;
+            }
+            s->pc = ops->begin;
+        }
+    }
+    s->finished = true;
+    return KOLO_OK;
+}
+
+/* ---- calls ---- */
+
+static kolo_status publish(struct kolo_proof *p, int rank)
+{
+    struct kolo_turn t = turn_of(p, rank, 0);
+    struct kolo_runner *r = &p->runner[rank];
+    struct kolo_home *home = kolo_proof_home(p, r->call, rank);
+    t.clock[t.component]++;
+    const kolo_status st = credit(&t, r->epoch);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    KOLO_TRY(kolo_proof_claim_slot(&t, r->epoch, r->epoch % KOLO_DEPTH));
+    memset(r->lane, 0, sizeof r->lane);
+    memset(r->entered, 0, (size_t)p->n * sizeof *r->entered);
+    for (uint32_t i = 0; i < KOLO_DEPTH * p->max_reqs; i++) {
+        r->request[i] = -1;
+    }
+    kolo_proof_enter(&t);
+    home->entered = kolo_proof_snapshot(p, t.clock);
+    r->at = KOLO_RUN_ENTER;
+    p->work++;
+    return home->entered != 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+}
+
+static kolo_status enter(struct kolo_proof *p, int rank)
+{
+    struct kolo_turn t = turn_of(p, rank, 0);
+    struct kolo_runner *r = &p->runner[rank];
+    for (int i = 0; i < t.prog->nentries; i++) {
+        const int q = t.prog->entries[i];
+        const struct kolo_home *home = kolo_proof_home(p, r->call, q);
+        if (home->entered == 0) {
+            return must_wait(&r->lane[0], "the entry", q, r->epoch);
+        }
+        t.clock[t.component]++;
+        kolo_proof_join(p, t.clock, home->entered);
+        kolo_proof_touch_slot(&t, q);
+        r->entered[q] = true;
+    }
+    for (int lane = 1; lane < t.prog->nlanes; lane++) {
+        uint32_t *clock = kolo_proof_clock(p, rank, lane);
+        const uint32_t own = clock[t.component + (uint32_t)lane];
+        memcpy(clock, t.clock, p->components * sizeof *clock);
+        clock[t.component + (uint32_t)lane] = own;
+    }
+    r->at = KOLO_RUN_LANES;
+    p->work++;
+    return KOLO_OK;
+}
+
+static kolo_status leave(struct kolo_proof *p, int rank)
+{
+    struct kolo_turn t = turn_of(p, rank, 0);
+    struct kolo_runner *r = &p->runner[rank];
+    for (int lane = 1; lane < t.prog->nlanes; lane++) {
+        const uint32_t *clock = kolo_proof_clock(p, rank, lane);
+        for (uint32_t i = 0; i < p->components; i++) {
+            t.clock[i] = clock[i] > t.clock[i] ? clock[i] : t.clock[i];
+        }
+    }
+    t.clock[t.component]++;
+    KOLO_TRY(kolo_proof_leave(&t));
+    r->epoch += p->set->tiles[r->call];
+    if (r->done < r->epoch) {
+        return kolo_proof_fail(&t, "returns without having said that its tiles are done");
+    }
+    r->call++;
+    r->at = r->call < p->set->ncalls ? KOLO_RUN_PUBLISH : KOLO_RUN_OVER;
+    return KOLO_OK;
+}
+
+static kolo_status run_lanes(struct kolo_proof *p, int rank)
+{
+    struct kolo_runner *r = &p->runner[rank];
+    const int nlanes = prog_of(p, r->call, rank)->nlanes;
+    int finished = 0;
+    for (int lane = 0; lane < nlanes; lane++) {
+        KOLO_TRY(r->lane[lane].finished ? KOLO_OK : advance_lane(p, rank, lane));
+        finished += r->lane[lane].finished;
+    }
+    return finished == nlanes ? leave(p, rank) : KOLO_INPROGRESS;
+}
+
+static kolo_status run_rank(struct kolo_proof *p, int rank, bool *moved)
+{
+    struct kolo_runner *r = &p->runner[rank];
+    const uint64_t before = p->work;
+    kolo_status st = KOLO_OK;
+    while (st == KOLO_OK && r->at != KOLO_RUN_OVER) {
+        st = r->at == KOLO_RUN_PUBLISH ? publish(p, rank)
+             : r->at == KOLO_RUN_ENTER ? enter(p, rank)
+                                       : run_lanes(p, rank);
+    }
+    *moved = *moved || p->work != before;
+    return st;
+}
+
+/* ---- the end ---- */
+
+static void say_who_waits(const struct kolo_proof *p, int rank, struct kolo_text *text)
+{
+    const struct kolo_runner *r = &p->runner[rank];
+    const int nlanes = r->at == KOLO_RUN_LANES ? prog_of(p, r->call, rank)->nlanes : 1;
+    for (int lane = 0; lane < nlanes && r->at != KOLO_RUN_OVER; lane++) {
+        const struct kolo_runner_lane *s = &r->lane[lane];
+        if (!s->finished) {
+            kolo_text_add(text, "%s rank %d, op %u, call %d, for %s %d (%u)",
+                          text->len > 0 ? ";" : "", rank, s->pc, r->call, s->wait.what,
+                          s->wait.peer, s->wait.number);
+        }
+    }
+}
+
+static kolo_status stuck(const struct kolo_proof *p)
+{
+    struct kolo_text text = {0};
+    for (int rank = 0; rank < p->n && text.len < 300; rank++) {
+        say_who_waits(p, rank, &text);
+    }
+    const kolo_status st =
+        kolo_fail(KOLO_ERR_INVALID, "%s: all wait for ever:%s", p->set->plan[0]->algo->base.name,
+                  text.chars != NULL ? text.chars : " out of memory");
+    kolo_text_free(&text);
+    return st;
+}
+
+/* What the last tiles leave behind may be written by any call that follows, once its readers say
+ * that they are done. */
+static kolo_status last_slots(struct kolo_proof *p)
+{
+    for (int rank = 0; rank < p->n; rank++) {
+        p->runner[rank].call--;
+        struct kolo_turn t = turn_of(p, rank, 0);
+        for (uint32_t i = 0; i < KOLO_DEPTH; i++) {
+            const kolo_status st = credit(&t, p->epochs + i);
+            if (st != KOLO_OK) {
+                return st == KOLO_INPROGRESS ? stuck(p) : st;
+            }
+            KOLO_TRY(kolo_proof_claim_slot(&t, p->epochs + i, (p->epochs + i) % KOLO_DEPTH));
+        }
+    }
+    return KOLO_OK;
+}
+
+static kolo_status no_message_left(const struct kolo_proof *p)
+{
+    for (uint32_t i = 0; i < p->messages.count; i++) {
+        const struct kolo_message *m = (const struct kolo_message *)p->messages.at + i;
+        if (!m->sent || m->received == 0) {
+            return kolo_fail(KOLO_ERR_INVALID, "%s: a message from rank %d to rank %d has one end",
+                             p->set->plan[0]->algo->base.name, m->from, m->to);
+        }
+    }
+    return KOLO_OK;
+}
+
+static kolo_status run_all(struct kolo_proof *p)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int rank = 0; rank < p->n; rank++) {
+            KOLO_TRY(run_rank(p, rank, &moved));
+        }
+    }
+    for (int rank = 0; rank < p->n; rank++) {
+        if (p->runner[rank].at != KOLO_RUN_OVER) {
+            return stuck(p);
+        }
+    }
+    KOLO_TRY(no_message_left(p));
+    return last_slots(p);
+}
+
+/* ---- setting up ---- */
+
+static void add_symbols(void *arg, void *dst, const void *a, const void *b, size_t bytes, bool last)
+{
+    (void)arg;
+    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
+        const uint64_t sum = kolo_proof_add(((const uint64_t *)a)[i], ((const uint64_t *)b)[i]);
+        ((uint64_t *)dst)[i] = last ? kolo_proof_last(sum) : sum;
+    }
+}
+
+/* The symbols of all OUT chunks, by call and rank, as the reference makes them. */
+static kolo_status make_promise(const struct kolo_plan *plan, uint64_t *symbols)
+{
+    const int n = plan->shape.nranks;
+    const size_t most = (size_t)(n > plan->chunks ? n : plan->chunks);
+    uint64_t *leaf = calloc((size_t)n * most + 1, sizeof *leaf);
+    const void **in = calloc((size_t)n, sizeof *in);
+    void **out = calloc((size_t)n, sizeof *out);
+    kolo_status st = KOLO_ERR_SYSTEM;
+    if (leaf == NULL || in == NULL || out == NULL) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+        goto done;
+    }
+    for (int r = 0; r < n; r++) {
+        for (size_t c = 0; c < most; c++) {
+            leaf[(size_t)r * most + c] = kolo_proof_leaf(r, (int)c);
+        }
+        in[r] = leaf + (size_t)r * most;
+        out[r] = symbols + (size_t)r * most;
+    }
+    st = kolo_ref_run(plan, sizeof(uint64_t), in, out, add_symbols, NULL);
+
+done:
+    free(leaf);
+    free(in);
+    free(out);
+    return st;
+}
+
+static void *take(struct kolo_proof *p, size_t count, size_t each)
+{
+    void *room = calloc(count + 1, each);
+    p->failed = p->failed || room == NULL;
+    p->room[p->nrooms++] = room;
+    return room;
+}
+
+static void measure(struct kolo_proof *p)
+{
+    const struct kolo_program_set *set = p->set;
+    for (int call = 0; call < set->ncalls; call++) {
+        const struct kolo_plan *plan = set->plan[call];
+        p->epochs += set->tiles[call];
+        for (int r = 0; r < p->n; r++) {
+            const struct kolo_prog *prog = prog_of(p, call, r);
+            const uint32_t room = (uint32_t)prog->plan->scratch_chunks + prog->stage_chunks;
+            const uint32_t phases = (uint32_t)plan->rank[r].phases;
+            const uint32_t places = (uint32_t)plan->rank[r].places;
+            p->lanes = prog->nlanes > p->lanes ? prog->nlanes : p->lanes;
+            p->max_private = room > p->max_private ? room : p->max_private;
+            p->max_phases = phases > p->max_phases ? phases : p->max_phases;
+            p->max_places = places > p->max_places ? places : p->max_places;
+            p->max_reqs = prog->nreqs > p->max_reqs ? prog->nreqs : p->max_reqs;
+            p->max_ops = prog->nops > p->max_ops ? prog->nops : p->max_ops;
+            for (uint32_t i = 0; i < prog->nops; i++) {
+                const uint32_t count = prog->op[i].count;
+                p->max_count = count > p->max_count ? count : p->max_count;
+            }
+        }
+    }
+    p->components = (uint32_t)(p->n * p->lanes);
+}
+
+/* Numbers the cells. */
+static void place_homes(struct kolo_proof *p, uint64_t *const *promise)
+{
+    for (int call = 0; call < p->set->ncalls; call++) {
+        const struct kolo_plan *plan = p->set->plan[call];
+        const size_t most = (size_t)(p->n > plan->chunks ? p->n : plan->chunks);
+        for (int r = 0; r < p->n; r++) {
+            struct kolo_home *home = kolo_proof_home(p, call, r);
+            home->cell = p->ncells;
+            home->nin = (uint32_t)kolo_plan_buf_chunks(plan, r, KOLO_IN);
+            home->nout = (uint32_t)kolo_plan_buf_chunks(plan, r, KOLO_OUT);
+            home->promise = promise[call] + (size_t)r * most;
+            home->touched = p->touched + (size_t)(call * p->n + r) * p->components;
+            p->ncells += p->set->tiles[call] * (home->nin + home->nout);
+        }
+    }
+    p->private_cell = p->ncells;
+    p->ncells += (uint32_t)p->n * KOLO_DEPTH * p->max_private;
+    p->outbox_cell = p->ncells;
+    p->ncells += (uint32_t)p->n * KOLO_DEPTH * p->max_places;
+}
+
+static void take_clocks(struct kolo_proof *p)
+{
+    const size_t n = (size_t)p->n, lanes = n * (size_t)p->lanes, all = p->components;
+    p->clock = take(p, lanes * all, sizeof *p->clock);
+    p->signalled = take(p, n * p->max_phases * p->epochs, sizeof *p->signalled);
+    p->signal_slot = take(p, n * p->max_phases * p->epochs, sizeof *p->signal_slot);
+    p->done_at = take(p, n * (p->epochs + 1), sizeof *p->done_at);
+    p->lane_done = take(p, lanes * p->epochs, sizeof *p->lane_done);
+    p->slot_touched = take(p, n * p->epochs * all, sizeof *p->slot_touched);
+    p->slot_of = take(p, n * p->epochs, sizeof *p->slot_of);
+    p->joined = take(p, all, sizeof *p->joined);
+    p->touched = take(p, (size_t)p->set->ncalls * n * all, sizeof *p->touched);
+    if (p->lanes > 1) {
+        p->passed = take(p, lanes * KOLO_DEPTH * (p->max_ops + 1), sizeof *p->passed);
+    }
+}
+
+static void take_runners(struct kolo_proof *p)
+{
+    const size_t n = (size_t)p->n, reqs = (size_t)KOLO_DEPTH * p->max_reqs;
+    p->runner = take(p, n, sizeof *p->runner);
+    int32_t *requests = take(p, n * reqs, sizeof *requests);
+    bool *entered = take(p, n * n, sizeof *entered);
+    const size_t fifos = n * n * KOLO_PLAN_CHANNELS;
+    p->sends = take(p, fifos, sizeof *p->sends);
+    p->recvs = take(p, fifos, sizeof *p->recvs);
+    for (size_t r = 0; !p->failed && r < n; r++) {
+        p->runner[r].request = requests + r * reqs;
+        p->runner[r].entered = entered + r * n;
+    }
+    for (size_t i = 0; !p->failed && i < fifos; i++) {
+        p->sends[i].first = p->recvs[i].first = -1;
+    }
+}
+
+static bool open_proof(struct kolo_proof *p, uint64_t *const *promise)
+{
+    measure(p);
+    take_clocks(p);
+    take_runners(p);
+    p->home = take(p, (size_t)(p->set->ncalls * p->n), sizeof *p->home);
+    p->moving = take(p, p->max_count, sizeof *p->moving);
+    if (p->failed) {
+        return false;
+    }
+    place_homes(p, promise);
+    p->cell = take(p, p->ncells, sizeof *p->cell);
+    p->reader = take(p, (size_t)p->ncells * p->components, sizeof *p->reader);
+    for (uint32_t i = 0; !p->failed && i < p->ncells; i++) {
+        p->cell[i].arriving = p->cell[i].leaving = -1;
+    }
+    return !p->failed && kolo_proof_append(&p->clocks, p->components * sizeof(uint32_t)) != NULL;
+}
+
+static void close_proof(struct kolo_proof *p)
+{
+    for (int i = 0; i < p->nrooms; i++) {
+        free(p->room[i]);
+    }
+    free(p->messages.at);
+    free(p->values.at);
+    free(p->nodes.at);
+    free(p->clocks.at);
+}
+
+static kolo_status prove(const struct kolo_program_set *set, uint64_t *const *promise,
+                         bool in_place)
+{
+    struct kolo_proof p = {
+        .set = set, .in_place = in_place, .n = set->plan[0]->shape.nranks, .lanes = 1};
+    const kolo_status st = open_proof(&p, promise)
+                               ? run_all(&p)
+                               : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+    close_proof(&p);
+    return st;
+}
+
+kolo_status kolo_verify_programs(const struct kolo_program_set *set)
+{
+    uint64_t **promise = calloc((size_t)set->ncalls, sizeof *promise);
+    kolo_status st = promise != NULL ? kolo_programs_check(set)
+                                     : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+    for (int call = 0; call < set->ncalls && st == KOLO_OK; call++) {
+        const struct kolo_plan *plan = set->plan[call];
+        const size_t n = (size_t)plan->shape.nranks;
+        const size_t most = kolo_max(n, (size_t)plan->chunks);
+        promise[call] = calloc(n * most + 1, sizeof **promise);
+        st = promise[call] != NULL ? make_promise(plan, promise[call])
+                                   : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+    }
+    for (int in_place = 0; in_place < 2 && st == KOLO_OK; in_place++) {
+        st = prove(set, promise, in_place != 0);
+    }
+    for (int call = 0; promise != NULL && call < set->ncalls; call++) {
+        free(promise[call]);
+    }
+    free(promise);
+    return st;
+}
