@@ -28,6 +28,7 @@ struct resource { /* a lane or a core: busy until the end of a moment */
 struct newest { /* step of a lane, as far as the next one may join it */
     const struct kolo_step *step;
     int tile;
+    bool waited; /* and nothing was sent since */
 };
 
 struct pricer {
@@ -172,16 +173,34 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
     p->received[to] += bytes;
 }
 
+/* Whether the core of `rank` has other ranks too. */
+static bool is_crowded(const struct pricer *p, int rank)
+{
+    const int cores = p->machine->cores;
+    return cores > 0 && (rank >= cores || rank + cores < p->plan->shape.nranks);
+}
+
+/* A rank gives up a shared core to wait. With outboxes what it sent so far became visible at once,
+ * so it is assumed that the answer to what was sent is never there yet: the others of the core must
+ * run first. */
+static bool gives_way(const struct pricer *p, const struct kolo_event *e, bool late)
+{
+    if (!p->machine->outboxes) {
+        return late && p->machine->cores > 0 && p->machine->cores < p->plan->shape.nranks;
+    }
+    const struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    return is_crowded(p, e->rank) && !(newest->waited && newest->tile == e->tile);
+}
+
 static void price_receive(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
 {
     const struct kolo_machine *machine = p->machine;
     const struct kolo_link_price link = link_price(p, e->step->peer, e->rank);
     const double bytes = slice_bytes(p, e->step->src);
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
-    const bool shared = machine->cores > 0 && machine->cores < p->plan->shape.nranks;
     double work_us = machine->step_us;
     const double arrives_us = p->arrival_us[e->message];
-    work_us += shared && arrives_us > m->end_us ? machine->switch_us : 0;
+    work_us += gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
     work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
     work_us += link.by_core && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
     wait_for(m, arrives_us, sent);
@@ -210,6 +229,14 @@ static void price_local(struct pricer *p, const struct kolo_event *e, int self, 
     compute(p, e->rank, self, m, machine->step_us + bytes * each);
 }
 
+static void remember(struct pricer *p, const struct kolo_event *e)
+{
+    struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const bool receives = e->message >= 0 && e->step->op != KOLO_SEND;
+    const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
+    *newest = (struct newest){e->step, e->tile, receives || waited};
+}
+
 static kolo_status price_step(void *ctx, const struct kolo_event *e)
 {
     struct pricer *p = ctx;
@@ -228,7 +255,7 @@ static kolo_status price_step(void *ctx, const struct kolo_event *e)
         price_local(p, e, self, &m);
     }
     p->moment[self] = m;
-    p->newest[e->rank * p->plan->lanes + e->step->lane] = (struct newest){e->step, e->tile};
+    remember(p, e);
     occupy(lane, m.end_us, self);
     if (m.end_us >= p->tile_end_us[e->tile]) {
         p->tile_end_us[e->tile] = m.end_us;

@@ -27,6 +27,11 @@ struct kolo_machine {
     double step_us;            /* of a core, for every step */
     double switch_us;          /* to a rank that waited while its core was shared */
     int cores;                 /* rank r computes on core r mod cores; 0: each rank has its own */
+    /* Links by core are lowered as for private memory: the sender's core copies into its outbox,
+     * once for all receivers of a place; what a lane adds to one slice in consecutive steps is one
+     * pass, in which each further source costs reduce_us_per_byte alone, and whose result is copied
+     * out of SCRATCH for nothing. */
+    bool outboxes;
 };
 
 struct kolo_hop { /* a step of the critical path, first to last */
@@ -37,6 +42,7 @@ struct kolo_hop { /* a step of the critical path, first to last */
 struct kolo_price {
     double total_us;
     double tile_us;     /* of one more tile in the steady state; 0 for one tile */
+    double work_us;     /* of the core that works most, over all tiles; waiting is no work */
     size_t bytes_moved; /* the most that a rank sends or receives, over all tiles */
     size_t piece_bytes; /* of a chunk, in a tile */
     int tiles;

@@ -62,10 +62,12 @@ static kolo_status price_whole(const struct kolo_model *model, const struct kolo
                                          .reduce_us_per_byte = costs->reduce_us_per_byte,
                                          .step_us = costs->step_us,
                                          .switch_us = costs->switch_us,
-                                         .cores = cores_for(model, plan->shape.nranks)};
+                                         .cores = cores_for(model, plan->shape.nranks),
+                                         .outboxes = true};
     struct kolo_price price;
     KOLO_TRY(kolo_price_plan(plan, bytes, 0, &machine, false, &price));
-    *out = price.total_us;
+    *out =
+        kolo_coll_rooted(plan->shape.coll) ? (price.total_us + price.work_us) / 2 : price.total_us;
     return KOLO_OK;
 }
 
