@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep programs as a user starts them: processes under `kolo run`, and threads of one process.
+
+usage: perf_sweep.py KOLO PROGRAM...   (the kolo tool, and the programs)
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from tap import check, done
+
+KOLO, PROGRAMS = sys.argv[1], {os.path.basename(path): path for path in sys.argv[2:]}
+RANKS = 3
+SWEEP = ["-b", "8", "-e", "64K", "-f", "8", "-n", "2"]
+SWEEP_BYTES = [8, 64, 512, 4096, 32768]
+LIMIT_S = 120
+
+
+def run(*command, **environment):
+    """Exit status and text of a command; an endless one is a failure that says so."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                               env={**os.environ, **environment})
+        return ended.returncode, ended.stdout, ended.stderr
+    except subprocess.TimeoutExpired as late:
+        table, errors = (bytes(text or b"").decode() for text in (late.stdout, late.stderr))
+        return None, table, f"{errors}still running after {LIMIT_S} s"
+
+
+def processes(name, *options, ranks=RANKS, **environment):
+    """The program as `ranks` processes."""
+    return run(KOLO, "run", "-n", str(ranks), PROGRAMS[name], *options, **environment)
+
+
+def lines(table, errors):
+    """The ends of both, for a check that failed."""
+    return table.splitlines()[-20:] + errors.splitlines()[-10:]
+
+
+def rows(table):
+    """The columns of each row of a table."""
+    return [line.split() for line in table.splitlines() if line and not line.startswith("#")]
+
+
+def all_right(table):
+    """Whether there are rows and none has a wrong element: the last column of both halves."""
+    found = rows(table)
+    return bool(found) and all(row[(len(row) + 5) // 2 - 1] == "0" and row[-1] in ("0", "N/A") for row in found)
+
+
+def finds_nothing_wrong(result, expected_rows, name):
+    """One check: exit status 0, the rows that were asked for, every element right."""
+    status, table, errors = result
+    good = status == 0 and all_right(table) and "Out of bounds values : 0 OK" in table
+    check(good and len(rows(table)) == expected_rows, name, f"status {status}",
+          *lines(table, errors))
+
+
+def sweeps():
+    """Sizes from 8 B to 64 KiB, by processes and by threads, and all types and operations at one size."""
+    for name in PROGRAMS:
+        expected = 1 if name == "barrier_perf" else len(SWEEP_BYTES)
+        finds_nothing_wrong(processes(name, *SWEEP), expected,
+                            f"{name} is right on {RANKS} processes from 8 B to 64 KiB")
+        for threads in (1, RANKS):
+            finds_nothing_wrong(run(PROGRAMS[name], "-t", str(threads), *SWEEP), expected,
+                                f"{name} is right on {threads} threads from 8 B to 64 KiB")
+        status, table, errors = processes(name, "-b", "1K", "-e", "1K", "-n", "1", "-d", "all", "-o", "all",
+                                          "-r", "all")
+        check(status == 0 and all_right(table), f"{name} is right with every type, operation and root",
+              f"status {status}", *lines(table, errors))
+
+
+def ways_of_timing():
+    """Options that change how calls are made and timed, not what they do."""
+    for options in (["-z", "1"], ["-I"], ["--vary"], ["--shared"], ["--stream"], ["--deterministic"],
+                    ["-m", "3"], ["-a", "3", "-N", "2", "-c", "3", "-T", "60"]):
+        for name in ("all_reduce_perf", "alltoall_perf", "sendrecv_perf"):
+            repeated = 2 if "-N" in options else 1
+            finds_nothing_wrong(processes(name, *SWEEP, *options), repeated * len(SWEEP_BYTES),
+                                f"{name} is right with {' '.join(options)}")
+
+
+def refused():
+    """What must not run."""
+    for name in PROGRAMS:
+        status, table, errors = processes(name, "-n", "many")
+        check(status == 2 and table == "" and "-n/--iters" in errors and "many" in errors,
+              f"{name} exits 2 at a bad option and measures nothing", f"status {status}", *lines(table, errors))
+    for options, word in ((["-r", "3"], "-r/--root"), (["-t", "2"], "-t/--nthreads")):
+        status, table, errors = processes("broadcast_perf", *SWEEP, *options)
+        check(status == 2 and table == "" and word in errors,
+              f"{' '.join(options)} is refused on {RANKS} processes", f"status {status}", *lines(table, errors))
+    status, table, _ = processes("all_reduce_perf", *SWEEP, KOLO_TESTS_MIN_BW="1000000")
+    check(status == 7 and "FAILED" in table, "a sweep slower than KOLO_TESTS_MIN_BW exits 7",
+          f"status {status}", *table.splitlines()[-5:])
+
+
+def as_json():
+    """The file of -J holds what the table shows, and nothing of the environment."""
+    with tempfile.TemporaryDirectory(prefix="kolo-perf-") as folder:
+        path = os.path.join(folder, 'odd "name"\n.json')
+        status, table, errors = processes("all_reduce_perf", *SWEEP, "-J", path, PERF_SECRET="do-not-tell")
+        try:
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            report = json.loads(text)
+        except (OSError, ValueError) as error:
+            check(False, "-J writes JSON", f"status {status}", error, *lines("", errors))
+            return
+    check(report["version"] == 3 and path in report["args"], "-J writes JSON, odd names escaped")
+    check("env" not in report and "do-not-tell" not in text, "-J keeps the environment to itself")
+    sizes = [result["size"] for result in report["results"]]
+    check(sizes == SWEEP_BYTES == [int(row[0]) for row in rows(table)], "-J has the rows of the table", sizes)
+    check([device["rank"] for device in report["config"]["devices"]] == list(range(RANKS)),
+          "-J lists the ranks")
+    check(all(result["in_place"]["nwrong"] == 0 for result in report["results"]), "-J says what was wrong")
+
+
+sweeps()
+ways_of_timing()
+refused()
+as_json()
+done()
