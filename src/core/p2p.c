@@ -142,9 +142,14 @@ static kolo_status begin_recv(struct kolo_p2p *p2p, struct kolo_p2p_op *op)
     struct kolo_p2p_peer *peer = any ? NULL : kolo_p2p_peer_get(p2p, op->peer);
     struct kolo_p2p_kept *kept = any || peer != NULL ? kolo_p2p_take_kept(p2p, op) : NULL;
     op->order = p2p->clock++;
-    if (kept != NULL || (!any && peer == NULL)) {
+    if (!any && peer == NULL) {
+        op->end = KOLO_ERR_SYSTEM;
         kolo_p2p_push(&p2p->flying, op);
-        return kept != NULL ? kolo_p2p_deliver(p2p, op, kept) : KOLO_ERR_SYSTEM;
+        return op->end;
+    }
+    if (kept != NULL) {
+        kolo_p2p_push(&p2p->flying, op);
+        return kolo_p2p_deliver(p2p, op, kept);
     }
     kolo_p2p_push(any ? &p2p->any : &peer->posted, op);
     return any ? hear_all(p2p) : kolo_p2p_peer_open(p2p, op->peer, &peer);

@@ -21,6 +21,8 @@
 #include "core/comm.h"
 #include "core/p2p.h"
 
+#include <string.h>
+
 enum kolo_p2p_kind {
     KOLO_P2P_KIND_EAGER = 1,
     KOLO_P2P_KIND_READY = 2,
@@ -131,19 +133,41 @@ struct kolo_p2p_kept *kolo_p2p_kept_create(int source, int tag, size_t bytes, si
 bool kolo_p2p_describe(struct kolo_p2p_op *op, int source, int tag, size_t bytes);
 void kolo_p2p_forget(struct kolo_p2p *p2p);
 
-/* ---- p2p_wire.c: headers and data ---- */
+/* ---- p2p_wire.c: posting, connecting, sending ---- */
 
 static inline uint32_t kolo_p2p_charge(size_t bytes)
 {
     return (uint32_t)(KOLO_P2P_RECORD + bytes);
 }
+/* Empty messages may have no memory. */
+static inline void kolo_p2p_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) {
+        memcpy(to, from, bytes);
+    }
+}
+
+/* A request that could not be posted has the error as its status, so that nobody waits for it. */
+kolo_status kolo_p2p_post_send(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
+                               struct kolo_req *req);
+kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
+                               struct kolo_req *req);
+kolo_status kolo_p2p_post_header(struct kolo_p2p_peer *peer, enum kolo_p2p_kind kind,
+                                 struct kolo_p2p_header *header, struct kolo_req *req);
+/* Post the receive of the peer's next header. */
+kolo_status kolo_p2p_expect_header(struct kolo_p2p_peer *peer);
 
 /* The peer's record, unconnected. NULL: no memory. */
 struct kolo_p2p_peer *kolo_p2p_peer_get(struct kolo_p2p *p2p, int rank);
 /* The same, connected. Errors: LINK (it has left), SYSTEM, as kolo_comm_reach(). */
 kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_peer **out);
-/* Put a started send on its way; it is in p2p->flying. */
+/* Put a started send on its way; it is in some queue afterwards, whatever happened. */
 kolo_status kolo_p2p_send(struct kolo_p2p *p2p, struct kolo_p2p_op *op);
+/* From a send of this rank to its receive. */
+void kolo_p2p_pass(struct kolo_p2p_op *send, struct kolo_p2p_op *recv);
+
+/* ---- p2p_recv.c: what comes from a peer ---- */
+
 /* Let a receive, in p2p->flying, have a kept message, which is freed. */
 kolo_status kolo_p2p_deliver(struct kolo_p2p *p2p, struct kolo_p2p_op *op,
                              struct kolo_p2p_kept *kept);
