@@ -13,7 +13,7 @@ from tap import check, done
 
 KOLO, PROGRAMS = sys.argv[1], {os.path.basename(path): path for path in sys.argv[2:]}
 RANKS = 3
-SWEEP = ["-b", "8", "-e", "64K", "-f", "8", "-n", "2"]
+SWEEP = ["-b", "8", "-e", "64K", "-f", "8", "-n", "2", "-T", "30"]
 SWEEP_BYTES = [8, 64, 512, 4096, 32768]
 LIMIT_S = 120
 
@@ -76,7 +76,7 @@ def sweeps():
 def ways_of_timing():
     """Options that change how calls are made and timed, not what they do."""
     for options in (["-z", "1"], ["-I"], ["--vary"], ["--shared"], ["--stream"], ["--deterministic"],
-                    ["-m", "3"], ["-a", "3", "-N", "2", "-c", "3", "-T", "60"]):
+                    ["-m", "3"], ["-a", "3", "-N", "2", "-c", "3"]):
         for name in ("all_reduce_perf", "alltoall_perf", "sendrecv_perf"):
             repeated = 2 if "-N" in options else 1
             finds_nothing_wrong(processes(name, *SWEEP, *options), repeated * len(SWEEP_BYTES),
