@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 1000, PARTING_MS = 5000, RETRY_FIRST_US = 200, RETRY_LAST_US = 10000 };
+enum { GRACE_MS = 1000, RETRY_FIRST_US = 200, RETRY_LAST_US = 10000 };
 
 struct kolo_boot {
     struct kolo_meet meet;
@@ -342,8 +342,7 @@ kolo_status kolo_boot_barrier(struct kolo_boot *boot)
 static void part(struct kolo_boot *boot)
 {
     boot->seq = 0;
-    const int wait_ms = boot->timeout_ms < PARTING_MS ? boot->timeout_ms : PARTING_MS;
-    boot->deadline_us = kolo_now_us() + wait_ms * 1e3;
+    boot->deadline_us = kolo_now_us() + boot->timeout_ms * 1e3;
     if (put(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here &&
         take_header(boot, KOLO_BOOT_BYE, 0) != KOLO_OK) {
         KOLO_LOG(INFO, INIT, "rank %d left meeting point '%s' without an answer", boot->rank,

@@ -48,7 +48,7 @@ KOLO_CHECK kolo_status kolo_boot_serve(const struct kolo_meet *meet);
 KOLO_CHECK kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_meet *out);
 
 /* Equal for processes that can share memory and meet: boot id of the kernel, network and user
- * namespace; never the host's name. */
+ * namespace; never the host's name. Reads three files: keep it. */
 uint64_t kolo_host_id(void);
 /* Random, one per process; a forked child has another. */
 uint64_t kolo_process_id(void);

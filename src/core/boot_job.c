@@ -393,6 +393,20 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
     return true;
 }
 
+/* The ranks of this process come last: having the answer, it may leave and take the hub with it. */
+static void answer(struct kolo_hub *hub, bool own)
+{
+    const pid_t self = getpid();
+    for (size_t i = 0; i < hub->nconns; i++) {
+        struct kolo_conn *conn = hub->conns[i];
+        if (conn->state == KOLO_CONN_JOINED && (conn->pid == self) == own) {
+            put_frame(conn, KOLO_BOOT_ALL, hub->all, hub->bytes * (size_t)hub->nranks, hub->seq);
+            conn->arrived = false;
+            conn->deadline_us = INFINITY;
+        }
+    }
+}
+
 void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     conn->arrived = true;
@@ -401,14 +415,8 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     if (hub->narrived < hub->nranks) {
         return;
     }
-    for (size_t i = 0; i < hub->nconns; i++) {
-        struct kolo_conn *to = hub->conns[i];
-        if (to->state == KOLO_CONN_JOINED) {
-            put_frame(to, KOLO_BOOT_ALL, hub->all, hub->bytes * (size_t)hub->nranks, hub->seq);
-            to->arrived = false;
-            to->deadline_us = INFINITY;
-        }
-    }
+    answer(hub, false);
+    answer(hub, true);
     free(hub->all);
     hub->all = NULL;
     hub->exchanging = false;

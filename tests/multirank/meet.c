@@ -18,8 +18,9 @@ struct card {
 
 static bool are_right(const struct card *cards, int nranks, int round)
 {
+    const uint64_t host = kolo_host_id();
     for (int i = 0; i < nranks; i++) {
-        if (cards[i].rank != i || cards[i].round != round || cards[i].host != kolo_host_id()) {
+        if (cards[i].rank != i || cards[i].round != round || cards[i].host != host) {
             return false;
         }
         for (int j = 0; j < i; j++) {
