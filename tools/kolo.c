@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The `kolo` command: a table of subcommands, each a file of its own. */
+#include "plan.h"
 #include "run.h"
 #include "topo.h"
-#ifdef KOLO_TOOL_PLAN
-#include "plan.h"
-#endif
 
 #include <kolo/kolo.h>
 
@@ -20,9 +18,7 @@ static const struct {
     const char *what;
 } commands[] = {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
-#ifdef KOLO_TOOL_PLAN
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
-#endif
     {"topo", kolo_tool_topo, "show this machine, and the ring and trees laid on it"},
     {"version", version, "print the library's version"},
     {"help", help, "print this list"},
