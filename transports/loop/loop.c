@@ -234,8 +234,6 @@ static void loop_wake(struct kolo_link *link, uint32_t *word)
     kolo_futex_wake(word);
 }
 
-/* ---- links --------------------------------------------------------------------------------- */
-
 static kolo_status loop_connect(struct kolo_device *dev, const struct kolo_peer *peer,
                                 struct kolo_link **out)
 {

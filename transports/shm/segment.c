@@ -322,14 +322,16 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 
 /* ---- allocation -------------------------------------------------------------------------- */
 
-static kolo_status alloc_big(size_t bytes, void **out)
+kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(check_size(bytes));
-    KOLO_TRY(create(kolo_round_up(bytes, PAGE_BYTES), &segment));
-    (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
-    /* Where the kernel cannot populate, or not with huge pages, the reservation below decides. */
-    (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
+    KOLO_TRY(check_size(len));
+    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    if (len >= KOLO_SEGMENT_BIG) {
+        (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
+        /* Where the kernel cannot populate, or not with huge pages, what follows decides. */
+        (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
+    }
     kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
     if (status < 0) {
         destroy(segment);
@@ -339,7 +341,7 @@ static kolo_status alloc_big(size_t bytes, void **out)
     status = publish(segment);
     pthread_mutex_unlock(&store.lock);
     if (status == KOLO_OK) {
-        *out = segment->base;
+        *out = segment;
     }
     return status;
 }
@@ -411,7 +413,10 @@ kolo_status kolo_segment_alloc(size_t bytes, void **out)
         return kolo_fail(KOLO_ERR_INVALID, "shared memory: 0 bytes were asked for");
     }
     if (bytes >= KOLO_SEGMENT_BIG) {
-        return alloc_big(bytes, out);
+        struct kolo_segment *segment = NULL;
+        KOLO_TRY(kolo_segment_create_whole(bytes, &segment));
+        *out = segment->base;
+        return KOLO_OK;
     }
     pthread_once(&fork_once, watch_forks);
     pthread_mutex_lock(&store.lock);

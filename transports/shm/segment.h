@@ -29,6 +29,8 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 
 /* A segment of its own, of which nothing is reserved yet. It is held once. */
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out);
+/* The same with all of its pages reserved. */
+kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out);
 /* Reserve pages [at, at+len), zeroed if they are new. */
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len);
 uint32_t kolo_segment_id(const struct kolo_segment *segment);

@@ -240,12 +240,7 @@ static void fill_handle(const struct kolo_device *dev, uint32_t id, uint64_t off
 static kolo_status map_own(struct kolo_device *dev, size_t len, struct kolo_mem *out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(kolo_segment_create(len, &segment));
-    const kolo_status status = kolo_segment_reserve(segment, 0, len);
-    if (status < 0) {
-        kolo_segment_drop(segment);
-        return status;
-    }
+    KOLO_TRY(kolo_segment_create_whole(len, &segment));
     *out = (struct kolo_mem){.ptr = kolo_segment_base(segment), .len = len, .own = segment};
     fill_handle(dev, kolo_segment_id(segment), 0, out);
     return KOLO_OK;
