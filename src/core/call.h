@@ -55,6 +55,7 @@ struct kolo_call {
     struct kolo_call *comm_next;   /* in the communicator's queue */
     struct kolo_call *stream_next; /* in the stream's */
     struct kolo_stream_queue *stream;
+    uint64_t group; /* which group brought it; 0: none */
     bool queued; /* allocated, in the communicator's queue */
     _Atomic int status;
     char *error_text;

@@ -27,6 +27,7 @@ struct kolo_stream_queue {
 
 static _Thread_local struct {
     int depth;
+    uint64_t number;               /* of the group that is open */
     struct kolo_call *head, *tail; /* by comm_next */
 } group;
 
@@ -59,14 +60,20 @@ static void finish(struct kolo_call *call, kolo_status st)
     atomic_store_explicit(&call->status, (int)st, memory_order_release);
 }
 
-/* A message is p2p's until it has a status, whatever happened to the communicator. */
-static kolo_status run_p2p(struct kolo_call *call)
+static kolo_status start_p2p(struct kolo_call *call)
 {
     if (!call->started) {
         KOLO_TRY(kolo_comm_usable(call->comm));
         KOLO_TRY(kolo_p2p_start(&call->message));
         call->started = true;
     }
+    return KOLO_OK;
+}
+
+/* A message is p2p's until it has a status, whatever happened to the communicator. */
+static kolo_status run_p2p(struct kolo_call *call)
+{
+    KOLO_TRY(start_p2p(call));
     (void)kolo_p2p_progress(call->comm);
     if (atomic_load_explicit(&call->message.status, memory_order_acquire) == KOLO_INPROGRESS) {
         return KOLO_INPROGRESS;
@@ -230,6 +237,23 @@ static struct {
     unsigned generation;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
+/* Messages of one group start together, though the stream ends them in order. One that cannot start
+ * says so when its turn comes. */
+static void start_companions(struct kolo_stream_queue *s, const struct kolo_call *head)
+{
+    pthread_mutex_lock(&s->lock);
+    struct kolo_call *call = head->stream_next;
+    pthread_mutex_unlock(&s->lock);
+    while (call != NULL && call->p2p && call->group == head->group) {
+        if (start_p2p(call) < 0) {
+            return;
+        }
+        pthread_mutex_lock(&s->lock);
+        call = call->stream_next;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
 static bool serve_stream(struct kolo_stream_queue *s)
 {
     if (atomic_load_explicit(&s->pending, memory_order_acquire) == 0) {
@@ -242,6 +266,9 @@ static bool serve_stream(struct kolo_stream_queue *s)
         return true; /* it is being ended right now */
     }
     if (call->p2p) {
+        if (call->group != 0 && !call->started) {
+            start_companions(s, call);
+        }
         drive_p2p(call);
     } else {
         drive(call->comm);
@@ -402,6 +429,7 @@ kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
     }
     if (group.depth > 0) {
         kept->stream = s;
+        kept->group = group.number;
         kept->comm_next = NULL;
         if (group.tail != NULL) {
             group.tail->comm_next = kept;
@@ -444,7 +472,10 @@ void kolo_call_drain(struct kolo_comm *c)
 
 kolo_status kolo_group_begin(void)
 {
-    group.depth++;
+    static _Atomic uint64_t groups;
+    if (group.depth++ == 0) {
+        group.number = 1 + atomic_fetch_add(&groups, 1);
+    }
     return KOLO_OK;
 }
 
