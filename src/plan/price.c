@@ -142,13 +142,12 @@ static bool joins_pass(const struct pricer *p, const struct kolo_event *e)
            same_slice(last->dst, e->step->dst);
 }
 
-/* Work of the sender's core beyond the step. */
-static double outbox_us(const struct pricer *p, const struct kolo_event *e, double bytes)
+/* The message before this one lies in the outbox, and is the same: nothing is left to do. */
+static bool is_sent_again(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *last = before(p, e);
-    const bool there = last != NULL && last->op == KOLO_SEND && last->phase == e->step->phase &&
-                       last->place == e->step->place && same_slice(last->src, e->step->src);
-    return there ? 0 : bytes * p->machine->copy_us_per_byte;
+    return last != NULL && last->op == KOLO_SEND && last->phase == e->step->phase &&
+           last->place == e->step->place && same_slice(last->src, e->step->src);
 }
 
 static void price_send(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
@@ -160,8 +159,10 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
         const int freed = moment_of(p, to, e->other, e->other_tile);
         wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
     }
-    const double copy_us = p->machine->outboxes && link.by_core ? outbox_us(p, e, bytes) : 0;
-    compute(p, e->rank, self, m, p->machine->step_us + copy_us);
+    if (!link.by_core || !is_sent_again(p, e)) {
+        const double each = p->machine->outboxes && link.by_core ? p->machine->copy_us_per_byte : 0;
+        compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
+    }
     double arrives_us = m->end_us + link.latency_us;
     if (!link.by_core) { /* the lane goes on while the ports work */
         const double time_us = bytes * link.us_per_byte;

@@ -52,7 +52,7 @@ struct kolo_costs {
     double latency_us;         /* one flag from a core to another */
     double copy_us_per_byte;   /* of one core, cache to cache */
     double reduce_us_per_byte; /* float32 sums: of the bytes of one operand */
-    double step_us;            /* to interpret one step */
+    double step_us;            /* of a core, for a message's lines at either end */
     double switch_us;          /* a yield to another process on the same core */
 };
 

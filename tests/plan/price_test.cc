@@ -155,6 +155,53 @@ TEST(Price, ChargesMappedBytesToTheReceiversCore)
     EXPECT_NEAR(want, Price("scatter_direct", 4, 6400, machine).total_us, Near(want));
 }
 
+/* Shared memory with outboxes: a byte costs 1 us to copy and 1/4 us to add. */
+kolo_machine Outboxes()
+{
+    kolo_machine machine = {};
+    machine.link.us_per_byte = 1;
+    machine.link.by_core = true;
+    machine.copy_us_per_byte = 1;
+    machine.reduce_us_per_byte = 0.25;
+    machine.outboxes = true;
+    return machine;
+}
+
+TEST(Price, AnOutboxIsFilledOnceForAllReceivers)
+{
+    const double want = 6400 + 6400; // rank 0 copies in, all the others copy out at once
+    EXPECT_NEAR(want, Price("broadcast_direct", 5, 6400, Outboxes()).total_us, Near(want));
+    const double each = 4 * 6400 + 6400; // what differs is copied one by one
+    EXPECT_NEAR(each, Price("scatter_direct", 5, 6400, Outboxes()).total_us, Near(each));
+}
+
+TEST(Price, SourcesOfOnePassAreAddedAtTheRateOfAdding)
+{
+    const double want = 6400 + 6400 * (1 + 4 * 0.25); // all copy in, then one pass over five
+    EXPECT_NEAR(want, Price("allreduce_oneshot", 5, 6400, Outboxes()).total_us, Near(want));
+}
+
+TEST(Price, TellsTheWorkOfTheBusiestCore)
+{
+    kolo_machine machine = Outboxes();
+    // rank 0 copies to its outbox and to OUT, the others from there
+    EXPECT_NEAR(2 * 6400, Price("broadcast_direct", 5, 6400, machine).work_us, 1e-6 * 6400);
+    machine.cores = 1;
+    EXPECT_NEAR(6 * 6400, Price("broadcast_direct", 5, 6400, machine).work_us, 1e-6 * 6400);
+}
+
+TEST(Price, ARankGivesUpASharedCoreOnceARound)
+{
+    kolo_machine machine = {};
+    machine.link.by_core = true;
+    machine.outboxes = true;
+    machine.switch_us = 1;
+    machine.cores = 2;
+    EXPECT_NEAR(4, Price("allreduce_oneshot", 8, 64, machine).total_us, 1e-6) << "4 ranks a core";
+    EXPECT_NEAR(8, Price("allreduce_direct", 8, 64, machine).total_us, 1e-6) << "two rounds";
+    EXPECT_NEAR(0, Price("allreduce_oneshot", 2, 64, machine).total_us, 1e-6) << "nobody shares";
+}
+
 TEST(Price, AsksForTheLinkOfEachPair)
 {
     kolo_machine machine = Links();
