@@ -9,6 +9,7 @@
  */
 #include "core/call.h"
 
+#include "plan/verify.h"
 #include "transports/shm/segment.h"
 
 #include <stdlib.h>
@@ -32,10 +33,16 @@ static kolo_status find_plan(struct kolo_comm *c, const struct kolo_algo *algo, 
         struct kolo_plan *plan = NULL;
         KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
                                  &plan));
+        kolo_status st =
+            kolo_env("KOLO_VERIFY") != NULL && plan->only < 0 ? kolo_verify_plan(plan) : KOLO_OK;
         found = malloc(sizeof *found);
-        if (found == NULL) {
+        if (st == KOLO_OK && found == NULL) {
+            st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a plan");
+        }
+        if (st != KOLO_OK) {
+            free(found);
             kolo_plan_destroy(plan);
-            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a plan");
+            return st;
         }
         *found = (struct kolo_cached_plan){c->plans, algo, root, plan};
         c->plans = found;
@@ -336,6 +343,26 @@ static void *run_out(const struct kolo_call *call)
 
 /* ---- entries ---- */
 
+/* What all ranks must agree on. Lengths of v-forms that not all ranks know stay out of it, and so
+ * does the type where bytes are only moved. */
+static uint64_t signature(const struct kolo_call *call)
+{
+    const uint64_t words[] = {call->coll,
+                              (uint64_t)call->root,
+                              by_messages(call) ? 0 : bytes_per_rank(call),
+                              reduces(call) ? call->type : 0,
+                              !reduces(call)         ? 0
+                              : call->op >= KOLO_OPS ? KOLO_OPS
+                                                     : call->op, /* handles are local */
+                              call->wide};
+    uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
+    for (size_t i = 0; i < KOLO_LENGTH(words); i++) {
+        hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
 static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
                       unsigned char handle[32])
 {
@@ -354,7 +381,9 @@ static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
 static kolo_status publish_entry(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->comm;
-    struct kolo_entry mine = {.in_at = (uintptr_t)run_in(call), .out_at = (uintptr_t)run_out(call)};
+    struct kolo_entry mine = {.in_at = (uintptr_t)run_in(call),
+                              .out_at = (uintptr_t)run_out(call),
+                              .signature = signature(call)};
     if (has_in(call)) {
         mine.in_shared = share(c, run_in(call), span_of(call, true) * call->run_elem, mine.in);
     }
@@ -451,6 +480,17 @@ static kolo_status do_lower(struct kolo_call *call)
     return KOLO_OK;
 }
 
+/* A rank whose messages I pull from user memory may have no outbox at all: do not wait for it. */
+static bool reads_outbox_of(const struct kolo_prog *prog, int q)
+{
+    bool reads = false;
+    for (uint32_t i = 0; i < prog->nats && !reads; i++) {
+        const struct kolo_at *at = &prog->at[i];
+        reads = at->space == KOLO_AT_OUTBOX && at->rank == q && at->count > 0;
+    }
+    return reads;
+}
+
 /* My outbox, and those of the ranks I read from, before the first program that uses them is bound.
  */
 static kolo_status map_outboxes(struct kolo_call *call, bool block)
@@ -461,7 +501,10 @@ static kolo_status map_outboxes(struct kolo_call *call, bool block)
     pthread_mutex_unlock(&c->device_lock);
     for (; st == KOLO_OK && call->next < call->prog->nsources; call->next += st == KOLO_OK) {
         const int q = call->prog->sources[call->next];
-        if (block && !c->member[q].in_slots) {
+        if (c->member[q].in_slots || !reads_outbox_of(call->prog, q)) {
+            continue;
+        }
+        if (block) {
             KOLO_TRY(kolo_wait(&c->wires, &c->wires.region[q]->head.slots_ready, 1, q));
         }
         pthread_mutex_lock(&c->device_lock);
@@ -531,6 +574,7 @@ static kolo_status do_slots(struct kolo_call *call, bool block)
                                     .in = run_in(call),
                                     .out = run_out(call),
                                     .elem = call->run_elem,
+                                    .signature = signature(call),
                                     .block = block};
     if (reduces(call)) {
         call->exec.reduce = kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->type, call->op);

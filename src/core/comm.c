@@ -902,11 +902,23 @@ static void tell_peers(struct kolo_comm *c, kolo_status why)
     }
 }
 
+/* This rank was told of another's failure, which says nothing of the reason. */
+static bool was_told(const struct kolo_comm *c, kolo_status status)
+{
+    const struct kolo_region *mine = c->wires.region != NULL ? c->wires.region[c->rank] : NULL;
+    return mine != NULL && atomic_load(&mine->head.abort) == (int32_t)status;
+}
+
 kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 {
     pthread_mutex_lock(&c->error_lock);
     kolo_status first = (kolo_status)atomic_load(&c->error);
-    if (first == KOLO_OK) {
+    if (first != KOLO_OK) {
+        kolo_error_set(c->error_text);
+    } else {
+        if (was_told(c, status)) {
+            kolo_error_set("another rank failed or was aborted");
+        }
         (void)snprintf(c->error_text, sizeof c->error_text, "%s", kolo_error_text());
         atomic_store_explicit(&c->error, (int)status, memory_order_release);
         first = status;
