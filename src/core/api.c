@@ -339,12 +339,16 @@ static kolo_status exchange(const struct message *m, struct kolo_comm *comm, kol
 {
     KOLO_TRY(check_message(m, comm));
     struct kolo_call call = {.comm = comm, .p2p = true, .info = m->info};
-    call.message = (struct kolo_p2p_op){.comm = comm,
-                                        .is_send = m->is_send,
-                                        .buf = m->buf,
-                                        .bytes = m->count * kolo_type_bytes(m->type),
-                                        .peer = m->peer,
-                                        .tag = m->tag};
+    call.message = calloc(1, sizeof *call.message);
+    if (call.message == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
+    }
+    call.message->comm = comm;
+    call.message->is_send = m->is_send;
+    call.message->buf = m->buf;
+    call.message->bytes = m->count * kolo_type_bytes(m->type);
+    call.message->peer = m->peer;
+    call.message->tag = m->tag;
     return kolo_call_submit(&call, stream);
 }
 

@@ -443,6 +443,40 @@ kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_ent
     return KOLO_OK;
 }
 
+/* ---- the memo: a call like one before skips choosing, lowering and binding ---- */
+
+static struct kolo_memo *memo_of(const struct kolo_call *call)
+{
+    const size_t key = call->count * 31 + (size_t)call->coll * 7 + (size_t)call->type +
+                       call->op * 3 + (size_t)call->root;
+    return &call->comm->memo[key % KOLO_MEMOS];
+}
+
+static bool memo_knows(struct kolo_call *call)
+{
+    const struct kolo_memo *m = memo_of(call);
+    if (m->bound == NULL || m->count != call->count || m->coll != call->coll ||
+        m->type != call->type || m->op != call->op || m->root != call->root ||
+        call->v.all != NULL) {
+        return false;
+    }
+    call->algo = m->bound->prog->plan->algo;
+    call->prog = m->bound->prog;
+    call->bound = m->bound;
+    call->run_elem = m->bound->extents.elem;
+    call->signature = m->signature;
+    return true;
+}
+
+/* Not for calls that look at what memory is shared, or that need a buffer of their own. */
+static void memo_learn(const struct kolo_call *call)
+{
+    if (!call->uses_entries && !call->wide && call->v.all == NULL && call->op < KOLO_OPS) {
+        *memo_of(call) = (struct kolo_memo){call->bound, call->count, call->coll,     call->type,
+                                            call->op,    call->root,  call->signature};
+    }
+}
+
 /* ---- states ---- */
 
 static kolo_status do_choose(struct kolo_call *call, bool block)
@@ -532,6 +566,15 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     return st;
 }
 
+static void memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
+{
+    for (int i = 0; i < KOLO_MEMOS; i++) {
+        if (c->memo[i].bound == bound) {
+            c->memo[i].bound = NULL;
+        }
+    }
+}
+
 /* The bound program: the least recently used one of the cache makes room. */
 static kolo_status find_bound(struct kolo_call *call, bool block)
 {
@@ -554,6 +597,7 @@ static kolo_status find_bound(struct kolo_call *call, bool block)
     struct kolo_bound *bound = NULL;
     const kolo_status st = bind_call(call, block, &bound);
     if (st == KOLO_OK) {
+        memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
         *oldest =
             (struct kolo_cached_bound){call->prog, call->count, call->run_elem, ++c->uses, bound};
@@ -562,19 +606,15 @@ static kolo_status find_bound(struct kolo_call *call, bool block)
     return st;
 }
 
-static kolo_status do_slots(struct kolo_call *call, bool block)
+static kolo_status start_exec(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->comm;
-    const kolo_status st = find_bound(call, block);
-    if (st != KOLO_OK) {
-        return st;
-    }
     call->exec = (struct kolo_exec){.wires = &c->wires,
                                     .bound = call->bound,
                                     .in = run_in(call),
                                     .out = run_out(call),
                                     .elem = call->run_elem,
-                                    .signature = signature(call),
+                                    .signature = call->signature,
                                     .block = block};
     if (reduces(call)) {
         call->exec.reduce = kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->type, call->op);
@@ -583,6 +623,17 @@ static kolo_status do_slots(struct kolo_call *call, bool block)
     KOLO_TRY(kolo_exec_start(&call->exec));
     call->state = KOLO_CALL_RUN;
     return KOLO_OK;
+}
+
+static kolo_status do_slots(struct kolo_call *call, bool block)
+{
+    const kolo_status st = find_bound(call, block);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    call->signature = signature(call);
+    memo_learn(call);
+    return start_exec(call, block);
 }
 
 static kolo_status do_run(struct kolo_call *call)
@@ -640,6 +691,9 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
     kolo_status st = KOLO_OK;
     if (call->comm->nranks == 1) {
         return run_alone(call);
+    }
+    if (call->state == KOLO_CALL_CHOOSE && memo_knows(call)) {
+        st = start_exec(call, block);
     }
     while (st == KOLO_OK) {
         switch (call->state) {
@@ -701,11 +755,13 @@ void kolo_call_close(struct kolo_call *call)
     end_messages(call);
     kolo_exec_stop(&call->exec);
     kolo_bound_destroy(call->own_bound);
+    free(call->message);
     free(call->v.all);
     free(call->scaled);
     free(call->wide_in);
     free(call->wide_out);
     call->own_bound = NULL;
+    call->message = NULL;
     call->v.all = NULL;
     call->scaled = call->wide_in = call->wide_out = NULL;
 }

@@ -34,9 +34,9 @@ struct kolo_call {
     enum kolo_type type;
     kolo_op op;
     int root;
-    struct kolo_counts v; /* v.all NULL: a regular collective */
-    bool p2p;             /* the members above do not count; `message` does */
-    struct kolo_p2p_op message;
+    struct kolo_counts v;        /* v.all NULL: a regular collective */
+    bool p2p;                    /* the members above do not count; `message` does */
+    struct kolo_p2p_op *message; /* allocated */
     struct kolo_recv_info *info;
 
     enum kolo_call_state state;
@@ -49,6 +49,7 @@ struct kolo_call {
     int next;                          /* rank to ask next, in ENTRIES and SLOTS */
     void *scaled, *wide_in, *wide_out; /* PREMULSUM; deterministic sums in the accumulator type */
     size_t run_elem;
+    uint64_t signature;
     unsigned spins;
     double deadline;
 
@@ -56,7 +57,7 @@ struct kolo_call {
     struct kolo_call *stream_next; /* in the stream's */
     struct kolo_stream_queue *stream;
     uint64_t group; /* which group brought it; 0: none */
-    bool queued; /* allocated, in the communicator's queue */
+    bool queued;    /* allocated, in the communicator's queue */
     _Atomic int status;
     char *error_text;
 };

@@ -23,6 +23,7 @@ enum {
     KOLO_WHOLE_PLAN_RANKS =
         64, /* larger communicators build one rank's plan: no facts, no stages */
     KOLO_BOUND_CACHE = 128,
+    KOLO_MEMOS = 16,
     KOLO_TRANSPORTS_MAX = 4
 };
 
@@ -62,6 +63,16 @@ struct kolo_cached_bound {
     struct kolo_bound *bound;
 };
 
+struct kolo_memo { /* a call seen before; bound NULL: empty */
+    struct kolo_bound *bound;
+    size_t count;
+    enum kolo_coll coll;
+    enum kolo_type type;
+    kolo_op op;
+    int root;
+    uint64_t signature;
+};
+
 struct kolo_call;
 struct kolo_p2p;
 
@@ -96,6 +107,7 @@ struct kolo_comm {
     struct kolo_cached_plan *plans;
     struct kolo_cached_prog *progs;
     struct kolo_cached_bound bounds[KOLO_BOUND_CACHE];
+    struct kolo_memo memo[KOLO_MEMOS];
     uint64_t uses;
 
     _Atomic int busy;           /* one thread runs calls */

@@ -64,7 +64,7 @@ static kolo_status start_p2p(struct kolo_call *call)
 {
     if (!call->started) {
         KOLO_TRY(kolo_comm_usable(call->comm));
-        KOLO_TRY(kolo_p2p_start(&call->message));
+        KOLO_TRY(kolo_p2p_start(call->message));
         call->started = true;
     }
     return KOLO_OK;
@@ -75,13 +75,13 @@ static kolo_status run_p2p(struct kolo_call *call)
 {
     KOLO_TRY(start_p2p(call));
     (void)kolo_p2p_progress(call->comm);
-    if (atomic_load_explicit(&call->message.status, memory_order_acquire) == KOLO_INPROGRESS) {
+    if (atomic_load_explicit(&call->message->status, memory_order_acquire) == KOLO_INPROGRESS) {
         return KOLO_INPROGRESS;
     }
-    const kolo_status st = kolo_p2p_result(&call->message);
+    const kolo_status st = kolo_p2p_result(call->message);
     if (st == KOLO_OK && call->info != NULL) {
         const uint32_t size = call->info->size;
-        *call->info = call->message.info;
+        *call->info = call->message->info;
         call->info->size = size;
     }
     return st;

@@ -188,6 +188,14 @@ static kolo_status do_move(struct kolo_exec *x, const struct kolo_bound_op *op,
     return KOLO_OK;
 }
 
+static __attribute__((noinline, cold)) kolo_status mismatch(const struct kolo_wires *w, int q)
+{
+    return kolo_fail(KOLO_ERR_MISMATCH,
+                     "ranks %d and %d are in different calls (collective, size, type, operation, "
+                     "root or algorithm) in tile %u",
+                     w->me, q, w->epoch);
+}
+
 static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
                            const struct tile *tile)
 {
@@ -197,6 +205,9 @@ static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
         const kolo_status st = wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank);
         if (st != KOLO_OK) {
             return st;
+        }
+        if (KOLO_UNLIKELY(line->signature != x->signature)) {
+            return mismatch(x->wires, (int)at[i].rank);
         }
         saw_done(x->wires, (int)at[i].rank, line->done);
     }
@@ -210,6 +221,7 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
+    line->signature = x->signature;
     line->done = atomic_load_explicit(&w->region[w->me]->head.done, memory_order_relaxed);
     atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
     kolo_wake(w, x->bound->prog->readers, x->bound->prog->nreaders);
@@ -451,6 +463,49 @@ kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
     return block ? kolo_wait(w, word, w->epoch + 1, q) : KOLO_INPROGRESS;
 }
 
+/* ---- exchange: a call of up to 48 bytes as one operation ---- */
+
+static inline void copy_small(char *dst, const char *src, size_t bytes)
+{
+    if (bytes == 8) {
+        memcpy(dst, src, 8);
+    } else if (bytes == 4) {
+        memcpy(dst, src, 4);
+    } else {
+        memcpy(dst, src, bytes);
+    }
+}
+
+/* What the five ops of the program do (bind.c: is_exchange), in their order. */
+static kolo_status exchange(struct kolo_exec *x)
+{
+    struct kolo_wires *w = x->wires;
+    const struct kolo_bound *b = x->bound;
+    const struct kolo_prog *p = b->prog;
+    const struct kolo_bound_op *wait = &b->op[2], *move = &b->op[3];
+    struct kolo_head *head = &w->region[w->me]->head;
+    struct tile tile;
+    char *at[MAX_OPERANDS];
+    KOLO_TRY(begin_tile(x, 0));
+    set_tile(x, 0, &tile);
+    struct kolo_line *mine = (struct kolo_line *)(b->at[b->op[1].first].at + tile.shift[K_LINE]);
+    copy_small(mine->data, x->in, b->op[0].last_len);
+    mine->signature = x->signature;
+    mine->done = tile.epoch;
+    atomic_store_explicit(&mine->epoch, tile.epoch + 1, memory_order_release);
+    kolo_wake(w, p->readers, p->nreaders);
+    KOLO_TRY(do_wait(x, wait, &tile));
+    for (unsigned i = 0; i < (unsigned)move->nsrc + 1; i++) {
+        at[i] = address(x, &tile, &b->at[move->first + i]);
+    }
+    x->reduce(at[move->nsrc], (const void *const *)at, move->nsrc, move->last_len / x->elem,
+              move->last ? x->divisor : 0);
+    w->epoch++;
+    atomic_store_explicit(&head->done, w->epoch, memory_order_release);
+    kolo_wake(w, p->sources, p->nsources);
+    return KOLO_OK;
+}
+
 /* ---- the execution ---- */
 
 kolo_status kolo_exec_start(struct kolo_exec *x)
@@ -481,7 +536,11 @@ static kolo_status enter(struct kolo_exec *x)
         if (st != KOLO_OK) {
             return st;
         }
-        KOLO_TRY(w->resolve(w, q, &w->region[q]->entry[w->epoch % KOLO_DEPTH]));
+        const struct kolo_entry *entry = &w->region[q]->entry[w->epoch % KOLO_DEPTH];
+        if (entry->signature != x->signature) {
+            return mismatch(w, q);
+        }
+        KOLO_TRY(w->resolve(w, q, entry));
     }
     x->entered = true;
     return KOLO_OK;
@@ -519,6 +578,10 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
         if (st != KOLO_OK) {
             return st;
         }
+    }
+    if (x->bound->exchange && x->block && x->bound->prog->op[3].nsrc < MAX_OPERANDS &&
+        x->wires->jitter == NULL) {
+        return exchange(x);
     }
     KOLO_TRY(progress_messages(x));
     for (uint32_t lane = 0; lane < nlanes; lane++) {

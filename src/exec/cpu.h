@@ -99,7 +99,8 @@ struct kolo_bound {
     struct kolo_bound_at *at;
     size_t piece; /* bytes of a chunk that one tile takes */
     uint32_t tiles;
-    bool inlined;                /* the outbox is in the lines */
+    bool inlined;  /* the outbox is in the lines */
+    bool exchange; /* all of it is: write my line, read all lines, reduce them into OUT */
     struct kolo_extents extents; /* its arrays are owned */
     size_t *arrays;
     char *private_mem; /* scratch and stage, KOLO_DEPTH times */
@@ -133,7 +134,8 @@ struct kolo_exec {
     kolo_reduce_fn *reduce; /* NULL for movement */
     unsigned divisor;       /* AVG: ranks; else 0 */
     size_t elem;
-    bool block; /* wait inside; else return INPROGRESS */
+    uint64_t signature; /* of the call: equal on all ranks, or they called different things */
+    bool block;         /* wait inside; else return INPROGRESS */
     bool entered;
     struct kolo_lane_state lane[KOLO_LANES];
     struct kolo_req *req; /* [KOLO_DEPTH][nreqs], by tile */
