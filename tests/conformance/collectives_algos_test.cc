@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Every algorithm, forced by config.algo, gives what the reference gives: from every root, for
+ * sizes on both sides of what changes the way data travels: 48 bytes (within a flag's line), 8 KiB
+ * (from there on ranks look at what memory they share), 256 KiB (a tile). */
+#include "collectives_team.h"
+
+#include <gtest/gtest.h>
+
+namespace collectives
+{
+
+static std::vector<size_t> ByteCounts()
+{
+    std::vector<size_t> bytes = {1, 4, 40, 48, 49, 52, 1000, 8188, 8192, 8196, 100000, 262144};
+    const std::vector<size_t> large = {262148, 1000003, 2500004};
+    if (TestEffort() != Effort::kShort) {
+        bytes.insert(bytes.end(), large.begin(), large.end());
+    }
+    return bytes;
+}
+
+/* float32 sums and bytes, for all roots. */
+static std::vector<Case> CasesOf(Coll coll, int n)
+{
+    std::vector<Case> cases;
+    for (const size_t bytes : ByteCounts()) {
+        for (int root = 0; root < (IsRooted(coll) ? n : 1); root++) {
+            const bool in_place = (bytes + static_cast<size_t>(root)) % 2 != 0;
+            if (coll == Coll::kBarrier) {
+                cases.push_back({coll, KOLO_INT8});
+            } else if (Reduces(coll)) {
+                cases.push_back({coll, KOLO_FLOAT32, KOLO_SUM, root, bytes / 4, in_place});
+                cases.push_back({coll, KOLO_INT16, KOLO_BXOR, root, bytes / 2, !in_place});
+            } else {
+                cases.push_back({coll, KOLO_UINT8, kMove, root, bytes, in_place});
+                cases.push_back({coll, KOLO_FLOAT64_INT32, kMove, root, bytes / 16, !in_place});
+            }
+        }
+    }
+    return cases;
+}
+
+static bool IsPowerOfTwo(int n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* The right result; or, unless n is a power of two, a refusal that says so. */
+static void ExpectRightResults(Coll coll, const std::string &name, int n, Memory memory)
+{
+    Team team(n, RuleWord(coll) + ":" + name);
+    const std::string wrong = PlayAll(&team, CasesOf(coll, n), memory, 3);
+    if (!IsPowerOfTwo(n) && wrong.find("KOLO_ERR_INVALID: rule") != std::string::npos) {
+        EXPECT_NE(std::string::npos, wrong.find("cannot run with " + std::to_string(n) + " ranks"))
+            << wrong;
+        return;
+    }
+    EXPECT_EQ("", wrong) << RuleWord(coll) << ":" << name << ", " << n << " ranks";
+}
+
+class Forced : public testing::TestWithParam<Coll>
+{
+};
+
+TEST_P(Forced, AlgorithmsGiveTheResultOfTheReference)
+{
+    const std::vector<std::string> names = AlgorithmsOf(GetParam());
+    ASSERT_FALSE(names.empty());
+    for (const std::string &name : names) {
+        for (const int n : RankCounts()) {
+            if (n > 1) {
+                ExpectRightResults(GetParam(), name, n, Memory::kPrivate);
+            }
+        }
+    }
+}
+
+TEST_P(Forced, AlgorithmsTakeSharedMemoryAtOddOffsets)
+{
+    for (const std::string &name : AlgorithmsOf(GetParam())) {
+        for (const int n : {2, 3}) {
+            ExpectRightResults(GetParam(), name, n, Memory::kShared);
+        }
+    }
+}
+
+/* What earlier calls set up, a first large one must set up itself. */
+TEST_P(Forced, AlgorithmsMayStartWithALargeCall)
+{
+    for (const std::string &name : AlgorithmsOf(GetParam())) {
+        for (const size_t bytes : {8192, 1000000}) {
+            for (const int n : {2, 3, 4}) {
+                Team team(n, RuleWord(GetParam()) + ":" + name);
+                const kolo_op op = Reduces(GetParam()) ? static_cast<kolo_op>(KOLO_SUM) : kMove;
+                const std::string wrong =
+                    PlayAll(&team, {{GetParam(), KOLO_FLOAT32, op, n - 1, bytes / 4}});
+                EXPECT_TRUE(wrong.empty() ||
+                            (n == 3 && wrong.find("cannot run with 3") != std::string::npos))
+                    << name << ", " << n << " ranks: " << wrong;
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Forced,
+                         testing::Values(Coll::kAllReduce, Coll::kReduce, Coll::kBroadcast,
+                                         Coll::kGather, Coll::kScatter, Coll::kAllGather,
+                                         Coll::kReduceScatter, Coll::kAllToAll, Coll::kBarrier),
+                         [](const auto &tested) { return std::string(NameOf(tested.param)); });
+
+} // namespace collectives
