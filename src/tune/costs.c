@@ -38,9 +38,8 @@ struct bench {
     _Alignas(128) _Atomic unsigned answered;
     _Alignas(128) double wrote_us; /* the helper's newest ASK_BYTES; behind `answered` */
     float *shared, *leader, *helper;
-    int cpu[2]; /* of leader and helper; -1: anywhere */
+    int cpu[2]; /* of leader and helper */
     bool yields;
-    bool late; /* the helper did not answer in time */
     unsigned turn;
     double deadline_us;
     struct kolo_costs *costs;
@@ -102,7 +101,6 @@ static bool turn(struct bench *b, enum ask what)
             sched_yield();
         }
         if (polls % 256 == 0 && kolo_now_us() > b->deadline_us) {
-            b->late = true;
             return false;
         }
     }
@@ -147,7 +145,9 @@ static void keep_least(double *least, double value)
 /* A message is written once and read once: a copy costs the mean of both. */
 static void measure_bytes(struct bench *b)
 {
-    double write_us = 0, read_us = 0, add_us = 0;
+    double write_us = 0;
+    double read_us = 0;
+    double add_us = 0;
     const double end_us = kolo_now_us() + 2 * PHASE_US;
     for (int i = 0; kolo_now_us() < end_us && turn(b, ASK_BYTES); i++) {
         const double wrote_us = b->wrote_us;
@@ -183,10 +183,11 @@ static void *lead(void *arg)
     return NULL;
 }
 
-/* Both on `cpu`; nothing is measured where a thread cannot be started. */
+/* On one CPU they yield to each other. Nothing is measured where a thread cannot be started. */
 static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
 {
-    pthread_t leader, helper;
+    pthread_t leader;
+    pthread_t helper;
     b->cpu[0] = leader_cpu;
     b->cpu[1] = helper_cpu;
     b->yields = leader_cpu == helper_cpu;
@@ -204,16 +205,16 @@ static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
     pthread_join(helper, NULL);
 }
 
-/* The CPUs that the ranks may use. A rank that is bound to one of several cores looks further: the
- * system cuts what is asked down to what this process may have. */
+/* The first and the last CPU that the ranks may use: neighbours by number are often threads of one
+ * core. A rank that is bound to one of several cores looks further: the system cuts what is asked
+ * down to what this process may have. Returns how many there are. */
 static int pick_cpus(int cores_allowed, int cpu[2])
 {
-    cpu_set_t mine, all;
-    int found = 0;
+    cpu_set_t mine;
     if (sched_getaffinity(0, sizeof mine, &mine) != 0) {
         return 0;
     }
-    all = mine;
+    cpu_set_t all = mine;
     if (CPU_COUNT(&mine) == 1 && cores_allowed > 1) {
         memset(&all, 0xff, sizeof all);
         if (sched_setaffinity(0, sizeof all, &all) == 0) {
@@ -221,9 +222,10 @@ static int pick_cpus(int cores_allowed, int cpu[2])
             (void)sched_setaffinity(0, sizeof mine, &mine);
         }
     }
-    for (int c = 0; c < CPU_SETSIZE && found < 2; c++) {
+    int found = 0;
+    for (int c = 0; c < CPU_SETSIZE; c++) {
         if (CPU_ISSET((size_t)c, &all)) {
-            cpu[found++] = c;
+            cpu[found++ > 0] = c;
         }
     }
     return found;
@@ -273,8 +275,10 @@ void kolo_costs_measure(int cores_allowed, struct kolo_costs *out)
 /* A positive decimal number, "0.2" or "1e-3", the same in every locale. */
 static bool parse_number(const char *text, size_t len, double *out)
 {
-    double value = 0, unit = 1;
-    size_t i = 0, digits = 0;
+    double value = 0;
+    double unit = 1;
+    size_t i = 0;
+    size_t digits = 0;
     bool fraction = false;
     for (; i < len && (text[i] == '.' || (text[i] >= '0' && text[i] <= '9')); i++) {
         if (text[i] == '.') {
