@@ -4,7 +4,6 @@
 #include "core/call.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int kolo_version(void)
 {

@@ -7,225 +7,11 @@
  *   SLOTS    outboxes of those I read from
  *   RUN      the executor; then what is left to do to the result
  */
-#include "core/call.h"
-
-#include "plan/verify.h"
+#include "core/call_parts.h"
 #include "transports/shm/segment.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- plans and programs, cached ---- */
-
-static kolo_status find_plan(struct kolo_comm *c, const struct kolo_algo *algo, int root,
-                             const struct kolo_plan **out)
-{
-    struct kolo_cached_plan *found = c->plans;
-    while (found != NULL && (found->algo != algo || found->root != root)) {
-        found = found->next;
-    }
-    if (found == NULL) {
-        const struct kolo_shape shape = {.size = sizeof shape,
-                                         .coll = algo->coll,
-                                         .nranks = c->nranks,
-                                         .root = root,
-                                         .order = c->order};
-        struct kolo_plan *plan = NULL;
-        KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
-                                 &plan));
-        kolo_status st =
-            kolo_env("KOLO_VERIFY") != NULL && plan->only < 0 ? kolo_verify_plan(plan) : KOLO_OK;
-        found = malloc(sizeof *found);
-        if (st == KOLO_OK && found == NULL) {
-            st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a plan");
-        }
-        if (st != KOLO_OK) {
-            free(found);
-            kolo_plan_destroy(plan);
-            return st;
-        }
-        *found = (struct kolo_cached_plan){c->plans, algo, root, plan};
-        c->plans = found;
-    }
-    *out = found->plan;
-    return KOLO_OK;
-}
-
-/* What rank q and I can reach of each other's memory in this call; both ends compute the same. */
-static uint8_t link_bits(const struct kolo_call *call, int q)
-{
-    const struct kolo_comm *c = call->comm;
-    const struct kolo_member *m = &c->member[q];
-    uint8_t bits = 0;
-    if (!m->maps) {
-        return 0;
-    }
-    bits = KOLO_LINK_MAP;
-    if (!call->uses_entries) {
-        return bits;
-    }
-    const uint32_t at = c->wires.epoch % KOLO_DEPTH;
-    const struct kolo_entry *mine = &c->wires.region[c->rank]->entry[at];
-    const struct kolo_entry *theirs = &c->wires.region[q]->entry[at];
-    const bool threads = m->peer.process == c->member[c->rank].peer.process;
-    bits |= threads || theirs->in_shared ? KOLO_LINK_PEER_IN : 0;
-    bits |= threads || theirs->out_shared ? KOLO_LINK_PEER_OUT : 0;
-    bits |= threads || mine->in_shared ? KOLO_LINK_MY_IN : 0;
-    bits |= threads || mine->out_shared ? KOLO_LINK_MY_OUT : 0;
-    return bits;
-}
-
-/* v-forms that not all ranks know run as messages, so that each edge has its own length. */
-static bool by_messages(const struct kolo_call *call)
-{
-    return call->v.all != NULL &&
-           (call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_SCATTER ||
-            call->coll == KOLO_COLL_ALL_TO_ALL);
-}
-
-static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, const uint8_t *bits,
-                             uint64_t hash, const struct kolo_prog **out)
-{
-    struct kolo_cached_prog *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a program");
-    }
-    kolo_status st = kolo_lower(plan, c->rank, bits, &made->prog);
-    if (st != KOLO_OK) {
-        free(made);
-        return st;
-    }
-    const struct kolo_rank_plan *mine = &plan->rank[c->rank];
-    pthread_mutex_lock(&c->device_lock);
-    for (int i = 0; i < mine->count && st == KOLO_OK; i++) {
-        st = mine->step[i].peer >= 0 ? kolo_comm_reach(c, mine->step[i].peer) : KOLO_OK;
-    }
-    pthread_mutex_unlock(&c->device_lock);
-    if (st != KOLO_OK) {
-        kolo_prog_destroy(made->prog);
-        free(made);
-        return st;
-    }
-    made->plan = plan;
-    made->links = hash;
-    made->next = c->progs;
-    c->progs = made;
-    *out = made->prog;
-    return KOLO_OK;
-}
-
-static kolo_status find_prog(struct kolo_call *call, const struct kolo_plan *plan)
-{
-    struct kolo_comm *c = call->comm;
-    uint8_t few[KOLO_WHOLE_PLAN_RANKS];
-    uint8_t *bits = c->nranks <= KOLO_WHOLE_PLAN_RANKS ? few : malloc((size_t)c->nranks);
-    kolo_status st = KOLO_OK;
-    if (bits == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", c->nranks);
-    }
-    for (int q = 0; q < c->nranks; q++) {
-        bits[q] = q == c->rank || by_messages(call) ? 0 : link_bits(call, q);
-    }
-    const uint64_t hash = kolo_hash(0, bits, (size_t)c->nranks);
-    const struct kolo_cached_prog *found = c->progs;
-    while (found != NULL && (found->plan != plan || found->links != hash)) {
-        found = found->next;
-    }
-    if (found != NULL) {
-        call->prog = found->prog;
-    } else {
-        st = make_prog(c, plan, bits, hash, &call->prog);
-    }
-    if (bits != few) {
-        free(bits);
-    }
-    return st;
-}
-
-static struct kolo_sizes sizes_of(const struct kolo_call *call)
-{
-    const size_t n = (size_t)call->comm->nranks;
-    const size_t *all = call->v.all;
-    struct kolo_sizes sizes = {.count = call->count, .elem = call->run_elem};
-    if (all != NULL) {
-        sizes.counts = all;
-        sizes.displs = all + n;
-        sizes.out_counts = all + 2 * n;
-        sizes.out_displs = all + 3 * n;
-    }
-    return sizes;
-}
-
-void kolo_call_forget(struct kolo_comm *c)
-{
-    for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
-        kolo_bound_destroy(c->bounds[i].bound);
-    }
-    while (c->progs != NULL) {
-        struct kolo_cached_prog *next = c->progs->next;
-        kolo_prog_destroy(c->progs->prog);
-        free(c->progs);
-        c->progs = next;
-    }
-    while (c->plans != NULL) {
-        struct kolo_cached_plan *next = c->plans->next;
-        kolo_plan_destroy(c->plans->plan);
-        free(c->plans);
-        c->plans = next;
-    }
-    while (c->premulsums != NULL) {
-        struct kolo_premulsum *next = c->premulsums->next;
-        free(c->premulsums);
-        c->premulsums = next;
-    }
-}
-
-/* ---- bytes of IN and OUT ---- */
-
-static bool has_in(const struct kolo_call *call)
-{
-    const bool root = call->comm->rank == call->root;
-    return call->coll == KOLO_COLL_BROADCAST || call->coll == KOLO_COLL_SCATTER
-               ? root
-               : call->coll != KOLO_COLL_BARRIER;
-}
-
-static bool has_out(const struct kolo_call *call)
-{
-    const bool root = call->comm->rank == call->root;
-    return call->coll == KOLO_COLL_REDUCE || call->coll == KOLO_COLL_GATHER
-               ? root
-               : call->coll != KOLO_COLL_BARRIER;
-}
-
-static size_t blocks_end(const size_t *counts, const size_t *displs, int n)
-{
-    size_t end = 0;
-    for (int r = 0; r < n; r++) {
-        end = counts[r] > 0 ? kolo_max(end, displs[r] + counts[r]) : end;
-    }
-    return end;
-}
-
-/* Elements that a buffer spans, from its start. */
-static size_t span_of(const struct kolo_call *call, bool in)
-{
-    const int n = call->comm->nranks;
-    const size_t *all = call->v.all;
-    const bool one = in ? call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_ALL_GATHER
-                        : call->coll == KOLO_COLL_SCATTER || call->coll == KOLO_COLL_REDUCE_SCATTER;
-    if (kolo_coll_flat(call->coll)) {
-        return call->count;
-    }
-    if (all == NULL) {
-        return one ? call->count : call->count * (size_t)n;
-    }
-    if (one) {
-        return all[call->comm->rank];
-    }
-    const bool second = call->coll == KOLO_COLL_ALL_TO_ALL && !in;
-    return blocks_end(all + (second ? 2 * n : 0), all + (second ? 3 * n : n), n);
-}
 
 /* ---- preparing: choice, factors, accumulator type ---- */
 
@@ -238,16 +24,11 @@ const struct kolo_premulsum *kolo_premulsum_find(struct kolo_comm *comm, kolo_op
     return p;
 }
 
-static size_t bytes_per_rank(const struct kolo_call *call)
-{
-    return (call->v.all != NULL ? call->v.full : call->count) * kolo_type_bytes(call->type);
-}
-
 static void log_choice(const struct kolo_call *call)
 {
     struct kolo_text text = {0};
     if (call->comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
-        kolo_choice_line(call->comm->chooser, call->coll, call->root, bytes_per_rank(call), &text);
+        kolo_choice_line(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call), &text);
         KOLO_LOG(INFO, TUNE, "%s", text.chars != NULL ? text.chars : "");
         kolo_text_free(&text);
     }
@@ -287,7 +68,7 @@ static kolo_status choose(struct kolo_call *call)
         call->algo = builtin(v_algorithm(call->coll));
         return call->algo != NULL ? KOLO_OK : KOLO_ERR_INTERNAL;
     }
-    KOLO_TRY(kolo_choose(call->comm->chooser, call->coll, call->root, bytes_per_rank(call),
+    KOLO_TRY(kolo_choose(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call),
                          call->type, &pick));
     call->algo = pick.algo;
     call->wide = pick.wide;
@@ -301,7 +82,7 @@ static kolo_status choose(struct kolo_call *call)
  */
 static kolo_status scale_input(struct kolo_call *call)
 {
-    const size_t count = span_of(call, true);
+    const size_t count = kolo_call_span(call, true);
     const struct kolo_premulsum *p = kolo_premulsum_find(call->comm, call->op);
     call->scaled = malloc(count * kolo_type_bytes(call->type) + 1);
     if (call->scaled == NULL) {
@@ -315,7 +96,7 @@ static kolo_status scale_input(struct kolo_call *call)
 /* Partial sums travel: run in float32 throughout and round once, at the end. */
 static kolo_status widen_input(struct kolo_call *call)
 {
-    const size_t nin = span_of(call, true), nout = span_of(call, false);
+    const size_t nin = kolo_call_span(call, true), nout = kolo_call_span(call, false);
     call->wide_in = malloc(nin * sizeof(float) + 1);
     call->wide_out = malloc(nout * sizeof(float) + 1);
     if (call->wide_in == NULL || call->wide_out == NULL) {
@@ -324,11 +105,6 @@ static kolo_status widen_input(struct kolo_call *call)
     kolo_widen(call->type, call->wide_in, call->in, nin);
     call->run_elem = sizeof(float);
     return KOLO_OK;
-}
-
-static bool reduces(const struct kolo_call *call)
-{
-    return kolo_coll_reduces(call->coll);
 }
 
 static const void *run_in(const struct kolo_call *call)
@@ -349,11 +125,11 @@ static uint64_t signature(const struct kolo_call *call)
 {
     const uint64_t words[] = {call->coll,
                               (uint64_t)call->root,
-                              by_messages(call) ? 0 : bytes_per_rank(call),
-                              reduces(call) ? call->type : 0,
-                              !reduces(call)         ? 0
-                              : call->op >= KOLO_OPS ? KOLO_OPS
-                                                     : call->op, /* handles are local */
+                              kolo_call_by_messages(call) ? 0 : kolo_call_bytes(call),
+                              kolo_call_reduces(call) ? call->type : 0,
+                              !kolo_call_reduces(call) ? 0
+                              : call->op >= KOLO_OPS   ? KOLO_OPS
+                                                       : call->op, /* handles are local */
                               call->wide};
     uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
     for (size_t i = 0; i < KOLO_LENGTH(words); i++) {
@@ -384,11 +160,13 @@ static kolo_status publish_entry(struct kolo_call *call, bool block)
     struct kolo_entry mine = {.in_at = (uintptr_t)run_in(call),
                               .out_at = (uintptr_t)run_out(call),
                               .signature = signature(call)};
-    if (has_in(call)) {
-        mine.in_shared = share(c, run_in(call), span_of(call, true) * call->run_elem, mine.in);
+    if (kolo_call_has_in(call)) {
+        mine.in_shared =
+            share(c, run_in(call), kolo_call_span(call, true) * call->run_elem, mine.in);
     }
-    if (has_out(call)) {
-        mine.out_shared = share(c, run_out(call), span_of(call, false) * call->run_elem, mine.out);
+    if (kolo_call_has_out(call)) {
+        mine.out_shared =
+            share(c, run_out(call), kolo_call_span(call, false) * call->run_elem, mine.out);
     }
     return kolo_entry_publish(&c->wires, &mine, block);
 }
@@ -443,40 +221,6 @@ kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_ent
     return KOLO_OK;
 }
 
-/* ---- the memo: a call like one before skips choosing, lowering and binding ---- */
-
-static struct kolo_memo *memo_of(const struct kolo_call *call)
-{
-    const size_t key = call->count * 31 + (size_t)call->coll * 7 + (size_t)call->type +
-                       call->op * 3 + (size_t)call->root;
-    return &call->comm->memo[key % KOLO_MEMOS];
-}
-
-static bool memo_knows(struct kolo_call *call)
-{
-    const struct kolo_memo *m = memo_of(call);
-    if (m->bound == NULL || m->count != call->count || m->coll != call->coll ||
-        m->type != call->type || m->op != call->op || m->root != call->root ||
-        call->v.all != NULL) {
-        return false;
-    }
-    call->algo = m->bound->prog->plan->algo;
-    call->prog = m->bound->prog;
-    call->bound = m->bound;
-    call->run_elem = m->bound->extents.elem;
-    call->signature = m->signature;
-    return true;
-}
-
-/* Not for calls that look at what memory is shared, or that need a buffer of their own. */
-static void memo_learn(const struct kolo_call *call)
-{
-    if (!call->uses_entries && !call->wide && call->v.all == NULL && call->op < KOLO_OPS) {
-        *memo_of(call) = (struct kolo_memo){call->bound, call->count, call->coll,     call->type,
-                                            call->op,    call->root,  call->signature};
-    }
-}
-
 /* ---- states ---- */
 
 static kolo_status do_choose(struct kolo_call *call, bool block)
@@ -485,14 +229,14 @@ static kolo_status do_choose(struct kolo_call *call, bool block)
     if (!call->started) {
         call->run_elem = call->coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->type);
         KOLO_TRY(choose(call));
-        if (reduces(call) && call->op >= KOLO_OPS) {
+        if (kolo_call_reduces(call) && call->op >= KOLO_OPS) {
             KOLO_TRY(scale_input(call));
         }
         if (call->wide) {
             KOLO_TRY(widen_input(call));
         }
-        call->uses_entries = c->nranks <= KOLO_WHOLE_PLAN_RANKS && !by_messages(call) &&
-                             bytes_per_rank(call) >= KOLO_ENTRY_BYTES && c->mapper != NULL;
+        call->uses_entries = c->nranks <= KOLO_WHOLE_PLAN_RANKS && !kolo_call_by_messages(call) &&
+                             kolo_call_bytes(call) >= KOLO_ENTRY_BYTES && c->mapper != NULL;
         call->started = true;
     }
     if (call->uses_entries) {
@@ -508,102 +252,10 @@ static kolo_status do_choose(struct kolo_call *call, bool block)
 static kolo_status do_lower(struct kolo_call *call)
 {
     const struct kolo_plan *plan = NULL;
-    KOLO_TRY(find_plan(call->comm, call->algo, call->root, &plan));
-    KOLO_TRY(find_prog(call, plan));
+    KOLO_TRY(kolo_call_find_plan(call->comm, call->algo, call->root, &plan));
+    KOLO_TRY(kolo_call_find_prog(call, plan));
     call->state = KOLO_CALL_SLOTS;
     return KOLO_OK;
-}
-
-/* A rank whose messages I pull from user memory may have no outbox at all: do not wait for it. */
-static bool reads_outbox_of(const struct kolo_prog *prog, int q)
-{
-    bool reads = false;
-    for (uint32_t i = 0; i < prog->nats && !reads; i++) {
-        const struct kolo_at *at = &prog->at[i];
-        reads = at->space == KOLO_AT_OUTBOX && at->rank == q && at->count > 0;
-    }
-    return reads;
-}
-
-/* My outbox, and those of the ranks I read from, before the first program that uses them is bound.
- */
-static kolo_status map_outboxes(struct kolo_call *call, bool block)
-{
-    struct kolo_comm *c = call->comm;
-    pthread_mutex_lock(&c->device_lock);
-    kolo_status st = kolo_comm_make_slots(c);
-    pthread_mutex_unlock(&c->device_lock);
-    for (; st == KOLO_OK && call->next < call->prog->nsources; call->next += st == KOLO_OK) {
-        const int q = call->prog->sources[call->next];
-        if (c->member[q].in_slots || !reads_outbox_of(call->prog, q)) {
-            continue;
-        }
-        if (block) {
-            KOLO_TRY(kolo_wait(&c->wires, &c->wires.region[q]->head.slots_ready, 1, q));
-        }
-        pthread_mutex_lock(&c->device_lock);
-        st = kolo_comm_map_slots(c, q);
-        pthread_mutex_unlock(&c->device_lock);
-    }
-    return st;
-}
-
-static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bound **out)
-{
-    struct kolo_comm *c = call->comm;
-    const struct kolo_plan *plan = call->prog->plan;
-    const struct kolo_sizes sizes = sizes_of(call);
-    struct kolo_extents extents;
-    size_t *arrays = NULL, piece = 0;
-    uint32_t tiles = 0;
-    bool inlined = false;
-    KOLO_TRY(kolo_extents_make(plan, c->rank, &sizes, &extents, &arrays));
-    extents.one_tile = by_messages(call);
-    kolo_tile(plan, &extents, c->wires.slot_bytes, &piece, &tiles, &inlined);
-    kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
-    st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->wires, out) : st;
-    free(arrays);
-    return st;
-}
-
-static void memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
-{
-    for (int i = 0; i < KOLO_MEMOS; i++) {
-        if (c->memo[i].bound == bound) {
-            c->memo[i].bound = NULL;
-        }
-    }
-}
-
-/* The bound program: the least recently used one of the cache makes room. */
-static kolo_status find_bound(struct kolo_call *call, bool block)
-{
-    struct kolo_comm *c = call->comm;
-    struct kolo_cached_bound *oldest = &c->bounds[0];
-    if (call->v.all != NULL) {
-        const kolo_status st = bind_call(call, block, &call->own_bound);
-        call->bound = call->own_bound;
-        return st;
-    }
-    for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
-        struct kolo_cached_bound *b = &c->bounds[i];
-        if (b->prog == call->prog && b->count == call->count && b->elem == call->run_elem) {
-            b->used = ++c->uses;
-            call->bound = b->bound;
-            return KOLO_OK;
-        }
-        oldest = b->used < oldest->used ? b : oldest;
-    }
-    struct kolo_bound *bound = NULL;
-    const kolo_status st = bind_call(call, block, &bound);
-    if (st == KOLO_OK) {
-        memo_forget(c, oldest->bound);
-        kolo_bound_destroy(oldest->bound);
-        *oldest =
-            (struct kolo_cached_bound){call->prog, call->count, call->run_elem, ++c->uses, bound};
-        call->bound = bound;
-    }
-    return st;
 }
 
 static kolo_status start_exec(struct kolo_call *call, bool block)
@@ -616,7 +268,7 @@ static kolo_status start_exec(struct kolo_call *call, bool block)
                                     .elem = call->run_elem,
                                     .signature = call->signature,
                                     .block = block};
-    if (reduces(call)) {
+    if (kolo_call_reduces(call)) {
         call->exec.reduce = kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->type, call->op);
         call->exec.divisor = call->op == KOLO_AVG ? (unsigned)c->nranks : 0;
     }
@@ -627,12 +279,12 @@ static kolo_status start_exec(struct kolo_call *call, bool block)
 
 static kolo_status do_slots(struct kolo_call *call, bool block)
 {
-    const kolo_status st = find_bound(call, block);
+    const kolo_status st = kolo_call_find_bound(call, block);
     if (st != KOLO_OK) {
         return st;
     }
     call->signature = signature(call);
-    memo_learn(call);
+    kolo_memo_learn(call);
     return start_exec(call, block);
 }
 
@@ -647,8 +299,8 @@ static kolo_status do_run(struct kolo_call *call)
     if (messages) {
         pthread_mutex_unlock(&c->device_lock);
     }
-    if (st == KOLO_OK && call->wide_out != NULL && has_out(call)) {
-        kolo_narrow(call->type, call->out, call->wide_out, span_of(call, false));
+    if (st == KOLO_OK && call->wide_out != NULL && kolo_call_has_out(call)) {
+        kolo_narrow(call->type, call->out, call->wide_out, kolo_call_span(call, false));
     }
     return st;
 }
@@ -665,7 +317,7 @@ static kolo_status run_alone(struct kolo_call *call)
     if (call->coll == KOLO_COLL_BARRIER) {
         return KOLO_OK;
     }
-    if (reduces(call) && call->op >= KOLO_OPS) {
+    if (kolo_call_reduces(call) && call->op >= KOLO_OPS) {
         KOLO_TRY(scale_input(call));
         in = call->in;
     }
@@ -677,7 +329,7 @@ static kolo_status run_alone(struct kolo_call *call)
         in += in_one ? 0 : all[1] * elem;
         out += (out_one ? 0 : call->coll == KOLO_COLL_ALL_TO_ALL ? all[3] : all[1]) * elem;
     }
-    if (reduces(call)) {
+    if (kolo_call_reduces(call)) {
         const void *src[1] = {in};
         kolo_reduce_kernel(call->type, call->op)(out, src, 1, count, 0);
     } else if (in != out && count > 0) {
@@ -692,7 +344,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
     if (call->comm->nranks == 1) {
         return run_alone(call);
     }
-    if (call->state == KOLO_CALL_CHOOSE && memo_knows(call)) {
+    if (call->state == KOLO_CALL_CHOOSE && kolo_memo_knows(call)) {
         st = start_exec(call, block);
     }
     while (st == KOLO_OK) {
@@ -764,104 +416,4 @@ void kolo_call_close(struct kolo_call *call)
     call->message = NULL;
     call->v.all = NULL;
     call->scaled = call->wide_in = call->wide_out = NULL;
-}
-
-/* ---- checks ---- */
-
-static bool overlap(const void *a, size_t na, const void *b, size_t nb)
-{
-    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return na > 0 && nb > 0 && x < y + nb && y < x + na;
-}
-
-/* The place where one buffer may lie in the other, in elements; see kolo.h. */
-static bool in_place(const struct kolo_call *call)
-{
-    const size_t elem = kolo_type_bytes(call->type), r = (size_t)call->comm->rank;
-    const size_t off =
-        (call->v.all != NULL ? call->v.all[(size_t)call->comm->nranks + r] : r * call->count) *
-        elem;
-    const char *in = call->in, *out = call->out;
-    switch (call->coll) {
-    case KOLO_COLL_GATHER:
-    case KOLO_COLL_ALL_GATHER:
-        return in == out + off;
-    case KOLO_COLL_SCATTER:
-    case KOLO_COLL_REDUCE_SCATTER:
-        return out == in + off;
-    case KOLO_COLL_ALL_TO_ALL:
-        return in == out && call->v.all == NULL;
-    default:
-        return in == out;
-    }
-}
-
-static kolo_status check_buffers(const struct kolo_call *call)
-{
-    const size_t elem = kolo_type_bytes(call->type);
-    const size_t nin = span_of(call, true) * elem, nout = span_of(call, false) * elem;
-    if (has_in(call) && call->in == NULL && nin > 0) {
-        return kolo_fail(KOLO_ERR_INVALID, "send is NULL; %zu bytes are to be read from it", nin);
-    }
-    if (has_out(call) && call->out == NULL && nout > 0) {
-        return kolo_fail(KOLO_ERR_INVALID, "recv is NULL; %zu bytes are to be written to it", nout);
-    }
-    if (has_in(call) && has_out(call) && overlap(call->in, nin, call->out, nout) &&
-        !in_place(call)) {
-        return kolo_fail(
-            KOLO_ERR_INVALID,
-            "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap partly; they must be apart "
-            "or in place as kolo.h says",
-            call->in, nin, call->out, nout);
-    }
-    return KOLO_OK;
-}
-
-static kolo_status check_op(const struct kolo_call *call)
-{
-    if (call->op >= KOLO_OPS) {
-        const struct kolo_premulsum *p = kolo_premulsum_find(call->comm, call->op);
-        if (p == NULL) {
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "op is %u, which is no operation of this communicator", call->op);
-        }
-        if (p->type != call->type) {
-            return kolo_fail(KOLO_ERR_INVALID, "op is a premulsum of %s, type is %s",
-                             kolo_type_name(p->type), kolo_type_name(call->type));
-        }
-        return KOLO_OK;
-    }
-    if (!kolo_op_valid(call->type, call->op)) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "op %s makes no sense on type %s; kolo.h lists the pairs at kolo_op",
-                         kolo_op_name(call->op), kolo_type_name(call->type));
-    }
-    return KOLO_OK;
-}
-
-kolo_status kolo_call_check(const struct kolo_call *call)
-{
-    KOLO_TRY(kolo_comm_usable(call->comm));
-    if (call->coll == KOLO_COLL_BARRIER) {
-        return KOLO_OK;
-    }
-    const size_t elem = kolo_type_bytes(call->type);
-    if (elem == 0) {
-        return kolo_fail(KOLO_ERR_INVALID, "type is %d; it must be 0 to %d", (int)call->type,
-                         KOLO_TYPES - 1);
-    }
-    const size_t most = (size_t)PTRDIFF_MAX / elem / (size_t)call->comm->nranks;
-    if (call->count > most) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "count is %zu; %d blocks of so many %s overflow (at most %zu)",
-                         call->count, call->comm->nranks, kolo_type_name(call->type), most);
-    }
-    if (call->root < 0 || call->root >= call->comm->nranks) {
-        return kolo_fail(KOLO_ERR_INVALID, "root is %d; it must be 0 to %d", call->root,
-                         call->comm->nranks - 1);
-    }
-    if (reduces(call)) {
-        KOLO_TRY(check_op(call));
-    }
-    return check_buffers(call);
 }

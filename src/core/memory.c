@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that ranks can map, registered ranges, and created operations. */
 #include "core/call.h"
-#include "exec/reduce.h"
 #include "transports/shm/segment.h"
 
 #include <stdlib.h>

@@ -8,12 +8,9 @@
  * is nothing.
  */
 #include "core/call.h"
-#include "core/p2p.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct kolo_stream_queue {
     pthread_mutex_t lock;

@@ -489,7 +489,8 @@ static kolo_status exchange(struct kolo_exec *x)
     KOLO_TRY(begin_tile(x, 0));
     set_tile(x, 0, &tile);
     struct kolo_line *mine = (struct kolo_line *)(b->at[b->op[1].first].at + tile.shift[K_LINE]);
-    copy_small(mine->data, address(x, &tile, &b->at[b->op[0].first]), b->op[0].last_len);
+    copy_small(address(x, &tile, &b->at[b->op[0].first + 1]),
+               address(x, &tile, &b->at[b->op[0].first]), b->op[0].last_len);
     mine->signature = x->signature;
     mine->done = tile.epoch;
     atomic_store_explicit(&mine->epoch, tile.epoch + 1, memory_order_release);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options of a communicator: the caller's, else the environment's, else the defaults. */
+#include "core/join.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- configuration ---- */
+
+static int choose_int(int given, const char *name, int lo, int hi, int otherwise)
+{
+    long value = 0;
+    if (given != KOLO_UNSET) {
+        return given;
+    }
+    return kolo_parse_int(kolo_env(name), lo, hi, &value) ? (int)value : otherwise;
+}
+
+static char *choose_text(const char *given, const char *name, const char *otherwise)
+{
+    const char *text = given != NULL ? given : kolo_env(name);
+    return strdup(text != NULL ? text : otherwise);
+}
+
+static kolo_status check_config(const struct kolo_comm *c)
+{
+    if (c->deterministic != 0 && c->deterministic != 1) {
+        return kolo_fail(KOLO_ERR_INVALID, "config.deterministic is %d; it must be 0 or 1",
+                         c->deterministic);
+    }
+    if (c->timeout_ms <= 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "config.timeout_ms is %d; it must be positive",
+                         c->timeout_ms);
+    }
+    if (c->device != KOLO_HOST) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "config.device is %d; only KOLO_HOST (-1) is supported", c->device);
+    }
+    if (c->algo_text == NULL || c->transport_text == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a configuration");
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given)
+{
+    struct kolo_config config = KOLO_CONFIG_INIT;
+    if (given != NULL) {
+        if (given->size < offsetof(struct kolo_config, deterministic) || given->size > 4096) {
+            return kolo_fail(KOLO_ERR_INVALID, "config.size is %u; start from KOLO_CONFIG_INIT",
+                             given->size);
+        }
+        memcpy(&config, given, kolo_min(given->size, sizeof config));
+    }
+    c->deterministic = choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0);
+    c->timeout_ms = choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, 2147483647, 600000);
+    c->device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
+    c->algo_text = choose_text(config.algo, "KOLO_ALGO", "");
+    c->transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
+    (void)snprintf(c->name, sizeof c->name, "%s", config.name != NULL ? config.name : "comm");
+    KOLO_TRY(check_config(c));
+    return c->algo_text[0] != '\0' ? kolo_rules_parse(c->algo_text, &c->rules) : KOLO_OK;
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rounds in which ranks join: hello, addresses, regions and costs. See join.h. */
+#include "core/join.h"
+
+#include "core/call.h"
+#include "core/plugins.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- transports ---- */
+
+static void log_line(const char *text)
+{
+    KOLO_LOG(INFO, NET, "%s", text);
+}
+
+static kolo_status fail_text(kolo_status status, const char *text)
+{
+    return kolo_fail(status, "%s", text);
+}
+
+static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transport *transport)
+{
+    struct kolo_device *device = NULL;
+    if (c->nopened == KOLO_TRANSPORTS_MAX) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "more than %d transports", KOLO_TRANSPORTS_MAX);
+    }
+    const kolo_status st = transport->open(&c->env, &device);
+    if (st < 0) {
+        KOLO_LOG(INFO, NET, "transport %s is not used: %s", transport->base.name,
+                 kolo_error_text());
+        return st;
+    }
+    c->opened[c->nopened++] = (struct kolo_opened){transport, device};
+    return KOLO_OK;
+}
+
+/* The transports of config.transport in its order, or all there are. */
+static kolo_status open_transports(struct kolo_comm *c)
+{
+    char *list = strdup(c->transport_text), *rest = NULL;
+    kolo_status st = list != NULL ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory");
+    for (char *word = list != NULL ? strtok_r(list, ",", &rest) : NULL;
+         word != NULL && st == KOLO_OK; word = strtok_r(NULL, ",", &rest)) {
+        const struct kolo_transport *transport = kolo_transport_find(word);
+        st = transport != NULL ? open_transport(c, transport)
+                               : kolo_fail(KOLO_ERR_INVALID,
+                                           "no transport is called %s (config.transport or "
+                                           "KOLO_TRANSPORT is \"%s\")",
+                                           word, c->transport_text);
+    }
+    for (int i = 0; st == KOLO_OK && c->transport_text[0] == '\0' && i < kolo_transport_count_all();
+         i++) {
+        (void)open_transport(c, kolo_transport_at(i)); /* one that cannot open is done without */
+    }
+    free(list);
+    if (st == KOLO_OK && c->nopened == 0) {
+        st = kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport could be opened");
+    }
+    return st;
+}
+
+/* Of the transports that reach rank q, the one with the highest score. */
+static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kolo_address *from)
+{
+    struct kolo_member *m = &c->member[q];
+    for (int i = 0; i < c->nopened; i++) {
+        struct kolo_reach reach = {.size = sizeof reach};
+        m->peer.address = from->bytes[i];
+        m->peer.address_len = from->len[i];
+        if (c->opened[i].transport->probe(c->opened[i].device, &m->peer, &reach) < 0 ||
+            reach.caps == 0 || (m->transport != NULL && reach.score <= m->reach.score)) {
+            continue;
+        }
+        m->transport = c->opened[i].transport;
+        m->device = c->opened[i].device;
+        m->reach = reach;
+    }
+    if (m->transport == NULL) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport reaches rank %d (it is %s this host)",
+                         q, m->peer.host == c->member[c->rank].peer.host ? "on" : "not on");
+    }
+    for (int i = 0; i < c->nopened; i++) {
+        if (c->opened[i].device == m->device) {
+            m->peer.address = from->bytes[i];
+            m->peer.address_len = from->len[i];
+        }
+    }
+    return KOLO_OK;
+}
+
+/* ---- round 1: hello ---- */
+
+void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
+{
+    struct kolo_host *host = NULL;
+    *out = (struct kolo_hello){.magic = HELLO_MAGIC,
+                               .version = KOLO_VERSION,
+                               .rank = c->rank,
+                               .pid = (int)getpid(),
+                               .host = kolo_host_id(),
+                               .process = kolo_process_id(),
+                               .place = kolo_place_unknown(),
+                               .deterministic = (uint32_t)c->deterministic,
+                               .rules = kolo_hash(0, c->algo_text, strlen(c->algo_text)),
+                               .transports =
+                                   kolo_hash(0, c->transport_text, strlen(c->transport_text))};
+    const double now = kolo_now_us();
+    const uint64_t stack = (uint64_t)(uintptr_t)c;
+    out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
+    if (kolo_host_discover(&host) == KOLO_OK) {
+        out->place = kolo_host_here(host);
+        if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
+            struct kolo_text text = {0};
+            kolo_host_print(host, &text);
+            if (text.chars != NULL) {
+                text.chars[strcspn(text.chars, "\n")] = '\0';
+                KOLO_LOG(INFO, GRAPH, "host %s: %s", kolo_host_name(), text.chars);
+            }
+            kolo_text_free(&text);
+        }
+        kolo_host_destroy(host);
+    }
+}
+
+static kolo_status check_hello(const struct kolo_comm *c, const struct kolo_hello *mine,
+                               const struct kolo_hello *h, int q)
+{
+    if (h->magic != HELLO_MAGIC || h->version != KOLO_VERSION || h->rank != q) {
+        return kolo_fail(KOLO_ERR_VERSION, "rank %d runs kolo %u, rank %d runs %d", q, h->version,
+                         c->rank, KOLO_VERSION);
+    }
+    if (h->deterministic != mine->deterministic || h->rules != mine->rules ||
+        h->transports != mine->transports) {
+        return kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d differ in %s", c->rank, q,
+                         h->deterministic != mine->deterministic ? "config.deterministic"
+                         : h->rules != mine->rules               ? "the rules of KOLO_ALGO"
+                                                                 : "the list of KOLO_TRANSPORT");
+    }
+    return KOLO_OK;
+}
+
+static kolo_status order_members(struct kolo_comm *c)
+{
+    int *host_of = calloc((size_t)c->nranks, sizeof *host_of);
+    struct kolo_place *place = calloc((size_t)c->nranks, sizeof *place);
+    if (host_of == NULL || place == NULL) {
+        free(host_of);
+        free(place);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    c->nhosts = 0;
+    for (int q = 0; q < c->nranks; q++) {
+        host_of[q] = -1;
+        for (int p = 0; p < q && host_of[q] < 0; p++) {
+            host_of[q] = c->member[p].peer.host == c->member[q].peer.host ? host_of[p] : -1;
+        }
+        host_of[q] = host_of[q] < 0 ? c->nhosts++ : host_of[q];
+        place[q] = c->member[q].place;
+    }
+    for (int q = 0; q < c->nranks; q++) {
+        c->local_rank += q < c->rank && host_of[q] == host_of[c->rank];
+        c->local_size += host_of[q] == host_of[c->rank];
+    }
+    kolo_order_ranks(c->nranks, host_of, place, c->order);
+    free(host_of);
+    free(place);
+    return KOLO_OK;
+}
+
+kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        KOLO_TRY(check_hello(c, &all[c->rank], &all[q], q));
+        struct kolo_member *m = &c->member[q];
+        m->peer = (struct kolo_peer){.size = sizeof m->peer,
+                                     .rank = q,
+                                     .pid = all[q].pid,
+                                     .host = all[q].host,
+                                     .process = all[q].process};
+        m->place = all[q].place;
+    }
+    c->id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
+    return order_members(c);
+}
+
+/* ---- round 2: addresses ---- */
+
+kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
+{
+    memset(out, 0, sizeof *out);
+    c->env = (struct kolo_env){.size = sizeof c->env,
+                               .rank = c->rank,
+                               .nranks = c->nranks,
+                               .comm = c->id,
+                               .self = &c->member[c->rank].peer,
+                               .log = log_line,
+                               .fail = fail_text,
+                               .aborted = (const int *)(const void *)&c->error};
+    KOLO_TRY(open_transports(c));
+    for (int i = 0; i < c->nopened; i++) {
+        size_t len = ADDRESS_BYTES;
+        KOLO_TRY(c->opened[i].transport->address(c->opened[i].device, out->bytes[i], &len));
+        out->len[i] = (uint32_t)len;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *all)
+{
+    const size_t bytes = (size_t)c->nranks * sizeof *all;
+    c->addresses = malloc(bytes);
+    if (c->addresses == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d addresses", c->nranks);
+    }
+    memcpy(c->addresses, all, bytes);
+    for (int q = 0; q < c->nranks; q++) {
+        if (q != c->rank) {
+            KOLO_TRY(choose_transport(c, q,
+                                      (const struct kolo_address *)(const void *)c->addresses + q));
+        }
+    }
+    return KOLO_OK;
+}
+
+/* ---- round 3: regions and costs ---- */
+
+/* The device whose memory our peers can map: the first that reaches one so, else the first there
+ * is. */
+static struct kolo_opened *find_mapper(struct kolo_comm *c)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        const struct kolo_member *m = &c->member[q];
+        for (int i = 0; i < c->nopened && q != c->rank; i++) {
+            if (c->opened[i].device == m->device && (m->reach.caps & KOLO_CAP_MAP) != 0) {
+                return &c->opened[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static int phases_for(int nranks)
+{
+    return 2 * nranks +
+           62; /* a ring has 2(n-1) rounds; trees and chains of few ranks some dozens */
+}
+
+static kolo_status make_region(struct kolo_comm *c)
+{
+    struct kolo_wires *w = &c->wires;
+    const size_t n = (size_t)c->nranks, bytes = kolo_region_bytes(phases_for(c->nranks));
+    *w = (struct kolo_wires){.me = c->rank,
+                             .nranks = c->nranks,
+                             .slot_bytes = KOLO_SLOT_BYTES,
+                             .phases = phases_for(c->nranks),
+                             .timeout_us = c->timeout_ms * 1e3,
+                             .aborted = &c->error,
+                             .resolve = kolo_call_resolve,
+                             .owner = c};
+    w->region = calloc(n, sizeof *w->region);
+    w->slots = calloc(n, sizeof *w->slots);
+    w->peer_in = calloc(n, sizeof *w->peer_in);
+    w->peer_out = calloc(n, sizeof *w->peer_out);
+    w->link = calloc(n, sizeof *w->link);
+    w->transport = calloc(n, sizeof *w->transport);
+    w->device = calloc(n, sizeof *w->device);
+    w->seen_done = calloc(n, sizeof *w->seen_done);
+    if (w->region == NULL || w->slots == NULL || w->peer_in == NULL || w->peer_out == NULL ||
+        w->link == NULL || w->transport == NULL || w->device == NULL || w->seen_done == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    c->mapper = find_mapper(c);
+    if (c->mapper != NULL) {
+        KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, bytes, &c->region));
+    } else { /* nobody maps it, but the executor keeps its own flags there */
+        c->region.ptr = aligned_alloc(4096, kolo_round_up(bytes, 4096));
+        if (c->region.ptr == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a region of %zu bytes", bytes);
+        }
+        memset(c->region.ptr, 0, bytes);
+    }
+    w->region[c->rank] = c->region.ptr;
+    return KOLO_OK;
+}
+
+kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
+{
+    const char *given = kolo_env("KOLO_COSTS");
+    struct kolo_host *host = NULL;
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    *out = (struct kolo_ready){.mapper = -1};
+    KOLO_TRY(make_region(c));
+    if (c->mapper != NULL) {
+        memcpy(out->region, c->region.handle, sizeof out->region);
+        out->mapper = (int32_t)(c->mapper - c->opened);
+    }
+    if (kolo_host_discover(&host) == KOLO_OK) {
+        cores = kolo_host_pus(host);
+        kolo_host_destroy(host);
+    }
+    c->wires.crowded = c->local_size > cores;
+    c->wires.membarrier = kolo_membarrier_register();
+    if (c->rank == 0 && c->nranks > 1) {
+        if (given == NULL || !kolo_costs_parse(given, &out->costs)) {
+            kolo_costs_measure(cores, &out->costs);
+        }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
+{
+    c->costs = all[0].costs;
+    for (int q = 0; q < c->nranks; q++) {
+        struct kolo_member *m = &c->member[q];
+        memcpy(m->region, all[q].region, sizeof m->region);
+        m->maps = q != c->rank && c->mapper != NULL && all[q].mapper == c->mapper - c->opened &&
+                  m->device == c->mapper->device && (m->reach.caps & KOLO_CAP_MAP) != 0;
+        c->wires.transport[q] = m->transport;
+        c->wires.device[q] = m->device;
+    }
+    const int tuners = kolo_tuner_count_all();
+    c->tuner = tuners > 0 ? kolo_tuner_at(tuners - 1) : NULL;
+    if (c->tuner != NULL) {
+        KOLO_TRY(c->tuner->open(&c->env, &c->tuner_self));
+    }
+    const struct kolo_chooser_options options = {.nranks = c->nranks,
+                                                 .nhosts = c->nhosts,
+                                                 .order = c->order,
+                                                 .rules = c->rules,
+                                                 .costs = c->costs,
+                                                 .deterministic = c->deterministic != 0,
+                                                 .tuner = c->tuner,
+                                                 .tuner_self = c->tuner_self,
+                                                 .algo_count = kolo_algo_count_all,
+                                                 .algo_at = kolo_algo_at,
+                                                 .max_phases = c->wires.phases};
+    return kolo_chooser_create(&options, &c->chooser);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The rounds in which a communicator comes up: each rank makes a blob, all get everybody's. */
+#ifndef KOLO_CORE_JOIN_H
+#define KOLO_CORE_JOIN_H
+
+#include "core/comm.h"
+
+struct kolo_hello {
+    uint32_t magic, version;
+    int32_t rank, pid;
+    uint64_t host, process;
+    struct kolo_place place;
+    uint32_t deterministic;
+    uint64_t rules, transports; /* hashes of the texts that all ranks must share */
+    uint64_t salt;              /* rank 0's makes the communicator's id */
+};
+enum { HELLO_MAGIC = 0x6b6f6c6f, ADDRESS_BYTES = 256 };
+
+struct kolo_address {
+    uint32_t len[KOLO_TRANSPORTS_MAX];
+    unsigned char bytes[KOLO_TRANSPORTS_MAX][ADDRESS_BYTES];
+};
+
+struct kolo_ready {
+    unsigned char region[KOLO_HANDLE_BYTES];
+    struct kolo_costs costs;
+    int32_t mapper; /* index of the transport that made the region */
+};
+
+/* config.c: what the caller gave, else the environment, else the default; checked. */
+kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given);
+
+/* Round 1: who and where; then the order of the ring is known. */
+void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out);
+kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all);
+/* Round 2: transports open; then each peer has the one that reaches it best. */
+kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out);
+kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *all);
+/* Round 3: regions and rank 0's costs; then calls can be chosen. */
+kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out);
+kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all);
+
+/* join_log.c: lines in NCCL's form; at[]: times of start, meeting, addresses, regions, end (us). */
+void kolo_log_start(const struct kolo_comm *c);
+void kolo_log_done(const struct kolo_comm *c, const double at[5]);
+
+#endif

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the log says of a new communicator: who, which rings and trees, how long it took. */
+#include "core/join.h"
+
+/* ---- the log of a new communicator ---- */
+
+static void log_layout(const struct kolo_comm *c)
+{
+    struct kolo_text text = {0};
+    struct kolo_tree trees[2];
+    for (int channel = 0; channel < 2 && c->rank == 0; channel++) {
+        kolo_line_ring(&text, channel, 2, c->nranks, c->order);
+        KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
+        kolo_text_free(&text);
+    }
+    for (int t = 0; t < 2; t++) {
+        kolo_tree_build(c->nranks, c->order, t, c->rank, &trees[t]);
+    }
+    kolo_line_trees(&text, c->rank, 2, trees);
+    KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
+    kolo_text_free(&text);
+    int at = 0;
+    while (c->order[at] != c->rank) {
+        at++;
+    }
+    const int next = c->order[(at + 1) % c->nranks];
+    for (int channel = 0; channel < 2 && next != c->rank; channel++) {
+        const struct kolo_edge edge = {.channel = channel,
+                                       .connection = 0,
+                                       .from = c->rank,
+                                       .from_device = c->local_rank,
+                                       .to = next,
+                                       .to_device = next,
+                                       .via = c->member[next].reach.via};
+        kolo_line_edge(&text, &edge);
+        KOLO_LOG(INFO, SHM, "%s", text.chars != NULL ? text.chars : "");
+        kolo_text_free(&text);
+    }
+}
+
+void kolo_log_start(const struct kolo_comm *c)
+{
+    static _Atomic int told;
+    if (c->rank == 0 && atomic_exchange(&told, 1) == 0 &&
+        kolo_log_on(KOLO_LEVEL_VERSION, KOLO_SUB_INIT)) {
+        kolo_log_print(KOLO_LEVEL_VERSION, "kolo version %d.%d.%d", KOLO_VERSION_MAJOR,
+                       KOLO_VERSION_MINOR, KOLO_VERSION_PATCH);
+    }
+    KOLO_LOG(INFO, INIT, "kolo_comm_create comm %p rank %d nranks %d name %s - Init START",
+             (const void *)c, c->rank, c->nranks, c->name);
+}
+
+void kolo_log_done(const struct kolo_comm *c, const double at[5])
+{
+    if (!kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_INIT)) {
+        return;
+    }
+    KOLO_LOG(INFO, INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d",
+             (const void *)c, c->rank, c->nranks, c->nhosts, c->local_size, c->local_rank);
+    log_layout(c);
+    if (c->rank == 0 && c->nranks > 1) {
+        KOLO_LOG(INFO, TUNE,
+                 "costs: %d cores, flag %.2g us, copy %.2g GB/s, sum %.2g GB/s, switch %.2g us, "
+                 "kernels %s",
+                 c->costs.cores, c->costs.latency_us, 1e-3 / c->costs.copy_us_per_byte,
+                 1e-3 / c->costs.reduce_us_per_byte, c->costs.switch_us, kolo_reduce_isa());
+    }
+    KOLO_LOG(
+        INFO, INIT,
+        "Init timings: rank %d nranks %d total %.2f ms (meet %.2f, addresses %.2f, regions %.2f, "
+        "costs and choice %.2f)",
+        c->rank, c->nranks, (at[4] - at[0]) / 1e3, (at[1] - at[0]) / 1e3, (at[2] - at[1]) / 1e3,
+        (at[3] - at[2]) / 1e3, (at[4] - at[3]) / 1e3);
+    KOLO_LOG(INFO, INIT, "comm %p rank %d nranks %d commId 0x%llx region %zu bytes - Init COMPLETE",
+             (const void *)c, c->rank, c->nranks, (unsigned long long)c->id,
+             kolo_region_bytes(c->wires.phases));
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Links to peers and their memory, made when first needed; and how a failure is passed on. */
+#include "core/join.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- links, when first needed ---- */
+
+kolo_status kolo_comm_reach(struct kolo_comm *c, int q)
+{
+    struct kolo_member *m = &c->member[q];
+    if (m->link == NULL) {
+        KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
+        c->wires.link[q] = m->link;
+    }
+    if (m->maps && c->wires.region[q] == NULL) {
+        void *region = NULL;
+        size_t len = 0;
+        KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
+        c->wires.region[q] = region;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_comm_make_slots(struct kolo_comm *c)
+{
+    struct kolo_head *head = &c->wires.region[c->rank]->head;
+    if (c->slots.ptr != NULL || c->mapper == NULL) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL,
+                                       (size_t)KOLO_DEPTH * KOLO_SLOT_BYTES, &c->slots));
+    (void)madvise(c->slots.ptr, c->slots.len, MADV_HUGEPAGE);
+    c->wires.slots[c->rank] = c->slots.ptr;
+    memcpy(head->slots, c->slots.handle, sizeof head->slots);
+    atomic_store_explicit(&head->slots_ready, 1, memory_order_release);
+    KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->rank, c->slots.len);
+    return KOLO_OK;
+}
+
+kolo_status kolo_comm_map_slots(struct kolo_comm *c, int q)
+{
+    struct kolo_member *m = &c->member[q];
+    void *slots = NULL;
+    size_t len = 0;
+    if (m->in_slots) {
+        return KOLO_OK;
+    }
+    struct kolo_head *head = &c->wires.region[q]->head;
+    if (!kolo_reached(&head->slots_ready, 1)) {
+        return KOLO_INPROGRESS;
+    }
+    KOLO_TRY(m->transport->attach(m->link, head->slots, &slots, &len));
+    if (len < (size_t)KOLO_DEPTH * KOLO_SLOT_BYTES) {
+        return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
+    }
+    c->wires.slots[q] = slots;
+    m->in_slots = true;
+    return KOLO_OK;
+}
+
+/* ---- errors ---- */
+
+kolo_status kolo_comm_usable(const struct kolo_comm *comm)
+{
+    if (KOLO_UNLIKELY(comm == NULL)) {
+        return kolo_fail(KOLO_ERR_INVALID, "comm is NULL");
+    }
+    if (KOLO_UNLIKELY(comm->fork_generation != kolo_fork_generation())) {
+        return kolo_fail(KOLO_ERR_FORKED, "this communicator belongs to the parent process");
+    }
+    const int error = atomic_load_explicit(&comm->error, memory_order_acquire);
+    if (KOLO_UNLIKELY(error != KOLO_OK)) {
+        return kolo_fail((kolo_status)error, "this communicator has failed: %s", comm->error_text);
+    }
+    return KOLO_OK;
+}
+
+static void tell_peers(struct kolo_comm *c, kolo_status why)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        struct kolo_region *region = c->wires.region != NULL ? c->wires.region[q] : NULL;
+        int32_t none = 0;
+        if (c->member[q].link != NULL) {
+            c->member[q].transport->abort(c->member[q].link, why);
+        }
+        if (region == NULL) {
+            continue;
+        }
+        atomic_compare_exchange_strong(&region->head.abort, &none, (int32_t)why);
+        kolo_wake(&c->wires, &q, 1);
+    }
+}
+
+/* This rank was told of another's failure, which says nothing of the reason. */
+static bool was_told(const struct kolo_comm *c, kolo_status status)
+{
+    const struct kolo_region *mine = c->wires.region != NULL ? c->wires.region[c->rank] : NULL;
+    return mine != NULL && atomic_load(&mine->head.abort) == (int32_t)status;
+}
+
+kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
+{
+    pthread_mutex_lock(&c->error_lock);
+    kolo_status first = (kolo_status)atomic_load(&c->error);
+    if (first != KOLO_OK) {
+        kolo_error_set(c->error_text);
+    } else {
+        if (was_told(c, status)) {
+            kolo_error_set("another rank failed or was aborted");
+        }
+        (void)snprintf(c->error_text, sizeof c->error_text, "%s", kolo_error_text());
+        atomic_store_explicit(&c->error, (int)status, memory_order_release);
+        first = status;
+        KOLO_LOG(INFO, INIT, "comm %p rank %d failed: %s: %s", (void *)c, c->rank,
+                 kolo_status_name(status), c->error_text);
+        tell_peers(c, KOLO_ERR_ABORTED);
+    }
+    pthread_mutex_unlock(&c->error_lock);
+    return first;
+}
+
+void kolo_comm_abort(struct kolo_comm *comm)
+{
+    if (comm == NULL || comm->fork_generation != kolo_fork_generation()) {
+        return;
+    }
+    kolo_error_set("kolo_comm_abort() was called");
+    (void)kolo_comm_fail(comm, KOLO_ERR_ABORTED);
+}
+
+kolo_status kolo_comm_error(const struct kolo_comm *comm)
+{
+    return comm == NULL ? KOLO_ERR_INVALID
+                        : (kolo_status)atomic_load_explicit(&comm->error, memory_order_acquire);
+}
+
+int kolo_comm_rank(const struct kolo_comm *comm)
+{
+    return comm != NULL ? comm->rank : -1;
+}
+
+int kolo_comm_size(const struct kolo_comm *comm)
+{
+    return comm != NULL ? comm->nranks : -1;
+}
