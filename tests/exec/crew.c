@@ -245,7 +245,14 @@ static void *run_rank(void *arg)
     r->wires.jitter = r->jitter != 0 ? jitter : NULL;
     r->random = r->jitter * 2654435761u + (unsigned)r->wires.me * 40503u;
     for (int i = 0; i < r->ncalls && r->status == KOLO_OK; i++) {
-        r->status = run_call(r, &r->call[i], &bound[i]);
+        const struct crew_call *call = &r->call[i];
+        if (call->hook != NULL) {
+            call->hook(call->hook_arg, false);
+        }
+        r->status = run_call(r, call, &bound[i]);
+        if (call->hook != NULL && r->status == KOLO_OK) {
+            call->hook(call->hook_arg, true);
+        }
     }
     if (r->status != KOLO_OK) {
         strncpy(r->text, kolo_error_text(), sizeof r->text - 1);

@@ -13,6 +13,8 @@ extern "C" {
 #include "exec/program.h"
 #include "exec/reduce.h"
 
+#include <stdbool.h>
+
 enum crew_links { CREW_MAPPED, CREW_ARENA, CREW_MESSAGE, CREW_MIXED, CREW_LINKS };
 
 struct crew;
@@ -24,6 +26,8 @@ struct crew_call { /* what one rank does in one call */
     void *out;
     kolo_reduce_fn *reduce;
     unsigned divisor;
+    void (*hook)(void *arg, bool returned); /* in the rank's thread, before and after; or NULL */
+    void *hook_arg;
 };
 
 const char *crew_links_name(enum crew_links links);

@@ -78,7 +78,7 @@ struct Calls {
     void Add(const kolo_plan *p, const std::vector<Prog> &progs, uint32_t ntiles)
     {
         plan.push_back(p);
-        tiles.push_back(ntiles);
+        tiles.push_back(p->shape.coll == KOLO_COLL_BARRIER ? 1 : ntiles); // nothing to cut
         for (const Prog &one : progs) {
             prog.push_back(one.get());
         }

@@ -76,9 +76,299 @@ TEST_P(Programs, KeepThePlanOverEveryKindOfLinkWhateverCallFollows)
     }
 }
 
+// With one rank's steps only, lowering sees less and uses outboxes and messages alone.
+TEST_P(Programs, KeepThePlanWhenEachRankLowersWithItsOwnStepsOnly)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n = 1; n <= 5; n++) {
+        const int root = kolo_coll_rooted(algo->coll) ? n / 2 : 0;
+        const Plan whole = BuildPlan(algo, n, root);
+        for (crew_links links : {CREW_ARENA, CREW_MESSAGE}) {
+            SCOPED_TRACE(Name(algo, n, root, {links, 1}));
+            std::vector<Plan> own;
+            std::vector<Prog> progs;
+            for (int r = 0; r < n && whole != nullptr; r++) {
+                std::vector<uint8_t> bits(static_cast<size_t>(n), links == CREW_ARENA ? 1 : 0);
+                kolo_prog *prog = nullptr;
+                own.push_back(BuildPlan(algo, n, root, r));
+                ASSERT_EQ(KOLO_OK, kolo_lower(own.back().get(), r, bits.data(), &prog));
+                progs.emplace_back(prog);
+            }
+            if (whole == nullptr) {
+                continue;
+            }
+            Calls calls;
+            calls.Add(whole.get(), progs, 2);
+            calls.Add(whole.get(), progs, 6);
+            ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
+        }
+    }
+}
+
+TEST_P(Programs, KeepThePlanForAnyNumberOfTiles)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n : {2, 3, 4, 5}) {
+        const Plan plan = BuildPlan(algo, n, 0);
+        for (const Links &links : kLinks) {
+            const std::vector<Prog> progs = plan != nullptr
+                                                ? LowerAll(plan.get(), links.kind, links.seed)
+                                                : std::vector<Prog>();
+            for (uint32_t tiles = 1; tiles <= 9 && plan != nullptr; tiles++) {
+                SCOPED_TRACE(Name(algo, n, 0, links) + ", tiles " + std::to_string(tiles));
+                Calls calls;
+                for (uint32_t call : {tiles, 1u, tiles}) {
+                    calls.Add(plan.get(), progs, call);
+                }
+                ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Catalogue, Programs, ::testing::Range(0, kolo_algos_count),
                          [](const ::testing::TestParamInfo<int> &param) {
                              return std::string(kolo_algos[param.param]->base.name);
                          });
+
+// ---- what must be refused, and what the text says ----
+
+const kolo_algo *Named(const std::string &name)
+{
+    int i = 0;
+    while (name != kolo_algos[i]->base.name) {
+        i++;
+    }
+    return kolo_algos[i];
+}
+
+kolo_algo Algo(kolo_coll coll, void (*build)(const kolo_shape *, kolo_builder *))
+{
+    kolo_algo algo = {};
+    algo.base = {KOLO_PLUGIN_ABI, sizeof algo, "test_algorithm"};
+    algo.coll = coll;
+    algo.source = "tests";
+    algo.build = build;
+    return algo;
+}
+
+void ExpectRefused(const Calls &calls, const std::string &text)
+{
+    EXPECT_EQ(KOLO_ERR_INVALID, calls.Verify());
+    EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find(text)) << kolo_error_text();
+}
+
+void Mark(kolo_plan *plan, unsigned fact)
+{
+    for (int r = 0; r < plan->shape.nranks; r++) {
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            kolo_step *s = &plan->rank[r].step[i];
+            s->flags |= static_cast<uint8_t>(s->peer >= 0 ? fact : 0);
+        }
+    }
+}
+
+/* One call of three tiles (a barrier has one). */
+void ExpectOnceRefused(const Plan &plan, crew_links links, const std::string &text)
+{
+    const std::vector<Prog> progs = LowerAll(plan.get(), links, 1);
+    Calls calls;
+    calls.Add(plan.get(), progs, 3);
+    ExpectRefused(calls, text);
+}
+
+TEST(RefusedPrograms, LetAPeerLoadFromASumThatIsAddedTo)
+{
+    const Plan plan = BuildPlan(Named("allreduce_doubling"), 4, 0);
+    Mark(plan.get(), KOLO_STEP_STABLE);
+    ExpectOnceRefused(plan, CREW_MAPPED, "without an order");
+}
+
+TEST(RefusedPrograms, StoreWhereAPeerMayStillLoad)
+{
+    // Rank 0 pulls OUT of rank 1, which adds to it when rank 2 has sent, not when rank 0 is done.
+    // Rank 2 waits for rank 3, so that rank 0 comes to load before rank 1 stores.
+    const kolo_algo algo = Algo(KOLO_COLL_ALL_REDUCE, [](const kolo_shape *, kolo_builder *b) {
+        kolo_local(b, 1, kolo_in(0), kolo_out(0), KOLO_MOVE);
+        kolo_transfer(b, 3, kolo_in(0), 2, kolo_out(0), KOLO_MOVE);
+        kolo_round(b);
+        kolo_transfer(b, 1, kolo_out(0), 0, kolo_out(0), KOLO_MOVE);
+        kolo_transfer(b, 2, kolo_out(0), 1, kolo_out(0), KOLO_ADD | KOLO_LAST);
+    });
+    const Plan plan = BuildPlan(&algo, 4, 0);
+    for (int r = 0; r < 4; r++) { // pull, do not push
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            plan->rank[r].step[i].flags &= static_cast<uint8_t>(~KOLO_STEP_FRESH);
+        }
+    }
+    Mark(plan.get(), KOLO_STEP_STABLE);
+    ExpectOnceRefused(plan, CREW_MAPPED, "stores where rank 0 may still load");
+}
+
+TEST(RefusedPrograms, StoreIntoAPeersBufferThatItHasNotFilledYet)
+{
+    // Rank 0 pushes into OUT of rank 1, which puts something else there at any time.
+    const kolo_algo algo = Algo(KOLO_COLL_BROADCAST, [](const kolo_shape *, kolo_builder *b) {
+        kolo_scratch_chunks(b, 1);
+        kolo_local(b, 0, kolo_in(0), kolo_out(0), KOLO_MOVE);
+        kolo_transfer(b, 0, kolo_in(0), 1, kolo_scratch(0), KOLO_MOVE);
+        kolo_round(b);
+        kolo_local(b, 1, kolo_scratch(0), kolo_out(0), KOLO_MOVE);
+        kolo_round(b);
+        kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(0), KOLO_MOVE);
+    });
+    const Plan plan = BuildPlan(&algo, 2, 0);
+    Mark(plan.get(), KOLO_STEP_FRESH);
+    ExpectOnceRefused(plan, CREW_MAPPED, "without an order");
+}
+
+TEST(RefusedPrograms, SendFromWhereTheyStore)
+{
+    const Plan plan = BuildPlan(Named("allreduce_doubling"), 4, 0);
+    Mark(plan.get(), KOLO_STEP_STABLE);
+    ExpectOnceRefused(plan, CREW_MESSAGE, "may still be sent from");
+}
+
+TEST(RefusedPrograms, TouchAChunkInTwoLanesWithoutAnOrder)
+{
+    const kolo_algo algo = Algo(KOLO_COLL_ALL_REDUCE, [](const kolo_shape *, kolo_builder *b) {
+        kolo_scratch_chunks(b, 1);
+        kolo_local(b, 0, kolo_in(0), kolo_scratch(0), KOLO_MOVE);
+        kolo_round(b);
+        kolo_lane(b, 1);
+        kolo_local(b, 0, kolo_scratch(0), kolo_out(0), KOLO_MOVE);
+    });
+    ExpectOnceRefused(BuildPlan(&algo, 1, 0), CREW_MAPPED, "without an order");
+}
+
+TEST(RefusedPrograms, WaitForASignalThatNobodyGives)
+{
+    const Plan plan = BuildPlan(Named("allgather_ring"), 3, 0);
+    std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1);
+    for (uint32_t i = 0; i < progs[1]->nops; i++) {
+        kolo_uop *op = &progs[1]->op[i];
+        if (op->code == KOLO_DO_SIGNAL) { // in its place, one line twice
+            progs[1]->at[op->first].phase = 0;
+        }
+    }
+    Calls calls;
+    calls.Add(plan.get(), progs, 3);
+    ExpectRefused(calls, "signals line 0 a second time");
+}
+
+TEST(RefusedPrograms, WaitForEachOther)
+{
+    const kolo_algo algo = Algo(KOLO_COLL_BARRIER, [](const kolo_shape *, kolo_builder *b) {
+        const kolo_slice nothing = kolo_slice_make(KOLO_SCRATCH, 0, 0);
+        kolo_transfer(b, 0, nothing, 1, nothing, KOLO_MOVE);
+        kolo_transfer(b, 1, nothing, 0, nothing, KOLO_MOVE);
+    });
+    const Plan plan = BuildPlan(&algo, 2, 0);
+    std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1);
+    for (Prog &p : progs) { // wait first, then signal
+        std::swap(p->op[0], p->op[1]);
+    }
+    Calls calls;
+    calls.Add(plan.get(), progs, 1);
+    ExpectRefused(calls, "all wait for ever: rank 0, op 0, call 0, for line 1");
+}
+
+TEST(RefusedPrograms, LeaveABarrierTooEarly)
+{
+    const kolo_algo algo = Algo(KOLO_COLL_BARRIER, [](const kolo_shape *, kolo_builder *b) {
+        const kolo_slice nothing = kolo_slice_make(KOLO_SCRATCH, 0, 0);
+        for (int r = 0; r < 3; r++) {
+            kolo_transfer(b, r, nothing, (r + 1) % 3, nothing, KOLO_MOVE);
+        }
+    });
+    ExpectOnceRefused(BuildPlan(&algo, 3, 0), CREW_ARENA, "need not have come");
+    ExpectOnceRefused(BuildPlan(&algo, 3, 0), CREW_MESSAGE, "need not have come");
+}
+
+TEST(RefusedPrograms, ReturnWhileAPeerStillReads)
+{
+    const Plan plan = BuildPlan(Named("reduce_direct"), 3, 0);
+    std::vector<Prog> progs = LowerAll(plan.get(), CREW_MAPPED, 1);
+    bool waited = false;
+    for (Prog &p : progs) {
+        for (uint32_t i = 0; i < p->nops; i++) {
+            kolo_uop *op = &p->op[i];
+            waited = waited || op->code == KOLO_DO_LEFT;
+            op->nsrc = op->code == KOLO_DO_LEFT ? uint16_t{0} : op->nsrc;
+        }
+    }
+    ASSERT_TRUE(waited) << "this lowering waits for nobody: take another plan";
+    Calls calls;
+    calls.Add(plan.get(), progs, 3);
+    ExpectRefused(calls, "its memory is used");
+}
+
+TEST(RefusedPrograms, ApplyLastWhereThePlanDoesNot)
+{
+    const Plan plan = BuildPlan(Named("allreduce_oneshot"), 3, 0);
+    std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1);
+    for (uint32_t i = 0; i < progs[2]->nops; i++) {
+        progs[2]->op[i].last = 0;
+    }
+    Calls calls;
+    calls.Add(plan.get(), progs, 1);
+    ExpectRefused(calls, "allreduce_oneshot: rank 2, tile 0, call 0: OUT[0] is not what the plan "
+                         "makes");
+}
+
+TEST(RefusedPrograms, UseTwoSlotsWhereReadersMayBeThreeTilesBehind)
+{
+    const Plan plan = BuildPlan(Named("broadcast_chain"), 3, 0);
+    std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1);
+    for (Prog &p : progs) {
+        p->depth = 2;
+    }
+    Calls calls;
+    calls.Add(plan.get(), progs, 3);
+    ExpectRefused(calls, "without an order");
+}
+
+TEST(RefusedPrograms, MoveAChunkByTheLengthOfAnother)
+{
+    const kolo_algo algo = Algo(KOLO_COLL_BROADCAST, [](const kolo_shape *, kolo_builder *b) {
+        kolo_chunks(b, 2);
+        kolo_scratch_chunks(b, 1);
+        for (int c = 0; c < 2; c++) {
+            kolo_local(b, 0, kolo_in(c), kolo_out(c), KOLO_MOVE);
+        }
+        kolo_transfer(b, 0, kolo_in(0), 1, kolo_out(1), KOLO_MOVE); // last chunks are shorter
+        kolo_transfer(b, 0, kolo_in(1), 1, kolo_out(0), KOLO_MOVE);
+    });
+    const Plan plan = BuildPlan(&algo, 2, 0);
+    ExpectOnceRefused(plan, CREW_ARENA, "by the length of chunk");
+    ExpectOnceRefused(plan, CREW_MESSAGE, "length");
+}
+
+// v-forms: each block has a length of its own. In all-to-all a rank knows only its own blocks.
+TEST(UnevenBlocks, KeepTheirLengthsInTheAlgorithmsOfVForms)
+{
+    for (int i = 0; i < kolo_algos_count; i++) {
+        const std::string name = kolo_algos[i]->base.name;
+        const bool any = kolo_algos[i]->coll == KOLO_COLL_ALL_GATHER ||
+                         kolo_algos[i]->coll == KOLO_COLL_REDUCE_SCATTER;
+        const bool direct =
+            !kolo_coll_flat(kolo_algos[i]->coll) && (name.find("_direct") != std::string::npos ||
+                                                     name.find("_pairwise") != std::string::npos);
+        for (int n = 1; n <= 6 && (any || direct); n++) {
+            const Plan plan = BuildPlan(kolo_algos[i], n, 0);
+            for (const Links &links : kLinks) {
+                if (plan == nullptr) {
+                    continue;
+                }
+                SCOPED_TRACE(Name(kolo_algos[i], n, 0, links));
+                const std::vector<Prog> progs = LowerAll(plan.get(), links.kind, links.seed);
+                Calls calls;
+                calls.uneven = true;
+                calls.Add(plan.get(), progs, 2);
+                EXPECT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
+            }
+        }
+    }
+}
 
 } // namespace
