@@ -231,6 +231,20 @@ static int pick_cpus(int cores_allowed, int cpu[2])
     return found;
 }
 
+/* What no machine needs was measured while other programs had the cores: the default is nearer. */
+static void take(double *cost, double most, double fallback)
+{
+    *cost = *cost > 0 && *cost <= most ? *cost : fallback;
+}
+
+static void keep_plausible(struct kolo_costs *costs)
+{
+    take(&costs->latency_us, 5, defaults.latency_us);
+    take(&costs->switch_us, 20, defaults.switch_us);
+    take(&costs->copy_us_per_byte, 1e-3, defaults.copy_us_per_byte);
+    take(&costs->reduce_us_per_byte, 1e-3, defaults.reduce_us_per_byte);
+}
+
 /* Two digits: more would be noise. */
 static double two_digits(double x)
 {
@@ -261,6 +275,7 @@ void kolo_costs_measure(int cores_allowed, struct kolo_costs *out)
     }
     free(memory);
     free(bench);
+    keep_plausible(&costs);
     costs.step_us = STEP_LATENCIES * costs.latency_us;
     costs.latency_us = two_digits(costs.latency_us);
     costs.copy_us_per_byte = two_digits(costs.copy_us_per_byte);

@@ -284,12 +284,12 @@ TEST(Costs, MeasuringIsQuickAndSane)
         EXPECT_EQ(sizeof costs, costs.size);
         EXPECT_EQ(cores, costs.cores);
         EXPECT_GT(costs.latency_us, 1e-3);
-        EXPECT_LT(costs.latency_us, 1e3);
+        EXPECT_LE(costs.latency_us, 5);
         EXPECT_GT(costs.switch_us, 1e-2);
-        EXPECT_LT(costs.switch_us, 1e4);
+        EXPECT_LE(costs.switch_us, 20);
         for (const double us : {costs.copy_us_per_byte, costs.reduce_us_per_byte}) {
             EXPECT_GT(us, 1e-6); /* a terabyte a second */
-            EXPECT_LT(us, 1e-2);
+            EXPECT_LE(us, 1e-3);
         }
         for (const double us : {costs.latency_us, costs.copy_us_per_byte, costs.switch_us}) {
             EXPECT_TRUE(IsTwoDigits(us)) << us;
