@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Communicators: how they come up, and go down.
  *
- * Coming up is four rounds of "make a blob, get everybody's": hello (who, where, which library),
- * addresses of transports, regions, costs. The rounds run over a boot star for processes, or in a
- * loop for ranks that are threads of one process; the steps are the same functions. */
+ * Coming up is three rounds of "make a blob, get everybody's": hello (who, where, which library),
+ * addresses of transports, regions and costs. The rounds run over a boot star for processes, or in
+ * a loop for ranks that are threads of one process; the steps are the same functions. */
 #include "core/comm.h"
 
 #include "core/call.h"
