@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of a communicator: the caller's, else the environment's, else the defaults. */
 #include "core/join.h"
+#include "core/plugins.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,5 +60,8 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
     c->transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
     (void)snprintf(c->name, sizeof c->name, "%s", config.name != NULL ? config.name : "comm");
     KOLO_TRY(check_config(c));
-    return c->algo_text[0] != '\0' ? kolo_rules_parse(c->algo_text, &c->rules) : KOLO_OK;
+    if (c->algo_text[0] == '\0') {
+        return KOLO_OK;
+    }
+    return kolo_rules_parse_among(c->algo_text, kolo_algo_count_all, kolo_algo_at, &c->rules);
 }
