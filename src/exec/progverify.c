@@ -36,13 +36,6 @@ static struct kolo_turn turn_of(struct kolo_proof *p, int rank, int lane)
                               .clock = kolo_proof_clock(p, rank, lane)};
 }
 
-static kolo_status must_wait(struct kolo_runner_lane *lane, const char *what, int peer,
-                             uint32_t number)
-{
-    lane->wait = (struct kolo_wait){what, peer, number};
-    return KOLO_INPROGRESS;
-}
-
 /* ---- credits ---- */
 
 /* Join the clocks of those who read what the tile four before `epoch` wrote. */
@@ -55,7 +48,7 @@ static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
         const int q = old->readers[i];
         const uint32_t done = p->done_at[(size_t)q * (p->epochs + 1) + epoch + 1 - KOLO_DEPTH];
         if (done == 0) {
-            return must_wait(&r->lane[t->lane], "the end of the tile at", q, epoch - KOLO_DEPTH);
+            return kolo_proof_must_wait(t, "the end of the tile at", q, epoch - KOLO_DEPTH);
         }
         kolo_proof_join(p, t->clock, done);
     }
@@ -69,7 +62,7 @@ static kolo_status begin_tile(const struct kolo_turn *t)
     for (int i = 0; i < t->prog->nlanes && t->prog->nlanes > 1 && t->tile > 1; i++) {
         const size_t lane = (size_t)(t->rank * p->lanes + i);
         if (r->lane[i].tile + 1 < t->tile) {
-            return must_wait(&r->lane[t->lane], "a tile of lane", i, t->tile - 2);
+            return kolo_proof_must_wait(t, "a tile of lane", i, t->tile - 2);
         }
         kolo_proof_join(p, t->clock, p->lane_done[lane * p->epochs + t->epoch - 2]);
     }
@@ -94,7 +87,7 @@ static kolo_status note_passed(const struct kolo_turn *t, uint32_t pc)
     const size_t lane = (size_t)(t->rank * p->lanes + t->lane);
     const uint32_t now = kolo_proof_snapshot(p, t->clock);
     p->passed[(lane * KOLO_DEPTH + t->tile % KOLO_DEPTH) * (p->max_ops + 1) + pc] = now;
-    return now != 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+    return now != 0 ? KOLO_OK : kolo_proof_no_memory();
 }
 
 static kolo_status run_stage(struct kolo_turn *t, uint32_t end)
@@ -173,7 +166,7 @@ static kolo_status publish(struct kolo_proof *p, int rank)
     home->entered = kolo_proof_snapshot(p, t.clock);
     r->at = KOLO_RUN_ENTER;
     p->work++;
-    return home->entered != 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+    return home->entered != 0 ? KOLO_OK : kolo_proof_no_memory();
 }
 
 static kolo_status enter(struct kolo_proof *p, int rank)
@@ -184,7 +177,7 @@ static kolo_status enter(struct kolo_proof *p, int rank)
         const int q = t.prog->entries[i];
         const struct kolo_home *home = kolo_proof_home(p, r->call, q);
         if (home->entered == 0) {
-            return must_wait(&r->lane[0], "the entry", q, r->epoch);
+            return kolo_proof_must_wait(&t, "the entry", q, r->epoch);
         }
         t.clock[t.component]++;
         kolo_proof_join(p, t.clock, home->entered);
@@ -325,14 +318,19 @@ static kolo_status run_all(struct kolo_proof *p)
     return last_slots(p);
 }
 
-/* ---- setting up ---- */
+/* ---- all of it ---- */
 
+/* Messages of the reference need not be aligned. */
 static void add_symbols(void *arg, void *dst, const void *a, const void *b, size_t bytes, bool last)
 {
     (void)arg;
-    for (size_t i = 0; i < bytes / sizeof(uint64_t); i++) {
-        const uint64_t sum = kolo_proof_add(((const uint64_t *)a)[i], ((const uint64_t *)b)[i]);
-        ((uint64_t *)dst)[i] = last ? kolo_proof_last(sum) : sum;
+    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t left, right;
+        memcpy(&left, (const char *)a + at, sizeof left);
+        memcpy(&right, (const char *)b + at, sizeof right);
+        const uint64_t sum = kolo_proof_add(left, right);
+        const uint64_t result = last ? kolo_proof_last(sum) : sum;
+        memcpy((char *)dst + at, &result, sizeof result);
     }
 }
 
@@ -346,7 +344,7 @@ static kolo_status make_promise(const struct kolo_plan *plan, uint64_t *symbols)
     void **out = calloc((size_t)n, sizeof *out);
     kolo_status st = KOLO_ERR_SYSTEM;
     if (leaf == NULL || in == NULL || out == NULL) {
-        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+        st = kolo_proof_no_memory();
         goto done;
     }
     for (int r = 0; r < n; r++) {
@@ -365,151 +363,26 @@ done:
     return st;
 }
 
-static void *take(struct kolo_proof *p, size_t count, size_t each)
-{
-    void *room = calloc(count + 1, each);
-    p->failed = p->failed || room == NULL;
-    p->room[p->nrooms++] = room;
-    return room;
-}
-
-static void measure(struct kolo_proof *p)
-{
-    const struct kolo_program_set *set = p->set;
-    for (int call = 0; call < set->ncalls; call++) {
-        const struct kolo_plan *plan = set->plan[call];
-        p->epochs += set->tiles[call];
-        for (int r = 0; r < p->n; r++) {
-            const struct kolo_prog *prog = prog_of(p, call, r);
-            const uint32_t room = (uint32_t)prog->plan->scratch_chunks + prog->stage_chunks;
-            const uint32_t phases = (uint32_t)plan->rank[r].phases;
-            const uint32_t places = (uint32_t)plan->rank[r].places;
-            p->lanes = prog->nlanes > p->lanes ? prog->nlanes : p->lanes;
-            p->max_private = room > p->max_private ? room : p->max_private;
-            p->max_phases = phases > p->max_phases ? phases : p->max_phases;
-            p->max_places = places > p->max_places ? places : p->max_places;
-            p->max_reqs = prog->nreqs > p->max_reqs ? prog->nreqs : p->max_reqs;
-            p->max_ops = prog->nops > p->max_ops ? prog->nops : p->max_ops;
-            for (uint32_t i = 0; i < prog->nops; i++) {
-                const uint32_t count = prog->op[i].count;
-                p->max_count = count > p->max_count ? count : p->max_count;
-            }
-        }
-    }
-    p->components = (uint32_t)(p->n * p->lanes);
-}
-
-/* Numbers the cells. */
-static void place_homes(struct kolo_proof *p, uint64_t *const *promise)
-{
-    for (int call = 0; call < p->set->ncalls; call++) {
-        const struct kolo_plan *plan = p->set->plan[call];
-        const size_t most = (size_t)(p->n > plan->chunks ? p->n : plan->chunks);
-        for (int r = 0; r < p->n; r++) {
-            struct kolo_home *home = kolo_proof_home(p, call, r);
-            home->cell = p->ncells;
-            home->nin = (uint32_t)kolo_plan_buf_chunks(plan, r, KOLO_IN);
-            home->nout = (uint32_t)kolo_plan_buf_chunks(plan, r, KOLO_OUT);
-            home->promise = promise[call] + (size_t)r * most;
-            home->touched = p->touched + (size_t)(call * p->n + r) * p->components;
-            p->ncells += p->set->tiles[call] * (home->nin + home->nout);
-        }
-    }
-    p->private_cell = p->ncells;
-    p->ncells += (uint32_t)p->n * KOLO_DEPTH * p->max_private;
-    p->outbox_cell = p->ncells;
-    p->ncells += (uint32_t)p->n * KOLO_DEPTH * p->max_places;
-}
-
-static void take_clocks(struct kolo_proof *p)
-{
-    const size_t n = (size_t)p->n, lanes = n * (size_t)p->lanes, all = p->components;
-    p->clock = take(p, lanes * all, sizeof *p->clock);
-    p->signalled = take(p, n * p->max_phases * p->epochs, sizeof *p->signalled);
-    p->signal_slot = take(p, n * p->max_phases * p->epochs, sizeof *p->signal_slot);
-    p->done_at = take(p, n * (p->epochs + 1), sizeof *p->done_at);
-    p->lane_done = take(p, lanes * p->epochs, sizeof *p->lane_done);
-    p->slot_touched = take(p, n * p->epochs * all, sizeof *p->slot_touched);
-    p->slot_of = take(p, n * p->epochs, sizeof *p->slot_of);
-    p->joined = take(p, all, sizeof *p->joined);
-    p->touched = take(p, (size_t)p->set->ncalls * n * all, sizeof *p->touched);
-    if (p->lanes > 1) {
-        p->passed = take(p, lanes * KOLO_DEPTH * (p->max_ops + 1), sizeof *p->passed);
-    }
-}
-
-static void take_runners(struct kolo_proof *p)
-{
-    const size_t n = (size_t)p->n, reqs = (size_t)KOLO_DEPTH * p->max_reqs;
-    p->runner = take(p, n, sizeof *p->runner);
-    int32_t *requests = take(p, n * reqs, sizeof *requests);
-    bool *entered = take(p, n * n, sizeof *entered);
-    const size_t fifos = n * n * KOLO_PLAN_CHANNELS;
-    p->sends = take(p, fifos, sizeof *p->sends);
-    p->recvs = take(p, fifos, sizeof *p->recvs);
-    for (size_t r = 0; !p->failed && r < n; r++) {
-        p->runner[r].request = requests + r * reqs;
-        p->runner[r].entered = entered + r * n;
-    }
-    for (size_t i = 0; !p->failed && i < fifos; i++) {
-        p->sends[i].first = p->recvs[i].first = -1;
-    }
-}
-
-static bool open_proof(struct kolo_proof *p, uint64_t *const *promise)
-{
-    measure(p);
-    take_clocks(p);
-    take_runners(p);
-    p->home = take(p, (size_t)(p->set->ncalls * p->n), sizeof *p->home);
-    p->moving = take(p, p->max_count, sizeof *p->moving);
-    if (p->failed) {
-        return false;
-    }
-    place_homes(p, promise);
-    p->cell = take(p, p->ncells, sizeof *p->cell);
-    p->reader = take(p, (size_t)p->ncells * p->components, sizeof *p->reader);
-    for (uint32_t i = 0; !p->failed && i < p->ncells; i++) {
-        p->cell[i].arriving = p->cell[i].leaving = -1;
-    }
-    return !p->failed && kolo_proof_append(&p->clocks, p->components * sizeof(uint32_t)) != NULL;
-}
-
-static void close_proof(struct kolo_proof *p)
-{
-    for (int i = 0; i < p->nrooms; i++) {
-        free(p->room[i]);
-    }
-    free(p->messages.at);
-    free(p->values.at);
-    free(p->nodes.at);
-    free(p->clocks.at);
-}
-
 static kolo_status prove(const struct kolo_program_set *set, uint64_t *const *promise,
                          bool in_place)
 {
     struct kolo_proof p = {
         .set = set, .in_place = in_place, .n = set->plan[0]->shape.nranks, .lanes = 1};
-    const kolo_status st = open_proof(&p, promise)
-                               ? run_all(&p)
-                               : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
-    close_proof(&p);
+    const kolo_status st = kolo_proof_open(&p, promise) ? run_all(&p) : kolo_proof_no_memory();
+    kolo_proof_close(&p);
     return st;
 }
 
 kolo_status kolo_verify_programs(const struct kolo_program_set *set)
 {
     uint64_t **promise = calloc((size_t)set->ncalls, sizeof *promise);
-    kolo_status st = promise != NULL ? kolo_programs_check(set)
-                                     : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+    kolo_status st = promise != NULL ? kolo_programs_check(set) : kolo_proof_no_memory();
     for (int call = 0; call < set->ncalls && st == KOLO_OK; call++) {
         const struct kolo_plan *plan = set->plan[call];
         const size_t n = (size_t)plan->shape.nranks;
         const size_t most = kolo_max(n, (size_t)plan->chunks);
         promise[call] = calloc(n * most + 1, sizeof **promise);
-        st = promise[call] != NULL ? make_promise(plan, promise[call])
-                                   : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+        st = promise[call] != NULL ? make_promise(plan, promise[call]) : kolo_proof_no_memory();
     }
     for (int in_place = 0; in_place < 2 && st == KOLO_OK; in_place++) {
         st = prove(set, promise, in_place != 0);

@@ -141,6 +141,25 @@ kolo_status kolo_proof_fail(const struct kolo_turn *t, const char *format, ...) 
 /* One more of `each` bytes; NULL when out of memory. */
 void *kolo_proof_append(struct kolo_array *array, size_t each);
 
+static inline const struct kolo_at *kolo_proof_operand(const struct kolo_turn *t, uint32_t i)
+{
+    return &t->prog->at[t->prog->op[t->op].first + i];
+}
+static inline kolo_status kolo_proof_must_wait(const struct kolo_turn *t, const char *what,
+                                               int peer, uint32_t number)
+{
+    t->proof->runner[t->rank].lane[t->lane].wait = (struct kolo_wait){what, peer, number};
+    return KOLO_INPROGRESS;
+}
+static inline kolo_status kolo_proof_no_memory(void)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
+}
+
+/* Reads the symbols of the outputs from promise[call]; false when out of memory. */
+bool kolo_proof_open(struct kolo_proof *p, uint64_t *const *promise);
+void kolo_proof_close(struct kolo_proof *p);
+
 /* ---- clocks ---- */
 
 static inline uint32_t *kolo_proof_clock(const struct kolo_proof *p, int rank, int lane)
@@ -192,6 +211,11 @@ static inline void kolo_proof_touch_slot(const struct kolo_turn *t, int owner)
 /* Lines and slot `slot` may be written for tile `epoch`: whoever read what earlier tiles left there
  * has finished. */
 kolo_status kolo_proof_claim_slot(const struct kolo_turn *t, uint32_t epoch, uint32_t slot);
+/* Data of chunk length `have` is moved by length `moved`. */
+kolo_status kolo_proof_fits(const struct kolo_turn *t, int32_t have, int32_t moved);
+
+/* ---- calls (proof_call.c) ---- */
+
 /* What the rank brings to a call; what it must have when the call returns. */
 void kolo_proof_enter(const struct kolo_turn *t);
 kolo_status kolo_proof_leave(const struct kolo_turn *t);
@@ -202,6 +226,14 @@ int32_t kolo_proof_length(const struct kolo_turn *t, const struct kolo_uop *op, 
 
 /* Indices, bounds and lists make sense, and who may sleep is woken. */
 kolo_status kolo_programs_check(const struct kolo_program_set *set);
+
+/* ---- messages (proof_message.c) ---- */
+
+kolo_status kolo_proof_send(const struct kolo_turn *t, const struct kolo_uop *op);
+kolo_status kolo_proof_receive(const struct kolo_turn *t, const struct kolo_uop *op);
+kolo_status kolo_proof_taken(const struct kolo_turn *t, const struct kolo_uop *op);
+/* Whether all that the lane sent in this tile is complete; `note`: the rank knows it now. */
+kolo_status kolo_proof_sent(const struct kolo_turn *t, bool note);
 
 /* ---- ops (proof_ops.c) ---- */
 

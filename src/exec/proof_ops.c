@@ -25,36 +25,7 @@ uint64_t kolo_proof_last(uint64_t sum)
     return kolo_proof_add(sum, UINT64_C(0x1A57));
 }
 
-static struct kolo_runner_lane *lane_of(const struct kolo_turn *t)
-{
-    return &t->proof->runner[t->rank].lane[t->lane];
-}
-
-static kolo_status must_wait(const struct kolo_turn *t, const char *what, int peer, uint32_t number)
-{
-    lane_of(t)->wait = (struct kolo_wait){what, peer, number};
-    return KOLO_INPROGRESS;
-}
-
-static const struct kolo_at *operand(const struct kolo_turn *t, uint32_t i)
-{
-    return &t->prog->at[t->prog->op[t->op].first + i];
-}
-
-static kolo_status no_memory(void)
-{
-    return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
-}
-
 /* ---- moves ---- */
-
-static kolo_status fits(const struct kolo_turn *t, int32_t have, int32_t moved)
-{
-    if (moved >= 0 && have >= 0 && have != moved) {
-        return kolo_proof_fail(t, "moves data of chunk %d by the length of chunk %d", have, moved);
-    }
-    return KOLO_OK;
-}
 
 static kolo_status fold(const struct kolo_turn *t, const struct kolo_uop *op, uint32_t j,
                         struct kolo_value *out)
@@ -64,14 +35,14 @@ static kolo_status fold(const struct kolo_turn *t, const struct kolo_uop *op, ui
     for (uint32_t i = 0; i < op->nsrc; i++) {
         struct kolo_value value;
         uint32_t cell = 0;
-        KOLO_TRY(kolo_proof_resolve(t, operand(t, i), j, false, &cell));
+        KOLO_TRY(kolo_proof_resolve(t, kolo_proof_operand(t, i), j, false, &cell));
         KOLO_TRY(kolo_proof_load(t, cell, &value));
-        KOLO_TRY(fits(t, value.length, moved));
+        KOLO_TRY(kolo_proof_fits(t, value.length, moved));
         p->cell[cell].moved = j;
         if (i == 0) {
             *out = value;
         } else {
-            KOLO_TRY(fits(t, value.length, out->length));
+            KOLO_TRY(kolo_proof_fits(t, value.length, out->length));
             out->symbol = kolo_proof_add(out->symbol, value.symbol);
         }
     }
@@ -88,10 +59,10 @@ static kolo_status spread(const struct kolo_turn *t, const struct kolo_uop *op, 
     const struct kolo_proof *p = t->proof;
     const bool copies = op->nsrc == 1 && !op->last;
     uint32_t source = 0;
-    KOLO_TRY(kolo_proof_resolve(t, operand(t, 0), j, false, &source));
+    KOLO_TRY(kolo_proof_resolve(t, kolo_proof_operand(t, 0), j, false, &source));
     for (uint32_t i = 0; i < op->ndst; i++) {
         uint32_t cell = 0;
-        KOLO_TRY(kolo_proof_resolve(t, operand(t, op->nsrc + i), j, true, &cell));
+        KOLO_TRY(kolo_proof_resolve(t, kolo_proof_operand(t, op->nsrc + i), j, true, &cell));
         if (copies && cell == source) {
             continue; /* a copy onto itself is left out */
         }
@@ -140,7 +111,7 @@ static kolo_status check_line(const struct kolo_turn *t, const struct kolo_at *a
 static kolo_status do_signal(const struct kolo_turn *t)
 {
     struct kolo_proof *p = t->proof;
-    const struct kolo_at *at = operand(t, 0);
+    const struct kolo_at *at = kolo_proof_operand(t, 0);
     KOLO_TRY(check_line(t, at));
     if (at->rank != t->rank) {
         return kolo_proof_fail(t, "signals a line of rank %d", at->rank);
@@ -151,7 +122,7 @@ static kolo_status do_signal(const struct kolo_turn *t)
     }
     p->signalled[i] = kolo_proof_snapshot(p, t->clock);
     p->signal_slot[i] = (uint8_t)(t->epoch & ((uint32_t)t->prog->depth - 1));
-    return p->signalled[i] != 0 ? KOLO_OK : no_memory();
+    return p->signalled[i] != 0 ? KOLO_OK : kolo_proof_no_memory();
 }
 
 /* The oldest signal that satisfies a wait: of this tile, or of a later one in the same slot. */
@@ -172,208 +143,16 @@ static kolo_status do_wait(const struct kolo_turn *t, const struct kolo_uop *op)
     struct kolo_proof *p = t->proof;
     const uint32_t slot = t->epoch & ((uint32_t)t->prog->depth - 1);
     for (uint32_t i = 0; i < op->nsrc; i++) {
-        const struct kolo_at *at = operand(t, i);
+        const struct kolo_at *at = kolo_proof_operand(t, i);
         KOLO_TRY(check_line(t, at));
         if (find_signal(t, at, slot) == 0) {
-            return must_wait(t, "line", at->rank, at->phase);
+            return kolo_proof_must_wait(t, "line", at->rank, at->phase);
         }
     }
     for (uint32_t i = 0; i < op->nsrc; i++) {
-        const struct kolo_at *at = operand(t, i);
+        const struct kolo_at *at = kolo_proof_operand(t, i);
         kolo_proof_join(p, t->clock, find_signal(t, at, slot));
         kolo_proof_touch_slot(t, at->rank);
-    }
-    return KOLO_OK;
-}
-
-/* ---- messages ---- */
-
-static struct kolo_message *message(const struct kolo_proof *p, int32_t i)
-{
-    return (struct kolo_message *)p->messages.at + i;
-}
-
-static int32_t *request(const struct kolo_turn *t, uint32_t index)
-{
-    const struct kolo_proof *p = t->proof;
-    return &p->runner[t->rank].request[t->tile % KOLO_DEPTH * p->max_reqs + index];
-}
-
-/* The message that this end belongs to: the oldest that has the other end only, or a new one. */
-static struct kolo_message *post(const struct kolo_turn *t, const struct kolo_uop *op, bool sends)
-{
-    struct kolo_proof *p = t->proof;
-    const int from = sends ? t->rank : op->peer, to = sends ? op->peer : t->rank;
-    const size_t fifo = (size_t)(from * p->n + to) * KOLO_PLAN_CHANNELS + op->channel;
-    struct kolo_fifo *other = sends ? &p->recvs[fifo] : &p->sends[fifo];
-    struct kolo_fifo *mine = sends ? &p->sends[fifo] : &p->recvs[fifo];
-    int32_t *const req = request(t, op->index);
-    if (other->first >= 0) {
-        *req = other->first;
-        other->first = message(p, *req)->next;
-        return message(p, *req);
-    }
-    struct kolo_message *m = kolo_proof_append(&p->messages, sizeof *m);
-    if (m == NULL) {
-        return NULL;
-    }
-    *m = (struct kolo_message){.from = from,
-                               .to = to,
-                               .count = op->count,
-                               .length = kolo_proof_length(t, op, 0),
-                               .next = -1};
-    *req = (int32_t)p->messages.count - 1;
-    if (mine->first < 0) {
-        mine->first = *req;
-    } else {
-        message(p, mine->last)->next = *req;
-    }
-    mine->last = *req;
-    return m;
-}
-
-static kolo_status check_post(const struct kolo_turn *t, const struct kolo_uop *op)
-{
-    const struct kolo_proof *p = t->proof;
-    if (op->peer < 0 || op->peer >= p->n || op->peer == t->rank) {
-        return kolo_proof_fail(t, "a message with rank %d", op->peer);
-    }
-    if (op->channel >= KOLO_PLAN_CHANNELS || op->index >= t->prog->nreqs ||
-        (uint32_t)op->nsrc + op->ndst != 1) {
-        return kolo_proof_fail(t, "channel %u, request %u, %u operands", op->channel, op->index,
-                               op->nsrc + op->ndst);
-    }
-    if (kolo_proof_request_open(p, t->rank, *request(t, op->index))) {
-        return kolo_proof_fail(t, "request %u is still open", op->index);
-    }
-    const unsigned space = operand(t, 0)->space;
-    if (op->count > 0 &&
-        (space == KOLO_AT_OUTBOX || space == KOLO_AT_PEER_IN || space == KOLO_AT_PEER_OUT)) {
-        return kolo_proof_fail(t, "a message in memory that is not the rank's own");
-    }
-    return KOLO_OK;
-}
-
-/* The two ends of a message are there: they must agree. */
-static kolo_status check_ends(const struct kolo_turn *t, const struct kolo_uop *op,
-                              const struct kolo_message *m)
-{
-    const int32_t length = kolo_proof_length(t, op, 0);
-    if (m->count != op->count || (op->count == 1 && m->length != length)) {
-        return kolo_proof_fail(t,
-                               "%u chunks (length of %d) where the other end, rank %d, has %u (%d)",
-                               op->count, length, op->peer, m->count, m->length);
-    }
-    return KOLO_OK;
-}
-
-static kolo_status leave_from(const struct kolo_turn *t, uint32_t j, int32_t number)
-{
-    struct kolo_proof *p = t->proof;
-    const struct kolo_uop *op = &t->prog->op[t->op];
-    struct kolo_value value;
-    uint32_t cell = 0;
-    KOLO_TRY(kolo_proof_resolve(t, operand(t, 0), j, false, &cell));
-    KOLO_TRY(kolo_proof_load(t, cell, &value));
-    KOLO_TRY(fits(t, value.length, op->count == 1 ? kolo_proof_length(t, op, 0) : -1));
-    struct kolo_value *copy = kolo_proof_append(&p->values, sizeof *copy);
-    struct kolo_list_node *node = kolo_proof_append(&p->nodes, sizeof *node);
-    if (copy == NULL || node == NULL) {
-        return no_memory();
-    }
-    *copy = value;
-    *node = (struct kolo_list_node){number, p->cell[cell].leaving};
-    p->cell[cell].leaving = (int32_t)p->nodes.count - 1;
-    return KOLO_OK;
-}
-
-/* Both ends are posted: the message may arrive from now on, not earlier. */
-static kolo_status begin_arrival(struct kolo_proof *p, int32_t number)
-{
-    const struct kolo_message *m = message(p, number);
-    struct kolo_turn t = m->receiver;
-    t.clock = p->joined;
-    for (uint32_t i = 0; i < p->components; i++) {
-        p->joined[i] = 0;
-    }
-    kolo_proof_join(p, p->joined, m->sent_clock);
-    kolo_proof_join(p, p->joined, m->received_clock);
-    for (uint32_t j = 0; j < m->count; j++) {
-        KOLO_TRY(kolo_proof_claim(&t, m->target + j));
-        p->cell[m->target + j].arriving = number;
-    }
-    return KOLO_OK;
-}
-
-static kolo_status do_send(const struct kolo_turn *t, const struct kolo_uop *op)
-{
-    struct kolo_proof *p = t->proof;
-    KOLO_TRY(check_post(t, op));
-    struct kolo_message *m = post(t, op, true);
-    if (m == NULL) {
-        return no_memory();
-    }
-    KOLO_TRY(check_ends(t, op, m));
-    m->sent = true;
-    m->value = p->values.count;
-    m->sent_clock = kolo_proof_snapshot(p, t->clock);
-    if (m->sent_clock == 0) {
-        return no_memory();
-    }
-    const int32_t number = *request(t, op->index);
-    for (uint32_t j = 0; j < op->count; j++) {
-        KOLO_TRY(leave_from(t, j, number));
-    }
-    return m->received != 0 ? begin_arrival(p, number) : KOLO_OK;
-}
-
-static kolo_status do_recv(const struct kolo_turn *t, const struct kolo_uop *op)
-{
-    struct kolo_proof *p = t->proof;
-    KOLO_TRY(check_post(t, op));
-    struct kolo_message *m = post(t, op, false);
-    if (m == NULL) {
-        return no_memory();
-    }
-    KOLO_TRY(check_ends(t, op, m));
-    m->received = t->epoch + 1;
-    m->receiver = *t;
-    m->received_clock = kolo_proof_snapshot(p, t->clock);
-    if (m->received_clock == 0) {
-        return no_memory();
-    }
-    for (uint32_t j = 0; j < op->count; j++) {
-        uint32_t cell = 0;
-        KOLO_TRY(kolo_proof_resolve(t, operand(t, 0), j, true, &cell));
-        m->target = j == 0 ? cell : m->target;
-    }
-    return m->sent ? begin_arrival(p, *request(t, op->index)) : KOLO_OK;
-}
-
-static kolo_status do_taken(const struct kolo_turn *t, const struct kolo_uop *op)
-{
-    struct kolo_proof *p = t->proof;
-    for (uint32_t i = 0; i < op->nsrc; i++) {
-        const uint32_t index = operand(t, i)->index;
-        const int32_t req = index < t->prog->nreqs ? *request(t, index) : -1;
-        if (req < 0 || message(p, req)->to != t->rank ||
-            message(p, req)->received != t->epoch + 1) {
-            return kolo_proof_fail(t, "request %u is no receive of this tile", index);
-        }
-        if (!message(p, req)->sent) {
-            return must_wait(t, "a message", message(p, req)->from, index);
-        }
-    }
-    for (uint32_t i = 0; i < op->nsrc; i++) {
-        struct kolo_message *m = message(p, *request(t, operand(t, i)->index));
-        if (m->taken.time != 0) {
-            continue;
-        }
-        kolo_proof_join(p, t->clock, m->sent_clock);
-        m->taken = kolo_proof_moment(t);
-        for (uint32_t j = 0; j < m->count; j++) {
-            kolo_proof_store(t, m->target + j, ((struct kolo_value *)p->values.at)[m->value + j]);
-        }
     }
     return KOLO_OK;
 }
@@ -395,29 +174,10 @@ static kolo_status do_after(const struct kolo_turn *t, const struct kolo_uop *op
         known =
             p->passed[(lane * KOLO_DEPTH + t->tile % KOLO_DEPTH) * (p->max_ops + 1) + op->index];
     } else {
-        return must_wait(t, "op of lane", op->peer, op->index);
+        return kolo_proof_must_wait(t, "op of lane", op->peer, op->index);
     }
     if (known != 0) {
         kolo_proof_join(p, t->clock, known);
-    }
-    return KOLO_OK;
-}
-
-static kolo_status messages_sent(const struct kolo_turn *t, bool note)
-{
-    struct kolo_proof *p = t->proof;
-    const struct kolo_lane_ops *ops = &t->prog->lane[t->lane];
-    for (uint32_t i = ops->begin; t->prog->nreqs > 0 && i < ops->end; i++) {
-        const struct kolo_uop *op = &t->prog->op[i];
-        const int32_t req = op->code == KOLO_DO_SEND ? *request(t, op->index) : -1;
-        if (!kolo_proof_request_open(p, t->rank, req)) {
-            continue;
-        }
-        struct kolo_message *m = message(p, req);
-        if (m->received == 0) {
-            return must_wait(t, "a receive", m->to, op->index);
-        }
-        m->done = note ? kolo_proof_moment(t) : m->done;
     }
     return KOLO_OK;
 }
@@ -427,15 +187,15 @@ static kolo_status do_done(const struct kolo_turn *t)
     struct kolo_proof *p = t->proof;
     struct kolo_runner *runner = &p->runner[t->rank];
     uint32_t least = t->tile + 1;
-    const kolo_status st = messages_sent(t, false);
+    const kolo_status st = kolo_proof_sent(t, false);
     if (st != KOLO_OK) {
         return st;
     }
-    KOLO_TRY(messages_sent(t, true));
+    KOLO_TRY(kolo_proof_sent(t, true));
     const uint32_t mine = kolo_proof_snapshot(p, t->clock);
     uint32_t *all = mine != 0 ? kolo_proof_append(&p->clocks, p->components * sizeof *all) : NULL;
     if (all == NULL) {
-        return no_memory();
+        return kolo_proof_no_memory();
     }
     const uint32_t joined = p->clocks.count - 1;
     for (uint32_t i = 0; i < p->components; i++) {
@@ -463,13 +223,13 @@ static kolo_status do_left(const struct kolo_turn *t, const struct kolo_uop *op)
 {
     struct kolo_proof *p = t->proof;
     for (uint32_t i = 0; i < op->nsrc; i++) {
-        const int q = operand(t, i)->rank;
+        const int q = kolo_proof_operand(t, i)->rank;
         if (q < 0 || q >= p->n) {
             return kolo_proof_fail(t, "there is no rank %d", q);
         }
         const uint32_t done = p->done_at[(size_t)q * (p->epochs + 1) + t->epoch + 1];
         if (done == 0) {
-            return must_wait(t, "the end of the tile at", q, t->epoch);
+            return kolo_proof_must_wait(t, "the end of the tile at", q, t->epoch);
         }
         kolo_proof_join(p, t->clock, done);
     }
@@ -487,11 +247,11 @@ kolo_status kolo_proof_op(const struct kolo_turn *t)
     case KOLO_DO_SIGNAL:
         return do_signal(t);
     case KOLO_DO_SEND:
-        return do_send(t, op);
+        return kolo_proof_send(t, op);
     case KOLO_DO_RECV:
-        return do_recv(t, op);
+        return kolo_proof_receive(t, op);
     case KOLO_DO_TAKEN:
-        return do_taken(t, op);
+        return kolo_proof_taken(t, op);
     case KOLO_DO_AFTER:
         return do_after(t, op);
     case KOLO_DO_DONE:
