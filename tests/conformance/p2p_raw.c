@@ -42,3 +42,11 @@ size_t RawKeptBytes(struct kolo_comm *comm, int from)
     pthread_mutex_unlock(&comm->device_lock);
     return bytes;
 }
+
+uint64_t RawAnnounced(struct kolo_comm *comm, int to)
+{
+    pthread_mutex_lock(&comm->device_lock);
+    const uint64_t announced = comm->p2p->peer[to]->ids;
+    pthread_mutex_unlock(&comm->device_lock);
+    return announced;
+}

@@ -24,6 +24,8 @@ struct RawHeader {
 void RawSend(struct kolo_comm *comm, int to, const struct RawHeader *header);
 /* What `comm` keeps of messages from rank `from`, with what a record costs; not while it runs. */
 size_t RawKeptBytes(struct kolo_comm *comm, int from);
+/* How many messages to rank `to` did not go at once, but were announced. */
+uint64_t RawAnnounced(struct kolo_comm *comm, int to);
 
 #ifdef __cplusplus
 }

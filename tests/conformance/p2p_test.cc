@@ -528,23 +528,39 @@ TEST_P(P2p, MessagesAndCollectivesDoNotDisturbEachOther)
 /* Loop tells the ends of a link when the other one closes; shm finds nobody to connect to. */
 TEST_P(P2p, TalkingToARankThatLeftIsAnErrorAndNotAWait)
 {
-    Team team(GetParam(), 3);
     const bool talked = std::string(GetParam()) == "loop";
-    const Bytes pattern = Pattern(10, 3);
-    std::thread other([&] {
-        Bytes got(10);
-        EXPECT_EQ(KOLO_OK, talked ? Recv(team.At(1), got, 0, 0) : KOLO_OK);
-        kolo_comm_destroy(team.Take(1));
+    for (const bool sends : {true, false}) {
+        Team team(GetParam(), 3);
+        Bytes bytes(10), got(10);
+        std::thread other([&] {
+            EXPECT_EQ(KOLO_OK, talked ? Recv(team.At(1), got, 0, 0) : KOLO_OK);
+            kolo_comm_destroy(team.Take(1));
+        });
+        EXPECT_EQ(KOLO_OK, talked ? Send(team.At(0), bytes, 1, 0) : KOLO_OK);
+        other.join();
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        EXPECT_EQ(KOLO_OK, sends ? Send(team.At(0), bytes, 1, 0) : Recv(team.At(0), bytes, 1, 0));
+        EXPECT_EQ(KOLO_ERR_LINK, kolo_group_end());
+        EXPECT_EQ(KOLO_ERR_LINK, kolo_comm_error(team.At(0)));
+        EXPECT_EQ(KOLO_ERR_LINK, Recv(team.At(0), got, 2, 0));
+        kolo_comm_abort(team.At(2));
+    }
+}
+
+TEST_P(P2p, WhatWasReceivedMakesRoomForShortMessagesAgain)
+{
+    Team team(GetParam(), 2);
+    team.Run([&](kolo_comm *comm) {
+        Bytes bytes(8192);
+        for (int round = 0; round < 10; round++) { /* 4 MB in one direction; the window is 1 MiB */
+            for (int i = 0; i < 50; i++) {
+                ASSERT_EQ(KOLO_OK, kolo_comm_rank(comm) == 0 ? Send(comm, bytes, 1, 0)
+                                                             : Recv(comm, bytes, 0, 0));
+            }
+            ASSERT_EQ(KOLO_OK, kolo_barrier(comm, nullptr));
+        }
     });
-    EXPECT_EQ(KOLO_OK, talked ? Send(team.At(0), pattern, 1, 0) : KOLO_OK);
-    other.join();
-    Bytes got(10);
-    ASSERT_EQ(KOLO_OK, kolo_group_begin());
-    EXPECT_EQ(KOLO_OK, Recv(team.At(0), got, 1, 0));
-    EXPECT_EQ(KOLO_OK, Recv(team.At(0), got, 2, 0));
-    EXPECT_EQ(KOLO_ERR_LINK, kolo_group_end());
-    EXPECT_EQ(KOLO_ERR_LINK, kolo_comm_error(team.At(0)));
-    kolo_comm_abort(team.At(2));
+    EXPECT_EQ(0u, RawAnnounced(team.At(0), 1));
 }
 
 TEST_P(P2p, WrongArgumentsChangeNothing)
