@@ -36,13 +36,15 @@ using Plan = std::unique_ptr<kolo_plan, PlanDeleter>;
 using Prog = std::unique_ptr<kolo_prog, ProgDeleter>;
 
 // The plan of all ranks or of one, or NULL where the algorithm does not do this shape.
-inline Plan BuildPlan(const kolo_algo *algo, int n, int root, int only = -1)
+inline Plan BuildPlan(const kolo_algo *algo, int n, int root, int only = -1,
+                      const int *order = nullptr)
 {
     kolo_shape shape = {};
     shape.size = sizeof shape;
     shape.coll = algo->coll;
     shape.nranks = n;
     shape.root = root;
+    shape.order = order;
     kolo_plan *plan = nullptr;
     if (algo->supports != nullptr && !algo->supports(&shape)) {
         return nullptr;

@@ -126,6 +126,30 @@ TEST_P(Programs, KeepThePlanForAnyNumberOfTiles)
     }
 }
 
+TEST_P(Programs, KeepThePlanOnAnyRing)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n : {7, 12, 24}) {
+        std::vector<int> order;
+        for (int i = 0; i < n; i++) {
+            order.push_back((i * (n == 12 ? 7 : 5) + 3) % n);
+        }
+        const Plan plan =
+            BuildPlan(algo, n, kolo_coll_rooted(algo->coll) ? n / 3 : 0, -1, order.data());
+        for (const Links &links : kLinks) {
+            if (plan == nullptr || n > MostRanks() * 3 / 2) {
+                continue;
+            }
+            SCOPED_TRACE(Name(algo, n, n / 3, links));
+            const std::vector<Prog> progs = LowerAll(plan.get(), links.kind, links.seed);
+            Calls calls;
+            calls.Add(plan.get(), progs, 3);
+            calls.Add(plan.get(), progs, 2);
+            ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Catalogue, Programs, ::testing::Range(0, kolo_algos_count),
                          [](const ::testing::TestParamInfo<int> &param) {
                              return std::string(kolo_algos[param.param]->base.name);
