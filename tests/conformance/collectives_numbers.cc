@@ -424,21 +424,21 @@ void Fold(kolo_type type, kolo_op op, const std::vector<const void *> &in, void 
 }
 
 template <typename Accumulator>
-static double SumInRankOrder(kolo_type type, const std::vector<const void *> &in, bool average)
+static double AccumulateInRankOrder(kolo_type type, kolo_op op, const std::vector<const void *> &in)
 {
     Accumulator acc = static_cast<Accumulator>(Decode(type, in[0]));
     for (size_t r = 1; r < in.size(); r++) {
-        acc = acc + static_cast<Accumulator>(Decode(type, in[r]));
+        const Accumulator x = static_cast<Accumulator>(Decode(type, in[r]));
+        acc = op == KOLO_PROD ? acc * x : acc + x;
     }
-    return average ? acc / static_cast<Accumulator>(in.size()) : acc;
+    return op == KOLO_AVG ? acc / static_cast<Accumulator>(in.size()) : acc;
 }
 
 void FoldInRankOrder(kolo_type type, kolo_op op, const std::vector<const void *> &in, void *out)
 {
-    const bool average = op == KOLO_AVG;
     Encode(type,
-           type == KOLO_FLOAT64 ? SumInRankOrder<double>(type, in, average)
-                                : SumInRankOrder<float>(type, in, average),
+           type == KOLO_FLOAT64 ? AccumulateInRankOrder<double>(type, op, in)
+                                : AccumulateInRankOrder<float>(type, op, in),
            out);
 }
 

@@ -41,7 +41,8 @@ void MakeElement(kolo_type type, kolo_op op, int n, int r, size_t index, void *o
 void MakeFactor(kolo_type type, int r, void *out);
 /* What n ranks' elements reduce to. */
 void Fold(kolo_type type, kolo_op op, const std::vector<const void *> &in, void *out);
-/* ((x0+x1)+x2)+... in the accumulator type, divided for AVG, rounded once. Float types. */
+/* ((x0+x1)+x2)+... in the accumulator type, divided for AVG, multiplied for
+ * PROD, rounded once. Float types. */
 void FoldInRankOrder(kolo_type type, kolo_op op, const std::vector<const void *> &in, void *out);
 /* The four unused bytes of KOLO_FLOAT64_INT32 become zero; other types stay as they are. */
 void ClearUnused(kolo_type type, void *elements, size_t count);
