@@ -33,7 +33,10 @@ struct kolo_member { /* a rank, as this one sees it */
     const struct kolo_transport *transport; /* the one that reaches it best */
     struct kolo_device *device;
     struct kolo_reach reach;
-    struct kolo_link *link; /* NULL until first used */
+    struct kolo_link *link; /* NULL until first used; device_lock */
+    /* The same for threads that hold nothing and only tell of a failure. */
+    _Atomic(struct kolo_link *) told_link;
+    _Atomic(struct kolo_region *) told_region;
     unsigned char region[KOLO_HANDLE_BYTES];
     bool maps;     /* its region can be mapped here, and ours there */
     bool in_slots; /* its outbox is mapped */
@@ -127,8 +130,9 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm);
 /* End the communicator with `status` (its text: this thread's), and tell the ranks it reaches.
  * Returns the status that ended it first. */
 kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
-/* Link to rank q, made when first needed; its region mapped where it can be. device_lock is taken.
- */
+/* Link to rank q, made when first needed. device_lock is taken. */
+kolo_status kolo_comm_connect(struct kolo_comm *comm, int q);
+/* The same, and its region mapped where it can be. By who holds `busy`, device_lock taken. */
 kolo_status kolo_comm_reach(struct kolo_comm *comm, int q);
 /* Make this rank's outbox, and map rank q's once it is there (INPROGRESS until then). */
 kolo_status kolo_comm_make_slots(struct kolo_comm *comm);

@@ -80,7 +80,7 @@ static void use_device(struct kolo_p2p *p2p, const struct kolo_member *member)
 /* INVALID and UNSUPPORTED would say that nothing happened; but an operation was begun. */
 static kolo_status reach(struct kolo_comm *comm, int rank)
 {
-    const kolo_status status = kolo_comm_reach(comm, rank);
+    const kolo_status status = kolo_comm_connect(comm, rank);
     const bool harmless = status == KOLO_ERR_INVALID || status == KOLO_ERR_UNSUPPORTED;
     return harmless ? KOLO_ERR_LINK : status;
 }

@@ -451,8 +451,9 @@ void kolo_call_drain(struct kolo_comm *c)
         drive(c);
         pause_a_little(&spins);
     }
+    const double deadline = kolo_now_us() + c->timeout_ms * 1e3;
     while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
-           kolo_p2p_progress(c) == KOLO_OK) {
+           kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         pause_a_little(&spins);
     }
     for (int parity = 0; parity < KOLO_DEPTH; parity++) { /* what I sent last is taken */

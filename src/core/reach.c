@@ -8,20 +8,41 @@
 
 /* ---- links, when first needed ---- */
 
+/* Whoever fails after this tells the new link; whoever failed before is seen here. */
+static kolo_status check_failure(const struct kolo_comm *c)
+{
+    const int error = atomic_load(&c->error);
+    return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->error_text);
+}
+
+kolo_status kolo_comm_connect(struct kolo_comm *c, int q)
+{
+    struct kolo_member *m = &c->member[q];
+    if (m->link != NULL) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
+    c->wires.link[q] = m->link;
+    atomic_store(&m->told_link, m->link);
+    return check_failure(c);
+}
+
 kolo_status kolo_comm_reach(struct kolo_comm *c, int q)
 {
     struct kolo_member *m = &c->member[q];
-    if (m->link == NULL) {
-        KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
-        c->wires.link[q] = m->link;
+    void *region = NULL;
+    size_t len = 0;
+    KOLO_TRY(kolo_comm_connect(c, q));
+    if (!m->maps || c->wires.region[q] != NULL) {
+        return KOLO_OK;
     }
-    if (m->maps && c->wires.region[q] == NULL) {
-        void *region = NULL;
-        size_t len = 0;
-        KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
-        c->wires.region[q] = region;
+    KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
+    if (len < kolo_region_bytes(c->wires.phases)) {
+        return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
     }
-    return KOLO_OK;
+    c->wires.region[q] = region;
+    atomic_store(&m->told_region, c->wires.region[q]);
+    return check_failure(c);
 }
 
 kolo_status kolo_comm_make_slots(struct kolo_comm *c)
@@ -80,17 +101,17 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
 
 static void tell_peers(struct kolo_comm *c, kolo_status why)
 {
-    for (int q = 0; q < c->nranks; q++) {
-        struct kolo_region *region = c->wires.region != NULL ? c->wires.region[q] : NULL;
+    for (int q = 0; c->member != NULL && q < c->nranks; q++) {
+        struct kolo_link *link = atomic_load(&c->member[q].told_link);
+        struct kolo_region *region = atomic_load(&c->member[q].told_region);
         int32_t none = 0;
-        if (c->member[q].link != NULL) {
-            c->member[q].transport->abort(c->member[q].link, why);
+        if (link != NULL) {
+            c->member[q].transport->abort(link, why);
         }
-        if (region == NULL) {
-            continue;
+        if (region != NULL) {
+            atomic_compare_exchange_strong(&region->head.abort, &none, (int32_t)why);
+            kolo_ring(&region->head);
         }
-        atomic_compare_exchange_strong(&region->head.abort, &none, (int32_t)why);
-        kolo_wake(&c->wires, &q, 1);
     }
 }
 

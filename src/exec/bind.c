@@ -278,6 +278,13 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     b->prog = prog;
     KOLO_TRY_GOTO(st, copy_extents(b, extents), err_destroy);
     kolo_tile(prog->plan, extents, wires->slot_bytes, &b->piece, &b->tiles, &b->inlined);
+    if (!b->inlined && b->piece * (size_t)prog->plan->max_places > wires->slot_bytes &&
+        prog->uses_outbox) {
+        st = kolo_fail(KOLO_ERR_UNSUPPORTED,
+                       "%s sends %d chunks a tile, more than an outbox of %zu bytes holds",
+                       prog->plan->algo->base.name, prog->plan->max_places, wires->slot_bytes);
+        goto err_destroy;
+    }
     b->stage_off = (size_t)prog->plan->scratch_chunks * b->piece;
     b->private_bytes = kolo_round_up(b->stage_off + prog->stage_chunks * b->piece, 64);
     b->op = calloc(prog->nops + 1, sizeof *b->op);

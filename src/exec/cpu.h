@@ -162,6 +162,8 @@ kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t wan
 kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline);
 /* Ring the doorbell of every rank in list that sleeps. Call after the store they wait for. */
 void kolo_wake(struct kolo_wires *w, const int *list, int count);
+/* Ring one doorbell if somebody sleeps there. */
+void kolo_ring(struct kolo_head *head);
 /* Make membarrier available to this process; false where the system denies it. */
 bool kolo_membarrier_register(void);
 

@@ -152,13 +152,17 @@ static __attribute__((noinline)) void ring(struct kolo_head *head)
     syscall(SYS_futex, &head->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void kolo_wake(struct kolo_wires *w, const int *list, int count)
+void kolo_ring(struct kolo_head *head)
 {
     atomic_signal_fence(memory_order_seq_cst);
+    if (KOLO_UNLIKELY(atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0)) {
+        ring(head);
+    }
+}
+
+void kolo_wake(struct kolo_wires *w, const int *list, int count)
+{
     for (int i = 0; i < count; i++) {
-        struct kolo_head *head = &w->region[list[i]]->head;
-        if (KOLO_UNLIKELY(atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0)) {
-            ring(head);
-        }
+        kolo_ring(&w->region[list[i]]->head);
     }
 }

@@ -20,7 +20,7 @@ void RawSend(struct kolo_comm *comm, int to, const struct RawHeader *raw)
     struct kolo_req req = {.channel = KOLO_P2P_CONTROL};
     pthread_mutex_lock(&comm->device_lock);
     const struct kolo_member *member = &comm->member[to];
-    if (kolo_comm_reach(comm, to) != KOLO_OK ||
+    if (kolo_comm_connect(comm, to) != KOLO_OK ||
         member->transport->send(member->link, &data, &req) != KOLO_OK) {
         abort();
     }
