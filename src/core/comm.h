@@ -113,9 +113,10 @@ struct kolo_comm {
     struct kolo_memo memo[KOLO_MEMOS];
     uint64_t uses;
 
-    _Atomic int busy;           /* one thread runs calls */
-    pthread_mutex_t queue_lock; /* of head, tail */
-    struct kolo_call *head, *tail;
+    _Atomic int busy;                 /* one thread runs calls */
+    pthread_mutex_t queue_lock;       /* of head, tail */
+    _Atomic(struct kolo_call *) head; /* written under queue_lock */
+    struct kolo_call *tail;
     uint64_t calls; /* collectives begun: the sequence number */
 
     struct kolo_p2p *p2p;

@@ -113,7 +113,7 @@ static void enqueue(struct kolo_call *call)
     if (c->tail != NULL) {
         c->tail->comm_next = call;
     } else {
-        c->head = call;
+        atomic_store(&c->head, call);
     }
     c->tail = call;
     pthread_mutex_unlock(&c->queue_lock);
@@ -122,17 +122,15 @@ static void enqueue(struct kolo_call *call)
 static void pop(struct kolo_comm *c)
 {
     pthread_mutex_lock(&c->queue_lock);
-    c->head = c->head->comm_next;
-    c->tail = c->head == NULL ? NULL : c->tail;
+    struct kolo_call *next = atomic_load(&c->head)->comm_next;
+    atomic_store(&c->head, next);
+    c->tail = next == NULL ? NULL : c->tail;
     pthread_mutex_unlock(&c->queue_lock);
 }
 
 static struct kolo_call *first(struct kolo_comm *c)
 {
-    pthread_mutex_lock(&c->queue_lock);
-    struct kolo_call *call = c->head;
-    pthread_mutex_unlock(&c->queue_lock);
-    return call;
+    return atomic_load_explicit(&c->head, memory_order_acquire);
 }
 
 static bool heads_stream(struct kolo_call *call)
@@ -396,7 +394,7 @@ static kolo_status run_now(struct kolo_call *call)
         return take_status(call);
     }
     if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) == 0) {
-        if (c->head == NULL) {
+        if (first(c) == NULL) {
             st = kolo_call_step(call, true);
             if (KOLO_UNLIKELY(st < 0)) {
                 st = st <= KOLO_ERR_MISMATCH ? kolo_comm_fail(c, st) : st;
