@@ -92,9 +92,11 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
     if (KOLO_UNLIKELY(comm->fork_generation != kolo_fork_generation())) {
         return kolo_fail(KOLO_ERR_FORKED, "this communicator belongs to the parent process");
     }
-    const int error = atomic_load_explicit(&comm->error, memory_order_acquire);
+    const kolo_status error = kolo_comm_error(comm);
     if (KOLO_UNLIKELY(error != KOLO_OK)) {
-        return kolo_fail((kolo_status)error, "this communicator has failed: %s", comm->error_text);
+        const bool own = atomic_load(&comm->error) != KOLO_OK;
+        return kolo_fail(error, "this communicator has failed: %s",
+                         own ? comm->error_text : "another rank failed or was aborted");
     }
     return KOLO_OK;
 }
@@ -152,10 +154,16 @@ void kolo_comm_abort(struct kolo_comm *comm)
     (void)kolo_comm_fail(comm, KOLO_ERR_ABORTED);
 }
 
+/* What this rank found, else what another rank told it. */
 kolo_status kolo_comm_error(const struct kolo_comm *comm)
 {
-    return comm == NULL ? KOLO_ERR_INVALID
-                        : (kolo_status)atomic_load_explicit(&comm->error, memory_order_acquire);
+    if (comm == NULL) {
+        return KOLO_ERR_INVALID;
+    }
+    const int own = atomic_load_explicit(&comm->error, memory_order_acquire);
+    const struct kolo_head *head = &comm->wires.region[comm->rank]->head;
+    return (kolo_status)(own != KOLO_OK ? own
+                                        : atomic_load_explicit(&head->abort, memory_order_acquire));
 }
 
 int kolo_comm_rank(const struct kolo_comm *comm)

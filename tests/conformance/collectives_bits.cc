@@ -172,15 +172,15 @@ std::string PlayBits(kolo_comm *comm, const Bits &b)
     }
     const bool has_result = b.coll != Coll::kReduce || rank == 0;
     const size_t first = blocks ? static_cast<size_t>(rank) * b.count : 0;
+    /* All ranks compare hashes, also those that found a wrong sum. */
+    std::string wrong = b.coll == Coll::kAllReduce ? CompareHashes(comm, recv) : "";
     if (b.in_rank_order && has_result) {
         const std::vector<char> expected = ExpectedPeriod(b, n, std::min(inputs, kPeriod));
         const size_t i = FirstWrong(b, expected, first, recv);
-        if (i < b.count) {
-            return Describe(b, n) + ": element " + std::to_string(i) + " of rank " +
-                   std::to_string(rank) + " is not the sum in rank order";
-        }
+        wrong = i == b.count ? wrong
+                             : "element " + std::to_string(i) + " of rank " + std::to_string(rank) +
+                                   " is not the sum in rank order";
     }
-    const std::string wrong = b.coll == Coll::kAllReduce ? CompareHashes(comm, recv) : "";
     return wrong.empty() ? wrong : Describe(b, n) + ": " + wrong;
 }
 

@@ -54,8 +54,7 @@ std::vector<int> RankCounts()
 void Report::Add(const std::string &complaint)
 {
     const std::lock_guard<std::mutex> guard(lock_);
-    count_++;
-    if (lines_.size() < 12 && !complaint.empty()) {
+    if (!complaint.empty() && ++count_ <= 12) {
         lines_.push_back(complaint);
     }
 }

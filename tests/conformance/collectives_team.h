@@ -26,7 +26,7 @@ std::vector<int> RankCounts();
 class Report
 {
   public:
-    void Add(const std::string &complaint);
+    void Add(const std::string &complaint); /* "" is none */
     /* "" when there were none. */
     std::string Text() const;
 
