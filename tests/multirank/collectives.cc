@@ -4,8 +4,8 @@
  * Unlike threads, processes cannot load each other's private memory, so buffers are private, of
  * kolo_mem_alloc() at odd offsets, or private on some ranks and shared on others. Rank 0 says in
  * TAP what was done; every rank's complaints go to its standard error and into the result. */
-#include "collectives_bits.h"
-#include "collectives_case.h"
+#include "../conformance/collectives_bits.h"
+#include "../conformance/collectives_case.h"
 
 #include <algorithm>
 #include <cstdio>
