@@ -256,17 +256,19 @@ static bool serve_stream(struct kolo_stream_queue *s)
     }
     pthread_mutex_lock(&s->lock);
     struct kolo_call *call = s->head;
+    const bool p2p = call != NULL && call->p2p;
+    struct kolo_comm *comm = call != NULL ? call->comm : NULL;
     pthread_mutex_unlock(&s->lock);
     if (call == NULL) {
         return true; /* it is being ended right now */
     }
-    if (call->p2p) {
+    if (p2p) { /* only this thread ends a stream's messages; a collective may be gone by now */
         if (call->group != 0 && !call->started) {
             start_companions(s, call);
         }
         drive_p2p(call);
     } else {
-        drive(call->comm);
+        drive(comm);
     }
     return true;
 }
@@ -449,6 +451,8 @@ void kolo_call_drain(struct kolo_comm *c)
         drive(c);
         pause_a_little(&spins);
     }
+    pthread_mutex_lock(&progress.lock); /* held while streams are served: nobody is in c any more */
+    pthread_mutex_unlock(&progress.lock);
     const double deadline = kolo_now_us() + c->timeout_ms * 1e3;
     while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
