@@ -194,7 +194,7 @@ void perf_json_begin(struct perf_json *json, const struct perf_collective *colle
         text(json, NULL, argv[a]);
     }
     close_scope(json, ']');
-    whole(json, "kolo_version", devices[0].library_version);
+    whole(json, "kolo_version", devices[0].runtime_version);
     open_scope(json, "config", '{');
     put_config(json, options);
     put_devices(json, devices, nranks);

@@ -196,7 +196,7 @@ double perf_factor_twice(int nranks); /* 2(n-1)/n */
 
 /* What a rank tells of itself; travels between ranks as bytes. */
 struct perf_device {
-    int32_t pid, device, library_version;
+    int32_t pid, device, runtime_version;
     uint64_t available_bytes;
     char host[64];
     char cpus[64];  /* "0-3,8" */
@@ -238,7 +238,7 @@ struct perf_summary {
 /* `value` in at most `width` characters: 2, 1 or no decimals, else an exponent. */
 void perf_number_text(double value, int width, char *out, size_t cap);
 void perf_print_preamble(FILE *out, const struct perf_collective *collective,
-                         const struct perf_options *options, int library_version);
+                         const struct perf_options *options, int runtime_version);
 void perf_print_devices(FILE *out, const struct perf_device *devices, int nranks);
 void perf_print_header(FILE *out, bool per_call);
 /* `moves` false: a collective without elements. */

@@ -18,12 +18,12 @@ void perf_number_text(double value, int width, char *out, size_t cap)
 }
 
 void perf_print_preamble(FILE *out, const struct perf_collective *collective,
-                         const struct perf_options *options, int library_version)
+                         const struct perf_options *options, int runtime_version)
 {
     const bool by_factor = options->step_factor > 1;
     fprintf(out, "# kolo-tests version %d.%d.%d kolo-headers=%d kolo-library=%d\n",
             KOLO_VERSION_MAJOR, KOLO_VERSION_MINOR, KOLO_VERSION_PATCH, KOLO_VERSION,
-            library_version);
+            runtime_version);
     fprintf(out, "# Collective test starting: %s\n", collective->name);
     fprintf(out,
             "# nThread %ld nGpus %ld minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %ld "

@@ -64,7 +64,7 @@ static bool gather_devices(struct perf_rank *rank)
         return false;
     }
     perf_device_self(&self);
-    self.library_version = kolo_version();
+    self.runtime_version = kolo_version();
     const kolo_status status =
         kolo_all_gather(&self, rank->devices, sizeof(self), KOLO_UINT8, rank->control, NULL);
     if (!passed(rank, status, "exchanging who is there")) {
@@ -134,7 +134,7 @@ static bool prepare(struct perf_rank *rank)
     }
     if (rank->rank == 0) {
         perf_print_preamble(stdout, rank->collective, &rank->options,
-                            rank->devices[0].library_version);
+                            rank->devices[0].runtime_version);
         perf_print_devices(stdout, rank->devices, rank->nranks);
         if (reduced) {
             printf("# Reducing maxBytes to %zu due to memory limitation\n", limit);

@@ -112,7 +112,7 @@ struct found {
     const char *path;
     const char *kind;
     const void *symbol;
-    void *library;
+    void *object;
 };
 
 static const char *base_name(const char *path)
@@ -304,7 +304,7 @@ static int find_symbol(struct found *found)
 {
     int kind = -1;
     for (int i = 0; i < (int)KOLO_LENGTH(kinds); i++) {
-        const void *symbol = dlsym(found->library, kinds[i].symbol);
+        const void *symbol = dlsym(found->object, kinds[i].symbol);
         if (symbol != NULL && kind >= 0) {
             return -1;
         }
@@ -331,8 +331,8 @@ static bool is_loaded(const char *path)
 static kolo_status link_and_add(const char *path)
 {
     struct found found = {.path = path};
-    found.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (found.library == NULL) {
+    found.object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (found.object == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s", dlerror());
     }
     const int kind = find_symbol(&found);
@@ -346,7 +346,7 @@ static kolo_status link_and_add(const char *path)
         status = kinds[kind].add(&found);
     }
     if (status < 0) {
-        dlclose(found.library);
+        dlclose(found.object);
         return status;
     }
     KOLO_LOG(INFO, INIT, "Plugin %s: %s %s", path, found.kind,
