@@ -5,14 +5,12 @@
  * address rule serves all collectives: base of the chunk + t * piece. How many tiles there are must
  * be the same on every rank; it depends on the plan and the extents only, never on what is mapped.
  */
-#include "cpu.h"
+#include "cpu_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { TILE_BYTES = 256 * 1024 }; /* over all chunks of a tile: stays in a core's L2 */
-
-enum kind { K_FIXED, K_IN, K_OUT, K_PRIVATE, K_SLOT, K_LINE, K_PEER_IN, K_PEER_OUT };
 
 size_t kolo_extent_bytes(const struct kolo_extents *l, int rank, enum kolo_buf buf, int chunk)
 {
@@ -243,7 +241,7 @@ static bool is_exchange(const struct kolo_bound *b)
         }
     }
     return b->op[0].nsrc == 1 && b->op[0].ndst == 1 && b->op[3].ndst == 1 && b->op[3].nsrc >= 2 &&
-           p->at[p->op[0].first].space == KOLO_AT_IN &&
+           b->op[3].nsrc < MAX_OPERANDS && p->at[p->op[0].first].space == KOLO_AT_IN &&
            p->at[p->op[0].first + 1].space == KOLO_AT_OUTBOX && b->op[0].last_len > 0 &&
            b->op[0].last_len == b->op[3].last_len;
 }
@@ -299,6 +297,7 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     }
     bind_ops(b, wires);
     b->exchange = is_exchange(b);
+    b->exchange_count = b->exchange ? b->op[3].last_len / (uint32_t)b->extents.elem : 0;
     *out = b;
     return KOLO_OK;
 

@@ -6,195 +6,12 @@
  * slot is written late. kolo_exec_step() stops where a wait is not satisfied (x->block unset) and
  * goes on from there; a lane's state is {iteration, stage, op}.
  */
-#include "cpu.h"
+#include "cpu_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { K_FIXED, K_IN, K_OUT, K_PRIVATE, K_SLOT, K_LINE, K_PEER_IN, K_PEER_OUT, KINDS };
-enum { BLOCK_BYTES = 32 * 1024, MAX_OPERANDS = 64 };
-
-struct tile { /* one tile of one lane */
-    uintptr_t shift[KINDS];
-    uint32_t t, epoch;
-    bool last;
-};
-
-static inline kolo_status wait_for(struct kolo_exec *x, _Atomic uint32_t *word, uint32_t want,
-                                   int peer)
-{
-    if (KOLO_LIKELY(kolo_reached(word, want))) {
-        return KOLO_OK;
-    }
-    return x->block ? kolo_wait(x->wires, word, want, peer) : KOLO_INPROGRESS;
-}
-
-/* ---- credits: may the lines and slots of tile `epoch` be written again? ---- */
-
-static kolo_status credit(struct kolo_wires *w, uint32_t epoch, int depth, bool block)
-{
-    const uint32_t need = epoch + 1 - (uint32_t)depth;
-    const int *list = w->readers[epoch % KOLO_DEPTH].list;
-    for (int i = 0; i < w->readers[epoch % KOLO_DEPTH].count; i++) {
-        const int q = list[i];
-        if (KOLO_LIKELY((int32_t)(w->seen_done[q] - need) >= 0)) {
-            continue;
-        }
-        _Atomic uint32_t *done = &w->region[q]->head.done;
-        if (!kolo_reached(done, need)) {
-            if (!block) {
-                return KOLO_INPROGRESS;
-            }
-            KOLO_TRY(kolo_wait(w, done, need, q));
-        }
-        w->seen_done[q] = atomic_load_explicit(done, memory_order_acquire);
-    }
-    return KOLO_OK;
-}
-
-static inline void saw_done(struct kolo_wires *w, int q, uint32_t done)
-{
-    if ((int32_t)(done - w->seen_done[q]) > 0) {
-        w->seen_done[q] = done;
-    }
-}
-
 /* ---- operations ---- */
-
-static inline char *address(const struct kolo_exec *x, const struct tile *tile,
-                            const struct kolo_bound_at *at)
-{
-    const uintptr_t here = at->at + tile->shift[at->kind];
-    if (at->kind < K_PEER_IN) {
-        return (char *)here;
-    }
-    const struct kolo_wires *w = x->wires;
-    const void *base = at->kind == K_PEER_IN ? w->peer_in[at->rank] : w->peer_out[at->rank];
-    return (char *)((uintptr_t)base + here);
-}
-
-/* k sources, in order, into m destinations. Reduced a block at a time into the first destination
- * and copied on from there: storing to two streams from registers costs twice (measured). */
-static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
-                       size_t bytes)
-{
-    const unsigned k = op->nsrc, m = op->ndst;
-    const unsigned divisor = op->last ? x->divisor : 0;
-    const bool folds = k > 1 || divisor > 1;
-    if (m == 1 && !folds) {
-        if (at[k] !=
-            at[0]) { /* in place a copy may be onto itself, and peers may be reading there */
-            kolo_copy(at[k], at[0], bytes);
-        }
-        return;
-    }
-    if (m == 1) {
-        x->reduce(at[k], (const void *const *)at, k, bytes / x->elem, divisor);
-        return;
-    }
-    const size_t block = BLOCK_BYTES / x->elem * x->elem;
-    for (size_t done = 0; done < bytes; done += block) {
-        const size_t len = kolo_min(block, bytes - done);
-        const char *from = at[0] + done;
-        if (folds) {
-            const void *src[MAX_OPERANDS];
-            for (unsigned i = 0; i < k; i++) {
-                src[i] = at[i] + done;
-            }
-            x->reduce(at[k] + done, src, k, len / x->elem, divisor);
-            from = at[k] + done;
-        }
-        for (unsigned i = folds ? 1 : 0; i < m; i++) {
-            if (at[k + i] + done != from) {
-                kolo_copy(at[k + i] + done, from, len);
-            }
-        }
-    }
-}
-
-/* Chunk by chunk: pieces that do not follow one another, or of several lengths. */
-static void move_odd(const struct kolo_exec *x, const struct kolo_bound_op *op,
-                     const struct tile *tile, char **at, char *const *base)
-{
-    const struct kolo_bound *b = x->bound;
-    const struct kolo_uop *uop = &b->prog->op[op->uop];
-    const unsigned n = (unsigned)op->nsrc + op->ndst;
-    for (uint32_t j = 0; j < uop->count; j++) {
-        for (unsigned i = 0; i < n; i++) {
-            const struct kolo_at *a = &b->prog->at[op->first + i];
-            const bool in = a->space == KOLO_AT_IN || a->space == KOLO_AT_PEER_IN;
-            const bool out = a->space == KOLO_AT_OUT || a->space == KOLO_AT_PEER_OUT;
-            const size_t *off = in ? b->extents.in_off : b->extents.out_off;
-            at[i] = base[i] + (in || out ? off[a->index + j] - off[a->index] : j * b->piece);
-        }
-        const size_t len = kolo_bound_piece_bytes(b, op, j, tile->t);
-        if (len > 0) {
-            move_bytes(x, op, at, len);
-        }
-    }
-}
-
-/* An op with very many sources (only plans of hundreds of ranks have them). */
-static __attribute__((noinline)) bool
-move_many(const struct kolo_exec *x, const struct kolo_bound_op *op, const struct tile *tile)
-{
-    const unsigned n = (unsigned)op->nsrc + op->ndst;
-    char **at = malloc(2 * n * sizeof *at);
-    if (at == NULL) {
-        return false;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        at[n + i] = address(x, tile, &x->bound->at[op->first + i]);
-    }
-    const size_t bytes = kolo_bound_piece_bytes(x->bound, op, 0, tile->t);
-    if (op->odd || op->ndst == 1 || op->nsrc <= MAX_OPERANDS) {
-        move_odd(x, op, tile, at, at + n);
-    } else if (bytes > 0) { /* fold into the first, then copy */
-        struct kolo_bound_op first = *op;
-        first.ndst = 1;
-        move_bytes(x, &first, at + n, bytes);
-        for (unsigned i = 1; i < op->ndst; i++) {
-            kolo_copy(at[n + op->nsrc + i], at[n + op->nsrc], bytes);
-        }
-    }
-    free(at);
-    return true;
-}
-
-static kolo_status do_move(struct kolo_exec *x, const struct kolo_bound_op *op,
-                           const struct tile *tile)
-{
-    const unsigned n = (unsigned)op->nsrc + op->ndst;
-    char *at[MAX_OPERANDS];
-    if (KOLO_UNLIKELY(x->wires->jitter != NULL)) {
-        x->wires->jitter(x->wires->jitter_arg);
-    }
-    if (KOLO_UNLIKELY(n > MAX_OPERANDS)) {
-        return move_many(x, op, tile) ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory");
-    }
-    const struct kolo_bound_at *operand = &x->bound->at[op->first];
-    for (unsigned i = 0; i < n; i++) {
-        at[i] = address(x, tile, &operand[i]);
-    }
-    if (KOLO_UNLIKELY(op->odd)) {
-        char *each[MAX_OPERANDS];
-        move_odd(x, op, tile, each, at);
-        return KOLO_OK;
-    }
-    const size_t len = tile->last ? op->last_len : op->len;
-    if (len > 0) {
-        move_bytes(x, op, at, len);
-    }
-    return KOLO_OK;
-}
-
-static __attribute__((noinline, cold)) kolo_status mismatch(const struct kolo_wires *w, int q)
-{
-    return kolo_fail(KOLO_ERR_MISMATCH,
-                     "ranks %d and %d are in different calls (collective, size, type, operation, "
-                     "root or algorithm) in tile %u",
-                     w->me, q, w->epoch);
-}
 
 static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
                            const struct tile *tile)
@@ -207,7 +24,7 @@ static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
             return st;
         }
         if (KOLO_UNLIKELY(line->signature != x->signature)) {
-            return mismatch(x->wires, (int)at[i].rank);
+            return kolo_mismatch(x->wires, (int)at[i].rank);
         }
         saw_done(x->wires, (int)at[i].rank, line->done);
     }
@@ -269,7 +86,10 @@ static kolo_status all_taken(const struct kolo_exec *x, const struct kolo_bound_
 static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, uint32_t lane)
 {
     const struct kolo_prog *p = x->bound->prog;
-    for (uint32_t i = p->lane[lane].begin; p->nreqs > 0 && i < p->lane[lane].end; i++) {
+    if (KOLO_LIKELY(p->nreqs == 0)) {
+        return KOLO_OK;
+    }
+    for (uint32_t i = p->lane[lane].begin; i < p->lane[lane].end; i++) {
         if (p->op[i].code != KOLO_DO_SEND) {
             continue;
         }
@@ -285,12 +105,13 @@ static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, 
 static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_t lane)
 {
     struct kolo_wires *w = x->wires;
+    const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
     uint32_t least = tile->t + 1;
     const kolo_status st = all_sent(x, tile, lane);
     if (st != KOLO_OK) {
         return st;
     }
-    for (uint32_t i = 0; i < (uint32_t)x->bound->prog->nlanes; i++) {
+    for (uint32_t i = 0; KOLO_UNLIKELY(nlanes > 1) && i < nlanes; i++) {
         least = i != lane && x->lane[i].tile < least ? x->lane[i].tile : least;
     }
     x->lane[lane].tile = tile->t + 1;
@@ -325,7 +146,7 @@ static inline kolo_status do_op(struct kolo_exec *x, const struct kolo_bound_op 
     case KOLO_DO_WAIT:
         return do_wait(x, op, tile);
     case KOLO_DO_MOVE:
-        return do_move(x, op, tile);
+        return kolo_exec_move(x, op, tile);
     case KOLO_DO_SIGNAL:
         do_signal(x, op, tile);
         return KOLO_OK;
@@ -373,7 +194,7 @@ static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
             return KOLO_INPROGRESS;
         }
     }
-    const kolo_status st = credit(w, epoch, KOLO_DEPTH, x->block);
+    const kolo_status st = kolo_credit(w, epoch, x->block);
     if (st == KOLO_OK) {
         w->readers[epoch % KOLO_DEPTH].list = p->readers;
         w->readers[epoch % KOLO_DEPTH].count = p->nreaders;
@@ -428,86 +249,49 @@ static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
     return KOLO_OK;
 }
 
-/* ---- entry ---- */
+/* ---- the execution ---- */
 
-kolo_status kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine, bool block)
+static inline void count_tiles(struct kolo_exec *x)
 {
-    struct kolo_entry *line = &w->region[w->me]->entry[w->epoch % KOLO_DEPTH];
-    const kolo_status st = credit(w, w->epoch, KOLO_DEPTH, block);
-    if (st != KOLO_OK) {
-        return st;
-    }
-    memcpy(line->in, mine->in, sizeof line->in);
-    memcpy(line->out, mine->out, sizeof line->out);
-    line->in_at = mine->in_at;
-    line->out_at = mine->out_at;
-    line->in_shared = mine->in_shared;
-    line->out_shared = mine->out_shared;
-    line->signature = mine->signature;
-    atomic_store_explicit(&line->epoch, w->epoch + 1, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
-    for (int q = 0; q < w->nranks; q++) {
-        if (q != w->me && w->region[q] != NULL) {
-            kolo_wake(w, &q, 1);
-        }
-    }
-    return KOLO_OK;
+    x->wires->epoch += x->bound->tiles;
+    x->wires->met += x->bound->prog->nreqs == 0 ? x->bound->tiles : 0;
 }
 
-kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
+/* Every op of one tile in program order: what the pipeline does where there is one tile. */
+static kolo_status run_once(struct kolo_exec *x)
 {
-    _Atomic uint32_t *word = &w->region[q]->entry[w->epoch % KOLO_DEPTH].epoch;
-    if (kolo_reached(word, w->epoch + 1)) {
-        return KOLO_OK;
-    }
-    return block ? kolo_wait(w, word, w->epoch + 1, q) : KOLO_INPROGRESS;
-}
-
-/* ---- exchange: a call of up to 48 bytes as one operation ---- */
-
-static inline void copy_small(char *dst, const char *src, size_t bytes)
-{
-    if (bytes == 8) {
-        memcpy(dst, src, 8);
-    } else if (bytes == 4) {
-        memcpy(dst, src, 4);
-    } else {
-        memcpy(dst, src, bytes);
-    }
-}
-
-/* What the five ops of the program do (bind.c: is_exchange), in their order. */
-static kolo_status exchange(struct kolo_exec *x)
-{
-    struct kolo_wires *w = x->wires;
-    const struct kolo_bound *b = x->bound;
-    const struct kolo_prog *p = b->prog;
-    const struct kolo_bound_op *wait = &b->op[2], *move = &b->op[3];
-    struct kolo_head *head = &w->region[w->me]->head;
+    const struct kolo_bound_op *op = x->bound->op, *end = op + x->bound->prog->nops;
     struct tile tile;
-    char *at[MAX_OPERANDS];
     KOLO_TRY(begin_tile(x, 0));
     set_tile(x, 0, &tile);
-    struct kolo_line *mine = (struct kolo_line *)(b->at[b->op[1].first].at + tile.shift[K_LINE]);
-    copy_small(address(x, &tile, &b->at[b->op[0].first + 1]),
-               address(x, &tile, &b->at[b->op[0].first]), b->op[0].last_len);
-    mine->signature = x->signature;
-    mine->done = tile.epoch;
-    atomic_store_explicit(&mine->epoch, tile.epoch + 1, memory_order_release);
-    kolo_wake(w, p->readers, p->nreaders);
-    KOLO_TRY(do_wait(x, wait, &tile));
-    for (unsigned i = 0; i < (unsigned)move->nsrc + 1; i++) {
-        at[i] = address(x, &tile, &b->at[move->first + i]);
+    for (; op < end; op++) {
+        const kolo_status st = do_op(x, op, &tile, 0);
+        if (KOLO_UNLIKELY(st != KOLO_OK)) {
+            return st;
+        }
     }
-    x->reduce(at[move->nsrc], (const void *const *)at, move->nsrc, move->last_len / x->elem,
-              move->last ? x->divisor : 0);
-    w->epoch++;
-    atomic_store_explicit(&head->done, w->epoch, memory_order_release);
-    kolo_wake(w, p->sources, p->nsources);
+    count_tiles(x);
     return KOLO_OK;
 }
 
-/* ---- the execution ---- */
+bool kolo_exec_is_plain(const struct kolo_prog *prog)
+{
+    return prog->nlanes == 1 && prog->nreqs == 0;
+}
+
+kolo_status kolo_exec_now(struct kolo_exec *x)
+{
+    if (x->bound->exchange && x->wires->jitter == NULL) {
+        return kolo_exchange(x);
+    }
+    if (x->bound->tiles == 1) {
+        return run_once(x);
+    }
+    x->lane[0] = (struct kolo_lane_state){0};
+    KOLO_TRY(advance_lane(x, 0));
+    count_tiles(x);
+    return KOLO_OK;
+}
 
 kolo_status kolo_exec_start(struct kolo_exec *x)
 {
@@ -539,7 +323,7 @@ static kolo_status enter(struct kolo_exec *x)
         }
         const struct kolo_entry *entry = &w->region[q]->entry[w->epoch % KOLO_DEPTH];
         if (entry->signature != x->signature) {
-            return mismatch(w, q);
+            return kolo_mismatch(w, q);
         }
         KOLO_TRY(w->resolve(w, q, entry));
     }
@@ -580,9 +364,8 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
             return st;
         }
     }
-    if (x->bound->exchange && x->block && x->bound->prog->op[3].nsrc < MAX_OPERANDS &&
-        x->wires->jitter == NULL) {
-        return exchange(x);
+    if (x->block && kolo_exec_is_plain(x->bound->prog) && x->bound->tiles == 1) {
+        return kolo_exec_now(x);
     }
     KOLO_TRY(progress_messages(x));
     for (uint32_t lane = 0; lane < nlanes; lane++) {
@@ -593,7 +376,7 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
     if (finished < nlanes) {
         return KOLO_INPROGRESS;
     }
-    x->wires->epoch += x->bound->tiles;
+    count_tiles(x);
     kolo_exec_stop(x);
     return KOLO_OK;
 }

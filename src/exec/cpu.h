@@ -63,6 +63,7 @@ struct kolo_wires {
     const struct kolo_transport **transport; /* [nranks] */
     struct kolo_device **device; /* [nranks], of that transport; NULL without messages */
     uint32_t epoch;              /* tiles run so far */
+    uint32_t met;                /* those of them in which no messages went */
     uint32_t *seen_done;         /* [nranks] tiles each rank is known to have finished */
     struct {
         const int *list;
@@ -99,8 +100,9 @@ struct kolo_bound {
     struct kolo_bound_at *at;
     size_t piece; /* bytes of a chunk that one tile takes */
     uint32_t tiles;
-    bool inlined;  /* the outbox is in the lines */
-    bool exchange; /* all of it is: write my line, read all lines, reduce them into OUT */
+    bool inlined;            /* the outbox is in the lines */
+    bool exchange;           /* all of it is: write my line, read all lines, reduce them into OUT */
+    uint32_t exchange_count; /* elements */
     struct kolo_extents extents; /* its arrays are owned */
     size_t *arrays;
     char *private_mem; /* scratch and stage, KOLO_DEPTH times */
@@ -151,6 +153,11 @@ kolo_status kolo_exec_start(struct kolo_exec *x);
 /* Advance every lane as far as it goes. OK: done, the communicator's epoch has moved on.
  * INPROGRESS (never with x->block): call again. Errors end the communicator. */
 kolo_status kolo_exec_step(struct kolo_exec *x);
+/* Whether kolo_exec_now() can run it: one lane, no messages. */
+bool kolo_exec_is_plain(const struct kolo_prog *prog);
+/* Run all of a plain program in one go, blocking, the entry lines it needs being resolved already.
+ * Of `x` only what kolo_exec_start()'s caller sets is read. */
+kolo_status kolo_exec_now(struct kolo_exec *x);
 /* Give up an execution that is not finished. Its messages must not be in flight any more. */
 void kolo_exec_stop(struct kolo_exec *x);
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of the host executor share: kinds of operands, a tile, waiting inside an op. */
+#ifndef KOLO_CPU_PARTS_H
+#define KOLO_CPU_PARTS_H
+
+#include "cpu.h"
+
+enum kind { K_FIXED, K_IN, K_OUT, K_PRIVATE, K_SLOT, K_LINE, K_PEER_IN, K_PEER_OUT, KINDS };
+enum { MAX_OPERANDS = 64 };
+
+struct tile { /* one tile of one lane */
+    uintptr_t shift[KINDS];
+    uint32_t t, epoch;
+    bool last;
+};
+
+static inline kolo_status wait_for(struct kolo_exec *x, _Atomic uint32_t *word, uint32_t want,
+                                   int peer)
+{
+    if (KOLO_LIKELY(kolo_reached(word, want))) {
+        return KOLO_OK;
+    }
+    return x->block ? kolo_wait(x->wires, word, want, peer) : KOLO_INPROGRESS;
+}
+
+static inline char *address(const struct kolo_exec *x, const struct tile *tile,
+                            const struct kolo_bound_at *at)
+{
+    const uintptr_t here = at->at + tile->shift[at->kind];
+    if (at->kind < K_PEER_IN) {
+        return (char *)here;
+    }
+    const struct kolo_wires *w = x->wires;
+    const void *base = at->kind == K_PEER_IN ? w->peer_in[at->rank] : w->peer_out[at->rank];
+    return (char *)((uintptr_t)base + here);
+}
+
+static inline void saw_done(struct kolo_wires *w, int q, uint32_t done)
+{
+    if ((int32_t)(done - w->seen_done[q]) > 0) {
+        w->seen_done[q] = done;
+    }
+}
+
+/* move.c: k sources, in order, into m destinations. Errors: SYSTEM (very many operands only). */
+kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                           const struct tile *tile);
+
+/* entry.c: may the lines and slots of tile `epoch` be written again? INPROGRESS unless `block`. */
+kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
+/* exchange.c: a call of up to 48 bytes as one operation (bind.c: is_exchange). */
+kolo_status kolo_exchange(struct kolo_exec *x);
+
+/* Keep the text for a peer whose line has another signature. */
+kolo_status kolo_mismatch(const struct kolo_wires *w, int q);
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Entry lines, and the credit that lets a line be written again. */
+#include "cpu_parts.h"
+
+#include <string.h>
+
+/* ---- credits: may the lines and slots of tile `epoch` be written again? ---- */
+
+kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
+{
+    const uint32_t need = epoch + 1 - KOLO_DEPTH;
+    const int *list = w->readers[epoch % KOLO_DEPTH].list;
+    for (int i = 0; i < w->readers[epoch % KOLO_DEPTH].count; i++) {
+        const int q = list[i];
+        if (KOLO_LIKELY((int32_t)(w->seen_done[q] - need) >= 0)) {
+            continue;
+        }
+        _Atomic uint32_t *done = &w->region[q]->head.done;
+        if (!kolo_reached(done, need)) {
+            if (!block) {
+                return KOLO_INPROGRESS;
+            }
+            KOLO_TRY(kolo_wait(w, done, need, q));
+        }
+        w->seen_done[q] = atomic_load_explicit(done, memory_order_acquire);
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_mismatch(const struct kolo_wires *w, int q)
+{
+    return kolo_fail(KOLO_ERR_MISMATCH,
+                     "ranks %d and %d are in different calls (collective, size, type, operation, "
+                     "root or algorithm) in tile %u",
+                     w->me, q, w->epoch);
+}
+
+/* ---- entry ---- */
+
+kolo_status kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine, bool block)
+{
+    struct kolo_entry *line = &w->region[w->me]->entry[w->epoch % KOLO_DEPTH];
+    const kolo_status st = kolo_credit(w, w->epoch, block);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    memcpy(line->in, mine->in, sizeof line->in);
+    memcpy(line->out, mine->out, sizeof line->out);
+    line->in_at = mine->in_at;
+    line->out_at = mine->out_at;
+    line->in_shared = mine->in_shared;
+    line->out_shared = mine->out_shared;
+    line->signature = mine->signature;
+    atomic_store_explicit(&line->epoch, w->epoch + 1, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    for (int q = 0; q < w->nranks; q++) {
+        if (q != w->me && w->region[q] != NULL) {
+            kolo_wake(w, &q, 1);
+        }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
+{
+    _Atomic uint32_t *word = &w->region[q]->entry[w->epoch % KOLO_DEPTH].epoch;
+    if (kolo_reached(word, w->epoch + 1)) {
+        return KOLO_OK;
+    }
+    return block ? kolo_wait(w, word, w->epoch + 1, q) : KOLO_INPROGRESS;
+}
