@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""kolo beside its peers and beside the floor, all in one run.
+
+Every method (kolo, Open MPI in several settings, MPICH, Gloo, and programs that do the least that a
+collective needs) is started once as a job of n ranks and sleeps. For each size each round takes a
+sample of every method, one after the other, in an order that turns from round to round; so the
+machine's moods fall on all alike, and ratios mean something where times do not.
+
+README.md in the folder above says what the columns are.
+"""
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+import machine
+import methods
+import results
+from jobs import Dropped, Job
+
+COLLECTIVES = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
+               "scatter", "barrier")
+BLOCKED = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+TYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8}
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+MOST_CALLS = 1 << 20
+MEMORY_SHARE = 0.6
+
+
+def size_of(text):
+    """ "64K" as a number."""
+    unit = UNITS.get(text[-1:].upper(), 1)
+    return int(text[:-1] if unit > 1 else text) * unit
+
+
+def options():
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="compare", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("-n", "--ranks", type=int, default=2, help="ranks of each job (2)")
+    add("-b", "--minbytes", type=size_of, default=8, help="first size (8)")
+    add("-e", "--maxbytes", type=size_of, default=64 << 20, help="last size (64M)")
+    add("-f", "--factor", type=int, default=4, help="from size to size (4)")
+    add("-c", "--collectives", default=",".join(COLLECTIVES), help="comma list (all)")
+    add("-m", "--methods", help="comma list of names; kolo is always there (all that are found)")
+    add("-x", "--without", default="", help="comma list of methods to leave out")
+    add("--rounds", type=int, default=11, help="samples of each method at each size (11)")
+    add("--sample-ms", type=float, default=4, help="length of a sample, one call at least (4)")
+    add("--buffers", choices=("private", "shared"), default="private",
+        help="shared: kolo_mem_alloc(); peers have ordinary memory in both cases")
+    add("--inputs", choices=("hot", "rewritten"), default="hot",
+        help="rewritten: stored anew before each call, in the time")
+    add("--type", choices=TYPES, default="float32")
+    add("--limit", type=float, default=20, help="seconds that a method may take for one answer (20)")
+    add("--beside", action="append", default=[], metavar="NAME=BUILD", help="another build of kolo, as a peer")
+    add("--csv", help="write all medians to this file")
+    add("--plot", metavar="PREFIX", help="draw PREFIX-all_reduce.png, .svg and so on")
+    add("--draw", nargs="+", metavar="CSV", help="measure nothing: draw (--plot) what earlier runs wrote")
+    add("--build", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build"),
+        help="the build folder (build)")
+    given = parser.parse_args()
+    given.collectives = given.collectives.split(",")
+    unknown = [name for name in given.collectives if name not in COLLECTIVES]
+    if unknown:
+        parser.error(f"-c: {unknown[0]} is not one of {', '.join(COLLECTIVES)}")
+    if not 2 <= given.ranks <= 64 or given.factor < 2 or given.rounds < 1 or given.minbytes < 1:
+        parser.error("2 to 64 ranks, a factor of 2 or more, a round and a byte at least")
+    return given
+
+
+# ---- starting --------------------------------------------------------------------------------------
+
+
+def all_methods(given, folder):
+    """What there is to start, kolo first."""
+    build = given.build
+    found = [methods.kolo(build)(given.ranks)]
+    for text in given.beside:
+        name, _, other = text.partition("=")
+        found.append(methods.kolo(other, name)(given.ranks))
+    found += methods.open_mpi(build, given.ranks, machine.cores())
+    found += methods.mpich(build, given.ranks)
+    found += methods.gloo(build, folder)
+    found += methods.floors(build, given.buffers == "shared")
+    wanted = given.methods.split(",") if given.methods else None
+    without = given.without.split(",")
+    return [m for m in found if m.name == "kolo" or m.name not in without and m.family.lower() not in without and
+            (wanted is None or m.name in wanted or m.family.lower() in wanted)]
+
+
+def start(method, nranks, folder):
+    """A job, or None with a line that says why."""
+    try:
+        return Job(method, nranks, folder)
+    except (OSError, Dropped) as why:
+        print(f"# dropped: {method.name}: {why}", flush=True)
+        return None
+
+
+class Session:
+    """All jobs of a run; ends them, whatever happens."""
+
+    def __init__(self, given, folder):
+        self.given, self.folder, self.jobs, self.flags = given, folder, [], []
+        self.probe = None
+
+    def start(self):
+        """Start all that there is."""
+        for method in all_methods(self.given, self.folder):
+            job = start(method, self.given.ranks, self.folder)
+            if job is not None:
+                self.jobs.append(job)
+        if not any(job.name == "kolo" for job in self.jobs):
+            sys.exit("compare: kolo did not start")
+        worker = methods.program(self.given.build, "floor")
+        if worker:
+            flag = methods.floor(worker, "inline")
+            flag.name = "flag"
+            self.probe = start(flag, 2, self.folder)
+        if self.probe:
+            self.probe.ask("open all_reduce 8 float32 0 0", self.given.limit)
+
+    def drop(self, job, why, where):
+        """A method that is of no use any more."""
+        print(f"# dropped: {job.name}: {why}, {where}", flush=True)
+        job.kill()
+        self.jobs.remove(job)
+        if job.name == "kolo":
+            sys.exit("compare: nothing to compare without kolo")
+
+    def flag_ns(self):
+        """A call of the 8-byte floor of 2 ranks, in this moment: what a cache line takes from core to core."""
+        if self.probe is None:
+            return None
+        try:
+            ns = sample_ns(self.probe.ask("run 2000", self.given.limit), 2000)
+        except Dropped:
+            self.probe.kill()
+            self.probe = None
+            return None
+        self.flags.append(ns)
+        return ns
+
+    def idle_share(self):
+        """Cores that all methods use while none is asked for anything."""
+        before, begin = [job.cpu_s() for job in self.jobs], time.monotonic()
+        time.sleep(0.5)
+        used = sum(job.cpu_s() - cpu for job, cpu in zip(self.jobs, before))
+        return used / (time.monotonic() - begin)
+
+    def end(self):
+        """Nothing is left behind."""
+        for job in self.jobs + ([self.probe] if self.probe else []):
+            job.quit()
+
+
+# ---- measuring -------------------------------------------------------------------------------------
+
+
+def sample_ns(answers, calls):
+    """Nanoseconds of a call: from the first rank's begin to the last one's end."""
+    times = [[int(word) for word in answer.split()[1:3]] for answer in answers]
+    return (max(end for _, end in times) - min(begin for begin, _ in times)) / calls
+
+
+def real_size(given, collective, size):
+    """The bytes that will move: whole elements, one a block at least."""
+    if collective == "barrier":
+        return 0
+    unit = TYPES[given.type] * (given.ranks if collective in BLOCKED else 1)
+    return max(size // unit, 1) * unit
+
+
+def sizes(given, collective):
+    """Every size once."""
+    if collective == "barrier":
+        return [0]
+    found, size = [], given.minbytes
+    while size <= given.maxbytes:
+        found.append(real_size(given, collective, size))
+        size *= given.factor
+    return list(dict.fromkeys(found))
+
+
+def fits(session, collective, size):
+    """Whether the buffers of all methods fit the memory."""
+    buffers = 2 if collective in ("all_reduce", "all_to_all") else 1 + 1 / session.given.ranks
+    return size * buffers * session.given.ranks * len(session.jobs) < MEMORY_SHARE * machine.available_bytes()
+
+
+def open_point(session, row, collective, size):
+    """Every method allocates, proves its result, and says how fast it is about. Returns jobs to ask."""
+    given, asked = session.given, []
+    command = f"open {collective} {size} {given.type} {int(given.buffers == 'shared')} " \
+              f"{int(given.inputs == 'rewritten')}"
+    for job in list(session.jobs):
+        try:
+            answers = [answer.split() for answer in job.ask(command, given.limit)]
+        except Dropped as why:
+            session.drop(job, why, f"{collective} of {size} bytes")
+            continue
+        if answers[0][0] != "opened":
+            continue
+        ns = max(int(answer[2]) for answer in answers)
+        row.wrong[job.name] = sum(int(answer[1]) for answer in answers)
+        row.calls[job.name] = max(1, min(MOST_CALLS, round(given.sample_ms * 1e6 / max(ns, 1))))
+        row.family[job.name], row.samples[job.name] = job.family, []
+        asked.append(job)
+    return asked
+
+
+def measure(session, collective, size):
+    """One row."""
+    row = results.Row(collective, size, None)
+    asked, flags = open_point(session, row, collective, size), []
+    where = f"{collective} of {size} bytes"
+    for turn in range(session.given.rounds):
+        flags.append(session.flag_ns())
+        for place in range(len(asked)):
+            job = asked[(place + turn) % len(asked)]
+            if job not in session.jobs:
+                continue
+            calls = row.calls[job.name]
+            try:
+                ns = sample_ns(job.ask(f"run {calls}", session.given.limit), calls)
+                row.samples[job.name].append(ns / 1000)
+            except Dropped as why:
+                session.drop(job, why, where)
+                del row.samples[job.name]
+    for job in asked:
+        if job in session.jobs:
+            try:
+                job.ask("close", session.given.limit)
+            except Dropped as why:
+                session.drop(job, why, where)
+    known = [ns for ns in flags if ns is not None]
+    row.flag_ns = statistics.median(known) if known else None
+    return row
+
+
+# ---- what is printed -------------------------------------------------------------------------------
+
+
+def print_head(session):
+    """What, where, with which versions."""
+    given = session.given
+    print(f"# kolo beside its peers: {given.ranks} ranks, {given.type}, {given.buffers} buffers, {given.inputs} "
+          f"inputs; medians of {given.rounds} rounds of about {given.sample_ms:g} ms")
+    for text in machine.describe():
+        print(f"# {text}")
+    for job in session.jobs:
+        if job.family != "floor":
+            print(f"# {job.name}: {job.version}")
+    print(f"# idle methods use {session.idle_share():.3f} of a core")
+    print_flag(session, "now")
+
+
+def print_flag(session, when):
+    """The 8-byte floor of this run: about 35 ns where two cores share a cache, 215 where they do not."""
+    if when == "now":
+        for _ in range(11):
+            session.flag_ns()
+    if session.flags:
+        print(f"# flag, an 8-byte exchange of 2 ranks, {when}: {min(session.flags):.0f} / "
+              f"{statistics.median(session.flags):.0f} / {max(session.flags):.0f} ns (min/median/max)", flush=True)
+
+
+def print_hand_overs(session):
+    """With more ranks than cores: what it takes to let another rank of the core run."""
+    given = session.given
+    if given.ranks <= machine.cores():
+        return
+    for method in methods.hand_overs(given.build):
+        job = start(method, given.ranks, session.folder)
+        if job is None:
+            continue
+        try:
+            answer = job.ask("open handover 8 float32 0 0", given.limit)[0].split()
+            calls = max(1, round(given.sample_ms * 1e6 / max(1, int(answer[2]))))
+            ns = [sample_ns(job.ask(f"run {calls}", given.limit), calls) for _ in range(given.rounds)]
+            print(f"# {method.name.removeprefix('floor-')}: {statistics.median(ns) / 1000:.2f} us once round all "
+                  "ranks of a core", flush=True)
+        except Dropped as why:
+            print(f"# dropped: {method.name}: {why}")
+        job.quit()
+
+
+def table(session):
+    """All rows, printed as they come."""
+    rows = []
+    for collective in session.given.collectives:
+        print(f"#\n# {collective}\n{results.HEAD}", flush=True)
+        mine = []
+        for size in sizes(session.given, collective):
+            if not fits(session, collective, size):
+                print(f"# {size} bytes and more: too little memory for the buffers of all methods")
+                break
+            mine.append(measure(session, collective, size))
+            print(results.line(mine[-1]), flush=True)
+        print(results.summary(mine), flush=True)
+        rows += mine
+    print("#")
+    print_flag(session, "all rounds")
+    return rows
+
+
+def run(given):
+    """Measure; returns the exit status."""
+    what = {"type": given.type, "ranks": given.ranks, "buffers": given.buffers, "inputs": given.inputs}
+    with tempfile.TemporaryDirectory(prefix="kolo-compare-") as folder, contextlib.ExitStack() as stack:
+        session = Session(given, folder)
+        stack.callback(session.end)
+        session.start()
+        print_head(session)
+        print_hand_overs(session)
+        rows = table(session)
+        if given.csv:
+            results.write_csv(given.csv, rows, what)
+    wrong = sum(sum(row.wrong.values()) for row in rows)
+    print(f"# wrong elements: {wrong}")
+    return 1 if wrong else 0
+
+
+def main():
+    """Measure, or draw."""
+    given = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if given.draw:
+        import draw  # pylint: disable=import-outside-toplevel  # only it needs more than Python
+        sys.exit(draw.draw(results.read_csv(given.draw), given.plot or "compare"))
+    try:
+        status = run(given)
+    except KeyboardInterrupt:
+        sys.exit("\ncompare: interrupted")
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The floors as a method of compare: `compare_floor VARIANT`. Ranks are processes like those of the
+ * other methods, pinned alike. Besides the collectives it knows one thing more, the hand-over:
+ * ranks of one core that let each other run in turn, which bounds every collective of more ranks
+ * than cores. */
+#include "floor.h"
+
+#include <linux/futex.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum kind { INLINE, SLOTS, MAPPED, YIELD, FUTEX };
+
+static const struct variant {
+    const char *name;
+    enum kind kind;
+    bool two, streamed;
+} variants[] = {
+    {"inline", INLINE, false, false},
+    {"slots", SLOTS, false, false},
+    {"slots-nt", SLOTS, false, true},
+    {"slots-two-phase", SLOTS, true, false},
+    {"pull", MAPPED, false, false},
+    {"pull-nt", MAPPED, false, true},
+    {"push", MAPPED, true, false},
+    {"push-nt", MAPPED, true, true},
+    {"hand-over-yield", YIELD, false, false},
+    {"hand-over-futex", FUTEX, false, false},
+};
+
+static const struct variant *chosen;
+static struct floor state;
+static char *shared_buffers; /* of the open point */
+static size_t shared_stride; /* bytes of a rank's buffers in it */
+
+void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed)
+{
+    if (streamed) { /* a sum of one input is a streamed copy */
+        const void *one[1] = {src};
+        compare_sum_of(COMPARE_FLOAT32)(dst, one, 1, bytes & ~(size_t)3, true);
+        src = (const char *)src + (bytes & ~(size_t)3);
+        dst = (char *)dst + (bytes & ~(size_t)3);
+        bytes &= 3;
+    }
+    floor_copy(dst, src, bytes);
+}
+
+/* ---- hand-over ---------------------------------------------------------------------------------
+ */
+
+/* Ranks r, r + cores, r + 2 cores ... share a core. One call: the turn passes once round. */
+static void hand_over(struct floor *f)
+{
+    const int cores = f->team->cores, first = f->rank % cores;
+    const uint32_t ring = (uint32_t)((f->nranks - 1 - first) / cores + 1);
+    const uint32_t place = (uint32_t)(f->rank / cores);
+    _Atomic uint32_t *turn = &f->area->filled[first].word;
+    const uint32_t mine = f->calls++ * ring + place;
+    for (;;) {
+        const uint32_t now = atomic_load_explicit(turn, memory_order_acquire);
+        if (now == mine) {
+            break;
+        }
+        if (chosen->kind == FUTEX) {
+            syscall(SYS_futex, turn, FUTEX_WAIT, now, NULL, NULL, 0);
+        } else {
+            sched_yield();
+        }
+    }
+    atomic_store_explicit(turn, mine + 1, memory_order_release);
+    if (chosen->kind == FUTEX && ring > 1) {
+        syscall(SYS_futex, turn, FUTEX_WAKE, COMPARE_RANKS_MAX, NULL, NULL, 0);
+    }
+}
+
+/* ---- the method --------------------------------------------------------------------------------
+ */
+
+static size_t area_bytes(int nranks)
+{
+    const size_t slots = (size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT;
+    return (sizeof(struct floor_area) + 4095) / 4096 * 4096 + slots;
+}
+
+static bool start(struct compare_team *team, char *version, size_t cap)
+{
+    const size_t bytes = area_bytes(team->nranks);
+    state = (struct floor){.team = team,
+                           .rank = team->rank,
+                           .nranks = team->nranks,
+                           .crowded = team->nranks > team->cores,
+                           .two = chosen->two,
+                           .streamed = chosen->streamed};
+    state.area = compare_team_map(team, 0, bytes);
+    if (state.area == NULL) {
+        return false;
+    }
+    state.slots = (char *)state.area + bytes - (size_t)team->nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT;
+    snprintf(version, cap, "%s", chosen->name);
+    return true;
+}
+
+static const char *prepare(const struct compare_point *p)
+{
+    const size_t bytes = p->count * p->elem_bytes;
+    state.sum = compare_sum_of(p->type);
+    /* Who reads whose lines and slots changes with the collective: all start level. */
+    state.credit = chosen->kind == INLINE ? state.calls : state.tiles;
+    floor_set(&state.area->done[state.rank], state.credit);
+    if (compare_reduces(p->collective) && state.sum == NULL) {
+        return "no such type";
+    }
+    if (chosen->kind >= YIELD) {
+        return p->collective == COMPARE_HANDOVER ? NULL : "is no collective";
+    }
+    if (p->collective == COMPARE_HANDOVER) {
+        return "is a collective";
+    }
+    if (chosen->streamed && bytes < (size_t)1 << 20) {
+        return "fits the caches";
+    }
+    if (chosen->kind == INLINE) {
+        return floor_inline_refuse(p);
+    }
+    return chosen->kind == SLOTS ? floor_slots_refuse(&state, p) : floor_mapped_refuse(&state, p);
+}
+
+static size_t page_rounded(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* Every rank's input and output, one rank after the other; the larger need of all. */
+static bool share_buffers(struct compare_point *p)
+{
+    const size_t most = page_rounded(p->count * p->elem_bytes * (size_t)p->nranks);
+    shared_stride = 2 * most;
+    shared_buffers =
+        compare_team_map(state.team, area_bytes(p->nranks), shared_stride * (size_t)p->nranks);
+    if (shared_buffers == NULL) {
+        return false;
+    }
+    for (int q = 0; q < p->nranks; q++) {
+        state.out[q] = shared_buffers + (size_t)q * shared_stride;
+        state.in[q] = p->collective == COMPARE_BROADCAST ? state.out[q] : state.out[q] + most;
+    }
+    p->send = state.in[p->rank];
+    p->recv = state.out[p->rank];
+    return true;
+}
+
+static void unshare_buffers(struct compare_point *p)
+{
+    compare_team_unmap(state.team, shared_buffers, area_bytes(p->nranks),
+                       shared_stride * (size_t)p->nranks);
+}
+
+static bool call(const struct compare_point *p)
+{
+    switch (chosen->kind) {
+    case INLINE:
+        floor_inline_call(&state, p);
+        break;
+    case SLOTS:
+        floor_slots_call(&state, p);
+        break;
+    case MAPPED:
+        floor_mapped_call(&state, p);
+        break;
+    default:
+        hand_over(&state);
+        break;
+    }
+    return true;
+}
+
+static void stop(void)
+{
+    munmap(state.area, area_bytes(state.nranks));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct compare_method floor_method = {.start = start,
+                                                       .prepare = prepare,
+                                                       .share = share_buffers,
+                                                       .unshare = unshare_buffers,
+                                                       .call = call,
+                                                       .stop = stop};
+    for (size_t i = 0; argc == 2 && i < sizeof variants / sizeof *variants; i++) {
+        if (strcmp(variants[i].name, argv[1]) == 0) {
+            chosen = &variants[i];
+        }
+    }
+    if (chosen == NULL) {
+        fprintf(stderr, "compare_floor: started by compare.py, with a variant\n");
+        return 2;
+    }
+    return compare_worker(&floor_method);
+}

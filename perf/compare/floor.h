@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The floors: what the simplest loop that does the work of a collective takes, in the same run. A
+ * library that anyone can call checks arguments, picks an algorithm, survives dead ranks; these do
+ * not. So they bound what is to be had, as long as nobody finds a better loop.
+ *
+ *   floor.c         the variants, flags, waiting, the hand-over between ranks of one core
+ *   floor_inline.c  payloads of up to 48 bytes in the flag's own cache line
+ *   floor_slots.c   private buffers: through a ring of slots that all ranks map
+ *   floor_mapped.c  buffers that all ranks map: single copies
+ *
+ * One writer a flag; a flag holds a number that only grows, and is compared by distance. */
+#ifndef KOLO_COMPARE_FLOOR_H
+#define KOLO_COMPARE_FLOOR_H
+
+#include "sum.h"
+#include "worker.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum { FLOOR_DEPTH = 8, FLOOR_SLOT = 32768, FLOOR_INLINE = 48, FLOOR_BLOCK = 32768 };
+
+struct floor_line { /* payload first: a line and its flag arrive together */
+    _Alignas(COMPARE_LINE_BYTES) unsigned char data[FLOOR_INLINE];
+    _Atomic uint32_t epoch;
+};
+
+/* What the ranks share. Flags are indexed by the rank that writes them. */
+struct floor_area {
+    struct compare_flag filled[COMPARE_RANKS_MAX];  /* tiles copied into my slots */
+    struct compare_flag reduced[COMPARE_RANKS_MAX]; /* tiles of which my share is reduced */
+    struct compare_flag done[COMPARE_RANKS_MAX];    /* tiles, or calls, that I finished */
+    struct compare_flag entered[COMPARE_RANKS_MAX]; /* calls: my buffers may be used */
+    struct compare_flag left[COMPARE_RANKS_MAX];    /* calls: I use nobody's buffers any more */
+    struct floor_line line[COMPARE_RANKS_MAX][FLOOR_DEPTH];
+};
+
+struct floor {
+    struct compare_team *team;
+    int rank, nranks;
+    bool crowded;  /* more ranks than cores: yield at once */
+    bool two;      /* slots: reduce in two phases; mapped: push instead of pull */
+    bool streamed; /* user buffers are written past the caches */
+    struct floor_area *area;
+    char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT] */
+    uint32_t tiles, calls; /* so far, the same on every rank */
+    uint32_t credit;       /* tiles that all readers of mine are known to have finished */
+    compare_sum_fn *sum;
+    char *in[COMPARE_RANKS_MAX], *out[COMPARE_RANKS_MAX]; /* mapped: everybody's buffers */
+};
+
+/* ---- waiting and copying, in every loop ---- */
+
+static inline bool floor_is_at(const struct compare_flag *flag, uint32_t want)
+{
+    return (int32_t)(atomic_load_explicit(&flag->word, memory_order_acquire) - want) >= 0;
+}
+
+static inline void floor_set(struct compare_flag *flag, uint32_t value)
+{
+    atomic_store_explicit(&flag->word, value, memory_order_release);
+}
+
+/* Between polls: bare at first, for the flag is a few ten nanoseconds away; then kinder. */
+static inline void floor_relax(const struct floor *f, unsigned *polls)
+{
+    if (f->crowded) {
+        if (++*polls > 2) {
+            sched_yield();
+        }
+    } else if (++*polls > 200) {
+#ifdef __x86_64__
+        _mm_pause();
+#endif
+    }
+}
+
+static inline void floor_await(const struct floor *f, const struct compare_flag *flag,
+                               uint32_t want)
+{
+    for (unsigned polls = 0; !floor_is_at(flag, want);) {
+        floor_relax(f, &polls);
+    }
+}
+
+/* `rep movsb` takes lines that another core read last without loading them first. */
+static inline void floor_copy(void *dst, const void *src, size_t bytes)
+{
+#ifdef __x86_64__
+    if (bytes >= 512) {
+        __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
+        return;
+    }
+#endif
+    memcpy(dst, src, bytes);
+}
+
+/* floor_copy(), past the caches where `streamed` and dst is aligned. */
+void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed);
+
+/* ---- the loops: one call of point->collective ---- */
+
+const char *floor_inline_refuse(const struct compare_point *point);
+void floor_inline_call(struct floor *f, const struct compare_point *point);
+const char *floor_slots_refuse(const struct floor *f, const struct compare_point *point);
+void floor_slots_call(struct floor *f, const struct compare_point *point);
+const char *floor_mapped_refuse(const struct floor *f, const struct compare_point *point);
+void floor_mapped_call(struct floor *f, const struct compare_point *point);
+
+#endif

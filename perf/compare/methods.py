@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which methods there are: kolo, the floors, and each peer that is installed, in several settings."""
+import os
+import shutil
+import subprocess
+import sys
+
+from jobs import Method
+
+# What --buffers private may use, and what it may not: memory that peers map.
+FLOORS_PRIVATE = ("inline", "slots", "slots-nt", "slots-two-phase")
+FLOORS_SHARED = ("pull", "pull-nt", "push", "push-nt")
+OPEN_MPI = {
+    "openmpi": [],
+    "openmpi-copy": ["--mca", "btl_vader_single_copy_mechanism", "none"],
+    "openmpi-cma": ["--mca", "btl_vader_single_copy_mechanism", "cma"],
+    "openmpi-sm": ["--mca", "coll_sm_priority", "100"],
+}
+OPEN_MPI_CROWDED = {"openmpi-yield": ["--mca", "mpi_yield_when_idle", "1"]}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def program(build, name):
+    """A worker of a build, or None."""
+    path = os.path.join(build, "perf", f"compare_{name}")
+    return path if os.access(path, os.X_OK) else None
+
+
+def kolo(build, name="kolo"):
+    """kolo of a build."""
+    worker, tool = program(build, "kolo"), os.path.join(build, "tools", "kolo")
+    if worker is None or not os.access(tool, os.X_OK):
+        sys.exit(f"compare: {build} has no perf/compare_kolo and tools/kolo; build it first: ninja -C {build}")
+
+    def make(nranks):
+        return Method(name, name, [tool, "run", "-n", str(nranks), "--bind", "none", "--no-prefix", "--", worker])
+    return make
+
+
+def floors(build, shared):
+    """The floors that the buffers allow. Programs of private buffers serve shared ones as well."""
+    worker = program(build, "floor")
+    names = FLOORS_PRIVATE + (FLOORS_SHARED if shared else ())
+    return [floor(worker, name) for name in names] if worker else []
+
+
+def floor(worker, name):
+    """One floor."""
+    return Method(f"floor-{name}", "floor", [worker, name], each=True)
+
+
+def hand_overs(build):
+    """How ranks of one core let each other run."""
+    worker = program(build, "floor")
+    return [floor(worker, name) for name in ("hand-over-yield", "hand-over-futex")] if worker else []
+
+
+def open_mpi(build, nranks, cores):
+    """Open MPI in the settings that are worth trying; the best of them counts."""
+    worker, launcher = program(build, "openmpi"), shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+    if worker is None or launcher is None:
+        return []
+    settings = {**OPEN_MPI, **(OPEN_MPI_CROWDED if nranks > cores else {})}
+    root = AS_ROOT if os.geteuid() == 0 else {}
+    return [Method(name, "Open MPI",
+                   [launcher, "-n", str(nranks), "--oversubscribe", "--bind-to", "none", *options, worker], root)
+            for name, options in settings.items()]
+
+
+def mpich(build, nranks):
+    """MPICH."""
+    worker, launcher = program(build, "mpich"), shutil.which("mpiexec.hydra") or shutil.which("mpirun.mpich")
+    if worker is None or launcher is None:
+        return []
+    return [Method("mpich", "MPICH", [launcher, "-launcher", "fork", "-bind-to", "none", "-n", str(nranks), worker])]
+
+
+def gloo(build, folder):
+    """Gloo, if this Python or that of .venv has PyTorch."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    library = os.path.join(build, "perf", "libcompare_worker.so")
+    local = os.path.join(os.path.dirname(os.path.dirname(here)), ".venv", "bin", "python3")
+    for python in (local, sys.executable):
+        if os.path.exists(library) and shutil.which(python) and subprocess.run(
+                [python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
+            meeting = os.path.join(folder, "gloo.store")
+            return [Method("gloo", "Gloo", [python, os.path.join(here, "gloo.py"), library, meeting], each=True)]
+    return []

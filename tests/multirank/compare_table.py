@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`compare` as a user starts it, with kolo and the floors only: rows in the table and in the CSV file.
+
+usage: compare_table.py COMPARE.PY BUILD
+"""
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+
+from tap import check, done
+
+COMPARE, BUILD = sys.argv[1:]
+RANKS = 2
+SIZES = ["64", "65536"]
+LIMIT_S = 120
+
+
+def compare(*options):
+    """Exit status and output of a run of one round."""
+    command = [sys.executable, COMPARE, "--build", BUILD, "-n", str(RANKS), "-b", "64", "-e", "64K", "-f", "1024",
+               "--rounds", "1", "--sample-ms", "0.1", "-m", "kolo,floor", *options]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def rows(table):
+    """The sizes in a table, one a row."""
+    return [line.split()[0] for line in table.splitlines() if line and not line.startswith("#")]
+
+
+def prints_and_writes(buffers):
+    """A run of two collectives: the table, and the file."""
+    with tempfile.TemporaryDirectory(prefix="kolo-compare-test-") as folder:
+        path = os.path.join(folder, "out.csv")
+        status, table, errors = compare("-c", "all_reduce,broadcast", "--buffers", buffers, "--csv", path)
+        told = [*table.splitlines(), *errors.splitlines()[-5:]]
+        check(status == 0 and rows(table) == SIZES * 2, f"{buffers} buffers: a row for each size", *told)
+        check("# wrong elements: 0" in table, f"{buffers} buffers: nothing is wrong", *told)
+        check("dropped" not in table, f"{buffers} buffers: every method lasts to the end", *told)
+        written = []
+        if status == 0:
+            with open(path, encoding="utf-8", newline="") as file:
+                written = list(csv.DictReader(file))
+        found = {(row["collective"], row["bytes"], row["method"]) for row in written if float(row["median_us"]) > 0}
+        wanted = {(name, size, method) for name in ("all_reduce", "broadcast") for size in SIZES
+                  for method in ("kolo", "floor-slots")}
+        check(wanted <= found, f"{buffers} buffers: the file has each method at each size", *sorted(found))
+
+
+def refuses():
+    """An option that makes no sense."""
+    status, table, errors = compare("-c", "all_reduec")
+    check(status == 2 and not table and "all_reduec" in errors, "an unknown collective is refused by name", errors)
+
+
+prints_and_writes("private")
+prints_and_writes("shared")
+refuses()
+done()
