@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import draw
 import machine
 import methods
 import results
@@ -108,7 +109,7 @@ class Session:
 
     def __init__(self, given, folder):
         self.given, self.folder, self.jobs, self.flags = given, folder, [], []
-        self.probe = None
+        self.probe, self.begin, self.gone_s = None, None, 0
 
     def start(self):
         """Start all that there is."""
@@ -129,6 +130,7 @@ class Session:
     def drop(self, job, why, where):
         """A method that is of no use any more."""
         print(f"# dropped: {job.name}: {why}, {where}", flush=True)
+        self.gone_s += job.cpu_s()
         job.kill()
         self.jobs.remove(job)
         if job.name == "kolo":
@@ -146,6 +148,12 @@ class Session:
             return None
         self.flags.append(ns)
         return ns
+
+    def used(self):
+        """(processor seconds of our processes, of all, taken by the host, seconds) so far."""
+        jobs = self.jobs + ([self.probe] if self.probe else [])
+        own = self.gone_s + sum(job.cpu_s() for job in jobs) + sum(os.times()[:4])
+        return own, *machine.busy_s(), time.monotonic()
 
     def idle_share(self):
         """Cores that all methods use while none is asked for anything."""
@@ -261,6 +269,13 @@ def print_head(session):
     print_flag(session, "now")
 
 
+def print_others(session):
+    """How alone the measurement was. Launchers count as others; they sleep."""
+    own, busy, stolen, seconds = (now - then for now, then in zip(session.used(), session.begin))
+    print(f"# other processes used {max(0, busy - own) / seconds:.2f} of {machine.cores()} cores meanwhile, the host "
+          f"took {stolen / seconds:.2f}")
+
+
 def print_flag(session, when):
     """The 8-byte floor of this run: about 35 ns where two cores share a cache, 215 where they do not."""
     if when == "now":
@@ -288,6 +303,7 @@ def print_hand_overs(session):
                   "ranks of a core", flush=True)
         except Dropped as why:
             print(f"# dropped: {method.name}: {why}")
+        session.gone_s += job.cpu_s()
         job.quit()
 
 
@@ -307,6 +323,7 @@ def table(session):
         rows += mine
     print("#")
     print_flag(session, "all rounds")
+    print_others(session)
     return rows
 
 
@@ -317,11 +334,15 @@ def run(given):
         session = Session(given, folder)
         stack.callback(session.end)
         session.start()
+        session.begin = session.used()
         print_head(session)
         print_hand_overs(session)
         rows = table(session)
-        if given.csv:
-            results.write_csv(given.csv, rows, what)
+    found = results.records(rows, what)
+    if given.csv:
+        results.write_csv(given.csv, found)
+    if given.plot:
+        draw.draw(found, given.plot)
     wrong = sum(sum(row.wrong.values()) for row in rows)
     print(f"# wrong elements: {wrong}")
     return 1 if wrong else 0
@@ -332,7 +353,6 @@ def main():
     given = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if given.draw:
-        import draw  # pylint: disable=import-outside-toplevel  # only it needs more than Python
         sys.exit(draw.draw(results.read_csv(given.draw), given.plot or "compare"))
     try:
         status = run(given)

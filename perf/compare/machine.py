@@ -48,3 +48,11 @@ def available_bytes():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def busy_s():
+    """Processor seconds that the machine has spent on anything, and those that its host has taken."""
+    words = _read("/proc/stat").splitlines()[:1]
+    ticks = [int(word) for word in words[0].split()[1:]] if words else [0] * 8
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    return (sum(ticks[:3]) + sum(ticks[5:7])) * tick_s, ticks[7] * tick_s

@@ -76,13 +76,15 @@ def mpich(build, nranks):
 
 
 def gloo(build, folder):
-    """Gloo, if this Python or that of .venv has PyTorch."""
+    """Gloo, if this Python or that of .venv has PyTorch: ranks pinned like the others, and, because it
+    has a thread beside each rank, left to the system; the better counts."""
     here = os.path.dirname(os.path.abspath(__file__))
     library = os.path.join(build, "perf", "libcompare_worker.so")
     local = os.path.join(os.path.dirname(os.path.dirname(here)), ".venv", "bin", "python3")
     for python in (local, sys.executable):
         if os.path.exists(library) and shutil.which(python) and subprocess.run(
                 [python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
-            meeting = os.path.join(folder, "gloo.store")
-            return [Method("gloo", "Gloo", [python, os.path.join(here, "gloo.py"), library, meeting], each=True)]
+            script = os.path.join(here, "gloo.py")
+            return [Method(name, "Gloo", [python, script, library, os.path.join(folder, f"{name}.store")], free, True)
+                    for name, free in (("gloo", {}), ("gloo-free", {"KOLO_COMPARE_FREE": "1"}))]
     return []

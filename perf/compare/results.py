@@ -100,23 +100,30 @@ def summary(rows):
     return "# geometric mean of time over kolo's: " + ", ".join(parts) if parts else "# nothing to compare with"
 
 
-def write_csv(path, rows, what):
-    """Every method at every size; `what` has the columns that are the same in all of them."""
+def records(rows, what):
+    """A dictionary for every method at every size; `what` has what is the same in all of them."""
+    found = []
+    for row in rows:
+        for name, samples in row.samples.items():
+            first, third = quartiles(samples)
+            found.append({**what, "collective": row.collective, "bytes": row.size, "method": name,
+                          "family": row.family[name], "median_us": row.median(name), "q1_us": first, "q3_us": third,
+                          "calls": row.calls[name], "rounds": len(samples), "wrong": row.wrong[name],
+                          "flag_ns": row.flag_ns or ""})
+    return found
+
+
+def write_csv(path, found):
+    """A line for each of records()."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         out = csv.DictWriter(file, FIELDS)
         out.writeheader()
-        for row in rows:
-            for name, samples in row.samples.items():
-                first, third = quartiles(samples)
-                out.writerow({**what, "collective": row.collective, "bytes": row.size, "method": name,
-                              "family": row.family[name], "median_us": f"{row.median(name):.4f}",
-                              "q1_us": f"{first:.4f}", "q3_us": f"{third:.4f}", "calls": row.calls[name],
-                              "rounds": len(samples), "wrong": row.wrong[name],
-                              "flag_ns": f"{row.flag_ns:.0f}" if row.flag_ns else ""})
+        for record in found:
+            out.writerow({key: f"{value:.5g}" if isinstance(value, float) else value for key, value in record.items()})
 
 
 def read_csv(paths):
-    """Rows of files that write_csv() wrote, as dictionaries with numbers."""
+    """What write_csv() wrote to files, with numbers."""
     rows = []
     for path in paths:
         with open(path, encoding="utf-8", newline="") as file:

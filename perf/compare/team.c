@@ -7,9 +7,10 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { POLLS = 2000, PAGE_BYTES = 65536 };
+enum { POLLS = 2000, YIELDS = 100, NAP_NS = 20000, PAGE_BYTES = 65536 };
 static_assert(sizeof(struct compare_page) <= PAGE_BYTES, "the page holds it");
 
 bool compare_team_join(struct compare_team *team, int memory)
@@ -28,19 +29,25 @@ bool compare_team_join(struct compare_team *team, int memory)
     return true;
 }
 
+/* A nap at last: the library of a rank that is here may have a thread that others wait for. */
+static void relax(const struct compare_team *team, int polls)
+{
+    if (polls >= POLLS + YIELDS) {
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    } else if (polls >= POLLS || team->nranks > team->cores) {
+        sched_yield();
+    }
+}
+
 void compare_team_barrier(struct compare_team *team)
 {
     const uint32_t turn = ++team->barriers;
     atomic_store_explicit(&team->page->arrived[team->rank].word, turn, memory_order_release);
     for (int q = 0; q < team->nranks; q++) {
         _Atomic uint32_t *word = &team->page->arrived[q].word;
-        for (int polls = 0;; polls++) {
-            if ((int32_t)(atomic_load_explicit(word, memory_order_acquire) - turn) >= 0) {
-                break;
-            }
-            if (polls >= POLLS || team->nranks > team->cores) {
-                sched_yield();
-            }
+        for (int polls = 0; (int32_t)(atomic_load_explicit(word, memory_order_acquire) - turn) < 0;
+             polls++) {
+            relax(team, polls);
         }
     }
 }

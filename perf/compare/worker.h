@@ -69,7 +69,7 @@ struct compare_team {
 
 /* Maps the page of `memory`. False with a line on stderr. */
 bool compare_team_join(struct compare_team *team, int memory);
-/* Spins, then yields: ranks come from a sleep at about the same time. */
+/* Spins, then yields, then naps: ranks come from a sleep at about the same time. */
 void compare_team_barrier(struct compare_team *team);
 /* Rank 0's value on every rank. Collective. */
 uint64_t compare_team_decide(struct compare_team *team, uint64_t value);
