@@ -19,14 +19,19 @@ extern const struct kolo_algo kolo_algo_allreduce_direct;
 extern const struct kolo_algo kolo_algo_allreduce_oneshot;
 extern const struct kolo_algo kolo_algo_allreduce_chain;
 extern const struct kolo_algo kolo_algo_allreduce_circulant;
+extern const struct kolo_algo kolo_algo_allreduce_hier;
+extern const struct kolo_algo kolo_algo_allreduce_hier_oneshot;
+extern const struct kolo_algo kolo_algo_allreduce_hier_leader;
 extern const struct kolo_algo kolo_algo_reduce_binomial;
 extern const struct kolo_algo kolo_algo_reduce_chain;
 extern const struct kolo_algo kolo_algo_reduce_scattergather;
 extern const struct kolo_algo kolo_algo_reduce_direct;
+extern const struct kolo_algo kolo_algo_reduce_hier;
 extern const struct kolo_algo kolo_algo_broadcast_binomial;
 extern const struct kolo_algo kolo_algo_broadcast_chain;
 extern const struct kolo_algo kolo_algo_broadcast_scatter;
 extern const struct kolo_algo kolo_algo_broadcast_direct;
+extern const struct kolo_algo kolo_algo_broadcast_hier;
 extern const struct kolo_algo kolo_algo_gather_binomial;
 extern const struct kolo_algo kolo_algo_gather_direct;
 extern const struct kolo_algo kolo_algo_scatter_binomial;
@@ -35,14 +40,17 @@ extern const struct kolo_algo kolo_algo_allgather_ring;
 extern const struct kolo_algo kolo_algo_allgather_bruck;
 extern const struct kolo_algo kolo_algo_allgather_doubling;
 extern const struct kolo_algo kolo_algo_allgather_direct;
+extern const struct kolo_algo kolo_algo_allgather_hier;
 extern const struct kolo_algo kolo_algo_reducescatter_ring;
 extern const struct kolo_algo kolo_algo_reducescatter_halving;
 extern const struct kolo_algo kolo_algo_reducescatter_direct;
 extern const struct kolo_algo kolo_algo_reducescatter_circulant;
+extern const struct kolo_algo kolo_algo_reducescatter_hier;
 extern const struct kolo_algo kolo_algo_alltoall_pairwise;
 extern const struct kolo_algo kolo_algo_alltoall_bruck;
 extern const struct kolo_algo kolo_algo_alltoall_direct;
 extern const struct kolo_algo kolo_algo_barrier_dissemination;
+extern const struct kolo_algo kolo_algo_barrier_hier;
 
 /* The place of the root on the ring; its node v is at place (start + v) mod n. */
 static inline int kolo_root_place(const struct kolo_shape *shape)

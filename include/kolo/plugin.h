@@ -52,7 +52,15 @@ struct kolo_shape {
     int nranks;
     int root;         /* 0 where the collective has none */
     const int *order; /* order[i]: the rank at place i of the ring (neighbours are near); NULL: i */
+    /* Which ranks are near each other, level by level, the nearest first (those of an L3 cache, of
+     * a NUMA node, a package, a host): rank r is in group group[l * nranks + r] of level l, and a
+     * group is named by its smallest rank. A group lies within one of the next level; its ranks
+     * need not follow one another, and groups may differ in size. nlevels 0: all are equally near,
+     * or nothing is known. */
+    int nlevels; /* 0 to KOLO_LEVELS */
+    const int *group;
 };
+#define KOLO_LEVELS 4
 
 enum kolo_buf { KOLO_IN = 0, KOLO_OUT = 1, KOLO_SCRATCH = 2, KOLO_BUFS = 3 };
 

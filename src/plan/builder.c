@@ -325,6 +325,11 @@ void kolo_round(struct kolo_builder *b)
 
 /* ---- seal ---- */
 
+static size_t groups_bytes(const struct kolo_shape *shape)
+{
+    return (size_t)shape->nlevels * (size_t)shape->nranks * sizeof *shape->group;
+}
+
 static void seal_counts(struct kolo_plan *plan)
 {
     const struct kolo_shape *s = &plan->shape;
@@ -334,6 +339,9 @@ static void seal_counts(struct kolo_plan *plan)
     if (plan->order != NULL) {
         plan->hash = kolo_hash(plan->hash, plan->order, (size_t)s->nranks * sizeof *plan->order);
     }
+    if (plan->group != NULL) {
+        plan->hash = kolo_hash(plan->hash, plan->group, groups_bytes(s));
+    }
     for (int r = 0; r < s->nranks; r++) {
         if (plan->rank[r].places > plan->max_places) {
             plan->max_places = plan->rank[r].places;
@@ -342,6 +350,26 @@ static void seal_counts(struct kolo_plan *plan)
 }
 
 /* ---- build ---- */
+
+/* Each group is named by its smallest rank, and lies within one of the next level. */
+static kolo_status check_groups(const struct kolo_algo *algo, const struct kolo_shape *shape)
+{
+    bool ok = shape->nlevels >= 0 && shape->nlevels <= KOLO_LEVELS &&
+              (shape->nlevels == 0 || shape->group != NULL);
+    for (int l = 0; ok && l < shape->nlevels; l++) {
+        for (int r = 0; ok && r < shape->nranks; r++) {
+            const int g = kolo_group_of(shape, l, r);
+            ok = g >= 0 && g <= r && kolo_group_of(shape, l, g) == g &&
+                 (l + 1 == shape->nlevels ||
+                  kolo_group_of(shape, l + 1, g) == kolo_group_of(shape, l + 1, r));
+        }
+    }
+    return ok ? KOLO_OK
+              : kolo_fail(KOLO_ERR_INVALID,
+                          "%s: of %d levels, a group is not named by its smallest rank or lies in "
+                          "two of the next level",
+                          algo->base.name, shape->nlevels);
+}
 
 static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_shape *shape,
                                int only, struct kolo_plan **out)
@@ -358,14 +386,20 @@ static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_s
     plan->chunks = 1;
     plan->rank = calloc(n, sizeof *plan->rank);
     plan->order = shape->order != NULL ? malloc(n * sizeof *plan->order) : NULL;
-    if (plan->rank == NULL || (shape->order != NULL && plan->order == NULL)) {
+    plan->group = shape->nlevels > 0 ? malloc(groups_bytes(shape)) : NULL;
+    if (plan->rank == NULL || (shape->order != NULL && plan->order == NULL) ||
+        (shape->nlevels > 0 && plan->group == NULL)) {
         kolo_plan_destroy(plan);
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", algo->base.name);
     }
     if (shape->order != NULL) {
         memcpy(plan->order, shape->order, n * sizeof *plan->order);
     }
+    if (plan->group != NULL) {
+        memcpy(plan->group, shape->group, groups_bytes(shape));
+    }
     plan->shape.order = plan->order;
+    plan->shape.group = plan->group;
     *out = plan;
     return KOLO_OK;
 }
@@ -379,9 +413,11 @@ kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shap
         return kolo_fail(KOLO_ERR_INVALID, "%s: no plan for %d ranks, root %d, of rank %d",
                          algo->base.name, shape->nranks, shape->root, rank);
     }
+    KOLO_TRY(check_groups(algo, shape));
     if (algo->supports != NULL && !algo->supports(shape)) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s does not support %d ranks with root %d",
-                         algo->base.name, shape->nranks, shape->root);
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s does not support %d ranks with root %d%s",
+                         algo->base.name, shape->nranks, shape->root,
+                         shape->nlevels == 0 ? ", without groups" : "");
     }
     KOLO_TRY(plan_create(algo, shape, rank, &b.plan));
     b.sent = calloc((size_t)shape->nranks * KOLO_LANES, sizeof *b.sent);
@@ -415,5 +451,6 @@ void kolo_plan_destroy(struct kolo_plan *plan)
     }
     free(plan->rank);
     free(plan->order);
+    free(plan->group);
     free(plan);
 }

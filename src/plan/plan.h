@@ -47,7 +47,7 @@ struct kolo_rank_plan {
 };
 
 struct kolo_plan {
-    struct kolo_shape shape; /* shape.order points into this plan, or is NULL */
+    struct kolo_shape shape; /* order and group point into this plan, or are NULL */
     const struct kolo_algo *algo;
     int only; /* the one rank whose steps are here, or -1: all */
     int lanes;
@@ -55,12 +55,12 @@ struct kolo_plan {
     int max_places;              /* the largest `places` of any rank */
     struct kolo_rank_plan *rank; /* [nranks] */
     uint64_t hash;               /* of algorithm name, shape and chunks: equal on every rank */
-    int *order;
+    int *order, *group;
 };
 
 /* Build and seal the plan of `algo` for `shape`: of one rank, or of all (rank -1).
- * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits nonsense; the text says what),
- * SYSTEM. */
+ * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits nonsense, or the groups of the
+ * shape are none; the text says what), SYSTEM. */
 kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shape *shape, int rank,
                             struct kolo_plan **out);
 void kolo_plan_destroy(struct kolo_plan *plan);
@@ -90,6 +90,12 @@ const char *kolo_coll_title(enum kolo_coll coll);
 
 /* In place, chunk `chunk` of IN at `rank` is this chunk of OUT; -1 if it is none. */
 int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk);
+
+/* The group of `rank` at level `level` of the shape. */
+static inline int kolo_group_of(const struct kolo_shape *shape, int level, int rank)
+{
+    return shape->group[level * shape->nranks + rank];
+}
 
 /* The rank at place i of the shape's ring. */
 static inline int kolo_rank_at(const struct kolo_shape *shape, int i)

@@ -2,6 +2,7 @@
 /* Lowered programs, run by threads, against what each collective promises: every algorithm, kind of
  * link, rank count, size around a tile, in place and out of place. Offsets and values all differ.
  */
+#include "../groupings.h"
 #include "crew.h"
 
 #include <cstdlib>
@@ -26,6 +27,7 @@ struct Case {
     int n, root;
     size_t count; /* elements; of a block where the collective has blocks */
     bool in_place;
+    const Grouping *groups;
 };
 
 /* IN and OUT of one rank, with room in front so that no two offsets agree. */
@@ -163,6 +165,7 @@ void Build(const Case &c, const crew *crew, Programs *out)
     shape.coll = c.algo->coll;
     shape.nranks = c.n;
     shape.root = c.root;
+    c.groups->Apply(&shape);
     ASSERT_EQ(KOLO_OK, kolo_plan_build(c.algo, &shape, -1, &out->plan)) << kolo_error_text();
     for (int r = 0; r < c.n; r++) {
         kolo_prog *prog = nullptr;
@@ -178,6 +181,7 @@ bool Supports(const kolo_algo *algo, int n, int root)
     shape.coll = algo->coll;
     shape.nranks = n;
     shape.root = root;
+    UsualGroups(n).Apply(&shape);
     return algo->supports == nullptr || algo->supports(&shape);
 }
 
@@ -186,7 +190,8 @@ void RunCase(const Case &c, crew_links links, unsigned jitter)
 {
     SCOPED_TRACE(std::string(c.algo->base.name) + " over " + crew_links_name(links) + ", n " +
                  std::to_string(c.n) + ", root " + std::to_string(c.root) + ", count " +
-                 std::to_string(c.count) + (c.in_place ? ", in place" : ""));
+                 std::to_string(c.count) + (c.in_place ? ", in place" : "") + ", " +
+                 c.groups->name);
     crew *crew = crew_create(c.n, links, static_cast<unsigned>(c.n) * 3 + 1, 4096, 300);
     Programs programs;
     Build(c, crew, &programs);
@@ -238,11 +243,34 @@ TEST_P(EveryAlgorithm, GivesWhatTheCollectivePromisesOverEveryKindOfLink)
                                  static_cast<size_t>(n + 1), size_t{257}, size_t{5003}}) {
                 for (int links = 0; links < CREW_LINKS; links++) {
                     for (bool in_place : {false, true}) {
-                        RunCase({algo, n, root, count, in_place}, static_cast<crew_links>(links),
+                        RunCase({algo, n, root, count, in_place, &UsualGroups(n)},
+                                static_cast<crew_links>(links),
                                 static_cast<unsigned>(n + links) * (count % 2 == 0 ? 1u : 0u));
                         if (HasFailure()) {
                             return;
                         }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(EveryAlgorithm, GivesWhatTheCollectivePromisesForAnyGroups)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    if (std::string(algo->base.name).find("_hier") == std::string::npos) {
+        GTEST_SKIP() << "no hierarchy";
+    }
+    for (int n : {4, 8}) {
+        for (const Grouping &groups : Groupings(n)) {
+            const int root = kolo_coll_rooted(algo->coll) ? n - 1 : 0;
+            for (size_t count : {size_t{3}, size_t{5003}}) {
+                for (int links = 0; links < CREW_LINKS; links++) {
+                    RunCase({algo, n, root, count, (links + n / 4) % 2 == 0, &groups},
+                            static_cast<crew_links>(links), count == 3 ? 1u : 0u);
+                    if (HasFailure()) {
+                        return;
                     }
                 }
             }

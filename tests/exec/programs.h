@@ -3,6 +3,7 @@
 #ifndef KOLO_TESTS_PROGRAMS_H
 #define KOLO_TESTS_PROGRAMS_H
 
+#include "../groupings.h"
 #include "crew.h"
 
 #include <cstdlib>
@@ -37,7 +38,7 @@ using Prog = std::unique_ptr<kolo_prog, ProgDeleter>;
 
 // The plan of all ranks or of one, or NULL where the algorithm does not do this shape.
 inline Plan BuildPlan(const kolo_algo *algo, int n, int root, int only = -1,
-                      const int *order = nullptr)
+                      const int *order = nullptr, const Grouping *groups = nullptr)
 {
     kolo_shape shape = {};
     shape.size = sizeof shape;
@@ -45,6 +46,7 @@ inline Plan BuildPlan(const kolo_algo *algo, int n, int root, int only = -1,
     shape.nranks = n;
     shape.root = root;
     shape.order = order;
+    (groups != nullptr ? *groups : UsualGroups(n)).Apply(&shape);
     kolo_plan *plan = nullptr;
     if (algo->supports != nullptr && !algo->supports(&shape)) {
         return nullptr;

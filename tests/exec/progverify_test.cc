@@ -150,6 +150,32 @@ TEST_P(Programs, KeepThePlanOnAnyRing)
     }
 }
 
+// The other tests take one kind of groups.
+TEST_P(Programs, KeepThePlanForAnyGroups)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    if (std::string(algo->base.name).find("_hier") == std::string::npos) {
+        GTEST_SKIP() << "no hierarchy";
+    }
+    for (int n : {2, 4, 6, 8, 13}) {
+        for (const Grouping &groups : Groupings(n)) {
+            const int root = kolo_coll_rooted(algo->coll) ? n - 2 : 0;
+            const Plan plan = BuildPlan(algo, n, root, -1, nullptr, &groups);
+            for (const Links &links : kLinks) {
+                if (n > MostRanks()) {
+                    continue;
+                }
+                SCOPED_TRACE(Name(algo, n, root, links) + ", " + groups.name);
+                const std::vector<Prog> progs = LowerAll(plan.get(), links.kind, links.seed);
+                Calls calls;
+                calls.Add(plan.get(), progs, 3);
+                calls.Add(plan.get(), progs, 2);
+                ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Catalogue, Programs, ::testing::Range(0, kolo_algos_count),
                          [](const ::testing::TestParamInfo<int> &param) {
                              return std::string(kolo_algos[param.param]->base.name);

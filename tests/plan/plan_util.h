@@ -3,6 +3,8 @@
 #ifndef KOLO_TESTS_PLAN_UTIL_H
 #define KOLO_TESTS_PLAN_UTIL_H
 
+#include "../groupings.h"
+
 #include <gtest/gtest.h>
 #include <memory>
 #include <set>
@@ -30,6 +32,7 @@ inline kolo_shape Shape(kolo_coll coll, int nranks, int root = 0, const int *ord
     shape.nranks = nranks;
     shape.root = root;
     shape.order = order;
+    UsualGroups(nranks).Apply(&shape);
     return shape;
 }
 
@@ -74,6 +77,18 @@ inline std::vector<const kolo_algo *> AllAlgos()
     std::vector<const kolo_algo *> all;
     for (int i = 0; i < kolo_algos_count; i++) {
         all.push_back(kolo_algos[i]);
+    }
+    return all;
+}
+
+// Those that climb groups.
+inline std::vector<const kolo_algo *> Hierarchies()
+{
+    std::vector<const kolo_algo *> all;
+    for (const kolo_algo *algo : AllAlgos()) {
+        if (std::string(algo->base.name).find("_hier") != std::string::npos) {
+            all.push_back(algo);
+        }
     }
     return all;
 }

@@ -50,6 +50,58 @@ TEST_P(EveryAlgorithm, IsProvedOnRingsOfAnotherOrder)
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, EveryAlgorithm, testing::ValuesIn(AllAlgos()), AlgoName);
 
+class EveryHierarchy : public testing::TestWithParam<const kolo_algo *>
+{
+};
+
+TEST_P(EveryHierarchy, IsProvedForAnyGroups)
+{
+    int plans = 0;
+    for (int n = 1; n <= MaxRanks(); n += n < 20 ? 1 : 11) {
+        for (const Grouping &groups : Groupings(n)) {
+            for (int root : Roots(GetParam()->coll, n)) {
+                kolo_shape shape = Shape(GetParam()->coll, n, root);
+                groups.Apply(&shape);
+                const Plan plan = Build(GetParam(), shape);
+                ASSERT_NE(nullptr, plan) << groups.name << " " << n;
+                ASSERT_EQ(KOLO_OK, kolo_verify_plan(plan.get()))
+                    << groups.name << " " << n << ": " << kolo_error_text();
+                plans++;
+            }
+        }
+    }
+    RecordProperty("plans", plans);
+}
+
+TEST_P(EveryHierarchy, IsNoCandidateWithoutGroups)
+{
+    kolo_shape shape = Shape(GetParam()->coll, 8);
+    shape.nlevels = 0;
+    shape.group = nullptr;
+    EXPECT_EQ(nullptr, Build(GetParam(), shape));
+    EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find("without groups"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryHierarchy, testing::ValuesIn(Hierarchies()), AlgoName);
+
+TEST(Groups, ThatDoNotNestOrHaveOtherNamesAreRefused)
+{
+    const int wrong[][8] = {
+        {1, 1, 2, 2, 0, 0, 0, 0}, // not the smallest rank
+        {0, 0, 0, 3, 0, 0, 2, 2}, // rank 2 leaves its group
+        {0, 0, 2, 2, 0, 1, 1, 1}, // group 0 lies in two
+        {0, -1, 2, 2, 0, 0, 0, 0}, {0, 0, 2, 4, 0, 0, 0, 0},
+    };
+    for (const auto &group : wrong) {
+        kolo_shape shape = Shape(KOLO_COLL_ALL_REDUCE, 4);
+        shape.nlevels = 2;
+        shape.group = group;
+        kolo_plan *plan = nullptr;
+        EXPECT_EQ(KOLO_ERR_INVALID, kolo_plan_build(Named("allreduce_hier"), &shape, -1, &plan));
+        EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find("smallest rank"));
+    }
+}
+
 TEST(Expression, IsInRankOrderWhereTheAlgorithmPromisesIt)
 {
     for (const char *name : {"allreduce_chain", "allreduce_oneshot", "allreduce_direct"}) {

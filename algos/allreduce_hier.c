@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Hierarchical all-reduce with many leaders: a reduce-scatter inside each group, an all-reduce of
+ * each part among the ranks that own it in their groups, an all-gather inside. So all ranks work,
+ * and a byte crosses a package's border once a direction and not once for each rank beyond it. As
+ * the middle step is made the same way tier by tier, all sums climb first, then all results come
+ * down: 2 messages a tier on the longest path, 2(n-1)/n of the vector sent by each rank.
+ *
+ *   {0 1} {2 3}    chunks 0 1 2 3 end at ranks 0 2 1 3
+ *   up    0 <- 1: chunks 0 1   1 <- 0: chunks 2 3 |  0 <- 2: chunk 0   2 <- 0: chunk 1 ...
+ *   down  0 -> 2: chunk 0   2 -> 0: chunk 1   ... |  0 -> 1: chunks 0 1   1 -> 0: chunks 2 3
+ *
+ * Chunk c is a number whose digits, one a tier, say which child owns it there. A group with fewer
+ * children than the widest of its tier shares these digits out evenly.
+ *
+ * Bayatpour, Chakraborty, Subramoni, Lu, Panda: Scalable reduction collectives with data
+ * partitioning-based multi-leader design, 2017.
+ */
+#include "hier.h"
+
+struct cut {
+    struct kolo_hier hier;
+    int chunks;
+    int width[KOLO_TIERS];  /* most children of a group of a tier: the digit's base */
+    int stride[KOLO_TIERS]; /* chunks that differ in digits of higher tiers alone */
+};
+
+static void measure(struct cut *cut)
+{
+    const struct kolo_hier *h = &cut->hier;
+    cut->chunks = 1;
+    for (int t = h->top; t >= 1; t--) {
+        int width = 1;
+        for (int g = 0; g < h->n; g++) {
+            const int children = kolo_hier_is_group(h, t, g) ? kolo_hier_children(h, t, g) : 0;
+            width = children > width ? children : width;
+        }
+        cut->width[t] = width;
+        cut->stride[t] = cut->chunks;
+        cut->chunks *= width;
+    }
+}
+
+/* Very uneven groups would ask for far more chunks than ranks: then the nearest tiers are left out.
+ */
+static void open_cut(const struct kolo_shape *shape, struct cut *out)
+{
+    kolo_hier_open(shape, &out->hier);
+    measure(out);
+    while (out->chunks > 4 * shape->nranks && out->hier.top > 1) {
+        kolo_hier_drop_nearest(&out->hier);
+        measure(out);
+    }
+}
+
+static int owner(const struct cut *cut, int tier, int group, int chunk)
+{
+    for (int t = tier; t >= 1; t--) {
+        const int digit = chunk / cut->stride[t] % cut->width[t];
+        const int children = kolo_hier_children(&cut->hier, t, group);
+        group = kolo_hier_child(&cut->hier, t, group, digit * children / cut->width[t]);
+    }
+    return group;
+}
+
+/* The owners in a group's children give the sums of a run of chunks to its owner in the group. */
+static void climb(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk)
+{
+    const struct kolo_hier *h = &cut->hier;
+    const int to = owner(cut, tier, group, chunk);
+    const struct kolo_slice in = kolo_slice_make(KOLO_IN, chunk, cut->stride[tier]);
+    const struct kolo_slice out = kolo_slice_make(KOLO_OUT, chunk, cut->stride[tier]);
+    int left = kolo_hier_children(h, tier, group) - 1;
+    if (tier == 1) {
+        kolo_local(b, to, in, out, KOLO_MOVE);
+    }
+    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
+        const int from = owner(cut, tier - 1, child, chunk);
+        if (from != to) {
+            const unsigned last = --left == 0 && tier == h->top ? KOLO_LAST : 0;
+            kolo_transfer(b, from, tier == 1 ? in : out, to, out, KOLO_ADD | last);
+        }
+    }
+}
+
+/* And the owner in the group gives them the results. */
+static void descend(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk)
+{
+    const struct kolo_hier *h = &cut->hier;
+    const int from = owner(cut, tier, group, chunk);
+    const struct kolo_slice out = kolo_slice_make(KOLO_OUT, chunk, cut->stride[tier]);
+    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
+        const int to = owner(cut, tier - 1, child, chunk);
+        if (from != to) {
+            kolo_transfer(b, from, out, to, out, KOLO_MOVE);
+        }
+    }
+}
+
+typedef void pass_fn(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk);
+
+/* One round: each owner's run number `turn`, so that no rank sends another two messages. False once
+ * none has so many; where all groups of a tier are alike each has one. */
+static bool one_turn(const struct cut *cut, struct kolo_builder *b, int tier, int turn,
+                     pass_fn *pass)
+{
+    uint16_t seen[KOLO_HIER_RANKS] = {0}; /* runs that a rank owns */
+    bool any = false;
+    for (int group = 0; group < cut->hier.n; group++) {
+        const bool is_group = kolo_hier_is_group(&cut->hier, tier, group);
+        for (int chunk = 0; is_group && chunk < cut->chunks; chunk += cut->stride[tier]) {
+            if (seen[owner(cut, tier, group, chunk)]++ == turn) {
+                pass(cut, b, tier, group, chunk);
+                any = true;
+            }
+        }
+    }
+    kolo_round(b);
+    return any;
+}
+
+static void each_run(const struct cut *cut, struct kolo_builder *b, int tier, pass_fn *pass)
+{
+    int turn = 0;
+    while (one_turn(cut, b, tier, turn, pass)) {
+        turn++;
+    }
+}
+
+static void build(const struct kolo_shape *shape, struct kolo_builder *b)
+{
+    struct cut cut;
+    open_cut(shape, &cut);
+    kolo_chunks(b, cut.chunks);
+    for (int t = 1; t <= cut.hier.top; t++) {
+        each_run(&cut, b, t, climb);
+    }
+    for (int t = cut.hier.top; t >= 1; t--) {
+        each_run(&cut, b, t, descend);
+    }
+}
+
+const struct kolo_algo kolo_algo_allreduce_hier = {
+    .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_algo), "allreduce_hier"},
+    .coll = KOLO_COLL_ALL_REDUCE,
+    .source = "Bayatpour, Chakraborty, Subramoni, Lu, Panda: Scalable reduction collectives with "
+              "data partitioning-based multi-leader design, 2017, doi:10.1145/3126908.3126954",
+    .supports = kolo_hier_supports,
+    .build = build,
+};

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The arithmetic of tiers, and the trees of leaders over them: see hier.h. No algorithm by itself.
+ */
+#include "hier.h"
+
+bool kolo_hier_supports(const struct kolo_shape *shape)
+{
+    return shape->nlevels > 0 && shape->nranks <= KOLO_HIER_RANKS;
+}
+
+/* Whether level l joins ranks that tier `below` parts, and parts ranks at all. */
+static bool says_something(const struct kolo_hier *h, int l, int below)
+{
+    bool joins = false;
+    bool parts = false;
+    for (int r = 0; r < h->n; r++) {
+        const int group = kolo_group_of(h->shape, l, r);
+        joins = joins || group != kolo_hier_group(h, below, r);
+        parts = parts || group != 0;
+    }
+    return joins && parts;
+}
+
+static void fill_tier(struct kolo_hier *h, int tier)
+{
+    uint16_t newest[KOLO_HIER_RANKS]; /* member of a group, by name */
+    for (int r = 0; r < h->n; r++) {
+        const int group = kolo_hier_group(h, tier, r);
+        h->next[tier][r] = (uint16_t)h->n;
+        if (group == r) {
+            h->size[tier][r] = 0;
+        } else {
+            h->next[tier][newest[group]] = (uint16_t)r;
+        }
+        h->place[tier][r] = h->size[tier][group]++;
+        newest[group] = (uint16_t)r;
+    }
+}
+
+void kolo_hier_open(const struct kolo_shape *shape, struct kolo_hier *h)
+{
+    h->shape = shape;
+    h->n = shape->nranks;
+    h->top = KOLO_TIERS; /* not known yet */
+    int tier = 1;
+    for (int l = 0; l < shape->nlevels; l++) {
+        if (says_something(h, l, tier - 1)) {
+            h->level[tier++] = l;
+        }
+    }
+    h->top = tier;
+    for (int t = 0; t <= h->top; t++) {
+        fill_tier(h, t);
+    }
+}
+
+void kolo_hier_drop_nearest(struct kolo_hier *h)
+{
+    h->top--;
+    for (int t = 1; t <= h->top; t++) {
+        h->level[t] = h->level[t + 1];
+        fill_tier(h, t);
+    }
+}
+
+int kolo_hier_next(const struct kolo_hier *h, int tier, int child)
+{
+    int r = h->next[tier][child];
+    while (r < h->n && !kolo_hier_is_group(h, tier - 1, r)) {
+        r = h->next[tier][r];
+    }
+    return r < h->n ? r : -1;
+}
+
+int kolo_hier_children(const struct kolo_hier *h, int tier, int group)
+{
+    int count = 0;
+    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
+        count++;
+    }
+    return count;
+}
+
+int kolo_hier_child(const struct kolo_hier *h, int tier, int group, int k)
+{
+    int child = group;
+    for (; k > 0; k--) {
+        child = kolo_hier_next(h, tier, child);
+    }
+    return child;
+}
+
+int kolo_hier_match(const struct kolo_hier *h, int tier, int rank, int child)
+{
+    int match = child;
+    if (kolo_hier_group(h, tier - 1, rank) == child) {
+        return rank;
+    }
+    for (int k = h->place[tier - 1][rank] % h->size[tier - 1][child]; k > 0; k--) {
+        match = h->next[tier - 1][match];
+    }
+    return match;
+}
+
+int kolo_hier_holder(const struct kolo_hier *h, int tier, int group, int block)
+{
+    int holder = block;
+    for (int t = h->top - 1; t >= tier; t--) {
+        holder = kolo_hier_match(h, t + 1, holder, kolo_hier_group(h, t, group));
+    }
+    return holder;
+}
+
+/* One round: each rank's block number `turn`. False once none has so many. */
+static bool one_turn(const struct kolo_hier *h, struct kolo_builder *b, int tier, int turn,
+                     kolo_hier_block *pass)
+{
+    uint16_t seen[KOLO_HIER_RANKS] = {0}; /* blocks that a rank holds */
+    bool any = false;
+    for (int i = 0; i < h->n * h->n; i++) {
+        const int group = i / h->n;
+        const int block = i % h->n;
+        if (kolo_hier_is_group(h, tier, group) &&
+            seen[kolo_hier_holder(h, tier, group, block)]++ == turn) {
+            pass(h, b, tier, group, block);
+            any = true;
+        }
+    }
+    kolo_round(b);
+    return any;
+}
+
+void kolo_hier_each_block(const struct kolo_hier *h, struct kolo_builder *b, int tier,
+                          kolo_hier_block *pass)
+{
+    int turn = 0;
+    while (one_turn(h, b, tier, turn, pass)) {
+        turn++;
+    }
+}
+
+/* ---- trees of leaders ---- */
+
+static int leader(const struct kolo_hier_tree *t, int tier, int rank)
+{
+    const int group = kolo_hier_group(t->hier, tier, rank);
+    const bool has_root = t->root >= 0 && kolo_hier_group(t->hier, tier, t->root) == group;
+    return has_root ? t->root : group;
+}
+
+/* The highest tier whose group this rank leads. */
+static int led_by(const struct kolo_hier_tree *t, int rank)
+{
+    int tier = 0;
+    while (tier < t->top && leader(t, tier + 1, rank) == rank) {
+        tier++;
+    }
+    return tier;
+}
+
+int kolo_hier_parent(const struct kolo_hier_tree *t, int child)
+{
+    const int tier = led_by(t, child);
+    return tier < t->top ? leader(t, tier + 1, child) : -1;
+}
+
+int kolo_hier_depth(const struct kolo_hier_tree *t, int rank)
+{
+    int depth = 0;
+    for (int r = kolo_hier_parent(t, rank); r >= 0; r = kolo_hier_parent(t, r)) {
+        depth++;
+    }
+    return depth;
+}
+
+int kolo_hier_next_leaf(const struct kolo_hier_tree *t, int parent, int after)
+{
+    int tier = after >= 0 ? led_by(t, after) : 0;
+    int r = after + 1;
+    for (; tier < t->top; tier++) {
+        for (; r < t->hier->n; r++) {
+            if (r != parent && led_by(t, r) == tier && kolo_hier_parent(t, r) == parent) {
+                return r;
+            }
+        }
+        r = 0;
+    }
+    return -1;
+}
+
+/* The longest way down. */
+static int deepest(const struct kolo_hier_tree *t)
+{
+    int most = 0;
+    for (int r = 0; r < t->hier->n; r++) {
+        const int depth = kolo_hier_depth(t, r);
+        most = depth > most ? depth : most;
+    }
+    return most;
+}
+
+/* One rank takes in what its children have. */
+static void gather_sum(const struct kolo_hier_tree *t, struct kolo_builder *b, int rank,
+                       unsigned last)
+{
+    const struct kolo_slice sum = rank == t->root ? kolo_out(0) : kolo_scratch(0);
+    int child = kolo_hier_next_leaf(t, rank, -1);
+    if (child >= 0) {
+        kolo_local(b, rank, kolo_in(0), sum, KOLO_MOVE);
+    }
+    while (child >= 0) {
+        const bool leaf = kolo_hier_next_leaf(t, child, -1) < 0;
+        const int next = kolo_hier_next_leaf(t, rank, child);
+        const bool complete = next < 0 && kolo_hier_parent(t, rank) < 0;
+        kolo_transfer(b, child, leaf ? kolo_in(0) : kolo_scratch(0), rank, sum,
+                      complete ? KOLO_ADD | last : KOLO_ADD);
+        child = next;
+    }
+}
+
+void kolo_hier_reduce(const struct kolo_hier_tree *t, struct kolo_builder *b, unsigned last)
+{
+    for (int depth = deepest(t) - 1; depth >= 0; depth--) {
+        for (int r = 0; r < t->hier->n; r++) {
+            if (kolo_hier_depth(t, r) == depth) {
+                gather_sum(t, b, r, last);
+            }
+        }
+        kolo_round(b);
+    }
+}
+
+void kolo_hier_broadcast(const struct kolo_hier_tree *t, struct kolo_builder *b,
+                         struct kolo_slice from)
+{
+    for (int depth = 0; depth < deepest(t); depth++) {
+        for (int r = 0; r < t->hier->n; r++) {
+            if (kolo_hier_depth(t, r) != depth) {
+                continue;
+            }
+            for (int child = kolo_hier_next_leaf(t, r, -1); child >= 0;
+                 child = kolo_hier_next_leaf(t, r, child)) {
+                kolo_transfer(b, r, depth == 0 ? from : kolo_out(0), child, kolo_out(0), KOLO_MOVE);
+            }
+        }
+        kolo_round(b);
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Hierarchical reduce-scatter, from near to far: in each small group one rank sums the group's
+ * parts of a block, another rank another block's; these sums are summed in the groups around, up to
+ * the rank that wants the block. The way of allgather_hier, backwards: a sum crosses a border once.
+ * One message a tier on the longest path, n-1 blocks sent by each rank.
+ *
+ *   {0 1} {2 3}   0 <- 1: blocks 0 2   1 <- 0: blocks 1 3   ...   |   0 <-> 2   1 <-> 3
+ *
+ * Träff: Efficient allgather for regular SMP-clusters, 2006 (there: the all-gather).
+ */
+#include "hier.h"
+
+/* The holder in a group sums what those in its children have; SCRATCH chunk b is for block b. */
+static void sum_up(const struct kolo_hier *h, struct kolo_builder *b, int tier, int group,
+                   int block)
+{
+    const int to = kolo_hier_holder(h, tier, group, block);
+    const struct kolo_slice sum = kolo_scratch(block);
+    int left = kolo_hier_children(h, tier, group) - 1;
+    if (tier == 1) {
+        kolo_local(b, to, kolo_in(block), sum, KOLO_MOVE);
+    }
+    for (int child = group; child >= 0; child = kolo_hier_next(h, tier, child)) {
+        const int from = kolo_hier_match(h, tier, to, child);
+        if (from != to) {
+            const unsigned last = --left == 0 && tier == h->top ? KOLO_LAST : 0;
+            kolo_transfer(b, from, tier == 1 ? kolo_in(block) : sum, to, sum, KOLO_ADD | last);
+        }
+    }
+}
+
+static void build(const struct kolo_shape *shape, struct kolo_builder *b)
+{
+    struct kolo_hier h;
+    kolo_hier_open(shape, &h);
+    kolo_scratch_chunks(b, h.n); /* OUT may be a block of IN, which is still to be read */
+    for (int t = 1; t <= h.top; t++) {
+        kolo_hier_each_block(&h, b, t, sum_up);
+    }
+    for (int r = 0; r < h.n; r++) {
+        kolo_local(b, r, kolo_scratch(r), kolo_out(0), KOLO_MOVE);
+    }
+}
+
+const struct kolo_algo kolo_algo_reducescatter_hier = {
+    .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_algo), "reducescatter_hier"},
+    .coll = KOLO_COLL_REDUCE_SCATTER,
+    .source = "Träff: Efficient allgather for regular SMP-clusters, 2006",
+    .supports = kolo_hier_supports,
+    .build = build,
+};
