@@ -222,6 +222,22 @@ struct kolo_place kolo_host_place(const struct kolo_host *host, int pu_os_index)
     return pu != NULL ? place_of(host, pu) : kolo_place_unknown();
 }
 
+bool kolo_host_pair(const struct kolo_host *host, enum kolo_near near, int cpu[2])
+{
+    const int first = kolo_host_pu_os(host, 0);
+    const struct kolo_place here = kolo_host_place(host, first);
+    for (int i = 1; i < kolo_host_pus(host); i++) {
+        const int other = kolo_host_pu_os(host, i);
+        const struct kolo_place there = kolo_host_place(host, other);
+        if (kolo_near_of(&here, &there) == near) {
+            cpu[0] = first;
+            cpu[1] = other;
+            return true;
+        }
+    }
+    return false;
+}
+
 static int common(int a, int b)
 {
     return a == b ? a : -1;

@@ -54,6 +54,44 @@ struct kolo_place kolo_host_place(const struct kolo_host *host, int pu_os_index)
 /* What all PUs the calling thread is bound to have in common. */
 struct kolo_place kolo_host_here(const struct kolo_host *host);
 
+/* The nearest thing that two places of a host are known to share. Bound more loosely than to one
+ * L3, a rank is taken to be as far from another as it may be: in another L3 of what they share. */
+enum kolo_near {
+    KOLO_NEAR_CORE,
+    KOLO_NEAR_L3,
+    KOLO_NEAR_NUMA,    /* a NUMA node, but no L3 */
+    KOLO_NEAR_PACKAGE, /* a package, but no NUMA node */
+    KOLO_NEAR_HOST,    /* no package */
+    KOLO_NEAR_UNKNOWN
+};
+enum kolo_near kolo_near_of(const struct kolo_place *a, const struct kolo_place *b);
+
+/* OS indices of two PUs of this host that are just so near; false where there are none. The first
+ * is the first PU there is. */
+bool kolo_host_pair(const struct kolo_host *host, enum kolo_near near, int cpu[2]);
+
+/* ---- groups of near ranks (groups.c) ----------------------------------------------------------
+ */
+
+enum { KOLO_GROUP_LEVELS = 4 };
+
+/* Levels of groups, the nearest first, as in struct kolo_shape of kolo/plugin.h: at level l rank r
+ * is in the group of rank group[l * nranks + r], its smallest. */
+struct kolo_groups {
+    int nlevels; /* 0: all ranks are equally near, or their places unknown */
+    int *group;  /* [nlevels * nranks] */
+    const char *name[KOLO_GROUP_LEVELS]; /* "L3", "NUMA node", "package", "host" */
+};
+/* From hosts and places (either may be NULL, as below). Levels that part nobody, join nobody, or
+ * are not known of every rank are left out. Pure. Cost: n times the groups. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_groups_make(int nranks, const int *host_of,
+                                        const struct kolo_place *place, struct kolo_groups *out);
+void kolo_groups_free(struct kolo_groups *groups);
+/* Places by hand: "0,0,1,1" are the numbers of the ranks' L3 caches; after a ';' those of their
+ * NUMA nodes, then of their packages, which are one where they are not given. Lists shorter than
+ * nranks begin again. False, and `out` undefined, where the text is not just that. */
+bool kolo_places_parse(const char *text, int nranks, struct kolo_place *out);
+
 /* ---- layout: order, trees (order.c, tree.c) ---------------------------------------------------
  */
 
@@ -85,6 +123,8 @@ void kolo_tree_build(int nranks, const int *order, int which, int rank, struct k
 /* "Channel 00/02 : 0 1 2": the ring of a channel, ranks right-aligned to the widest. */
 void kolo_line_ring(struct kolo_text *out, int channel, int nchannels, int nranks,
                     const int *order);
+/* "Groups : L3 0-3 4-7 8-11 12-15, package 0-7 8-15": ranks that are near each other. */
+void kolo_line_groups(struct kolo_text *out, int nranks, const struct kolo_groups *groups);
 /* "Trees [0] 14/-1/-1->13->12 [1] ...": down0/down1/down2->rank->up, a tree for each channel. */
 void kolo_line_trees(struct kolo_text *out, int rank, int nchannels, const struct kolo_tree *trees);
 

@@ -20,7 +20,9 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
                                          .coll = algo->coll,
                                          .nranks = c->nranks,
                                          .root = root,
-                                         .order = c->order};
+                                         .order = c->order,
+                                         .nlevels = c->groups.nlevels,
+                                         .group = c->groups.group};
         struct kolo_plan *plan = NULL;
         KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
                                  &plan));

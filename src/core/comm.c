@@ -54,7 +54,8 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     kolo_status st = kolo_comm_configure(c, config);
     c->member = calloc((size_t)nranks, sizeof *c->member);
     c->order = calloc((size_t)nranks, sizeof *c->order);
-    if (st == KOLO_OK && (c->member == NULL || c->order == NULL)) {
+    c->place = calloc((size_t)nranks, sizeof *c->place);
+    if (st == KOLO_OK && (c->member == NULL || c->order == NULL || c->place == NULL)) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
     if (st != KOLO_OK) {
@@ -389,7 +390,10 @@ void kolo_comm_destroy(struct kolo_comm *c)
     free(c->member);
     free(c->addresses);
     free(c->order);
+    free(c->place);
+    kolo_groups_free(&c->groups);
     free(c->algo_text);
     free(c->transport_text);
+    free(c->groups_text);
     free(c);
 }

@@ -85,7 +85,7 @@ struct kolo_comm {
     unsigned fork_generation;
     char name[32];
     int deterministic, timeout_ms, device;
-    char *algo_text, *transport_text;
+    char *algo_text, *transport_text, *groups_text; /* groups_text "": as ranks are bound */
     unsigned splits; /* splits and shrinks so far: names their meeting points */
     struct kolo_meet meet;
 
@@ -99,6 +99,8 @@ struct kolo_comm {
     struct kolo_wires wires;
     pthread_mutex_t device_lock; /* every call into a device but from open and close */
     int *order;                  /* [nranks] */
+    struct kolo_place *place;    /* [nranks] */
+    struct kolo_groups groups;
     int nhosts, local_rank, local_size;
 
     struct kolo_rules *rules;

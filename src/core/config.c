@@ -37,7 +37,7 @@ static kolo_status check_config(const struct kolo_comm *c)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "config.device is %d; only KOLO_HOST (-1) is supported", c->device);
     }
-    if (c->algo_text == NULL || c->transport_text == NULL) {
+    if (c->algo_text == NULL || c->transport_text == NULL || c->groups_text == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a configuration");
     }
     return KOLO_OK;
@@ -58,6 +58,7 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
     c->device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
+    c->groups_text = choose_text(NULL, "KOLO_GROUPS", "");
     (void)snprintf(c->name, sizeof c->name, "%s", config.name != NULL ? config.name : "comm");
     KOLO_TRY(check_config(c));
     if (c->algo_text[0] == '\0') {

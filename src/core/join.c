@@ -106,7 +106,8 @@ void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
                                .deterministic = (uint32_t)c->deterministic,
                                .rules = kolo_hash(0, c->algo_text, strlen(c->algo_text)),
                                .transports =
-                                   kolo_hash(0, c->transport_text, strlen(c->transport_text))};
+                                   kolo_hash(0, c->transport_text, strlen(c->transport_text)),
+                               .groups = kolo_hash(0, c->groups_text, strlen(c->groups_text))};
     const double now = kolo_now_us();
     const uint64_t stack = (uint64_t)(uintptr_t)c;
     out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
@@ -133,22 +134,37 @@ static kolo_status check_hello(const struct kolo_comm *c, const struct kolo_hell
                          c->rank, KOLO_VERSION);
     }
     if (h->deterministic != mine->deterministic || h->rules != mine->rules ||
-        h->transports != mine->transports) {
+        h->transports != mine->transports || h->groups != mine->groups) {
         return kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d differ in %s", c->rank, q,
                          h->deterministic != mine->deterministic ? "config.deterministic"
                          : h->rules != mine->rules               ? "the rules of KOLO_ALGO"
-                                                                 : "the list of KOLO_TRANSPORT");
+                         : h->transports != mine->transports     ? "the list of KOLO_TRANSPORT"
+                                                                 : "KOLO_GROUPS");
     }
     return KOLO_OK;
+}
+
+/* Where the ranks are bound, or what KOLO_GROUPS says instead. */
+static kolo_status place_members(struct kolo_comm *c)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        c->place[q] = c->member[q].place;
+    }
+    if (c->groups_text[0] == '\0') {
+        return KOLO_OK;
+    }
+    return kolo_places_parse(c->groups_text, c->nranks, c->place)
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID,
+                           "KOLO_GROUPS is \"%s\"; it is the number of each rank's L3, such as "
+                           "0,0,1,1, and after a ';' of its NUMA node, then of its package",
+                           c->groups_text);
 }
 
 static kolo_status order_members(struct kolo_comm *c)
 {
     int *host_of = calloc((size_t)c->nranks, sizeof *host_of);
-    struct kolo_place *place = calloc((size_t)c->nranks, sizeof *place);
-    if (host_of == NULL || place == NULL) {
-        free(host_of);
-        free(place);
+    if (host_of == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
     }
     c->nhosts = 0;
@@ -158,16 +174,15 @@ static kolo_status order_members(struct kolo_comm *c)
             host_of[q] = c->member[p].peer.host == c->member[q].peer.host ? host_of[p] : -1;
         }
         host_of[q] = host_of[q] < 0 ? c->nhosts++ : host_of[q];
-        place[q] = c->member[q].place;
     }
     for (int q = 0; q < c->nranks; q++) {
         c->local_rank += q < c->rank && host_of[q] == host_of[c->rank];
         c->local_size += host_of[q] == host_of[c->rank];
     }
-    kolo_order_ranks(c->nranks, host_of, place, c->order);
+    kolo_order_ranks(c->nranks, host_of, c->place, c->order);
+    const kolo_status st = kolo_groups_make(c->nranks, host_of, c->place, &c->groups);
     free(host_of);
-    free(place);
-    return KOLO_OK;
+    return st;
 }
 
 kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
@@ -183,6 +198,7 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
         m->place = all[q].place;
     }
     c->id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
+    KOLO_TRY(place_members(c));
     return order_members(c);
 }
 
@@ -353,6 +369,8 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     const struct kolo_chooser_options options = {.nranks = c->nranks,
                                                  .nhosts = c->nhosts,
                                                  .order = c->order,
+                                                 .nlevels = c->groups.nlevels,
+                                                 .group = c->groups.group,
                                                  .rules = c->rules,
                                                  .costs = c->costs,
                                                  .deterministic = c->deterministic != 0,

@@ -11,8 +11,8 @@ struct kolo_hello {
     uint64_t host, process;
     struct kolo_place place;
     uint32_t deterministic;
-    uint64_t rules, transports; /* hashes of the texts that all ranks must share */
-    uint64_t salt;              /* rank 0's makes the communicator's id */
+    uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */
+    uint64_t salt;                      /* rank 0's makes the communicator's id */
 };
 enum { HELLO_MAGIC = 0x6b6f6c6f, ADDRESS_BYTES = 256 };
 
@@ -30,7 +30,7 @@ struct kolo_ready {
 /* config.c: what the caller gave, else the environment, else the default; checked. */
 kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given);
 
-/* Round 1: who and where; then the order of the ring is known. */
+/* Round 1: who and where; then the order of the ring and the groups are known. */
 void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out);
 kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all);
 /* Round 2: transports open; then each peer has the one that reaches it best. */

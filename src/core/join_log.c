@@ -16,6 +16,11 @@ static void log_layout(const struct kolo_comm *c)
     for (int t = 0; t < 2; t++) {
         kolo_tree_build(c->nranks, c->order, t, c->rank, &trees[t]);
     }
+    if (c->rank == 0) {
+        kolo_line_groups(&text, c->nranks, &c->groups);
+        KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
+        kolo_text_free(&text);
+    }
     kolo_line_trees(&text, c->rank, 2, trees);
     KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
     kolo_text_free(&text);

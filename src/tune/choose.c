@@ -43,7 +43,7 @@ struct size_class {
 
 struct kolo_chooser {
     struct kolo_chooser_options options;
-    int *order;
+    int *order, *group;
     struct kolo_model model;
     struct size_class class[KOLO_COLLS][CLASSES];
     struct sums *sums;
@@ -64,7 +64,9 @@ static struct kolo_shape shape_of(const struct kolo_chooser *c, enum kolo_coll c
                                .coll = coll,
                                .nranks = c->options.nranks,
                                .root = root,
-                               .order = c->order};
+                               .order = c->order,
+                               .nlevels = c->options.nlevels,
+                               .group = c->group};
 }
 
 static bool supported(const struct kolo_algo *algo, const struct kolo_shape *shape)
@@ -278,9 +280,10 @@ static kolo_status refuse_rule(const struct call *call, const struct kolo_algo *
                       kolo_algo_word(candidate->algo));
     }
     const kolo_status st =
-        kolo_fail(KOLO_ERR_INVALID, "rule \"%s\": %s %s with %d ranks, root %d; allowed: %s",
+        kolo_fail(KOLO_ERR_INVALID, "rule \"%s\": %s %s with %d ranks, root %d%s; allowed: %s",
                   rule.chars != NULL ? rule.chars : "", algo->base.name, why, c->options.nranks,
-                  call->root, allowed.chars != NULL ? allowed.chars : "nothing");
+                  call->root, c->options.nlevels == 0 ? ", no groups" : "",
+                  allowed.chars != NULL ? allowed.chars : "nothing");
     kolo_text_free(&rule);
     kolo_text_free(&allowed);
     return st;
@@ -408,23 +411,32 @@ void kolo_choice_line(const struct kolo_chooser *c, enum kolo_coll coll, int roo
 
 /* ---- the chooser ---- */
 
+/* False when out of memory. Nothing stays NULL. */
+static bool copied(const int *from, size_t count, int **out)
+{
+    if (from == NULL || count == 0) {
+        return true;
+    }
+    *out = malloc(count * sizeof **out);
+    if (*out != NULL) {
+        memcpy(*out, from, count * sizeof **out);
+    }
+    return *out != NULL;
+}
+
 kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
                                 struct kolo_chooser **out)
 {
     struct kolo_chooser *c = calloc(1, sizeof *c);
     const size_t n = (size_t)options->nranks;
-    if (c != NULL && options->order != NULL) {
-        c->order = malloc(n * sizeof *c->order);
-    }
-    if (c == NULL || (options->order != NULL && c->order == NULL)) {
+    if (c == NULL || !copied(options->order, n, &c->order) ||
+        !copied(options->group, n * (size_t)options->nlevels, &c->group)) {
         kolo_chooser_destroy(c);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for choosing algorithms");
     }
-    if (options->order != NULL) {
-        memcpy(c->order, options->order, n * sizeof *c->order);
-    }
     c->options = *options;
     c->options.order = c->order;
+    c->options.group = c->group;
     kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts);
     *out = c;
     return KOLO_OK;
@@ -445,5 +457,6 @@ void kolo_chooser_destroy(struct kolo_chooser *c)
     }
     free(c->sums);
     free(c->order);
+    free(c->group);
     free(c);
 }

@@ -122,9 +122,14 @@ static int smaller_stand_in(int nranks)
     return kolo_is_pow2(nranks) ? KOLO_MODEL_RANKS / 2 : KOLO_MODEL_RANKS / 2 - 8 + nranks % 8;
 }
 
-/* The ends of the ranks stay ends; the ring is that of the ranks that are left. `order` has room.
- */
-static struct kolo_shape stand_in(const struct kolo_shape *shape, int nranks, int *order)
+struct stand_in { /* a smaller communicator's shape, and what it points to */
+    struct kolo_shape shape;
+    int order[KOLO_MODEL_RANKS];
+    int group[KOLO_LEVELS * KOLO_MODEL_RANKS];
+};
+
+/* The ends of the ranks stay ends; the ring and the groups are those of the ranks that are left. */
+static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in *out)
 {
     struct kolo_shape small = *shape;
     small.nranks = nranks;
@@ -134,18 +139,24 @@ static struct kolo_shape stand_in(const struct kolo_shape *shape, int nranks, in
     int count = 0;
     for (int i = 0; shape->order != NULL && i < shape->nranks; i++) {
         if (shape->order[i] < nranks) {
-            order[count++] = shape->order[i];
+            out->order[count++] = shape->order[i];
         }
     }
-    small.order = shape->order != NULL ? order : NULL;
-    return small;
+    for (int l = 0; l < shape->nlevels; l++) {
+        for (int r = 0; r < nranks; r++) {
+            out->group[l * nranks + r] = kolo_group_of(shape, l, r);
+        }
+    }
+    small.order = shape->order != NULL ? out->order : NULL;
+    small.group = out->group;
+    out->shape = small;
 }
 
 static bool stands_in(const struct kolo_algo *algo, const struct kolo_shape *shape, int nranks)
 {
-    int order[KOLO_MODEL_RANKS];
-    const struct kolo_shape small = stand_in(shape, nranks, order);
-    return algo->supports == NULL || algo->supports(&small);
+    struct stand_in small;
+    stand_in(shape, nranks, &small);
+    return algo->supports == NULL || algo->supports(&small.shape);
 }
 
 /* Whether smaller plans must, and can, stand for the plan of `shape`. */
@@ -194,14 +205,14 @@ kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_a
     if (!is_scaled(algo, shape)) {
         return forecast_whole(model, algo, shape, bytes, out);
     }
-    int order[KOLO_MODEL_RANKS];
+    struct stand_in by;
     const int n1 = smaller_stand_in(shape->nranks), n2 = larger_stand_in(shape->nranks);
     const int n = shape->nranks;
     struct kolo_forecast small = {0}, large = {0};
-    struct kolo_shape by = stand_in(shape, n1, order);
-    KOLO_TRY(forecast_whole(model, algo, &by, bytes, &small));
-    by = stand_in(shape, n2, order);
-    KOLO_TRY(forecast_whole(model, algo, &by, bytes, &large));
+    stand_in(shape, n1, &by);
+    KOLO_TRY(forecast_whole(model, algo, &by.shape, bytes, &small));
+    stand_in(shape, n2, &by);
+    KOLO_TRY(forecast_whole(model, algo, &by.shape, bytes, &large));
     out->us = continued(n1, small.us, n2, large.us, n);
     out->phases = (int)ceil(continued(n1, small.phases, n2, large.phases, n));
     const int slack = large.phases + 2;
@@ -214,10 +225,10 @@ kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_a
 kolo_status kolo_model_plan(const struct kolo_algo *algo, const struct kolo_shape *shape,
                             struct kolo_plan **out)
 {
-    int order[KOLO_MODEL_RANKS];
+    struct stand_in small;
     if (!is_scaled(algo, shape)) {
         return kolo_plan_build(algo, shape, -1, out);
     }
-    const struct kolo_shape small = stand_in(shape, larger_stand_in(shape->nranks), order);
-    return kolo_plan_build(algo, &small, -1, out);
+    stand_in(shape, larger_stand_in(shape->nranks), &small);
+    return kolo_plan_build(algo, &small.shape, -1, out);
 }

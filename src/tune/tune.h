@@ -4,8 +4,8 @@
  *
  * Every rank chooses for itself, without a word to the others, and all must choose alike. So a
  * choice depends only on what all ranks share: the rules' text, the costs (measured by one rank,
- * broadcast), the number of ranks and hosts, the order of the ring, and the call's collective,
- * root, bytes and type.
+ * broadcast), the number of ranks and hosts, the order of the ring, the groups of near ranks, and
+ * the call's collective, root, bytes and type.
  */
 #ifndef KOLO_TUNE_H
 #define KOLO_TUNE_H
@@ -71,6 +71,8 @@ struct kolo_chooser;
 struct kolo_chooser_options {
     int nranks, nhosts;
     const int *order;               /* [nranks] or NULL; copied */
+    int nlevels;                    /* as in struct kolo_shape: groups of near ranks */
+    const int *group;               /* [nlevels * nranks]; copied */
     const struct kolo_rules *rules; /* may be NULL; borrowed */
     struct kolo_costs costs;
     bool deterministic;

@@ -182,11 +182,16 @@ static void TestForced(Coll coll)
             if (IsShort() && &place != &places[2]) {
                 continue;
             }
+            const bool climbs = name.find("hier") == 0;
+            if (climbs) { /* two of three ranks near each other; two ranks make no groups */
+                setenv("KOLO_GROUPS", "0,1,1;0,0,0,0,0,1,1,1", 1);
+            }
             kolo_comm *comm = Join(word + ":" + name);
+            unsetenv("KOLO_GROUPS");
             const int rank = kolo_comm_rank(comm), n = kolo_comm_size(comm);
             std::vector<std::string> complaints =
                 PlayAll(comm, ForcedCases(coll, n), MemoryOf(place, rank), 3);
-            const bool refused = IsRefusal(complaints) && (n & (n - 1)) != 0;
+            const bool refused = IsRefusal(complaints) && (climbs ? n <= 2 : (n & (n - 1)) != 0);
             if (refused) {
                 complaints.clear();
             }
