@@ -2,6 +2,7 @@
 /* The public calls: each says what it means as a struct kolo_call, has it checked, and submits it.
  */
 #include "core/call.h"
+#include "core/quick.h"
 
 #include <stdlib.h>
 
@@ -30,113 +31,124 @@ static kolo_status run(struct kolo_call *call, kolo_stream stream)
     return kolo_call_submit(call, stream);
 }
 
+static __attribute__((noinline)) kolo_status run_args(struct kolo_args args, struct kolo_comm *comm,
+                                                      kolo_stream stream)
+{
+    struct kolo_call call = {.comm = comm,
+                             .coll = args.coll,
+                             .in = args.in,
+                             .out = args.out,
+                             .count = args.count,
+                             .type = args.type,
+                             .op = args.op,
+                             .root = args.root};
+    return run(&call, stream);
+}
+
+/* Inlined, so that the arguments of a call that is known stay in registers. */
+static inline __attribute__((always_inline)) kolo_status
+submit(const struct kolo_args *args, struct kolo_comm *comm, kolo_stream stream)
+{
+    kolo_status st = KOLO_OK;
+    if (KOLO_LIKELY(stream == NULL && kolo_quick(args, comm, &st))) {
+        return st;
+    }
+    return run_args(*args, comm, stream);
+}
+
 kolo_status kolo_all_reduce(const void *send, void *recv, size_t count, enum kolo_type type,
                             kolo_op op, struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_ALL_REDUCE,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type,
-                             .op = op};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_ALL_REDUCE,
+                                   .in = send,
+                                   .out = recv,
+                                   .count = count,
+                                   .type = type,
+                                   .op = op};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_reduce(const void *send, void *recv, size_t count, enum kolo_type type, kolo_op op,
                         int root, struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_REDUCE,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type,
-                             .op = op,
-                             .root = root};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_REDUCE,
+                                   .in = send,
+                                   .out = recv,
+                                   .count = count,
+                                   .type = type,
+                                   .op = op,
+                                   .root = root};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_broadcast(const void *send, void *recv, size_t count, enum kolo_type type,
                            int root, struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_BROADCAST,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type,
-                             .root = root};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_BROADCAST,
+                                   .in = send,
+                                   .out = recv,
+                                   .count = count,
+                                   .type = type,
+                                   .root = root};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_gather(const void *send, void *recv, size_t count, enum kolo_type type, int root,
                         struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_GATHER,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type,
-                             .root = root};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_GATHER,
+                                   .in = send,
+                                   .out = recv,
+                                   .count = count,
+                                   .type = type,
+                                   .root = root};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_scatter(const void *send, void *recv, size_t count, enum kolo_type type, int root,
                          struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_SCATTER,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type,
-                             .root = root};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_SCATTER,
+                                   .in = send,
+                                   .out = recv,
+                                   .count = count,
+                                   .type = type,
+                                   .root = root};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_all_gather(const void *send, void *recv, size_t count, enum kolo_type type,
                             struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_ALL_GATHER,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type};
-    return run(&call, stream);
+    const struct kolo_args args = {
+        .coll = KOLO_COLL_ALL_GATHER, .in = send, .out = recv, .count = count, .type = type};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
                                 kolo_op op, struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_REDUCE_SCATTER,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type,
-                             .op = op};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_REDUCE_SCATTER,
+                                   .in = send,
+                                   .out = recv,
+                                   .count = count,
+                                   .type = type,
+                                   .op = op};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_all_to_all(const void *send, void *recv, size_t count, enum kolo_type type,
                             struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm,
-                             .coll = KOLO_COLL_ALL_TO_ALL,
-                             .in = send,
-                             .out = recv,
-                             .count = count,
-                             .type = type};
-    return run(&call, stream);
+    const struct kolo_args args = {
+        .coll = KOLO_COLL_ALL_TO_ALL, .in = send, .out = recv, .count = count, .type = type};
+    return submit(&args, comm, stream);
 }
 
 kolo_status kolo_barrier(struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.comm = comm, .coll = KOLO_COLL_BARRIER, .type = KOLO_INT8};
-    return run(&call, stream);
+    const struct kolo_args args = {.coll = KOLO_COLL_BARRIER, .type = KOLO_INT8};
+    return submit(&args, comm, stream);
 }
 
 /* ---- v-forms ---- */

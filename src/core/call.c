@@ -8,7 +8,6 @@
  *   RUN      the executor; then what is left to do to the result
  */
 #include "core/call_parts.h"
-#include "transports/shm/segment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,21 +106,21 @@ static kolo_status widen_input(struct kolo_call *call)
     return KOLO_OK;
 }
 
-static const void *run_in(const struct kolo_call *call)
+const void *kolo_call_run_in(const struct kolo_call *call)
 {
     return call->wide_in != NULL ? call->wide_in : call->in;
 }
 
-static void *run_out(const struct kolo_call *call)
+void *kolo_call_run_out(const struct kolo_call *call)
 {
     return call->wide_out != NULL ? call->wide_out : call->out;
 }
 
-/* ---- entries ---- */
+/* ---- signature ---- */
 
 /* What all ranks must agree on. Lengths of v-forms that not all ranks know stay out of it, and so
  * does the type where bytes are only moved. */
-static uint64_t signature(const struct kolo_call *call)
+uint64_t kolo_call_signature(const struct kolo_call *call)
 {
     const uint64_t words[] = {call->coll,
                               (uint64_t)call->root,
@@ -139,93 +138,10 @@ static uint64_t signature(const struct kolo_call *call)
     return hash;
 }
 
-static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
-                      unsigned char handle[32])
-{
-    struct kolo_mem mem = {0};
-    uint32_t id = 0;
-    uint64_t offset = 0;
-    void *ptr = (void *)(uintptr_t)at;
-    if (at == NULL || bytes == 0 || !kolo_segment_find(ptr, bytes, &id, &offset) ||
-        c->mapper->transport->map(c->mapper->device, ptr, bytes, &mem) != KOLO_OK) {
-        return 0;
-    }
-    memcpy(handle, mem.handle, 32);
-    return 1;
-}
-
-static kolo_status publish_entry(struct kolo_call *call, bool block)
-{
-    struct kolo_comm *c = call->comm;
-    struct kolo_entry mine = {.in_at = (uintptr_t)run_in(call),
-                              .out_at = (uintptr_t)run_out(call),
-                              .signature = signature(call)};
-    if (kolo_call_has_in(call)) {
-        mine.in_shared =
-            share(c, run_in(call), kolo_call_span(call, true) * call->run_elem, mine.in);
-    }
-    if (kolo_call_has_out(call)) {
-        mine.out_shared =
-            share(c, run_out(call), kolo_call_span(call, false) * call->run_elem, mine.out);
-    }
-    return kolo_entry_publish(&c->wires, &mine, block);
-}
-
-static kolo_status wait_entries(struct kolo_call *call, bool block)
-{
-    struct kolo_comm *c = call->comm;
-    for (; call->next < c->nranks; call->next++) {
-        const int q = call->next;
-        if (q == c->rank || !c->member[q].maps) {
-            continue;
-        }
-        pthread_mutex_lock(&c->device_lock);
-        kolo_status st = kolo_comm_reach(c, q);
-        pthread_mutex_unlock(&c->device_lock);
-        KOLO_TRY(st);
-        st = kolo_entry_wait(&c->wires, q, block);
-        if (st != KOLO_OK) {
-            return st;
-        }
-    }
-    call->next = 0;
-    return KOLO_OK;
-}
-
-static kolo_status resolve_one(struct kolo_comm *c, int q, uint32_t shared,
-                               const unsigned char handle[32], void **out)
-{
-    unsigned char whole[KOLO_HANDLE_BYTES] = {0};
-    size_t len = 0;
-    if (!shared) {
-        *out = NULL;
-        return KOLO_OK;
-    }
-    memcpy(whole, handle, 32);
-    pthread_mutex_lock(&c->device_lock);
-    const kolo_status st = c->member[q].transport->attach(c->member[q].link, whole, out, &len);
-    pthread_mutex_unlock(&c->device_lock);
-    return st;
-}
-
-kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry)
-{
-    struct kolo_comm *c = w->owner;
-    void *in = (void *)(uintptr_t)entry->in_at, *out = (void *)(uintptr_t)entry->out_at;
-    if (c->member[q].peer.process != c->member[c->rank].peer.process) {
-        KOLO_TRY(resolve_one(c, q, entry->in_shared, entry->in, &in));
-        KOLO_TRY(resolve_one(c, q, entry->out_shared, entry->out, &out));
-    }
-    w->peer_in[q] = in;
-    w->peer_out[q] = out;
-    return KOLO_OK;
-}
-
 /* ---- states ---- */
 
-static kolo_status do_choose(struct kolo_call *call, bool block)
+static kolo_status do_choose(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
     if (!call->started) {
         call->run_elem = call->coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->type);
         KOLO_TRY(choose(call));
@@ -235,15 +151,12 @@ static kolo_status do_choose(struct kolo_call *call, bool block)
         if (call->wide) {
             KOLO_TRY(widen_input(call));
         }
-        call->uses_entries = c->nranks <= KOLO_WHOLE_PLAN_RANKS && !kolo_call_by_messages(call) &&
-                             kolo_call_bytes(call) >= KOLO_ENTRY_BYTES && c->mapper != NULL;
+        call->signature = kolo_call_signature(call);
+        KOLO_TRY(kolo_call_decide_entries(call));
         call->started = true;
     }
     if (call->uses_entries) {
-        const kolo_status st = publish_entry(call, block);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        kolo_call_publish_entry(call);
     }
     call->state = call->uses_entries ? KOLO_CALL_ENTRIES : KOLO_CALL_LOWER;
     return KOLO_OK;
@@ -263,8 +176,8 @@ static kolo_status start_exec(struct kolo_call *call, bool block)
     struct kolo_comm *c = call->comm;
     call->exec = (struct kolo_exec){.wires = &c->wires,
                                     .bound = call->bound,
-                                    .in = run_in(call),
-                                    .out = run_out(call),
+                                    .in = kolo_call_run_in(call),
+                                    .out = kolo_call_run_out(call),
                                     .elem = call->run_elem,
                                     .signature = call->signature,
                                     .block = block};
@@ -283,7 +196,6 @@ static kolo_status do_slots(struct kolo_call *call, bool block)
     if (st != KOLO_OK) {
         return st;
     }
-    call->signature = signature(call);
     kolo_memo_learn(call);
     return start_exec(call, block);
 }
@@ -298,6 +210,9 @@ static kolo_status do_run(struct kolo_call *call)
     const kolo_status st = kolo_exec_step(&call->exec);
     if (messages) {
         pthread_mutex_unlock(&c->device_lock);
+    }
+    if (st == KOLO_OK) {
+        c->wires.entries += call->uses_entries ? 1 : 0;
     }
     if (st == KOLO_OK && call->wide_out != NULL && kolo_call_has_out(call)) {
         kolo_narrow(call->type, call->out, call->wide_out, kolo_call_span(call, false));
@@ -344,16 +259,16 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
     if (call->comm->nranks == 1) {
         return run_alone(call);
     }
-    if (call->state == KOLO_CALL_CHOOSE && kolo_memo_knows(call)) {
+    if (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call)) {
         st = start_exec(call, block);
     }
     while (st == KOLO_OK) {
         switch (call->state) {
         case KOLO_CALL_CHOOSE:
-            st = do_choose(call, block);
+            st = do_choose(call);
             break;
         case KOLO_CALL_ENTRIES:
-            st = wait_entries(call, block);
+            st = kolo_call_wait_entries(call, block);
             call->state = st == KOLO_OK ? KOLO_CALL_LOWER : call->state;
             break;
         case KOLO_CALL_LOWER:

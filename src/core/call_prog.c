@@ -57,7 +57,7 @@ static uint8_t link_bits(const struct kolo_call *call, int q)
     if (!call->uses_entries) {
         return bits;
     }
-    const uint32_t at = c->wires.epoch % KOLO_DEPTH;
+    const uint32_t at = c->wires.entries % KOLO_DEPTH;
     const struct kolo_entry *mine = &c->wires.region[c->rank]->entry[at];
     const struct kolo_entry *theirs = &c->wires.region[q]->entry[at];
     const bool threads = m->peer.process == c->member[c->rank].peer.process;
@@ -143,6 +143,7 @@ static struct kolo_sizes sizes_of(const struct kolo_call *call)
 
 void kolo_call_forget(struct kolo_comm *c)
 {
+    kolo_memo_destroy(c);
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
         kolo_bound_destroy(c->bounds[i].bound);
     }
@@ -219,15 +220,6 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     return st;
 }
 
-static void memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
-{
-    for (int i = 0; i < KOLO_MEMOS; i++) {
-        if (c->memo[i].bound == bound) {
-            c->memo[i].bound = NULL;
-        }
-    }
-}
-
 /* The bound program: the least recently used one of the cache makes room. */
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 {
@@ -250,45 +242,11 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     struct kolo_bound *bound = NULL;
     const kolo_status st = bind_call(call, block, &bound);
     if (st == KOLO_OK) {
-        memo_forget(c, oldest->bound);
+        kolo_memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
         *oldest =
             (struct kolo_cached_bound){call->prog, call->count, call->run_elem, ++c->uses, bound};
         call->bound = bound;
     }
     return st;
-}
-
-/* ---- the memo: a call like one before skips choosing, lowering and binding ---- */
-
-static struct kolo_memo *memo_of(const struct kolo_call *call)
-{
-    const size_t key = call->count * 31 + (size_t)call->coll * 7 + (size_t)call->type +
-                       call->op * 3 + (size_t)call->root;
-    return &call->comm->memo[key % KOLO_MEMOS];
-}
-
-bool kolo_memo_knows(struct kolo_call *call)
-{
-    const struct kolo_memo *m = memo_of(call);
-    if (m->bound == NULL || m->count != call->count || m->coll != call->coll ||
-        m->type != call->type || m->op != call->op || m->root != call->root ||
-        call->v.all != NULL) {
-        return false;
-    }
-    call->algo = m->bound->prog->plan->algo;
-    call->prog = m->bound->prog;
-    call->bound = m->bound;
-    call->run_elem = m->bound->extents.elem;
-    call->signature = m->signature;
-    return true;
-}
-
-/* Not for calls that look at what memory is shared, or that need a buffer of their own. */
-void kolo_memo_learn(const struct kolo_call *call)
-{
-    if (!call->uses_entries && !call->wide && call->v.all == NULL && call->op < KOLO_OPS) {
-        *memo_of(call) = (struct kolo_memo){call->bound, call->count, call->coll,     call->type,
-                                            call->op,    call->root,  call->signature};
-    }
 }

@@ -6,7 +6,7 @@
  * a loop for ranks that are threads of one process; the steps are the same functions. */
 #include "core/comm.h"
 
-#include "core/call.h"
+#include "core/call_parts.h"
 #include "core/join.h"
 #include "core/launch.h"
 #include "core/plugins.h"
@@ -16,22 +16,17 @@
 
 /* ---- forks ---- */
 
-static _Atomic unsigned fork_generation;
+_Atomic unsigned kolo_forks;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void in_child(void)
 {
-    atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&kolo_forks, 1, memory_order_relaxed);
 }
 
 static void watch_forks(void)
 {
     (void)pthread_atfork(NULL, NULL, in_child);
-}
-
-unsigned kolo_fork_generation(void)
-{
-    return atomic_load_explicit(&fork_generation, memory_order_relaxed);
 }
 
 /* ---- creation ---- */
@@ -55,7 +50,8 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     c->member = calloc((size_t)nranks, sizeof *c->member);
     c->order = calloc((size_t)nranks, sizeof *c->order);
     c->place = calloc((size_t)nranks, sizeof *c->place);
-    if (st == KOLO_OK && (c->member == NULL || c->order == NULL || c->place == NULL)) {
+    if (st == KOLO_OK &&
+        (c->member == NULL || c->order == NULL || c->place == NULL || !kolo_memo_create(c))) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
     if (st != KOLO_OK) {

@@ -19,11 +19,11 @@
 
 enum {
     KOLO_SLOT_BYTES = 1 << 20,  /* outbox of one tile; KOLO_DEPTH of them a rank, when first used */
-    KOLO_ENTRY_BYTES = 8 << 10, /* calls of this size look at what memory is shared */
+    KOLO_ENTRY_BYTES = 4 << 10, /* calls of this size look at what memory is shared */
     KOLO_WHOLE_PLAN_RANKS =
         64, /* larger communicators build one rank's plan: no facts, no stages */
     KOLO_BOUND_CACHE = 128,
-    KOLO_MEMOS = 16,
+    KOLO_MEMOS = 64,
     KOLO_TRANSPORTS_MAX = 4
 };
 
@@ -66,15 +66,8 @@ struct kolo_cached_bound {
     struct kolo_bound *bound;
 };
 
-struct kolo_memo { /* a call seen before; bound NULL: empty */
-    struct kolo_bound *bound;
-    size_t count;
-    enum kolo_coll coll;
-    enum kolo_type type;
-    kolo_op op;
-    int root;
-    uint64_t signature;
-};
+struct kolo_memo;
+struct kolo_shared_memo;
 
 struct kolo_call;
 struct kolo_p2p;
@@ -112,8 +105,13 @@ struct kolo_comm {
     struct kolo_cached_plan *plans;
     struct kolo_cached_prog *progs;
     struct kolo_cached_bound bounds[KOLO_BOUND_CACHE];
-    struct kolo_memo memo[KOLO_MEMOS];
+    struct kolo_memo *memo;               /* [KOLO_MEMOS] calls seen before, see quick.h */
+    struct kolo_shared_memo *shared_memo; /* [KOLO_MEMOS] */
     uint64_t uses;
+    bool sharing;   /* large calls look at what memory is shared; alike on all ranks */
+    bool announced; /* this rank has said from when on */
+    bool logs_calls;
+    bool threads; /* other members are threads of this process */
 
     _Atomic int busy;                 /* one thread runs calls */
     pthread_mutex_t queue_lock;       /* of head, tail */
@@ -141,6 +139,21 @@ kolo_status kolo_comm_reach(struct kolo_comm *comm, int q);
 kolo_status kolo_comm_make_slots(struct kolo_comm *comm);
 kolo_status kolo_comm_map_slots(struct kolo_comm *comm, int q);
 /* Generation of forks: a communicator of another one belongs to the parent process. */
-unsigned kolo_fork_generation(void);
+extern _Atomic unsigned kolo_forks;
+static inline unsigned kolo_fork_generation(void)
+{
+    return atomic_load_explicit(&kolo_forks, memory_order_relaxed);
+}
+/* kolo_comm_usable(), where the answer is nearly always yes. */
+static inline bool kolo_comm_is_usable(const struct kolo_comm *c)
+{
+    return c->fork_generation == kolo_fork_generation() &&
+           atomic_load_explicit(&c->error, memory_order_acquire) == KOLO_OK &&
+           atomic_load_explicit(&c->wires.region[c->rank]->head.abort, memory_order_acquire) ==
+               KOLO_OK;
+}
+/* How often memory of kolo_mem_alloc() came and went in this process. */
+unsigned kolo_mem_allocs(void);
+unsigned kolo_mem_frees(void);
 
 #endif

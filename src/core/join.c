@@ -350,6 +350,19 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     return KOLO_OK;
 }
 
+/* Any two members are threads of one process. */
+static bool shares_process(const struct kolo_comm *c)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        for (int p = 0; p < q; p++) {
+            if (c->member[p].peer.process == c->member[q].peer.process) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->costs = all[0].costs;
@@ -358,9 +371,13 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
         memcpy(m->region, all[q].region, sizeof m->region);
         m->maps = q != c->rank && c->mapper != NULL && all[q].mapper == c->mapper - c->opened &&
                   m->device == c->mapper->device && (m->reach.caps & KOLO_CAP_MAP) != 0;
+        c->threads =
+            c->threads || (q != c->rank && m->peer.process == c->member[c->rank].peer.process);
         c->wires.transport[q] = m->transport;
         c->wires.device[q] = m->device;
     }
+    c->sharing = c->nhosts > 1 || shares_process(c);
+    c->logs_calls = kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_COLL);
     const int tuners = kolo_tuner_count_all();
     c->tuner = tuners > 0 ? kolo_tuner_at(tuners - 1) : NULL;
     if (c->tuner != NULL) {

@@ -6,17 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+static _Atomic unsigned allocs, frees;
+
+unsigned kolo_mem_allocs(void)
+{
+    return atomic_load_explicit(&allocs, memory_order_relaxed);
+}
+
+unsigned kolo_mem_frees(void)
+{
+    return atomic_load_explicit(&frees, memory_order_relaxed);
+}
+
 kolo_status kolo_mem_alloc(size_t bytes, void **out)
 {
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
     }
-    return kolo_segment_alloc(bytes, out);
+    KOLO_TRY(kolo_segment_alloc(bytes, out));
+    atomic_fetch_add_explicit(&allocs, 1, memory_order_relaxed);
+    return KOLO_OK;
 }
 
 void kolo_mem_free(void *ptr)
 {
     if (ptr != NULL) {
+        atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
         kolo_segment_free(ptr);
     }
 }

@@ -8,6 +8,7 @@
  * is nothing.
  */
 #include "core/call.h"
+#include "core/quick.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,10 @@ struct kolo_stream_queue {
     bool listed;
 };
 
+/* Every call looks at it: not worth a call of the dynamic linker's. */
+__attribute__((tls_model("initial-exec"))) _Thread_local int kolo_group_depth;
+
 static _Thread_local struct {
-    int depth;
     uint64_t number;               /* of the group that is open */
     struct kolo_call *head, *tail; /* by comm_next */
 } group;
@@ -416,7 +419,7 @@ static kolo_status run_now(struct kolo_call *call)
 kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
 {
     struct kolo_stream_queue *s = stream;
-    if (group.depth == 0 && s == NULL) {
+    if (kolo_group_depth == 0 && s == NULL) {
         return run_now(call);
     }
     struct kolo_call *kept = keep(call);
@@ -424,7 +427,7 @@ kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
         kolo_call_close(call);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
     }
-    if (group.depth > 0) {
+    if (kolo_group_depth > 0) {
         kept->stream = s;
         kept->group = group.number;
         kept->comm_next = NULL;
@@ -473,7 +476,7 @@ void kolo_call_drain(struct kolo_comm *c)
 kolo_status kolo_group_begin(void)
 {
     static _Atomic uint64_t groups;
-    if (group.depth++ == 0) {
+    if (kolo_group_depth++ == 0) {
         group.number = 1 + atomic_fetch_add(&groups, 1);
     }
     return KOLO_OK;
@@ -513,10 +516,10 @@ kolo_status kolo_group_end(void)
 {
     struct kolo_call *waiting = NULL;
     unsigned spins = 0;
-    if (group.depth == 0) {
+    if (kolo_group_depth == 0) {
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end() without kolo_group_begin()");
     }
-    if (--group.depth > 0) {
+    if (--kolo_group_depth > 0) {
         return KOLO_OK;
     }
     struct kolo_call *calls = group.head;

@@ -57,6 +57,7 @@ kolo_status kolo_comm_make_slots(struct kolo_comm *c)
     c->wires.slots[c->rank] = c->slots.ptr;
     memcpy(head->slots, c->slots.handle, sizeof head->slots);
     atomic_store_explicit(&head->slots_ready, 1, memory_order_release);
+    kolo_wake(head);
     KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->rank, c->slots.len);
     return KOLO_OK;
 }
@@ -112,6 +113,11 @@ static void tell_peers(struct kolo_comm *c, kolo_status why)
         }
         if (region != NULL) {
             atomic_compare_exchange_strong(&region->head.abort, &none, (int32_t)why);
+        }
+    }
+    for (int q = 0; c->member != NULL && q < c->nranks; q++) { /* each sleeps on some other's */
+        struct kolo_region *region = atomic_load(&c->member[q].told_region);
+        if (region != NULL) {
             kolo_ring(&region->head);
         }
     }

@@ -224,28 +224,6 @@ static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
     }
 }
 
-/* The whole program is "my IN into my line, signal, wait for all lines, reduce into OUT": the shape
- * of a one-shot all-reduce of a few bytes. It then runs as one operation, without an interpreter.
- */
-static bool is_exchange(const struct kolo_bound *b)
-{
-    static const uint8_t shape[] = {KOLO_DO_MOVE, KOLO_DO_SIGNAL, KOLO_DO_WAIT, KOLO_DO_MOVE,
-                                    KOLO_DO_DONE};
-    const struct kolo_prog *p = b->prog;
-    if (!b->inlined || p->nlanes != 1 || p->nops != KOLO_LENGTH(shape) || p->nentries > 0) {
-        return false;
-    }
-    for (size_t i = 0; i < KOLO_LENGTH(shape); i++) {
-        if (b->op[i].code != shape[i] || b->op[i].odd) {
-            return false;
-        }
-    }
-    return b->op[0].nsrc == 1 && b->op[0].ndst == 1 && b->op[3].ndst == 1 && b->op[3].nsrc >= 2 &&
-           b->op[3].nsrc < MAX_OPERANDS && p->at[p->op[0].first].space == KOLO_AT_IN &&
-           p->at[p->op[0].first + 1].space == KOLO_AT_OUTBOX && b->op[0].last_len > 0 &&
-           b->op[0].last_len == b->op[3].last_len;
-}
-
 static kolo_status copy_extents(struct kolo_bound *b, const struct kolo_extents *l)
 {
     const size_t n = (size_t)(l->nranks > l->chunks ? l->nranks : l->chunks);
@@ -296,8 +274,7 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
         goto err_destroy;
     }
     bind_ops(b, wires);
-    b->exchange = is_exchange(b);
-    b->exchange_count = b->exchange ? b->op[3].last_len / (uint32_t)b->extents.elem : 0;
+    KOLO_TRY_GOTO(st, kolo_exchange_bind(b, wires), err_destroy);
     *out = b;
     return KOLO_OK;
 
@@ -315,5 +292,6 @@ void kolo_bound_destroy(struct kolo_bound *b)
     free(b->at);
     free(b->arrays);
     free(b->private_mem);
+    free(b->exchange);
     free(b);
 }

@@ -41,7 +41,7 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
     line->signature = x->signature;
     line->done = atomic_load_explicit(&w->region[w->me]->head.done, memory_order_relaxed);
     atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
-    kolo_wake(w, x->bound->prog->readers, x->bound->prog->nreaders);
+    kolo_wake(&w->region[w->me]->head);
 }
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
@@ -116,7 +116,7 @@ static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_
     }
     x->lane[lane].tile = tile->t + 1;
     atomic_store_explicit(&w->region[w->me]->head.done, w->epoch + least, memory_order_release);
-    kolo_wake(w, x->bound->prog->sources, x->bound->prog->nsources);
+    kolo_wake(&w->region[w->me]->head);
     return KOLO_OK;
 }
 
@@ -281,8 +281,9 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog)
 
 kolo_status kolo_exec_now(struct kolo_exec *x)
 {
-    if (x->bound->exchange && x->wires->jitter == NULL) {
-        return kolo_exchange(x);
+    if (x->bound->exchange != NULL && x->wires->jitter == NULL) {
+        const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
+        return kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how);
     }
     if (x->bound->tiles == 1) {
         return run_once(x);
@@ -321,7 +322,7 @@ static kolo_status enter(struct kolo_exec *x)
         if (st != KOLO_OK) {
             return st;
         }
-        const struct kolo_entry *entry = &w->region[q]->entry[w->epoch % KOLO_DEPTH];
+        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_DEPTH];
         if (entry->signature != x->signature) {
             return kolo_mismatch(w, q);
         }

@@ -24,16 +24,18 @@ struct kolo_entry {                                 /* what a rank brings to a c
     unsigned char out[32];
     uint64_t in_at, out_at;         /* addresses in the rank's process */
     uint32_t in_shared, out_shared; /* the handles are valid */
+    uint64_t buffers;               /* a hash of the above: equal buffers, equal hash */
     uint64_t signature;
-    _Atomic uint32_t epoch; /* 1 + the call's first epoch */
+    _Atomic uint32_t number; /* 1 + how many calls with entries were before */
 };
 static_assert(sizeof(struct kolo_entry) == KOLO_LINE_BYTES, "one line an entry");
 
 struct kolo_head {
-    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t doorbell; /* sleepers wait on it */
-    _Atomic uint32_t asleep;                             /* how many do */
-    _Atomic int32_t abort;                               /* a status once aborted */
-    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t done;     /* tiles finished */
+    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t doorbell; /* what they sleep on */
+    _Atomic uint32_t asleep; /* how many sleep until this rank stores something */
+    _Atomic int32_t abort;   /* a status once aborted */
+    _Atomic uint32_t shares; /* 1 + tiles met when entries begin, or 0 */
+    _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t done; /* tiles finished */
     _Alignas(KOLO_LINE_BYTES) _Atomic uint32_t slots_ready;
     unsigned char slots[KOLO_HANDLE_BYTES]; /* handle of the outbox slots */
 };
@@ -64,7 +66,9 @@ struct kolo_wires {
     struct kolo_device **device; /* [nranks], of that transport; NULL without messages */
     uint32_t epoch;              /* tiles run so far */
     uint32_t met;                /* those of them in which no messages went */
+    uint32_t entries;            /* calls with entry lines so far */
     uint32_t *seen_done;         /* [nranks] tiles each rank is known to have finished */
+    uint32_t all_done;           /* tiles that all ranks are known to have finished */
     struct {
         const int *list;
         int count;
@@ -94,16 +98,33 @@ struct kolo_bound_op {
     uint32_t index, uop;
 };
 
+/* A call of up to 48 bytes: write my line, read all lines, reduce them into OUT. */
+struct kolo_exchange {
+    struct kolo_line *mine; /* these lines are of parity 0 */
+    uintptr_t in_off, out_off;
+    uint32_t bytes, count; /* count: elements */
+    unsigned npeers, nsrc;
+    bool last;
+    const int *readers;           /* of the program: the peers */
+    struct kolo_head *head;       /* mine */
+    const void **src[KOLO_DEPTH]; /* [nsrc] by parity, in order: lines, and my IN */
+    unsigned own;                 /* which is my IN ... */
+    uintptr_t own_off;            /* ... and where in it */
+    struct kolo_exchange_peer {
+        struct kolo_line *line;
+        int rank;
+    } peer[];
+};
+
 struct kolo_bound {
     const struct kolo_prog *prog;
     struct kolo_bound_op *op;
     struct kolo_bound_at *at;
     size_t piece; /* bytes of a chunk that one tile takes */
     uint32_t tiles;
-    bool inlined;            /* the outbox is in the lines */
-    bool exchange;           /* all of it is: write my line, read all lines, reduce them into OUT */
-    uint32_t exchange_count; /* elements */
-    struct kolo_extents extents; /* its arrays are owned */
+    bool inlined;                   /* the outbox is in the lines */
+    struct kolo_exchange *exchange; /* not NULL: all of it is that */
+    struct kolo_extents extents;    /* its arrays are owned */
     size_t *arrays;
     char *private_mem; /* scratch and stage, KOLO_DEPTH times */
     size_t private_bytes;
@@ -143,9 +164,11 @@ struct kolo_exec {
     struct kolo_req *req; /* [KOLO_DEPTH][nreqs], by tile */
 };
 
-/* Publish this rank's entry line for the call at wires->epoch (once). INPROGRESS: no credit yet. */
-kolo_status kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine, bool block);
-/* Rank q's entry line of the call at wires->epoch: OK when it is there. */
+/* Publish this rank's entry line (once a call). In a call with entries every rank waits for all
+ * lines before it goes on, and counts wires->entries up at its end. So nobody is more than one such
+ * call ahead, and a line may be written again two of them later: no credit is needed. */
+void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine);
+/* Rank q's entry line of this call: OK when it is there. */
 kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
 
 /* Start `x` (wires, bound, in, out, reduce, divisor, elem, block set by the caller). */
@@ -161,16 +184,32 @@ kolo_status kolo_exec_now(struct kolo_exec *x);
 /* Give up an execution that is not finished. Its messages must not be in flight any more. */
 void kolo_exec_stop(struct kolo_exec *x);
 
+/* A whole call that is an exchange (bound->exchange), blocking. */
+struct kolo_exchange_how {
+    kolo_reduce_fn *reduce;
+    unsigned divisor;
+    uint64_t signature;
+};
+kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, const void *in,
+                          void *out, const struct kolo_exchange_how *how);
+
 /* ---- waiting ---- */
 
-/* Wait until *word >= want (as a distance): spin, yield, sleep on the own doorbell. */
+/* Wait until *word >= want (as a distance), which rank `peer` writes: spin, yield, sleep on its
+ * doorbell. */
 kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer);
 /* One pause of a loop that polls several things: spin, then yield, then sleep; *spins counts. */
 kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline);
-/* Ring the doorbell of every rank in list that sleeps. Call after the store they wait for. */
-void kolo_wake(struct kolo_wires *w, const int *list, int count);
-/* Ring one doorbell if somebody sleeps there. */
+/* Wake all who sleep on this doorbell. */
 void kolo_ring(struct kolo_head *head);
+/* Wake those who sleep until this rank stores something. Call after that store. */
+static inline void kolo_wake(struct kolo_head *own)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (KOLO_UNLIKELY(atomic_load_explicit(&own->asleep, memory_order_relaxed) != 0)) {
+        kolo_ring(own);
+    }
+}
 /* Make membarrier available to this process; false where the system denies it. */
 bool kolo_membarrier_register(void);
 

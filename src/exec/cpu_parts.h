@@ -48,8 +48,9 @@ kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op
 
 /* entry.c: may the lines and slots of tile `epoch` be written again? INPROGRESS unless `block`. */
 kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
-/* exchange.c: a call of up to 48 bytes as one operation (bind.c: is_exchange). */
-kolo_status kolo_exchange(struct kolo_exec *x);
+/* exchange.c: the bound program as one operation: kept in bound->exchange where it is one. Errors:
+ * SYSTEM. */
+kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
 
 /* Keep the text for a peer whose line has another signature. */
 kolo_status kolo_mismatch(const struct kolo_wires *w, int q);

@@ -152,11 +152,6 @@ static kolo_status publish(struct kolo_proof *p, int rank)
     struct kolo_runner *r = &p->runner[rank];
     struct kolo_home *home = kolo_proof_home(p, r->call, rank);
     t.clock[t.component]++;
-    const kolo_status st = credit(&t, r->epoch);
-    if (st != KOLO_OK) {
-        return st;
-    }
-    KOLO_TRY(kolo_proof_claim_slot(&t, r->epoch, r->epoch % KOLO_DEPTH));
     memset(r->lane, 0, sizeof r->lane);
     memset(r->entered, 0, (size_t)p->n * sizeof *r->entered);
     for (uint32_t i = 0; i < KOLO_DEPTH * p->max_reqs; i++) {
@@ -181,7 +176,6 @@ static kolo_status enter(struct kolo_proof *p, int rank)
         }
         t.clock[t.component]++;
         kolo_proof_join(p, t.clock, home->entered);
-        kolo_proof_touch_slot(&t, q);
         r->entered[q] = true;
     }
     for (int lane = 1; lane < t.prog->nlanes; lane++) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waiting: spin, yield, sleep; and waking.
  *
- * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times, then sleeps on its rank's
- * doorbell; with more ranks than cores it yields after 20 polls, so that the rank it waits for can
- * run. A sleeper says so (`asleep`), runs membarrier, looks once more, and sleeps. A signaller
- * stores its flag, then reads `asleep` with only a compiler fence between: the sleeper's membarrier
- * makes the two orders agree (store flag / load asleep against store asleep / load flag), so the
- * fast path has no fence. Where membarrier is denied, sleeps are naps of a millisecond, and nothing
- * can be lost for long.
+ * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times, then sleeps on the
+ * doorbell of the rank it waits for; with more ranks than cores it yields after 20 polls, so that
+ * that rank can run. A sleeper says so there (`asleep`), runs membarrier, looks once more, and
+ * sleeps. A signaller stores its flag, then reads its own `asleep` with only a compiler fence
+ * between: the sleeper's membarrier makes the two orders agree (store flag / load asleep against
+ * store asleep / load flag), so the fast path has no fence, and one look serves all readers. Where
+ * membarrier is denied, sleeps are naps of a millisecond, and nothing can be lost for long.
  */
 #include "cpu.h"
 
@@ -44,16 +44,14 @@ static kolo_status aborted(const struct kolo_wires *w)
     return (kolo_status)(own != 0 ? own : told);
 }
 
-static void sleep_on_doorbell(struct kolo_wires *w, uint32_t heard)
+static void sleep_at(const struct kolo_wires *w, struct kolo_head *head, uint32_t heard)
 {
-    struct kolo_head *head = &w->region[w->me]->head;
     const struct timespec t = {0, w->membarrier ? SLEEP_NS : NAP_NS};
     syscall(SYS_futex, &head->doorbell, FUTEX_WAIT, heard, &t, NULL, 0);
 }
 
-static uint32_t fall_asleep(struct kolo_wires *w)
+static uint32_t fall_asleep(const struct kolo_wires *w, struct kolo_head *head)
 {
-    struct kolo_head *head = &w->region[w->me]->head;
     atomic_fetch_add_explicit(&head->asleep, 1, memory_order_seq_cst);
     if (w->membarrier) {
         syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
@@ -61,24 +59,20 @@ static uint32_t fall_asleep(struct kolo_wires *w)
     return atomic_load_explicit(&head->doorbell, memory_order_seq_cst);
 }
 
-static void get_up(struct kolo_wires *w)
-{
-    atomic_fetch_sub_explicit(&w->region[w->me]->head.asleep, 1, memory_order_relaxed);
-}
-
 static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
                                int peer)
 {
     const double deadline = kolo_now_us() + w->timeout_us;
+    struct kolo_head *head = &w->region[peer]->head;
     kolo_status st = KOLO_OK;
     for (;;) {
-        const uint32_t heard = fall_asleep(w);
+        const uint32_t heard = fall_asleep(w, head);
         const bool there = kolo_reached(word, want);
         st = aborted(w);
         if (!there && st == KOLO_OK) {
-            sleep_on_doorbell(w, heard);
+            sleep_at(w, head, heard);
         }
-        get_up(w);
+        atomic_fetch_sub_explicit(&head->asleep, 1, memory_order_relaxed);
         if (there || st != KOLO_OK) {
             return there ? KOLO_OK : st;
         }
@@ -146,23 +140,8 @@ kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
     return KOLO_OK;
 }
 
-static __attribute__((noinline)) void ring(struct kolo_head *head)
+void kolo_ring(struct kolo_head *head)
 {
     atomic_fetch_add_explicit(&head->doorbell, 1, memory_order_seq_cst);
     syscall(SYS_futex, &head->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void kolo_ring(struct kolo_head *head)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    if (KOLO_UNLIKELY(atomic_load_explicit(&head->asleep, memory_order_relaxed) != 0)) {
-        ring(head);
-    }
-}
-
-void kolo_wake(struct kolo_wires *w, const int *list, int count)
-{
-    for (int i = 0; i < count; i++) {
-        kolo_ring(&w->region[list[i]]->head);
-    }
 }

@@ -217,7 +217,10 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
     free(arrays);
     KOLO_TRY(st);
     const struct kolo_entry mine = {.in_at = (uintptr_t)call->in, .out_at = (uintptr_t)call->out};
-    KOLO_TRY(kolo_entry_publish(w, &mine, true));
+    kolo_entry_publish(w, &mine);
+    for (int q = 0; q < w->nranks; q++) {
+        KOLO_TRY(q == w->me || w->region[q] == NULL ? KOLO_OK : kolo_entry_wait(w, q, true));
+    }
     struct kolo_exec x = {.wires = w,
                           .bound = *bound,
                           .in = call->in,
@@ -230,6 +233,7 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
     while ((st = kolo_exec_step(&x)) == KOLO_INPROGRESS) {
         KOLO_TRY_GOTO(st, kolo_pause(w, &spins, &deadline), err_stop);
     }
+    w->entries++;
     return st;
 
 err_stop:
