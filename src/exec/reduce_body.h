@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* All kernels, and the table of them named KERNELS, for the instruction set that the including file
- * is compiled for (its name: ISA). The loops are plain C that compilers vectorise; a type is a
- * template (reduce_int.h, reduce_float.h, reduce_format.h, reduce_pair.h) included with its
- * parameters. */
+ * is compiled for (its name: ISA). A type is a template (reduce_int.h, reduce_float.h,
+ * reduce_format.h, reduce_pair.h) included with its parameters; all of them include the one loop,
+ * reduce_fold.h. */
 
-#include "exec/reduce_convert.h"
 #include "exec/reduce_isa.h"
+#include "exec/reduce_lanes.h"
 
 #define JOIN2(verb, name) verb##_##name
 #define JOIN(verb, name)  JOIN2(verb, name)
@@ -22,149 +22,88 @@
         FN(fold)(op, dst, src, k, count, divisor);                                                 \
     }
 
-enum { BLOCK_BYTES = 1024, FORMAT_BLOCK = 128 };
-
 /* ---- integers -------------------------------------------------------------------------------- */
 
-#define NAME int8
-#define TYPE int8_t
-#define WIDE uint32_t
-#define LONG int64_t
+#define NAME  int8
+#define TYPE  int8_t
+#define BASE  uint8_t
+#define WIDE  uint32_t
+#define RATIO double
 #include "exec/reduce_int.h"
 
-#define NAME uint8
-#define TYPE uint8_t
-#define WIDE uint32_t
-#define LONG uint64_t
+#define NAME  uint8
+#define TYPE  uint8_t
+#define BASE  uint8_t
+#define WIDE  uint32_t
+#define RATIO double
 #define BITWISE
 #include "exec/reduce_int.h"
 
-#define NAME int16
-#define TYPE int16_t
-#define WIDE uint32_t
-#define LONG int64_t
+#define NAME  int16
+#define TYPE  int16_t
+#define BASE  uint16_t
+#define WIDE  uint32_t
+#define RATIO double
 #include "exec/reduce_int.h"
 
-#define NAME uint16
-#define TYPE uint16_t
-#define WIDE uint32_t
-#define LONG uint64_t
+#define NAME  uint16
+#define TYPE  uint16_t
+#define BASE  uint16_t
+#define WIDE  uint32_t
+#define RATIO double
 #define BITWISE
 #include "exec/reduce_int.h"
 
-#define NAME int32
-#define TYPE int32_t
-#define WIDE uint32_t
-#define LONG int64_t
+#define NAME  int32
+#define TYPE  int32_t
+#define BASE  uint32_t
+#define WIDE  uint32_t
+#define RATIO double
 #include "exec/reduce_int.h"
 
-#define NAME uint32
-#define TYPE uint32_t
-#define WIDE uint32_t
-#define LONG uint64_t
+#define NAME  uint32
+#define TYPE  uint32_t
+#define BASE  uint32_t
+#define WIDE  uint32_t
+#define RATIO double
 #define BITWISE
 #include "exec/reduce_int.h"
 
-#define NAME int64
-#define TYPE int64_t
-#define WIDE uint64_t
-#define LONG int64_t
+#define NAME  int64
+#define TYPE  int64_t
+#define BASE  uint64_t
+#define WIDE  uint64_t
+#define RATIO int64_t
 #include "exec/reduce_int.h"
 
-#define NAME uint64
-#define TYPE uint64_t
-#define WIDE uint64_t
-#define LONG uint64_t
+#define NAME  uint64
+#define TYPE  uint64_t
+#define BASE  uint64_t
+#define WIDE  uint64_t
+#define RATIO uint64_t
 #define BITWISE
 #include "exec/reduce_int.h"
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
-/* Equal numbers differ in bits only if they are zeros: then or gives -0 and and gives +0. */
-ALWAYS_INLINE float minimum_float32(float a, float b)
-{
-    const uint32_t x = bits_of(a), y = bits_of(b);
-    const uint32_t number = pick(a == b, x | y, pick(a < b, x, y));
-    return float_of(pick(__builtin_isunordered(a, b), FLOAT_NAN, number));
-}
-
-ALWAYS_INLINE float maximum_float32(float a, float b)
-{
-    const uint32_t x = bits_of(a), y = bits_of(b);
-    const uint32_t number = pick(a == b, x & y, pick(a > b, x, y));
-    return float_of(pick(__builtin_isunordered(a, b), FLOAT_NAN, number));
-}
-
-/* The same in 64 bits. */
-#define DOUBLE_NAN 0x7ff8000000000000u
-
-ALWAYS_INLINE double double_of(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-ALWAYS_INLINE uint64_t bits_of_double(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-ALWAYS_INLINE uint64_t pick_double(bool condition, uint64_t yes, uint64_t no)
-{
-    return no ^ ((yes ^ no) & -(uint64_t)condition);
-}
-
-ALWAYS_INLINE double minimum_float64(double a, double b)
-{
-    const uint64_t x = bits_of_double(a), y = bits_of_double(b);
-    const uint64_t number = pick_double(a == b, x | y, pick_double(a < b, x, y));
-    return double_of(pick_double(__builtin_isunordered(a, b), DOUBLE_NAN, number));
-}
-
-ALWAYS_INLINE double maximum_float64(double a, double b)
-{
-    const uint64_t x = bits_of_double(a), y = bits_of_double(b);
-    const uint64_t number = pick_double(a == b, x & y, pick_double(a > b, x, y));
-    return double_of(pick_double(__builtin_isunordered(a, b), DOUBLE_NAN, number));
-}
-
-ALWAYS_INLINE double canonical_float64(double x)
-{
-    return double_of(pick_double(x != x, DOUBLE_NAN, bits_of_double(x)));
-}
-
-#define NAME      float32
-#define TYPE      float
-#define ACC       float
-#define LOAD(x)   (x)
-#define STORE(x)  (x)
-#define MINIMUM   minimum_float32
-#define MAXIMUM   maximum_float32
-#define CANONICAL canonical_float32
+#define NAME     float32
+#define TYPE     float
+#define WORD     uint32_t
+#define NAN_BITS 0x7fc00000u
 #include "exec/reduce_float.h"
 
-#define NAME      float64
-#define TYPE      double
-#define ACC       double
-#define LOAD(x)   (x)
-#define STORE(x)  (x)
-#define MINIMUM   minimum_float64
-#define MAXIMUM   maximum_float64
-#define CANONICAL canonical_float64
+#define NAME     float64
+#define TYPE     double
+#define WORD     uint64_t
+#define NAN_BITS 0x7ff8000000000000u
+#include "exec/reduce_convert.h"
 #include "exec/reduce_float.h"
 
-#define NAME      bfloat16
-#define TYPE      uint16_t
-#define ACC       float
-#define LOAD(x)   widen_bfloat16(x)
-#define STORE(x)  round_bfloat16(x)
-#define MINIMUM   minimum_float32
-#define MAXIMUM   maximum_float32
-#define CANONICAL canonical_float32
-#include "exec/reduce_float.h"
+/* ---- small floats ---------------------------------------------------------------------------- */
+
+#define NAME bfloat16
+#define TYPE uint16_t
+#include "exec/reduce_format.h"
 
 #define NAME float16
 #define TYPE uint16_t
@@ -193,38 +132,50 @@ struct float32_int32 {
 struct float64_int32 {
     double value;
     int32_t index;
-    uint32_t unused; /* a member, as compilers do not keep padding when they copy a struct */
+    uint32_t unused;
 };
 _Static_assert(sizeof(struct int32_int32) == 8 && sizeof(struct int64_int64) == 16 &&
                    sizeof(struct float32_int32) == 8 && sizeof(struct float64_int32) == 16,
                "pairs lie in memory as kolo.h says");
 
-#define NAME      int32_int32
-#define TYPE      struct int32_int32
-#define IS_NAN(x) false
-#define TIE       apply_int32
-#define STORE     store_int32
+#define NAME        int32_int32
+#define TYPE        struct int32_int32
+#define VALUE       int32_t
+#define LANE        int32_t
+#define INDEX_SHIFT 0
+#define NANS(x)     ((x) < (x))
+#define NAN_BITS    0
+#define TWICE_LANES TWICE_WORDS
 #include "exec/reduce_pair.h"
 
-#define NAME      int64_int64
-#define TYPE      struct int64_int64
-#define IS_NAN(x) false
-#define TIE       apply_int64
-#define STORE     store_int64
+#define NAME        int64_int64
+#define TYPE        struct int64_int64
+#define VALUE       int64_t
+#define LANE        int64_t
+#define INDEX_SHIFT 0
+#define NANS(x)     ((x) < (x))
+#define NAN_BITS    0
+#define TWICE_LANES TWICE_LONGS
 #include "exec/reduce_pair.h"
 
-#define NAME      float32_int32
-#define TYPE      struct float32_int32
-#define IS_NAN(x) ((x) != (x))
-#define TIE       apply_float32
-#define STORE     store_float32
+#define NAME        float32_int32
+#define TYPE        struct float32_int32
+#define VALUE       float
+#define LANE        int32_t
+#define INDEX_SHIFT 0
+#define NANS(x)     ((x) != (x))
+#define NAN_BITS    0x7fc00000
+#define TWICE_LANES TWICE_WORDS
 #include "exec/reduce_pair.h"
 
-#define NAME      float64_int32
-#define TYPE      struct float64_int32
-#define IS_NAN(x) ((x) != (x))
-#define TIE       apply_float64
-#define STORE     store_float64
+#define NAME        float64_int32
+#define TYPE        struct float64_int32
+#define VALUE       double
+#define LANE        int64_t
+#define INDEX_SHIFT 32
+#define NANS(x)     ((x) != (x))
+#define NAN_BITS    0x7ff8000000000000
+#define TWICE_LANES TWICE_LONGS
 #include "exec/reduce_pair.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -278,12 +229,12 @@ const struct kolo_kernels KERNELS = {
               [KOLO_FLOAT64] = scale_float64,
               [KOLO_FLOAT8_E4M3] = scale_float8_e4m3,
               [KOLO_FLOAT8_E5M2] = scale_float8_e5m2},
-    .widen = {[KOLO_FLOAT16] = widen_all_float16,
-              [KOLO_BFLOAT16] = widen_all_bfloat16,
-              [KOLO_FLOAT8_E4M3] = widen_all_float8_e4m3,
-              [KOLO_FLOAT8_E5M2] = widen_all_float8_e5m2},
-    .narrow = {[KOLO_FLOAT16] = narrow_all_float16,
-               [KOLO_BFLOAT16] = narrow_all_bfloat16,
-               [KOLO_FLOAT8_E4M3] = narrow_all_float8_e4m3,
-               [KOLO_FLOAT8_E5M2] = narrow_all_float8_e5m2},
+    .widen = {[KOLO_FLOAT16] = widen_float16,
+              [KOLO_BFLOAT16] = widen_bfloat16,
+              [KOLO_FLOAT8_E4M3] = widen_float8_e4m3,
+              [KOLO_FLOAT8_E5M2] = widen_float8_e5m2},
+    .narrow = {[KOLO_FLOAT16] = narrow_float16,
+               [KOLO_BFLOAT16] = narrow_bfloat16,
+               [KOLO_FLOAT8_E4M3] = narrow_float8_e4m3,
+               [KOLO_FLOAT8_E5M2] = narrow_float8_e5m2},
 };

@@ -1,36 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Template: all kernels of a float type whose conversion is long or is an instruction of its own:
- * blocks are widened to float32, folded, and narrowed once. Parameters: NAME and TYPE; uses
- * widen_all_NAME, narrow_all_NAME and float32's functions. */
+/* Template: all kernels of a float type of 16 or 8 bits, and its conversions: widened to float32,
+ * folded, and rounded once. Parameters: NAME, TYPE; uses widen_some_NAME(), code_some_NAME() and
+ * raw_NAME of reduce_convert.h and float32's functions on vectors. */
 
-ALWAYS_INLINE void FN(gather)(kolo_op op, float *restrict acc, const void *const *src, unsigned k,
-                              size_t first, size_t count)
+#define LANES FLOAT_LANES
+#define STEP  (VECTOR_BYTES > 16 ? 2 : 1)
+
+typedef vec_float FN(vec);
+
+ALWAYS_INLINE vec_float FN(take)(kolo_op op, const TYPE *src)
 {
-    float next[FORMAT_BLOCK];
-    FN(widen_all)(acc, (const TYPE *)src[0] + first, count);
-    for (unsigned q = 1; q < k; q++) {
-        FN(widen_all)(next, (const TYPE *)src[q] + first, count);
-        for (size_t i = 0; i < count; i++) {
-            acc[i] = apply_float32(op, acc[i], next[i]);
-        }
-    }
+    FN(raw) code;
+    memcpy(&code, src, sizeof code);
+    (void)op;
+    return FN(widen_lanes)(code);
 }
 
-ALWAYS_INLINE void FN(fold)(kolo_op op, void *dst, const void *const *src, unsigned k, size_t count,
-                            unsigned divisor)
+ALWAYS_INLINE vec_float FN(take_some)(kolo_op op, const TYPE *src, size_t count)
 {
-    float acc[FORMAT_BLOCK];
-    for (size_t first = 0; first < count; first += FORMAT_BLOCK) {
-        const size_t n = count - first < FORMAT_BLOCK ? count - first : FORMAT_BLOCK;
-        FN(gather)(op, acc, src, k, first, n);
-        if (op == KOLO_SUM && divisor > 1) {
-            for (size_t i = 0; i < n; i++) {
-                acc[i] = divide_float32(acc[i], divisor);
-            }
-        }
-        FN(narrow_all)((TYPE *)dst + first, acc, n);
-    }
+    FN(raw) code = {0};
+    load_some(&code, sizeof code, src, count * sizeof *src);
+    (void)op;
+    return FN(widen_lanes)(code);
 }
+
+ALWAYS_INLINE void FN(give)(TYPE *dst, vec_float x)
+{
+    const FN(raw) code = FN(narrow_lanes)(x);
+    memcpy(dst, &code, sizeof code);
+}
+
+ALWAYS_INLINE void FN(give_some)(TYPE *dst, vec_float x, size_t count)
+{
+    const FN(raw) code = FN(narrow_lanes)(x);
+    store_some(dst, &code, sizeof code, count * sizeof *dst);
+}
+
+ALWAYS_INLINE vec_float FN(join)(kolo_op op, vec_float a, vec_float b)
+{
+    return join_float32(op, a, b);
+}
+
+ALWAYS_INLINE vec_float FN(share)(vec_float x, unsigned divisor)
+{
+    return share_float32(x, divisor);
+}
+
+#include "exec/reduce_fold.h"
 
 KERNEL(sum, KOLO_SUM)
 KERNEL(prod, KOLO_PROD)
@@ -39,16 +55,31 @@ KERNEL(max, KOLO_MAX)
 
 static void FN(scale)(void *dst, const void *src, size_t count, const void *factor)
 {
-    float acc[FORMAT_BLOCK];
-    float by;
-    FN(widen_all)(&by, factor, 1);
-    for (size_t first = 0; first < count; first += FORMAT_BLOCK) {
-        const size_t n = count - first < FORMAT_BLOCK ? count - first : FORMAT_BLOCK;
-        FN(widen_all)(acc, (const TYPE *)src + first, n);
-        for (size_t i = 0; i < n; i++) {
-            acc[i] *= by;
-        }
-        FN(narrow_all)((TYPE *)dst + first, acc, n);
+    const TYPE *from = src;
+    TYPE *to = dst;
+    const float by = FN(take_some)(KOLO_PROD, factor, 1)[0];
+    for (size_t i = 0; i < count; i += FLOAT_LANES) {
+        const size_t n = count - i < FLOAT_LANES ? count - i : FLOAT_LANES;
+        FN(give_some)(to + i, FN(take_some)(KOLO_PROD, from + i, n) * by, n);
+    }
+}
+
+static void FN(widen)(float *dst, const void *src, size_t count)
+{
+    const TYPE *from = src;
+    for (size_t i = 0; i < count; i += FLOAT_LANES) {
+        const size_t n = count - i < FLOAT_LANES ? count - i : FLOAT_LANES;
+        const vec_float x = FN(take_some)(KOLO_SUM, from + i, n);
+        store_some(dst + i, &x, sizeof x, n * sizeof *dst);
+    }
+}
+
+static void FN(narrow)(void *dst, const float *src, size_t count)
+{
+    TYPE *to = dst;
+    for (size_t i = 0; i < count; i += FLOAT_LANES) {
+        const size_t n = count - i < FLOAT_LANES ? count - i : FLOAT_LANES;
+        FN(give_some)(to + i, take_some_float32(KOLO_SUM, src + i, n), n);
     }
 }
 

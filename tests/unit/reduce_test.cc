@@ -165,6 +165,21 @@ TEST_P(EveryType, EveryOperationGivesTheBitsOfTheScalarReference)
     }
 }
 
+// Whole steps, vectors and what is left of one, in all their mixtures.
+TEST_P(EveryType, EveryShortCountIsFoldedToItsLastElementAndNoFurther)
+{
+    for (kolo_op op : OpsOf(type())) {
+        for (unsigned k : {1, 2, 3, 4, 7, 8, 9}) {
+            const Case c(type(), op, k, op == KOLO_AVG ? k : 1);
+            for (const kolo_kernels *kernels : Kernels()) {
+                for (size_t count = 0; count <= 130; count++) {
+                    ExpectFold(kernels, c, count, count % 4, -1);
+                }
+            }
+        }
+    }
+}
+
 TEST_P(EveryType, TheAverageIsDividedBeforeItIsRounded)
 {
     if (!kolo_op_valid(type(), KOLO_AVG)) {
