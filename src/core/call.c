@@ -60,6 +60,15 @@ static const struct kolo_algo *builtin(const char *name)
     return NULL;
 }
 
+static void take_pick(struct kolo_call *call, const struct kolo_pick *pick)
+{
+    call->algo = pick->algo;
+    call->tile_bytes = pick->tile_bytes;
+    if (pick->fresh) {
+        log_choice(call);
+    }
+}
+
 static kolo_status choose(struct kolo_call *call)
 {
     struct kolo_pick pick;
@@ -69,10 +78,26 @@ static kolo_status choose(struct kolo_call *call)
     }
     KOLO_TRY(kolo_choose(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call),
                          call->type, &pick));
-    call->algo = pick.algo;
     call->wide = pick.wide;
-    if (pick.fresh) {
-        log_choice(call);
+    take_pick(call, &pick);
+    return KOLO_OK;
+}
+
+/* Once it is known where the buffers lie. The signature stays that of the first choice, as the
+ * entries have it. */
+static kolo_status choose_again(struct kolo_call *call)
+{
+    struct kolo_chooser *chooser = call->comm->chooser;
+    const size_t bytes = kolo_call_bytes(call);
+    struct kolo_pick pick;
+    if (call->wide || call->v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_call_is_mapped(call)
+                 ? kolo_choose_mapped(chooser, call->coll, call->root, bytes, call->type, &pick)
+                 : kolo_choose(chooser, call->coll, call->root, bytes, call->type, &pick));
+    if (!pick.wide) { /* the entries tell of buffers that were not widened */
+        take_pick(call, &pick);
     }
     return KOLO_OK;
 }
@@ -129,7 +154,8 @@ uint64_t kolo_call_signature(const struct kolo_call *call)
                               !kolo_call_reduces(call) ? 0
                               : call->op >= KOLO_OPS   ? KOLO_OPS
                                                        : call->op, /* handles are local */
-                              call->wide};
+                              call->wide,
+                              call->tile_bytes};
     uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
     for (size_t i = 0; i < KOLO_LENGTH(words); i++) {
         hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
@@ -269,6 +295,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
             break;
         case KOLO_CALL_ENTRIES:
             st = kolo_call_wait_entries(call, block);
+            st = st == KOLO_OK ? choose_again(call) : st;
             call->state = st == KOLO_OK ? KOLO_CALL_LOWER : call->state;
             break;
         case KOLO_CALL_LOWER:

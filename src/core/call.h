@@ -48,7 +48,7 @@ struct kolo_call {
     struct kolo_exec exec;
     int next;                          /* rank to ask next, in ENTRIES and SLOTS */
     void *scaled, *wide_in, *wide_out; /* PREMULSUM; deterministic sums in the accumulator type */
-    size_t run_elem;
+    size_t run_elem, tile_bytes;
     uint64_t signature;
     unsigned spins;
     double deadline;
@@ -74,6 +74,9 @@ void kolo_call_close(struct kolo_call *call);
 kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream);
 /* Wait until the communicator's queue is empty and what this rank sent is taken. */
 void kolo_call_drain(struct kolo_comm *comm);
+/* Run every later call of this algorithm's collective by it, in tiles of so many bytes (0: the
+ * default), on all ranks alike; NULL: as it would be. For measuring: nobody may be calling. */
+void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_t tile_bytes);
 /* Free plans and programs. */
 void kolo_call_forget(struct kolo_comm *comm);
 /* wires.resolve: addresses of rank q's buffers of this call, from its entry line. */

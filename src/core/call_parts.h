@@ -37,6 +37,9 @@ void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out);
 void kolo_call_publish_entry(const struct kolo_call *call);
 /* Wait for the lines of all ranks. INPROGRESS unless `block`. */
 kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block);
+/* After that: whether all that the ranks bring lies in memory that their peers map; alike on all
+ * ranks. */
+bool kolo_call_is_mapped(const struct kolo_call *call);
 
 /* ---- call_prog.c: plan, program and binding, from caches where possible ---- */
 

@@ -213,6 +213,7 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     bool inlined = false;
     KOLO_TRY(kolo_extents_make(plan, c->rank, &sizes, &extents, &arrays));
     extents.one_tile = kolo_call_by_messages(call);
+    extents.tile_bytes = call->tile_bytes;
     kolo_tile(plan, &extents, c->wires.slot_bytes, &piece, &tiles, &inlined);
     kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
     st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->wires, out) : st;
@@ -232,7 +233,8 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     }
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
         struct kolo_cached_bound *b = &c->bounds[i];
-        if (b->prog == call->prog && b->count == call->count && b->elem == call->run_elem) {
+        if (b->prog == call->prog && b->count == call->count && b->elem == call->run_elem &&
+            b->tile_bytes == call->tile_bytes) {
             b->used = ++c->uses;
             call->bound = b->bound;
             return KOLO_OK;
@@ -244,9 +246,15 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     if (st == KOLO_OK) {
         kolo_memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
-        *oldest =
-            (struct kolo_cached_bound){call->prog, call->count, call->run_elem, ++c->uses, bound};
+        *oldest = (struct kolo_cached_bound){call->prog,       call->count, call->run_elem,
+                                             call->tile_bytes, ++c->uses,   bound};
         call->bound = bound;
     }
     return st;
+}
+
+void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_t tile_bytes)
+{
+    kolo_memo_forget(comm, NULL);
+    kolo_chooser_force(comm->chooser, algo, tile_bytes);
 }

@@ -61,7 +61,7 @@ struct kolo_cached_prog {
 };
 struct kolo_cached_bound {
     const struct kolo_prog *prog;
-    size_t count, elem;
+    size_t count, elem, tile_bytes;
     uint64_t used;
     struct kolo_bound *bound;
 };
@@ -97,6 +97,7 @@ struct kolo_comm {
     int nhosts, local_rank, local_size;
 
     struct kolo_rules *rules;
+    struct kolo_table *table;
     struct kolo_chooser *chooser;
     const struct kolo_tuner *tuner;
     void *tuner_self;

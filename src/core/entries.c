@@ -151,6 +151,31 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
     return KOLO_OK;
 }
 
+/* What rank q brings. */
+static bool brings_mapped(const struct kolo_call *call, int q)
+{
+    const struct kolo_wires *w = &call->comm->wires;
+    const bool to_root = call->coll == KOLO_COLL_REDUCE || call->coll == KOLO_COLL_GATHER;
+    const bool from_root = call->coll == KOLO_COLL_BROADCAST || call->coll == KOLO_COLL_SCATTER;
+    const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_DEPTH];
+    return (entry->in_shared || (from_root && q != call->root)) &&
+           (entry->out_shared || (to_root && q != call->root));
+}
+
+bool kolo_call_is_mapped(const struct kolo_call *call)
+{
+    const struct kolo_comm *c = call->comm;
+    bool threads = true, mapped = c->nhosts == 1; /* of one host all regions are mapped */
+    for (int q = 0; q < c->nranks && mapped; q++) {
+        threads = threads && c->member[q].peer.process == c->member[0].peer.process;
+        mapped = c->wires.region[q] != NULL;
+    }
+    for (int q = 0; q < c->nranks && mapped && !threads; q++) {
+        mapped = brings_mapped(call, q);
+    }
+    return mapped;
+}
+
 static kolo_status resolve_one(struct kolo_comm *c, int q, uint32_t shared,
                                const unsigned char handle[32], void **out)
 {

@@ -212,6 +212,7 @@ go_on_slowly(struct kolo_comm *c, const struct kolo_args *a, const struct kolo_m
                              .root = a->root,
                              .algo = m->bound->prog->plan->algo,
                              .run_elem = m->elem,
+                             .tile_bytes = m->bound->extents.tile_bytes,
                              .signature = m->how.signature,
                              .started = true,
                              .uses_entries = true,

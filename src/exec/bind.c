@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE_BYTES = 256 * 1024 }; /* over all chunks of a tile: stays in a core's L2 */
+enum { TILE_BYTES = 256 * 1024 }; /* by default, over all chunks of a tile: stays in an L2 */
 
 size_t kolo_extent_bytes(const struct kolo_extents *l, int rank, enum kolo_buf buf, int chunk)
 {
@@ -46,7 +46,8 @@ void kolo_tile(const struct kolo_plan *plan, const struct kolo_extents *l, size_
     if (l->one_tile || *inlined) {
         return;
     }
-    size_t limit = kolo_min(TILE_BYTES / chunks, slot_bytes / places);
+    const size_t tile = l->tile_bytes > 0 ? l->tile_bytes : TILE_BYTES;
+    size_t limit = kolo_min(tile / chunks, slot_bytes / places);
     limit = kolo_max(limit / 64 * 64, 64);
     if (l->full > limit) {
         *tiles = (uint32_t)((l->full + limit - 1) / limit);

@@ -17,6 +17,7 @@ struct kolo_extents {
     const size_t *block_out; /* all_to_all: of OUT chunks */
     size_t elem;             /* bytes of an element */
     bool one_tile;           /* v-forms that not all ranks know */
+    size_t tile_bytes;       /* of all chunks of a tile, as far as slots allow; 0: the default */
 };
 
 /* Bytes of a chunk of `buf` at `rank`. */

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which algorithm runs: the user's rules, else a tuner plug-in, else the price of each candidate's
- * plan on this machine's costs.
+/* Which algorithm runs: the user's rules, else a tuner plug-in, else a measured table, else the
+ * price of each candidate's plan on this machine's costs.
  *
  * Every rank chooses for itself, without a word to the others, and all must choose alike. So a
- * choice depends only on what all ranks share: the rules' text, the costs (measured by one rank,
- * broadcast), the number of ranks and hosts, the order of the ring, the groups of near ranks, and
- * the call's collective, root, bytes and type.
+ * choice depends only on what all ranks share: the rules' text, the table's (read by one rank), the
+ * costs (measured by one rank), the number of ranks and hosts, the order of the ring, the groups of
+ * near ranks, and the call's collective, root, bytes and type.
  */
 #ifndef KOLO_TUNE_H
 #define KOLO_TUNE_H
 
+#include "table.h"
 #include "util/util.h"
 
 #include <kolo/plugin.h>
@@ -74,6 +75,7 @@ struct kolo_chooser_options {
     int nlevels;                    /* as in struct kolo_shape: groups of near ranks */
     const int *group;               /* [nlevels * nranks]; copied */
     const struct kolo_rules *rules; /* may be NULL; borrowed */
+    const struct kolo_table *table; /* may be NULL; borrowed */
     struct kolo_costs costs;
     bool deterministic;
     const struct kolo_tuner *tuner; /* may be NULL; borrowed, as is tuner_self */
@@ -90,9 +92,10 @@ void kolo_chooser_destroy(struct kolo_chooser *chooser);
 
 struct kolo_pick {
     const struct kolo_algo *algo;
-    bool wide; /* deterministic, and partial sums travel: run it in the accumulator type */
+    bool wide;         /* deterministic, and partial sums travel: run it in the accumulator type */
+    size_t tile_bytes; /* over all chunks of a tile; 0: the default */
     double predicted_us; /* by the built-in model, at the size of the class */
-    const char *source;  /* "rules", "tuner" or "price" */
+    const char *source;  /* "rules", "tuner", "table" or "price"; "forced" */
     bool fresh;          /* the first time for this (collective, size class): log it */
 };
 
@@ -102,6 +105,32 @@ struct kolo_pick {
  * rule says, why not, and what is allowed); SYSTEM; what a tuner returns. */
 KOLO_CHECK kolo_status kolo_choose(struct kolo_chooser *chooser, enum kolo_coll coll, int root,
                                    size_t bytes, enum kolo_type type, struct kolo_pick *out);
+
+/* The same for a call whose buffers lie, on every rank, in memory that its peers map. It asks for
+ * the other choice only where the second function says that the table looks at that. */
+KOLO_CHECK kolo_status kolo_choose_mapped(struct kolo_chooser *chooser, enum kolo_coll coll,
+                                          int root, size_t bytes, enum kolo_type type,
+                                          struct kolo_pick *out);
+bool kolo_chooser_looks_at_buffers(const struct kolo_chooser *chooser);
+
+/* From now on this algorithm and tile for every call of its collective, as kolo_choose() did not
+ * exist: for measuring. The caller knows that it can run them. NULL: as before. */
+void kolo_chooser_force(struct kolo_chooser *chooser, const struct kolo_algo *algo,
+                        size_t tile_bytes);
+
+struct kolo_candidate {
+    const struct kolo_algo *algo;
+    double us; /* predicted, at the size of the class */
+};
+enum { KOLO_CANDIDATES_MAX = 64 };
+struct kolo_candidate_list {
+    struct kolo_candidate candidate[KOLO_CANDIDATES_MAX];
+    int count;
+};
+/* The algorithms that may run such a call, cheapest first: the first of them is chosen by price. */
+KOLO_CHECK kolo_status kolo_candidates(struct kolo_chooser *chooser, enum kolo_coll coll, int root,
+                                       size_t bytes, enum kolo_type type,
+                                       struct kolo_candidate_list *out);
 
 /* The line for the log about the newest choice of (coll, root), begun as NCCL's: "AllReduce:
  * 1048576 Bytes -> Algo DIRECT (price): direct 81.2 oneshot 120 ring 140 us", best first. Adds

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The algorithms that may run a call, and what each is predicted to take.
+ *
+ * Sizes fall into classes by powers of two. For a class every algorithm of the collective is built
+ * and priced once, at the class's smallest size (which most calls have). Beyond 64 ranks a whole
+ * plan would take too long, so two smaller communicators of the same kind are priced and the growth
+ * between them continued.
+ *
+ * Nothing here depends on the calls made before: what is kept is what would be computed again.
+ */
+#include "chooser.h"
+#include "plan/plan.h"
+#include "plan/verify.h"
+#include "sums.h"
+
+#include <stdlib.h>
+
+/* ---- classes ---- */
+
+int kolo_class_of(size_t bytes)
+{
+    return bytes < 2 ? 0 : 63 - __builtin_clzll((unsigned long long)bytes);
+}
+
+static struct kolo_shape shape_of(const struct kolo_chooser *c, enum kolo_coll coll, int root)
+{
+    return (struct kolo_shape){.size = sizeof(struct kolo_shape),
+                               .coll = coll,
+                               .nranks = c->options.nranks,
+                               .root = root,
+                               .order = c->order,
+                               .nlevels = c->options.nlevels,
+                               .group = c->group};
+}
+
+bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root)
+{
+    const struct kolo_shape shape = shape_of(c, algo->coll, root);
+    return algo->supports == NULL || algo->supports(&shape);
+}
+
+/* Almost always 0: the price of one root stands for all. -1: no root will do. */
+static int first_root(const struct kolo_chooser *c, const struct kolo_algo *algo)
+{
+    const int roots = kolo_coll_rooted(algo->coll) ? c->options.nranks : 1;
+    for (int root = 0; root < roots; root++) {
+        if (kolo_has_shape(c, algo, root)) {
+            return root;
+        }
+    }
+    return -1;
+}
+
+/* Stable: of equal prices the earlier row of the catalogue stays first. */
+static void insert(struct kolo_class *class, struct kolo_candidate new)
+{
+    int at = class->count++;
+    for (; at > 0 && class->candidate[at - 1].us > new.us; at--) {
+        class->candidate[at] = class->candidate[at - 1];
+    }
+    class->candidate[at] = new;
+}
+
+static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_class *class,
+                                    enum kolo_coll coll, size_t bytes)
+{
+    const int algos = c->options.algo_count();
+    for (int i = 0; i < algos; i++) {
+        const struct kolo_algo *algo = c->options.algo_at(i);
+        const int root = algo->coll == coll ? first_root(c, algo) : -1;
+        if (root < 0) {
+            continue;
+        }
+        const struct kolo_shape shape = shape_of(c, coll, root);
+        struct kolo_forecast forecast;
+        const kolo_status st =
+            kolo_model_price(&c->model, algo, &shape, bytes, c->options.max_phases, &forecast);
+        if (st == KOLO_OK && forecast.phases <= c->options.max_phases) {
+            insert(class, (struct kolo_candidate){algo, forecast.us});
+        } else if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED && st != KOLO_ERR_INVALID) {
+            return st; /* a plan that is refused, or makes no sense, is no candidate */
+        }
+    }
+    return KOLO_OK;
+}
+
+void kolo_class_free(struct kolo_class *class)
+{
+    free(class->candidate);
+    free(class->name);
+    free(class->us);
+    free(class->index);
+    *class = (struct kolo_class){0};
+}
+
+kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
+                               struct kolo_class **out)
+{
+    const int number = kolo_class_of(bytes);
+    struct kolo_class *class = &c->class[coll][number];
+    *out = class;
+    if (class->candidate != NULL) {
+        return KOLO_OK;
+    }
+    const size_t room = (size_t)c->options.algo_count() + 1;
+    class->candidate = calloc(room, sizeof *class->candidate);
+    class->name = calloc(room, sizeof *class->name);
+    class->us = calloc(room, sizeof *class->us);
+    class->index = calloc(room, sizeof *class->index);
+    kolo_status st = KOLO_OK;
+    if (class->candidate == NULL || class->name == NULL || class->us == NULL ||
+        class->index == NULL) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while choosing an algorithm");
+    } else {
+        st = price_candidates(c, class, coll, (size_t)1 << number);
+    }
+    if (st != KOLO_OK) {
+        kolo_class_free(class);
+    }
+    return st;
+}
+
+/* ---- deterministic: what plans compute ---- */
+
+static kolo_status sums_entry(struct kolo_chooser *c, const struct kolo_algo *algo, uint8_t **out)
+{
+    for (int i = 0; i < c->nsums; i++) {
+        if (c->sums[i].algo == algo) {
+            *out = c->sums[i].by_root;
+            return KOLO_OK;
+        }
+    }
+    uint8_t *by_root = calloc((size_t)c->options.nranks, sizeof *by_root);
+    struct kolo_sums *grown = realloc(c->sums, ((size_t)c->nsums + 1) * sizeof *grown);
+    c->sums = grown != NULL ? grown : c->sums;
+    if (by_root == NULL || grown == NULL) {
+        free(by_root);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory while choosing an algorithm");
+    }
+    c->sums[c->nsums++] = (struct kolo_sums){algo, by_root};
+    *out = by_root;
+    return KOLO_OK;
+}
+
+static kolo_status look_at_sums(const struct kolo_chooser *c, const struct kolo_algo *algo,
+                                int root, uint8_t *out)
+{
+    const struct kolo_shape shape = shape_of(c, algo->coll, root);
+    struct kolo_plan *plan = NULL;
+    bool ordered = false, wide = false;
+    KOLO_TRY(kolo_model_plan(algo, &shape, &plan));
+    kolo_status st = kolo_verify_expression(plan, &ordered);
+    if (st == KOLO_OK) {
+        st = kolo_sums_are_stored(plan, &wide);
+    }
+    kolo_plan_destroy(plan);
+    if (st == KOLO_OK) {
+        *out = (uint8_t)(KOLO_SUMS_KNOWN | (ordered ? KOLO_SUMS_ORDERED : 0) |
+                         (wide ? KOLO_SUMS_WIDE : 0));
+    }
+    return st;
+}
+
+kolo_status kolo_sums_of(struct kolo_chooser *c, const struct kolo_algo *algo, int root,
+                         unsigned *out)
+{
+    uint8_t *by_root = NULL;
+    KOLO_TRY(sums_entry(c, algo, &by_root));
+    if ((by_root[root] & KOLO_SUMS_KNOWN) == 0) {
+        const kolo_status st = look_at_sums(c, algo, root, &by_root[root]);
+        if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED && st != KOLO_ERR_INVALID) {
+            return st;
+        }
+        by_root[root] |= KOLO_SUMS_KNOWN;
+    }
+    *out = by_root[root];
+    return KOLO_OK;
+}
+
+/* ---- one call ---- */
+
+bool kolo_must_be_ordered(const struct kolo_asked *call)
+{
+    return call->chooser->options.deterministic && kolo_coll_reduces(call->coll);
+}
+
+kolo_status kolo_objection(const struct kolo_asked *call, const struct kolo_algo *algo,
+                           const char **out)
+{
+    unsigned sums = KOLO_SUMS_ORDERED;
+    *out = NULL;
+    if (!kolo_has_shape(call->chooser, algo, call->root)) {
+        *out = "cannot run";
+        return KOLO_OK;
+    }
+    if (kolo_must_be_ordered(call)) {
+        KOLO_TRY(kolo_sums_of(call->chooser, algo, call->root, &sums));
+    }
+    *out = (sums & KOLO_SUMS_ORDERED) != 0 ? NULL : "does not add in rank order (deterministic)";
+    return KOLO_OK;
+}
+
+kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
+                                const struct kolo_candidate **out)
+{
+    *out = NULL;
+    while (*at < call->class->count && *out == NULL) {
+        const struct kolo_candidate *candidate = &call->class->candidate[(*at)++];
+        const char *why = NULL;
+        KOLO_TRY(kolo_objection(call, candidate->algo, &why));
+        *out = why == NULL ? candidate : NULL;
+    }
+    return KOLO_OK;
+}
+
+const struct kolo_candidate *kolo_candidate_of(const struct kolo_class *class,
+                                               const struct kolo_algo *algo)
+{
+    for (int i = 0; i < class->count; i++) {
+        if (class->candidate[i].algo == algo) {
+            return &class->candidate[i];
+        }
+    }
+    return NULL;
+}

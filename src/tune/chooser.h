@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of the chooser share: candidates.c knows which algorithms may run a call and what
+ * they cost, choose.c picks one. */
+#ifndef KOLO_TUNE_CHOOSER_H
+#define KOLO_TUNE_CHOOSER_H
+
+#include "model.h"
+#include "tune.h"
+
+enum { KOLO_CLASSES = 64 }; /* sizes by powers of two */
+
+enum { KOLO_SUMS_KNOWN = 1, KOLO_SUMS_ORDERED = 2, KOLO_SUMS_WIDE = 4 };
+
+struct kolo_sums { /* what the plans of one algorithm compute, by root */
+    const struct kolo_algo *algo;
+    uint8_t *by_root; /* [nranks]: KOLO_SUMS_* */
+};
+
+struct kolo_class {
+    struct kolo_candidate *candidate; /* cheapest first; NULL: not priced yet */
+    int count;
+    const char **name; /* room for a tuner's query: [count] each */
+    double *us;
+    int *index;
+    struct kolo_pick newest[2]; /* of calls that are not mapped, and that are; algo NULL: none */
+    bool newest_is_mapped;
+};
+
+struct kolo_chooser {
+    struct kolo_chooser_options options;
+    int *order, *group;
+    struct kolo_model model;
+    struct kolo_class class[KOLO_COLLS][KOLO_CLASSES];
+    struct kolo_sums *sums;
+    int nsums;
+    struct kolo_pick forced; /* algo NULL: none */
+};
+
+/* One call. */
+struct kolo_asked {
+    struct kolo_chooser *chooser;
+    const struct kolo_class *class;
+    enum kolo_coll coll;
+    int root;
+    size_t bytes;
+    enum kolo_type type;
+    bool mapped;
+};
+
+/* floor(log2(bytes)); nothing at all costs as much as a byte. */
+int kolo_class_of(size_t bytes);
+/* The class of this size, priced. */
+KOLO_CHECK kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
+                                          struct kolo_class **out);
+void kolo_class_free(struct kolo_class *class);
+/* Whether `algo` has a plan for this root. */
+bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root);
+/* KOLO_SUMS_* of this algorithm and root. A plan that cannot be proved is not in rank order. */
+KOLO_CHECK kolo_status kolo_sums_of(struct kolo_chooser *c, const struct kolo_algo *algo, int root,
+                                    unsigned *out);
+/* Deterministic, and this call adds. */
+bool kolo_must_be_ordered(const struct kolo_asked *call);
+/* NULL where `algo` may run this call, else why not. */
+KOLO_CHECK kolo_status kolo_objection(const struct kolo_asked *call, const struct kolo_algo *algo,
+                                      const char **out);
+/* The next candidate, from place *at on, that may run; NULL at the end. */
+KOLO_CHECK kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
+                                           const struct kolo_candidate **out);
+/* The candidate of this name; NULL: it is none (it has too many rounds, or is refused). */
+const struct kolo_candidate *kolo_candidate_of(const struct kolo_class *class,
+                                               const struct kolo_algo *algo);
+
+#endif
