@@ -3,6 +3,7 @@
 #include "plan.h"
 #include "run.h"
 #include "topo.h"
+#include "tune.h"
 
 #include <kolo/kolo.h>
 
@@ -20,6 +21,7 @@ static const struct {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
     {"topo", kolo_tool_topo, "show this machine, and the ring and trees laid on it"},
+    {"tune", kolo_tool_tune, "measure the algorithms, keep the choices, and explain them"},
     {"version", version, "print the library's version"},
     {"help", help, "print this list"},
 };

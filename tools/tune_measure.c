@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Timing the ways of all points, in rounds.
+ *
+ * A visit times every way of a point once, in an order that is rotated from round to round, so that
+ * what the machine does meanwhile falls on all of them. Of a way, the slowest rank's time counts.
+ * After a short look, ways that are far behind are dropped; the time goes to the others. All ranks
+ * decide from the same figures, so they walk the same way without asking each other. */
+#include "core/call.h"
+#include "tune.h"
+
+#include <string.h>
+
+enum { LOOKS = 2, TILES_ROUND = 5, THIN_ROUND = 9, MAX_CALLS = 4000 };
+static const double LOOK_US = 100, SAMPLE_US = 400, CROWDED = 4; /* of calls in a row */
+static const double FAR = 1.5, NEAR = 1.25, CLOSE = 1.15;        /* times the best */
+static const double DECIDED = 0.65; /* of the time is for TUNE_DECIDE */
+
+struct visit {
+    enum tune_part part;
+    int round;
+    double sample_us, until_us; /* of the clock; of rank 0 */
+    bool over;                  /* rank 0's clock has passed it */
+};
+
+/* ---- one way ---- */
+
+static kolo_status run_once(const struct tune_rank *r, const struct tune_point *p,
+                            const struct tune_way *way)
+{
+    return way->algo != NULL
+               ? tune_call(r->comm, &r->memory, p->shared, p->coll, p->bytes)
+               : tune_compose(r->comm, &r->memory, p->shared, way->composition, p->bytes);
+}
+
+/* The newest time of this way, or what is predicted. */
+static double expected_us(const struct tune_way *way)
+{
+    for (int part = TUNE_CHECK; part >= TUNE_DECIDE; part--) {
+        for (int i = TUNE_ROUNDS - 1; i >= 0; i--) {
+            if (way->us[part][i] > 0) {
+                return way->us[part][i];
+            }
+        }
+    }
+    return 2 * way->predicted_us + 1;
+}
+
+/* The first call after another way finds its program in a cache, or makes it. */
+static kolo_status time_way(const struct tune_rank *r, const struct tune_point *p,
+                            const struct tune_way *way, double sample_us, double *out)
+{
+    const double wanted = sample_us / expected_us(way);
+    const int calls = wanted < 1 ? 1 : wanted > MAX_CALLS ? MAX_CALLS : (int)wanted;
+    kolo_call_force(r->comm, way->algo, way->tile_bytes);
+    KOLO_TRY(run_once(r, p, way));
+    KOLO_TRY(kolo_barrier(r->control, NULL));
+    const double begin_us = kolo_now_us();
+    for (int i = 0; i < calls; i++) {
+        KOLO_TRY(run_once(r, p, way));
+    }
+    *out = (kolo_now_us() - begin_us) / calls;
+    return KOLO_OK;
+}
+
+/* ---- a visit ---- */
+
+static bool takes_part(const struct tune_way *way, enum tune_part part)
+{
+    return part == TUNE_DECIDE ? !way->dropped : way->checked;
+}
+
+/* Everybody's times become the slowest's, and rank 0 says whether the time is over. */
+static kolo_status agree(const struct tune_rank *r, struct visit *v, double *us, int count)
+{
+    double slowest[TUNE_WAYS + 1];
+    us[count] = r->rank == 0 && kolo_now_us() > v->until_us;
+    KOLO_TRY(
+        kolo_all_reduce(us, slowest, (size_t)count + 1, KOLO_FLOAT64, KOLO_MAX, r->control, NULL));
+    memcpy(us, slowest, sizeof slowest);
+    v->over = slowest[count] > 0;
+    return KOLO_OK;
+}
+
+static kolo_status visit(const struct tune_rank *r, struct tune_point *p, struct visit *v)
+{
+    double us[TUNE_WAYS + 1] = {0};
+    for (int i = 0; i < p->nways; i++) {
+        const int turn = v->round % 2 == 0 ? i : p->nways - 1 - i;
+        struct tune_way *way = &p->way[(turn + v->round / 2) % p->nways];
+        if (!takes_part(way, v->part)) {
+            continue;
+        }
+        const kolo_status st = time_way(r, p, way, v->sample_us, &us[way - p->way]);
+        way->dropped |= st == KOLO_ERR_UNSUPPORTED; /* its tiles do not fit: on no rank */
+        kolo_call_force(r->comm, NULL, 0);
+        if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED) {
+            return st;
+        }
+    }
+    KOLO_TRY(agree(r, v, us, p->nways));
+    for (int i = 0; i < p->nways; i++) {
+        if (us[i] > 0) {
+            p->way[i].us[v->part][v->round] = us[i];
+        }
+    }
+    return KOLO_OK;
+}
+
+/* ---- which ways go on ---- */
+
+/* Drop what takes `times` as long as the best, but never the standard. */
+static void thin(struct tune_point *p, double times)
+{
+    const double best_us = tune_time(&p->way[tune_best(p, TUNE_DECIDE)], TUNE_DECIDE).value;
+    for (int i = 0; i < p->nways; i++) {
+        const struct tune_figure time = tune_time(&p->way[i], TUNE_DECIDE);
+        p->way[i].dropped |= i != p->standard && time.count > 0 && time.value > times * best_us;
+    }
+}
+
+static void add_tiles_of(struct tune_point *p, int way, size_t span)
+{
+    static const size_t tiles[] = {32 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20};
+    const size_t standard = 256 << 10; /* what a tile is by default */
+    for (size_t i = 0; i < KOLO_LENGTH(tiles); i++) {
+        if (span > kolo_min(tiles[i], standard)) {
+            (void)tune_add(p, p->way[way].algo, tiles[i], p->way[way].predicted_us);
+        }
+    }
+}
+
+/* The best two algorithms in other tiles, where the bytes make several. */
+static void add_tiles(struct tune_point *p, int nranks)
+{
+    const int best = tune_best(p, TUNE_DECIDE);
+    const size_t span = tune_span(p->coll, nranks, p->bytes);
+    int second = -1;
+    for (int i = 0; i < p->nways; i++) {
+        const struct tune_way *way = &p->way[i];
+        if (i == best || way->algo == NULL || way->dropped || way->algo == p->way[best].algo) {
+            continue;
+        }
+        second = second < 0 || tune_time(way, TUNE_DECIDE).value <
+                                   tune_time(&p->way[second], TUNE_DECIDE).value
+                     ? i
+                     : second;
+    }
+    add_tiles_of(p, best, span);
+    if (second >= 0) {
+        add_tiles_of(p, second, span);
+    }
+}
+
+/* Times should not fall where sizes grow: then the smaller size does badly. */
+static void take_hints(struct tune_points *points)
+{
+    for (int i = points->count - 1; i > 0; i--) {
+        struct tune_point *larger = &points->point[i], *smaller = larger - 1;
+        if (smaller->coll != larger->coll || smaller->shared != larger->shared) {
+            continue;
+        }
+        const int hint = tune_hint(smaller, larger);
+        if (hint >= 0) {
+            const struct tune_way *way = &larger->way[hint];
+            const int there = tune_find(smaller, way->algo, way->tile_bytes);
+            if (there >= 0) {
+                smaller->way[there].dropped = false;
+            } else {
+                (void)tune_add(smaller, way->algo, way->tile_bytes, way->predicted_us);
+            }
+        }
+    }
+}
+
+/* Those that may be the best, and what they are compared with. */
+static void select_checked(struct tune_point *p)
+{
+    const int best = tune_best(p, TUNE_DECIDE);
+    const double best_us = tune_time(&p->way[best], TUNE_DECIDE).value;
+    for (int i = 0; i < p->nways; i++) {
+        struct tune_way *way = &p->way[i];
+        const struct tune_figure time = tune_time(way, TUNE_DECIDE);
+        way->checked = i == best || i == p->standard || i == p->chosen ||
+                       (!way->dropped && time.count > 0 && time.value < CLOSE * best_us);
+    }
+}
+
+static int count_ways(const struct tune_point *p, enum tune_part part)
+{
+    int count = 0;
+    for (int i = 0; i < p->nways; i++) {
+        count += takes_part(&p->way[i], part);
+    }
+    return count;
+}
+
+/* ---- rounds ---- */
+
+/* Returns OK at the end of the round, or when the time is over. */
+static kolo_status play_round(struct tune_rank *r, struct visit *v, const double share[2])
+{
+    for (int i = 0; i < r->points.count && !v->over; i++) {
+        struct tune_point *p = &r->points.point[i];
+        if (count_ways(p, v->part) > (v->part == TUNE_DECIDE && v->round > LOOKS ? 1 : 0)) {
+            KOLO_TRY(visit(r, p, v));
+        }
+        const double spent = (kolo_now_us() - r->begin_us) / (v->until_us - r->begin_us);
+        const double part = r->options.time_s > 0 ? spent : 1;
+        tune_progress(r, share[0] + (share[1] - share[0]) * (part < 1 ? part : 1),
+                      kolo_coll_name(p->coll));
+    }
+    return KOLO_OK;
+}
+
+static kolo_status look(struct tune_rank *r, struct visit *v)
+{
+    static const double share[] = {0, 0.65};
+    const double sample_us = v->sample_us;
+    v->sample_us = LOOK_US;
+    for (v->round = 0; v->round < LOOKS && !v->over; v->round++) {
+        KOLO_TRY(play_round(r, v, share));
+    }
+    v->sample_us = sample_us;
+    for (int i = 0; i < r->points.count; i++) {
+        struct tune_point *p = &r->points.point[i];
+        r->skipped += tune_time(&p->way[p->standard], TUNE_DECIDE).count == 0;
+        thin(p, FAR);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status decide(struct tune_rank *r, struct visit *v)
+{
+    static const double share[] = {0, 0.65};
+    for (; v->round < TUNE_ROUNDS && !v->over; v->round++) {
+        for (int i = 0; v->round == TILES_ROUND && i < r->points.count; i++) {
+            add_tiles(&r->points.point[i], r->nranks);
+        }
+        if (v->round == TILES_ROUND || v->round == THIN_ROUND) {
+            take_hints(&r->points);
+        }
+        for (int i = 0; v->round == THIN_ROUND && i < r->points.count; i++) {
+            thin(&r->points.point[i], NEAR);
+        }
+        KOLO_TRY(play_round(r, v, share));
+    }
+    for (int i = 0; i < r->points.count; i++) {
+        tune_decide(&r->points.point[i]);
+        select_checked(&r->points.point[i]);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status check(struct tune_rank *r, struct visit *v)
+{
+    static const double share[] = {0, 1};
+    for (v->round = 0; v->round < TUNE_ROUNDS && !v->over; v->round++) {
+        KOLO_TRY(play_round(r, v, share));
+    }
+    return KOLO_OK;
+}
+
+kolo_status tune_measure(struct tune_rank *r)
+{
+    const double all_us = r->options.time_s * 1e6;
+    const double sample_us = r->comm->wires.crowded ? CROWDED * SAMPLE_US : SAMPLE_US;
+    r->begin_us = kolo_now_us();
+    struct visit v = {
+        .part = TUNE_DECIDE, .sample_us = sample_us, .until_us = r->begin_us + DECIDED * all_us};
+    KOLO_TRY(look(r, &v));
+    KOLO_TRY(decide(r, &v));
+    v = (struct visit){
+        .part = TUNE_CHECK, .sample_us = sample_us, .until_us = r->begin_us + all_us};
+    KOLO_TRY(check(r, &v));
+    tune_progress(r, 1, "done");
+    return KOLO_OK;
+}

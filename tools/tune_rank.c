@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One rank of `kolo tune`: joins the others, lists what there is to measure, measures; rank 0
+ * reports and writes. */
+#include "tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- points ---- */
+
+/* The candidates by price, the standard choice, and the compositions. */
+static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
+{
+    struct kolo_candidate_list list;
+    struct kolo_pick pick;
+    struct kolo_chooser *chooser = r->comm->chooser;
+    KOLO_TRY(kolo_candidates(chooser, p->coll, 0, p->bytes, KOLO_FLOAT32, &list));
+    for (int i = 0; i < list.count; i++) {
+        (void)tune_add(p, list.candidate[i].algo, 0, list.candidate[i].us);
+    }
+    KOLO_TRY(p->shared ? kolo_choose_mapped(chooser, p->coll, 0, p->bytes, KOLO_FLOAT32, &pick)
+                       : kolo_choose(chooser, p->coll, 0, p->bytes, KOLO_FLOAT32, &pick));
+    (void)tune_add(p, pick.algo, pick.tile_bytes, pick.predicted_us);
+    p->standard = p->chosen = tune_find(p, pick.algo, pick.tile_bytes);
+    p->source = pick.source;
+    for (int c = tune_composition(p->coll, r->nranks, p->bytes, 0); c >= 0 && p->nways < TUNE_WAYS;
+         c = tune_composition(p->coll, r->nranks, p->bytes, c + 1)) {
+        p->way[p->nways++] = (struct tune_way){.composition = c, .predicted_us = pick.predicted_us};
+    }
+    return KOLO_OK;
+}
+
+/* Four buffers of each rank in half of the memory. */
+static bool fits_memory(const struct tune_rank *r, enum kolo_coll coll, size_t bytes)
+{
+    const double pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    return (double)tune_span(coll, r->nranks, bytes) * 4 * r->comm->local_size < pages / 2;
+}
+
+static kolo_status add_point(struct tune_rank *r, enum kolo_coll coll, bool shared, size_t bytes)
+{
+    if (shared && bytes < KOLO_ENTRY_BYTES) {
+        return KOLO_OK; /* such calls do not look at where buffers lie */
+    }
+    if (!fits_memory(r, coll, bytes)) {
+        r->skipped++;
+        return KOLO_OK;
+    }
+    struct tune_point *p = &r->points.point[r->points.count++];
+    *p = (struct tune_point){.coll = coll, .shared = shared, .bytes = bytes};
+    r->memory.bytes = kolo_max(r->memory.bytes, tune_span(coll, r->nranks, bytes));
+    return fill_ways(r, p);
+}
+
+static kolo_status add_sizes(struct tune_rank *r, enum kolo_coll coll, bool shared)
+{
+    const struct tune_options *o = &r->options;
+    size_t bytes = o->min_bytes;
+    for (; bytes < o->max_bytes; bytes *= (size_t)o->factor) {
+        KOLO_TRY(add_point(r, coll, shared, bytes));
+    }
+    return add_point(r, coll, shared, o->max_bytes);
+}
+
+static kolo_status make_points(struct tune_rank *r)
+{
+    const struct tune_options *o = &r->options;
+    r->points.nranks = r->nranks;
+    r->points.point = calloc((size_t)KOLO_COLLS * 2 * TUNE_SIZES, sizeof *r->points.point);
+    if (r->points.point == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for points");
+    }
+    for (int c = 0; c < KOLO_COLLS; c++) {
+        const enum kolo_coll coll = (enum kolo_coll)c;
+        if ((o->colls >> c & 1) == 0) {
+            continue;
+        }
+        if (coll == KOLO_COLL_BARRIER) {
+            KOLO_TRY(add_point(r, coll, false, 0));
+            continue;
+        }
+        if (!o->explain || !o->shared) {
+            KOLO_TRY(add_sizes(r, coll, false));
+        }
+        if (!o->explain || o->shared) {
+            KOLO_TRY(add_sizes(r, coll, true));
+        }
+    }
+    return r->points.count > 0 ? KOLO_OK
+                               : kolo_fail(KOLO_ERR_INVALID, "nothing to measure: the buffers of "
+                                                             "these sizes do not fit");
+}
+
+/* ---- joining ---- */
+
+/* Tuning starts from the choice by price; an explanation takes what the user has set. */
+static kolo_status join(struct tune_rank *r)
+{
+    struct kolo_config config = KOLO_CONFIG_INIT;
+    config.name = "tune";
+    if (!r->options.explain) {
+        config.algo = "";
+        (void)setenv("KOLO_TUNE_FILE", "none", 1);
+    }
+    KOLO_TRY(kolo_comm_create_env(&config, &r->comm));
+    config.name = "control";
+    KOLO_TRY(kolo_comm_create_env(&config, &r->control));
+    r->rank = kolo_comm_rank(r->comm);
+    r->nranks = kolo_comm_size(r->comm);
+    return r->nranks > 1 ? KOLO_OK : kolo_fail(KOLO_ERR_INVALID, "one rank has nothing to choose");
+}
+
+static kolo_status measure_all(struct tune_rank *r)
+{
+    KOLO_TRY(join(r));
+    KOLO_TRY(make_points(r));
+    KOLO_TRY(tune_memory_take(r->memory.bytes + 64, r->options.max_bytes >= KOLO_ENTRY_BYTES,
+                              &r->memory));
+    return tune_measure(r);
+}
+
+/* ---- the end ---- */
+
+static int report(const struct tune_rank *r)
+{
+    const struct tune_options *o = &r->options;
+    if (o->explain) {
+        tune_print_explanation(&r->points.point[0], r->nranks, stdout);
+        return 0;
+    }
+    tune_print_rules(&r->points, stdout);
+    tune_print_guards(&r->points, stdout);
+    tune_print_regret(&r->points, stdout);
+    if (r->skipped > 0) {
+        (void)printf("%d points were not measured: give more --time, or fewer sizes\n", r->skipped);
+    }
+    return o->csv == NULL || tune_write_csv(&r->points, o->csv) ? 0 : 1;
+}
+
+int tune_rank_main(const struct tune_options *options)
+{
+    struct tune_rank r = {.options = *options};
+    const kolo_status st = measure_all(&r);
+    int status = 0;
+    if (st != KOLO_OK) {
+        (void)fprintf(stderr, "kolo tune: %s\n", kolo_error_text());
+        status = 1;
+    } else if (r.rank == 0) {
+        status = report(&r);
+    }
+    kolo_comm_destroy(r.comm);
+    kolo_comm_destroy(r.control);
+    tune_memory_free(&r.memory);
+    free(r.points.point);
+    return status;
+}
