@@ -92,7 +92,8 @@ static void add_model(struct kolo_text *out, const char *before, hwloc_obj_t obj
     }
 }
 
-static void add_summary(const struct kolo_host *host, struct kolo_text *out)
+/* All on one line; the memory, which varies a little from boot to boot, only where asked for. */
+static void add_machine(const struct kolo_host *host, bool memory, struct kolo_text *out)
 {
     struct hwloc_obj *package = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_PACKAGE, NULL);
     add_count(out, count_of(host, HWLOC_OBJ_PACKAGE), "package");
@@ -106,10 +107,11 @@ static void add_summary(const struct kolo_host *host, struct kolo_text *out)
     }
     kolo_text_add(out, ", ");
     add_count(out, count_of(host, HWLOC_OBJ_NUMANODE), "NUMA node");
-    kolo_text_add(out, " ");
-    add_bytes(out, memory_bytes(host));
+    if (memory) {
+        kolo_text_add(out, " ");
+        add_bytes(out, memory_bytes(host));
+    }
     add_model(out, ", ", package != NULL ? package : hwloc_get_root_obj(host->hwloc));
-    kolo_text_add(out, "\n");
 }
 
 static void add_source(const struct kolo_host *host, struct kolo_text *out)
@@ -181,10 +183,22 @@ static void add_inner_caches(const struct kolo_host *host, struct kolo_text *out
 
 void kolo_host_print(const struct kolo_host *host, struct kolo_text *out)
 {
-    add_summary(host, out);
+    add_machine(host, true, out);
+    kolo_text_add(out, "\n");
     add_source(host, out);
     add_packages(host, out);
     add_numa_nodes(host, out);
     add_l3s(host, out);
     add_inner_caches(host, out);
+}
+
+void kolo_host_fingerprint(const struct kolo_host *host, struct kolo_text *out)
+{
+    struct kolo_text words = {0};
+    add_machine(host, false, &words);
+    if (words.chars != NULL) {
+        const uint64_t hash = kolo_hash(0, words.chars, words.len);
+        kolo_text_add(out, "%016llx %s", (unsigned long long)hash, words.chars);
+    }
+    kolo_text_free(&words);
 }

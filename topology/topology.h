@@ -28,6 +28,10 @@ void kolo_host_destroy(struct kolo_host *host); /* NULL is allowed */
  * caches and the PUs this process may use. */
 void kolo_host_print(const struct kolo_host *host, struct kolo_text *out);
 
+/* What a machine has that decides which algorithm is fast: 16 hexadecimal digits, a blank, and the
+ * words that they are the hash of (packages, cores, PUs, L3s, NUMA nodes, model). One line. */
+void kolo_host_fingerprint(const struct kolo_host *host, struct kolo_text *out);
+
 /* PUs this process's control group allows. A narrower binding of the thread is not subtracted: a
  * launcher binds each rank to its own part. */
 int kolo_host_pus(const struct kolo_host *host);

@@ -302,11 +302,11 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
 /* ---- exchanges --------------------------------------------------------------------------------
  */
 
-static kolo_status exchange(struct kolo_boot *boot, const void *mine, size_t bytes, void *all)
+static kolo_status exchange(struct kolo_boot *boot, enum kolo_boot_type type, const void *mine,
+                            size_t bytes, void *all, size_t total)
 {
-    const size_t total = bytes * (size_t)boot->nranks;
     boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
-    KOLO_TRY(put(boot, KOLO_BOOT_GATHER, mine, bytes));
+    KOLO_TRY(put(boot, type, mine, bytes));
     KOLO_TRY(take_header(boot, KOLO_BOOT_ALL, total));
     KOLO_TRY(take(boot, all, total));
     boot->seq++;
@@ -328,7 +328,23 @@ kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_
         }
         return KOLO_OK;
     }
-    boot->error = exchange(boot, mine, bytes, all);
+    boot->error = exchange(boot, KOLO_BOOT_GATHER, mine, bytes, all, bytes * (size_t)boot->nranks);
+    return boot->error;
+}
+
+kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes)
+{
+    if (bytes > KOLO_BOOT_SPREAD_BYTES) {
+        return kolo_fail(KOLO_ERR_INVALID, "spreading %zu bytes is over %d", bytes,
+                         KOLO_BOOT_SPREAD_BYTES);
+    }
+    if (boot->error < 0) {
+        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
+    }
+    if (boot->fd >= 0) {
+        boot->error =
+            exchange(boot, KOLO_BOOT_SPREAD, data, boot->rank == 0 ? bytes : 0, data, bytes);
+    }
     return boot->error;
 }
 

@@ -10,7 +10,11 @@
 
 #include "util/util.h"
 
-enum { KOLO_BOOT_MAX_RANKS = 65536, KOLO_BOOT_MAX_BYTES = 64 << 20 };
+enum {
+    KOLO_BOOT_MAX_RANKS = 65536,
+    KOLO_BOOT_MAX_BYTES = 64 << 20,
+    KOLO_BOOT_SPREAD_BYTES = 1 << 20
+};
 
 /* Where to meet: a name (any text; equal on all ranks) and a secret (all zero: none; then only the
  * peer's user id is checked). */
@@ -34,6 +38,9 @@ KOLO_CHECK kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, 
  * KOLO_BOOT_MAX_BYTES / nranks. One thread at a time. An error is final: only close may follow. */
 KOLO_CHECK kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_t bytes,
                                             void *all);
+/* data[bytes] becomes rank 0's on every rank; `bytes` equal on all, at most KOLO_BOOT_SPREAD_BYTES.
+ * Otherwise as above. */
+KOLO_CHECK kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes);
 KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
 /* Local but for the process that runs the hub, which first lets it deliver what others still wait
  * for. NULL is allowed. */

@@ -35,6 +35,7 @@ static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
         conn->body = conn->proof;
         return conn->state == KOLO_CONN_CHALLENGED && in->len == sizeof conn->proof;
     case KOLO_BOOT_GATHER:
+    case KOLO_BOOT_SPREAD:
         return conn->state == KOLO_CONN_JOINED && kolo_hub_begin(hub, conn);
     case KOLO_BOOT_BYE:
         return conn->state == KOLO_CONN_JOINED && in->len == 0 && !conn->said_bye;
@@ -53,6 +54,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
         kolo_hub_join(hub, conn);
         break;
     case KOLO_BOOT_GATHER:
+    case KOLO_BOOT_SPREAD:
         kolo_hub_end(hub, conn);
         break;
     default: /* BYE; begin_frame let nothing else pass */

@@ -49,8 +49,10 @@ struct kolo_hub {
     uint32_t seq; /* of the exchange that goes on or comes next */
     size_t bytes; /* its bytes a rank, told by rank `bytes_from` */
     int bytes_from, narrived;
-    unsigned char *all; /* nranks * bytes */
-    int nunproven;      /* connections that said a rank and did not prove the secret */
+    bool spreading;     /* rank 0's bytes go to all; the others bring none */
+    unsigned char *all; /* what goes to all: nranks * bytes, or what rank 0 spreads */
+    size_t all_bytes;
+    int nunproven; /* connections that said a rank and did not prove the secret */
     int unproven_rank;
     double linger_until_us;
     struct kolo_boot_error error;

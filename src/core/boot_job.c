@@ -359,11 +359,13 @@ static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
                       list, conn->rank, hub->seq);
         return false;
     }
-    if (conn->in.len > KOLO_BOOT_MAX_BYTES / (size_t)hub->nranks) {
+    hub->spreading = conn->in.type == KOLO_BOOT_SPREAD;
+    if (!hub->spreading && conn->in.len > KOLO_BOOT_MAX_BYTES / (size_t)hub->nranks) {
         return false;
     }
-    hub->bytes = conn->in.len;
-    hub->all = malloc(kolo_max(1, hub->bytes * (size_t)hub->nranks));
+    hub->bytes = hub->spreading ? 0 : conn->in.len;
+    hub->all_bytes = hub->bytes * (size_t)hub->nranks;
+    hub->all = malloc(kolo_max(hub->spreading ? KOLO_BOOT_SPREAD_BYTES : 1, hub->all_bytes));
     if (hub->all == NULL) {
         kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "no memory to exchange %zu bytes a rank", hub->bytes);
         return false;
@@ -374,6 +376,15 @@ static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
     return true;
 }
 
+static bool begin_spread(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    conn->body = hub->all;
+    if (conn->rank == 0) {
+        hub->all_bytes = conn->in.len;
+    }
+    return conn->in.len <= (conn->rank == 0 ? KOLO_BOOT_SPREAD_BYTES : 0);
+}
+
 /* The header of a contribution is here: where its payload goes. False: it is refused. */
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 {
@@ -382,6 +393,14 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
     }
     if (!hub->exchanging && !open_exchange(hub, conn)) {
         return false;
+    }
+    if ((conn->in.type == KOLO_BOOT_SPREAD) != hub->spreading) {
+        kolo_hub_fail(hub, KOLO_ERR_MISMATCH, "exchange %u: ranks %d and %d do not do the same",
+                      hub->seq, conn->rank, hub->bytes_from);
+        return false;
+    }
+    if (hub->spreading) {
+        return begin_spread(hub, conn);
     }
     if (conn->in.len != hub->bytes) {
         kolo_hub_fail(hub, KOLO_ERR_MISMATCH,
@@ -400,7 +419,7 @@ static void answer(struct kolo_hub *hub, bool own)
     for (size_t i = 0; i < hub->nconns; i++) {
         struct kolo_conn *conn = hub->conns[i];
         if (conn->state == KOLO_CONN_JOINED && (conn->pid == self) == own) {
-            put_frame(conn, KOLO_BOOT_ALL, hub->all, hub->bytes * (size_t)hub->nranks, hub->seq);
+            put_frame(conn, KOLO_BOOT_ALL, hub->all, hub->all_bytes, hub->seq);
             conn->arrived = false;
             conn->deadline_us = INFINITY;
         }

@@ -35,14 +35,15 @@ enum kolo_boot_type {
     KOLO_BOOT_GATHER = 6,
     KOLO_BOOT_ALL = 7,
     KOLO_BOOT_BYE = 8,
-    KOLO_BOOT_ERROR = 9
+    KOLO_BOOT_ERROR = 9,
+    KOLO_BOOT_SPREAD = 10 /* as GATHER, but only rank 0 has bytes */
 };
 
 struct kolo_boot_header {
     uint32_t magic;
     uint16_t wire; /* KOLO_BOOT_WIRE of the sender */
     uint16_t type; /* enum kolo_boot_type */
-    uint32_t seq;  /* of GATHER and ALL, from 0; else 0 */
+    uint32_t seq;  /* of GATHER, SPREAD and ALL, from 0; else 0 */
     uint32_t len;  /* bytes that follow */
 };
 static_assert(sizeof(struct kolo_boot_header) == 16, "wire format");

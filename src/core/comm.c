@@ -88,6 +88,23 @@ static kolo_status rounds_make(int nranks, struct rounds *r)
     return KOLO_OK;
 }
 
+/* Rank 0's table, or what is wrong with it: on all ranks the same. */
+static kolo_status spread_table(struct kolo_comm *c, struct kolo_boot *boot,
+                                const struct kolo_ready *first)
+{
+    if (first->table_bytes == 0) {
+        return KOLO_OK;
+    }
+    if (c->table_text == NULL) {
+        c->table_text = malloc(first->table_bytes);
+    }
+    if (c->table_text == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a table");
+    }
+    KOLO_TRY(kolo_boot_spread(boot, c->table_text, first->table_bytes));
+    return kolo_table_take(c, first, c->table_text);
+}
+
 static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, struct rounds *r,
                                   double at[5])
 {
@@ -105,6 +122,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     KOLO_TRY(kolo_ready_make(c, &ready));
     KOLO_TRY(kolo_boot_all_gather(boot, &ready, sizeof ready, r->ready));
     at[3] = kolo_now_us();
+    KOLO_TRY(spread_table(c, boot, &r->ready[0]));
     KOLO_TRY(kolo_ready_take(c, r->ready));
     KOLO_TRY(kolo_boot_barrier(boot));
     at[4] = kolo_now_us();
@@ -190,6 +208,7 @@ static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r
         KOLO_TRY(kolo_ready_make(c[i], &r->ready[i]));
     }
     for (int i = 0; i < n; i++) {
+        KOLO_TRY(kolo_table_take(c[i], &r->ready[0], c[0]->table_text));
         KOLO_TRY(kolo_ready_take(c[i], r->ready));
     }
     return KOLO_OK;
@@ -377,6 +396,8 @@ void kolo_comm_destroy(struct kolo_comm *c)
     free_wires(&c->wires);
     kolo_chooser_destroy(c->chooser);
     kolo_rules_destroy(c->rules);
+    kolo_table_destroy(c->table);
+    free(c->table_text);
     if (c->tuner != NULL && c->tuner_self != NULL) {
         c->tuner->close(c->tuner_self);
     }

@@ -98,6 +98,7 @@ struct kolo_comm {
 
     struct kolo_rules *rules;
     struct kolo_table *table;
+    char *table_text; /* until all have it */
     struct kolo_chooser *chooser;
     const struct kolo_tuner *tuner;
     void *tuner_self;

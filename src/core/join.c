@@ -340,8 +340,11 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     }
     if (kolo_host_discover(&host) == KOLO_OK) {
         cores = kolo_host_pus(host);
-        kolo_host_destroy(host);
     }
+    if (c->rank == 0 && c->nranks > 1) {
+        kolo_table_make(c, host, out);
+    }
+    kolo_host_destroy(host);
     c->wires.crowded = c->local_size > cores;
     c->wires.membarrier = kolo_membarrier_register();
     if (c->rank == 0 && c->nranks > 1) {
@@ -389,6 +392,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
                                                  .nlevels = c->groups.nlevels,
                                                  .group = c->groups.group,
                                                  .rules = c->rules,
+                                                 .table = c->table,
                                                  .costs = c->costs,
                                                  .deterministic = c->deterministic != 0,
                                                  .tuner = c->tuner,

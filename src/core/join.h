@@ -25,6 +25,9 @@ struct kolo_ready {
     unsigned char region[KOLO_HANDLE_BYTES];
     struct kolo_costs costs;
     int32_t mapper; /* index of the transport that made the region */
+    /* Rank 0: bytes of the table's text, with its end; or of what is wrong with it. 0: no table. */
+    uint32_t table_bytes;
+    int32_t table_status;
 };
 
 /* config.c: what the caller gave, else the environment, else the default; checked. */
@@ -36,9 +39,13 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all);
 /* Round 2: transports open; then each peer has the one that reaches it best. */
 kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out);
 kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *all);
-/* Round 3: regions and rank 0's costs; then calls can be chosen. */
+/* Round 3: regions, rank 0's costs and table; then calls can be chosen. */
 kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out);
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all);
+
+/* table_file.c: rank 0 finds and reads the table, of which `out` tells; all take its text. */
+void kolo_table_make(struct kolo_comm *c, const struct kolo_host *host, struct kolo_ready *out);
+kolo_status kolo_table_take(struct kolo_comm *c, const struct kolo_ready *first, const char *text);
 
 /* join_log.c: lines in NCCL's form; at[]: times of start, meeting, addresses, regions, end (us). */
 void kolo_log_start(const struct kolo_comm *c);

@@ -475,7 +475,9 @@ const char *kolo_table_machine(const struct kolo_table *table)
 
 bool kolo_table_fits(const struct kolo_table *table, const char *machine)
 {
-    return strcmp(table->machine, "any") == 0 || strcmp(table->machine, machine) == 0;
+    const size_t len = strcspn(table->machine, " ");
+    return strcmp(table->machine, "any") == 0 ||
+           (strcspn(machine, " ") == len && strncmp(table->machine, machine, len) == 0);
 }
 
 int kolo_table_rows(const struct kolo_table *table)

@@ -59,7 +59,8 @@ KOLO_CHECK kolo_status kolo_table_parse(const char *text, const struct kolo_tabl
 void kolo_table_destroy(struct kolo_table *table);
 /* The words after `machine` that name it ("any", or hash and words). */
 const char *kolo_table_machine(const struct kolo_table *table);
-/* Whether it was made on the machine of these words (see kolo_host_fingerprint()), or fits any. */
+/* Whether it was made on this machine (of kolo_host_fingerprint(): the hash counts), or fits any.
+ */
 bool kolo_table_fits(const struct kolo_table *table, const char *machine);
 int kolo_table_rows(const struct kolo_table *table);
 const struct kolo_row *kolo_table_row(const struct kolo_table *table, int index);
