@@ -91,6 +91,21 @@ int tune_add(struct tune_point *point, const struct kolo_algo *algo, size_t tile
  * kinds of buffers where they agree. Returns how many; at most `room`. */
 int tune_rows(const struct tune_points *points, struct kolo_row *rows, int room);
 
+/* The sizes of a collective that its points stand for. */
+void tune_range(const struct tune_points *points, enum kolo_coll coll, size_t *low, size_t *high);
+
+/* ---- tune_file.c: the table that is kept ---- */
+
+/* The file to write: options.out, KOLO_TUNE_FILE, or the one that communicators look for. */
+kolo_status tune_file_path(const struct tune_options *options, const struct kolo_host *host,
+                           struct kolo_text *out);
+/* The text of the table there with these points' rows. What it says of other ranks, collectives and
+ * sizes stays. Errors: as kolo_table_load(), but a file may be missing. */
+kolo_status tune_file_compose(const char *path, const struct kolo_host *host,
+                              const struct tune_points *points, struct kolo_text *out);
+/* In one step: readers see the old text or the new one. Errors: SYSTEM. */
+kolo_status tune_file_write(const char *path, const char *text);
+
 /* ---- tune_calls.c: calls of a rank ---- */
 
 struct tune_memory { /* of a rank: private and shared */
@@ -117,6 +132,8 @@ struct tune_rank {
     struct kolo_comm *comm, *control; /* measured; for everything else */
     struct tune_memory memory;
     struct tune_points points;
+    struct kolo_host *host;
+    struct kolo_text path; /* rank 0: of the table that is kept */
     double begin_us;
     int skipped; /* points that the time was too short for */
     int rank, nranks;

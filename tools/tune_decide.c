@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const double LEAST_GAIN = 0.05, SIGMAS = 2;
-enum { LEAST_ROUNDS = 3 };
+enum { LEAST_ROUNDS = 3, FEW_BYTES = 64 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -145,29 +145,52 @@ static bool are_neighbours(const struct tune_point *a, const struct tune_point *
     return a->coll == b->coll && a->shared == b->shared;
 }
 
-/* What the choice of a point says, for the sizes nearest to its own. The least size stands for all
- * below it. The largest ends at twice its own: what lies further was not measured. */
+/* The sizes that a point stands for: those nearest to its own. At the ends it is half and twice its
+ * own, as what lies further was not measured; but less than a few words is all the same. */
+static void span_of(const struct tune_points *points, int index, size_t *low, size_t *high)
+{
+    const struct tune_point *p = &points->point[index];
+    const bool first = index == 0 || !are_neighbours(p, p - 1);
+    const bool last = index + 1 == points->count || !are_neighbours(p, p + 1);
+    *low = !first ? between(p[-1].bytes, p->bytes) : p->bytes <= FEW_BYTES ? 0 : p->bytes / 2;
+    *low = p->shared ? kolo_max(*low, KOLO_ENTRY_BYTES) : *low;
+    *high = p->coll == KOLO_COLL_BARRIER ? SIZE_MAX
+            : last                       ? 2 * p->bytes
+                                         : between(p->bytes, p[1].bytes);
+}
+
+void tune_range(const struct tune_points *points, enum kolo_coll coll, size_t *low, size_t *high)
+{
+    *low = SIZE_MAX;
+    *high = 0;
+    for (int i = 0; i < points->count; i++) {
+        size_t from = 0, to = 0;
+        if (points->point[i].coll == coll) {
+            span_of(points, i, &from, &to);
+            *low = kolo_min(*low, from);
+            *high = kolo_max(*high, to);
+        }
+    }
+}
+
+/* What the choice of a point says. */
 static struct kolo_row row_of(const struct tune_points *points, int index)
 {
     const struct tune_point *p = &points->point[index];
     const struct tune_way *way = &p->way[p->chosen];
     const struct tune_figure gain = tune_gain(way, &p->way[p->standard], TUNE_DECIDE);
-    const bool first = index == 0 || !are_neighbours(p, p - 1);
-    const bool last = index + 1 == points->count || !are_neighbours(p, p + 1);
-    return (struct kolo_row){.coll = p->coll,
-                             .ranks_low = points->nranks,
-                             .ranks_high = points->nranks,
-                             .low = first ? 0 : between(p[-1].bytes, p->bytes),
-                             .high = p->coll == KOLO_COLL_BARRIER ? SIZE_MAX
-                                     : last                       ? 2 * p->bytes
-                                                                  : between(p->bytes, p[1].bytes),
-                             .algo = way->algo,
-                             .tile_bytes = way->tile_bytes,
-                             .buffers = p->shared ? KOLO_BUFFERS_SHARED : KOLO_BUFFERS_PRIVATE,
-                             .us = tune_time(way, TUNE_DECIDE).value,
-                             .default_us = tune_time(&p->way[p->standard], TUNE_DECIDE).value,
-                             .gain = gain.value,
-                             .sigma = gain.sigma};
+    struct kolo_row row = {.coll = p->coll,
+                           .ranks_low = points->nranks,
+                           .ranks_high = points->nranks,
+                           .algo = way->algo,
+                           .tile_bytes = way->tile_bytes,
+                           .buffers = p->shared ? KOLO_BUFFERS_SHARED : KOLO_BUFFERS_PRIVATE,
+                           .us = tune_time(way, TUNE_DECIDE).value,
+                           .default_us = tune_time(&p->way[p->standard], TUNE_DECIDE).value,
+                           .gain = gain.value,
+                           .sigma = gain.sigma};
+    span_of(points, index, &row.low, &row.high);
+    return row;
 }
 
 static bool same_choice(const struct kolo_row *a, const struct kolo_row *b)
@@ -215,8 +238,10 @@ static int join_buffers(struct kolo_row *rows, int count)
     for (int i = 0; i < count; i++) {
         bool joined = false;
         for (int k = 0; k < kept && !joined; k++) {
-            joined = same_choice(&rows[k], &rows[i]) && rows[k].low == rows[i].low &&
-                     rows[k].high == rows[i].high;
+            /* The private row may begin below: there are no calls that look at buffers. */
+            joined =
+                same_choice(&rows[k], &rows[i]) && rows[k].high == rows[i].high &&
+                kolo_max(rows[k].low, KOLO_ENTRY_BYTES) == kolo_max(rows[i].low, KOLO_ENTRY_BYTES);
             if (joined) {
                 rows[k].buffers = KOLO_BUFFERS_ANY;
                 keep_lesser(&rows[k], &rows[i]);

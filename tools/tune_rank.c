@@ -111,9 +111,27 @@ static kolo_status join(struct tune_rank *r)
     return r->nranks > 1 ? KOLO_OK : kolo_fail(KOLO_ERR_INVALID, "one rank has nothing to choose");
 }
 
+/* Rank 0 looks before it measures whether the table can be written; all go on, or none. */
+static kolo_status open_table(struct tune_rank *r)
+{
+    int mine = KOLO_OK, worst = KOLO_OK;
+    struct kolo_text text = {0};
+    const struct tune_points none = {0};
+    KOLO_TRY(kolo_host_discover(&r->host));
+    if (r->rank == 0 && !r->options.dry_run && !r->options.explain) {
+        mine = tune_file_path(&r->options, r->host, &r->path);
+        mine = mine == KOLO_OK ? tune_file_compose(r->path.chars, r->host, &none, &text) : mine;
+        kolo_text_free(&text);
+    }
+    KOLO_TRY(kolo_all_reduce(&mine, &worst, 1, KOLO_INT32, KOLO_MIN, r->control, NULL));
+    return mine == KOLO_OK && worst != KOLO_OK ? kolo_fail((kolo_status)worst, "rank 0 gave up")
+                                               : (kolo_status)worst;
+}
+
 static kolo_status measure_all(struct tune_rank *r)
 {
     KOLO_TRY(join(r));
+    KOLO_TRY(open_table(r));
     KOLO_TRY(make_points(r));
     KOLO_TRY(tune_memory_take(r->memory.bytes + 64, r->options.max_bytes >= KOLO_ENTRY_BYTES,
                               &r->memory));
@@ -121,6 +139,20 @@ static kolo_status measure_all(struct tune_rank *r)
 }
 
 /* ---- the end ---- */
+
+static kolo_status keep_table(const struct tune_rank *r)
+{
+    struct kolo_text text = {0};
+    kolo_status st = tune_file_compose(r->path.chars, r->host, &r->points, &text);
+    st = st == KOLO_OK ? tune_file_write(r->path.chars, text.chars) : st;
+    kolo_text_free(&text);
+    if (st == KOLO_OK) {
+        (void)printf("table: %s\n", r->path.chars);
+    } else {
+        (void)fprintf(stderr, "kolo tune: %s\n", kolo_error_text());
+    }
+    return st;
+}
 
 static int report(const struct tune_rank *r)
 {
@@ -135,7 +167,10 @@ static int report(const struct tune_rank *r)
     if (r->skipped > 0) {
         (void)printf("%d points were not measured: give more --time, or fewer sizes\n", r->skipped);
     }
-    return o->csv == NULL || tune_write_csv(&r->points, o->csv) ? 0 : 1;
+    return (o->csv == NULL || tune_write_csv(&r->points, o->csv)) &&
+                   (o->dry_run || keep_table(r) == KOLO_OK)
+               ? 0
+               : 1;
 }
 
 int tune_rank_main(const struct tune_options *options)
@@ -151,6 +186,8 @@ int tune_rank_main(const struct tune_options *options)
     }
     kolo_comm_destroy(r.comm);
     kolo_comm_destroy(r.control);
+    kolo_host_destroy(r.host);
+    kolo_text_free(&r.path);
     tune_memory_free(&r.memory);
     free(r.points.point);
     return status;
