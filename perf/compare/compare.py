@@ -88,7 +88,7 @@ def all_methods(given, folder):
     found += methods.open_mpi(build, given.ranks, machine.cores())
     found += methods.mpich(build, given.ranks)
     found += methods.gloo(build, folder)
-    found += methods.floors(build, given.buffers == "shared")
+    found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
     wanted = given.methods.split(",") if given.methods else None
     without = given.without.split(",")
     return [m for m in found if m.name == "kolo" or m.name not in without and m.family.lower() not in without and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The floors as a method of compare: `compare_floor VARIANT`. Ranks are processes like those of the
- * other methods, pinned alike. Besides the collectives it knows one thing more, the hand-over:
+ * other methods, pinned alike. Where they share cores they yield 200 times before they sleep, or,
+ * as VARIANT-futex, not at all. Besides the collectives it knows one thing more, the hand-over:
  * ranks of one core that let each other run in turn, which bounds every collective of more ranks
  * than cores. */
 #include "floor.h"
@@ -11,26 +12,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum kind { INLINE, SLOTS, MAPPED, YIELD, FUTEX };
+enum kind { INLINE, SLOTS, MAPPED, HAND_OVER };
 
 static const struct variant {
     const char *name;
     enum kind kind;
     bool two, streamed;
 } variants[] = {
-    {"inline", INLINE, false, false},
-    {"slots", SLOTS, false, false},
-    {"slots-nt", SLOTS, false, true},
-    {"slots-two-phase", SLOTS, true, false},
-    {"pull", MAPPED, false, false},
-    {"pull-nt", MAPPED, false, true},
-    {"push", MAPPED, true, false},
-    {"push-nt", MAPPED, true, true},
-    {"hand-over-yield", YIELD, false, false},
-    {"hand-over-futex", FUTEX, false, false},
+    {"inline", INLINE, false, false},       {"slots", SLOTS, false, false},
+    {"slots-nt", SLOTS, false, true},       {"slots-two-phase", SLOTS, true, false},
+    {"pull", MAPPED, false, false},         {"pull-nt", MAPPED, false, true},
+    {"push", MAPPED, true, false},          {"push-nt", MAPPED, true, true},
+    {"hand-over", HAND_OVER, false, false},
 };
 
 static const struct variant *chosen;
+static bool sleeps_at_once; /* where ranks share cores: "-futex" behind the variant's name */
 static struct floor state;
 static char *shared_buffers; /* of the open point */
 static size_t shared_stride; /* bytes of a rank's buffers in it */
@@ -45,6 +42,45 @@ void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed)
         bytes &= 3;
     }
     floor_copy(dst, src, bytes);
+}
+
+/* ---- ranks that share cores --------------------------------------------------------------------
+ */
+
+enum { CROWDED_POLLS = 20, CROWDED_YIELDS = 200 };
+
+/* The fence puts the store before the load of `asleep`; the sleeper's puts its `asleep` before its
+ * last poll. So one of the two sees the other. */
+void floor_ring(const struct floor *f)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int q = 0; q < f->nranks; q++) {
+        struct floor_bell *bell = &f->area->bell[q];
+        if (atomic_load_explicit(&bell->asleep, memory_order_relaxed) != 0) {
+            atomic_fetch_add_explicit(&bell->rung, 1, memory_order_seq_cst);
+            syscall(SYS_futex, &bell->rung, FUTEX_WAKE, 1, NULL, NULL, 0);
+        }
+    }
+}
+
+void floor_relax_crowded(const struct floor *f, unsigned *polls)
+{
+    static uint32_t heard; /* of the bell, before the last poll */
+    struct floor_bell *bell = &f->area->bell[f->rank];
+    const unsigned done = (*polls)++, awake = CROWDED_POLLS + (unsigned)f->yields;
+    if (done == 0) { /* the last wait may have ended between saying so and sleeping */
+        atomic_store_explicit(&bell->asleep, 0, memory_order_relaxed);
+    } else if (done >= CROWDED_POLLS && done < awake) {
+        sched_yield();
+    } else if (done == awake) {
+        heard = atomic_load_explicit(&bell->rung, memory_order_relaxed);
+        atomic_store_explicit(&bell->asleep, 1, memory_order_seq_cst);
+        atomic_thread_fence(memory_order_seq_cst);
+    } else if (done > awake) {
+        syscall(SYS_futex, &bell->rung, FUTEX_WAIT, heard, NULL, NULL, 0);
+        atomic_store_explicit(&bell->asleep, 0, memory_order_relaxed);
+        *polls = awake; /* say so again if it was not for this wait */
+    }
 }
 
 /* ---- hand-over ---------------------------------------------------------------------------------
@@ -63,14 +99,14 @@ static void hand_over(struct floor *f)
         if (now == mine) {
             break;
         }
-        if (chosen->kind == FUTEX) {
+        if (sleeps_at_once) {
             syscall(SYS_futex, turn, FUTEX_WAIT, now, NULL, NULL, 0);
         } else {
             sched_yield();
         }
     }
     atomic_store_explicit(turn, mine + 1, memory_order_release);
-    if (chosen->kind == FUTEX && ring > 1) {
+    if (sleeps_at_once && ring > 1) {
         syscall(SYS_futex, turn, FUTEX_WAKE, COMPARE_RANKS_MAX, NULL, NULL, 0);
     }
 }
@@ -91,6 +127,7 @@ static bool start(struct compare_team *team, char *version, size_t cap)
                            .rank = team->rank,
                            .nranks = team->nranks,
                            .crowded = team->nranks > team->cores,
+                           .yields = sleeps_at_once ? 0 : CROWDED_YIELDS,
                            .two = chosen->two,
                            .streamed = chosen->streamed};
     state.area = compare_team_map(team, 0, bytes);
@@ -108,11 +145,11 @@ static const char *prepare(const struct compare_point *p)
     state.sum = compare_sum_of(p->type);
     /* Who reads whose lines and slots changes with the collective: all start level. */
     state.credit = chosen->kind == INLINE ? state.calls : state.tiles;
-    floor_set(&state.area->done[state.rank], state.credit);
+    floor_set(&state, &state.area->done[state.rank], state.credit);
     if (compare_reduces(p->collective) && state.sum == NULL) {
         return "no such type";
     }
-    if (chosen->kind >= YIELD) {
+    if (chosen->kind == HAND_OVER) {
         return p->collective == COMPARE_HANDOVER ? NULL : "is no collective";
     }
     if (p->collective == COMPARE_HANDOVER) {
@@ -189,8 +226,11 @@ int main(int argc, char **argv)
                                                        .unshare = unshare_buffers,
                                                        .call = call,
                                                        .stop = stop};
-    for (size_t i = 0; argc == 2 && i < sizeof variants / sizeof *variants; i++) {
-        if (strcmp(variants[i].name, argv[1]) == 0) {
+    const char *end = argc == 2 ? strstr(argv[1], "-futex") : NULL;
+    const size_t length = argc != 2 ? 0 : end != NULL ? (size_t)(end - argv[1]) : strlen(argv[1]);
+    sleeps_at_once = end != NULL;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        if (strlen(variants[i].name) == length && memcmp(variants[i].name, argv[1], length) == 0) {
             chosen = &variants[i];
         }
     }

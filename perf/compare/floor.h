@@ -18,15 +18,21 @@
 #include <sched.h>
 #include <string.h>
 
-enum { FLOOR_DEPTH = 8, FLOOR_SLOT = 32768, FLOOR_INLINE = 48, FLOOR_BLOCK = 32768 };
+enum { FLOOR_DEPTH = 8, FLOOR_SLOT = 65536, FLOOR_INLINE = 48, FLOOR_BLOCK = 32768 };
 
 struct floor_line { /* payload first: a line and its flag arrive together */
     _Alignas(COMPARE_LINE_BYTES) unsigned char data[FLOOR_INLINE];
     _Atomic uint32_t epoch;
 };
 
+struct floor_bell { /* where a rank sleeps */
+    _Alignas(COMPARE_LINE_BYTES) _Atomic uint32_t rung;
+    _Atomic uint32_t asleep;
+};
+
 /* What the ranks share. Flags are indexed by the rank that writes them. */
 struct floor_area {
+    struct floor_bell bell[COMPARE_RANKS_MAX];      /* only where ranks share cores */
     struct compare_flag filled[COMPARE_RANKS_MAX];  /* tiles copied into my slots */
     struct compare_flag reduced[COMPARE_RANKS_MAX]; /* tiles of which my share is reduced */
     struct compare_flag done[COMPARE_RANKS_MAX];    /* tiles, or calls, that I finished */
@@ -38,7 +44,8 @@ struct floor_area {
 struct floor {
     struct compare_team *team;
     int rank, nranks;
-    bool crowded;  /* more ranks than cores: yield at once */
+    bool crowded;  /* more ranks than cores: yield soon, then sleep */
+    int yields;    /* before it sleeps */
     bool two;      /* slots: reduce in two phases; mapped: push instead of pull */
     bool streamed; /* user buffers are written past the caches */
     struct floor_area *area;
@@ -56,18 +63,30 @@ static inline bool floor_is_at(const struct compare_flag *flag, uint32_t want)
     return (int32_t)(atomic_load_explicit(&flag->word, memory_order_acquire) - want) >= 0;
 }
 
-static inline void floor_set(struct compare_flag *flag, uint32_t value)
+/* Ring where a rank sleeps, after a store that it may wait for. */
+void floor_ring(const struct floor *f);
+/* Yield, and in the end sleep. */
+void floor_relax_crowded(const struct floor *f, unsigned *polls);
+
+static inline void floor_store(const struct floor *f, _Atomic uint32_t *word, uint32_t value)
 {
-    atomic_store_explicit(&flag->word, value, memory_order_release);
+    atomic_store_explicit(word, value, memory_order_release);
+    if (f->crowded) {
+        floor_ring(f);
+    }
 }
 
-/* Between polls: bare at first, for the flag is a few ten nanoseconds away; then kinder. */
+static inline void floor_set(const struct floor *f, struct compare_flag *flag, uint32_t value)
+{
+    floor_store(f, &flag->word, value);
+}
+
+/* Between polls: bare at first, for the flag is a few ten nanoseconds away; then kinder. The caller
+ * polls once more after each call; *polls is 0 before the first. */
 static inline void floor_relax(const struct floor *f, unsigned *polls)
 {
     if (f->crowded) {
-        if (++*polls > 2) {
-            sched_yield();
-        }
+        floor_relax_crowded(f, polls);
     } else if (++*polls > 200) {
 #ifdef __x86_64__
         _mm_pause();

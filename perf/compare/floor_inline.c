@@ -71,7 +71,7 @@ static void give(struct floor *f, const struct compare_point *p, uint32_t call)
         await_credit(f, p, call);
     }
     copy_small(line->data, p->send, p->send_elems * p->elem_bytes);
-    atomic_store_explicit(&line->epoch, call + 1, memory_order_release);
+    floor_store(f, &line->epoch, call + 1);
 }
 
 /* The lines of all ranks, in rank order, when they are there; own input where it lies. */
@@ -135,7 +135,7 @@ void floor_inline_call(struct floor *f, const struct compare_point *p)
     if (synchronizing || is_root != from_root(p->collective)) {
         take(f, p, call);
         if (!synchronizing) {
-            floor_set(&f->area->done[f->rank], call + 1);
+            floor_set(f, &f->area->done[f->rank], call + 1);
         }
     } else if (p->collective == COMPARE_SCATTER) {
         copy_small(p->recv, p->send, p->count * p->elem_bytes);

@@ -41,7 +41,7 @@ static void await_all(const struct floor *f, const struct compare_flag *flags)
 
 static void leave(const struct floor *f)
 {
-    floor_set(&f->area->left[f->rank], f->calls);
+    floor_set(f, &f->area->left[f->rank], f->calls);
 }
 
 /* ---- shares ------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ static void all_reduce(const struct floor *f, size_t bytes)
         sum_to(f, at, len, 0, f->nranks);
     } else {
         sum_to(f, at, len, f->rank, 1);
-        floor_set(&f->area->reduced[f->rank], f->calls);
+        floor_set(f, &f->area->reduced[f->rank], f->calls);
         for (int d = 1; d < f->nranks; d++) {
             const int q = (f->rank + d) % f->nranks;
             const size_t its = share_of(f, bytes, q, &at);
@@ -235,7 +235,7 @@ void floor_mapped_call(struct floor *f, const struct compare_point *p)
 {
     const size_t bytes = p->count * p->elem_bytes;
     f->calls++;
-    floor_set(&f->area->entered[f->rank], f->calls);
+    floor_set(f, &f->area->entered[f->rank], f->calls);
     switch (p->collective) {
     case COMPARE_ALL_REDUCE:
         all_reduce(f, bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Private floor: buffers that only their rank maps, so whatever goes to another rank is copied into
- * a slot first. A rank has a ring of 8 slots of 32 KiB; a call goes through it tile by tile, in up
+ * a slot first. A rank has a ring of 8 slots of 64 KiB; a call goes through it tile by tile, in up
  * to three stages that each advance when they can:
  *
  *   fill    copy a tile of IN into the own slot
@@ -273,20 +273,20 @@ void floor_slots_call(struct floor *f, const struct compare_point *p)
         bool moved = false;
         if (filled < n && has_credit(&x, filled)) {
             fill(&x, filled++);
-            floor_set(&f->area->filled[me], x.base + filled);
+            floor_set(f, &f->area->filled[me], x.base + filled);
             moved = true;
         }
         if (reduced < filled && all_at(&x, f->area->filled, x.base + reduced + 1)) {
             reduce_share(&x, reduced++);
-            floor_set(&f->area->reduced[me], x.base + reduced);
+            floor_set(f, &f->area->reduced[me], x.base + reduced);
             if (!x.takes) {
-                floor_set(&f->area->done[me], x.base + reduced);
+                floor_set(f, &f->area->done[me], x.base + reduced);
             }
             moved = true;
         }
         if (taken < n && taken < (x.reduces ? reduced : n) && can_take(&x, taken)) {
             take(&x, taken++);
-            floor_set(&f->area->done[me], x.base + taken);
+            floor_set(f, &f->area->done[me], x.base + taken);
             moved = true;
         }
         if (!moved) {
@@ -296,7 +296,7 @@ void floor_slots_call(struct floor *f, const struct compare_point *p)
         }
     }
     if (!x.takes) {
-        floor_set(&f->area->done[me], x.base + n);
+        floor_set(f, &f->area->done[me], x.base + n);
     }
     f->tiles += n;
 }

@@ -37,10 +37,13 @@ def kolo(build, name="kolo"):
     return make
 
 
-def floors(build, shared):
-    """The floors that the buffers allow. Programs of private buffers serve shared ones as well."""
+def floors(build, shared, crowded):
+    """The floors that the buffers allow; those of private buffers serve shared ones as well. With more
+    ranks than cores each waits in two ways."""
     worker = program(build, "floor")
     names = FLOORS_PRIVATE + (FLOORS_SHARED if shared else ())
+    if crowded:
+        names = tuple(name + how for name in names if not name.endswith("-nt") for how in ("", "-futex"))
     return [floor(worker, name) for name in names] if worker else []
 
 
@@ -52,7 +55,7 @@ def floor(worker, name):
 def hand_overs(build):
     """How ranks of one core let each other run."""
     worker = program(build, "floor")
-    return [floor(worker, name) for name in ("hand-over-yield", "hand-over-futex")] if worker else []
+    return [floor(worker, name) for name in ("hand-over", "hand-over-futex")] if worker else []
 
 
 def open_mpi(build, nranks, cores):
