@@ -304,7 +304,7 @@ static kolo_status make_region(struct kolo_comm *c)
 }
 
 /* KOLO_COSTS, or measured once a process: a second communicator comes up the faster. */
-static kolo_status find_costs(int cores, struct kolo_costs *out)
+static kolo_status find_costs(int cores, const struct kolo_host *host, struct kolo_costs *out)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct kolo_costs measured;
@@ -320,7 +320,7 @@ static kolo_status find_costs(int cores, struct kolo_costs *out)
     }
     pthread_mutex_lock(&lock);
     if (measured.size == 0) {
-        kolo_costs_measure(cores, &measured);
+        kolo_costs_measure(cores, kolo_env("KOLO_TOPO_FILE") == NULL ? host : NULL, &measured);
         measured.size = sizeof measured;
     }
     *out = measured;
@@ -344,13 +344,12 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     if (c->rank == 0 && c->nranks > 1) {
         kolo_table_make(c, host, out);
     }
-    kolo_host_destroy(host);
     c->wires.crowded = c->local_size > cores;
     c->wires.membarrier = kolo_membarrier_register();
-    if (c->rank == 0 && c->nranks > 1) {
-        KOLO_TRY(find_costs(cores, &out->costs));
-    }
-    return KOLO_OK;
+    const kolo_status st =
+        c->rank == 0 && c->nranks > 1 ? find_costs(cores, host, &out->costs) : KOLO_OK;
+    kolo_host_destroy(host);
+    return st;
 }
 
 /* Any two members are threads of one process. */
@@ -389,6 +388,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     const struct kolo_chooser_options options = {.nranks = c->nranks,
                                                  .nhosts = c->nhosts,
                                                  .order = c->order,
+                                                 .place = c->place,
                                                  .nlevels = c->groups.nlevels,
                                                  .group = c->groups.group,
                                                  .rules = c->rules,

@@ -43,6 +43,20 @@ static void log_layout(const struct kolo_comm *c)
     }
 }
 
+/* Only where ranks are far from each other. */
+static void log_far_costs(const struct kolo_comm *c)
+{
+    const struct kolo_far *far = c->costs.far;
+    if (c->groups.nlevels > 0) {
+        KOLO_LOG(INFO, TUNE,
+                 "costs beyond an L3: flag %.2g us, a NUMA node %.2g us, a package %.2g us; copy "
+                 "%.2g, %.2g, %.2g GB/s, between packages %.2g GB/s",
+                 far[0].latency_us, far[1].latency_us, far[2].latency_us,
+                 1e-3 / far[0].copy_us_per_byte, 1e-3 / far[1].copy_us_per_byte,
+                 1e-3 / far[2].copy_us_per_byte, 1e-3 / c->costs.cross_us_per_byte);
+    }
+}
+
 void kolo_log_start(const struct kolo_comm *c)
 {
     static _Atomic int told;
@@ -69,6 +83,7 @@ void kolo_log_done(const struct kolo_comm *c, const double at[5])
                  "kernels %s",
                  c->costs.cores, c->costs.latency_us, 1e-3 / c->costs.copy_us_per_byte,
                  1e-3 / c->costs.reduce_us_per_byte, c->costs.switch_us, kolo_reduce_isa());
+        log_far_costs(c);
     }
     KOLO_LOG(
         INFO, INIT,

@@ -28,7 +28,8 @@ struct resource { /* a lane or a core: busy until the end of a moment */
 struct newest { /* step of a lane, as far as the next one may join it */
     const struct kolo_step *step;
     int tile;
-    bool waited; /* and nothing was sent since */
+    bool waited;   /* and nothing was sent since */
+    double far_us; /* that these waits took longer, as their lines came from far */
 };
 
 struct pricer {
@@ -43,6 +44,9 @@ struct pricer {
     struct resource *lane, *core;
     struct newest *newest;      /* [nranks * lanes] */
     double *out_port, *in_port; /* [nranks]: free from then on */
+    double *channel;            /* [channels]: free from then on */
+    double *crossed;            /* [nranks * channels]: what a rank sent last through a channel */
+    double *there;              /* and when the next reader beyond it can have that */
     double *sent;               /* [nranks]: bytes, over all tiles walked */
     double *received;
     double tile_end_us[TILES];
@@ -193,6 +197,36 @@ static bool gives_way(const struct pricer *p, const struct kolo_event *e, bool l
     return is_crowded(p, e->rank) && !(newest->waited && newest->tile == e->tile);
 }
 
+/* The least time from ready_us on in which a message passes its channel. */
+static double channel_us(struct pricer *p, const struct kolo_event *e,
+                         const struct kolo_link_price *link, double bytes, double ready_us)
+{
+    if (link->channel <= 0) {
+        return 0;
+    }
+    const int channel = link->channel - 1;
+    const struct kolo_step *s = e->step;
+    const double what = (e->tile * 65536.0 + s->phase) * 65536.0 + s->place + 1;
+    const int line = s->peer * p->machine->channels + channel;
+    if (p->machine->outboxes && p->crossed[line] == what) {
+        return take_port(&p->there[line], ready_us, link->turn_us) + link->turn_us - ready_us;
+    }
+    const double time_us = bytes * link->channel_us_per_byte;
+    const double there_us = take_port(&p->channel[channel], ready_us, time_us) + time_us;
+    p->crossed[line] = what;
+    p->there[line] = there_us;
+    return there_us - ready_us;
+}
+
+/* What is waited for together comes together: of several far lines the farthest counts. */
+static double far_step_us(struct pricer *p, const struct kolo_event *e, double step_us)
+{
+    struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const double before_us = newest->waited && newest->tile == e->tile ? newest->far_us : 0;
+    newest->far_us = step_us > before_us ? step_us : before_us;
+    return newest->far_us - before_us;
+}
+
 static void price_receive(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
 {
     const struct kolo_machine *machine = p->machine;
@@ -204,8 +238,10 @@ static void price_receive(struct pricer *p, const struct kolo_event *e, int self
     work_us += gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
     work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
     work_us += link.by_core && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
+    work_us += far_step_us(p, e, link.far_step_us) + bytes * link.far_us_per_byte;
     wait_for(m, arrives_us, sent);
-    compute(p, e->rank, self, m, work_us);
+    const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
+    compute(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);
 }
 
 /* A copy of what the pass before wrote, out of SCRATCH: the pass writes it there right away. */
@@ -235,7 +271,7 @@ static void remember(struct pricer *p, const struct kolo_event *e)
     struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool receives = e->message >= 0 && e->step->op != KOLO_SEND;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
-    *newest = (struct newest){e->step, e->tile, receives || waited};
+    *newest = (struct newest){e->step, e->tile, receives || waited, newest->far_us};
 }
 
 static kolo_status price_step(void *ctx, const struct kolo_event *e)
@@ -362,7 +398,9 @@ static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **re
     const size_t n = (size_t)p->plan->shape.nranks;
     const size_t lanes = n * (size_t)p->plan->lanes;
     const size_t resources = lanes + n;
-    const size_t doubles = (size_t)p->order->messages + 4 * n;
+    const size_t channels = (size_t)p->machine->channels;
+    const size_t fixed = 4 * n + channels + 2 * n * channels;
+    const size_t doubles = (size_t)p->order->messages + fixed;
     p->moment = malloc(((size_t)walked * (size_t)p->order->steps + 1) * sizeof *p->moment);
     p->lane =
         malloc(resources * sizeof *p->lane + lanes * sizeof *p->newest + doubles * sizeof(double));
@@ -377,12 +415,15 @@ static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **re
     p->received = p->sent + n;
     p->out_port = p->received + n;
     p->in_port = p->out_port + n;
-    p->arrival_us = p->in_port + n;
+    p->channel = p->in_port + n;
+    p->crossed = p->channel + channels;
+    p->there = p->crossed + n * channels;
+    p->arrival_us = p->there + n * channels;
     for (size_t i = 0; i < resources; i++) {
         p->lane[i] = (struct resource){0, 0, -1};
     }
     memset(p->newest, 0, lanes * sizeof *p->newest);
-    memset(p->sent, 0, 4 * n * sizeof *p->sent);
+    memset(p->sent, 0, fixed * sizeof *p->sent);
     return true;
 }
 

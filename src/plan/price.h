@@ -16,6 +16,15 @@ struct kolo_link_price {
     double latency_us;  /* alpha: first byte out to first byte in */
     double us_per_byte; /* 1 / beta */
     bool by_core;       /* mapped memory: the receiver's core moves the bytes, not a NIC */
+    /* By core, and farther than others: what the lines of messages that are waited for together,
+     * and each byte, cost the receiver's core beyond step_us, us_per_byte and reduce_us_per_byte.
+     */
+    double far_step_us, far_us_per_byte;
+    /* By core: links of one channel (1 to the machine's channels; 0: none) take turns in it. What
+     * one rank sends to several beyond a channel crosses it once, and is then there for each of the
+     * others turn_us after the one before. */
+    int channel;
+    double channel_us_per_byte, turn_us;
 };
 
 struct kolo_machine {
@@ -27,6 +36,7 @@ struct kolo_machine {
     double step_us;            /* of a core, for every step */
     double switch_us;          /* to a rank that waited while its core was shared */
     int cores;                 /* rank r computes on core r mod cores; 0: each rank has its own */
+    int channels;              /* numbered from 1 */
     /* Links by core are lowered as for private memory: the sender's core copies into its outbox,
      * once for all receivers of a place; what a lane adds to one slice in consecutive steps is one
      * pass, in which each further source costs reduce_us_per_byte alone, and whose result is copied

@@ -2,6 +2,7 @@
 /* Choosing: rules, else the tuner, else the measured table, else the least price. */
 #include "chooser.h"
 #include "plan/plan.h"
+#include "topology/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -261,33 +262,39 @@ void kolo_choice_line(const struct kolo_chooser *c, enum kolo_coll coll, int roo
 
 /* ---- the chooser ---- */
 
-/* False when out of memory. Nothing stays NULL. */
-static bool copied(const int *from, size_t count, int **out)
+/* NULL where `from` is, or out of memory. */
+static void *copy_of(const void *from, size_t bytes)
 {
-    if (from == NULL || count == 0) {
-        return true;
+    void *copy = from != NULL ? malloc(bytes + 1) : NULL;
+    if (copy != NULL) {
+        memcpy(copy, from, bytes);
     }
-    *out = malloc(count * sizeof **out);
-    if (*out != NULL) {
-        memcpy(*out, from, count * sizeof **out);
-    }
-    return *out != NULL;
+    return copy;
+}
+
+static bool copy_arrays(struct kolo_chooser *c, const struct kolo_chooser_options *o)
+{
+    const size_t n = (size_t)o->nranks;
+    c->order = copy_of(o->order, n * sizeof *o->order);
+    c->group = copy_of(o->group, (size_t)o->nlevels * n * sizeof *o->group);
+    c->place = copy_of(o->place, n * sizeof *o->place);
+    return (c->order != NULL) == (o->order != NULL) && (c->group != NULL) == (o->group != NULL) &&
+           (c->place != NULL) == (o->place != NULL);
 }
 
 kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
                                 struct kolo_chooser **out)
 {
     struct kolo_chooser *c = calloc(1, sizeof *c);
-    const size_t n = (size_t)options->nranks;
-    if (c == NULL || !copied(options->order, n, &c->order) ||
-        !copied(options->group, n * (size_t)options->nlevels, &c->group)) {
+    if (c == NULL || !copy_arrays(c, options)) {
         kolo_chooser_destroy(c);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for choosing algorithms");
     }
     c->options = *options;
     c->options.order = c->order;
     c->options.group = c->group;
-    kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts);
+    c->options.place = c->place;
+    kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts, c->place);
     *out = c;
     return KOLO_OK;
 }
@@ -308,5 +315,6 @@ void kolo_chooser_destroy(struct kolo_chooser *c)
     free(c->sums);
     free(c->order);
     free(c->group);
+    free(c->place);
     free(c);
 }

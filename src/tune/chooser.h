@@ -29,6 +29,7 @@ struct kolo_class {
 struct kolo_chooser {
     struct kolo_chooser_options options;
     int *order, *group;
+    struct kolo_place *place;
     struct kolo_model model;
     struct kolo_class class[KOLO_COLLS][KOLO_CLASSES];
     struct kolo_sums *sums;

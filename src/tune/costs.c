@@ -4,9 +4,11 @@
  * Two threads, a leader that asks and a helper that answers, on two cores: an answer is a flag
  * there and back, or a buffer written afresh, so that the bytes which the leader then copies or
  * adds lie where a peer's bytes lie, in another core's cache. Again on one core, each yielding to
- * the other: a switch. The fastest of many tries counts, as the others were disturbed. Where the
- * helper does not answer in time the defaults stay.
+ * the other: a switch. And again, shorter, on two cores of two L3 caches, two NUMA nodes, two
+ * packages, as far as the machine has them. The fastest of many tries counts, as the others were
+ * disturbed. Where the helper does not answer in time the defaults stay.
  */
+#include "topology/topology.h"
 #include "tune.h"
 
 #include <math.h>
@@ -23,6 +25,18 @@ enum ask { ASK_FLAG, ASK_BYTES, ASK_END };
 /* A step takes or gives a line or two of another core, part of which is hidden by other work; the
  * interpreting itself costs some nanoseconds. Fitted to all collectives of two processes. */
 static const double STEP_LATENCIES = 0.6;
+
+/* Beyond an L3. Latencies: round numbers between 35 ns within one L3 and 215 ns, which is what the
+ * same flag took where the cores of a virtual machine had been moved apart. Copies: an all-reduce
+ * of 256 KiB took 8.7 us near and 17 us so far apart; a broadcast of 1 MB to the 24 ranks of a
+ * package 115 us, to the 48 of two 206 us (XHC, Cascade Lake): about twice. What lies between is
+ * put between. */
+static const struct far_default {
+    double latency_us, copies; /* as long as near */
+} far_defaults[] = {{0.1, 1.5}, {0.14, 1.75}, {0.22, 2}};
+
+/* Between two packages: NCCL counts with 10 GB/s on Skylake, 16 on AMD, 22 on Sapphire Rapids. */
+static const double CROSS_US_PER_BYTE = 5e-5;
 
 /* Round numbers of a server whose two cores share no cache. */
 static const struct kolo_costs defaults = {.size = sizeof(struct kolo_costs),
@@ -41,7 +55,7 @@ struct bench {
     int cpu[2]; /* of leader and helper */
     bool yields;
     unsigned turn;
-    double deadline_us;
+    double phase_us, deadline_us;
     struct kolo_costs *costs;
 };
 
@@ -148,7 +162,7 @@ static void measure_bytes(struct bench *b)
     double write_us = 0;
     double read_us = 0;
     double add_us = 0;
-    const double end_us = kolo_now_us() + 2 * PHASE_US;
+    const double end_us = kolo_now_us() + 2 * b->phase_us;
     for (int i = 0; kolo_now_us() < end_us && turn(b, ASK_BYTES); i++) {
         const double wrote_us = b->wrote_us;
         const double begin_us = kolo_now_us();
@@ -171,8 +185,8 @@ static void *lead(void *arg)
 {
     struct bench *b = arg;
     pin_to(b->cpu[0]);
-    b->deadline_us = kolo_now_us() + 3 * PHASE_US;
-    const double both_us = flag_and_back_us(b, b->yields ? TURN_US : PHASE_US);
+    b->deadline_us = kolo_now_us() + 3 * b->phase_us;
+    const double both_us = flag_and_back_us(b, b->yields ? TURN_US : b->phase_us);
     if (both_us > 0) {
         *(b->yields ? &b->costs->switch_us : &b->costs->latency_us) = both_us / 2;
     }
@@ -245,6 +259,23 @@ static void keep_plausible(struct kolo_costs *costs)
     take(&costs->reduce_us_per_byte, 1e-3, defaults.reduce_us_per_byte);
 }
 
+/* What is not known has its default. Farther is never faster: noise would say so. */
+static void complete_far(struct kolo_costs *costs)
+{
+    struct kolo_far near = {costs->latency_us, costs->copy_us_per_byte};
+    for (size_t i = 0; i < KOLO_LENGTH(costs->far); i++) {
+        struct kolo_far *far = &costs->far[i];
+        take(&far->latency_us, 5, far_defaults[i].latency_us);
+        take(&far->copy_us_per_byte, 1e-3, far_defaults[i].copies * costs->copy_us_per_byte);
+        far->latency_us = far->latency_us > near.latency_us ? far->latency_us : near.latency_us;
+        far->copy_us_per_byte = far->copy_us_per_byte > near.copy_us_per_byte
+                                    ? far->copy_us_per_byte
+                                    : near.copy_us_per_byte;
+        near = *far;
+    }
+    take(&costs->cross_us_per_byte, 1e-3, CROSS_US_PER_BYTE);
+}
+
 /* Two digits: more would be noise. */
 static double two_digits(double x)
 {
@@ -252,36 +283,81 @@ static double two_digits(double x)
     return round(x / unit) * unit;
 }
 
-void kolo_costs_measure(int cores_allowed, struct kolo_costs *out)
+static void round_costs(struct kolo_costs *costs)
+{
+    costs->latency_us = two_digits(costs->latency_us);
+    costs->copy_us_per_byte = two_digits(costs->copy_us_per_byte);
+    costs->reduce_us_per_byte = two_digits(costs->reduce_us_per_byte);
+    costs->step_us = two_digits(costs->step_us);
+    costs->switch_us = two_digits(costs->switch_us);
+    for (size_t i = 0; i < KOLO_LENGTH(costs->far); i++) {
+        costs->far[i].latency_us = two_digits(costs->far[i].latency_us);
+        costs->far[i].copy_us_per_byte = two_digits(costs->far[i].copy_us_per_byte);
+    }
+}
+
+/* Cores of two L3 caches, nodes, packages, where there are such. */
+static void measure_far(struct bench *b, const struct kolo_host *host, struct kolo_costs *out)
+{
+    for (size_t i = 0; i < KOLO_LENGTH(out->far); i++) {
+        struct kolo_costs far = {.cores = out->cores};
+        int cpu[2];
+        if (!kolo_host_pair(host, (enum kolo_near)(KOLO_NEAR_NUMA + i), cpu)) {
+            continue;
+        }
+        b->costs = &far;
+        b->phase_us = PHASE_US / 2;
+        run_bench(b, cpu[0], cpu[1]);
+        out->far[i] = (struct kolo_far){far.latency_us, far.copy_us_per_byte};
+        out->unbound = (int32_t)i + 1;
+    }
+}
+
+/* Of the nearest cores there are, on one core, and of far ones. */
+static void measure_all(struct bench *b, const struct kolo_host *host, struct kolo_costs *out)
+{
+    int cpu[2] = {-1, -1};
+    const int found = pick_cpus(out->cores, cpu);
+    bool near = false;
+    for (int i = KOLO_NEAR_L3; host != NULL && i <= KOLO_NEAR_HOST && !near; i++) {
+        near = kolo_host_pair(host, (enum kolo_near)i, cpu);
+    }
+    b->costs = out;
+    b->phase_us = PHASE_US;
+    if (out->cores > 1 && found > 1) {
+        run_bench(b, cpu[0], cpu[1]);
+        if (near) {
+            measure_far(b, host, out);
+        }
+    }
+    if (found > 0) {
+        b->costs = out;
+        b->phase_us = PHASE_US;
+        run_bench(b, cpu[0], cpu[0]);
+    }
+}
+
+void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct kolo_costs *out)
 {
     struct kolo_costs costs = defaults;
-    int cpu[2] = {-1, -1};
     const size_t align = 4096;
     float *memory = aligned_alloc(align, (size_t)3 * BUFFER_BYTES);
     struct bench *bench = aligned_alloc(128, kolo_round_up(sizeof *bench, 128));
     costs.cores = cores_allowed > 1 ? cores_allowed : 1;
-    const int found = pick_cpus(costs.cores, cpu);
-    if (memory != NULL && bench != NULL && found > 0) {
+    if (memory != NULL && bench != NULL) {
         memset(memory, 0, (size_t)3 * BUFFER_BYTES);
         memset(bench, 0, sizeof *bench);
         bench->shared = memory;
         bench->leader = memory + BUFFER_BYTES / sizeof(float);
         bench->helper = memory + 2 * BUFFER_BYTES / sizeof(float);
-        bench->costs = &costs;
-        if (costs.cores > 1 && found > 1) {
-            run_bench(bench, cpu[0], cpu[1]);
-        }
-        run_bench(bench, cpu[0], cpu[0]);
+        measure_all(bench, host, &costs);
     }
     free(memory);
     free(bench);
     keep_plausible(&costs);
+    complete_far(&costs);
     costs.step_us = STEP_LATENCIES * costs.latency_us;
-    costs.latency_us = two_digits(costs.latency_us);
-    costs.copy_us_per_byte = two_digits(costs.copy_us_per_byte);
-    costs.reduce_us_per_byte = two_digits(costs.reduce_us_per_byte);
-    costs.step_us = two_digits(costs.step_us);
-    costs.switch_us = two_digits(costs.switch_us);
+    round_costs(&costs);
     *out = costs;
 }
 
@@ -337,6 +413,13 @@ static const struct cost_name cost_names[] = {
     {"reduce_gbs", offsetof(struct kolo_costs, reduce_us_per_byte), true},
     {"step_us", offsetof(struct kolo_costs, step_us), false},
     {"switch_us", offsetof(struct kolo_costs, switch_us), false},
+    {"numa_latency_us", offsetof(struct kolo_costs, far[0].latency_us), false},
+    {"numa_gbs", offsetof(struct kolo_costs, far[0].copy_us_per_byte), true},
+    {"package_latency_us", offsetof(struct kolo_costs, far[1].latency_us), false},
+    {"package_gbs", offsetof(struct kolo_costs, far[1].copy_us_per_byte), true},
+    {"host_latency_us", offsetof(struct kolo_costs, far[2].latency_us), false},
+    {"host_gbs", offsetof(struct kolo_costs, far[2].copy_us_per_byte), true},
+    {"cross_gbs", offsetof(struct kolo_costs, cross_us_per_byte), true},
 };
 
 /* One "name=value"; `seen` has a bit for each name. */
@@ -386,6 +469,7 @@ bool kolo_costs_parse(const char *text, struct kolo_costs *out)
             break;
         }
     }
+    complete_far(&costs);
     *out = costs;
     return true;
 }

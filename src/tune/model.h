@@ -10,6 +10,7 @@
 struct kolo_model {
     struct kolo_costs costs;
     int nranks, nhosts;
+    const struct kolo_place *place; /* [nranks] or NULL: anywhere; borrowed */
 };
 
 struct kolo_forecast {
@@ -18,7 +19,19 @@ struct kolo_forecast {
 };
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
-                     int nhosts);
+                     int nhosts, const struct kolo_place *place);
+
+/* The machine that prices plans of `nranks` ranks, which are the first of the model's. It points
+ * into itself: do not move it. */
+enum { KOLO_MODEL_PACKAGES = 8 };
+struct kolo_model_machine {
+    struct kolo_machine machine;
+    const struct kolo_model *model;
+    int nranks;
+    int npackages;
+    int package[KOLO_MODEL_PACKAGES]; /* what the ranks' places say, each once */
+};
+void kolo_model_machine(const struct kolo_model *model, int nranks, struct kolo_model_machine *out);
 
 /* Up to KOLO_MODEL_RANKS ranks the plan of `shape` itself is priced; with more, those of two
  * smaller communicators (which are powers of two, even or odd as it is), and the growth from the

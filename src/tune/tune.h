@@ -50,19 +50,31 @@ void kolo_rules_say(const struct kolo_rules *rules, enum kolo_coll coll, size_t 
 struct kolo_costs {
     uint32_t size;             /* sizeof(struct kolo_costs) */
     int32_t cores;             /* that the ranks of a host share */
-    double latency_us;         /* one flag from a core to another */
-    double copy_us_per_byte;   /* of one core, cache to cache */
+    double latency_us;         /* one flag from a core to another of the same L3 */
+    double copy_us_per_byte;   /* of one core, cache to cache; the same */
     double reduce_us_per_byte; /* float32 sums: of the bytes of one operand */
     double step_us;            /* of a core, for a message's lines at either end */
     double switch_us;          /* a yield to another process on the same core */
+    /* The same between cores that share a NUMA node but no L3, a package but no node, and no
+     * package: at [near - KOLO_NEAR_NUMA]. */
+    struct kolo_far {
+        double latency_us, copy_us_per_byte;
+    } far[3];
+    double cross_us_per_byte; /* of all that passes from one package to another */
+    int32_t unbound; /* ranks that may run anywhere: as far apart as far[unbound - 1]; 0: near */
 };
 
+struct kolo_host;
+struct kolo_place;
+
 /* Measure in less than 50 ms; what cannot be measured (a flag between cores where only one is
- * allowed) gets its default. Rounded to two digits. */
-void kolo_costs_measure(int cores_allowed, struct kolo_costs *out);
+ * allowed) gets its default. `host` is this machine, and says which cores are near; NULL: the first
+ * and the last stand for all. Rounded to two digits. */
+void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct kolo_costs *out);
 /* KOLO_COSTS, "latency_us=0.2,copy_gbs=10,...": cores, latency_us, copy_gbs, reduce_gbs (1e9 bytes
- * a second), step_us, switch_us; what is not named has its default. False, and `out` untouched,
- * where the text is not just that. */
+ * a second), step_us, switch_us; numa_latency_us and numa_gbs, package_latency_us and package_gbs,
+ * host_latency_us and host_gbs for ranks that share no more than that; cross_gbs. What is not named
+ * has its default. False, and `out` untouched, where the text is not just that. */
 bool kolo_costs_parse(const char *text, struct kolo_costs *out);
 
 /* ---- choosing ------------------------------------------------------------------------------- */
@@ -72,6 +84,7 @@ struct kolo_chooser;
 struct kolo_chooser_options {
     int nranks, nhosts;
     const int *order;               /* [nranks] or NULL; copied */
+    const struct kolo_place *place; /* [nranks] or NULL: anywhere; copied */
     int nlevels;                    /* as in struct kolo_shape: groups of near ranks */
     const int *group;               /* [nlevels * nranks]; copied */
     const struct kolo_rules *rules; /* may be NULL; borrowed */

@@ -214,6 +214,48 @@ TEST(Price, AsksForTheLinkOfEachPair)
     EXPECT_NEAR(want, Price("broadcast_chain", 5, 6400, machine).total_us, Near(want));
 }
 
+/* Ranks 0 to 2 here, the others beyond a channel. */
+kolo_machine TwoSides()
+{
+    kolo_machine machine = Outboxes();
+    machine.channels = 2;
+    machine.link_of = [](const void *, int from, int to, kolo_link_price *out) {
+        if ((from < 3) != (to < 3)) {
+            out->channel = from < 3 ? 1 : 2;
+            out->channel_us_per_byte = 4;
+            out->turn_us = 7;
+        }
+    };
+    return machine;
+}
+
+TEST(Price, WhatManyWantBeyondAChannelCrossesItOnce)
+{
+    // rank 0 copies in; the first reader beyond waits for the channel, the others take turns
+    const double want = 6400 + 4 * 6400 + 2 * 7;
+    EXPECT_NEAR(want, Price("broadcast_direct", 6, 6400, TwoSides()).total_us, Near(want));
+    EXPECT_NEAR(2 * 6400, Price("broadcast_direct", 3, 6400, TwoSides()).total_us, Near(want));
+}
+
+TEST(Price, WhatDiffersTakesTurnsInAChannel)
+{
+    const double want = 3 * 6400 + 3 * 4 * 6400; // rank 3's is the third that is copied in
+    EXPECT_NEAR(want, Price("scatter_direct", 6, 6400, TwoSides()).total_us, Near(want));
+}
+
+TEST(Price, ChargesTheReceiversCoreForFarBytesAndOnceForFarLines)
+{
+    kolo_machine machine = Outboxes();
+    machine.step_us = 10;
+    const double near = Price("gather_direct", 4, 6400, machine).total_us;
+    machine.link_of = [](const void *, int, int, kolo_link_price *out) {
+        out->far_step_us = 100;
+        out->far_us_per_byte = 0.5;
+    };
+    const double want = near + 100 + 3 * 6400 * 0.5;
+    EXPECT_NEAR(want, Price("gather_direct", 4, 6400, machine).total_us, Near(want));
+}
+
 TEST(Price, ShowsTheCriticalPath)
 {
     kolo_price price = {};
