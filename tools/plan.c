@@ -5,6 +5,7 @@
 #include "plan.h"
 
 #include "core/plugins.h"
+#include "layout.h"
 #include "plan/plan.h"
 #include "plan/price.h"
 #include "plan/print.h"
@@ -19,25 +20,36 @@
 enum { MAX_RANKS = 4096, LISTED_RANKS = 64 };
 
 struct options {
-    const char *name, *svg, *plugin;
+    const char *name, *svg, *plugin, *groups, *topo;
     long nranks, root;
     size_t bytes;
     bool list, verify, price, help;
 };
 
 static const char usage[] =
-    "usage: kolo plan NAME -n N [--root R] [--verify] [--price] [--bytes B] [--svg FILE]\n"
+    "usage: kolo plan NAME -n N [--root R] [--groups LIST | --topo FILE] [--verify] [--price]\n"
+    "                 [--bytes B] [--svg FILE]\n"
+    "       kolo plan COLLECTIVE -n N --groups LIST | --topo FILE [--bytes B]\n"
     "       kolo plan --list [-n N]\n"
     "  -n, --ranks N      ranks (1 to 4096)\n"
     "  -r, --root R       root of a rooted collective (0)\n"
+    "  -g, --groups LIST  which ranks are near: the number of each rank's L3, \"0,0,1,1\", and "
+    "after a\n"
+    "                     ';' of its NUMA node, then of its package; repeated for more ranks\n"
+    "  -t, --topo FILE    the same from a machine: rank i on cpu i mod cpus of this hwloc XML "
+    "file\n"
     "  -v, --verify       prove the plan, and say whether its sums are in rank order\n"
-    "  -p, --price        predict its time on ranks 1 us and 10 GB/s apart\n"
+    "  -p, --price        predict its time: on ranks 1 us and 10 GB/s apart; with --groups or "
+    "--topo\n"
+    "                     over shared memory, by KOLO_COSTS or the round numbers of a server\n"
     "  -b, --bytes B      for the price: bytes per rank, or of one block (1M)\n"
     "  -s, --svg FILE     draw it\n"
     "  -P, --plugin FILE  take the algorithm from this shared object; NAME may be left out\n"
     "  -l, --list         the catalogue: name, for which ranks, source; with -n: those for N "
     "ranks\n"
-    "Without --verify, --price and --svg the steps are printed.\n";
+    "Without --verify, --price and --svg the steps are printed. Of a collective (allreduce, ...) "
+    "it is\n"
+    "told what kolo would choose there, and the price of each algorithm.\n";
 
 static int complain(const char *what, const char *value)
 {
@@ -67,6 +79,12 @@ static int take_option(int option, const char *value, struct options *o)
     case 'P':
         o->plugin = value;
         return 0;
+    case 'g':
+        o->groups = value;
+        return 0;
+    case 't':
+        o->topo = value;
+        return 0;
     case 'l':
         o->list = true;
         return 0;
@@ -91,11 +109,12 @@ static int parse_options(int argc, char **argv, struct options *o)
         {"ranks", required_argument, NULL, 'n'},  {"root", required_argument, NULL, 'r'},
         {"bytes", required_argument, NULL, 'b'},  {"svg", required_argument, NULL, 's'},
         {"plugin", required_argument, NULL, 'P'}, {"list", no_argument, NULL, 'l'},
+        {"groups", required_argument, NULL, 'g'}, {"topo", required_argument, NULL, 't'},
         {"verify", no_argument, NULL, 'v'},       {"price", no_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     int option;
     optind = 1;
-    while ((option = getopt_long(argc, argv, "n:r:b:s:P:lvph", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "n:r:b:s:P:g:t:lvph", options, NULL)) != -1) {
         const int bad = take_option(option, optarg, o);
         if (bad != 0) {
             return bad;
@@ -116,22 +135,23 @@ static int parse_options(int argc, char **argv, struct options *o)
     if (o->nranks == 0) {
         return complain("how many ranks? -n N", NULL);
     }
+    if (o->groups != NULL && o->topo != NULL) {
+        return complain("either --groups or --topo", NULL);
+    }
     return o->root < o->nranks ? 0 : complain("--root must be less than -n", NULL);
 }
 
 /* ---- the catalogue ---- */
 
-static struct kolo_shape shape_of(const struct kolo_algo *algo, int nranks, int root)
-{
-    return (struct kolo_shape){.size = sizeof(struct kolo_shape),
-                               .coll = algo->coll,
-                               .nranks = nranks,
-                               .root = kolo_coll_rooted(algo->coll) ? root : 0};
-}
-
+/* Where it needs groups, those of two halves. */
 static bool has_plan(const struct kolo_algo *algo, int nranks)
 {
-    const struct kolo_shape shape = shape_of(algo, nranks, 0);
+    int group[MAX_RANKS];
+    for (int r = 0; r < nranks; r++) {
+        group[r] = 2 * r < nranks ? 0 : (nranks + 1) / 2;
+    }
+    const struct kolo_shape shape = {
+        .size = sizeof shape, .coll = algo->coll, .nranks = nranks, .nlevels = 1, .group = group};
     struct kolo_plan *plan = NULL;
     const bool found = kolo_plan_build(algo, &shape, 0, &plan) == KOLO_OK;
     kolo_plan_destroy(plan);
@@ -254,13 +274,18 @@ static int verify(const struct kolo_plan *plan)
     return 0;
 }
 
-static int price(const struct kolo_plan *plan, size_t bytes)
+static int price(const struct kolo_plan *plan, size_t bytes, const struct kolo_tool_layout *layout)
 {
-    const struct kolo_machine machine = {.link = {.latency_us = 1.0, .us_per_byte = 1e-4},
-                                         .copy_us_per_byte = 1e-4,
-                                         .reduce_us_per_byte = 1e-4,
-                                         .step_us = 0.05};
+    struct kolo_model_machine placed;
+    struct kolo_machine machine = {.link = {.latency_us = 1.0, .us_per_byte = 1e-4},
+                                   .copy_us_per_byte = 1e-4,
+                                   .reduce_us_per_byte = 1e-4,
+                                   .step_us = 0.05};
     struct kolo_price p;
+    if (layout->place != NULL) {
+        kolo_model_machine(&layout->model, layout->nranks, &placed);
+        machine = placed.machine;
+    }
     if (kolo_price_plan(plan, bytes, 0, &machine, true, &p) != KOLO_OK) {
         return failed();
     }
@@ -296,11 +321,13 @@ static int draw(const struct kolo_plan *plan, const char *path)
     return ok ? 0 : 1;
 }
 
-static int show(const struct kolo_algo *algo, const struct options *o)
+static int show(const struct kolo_algo *algo, const struct options *o,
+                const struct kolo_tool_layout *layout)
 {
-    const struct kolo_shape shape = shape_of(algo, (int)o->nranks, (int)o->root);
+    struct kolo_shape shape = kolo_tool_layout_shape(layout, algo->coll);
     struct kolo_plan *plan = NULL;
     struct kolo_text summary = {0};
+    shape.root = kolo_coll_rooted(algo->coll) ? (int)o->root : 0;
     if (kolo_plan_build(algo, &shape, -1, &plan) != KOLO_OK) {
         return failed();
     }
@@ -316,12 +343,61 @@ static int show(const struct kolo_algo *algo, const struct options *o)
         status = verify(plan);
     }
     if (status == 0 && o->price) {
-        status = price(plan, o->bytes);
+        status = price(plan, o->bytes, layout);
     }
     if (status == 0 && o->svg != NULL) {
         status = draw(plan, o->svg);
     }
     kolo_plan_destroy(plan);
+    return status;
+}
+
+/* Of a collective: the choice. */
+static int choose(enum kolo_coll coll, const struct options *o,
+                  const struct kolo_tool_layout *layout)
+{
+    struct kolo_text text = {0};
+    if (layout->place == NULL) {
+        return complain("of a collective, where are its ranks? --groups or --topo", o->name);
+    }
+    const size_t bytes = coll == KOLO_COLL_BARRIER ? 0 : o->bytes;
+    if (kolo_tool_layout_choose(layout, coll, bytes, &text) != KOLO_OK) {
+        return failed();
+    }
+    (void)printf("%s\n", text.chars != NULL ? text.chars : "");
+    kolo_text_free(&text);
+    return 0;
+}
+
+static void print_groups(const struct kolo_tool_layout *layout)
+{
+    struct kolo_text text = {0};
+    if (layout->place != NULL) {
+        kolo_line_groups(&text, layout->nranks, &layout->groups);
+        (void)printf("%s\n", text.chars != NULL ? text.chars : "");
+        kolo_text_free(&text);
+    }
+}
+
+/* An algorithm (NULL: of this name there is none), or a collective. */
+static int show_named(const struct kolo_algo *algo, const struct options *o)
+{
+    struct kolo_tool_layout layout;
+    int coll = 0;
+    while (algo == NULL && coll < KOLO_COLLS &&
+           strcmp(o->name, kolo_coll_name((enum kolo_coll)coll)) != 0) {
+        coll++;
+    }
+    if (coll == KOLO_COLLS) {
+        return unknown_name(o->name);
+    }
+    if (kolo_tool_layout_open(o->topo, o->groups, (int)o->nranks, &layout) != KOLO_OK) {
+        return failed();
+    }
+    print_groups(&layout);
+    const int status =
+        algo != NULL ? show(algo, o, &layout) : choose((enum kolo_coll)coll, o, &layout);
+    kolo_tool_layout_close(&layout);
     return status;
 }
 
@@ -351,5 +427,5 @@ int kolo_tool_plan(int argc, char **argv)
         (void)fprintf(stderr, "kolo plan: %s brings no algorithm\n", o.plugin);
         return 1;
     }
-    return algo != NULL ? show(algo, &o) : unknown_name(o.name);
+    return show_named(algo, &o);
 }
