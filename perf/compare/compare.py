@@ -160,7 +160,7 @@ class Session:
         before, begin = [job.cpu_s() for job in self.jobs], time.monotonic()
         time.sleep(0.5)
         used = sum(job.cpu_s() - cpu for job, cpu in zip(self.jobs, before))
-        return used / (time.monotonic() - begin)
+        return max(0, used) / (time.monotonic() - begin)
 
     def end(self):
         """Nothing is left behind."""

@@ -7,6 +7,7 @@
 #include "floor.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -49,37 +50,50 @@ void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed)
 
 enum { CROWDED_POLLS = 20, CROWDED_YIELDS = 200 };
 
-/* The fence puts the store before the load of `asleep`; the sleeper's puts its `asleep` before its
- * last poll. So one of the two sees the other. */
+/* A signaller stores its flag and then loads `asleep`; a sleeper stores `asleep` and then polls the
+ * flag. The sleeper's membarrier makes the two orders agree, so signalling has no fence. */
 void floor_ring(const struct floor *f)
 {
-    atomic_thread_fence(memory_order_seq_cst);
+    const uint64_t asleep = atomic_load_explicit(&f->area->asleep, memory_order_relaxed);
     for (int q = 0; q < f->nranks; q++) {
-        struct floor_bell *bell = &f->area->bell[q];
-        if (atomic_load_explicit(&bell->asleep, memory_order_relaxed) != 0) {
-            atomic_fetch_add_explicit(&bell->rung, 1, memory_order_seq_cst);
-            syscall(SYS_futex, &bell->rung, FUTEX_WAKE, 1, NULL, NULL, 0);
+        if ((asleep >> q & 1) != 0 && q != f->rank) {
+            atomic_fetch_add_explicit(&f->area->bell[q].word, 1, memory_order_seq_cst);
+            syscall(SYS_futex, &f->area->bell[q].word, FUTEX_WAKE, 1, NULL, NULL, 0);
         }
     }
+}
+
+static uint32_t fall_asleep(const struct floor *f)
+{
+    const uint32_t heard = atomic_load_explicit(&f->area->bell[f->rank].word, memory_order_relaxed);
+    atomic_fetch_or_explicit(&f->area->asleep, (uint64_t)1 << f->rank, memory_order_seq_cst);
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    return heard;
+}
+
+static void get_up(const struct floor *f)
+{
+    atomic_fetch_and_explicit(&f->area->asleep, ~((uint64_t)1 << f->rank), memory_order_relaxed);
 }
 
 void floor_relax_crowded(const struct floor *f, unsigned *polls)
 {
     static uint32_t heard; /* of the bell, before the last poll */
-    struct floor_bell *bell = &f->area->bell[f->rank];
+    static bool in_bed;
     const unsigned done = (*polls)++, awake = CROWDED_POLLS + (unsigned)f->yields;
-    if (done == 0) { /* the last wait may have ended between saying so and sleeping */
-        atomic_store_explicit(&bell->asleep, 0, memory_order_relaxed);
+    if (done < CROWDED_POLLS && in_bed) { /* the last wait ended before it slept */
+        get_up(f);
+        in_bed = false;
     } else if (done >= CROWDED_POLLS && done < awake) {
         sched_yield();
     } else if (done == awake) {
-        heard = atomic_load_explicit(&bell->rung, memory_order_relaxed);
-        atomic_store_explicit(&bell->asleep, 1, memory_order_seq_cst);
-        atomic_thread_fence(memory_order_seq_cst);
+        heard = fall_asleep(f);
+        in_bed = true;
     } else if (done > awake) {
-        syscall(SYS_futex, &bell->rung, FUTEX_WAIT, heard, NULL, NULL, 0);
-        atomic_store_explicit(&bell->asleep, 0, memory_order_relaxed);
-        *polls = awake; /* say so again if it was not for this wait */
+        syscall(SYS_futex, &f->area->bell[f->rank].word, FUTEX_WAIT, heard, NULL, NULL, 0);
+        get_up(f);
+        in_bed = false;
+        *polls = awake; /* lie down again if it was not for this wait */
     }
 }
 
@@ -116,7 +130,7 @@ static void hand_over(struct floor *f)
 
 static size_t area_bytes(int nranks)
 {
-    const size_t slots = (size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT;
+    const size_t slots = (size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_MAX;
     return (sizeof(struct floor_area) + 4095) / 4096 * 4096 + slots;
 }
 
@@ -130,11 +144,15 @@ static bool start(struct compare_team *team, char *version, size_t cap)
                            .yields = sleeps_at_once ? 0 : CROWDED_YIELDS,
                            .two = chosen->two,
                            .streamed = chosen->streamed};
+    /* Where ranks share cores each tile costs a turn of all of them. */
+    state.slot_bytes = state.crowded ? FLOOR_SLOT_MAX : FLOOR_SLOT_MAX / 2;
     state.area = compare_team_map(team, 0, bytes);
     if (state.area == NULL) {
         return false;
     }
-    state.slots = (char *)state.area + bytes - (size_t)team->nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT;
+    state.slots =
+        (char *)state.area + bytes - (size_t)team->nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_MAX;
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     snprintf(version, cap, "%s", chosen->name);
     return true;
 }

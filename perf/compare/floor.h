@@ -18,26 +18,22 @@
 #include <sched.h>
 #include <string.h>
 
-enum { FLOOR_DEPTH = 8, FLOOR_SLOT = 65536, FLOOR_INLINE = 48, FLOOR_BLOCK = 32768 };
+enum { FLOOR_DEPTH = 8, FLOOR_SLOT_MAX = 131072, FLOOR_INLINE = 48, FLOOR_BLOCK = 32768 };
 
 struct floor_line { /* payload first: a line and its flag arrive together */
     _Alignas(COMPARE_LINE_BYTES) unsigned char data[FLOOR_INLINE];
     _Atomic uint32_t epoch;
 };
 
-struct floor_bell { /* where a rank sleeps */
-    _Alignas(COMPARE_LINE_BYTES) _Atomic uint32_t rung;
-    _Atomic uint32_t asleep;
-};
-
 /* What the ranks share. Flags are indexed by the rank that writes them. */
 struct floor_area {
-    struct floor_bell bell[COMPARE_RANKS_MAX];      /* only where ranks share cores */
-    struct compare_flag filled[COMPARE_RANKS_MAX];  /* tiles copied into my slots */
-    struct compare_flag reduced[COMPARE_RANKS_MAX]; /* tiles of which my share is reduced */
-    struct compare_flag done[COMPARE_RANKS_MAX];    /* tiles, or calls, that I finished */
-    struct compare_flag entered[COMPARE_RANKS_MAX]; /* calls: my buffers may be used */
-    struct compare_flag left[COMPARE_RANKS_MAX];    /* calls: I use nobody's buffers any more */
+    struct compare_flag bell[COMPARE_RANKS_MAX];          /* where ranks sleep; many writers */
+    _Alignas(COMPARE_LINE_BYTES) _Atomic uint64_t asleep; /* a bit a rank */
+    struct compare_flag filled[COMPARE_RANKS_MAX];        /* tiles copied into my slots */
+    struct compare_flag reduced[COMPARE_RANKS_MAX];       /* tiles of which my share is reduced */
+    struct compare_flag done[COMPARE_RANKS_MAX];          /* tiles, or calls, that I finished */
+    struct compare_flag entered[COMPARE_RANKS_MAX];       /* calls: my buffers may be used */
+    struct compare_flag left[COMPARE_RANKS_MAX]; /* calls: I use nobody's buffers any more */
     struct floor_line line[COMPARE_RANKS_MAX][FLOOR_DEPTH];
 };
 
@@ -49,7 +45,8 @@ struct floor {
     bool two;      /* slots: reduce in two phases; mapped: push instead of pull */
     bool streamed; /* user buffers are written past the caches */
     struct floor_area *area;
-    char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT] */
+    char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT_MAX] */
+    size_t slot_bytes;     /* of a slot that are used */
     uint32_t tiles, calls; /* so far, the same on every rank */
     uint32_t credit;       /* tiles that all readers of mine are known to have finished */
     compare_sum_fn *sum;
@@ -63,7 +60,7 @@ static inline bool floor_is_at(const struct compare_flag *flag, uint32_t want)
     return (int32_t)(atomic_load_explicit(&flag->word, memory_order_acquire) - want) >= 0;
 }
 
-/* Ring where a rank sleeps, after a store that it may wait for. */
+/* Wake those who sleep. */
 void floor_ring(const struct floor *f);
 /* Yield, and in the end sleep. */
 void floor_relax_crowded(const struct floor *f, unsigned *polls);
@@ -72,7 +69,10 @@ static inline void floor_store(const struct floor *f, _Atomic uint32_t *word, ui
 {
     atomic_store_explicit(word, value, memory_order_release);
     if (f->crowded) {
-        floor_ring(f);
+        atomic_signal_fence(memory_order_seq_cst); /* the sleeper's membarrier does the rest */
+        if (atomic_load_explicit(&f->area->asleep, memory_order_relaxed) != 0) {
+            floor_ring(f);
+        }
     }
 }
 

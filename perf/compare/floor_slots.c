@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Private floor: buffers that only their rank maps, so whatever goes to another rank is copied into
- * a slot first. A rank has a ring of 8 slots of 64 KiB; a call goes through it tile by tile, in up
- * to three stages that each advance when they can:
+ * a slot first. A rank has a ring of 8 slots of 64 KiB (128 where ranks share cores); a call goes
+ * through it tile by tile, in up to three stages that each advance when they can:
  *
  *   fill    copy a tile of IN into the own slot
  *   reduce  (two phases) sum the own share of the tile, into OUT and into a second slot
@@ -48,7 +48,7 @@ const char *floor_slots_refuse(const struct floor *f, const struct compare_point
 static char *slot(const struct floor *f, int rank, int zone, uint32_t tile)
 {
     const size_t index = ((size_t)rank * 2 + (size_t)zone) * FLOOR_DEPTH + tile % FLOOR_DEPTH;
-    return f->slots + index * FLOOR_SLOT;
+    return f->slots + index * FLOOR_SLOT_MAX;
 }
 
 /* Bytes of chunk `c` in tile `t`, and where they begin in it. The last chunk of two phases may be
@@ -230,7 +230,7 @@ static void set_tiles(struct pass *x)
     if (f->two) {
         x->chunk = ((bytes + n - 1) / n + LINE - 1) / LINE * LINE;
     }
-    x->piece = is_blocked_input(x) ? FLOOR_SLOT / n / LINE * LINE : FLOOR_SLOT;
+    x->piece = is_blocked_input(x) ? f->slot_bytes / n / LINE * LINE : f->slot_bytes;
     x->tiles = (uint32_t)((x->chunk + x->piece - 1) / x->piece);
 }
 
