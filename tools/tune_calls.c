@@ -29,16 +29,17 @@ static kolo_status take(size_t bytes, bool shared, void **out)
     return KOLO_OK;
 }
 
-kolo_status tune_memory_take(size_t bytes, bool shared, struct tune_memory *out)
+kolo_status tune_memory_take(size_t bytes, struct tune_memory *out)
 {
     out->bytes = bytes;
     KOLO_TRY(take(bytes, false, &out->in[0]));
-    KOLO_TRY(take(bytes, false, &out->out[0]));
-    if (shared) {
-        KOLO_TRY(take(bytes, true, &out->in[1]));
-        KOLO_TRY(take(bytes, true, &out->out[1]));
-    }
-    return KOLO_OK;
+    return take(bytes, false, &out->out[0]);
+}
+
+kolo_status tune_memory_share(struct tune_memory *memory)
+{
+    KOLO_TRY(take(memory->bytes, true, &memory->in[1]));
+    return take(memory->bytes, true, &memory->out[1]);
 }
 
 void tune_memory_free(struct tune_memory *memory)

@@ -5,7 +5,9 @@
  * rounds, and the median of the comparisons counts. Its standard deviation is estimated from the
  * median absolute deviation, as single rounds may be far off: 1.4826 MAD for one value, and
  * sqrt(pi/2)/sqrt(rounds) times that for the median (of normal values). */
-#include "tune.h"
+#include "tune_decide.h"
+
+#include "core/comm.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -18,8 +18,10 @@ static const double DECIDED = 0.65; /* of the time is for TUNE_DECIDE */
 struct visit {
     enum tune_part part;
     int round;
-    double sample_us, until_us; /* of the clock; of rank 0 */
-    bool over;                  /* rank 0's clock has passed it */
+    bool shared; /* points of this kind only */
+    double sample_us;
+    double until_us; /* of the clock of rank 0 */
+    bool over;       /* it has passed */
 };
 
 /* ---- one way ---- */
@@ -172,16 +174,34 @@ static void take_hints(struct tune_points *points)
     }
 }
 
-/* Those that may be the best, and what they are compared with. */
+/* The fastest of those in the standard's tiles. */
+static int best_alone(const struct tune_point *p)
+{
+    const size_t tile_bytes = p->way[p->standard].tile_bytes;
+    int best = p->standard;
+    for (int i = 0; i < p->nways; i++) {
+        const struct tune_figure time = tune_time(&p->way[i], TUNE_DECIDE);
+        if (p->way[i].algo != NULL && p->way[i].tile_bytes == tile_bytes && time.count > 0 &&
+            time.value < tune_time(&p->way[best], TUNE_DECIDE).value) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Those that may be the best, of all and in the standard's tiles, and what is compared to them. */
 static void select_checked(struct tune_point *p)
 {
-    const int best = tune_best(p, TUNE_DECIDE);
+    const int best = tune_best(p, TUNE_DECIDE), alone = best_alone(p);
     const double best_us = tune_time(&p->way[best], TUNE_DECIDE).value;
+    const double alone_us = tune_time(&p->way[alone], TUNE_DECIDE).value;
     for (int i = 0; i < p->nways; i++) {
         struct tune_way *way = &p->way[i];
         const struct tune_figure time = tune_time(way, TUNE_DECIDE);
+        const bool same_tile = way->tile_bytes == p->way[p->standard].tile_bytes;
+        const double close_us = CLOSE * (same_tile ? alone_us : best_us);
         way->checked = i == best || i == p->standard || i == p->chosen ||
-                       (!way->dropped && time.count > 0 && time.value < CLOSE * best_us);
+                       (!way->dropped && time.count > 0 && time.value < close_us);
     }
 }
 
@@ -197,41 +217,40 @@ static int count_ways(const struct tune_point *p, enum tune_part part)
 /* ---- rounds ---- */
 
 /* Returns OK at the end of the round, or when the time is over. */
-static kolo_status play_round(struct tune_rank *r, struct visit *v, const double share[2])
+static kolo_status play_round(struct tune_rank *r, struct visit *v)
 {
+    const int least = v->part == TUNE_DECIDE && v->round > LOOKS ? 2 : 1;
     for (int i = 0; i < r->points.count && !v->over; i++) {
         struct tune_point *p = &r->points.point[i];
-        if (count_ways(p, v->part) > (v->part == TUNE_DECIDE && v->round > LOOKS ? 1 : 0)) {
+        if (p->shared == v->shared && count_ways(p, v->part) >= least) {
             KOLO_TRY(visit(r, p, v));
+            tune_progress(r, (kolo_now_us() - r->begin_us) / (r->options.time_s * 1e6),
+                          kolo_coll_name(p->coll));
         }
-        const double spent = (kolo_now_us() - r->begin_us) / (v->until_us - r->begin_us);
-        const double part = r->options.time_s > 0 ? spent : 1;
-        tune_progress(r, share[0] + (share[1] - share[0]) * (part < 1 ? part : 1),
-                      kolo_coll_name(p->coll));
     }
     return KOLO_OK;
 }
 
 static kolo_status look(struct tune_rank *r, struct visit *v)
 {
-    static const double share[] = {0, 0.65};
     const double sample_us = v->sample_us;
     v->sample_us = LOOK_US;
     for (v->round = 0; v->round < LOOKS && !v->over; v->round++) {
-        KOLO_TRY(play_round(r, v, share));
+        KOLO_TRY(play_round(r, v));
     }
     v->sample_us = sample_us;
     for (int i = 0; i < r->points.count; i++) {
         struct tune_point *p = &r->points.point[i];
-        r->skipped += tune_time(&p->way[p->standard], TUNE_DECIDE).count == 0;
-        thin(p, FAR);
+        if (p->shared == v->shared) {
+            r->skipped += tune_time(&p->way[p->standard], TUNE_DECIDE).count == 0;
+            thin(p, FAR);
+        }
     }
     return KOLO_OK;
 }
 
 static kolo_status decide(struct tune_rank *r, struct visit *v)
 {
-    static const double share[] = {0, 0.65};
     for (; v->round < TUNE_ROUNDS && !v->over; v->round++) {
         for (int i = 0; v->round == TILES_ROUND && i < r->points.count; i++) {
             add_tiles(&r->points.point[i], r->nranks);
@@ -242,36 +261,53 @@ static kolo_status decide(struct tune_rank *r, struct visit *v)
         for (int i = 0; v->round == THIN_ROUND && i < r->points.count; i++) {
             thin(&r->points.point[i], NEAR);
         }
-        KOLO_TRY(play_round(r, v, share));
+        KOLO_TRY(play_round(r, v));
     }
     for (int i = 0; i < r->points.count; i++) {
-        tune_decide(&r->points.point[i]);
-        select_checked(&r->points.point[i]);
+        if (r->points.point[i].shared == v->shared) {
+            tune_decide(&r->points.point[i]);
+            select_checked(&r->points.point[i]);
+        }
     }
     return KOLO_OK;
 }
 
-static kolo_status check(struct tune_rank *r, struct visit *v)
+/* All points of one kind of buffers, until rank 0's clock says until_us. */
+static kolo_status measure(struct tune_rank *r, bool shared, double until_us)
 {
-    static const double share[] = {0, 1};
-    for (v->round = 0; v->round < TUNE_ROUNDS && !v->over; v->round++) {
-        KOLO_TRY(play_round(r, v, share));
+    const double begin_us = kolo_now_us(), all_us = until_us - begin_us;
+    struct visit v = {.part = TUNE_DECIDE,
+                      .shared = shared,
+                      .sample_us = r->comm->wires.crowded ? CROWDED * SAMPLE_US : SAMPLE_US,
+                      .until_us = begin_us + DECIDED * all_us};
+    KOLO_TRY(look(r, &v));
+    KOLO_TRY(decide(r, &v));
+    v.part = TUNE_CHECK;
+    v.until_us = until_us;
+    v.over = false;
+    for (v.round = 0; v.round < TUNE_ROUNDS && !v.over; v.round++) {
+        KOLO_TRY(play_round(r, &v));
     }
     return KOLO_OK;
 }
 
+/* First private buffers: as long as a process has no memory to share, its calls do not look. */
 kolo_status tune_measure(struct tune_rank *r)
 {
     const double all_us = r->options.time_s * 1e6;
-    const double sample_us = r->comm->wires.crowded ? CROWDED * SAMPLE_US : SAMPLE_US;
+    int shared = 0;
+    for (int i = 0; i < r->points.count; i++) {
+        shared += r->points.point[i].shared;
+    }
+    const int private = r->points.count - shared;
     r->begin_us = kolo_now_us();
-    struct visit v = {
-        .part = TUNE_DECIDE, .sample_us = sample_us, .until_us = r->begin_us + DECIDED * all_us};
-    KOLO_TRY(look(r, &v));
-    KOLO_TRY(decide(r, &v));
-    v = (struct visit){
-        .part = TUNE_CHECK, .sample_us = sample_us, .until_us = r->begin_us + all_us};
-    KOLO_TRY(check(r, &v));
+    if (private > 0) {
+        KOLO_TRY(measure(r, false, r->begin_us + all_us * private / r->points.count));
+    }
+    if (shared > 0) {
+        KOLO_TRY(tune_memory_share(&r->memory));
+        KOLO_TRY(measure(r, true, r->begin_us + all_us));
+    }
     tune_progress(r, 1, "done");
     return KOLO_OK;
 }

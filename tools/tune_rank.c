@@ -133,8 +133,7 @@ static kolo_status measure_all(struct tune_rank *r)
     KOLO_TRY(join(r));
     KOLO_TRY(open_table(r));
     KOLO_TRY(make_points(r));
-    KOLO_TRY(tune_memory_take(r->memory.bytes + 64, r->options.max_bytes >= KOLO_ENTRY_BYTES,
-                              &r->memory));
+    KOLO_TRY(tune_memory_take(r->memory.bytes + 64, &r->memory));
     return tune_measure(r);
 }
 

@@ -27,7 +27,7 @@ void tune_progress(const struct tune_rank *rank, double share, const char *what)
 {
     static int told = -1;
     const int steps = rank->options.bar ? 40 : 10;
-    const int done = (int)(share * steps);
+    const int done = (int)((share < 1 ? share : 1) * steps);
     if (rank->rank != 0 || done <= told || rank->options.explain) {
         return;
     }
@@ -67,15 +67,17 @@ struct regret {
     int way, best;
 };
 
-/* The best is what has the least median over all rounds of both parts. */
-static int best_of_all(const struct tune_point *p)
+/* The best is what has the least median over all rounds of both parts; with `alone`, among those in
+ * the standard's tiles. */
+static int best_of_all(const struct tune_point *p, bool alone)
 {
     int best = -1;
     double best_us = 0;
     for (int i = 0; i < p->nways; i++) {
         const struct tune_figure first = tune_time(&p->way[i], TUNE_DECIDE);
         const struct tune_figure second = tune_time(&p->way[i], TUNE_CHECK);
-        if (p->way[i].algo == NULL || second.count == 0) {
+        if (p->way[i].algo == NULL || second.count == 0 ||
+            (alone && p->way[i].tile_bytes != p->way[p->standard].tile_bytes)) {
             continue;
         }
         const double us = (first.value * first.count + second.value * second.count) /
@@ -89,9 +91,9 @@ static int best_of_all(const struct tune_point *p)
 }
 
 /* Of a way against the best, by the rounds that did not decide. False: it was not timed there. */
-static bool regret_of(const struct tune_point *p, int way, struct regret *out)
+static bool regret_of(const struct tune_point *p, int way, bool alone, struct regret *out)
 {
-    const int best = best_of_all(p);
+    const int best = best_of_all(p, alone);
     if (best < 0 || tune_time(&p->way[way], TUNE_CHECK).count == 0) {
         return false;
     }
@@ -124,21 +126,36 @@ static void print_worst(const struct regret *r, FILE *out)
                   tune_time(&p->way[r->best], TUNE_CHECK).value, 100 * r->value, 100 * r->sigma);
 }
 
-static void print_regret_of(const struct tune_points *points, bool tuned, FILE *out)
+/* All points' regrets, the worst first; free it. `alone`: against algorithms in the same tiles. */
+static struct regret *regrets(const struct tune_points *points, bool tuned, bool alone, int *count,
+                              double *mean)
 {
     struct regret *all = calloc((size_t)points->count + 1, sizeof *all);
-    double sum = 0;
-    int count = 0;
+    *count = 0;
+    *mean = 0;
     for (int i = 0; all != NULL && i < points->count; i++) {
         const struct tune_point *p = &points->point[i];
-        if (regret_of(p, tuned ? p->chosen : p->standard, &all[count])) {
-            sum += all[count++].value;
+        if (regret_of(p, tuned ? p->chosen : p->standard, alone, &all[*count])) {
+            *mean += all[(*count)++].value;
         }
     }
+    if (*count > 0) {
+        *mean /= *count;
+        qsort(all, (size_t)*count, sizeof *all, by_regret);
+    }
+    return all;
+}
+
+static void print_regret_of(const struct tune_points *points, bool tuned, bool alone, FILE *out)
+{
+    int count = 0;
+    double mean = 0;
+    struct regret *all = regrets(points, tuned, alone, &count, &mean);
     if (count > 0) {
-        qsort(all, (size_t)count, sizeof *all, by_regret);
-        (void)fprintf(out, "regret of the %s choice: mean %.1f %%, worst %.1f %%, over %d points\n",
-                      tuned ? "tuned" : "default", 100 * sum / count, 100 * all[0].value, count);
+        (void)fprintf(out,
+                      "regret of the %s choice%s: mean %.1f %%, worst %.1f %%, over %d points\n",
+                      tuned ? "tuned" : "default", alone ? ", tiles left alone" : "", 100 * mean,
+                      100 * all[0].value, count);
     }
     for (int i = 0; i < count && i < 5 && all[i].value > 0; i++) {
         print_worst(&all[i], out);
@@ -148,8 +165,9 @@ static void print_regret_of(const struct tune_points *points, bool tuned, FILE *
 
 void tune_print_regret(const struct tune_points *points, FILE *out)
 {
-    print_regret_of(points, false, out);
-    print_regret_of(points, true, out);
+    print_regret_of(points, false, true, out);
+    print_regret_of(points, false, false, out);
+    print_regret_of(points, true, false, out);
 }
 
 /* ---- guards ---- */
