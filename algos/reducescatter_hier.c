@@ -2,7 +2,8 @@
 /* Hierarchical reduce-scatter, from near to far: in each small group one rank sums the group's
  * parts of a block, another rank another block's; these sums are summed in the groups around, up to
  * the rank that wants the block. The way of allgather_hier, backwards: a sum crosses a border once.
- * One message a tier on the longest path, n-1 blocks sent by each rank.
+ * In a tier as many messages follow one another as a rank sums blocks; n-1 blocks sent by each
+ * rank.
  *
  *   {0 1} {2 3}   0 <- 1: blocks 0 2   1 <- 0: blocks 1 3   ...   |   0 <-> 2   1 <-> 3
  *

@@ -46,7 +46,8 @@ static struct kolo_link_price shared_memory(const struct kolo_costs *costs)
         .latency_us = costs->latency_us, .us_per_byte = costs->copy_us_per_byte, .by_core = true};
 }
 
-/* Beyond an L3 a line takes longer to come, and so do the steps that wait for lines. */
+/* Beyond an L3 a line takes longer to come, and so do the steps that wait for lines. Two ranks of
+ * one core are as near as those of one L3: that they take turns is priced by the core. */
 static void make_far(const struct kolo_costs *costs, int at, struct kolo_link_price *out)
 {
     const struct kolo_far *far = &costs->far[at];

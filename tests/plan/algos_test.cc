@@ -188,6 +188,63 @@ TEST(Promises, NoInnerNodeOfTheScatterGetsAChunkTwice)
     }
 }
 
+// A server of two packages with four caches of four cores each, whichever ranks these hold.
+Grouping Server(bool interleaved)
+{
+    const auto core = [interleaved](int r) { return interleaved ? r % 8 * 4 + r / 8 : r; };
+    return GroupsBy(
+        "server", 32,
+        {[core](int r) { return core(r) / 4; }, [core](int r) { return core(r) / 16; }});
+}
+
+// Chunks that go from one of the groups of a level into another.
+int ChunksThatLeave(const kolo_plan *plan, int level, int group)
+{
+    int chunks = 0;
+    for (int r = 0; r < plan->shape.nranks; r++) {
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            const kolo_step &s = plan->rank[r].step[i];
+            const bool leaves = s.op == KOLO_SEND &&
+                                kolo_group_of(&plan->shape, level, r) == group &&
+                                kolo_group_of(&plan->shape, level, s.peer) != group;
+            chunks += leaves ? s.src.count : 0;
+        }
+    }
+    return chunks;
+}
+
+TEST(Hierarchies, KeepTheirPromisesOnAServerOfThreeTiers)
+{
+    const struct {
+        const char *name;
+        int path, sent, leave_package, leave_cache; // of chunks: a vector has plan->chunks
+    } promises[] = {
+        {"allreduce_hier", 6, 2 * 31, 32, 4 * 2 * (3 * 2 + 1)},
+        {"allreduce_hier_oneshot", 3, 3 + 3 + 1, 16, 4 * 3 + 4},
+        {"allreduce_hier_leader", 5, 3 + 3 + 1, 1, 3 + 1},
+        {"reduce_hier", 3, 1, 0, 0},
+        {"broadcast_hier", 3, 7, 1, 3 + 1},
+        {"allgather_hier", 11, 3 * 8 + 3 * 2 + 1, 16, 4 * 1 + 3 * 8},
+        {"reducescatter_hier", 11, 3 * 8 + 3 * 2 + 1, 16, 4 * 1 + 3 * 8},
+        {"barrier_hier", 3, 0, 0, 0},
+    };
+    for (const auto &promise : promises) {
+        for (const bool interleaved : {false, true}) {
+            SCOPED_TRACE(std::string(promise.name) + (interleaved ? ", interleaved" : ""));
+            const kolo_algo *algo = Named(promise.name);
+            const Grouping server = Server(interleaved);
+            kolo_shape shape = Shape(algo->coll, 32);
+            server.Apply(&shape);
+            const Plan plan = Build(algo, shape);
+            ASSERT_NE(nullptr, plan);
+            EXPECT_EQ(promise.path, Path::Longest(plan.get()));
+            EXPECT_EQ(promise.sent, MostChunksSent(plan.get()));
+            EXPECT_EQ(promise.leave_package, ChunksThatLeave(plan.get(), 1, 0));
+            EXPECT_EQ(promise.leave_cache, ChunksThatLeave(plan.get(), 0, 0));
+        }
+    }
+}
+
 TEST(Tree, IsTheOneThatTheLogShows)
 {
     std::mt19937 random(1);
