@@ -283,7 +283,7 @@ static int price(const struct kolo_plan *plan, size_t bytes, const struct kolo_t
                                    .step_us = 0.05};
     struct kolo_price p;
     if (layout->place != NULL) {
-        kolo_model_machine(&layout->model, layout->nranks, &placed);
+        kolo_model_machine(&layout->model, layout->nranks, NULL, &placed);
         machine = placed.machine;
     }
     if (kolo_price_plan(plan, bytes, 0, &machine, true, &p) != KOLO_OK) {

@@ -59,6 +59,11 @@ static void make_far(const struct kolo_costs *costs, int at, struct kolo_link_pr
     out->far_us_per_byte = more_us > 0 ? more_us : 0;
 }
 
+static const struct kolo_place *place_of(const struct kolo_model_machine *m, int rank)
+{
+    return &m->model->place[m->rank != NULL ? m->rank[rank] : rank];
+}
+
 static int package_index(const struct kolo_model_machine *m, int package)
 {
     int at = 0;
@@ -72,7 +77,7 @@ static void link_in_host(const struct kolo_model_machine *m, int from, int to,
                          struct kolo_link_price *out)
 {
     const struct kolo_costs *costs = &m->model->costs;
-    const struct kolo_place *a = &m->model->place[from], *b = &m->model->place[to];
+    const struct kolo_place *a = place_of(m, from), *b = place_of(m, to);
     const enum kolo_near near = kolo_near_of(a, b);
     const int at = near == KOLO_NEAR_UNKNOWN ? costs->unbound - 1 : (int)near - KOLO_NEAR_NUMA;
     *out = shared_memory(costs);
@@ -137,7 +142,7 @@ static kolo_status price_series(const struct kolo_plan *plan, size_t bytes,
 static void find_packages(struct kolo_model_machine *m)
 {
     for (int r = 0; m->model->place != NULL && r < m->nranks; r++) {
-        const int package = m->model->place[r].package;
+        const int package = place_of(m, r)->package;
         if (package_index(m, package) < m->npackages) {
             continue;
         }
@@ -149,10 +154,11 @@ static void find_packages(struct kolo_model_machine *m)
     }
 }
 
-void kolo_model_machine(const struct kolo_model *model, int nranks, struct kolo_model_machine *out)
+void kolo_model_machine(const struct kolo_model *model, int nranks, const int *rank,
+                        struct kolo_model_machine *out)
 {
     const struct kolo_costs *costs = &model->costs;
-    *out = (struct kolo_model_machine){.model = model, .nranks = nranks};
+    *out = (struct kolo_model_machine){.model = model, .nranks = nranks, .rank = rank};
     find_packages(out);
     const bool alike = model->nhosts == 1 && model->place == NULL && costs->unbound == 0;
     const bool cross = model->nhosts == 1 && out->npackages > 1;
@@ -169,11 +175,11 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, struct kolo_
 }
 
 static kolo_status price_whole(const struct kolo_model *model, const struct kolo_plan *plan,
-                               size_t bytes, double *out)
+                               const int *rank, size_t bytes, double *out)
 {
     struct kolo_model_machine m;
     struct kolo_price price;
-    kolo_model_machine(model, plan->shape.nranks, &m);
+    kolo_model_machine(model, plan->shape.nranks, rank, &m);
     KOLO_TRY(kolo_price_plan(plan, bytes, 0, &m.machine, false, &price));
     *out = price.total_us;
     if (kolo_coll_rooted(plan->shape.coll)) { /* the next call begins before this one ends */
@@ -208,32 +214,92 @@ static int smaller_stand_in(int nranks)
 
 struct stand_in { /* a smaller communicator's shape, and what it points to */
     struct kolo_shape shape;
+    int rank[KOLO_MODEL_RANKS]; /* which ranks are left; ascending */
     int order[KOLO_MODEL_RANKS];
     int group[KOLO_LEVELS * KOLO_MODEL_RANKS];
 };
 
+/* Of the farthest groups (packages, hosts) each keeps its part, so that what lies between them
+ * stays there; in it the first ranks stay, so that near groups keep their size. */
+static void pick_ranks(const struct kolo_shape *shape, int nranks, int *out)
+{
+    const int top = shape->nlevels - 1;
+    const int n = shape->nranks;
+    int before = 0; /* ranks of the groups seen so far */
+    int count = 0;
+    if (top < 0) {
+        for (int r = 0; r < nranks; r++) {
+            out[r] = r;
+        }
+        return;
+    }
+    for (int name = 0; name < n; name++) {
+        int size = 0;
+        for (int r = name; kolo_group_of(shape, top, name) == name && r < n; r++) {
+            size += kolo_group_of(shape, top, r) == name;
+        }
+        int left = (before + size) * nranks / n - before * nranks / n;
+        before += size;
+        for (int r = name; left > 0; r++) {
+            if (kolo_group_of(shape, top, r) == name) {
+                out[count++] = r;
+                left--;
+            }
+        }
+    }
+}
+
+static int compare_ints(const void *a, const void *b)
+{
+    const int left = *(const int *)a;
+    const int right = *(const int *)b;
+    return (left > right) - (left < right);
+}
+
+/* The new number of a rank, or -1. */
+static int number_in(const struct stand_in *by, int rank)
+{
+    const int *found =
+        bsearch(&rank, by->rank, (size_t)by->shape.nranks, sizeof rank, compare_ints);
+    return found != NULL ? (int)(found - by->rank) : -1;
+}
+
+/* Groups of the ranks that are left, named by the smallest of these. */
+static void keep_groups(const struct kolo_shape *shape, int level, struct stand_in *out)
+{
+    const int n = out->shape.nranks;
+    for (int r = 0; r < n; r++) {
+        int first = 0;
+        while (kolo_group_of(shape, level, out->rank[first]) !=
+               kolo_group_of(shape, level, out->rank[r])) {
+            first++;
+        }
+        out->group[level * n + r] = first;
+    }
+}
+
 /* The ends of the ranks stay ends; the ring and the groups are those of the ranks that are left. */
 static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in *out)
 {
-    struct kolo_shape small = *shape;
-    small.nranks = nranks;
-    if (shape->root > 0) {
-        small.root = shape->root == shape->nranks - 1 ? nranks - 1 : nranks / 2;
-    }
     int count = 0;
+    out->shape = *shape;
+    out->shape.nranks = nranks;
+    if (shape->root > 0) {
+        out->shape.root = shape->root == shape->nranks - 1 ? nranks - 1 : nranks / 2;
+    }
+    pick_ranks(shape, nranks, out->rank);
+    qsort(out->rank, (size_t)nranks, sizeof out->rank[0], compare_ints);
     for (int i = 0; shape->order != NULL && i < shape->nranks; i++) {
-        if (shape->order[i] < nranks) {
-            out->order[count++] = shape->order[i];
+        const int number = number_in(out, shape->order[i]);
+        if (number >= 0) {
+            out->order[count++] = number;
         }
     }
     for (int l = 0; l < shape->nlevels; l++) {
-        for (int r = 0; r < nranks; r++) {
-            out->group[l * nranks + r] = kolo_group_of(shape, l, r);
-        }
+        keep_groups(shape, l, out);
     }
-    small.order = shape->order != NULL ? out->order : NULL;
-    small.group = out->group;
-    out->shape = small;
+    out->shape.order = shape->order != NULL ? out->order : NULL;
+    out->shape.group = out->group;
 }
 
 static bool stands_in(const struct kolo_algo *algo, const struct kolo_shape *shape, int nranks)
@@ -251,13 +317,14 @@ static bool is_scaled(const struct kolo_algo *algo, const struct kolo_shape *sha
            stands_in(algo, shape, smaller_stand_in(shape->nranks));
 }
 
+/* `rank`: which of the model's ranks these are; NULL: all. */
 static kolo_status forecast_whole(const struct kolo_model *model, const struct kolo_algo *algo,
-                                  const struct kolo_shape *shape, size_t bytes,
+                                  const struct kolo_shape *shape, const int *rank, size_t bytes,
                                   struct kolo_forecast *out)
 {
     struct kolo_plan *plan = NULL;
     KOLO_TRY(kolo_plan_build(algo, shape, -1, &plan));
-    const kolo_status st = price_whole(model, plan, bytes, &out->us);
+    const kolo_status st = price_whole(model, plan, rank, bytes, &out->us);
     out->phases = phases_of(plan);
     kolo_plan_destroy(plan);
     return st;
@@ -287,16 +354,16 @@ kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_a
                              struct kolo_forecast *out)
 {
     if (!is_scaled(algo, shape)) {
-        return forecast_whole(model, algo, shape, bytes, out);
+        return forecast_whole(model, algo, shape, NULL, bytes, out);
     }
     struct stand_in by;
     const int n1 = smaller_stand_in(shape->nranks), n2 = larger_stand_in(shape->nranks);
     const int n = shape->nranks;
     struct kolo_forecast small = {0}, large = {0};
     stand_in(shape, n1, &by);
-    KOLO_TRY(forecast_whole(model, algo, &by.shape, bytes, &small));
+    KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, bytes, &small));
     stand_in(shape, n2, &by);
-    KOLO_TRY(forecast_whole(model, algo, &by.shape, bytes, &large));
+    KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, bytes, &large));
     out->us = continued(n1, small.us, n2, large.us, n);
     out->phases = (int)ceil(continued(n1, small.phases, n2, large.phases, n));
     const int slack = large.phases + 2;

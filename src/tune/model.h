@@ -21,17 +21,19 @@ struct kolo_forecast {
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
                      int nhosts, const struct kolo_place *place);
 
-/* The machine that prices plans of `nranks` ranks, which are the first of the model's. It points
- * into itself: do not move it. */
+/* The machine that prices plans of `nranks` ranks: of rank[i] of the model as rank i (NULL: of all
+ * as they are; borrowed). It points into itself: do not move it. */
 enum { KOLO_MODEL_PACKAGES = 8 };
 struct kolo_model_machine {
     struct kolo_machine machine;
     const struct kolo_model *model;
     int nranks;
+    const int *rank;
     int npackages;
     int package[KOLO_MODEL_PACKAGES]; /* what the ranks' places say, each once */
 };
-void kolo_model_machine(const struct kolo_model *model, int nranks, struct kolo_model_machine *out);
+void kolo_model_machine(const struct kolo_model *model, int nranks, const int *rank,
+                        struct kolo_model_machine *out);
 
 /* Up to KOLO_MODEL_RANKS ranks the plan of `shape` itself is priced; with more, those of two
  * smaller communicators (which are powers of two, even or odd as it is), and the growth from the

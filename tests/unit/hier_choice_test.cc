@@ -172,11 +172,18 @@ TEST(Hierarchies, AreNeverChosenWithinOneCacheOrByTwoRanks)
     }
 }
 
-TEST(Hierarchies, ArePricedOnMachinesOfHundredsOfRanks)
+/* Smaller communicators stand for them, which must not lie in one package. */
+TEST(Hierarchies, AreChosenByHundredsOfRanksForLongVectors)
 {
-    const Machine machine(kManyL3, 256, [](int r) { return r / 8; });
-    EXPECT_GT(machine.Best(KOLO_COLL_ALL_REDUCE, 1 << 20, true), 0);
-    EXPECT_GT(machine.Best(KOLO_COLL_ALL_REDUCE, 1 << 20, false), 0);
+    for (const int n : {96, 128, 200}) {
+        const Machine machine(kManyL3, n, [](int r) { return r / 7; });
+        for (const size_t bytes : {size_t{64} << 10, size_t{4} << 20}) {
+            const double climbs_us = machine.Best(KOLO_COLL_ALL_REDUCE, bytes, true);
+            EXPECT_GT(climbs_us, 0);
+            EXPECT_LT(climbs_us, machine.Best(KOLO_COLL_ALL_REDUCE, bytes, false))
+                << n << " ranks, " << bytes << " bytes";
+        }
+    }
 }
 
 TEST(FarRanks, CostMoreThanNearOnes)
