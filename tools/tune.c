@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -289,9 +290,13 @@ static void become_job(int argc, char **argv, const struct tune_options *o, int 
 static int run_job(int argc, char **argv, const struct tune_options *o, int nranks)
 {
     int status = 0;
-    const pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         (void)signal(SIGINT, SIG_DFL);
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* which kolo run passes on */
+        if (getppid() != parent) {
+            _exit(1);
+        }
         become_job(argc, argv, o, nranks);
     }
     if (pid < 0) {

@@ -242,29 +242,53 @@ static int fastest_but(const struct tune_point *p, int except)
     return best;
 }
 
+/* The ways in the order of their times. */
+static void sort_ways(const struct tune_point *p, int order[TUNE_WAYS])
+{
+    for (int i = 0; i < p->nways; i++) {
+        const double us = all_rounds(&p->way[i]).value;
+        int at = i;
+        for (; at > 0 && all_rounds(&p->way[order[at - 1]]).value > us; at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+}
+
+static void explain_way(const struct tune_point *p, int i, FILE *out)
+{
+    char name[TUNE_TEXT], predicted[TUNE_TEXT] = "-";
+    const struct tune_way *way = &p->way[i];
+    const struct tune_figure time = all_rounds(way);
+    tune_way_name(way, name);
+    if (way->algo != NULL) {
+        (void)snprintf(predicted, sizeof predicted, "%.2f", way->predicted_us);
+    }
+    if (time.count > 0) {
+        (void)fprintf(out, "  %-24s %10s %10.2f %8.2f%s\n", name, predicted, time.value, time.sigma,
+                      i == p->standard    ? "  <- chosen"
+                      : way->algo == NULL ? "  (other collectives)"
+                                          : "");
+    }
+}
+
 void tune_print_explanation(const struct tune_point *p, int nranks, FILE *out)
 {
     char name[TUNE_TEXT];
+    int order[TUNE_WAYS];
     const int other = fastest_but(p, p->standard);
-    const struct tune_figure chosen = all_rounds(&p->way[p->standard]);
+    sort_ways(p, order);
     (void)fprintf(out, "%s of %zu B a rank, %d ranks, %s buffers; microseconds\n",
                   kolo_coll_title(p->coll), p->bytes, nranks, buffers_of(p));
     (void)fprintf(out, "  %-24s %10s %10s %8s\n", "algorithm/tile", "predicted", "measured", "+-");
     for (int i = 0; i < p->nways; i++) {
-        const struct tune_figure time = all_rounds(&p->way[i]);
-        tune_way_name(&p->way[i], name);
-        if (p->way[i].algo == NULL) {
-            (void)fprintf(out, "  %-24s %10s %10.2f %8.2f\n", name, "composed", time.value,
-                          time.sigma);
-        } else if (time.count > 0) {
-            (void)fprintf(out, "  %-24s %10.2f %10.2f %8.2f%s\n", name, p->way[i].predicted_us,
-                          time.value, time.sigma, i == p->standard ? "  <- chosen" : "");
-        }
+        explain_way(p, order[i], out);
     }
     tune_way_name(&p->way[p->standard], name);
     (void)fprintf(out, "chosen: %s, by %s", name, p->source);
     if (other >= 0) {
-        const double ratio = all_rounds(&p->way[other]).value / chosen.value;
+        const double chosen_us = all_rounds(&p->way[p->standard]).value;
+        const double ratio = all_rounds(&p->way[other]).value / chosen_us;
         tune_way_name(&p->way[other], name);
         (void)fprintf(out, "; next: %s, %.1f %% %s", name, 100 * fabs(ratio - 1),
                       ratio < 1 ? "faster" : "slower");

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 from tap import check, done
 
@@ -193,6 +194,31 @@ def explaining():
           "--explain follows the user's rules", status, out, err)
 
 
+def session_of(pid):
+    """The processes of a session, zombies aside."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        fields = read(f"/proc/{name}/stat").rsplit(")", 1)[-1].split()
+        if len(fields) > 3 and fields[3] == str(pid) and fields[0] not in "ZX":
+            found.append(name)
+    return found
+
+
+def ended_early():
+    """Nothing goes on without the command."""
+    with subprocess.Popen([KOLO, "tune", "-n", "2", "-t", "100", "-d"], stdout=subprocess.DEVNULL, text=True,
+                          stderr=subprocess.PIPE, start_new_session=True) as tune:
+        first = tune.stderr.readline()
+        tune.terminate()
+        tune.wait()
+        deadline = time.monotonic() + LIMIT_S
+        while session_of(tune.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        left = session_of(tune.pid)
+        check("kolo tune, 2 ranks: 0 %" in first and not left, "ranks end with the kolo tune that started them",
+              first, left)
+
+
 def options():
     """What is not understood."""
     for words, why in ((["-n", "1"], "-n: \"1\""), (["-c", "allreduce,all"], "there are allreduce"),
@@ -212,5 +238,6 @@ with tempfile.TemporaryDirectory(prefix="kolo-tune-") as FOLDER:
     tuning()
     the_machines_own()
     explaining()
+    ended_early()
     options()
 done()
