@@ -329,6 +329,18 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
     return KOLO_OK;
 }
 
+/* This rank's part of its L3 cache: where the ranks are bound, those of the same one share it. */
+static size_t cache_part(const struct kolo_comm *c, const struct kolo_host *host)
+{
+    const int mine = c->place[c->rank].l3;
+    size_t sharers = 0;
+    for (int q = 0; q < c->nranks; q++) {
+        const bool near = mine < 0 || c->place[q].l3 < 0 || c->place[q].l3 == mine;
+        sharers += near && c->member[q].peer.host == c->member[c->rank].peer.host;
+    }
+    return kolo_host_l3_bytes(host) / sharers;
+}
+
 kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
 {
     struct kolo_host *host = NULL;
@@ -341,6 +353,7 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     }
     if (kolo_host_discover(&host) == KOLO_OK) {
         cores = kolo_host_pus(host);
+        c->wires.cache_bytes = cache_part(c, host);
     }
     if (c->rank == 0 && c->nranks > 1) {
         kolo_table_make(c, host, out);

@@ -192,9 +192,39 @@ static void bind_lengths(const struct kolo_bound *b, const struct kolo_uop *op,
     bound->last_len = (uint32_t)last;
 }
 
+/* ---- past the caches ---- */
+
+/* Whether this rank's part of the call leaves its part of the cache: IN and OUT of an all-reduce.
+ * Measured there only; elsewhere what is moved is copied, which takes no line into the cache to
+ * overwrite it in any case. */
+static bool leaves_cache(const struct kolo_bound *b, const struct kolo_wires *w)
+{
+    size_t bytes = 0;
+    if (b->extents.coll != KOLO_COLL_ALL_REDUCE || w->cache_bytes == 0) {
+        return false;
+    }
+    for (int i = 0; i < b->extents.chunks; i++) {
+        bytes += b->extents.block[i];
+    }
+    return 2 * bytes > w->cache_bytes / 4 * 3;
+}
+
+/* Final moves into user memory, if at most one destination is elsewhere. */
+static bool bind_past(const struct kolo_prog *p, const struct kolo_uop *op)
+{
+    unsigned user = 0;
+    for (uint32_t i = 0; i < op->ndst; i++) {
+        const uint8_t space = p->at[op->first + op->nsrc + i].space;
+        user += space == KOLO_AT_OUT || space == KOLO_AT_PEER_OUT;
+    }
+    return op->code == KOLO_DO_MOVE && (op->last || op->nsrc == 1) && user > 0 &&
+           user + 1 >= op->ndst;
+}
+
 static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
 {
     const struct kolo_prog *p = b->prog;
+    const bool past = leaves_cache(b, w);
     for (uint32_t i = 0; i < p->nops; i++) {
         const struct kolo_uop *op = &p->op[i];
         struct kolo_bound_op *bound = &b->op[i];
@@ -219,6 +249,7 @@ static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
                     (struct kolo_bound_at){.rank = (uint32_t)at->rank, .at = at->index};
             }
         }
+        bound->past = past && bind_past(p, op);
         if (data) {
             bind_lengths(b, op, bound);
         }

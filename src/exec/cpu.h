@@ -73,6 +73,7 @@ struct kolo_wires {
         const int *list;
         int count;
     } readers[KOLO_DEPTH]; /* who read what the tile of this parity wrote */
+    size_t cache_bytes;    /* this rank's part of its L3; 0: unknown */
     bool crowded;          /* more ranks than cores: yield early */
     bool membarrier;       /* the asymmetric fence is to be had */
     double timeout_us;
@@ -91,7 +92,9 @@ struct kolo_bound_at {
     uint32_t kind, rank;
 };
 struct kolo_bound_op {
-    uint8_t code, last, odd, spare; /* odd: chunk by chunk, lengths computed */
+    uint8_t code, last;
+    uint8_t odd,
+        past; /* odd: chunk by chunk, lengths computed; past: user memory past the caches */
     uint16_t nsrc, ndst;
     uint32_t first, len, last_len; /* bytes of a full tile and of the last one */
     int32_t peer;

@@ -4,7 +4,44 @@
 
 #include <stdlib.h>
 
-enum { BLOCK_BYTES = 32 * 1024 };
+enum { BLOCK_BYTES = 32 * 1024, PAST_BYTES = 4096 };
+
+static bool is_user(const struct kolo_exec *x, const struct kolo_bound_op *op, unsigned operand)
+{
+    const uint32_t kind = x->bound->at[op->first + operand].kind;
+    return kind == K_OUT || kind == K_PEER_OUT;
+}
+
+/* The same with user memory stored past the caches: a block is made in the outbox, if it goes
+ * there, or in a scratch block, and copied on. Worth it where the lines would be read from memory
+ * only to be overwritten; so not in place, where they have just been read. */
+static void move_past(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
+                      size_t bytes)
+{
+    _Alignas(64) char scratch[PAST_BYTES];
+    const unsigned k = op->nsrc, m = op->ndst;
+    const unsigned divisor = op->last ? x->divisor : 0;
+    const size_t block = PAST_BYTES / x->elem * x->elem;
+    unsigned kept = 0;
+    while (kept < m && is_user(x, op, k + kept)) {
+        kept++;
+    }
+    for (size_t done = 0; done < bytes; done += block) {
+        const size_t len = kolo_min(block, bytes - done);
+        char *made = kept < m ? at[k + kept] + done : scratch;
+        const void *src[MAX_OPERANDS];
+        for (unsigned i = 0; i < k; i++) {
+            src[i] = at[i] + done;
+        }
+        x->reduce(made, src, k, len / x->elem, divisor);
+        for (unsigned i = 0; i < m; i++) {
+            if (i != kept) {
+                kolo_copy_past(at[k + i] + done, made, len);
+            }
+        }
+    }
+    kolo_copy_fence();
+}
 
 /* k sources, in order, into m destinations. Reduced a block at a time into the first destination
  * and copied on from there: storing to two streams from registers costs twice (measured). */
@@ -14,11 +51,18 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     const unsigned k = op->nsrc, m = op->ndst;
     const unsigned divisor = op->last ? x->divisor : 0;
     const bool folds = k > 1 || divisor > 1;
+    const bool past = op->past && x->in != x->out;
     if (m == 1 && !folds) {
-        if (at[k] !=
-            at[0]) { /* in place a copy may be onto itself, and peers may be reading there */
+        if (past) {
+            kolo_copy_past(at[k], at[0], bytes);
+            kolo_copy_fence();
+        } else if (at[k] != at[0]) { /* onto itself in place, where peers may be reading */
             kolo_copy(at[k], at[0], bytes);
         }
+        return;
+    }
+    if (past && folds) {
+        move_past(x, op, at, bytes);
         return;
     }
     if (m == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which instruction set the kernels use, decided once, and the plain copy.
+/* Which instruction set the kernels use, decided once.
  *
  * AVX-512 means the subset of Skylake servers and Zen 4 (F, BW, DQ, VL); AVX2 means Haswell with
  * its half-precision conversions (F16C). Neither needs FMA, as nothing may be contracted. */
@@ -98,17 +98,4 @@ void kolo_narrow(enum kolo_type type, void *dst, const float *src, size_t count)
 {
     assert((unsigned)type < KOLO_TYPES && kernels()->narrow[type]);
     kernels()->narrow[type](dst, src, count);
-}
-
-void kolo_copy(void *dst, const void *src, size_t bytes)
-{
-#if defined(__x86_64__)
-    if (bytes >= 512) {
-        __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
-        return;
-    }
-#endif
-    if (bytes > 0) { /* an empty copy may have NULL for its pointers */
-        memcpy(dst, src, bytes);
-    }
 }

@@ -44,6 +44,12 @@ void kolo_narrow(enum kolo_type type, void *dst, const float *src, size_t count)
  * overwrites without reading them, which pays when another core had read them. */
 void kolo_copy(void *dst, const void *src, size_t bytes);
 
+/* The same past the caches: whole lines of dst are neither read nor kept. For what nobody reads
+ * soon. Nothing else may be told of these bytes before kolo_copy_fence(): they are not ordered with
+ * other stores. */
+void kolo_copy_past(void *dst, const void *src, size_t bytes);
+void kolo_copy_fence(void);
+
 /* "avx512", "avx2" or "generic": what was chosen. KOLO_ISA (one of these names) lowers it. */
 const char *kolo_reduce_isa(void);
 

@@ -108,6 +108,7 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, int phases)
                                    .slots = c->slots,
                                    .slot_bytes = slot_bytes,
                                    .phases = phases,
+                                   .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
                                    .crowded = true,
                                    .timeout_us = 20e6,
                                    .aborted = &c->stop,
