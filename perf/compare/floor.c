@@ -130,7 +130,7 @@ static void hand_over(struct floor *f)
 
 static size_t area_bytes(int nranks)
 {
-    const size_t slots = (size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_MAX;
+    const size_t slots = (size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE;
     return (sizeof(struct floor_area) + 4095) / 4096 * 4096 + slots;
 }
 
@@ -151,7 +151,7 @@ static bool start(struct compare_team *team, char *version, size_t cap)
         return false;
     }
     state.slots =
-        (char *)state.area + bytes - (size_t)team->nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_MAX;
+        (char *)state.area + bytes - (size_t)team->nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE;
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     snprintf(version, cap, "%s", chosen->name);
     return true;

@@ -20,6 +20,9 @@
 
 enum { FLOOR_DEPTH = 8, FLOOR_SLOT_MAX = 131072, FLOOR_INLINE = 48, FLOOR_BLOCK = 32768 };
 
+/* Off a power of two, so that slots do not compete for the same sets of a cache. */
+enum { FLOOR_SLOT_STRIDE = FLOOR_SLOT_MAX + 4096 + 128 };
+
 struct floor_line { /* payload first: a line and its flag arrive together */
     _Alignas(COMPARE_LINE_BYTES) unsigned char data[FLOOR_INLINE];
     _Atomic uint32_t epoch;
@@ -45,7 +48,7 @@ struct floor {
     bool two;      /* slots: reduce in two phases; mapped: push instead of pull */
     bool streamed; /* user buffers are written past the caches */
     struct floor_area *area;
-    char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT_MAX] */
+    char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT_STRIDE] */
     size_t slot_bytes;     /* of a slot that are used */
     uint32_t tiles, calls; /* so far, the same on every rank */
     uint32_t credit;       /* tiles that all readers of mine are known to have finished */
@@ -81,17 +84,16 @@ static inline void floor_set(const struct floor *f, struct compare_flag *flag, u
     floor_store(f, &flag->word, value);
 }
 
-/* Between polls: bare at first, for the flag is a few ten nanoseconds away; then kinder. The caller
- * polls once more after each call; *polls is 0 before the first. */
+/* Between polls. The caller polls once more after each; *polls is 0 before the first. */
 static inline void floor_relax(const struct floor *f, unsigned *polls)
 {
     if (f->crowded) {
         floor_relax_crowded(f, polls);
-    } else if (++*polls > 200) {
-#ifdef __x86_64__
-        _mm_pause();
-#endif
+        return;
     }
+#ifdef __x86_64__
+    _mm_pause(); /* leaves the line to the rank that is about to write it */
+#endif
 }
 
 static inline void floor_await(const struct floor *f, const struct compare_flag *flag,
@@ -106,7 +108,7 @@ static inline void floor_await(const struct floor *f, const struct compare_flag 
 static inline void floor_copy(void *dst, const void *src, size_t bytes)
 {
 #ifdef __x86_64__
-    if (bytes >= 512) {
+    if (bytes >= 1024) {
         __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
         return;
     }

@@ -10,7 +10,7 @@
  * In one phase a reduction is done by every rank that wants it; in two each rank does its share. */
 #include "floor.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, SMALL = 32768 };
 
 /* One call on one rank. */
 struct pass {
@@ -48,7 +48,7 @@ const char *floor_slots_refuse(const struct floor *f, const struct compare_point
 static char *slot(const struct floor *f, int rank, int zone, uint32_t tile)
 {
     const size_t index = ((size_t)rank * 2 + (size_t)zone) * FLOOR_DEPTH + tile % FLOOR_DEPTH;
-    return f->slots + index * FLOOR_SLOT_MAX;
+    return f->slots + index * FLOOR_SLOT_STRIDE;
 }
 
 /* Bytes of chunk `c` in tile `t`, and where they begin in it. The last chunk of two phases may be
@@ -260,8 +260,51 @@ static void set_stages(struct pass *x)
     }
 }
 
+/* One tile, and every rank waits for every rank: without stages, and without acknowledgements, as
+ * two slots will do. The fewer slots, the nearer the caches that hold them. */
+static void small_call(struct floor *f, const struct compare_point *p)
+{
+    const void *src[COMPARE_RANKS_MAX];
+    const uint32_t tile = f->tiles++, parity = tile % 2;
+    const size_t bytes = p->count * p->elem_bytes;
+    const bool blocks = p->send_elems > p->count;
+    const size_t at = blocks ? (size_t)f->rank * bytes : 0;
+    char *mine = slot(f, f->rank, 0, parity);
+    for (int q = 0; q < (blocks ? f->nranks : 1); q++) {
+        if (!blocks || q != f->rank) {
+            floor_copy(mine + (size_t)q * bytes, (const char *)p->send + (size_t)q * bytes, bytes);
+        }
+    }
+    floor_set(f, &f->area->filled[f->rank], tile + 1);
+    for (int q = 0; q < f->nranks; q++) {
+        src[q] = (q == f->rank ? (const char *)p->send : slot(f, q, 0, parity)) + at;
+        if (q != f->rank) {
+            floor_await(f, &f->area->filled[q], tile + 1);
+        }
+    }
+    if (compare_reduces(p->collective)) {
+        f->sum(p->recv, src, f->nranks, bytes, false);
+        return;
+    }
+    for (int q = 0; q < f->nranks; q++) {
+        floor_copy((char *)p->recv + (size_t)q * bytes, src[q], bytes);
+    }
+}
+
+static bool is_small(const struct floor *f, const struct compare_point *p)
+{
+    const bool synchronizing =
+        p->collective == COMPARE_ALL_REDUCE || p->collective == COMPARE_ALL_GATHER ||
+        p->collective == COMPARE_REDUCE_SCATTER || p->collective == COMPARE_ALL_TO_ALL;
+    return synchronizing && !f->two && p->send_elems * p->elem_bytes <= SMALL;
+}
+
 void floor_slots_call(struct floor *f, const struct compare_point *p)
 {
+    if (is_small(f, p)) {
+        small_call(f, p);
+        return;
+    }
     struct pass x = {.f = f, .p = p, .base = f->tiles};
     const int me = f->rank;
     unsigned polls = 0;

@@ -76,6 +76,14 @@ static inline void finish_stream(bool streamed)
             STORE(dst + i, a);                                                                     \
             STORE(dst + i + VECTOR, b);                                                            \
         }                                                                                          \
+        if (i + VECTOR <= bytes) {                                                                 \
+            name##_vector a = *(const name##_vector *)(first + i);                                 \
+            for (int q = 1; q < k; q++) {                                                          \
+                a += *(const name##_vector *)((const char *)src[q] + i);                           \
+            }                                                                                      \
+            STORE(dst + i, a);                                                                     \
+            i += VECTOR;                                                                           \
+        }                                                                                          \
         for (; i < bytes; i += sizeof(elem)) {                                                     \
             elem sum, term;                                                                        \
             memcpy(&sum, first + i, sizeof sum);                                                   \
