@@ -128,10 +128,19 @@ static void hand_over(struct floor *f)
 /* ---- the method --------------------------------------------------------------------------------
  */
 
+static size_t page_rounded(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+static size_t slots_bytes(int nranks)
+{
+    return page_rounded((size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE);
+}
+
 static size_t area_bytes(int nranks)
 {
-    const size_t slots = (size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE;
-    return (sizeof(struct floor_area) + 4095) / 4096 * 4096 + slots;
+    return page_rounded(sizeof(struct floor_area)) + slots_bytes(nranks);
 }
 
 static bool start(struct compare_team *team, char *version, size_t cap)
@@ -150,8 +159,7 @@ static bool start(struct compare_team *team, char *version, size_t cap)
     if (state.area == NULL) {
         return false;
     }
-    state.slots =
-        (char *)state.area + bytes - (size_t)team->nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE;
+    state.slots = (char *)state.area + bytes - slots_bytes(team->nranks);
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     snprintf(version, cap, "%s", chosen->name);
     return true;
@@ -180,11 +188,6 @@ static const char *prepare(const struct compare_point *p)
         return floor_inline_refuse(p);
     }
     return chosen->kind == SLOTS ? floor_slots_refuse(&state, p) : floor_mapped_refuse(&state, p);
-}
-
-static size_t page_rounded(size_t bytes)
-{
-    return (bytes + 4095) / 4096 * 4096;
 }
 
 /* Every rank's input and output, one rank after the other; the larger need of all. */

@@ -12,14 +12,13 @@ import tempfile
 from tap import check, done
 
 COMPARE, BUILD = sys.argv[1:]
-RANKS = 2
 SIZES = ["64", "65536"]
 LIMIT_S = 120
 
 
-def compare(*options):
+def compare(ranks, *options):
     """Exit status and output of a run of one round."""
-    command = [sys.executable, COMPARE, "--build", BUILD, "-n", str(RANKS), "-b", "64", "-e", "64K", "-f", "1024",
+    command = [sys.executable, COMPARE, "--build", BUILD, "-n", str(ranks), "-b", "64", "-e", "64K", "-f", "1024",
                "--rounds", "1", "--sample-ms", "0.1", "-m", "kolo,floor", *options]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return ran.returncode, ran.stdout, ran.stderr
@@ -30,11 +29,11 @@ def rows(table):
     return [line.split()[0] for line in table.splitlines() if line and not line.startswith("#")]
 
 
-def prints_and_writes(buffers):
+def prints_and_writes(buffers, ranks):
     """A run of two collectives: the table, and the file."""
     with tempfile.TemporaryDirectory(prefix="kolo-compare-test-") as folder:
         path = os.path.join(folder, "out.csv")
-        status, table, errors = compare("-c", "all_reduce,broadcast", "--buffers", buffers, "--csv", path)
+        status, table, errors = compare(ranks, "-c", "all_reduce,broadcast", "--buffers", buffers, "--csv", path)
         told = [*table.splitlines(), *errors.splitlines()[-5:]]
         check(status == 0 and rows(table) == SIZES * 2, f"{buffers} buffers: a row for each size", *told)
         check("# wrong elements: 0" in table, f"{buffers} buffers: nothing is wrong", *told)
@@ -51,11 +50,11 @@ def prints_and_writes(buffers):
 
 def refuses():
     """An option that makes no sense."""
-    status, table, errors = compare("-c", "all_reduec")
+    status, table, errors = compare(2, "-c", "all_reduec")
     check(status == 2 and not table and "all_reduec" in errors, "an unknown collective is refused by name", errors)
 
 
-prints_and_writes("private")
-prints_and_writes("shared")
+prints_and_writes("private", 2)
+prints_and_writes("shared", 3)
 refuses()
 done()
