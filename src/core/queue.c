@@ -447,6 +447,18 @@ kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
     return st;
 }
 
+/* Lines or slots of the last tiles. */
+static bool reads_of_me(const struct kolo_wires *w, int q)
+{
+    bool reads = false;
+    for (int parity = 0; parity < KOLO_DEPTH; parity++) {
+        for (int i = 0; i < w->readers[parity].count; i++) {
+            reads = reads || w->readers[parity].list[i] == q;
+        }
+    }
+    return reads;
+}
+
 void kolo_call_drain(struct kolo_comm *c)
 {
     unsigned spins = 0;
@@ -461,12 +473,10 @@ void kolo_call_drain(struct kolo_comm *c)
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         pause_a_little(&spins);
     }
-    for (int parity = 0; parity < KOLO_DEPTH; parity++) { /* what I sent last is taken */
-        for (int i = 0; i < c->wires.readers[parity].count; i++) {
-            const int q = c->wires.readers[parity].list[i];
-            if (kolo_comm_error(c) == KOLO_OK && c->wires.region[q] != NULL) {
-                (void)kolo_wait(&c->wires, &c->wires.region[q]->head.done, c->wires.epoch, q);
-            }
+    for (int q = 0; q < c->nranks; q++) { /* what it reads of me in my last call has been read */
+        if (c->wires.region[q] != NULL && (c->wires.entries > 0 || reads_of_me(&c->wires, q)) &&
+            kolo_comm_error(c) == KOLO_OK) {
+            (void)kolo_wait(&c->wires, &c->wires.region[q]->head.done, c->wires.epoch, q);
         }
     }
 }

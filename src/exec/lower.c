@@ -220,6 +220,9 @@ static int lower_sends(struct lowering *l, uint32_t lane_begin, int i, int lane)
             continue;
         case BY_PULL:
             l->pulled_by[s->peer] = true;
+            if (s->src.buf == KOLO_IN) {
+                continue; /* is there from the start: my entry line said so */
+            }
             break;
         case BY_PUSH:
             l->entry[s->peer] = true;
@@ -291,20 +294,19 @@ static bool run_source(struct lowering *l, struct run *run, int i, bool alone, s
         *out = receive_message(l, i, direct);
         return !direct;
     }
-    run->line[run->nlines++] = at_line(s->peer, s->phase);
-    l->source[s->peer] = true;
-    if (how == BY_PUSH) {
-        l->reader[s->peer] = true; /* of my entry line */
-        return false;
-    }
     if (how == BY_PULL) {
         l->entry[s->peer] = true;
         *out = at_peer(s->peer, s->src);
-    } else {
+    }
+    if (how != BY_PULL || s->src.buf != KOLO_IN) {
+        run->line[run->nlines++] = at_line(s->peer, s->phase);
+        l->source[s->peer] = true;
+    }
+    if (how == BY_OUTBOX) {
         l->prog->uses_outbox = l->prog->uses_outbox || s->src.count > 0;
         *out = at_outbox(s->peer, s);
     }
-    return s->src.count > 0;
+    return how != BY_PUSH && s->src.count > 0;
 }
 
 static int next_in_lane(const struct lowering *l, int i, int lane)
@@ -493,7 +495,8 @@ static bool proved_done(const struct lowering *l, int peer)
         if (s->op == KOLO_SEND) {
             const bool pulled = how_of(l, s, true, send_reduces(l, i)) == BY_PULL;
             pull = pulled && other[i] > pull ? other[i] : pull;
-        } else {
+        } else if (s->src.buf != KOLO_IN ||
+                   how_of(l, s, false, s->op == KOLO_RECV_REDUCE) != BY_PULL) {
             answer = other[i] > answer ? other[i] : answer;
         }
     }
@@ -667,8 +670,7 @@ static void lower_all(struct lowering *l, struct run *run)
     wait_for_pullers(l);
     cut_stages(l);
     for (int q = 0; q < l->plan->shape.nranks; q++) {
-        l->reader[q] = l->reader[q] || l->pulled_by[q]; /* it reads my entry line */
-        l->source[q] = l->source[q] || l->entry[q];     /* I read its entry line */
+        l->source[q] = l->source[q] || l->entry[q]; /* I read its entry line */
     }
     p->readers = list_of(l, l->reader, &p->nreaders);
     p->sources = list_of(l, l->source, &p->nsources);
