@@ -15,7 +15,7 @@ static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
     struct kolo_candidate_list list;
     struct kolo_pick pick;
     struct kolo_chooser *chooser = r->comm->chooser;
-    KOLO_TRY(kolo_candidates(chooser, p->coll, 0, p->bytes, KOLO_FLOAT32, &list));
+    KOLO_TRY(kolo_candidates(chooser, p->coll, p->bytes, p->shared, KOLO_FLOAT32, &list));
     for (int i = 0; i < list.count; i++) {
         (void)tune_add(p, list.candidate[i].algo, 0, list.candidate[i].us);
     }

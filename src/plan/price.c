@@ -154,17 +154,45 @@ static bool is_sent_again(const struct pricer *p, const struct kolo_event *e)
            last->place == e->step->place && same_slice(last->src, e->step->src);
 }
 
+enum way { BY_OUTBOX, BY_PULL, FROM_IN, BY_PUSH };
+
+/* How a message travels: as exec/lower.c says. */
+static enum way way_of(const struct pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *s = e->step;
+    const int to = s->op == KOLO_SEND ? s->peer : e->rank;
+    const struct kolo_step *receive = &p->plan->rank[to].step[p->order->recv[e->message]];
+    if (!p->machine->mapped) {
+        return BY_OUTBOX;
+    }
+    if (receive->op == KOLO_RECV && s->dst.buf == KOLO_OUT && (s->flags & KOLO_STEP_FRESH) != 0) {
+        return BY_PUSH;
+    }
+    if (s->src.buf == KOLO_SCRATCH || (s->flags & KOLO_STEP_STABLE) == 0) {
+        return BY_OUTBOX;
+    }
+    return s->src.buf == KOLO_IN ? FROM_IN : BY_PULL;
+}
+
 static void price_send(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
 {
     const int to = e->step->peer;
     const struct kolo_link_price link = link_price(p, e->rank, to);
     const double bytes = slice_bytes(p, e->step->src);
+    const enum way way = way_of(p, e);
+    if (link.by_core && way == FROM_IN) { /* it is there when the call begins */
+        p->arrival_us[e->message] = link.latency_us;
+        p->sent[e->rank] += bytes;
+        p->received[to] += bytes;
+        return;
+    }
     if (e->other >= 0) { /* the slot's credit comes back */
         const int freed = moment_of(p, to, e->other, e->other_tile);
         wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
     }
-    if (!link.by_core || !is_sent_again(p, e)) {
-        const double each = p->machine->outboxes && link.by_core ? p->machine->copy_us_per_byte : 0;
+    if (!link.by_core || way == BY_PUSH || !is_sent_again(p, e)) {
+        const bool copies = p->machine->outboxes && link.by_core && way != BY_PULL;
+        const double each = copies ? p->machine->copy_us_per_byte : 0;
         compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
     }
     double arrives_us = m->end_us + link.latency_us;
@@ -237,7 +265,8 @@ static void price_receive(struct pricer *p, const struct kolo_event *e, int self
     const double arrives_us = p->arrival_us[e->message];
     work_us += gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
     work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
-    work_us += link.by_core && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
+    work_us +=
+        link.by_core && way_of(p, e) != BY_PUSH && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
     work_us += far_step_us(p, e, link.far_step_us) + bytes * link.far_us_per_byte;
     wait_for(m, arrives_us, sent);
     const double passes_us = channel_us(p, e, &link, bytes, m->end_us);

@@ -42,6 +42,10 @@ struct kolo_machine {
      * pass, in which each further source costs reduce_us_per_byte alone, and whose result is copied
      * out of SCRATCH for nothing. */
     bool outboxes;
+    /* With outboxes: all user memory is mapped, so that a message goes as exec lowers it then: its
+     * receiver takes it from where it is (STABLE; from IN at once), or its sender puts it where it
+     * shall be (FRESH). */
+    bool mapped;
 };
 
 struct kolo_hop { /* a step of the critical path, first to last */

@@ -52,17 +52,17 @@ static int first_root(const struct kolo_chooser *c, const struct kolo_algo *algo
 }
 
 /* Stable: of equal prices the earlier row of the catalogue stays first. */
-static void insert(struct kolo_class *class, struct kolo_candidate new)
+static void insert(struct kolo_ranking *ranking, struct kolo_candidate new)
 {
-    int at = class->count++;
-    for (; at > 0 && class->candidate[at - 1].us > new.us; at--) {
-        class->candidate[at] = class->candidate[at - 1];
+    int at = ranking->count++;
+    for (; at > 0 && ranking->candidate[at - 1].us > new.us; at--) {
+        ranking->candidate[at] = ranking->candidate[at - 1];
     }
-    class->candidate[at] = new;
+    ranking->candidate[at] = new;
 }
 
-static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_class *class,
-                                    enum kolo_coll coll, size_t bytes)
+static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                                    enum kolo_coll coll, const struct kolo_asking *about)
 {
     const int algos = c->options.algo_count();
     for (int i = 0; i < algos; i++) {
@@ -73,10 +73,9 @@ static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_class *c
         }
         const struct kolo_shape shape = shape_of(c, coll, root);
         struct kolo_forecast forecast;
-        const kolo_status st =
-            kolo_model_price(&c->model, algo, &shape, bytes, c->options.max_phases, &forecast);
+        const kolo_status st = kolo_model_price(&c->model, algo, &shape, about, &forecast);
         if (st == KOLO_OK && forecast.phases <= c->options.max_phases) {
-            insert(class, (struct kolo_candidate){algo, forecast.us});
+            insert(ranking, (struct kolo_candidate){algo, forecast.us});
         } else if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED && st != KOLO_ERR_INVALID) {
             return st; /* a plan that is refused, or makes no sense, is no candidate */
         }
@@ -86,33 +85,42 @@ static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_class *c
 
 void kolo_class_free(struct kolo_class *class)
 {
-    free(class->candidate);
+    free(class->ranking[0].candidate);
+    free(class->ranking[1].candidate);
     free(class->name);
     free(class->us);
     free(class->index);
     *class = (struct kolo_class){0};
 }
 
+static bool has_room(const struct kolo_class *class)
+{
+    return class->name != NULL && class->us != NULL && class->index != NULL;
+}
+
 kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
-                               struct kolo_class **out)
+                               bool mapped, struct kolo_class **out)
 {
     const int number = kolo_class_of(bytes);
+    const size_t room = (size_t)c->options.algo_count() + 1;
     struct kolo_class *class = &c->class[coll][number];
+    struct kolo_ranking *ranking = &class->ranking[mapped];
     *out = class;
-    if (class->candidate != NULL) {
+    if (ranking->candidate != NULL) {
         return KOLO_OK;
     }
-    const size_t room = (size_t)c->options.algo_count() + 1;
-    class->candidate = calloc(room, sizeof *class->candidate);
-    class->name = calloc(room, sizeof *class->name);
-    class->us = calloc(room, sizeof *class->us);
-    class->index = calloc(room, sizeof *class->index);
+    if (!has_room(class)) {
+        class->name = calloc(room, sizeof *class->name);
+        class->us = calloc(room, sizeof *class->us);
+        class->index = calloc(room, sizeof *class->index);
+    }
+    ranking->candidate = calloc(room, sizeof *ranking->candidate);
     kolo_status st = KOLO_OK;
-    if (class->candidate == NULL || class->name == NULL || class->us == NULL ||
-        class->index == NULL) {
+    if (ranking->candidate == NULL || !has_room(class)) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while choosing an algorithm");
     } else {
-        st = price_candidates(c, class, coll, (size_t)1 << number);
+        const struct kolo_asking about = {(size_t)1 << number, mapped, c->options.max_phases};
+        st = price_candidates(c, ranking, coll, &about);
     }
     if (st != KOLO_OK) {
         kolo_class_free(class);
@@ -204,8 +212,9 @@ kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
                                 const struct kolo_candidate **out)
 {
     *out = NULL;
-    while (*at < call->class->count && *out == NULL) {
-        const struct kolo_candidate *candidate = &call->class->candidate[(*at)++];
+    const struct kolo_ranking *ranking = &call->class->ranking[call->mapped];
+    while (*at < ranking->count && *out == NULL) {
+        const struct kolo_candidate *candidate = &ranking->candidate[(*at)++];
         const char *why = NULL;
         KOLO_TRY(kolo_objection(call, candidate->algo, &why));
         *out = why == NULL ? candidate : NULL;
@@ -213,12 +222,13 @@ kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
     return KOLO_OK;
 }
 
-const struct kolo_candidate *kolo_candidate_of(const struct kolo_class *class,
+const struct kolo_candidate *kolo_candidate_of(const struct kolo_asked *call,
                                                const struct kolo_algo *algo)
 {
-    for (int i = 0; i < class->count; i++) {
-        if (class->candidate[i].algo == algo) {
-            return &class->candidate[i];
+    const struct kolo_ranking *ranking = &call->class->ranking[call->mapped];
+    for (int i = 0; i < ranking->count; i++) {
+        if (ranking->candidate[i].algo == algo) {
+            return &ranking->candidate[i];
         }
     }
     return NULL;

@@ -42,7 +42,7 @@ static kolo_status choose_by_rule(const struct kolo_asked *call, const struct ko
                                   struct kolo_pick *out)
 {
     const char *why = NULL;
-    const struct kolo_candidate *candidate = kolo_candidate_of(call->class, algo);
+    const struct kolo_candidate *candidate = kolo_candidate_of(call, algo);
     KOLO_TRY(kolo_objection(call, algo, &why));
     if (why != NULL || candidate == NULL) {
         return refuse_rule(call, algo, why != NULL ? why : "has too many rounds, or is refused,");
@@ -82,7 +82,7 @@ static kolo_status choose_by_table(const struct kolo_asked *call, struct kolo_pi
     int at = 0;
     while ((row = kolo_table_next(o->table, call->coll, o->nranks, call->bytes, call->mapped,
                                   &at)) != NULL) {
-        const struct kolo_candidate *candidate = kolo_candidate_of(call->class, row->algo);
+        const struct kolo_candidate *candidate = kolo_candidate_of(call, row->algo);
         const char *why = NULL;
         KOLO_TRY(kolo_objection(call, row->algo, &why));
         if (candidate != NULL && why == NULL) {
@@ -121,7 +121,7 @@ static kolo_status choose_by_tuner(const struct kolo_asked *call, struct kolo_pi
     }
     KOLO_TRY(ask_tuner(call, count, &choice));
     if (choice >= 0) {
-        candidate = &class->candidate[class->index[choice]];
+        candidate = &class->ranking[call->mapped].candidate[class->index[choice]];
         *out = (struct kolo_pick){
             .algo = candidate->algo, .predicted_us = candidate->us, .source = "tuner"};
     }
@@ -167,7 +167,7 @@ static kolo_status choose(struct kolo_asked *call, struct kolo_pick *out)
         return KOLO_OK;
     }
     pick = (struct kolo_pick){0};
-    KOLO_TRY(kolo_class_prepare(c, call->coll, call->bytes, &class));
+    KOLO_TRY(kolo_class_prepare(c, call->coll, call->bytes, call->mapped, &class));
     call->class = class;
     KOLO_TRY(choose_by_order(call, &pick));
     if (kolo_must_be_ordered(call) && rounds_to_less(call->type)) {
@@ -200,7 +200,7 @@ kolo_status kolo_choose_mapped(struct kolo_chooser *c, enum kolo_coll coll, int 
 
 bool kolo_chooser_looks_at_buffers(const struct kolo_chooser *c)
 {
-    return c->forced.algo == NULL && kolo_table_looks_at_buffers(c->options.table);
+    return c->forced.algo == NULL && c->options.rules == NULL;
 }
 
 void kolo_chooser_force(struct kolo_chooser *c, const struct kolo_algo *algo, size_t tile_bytes)
@@ -208,12 +208,13 @@ void kolo_chooser_force(struct kolo_chooser *c, const struct kolo_algo *algo, si
     c->forced = (struct kolo_pick){.algo = algo, .tile_bytes = tile_bytes, .source = "forced"};
 }
 
-kolo_status kolo_candidates(struct kolo_chooser *c, enum kolo_coll coll, int root, size_t bytes,
+kolo_status kolo_candidates(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes, bool mapped,
                             enum kolo_type type, struct kolo_candidate_list *out)
 {
+    const int root = 0;
     struct kolo_class *class = NULL;
-    KOLO_TRY(kolo_class_prepare(c, coll, bytes, &class));
-    const struct kolo_asked call = {c, class, coll, root, bytes, type, false};
+    KOLO_TRY(kolo_class_prepare(c, coll, bytes, mapped, &class));
+    const struct kolo_asked call = {c, class, coll, root, bytes, type, mapped};
     const struct kolo_candidate *candidate = NULL;
     int at = 0;
     out->count = 0;
@@ -250,8 +251,9 @@ void kolo_choice_line(const struct kolo_chooser *c, enum kolo_coll coll, int roo
         kolo_text_add(out, ", tiles of %zu", newest->tile_bytes);
     }
     kolo_text_add(out, "%s):", class->newest_is_mapped ? ", shared buffers" : "");
-    for (int i = 0; i < class->count; i++) {
-        const struct kolo_candidate *one = &class->candidate[i];
+    const struct kolo_ranking *ranking = &class->ranking[class->newest_is_mapped];
+    for (int i = 0; i < ranking->count; i++) {
+        const struct kolo_candidate *one = &ranking->candidate[i];
         if (kolo_has_shape(c, one->algo, root)) {
             kolo_text_add(out, one->us < 99.95 ? " %s %.3g" : " %s %.0f", kolo_algo_word(one->algo),
                           one->us);

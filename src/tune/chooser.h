@@ -16,10 +16,14 @@ struct kolo_sums { /* what the plans of one algorithm compute, by root */
     uint8_t *by_root; /* [nranks]: KOLO_SUMS_* */
 };
 
-struct kolo_class {
+struct kolo_ranking {
     struct kolo_candidate *candidate; /* cheapest first; NULL: not priced yet */
     int count;
-    const char **name; /* room for a tuner's query: [count] each */
+};
+
+struct kolo_class {
+    struct kolo_ranking ranking[2]; /* of calls that are not mapped, and that are */
+    const char **name;              /* room for a tuner's query: [count] each */
     double *us;
     int *index;
     struct kolo_pick newest[2]; /* of calls that are not mapped, and that are; algo NULL: none */
@@ -50,9 +54,9 @@ struct kolo_asked {
 
 /* floor(log2(bytes)); nothing at all costs as much as a byte. */
 int kolo_class_of(size_t bytes);
-/* The class of this size, priced. */
+/* The class of this size, priced for calls that are mapped, or are not. */
 KOLO_CHECK kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
-                                          struct kolo_class **out);
+                                          bool mapped, struct kolo_class **out);
 void kolo_class_free(struct kolo_class *class);
 /* Whether `algo` has a plan for this root. */
 bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root);
@@ -68,7 +72,7 @@ KOLO_CHECK kolo_status kolo_objection(const struct kolo_asked *call, const struc
 KOLO_CHECK kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
                                            const struct kolo_candidate **out);
 /* The candidate of this name; NULL: it is none (it has too many rounds, or is refused). */
-const struct kolo_candidate *kolo_candidate_of(const struct kolo_class *class,
+const struct kolo_candidate *kolo_candidate_of(const struct kolo_asked *call,
                                                const struct kolo_algo *algo);
 
 #endif

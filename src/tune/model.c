@@ -175,16 +175,17 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
 }
 
 static kolo_status price_whole(const struct kolo_model *model, const struct kolo_plan *plan,
-                               const int *rank, size_t bytes, double *out)
+                               const int *rank, const struct kolo_asking *about, double *out)
 {
     struct kolo_model_machine m;
     struct kolo_price price;
     kolo_model_machine(model, plan->shape.nranks, rank, &m);
-    KOLO_TRY(kolo_price_plan(plan, bytes, 0, &m.machine, false, &price));
+    m.machine.mapped = about->mapped;
+    KOLO_TRY(kolo_price_plan(plan, about->bytes, 0, &m.machine, false, &price));
     *out = price.total_us;
     if (kolo_coll_rooted(plan->shape.coll)) { /* the next call begins before this one ends */
         double series_us = price.work_us;
-        KOLO_TRY(price_series(plan, bytes, &m.machine, &series_us));
+        KOLO_TRY(price_series(plan, about->bytes, &m.machine, &series_us));
         *out = (price.total_us + series_us) / 2;
     }
     return KOLO_OK;
@@ -319,12 +320,12 @@ static bool is_scaled(const struct kolo_algo *algo, const struct kolo_shape *sha
 
 /* `rank`: which of the model's ranks these are; NULL: all. */
 static kolo_status forecast_whole(const struct kolo_model *model, const struct kolo_algo *algo,
-                                  const struct kolo_shape *shape, const int *rank, size_t bytes,
-                                  struct kolo_forecast *out)
+                                  const struct kolo_shape *shape, const int *rank,
+                                  const struct kolo_asking *about, struct kolo_forecast *out)
 {
     struct kolo_plan *plan = NULL;
     KOLO_TRY(kolo_plan_build(algo, shape, -1, &plan));
-    const kolo_status st = price_whole(model, plan, rank, bytes, &out->us);
+    const kolo_status st = price_whole(model, plan, rank, about, &out->us);
     out->phases = phases_of(plan);
     kolo_plan_destroy(plan);
     return st;
@@ -350,24 +351,24 @@ static kolo_status count_phases(const struct kolo_algo *algo, const struct kolo_
 }
 
 kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_algo *algo,
-                             const struct kolo_shape *shape, size_t bytes, int max_phases,
+                             const struct kolo_shape *shape, const struct kolo_asking *about,
                              struct kolo_forecast *out)
 {
     if (!is_scaled(algo, shape)) {
-        return forecast_whole(model, algo, shape, NULL, bytes, out);
+        return forecast_whole(model, algo, shape, NULL, about, out);
     }
     struct stand_in by;
     const int n1 = smaller_stand_in(shape->nranks), n2 = larger_stand_in(shape->nranks);
     const int n = shape->nranks;
     struct kolo_forecast small = {0}, large = {0};
     stand_in(shape, n1, &by);
-    KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, bytes, &small));
+    KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, about, &small));
     stand_in(shape, n2, &by);
-    KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, bytes, &large));
+    KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, about, &large));
     out->us = continued(n1, small.us, n2, large.us, n);
     out->phases = (int)ceil(continued(n1, small.phases, n2, large.phases, n));
     const int slack = large.phases + 2;
-    if (out->phases + slack > max_phases && out->phases - slack <= max_phases) {
+    if (out->phases + slack > about->max_phases && out->phases - slack <= about->max_phases) {
         KOLO_TRY(count_phases(algo, shape, &out->phases));
     }
     return KOLO_OK;

@@ -13,6 +13,12 @@ struct kolo_model {
     const struct kolo_place *place; /* [nranks] or NULL: anywhere; borrowed */
 };
 
+struct kolo_asking {
+    size_t bytes;
+    bool mapped; /* all buffers lie in memory that peers map */
+    int max_phases;
+};
+
 struct kolo_forecast {
     double us;
     int phases; /* the most signals of a rank */
@@ -42,8 +48,8 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
 enum { KOLO_MODEL_RANKS = 64 };
 KOLO_CHECK kolo_status kolo_model_price(const struct kolo_model *model,
                                         const struct kolo_algo *algo,
-                                        const struct kolo_shape *shape, size_t bytes,
-                                        int max_phases, struct kolo_forecast *out);
+                                        const struct kolo_shape *shape,
+                                        const struct kolo_asking *about, struct kolo_forecast *out);
 
 /* The plan of all ranks for `shape`, or for the larger of the two that stand for it. */
 KOLO_CHECK kolo_status kolo_model_plan(const struct kolo_algo *algo, const struct kolo_shape *shape,

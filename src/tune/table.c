@@ -85,11 +85,6 @@ const struct kolo_row *kolo_table_next(const struct kolo_table *table, enum kolo
     return NULL;
 }
 
-bool kolo_table_looks_at_buffers(const struct kolo_table *table)
-{
-    return table != NULL && table->looks_at_buffers;
-}
-
 const char *kolo_table_machine(const struct kolo_table *table)
 {
     return table->machine;

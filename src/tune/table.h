@@ -67,8 +67,6 @@ const struct kolo_row *kolo_table_row(const struct kolo_table *table, int index)
 /* The first row from place *at on that fits; NULL: none. `table` may be NULL. */
 const struct kolo_row *kolo_table_next(const struct kolo_table *table, enum kolo_coll coll,
                                        int nranks, size_t bytes, bool mapped, int *at);
-/* Whether there is a row that asks for shared or for private buffers. */
-bool kolo_table_looks_at_buffers(const struct kolo_table *table);
 
 /* The two head lines, and a row, as they are read again. */
 void kolo_table_write_head(const char *machine, struct kolo_text *out);

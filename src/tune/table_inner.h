@@ -9,7 +9,6 @@ struct kolo_table {
     char *machine;
     struct kolo_row *row;
     int count;
-    bool looks_at_buffers;
 };
 
 /* Whether some call that no row takes reaches `row`. */

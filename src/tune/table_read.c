@@ -298,7 +298,6 @@ static kolo_status parse_row(struct parser *p, struct word first)
     KOLO_TRY(check_reached(p, first, &row));
     p->line_of[p->table->count] = p->line;
     p->table->row[p->table->count++] = row;
-    p->table->looks_at_buffers |= row.buffers != KOLO_BUFFERS_ANY;
     return KOLO_OK;
 }
 

@@ -119,8 +119,8 @@ struct kolo_pick {
 KOLO_CHECK kolo_status kolo_choose(struct kolo_chooser *chooser, enum kolo_coll coll, int root,
                                    size_t bytes, enum kolo_type type, struct kolo_pick *out);
 
-/* The same for a call whose buffers lie, on every rank, in memory that its peers map. It asks for
- * the other choice only where the second function says that the table looks at that. */
+/* The same for a call whose buffers lie, on every rank, in memory that its peers map. The second
+ * function is false where that changes nothing, because the algorithm is given. */
 KOLO_CHECK kolo_status kolo_choose_mapped(struct kolo_chooser *chooser, enum kolo_coll coll,
                                           int root, size_t bytes, enum kolo_type type,
                                           struct kolo_pick *out);
@@ -140,9 +140,10 @@ struct kolo_candidate_list {
     struct kolo_candidate candidate[KOLO_CANDIDATES_MAX];
     int count;
 };
-/* The algorithms that may run such a call, cheapest first: the first of them is chosen by price. */
-KOLO_CHECK kolo_status kolo_candidates(struct kolo_chooser *chooser, enum kolo_coll coll, int root,
-                                       size_t bytes, enum kolo_type type,
+/* The algorithms that may run such a call with root 0, cheapest first: the first of them is chosen
+ * by price. */
+KOLO_CHECK kolo_status kolo_candidates(struct kolo_chooser *chooser, enum kolo_coll coll,
+                                       size_t bytes, bool mapped, enum kolo_type type,
                                        struct kolo_candidate_list *out);
 
 /* The line for the log about the newest choice of (coll, root), begun as NCCL's: "AllReduce:

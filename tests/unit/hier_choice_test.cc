@@ -17,6 +17,13 @@ extern "C" {
 namespace
 {
 
+const kolo_asking *Asking(size_t bytes, int max_phases)
+{
+    static thread_local kolo_asking about;
+    about = {bytes, false, max_phases};
+    return &about;
+}
+
 const std::string kSource = KOLO_SOURCE_ROOT;
 const std::string kManyL3 = kSource + "/tests/data/hwloc-2pack-4l3-4core.xml";
 
@@ -82,8 +89,8 @@ class Machine
             const kolo_shape shape = Shape(coll);
             kolo_forecast forecast = {};
             if (kolo_algos[i]->coll == coll && Climbs(kolo_algos[i]) == climbs &&
-                kolo_model_price(&model_, kolo_algos[i], &shape, bytes, 1 << 16, &forecast) ==
-                    KOLO_OK) {
+                kolo_model_price(&model_, kolo_algos[i], &shape, Asking(bytes, 1 << 16),
+                                 &forecast) == KOLO_OK) {
                 best_us = best_us > 0 && best_us < forecast.us ? best_us : forecast.us;
             }
         }
@@ -219,10 +226,10 @@ TEST(FarRanks, OfUnknownPlaceAreAsFarAsTheMachineHasThem)
         kolo_forecast near = {}, far = {};
         costs.unbound = 0;
         kolo_model_init(&model, &costs, 2, 1, place);
-        ASSERT_EQ(KOLO_OK, kolo_model_price(&model, algo, &shape, 0, 100, &near));
+        ASSERT_EQ(KOLO_OK, kolo_model_price(&model, algo, &shape, Asking(0, 100), &near));
         costs.unbound = 3;
         kolo_model_init(&model, &costs, 2, 1, place);
-        ASSERT_EQ(KOLO_OK, kolo_model_price(&model, algo, &shape, 0, 100, &far));
+        ASSERT_EQ(KOLO_OK, kolo_model_price(&model, algo, &shape, Asking(0, 100), &far));
         EXPECT_GT(far.us, near.us + 0.45);
     }
 }
