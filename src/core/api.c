@@ -49,9 +49,9 @@ static __attribute__((noinline)) kolo_status run_args(struct kolo_args args, str
 static inline __attribute__((always_inline)) kolo_status
 submit(const struct kolo_args *args, struct kolo_comm *comm, kolo_stream stream)
 {
-    kolo_status st = KOLO_OK;
-    if (KOLO_LIKELY(stream == NULL && kolo_quick(args, comm, &st))) {
-        return st;
+    const int st = KOLO_LIKELY(stream == NULL) ? kolo_quick(args, comm) : KOLO_NOT_QUICK;
+    if (KOLO_LIKELY(st != KOLO_NOT_QUICK)) {
+        return (kolo_status)st;
     }
     return run_args(*args, comm, stream);
 }

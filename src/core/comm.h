@@ -90,6 +90,7 @@ struct kolo_comm {
     struct kolo_env env;
     struct kolo_mem region, slots;
     struct kolo_wires wires;
+    struct kolo_head *own;       /* the head of this rank's region */
     pthread_mutex_t device_lock; /* every call into a device but from open and close */
     int *order;                  /* [nranks] */
     struct kolo_place *place;    /* [nranks] */
@@ -151,8 +152,7 @@ static inline bool kolo_comm_is_usable(const struct kolo_comm *c)
 {
     return c->fork_generation == kolo_fork_generation() &&
            atomic_load_explicit(&c->error, memory_order_acquire) == KOLO_OK &&
-           atomic_load_explicit(&c->wires.region[c->rank]->head.abort, memory_order_acquire) ==
-               KOLO_OK;
+           atomic_load_explicit(&c->own->abort, memory_order_acquire) == KOLO_OK;
 }
 /* How often memory of kolo_mem_alloc() came and went in this process. */
 unsigned kolo_mem_allocs(void);

@@ -299,6 +299,7 @@ static kolo_status make_region(struct kolo_comm *c)
         memset(c->region.ptr, 0, bytes);
     }
     w->region[c->rank] = c->region.ptr;
+    c->own = &w->region[c->rank]->head;
     atomic_store(&c->member[c->rank].told_region, w->region[c->rank]);
     return KOLO_OK;
 }

@@ -61,8 +61,11 @@ static ptrdiff_t in_place_of(const struct kolo_call *call)
 
 bool kolo_memo_create(struct kolo_comm *c)
 {
-    c->memo = calloc(KOLO_MEMOS, sizeof *c->memo);
+    c->memo = aligned_alloc(64, KOLO_MEMOS * sizeof *c->memo);
     c->shared_memo = calloc(KOLO_MEMOS, sizeof *c->shared_memo);
+    if (c->memo != NULL) {
+        memset(c->memo, 0, KOLO_MEMOS * sizeof *c->memo);
+    }
     return c->memo != NULL && c->shared_memo != NULL;
 }
 
@@ -131,6 +134,8 @@ void kolo_memo_learn(struct kolo_call *call)
         .elem = call->run_elem,
         .entries = call->uses_entries,
         .asks = !c->sharing && kolo_call_may_have_entries(call)};
+    struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
+    m->simple = !m->entries && !m->asks;
     if (call->uses_entries) {
         learn_shared(call, what);
     }
@@ -142,6 +147,7 @@ void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
         if ((bound == NULL || c->memo[i].bound == bound)) {
             c->memo[i].bound = NULL;
             c->memo[i].exchange = NULL;
+            c->memo[i].simple = false;
         }
         if ((bound == NULL || c->shared_memo[i].bound == bound)) {
             c->shared_memo[i].bound = NULL;
@@ -182,20 +188,26 @@ bool kolo_memo_recall(struct kolo_call *call)
 
 /* ---- running ---- */
 
-static inline kolo_status run_bound(struct kolo_comm *c, const struct kolo_args *a,
-                                    const struct kolo_memo *m, const struct kolo_bound *bound)
+static inline kolo_status run_bound(struct kolo_comm *c, const struct kolo_memo *m,
+                                    const struct kolo_bound *bound, const void *in, void *out)
 {
     struct kolo_exec x;
     x.wires = &c->wires;
     x.bound = bound;
-    x.in = a->in;
-    x.out = a->out;
+    x.in = in;
+    x.out = out;
     x.reduce = m->how.reduce;
     x.divisor = m->how.divisor;
     x.elem = m->elem;
     x.signature = m->how.signature;
     x.block = true;
     return kolo_exec_now(&x);
+}
+
+kolo_status kolo_quick_simple(struct kolo_comm *c, const struct kolo_memo *m, const void *in,
+                              void *out)
+{
+    return run_bound(c, m, m->bound, in, out);
 }
 
 /* The entry is published, and somebody's is another than last time. */
@@ -241,7 +253,7 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_args *a,
     if (KOLO_UNLIKELY(!same)) {
         return go_on_slowly(c, a, m);
     }
-    const kolo_status st = run_bound(c, a, m, s->bound);
+    const kolo_status st = run_bound(c, m, s->bound, a->in, a->out);
     w->entries += st == KOLO_OK ? 1 : 0;
     return st;
 }
@@ -271,7 +283,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
             return false;
         }
         c->calls++;
-        *out = run_bound(c, a, m, m->bound);
+        *out = run_bound(c, m, m->bound, a->in, a->out);
         return true;
     }
     const struct kolo_shared_memo *s = find_shared(c, a, what);
@@ -283,13 +295,14 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
     return true;
 }
 
-bool kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args, kolo_status *out)
+int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args)
 {
+    kolo_status st = KOLO_OK;
     const bool known =
-        atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, out);
-    if (KOLO_UNLIKELY(known && *out <= KOLO_ERR_MISMATCH)) {
-        *out = kolo_comm_fail(c, *out);
+        atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, &st);
+    if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
+        st = kolo_comm_fail(c, st);
     }
     atomic_store_explicit(&c->busy, 0, memory_order_release);
-    return known;
+    return known ? (int)st : KOLO_NOT_QUICK;
 }

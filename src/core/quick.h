@@ -10,6 +10,8 @@
 
 #include "core/call.h"
 
+#include <limits.h>
+
 /* A call's arguments, as they are given. */
 struct kolo_args {
     enum kolo_coll coll;
@@ -21,9 +23,10 @@ struct kolo_args {
     size_t count;
 };
 
-struct kolo_memo { /* bound NULL: empty, or the call is not plain */
-    uint64_t what;
+struct kolo_memo { /* bound NULL: empty */
+    _Alignas(64) uint64_t what;
     size_t count;
+    bool simple;                          /* the bound program is all, with nothing to ask before */
     const struct kolo_exchange *exchange; /* not NULL: that is all */
     struct kolo_exchange_how how;
     size_t in_bytes, out_bytes; /* 0 where this rank has none */
@@ -37,8 +40,11 @@ struct kolo_memo { /* bound NULL: empty, or the call is not plain */
 /* Groups that the calling thread has open. */
 extern _Thread_local int kolo_group_depth;
 
-/* Run a call by whatever is kept, and give comm->busy back. False: nothing was done. */
-bool kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args, kolo_status *out);
+/* Run the bound program of a simple call. */
+kolo_status kolo_quick_simple(struct kolo_comm *c, const struct kolo_memo *m, const void *in,
+                              void *out);
+/* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
+int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args);
 
 /* Created operations (op >= KOLO_OPS) are not kept. */
 static inline uint64_t kolo_memo_what(const struct kolo_args *a)
@@ -49,7 +55,7 @@ static inline uint64_t kolo_memo_what(const struct kolo_args *a)
 
 static inline size_t kolo_memo_place(uint64_t what, size_t count)
 {
-    return ((what * 31 + count) * UINT64_C(0x9E3779B97F4A7C15)) >> 58;
+    return ((what ^ count) * UINT64_C(0x9E3779B97F4A7C15)) >> 58;
 }
 static_assert(KOLO_MEMOS == 64, "kolo_memo_place() gives 6 bits");
 
@@ -65,30 +71,32 @@ static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo
     return out - in == m->in_place || in >= out + m->out_bytes || out >= in + m->in_bytes;
 }
 
-/* Blocking calls that are like one before run here and now. False: nothing was done, the call must
- * take the long way. */
-static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_args *a,
-                                                             struct kolo_comm *c, kolo_status *out)
+/* Blocking calls that are like one before run here and now. KOLO_NOT_QUICK: nothing was done, the
+ * call must take the long way. */
+enum { KOLO_NOT_QUICK = INT_MIN };
+static inline __attribute__((always_inline)) int kolo_quick(const struct kolo_args *a,
+                                                            struct kolo_comm *c)
 {
     if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || c->logs_calls || a->op >= KOLO_OPS ||
                       atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0)) {
-        return false;
+        return KOLO_NOT_QUICK;
     }
     const uint64_t what = kolo_memo_what(a);
     const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
-    if (KOLO_UNLIKELY(m->exchange == NULL || !kolo_memo_serves(m, a, what) ||
+    if (KOLO_UNLIKELY(!m->simple || !kolo_memo_serves(m, a, what) ||
                       atomic_load_explicit(&c->head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
         const struct kolo_args args = *a;
-        return kolo_quick_run(c, &args, out);
+        return kolo_quick_run(c, &args);
     }
     c->calls++;
-    *out = kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how);
-    if (KOLO_UNLIKELY(*out <= KOLO_ERR_MISMATCH)) {
-        *out = kolo_comm_fail(c, *out);
+    int st = m->exchange != NULL ? kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how)
+                                 : kolo_quick_simple(c, m, a->in, a->out);
+    if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
+        st = kolo_comm_fail(c, (kolo_status)st);
     }
     atomic_store_explicit(&c->busy, 0, memory_order_release);
-    return true;
+    return st;
 }
 
 #endif

@@ -257,23 +257,6 @@ static inline void count_tiles(struct kolo_exec *x)
     x->wires->met += x->bound->prog->nreqs == 0 ? x->bound->tiles : 0;
 }
 
-/* Every op of one tile in program order: what the pipeline does where there is one tile. */
-static kolo_status run_once(struct kolo_exec *x)
-{
-    const struct kolo_bound_op *op = x->bound->op, *end = op + x->bound->prog->nops;
-    struct tile tile;
-    KOLO_TRY(begin_tile(x, 0));
-    set_tile(x, 0, &tile);
-    for (; op < end; op++) {
-        const kolo_status st = do_op(x, op, &tile, 0);
-        if (KOLO_UNLIKELY(st != KOLO_OK)) {
-            return st;
-        }
-    }
-    count_tiles(x);
-    return KOLO_OK;
-}
-
 bool kolo_exec_is_plain(const struct kolo_prog *prog)
 {
     return prog->nlanes == 1 && prog->nreqs == 0;
@@ -281,12 +264,12 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog)
 
 kolo_status kolo_exec_now(struct kolo_exec *x)
 {
-    if (x->bound->exchange != NULL && x->wires->jitter == NULL) {
+    const bool once = x->bound->tiles == 1 && x->bound->prog->depth == KOLO_DEPTH;
+    if (KOLO_LIKELY(once && x->wires->jitter == NULL)) {
         const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
-        return kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how);
-    }
-    if (x->bound->tiles == 1) {
-        return run_once(x);
+        return x->bound->exchange != NULL
+                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how)
+                   : kolo_exec_once(x);
     }
     x->lane[0] = (struct kolo_lane_state){0};
     KOLO_TRY(advance_lane(x, 0));

@@ -107,7 +107,6 @@ struct kolo_exchange {
     uintptr_t in_off, out_off;
     uint32_t bytes, count; /* count: elements */
     unsigned npeers, nsrc;
-    bool last;
     const int *readers;           /* of the program: the peers */
     struct kolo_head *head;       /* mine */
     const void **src[KOLO_DEPTH]; /* [nsrc] by parity, in order: lines, and my IN */

@@ -52,6 +52,9 @@ kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
  * SYSTEM. */
 kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
 
+/* once.c: a plain program of one tile, blocking, without jitter and tests' depths. */
+kolo_status kolo_exec_once(struct kolo_exec *x);
+
 /* Keep the text for a peer whose line has another signature. */
 kolo_status kolo_mismatch(const struct kolo_wires *w, int q);
 

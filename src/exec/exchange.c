@@ -37,7 +37,7 @@ static bool is_exchange(const struct kolo_bound *b, int nranks)
         }
     }
     const struct kolo_bound_op *put = &b->op[0], *move = &b->op[3];
-    return put->nsrc == 1 && put->ndst == 1 && move->ndst == 1 && move->nsrc >= 2 &&
+    return put->nsrc == 1 && put->ndst == 1 && move->last && move->ndst == 1 && move->nsrc >= 2 &&
            move->nsrc <= MAX_OPERANDS && p->at[p->op[0].first].space == KOLO_AT_IN &&
            p->at[p->op[0].first + 1].space == KOLO_AT_OUTBOX && put->last_len > 0 &&
            put->last_len == move->last_len && b->op[2].nsrc == nranks - 1 && has_one_of_mine(b);
@@ -75,7 +75,6 @@ kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
                                 .count = move->last_len / (uint32_t)b->extents.elem,
                                 .npeers = wait->nsrc,
                                 .nsrc = move->nsrc,
-                                .last = move->last != 0,
                                 .readers = b->prog->readers,
                                 .head = &w->region[w->me]->head};
     for (unsigned i = 0; i < e->npeers; i++) {
@@ -100,12 +99,11 @@ static inline void copy_small(char *dst, const char *src, uint32_t bytes)
     }
 }
 
-/* Lines also say how far their writers are: the least of it goes for all. */
+/* Who signals in the first tile of a call has finished those before it. */
 static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo_exchange *e,
                                          uintptr_t shift, uint64_t signature)
 {
     const uint32_t want = w->epoch + 1;
-    uint32_t least = w->epoch;
     for (unsigned i = 0; i < e->npeers; i++) {
         struct kolo_line *line = (struct kolo_line *)((uintptr_t)e->peer[i].line + shift);
         if (!kolo_reached(&line->epoch, want)) {
@@ -114,9 +112,8 @@ static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo
         if (KOLO_UNLIKELY(line->signature != signature)) {
             return kolo_mismatch(w, e->peer[i].rank);
         }
-        least = (int32_t)(line->done - least) < 0 ? line->done : least;
     }
-    w->all_done = least;
+    w->all_done = w->epoch;
     return KOLO_OK;
 }
 
@@ -138,8 +135,7 @@ kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, c
     kolo_wake(e->head);
     e->src[parity][e->own] = (const char *)in + e->own_off;
     KOLO_TRY(wait_for_lines(w, e, shift, how->signature));
-    how->reduce((char *)out + e->out_off, e->src[parity], e->nsrc, e->count,
-                e->last ? how->divisor : 0);
+    how->reduce((char *)out + e->out_off, e->src[parity], e->nsrc, e->count, how->divisor);
     w->epoch = epoch + 1;
     w->met++;
     atomic_store_explicit(&e->head->done, epoch + 1, memory_order_release);

@@ -15,11 +15,19 @@
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
+/* Two functions, so that a handful of elements does not pay for the registers of the loops. */
 #define KERNEL(verb, op)                                                                           \
+    static __attribute__((noinline)) void FN(all_##verb)(                                          \
+        void *dst, const void *const *src, unsigned k, size_t count, unsigned divisor)             \
+    {                                                                                              \
+        FN(fold)(op, dst, src, k, count, divisor);                                                 \
+    }                                                                                              \
     static void FN(verb)(void *dst, const void *const *src, unsigned k, size_t count,              \
                          unsigned divisor)                                                         \
     {                                                                                              \
-        FN(fold)(op, dst, src, k, count, divisor);                                                 \
+        if (!FN(fold_few)(op, dst, src, k, count, divisor)) {                                      \
+            FN(all_##verb)(dst, src, k, count, divisor);                                           \
+        }                                                                                          \
     }
 
 /* ---- integers -------------------------------------------------------------------------------- */

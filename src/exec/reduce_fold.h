@@ -31,6 +31,25 @@ ALWAYS_INLINE void FN(few)(kolo_op op, TYPE *dst, const void *const *src, unsign
 }
 #endif
 
+/* All of it, if it is only a few. */
+ALWAYS_INLINE bool FN(fold_few)(kolo_op op, void *dst, const void *const *src, unsigned k,
+                                size_t count, unsigned divisor)
+{
+#ifdef FEW
+    if (count <= FEW && k == 2 && divisor <= 1) {
+        FN(few)(op, dst, src, 2, count, 0);
+        return true;
+    }
+    if (count <= FEW) {
+        FN(few)(op, dst, src, k, count, divisor);
+        return true;
+    }
+#else
+    (void)op, (void)dst, (void)src, (void)k, (void)count, (void)divisor;
+#endif
+    return false;
+}
+
 /* dst[i...] of STEP vectors. */
 ALWAYS_INLINE void FN(step)(kolo_op op, TYPE *dst, const void *const *src, unsigned k, size_t i,
                             unsigned divisor)
@@ -92,16 +111,6 @@ ALWAYS_INLINE void FN(fold)(kolo_op op, void *dst, const void *const *src, unsig
 {
     TYPE *to = dst;
     size_t i = 0;
-#ifdef FEW
-    if (count <= FEW) {
-        if (k == 2 && divisor <= 1) {
-            FN(few)(op, to, src, 2, count, 0);
-        } else {
-            FN(few)(op, to, src, k, count, divisor);
-        }
-        return;
-    }
-#endif
     if (divisor <= 1 && k == 2) {
         i = FN(steps)(op, to, src, 2, count);
     }

@@ -123,9 +123,6 @@ TEST(Table, BuffersSelectRows)
                               "allreduce 2 * ring default private\n");
     EXPECT_EQ("direct", Find(table, KOLO_COLL_ALL_REDUCE, 2, 8, true));
     EXPECT_EQ("ring", Find(table, KOLO_COLL_ALL_REDUCE, 2, 8, false));
-    EXPECT_TRUE(kolo_table_looks_at_buffers(table.get()));
-    EXPECT_FALSE(kolo_table_looks_at_buffers(Parse("allreduce 2 * ring default any\n").get()));
-    EXPECT_FALSE(kolo_table_looks_at_buffers(nullptr));
 }
 
 TEST(Table, WhatWasMeasuredIsRead)
