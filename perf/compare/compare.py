@@ -20,6 +20,7 @@ import time
 
 import draw
 import machine
+import markdown
 import methods
 import results
 from jobs import Dropped, Job
@@ -63,6 +64,7 @@ def options():
     add("--csv", help="write all medians to this file")
     add("--plot", metavar="PREFIX", help="draw PREFIX-all_reduce.png, .svg and so on")
     add("--draw", nargs="+", metavar="CSV", help="measure nothing: draw (--plot) what earlier runs wrote")
+    add("--markdown", nargs="+", metavar="CSV", help="measure nothing: print tables of what earlier runs wrote")
     add("--build", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build"),
         help="the build folder (build)")
     given = parser.parse_args()
@@ -352,6 +354,9 @@ def main():
     """Measure, or draw."""
     given = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if given.markdown:
+        print(markdown.page(results.read_csv(given.markdown)))
+        return
     if given.draw:
         sys.exit(draw.draw(results.read_csv(given.draw), given.plot or "compare"))
     try:
