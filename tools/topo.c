@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `kolo topo`: the machine as hwloc sees it, and the layout kolo would choose with rank i on PU i
- * (mod the number of PUs): the ring and both trees as log lines in NCCL's form and as small
- * drawings, or as SVG. All of it from a file too, so that a layout can be looked at without the
- * machine. */
+ * (mod the number of PUs): the ring, the groups and both trees as log lines in NCCL's form and as
+ * small drawings, or as SVG. All of it from a file too, so that a layout can be looked at without
+ * the machine. */
 #include "topo.h"
 
 #include "topology/topology.h"
@@ -17,7 +17,7 @@ enum { MAX_RANKS = 65536, MAX_DRAWN = 64, CHANNELS = 2 };
 
 static const char usage[] =
     "Usage: kolo topo [--file HWLOC_XML] [-n RANKS] [--svg FILE]\n"
-    "Show this machine, and the ring and the trees kolo lays on it.\n"
+    "Show this machine, and the ring, the groups and the trees kolo lays on it.\n"
     "  -f, --file FILE   an hwloc XML file in place of this machine (also KOLO_TOPO_FILE)\n"
     "  -n, --ranks N     lay out N ranks, rank i on cpu i mod cpus (default: one rank a cpu)\n"
     "  -s, --svg FILE    also draw the layout as SVG into FILE (- is standard output, nothing else "
@@ -105,12 +105,24 @@ static void plan_layout(const struct kolo_host *host, int nranks, struct kolo_pl
     kolo_order_ranks(nranks, NULL, place, order);
 }
 
+/* Nothing when out of memory. */
+static void print_groups(const struct kolo_layout *layout, struct kolo_text *out)
+{
+    struct kolo_groups groups;
+    if (kolo_groups_make(layout->nranks, NULL, layout->place, &groups) == KOLO_OK) {
+        kolo_line_groups(out, layout->nranks, &groups);
+        kolo_text_add(out, "\n");
+        kolo_groups_free(&groups);
+    }
+}
+
 static void print_lines(const struct kolo_layout *layout, struct kolo_text *out)
 {
     for (int channel = 0; channel < CHANNELS; channel++) {
         kolo_line_ring(out, channel, CHANNELS, layout->nranks, layout->order);
         kolo_text_add(out, "\n");
     }
+    print_groups(layout, out);
     for (int rank = 0; rank < layout->nranks; rank++) {
         struct kolo_tree trees[CHANNELS];
         for (int which = 0; which < CHANNELS; which++) {

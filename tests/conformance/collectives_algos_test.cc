@@ -4,7 +4,6 @@
  * (from there on ranks look at what memory they share), 256 KiB (a tile). */
 #include "collectives_team.h"
 
-#include <cstdlib>
 #include <gtest/gtest.h>
 
 namespace collectives
@@ -46,31 +45,6 @@ static bool IsPowerOfTwo(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* Whether an algorithm needs ranks in groups. */
-static bool Climbs(const std::string &name)
-{
-    return name.find("hier") == 0;
-}
-
-/* While it lives, ranks are grouped by hand where the algorithm needs it: in each three the second
- * and the third, and the first five of eight. */
-class Groups
-{
-  public:
-    explicit Groups(const std::string &name)
-    {
-        if (Climbs(name)) {
-            setenv("KOLO_GROUPS", "0,1,1;0,0,0,0,0,1,1,1", 1);
-        }
-    }
-    ~Groups()
-    {
-        unsetenv("KOLO_GROUPS");
-    }
-    Groups(const Groups &) = delete;
-    Groups &operator=(const Groups &) = delete;
-};
-
 /* Two ranks make no groups; some algorithms want a power of two. */
 static bool MayRefuse(const std::string &name, int n)
 {
@@ -80,7 +54,7 @@ static bool MayRefuse(const std::string &name, int n)
 /* The right result; or, where that may be, a refusal that says so. */
 static void ExpectRightResults(Coll coll, const std::string &name, int n, Memory memory)
 {
-    const Groups groups(name);
+    const GroupsByHand groups(name);
     Team team(n, RuleWord(coll) + ":" + name);
     const std::string wrong = PlayAll(&team, CasesOf(coll, n), memory, 3);
     if (MayRefuse(name, n) && wrong.find("KOLO_ERR_INVALID: rule") != std::string::npos) {
@@ -123,7 +97,7 @@ TEST_P(Forced, AlgorithmsMayStartWithALargeCall)
     for (const std::string &name : AlgorithmsOf(GetParam())) {
         for (const size_t bytes : {8192, 1000000}) {
             for (const int n : {2, 3, 4}) {
-                const Groups groups(name);
+                const GroupsByHand groups(name);
                 Team team(n, RuleWord(GetParam()) + ":" + name);
                 const kolo_op op = Reduces(GetParam()) ? static_cast<kolo_op>(KOLO_SUM) : kMove;
                 const std::string wrong =

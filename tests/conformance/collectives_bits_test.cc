@@ -67,6 +67,7 @@ TEST(Bits, AreTheSameOnEveryRankWhateverTheAlgorithm)
         BitsOf(Coll::kAllReduce, {KOLO_SUM, KOLO_AVG, KOLO_PROD, KOLO_MIN}, false);
     for (const std::string &name : AlgorithmsOf(Coll::kAllReduce)) {
         for (const int n : SeveralRanks()) {
+            const GroupsByHand groups(name);
             Team team(n, "allreduce:" + name);
             const std::string wrong = PlayAllBits(&team, all);
             if (wrong.find("cannot run with") == std::string::npos) {
@@ -86,6 +87,7 @@ TEST_P(Deterministic, SumsAreInRankOrderUnlessTheAlgorithmIsRefused)
     std::set<std::string> admitted;
     for (const std::string &name : AlgorithmsOf(GetParam())) {
         for (const int n : SeveralRanks()) {
+            const GroupsByHand groups(name);
             Team team(n, RuleWord(GetParam()) + ":" + name, 1);
             const std::string first = PlayAllBits(&team, {all[0]});
             if (first.empty()) {

@@ -148,4 +148,21 @@ std::vector<std::string> AlgorithmsOf(Coll coll)
     return names;
 }
 
+bool Climbs(const std::string &algo)
+{
+    return algo.find("hier") == 0;
+}
+
+GroupsByHand::GroupsByHand(const std::string &algo)
+{
+    if (Climbs(algo)) {
+        setenv("KOLO_GROUPS", "0,1,1;0,0,0,0,0,1,1,1", 1);
+    }
+}
+
+GroupsByHand::~GroupsByHand()
+{
+    unsetenv("KOLO_GROUPS");
+}
+
 } // namespace collectives

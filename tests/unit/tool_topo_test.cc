@@ -52,6 +52,9 @@ TEST(ToolTopo, TheMachineOfAFileAndItsLayoutArePrinted)
     EXPECT_TRUE(Contains(result.out, "Channel 00/02 :  0 16  1 17  2  3  4  5  6  7  8  9 10 11 12 "
                                      "13 14 15\nChannel 01/02 :"))
         << result.out;
+    EXPECT_TRUE(Contains(result.out, "\nGroups : L3 0-3,16-17 4-7 8-11 12-15, package 0-7,16-17 "
+                                     "8-15\n"))
+        << result.out;
     EXPECT_TRUE(Contains(result.out, "Trees [0] -1/-1/-1->0->16 [1] 16/-1/-1->0->1\n"))
         << result.out;
     EXPECT_TRUE(Contains(result.out, "(0 16 1 17 2 3) (4 5 6 7) | (8 9 10 11) (12 13 14 15)\n"))

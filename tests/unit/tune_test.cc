@@ -2,6 +2,7 @@
 /* Choosing algorithms: rules and their errors, costs, classes, the deterministic filter, tuners. */
 extern "C" {
 #include "plan/plan.h"
+#include "topology/topology.h"
 #include "tune/tune.h"
 }
 
@@ -271,13 +272,15 @@ bool IsTwoDigits(double x)
 
 TEST(Costs, MeasuringIsQuickAndSane)
 {
+    kolo_host *host = nullptr;
+    ASSERT_EQ(KOLO_OK, kolo_host_discover(&host)) << kolo_error_text();
     for (const int cores : {1, 2}) {
         SCOPED_TRACE(cores);
         double best_us = 1e9;
         kolo_costs costs = {};
         for (int i = 0; i < 4; i++) { /* other programs may have disturbed one */
             const double begin_us = kolo_now_us();
-            kolo_costs_measure(cores, nullptr, &costs);
+            kolo_costs_measure(cores, i % 2 == 0 ? host : nullptr, &costs);
             best_us = std::min(best_us, kolo_now_us() - begin_us);
         }
         EXPECT_LT(best_us, 50e3);
@@ -294,7 +297,16 @@ TEST(Costs, MeasuringIsQuickAndSane)
         for (const double us : {costs.latency_us, costs.copy_us_per_byte, costs.switch_us}) {
             EXPECT_TRUE(IsTwoDigits(us)) << us;
         }
+        kolo_far near = {costs.latency_us, costs.copy_us_per_byte};
+        for (const kolo_far &far : costs.far) { /* measured or not, farther is not faster */
+            EXPECT_GE(far.latency_us, near.latency_us);
+            EXPECT_GE(far.copy_us_per_byte, near.copy_us_per_byte);
+            near = far;
+        }
+        EXPECT_GE(costs.unbound, 0);
+        EXPECT_LE(costs.unbound, 3);
     }
+    kolo_host_destroy(host);
 }
 
 // ---- choosing
