@@ -46,6 +46,10 @@ void kolo_rules_say(const struct kolo_rules *rules, enum kolo_coll coll, size_t 
 
 /* ---- costs of this machine ------------------------------------------------------------------ */
 
+struct kolo_far {
+    double latency_us, copy_us_per_byte;
+};
+
 /* Plain old data: one rank a host measures, and it travels as bytes. */
 struct kolo_costs {
     uint32_t size;             /* sizeof(struct kolo_costs) */
@@ -57,9 +61,7 @@ struct kolo_costs {
     double switch_us;          /* a yield to another process on the same core */
     /* The same between cores that share a NUMA node but no L3, a package but no node, and no
      * package: at [near - KOLO_NEAR_NUMA]. */
-    struct kolo_far {
-        double latency_us, copy_us_per_byte;
-    } far[3];
+    struct kolo_far far[3];
     double cross_us_per_byte; /* of all that passes from one package to another */
     int32_t unbound; /* ranks that may run anywhere: as far apart as far[unbound - 1]; 0: near */
 };
