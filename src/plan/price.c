@@ -192,7 +192,8 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
     }
     if (!link.by_core || way == BY_PUSH || !is_sent_again(p, e)) {
         const bool copies = p->machine->outboxes && link.by_core && way != BY_PULL;
-        const double each = copies ? p->machine->copy_us_per_byte : 0;
+        const double far = way == BY_PUSH ? link.far_us_per_byte : 0;
+        const double each = copies ? p->machine->copy_us_per_byte + far : 0;
         compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
     }
     double arrives_us = m->end_us + link.latency_us;
@@ -236,7 +237,7 @@ static double channel_us(struct pricer *p, const struct kolo_event *e,
     const struct kolo_step *s = e->step;
     const double what = (e->tile * 65536.0 + s->phase) * 65536.0 + s->place + 1;
     const int line = s->peer * p->machine->channels + channel;
-    if (p->machine->outboxes && p->crossed[line] == what) {
+    if (p->machine->outboxes && way_of(p, e) != BY_PUSH && p->crossed[line] == what) {
         return take_port(&p->there[line], ready_us, link->turn_us) + link->turn_us - ready_us;
     }
     const double time_us = bytes * link->channel_us_per_byte;
@@ -267,7 +268,8 @@ static void price_receive(struct pricer *p, const struct kolo_event *e, int self
     work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
     work_us +=
         link.by_core && way_of(p, e) != BY_PUSH && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
-    work_us += far_step_us(p, e, link.far_step_us) + bytes * link.far_us_per_byte;
+    work_us += far_step_us(p, e, link.far_step_us);
+    work_us += way_of(p, e) != BY_PUSH ? bytes * link.far_us_per_byte : 0;
     wait_for(m, arrives_us, sent);
     const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
     compute(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);

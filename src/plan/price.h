@@ -17,8 +17,8 @@ struct kolo_link_price {
     double us_per_byte; /* 1 / beta */
     bool by_core;       /* mapped memory: the receiver's core moves the bytes, not a NIC */
     /* By core, and farther than others: what the lines of messages that are waited for together,
-     * and each byte, cost the receiver's core beyond step_us, us_per_byte and reduce_us_per_byte.
-     */
+     * and each byte, cost the receiver's core (bytes that are put where they shall be: the
+     * sender's) beyond step_us, us_per_byte and reduce_us_per_byte. */
     double far_step_us, far_us_per_byte;
     /* By core: links of one channel (1 to the machine's channels; 0: none) take turns in it. What
      * one rank sends to several beyond a channel crosses it once, and is then there for each of the

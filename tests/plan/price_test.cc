@@ -243,6 +243,14 @@ TEST(Price, WhatDiffersTakesTurnsInAChannel)
     EXPECT_NEAR(want, Price("scatter_direct", 6, 6400, TwoSides()).total_us, Near(want));
 }
 
+TEST(Price, WhatIsPutWhereItShallBeCrossesAChannelForEachReceiver)
+{
+    kolo_machine machine = TwoSides();
+    machine.mapped = true;
+    const double want = 3 * 6400 + 3 * 4 * 6400; // as of messages that differ
+    EXPECT_NEAR(want, Price("broadcast_direct", 6, 6400, machine).total_us, Near(want));
+}
+
 TEST(Price, ChargesTheReceiversCoreForFarBytesAndOnceForFarLines)
 {
     kolo_machine machine = Outboxes();
