@@ -43,18 +43,23 @@ struct format {
 static const struct format e4m3 = {0x80, 0x7e, 0x7f, 0, 20, (127 - 7) << 23};
 static const struct format e5m2 = {0x80, 0x7b, 0x7e, 1, 21, (127 - 15) << 23};
 
+/* One addition rounds: to x is added the power of two whose last bit is worth what the last bit of
+ * the result is, so that the sum's mantissa holds the result's, its leading one included, and the
+ * exponent, less one for that leading one, is added to it. Below the smallest normal number the
+ * power stays, so that subnormals come out alike; beyond the largest finite one x is cut to what
+ * rounds to the next code. */
 ALWAYS_INLINE vec_int narrow_by(const struct format f, vec_float x)
 {
-    const vec_int zero = {0};
-    const vec_int bits = (vec_int)x, magnitude = bits & 0x7fffffff;
-    const vec_int aligner = zero + (f.rebias + ((f.shift + 1) << 23));
-    const vec_int subnormal = (vec_int)((vec_float)magnitude + (vec_float)aligner) - aligner;
-    const vec_int rounding = (magnitude >> f.shift & 1) + ((1 << (f.shift - 1)) - 1 - f.rebias);
-    vec_int code = (magnitude + rounding) >> f.shift;
-    code = PICK(magnitude < f.rebias + (1 << 23), subnormal, code);
-    code = PICK(code > f.largest, zero + (f.largest + 1), code);
-    code |= (bits >> 31) & f.sign;
-    return PICK(magnitude > FLOAT_INFINITY, zero + f.nan, code);
+    enum { EXPONENT = 0x7f800000 };
+    const vec_int zero = {0}, bits = (vec_int)x, magnitude = bits & 0x7fffffff;
+    const int32_t least_normal = f.rebias + (1 << 23);
+    const vec_int cut = lesser(magnitude, zero + (((f.largest + 1) << f.shift) + f.rebias));
+    const vec_int exponent = greater(cut, zero + least_normal) & EXPONENT;
+    const vec_int power = exponent + ((f.shift) << 23);
+    const vec_int mantissa = (vec_int)((vec_float)cut + (vec_float)power) - power;
+    const vec_int code = mantissa + ((exponent - least_normal) >> f.shift);
+    const vec_int sign = (bits >> 31) & f.sign;
+    return PICK(magnitude > EXPONENT, zero + f.nan, code | sign);
 }
 
 #if !defined(__F16C__)

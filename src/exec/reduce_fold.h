@@ -14,11 +14,17 @@
  * takes one or two cache lines of each source, as more at a time gets out of step with what the
  * prefetchers do (measured: 256 bytes a step lose a seventh beyond the caches). */
 
+/* Without masks, a part of a vector has to be put together. */
+#if defined(FEW) && !defined(__AVX512F__)
+#define REST_BY_ELEMENTS
+#endif
+
 #ifdef FEW
-ALWAYS_INLINE void FN(few)(kolo_op op, TYPE *dst, const void *const *src, unsigned k, size_t count,
-                           unsigned divisor)
+/* `count` elements from `first` on, one by one. */
+ALWAYS_INLINE void FN(few)(kolo_op op, TYPE *dst, const void *const *src, unsigned k, size_t first,
+                           size_t count, unsigned divisor)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = first; i < first + count; i++) {
         ACC sum = FN(load)(op, ((const TYPE *)src[0])[i]);
         for (unsigned q = 1; q < k; q++) {
             sum = FN(apply)(op, sum, FN(load)(op, ((const TYPE *)src[q])[i]));
@@ -37,11 +43,11 @@ ALWAYS_INLINE bool FN(fold_few)(kolo_op op, void *dst, const void *const *src, u
 {
 #ifdef FEW
     if (count <= FEW && k == 2 && divisor <= 1) {
-        FN(few)(op, dst, src, 2, count, 0);
+        FN(few)(op, dst, src, 2, 0, count, 0);
         return true;
     }
     if (count <= FEW) {
-        FN(few)(op, dst, src, k, count, divisor);
+        FN(few)(op, dst, src, k, 0, count, divisor);
         return true;
     }
 #else
@@ -92,7 +98,8 @@ ALWAYS_INLINE size_t FN(steps)(kolo_op op, TYPE *dst, const void *const *src, un
     return i;
 }
 
-/* The last n, fewer than LANES. */
+#ifndef REST_BY_ELEMENTS
+/* n of them, up to LANES. */
 ALWAYS_INLINE void FN(rest)(kolo_op op, TYPE *dst, const void *const *src, unsigned k, size_t i,
                             size_t n, unsigned divisor)
 {
@@ -105,6 +112,7 @@ ALWAYS_INLINE void FN(rest)(kolo_op op, TYPE *dst, const void *const *src, unsig
     }
     FN(give_some)(dst + i, sum, n);
 }
+#endif
 
 ALWAYS_INLINE void FN(fold)(kolo_op op, void *dst, const void *const *src, unsigned k, size_t count,
                             unsigned divisor)
@@ -124,13 +132,18 @@ ALWAYS_INLINE void FN(fold)(kolo_op op, void *dst, const void *const *src, unsig
     for (; i + STEP * LANES <= count; i += STEP * LANES) {
         FN(step)(op, to, src, k, i, divisor);
     }
+#ifdef REST_BY_ELEMENTS
+    FN(few)(op, to, src, k, i, count - i, divisor);
+#else
     for (; i < count; i += LANES) {
         const size_t left = count - i;
         FN(rest)(op, to, src, k, i, left < LANES ? left : LANES, divisor);
     }
+#endif
 }
 
 #undef STEP
 #undef LANES
 #undef FEW
 #undef MANY_LOOPS
+#undef REST_BY_ELEMENTS

@@ -94,6 +94,31 @@ ALWAYS_INLINE vec_byte bytes_of_words(vec_word x)
 #endif
 }
 
+/* ---- the lesser and the greater of two lanes, which compilers do not see in a PICK -------------
+ */
+
+ALWAYS_INLINE vec_int lesser(vec_int a, vec_int b)
+{
+#if defined(__AVX512F__)
+    return (vec_int)_mm512_min_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vec_int)_mm256_min_epi32((__m256i)a, (__m256i)b);
+#else
+    return PICK(a < b, a, b);
+#endif
+}
+
+ALWAYS_INLINE vec_int greater(vec_int a, vec_int b)
+{
+#if defined(__AVX512F__)
+    return (vec_int)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vec_int)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    return PICK(a > b, a, b);
+#endif
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Part of a vector of `room` bytes, a power of two: the first `bytes`, at least one. Memory beyond
