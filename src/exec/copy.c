@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copies of host memory: of a few bytes, of lines another core holds, and past the caches. */
+/* Copies of host memory: of lines that another core holds, and past the caches. */
 #include "exec/reduce.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-void kolo_copy(void *dst, const void *src, size_t bytes)
+void kolo_copy_long(void *dst, const void *src, size_t bytes)
 {
 #if defined(__x86_64__)
     if (bytes >= 512) {
@@ -16,9 +16,7 @@ void kolo_copy(void *dst, const void *src, size_t bytes)
         return;
     }
 #endif
-    if (bytes > 0) { /* an empty copy may have NULL for its pointers */
-        memcpy(dst, src, bytes);
-    }
+    memcpy(dst, src, bytes);
 }
 
 void kolo_copy_past(void *dst, const void *src, size_t bytes)

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* dst[i] = ((src[0][i] op src[1][i]) op ...) op src[k-1][i], in the accumulator type (float32 for
  * float16, bfloat16 and float8, else the type itself), rounded once.
@@ -42,7 +43,31 @@ void kolo_narrow(enum kolo_type type, void *dst, const float *src, size_t count)
 
 /* Copy memory that does not overlap. From 512 bytes on by `rep movsb` on x86: it takes the lines it
  * overwrites without reading them, which pays when another core had read them. */
-void kolo_copy(void *dst, const void *src, size_t bytes);
+void kolo_copy_long(void *dst, const void *src, size_t bytes);
+static inline void kolo_copy(void *dst, const void *src, size_t bytes)
+{
+    char *to = (char *)dst;
+    const char *from = (const char *)src;
+    if (bytes > 64) {
+        kolo_copy_long(dst, src, bytes);
+    } else if (bytes >= 32) { /* from both ends, overlapping in the middle */
+        memcpy(to, from, 32);
+        memcpy(to + bytes - 32, from + bytes - 32, 32);
+    } else if (bytes >= 16) {
+        memcpy(to, from, 16);
+        memcpy(to + bytes - 16, from + bytes - 16, 16);
+    } else if (bytes >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + bytes - 8, from + bytes - 8, 8);
+    } else if (bytes >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + bytes - 4, from + bytes - 4, 4);
+    } else {
+        for (size_t i = 0; i < bytes; i++) {
+            to[i] = from[i];
+        }
+    }
+}
 
 /* The same past the caches: whole lines of dst are neither read nor kept. For what nobody reads
  * soon. Nothing else may be told of these bytes before kolo_copy_fence(): they are not ordered with

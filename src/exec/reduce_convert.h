@@ -131,9 +131,10 @@ ALWAYS_INLINE vec_float widen_lanes_float8_e5m2(vec_byte code)
 
 ALWAYS_INLINE vec_float widen_lanes_float8_e4m3(vec_byte code)
 {
-    const vec_half wide = halves_of_bytes(code), magnitude = wide & 0x7f;
-    const vec_half nan = (vec_half)(magnitude == 0x7f) & 0x4000;
-    return widen_lanes_float16(magnitude << 7 | (wide & 0x80) << 8 | nan) * 256;
+    /* Sign, sign, the seven other bits; the second sign is taken out. */
+    const vec_half half = signed_halves_of_bytes(code) << 7 & 0xbf80;
+    /* Only of the NaN, which has all seven bits, another one carries into the place left free. */
+    return widen_lanes_float16(half | ((half + 0x80) & 0x4000)) * 256;
 }
 #endif
 

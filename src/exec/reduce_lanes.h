@@ -69,6 +69,17 @@ ALWAYS_INLINE vec_half halves_of_bytes(vec_byte x)
 #endif
 }
 
+#if defined(__AVX2__)
+ALWAYS_INLINE vec_half signed_halves_of_bytes(vec_byte x)
+{
+#if defined(__AVX512F__)
+    return (vec_half)_mm256_cvtepi8_epi16((__m128i)x);
+#else
+    return (vec_half)_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)&x));
+#endif
+}
+#endif
+
 /* Every lane of x fits. */
 ALWAYS_INLINE vec_half halves_of_words(vec_word x)
 {
