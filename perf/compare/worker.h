@@ -11,7 +11,7 @@
  *
  *   open COLLECTIVE BYTES TYPE SHARED REWRITTEN   allocate, call once and check, find the speed;
  *                                                 answer: opened WRONG NS_A_CALL | unsupported WHY
- *   run CALLS      two calls, then CALLS timed ones; answer: time BEGIN_NS END_NS
+ *   run CALLS      two calls, then CALLS timed ones; answer: time BEGIN_NS END_NS KEPT_WAITING_NS
  *   close          free the buffers; answer: closed
  *   quit           leave */
 #ifndef KOLO_COMPARE_WORKER_H
