@@ -111,6 +111,7 @@
 
 #define NAME bfloat16
 #define TYPE uint16_t
+#define HALF_OF_FLOAT
 #include "exec/reduce_format.h"
 
 #define NAME float16

@@ -23,11 +23,17 @@ ALWAYS_INLINE vec_float widen_lanes_bfloat16(vec_half code)
     return (vec_float)(words_of_halves(code) << 16);
 }
 
-/* Any NaN but the canonical one might round to infinity or to another NaN. */
-ALWAYS_INLINE vec_half narrow_lanes_bfloat16(vec_float x)
+/* The result is the upper half. Any NaN but the canonical one might round to infinity or to another
+ * NaN. */
+ALWAYS_INLINE vec_word rounded_to_half(vec_float x)
 {
     const vec_word bits = (vec_word)canonical_float32(x);
-    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, vec_half);
+    return bits + 0x7fff + (bits >> 16 & 1);
+}
+
+ALWAYS_INLINE vec_half narrow_lanes_bfloat16(vec_float x)
+{
+    return halves_of_words(rounded_to_half(x) >> 16);
 }
 
 /* ---- by arithmetic ----------------------------------------------------------------------- */
