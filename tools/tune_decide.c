@@ -185,7 +185,7 @@ static struct kolo_row row_of(const struct tune_points *points, int index)
                            .ranks_low = points->nranks,
                            .ranks_high = points->nranks,
                            .algo = way->algo,
-                           .tile_bytes = way->tile_bytes,
+                           .tile_bytes = way->tile_bytes != p->tile_bytes ? way->tile_bytes : 0,
                            .buffers = p->shared ? KOLO_BUFFERS_SHARED : KOLO_BUFFERS_PRIVATE,
                            .us = tune_time(way, TUNE_DECIDE).value,
                            .default_us = tune_time(&p->way[p->standard], TUNE_DECIDE).value,

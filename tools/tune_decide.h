@@ -32,6 +32,7 @@ struct tune_point {
     bool shared;
     int nways;
     struct tune_way way[TUNE_WAYS];
+    size_t tile_bytes;  /* without a table, whatever the algorithm; 0: the default */
     int standard;       /* the way without a table */
     const char *source; /* of the standard: "price" */
     int chosen;         /* as decided */

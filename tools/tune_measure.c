@@ -6,6 +6,7 @@
  * After a short look, ways that are far behind are dropped; the time goes to the others. All ranks
  * decide from the same figures, so they walk the same way without asking each other. */
 #include "core/call.h"
+#include "plan/price.h"
 #include "tune.h"
 
 #include <string.h>
@@ -122,10 +123,11 @@ static void thin(struct tune_point *p, double times)
 
 static void add_tiles_of(struct tune_point *p, int way, size_t span)
 {
-    static const size_t tiles[] = {32 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20};
-    const size_t standard = 256 << 10; /* what a tile is by default */
+    static const size_t tiles[] = {32 << 10,        64 << 10,  128 << 10,
+                                   KOLO_TILE_BYTES, 512 << 10, 1 << 20};
+    const size_t standard = p->tile_bytes > 0 ? p->tile_bytes : KOLO_TILE_BYTES;
     for (size_t i = 0; i < KOLO_LENGTH(tiles); i++) {
-        if (span > kolo_min(tiles[i], standard)) {
+        if (tiles[i] != standard && span > kolo_min(tiles[i], standard)) {
             (void)tune_add(p, p->way[way].algo, tiles[i], p->way[way].predicted_us);
         }
     }
@@ -177,11 +179,10 @@ static void take_hints(struct tune_points *points)
 /* The fastest of those in the standard's tiles. */
 static int best_alone(const struct tune_point *p)
 {
-    const size_t tile_bytes = p->way[p->standard].tile_bytes;
     int best = p->standard;
     for (int i = 0; i < p->nways; i++) {
         const struct tune_figure time = tune_time(&p->way[i], TUNE_DECIDE);
-        if (p->way[i].algo != NULL && p->way[i].tile_bytes == tile_bytes && time.count > 0 &&
+        if (p->way[i].algo != NULL && p->way[i].tile_bytes == p->tile_bytes && time.count > 0 &&
             time.value < tune_time(&p->way[best], TUNE_DECIDE).value) {
             best = i;
         }
@@ -198,7 +199,7 @@ static void select_checked(struct tune_point *p)
     for (int i = 0; i < p->nways; i++) {
         struct tune_way *way = &p->way[i];
         const struct tune_figure time = tune_time(way, TUNE_DECIDE);
-        const bool same_tile = way->tile_bytes == p->way[p->standard].tile_bytes;
+        const bool same_tile = way->tile_bytes == p->tile_bytes;
         const double close_us = CLOSE * (same_tile ? alone_us : best_us);
         way->checked = i == best || i == p->standard || i == p->chosen ||
                        (!way->dropped && time.count > 0 && time.value < close_us);

@@ -15,10 +15,12 @@ static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
     struct kolo_candidate_list list;
     struct kolo_pick pick;
     struct kolo_chooser *chooser = r->comm->chooser;
-    KOLO_TRY(kolo_candidates(chooser, p->coll, p->bytes, p->shared, KOLO_FLOAT32, &list));
+    KOLO_TRY(kolo_candidates(chooser, p->coll, p->bytes, p->shared, &list));
     for (int i = 0; i < list.count; i++) {
-        (void)tune_add(p, list.candidate[i].algo, 0, list.candidate[i].us);
+        (void)tune_add(p, list.candidate[i].algo, list.candidate[i].tile_bytes,
+                       list.candidate[i].us);
     }
+    p->tile_bytes = list.count > 0 ? list.candidate[0].tile_bytes : 0;
     KOLO_TRY(p->shared ? kolo_choose_mapped(chooser, p->coll, 0, p->bytes, KOLO_FLOAT32, &pick)
                        : kolo_choose(chooser, p->coll, 0, p->bytes, KOLO_FLOAT32, &pick));
     (void)tune_add(p, pick.algo, pick.tile_bytes, pick.predicted_us);

@@ -77,7 +77,7 @@ static int best_of_all(const struct tune_point *p, bool alone)
         const struct tune_figure first = tune_time(&p->way[i], TUNE_DECIDE);
         const struct tune_figure second = tune_time(&p->way[i], TUNE_CHECK);
         if (p->way[i].algo == NULL || second.count == 0 ||
-            (alone && p->way[i].tile_bytes != p->way[p->standard].tile_bytes)) {
+            (alone && p->way[i].tile_bytes != p->tile_bytes)) {
             continue;
         }
         const double us = (first.value * first.count + second.value * second.count) /

@@ -75,7 +75,7 @@ static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_ranking 
         struct kolo_forecast forecast;
         const kolo_status st = kolo_model_price(&c->model, algo, &shape, about, &forecast);
         if (st == KOLO_OK && forecast.phases <= c->options.max_phases) {
-            insert(ranking, (struct kolo_candidate){algo, forecast.us});
+            insert(ranking, (struct kolo_candidate){.algo = algo, .us = forecast.us});
         } else if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED && st != KOLO_ERR_INVALID) {
             return st; /* a plan that is refused, or makes no sense, is no candidate */
         }

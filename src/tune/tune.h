@@ -122,7 +122,7 @@ KOLO_CHECK kolo_status kolo_choose(struct kolo_chooser *chooser, enum kolo_coll 
                                    size_t bytes, enum kolo_type type, struct kolo_pick *out);
 
 /* The same for a call whose buffers lie, on every rank, in memory that its peers map. The second
- * function is false where that changes nothing, because the algorithm is given. */
+ * function is false where that changes nothing, because the algorithm is forced. */
 KOLO_CHECK kolo_status kolo_choose_mapped(struct kolo_chooser *chooser, enum kolo_coll coll,
                                           int root, size_t bytes, enum kolo_type type,
                                           struct kolo_pick *out);
@@ -135,18 +135,18 @@ void kolo_chooser_force(struct kolo_chooser *chooser, const struct kolo_algo *al
 
 struct kolo_candidate {
     const struct kolo_algo *algo;
-    double us; /* predicted, at the size of the class */
+    double us;         /* predicted, at the size of the class */
+    size_t tile_bytes; /* what it runs in where no table says another; 0: the default */
 };
 enum { KOLO_CANDIDATES_MAX = 64 };
 struct kolo_candidate_list {
     struct kolo_candidate candidate[KOLO_CANDIDATES_MAX];
     int count;
 };
-/* The algorithms that may run such a call with root 0, cheapest first: the first of them is chosen
- * by price. */
+/* The algorithms that may run such a call of float32 with root 0, cheapest first: the first of them
+ * is chosen by price. */
 KOLO_CHECK kolo_status kolo_candidates(struct kolo_chooser *chooser, enum kolo_coll coll,
-                                       size_t bytes, bool mapped, enum kolo_type type,
-                                       struct kolo_candidate_list *out);
+                                       size_t bytes, bool mapped, struct kolo_candidate_list *out);
 
 /* The line for the log about the newest choice of (coll, root), begun as NCCL's: "AllReduce:
  * 1048576 Bytes -> Algo DIRECT (price): direct 81.2 oneshot 120 ring 140 us", best first. Adds

@@ -325,6 +325,22 @@ TEST(TableChoice, TheLogLineTellsTileAndBuffers)
     kolo_text_free(&text);
 }
 
+TEST(TableChoice, TilesAreLongerWhereRanksShareCoresOrBuffers)
+{
+    const Table table = Parse("scatter * * direct default any\n");
+    kolo_chooser_options options = Options(table, 4);
+    const Chooser roomy = Make(options);
+    EXPECT_EQ(0u, Choose(roomy, KOLO_COLL_ALL_REDUCE, 1 << 20).tile_bytes);
+    EXPECT_EQ(512u << 10, Choose(roomy, KOLO_COLL_ALL_REDUCE, 1 << 20, true).tile_bytes);
+    EXPECT_EQ(0u, Choose(roomy, KOLO_COLL_ALL_REDUCE, 256 << 10, true).tile_bytes) << "one tile";
+    options.costs.cores = 3;
+    const Chooser crowded = Make(options);
+    EXPECT_EQ(0u, Choose(crowded, KOLO_COLL_ALL_REDUCE, 1 << 20).tile_bytes);
+    EXPECT_EQ(1u << 20, Choose(crowded, KOLO_COLL_SCATTER, 1 << 20).tile_bytes) << "a default row";
+    EXPECT_EQ(1u << 20, Choose(crowded, KOLO_COLL_GATHER, 128 << 10).tile_bytes);
+    EXPECT_EQ(0u, Choose(crowded, KOLO_COLL_GATHER, 64 << 10).tile_bytes) << "one tile";
+}
+
 TEST(TableChoice, AForcedAlgorithmGoesBeforeAll)
 {
     const Table table = Parse("allreduce * * chain default private\n");
