@@ -29,7 +29,7 @@ static const char usage[] =
     "  -e, --end BYTES      largest size (16M)\n"
     "  -f, --factor N       from one size to the next (4)\n"
     "  -t, --time SECONDS   for everything (50)\n"
-    "  -o, --out FILE       the table (default: the one that communicators look for)\n"
+    "  -o, --out FILE       the table (default: KOLO_TUNE_FILE, or this machine's)\n"
     "  -d, --dry-run        write no table\n"
     "      --csv FILE       append every figure that was measured\n"
     "      --explain        the candidates of one call: what was predicted, what was measured, "

@@ -26,7 +26,7 @@ struct tune_options {
 
 /* ---- tune_file.c: the table that is kept ---- */
 
-/* The file to write: options.out, KOLO_TUNE_FILE, or the one that communicators look for. */
+/* The file to write: options.out, or the one that communicators of this machine look for. */
 kolo_status tune_file_path(const struct tune_options *options, const struct kolo_host *host,
                            struct kolo_text *out);
 /* The text of the table there with these points' rows. What it says of other ranks, collectives and

@@ -14,11 +14,8 @@
 kolo_status tune_file_path(const struct tune_options *options, const struct kolo_host *host,
                            struct kolo_text *out)
 {
-    const char *given = kolo_env("KOLO_TUNE_FILE");
     if (options->out != NULL) {
         kolo_text_add(out, "%s", options->out);
-    } else if (given != NULL && strcmp(given, "none") != 0) {
-        kolo_text_add(out, "%s", given);
     } else {
         kolo_table_path(host, out);
     }

@@ -100,8 +100,12 @@ static kolo_status make_points(struct tune_rank *r)
 static kolo_status join(struct tune_rank *r)
 {
     struct kolo_config config = KOLO_CONFIG_INIT;
+    const char *given = kolo_env("KOLO_TUNE_FILE");
     config.name = "tune";
     if (!r->options.explain) {
+        if (r->options.out == NULL && given != NULL && strcmp(given, "none") != 0) {
+            kolo_text_add(&r->path, "%s", given);
+        }
         config.algo = "";
         (void)setenv("KOLO_TUNE_FILE", "none", 1);
     }
@@ -121,7 +125,7 @@ static kolo_status open_table(struct tune_rank *r)
     const struct tune_points none = {0};
     KOLO_TRY(kolo_host_discover(&r->host));
     if (r->rank == 0 && !r->options.dry_run && !r->options.explain) {
-        mine = tune_file_path(&r->options, r->host, &r->path);
+        mine = r->path.chars != NULL ? KOLO_OK : tune_file_path(&r->options, r->host, &r->path);
         mine = mine == KOLO_OK ? tune_file_compose(r->path.chars, r->host, &none, &text) : mine;
         kolo_text_free(&text);
     }

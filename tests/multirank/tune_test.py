@@ -150,6 +150,8 @@ def tuning():
     figures = [line.split(",") for line in read(csv).splitlines()]
     check(len(figures) > 20 and figures[0][0] == "collective" and all(len(row) == len(figures[0]) for row in figures)
           and {"default", "default+chosen"} & {row[-1] for row in figures}, "--csv has every figure", *figures[:5])
+    status, out, err = run(KOLO, "tune", "-t", "1", "-n", "2", "-c", "barrier", KOLO_TUNE_FILE=path)
+    check(status == 0 and f"table: {path}" in out, "KOLO_TUNE_FILE names the table to write, too", status, out, err)
     before = read(path)
     status, out, err = run(KOLO, "tune", "-t", "1", "-n", "2", "-c", "barrier", "-d", "-o", path)
     check(status == 0 and read(path) == before, "--dry-run writes nothing", status, out, err)
