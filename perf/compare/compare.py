@@ -325,42 +325,45 @@ def print_hand_overs(session):
         job.quit()
 
 
-def table(session):
-    """All rows, printed as they come."""
-    rows = []
+def table(session, rows):
+    """All rows, printed and added to `rows` as they come."""
     for collective in session.given.collectives:
         print(f"#\n# {collective}\n{results.HEAD}", flush=True)
-        mine = []
+        first = len(rows)
         for size in sizes(session.given, collective):
             if not fits(session, collective, size):
                 print(f"# {size} bytes and more: too little memory for the buffers of all methods")
                 break
-            mine.append(measure(session, collective, size))
-            print(results.line(mine[-1]), flush=True)
-        print(results.summary(mine), flush=True)
-        rows += mine
+            rows.append(measure(session, collective, size))
+            print(results.line(rows[-1]), flush=True)
+        print(results.summary(rows[first:]), flush=True)
     print("#")
     print_flag(session, "all rounds")
     print_others(session)
-    return rows
+
+
+def keep(given, rows):
+    """Files and pictures of what there is, also of a run that was interrupted."""
+    what = {"type": given.type, "ranks": given.ranks, "buffers": given.buffers, "inputs": given.inputs}
+    found = results.records(rows, what)
+    if given.csv:
+        results.write_csv(given.csv, found)
+    if given.plot and found:
+        draw.draw(found, given.plot)
 
 
 def run(given):
     """Measure; returns the exit status."""
-    what = {"type": given.type, "ranks": given.ranks, "buffers": given.buffers, "inputs": given.inputs}
+    rows = []
     with tempfile.TemporaryDirectory(prefix="kolo-compare-") as folder, contextlib.ExitStack() as stack:
+        stack.callback(keep, given, rows)
         session = Session(given, folder)
         stack.callback(session.end)
         session.start()
         session.begin = session.used()
         print_head(session)
         print_hand_overs(session)
-        rows = table(session)
-    found = results.records(rows, what)
-    if given.csv:
-        results.write_csv(given.csv, found)
-    if given.plot:
-        draw.draw(found, given.plot)
+        table(session, rows)
     wrong = sum(sum(row.wrong.values()) for row in rows)
     print(f"# wrong elements: {wrong}")
     return 1 if wrong else 0
