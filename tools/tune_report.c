@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double BUSY = 0.05; /* more noise than the least gain that counts */
+
 void tune_way_name(const struct tune_way *way, char out[TUNE_TEXT])
 {
     if (way->algo == NULL) {
@@ -163,11 +165,35 @@ static void print_regret_of(const struct tune_points *points, bool tuned, bool a
     free(all);
 }
 
+/* Half of the points are compared less exactly than this: a machine that does other work shows. */
+static void print_noise(const struct tune_points *points, FILE *out)
+{
+    int count = 0;
+    double mean = 0;
+    struct regret *all = regrets(points, false, false, &count, &mean);
+    double *sigmas = calloc((size_t)count + 1, sizeof *sigmas);
+    for (int i = 0; sigmas != NULL && i < count; i++) {
+        int at = i;
+        for (; at > 0 && sigmas[at - 1] > all[i].sigma; at--) {
+            sigmas[at] = sigmas[at - 1];
+        }
+        sigmas[at] = all[i].sigma;
+    }
+    if (sigmas != NULL && count > 0) {
+        const double median = sigmas[count / 2];
+        (void)fprintf(out, "noise: a regret is known to %.1f %%%s\n", 100 * median,
+                      median > BUSY ? "; the machine was busy, tune again when it is not" : "");
+    }
+    free(sigmas);
+    free(all);
+}
+
 void tune_print_regret(const struct tune_points *points, FILE *out)
 {
     print_regret_of(points, false, true, out);
     print_regret_of(points, false, false, out);
     print_regret_of(points, true, false, out);
+    print_noise(points, out);
 }
 
 /* ---- guards ---- */

@@ -130,8 +130,9 @@ def tuning():
     table = read(path)
     check(status == 0 and f"table: {path}" in out and "100 %" in err, "kolo tune writes a table", status, out, err)
     check(re.match(r"kolo-table 1\nmachine [0-9a-f]{16} 1?\d+ package", table), "its head names the machine", table)
-    check("regret of the default choice: mean" in out and "regret of the tuned choice: mean" in out,
-          "the report has the regret of both choices", out)
+    check("regret of the default choice: mean" in out and "regret of the tuned choice: mean" in out and
+          re.search(r"^noise: a regret is known to [\d.]+ %", out, re.M),
+          "the report has the regret of both choices, and how well it is known", out)
     result = sweep(2, KOLO_TUNE_FILE=path)
     check(is_right(result) and f"table {path}: {len(rows(table, 'allreduce'))} rows" in result[1],
           "communicators read what it wrote", *result)
