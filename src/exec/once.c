@@ -37,7 +37,11 @@ static inline kolo_status move(const struct kolo_exec *x, const struct kolo_boun
 {
     const struct kolo_bound_at *at = &x->bound->at[op->first];
     if (op->nsrc + op->ndst == 2 && op->last_len <= FEW_BYTES && !op->odd && x->divisor <= 1) {
-        copy_few(address(x, tile, &at[1]), address(x, tile, &at[0]), op->last_len);
+        const char *src = address(x, tile, &at[0]);
+        char *dst = address(x, tile, &at[1]);
+        if (dst != src) { /* onto itself in place, where peers may be reading */
+            copy_few(dst, src, op->last_len);
+        }
         return KOLO_OK;
     }
     return kolo_exec_move(x, op, tile);
