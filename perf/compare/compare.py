@@ -183,8 +183,9 @@ def sample_ns(answers, calls):
 
 def take_sample(session, job, calls):
     """Nanoseconds of a call. A sample in which a rank waited for its core, because something else ran there, is
-    taken again a few times; the least disturbed counts. Ranks that share cores always wait."""
-    alone, best = session.given.ranks <= machine.cores(), None
+    taken again a few times; the least disturbed counts. Ranks that share cores always wait, and so do Gloo's, for
+    threads of their own."""
+    alone, best = session.given.ranks <= machine.cores() and job.family != "Gloo", None
     for _ in range(1 + RETAKES if alone else 1):
         answers = job.ask(f"run {calls}", session.given.limit)
         ns = sample_ns(answers, calls)
