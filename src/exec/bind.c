@@ -194,19 +194,22 @@ static void bind_lengths(const struct kolo_bound *b, const struct kolo_uop *op,
 
 /* ---- past the caches ---- */
 
-/* Whether this rank's part of the call leaves its part of the cache: IN and OUT of an all-reduce.
- * Measured there only; elsewhere what is moved is copied, which takes no line into the cache to
- * overwrite it in any case. */
+/* Whether this rank's part of the call, IN and OUT, leaves its part of the cache. */
 static bool leaves_cache(const struct kolo_bound *b, const struct kolo_wires *w)
 {
+    const int chunks = kolo_coll_flat(b->extents.coll) ? b->extents.chunks : b->extents.nranks;
     size_t bytes = 0;
-    if (b->extents.coll != KOLO_COLL_ALL_REDUCE || w->cache_bytes == 0) {
-        return false;
-    }
-    for (int i = 0; i < b->extents.chunks; i++) {
+    for (int i = 0; i < chunks && b->extents.coll != KOLO_COLL_BARRIER; i++) {
         bytes += b->extents.block[i];
     }
-    return 2 * bytes > w->cache_bytes / 4 * 3;
+    return w->cache_bytes > 0 && 2 * bytes > w->cache_bytes / 4 * 3;
+}
+
+/* In place what is reduced or exchanged overwrites lines that were just read. */
+static enum kolo_past when_past(enum kolo_coll coll)
+{
+    return kolo_coll_reduces(coll) || coll == KOLO_COLL_ALL_TO_ALL ? KOLO_PAST_OUT_OF_PLACE
+                                                                   : KOLO_PAST;
 }
 
 /* Final moves into user memory, if at most one destination is elsewhere. */
@@ -249,7 +252,7 @@ static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
                     (struct kolo_bound_at){.rank = (uint32_t)at->rank, .at = at->index};
             }
         }
-        bound->past = past && bind_past(p, op);
+        bound->past = past && bind_past(p, op) ? (uint8_t)when_past(b->extents.coll) : 0;
         if (data) {
             bind_lengths(b, op, bound);
         }

@@ -91,10 +91,11 @@ struct kolo_bound_at {
     uintptr_t at; /* address = at + shift[kind] (+ base of `rank` for user memory of peers) */
     uint32_t kind, rank;
 };
+enum kolo_past { KOLO_PAST_OUT_OF_PLACE = 1, KOLO_PAST = 2 };
 struct kolo_bound_op {
     uint8_t code, last;
-    uint8_t odd,
-        past; /* odd: chunk by chunk, lengths computed; past: user memory past the caches */
+    uint8_t odd;  /* chunk by chunk, lengths computed */
+    uint8_t past; /* user memory is stored past the caches: enum kolo_past */
     uint16_t nsrc, ndst;
     uint32_t first, len, last_len; /* bytes of a full tile and of the last one */
     int32_t peer;

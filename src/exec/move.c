@@ -51,12 +51,15 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     const unsigned k = op->nsrc, m = op->ndst;
     const unsigned divisor = op->last ? x->divisor : 0;
     const bool folds = k > 1 || divisor > 1;
-    const bool past = op->past && x->in != x->out;
+    const bool past = op->past == KOLO_PAST || (op->past != 0 && x->in != x->out);
     if (m == 1 && !folds) {
+        if (at[k] == at[0]) { /* onto itself in place, where peers may be reading */
+            return;
+        }
         if (past) {
             kolo_copy_past(at[k], at[0], bytes);
             kolo_copy_fence();
-        } else if (at[k] != at[0]) { /* onto itself in place, where peers may be reading */
+        } else {
             kolo_copy(at[k], at[0], bytes);
         }
         return;
