@@ -181,7 +181,7 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
     const double bytes = slice_bytes(p, e->step->src);
     const enum way way = way_of(p, e);
     if (link.by_core && way == FROM_IN) { /* it is there when the call begins */
-        p->arrival_us[e->message] = link.latency_us;
+        p->arrival_us[e->message] = 0;
         p->sent[e->rank] += bytes;
         p->received[to] += bytes;
         return;
@@ -264,7 +264,8 @@ static void price_receive(struct pricer *p, const struct kolo_event *e, int self
     const int sent = moment_of(p, e->step->peer, e->other, e->tile);
     double work_us = machine->step_us;
     const double arrives_us = p->arrival_us[e->message];
-    work_us += gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
+    const bool waits = way_of(p, e) != FROM_IN;
+    work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
     work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
     work_us +=
         link.by_core && way_of(p, e) != BY_PUSH && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
@@ -300,7 +301,7 @@ static void price_local(struct pricer *p, const struct kolo_event *e, int self, 
 static void remember(struct pricer *p, const struct kolo_event *e)
 {
     struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
-    const bool receives = e->message >= 0 && e->step->op != KOLO_SEND;
+    const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
     const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
     *newest = (struct newest){e->step, e->tile, receives || waited, newest->far_us};
 }

@@ -42,7 +42,8 @@ struct kolo_machine {
      * pass, in which each further source costs reduce_us_per_byte alone, and whose result is copied
      * out of SCRATCH for nothing. */
     bool outboxes;
-    /* With outboxes: all user memory is mapped, so that a message goes as exec lowers it then: its
+    /* With outboxes: all user memory is mapped, which every rank has told every other (that round
+     * of flags is not counted), so that a message goes as exec lowers it then: its
      * receiver takes it from where it is (STABLE; from IN at once), or its sender puts it where it
      * shall be (FRESH). */
     bool mapped;

@@ -188,6 +188,9 @@ static kolo_status price_whole(const struct kolo_model *model, const struct kolo
         KOLO_TRY(price_series(plan, about->bytes, &m.machine, &series_us));
         *out = (price.total_us + series_us) / 2;
     }
+    if (about->mapped) { /* the entry lines */
+        *out += m.machine.link.latency_us + (m.machine.cores > 0 ? m.machine.switch_us : 0);
+    }
     return KOLO_OK;
 }
 

@@ -251,6 +251,19 @@ TEST(Price, WhatIsPutWhereItShallBeCrossesAChannelForEachReceiver)
     EXPECT_NEAR(want, Price("broadcast_direct", 6, 6400, machine).total_us, Near(want));
 }
 
+TEST(Price, WhatLiesInMappedInputIsTakenFromThereAtOnce)
+{
+    kolo_machine machine = Outboxes();
+    machine.link.latency_us = 100;
+    const double by_outbox = Price("reduce_direct", 2, 6400, machine).total_us;
+    machine.mapped = true;
+    // One pass over both inputs; no signal is on its way.
+    EXPECT_NEAR(by_outbox - 100, Price("reduce_direct", 2, 6400, machine).total_us,
+                Near(by_outbox));
+    machine.cores = 1; // and nobody's core copies it into an outbox before
+    EXPECT_NEAR(6400 * 1.25, Price("reduce_direct", 2, 6400, machine).total_us, Near(by_outbox));
+}
+
 TEST(Price, ChargesTheReceiversCoreForFarBytesAndOnceForFarLines)
 {
     kolo_machine machine = Outboxes();
