@@ -118,8 +118,13 @@ static enum how how_of(const struct lowering *l, const struct kolo_step *s, bool
     const uint8_t in = sends ? KOLO_LINK_MY_IN : KOLO_LINK_PEER_IN;
     const uint8_t out = sends ? KOLO_LINK_MY_OUT : KOLO_LINK_PEER_OUT;
     const uint8_t to = sends ? KOLO_LINK_PEER_OUT : KOLO_LINK_MY_OUT;
+    const int from_rank = sends ? l->prog->me : s->peer, to_rank = sends ? s->peer : l->prog->me;
     if ((bits & KOLO_LINK_MAP) == 0) {
         return BY_MESSAGE;
+    }
+    if (s->src.buf == KOLO_IN && (bits & in) != 0 && (s->flags & KOLO_STEP_STABLE) != 0 &&
+        kolo_plan_fans_out(l->plan, from_rank, to_rank)) {
+        return BY_PULL;
     }
     if (!reduce && s->dst.buf == KOLO_OUT && (bits & to) != 0 &&
         (s->flags & KOLO_STEP_FRESH) != 0) {
@@ -347,7 +352,7 @@ static void gather_run(struct lowering *l, struct run *run, int begin, int lane)
     const struct kolo_step *first = &l->mine->step[begin];
     const int second = next_in_lane(l, begin + 1, lane);
     const bool alone = second >= l->mine->count || !joins(l, second, first->dst, 1);
-    struct kolo_at at;
+    struct kolo_at at = {0};
     run->begin = begin;
     run->end = begin + 1;
     run->nsrc = run->nlines = run->ntaken = 0;

@@ -17,7 +17,8 @@
  * Links. MESSAGE: posts. MAP: a message whose source the receiver may load from, and which its
  * sender leaves alone (STABLE), is pulled from user memory, and from IN without a signal: the entry
  * line says that it is there; one without reduction whose destination the sender may store to, and
- * which is FRESH, is pushed into it; else it goes through the sender's outbox.
+ * which is FRESH, is pushed into it, unless its sender has more to send than its receiver receives:
+ * then that one pulls, too; else it goes through the sender's outbox.
  */
 #ifndef KOLO_PROGRAM_H
 #define KOLO_PROGRAM_H

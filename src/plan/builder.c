@@ -330,6 +330,15 @@ static size_t groups_bytes(const struct kolo_shape *shape)
     return (size_t)shape->nlevels * (size_t)shape->nranks * sizeof *shape->group;
 }
 
+static void count_messages(struct kolo_rank_plan *mine)
+{
+    for (int i = 0; i < mine->count; i++) {
+        const uint8_t op = mine->step[i].op;
+        mine->sends += op == KOLO_SEND;
+        mine->receives += op == KOLO_RECV || op == KOLO_RECV_REDUCE;
+    }
+}
+
 static void seal_counts(struct kolo_plan *plan)
 {
     const struct kolo_shape *s = &plan->shape;
@@ -343,6 +352,7 @@ static void seal_counts(struct kolo_plan *plan)
         plan->hash = kolo_hash(plan->hash, plan->group, groups_bytes(s));
     }
     for (int r = 0; r < s->nranks; r++) {
+        count_messages(&plan->rank[r]);
         if (plan->rank[r].places > plan->max_places) {
             plan->max_places = plan->rank[r].places;
         }

@@ -43,7 +43,8 @@ static_assert(sizeof(struct kolo_step) == 32, "two 16-byte loads per step on a G
 struct kolo_rank_plan {
     struct kolo_step *step; /* NULL for ranks that were not asked for */
     int count, cap;
-    int phases, places; /* signals and outbox chunks per tile; known for every rank */
+    int phases, places;  /* signals and outbox chunks per tile; known for every rank */
+    int sends, receives; /* messages; of the ranks whose steps are here */
 };
 
 struct kolo_plan {
@@ -90,6 +91,13 @@ const char *kolo_coll_title(enum kolo_coll coll);
 
 /* In place, chunk `chunk` of IN at `rank` is this chunk of OUT; -1 if it is none. */
 int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk);
+
+/* Rank `from` sends more messages than rank `to` receives: what can lie where it is, the receivers
+ * had better fetch, all at a time. False for plans of one rank. */
+static inline bool kolo_plan_fans_out(const struct kolo_plan *plan, int from, int to)
+{
+    return plan->only < 0 && plan->rank[from].sends > plan->rank[to].receives;
+}
 
 /* The group of `rank` at level `level` of the shape. */
 static inline int kolo_group_of(const struct kolo_shape *shape, int level, int rank)

@@ -161,14 +161,19 @@ static enum way way_of(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *s = e->step;
     const int to = s->op == KOLO_SEND ? s->peer : e->rank;
+    const int from = s->op == KOLO_SEND ? e->rank : s->peer;
+    const bool stable = s->src.buf != KOLO_SCRATCH && (s->flags & KOLO_STEP_STABLE) != 0;
     const struct kolo_step *receive = &p->plan->rank[to].step[p->order->recv[e->message]];
     if (!p->machine->mapped) {
         return BY_OUTBOX;
     }
+    if (stable && s->src.buf == KOLO_IN && kolo_plan_fans_out(p->plan, from, to)) {
+        return FROM_IN;
+    }
     if (receive->op == KOLO_RECV && s->dst.buf == KOLO_OUT && (s->flags & KOLO_STEP_FRESH) != 0) {
         return BY_PUSH;
     }
-    if (s->src.buf == KOLO_SCRATCH || (s->flags & KOLO_STEP_STABLE) == 0) {
+    if (!stable) {
         return BY_OUTBOX;
     }
     return s->src.buf == KOLO_IN ? FROM_IN : BY_PULL;

@@ -243,12 +243,12 @@ TEST(Price, WhatDiffersTakesTurnsInAChannel)
     EXPECT_NEAR(want, Price("scatter_direct", 6, 6400, TwoSides()).total_us, Near(want));
 }
 
-TEST(Price, WhatIsPutWhereItShallBeCrossesAChannelForEachReceiver)
+TEST(Price, WhatIsPutWhereItShallBeTakesTurnsInAChannel)
 {
     kolo_machine machine = TwoSides();
     machine.mapped = true;
-    const double want = 3 * 6400 + 3 * 4 * 6400; // as of messages that differ
-    EXPECT_NEAR(want, Price("broadcast_direct", 6, 6400, machine).total_us, Near(want));
+    const double want = 6400 + 3 * 4 * 6400; // three put it there from afar, one after another
+    EXPECT_NEAR(want, Price("gather_direct", 6, 6400, machine).total_us, Near(want));
 }
 
 TEST(Price, WhatLiesInMappedInputIsTakenFromThereAtOnce)
