@@ -56,6 +56,19 @@ static inline void finish_stream(bool streamed)
 #define STORE(at, vector) memcpy(at, &(vector), sizeof(vector))
 #endif
 
+/* The loop for two sources and the one for any number, with and without streaming stores. */
+#define SUM_BY_BODY(name)                                                                          \
+    static void name(void *dst, const void *const *src, int k, size_t bytes, bool streamed)        \
+    {                                                                                              \
+        const bool nt = can_stream(dst, streamed);                                                 \
+        if (k == 2) {                                                                              \
+            nt ? name##_body(dst, src, 2, bytes, true) : name##_body(dst, src, 2, bytes, false);   \
+        } else {                                                                                   \
+            nt ? name##_body(dst, src, k, bytes, true) : name##_body(dst, src, k, bytes, false);   \
+        }                                                                                          \
+        finish_stream(nt);                                                                         \
+    }
+
 /* Always inlined with constant k and nt, so that the compiler makes a loop of each. */
 #define SUM_OF(name, elem)                                                                         \
     typedef elem name##_vector __attribute__((vector_size(VECTOR), aligned(1), may_alias));        \
@@ -94,16 +107,7 @@ static inline void finish_stream(bool streamed)
             memcpy(dst + i, &sum, sizeof sum);                                                     \
         }                                                                                          \
     }                                                                                              \
-    static void name(void *dst, const void *const *src, int k, size_t bytes, bool streamed)        \
-    {                                                                                              \
-        const bool nt = can_stream(dst, streamed);                                                 \
-        if (k == 2) {                                                                              \
-            nt ? name##_body(dst, src, 2, bytes, true) : name##_body(dst, src, 2, bytes, false);   \
-        } else {                                                                                   \
-            nt ? name##_body(dst, src, k, bytes, true) : name##_body(dst, src, k, bytes, false);   \
-        }                                                                                          \
-        finish_stream(nt);                                                                         \
-    }
+    SUM_BY_BODY(name)
 
 SUM_OF(sum_float32, float)
 SUM_OF(sum_float64, double)
@@ -197,16 +201,7 @@ static inline narrow narrow_float16(wide value)
             memcpy(dst + i, line, bytes - i);                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void name(void *dst, const void *const *src, int k, size_t bytes, bool streamed)        \
-    {                                                                                              \
-        const bool nt = can_stream(dst, streamed);                                                 \
-        if (k == 2) {                                                                              \
-            nt ? name##_body(dst, src, 2, bytes, true) : name##_body(dst, src, 2, bytes, false);   \
-        } else {                                                                                   \
-            nt ? name##_body(dst, src, k, bytes, true) : name##_body(dst, src, k, bytes, false);   \
-        }                                                                                          \
-        finish_stream(nt);                                                                         \
-    }
+    SUM_BY_BODY(name)
 
 SUM_WIDENED(sum_bfloat16, widen_bfloat16, narrow_bfloat16)
 #ifdef HAVE_FLOAT16

@@ -7,8 +7,8 @@
  * enough ahead that every rank sees it before it gets there. A rank is at most 5 tiles ahead of one
  * that it met in a tile, and so at most 5(n-1) ahead of anybody: one edge of each tile's plan
  * crosses from those known to have come so far to the others. (Tiles of messages prove nothing and
- * do not count.) Where ranks are threads, or sit on several hosts, entries are there from the
- * start. */
+ * do not count.) Where ranks are threads, or sit on several hosts, or some rank cannot map another,
+ * entries are there from the start. */
 #include "core/call_parts.h"
 #include "transports/shm/segment.h"
 

@@ -258,6 +258,18 @@ static struct kolo_opened *find_mapper(struct kolo_comm *c)
     return NULL;
 }
 
+static bool maps_all(const struct kolo_comm *c)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        const struct kolo_member *m = &c->member[q];
+        if (q != c->rank && (c->mapper == NULL || m->device != c->mapper->device ||
+                             (m->reach.caps & KOLO_CAP_MAP) == 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int phases_for(int nranks)
 {
     return 2 * nranks +
@@ -352,6 +364,7 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
         memcpy(out->region, c->region.handle, sizeof out->region);
         out->mapper = (int32_t)(c->mapper - c->opened);
     }
+    out->maps_all = maps_all(c);
     if (kolo_host_discover(&host) == KOLO_OK) {
         cores = kolo_host_pus(host);
         c->wires.cache_bytes = cache_part(c, host);
@@ -383,17 +396,18 @@ static bool shares_process(const struct kolo_comm *c)
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->costs = all[0].costs;
+    c->sharing = c->nhosts > 1 || shares_process(c);
     for (int q = 0; q < c->nranks; q++) {
         struct kolo_member *m = &c->member[q];
         memcpy(m->region, all[q].region, sizeof m->region);
         m->maps = q != c->rank && c->mapper != NULL && all[q].mapper == c->mapper - c->opened &&
                   m->device == c->mapper->device && (m->reach.caps & KOLO_CAP_MAP) != 0;
+        c->sharing = c->sharing || !all[q].maps_all;
         c->threads =
             c->threads || (q != c->rank && m->peer.process == c->member[c->rank].peer.process);
         c->wires.transport[q] = m->transport;
         c->wires.device[q] = m->device;
     }
-    c->sharing = c->nhosts > 1 || shares_process(c);
     c->logs_calls = kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_COLL);
     const int tuners = kolo_tuner_count_all();
     c->tuner = tuners > 0 ? kolo_tuner_at(tuners - 1) : NULL;

@@ -119,7 +119,7 @@ void kolo_memo_learn(struct kolo_call *call)
         return;
     }
     const size_t elem = kolo_type_bytes(call->type);
-    const bool reduces = kolo_call_reduces(call), bytes = call->coll != KOLO_COLL_BARRIER;
+    const bool reduces = kolo_call_reduces(call), moves = call->coll != KOLO_COLL_BARRIER;
     c->memo[kolo_memo_place(what, call->count)] = (struct kolo_memo){
         .what = what,
         .count = call->count,
@@ -128,8 +128,8 @@ void kolo_memo_learn(struct kolo_call *call)
         .how = {.reduce = reduces ? kolo_reduce_kernel(call->type, call->op) : NULL,
                 .divisor = reduces && call->op == KOLO_AVG ? (unsigned)c->nranks : 0,
                 .signature = call->signature},
-        .in_bytes = bytes && kolo_call_has_in(call) ? kolo_call_span(call, true) * elem : 0,
-        .out_bytes = bytes && kolo_call_has_out(call) ? kolo_call_span(call, false) * elem : 0,
+        .in_bytes = moves && kolo_call_has_in(call) ? kolo_call_span(call, true) * elem : 0,
+        .out_bytes = moves && kolo_call_has_out(call) ? kolo_call_span(call, false) * elem : 0,
         .in_place = (uintptr_t)in_place_of(call),
         .elem = call->run_elem,
         .entries = call->uses_entries,
@@ -144,12 +144,12 @@ void kolo_memo_learn(struct kolo_call *call)
 void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
 {
     for (int i = 0; i < KOLO_MEMOS; i++) {
-        if ((bound == NULL || c->memo[i].bound == bound)) {
+        if (bound == NULL || c->memo[i].bound == bound) {
             c->memo[i].bound = NULL;
             c->memo[i].exchange = NULL;
             c->memo[i].simple = false;
         }
-        if ((bound == NULL || c->shared_memo[i].bound == bound)) {
+        if (bound == NULL || c->shared_memo[i].bound == bound) {
             c->shared_memo[i].bound = NULL;
         }
     }
@@ -188,8 +188,8 @@ bool kolo_memo_recall(struct kolo_call *call)
 
 /* ---- running ---- */
 
-static inline kolo_status run_bound(struct kolo_comm *c, const struct kolo_memo *m,
-                                    const struct kolo_bound *bound, const void *in, void *out)
+kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
+                             const struct kolo_bound *bound, const void *in, void *out)
 {
     struct kolo_exec x;
     x.wires = &c->wires;
@@ -202,12 +202,6 @@ static inline kolo_status run_bound(struct kolo_comm *c, const struct kolo_memo 
     x.signature = m->how.signature;
     x.block = true;
     return kolo_exec_now(&x);
-}
-
-kolo_status kolo_quick_simple(struct kolo_comm *c, const struct kolo_memo *m, const void *in,
-                              void *out)
-{
-    return run_bound(c, m, m->bound, in, out);
 }
 
 /* The entry is published, and somebody's is another than last time. */
@@ -253,7 +247,7 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_args *a,
     if (KOLO_UNLIKELY(!same)) {
         return go_on_slowly(c, a, m);
     }
-    const kolo_status st = run_bound(c, m, s->bound, a->in, a->out);
+    const kolo_status st = kolo_quick_bound(c, m, s->bound, a->in, a->out);
     w->entries += st == KOLO_OK ? 1 : 0;
     return st;
 }
@@ -283,7 +277,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
             return false;
         }
         c->calls++;
-        *out = run_bound(c, m, m->bound, a->in, a->out);
+        *out = kolo_quick_bound(c, m, m->bound, a->in, a->out);
         return true;
     }
     const struct kolo_shared_memo *s = find_shared(c, a, what);

@@ -40,13 +40,14 @@ struct kolo_memo { /* bound NULL: empty */
 /* Groups that the calling thread has open. */
 extern _Thread_local int kolo_group_depth;
 
-/* Run the bound program of a simple call. */
-kolo_status kolo_quick_simple(struct kolo_comm *c, const struct kolo_memo *m, const void *in,
-                              void *out);
+/* Run `bound`, the memo's or the one of the same call with entries. */
+kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
+                             const struct kolo_bound *bound, const void *in, void *out);
 /* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
 int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args);
 
-/* Created operations (op >= KOLO_OPS) are not kept. */
+/* Each number has bits of its own only where op < KOLO_OPS and type < KOLO_TYPES: other calls are
+ * neither kept nor looked up. */
 static inline uint64_t kolo_memo_what(const struct kolo_args *a)
 {
     return (uint64_t)(uint32_t)a->root << 32 | (uint64_t)a->op << 16 | (uint64_t)a->type << 8 |
@@ -77,7 +78,8 @@ enum { KOLO_NOT_QUICK = INT_MIN };
 static inline __attribute__((always_inline)) int kolo_quick(const struct kolo_args *a,
                                                             struct kolo_comm *c)
 {
-    if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || c->logs_calls || a->op >= KOLO_OPS ||
+    if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || c->logs_calls ||
+                      (unsigned)a->op >= KOLO_OPS || (unsigned)a->type >= KOLO_TYPES ||
                       atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0)) {
         return KOLO_NOT_QUICK;
     }
@@ -91,7 +93,7 @@ static inline __attribute__((always_inline)) int kolo_quick(const struct kolo_ar
     }
     c->calls++;
     int st = m->exchange != NULL ? kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how)
-                                 : kolo_quick_simple(c, m, a->in, a->out);
+                                 : kolo_quick_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         st = kolo_comm_fail(c, (kolo_status)st);
     }

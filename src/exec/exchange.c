@@ -88,17 +88,6 @@ kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
 
 /* ---- running ---- */
 
-static inline void copy_small(char *dst, const char *src, uint32_t bytes)
-{
-    if (bytes == 8) {
-        memcpy(dst, src, 8);
-    } else if (bytes == 4) {
-        memcpy(dst, src, 4);
-    } else {
-        memcpy(dst, src, bytes);
-    }
-}
-
 /* Who signals in the first tile of a call has finished those before it. */
 static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo_exchange *e,
                                          uintptr_t shift, uint64_t signature)
@@ -128,7 +117,7 @@ kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, c
     }
     w->readers[parity].list = e->readers;
     w->readers[parity].count = (int)e->npeers;
-    copy_small(mine->data, (const char *)in + e->in_off, e->bytes);
+    kolo_copy(mine->data, (const char *)in + e->in_off, e->bytes);
     mine->signature = how->signature;
     mine->done = epoch;
     atomic_store_explicit(&mine->epoch, epoch + 1, memory_order_release);

@@ -43,6 +43,16 @@ static void move_past(const struct kolo_exec *x, const struct kolo_bound_op *op,
     kolo_copy_fence();
 }
 
+static bool is_one_of(const char *dst, char *const *src, unsigned k)
+{
+    for (unsigned i = 0; i < k; i++) {
+        if (dst == src[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* k sources, in order, into m destinations. Reduced a block at a time into the first destination
  * and copied on from there: storing to two streams from registers costs twice (measured). */
 static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
@@ -51,7 +61,8 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     const unsigned k = op->nsrc, m = op->ndst;
     const unsigned divisor = op->last ? x->divisor : 0;
     const bool folds = k > 1 || divisor > 1;
-    const bool past = op->past == KOLO_PAST || (op->past != 0 && x->in != x->out);
+    const bool past =
+        op->past == KOLO_PAST || (op->past != 0 && x->in != x->out && !is_one_of(at[k], at, k));
     if (m == 1 && !folds) {
         if (at[k] == at[0]) { /* onto itself in place, where peers may be reading */
             return;

@@ -8,30 +8,6 @@
 
 enum { FEW_BYTES = 64 };
 
-/* Up to FEW_BYTES, in overlapping words: no loop, no call. */
-static inline void copy_few(char *dst, const char *src, uint32_t n)
-{
-    if (n == 8) {
-        memcpy(dst, src, 8);
-    } else if (n > 32) {
-        memcpy(dst, src, 32);
-        memcpy(dst + n - 32, src + n - 32, 32);
-    } else if (n >= 16) {
-        memcpy(dst, src, 16);
-        memcpy(dst + n - 16, src + n - 16, 16);
-    } else if (n >= 8) {
-        memcpy(dst, src, 8);
-        memcpy(dst + n - 8, src + n - 8, 8);
-    } else if (n >= 4) {
-        memcpy(dst, src, 4);
-        memcpy(dst + n - 4, src + n - 4, 4);
-    } else {
-        for (uint32_t i = 0; i < n; i++) {
-            dst[i] = src[i];
-        }
-    }
-}
-
 static inline kolo_status move(const struct kolo_exec *x, const struct kolo_bound_op *op,
                                const struct tile *tile)
 {
@@ -40,7 +16,7 @@ static inline kolo_status move(const struct kolo_exec *x, const struct kolo_boun
         const char *src = address(x, tile, &at[0]);
         char *dst = address(x, tile, &at[1]);
         if (dst != src) { /* onto itself in place, where peers may be reading */
-            copy_few(dst, src, op->last_len);
+            kolo_copy(dst, src, op->last_len);
         }
         return KOLO_OK;
     }

@@ -48,7 +48,9 @@ static inline void kolo_copy(void *dst, const void *src, size_t bytes)
 {
     char *to = (char *)dst;
     const char *from = (const char *)src;
-    if (bytes > 64) {
+    if (bytes == 8) { /* most calls of a few bytes */
+        memcpy(to, from, 8);
+    } else if (bytes > 64) {
         kolo_copy_long(dst, src, bytes);
     } else if (bytes >= 32) { /* from both ends, overlapping in the middle */
         memcpy(to, from, 32);
@@ -56,7 +58,7 @@ static inline void kolo_copy(void *dst, const void *src, size_t bytes)
     } else if (bytes >= 16) {
         memcpy(to, from, 16);
         memcpy(to + bytes - 16, from + bytes - 16, 16);
-    } else if (bytes >= 8) {
+    } else if (bytes > 8) {
         memcpy(to, from, 8);
         memcpy(to + bytes - 8, from + bytes - 8, 8);
     } else if (bytes >= 4) {

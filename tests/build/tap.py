@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests in this folder, as TAP (testanything.org): one line a check, its name a sentence.
 
-Each script calls check() for what it finds and done() at its end.
+Each script calls check() for what it finds, and at its end done() or run_tests().
 """
 import sys
 
@@ -22,3 +22,11 @@ def done():
     """Print the plan and leave with a status that says whether all passed."""
     print(f"1..{len(_checks)}")
     sys.exit(0 if _checks and all(_checks) else 1)
+
+
+def run_tests(names):
+    """Call every test_*() of a script, whose globals() these are, and be done."""
+    for name, test in sorted(names.items()):
+        if name.startswith("test_"):
+            test()
+    done()

@@ -3,6 +3,7 @@
  * a bound op moves what its chunks have.
  */
 #include "bound_probe.h"
+#include "catalogue.h"
 #include "programs.h"
 
 #include <algorithm>
@@ -157,10 +158,7 @@ TEST_P(Binding, PutsEachByteOfRegularCallsIntoOnePiece)
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, Binding, ::testing::Range(0, kolo_algos_count),
-                         [](const ::testing::TestParamInfo<int> &param) {
-                             return std::string(kolo_algos[param.param]->base.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(Catalogue, Binding, ::testing::Range(0, kolo_algos_count), AlgorithmName);
 
 // ---- v-forms ----
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from tap import check, done
+from tap import check, run_tests
 
 KOLO, ALL_REDUCE, MACHINE = sys.argv[1:]
 LIMIT_S = 120
@@ -88,11 +88,4 @@ def test_bad_options():
               status, err)
 
 
-def main():
-    for name, test in sorted(globals().items()):
-        if name.startswith("test_"):
-            test()
-    done()
-
-
-main()
+run_tests(globals())

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from tap import check, done
+from tap import check, run_tests
 
 KOLO, MEET = sys.argv[1:]
 LIMIT_S = 60
@@ -350,11 +350,4 @@ def test_other_launchers():
           ran.returncode, ran.stdout, ran.stderr)
 
 
-def main():
-    for name, test in sorted(globals().items()):
-        if name.startswith("test_"):
-            test()
-    done()
-
-
-main()
+run_tests(globals())

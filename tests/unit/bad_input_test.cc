@@ -116,6 +116,27 @@ TEST_F(BadInput, UnknownTypesAndOperationsAreNamed)
     EXPECT_STREQ("unknown", kolo_type_name(static_cast<kolo_type>(-1)));
 }
 
+// A wrong number that looked like one of a call that is known by now would be taken for it.
+TEST_F(BadInput, UnknownTypesAndOperationsAreNamedAlsoAfterManyLikeCalls)
+{
+    static_assert(KOLO_INT8 == 0 && KOLO_PROD == 1, "256 is a bit of the operation");
+    const auto multiply = [this](int rank, kolo_status *out) {
+        int8_t x = 1, product = 0;
+        *out = KOLO_OK;
+        for (int i = 0; i < 4 && *out == KOLO_OK; i++) {
+            *out = kolo_all_reduce(&x, &product, 1, KOLO_INT8, KOLO_PROD, comm_[rank], nullptr);
+        }
+    };
+    kolo_status st[2];
+    std::thread peer(multiply, 1, &st[1]);
+    multiply(0, &st[0]);
+    peer.join();
+    ASSERT_EQ(KOLO_OK, st[0]);
+    ASSERT_EQ(KOLO_OK, st[1]);
+    Refused(Reduce(static_cast<kolo_type>(256), KOLO_SUM), {"type is 256"});
+    Refused(Reduce(KOLO_INT8, 65536 + KOLO_PROD), {"op is 65537"});
+}
+
 TEST_F(BadInput, PairsOfTypeAndOperationThatMakeNoSenseNameBoth)
 {
     Refused(Reduce(KOLO_FLOAT32, KOLO_BAND), {"band", "float32"});

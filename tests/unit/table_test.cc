@@ -364,11 +364,10 @@ class TableFile : public testing::Test
   protected:
     void SetUp() override
     {
-        char name[] = "/tmp/kolo-table-XXXXXX";
-        const int fd = mkstemp(name);
+        path = testing::TempDir() + "kolo-table-XXXXXX";
+        const int fd = mkstemp(path.data());
         ASSERT_GE(fd, 0);
         close(fd);
-        path = name;
     }
     void TearDown() override
     {
