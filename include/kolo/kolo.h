@@ -351,6 +351,14 @@ KOLO_CHECK kolo_status kolo_group_end(void);
 /* A host stream: operations queued on it run in order, on kolo's progress thread. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_create(kolo_stream *out);
+/* Operations queued on it from now on end with TIMEOUT, and with them their communicator, when they
+ * took longer than so many milliseconds; 0: config.timeout_ms. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms);
+/* Call fn(arg) once all that was queued before has ended, well or not, in whichever thread sees it.
+ * fn must neither block nor call kolo. Errors: INVALID (NULL; inside a group), SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg);
 /* Wait until all that was queued is done; returns the first error since the last sync. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_sync(kolo_stream stream);

@@ -38,6 +38,8 @@ struct kolo_call {
     bool p2p;                    /* the members above do not count; `message` does */
     struct kolo_p2p_op *message; /* allocated */
     struct kolo_recv_info *info;
+    void (*host_fn)(void *); /* not NULL: calling it is all, and comm is NULL */
+    void *host_arg;
 
     enum kolo_call_state state;
     bool uses_entries, wide, started;
@@ -51,6 +53,7 @@ struct kolo_call {
     size_t run_elem, tile_bytes;
     uint64_t signature;
     unsigned spins;
+    int timeout_ms; /* 0: the communicator's */
     double deadline;
 
     struct kolo_call *comm_next;   /* in the communicator's queue */

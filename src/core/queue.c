@@ -19,6 +19,7 @@ struct kolo_stream_queue {
     _Atomic int pending;
     kolo_status error;
     char error_text[512];
+    _Atomic int timeout_ms; /* of calls that are queued from now on; 0: the communicator's */
     struct kolo_stream_queue *next; /* in the progress thread's list */
     bool listed;
 };
@@ -32,6 +33,19 @@ static _Thread_local struct {
 } group;
 
 /* ---- the end of a call ---- */
+
+/* Take the call that heads its stream off it. What waits for the stream goes on. */
+static void leave_stream(struct kolo_call *call)
+{
+    struct kolo_stream_queue *s = call->stream;
+    pthread_mutex_lock(&s->lock);
+    s->head = call->stream_next;
+    s->tail = s->head == NULL ? NULL : s->tail;
+    pthread_mutex_unlock(&s->lock);
+    free(call->error_text);
+    free(call);
+    atomic_fetch_sub_explicit(&s->pending, 1, memory_order_release);
+}
 
 static void finish(struct kolo_call *call, kolo_status st)
 {
@@ -49,12 +63,8 @@ static void finish(struct kolo_call *call, kolo_status st)
             s->error = st;
             strncpy(s->error_text, kolo_error_text(), sizeof s->error_text - 1);
         }
-        s->head = call->stream_next;
-        s->tail = s->head == NULL ? NULL : s->tail;
         pthread_mutex_unlock(&s->lock);
-        free(call->error_text);
-        free(call);
-        atomic_fetch_sub_explicit(&s->pending, 1, memory_order_release);
+        leave_stream(call);
         return;
     }
     atomic_store_explicit(&call->status, (int)st, memory_order_release);
@@ -94,13 +104,13 @@ static kolo_status check_deadline(struct kolo_call *call)
         return KOLO_OK;
     }
     const double now = kolo_now_us();
+    const int limit_ms = call->timeout_ms > 0 ? call->timeout_ms : call->comm->timeout_ms;
     if (call->deadline <= 0) {
-        call->deadline = now + call->comm->timeout_ms * 1e3;
+        call->deadline = now + limit_ms * 1e3;
     }
     if (now > call->deadline) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d: %s did not end within %d ms", call->comm->rank,
-                         call->p2p ? "a message" : kolo_coll_name(call->coll),
-                         call->comm->timeout_ms);
+                         call->p2p ? "a message" : kolo_coll_name(call->coll), limit_ms);
     }
     return KOLO_OK;
 }
@@ -232,6 +242,7 @@ static struct {
     pthread_t thread;
     struct kolo_stream_queue *streams;
     bool running, stop;
+    int helpers; /* threads that wait for a stream and serve meanwhile: the thread rests */
     unsigned generation;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
@@ -259,13 +270,16 @@ static bool serve_stream(struct kolo_stream_queue *s)
     }
     pthread_mutex_lock(&s->lock);
     struct kolo_call *call = s->head;
-    const bool p2p = call != NULL && call->p2p;
+    const bool p2p = call != NULL && call->p2p, host = call != NULL && call->host_fn != NULL;
     struct kolo_comm *comm = call != NULL ? call->comm : NULL;
     pthread_mutex_unlock(&s->lock);
     if (call == NULL) {
         return true; /* it is being ended right now */
     }
-    if (p2p) { /* only this thread ends a stream's messages; a collective may be gone by now */
+    if (host) { /* as messages: ended by who serves alone; a collective may be gone by now */
+        call->host_fn(call->host_arg);
+        leave_stream(call);
+    } else if (p2p) {
         if (call->group != 0 && !call->started) {
             start_companions(s, call);
         }
@@ -276,24 +290,30 @@ static bool serve_stream(struct kolo_stream_queue *s)
     return true;
 }
 
+/* One round over all streams, by who holds progress.lock. False: there is nothing to do. */
+static bool serve_streams(unsigned *spins)
+{
+    int waiting = 0, before = 0, after = 0;
+    for (struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
+        before += atomic_load(&s->pending);
+        waiting += serve_stream(s);
+        after += atomic_load(&s->pending);
+    }
+    *spins = after < before ? 0 : *spins;
+    return waiting > 0;
+}
+
 static void *serve(void *arg)
 {
     unsigned spins = 0;
     (void)arg;
     pthread_mutex_lock(&progress.lock);
     while (!progress.stop) {
-        int waiting = 0, before = 0, after = 0;
-        for (struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
-            before += atomic_load(&s->pending);
-            waiting += serve_stream(s);
-            after += atomic_load(&s->pending);
-        }
-        if (waiting == 0) {
+        if (progress.helpers > 0 || !serve_streams(&spins)) {
             spins = 0;
             pthread_cond_wait(&progress.work, &progress.lock);
             continue;
         }
-        spins = after < before ? 0 : spins;
         pthread_mutex_unlock(&progress.lock);
         pause_a_little(&spins);
         pthread_mutex_lock(&progress.lock);
@@ -310,6 +330,7 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
         progress.generation = kolo_fork_generation();
         progress.running = false;
         progress.streams = NULL;
+        progress.helpers = 0;
     }
     if (!progress.running) {
         progress.stop = false;
@@ -361,6 +382,7 @@ static kolo_status to_stream(struct kolo_call *call, struct kolo_stream_queue *s
     KOLO_TRY(list_stream(s));
     call->stream = s;
     call->stream_next = NULL;
+    call->timeout_ms = atomic_load_explicit(&s->timeout_ms, memory_order_relaxed);
     atomic_fetch_add(&s->pending, 1);
     pthread_mutex_lock(&s->lock);
     if (s->tail != NULL) {
@@ -370,7 +392,7 @@ static kolo_status to_stream(struct kolo_call *call, struct kolo_stream_queue *s
     }
     s->tail = call;
     pthread_mutex_unlock(&s->lock);
-    if (!call->p2p) {
+    if (call->comm != NULL && !call->p2p) {
         enqueue(call);
     }
     pthread_mutex_lock(&progress.lock);
@@ -606,17 +628,73 @@ kolo_status kolo_stream_query(kolo_stream stream)
     return take_stream_error(s);
 }
 
+/* Who waits serves all streams, in the progress thread's place: what it waits for comes without a
+ * switch of threads. */
+static void help_until_idle(struct kolo_stream_queue *s)
+{
+    unsigned spins = 0;
+    bool waiting = true;
+    pthread_mutex_lock(&progress.lock);
+    progress.helpers++;
+    while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        waiting = serve_streams(&spins);
+        if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+            pthread_mutex_unlock(&progress.lock);
+            pause_a_little(&spins);
+            pthread_mutex_lock(&progress.lock);
+        }
+    }
+    if (--progress.helpers == 0 && waiting) {
+        pthread_cond_signal(&progress.work); /* perhaps there is more, for others */
+    }
+    pthread_mutex_unlock(&progress.lock);
+}
+
 kolo_status kolo_stream_sync(kolo_stream stream)
 {
     struct kolo_stream_queue *s = stream;
-    unsigned spins = 0;
     if (s == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
     }
-    while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
-        pause_a_little(&spins);
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        help_until_idle(s);
     }
     return take_stream_error(s);
+}
+
+kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL || timeout_ms < 0) {
+        return s == NULL ? kolo_fail(KOLO_ERR_INVALID, "stream is NULL")
+                         : kolo_fail(KOLO_ERR_INVALID,
+                                     "timeout_ms is %d; it must be positive, or 0 for that of the "
+                                     "communicator",
+                                     timeout_ms);
+    }
+    atomic_store(&s->timeout_ms, timeout_ms);
+    return KOLO_OK;
+}
+
+kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg)
+{
+    if (stream == NULL || fn == NULL || kolo_group_depth > 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s",
+                         stream == NULL ? "stream is NULL"
+                         : fn == NULL   ? "fn is NULL"
+                                        : "kolo_stream_host_func() inside a group");
+    }
+    struct kolo_call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    call->host_fn = fn;
+    call->host_arg = arg;
+    const kolo_status st = to_stream(call, stream);
+    if (st != KOLO_OK) {
+        free(call);
+    }
+    return st;
 }
 
 void kolo_stream_destroy(kolo_stream stream)

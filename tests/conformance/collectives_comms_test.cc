@@ -8,7 +8,9 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <memory>
+#include <string.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace collectives
@@ -368,6 +370,82 @@ TEST(Streams, GiveTheirFirstErrorAtTheNextSyncOnly)
     EXPECT_STRNE("", kolo_error_text());
     EXPECT_EQ(KOLO_OK, kolo_stream_sync(stream));
     kolo_stream_destroy(stream);
+}
+
+TEST(Streams, CallHostFunctionsInTheirTurn)
+{
+    Team team(2);
+    kolo_stream stream = nullptr;
+    int x = 1, y = 0, z = 0;
+    struct Seen {
+        int *result;
+        std::atomic<int> before{0}, after{0};
+    } seen;
+    seen.result = &y;
+    const auto look = [](void *arg) {
+        Seen *s = static_cast<Seen *>(arg);
+        (s->before == 0 ? s->before : s->after) = 100 + *s->result;
+    };
+    ASSERT_EQ(KOLO_OK, kolo_stream_create(&stream));
+    ASSERT_EQ(KOLO_OK, kolo_stream_host_func(stream, look, &seen));
+    ASSERT_EQ(KOLO_OK, kolo_all_reduce(&x, &y, 1, KOLO_INT32, KOLO_SUM, team.comm(0), stream));
+    ASSERT_EQ(KOLO_OK, kolo_stream_host_func(stream, look, &seen));
+    std::thread other([&] {
+        while (seen.before == 0) {
+            std::this_thread::yield();
+        }
+        EXPECT_EQ(KOLO_OK, kolo_all_reduce(&x, &z, 1, KOLO_INT32, KOLO_SUM, team.comm(1), nullptr));
+    });
+    EXPECT_EQ(KOLO_OK, kolo_stream_sync(stream));
+    other.join();
+    EXPECT_EQ(100, seen.before);
+    EXPECT_EQ(102, seen.after);
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_stream_host_func(stream, nullptr, nullptr));
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_stream_host_func(nullptr, look, &seen));
+    kolo_stream_destroy(stream);
+}
+
+TEST(Streams, EndWhatTookLongerThanTheirTimeout)
+{
+    Team team(2);
+    kolo_stream stream = nullptr;
+    int x = 1, y = 0;
+    ASSERT_EQ(KOLO_OK, kolo_stream_create(&stream));
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_stream_set_timeout(stream, -1));
+    ASSERT_EQ(KOLO_OK, kolo_stream_set_timeout(stream, 50));
+    ASSERT_EQ(KOLO_OK, kolo_all_reduce(&x, &y, 1, KOLO_INT32, KOLO_SUM, team.comm(0), stream));
+    EXPECT_EQ(KOLO_ERR_TIMEOUT, kolo_stream_sync(stream));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "50 ms")) << kolo_error_text();
+    kolo_stream_destroy(stream);
+}
+
+TEST(Streams, AreAllServedByWhoeverWaitsForOne)
+{
+    Team team(2), later(2);
+    int x = 1, y[2] = {}, z[2] = {};
+    std::thread ranks[2];
+    for (int r = 0; r < 2; r++) {
+        ranks[r] =
+            std::thread([&, r] { /* each waits first for what the other waits for last */
+                                 Team &first = r == 0 ? team : later,
+                                      &second = r == 0 ? later : team;
+                                 kolo_stream a = nullptr, b = nullptr;
+                                 ASSERT_EQ(KOLO_OK, kolo_stream_create(&a));
+                                 ASSERT_EQ(KOLO_OK, kolo_stream_create(&b));
+                                 ASSERT_EQ(KOLO_OK, kolo_all_reduce(&x, &y[r], 1, KOLO_INT32,
+                                                                    KOLO_SUM, first.comm(r), a));
+                                 ASSERT_EQ(KOLO_OK, kolo_all_reduce(&x, &z[r], 1, KOLO_INT32,
+                                                                    KOLO_SUM, second.comm(r), b));
+                                 EXPECT_EQ(KOLO_OK, kolo_stream_sync(a));
+                                 EXPECT_EQ(KOLO_OK, kolo_stream_sync(b));
+                                 kolo_stream_destroy(a);
+                                 kolo_stream_destroy(b);
+            });
+    }
+    for (std::thread &rank : ranks) {
+        rank.join();
+    }
+    EXPECT_EQ(8, y[0] + y[1] + z[0] + z[1]);
 }
 
 /* ---- groups ---- */
