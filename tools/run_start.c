@@ -74,8 +74,8 @@ bool run_prepare(struct run *run)
     unsigned char bytes[16];
     unsigned char secret[32];
     open_standard_streams();
-    if (kolo_boot_random(bytes, sizeof bytes) != KOLO_OK ||
-        kolo_boot_random(secret, sizeof secret) != KOLO_OK) {
+    if (kolo_random(bytes, sizeof bytes) != KOLO_OK ||
+        kolo_random(secret, sizeof secret) != KOLO_OK) {
         (void)fprintf(stderr, "kolo run: %s\n", kolo_error_text());
         return false;
     }

@@ -189,6 +189,16 @@ struct kolo_env {
     kolo_status (*fail)(kolo_status status, const char *text);
     /* Nonzero once the communicator is aborted; a status. Poll in any wait. */
     const int *aborted;
+    int nhosts;     /* that the ranks are on; 0: one */
+    int timeout_ms; /* longest wait without progress; 0: not known */
+    /* 32 bytes that the ranks of this communicator alone know; NULL: none. */
+    const unsigned char *secret;
+    /* A numeric address that all ranks' hosts reach; NULL: none is known. */
+    const char *toward;
+    /* Tell of evidence that `rank` is gone: what was seen, and its errno or 0. Called under what
+     * the slots are called under; it may not call into the transport. May be NULL. */
+    void (*gone)(void *owner, int rank, const char *what, int error);
+    void *owner; /* of gone() */
 };
 
 struct kolo_reach { /* probe() fills it */

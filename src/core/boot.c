@@ -159,7 +159,7 @@ static kolo_status greet(struct kolo_boot *boot, struct kolo_boot_hello *hello)
                                       .rank = boot->rank,
                                       .timeout_ms = boot->timeout_ms,
                                       .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
-    KOLO_TRY(kolo_boot_random(hello->nonce, sizeof hello->nonce));
+    KOLO_TRY(kolo_random(hello->nonce, sizeof hello->nonce));
     return put(boot, KOLO_BOOT_HELLO, hello, sizeof *hello);
 }
 
@@ -180,7 +180,7 @@ static kolo_status shake_hands(struct kolo_boot *boot)
     if (!kolo_boot_prove(&boot->meet, KOLO_BOOT_TO_RANK, &hello, &challenge, proof)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
     }
-    if (!kolo_boot_same(proof, challenge.proof)) {
+    if (!kolo_same_proof(proof, challenge.proof)) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "rank %d and meeting point '%s' do not have the same secret "
                          "(is the id, or KOLO_SECRET, the same on all ranks?)",

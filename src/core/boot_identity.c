@@ -37,8 +37,8 @@ kolo_status kolo_id_create(struct kolo_id *out)
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "kolo_id_create: out is NULL");
     }
-    KOLO_TRY(kolo_boot_random(random, sizeof random));
-    KOLO_TRY(kolo_boot_random(meet.secret, sizeof meet.secret));
+    KOLO_TRY(kolo_random(random, sizeof random));
+    KOLO_TRY(kolo_random(meet.secret, sizeof meet.secret));
     (void)snprintf(meet.name, sizeof meet.name, "id-%016llx%016llx", (unsigned long long)random[0],
                    (unsigned long long)random[1]);
     KOLO_TRY(kolo_boot_serve(&meet));
@@ -127,7 +127,7 @@ uint64_t kolo_process_id(void)
     (void)pthread_once(&once, watch_forks);
     while (id == 0) {
         uint64_t fresh = 0;
-        if (kolo_boot_random(&fresh, sizeof fresh) != KOLO_OK) {
+        if (kolo_random(&fresh, sizeof fresh) != KOLO_OK) {
             fresh = kolo_hash((uint64_t)getpid(), &id, sizeof id);
         }
         if (fresh != 0 && atomic_compare_exchange_strong(&process_id, &id, fresh)) {

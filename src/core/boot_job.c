@@ -177,7 +177,7 @@ void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     struct kolo_boot_challenge *out = &conn->challenge;
     *out = (struct kolo_boot_challenge){.host_rank = hub->host_rank, .version = KOLO_VERSION};
-    if (kolo_boot_random(out->nonce, sizeof out->nonce) != KOLO_OK ||
+    if (kolo_random(out->nonce, sizeof out->nonce) != KOLO_OK ||
         !kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_RANK, &conn->hello, out, out->proof)) {
         (void)shutdown(conn->fd, SHUT_RDWR);
         return;
@@ -191,7 +191,7 @@ static bool proof_is_right(const struct kolo_hub *hub, const struct kolo_conn *c
     unsigned char expected[KOLO_BOOT_PROOF];
     return kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_HUB, &conn->hello, &conn->challenge,
                            expected) &&
-           kolo_boot_same(expected, conn->proof);
+           kolo_same_proof(expected, conn->proof);
 }
 
 /* What is wrong with a rank that proved the secret, in `error`; false if nothing is. */

@@ -6,12 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -33,39 +29,13 @@ bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
     struct kolo_boot_challenge bare = *challenge;
     unsigned char text[4 + sizeof meet->name + sizeof *hello + sizeof bare];
     unsigned char *at = text;
-    unsigned len = 0;
-    /* A hub may still serve while the process exits, so libcrypto must not clean up under it. */
-    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     memset(bare.proof, 0, sizeof bare.proof);
     at = mempcpy(at, direction == KOLO_BOOT_TO_RANK ? "hub " : "rank", 4);
     memset(at, 0, sizeof meet->name);
     memcpy(at, meet->name, strnlen(meet->name, sizeof meet->name));
     at = mempcpy(at + sizeof meet->name, hello, sizeof *hello);
     memcpy(at, &bare, sizeof bare);
-    return HMAC(EVP_sha256(), meet->secret, (int)sizeof meet->secret, text, sizeof text, out,
-                &len) != NULL &&
-           len == KOLO_BOOT_PROOF;
-}
-
-bool kolo_boot_same(const unsigned char a[KOLO_BOOT_PROOF], const unsigned char b[KOLO_BOOT_PROOF])
-{
-    return CRYPTO_memcmp(a, b, KOLO_BOOT_PROOF) == 0;
-}
-
-kolo_status kolo_boot_random(void *out, size_t bytes)
-{
-    unsigned char *at = out;
-    while (bytes > 0) {
-        const ssize_t n = getrandom(at, bytes, 0);
-        if (n < 0 && errno != EINTR) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "getrandom: %s", strerror(errno));
-        }
-        if (n > 0) {
-            at += n;
-            bytes -= (size_t)n;
-        }
-    }
-    return KOLO_OK;
+    return kolo_prove(meet->secret, text, sizeof text, out);
 }
 
 /* The abstract address "kolo-<uid>-<hash of the meeting's name>"; returns its length. */

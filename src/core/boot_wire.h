@@ -18,6 +18,7 @@
 #define KOLO_CORE_BOOT_WIRE_H
 
 #include "boot.h"
+#include "util/secret.h"
 
 #include <assert.h>
 #include <sys/types.h>
@@ -85,10 +86,6 @@ bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
                      const struct kolo_boot_hello *hello,
                      const struct kolo_boot_challenge *challenge,
                      unsigned char out[KOLO_BOOT_PROOF]);
-/* In constant time. */
-bool kolo_boot_same(const unsigned char a[KOLO_BOOT_PROOF], const unsigned char b[KOLO_BOOT_PROOF]);
-/* Fill with random bytes of the kernel. */
-kolo_status kolo_boot_random(void *out, size_t bytes);
 
 /* A listening socket on the meeting's name. INPROGRESS: somebody listens there already. */
 KOLO_CHECK kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out);

@@ -72,7 +72,14 @@ kolo_status World::Open(const kolo_transport *transport, Rank &rank, int index, 
                         uint64_t comm)
 {
     rank.self = {sizeof(kolo_peer), index, (int)getpid(), 1, (uint64_t)getpid(), nullptr, 0};
-    rank.env = {sizeof(struct kolo_env), index, nranks, comm, &rank.self, Log, Fail, &rank.aborted};
+    rank.env.size = sizeof(struct kolo_env);
+    rank.env.rank = index;
+    rank.env.nranks = nranks;
+    rank.env.comm = comm;
+    rank.env.self = &rank.self;
+    rank.env.log = Log;
+    rank.env.fail = Fail;
+    rank.env.aborted = &rank.aborted;
     const kolo_status status = transport->open(&rank.env, &rank.device);
     if (status != KOLO_OK) {
         return status;

@@ -37,7 +37,7 @@ kolo_meet FreshMeet(bool with_secret = true)
     kolo_meet meet = {};
     snprintf(meet.name, sizeof meet.name, "test-%d-%d", int(getpid()), counter++);
     if (with_secret) {
-        EXPECT_EQ(KOLO_OK, kolo_boot_random(meet.secret, sizeof meet.secret));
+        EXPECT_EQ(KOLO_OK, kolo_random(meet.secret, sizeof meet.secret));
     }
     return meet;
 }

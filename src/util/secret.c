@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util/secret.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <string.h>
+#include <sys/random.h>
+
+kolo_status kolo_random(void *out, size_t bytes)
+{
+    unsigned char *at = out;
+    while (bytes > 0) {
+        const ssize_t n = getrandom(at, bytes, 0);
+        if (n < 0 && errno != EINTR) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+        }
+        if (n > 0) {
+            at += n;
+            bytes -= (size_t)n;
+        }
+    }
+    return KOLO_OK;
+}
+
+bool kolo_prove(const unsigned char secret[KOLO_SECRET_BYTES], const void *text, size_t bytes,
+                unsigned char out[KOLO_PROOF_BYTES])
+{
+    unsigned len = 0;
+    /* A thread may still serve while the process exits: libcrypto must not clean up under it. */
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    return HMAC(EVP_sha256(), secret, KOLO_SECRET_BYTES, text, bytes, out, &len) != NULL &&
+           len == KOLO_PROOF_BYTES;
+}
+
+bool kolo_same_proof(const unsigned char a[KOLO_PROOF_BYTES],
+                     const unsigned char b[KOLO_PROOF_BYTES])
+{
+    return CRYPTO_memcmp(a, b, KOLO_PROOF_BYTES) == 0;
+}

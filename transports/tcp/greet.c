@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How two ranks meet on a new connection.
+ *
+ *   maker                                     listener
+ *   HELLO  communicator, from, to, nonce  ->
+ *                                         <-  CHALLENGE  nonce, proof over all so far
+ *   PROOF  over all so far                ->
+ *                                         <-  accepted, or refused in favour of its own
+ *
+ * A proof is HMAC-SHA-256 under the communicator's secret, so whoever lacks it changes nothing: its
+ * connection costs one of KOLO_TCP_GUESTS descriptors for at most 5 s, and the oldest makes room
+ * for a newer. Where both ends make the same connection at once, that of the lower rank stays. */
+#include "transports/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */, ACCEPTS = 64 };
+
+/* ---- sockets ---- */
+
+static void watch(struct kolo_tcp_socket *s, int epoll, int how, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
+    (void)epoll_ctl(epoll, how, fd, &event);
+}
+
+static bool is_between(enum kolo_tcp_state state)
+{
+    return state == KOLO_TCP_CONNECTING || state == KOLO_TCP_GREETING || state == KOLO_TCP_PROVING;
+}
+
+static void enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
+{
+    struct kolo_device *dev = s->link->dev;
+    dev->nconnecting += is_between(state) - is_between(s->state);
+    s->state = state;
+    s->got = 0;
+}
+
+void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
+{
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    s->fd = -1;
+    enter(s, state);
+}
+
+void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
+{
+    struct kolo_device *dev = s->link->dev;
+    char text[160];
+    char name[72];
+    enter(s, KOLO_TCP_UP);
+    s->again_us = 0;
+    if (s->fd != fd) {
+        s->fd = fd;
+        watch(s, dev->epoll, EPOLL_CTL_MOD, fd);
+    }
+    s->ripe = true;
+    s->full = false;
+    if (s->staging == NULL) {
+        s->staging = malloc(KOLO_TCP_STAGING);
+    }
+    if (s->staging == NULL) {
+        kolo_tcp_fail(s->link, "no memory for a socket to it", 0);
+        return;
+    }
+    (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
+                   dev->env.rank, s->link->peer.rank, s->index, s->link->nsockets, dev->interface,
+                   kolo_tcp_place_name(&s->link->address.place, name));
+    dev->env.log(text);
+}
+
+static bool prove(const struct kolo_device *dev, const char *direction,
+                  const struct kolo_tcp_hello *hello, const struct kolo_tcp_challenge *challenge,
+                  unsigned char out[KOLO_PROOF_BYTES])
+{
+    unsigned char text[8 + sizeof *hello + sizeof challenge->nonce];
+    memcpy(text, direction, 8);
+    memcpy(text + 8, hello, sizeof *hello);
+    memcpy(text + 8 + sizeof *hello, challenge->nonce, sizeof challenge->nonce);
+    return kolo_prove(dev->secret, text, sizeof text, out);
+}
+static const char to_maker[8] = "listens", to_listener[8] = "makes it";
+
+/* Receive until s->got is `bytes`: 1 done, 0 not yet, -1 ended (errno, or 0). */
+static int gather(struct kolo_tcp_socket *s, int fd, void *into, size_t bytes)
+{
+    while (s->got < bytes) {
+        const ssize_t n = recv(fd, (char *)into + s->got, bytes - s->got, MSG_DONTWAIT);
+        if (n > 0) {
+            s->got += (size_t)n;
+        } else if (n < 0 && errno == EAGAIN) {
+            return 0;
+        } else if (n == 0 || errno != EINTR) {
+            errno = n == 0 ? 0 : errno;
+            return -1;
+        }
+    }
+    s->got = 0;
+    return 1;
+}
+
+/* Short, on a socket that has room: whole or not at all. */
+static bool say(int fd, const void *from, size_t bytes)
+{
+    return send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+/* ---- the side that makes the connection ---- */
+
+void kolo_tcp_greet_begin(struct kolo_link *link, int index)
+{
+    struct kolo_tcp_socket *s = &link->socket[index];
+    struct kolo_device *dev = link->dev;
+    const int fd = kolo_tcp_place_connect(dev, &link->address.place);
+    s->again_us = 0;
+    if (fd < 0) {
+        kolo_tcp_fail(link, "cannot be connected to", errno);
+        return;
+    }
+    s->hello = (struct kolo_tcp_hello){.magic = KOLO_TCP_MAGIC,
+                                       .version = KOLO_VERSION,
+                                       .comm = dev->env.comm,
+                                       .from = dev->env.rank,
+                                       .to = link->peer.rank,
+                                       .index = (uint32_t)index,
+                                       .sockets = (uint32_t)link->nsockets};
+    if (kolo_random(s->hello.nonce, sizeof s->hello.nonce) != KOLO_OK) {
+        close(fd);
+        kolo_tcp_fail(link, "cannot be greeted", errno);
+        return;
+    }
+    s->fd = fd;
+    s->since_us = kolo_now_us();
+    enter(s, KOLO_TCP_CONNECTING);
+    watch(s, dev->epoll, EPOLL_CTL_ADD, fd);
+}
+
+/* The listener may have made room for another, or lost its own of the two. */
+static void try_again(struct kolo_tcp_socket *s)
+{
+    const double pause_us = AGAIN_FIRST_US * (double)(1u << s->tries);
+    kolo_tcp_socket_reset(s, KOLO_TCP_NONE);
+    s->tries += s->tries < AGAIN_MOST ? 1 : 0;
+    s->again_us = kolo_now_us() + pause_us;
+}
+
+static void step_connecting(struct kolo_tcp_socket *s)
+{
+    if (say(s->fd, &s->hello, sizeof s->hello)) {
+        enter(s, KOLO_TCP_GREETING);
+    } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
+        kolo_tcp_fail(s->link, "cannot be connected to", errno);
+    }
+}
+
+static void step_greeting(struct kolo_tcp_socket *s)
+{
+    unsigned char proof[KOLO_PROOF_BYTES];
+    const int came = gather(s, s->fd, &s->challenge, sizeof s->challenge);
+    if (came < 0) {
+        try_again(s);
+    } else if (came > 0) {
+        const struct kolo_device *dev = s->link->dev;
+        if (!prove(dev, to_maker, &s->hello, &s->challenge, proof) ||
+            !kolo_same_proof(proof, s->challenge.proof)) {
+            kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
+        } else if (!prove(dev, to_listener, &s->hello, &s->challenge, s->proof) ||
+                   !say(s->fd, s->proof, sizeof s->proof)) {
+            try_again(s);
+        } else {
+            enter(s, KOLO_TCP_PROVING);
+        }
+    }
+}
+
+static void step_proving(struct kolo_tcp_socket *s)
+{
+    unsigned char answer = KOLO_TCP_REFUSED;
+    const int came = gather(s, s->fd, &answer, 1);
+    if (came < 0) {
+        try_again(s);
+    } else if (came > 0 && answer == KOLO_TCP_ACCEPTED) {
+        kolo_tcp_socket_up(s, s->fd);
+    } else if (came > 0) {
+        kolo_tcp_socket_reset(s, KOLO_TCP_NONE); /* its own is on the way */
+    }
+}
+
+void kolo_tcp_greet_step(struct kolo_tcp_socket *s)
+{
+    if (s->state == KOLO_TCP_NONE && s->again_us > 0 && kolo_now_us() >= s->again_us) {
+        kolo_tcp_greet_begin(s->link, s->index);
+    }
+    if (s->state == KOLO_TCP_CONNECTING) {
+        step_connecting(s);
+    }
+    if (s->state == KOLO_TCP_GREETING) {
+        step_greeting(s);
+    }
+    if (s->state == KOLO_TCP_PROVING) {
+        step_proving(s);
+    }
+}
+
+/* ---- the side that listens ---- */
+
+static struct kolo_link *link_of(const struct kolo_device *dev, int rank)
+{
+    struct kolo_link *link = dev->links;
+    while (link != NULL && (link->peer.rank != rank || link->self)) {
+        link = link->next;
+    }
+    return link;
+}
+
+static void guest_free(struct kolo_tcp_socket *s)
+{
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    free(s);
+}
+
+static void remove_guest(struct kolo_device *dev, int at)
+{
+    dev->nguests--;
+    memmove(&dev->guest[at], &dev->guest[at + 1],
+            (size_t)(dev->nguests - at) * sizeof dev->guest[0]);
+}
+
+static bool makes_sense(const struct kolo_device *dev, const struct kolo_tcp_hello *hello)
+{
+    return hello->magic == KOLO_TCP_MAGIC && hello->version == KOLO_VERSION &&
+           hello->comm == dev->env.comm && hello->to == dev->env.rank && hello->from >= 0 &&
+           hello->from < dev->env.nranks && hello->from != dev->env.rank &&
+           hello->index < KOLO_TCP_SOCKETS_MAX;
+}
+
+static bool challenge(const struct kolo_device *dev, struct kolo_tcp_socket *s)
+{
+    return kolo_random(s->challenge.nonce, sizeof s->challenge.nonce) == KOLO_OK &&
+           prove(dev, to_maker, &s->hello, &s->challenge, s->challenge.proof) &&
+           say(s->fd, &s->challenge, sizeof s->challenge);
+}
+
+static bool is_proved(const struct kolo_device *dev, const struct kolo_tcp_socket *s)
+{
+    unsigned char proof[KOLO_PROOF_BYTES];
+    return prove(dev, to_listener, &s->hello, &s->challenge, proof) &&
+           kolo_same_proof(proof, s->proof);
+}
+
+/* Answer, and give the descriptor to the link's socket. */
+static void take_guest(struct kolo_link *link, struct kolo_tcp_socket *guest)
+{
+    struct kolo_tcp_socket *s = &link->socket[guest->hello.index];
+    if (is_between(s->state)) {
+        kolo_tcp_socket_reset(s, KOLO_TCP_NONE);
+    }
+    const int fd = guest->fd;
+    guest->fd = -1;
+    kolo_tcp_socket_up(s, fd);
+}
+
+static bool is_waiting(const struct kolo_device *dev, const struct kolo_tcp_hello *hello)
+{
+    for (int i = 0; i < dev->nwaiting; i++) {
+        const struct kolo_tcp_hello *other = &dev->waiting[i]->hello;
+        if (other->from == hello->from && other->index == hello->index) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A second connection for the same socket, or one where ours is preferred. */
+static bool is_refused(const struct kolo_device *dev, const struct kolo_link *link,
+                       const struct kolo_tcp_hello *hello)
+{
+    if (link == NULL) {
+        return is_waiting(dev, hello);
+    }
+    const struct kolo_tcp_socket *s = &link->socket[hello->index];
+    return (int)hello->index >= link->nsockets || s->state == KOLO_TCP_UP ||
+           s->state == KOLO_TCP_ENDED || link->failed != KOLO_OK ||
+           (is_between(s->state) && dev->env.rank < hello->from);
+}
+
+static bool keep_waiting(struct kolo_device *dev, struct kolo_tcp_socket *s)
+{
+    if (dev->nwaiting == dev->waiting_cap) {
+        const int cap = dev->waiting_cap == 0 ? 8 : 2 * dev->waiting_cap;
+        struct kolo_tcp_socket **grown =
+            realloc(dev->waiting, (size_t)cap * sizeof(struct kolo_tcp_socket *));
+        if (grown == NULL) {
+            return false;
+        }
+        dev->waiting = grown;
+        dev->waiting_cap = cap;
+    }
+    dev->waiting[dev->nwaiting++] = s;
+    return true;
+}
+
+/* The guest at `at` has proved who it is, and is a guest no more. */
+static void welcome(struct kolo_device *dev, int at)
+{
+    struct kolo_tcp_socket *s = dev->guest[at];
+    struct kolo_link *link = link_of(dev, s->hello.from);
+    const bool refused = is_refused(dev, link, &s->hello);
+    const unsigned char answer = refused ? KOLO_TCP_REFUSED : KOLO_TCP_ACCEPTED;
+    remove_guest(dev, at);
+    if (!say(s->fd, &answer, 1) || refused) {
+        guest_free(s);
+    } else if (link != NULL) {
+        take_guest(link, s);
+        guest_free(s);
+    } else if (!keep_waiting(dev, s)) {
+        guest_free(s);
+    }
+}
+
+/* Let the guest go on. False: it is no guest any more. */
+static bool step_guest(struct kolo_device *dev, int at)
+{
+    struct kolo_tcp_socket *s = dev->guest[at];
+    int came = 0;
+    if (s->state == KOLO_TCP_GREETING) {
+        came = gather(s, s->fd, &s->hello, sizeof s->hello);
+        if (came > 0 && makes_sense(dev, &s->hello) && challenge(dev, s)) {
+            s->state = KOLO_TCP_PROVING;
+            came = 0;
+        } else if (came > 0) {
+            came = -1;
+        }
+    }
+    if (s->state == KOLO_TCP_PROVING) {
+        came = gather(s, s->fd, s->proof, sizeof s->proof);
+        if (came > 0 && is_proved(dev, s)) {
+            welcome(dev, at);
+            return false;
+        }
+        came = came > 0 ? -1 : came;
+    }
+    if (came < 0 || kolo_now_us() - s->since_us > KOLO_TCP_GUEST_MS * 1e3) {
+        dev->strangers++;
+        remove_guest(dev, at);
+        guest_free(s);
+        return false;
+    }
+    return true;
+}
+
+static bool accept_guest(struct kolo_device *dev)
+{
+    const int fd = kolo_tcp_place_accept(dev);
+    struct kolo_tcp_socket *s = fd >= 0 ? calloc(1, sizeof *s) : NULL;
+    if (s == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return fd >= 0 || errno == EINTR || errno == ECONNABORTED;
+    }
+    if (dev->nguests == KOLO_TCP_GUESTS) {
+        dev->strangers++;
+        guest_free(dev->guest[0]);
+        remove_guest(dev, 0);
+    }
+    s->fd = fd;
+    s->state = KOLO_TCP_GREETING;
+    s->since_us = kolo_now_us();
+    dev->guest[dev->nguests++] = s;
+    watch(NULL, dev->epoll, EPOLL_CTL_ADD, fd);
+    return true;
+}
+
+void kolo_tcp_greet_guests(struct kolo_device *dev)
+{
+    for (int i = 0; i < ACCEPTS && accept_guest(dev); i++) {
+        (void)step_guest(dev, dev->nguests - 1); /* its hello is mostly there already */
+    }
+    for (int i = 0; i < dev->nguests;) {
+        i += step_guest(dev, i) ? 1 : 0;
+    }
+}
+
+void kolo_tcp_greet_adopt(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    for (int i = 0; i < dev->nwaiting;) {
+        struct kolo_tcp_socket *s = dev->waiting[i];
+        if (s->hello.from != link->peer.rank) {
+            i++;
+            continue;
+        }
+        dev->waiting[i] = dev->waiting[--dev->nwaiting];
+        if ((int)s->hello.index < link->nsockets) {
+            take_guest(link, s);
+        }
+        guest_free(s);
+    }
+}
+
+void kolo_tcp_greet_close(struct kolo_device *dev)
+{
+    for (int i = 0; i < dev->nguests; i++) {
+        guest_free(dev->guest[i]);
+    }
+    for (int i = 0; i < dev->nwaiting; i++) {
+        guest_free(dev->waiting[i]);
+    }
+    free(dev->waiting);
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Bytes into and out of sockets.
+ *
+ * Out: headers and payloads of several frames go in one sendmsg(), payloads from where they lie.
+ * In: a header and a short payload come by one recv() into a staging buffer; what is left of a
+ * longer payload comes straight to where it belongs, and the next header behind it in the same
+ * call. */
+#include "transports/tcp/tcp.h"
+
+#include <errno.h>
+
+enum { PARTS = 64, BATCH_BYTES = 64 << 10, ROUNDS = 16, RUNS = 16 };
+
+/* ---- out ---- */
+
+static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
+{
+    return &s->out[(s->first + i) % KOLO_TCP_QUEUE];
+}
+
+/* As many frames as make one batch. */
+static void fill(struct kolo_tcp_socket *s)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < s->count; i++) {
+        bytes += out_at(s, i)->frame.len;
+    }
+    while (s->count < KOLO_TCP_QUEUE && bytes < BATCH_BYTES &&
+           kolo_tcp_message_pull(s->link, out_at(s, s->count))) {
+        bytes += out_at(s, s->count)->frame.len;
+        s->count++;
+    }
+}
+
+/* Parts of one frame that are not written yet; returns how many. */
+static int add_parts(struct kolo_tcp_out *out, struct iovec *part, int room)
+{
+    const size_t head = sizeof out->frame;
+    int used = 0;
+    size_t at = out->at;
+    if (at < head) {
+        part[used++] = (struct iovec){(char *)&out->frame + at, head - at};
+        at = head;
+    }
+    at -= head;
+    while (out->message != NULL && at < out->frame.len && used < room) {
+        size_t run = 0;
+        char *from = kolo_bytes_at(&out->message->req->data, out->frame.offset + at, &run);
+        run = kolo_min(run, out->frame.len - at);
+        part[used++] = (struct iovec){from, run};
+        at += run;
+    }
+    return used;
+}
+
+static void written(struct kolo_tcp_socket *s, size_t bytes)
+{
+    while (s->count > 0) {
+        struct kolo_tcp_out *out = out_at(s, 0);
+        const size_t left = sizeof out->frame + out->frame.len - out->at;
+        if (bytes < left) {
+            out->at += bytes;
+            return;
+        }
+        bytes -= left;
+        const struct kolo_tcp_out done = *out;
+        s->first = (s->first + 1) % KOLO_TCP_QUEUE;
+        s->count--;
+        kolo_tcp_message_sent(s->link, &done);
+    }
+}
+
+bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
+{
+    struct iovec part[PARTS];
+    size_t nparts = 0;
+    size_t asked = 0;
+    fill(s);
+    for (int i = 0; i < s->count && nparts < PARTS; i++) {
+        nparts += (size_t)add_parts(out_at(s, i), part + nparts, (int)(PARTS - nparts));
+    }
+    if (nparts == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < nparts; i++) {
+        asked += part[i].iov_len;
+    }
+    const struct msghdr message = {.msg_iov = part, .msg_iovlen = nparts};
+    const ssize_t n = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+        s->full = errno == EAGAIN;
+        if (errno != EAGAIN && errno != EINTR) {
+            kolo_tcp_ended(s, errno);
+        }
+        return false;
+    }
+    s->full = (size_t)n < asked;
+    written(s, (size_t)n);
+    return true;
+}
+
+/* ---- in ---- */
+
+static void came(struct kolo_tcp_socket *s, size_t len)
+{
+    struct kolo_tcp_message *into = s->into;
+    s->left -= len;
+    s->at += len;
+    if (s->left == 0) {
+        s->into = NULL;
+    }
+    kolo_tcp_message_came(s->link, &s->frame, into, len, s->left == 0);
+}
+
+/* Payload that lies in the staging buffer. */
+static void unpack(struct kolo_tcp_socket *s)
+{
+    size_t part = kolo_min(s->left, s->tail - s->head);
+    size_t done = 0;
+    while (done < part) {
+        struct iovec to;
+        if (kolo_tcp_message_room(s->into, s->at + done, part - done, &to, 1) == 0) {
+            break;
+        }
+        memcpy(to.iov_base, s->staging + s->head + done, to.iov_len);
+        done += to.iov_len;
+    }
+    s->head += part;
+    came(s, part);
+}
+
+/* Frames, whole or begun, in the staging buffer. False: what is there makes no sense. */
+static bool parse(struct kolo_tcp_socket *s)
+{
+    while (s->head < s->tail || s->into != NULL) {
+        if (s->into != NULL) {
+            if (s->head == s->tail && s->left > 0) {
+                break;
+            }
+            unpack(s);
+            continue;
+        }
+        if (s->tail - s->head < sizeof s->frame) {
+            break;
+        }
+        memcpy(&s->frame, s->staging + s->head, sizeof s->frame);
+        s->head += sizeof s->frame;
+        s->left = s->frame.len;
+        s->at = s->frame.offset;
+        if (!kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+            return false;
+        }
+    }
+    memmove(s->staging, s->staging + s->head, s->tail - s->head);
+    s->tail -= s->head;
+    s->head = 0;
+    return true;
+}
+
+/* One recvmsg(): the rest of a payload to its place, then the staging buffer. */
+static ssize_t receive(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
+{
+    struct iovec part[RUNS + 1];
+    int nparts = 0;
+    if (s->into != NULL && s->left > 0) {
+        nparts = kolo_tcp_message_room(s->into, s->at, s->left, part, RUNS);
+    }
+    *direct = 0;
+    for (int i = 0; i < nparts; i++) {
+        *direct += part[i].iov_len;
+    }
+    *asked = *direct;
+    if (*direct == s->left || nparts == 0) { /* else the bytes behind are not the next header */
+        part[nparts++] = (struct iovec){s->staging + s->tail, KOLO_TCP_STAGING - s->tail};
+        *asked += KOLO_TCP_STAGING - s->tail;
+    }
+    if (nparts == 1) {
+        return recv(s->fd, part[0].iov_base, part[0].iov_len, MSG_DONTWAIT);
+    }
+    struct msghdr message = {.msg_iov = part, .msg_iovlen = (size_t)nparts};
+    return recvmsg(s->fd, &message, MSG_DONTWAIT);
+}
+
+bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
+{
+    bool moved = false;
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t direct = 0;
+        size_t asked = 0;
+        const ssize_t n = receive(s, &direct, &asked);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        s->ripe = false;
+        if (n <= 0) {
+            if (n == 0 || errno != EAGAIN) {
+                kolo_tcp_ended(s, n == 0 ? 0 : errno);
+            }
+            return moved;
+        }
+        moved = true;
+        const size_t there = kolo_min((size_t)n, direct);
+        s->tail += (size_t)n - there;
+        if (there > 0) {
+            came(s, there);
+        }
+        if (!parse(s)) {
+            kolo_tcp_fail(s->link, "sent what is no message", 0);
+            return moved;
+        }
+        if ((size_t)n < asked || s->state != KOLO_TCP_UP) {
+            return moved;
+        }
+    }
+    s->ripe = true;
+    return moved;
+}

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tcp: ranks on different hosts, by messages over several sockets a pair. See tcp.h.
+ *
+ * Links with something to do are asked one by one, without epoll, as long as they are few: a
+ * receive that finds its message costs one system call. Epoll tells of the others, of new
+ * connections, and when to wake up. */
+#include "transports/tcp/tcp.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { FEW_LINKS = 8, EPOLL_EVERY = 32, EVENTS = 64, ELDER_US = 2000, LINGER_MS = 2000 };
+enum { MORE_SOCKETS_BYTES = 512 << 10, DEFAULT_SOCKETS = 2 };
+
+/* ---- the device ---- */
+
+static kolo_status read_sockets(struct kolo_device *dev)
+{
+    const char *text = kolo_env("KOLO_NSOCKS_PERTHREAD");
+    long sockets = DEFAULT_SOCKETS;
+    char said[160];
+    if (text != NULL && !kolo_parse_int(text, 1, KOLO_TCP_SOCKETS_MAX, &sockets)) {
+        (void)snprintf(said, sizeof said,
+                       "KOLO_NSOCKS_PERTHREAD is \"%.40s\"; it is 1 to %d sockets a pair of ranks",
+                       text, KOLO_TCP_SOCKETS_MAX);
+        return dev->env.fail(KOLO_ERR_INVALID, said);
+    }
+    dev->nsockets = (int)sockets;
+    return KOLO_OK;
+}
+
+static kolo_status watch_listener(struct kolo_device *dev)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    dev->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (dev->epoll < 0 || epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->listener, &event) != 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", strerror(errno));
+    }
+    return KOLO_OK;
+}
+
+static void tcp_close(struct kolo_device *dev);
+
+static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out)
+{
+    struct kolo_device *dev = calloc(1, sizeof *dev);
+    kolo_status st = KOLO_OK;
+    char text[160];
+    char name[72];
+    if (dev == NULL) {
+        return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for a device");
+    }
+    dev->env = *env;
+    dev->listener = dev->epoll = -1;
+    if (env->secret != NULL) {
+        memcpy(dev->secret, env->secret, sizeof dev->secret);
+    }
+    KOLO_TRY_GOTO(st, read_sockets(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_tcp_place_choose(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_tcp_place_listen(dev), err_close);
+    KOLO_TRY_GOTO(st, watch_listener(dev), err_close);
+    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface,
+                   kolo_tcp_place_name(&dev->place, name));
+    env->log(text);
+    *out = dev;
+    return KOLO_OK;
+
+err_close:
+    tcp_close(dev);
+    return st;
+}
+
+static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+                             struct kolo_reach *out)
+{
+    const bool near = peer->host == dev->env.self->host;
+    *out = (struct kolo_reach){sizeof *out, 0, near ? 8 : 15, near ? 3 : 2, 10, "NET/Socket/0"};
+    out->caps =
+        peer->address_len == sizeof(struct kolo_tcp_address) ? KOLO_CAP_HOST | KOLO_CAP_MESSAGE : 0;
+    return KOLO_OK;
+}
+
+static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
+{
+    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint32_t)dev->nsockets, dev->place};
+    if (*len < sizeof address) {
+        return dev->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
+    }
+    memcpy(buf, &address, sizeof address);
+    *len = sizeof address;
+    return KOLO_OK;
+}
+
+/* ---- links ---- */
+
+static kolo_status read_address(const struct kolo_device *dev, const struct kolo_peer *peer,
+                                struct kolo_tcp_address *out)
+{
+    if (peer->address_len != sizeof *out) {
+        return kolo_fail(KOLO_ERR_VERSION, "rank %d's tcp address has %zu bytes, not %zu",
+                         peer->rank, peer->address_len, sizeof *out);
+    }
+    memcpy(out, peer->address, sizeof *out);
+    if (out->magic != KOLO_TCP_MAGIC || out->sockets < 1 || out->sockets > KOLO_TCP_SOCKETS_MAX ||
+        (out->place.family != AF_INET && out->place.family != AF_INET6)) {
+        return kolo_fail(KOLO_ERR_VERSION, "rank %d's tcp address makes no sense", peer->rank);
+    }
+    return peer->rank >= 0 && peer->rank < dev->env.nranks
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
+                           dev->env.nranks - 1);
+}
+
+static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+                               struct kolo_link **out)
+{
+    struct kolo_tcp_address address;
+    KOLO_TRY(read_address(dev, peer, &address));
+    struct kolo_link *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        return dev->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a link");
+    }
+    link->dev = dev;
+    link->peer = *peer;
+    link->address = address;
+    link->self = peer->rank == dev->env.rank;
+    link->nsockets = kolo_min(address.sockets, (size_t)dev->nsockets) > 1
+                         ? (int)kolo_min(address.sockets, (size_t)dev->nsockets)
+                         : 1;
+    for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
+        link->socket[i].link = link;
+        link->socket[i].index = i;
+        link->socket[i].fd = -1;
+    }
+    link->next = dev->links;
+    dev->links = link;
+    if (!link->self) {
+        kolo_tcp_greet_adopt(link);
+        if (link->socket[0].state == KOLO_TCP_NONE && dev->env.rank < peer->rank) {
+            kolo_tcp_greet_begin(link, 0);
+        } else if (link->socket[0].state == KOLO_TCP_NONE) { /* the lower rank's is preferred */
+            link->socket[0].again_us = kolo_now_us() + ELDER_US;
+        }
+    }
+    *out = link;
+    return KOLO_OK;
+}
+
+void kolo_tcp_activate(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    if (link->active) {
+        return;
+    }
+    link->active = true;
+    link->prev_active = NULL;
+    link->next_active = dev->active;
+    if (dev->active != NULL) {
+        dev->active->prev_active = link;
+    }
+    dev->active = link;
+    dev->nactive++;
+}
+
+static void rest(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    if (!link->active) {
+        return;
+    }
+    *(link->prev_active != NULL ? &link->prev_active->next_active : &dev->active) =
+        link->next_active;
+    if (link->next_active != NULL) {
+        link->next_active->prev_active = link->prev_active;
+    }
+    link->active = false;
+    dev->nactive--;
+}
+
+static void hang_up(struct kolo_link *link)
+{
+    for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
+        kolo_tcp_socket_reset(&link->socket[i], KOLO_TCP_ENDED);
+        link->socket[i].again_us = 0;
+    }
+}
+
+void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
+{
+    const struct kolo_env *env = &link->dev->env;
+    char name[72];
+    if (link->failed != KOLO_OK) {
+        return;
+    }
+    (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
+                   link->peer.pid, kolo_tcp_place_name(&link->address.place, name), what,
+                   error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    link->failed = KOLO_ERR_LINK;
+    if (env->gone != NULL) {
+        env->gone(env->owner, link->peer.rank, what, error);
+    }
+    kolo_tcp_activate(link); /* its requests end at the next turn */
+}
+
+void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
+{
+    struct kolo_link *link = s->link;
+    if (link->bye && error == 0) {
+        kolo_tcp_socket_reset(s, KOLO_TCP_ENDED);
+        if (s->index == 0) {
+            (void)snprintf(link->text, sizeof link->text, "rank %d has closed its end",
+                           link->peer.rank);
+            link->failed = KOLO_ERR_LINK;
+            kolo_tcp_activate(link);
+        }
+        return;
+    }
+    kolo_tcp_fail(link, error == 0 ? "closed its connection" : "is not reached any more", error);
+}
+
+/* ---- progress ---- */
+
+/* The lower rank makes further sockets, once there is something long. */
+static bool wants_more(const struct kolo_link *link)
+{
+    const struct kolo_tcp_message *m = link->sends.first;
+    bool wants = false;
+    if (link->nsockets == 1 || link->dev->env.rank > link->peer.rank || link->spread) {
+        return false;
+    }
+    for (; m != NULL && !wants; m = m->next) {
+        wants = m->total >= MORE_SOCKETS_BYTES;
+    }
+    for (int i = 0; i < KOLO_CHANNELS && !wants; i++) {
+        const struct kolo_tcp_message *r = link->channel[i].recvs.first;
+        wants = r != NULL && r->total >= MORE_SOCKETS_BYTES;
+    }
+    return wants;
+}
+
+static bool step_sockets(struct kolo_link *link, bool asks)
+{
+    bool moved = false;
+    for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
+        struct kolo_tcp_socket *s = &link->socket[i];
+        if (s->state != KOLO_TCP_UP) {
+            kolo_tcp_greet_step(s);
+        } else if (asks || s->ripe) {
+            moved = kolo_tcp_stream_read(s) || moved;
+        }
+    }
+    for (bool more = true; more && link->failed == KOLO_OK;) { /* each one frame after the other */
+        more = false;
+        for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
+            struct kolo_tcp_socket *s = &link->socket[i];
+            const bool goes = s->state == KOLO_TCP_UP && (asks || !s->full);
+            more = (goes && kolo_tcp_stream_write(s) && !s->full) || more;
+        }
+        moved = moved || more;
+    }
+    return moved;
+}
+
+static bool is_idle(const struct kolo_link *link)
+{
+    bool idle = link->pending == 0 && link->notes == 0;
+    for (int i = 0; i < link->nsockets; i++) {
+        idle = idle && link->socket[i].count == 0;
+    }
+    return idle;
+}
+
+/* How many requests ended, or 1 where only bytes moved. */
+static int step_link(struct kolo_link *link, bool asks)
+{
+    const kolo_status why = (kolo_status)atomic_load_explicit(&link->why, memory_order_relaxed);
+    bool moved = false;
+    if (why == KOLO_OK && link->failed == KOLO_OK && !link->self) {
+        if (wants_more(link)) {
+            link->spread = true;
+            for (int i = 1; i < link->nsockets; i++) {
+                kolo_tcp_greet_begin(link, i);
+            }
+        }
+        moved = step_sockets(link, asks);
+    }
+    if (why != KOLO_OK || link->failed != KOLO_OK) {
+        (void)kolo_tcp_message_end(link, why != KOLO_OK ? why : link->failed);
+        hang_up(link);
+    }
+    const int done = link->done;
+    link->done = 0;
+    if (is_idle(link)) {
+        rest(link);
+    }
+    return done > 0 ? done : moved;
+}
+
+/* What the kernel has news of. A socket that is in nobody's turn is read for its end. */
+static int ask_epoll(struct kolo_device *dev)
+{
+    struct epoll_event event[EVENTS];
+    bool guests = dev->nguests > 0;
+    int moved = 0;
+    const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
+    for (int i = 0; i < n; i++) {
+        struct kolo_tcp_socket *s = event[i].data.ptr;
+        if (s == NULL) {
+            guests = true;
+            continue;
+        }
+        s->ripe = s->ripe || (event[i].events & ~(uint32_t)EPOLLOUT) != 0;
+        s->full = s->full && (event[i].events & EPOLLOUT) == 0;
+        if (!s->link->active) {
+            moved += step_link(s->link, false);
+        }
+    }
+    if (guests) {
+        kolo_tcp_greet_guests(dev);
+    }
+    return moved;
+}
+
+static int tcp_progress(struct kolo_device *dev, int budget)
+{
+    int moved = 0;
+    const bool few = dev->nactive <= FEW_LINKS;
+    const bool asks =
+        dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
+    (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
+    if (asks) {
+        moved += ask_epoll(dev);
+    }
+    for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
+        next = link->next_active;
+        moved += step_link(link, few);
+    }
+    return moved;
+}
+
+static void tcp_abort(struct kolo_link *link, kolo_status why)
+{
+    int none = 0;
+    (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
+}
+
+static int tcp_wait_fd(struct kolo_device *dev)
+{
+    return dev->epoll;
+}
+
+/* ---- going down ---- */
+
+/* Bytes that the peer's kernel has not got. */
+static bool has_unsent(int fd)
+{
+    int left = 0;
+    return ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+}
+
+/* What came is of no use any more, but closing a socket that holds it would reset the connection,
+ * and the peer might lose what we sent. 0: the peer has closed its end. */
+static ssize_t drain(int fd)
+{
+    char scrap[4096];
+    ssize_t n = 0;
+    do {
+        n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    return n;
+}
+
+/* False: it may be closed now. */
+static bool delivers(int fd)
+{
+    const bool open = drain(fd) < 0 && errno == EAGAIN;
+    return open && has_unsent(fd);
+}
+
+static bool close_later(struct kolo_device *dev, int fd)
+{
+    if (dev->nclosing == dev->closing_cap) {
+        const int cap = dev->closing_cap == 0 ? 16 : 2 * dev->closing_cap;
+        int *grown = realloc(dev->closing, (size_t)cap * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        dev->closing = grown;
+        dev->closing_cap = cap;
+    }
+    dev->closing[dev->nclosing++] = fd;
+    return true;
+}
+
+/* Say good-bye and let the kernel deliver. */
+static void part(struct kolo_link *link)
+{
+    kolo_tcp_message_note(link, KOLO_TCP_BYE, 0, 0, 0);
+    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
+    while (link->failed == KOLO_OK && (link->notes > 0 || link->socket[0].count > 0) &&
+           kolo_now_us() < deadline) {
+        (void)kolo_tcp_stream_read(&link->socket[0]);
+        if (link->failed == KOLO_OK) {
+            (void)kolo_tcp_stream_write(&link->socket[0]);
+        }
+    }
+    for (int i = 0; i < link->nsockets; i++) {
+        struct kolo_tcp_socket *s = &link->socket[i];
+        if (s->state != KOLO_TCP_UP) {
+            continue;
+        }
+        (void)shutdown(s->fd, SHUT_WR);
+        if (delivers(s->fd) && close_later(link->dev, s->fd)) {
+            s->fd = -1;
+        }
+    }
+}
+
+static void tcp_disconnect(struct kolo_link *link)
+{
+    struct kolo_link **at = &link->dev->links;
+    bool clean = link->failed == KOLO_OK && atomic_load(&link->why) == KOLO_OK &&
+                 link->socket[0].state == KOLO_TCP_UP;
+    for (int i = 0; i < link->nsockets; i++) {
+        clean = clean && link->socket[i].count == 0; /* else a frame would be cut off */
+    }
+    (void)kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
+    if (clean) {
+        part(link);
+    }
+    link->failed = KOLO_ERR_ABORTED;
+    hang_up(link);
+    rest(link);
+    while (*at != link) {
+        at = &(*at)->next;
+    }
+    *at = link->next;
+    for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
+        free(link->socket[i].staging);
+    }
+    kolo_tcp_message_free(link);
+    free(link);
+}
+
+static void tcp_close(struct kolo_device *dev)
+{
+    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
+    for (int i = 0; i < dev->nclosing; i++) {
+        while (delivers(dev->closing[i]) && kolo_now_us() < deadline) {
+            (void)usleep(100);
+        }
+        close(dev->closing[i]);
+    }
+    if (dev->strangers > 0) {
+        char text[96];
+        (void)snprintf(text, sizeof text, "tcp: %llu connections proved nothing and were closed",
+                       (unsigned long long)dev->strangers);
+        dev->env.log(text);
+    }
+    kolo_tcp_greet_close(dev);
+    if (dev->listener >= 0) {
+        close(dev->listener);
+    }
+    if (dev->epoll >= 0) {
+        close(dev->epoll);
+    }
+    free(dev->closing);
+    explicit_bzero(dev->secret, sizeof dev->secret);
+    free(dev);
+}
+
+const struct kolo_transport kolo_transport_tcp = {
+    .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "tcp"},
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE,
+    .open = tcp_open,
+    .close = tcp_close,
+    .probe = tcp_probe,
+    .address = tcp_address,
+    .connect = tcp_connect,
+    .disconnect = tcp_disconnect,
+    .send = kolo_tcp_message_send,
+    .recv = kolo_tcp_message_recv,
+    .progress = tcp_progress,
+    .abort = tcp_abort,
+    .wait_fd = tcp_wait_fd,
+};

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of the tcp transport share: sockets, links, messages, frames.
+ *
+ *   place.c    which interface, which address; listening; options of sockets
+ *   greet.c    how two ranks prove to each other who they are before anything else is believed
+ *   stream.c   bytes of frames into and out of sockets
+ *   message.c  sends and receives: which frame comes next, and where what arrives belongs
+ *   tcp.c      the device, its links, progress
+ *
+ * A link has several sockets. Every frame says which message (channel, number) and which part of it
+ * it carries, so frames may take any socket: whichever is ready takes the next.
+ *
+ *   DATA   bytes [offset, offset + len) of a message of `total` bytes
+ *   READY  the receive of a long message is posted: the rest may come
+ *   TAKEN  nothing; like every frame it says how many messages of its channel were taken
+ *   BYE    nothing more will come
+ *
+ * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_TCP_DEPTH messages of
+ * its channel are not taken, whether or not its receive is posted; the rest waits for READY and
+ * goes from user memory to user memory. So what a receiver has to keep is bounded, and no channel
+ * holds up another. */
+#ifndef KOLO_TCP_TCP_H
+#define KOLO_TCP_TCP_H
+
+#include "transports/bytes.h"
+#include "transports/fifo.h"
+#include "transports/transports.h"
+#include "util/secret.h"
+#include "util/util.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+enum {
+    KOLO_TCP_SOCKETS_MAX = 8,
+    KOLO_TCP_EAGER = 64 << 10,
+    KOLO_TCP_DEPTH = 16,
+    KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
+    KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
+    KOLO_TCP_STAGING = 8 << 10, /* where headers and short messages are read to */
+    KOLO_TCP_GUESTS = 64,       /* connections that have not proved anything yet */
+    KOLO_TCP_GUEST_MS = 5000
+};
+
+/* ---- on the wire: little-endian, no padding, no pointers ---- */
+
+#define KOLO_TCP_MAGIC UINT32_C(0x6b746370)
+
+struct kolo_tcp_place { /* an address */
+    uint16_t family;    /* AF_INET, AF_INET6; 0: none */
+    uint16_t port;      /* in host order */
+    unsigned char ip[16];
+};
+static_assert(sizeof(struct kolo_tcp_place) == 20, "wire format");
+
+struct kolo_tcp_address { /* what address() gives */
+    uint32_t magic;
+    uint32_t sockets; /* it would use */
+    struct kolo_tcp_place place;
+};
+static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
+
+enum kolo_tcp_kind { KOLO_TCP_DATA = 1, KOLO_TCP_READY = 2, KOLO_TCP_TAKEN = 3, KOLO_TCP_BYE = 4 };
+
+struct kolo_tcp_frame {
+    uint32_t len; /* payload bytes that follow */
+    uint8_t kind; /* enum kolo_tcp_kind */
+    uint8_t channel;
+    uint16_t magic;  /* KOLO_TCP_FRAME_MAGIC */
+    uint32_t number; /* of the message in its channel, from 0 */
+    uint32_t taken;  /* messages of this channel that the sender of the frame has taken */
+    uint64_t offset, total;
+};
+static_assert(sizeof(struct kolo_tcp_frame) == 32, "wire format");
+#define KOLO_TCP_FRAME_MAGIC 0x6b31
+
+struct kolo_tcp_hello { /* the first word of a connection, by who made it */
+    uint32_t magic, version;
+    uint64_t comm;
+    int32_t from, to;
+    uint32_t index, sockets; /* which of how many */
+    unsigned char nonce[32];
+};
+static_assert(sizeof(struct kolo_tcp_hello) == 64, "wire format");
+
+struct kolo_tcp_challenge {
+    unsigned char nonce[32];
+    unsigned char proof[KOLO_PROOF_BYTES];
+};
+static_assert(sizeof(struct kolo_tcp_challenge) == 64, "wire format");
+
+/* After the proof: 1 the connection is taken, 0 the other side's own is preferred. */
+enum { KOLO_TCP_REFUSED = 0, KOLO_TCP_ACCEPTED = 1 };
+
+/* ---- messages ---- */
+
+struct kolo_tcp_message { /* a send or a receive that is not done; or what came without one */
+    struct kolo_tcp_message *next;
+    struct kolo_req *req; /* NULL: came before its receive was posted */
+    uint32_t number;
+    uint8_t channel;
+    bool begun;   /* its first frame is made, or has arrived whole */
+    bool ready;   /* READY came, or was said */
+    bool failed;  /* receive: its length is another */
+    size_t total; /* bytes */
+    size_t made;  /* send: bytes that frames were made for */
+    size_t moved; /* bytes written, or arrived */
+    int flying;   /* frames of it in sockets */
+    char *kept;   /* what came before its receive */
+};
+
+struct kolo_tcp_list {
+    struct kolo_tcp_message *first, *last; /* last: only where first is not NULL */
+};
+
+struct kolo_tcp_early { /* READY for a send that is not posted yet */
+    uint32_t number;
+    uint64_t total;
+};
+
+struct kolo_tcp_channel {
+    uint32_t sent, received; /* messages posted: the next one's number */
+    uint32_t taken, told;    /* messages taken here; what the peer knows of that */
+    uint32_t peer_taken;
+    struct kolo_tcp_list recvs; /* posted, or come early; by number */
+    struct kolo_tcp_early *early;
+    int nearly, early_cap;
+};
+
+struct kolo_tcp_note { /* a frame without payload that waits for its turn */
+    uint8_t kind, channel;
+    uint32_t number;
+    uint64_t total;
+};
+
+/* ---- sockets ---- */
+
+struct kolo_tcp_out { /* a frame on its way */
+    struct kolo_tcp_frame frame;
+    struct kolo_tcp_message *message; /* NULL: no payload */
+    size_t at;                        /* bytes of frame and payload written */
+};
+
+enum kolo_tcp_state {
+    KOLO_TCP_NONE,       /* not begun, or refused: the peer's own will come */
+    KOLO_TCP_CONNECTING, /* we make it; the kernel is at work */
+    KOLO_TCP_GREETING,   /* our hello is out: a challenge is to come */
+    KOLO_TCP_PROVING,    /* our proof is out: an answer is to come */
+    KOLO_TCP_UP,
+    KOLO_TCP_ENDED /* the peer has closed it */
+};
+
+struct kolo_tcp_socket {
+    struct kolo_link *link; /* NULL: a guest */
+    int fd;                 /* -1: none */
+    int index;
+    enum kolo_tcp_state state;
+    bool full;       /* the kernel took no more */
+    bool ripe;       /* there may be something to read */
+    double since_us; /* its state */
+    double again_us; /* when to try again; 0: not */
+    unsigned tries;
+    struct kolo_tcp_hello hello;
+    struct kolo_tcp_challenge challenge;
+    unsigned char proof[KOLO_PROOF_BYTES];
+    size_t got; /* bytes of what the greeting waits for */
+    struct kolo_tcp_out out[KOLO_TCP_QUEUE];
+    int first, count; /* in the ring out[] */
+    /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
+    struct kolo_tcp_frame frame;
+    struct kolo_tcp_message *into;
+    size_t left, at; /* at: where in the message */
+    size_t head, tail;
+    char *staging; /* [KOLO_TCP_STAGING] */
+};
+
+struct kolo_link {
+    struct kolo_device *dev;
+    struct kolo_peer peer; /* its address is the caller's no more */
+    struct kolo_tcp_address address;
+    struct kolo_link *next; /* all of the device */
+    struct kolo_link *next_active, *prev_active;
+    bool active, self;
+    bool spread; /* the further sockets were begun */
+    int nsockets;
+    int pending; /* requests not done */
+    struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
+    struct kolo_tcp_channel channel[KOLO_CHANNELS];
+    struct kolo_tcp_list sends;  /* that have frames to be made, in the order posted */
+    struct kolo_tcp_list flying; /* all of whose frames are made */
+    int done;                    /* requests done since progress() asked */
+    struct kolo_tcp_note *note;
+    int notes, note_cap;
+    struct kolo_tcp_message *spare; /* records to be used again */
+    struct kolo_fifo self_sends, self_recvs;
+    bool bye;           /* the peer said so */
+    kolo_status failed; /* with text */
+    char text[160];
+    atomic_int why; /* abort()'s status, or 0; any thread */
+};
+
+struct kolo_device {
+    struct kolo_env env;
+    unsigned char secret[KOLO_SECRET_BYTES];
+    char interface[32];
+    struct kolo_tcp_place place; /* where we listen */
+    uint32_t scope;              /* of link-local addresses */
+    int listener, epoll;
+    int nsockets;
+    struct kolo_link *links, *active;
+    int nactive;
+    unsigned turns;
+    int nconnecting;                                /* sockets between CONNECTING and UP */
+    struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
+    int nguests;
+    struct kolo_tcp_socket **waiting; /* proved, and no link asked for them yet */
+    int nwaiting, waiting_cap;
+    uint64_t strangers; /* connections that proved nothing */
+    int *closing;       /* descriptors that still deliver what was sent */
+    int nclosing, closing_cap;
+};
+
+/* ---- place.c ---- */
+
+/* Choose interface and address: dev->interface, dev->place, dev->scope. Errors: INVALID (a variable
+ * that fits nothing), UNSUPPORTED (no interface is up). */
+KOLO_CHECK kolo_status kolo_tcp_place_choose(struct kolo_device *dev);
+/* dev->listener on it, and the port. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_tcp_place_listen(struct kolo_device *dev);
+/* A socket that connects to `place`; -1 with errno. */
+int kolo_tcp_place_connect(const struct kolo_device *dev, const struct kolo_tcp_place *place);
+/* Accept one; -1 with errno. */
+int kolo_tcp_place_accept(const struct kolo_device *dev);
+/* "10.0.0.1<4000>", as NCCL writes it. */
+const char *kolo_tcp_place_name(const struct kolo_tcp_place *place, char out[72]);
+
+/* ---- greet.c ---- */
+
+/* Begin to connect socket `index`. */
+void kolo_tcp_greet_begin(struct kolo_link *link, int index);
+/* Go on with a socket of a link that is not up, as far as it goes. */
+void kolo_tcp_greet_step(struct kolo_tcp_socket *s);
+/* Take new connections, and let guests prove themselves. */
+void kolo_tcp_greet_guests(struct kolo_device *dev);
+/* What guests of this link's peer came before the link. */
+void kolo_tcp_greet_adopt(struct kolo_link *link);
+void kolo_tcp_greet_close(struct kolo_device *dev);
+/* Give up a socket's descriptor and state. */
+void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
+/* The socket is up: data may flow. */
+void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
+
+/* ---- stream.c ---- */
+
+/* Write what frames there are, as far as the socket takes them; whether something moved. */
+bool kolo_tcp_stream_write(struct kolo_tcp_socket *s);
+bool kolo_tcp_stream_read(struct kolo_tcp_socket *s);
+
+/* ---- message.c ---- */
+
+/* The next frame for a socket that has room; false: there is none. */
+bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out);
+/* All of this frame was written. */
+void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *out);
+/* A frame's header came. Where its payload goes: *into with bytes from frame->offset on (NULL where
+ * there is no payload). False: it makes no sense. */
+bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
+                              struct kolo_tcp_message **into);
+/* Where bytes of its payload go, from byte `at` of the message on: at most `count` runs, which hold
+ * at most `left` bytes; 0: nowhere, they are dropped. */
+int kolo_tcp_message_room(const struct kolo_tcp_message *into, size_t at, size_t left,
+                          struct iovec *out, int count);
+/* `len` bytes of its payload came and are in place; `whole`: its last ones. */
+void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
+                           struct kolo_tcp_message *into, size_t len, bool whole);
+/* A note for the peer. */
+void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
+                           uint32_t number, uint64_t total);
+kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
+                                  struct kolo_req *req);
+kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
+                                  struct kolo_req *req);
+/* End all that is pending with `why`. Returns how many. */
+int kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
+void kolo_tcp_message_free(struct kolo_link *link);
+
+/* ---- tcp.c ---- */
+
+void kolo_tcp_activate(struct kolo_link *link);
+/* The link is broken: requests end with LINK and this text. `error`: errno or 0. */
+void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
+/* The socket has ended: after BYE that is all right. */
+void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
+
+#endif
