@@ -279,6 +279,31 @@ static kolo_status run_alone(struct kolo_call *call)
     return KOLO_OK;
 }
 
+/* A pause was the last: the peers whose messages are not done, the first few. */
+static kolo_status name_whom(const struct kolo_call *call)
+{
+    const struct kolo_prog *p = call->prog;
+    struct kolo_text list = {0};
+    int named = 0;
+    for (uint32_t i = 0; call->exec.req != NULL && i < p->nops; i++) {
+        const bool message = p->op[i].code == KOLO_DO_RECV || p->op[i].code == KOLO_DO_SEND;
+        bool waits = false;
+        for (uint32_t t = 0; message && t < KOLO_DEPTH; t++) {
+            const struct kolo_req *req = &call->exec.req[t * p->nreqs + p->op[i].index];
+            waits = waits || req->status == KOLO_INPROGRESS;
+        }
+        if (waits && named++ < 8) {
+            kolo_text_add(&list, "%s%d", named > 1 ? ", " : "", p->op[i].peer);
+        }
+    }
+    const kolo_status st =
+        kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms for messages with rank %s%s in tile %u",
+                  call->comm->rank, call->comm->timeout_ms, list.chars != NULL ? list.chars : "?",
+                  named > 8 ? ", ..." : "", call->comm->wires.epoch);
+    kolo_text_free(&list);
+    return st;
+}
+
 kolo_status kolo_call_step(struct kolo_call *call, bool block)
 {
     kolo_status st = KOLO_OK;
@@ -312,6 +337,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
             if (st == KOLO_INPROGRESS &&
                 block) { /* lanes or messages: several things to wait for */
                 st = kolo_pause(&call->comm->wires, &call->spins, &call->deadline);
+                st = st == KOLO_ERR_TIMEOUT && call->prog->nreqs > 0 ? name_whom(call) : st;
             }
             break;
         }

@@ -112,7 +112,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     struct kolo_address address;
     struct kolo_ready ready;
     at[1] = kolo_now_us();
-    kolo_hello_make(c, &hello);
+    KOLO_TRY(kolo_hello_make(c, &hello));
     KOLO_TRY(kolo_boot_all_gather(boot, &hello, sizeof hello, r->hello));
     KOLO_TRY(kolo_hello_take(c, r->hello));
     KOLO_TRY(kolo_address_make(c, &address));
@@ -192,7 +192,7 @@ kolo_status kolo_comm_create_env(const struct kolo_config *config, struct kolo_c
 static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r)
 {
     for (int i = 0; i < n; i++) {
-        kolo_hello_make(c[i], &r->hello[i]);
+        KOLO_TRY(kolo_hello_make(c[i], &r->hello[i]));
         r->hello[i].place = kolo_place_unknown(); /* its thread is not known yet */
     }
     for (int i = 0; i < n; i++) {

@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 #include "tune/tune.h"
+#include "util/secret.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,6 +82,7 @@ struct kolo_comm {
     char *algo_text, *transport_text, *groups_text; /* groups_text "": as ranks are bound */
     unsigned splits; /* splits and shrinks so far: names their meeting points */
     struct kolo_meet meet;
+    unsigned char secret[KOLO_SECRET_BYTES]; /* of its ranks alone */
 
     struct kolo_member *member; /* [nranks] */
     unsigned char *addresses;
@@ -134,6 +136,8 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm);
 /* End the communicator with `status` (its text: this thread's), and tell the ranks it reaches.
  * Returns the status that ended it first. */
 kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
+/* kolo_env.gone: a transport saw that rank `rank` is not there any more. */
+void kolo_comm_gone(void *comm, int rank, const char *what, int error);
 /* Link to rank q, made when first needed. device_lock is taken. */
 kolo_status kolo_comm_connect(struct kolo_comm *comm, int q);
 /* The same, and its region mapped where it can be. By who holds `busy`, device_lock taken. */

@@ -37,7 +37,18 @@ static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transpo
     return KOLO_OK;
 }
 
-/* The transports of config.transport in its order, or all there are. */
+/* Those that map memory, or those that only carry messages. One that cannot open is done without.
+ */
+static void open_all(struct kolo_comm *c, bool maps)
+{
+    for (int i = 0; i < kolo_transport_count_all(); i++) {
+        if (((kolo_transport_at(i)->caps & KOLO_CAP_MAP) != 0) == maps) {
+            (void)open_transport(c, kolo_transport_at(i));
+        }
+    }
+}
+
+/* The transports of config.transport in its order, or all that this communicator may need. */
 static kolo_status open_transports(struct kolo_comm *c)
 {
     char *list = strdup(c->transport_text), *rest = NULL;
@@ -51,9 +62,11 @@ static kolo_status open_transports(struct kolo_comm *c)
                                            "KOLO_TRANSPORT is \"%s\")",
                                            word, c->transport_text);
     }
-    for (int i = 0; st == KOLO_OK && c->transport_text[0] == '\0' && i < kolo_transport_count_all();
-         i++) {
-        (void)open_transport(c, kolo_transport_at(i)); /* one that cannot open is done without */
+    if (st == KOLO_OK && c->transport_text[0] == '\0') {
+        open_all(c, true);
+        if (c->nhosts > 1 || c->nopened == 0) { /* else nobody would use them */
+            open_all(c, false);
+        }
     }
     free(list);
     if (st == KOLO_OK && c->nopened == 0) {
@@ -62,14 +75,37 @@ static kolo_status open_transports(struct kolo_comm *c)
     return st;
 }
 
+/* Where rank q's address for a transport is; -1: it has not opened it. */
+static int part_of(const struct kolo_address *from, const struct kolo_transport *transport)
+{
+    char name[TRANSPORT_NAME] = "";
+    strncpy(name, transport->base.name, sizeof name - 1);
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++) {
+        const bool within = from->part[i].at + from->part[i].len <= ADDRESS_BYTES;
+        if (within && memcmp(from->part[i].name, name, sizeof name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void use_address(struct kolo_member *m, const struct kolo_address *from, int part)
+{
+    m->peer.address = from->bytes + from->part[part].at;
+    m->peer.address_len = from->part[part].len;
+}
+
 /* Of the transports that reach rank q, the one with the highest score. */
 static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kolo_address *from)
 {
     struct kolo_member *m = &c->member[q];
     for (int i = 0; i < c->nopened; i++) {
         struct kolo_reach reach = {.size = sizeof reach};
-        m->peer.address = from->bytes[i];
-        m->peer.address_len = from->len[i];
+        const int part = part_of(from, c->opened[i].transport);
+        if (part < 0) {
+            continue;
+        }
+        use_address(m, from, part);
         if (c->opened[i].transport->probe(c->opened[i].device, &m->peer, &reach) < 0 ||
             reach.caps == 0 || (m->transport != NULL && reach.score <= m->reach.score)) {
             continue;
@@ -82,18 +118,13 @@ static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kol
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport reaches rank %d (it is %s this host)",
                          q, m->peer.host == c->member[c->rank].peer.host ? "on" : "not on");
     }
-    for (int i = 0; i < c->nopened; i++) {
-        if (c->opened[i].device == m->device) {
-            m->peer.address = from->bytes[i];
-            m->peer.address_len = from->len[i];
-        }
-    }
+    use_address(m, from, part_of(from, m->transport));
     return KOLO_OK;
 }
 
 /* ---- round 1: hello ---- */
 
-void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
+kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
 {
     struct kolo_host *host = NULL;
     *out = (struct kolo_hello){.magic = HELLO_MAGIC,
@@ -111,6 +142,7 @@ void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
     const double now = kolo_now_us();
     const uint64_t stack = (uint64_t)(uintptr_t)c;
     out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
+    KOLO_TRY(kolo_random(out->key, sizeof out->key));
     if (kolo_host_discover(&host) == KOLO_OK) {
         out->place = kolo_host_here(host);
         if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
@@ -124,6 +156,7 @@ void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
         }
         kolo_host_destroy(host);
     }
+    return KOLO_OK;
 }
 
 static kolo_status check_hello(const struct kolo_comm *c, const struct kolo_hello *mine,
@@ -198,15 +231,17 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
         m->place = all[q].place;
     }
     c->id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
+    if (!kolo_prove(c->meet.secret, all[0].key, sizeof all[0].key, c->secret)) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
+    }
     KOLO_TRY(place_members(c));
     return order_members(c);
 }
 
 /* ---- round 2: addresses ---- */
 
-kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
+static void make_env(struct kolo_comm *c)
 {
-    memset(out, 0, sizeof *out);
     c->env = (struct kolo_env){.size = sizeof c->env,
                                .rank = c->rank,
                                .nranks = c->nranks,
@@ -214,12 +249,39 @@ kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
                                .self = &c->member[c->rank].peer,
                                .log = log_line,
                                .fail = fail_text,
-                               .aborted = (const int *)(const void *)&c->error};
+                               .aborted = (const int *)(const void *)&c->error,
+                               .nhosts = c->nhosts,
+                               .timeout_ms = c->timeout_ms,
+                               .secret = c->secret,
+                               .gone = kolo_comm_gone,
+                               .owner = c};
+}
+
+static kolo_status add_address(const struct kolo_opened *opened, int part, size_t *used,
+                               struct kolo_address *out)
+{
+    const char *name = opened->transport->base.name;
+    size_t len = ADDRESS_BYTES - *used;
+    KOLO_TRY(opened->transport->address(opened->device, out->bytes + *used, &len));
+    if (len > ADDRESS_BYTES - *used) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "the address of transport %s has %zu bytes; %zu fit",
+                         name, len, ADDRESS_BYTES - *used);
+    }
+    strncpy(out->part[part].name, name, TRANSPORT_NAME - 1);
+    out->part[part].at = (uint16_t)*used;
+    out->part[part].len = (uint16_t)len;
+    *used += len;
+    return KOLO_OK;
+}
+
+kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
+{
+    size_t used = 0;
+    memset(out, 0, sizeof *out);
+    make_env(c);
     KOLO_TRY(open_transports(c));
     for (int i = 0; i < c->nopened; i++) {
-        size_t len = ADDRESS_BYTES;
-        KOLO_TRY(c->opened[i].transport->address(c->opened[i].device, out->bytes[i], &len));
-        out->len[i] = (uint32_t)len;
+        KOLO_TRY(add_address(&c->opened[i], i, &used, out));
     }
     return KOLO_OK;
 }

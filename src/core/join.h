@@ -11,14 +11,18 @@ struct kolo_hello {
     uint64_t host, process;
     struct kolo_place place;
     uint32_t deterministic;
-    uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */
-    uint64_t salt;                      /* rank 0's makes the communicator's id */
+    uint64_t rules, transports, groups;   /* hashes of the texts that all ranks must share */
+    uint64_t salt;                        /* rank 0's makes the communicator's id */
+    unsigned char key[KOLO_SECRET_BYTES]; /* rank 0's makes its secret */
 };
-enum { HELLO_MAGIC = 0x6b6f6c6f, ADDRESS_BYTES = 256 };
+enum { HELLO_MAGIC = 0x6b6f6c6f, ADDRESS_BYTES = 384, TRANSPORT_NAME = 12 };
 
-struct kolo_address {
-    uint32_t len[KOLO_TRANSPORTS_MAX];
-    unsigned char bytes[KOLO_TRANSPORTS_MAX][ADDRESS_BYTES];
+struct kolo_address { /* of each transport that is open here; `len` bytes from `at` on */
+    struct {
+        char name[TRANSPORT_NAME]; /* its beginning */
+        uint16_t at, len;
+    } part[KOLO_TRANSPORTS_MAX];
+    unsigned char bytes[ADDRESS_BYTES];
 };
 
 struct kolo_ready {
@@ -35,7 +39,7 @@ struct kolo_ready {
 kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given);
 
 /* Round 1: who and where; then the order of the ring and the groups are known. */
-void kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out);
+kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out);
 kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all);
 /* Round 2: transports open; then each peer has the one that reaches it best. */
 kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out);

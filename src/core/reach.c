@@ -102,6 +102,13 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
     return KOLO_OK;
 }
 
+void kolo_comm_gone(void *comm, int rank, const char *what, int error)
+{
+    const struct kolo_comm *c = comm;
+    KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->rank, rank, what,
+             error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+}
+
 static void tell_peers(struct kolo_comm *c, kolo_status why)
 {
     for (int q = 0; c->member != NULL && q < c->nranks; q++) {
@@ -120,6 +127,18 @@ static void tell_peers(struct kolo_comm *c, kolo_status why)
         if (region != NULL) {
             kolo_ring(&region->head);
         }
+    }
+}
+
+/* Transports that carry messages tell their peers when they get a turn. Who holds the lock gives
+ * them one soon. */
+static void send_news(struct kolo_comm *c)
+{
+    if (pthread_mutex_trylock(&c->device_lock) == 0) {
+        for (int i = 0; i < c->nopened; i++) {
+            (void)c->opened[i].transport->progress(c->opened[i].device, 64);
+        }
+        pthread_mutex_unlock(&c->device_lock);
     }
 }
 
@@ -146,6 +165,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
         KOLO_LOG(INFO, INIT, "comm %p rank %d failed: %s: %s", (void *)c, c->rank,
                  kolo_status_name(status), c->error_text);
         tell_peers(c, KOLO_ERR_ABORTED);
+        send_news(c);
     }
     pthread_mutex_unlock(&c->error_lock);
     return first;

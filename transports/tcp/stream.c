@@ -99,6 +99,16 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     return true;
 }
 
+bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number)
+{
+    const struct kolo_tcp_frame frame = {
+        .kind = (uint8_t)kind, .magic = KOLO_TCP_FRAME_MAGIC, .number = number};
+    if (s->state != KOLO_TCP_UP || (s->count > 0 && out_at(s, 0)->at > 0)) {
+        return true;
+    }
+    return send(s->fd, &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
 /* ---- in ---- */
 
 static void came(struct kolo_tcp_socket *s, size_t len)

@@ -207,6 +207,16 @@ void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
     kolo_tcp_activate(link); /* its requests end at the next turn */
 }
 
+void kolo_tcp_aborted(struct kolo_link *link, kolo_status why)
+{
+    if (link->failed == KOLO_OK) {
+        (void)snprintf(link->text, sizeof link->text, "rank %d ended this communicator: %s",
+                       link->peer.rank, kolo_status_name(why));
+        link->failed = KOLO_ERR_ABORTED;
+        kolo_tcp_activate(link);
+    }
+}
+
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 {
     struct kolo_link *link = s->link;
@@ -266,6 +276,17 @@ static bool step_sockets(struct kolo_link *link, bool asks)
     return moved;
 }
 
+/* Connected, and no frame half written. */
+static bool is_clean(const struct kolo_link *link)
+{
+    bool clean = link->socket[0].state == KOLO_TCP_UP;
+    for (int i = 0; i < link->nsockets; i++) {
+        const struct kolo_tcp_socket *s = &link->socket[i];
+        clean = clean && (s->count == 0 || s->out[s->first].at == 0);
+    }
+    return clean;
+}
+
 static bool is_idle(const struct kolo_link *link)
 {
     bool idle = link->pending == 0 && link->notes == 0;
@@ -273,6 +294,31 @@ static bool is_idle(const struct kolo_link *link)
         idle = idle && link->socket[i].count == 0;
     }
     return idle;
+}
+
+static bool has_failed(const struct kolo_device *dev)
+{
+    return dev->env.aborted != NULL && __atomic_load_n(dev->env.aborted, __ATOMIC_ACQUIRE) != 0;
+}
+
+static void part(struct kolo_link *link);
+
+/* abort() was called: because the communicator failed, which the peer must know, or because this
+ * side wants its requests back and goes. */
+static void give_up(struct kolo_link *link, kolo_status why)
+{
+    if (has_failed(link->dev)) {
+        (void)kolo_tcp_stream_last(&link->socket[0], KOLO_TCP_ABORT, (uint32_t)why);
+        (void)kolo_tcp_message_end(link, why);
+    } else {
+        const bool clean = is_clean(link);
+        (void)kolo_tcp_message_end(link, why);
+        if (clean) {
+            part(link);
+        }
+    }
+    link->failed = why;
+    (void)snprintf(link->text, sizeof link->text, "tcp: aborted");
 }
 
 /* How many requests ended, or 1 where only bytes moved. */
@@ -289,7 +335,10 @@ static int step_link(struct kolo_link *link, bool asks)
         }
         moved = step_sockets(link, asks);
     }
-    if (why != KOLO_OK || link->failed != KOLO_OK) {
+    if (why != KOLO_OK && link->failed == KOLO_OK) {
+        give_up(link, why);
+    }
+    if (link->failed != KOLO_OK) {
         (void)kolo_tcp_message_end(link, why != KOLO_OK ? why : link->failed);
         hang_up(link);
     }
@@ -326,6 +375,21 @@ static int ask_epoll(struct kolo_device *dev)
     return moved;
 }
 
+/* Links that were aborted while they had nothing to do tell their peers, too. */
+static void wake_aborted(struct kolo_device *dev)
+{
+    const int aborts = atomic_load_explicit(&dev->aborts, memory_order_acquire);
+    if (aborts == dev->aborts_seen) {
+        return;
+    }
+    dev->aborts_seen = aborts;
+    for (struct kolo_link *link = dev->links; link != NULL; link = link->next) {
+        if (atomic_load(&link->why) != KOLO_OK && link->failed == KOLO_OK) {
+            kolo_tcp_activate(link);
+        }
+    }
+}
+
 static int tcp_progress(struct kolo_device *dev, int budget)
 {
     int moved = 0;
@@ -336,6 +400,7 @@ static int tcp_progress(struct kolo_device *dev, int budget)
     if (asks) {
         moved += ask_epoll(dev);
     }
+    wake_aborted(dev);
     for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
         next = link->next_active;
         moved += step_link(link, few);
@@ -343,10 +408,12 @@ static int tcp_progress(struct kolo_device *dev, int budget)
     return moved;
 }
 
+/* Any thread; the peer is told at the next progress(). */
 static void tcp_abort(struct kolo_link *link, kolo_status why)
 {
     int none = 0;
     (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
+    atomic_fetch_add(&link->dev->aborts, 1);
 }
 
 static int tcp_wait_fd(struct kolo_device *dev)
@@ -400,14 +467,10 @@ static bool close_later(struct kolo_device *dev, int fd)
 /* Say good-bye and let the kernel deliver. */
 static void part(struct kolo_link *link)
 {
-    kolo_tcp_message_note(link, KOLO_TCP_BYE, 0, 0, 0);
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    while (link->failed == KOLO_OK && (link->notes > 0 || link->socket[0].count > 0) &&
-           kolo_now_us() < deadline) {
-        (void)kolo_tcp_stream_read(&link->socket[0]);
-        if (link->failed == KOLO_OK) {
-            (void)kolo_tcp_stream_write(&link->socket[0]);
-        }
+    while (!kolo_tcp_stream_last(&link->socket[0], KOLO_TCP_BYE, 0) && kolo_now_us() < deadline) {
+        (void)drain(link->socket[0].fd);
+        (void)usleep(100);
     }
     for (int i = 0; i < link->nsockets; i++) {
         struct kolo_tcp_socket *s = &link->socket[i];
@@ -424,16 +487,10 @@ static void part(struct kolo_link *link)
 static void tcp_disconnect(struct kolo_link *link)
 {
     struct kolo_link **at = &link->dev->links;
-    bool clean = link->failed == KOLO_OK && atomic_load(&link->why) == KOLO_OK &&
-                 link->socket[0].state == KOLO_TCP_UP;
-    for (int i = 0; i < link->nsockets; i++) {
-        clean = clean && link->socket[i].count == 0; /* else a frame would be cut off */
+    if (link->failed == KOLO_OK) {
+        give_up(link, KOLO_ERR_ABORTED);
     }
     (void)kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
-    if (clean) {
-        part(link);
-    }
-    link->failed = KOLO_ERR_ABORTED;
     hang_up(link);
     rest(link);
     while (*at != link) {

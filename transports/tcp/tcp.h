@@ -14,6 +14,7 @@
  *   READY  the receive of a long message is posted: the rest may come
  *   TAKEN  nothing; like every frame it says how many messages of its channel were taken
  *   BYE    nothing more will come
+ *   ABORT  nothing more will come, and `number` is the status that says why
  *
  * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_TCP_DEPTH messages of
  * its channel are not taken, whether or not its receive is posted; the rest waits for READY and
@@ -63,7 +64,13 @@ struct kolo_tcp_address { /* what address() gives */
 };
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
 
-enum kolo_tcp_kind { KOLO_TCP_DATA = 1, KOLO_TCP_READY = 2, KOLO_TCP_TAKEN = 3, KOLO_TCP_BYE = 4 };
+enum kolo_tcp_kind {
+    KOLO_TCP_DATA = 1,
+    KOLO_TCP_READY = 2,
+    KOLO_TCP_TAKEN = 3,
+    KOLO_TCP_BYE = 4,
+    KOLO_TCP_ABORT = 5
+};
 
 struct kolo_tcp_frame {
     uint32_t len; /* payload bytes that follow */
@@ -213,6 +220,8 @@ struct kolo_device {
     struct kolo_link *links, *active;
     int nactive;
     unsigned turns;
+    atomic_int aborts; /* links that abort() was called on; any thread */
+    int aborts_seen;
     int nconnecting;                                /* sockets between CONNECTING and UP */
     struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
     int nguests;
@@ -258,6 +267,9 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
 /* Write what frames there are, as far as the socket takes them; whether something moved. */
 bool kolo_tcp_stream_write(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s);
+/* Instead of what frames there are, BYE or ABORT goes, unless a frame is half written. False: there
+ * is no room at the moment. */
+bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
 
 /* ---- message.c ---- */
 
@@ -292,6 +304,8 @@ void kolo_tcp_message_free(struct kolo_link *link);
 void kolo_tcp_activate(struct kolo_link *link);
 /* The link is broken: requests end with LINK and this text. `error`: errno or 0. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
+/* The peer has given up, and said why. */
+void kolo_tcp_aborted(struct kolo_link *link, kolo_status why);
 /* The socket has ended: after BYE that is all right. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
 
