@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is around the calls: coalescing, other groups made of this one, and the end. */
+#include "backend.hpp"
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+namespace kolo_torch
+{
+
+KoloBackend::KoloBackend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                         const c10::intrusive_ptr<KoloOptions> &options)
+    : KoloBackend(std::make_shared<Communicator>(store, rank, size, *options), store, rank, size,
+                  options)
+{
+}
+
+KoloBackend::KoloBackend(std::shared_ptr<Communicator> comm,
+                         const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                         const c10::intrusive_ptr<KoloOptions> &options)
+    : c10d::Backend(rank, size), store_(store), options_(options), comm_(std::move(comm))
+{
+    init();
+}
+
+KoloBackend::~KoloBackend()
+{
+    shutdown();
+}
+
+std::chrono::milliseconds KoloBackend::limit(std::chrono::milliseconds given) const
+{
+    return given == c10d::kUnsetTimeout || given == kNoTimeout ? options_->timeout : given;
+}
+
+c10::intrusive_ptr<Work> KoloBackend::begin(const How &how, const Tensors &inputs,
+                                            std::vector<Tensors> outputs)
+{
+    const bool message = c10d::isP2POp(how.type);
+    const uint64_t number = message ? ++messages_ : ++sequence_;
+    return c10::make_intrusive<Work>(comm_, rank_,
+                                     Work::What{how.type, how.title, number, how.timeout}, inputs,
+                                     std::move(outputs));
+}
+
+/* Keep what runs, and let go of what ended, which its user may have forgotten. */
+void KoloBackend::fly(const c10::intrusive_ptr<Work> &work)
+{
+    std::unique_lock<std::mutex> lock(flying_mutex_);
+    flying_.push_back(work);
+    for (c10::intrusive_ptr<Work> oldest = flying_.front(); oldest != work;) {
+        lock.unlock(); /* what hangs on its future may come back here */
+        if (!oldest->isCompleted()) {
+            return;
+        }
+        lock.lock();
+        if (!flying_.empty() && flying_.front() == oldest) {
+            flying_.pop_front();
+        }
+        oldest = flying_.empty() ? work : flying_.front();
+    }
+}
+
+/* ---- coalescing ---- */
+
+void KoloBackend::startCoalescing()
+{
+    TORCH_CHECK(coalesced_ == nullptr, "kolo: coalescing does not nest");
+    coalesced_ = std::make_unique<Coalesced>();
+}
+
+/* All of them start together; sends and receives do not wait for one another. */
+WorkPtr KoloBackend::endCoalescing()
+{
+    TORCH_CHECK(coalesced_ != nullptr, "kolo: endCoalescing() without startCoalescing()");
+    const std::unique_ptr<Coalesced> all = std::move(coalesced_);
+    const How how{c10d::OpType::COALESCED, "kolo:coalesced", true, options_->timeout};
+    const auto launch = [&launches = all->launches](kolo_stream stream) {
+        kolo_status status = kolo_group_begin();
+        for (const Launch &one : launches) {
+            status = status == KOLO_OK ? one(stream) : status;
+        }
+        const kolo_status ended = kolo_group_end();
+        return status == KOLO_OK ? ended : status;
+    };
+    return run(how, {}, {all->outputs}, std::move(all->staging), launch);
+}
+
+/* ---- other groups ---- */
+
+c10::intrusive_ptr<c10d::Backend>
+KoloBackend::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+                   const c10::intrusive_ptr<c10d::Backend::Options> &opts)
+{
+    const auto me = std::find(ranks.begin(), ranks.end(), rank_);
+    if (me == ranks.end()) {
+        return nullptr;
+    }
+    auto options = c10::dynamic_intrusive_pointer_cast<KoloOptions>(opts);
+    options = c10::make_intrusive<KoloOptions>(options == nullptr ? *options_ : *options);
+    if (opts != nullptr) {
+        options->timeout = opts->timeout;
+        options->group_name = opts->group_name;
+        options->group_desc = opts->group_desc;
+    }
+    options->global_ranks_in_group.clear();
+    for (const int rank : ranks) {
+        const auto &parents = options_->global_ranks_in_group;
+        options->global_ranks_in_group.push_back(
+            parents.empty() ? static_cast<uint64_t>(rank) : parents.at(static_cast<size_t>(rank)));
+    }
+    return c10::make_intrusive<KoloBackend>(store, static_cast<int>(me - ranks.begin()),
+                                            static_cast<int>(ranks.size()), options);
+}
+
+c10::intrusive_ptr<c10d::Backend>
+KoloBackend::shrink(const std::vector<int64_t> &exclude, int flags,
+                    const c10::intrusive_ptr<c10d::Backend::Options> &opts)
+{
+    constexpr int kAbort = 1; /* torch.distributed.SHRINK_ABORT */
+    const std::vector<int> gone(exclude.begin(), exclude.end());
+    if ((flags & kAbort) != 0) {
+        abort();
+    }
+    const auto given = c10::dynamic_intrusive_pointer_cast<KoloOptions>(opts);
+    auto options = c10::make_intrusive<KoloOptions>(given == nullptr ? *options_ : *given);
+    int rank = 0;
+    options->global_ranks_in_group.clear();
+    for (int old = 0; old < size_; old++) {
+        if (std::find(gone.begin(), gone.end(), old) != gone.end()) {
+            continue;
+        }
+        rank += old < rank_ ? 1 : 0;
+        if (!options_->global_ranks_in_group.empty()) {
+            options->global_ranks_in_group.push_back(
+                options_->global_ranks_in_group[static_cast<size_t>(old)]);
+        }
+    }
+    auto comm = std::make_shared<Communicator>(*comm_, gone, *options);
+    auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk", ++shrinks_), store_);
+    return c10::make_intrusive<KoloBackend>(std::move(comm), store, rank,
+                                            size_ - static_cast<int>(gone.size()), options);
+}
+
+/* By the store, so that it can name who did not come without ending the group. Rank 0 looks for the
+ * others in rank order, then lets them go or tells them whom it misses. */
+void KoloBackend::monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks)
+{
+    const std::string prefix = c10::str("monitored_barrier/", barriers_++, "/");
+    const std::chrono::milliseconds timeout = limit(opts.timeout);
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    const auto left = [end] {
+        return std::max(std::chrono::milliseconds(1),
+                        std::chrono::duration_cast<std::chrono::milliseconds>(
+                            end - std::chrono::steady_clock::now()));
+    };
+    if (rank_ != 0) {
+        store_->set(c10::str(prefix, rank_), std::vector<uint8_t>{1});
+        std::vector<uint8_t> verdict;
+        try {
+            store_->wait({prefix + "verdict"}, timeout + left());
+            verdict = store_->get(prefix + "verdict");
+        } catch (const std::exception &) {
+            C10_THROW_ERROR(DistBackendError,
+                            c10::str("[Rank ", rank_,
+                                     "]: Rank 0 failed to pass monitoredBarrier in ",
+                                     timeout.count(), " ms"));
+        }
+        if (!verdict.empty() && verdict[0] != 0) {
+            C10_THROW_ERROR(DistBackendError,
+                            c10::str("[Rank ", rank_, "]: monitoredBarrier: ",
+                                     std::string(verdict.begin(), verdict.end())));
+        }
+        return;
+    }
+    std::string missing;
+    for (int rank = 1; rank < size_; rank++) {
+        try {
+            store_->wait({c10::str(prefix, rank)}, left());
+        } catch (const std::exception &) {
+            missing += c10::str(missing.empty() ? "" : ", ", rank);
+            if (!waitAllRanks) {
+                break;
+            }
+        }
+    }
+    if (missing.empty()) {
+        store_->set(prefix + "verdict", std::vector<uint8_t>{0});
+        return;
+    }
+    const std::string text =
+        c10::str(waitAllRanks ? "Ranks " : "Rank ", missing, " failed to pass monitoredBarrier in ",
+                 timeout.count(), " ms");
+    store_->set(prefix + "verdict", std::vector<uint8_t>(text.begin(), text.end()));
+    C10_THROW_ERROR(DistBackendError, c10::str("[Rank 0]: ", text));
+}
+
+/* ---- the end ---- */
+
+c10d::ErrorType KoloBackend::getError()
+{
+    if (comm_->closed()) {
+        return c10d::ErrorType::SUCCESS;
+    }
+    switch (kolo_comm_error(comm_->get())) {
+    case KOLO_OK:
+        return c10d::ErrorType::SUCCESS;
+    case KOLO_ERR_TIMEOUT:
+        return c10d::ErrorType::TIMEOUT;
+    case KOLO_ERR_PEER:
+    case KOLO_ERR_LINK:
+        return c10d::ErrorType::REMOTE_ERROR;
+    default:
+        return c10d::ErrorType::COMM_ERROR;
+    }
+}
+
+void KoloBackend::abort()
+{
+    comm_->abort();
+}
+
+void KoloBackend::waitForPendingWorks()
+{
+    std::deque<c10::intrusive_ptr<Work>> flying;
+    {
+        const std::lock_guard<std::mutex> lock(flying_mutex_);
+        flying.swap(flying_);
+    }
+    for (const auto &work : flying) {
+        work->settleNow();
+    }
+}
+
+void KoloBackend::shutdown()
+{
+    if (!comm_->closed()) {
+        waitForPendingWorks();
+        comm_->close();
+    }
+}
+
+} // namespace kolo_torch

@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The collectives: each says what it means to kolo, and run() has it done. */
+#include "backend.hpp"
+
+#include <ATen/ops/cat.h>
+
+namespace kolo_torch
+{
+
+using c10d::OpType;
+
+namespace
+{
+
+const at::Tensor &only(const Tensors &tensors, const char *call)
+{
+    TORCH_CHECK_VALUE(tensors.size() == 1, "kolo: ", call, " takes a list of one tensor, not of ",
+                      tensors.size());
+    return tensors[0];
+}
+
+size_t elements(const at::Tensor &t, const Element &element)
+{
+    return static_cast<size_t>(t.numel()) * element.per;
+}
+
+void requireSameType(const at::Tensor &a, const at::Tensor &b, const char *call)
+{
+    TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type(), "kolo: ", call, ": tensors of ",
+                      a.scalar_type(), " and of ", b.scalar_type(), "; they must be alike");
+}
+
+/* `whole` has n times the elements of `part`. */
+void requireBlocks(const at::Tensor &whole, const at::Tensor &part, int n, const char *call)
+{
+    requireSameType(whole, part, call);
+    TORCH_CHECK_VALUE(whole.numel() == part.numel() * n, "kolo: ", call, ": a tensor of shape ",
+                      whole.sizes(), " does not hold ", n, " ranks' blocks of shape ",
+                      part.sizes());
+}
+
+void requireList(at::TensorList list, const at::Tensor &one, int n, const char *call)
+{
+    TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(n), "kolo: ", call, ": a list of ",
+                      list.size(), " tensors for ", n, " ranks");
+    for (const at::Tensor &t : list) {
+        requireSameType(t, one, call);
+    }
+}
+
+void requireRoot(int64_t root, int n, const char *call)
+{
+    TORCH_CHECK_VALUE(root >= 0 && root < n, "kolo: ", call, ": root is ", root,
+                      "; it must be 0 to ", n - 1);
+}
+
+/* kolo's counts and displacements of blocks that lie one after the other. */
+struct Blocks {
+    std::vector<size_t> counts, displs;
+    bool equal = true;
+
+    void add(size_t count)
+    {
+        displs.push_back(counts.empty() ? 0 : displs.back() + counts.back());
+        counts.push_back(count);
+        equal = equal && count == counts[0];
+    }
+};
+
+Blocks blocksOf(at::TensorList list, const Element &element)
+{
+    Blocks blocks;
+    for (const at::Tensor &t : list) {
+        blocks.add(elements(t, element));
+    }
+    return blocks;
+}
+
+/* What torch.distributed calls split sizes: rows of the first dimension; none: equal parts. */
+Blocks blocksOf(const at::Tensor &t, const std::vector<int64_t> &splits, int n,
+                const Element &element, const char *name)
+{
+    Blocks blocks;
+    const int64_t rows = t.dim() > 0 ? t.size(0) : t.numel();
+    const size_t row = rows > 0 ? elements(t, element) / static_cast<size_t>(rows) : 0;
+    if (splits.empty()) {
+        TORCH_CHECK_VALUE(rows % n == 0, "kolo: all_to_all: ", name, " has ", rows, " rows, which ",
+                          n, " ranks cannot share equally");
+        for (int r = 0; r < n; r++) {
+            blocks.add(static_cast<size_t>(rows / n) * row);
+        }
+        return blocks;
+    }
+    TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(n), "kolo: all_to_all: ", splits.size(),
+                      " split sizes of ", name, " for ", n, " ranks");
+    int64_t sum = 0;
+    for (const int64_t split : splits) {
+        TORCH_CHECK_VALUE(split >= 0, "kolo: all_to_all: a split size of ", name, " is ", split);
+        sum += split;
+        blocks.add(static_cast<size_t>(split) * row);
+    }
+    TORCH_CHECK_VALUE(sum == rows, "kolo: all_to_all: split sizes of ", name, " add up to ", sum,
+                      ", it has ", rows, " rows");
+    return blocks;
+}
+
+/* Calls that start together. */
+template <typename One> kolo_status together(size_t count, One one)
+{
+    kolo_status status = kolo_group_begin();
+    for (size_t i = 0; i < count && status == KOLO_OK; i++) {
+        status = one(i);
+    }
+    const kolo_status ended = kolo_group_end();
+    return status == KOLO_OK ? ended : status;
+}
+
+} // namespace
+
+kolo_op KoloBackend::choose(const c10d::ReduceOp &op, at::ScalarType dtype, Element *out)
+{
+    const auto element = reducible(dtype);
+    TORCH_CHECK_VALUE(element, "kolo: tensors of ", dtype, " can be moved, not reduced");
+    *out = *element;
+    return op == c10d::ReduceOp::PREMUL_SUM ? comm_->premulsum(op, element->type)
+                                            : operation(op, dtype);
+}
+
+WorkPtr KoloBackend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
+{
+    const at::Tensor &t = only(tensors, "broadcast");
+    const int root = static_cast<int>(opts.rootRank);
+    requireRoot(root, size_, "broadcast");
+    Staging staging;
+    void *buf = root == rank_ ? const_cast<void *>(staging.in(t)) : staging.out(t);
+    const Element element = movable(t.scalar_type());
+    const size_t count = elements(t, element);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::BROADCAST, "kolo:broadcast", opts.asyncOp, limit(opts.timeout)}, tensors,
+               {tensors}, std::move(staging), [=](kolo_stream stream) {
+                   return kolo_broadcast(buf, buf, count, element.type, root, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
+{
+    const at::Tensor &t = only(tensors, "all_reduce");
+    if (t.layout() == at::kSparse) {
+        return allreduce_sparse(tensors, opts);
+    }
+    Element element;
+    const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
+    Staging staging;
+    void *buf = staging.inout(t);
+    const size_t count = elements(t, element);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)}, tensors,
+               {tensors}, std::move(staging), [=](kolo_stream stream) {
+                   return kolo_all_reduce(buf, buf, count, element.type, op, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::allreduce_coalesced(Tensors &tensors,
+                                         const c10d::AllreduceCoalescedOptions &opts)
+{
+    struct One {
+        void *buf;
+        size_t count;
+        Element element;
+        kolo_op op;
+    };
+    Staging staging;
+    std::vector<One> all;
+    for (const at::Tensor &t : tensors) {
+        Element element;
+        const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
+        all.push_back({staging.inout(t), elements(t, element), element, op});
+    }
+    kolo_comm *comm = comm_->get();
+    return run({OpType::ALLREDUCE_COALESCED, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)},
+               tensors, {tensors}, std::move(staging), [all, comm](kolo_stream stream) {
+                   return together(all.size(), [&](size_t i) {
+                       const One &x = all[i];
+                       return kolo_all_reduce(x.buf, x.buf, x.count, x.element.type, x.op, comm,
+                                              stream);
+                   });
+               });
+}
+
+WorkPtr KoloBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
+{
+    const at::Tensor &t = only(tensors, "reduce");
+    const int root = static_cast<int>(opts.rootRank);
+    requireRoot(root, size_, "reduce");
+    Element element;
+    const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
+    Staging staging;
+    void *buf = root == rank_ ? staging.inout(t) : const_cast<void *>(staging.in(t));
+    const size_t count = elements(t, element);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::REDUCE, "kolo:reduce", opts.asyncOp, limit(opts.timeout)}, tensors,
+               {tensors}, std::move(staging), [=](kolo_stream stream) {
+                   return kolo_reduce(buf, buf, count, element.type, op, root, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::_allgather_base(at::Tensor &output, at::Tensor &input,
+                                     const c10d::AllgatherOptions &opts)
+{
+    requireBlocks(output, input, size_, "all_gather_into_tensor");
+    Staging staging;
+    const void *in = staging.in(input);
+    void *out = staging.out(output);
+    const Element element = movable(input.scalar_type());
+    const size_t count = elements(input, element);
+    kolo_comm *comm = comm_->get();
+    return run(
+        {OpType::_ALLGATHER_BASE, "kolo:_all_gather_base", opts.asyncOp, limit(opts.timeout)},
+        {input}, {{output}}, std::move(staging), [=](kolo_stream stream) {
+            return kolo_all_gather(in, out, count, element.type, comm, stream);
+        });
+}
+
+/* Blocks of different sizes are allowed: every rank has the whole list. */
+WorkPtr KoloBackend::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+                               const c10d::AllgatherOptions &opts)
+{
+    const at::Tensor &input = only(inputs, "all_gather");
+    TORCH_CHECK_VALUE(outputs.size() == 1, "kolo: all_gather takes one list of tensors, not ",
+                      outputs.size());
+    requireList(outputs[0], input, size_, "all_gather");
+    const Element element = movable(input.scalar_type());
+    const Blocks blocks = blocksOf(outputs[0], element);
+    const size_t count = elements(input, element);
+    TORCH_CHECK_VALUE(blocks.counts[static_cast<size_t>(rank_)] == count,
+                      "kolo: all_gather: the input has shape ", input.sizes(),
+                      ", this rank's place in the list ",
+                      outputs[0][static_cast<size_t>(rank_)].sizes());
+    Staging staging;
+    const void *in = staging.in(input);
+    void *out = staging.out(outputs[0]);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::ALLGATHER, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)}, inputs,
+               outputs, std::move(staging), [=](kolo_stream stream) {
+                   return blocks.equal
+                              ? kolo_all_gather(in, out, count, element.type, comm, stream)
+                              : kolo_all_gatherv(in, out, blocks.counts.data(),
+                                                 blocks.displs.data(), element.type, comm, stream);
+               });
+}
+
+/* outputs[r][i] is rank r's inputs[i]. */
+WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+                                         const c10d::AllgatherOptions &opts)
+{
+    struct One {
+        const void *in;
+        void *out;
+        size_t count;
+        Element element;
+    };
+    TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
+                      "kolo: all_gather_coalesced: ", outputs.size(), " lists for ", size_,
+                      " ranks");
+    Staging staging;
+    std::vector<One> all;
+    for (size_t i = 0; i < inputs.size(); i++) {
+        Tensors blocks;
+        for (const Tensors &list : outputs) {
+            TORCH_CHECK_VALUE(list.size() == inputs.size(),
+                              "kolo: all_gather_coalesced: a list of ", list.size(),
+                              " tensors for ", inputs.size(), " inputs");
+            TORCH_CHECK_VALUE(list[i].numel() == inputs[i].numel(),
+                              "kolo: all_gather_coalesced: an output of shape ", list[i].sizes(),
+                              " for an input of shape ", inputs[i].sizes());
+            blocks.push_back(list[i]);
+        }
+        requireList(blocks, inputs[i], size_, "all_gather_coalesced");
+        const Element element = movable(inputs[i].scalar_type());
+        all.push_back(
+            {staging.in(inputs[i]), staging.out(blocks), elements(inputs[i], element), element});
+    }
+    kolo_comm *comm = comm_->get();
+    return run({OpType::ALLGATHER_COALESCED, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)},
+               inputs, outputs, std::move(staging), [all, comm](kolo_stream stream) {
+                   return together(all.size(), [&](size_t i) {
+                       const One &x = all[i];
+                       return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
+                   });
+               });
+}
+
+WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                                     const c10d::AllgatherOptions &opts)
+{
+    struct One {
+        const void *in;
+        void *out;
+        size_t count;
+        Element element;
+    };
+    TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                      "kolo: all_gather_into_tensor_coalesced: ", outputs.size(), " outputs for ",
+                      inputs.size(), " inputs");
+    Staging staging;
+    std::vector<One> all;
+    for (size_t i = 0; i < inputs.size(); i++) {
+        requireBlocks(outputs[i], inputs[i], size_, "all_gather_into_tensor_coalesced");
+        const Element element = movable(inputs[i].scalar_type());
+        all.push_back({staging.in(inputs[i]), staging.out(outputs[i]), elements(inputs[i], element),
+                       element});
+    }
+    kolo_comm *comm = comm_->get();
+    return run({OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
+                limit(opts.timeout)},
+               inputs, {outputs}, std::move(staging), [all, comm](kolo_stream stream) {
+                   return together(all.size(), [&](size_t i) {
+                       const One &x = all[i];
+                       return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
+                   });
+               });
+}
+
+WorkPtr KoloBackend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
+                            const c10d::GatherOptions &opts)
+{
+    const at::Tensor &input = only(inputs, "gather");
+    const int root = static_cast<int>(opts.rootRank);
+    requireRoot(root, size_, "gather");
+    const Element element = movable(input.scalar_type());
+    const size_t count = elements(input, element);
+    Staging staging;
+    const void *in = staging.in(input);
+    void *out = nullptr;
+    if (root == rank_) {
+        TORCH_CHECK_VALUE(outputs.size() == 1, "kolo: gather takes one list of tensors, not ",
+                          outputs.size());
+        requireList(outputs[0], input, size_, "gather");
+        for (const at::Tensor &t : outputs[0]) {
+            TORCH_CHECK_VALUE(t.numel() == input.numel(), "kolo: gather: an output of shape ",
+                              t.sizes(), " for inputs of shape ", input.sizes());
+        }
+        out = staging.out(outputs[0]);
+    } else {
+        TORCH_CHECK_VALUE(outputs.empty(), "kolo: gather: only rank ", root,
+                          " has outputs, this is rank ", rank_);
+    }
+    kolo_comm *comm = comm_->get();
+    return run({OpType::GATHER, "kolo:gather", opts.asyncOp, limit(opts.timeout)}, inputs, outputs,
+               std::move(staging), [=](kolo_stream stream) {
+                   return kolo_gather(in, out, count, element.type, root, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                             const c10d::ScatterOptions &opts)
+{
+    const at::Tensor &output = only(outputs, "scatter");
+    const int root = static_cast<int>(opts.rootRank);
+    requireRoot(root, size_, "scatter");
+    const Element element = movable(output.scalar_type());
+    const size_t count = elements(output, element);
+    Staging staging;
+    const void *in = nullptr;
+    void *out = staging.out(output);
+    if (root == rank_) {
+        TORCH_CHECK_VALUE(inputs.size() == 1, "kolo: scatter takes one list of tensors, not ",
+                          inputs.size());
+        requireList(inputs[0], output, size_, "scatter");
+        for (const at::Tensor &t : inputs[0]) {
+            TORCH_CHECK_VALUE(t.numel() == output.numel(), "kolo: scatter: an input of shape ",
+                              t.sizes(), " for outputs of shape ", output.sizes());
+        }
+        in = staging.in(inputs[0]);
+    } else {
+        TORCH_CHECK_VALUE(inputs.empty(), "kolo: scatter: only rank ", root,
+                          " has inputs, this is rank ", rank_);
+    }
+    kolo_comm *comm = comm_->get();
+    return run({OpType::SCATTER, "kolo:scatter", opts.asyncOp, limit(opts.timeout)}, outputs,
+               {outputs}, std::move(staging), [=](kolo_stream stream) {
+                   return kolo_scatter(in, out, count, element.type, root, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                                          const c10d::ReduceScatterOptions &opts)
+{
+    requireBlocks(input, output, size_, "reduce_scatter_tensor");
+    Element element;
+    const kolo_op op = choose(opts.reduceOp, input.scalar_type(), &element);
+    Staging staging;
+    const void *in = staging.in(input);
+    void *out = staging.out(output);
+    const size_t count = elements(output, element);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
+                limit(opts.timeout)},
+               {input}, {{output}}, std::move(staging), [=](kolo_stream stream) {
+                   return kolo_reduce_scatter(in, out, count, element.type, op, comm, stream);
+               });
+}
+
+/* Blocks of different sizes are allowed, as in allgather(). */
+WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                                    const c10d::ReduceScatterOptions &opts)
+{
+    const at::Tensor &output = only(outputs, "reduce_scatter");
+    TORCH_CHECK_VALUE(inputs.size() == 1, "kolo: reduce_scatter takes one list of tensors, not ",
+                      inputs.size());
+    requireList(inputs[0], output, size_, "reduce_scatter");
+    Element element;
+    const kolo_op op = choose(opts.reduceOp, output.scalar_type(), &element);
+    const Blocks blocks = blocksOf(inputs[0], element);
+    const size_t count = elements(output, element);
+    TORCH_CHECK_VALUE(blocks.counts[static_cast<size_t>(rank_)] == count,
+                      "kolo: reduce_scatter: the output has shape ", output.sizes(),
+                      ", this rank's place in the list ",
+                      inputs[0][static_cast<size_t>(rank_)].sizes());
+    Staging staging;
+    const void *in = staging.in(inputs[0]);
+    void *out = staging.out(output);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::REDUCE_SCATTER, "kolo:reduce_scatter", opts.asyncOp, limit(opts.timeout)},
+               inputs[0], {outputs}, std::move(staging), [=](kolo_stream stream) {
+                   return blocks.equal
+                              ? kolo_reduce_scatter(in, out, count, element.type, op, comm, stream)
+                              : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type,
+                                                     op, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                                     const c10d::ReduceScatterOptions &opts)
+{
+    struct One {
+        const void *in;
+        void *out;
+        size_t count;
+        Element element;
+        kolo_op op;
+    };
+    TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                      "kolo: reduce_scatter_tensor_coalesced: ", outputs.size(), " outputs for ",
+                      inputs.size(), " inputs");
+    Staging staging;
+    std::vector<One> all;
+    for (size_t i = 0; i < inputs.size(); i++) {
+        requireBlocks(inputs[i], outputs[i], size_, "reduce_scatter_tensor_coalesced");
+        Element element;
+        const kolo_op op = choose(opts.reduceOp, inputs[i].scalar_type(), &element);
+        all.push_back({staging.in(inputs[i]), staging.out(outputs[i]),
+                       elements(outputs[i], element), element, op});
+    }
+    kolo_comm *comm = comm_->get();
+    return run({OpType::COALESCED, "kolo:reduce_scatter_tensor_coalesced", opts.asyncOp,
+                limit(opts.timeout)},
+               inputs, {outputs}, std::move(staging), [all, comm](kolo_stream stream) {
+                   return together(all.size(), [&](size_t i) {
+                       const One &x = all[i];
+                       return kolo_reduce_scatter(x.in, x.out, x.count, x.element.type, x.op, comm,
+                                                  stream);
+                   });
+               });
+}
+
+WorkPtr KoloBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
+                                   std::vector<int64_t> &outputSplits,
+                                   std::vector<int64_t> &inputSplits,
+                                   const c10d::AllToAllOptions &opts)
+{
+    requireSameType(output, input, "all_to_all_single");
+    const Element element = movable(input.scalar_type());
+    const Blocks to = blocksOf(input, inputSplits, size_, element, "the input");
+    const Blocks from = blocksOf(output, outputSplits, size_, element, "the output");
+    const bool regular = inputSplits.empty() && outputSplits.empty();
+    TORCH_CHECK_VALUE(!regular || input.numel() == output.numel(),
+                      "kolo: all_to_all_single: an input of shape ", input.sizes(),
+                      " for an output of shape ", output.sizes());
+    Staging staging;
+    const void *in = staging.in(input);
+    void *out = staging.out(output);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::ALLTOALL_BASE, "kolo:all_to_all", opts.asyncOp, limit(opts.timeout)},
+               {input}, {{output}}, std::move(staging), [=](kolo_stream stream) {
+                   return regular
+                              ? kolo_all_to_all(in, out, to.counts[0], element.type, comm, stream)
+                              : kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
+                                                 from.counts.data(), from.displs.data(),
+                                                 element.type, comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts)
+{
+    TORCH_CHECK_VALUE(!inputs.empty() && !outputs.empty(), "kolo: all_to_all: empty lists for ",
+                      size_, " ranks");
+    requireList(inputs, inputs[0], size_, "all_to_all");
+    requireList(outputs, inputs[0], size_, "all_to_all");
+    const Element element = movable(inputs[0].scalar_type());
+    const Blocks to = blocksOf(inputs, element), from = blocksOf(outputs, element);
+    Staging staging;
+    const void *in = staging.in(inputs);
+    void *out = staging.out(outputs);
+    kolo_comm *comm = comm_->get();
+    return run({OpType::ALLTOALL, "kolo:all_to_all", opts.asyncOp, limit(opts.timeout)}, inputs,
+               {outputs}, std::move(staging), [=](kolo_stream stream) {
+                   return kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
+                                           from.counts.data(), from.displs.data(), element.type,
+                                           comm, stream);
+               });
+}
+
+WorkPtr KoloBackend::barrier(const c10d::BarrierOptions &opts)
+{
+    kolo_comm *comm = comm_->get();
+    return run({OpType::BARRIER, "kolo:barrier", opts.asyncOp, limit(opts.timeout)}, {}, {}, {},
+               [=](kolo_stream stream) { return kolo_barrier(comm, stream); });
+}
+
+/* Every rank's indices and values, summed by coalescing them. As many nonzero elements as each rank
+ * has; shapes must be alike. Runs in the caller's thread. */
+WorkPtr KoloBackend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts)
+{
+    at::Tensor &t = tensors[0];
+    only(tensors, "all_reduce");
+    TORCH_CHECK_VALUE(t.layout() == at::kSparse && t.is_cpu(),
+                      "kolo: all_reduce of a sparse tensor takes COO layout on the CPU, not ",
+                      t.layout(), " on ", t.device());
+    TORCH_CHECK_VALUE(opts.reduceOp == c10d::ReduceOp::SUM,
+                      "kolo: all_reduce of a sparse tensor takes ReduceOp.SUM only");
+    const at::Tensor mine = t.coalesce();
+    const auto sizes = static_cast<size_t>(size_);
+    c10d::AllgatherOptions gather;
+    gather.timeout = opts.timeout;
+    gather.asyncOp = false;
+    at::Tensor nnz = at::full({1}, mine._nnz(), at::kLong), counts = at::empty({size_}, at::kLong);
+    _allgather_base(counts, nnz, gather);
+    std::vector<Tensors> indices(1), values(1);
+    const at::Tensor index = mine.indices().t().contiguous(), value = mine.values().contiguous();
+    for (size_t r = 0; r < sizes; r++) {
+        const int64_t rows = counts[static_cast<int64_t>(r)].item<int64_t>();
+        std::vector<int64_t> shape = value.sizes().vec();
+        shape[0] = rows;
+        indices[0].push_back(at::empty({rows, index.size(1)}, index.options()));
+        values[0].push_back(at::empty(shape, value.options()));
+    }
+    Tensors indexInput{index}, valueInput{value};
+    allgather(indices, indexInput, gather);
+    const WorkPtr work = allgather(values, valueInput, gather);
+    const at::Tensor sum =
+        at::sparse_coo_tensor(at::cat(indices[0]).t(), at::cat(values[0]), t.sizes(), t.options())
+            .coalesce();
+    t.copy_(sum);
+    auto done = begin({OpType::_ALLREDUCE_SPARSE, "kolo:all_reduce", false, limit(opts.timeout)},
+                      tensors, {tensors});
+    done->run(false, {}, [](kolo_stream) { return KOLO_OK; });
+    return done;
+}
+
+} // namespace kolo_torch

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm.hpp"
+
+#include "types.hpp"
+
+#include <algorithm>
+#include <c10/util/Exception.h>
+#include <climits>
+#include <cstring>
+#include <unistd.h>
+
+namespace kolo_torch
+{
+
+namespace
+{
+
+constexpr const char *kIdKey = "kolo_id";
+constexpr size_t kPremulsums = 64; /* factors that are kept */
+
+int milliseconds(std::chrono::milliseconds timeout)
+{
+    return static_cast<int>(std::clamp<int64_t>(timeout.count(), 1, INT_MAX));
+}
+
+kolo_config configuration(const KoloOptions &options)
+{
+    kolo_config config = KOLO_CONFIG_INIT;
+    if (options.deterministic) {
+        config.deterministic = 1;
+    }
+    config.timeout_ms = milliseconds(options.timeout);
+    config.name = options.group_name.empty() ? "torch" : options.group_name.c_str();
+    config.algo = options.algo.empty() ? nullptr : options.algo.c_str();
+    config.transport = options.transport.empty() ? nullptr : options.transport.c_str();
+    return config;
+}
+
+} // namespace
+
+void check(kolo_status status, const std::string &where)
+{
+    if (C10_UNLIKELY(status < 0)) {
+        const std::string text =
+            c10::str("kolo: ", where, ": ", kolo_error_text(), " (", kolo_status_name(status), ")");
+        switch (status) {
+        case KOLO_ERR_INVALID:
+            C10_THROW_ERROR(ValueError, text);
+        case KOLO_ERR_UNSUPPORTED:
+            C10_THROW_ERROR(NotImplementedError, text);
+        default:
+            C10_THROW_ERROR(DistBackendError, text);
+        }
+    }
+}
+
+std::exception_ptr failure(kolo_status status, const std::string &where)
+{
+    try {
+        check(status, where);
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
+}
+
+Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                           const KoloOptions &options)
+    : timeout_(options.timeout), pid_(getpid())
+{
+    kolo_id id;
+    const kolo_config config = configuration(options);
+    if (rank == 0) {
+        check(kolo_id_create(&id), "init_process_group");
+        store->set(kIdKey, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
+    } else {
+        store->wait({kIdKey}, options.timeout);
+        const std::vector<uint8_t> bytes = store->get(kIdKey);
+        TORCH_CHECK(bytes.size() == sizeof id.bytes, "kolo: the store's ", kIdKey, " has ",
+                    bytes.size(), " bytes, not ", sizeof id.bytes);
+        std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+    }
+    check(kolo_comm_create(&id, size, rank, &config, &comm_), "init_process_group");
+}
+
+Communicator::Communicator(Communicator &old, const std::vector<int> &exclude,
+                           const KoloOptions &options)
+    : timeout_(options.timeout), pid_(getpid())
+{
+    const kolo_config config = configuration(options);
+    check(kolo_comm_shrink(old.get(), exclude.data(), static_cast<int>(exclude.size()), &config,
+                           &comm_),
+          "shrink_group");
+}
+
+/* In a forked child everything here is the parent's: it is left as it is. */
+bool Communicator::forked() const
+{
+    return getpid() != pid_;
+}
+
+Communicator::~Communicator()
+{
+    close();
+}
+
+kolo_comm *Communicator::get() const
+{
+    TORCH_CHECK(comm_ != nullptr, "kolo: the process group was destroyed");
+    return comm_;
+}
+
+kolo_stream Communicator::takeStream(std::chrono::milliseconds timeout)
+{
+    kolo_stream stream = nullptr;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!idle_.empty()) {
+            stream = idle_.back();
+            idle_.pop_back();
+        }
+    }
+    if (stream == nullptr) {
+        check(kolo_stream_create(&stream), "stream");
+    }
+    check(kolo_stream_set_timeout(stream, timeout == timeout_ ? 0 : milliseconds(timeout)),
+          "timeout");
+    return stream;
+}
+
+void Communicator::giveStream(kolo_stream stream)
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (comm_ != nullptr) {
+        idle_.push_back(stream);
+        return;
+    }
+    kolo_stream_destroy(stream);
+}
+
+kolo_op Communicator::premulsum(const c10d::ReduceOp &op, kolo_type type)
+{
+    uint64_t factor = 0;
+    premultiplier(op, type, &factor);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto key = std::make_pair(static_cast<int>(type), factor);
+    const auto known = premulsums_.find(key);
+    if (known != premulsums_.end()) {
+        return known->second;
+    }
+    kolo_op made = 0;
+    check(kolo_op_create_premulsum(&factor, type, get(), &made), "ReduceOp.PREMUL_SUM");
+    if (premulsums_.size() < kPremulsums) { /* the others live as long as the communicator */
+        premulsums_[key] = made;
+    }
+    return made;
+}
+
+void Communicator::abort()
+{
+    if (!closed()) {
+        kolo_comm_abort(comm_);
+    }
+}
+
+void Communicator::close()
+{
+    if (closed()) {
+        return;
+    }
+    std::vector<kolo_stream> idle;
+    kolo_comm *comm = nullptr;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::swap(comm, comm_);
+        idle.swap(idle_);
+    }
+    kolo_comm_destroy(comm);
+    for (const kolo_stream stream : idle) {
+        kolo_stream_destroy(stream);
+    }
+}
+
+} // namespace kolo_torch

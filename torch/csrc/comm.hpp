@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A kolo communicator whose ranks meet through a c10d Store, and the streams that its asynchronous
+ * calls run on: one a call while it is under way, so that each call has its own end, its own status
+ * and its own time-out. */
+#pragma once
+
+#include <kolo/kolo.h>
+
+#include <c10/util/intrusive_ptr.h>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+namespace kolo_torch
+{
+
+/* What a user can say at init_process_group(pg_options=...); unset members take kolo's defaults. */
+struct KoloOptions : c10d::Backend::Options {
+    explicit KoloOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
+        : c10d::Backend::Options("kolo", timeout)
+    {
+    }
+    bool deterministic = false;
+    std::string algo, transport; /* "": kolo's choice, or KOLO_ALGO and KOLO_TRANSPORT */
+};
+
+/* Throw what a status means to Python: ValueError, NotImplementedError or DistBackendError, with
+ * kolo's sentence. Does nothing for KOLO_OK. */
+void check(kolo_status status, const std::string &where);
+/* The exception itself; null for KOLO_OK. */
+std::exception_ptr failure(kolo_status status, const std::string &where);
+
+class Communicator
+{
+  public:
+    /* Returns when all ranks have joined. Errors: as check(). */
+    Communicator(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                 const KoloOptions &options);
+    /* The survivors' new communicator; called by them alone. */
+    Communicator(Communicator &old, const std::vector<int> &exclude, const KoloOptions &options);
+    ~Communicator();
+    Communicator(const Communicator &) = delete;
+    Communicator &operator=(const Communicator &) = delete;
+
+    /* Errors: RuntimeError after close(). */
+    kolo_comm *get() const;
+    bool closed() const
+    {
+        return comm_ == nullptr || forked();
+    }
+    std::chrono::milliseconds timeout() const
+    {
+        return timeout_;
+    }
+
+    kolo_stream takeStream(std::chrono::milliseconds timeout);
+    void giveStream(kolo_stream stream);
+
+    /* A premultiplied sum; kept, for the next call will want the same. */
+    kolo_op premulsum(const c10d::ReduceOp &op, kolo_type type);
+
+    void abort();
+    void close();
+
+  private:
+    bool forked() const;
+
+    kolo_comm *comm_ = nullptr;
+    const std::chrono::milliseconds timeout_;
+    const int pid_;
+    std::mutex mutex_; /* of what follows */
+    std::vector<kolo_stream> idle_;
+    std::map<std::pair<int, uint64_t>, kolo_op> premulsums_;
+};
+
+} // namespace kolo_torch

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What Python sees of the backend beyond c10d's own binding. */
+#include "backend.hpp"
+
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
+
+namespace kolo_torch
+{
+
+namespace
+{
+
+namespace py = pybind11;
+
+c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions &group,
+                                         const c10::intrusive_ptr<KoloOptions> &given)
+{
+    auto options = given == nullptr ? c10::make_intrusive<KoloOptions>()
+                                    : c10::make_intrusive<KoloOptions>(*given);
+    options->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(group.timeout);
+    options->group_name = group.group_id;
+    options->global_ranks_in_group.assign(group.global_ranks_in_group.begin(),
+                                          group.global_ranks_in_group.end());
+    return c10::make_intrusive<KoloBackend>(group.store, group.group_rank, group.group_size,
+                                            options);
+}
+
+KoloBackend &own(const c10::intrusive_ptr<c10d::Backend> &backend)
+{
+    auto *kolo = dynamic_cast<KoloBackend *>(backend.get());
+    TORCH_CHECK_VALUE(kolo != nullptr, "the group's backend is ", backend->getBackendName(),
+                      ", not kolo");
+    return *kolo;
+}
+
+void monitoredBarrier(const c10::intrusive_ptr<c10d::Backend> &backend,
+                      std::chrono::milliseconds timeout, bool waitAllRanks)
+{
+    c10d::BarrierOptions options;
+    options.timeout = timeout;
+    own(backend).monitoredBarrier(options, waitAllRanks);
+}
+
+} // namespace
+
+} // namespace kolo_torch
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
+{
+    namespace py = pybind11;
+    using namespace kolo_torch;
+    py::module_::import("torch._C._distributed_c10d"); /* c10d::Backend and its Options */
+    py::class_<KoloOptions, c10d::Backend::Options, c10::intrusive_ptr<KoloOptions>>(
+        m, "Options",
+        "Options of a process group, for init_process_group(pg_options=...).\n\n"
+        "deterministic: sums in rank order, rounded once, whatever the algorithm.\n"
+        "algo: which algorithm for which size, as KOLO_ALGO says it, e.g. "
+        "\"allreduce:0-4k:direct,4k-:ring\".\n"
+        "transport: what carries bytes, as KOLO_TRANSPORT says it, e.g. \"shm\".\n"
+        "What is not given is kolo's choice.")
+        .def(py::init([](std::chrono::milliseconds timeout, bool deterministic, std::string algo,
+                         std::string transport) {
+                 auto options = c10::make_intrusive<KoloOptions>(timeout);
+                 options->deterministic = deterministic;
+                 options->algo = std::move(algo);
+                 options->transport = std::move(transport);
+                 return options;
+             }),
+             py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(),
+             py::arg("deterministic") = false, py::arg("algo") = "", py::arg("transport") = "")
+        .def_readwrite("deterministic", &KoloOptions::deterministic)
+        .def_readwrite("algo", &KoloOptions::algo)
+        .def_readwrite("transport", &KoloOptions::transport)
+        .def("__copy__", [](const KoloOptions &o) { return c10::make_intrusive<KoloOptions>(o); })
+        .def("__deepcopy__", [](const KoloOptions &o, const py::dict &) {
+            return c10::make_intrusive<KoloOptions>(o);
+        });
+    m.def("create", &create, py::call_guard<py::gil_scoped_release>());
+    m.def("monitored_barrier", &monitoredBarrier, py::call_guard<py::gil_scoped_release>());
+    m.def("library_version", &kolo_version);
+}

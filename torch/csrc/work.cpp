@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "work.hpp"
+
+#include "completer.hpp"
+
+#include <ATen/record_function.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <thread>
+
+namespace kolo_torch
+{
+
+namespace
+{
+
+/* A title only where somebody listens: c10d makes a range of it, which is not free. */
+const char *titleForProfiler(const char *title)
+{
+    return at::hasCallbacks() ? title : nullptr;
+}
+
+} // namespace
+
+Work::Work(std::shared_ptr<Communicator> comm, int rank, const What &what,
+           const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs)
+    : c10d::Work(rank, what.type, titleForProfiler(what.title),
+                 at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
+      comm_(std::move(comm)), what_(what), outputs_(std::move(outputs)),
+      began_(std::chrono::steady_clock::now())
+{
+}
+
+Work::~Work()
+{
+    if (stream_ != nullptr) { /* never started: nobody else lets go of a work that runs */
+        comm_->giveStream(stream_);
+    }
+}
+
+std::string Work::where() const
+{
+    return c10::str(what_.title + sizeof "kolo:" - 1, " (number ", what_.seq, ")");
+}
+
+kolo_recv_info *Work::expect(size_t bytes)
+{
+    expected_ = bytes;
+    expects_ = true;
+    return &received_;
+}
+
+/* ---- beginning ---- */
+
+void Work::open(Staging &&staging)
+{
+    staging_ = std::move(staging);
+    if (staging_.device()) {
+        const c10::impl::VirtualGuardImpl guard(staging_.device()->type());
+        device_stream_ = guard.getStreamFromGlobalPool(*staging_.device());
+    }
+    stream_ = comm_->takeStream(what_.timeout);
+}
+
+void Work::started(kolo_status status)
+{
+    if (status < 0) {
+        const std::exception_ptr error = failure(status, where());
+        settle(status);
+        std::rethrow_exception(error);
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (recordFunctionEndCallback_ != nullptr || staging_.device()) {
+        callBack();
+    }
+}
+
+/* The end of a call that ran in its caller's thread. */
+void Work::endHere(kolo_status status, Staging &&staging)
+{
+    const std::exception_ptr error = failure(status, where());
+    if (error == nullptr) {
+        staging.finish();
+    }
+    status_ = status;
+    ended_ = std::chrono::steady_clock::now();
+    finish(error);
+    done_.store(true, std::memory_order_release);
+    if (error != nullptr) {
+        std::rethrow_exception(error);
+    }
+    checkReceived();
+}
+
+void Work::checkReceived() const
+{
+    if (expects_ && received_.bytes != expected_) {
+        C10_THROW_ERROR(ValueError,
+                        c10::str("kolo: ", where(), ": rank ", received_.source, " sent ",
+                                 received_.bytes, " bytes with tag ", received_.tag,
+                                 ", the tensor to receive into has ", expected_));
+    }
+}
+
+/* ---- the end ---- */
+
+void Work::callBack()
+{
+    if (called_back_) {
+        return;
+    }
+    called_back_ = true;
+    c10::raw::intrusive_ptr::incref(this);
+    if (kolo_stream_host_func(stream_, reached, this) < 0) {
+        complete([this] { reached(this); });
+    }
+}
+
+/* On the thread that makes kolo's progress: hand on, nothing more. */
+void Work::reached(void *self)
+{
+    complete([self] {
+        const auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work *>(self));
+        work->trySettle(true);
+    });
+}
+
+/* False: it is not done, or another thread is at it (unless `block`). */
+bool Work::trySettle(bool block)
+{
+    std::unique_lock<std::timed_mutex> lock(settling_, std::defer_lock);
+    if (done_.load(std::memory_order_acquire)) {
+        return true;
+    }
+    if (block) {
+        lock.lock();
+    } else if (!lock.try_lock()) {
+        return false;
+    }
+    if (done_.load(std::memory_order_acquire)) {
+        return true;
+    }
+    const kolo_status status = block ? kolo_stream_sync(stream_) : kolo_stream_query(stream_);
+    if (status == KOLO_INPROGRESS) {
+        return false;
+    }
+    settle(status);
+    return true;
+}
+
+std::exception_ptr Work::finishResults(kolo_status status)
+{
+    const std::exception_ptr error = failure(status, where());
+    if (error != nullptr) {
+        return error;
+    }
+    try {
+        checkReceived();
+        if (device_stream_) {
+            const c10::StreamGuard guard(*device_stream_);
+            staging_.finish();
+            device_end_.emplace(device_stream_->device_type());
+            device_end_->record(*device_stream_);
+        } else {
+            staging_.finish();
+        }
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
+}
+
+/* By one thread, which holds settling_ or is the only one to know of the work. */
+void Work::settle(kolo_status status)
+{
+    const std::exception_ptr error = finishResults(status);
+    staging_.release();
+    status_ = status;
+    ended_ = std::chrono::steady_clock::now();
+    finish(error); /* sets exception_ under mutex_ */
+    kolo_stream stream = nullptr;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::swap(stream, stream_);
+        done_.store(true, std::memory_order_release);
+    }
+    comm_->giveStream(stream);
+    completeFuture();
+}
+
+c10::IValue Work::value() const
+{
+    if (outputs_.size() > 1) {
+        return c10::IValue(outputs_);
+    }
+    return c10::IValue(outputs_.empty() ? std::vector<at::Tensor>() : outputs_[0]);
+}
+
+/* Runs what hangs on the futures. Callbacks on a device's results are ordered after their copy. */
+void Work::completeFuture()
+{
+    c10::intrusive_ptr<c10::ivalue::Future> future, result;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        future.swap(future_);
+        result.swap(future_result_);
+    }
+    std::optional<c10::StreamGuard> guard;
+    if (device_stream_ && (future != nullptr || result != nullptr)) {
+        guard.emplace(*device_stream_);
+    }
+    if (future != nullptr && exception_ != nullptr) {
+        future->setError(exception_);
+    } else if (future != nullptr) {
+        future->markCompleted(value());
+    }
+    if (result != nullptr) {
+        const c10d::WorkResult what = exception_ == nullptr         ? c10d::WorkResult::SUCCESS
+                                      : status_ == KOLO_ERR_TIMEOUT ? c10d::WorkResult::TIMEOUT
+                                                                    : c10d::WorkResult::COMM_ERROR;
+        result->markCompleted(c10::IValue(static_cast<int64_t>(what)));
+    }
+}
+
+/* ---- asking and waiting ---- */
+
+bool Work::isCompleted()
+{
+    return trySettle(false);
+}
+
+bool Work::isSuccess() const
+{
+    return done_.load(std::memory_order_acquire) && exception_ == nullptr;
+}
+
+std::exception_ptr Work::exception() const
+{
+    return done_.load(std::memory_order_acquire) ? exception_ : nullptr;
+}
+
+int Work::sourceRank() const
+{
+    TORCH_CHECK(expects_, "kolo: only a receive has a source rank");
+    return received_.source;
+}
+
+std::vector<at::Tensor> Work::result()
+{
+    TORCH_CHECK(done_.load(std::memory_order_acquire),
+                "kolo: result() before the work is done; wait() for it");
+    std::vector<at::Tensor> all;
+    for (const auto &list : outputs_) {
+        all.insert(all.end(), list.begin(), list.end());
+    }
+    return all;
+}
+
+/* What the current stream does next comes after the results were copied to the device. */
+void Work::synchronize()
+{
+    if (device_end_) {
+        const c10::impl::VirtualGuardImpl guard(device_stream_->device_type());
+        device_end_->block(guard.getStream(device_stream_->device()));
+    }
+}
+
+void Work::blockCurrentStream()
+{
+    wait();
+}
+
+bool Work::waitUntil(std::chrono::steady_clock::time_point end)
+{
+    while (!trySettle(false)) {
+        if (std::chrono::steady_clock::now() > end) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    return true;
+}
+
+bool Work::wait(std::chrono::milliseconds timeout)
+{
+    if (timeout == kNoTimeout || timeout == c10d::kUnsetTimeout) {
+        trySettle(true);
+    } else if (!waitUntil(std::chrono::steady_clock::now() + timeout)) {
+        C10_THROW_ERROR(DistBackendError,
+                        c10::str("kolo: ", where(), ": Operation timed out: wait() ", "was given ",
+                                 timeout.count(), " ms"));
+    }
+    if (exception_ != nullptr) {
+        std::rethrow_exception(exception_);
+    }
+    synchronize();
+    return true;
+}
+
+void Work::abort()
+{
+    comm_->abort();
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
+{
+    std::vector<c10::Device> devices;
+    if (staging_.device()) {
+        devices.push_back(*staging_.device());
+    }
+    c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
+    type = outputs_.size() > 1 ? c10::TypePtr(c10::ListType::create(type)) : type;
+    auto future = c10::make_intrusive<c10::ivalue::Future>(type, devices);
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (future_ != nullptr) {
+            return future_;
+        }
+        future_ = future;
+        if (!done_.load(std::memory_order_acquire)) {
+            callBack();
+            return future;
+        }
+    }
+    completeFuture();
+    return future;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFutureResult()
+{
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (future_result_ != nullptr) {
+            return future_result_;
+        }
+        future_result_ = future;
+        if (!done_.load(std::memory_order_acquire)) {
+            callBack();
+            return future;
+        }
+    }
+    completeFuture();
+    return future;
+}
+
+float Work::getDuration() const
+{
+    TORCH_CHECK(done_.load(std::memory_order_acquire), "kolo: the work is not done");
+    return std::chrono::duration<float, std::milli>(ended_ - began_).count();
+}
+
+} // namespace kolo_torch

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One call on a process group, as c10d sees it.
+ *
+ * An asynchronous call has a kolo stream of its own. Whoever first sees that the stream is idle
+ * settles the work: takes the status, copies results back, completes the future. That is a thread
+ * which waits (it makes kolo's progress itself), which asks, or, if somebody wants to be called,
+ * the completer. */
+#pragma once
+
+#include "comm.hpp"
+#include "staging.hpp"
+
+#include <atomic>
+#include <c10/core/Event.h>
+#include <memory>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+namespace kolo_torch
+{
+
+class Recorder;
+
+class Work final : public c10d::Work
+{
+  public:
+    struct What {
+        c10d::OpType type;
+        const char *title; /* "kolo:all_reduce" */
+        uint64_t seq;
+        std::chrono::milliseconds timeout;
+    };
+
+    /* `inputs` are what a profiler shows. */
+    Work(std::shared_ptr<Communicator> comm, int rank, const What &what,
+         const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs);
+    ~Work() override;
+
+    /* Runs launch(stream) here and now (asynchronous false: stream NULL) or starts it. Throws where
+     * that fails at once. `received`, if not null, is written by launch's receive. */
+    template <typename Launch> void run(bool asynchronous, Staging &&staging, Launch launch)
+    {
+        staging.ready();
+        if (!asynchronous) {
+            const kolo_status status = launch(static_cast<kolo_stream>(nullptr));
+            endHere(status, std::move(staging));
+            return;
+        }
+        open(std::move(staging));
+        const kolo_status status = launch(stream_);
+        started(status);
+    }
+
+    /* Where a receive says what came, and how many bytes it must be. */
+    kolo_recv_info *expect(size_t bytes);
+
+    /* Wait, whatever the end is: nothing is thrown. */
+    void settleNow()
+    {
+        trySettle(true);
+    }
+
+    bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
+    int sourceRank() const override;
+    std::vector<at::Tensor> result() override;
+    void synchronize() override;
+    bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+    void blockCurrentStream() override;
+    void abort() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    float getDuration() const override;
+    uint64_t getSequencenumber() const override
+    {
+        return what_.seq;
+    }
+
+  private:
+    void open(Staging &&staging);
+    void started(kolo_status status);
+    void endHere(kolo_status status, Staging &&staging);
+    /* Call back when the stream gets there; mutex_ is held. */
+    void callBack();
+    static void reached(void *self);
+    bool trySettle(bool block);
+    void settle(kolo_status status);
+    std::exception_ptr finishResults(kolo_status status);
+    void completeFuture();
+    void checkReceived() const;
+    bool waitUntil(std::chrono::steady_clock::time_point end);
+    std::string where() const;
+    c10::IValue value() const;
+
+    const std::shared_ptr<Communicator> comm_;
+    const What what_;
+    std::vector<std::vector<at::Tensor>> outputs_;
+    Staging staging_;
+    kolo_stream stream_ = nullptr;
+    std::atomic<bool> done_{false};
+    std::timed_mutex settling_; /* one thread at a time waits and settles */
+    bool called_back_ = false;  /* mutex_ */
+    c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_; /* mutex_ */
+    kolo_status status_ = KOLO_OK;
+    std::optional<c10::Stream> device_stream_; /* where results are copied back */
+    std::optional<c10::Event> device_end_;
+    kolo_recv_info received_{sizeof(kolo_recv_info), -1, 0, 0};
+    size_t expected_ = 0;
+    bool expects_ = false;
+    std::chrono::steady_clock::time_point began_, ended_;
+};
+
+} // namespace kolo_torch

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kolo as a backend of torch.distributed.
+
+    import kolo_torch
+    torch.distributed.init_process_group("kolo")
+
+Importing this registers the backend; an installed package is also found without the import, by
+torch's entry points. KOLO_TORCH_DEFAULT=cpu,cuda makes kolo the backend that
+init_process_group() takes for these devices when it is given none.
+"""
+import atexit
+import weakref
+
+import torch
+import torch.distributed as dist
+
+from ._built_for import TORCH as _BUILT_FOR
+
+
+def _require_this_torch():
+    """c10d's classes change from one minor release to the next: a backend of another one crashes."""
+    have = torch.__version__.split("+")[0].split(".")[:2]
+    want = _BUILT_FOR.split("+")[0].split(".")[:2]
+    if have != want:
+        raise ImportError(
+            f"kolo_torch was built for torch {_BUILT_FOR}, this is torch {torch.__version__}: "
+            "build it again in this environment, pip install --force-reinstall --no-deps ./torch "
+            "in kolo's source"
+        )
+
+
+_require_this_torch()
+
+from . import _C  # noqa: E402  (only for the right torch)
+from ._C import Options  # noqa: E402
+from kolo_torch_entry import register  # noqa: E402
+
+__all__ = ["Options", "monitored_barrier", "register"]
+
+_backends = weakref.WeakSet()
+
+
+def create(group, options):
+    """The backend of one process group; torch.distributed calls it.
+
+    group: torch's DistributedBackendOptions. options: None or kolo_torch.Options.
+    Raises TypeError for other options, DistBackendError where the ranks do not come together.
+    """
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(
+            f"pg_options is {type(options).__name__}; the kolo backend takes kolo_torch.Options"
+        )
+    backend = _C.create(group, options)
+    _backends.add(backend)
+    return backend
+
+
+@atexit.register
+def _leave():
+    """Say goodbye to the other ranks, which else take the end of this process for a death."""
+    for backend in list(_backends):
+        backend.shutdown()
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """Like torch.distributed.monitored_barrier(), which serves gloo alone: a barrier that names the
+    rank which does not come, and leaves the group as it is.
+
+    group: a process group of kolo on CPU (default: the default group).
+    timeout: a datetime.timedelta (default: the group's).
+    wait_all_ranks: name all ranks that do not come, not only the first.
+    Raises RuntimeError on the ranks that came.
+    """
+    group = group or dist.group.WORLD
+    if timeout is None:
+        timeout = group._get_backend(torch.device("cpu")).options._timeout
+    _C.monitored_barrier(group._get_backend(torch.device("cpu")), timeout, wait_all_ranks)
+
+
+register()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds kolo_torch against the torch that is installed, and puts libkolo.so into the package.
+
+libkolo is looked for in KOLO_BUILD (a build folder), in the build folder of the source tree that
+this is part of, then by pkg-config.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+from setuptools import setup
+
+# pip builds in an environment of its own, where the torch to build against is not: this interpreter
+# finds it when it is asked without that environment.
+ASK = [sys.executable, "-I", "-c", "import sys; print('\\n'.join(sys.path))"]
+for folder in subprocess.run(ASK, capture_output=True, text=True, check=True).stdout.splitlines():
+    if folder not in sys.path:
+        sys.path.append(folder)
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # not what is being built
+try:
+    import torch
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+except ImportError as error:
+    sys.exit(f"kolo_torch is built against an installed torch, and there is none: {error}")
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE / "kolo_torch"
+
+
+def pkg_config(*arguments):
+    ran = subprocess.run(["pkg-config", *arguments, "kolo"], capture_output=True, text=True)
+    return ran.stdout.strip() if ran.returncode == 0 else None
+
+
+def find_kolo():
+    """(folder of kolo/kolo.h, path of libkolo.so.0)"""
+    tree = HERE.parent
+    for build in filter(None, [os.environ.get("KOLO_BUILD"), tree / "build"]):
+        library = pathlib.Path(build) / "libkolo.so.0"
+        if library.exists() and (tree / "include/kolo/kolo.h").exists():
+            return tree / "include", library
+    folder, include = pkg_config("--variable=libdir"), pkg_config("--variable=includedir")
+    if folder and (pathlib.Path(folder) / "libkolo.so.0").exists():
+        return pathlib.Path(include), pathlib.Path(folder) / "libkolo.so.0"
+    sys.exit(
+        "libkolo.so.0 is missing: build it (meson setup build && ninja -C build in kolo's source), "
+        "say where with KOLO_BUILD, or install kolo so that pkg-config finds it"
+    )
+
+
+def main():
+    include, library = find_kolo()
+    minor = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+    following = minor.split(".")[0] + "." + str(int(minor.split(".")[1]) + 1)
+    shutil.copyfile(library, PACKAGE / "libkolo.so.0")
+    (PACKAGE / "_built_for.py").write_text(
+        f'# SPDX-License-Identifier: Apache-2.0\nTORCH = "{torch.__version__}"\n'
+    )
+    extension = CppExtension(
+        "kolo_torch._C",
+        sorted(str(path.relative_to(HERE)) for path in (HERE / "csrc").glob("*.cpp")),
+        include_dirs=[str(include)],
+        extra_compile_args=["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],
+        extra_link_args=[str(PACKAGE / "libkolo.so.0"), "-Wl,-rpath,$ORIGIN"]
+        + ["-L" + sysconfig.get_config_var("LIBDIR")],
+    )
+    setup(
+        version=f"0.1.0+torch{minor}",
+        install_requires=[f"torch>={minor},<{following}"],
+        packages=["kolo_torch"],
+        py_modules=["kolo_torch_entry"],
+        package_data={"kolo_torch": ["libkolo.so.0"]},
+        ext_modules=[extension],
+        cmdclass={"build_ext": BuildExtension},
+    )
+
+
+main()
