@@ -111,6 +111,13 @@ class KoloBackend final : public c10d::Backend
            const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
     void monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks) override;
     c10d::ErrorType getError() override;
+    /* Tensors that peers read without a copy: FSDP2's buffers, if it is told to ask for them. */
+    bool supportsTensorAlloc(c10::DeviceIndex) override
+    {
+        return true;
+    }
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+    std::shared_ptr<c10::Allocator> getMemAllocator() override;
     void abort() override;
     void shutdown() override;
     void waitForPendingWorks() override;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "completer.hpp"
 
+#include <algorithm>
 #include <c10/util/thread_name.h>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,67 +16,102 @@ namespace kolo_torch
 namespace
 {
 
-constexpr int kMostThreads = 16;
+constexpr int kLanes = 4;        /* deeper calls share the last */
+constexpr int kMostThreads = 16; /* of a lane */
+constexpr auto kPatience = std::chrono::milliseconds(50);
 
-class Pool
+thread_local int own_lane = -1;
+
+/* One thread runs jobs, `active`; where jobs wait behind it, a second one stands by. */
+class Lane
 {
   public:
-    void add(std::function<void()> job)
+    void add(int number, std::function<void()> job)
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         jobs_.push_back(std::move(job));
-        if (static_cast<int>(jobs_.size()) > idle_ && threads_ < kMostThreads) {
+        if (idle_ == 0 && threads_ < kMostThreads) {
             threads_++;
-            std::thread([this] { serve(); }).detach();
+            std::thread([this, number] { serve(number); }).detach();
         } else {
             wake_.notify_one();
         }
     }
 
   private:
-    void serve()
+    /* Whether a job may start: none runs, or that which runs has been at it for long. */
+    bool free(uint64_t seen) const
+    {
+        return active_ == 0 || (seen != 0 && seen == started_);
+    }
+
+    void serve(int number)
     {
         c10::setThreadName("kolo_complete");
+        own_lane = number;
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
-            while (!jobs_.empty()) {
-                const std::function<void()> job = std::move(jobs_.front());
-                jobs_.pop_front();
-                lock.unlock();
-                job();
-                lock.lock();
-            }
+            const uint64_t seen = started_;
             idle_++;
-            wake_.wait(lock);
+            if (jobs_.empty()) {
+                wake_.wait(lock);
+            } else if (active_ > 0) {
+                wake_.wait_for(lock, kPatience);
+            }
             idle_--;
+            if (!jobs_.empty() && free(active_ > 0 ? seen : 0)) {
+                run(lock);
+            }
+        }
+    }
+
+    void run(std::unique_lock<std::mutex> &lock)
+    {
+        const std::function<void()> job = std::move(jobs_.front());
+        jobs_.pop_front();
+        active_++;
+        started_++;
+        lock.unlock();
+        job();
+        lock.lock();
+        active_--;
+        if (!jobs_.empty()) {
+            wake_.notify_one();
         }
     }
 
     std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<std::function<void()>> jobs_;
-    int threads_ = 0, idle_ = 0;
+    uint64_t started_ = 0;
+    int threads_ = 0, idle_ = 0, active_ = 0;
 };
 
-/* Never freed: its threads may outlive everything. A forked child has none of them and gets its own
- * pool. */
-Pool *pool;
+/* Never freed: their threads may outlive everything. A forked child has none of them and gets lanes
+ * of its own. */
+Lane *lanes;
 std::once_flag once;
 
 void renew()
 {
-    pool = new Pool;
+    lanes = new Lane[kLanes];
+    own_lane = -1;
 }
 
 } // namespace
 
-void complete(std::function<void()> job)
+int completionLane()
+{
+    return std::min(own_lane + 1, kLanes - 1);
+}
+
+void complete(int lane, std::function<void()> job)
 {
     std::call_once(once, [] {
         renew();
         pthread_atfork(nullptr, nullptr, renew);
     });
-    pool->add(std::move(job));
+    lanes[lane].add(lane, std::move(job));
 }
 
 } // namespace kolo_torch

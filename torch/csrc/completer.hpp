@@ -2,9 +2,11 @@
 /* Where calls end whose end somebody wants to hear of (a future, a profiler, a device).
  *
  * kolo tells of an end on the thread that makes its progress, which must not run what a user has
- * hung on a future: that may take Python's lock, or even wait for another call. So ends are queued
- * for a thread of this pool. It has one thread until a callback blocks and more ends come: then a
- * second, and so on. */
+ * hung on a future: that may take Python's lock, start other calls, and even wait for them. So ends
+ * are queued for threads of their own: one by one, in the order they came, so that calls which
+ * callbacks start come in the same order on all ranks. What a callback itself started ends on the
+ * next lane: the callback may wait for it. Where one blocks for other reasons, another thread goes
+ * on with its lane after a while. */
 #pragma once
 
 #include <functional>
@@ -12,7 +14,9 @@
 namespace kolo_torch
 {
 
-/* Run `job` soon, on another thread. Never blocks. Jobs start in the order they came. */
-void complete(std::function<void()> job);
+/* The lane on which calls end that this thread starts. */
+int completionLane();
+/* Run `job` soon, on a thread of a lane. Never blocks. */
+void complete(int lane, std::function<void()> job);
 
 } // namespace kolo_torch

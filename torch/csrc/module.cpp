@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What Python sees of the backend beyond c10d's own binding. */
 #include "backend.hpp"
+#include "memory.hpp"
 
 #include <pybind11/chrono.h>
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
@@ -79,5 +81,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         });
     m.def("create", &create, py::call_guard<py::gil_scoped_release>());
     m.def("monitored_barrier", &monitoredBarrier, py::call_guard<py::gil_scoped_release>());
+    m.def("empty_shared", [](const std::vector<int64_t> &sizes, const py::object &dtype) {
+        return emptyShared(sizes, reinterpret_cast<THPDtype *>(dtype.ptr())->scalar_type);
+    });
+    m.def("use_shared_memory", &useSharedMemory);
     m.def("library_version", &kolo_version);
 }

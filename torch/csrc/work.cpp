@@ -26,7 +26,7 @@ Work::Work(std::shared_ptr<Communicator> comm, int rank, const What &what,
            const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs)
     : c10d::Work(rank, what.type, titleForProfiler(what.title),
                  at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
-      comm_(std::move(comm)), what_(what), outputs_(std::move(outputs)),
+      comm_(std::move(comm)), what_(what), lane_(completionLane()), outputs_(std::move(outputs)),
       began_(std::chrono::steady_clock::now())
 {
 }
@@ -112,16 +112,18 @@ void Work::callBack()
     called_back_ = true;
     c10::raw::intrusive_ptr::incref(this);
     if (kolo_stream_host_func(stream_, reached, this) < 0) {
-        complete([this] { reached(this); });
+        reached(this);
     }
 }
 
-/* On the thread that makes kolo's progress: hand on, nothing more. */
+/* On the thread that makes kolo's progress: hand on, nothing more. Futures are completed there even
+ * if somebody else came first to settle, so that callbacks come in order. */
 void Work::reached(void *self)
 {
-    complete([self] {
+    complete(static_cast<Work *>(self)->lane_, [self] {
         const auto work = c10::intrusive_ptr<Work>::reclaim(static_cast<Work *>(self));
         work->trySettle(true);
+        work->completeFuture();
     });
 }
 
@@ -185,7 +187,6 @@ void Work::settle(kolo_status status)
         done_.store(true, std::memory_order_release);
     }
     comm_->giveStream(stream);
-    completeFuture();
 }
 
 c10::IValue Work::value() const

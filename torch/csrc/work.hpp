@@ -94,6 +94,7 @@ class Work final : public c10d::Work
 
     const std::shared_ptr<Communicator> comm_;
     const What what_;
+    const int lane_; /* of the completer */
     std::vector<std::vector<at::Tensor>> outputs_;
     Staging staging_;
     kolo_stream stream_ = nullptr;

@@ -7,8 +7,10 @@
 Importing this registers the backend; an installed package is also found without the import, by
 torch's entry points. KOLO_TORCH_DEFAULT=cpu,cuda makes kolo the backend that
 init_process_group() takes for these devices when it is given none.
+KOLO_TORCH_SHARED=BYTES calls use_shared_memory(BYTES) at the import.
 """
 import atexit
+import os
 import weakref
 
 import torch
@@ -35,7 +37,7 @@ from . import _C  # noqa: E402  (only for the right torch)
 from ._C import Options  # noqa: E402
 from kolo_torch_entry import register  # noqa: E402
 
-__all__ = ["Options", "monitored_barrier", "register"]
+__all__ = ["Options", "empty_shared", "monitored_barrier", "register", "use_shared_memory"]
 
 _backends = weakref.WeakSet()
 
@@ -67,14 +69,41 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     rank which does not come, and leaves the group as it is.
 
     group: a process group of kolo on CPU (default: the default group).
-    timeout: a datetime.timedelta (default: the group's).
+    timeout: a datetime.timedelta, or seconds (default: the group's).
     wait_all_ranks: name all ranks that do not come, not only the first.
-    Raises RuntimeError on the ranks that came.
+    Raises RuntimeError on the ranks that came. Ranks outside the group return at once.
     """
+    if group == dist.GroupMember.NON_GROUP_MEMBER:
+        return  # as the other calls do
     group = group or dist.group.WORLD
     if timeout is None:
         timeout = group._get_backend(torch.device("cpu")).options._timeout
     _C.monitored_barrier(group._get_backend(torch.device("cpu")), timeout, wait_all_ranks)
 
 
+def empty_shared(*size, dtype=None):
+    """An uninitialised CPU tensor that the ranks of this host read and write without a copy.
+
+    size: as for torch.empty(). dtype: default torch.get_default_dtype().
+    Raises DistBackendError where there is no shared memory left.
+    """
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    return _C.empty_shared(size, dtype or torch.get_default_dtype())
+
+
+def use_shared_memory(min_bytes=1 << 16):
+    """From now on every CPU tensor of at least `min_bytes` bytes that torch makes lies in shared
+    memory: gradient buckets of DDP, buffers of FSDP2, and whatever else is all-reduced as it is.
+
+    Where there is none left, tensors are private as ever. A forked process sees such a tensor as it
+    is and writes into it, where private memory would be copied. Cannot be taken back.
+    """
+    if min_bytes < 1:
+        raise ValueError(f"min_bytes is {min_bytes}; it must be positive")
+    _C.use_shared_memory(min_bytes)
+
+
 register()
+if os.environ.get("KOLO_TORCH_SHARED"):
+    use_shared_memory(int(os.environ["KOLO_TORCH_SHARED"]))

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own tests of torch.distributed, over kolo.
+
+The file is the one of the installed wheel, torch/testing/_internal/distributed/distributed_test.py,
+unchanged. Its tests choose themselves by the name of the backend: what gloo runs is taken from the
+file as it is for gloo, what only mpi runs (all-to-all on the CPU) from the file as it is for mpi.
+The process groups are kolo's, in both.
+
+usage: torch_suite.py [-k PATTERN] [--backend kolo|gloo] [--shard I/N]
+Ranks are forked, so that a test costs no new start of torch. Every line is a test; what fails and is
+not in torch_suite_known.txt, and what is there and passes, makes the status 1.
+"""
+import argparse
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+import time
+import unittest
+
+os.environ["WORLD_SIZE"] = "3"  # many tests use ranks 1 and 2 as a group
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "120")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing  # noqa: E402
+
+import kolo_torch  # noqa: E402
+
+KNOWN = pathlib.Path(__file__).with_name("torch_suite_known.txt")
+FILE = "torch.testing._internal.distributed.distributed_test"
+
+
+def load(backend):
+    """The file, as it is for `backend`."""
+    os.environ["BACKEND"] = backend
+    spec = importlib.util.find_spec(FILE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    module.PROFILING_SUPPORTED_BACKENDS.append("kolo")
+    module.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append("kolo")
+    return module
+
+
+def over(module, backend):
+    """The file's test class, whose ranks meet over `backend`."""
+
+    class Suite(module.TestDistBackend, module.DistributedTest._DistTestBase):
+        def setUp(self):
+            super().setUp()
+            self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+        @classmethod
+        def _run(cls, *args, **kwargs):
+            init = dist.init_process_group
+
+            def init_process_group(*a, **k):
+                if "backend" in k:
+                    k["backend"] = backend
+                return init(*a, **k)
+
+            dist.init_process_group = init_process_group
+            sys.modules[FILE] = module  # where pickle looks for its classes
+            if "accumulate_gradients" not in args[1]:  # whose bodies ask whether it is gloo
+                module.BACKEND = backend
+            if backend == "kolo":  # torch's own serves gloo alone
+                dist.monitored_barrier = kolo_torch.monitored_barrier
+            return super()._run(*args, **kwargs)
+
+    return Suite
+
+
+def is_skipped(suite, name):
+    return getattr(getattr(suite, name), "__unittest_skip__", False)
+
+
+def tests(backend):
+    gloo, mpi = over(load("gloo"), backend), over(load("mpi"), backend)
+    for name in unittest.TestLoader().getTestCaseNames(gloo):
+        if not is_skipped(gloo, name):
+            yield gloo(name)
+        elif not is_skipped(mpi, name) and "all_to_all" in name and "cuda" not in name:
+            yield mpi(name)
+
+
+def known():
+    """Names of tests that fail, each with its reason."""
+    table = {}
+    for line in KNOWN.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, reason = line.split(None, 1)
+            table[name] = reason
+    return table
+
+
+def run(test):
+    """("passed" | "failed" | "skipped", what is to be said of it)"""
+    result = unittest.TestResult()
+    test.run(result)
+    bad = result.failures + result.errors
+    if bad:
+        return "failed", bad[0][1]
+    if result.skipped:
+        return "skipped", result.skipped[0][1]
+    return "passed", ""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-k", dest="pattern", default="")
+    parser.add_argument("--backend", default="kolo")
+    parser.add_argument("--shard", default="0/1")
+    args = parser.parse_args()
+    shard, shards = map(int, args.shard.split("/"))
+    expected = known() if args.backend == "kolo" else {}
+    counts = dict.fromkeys(["passed", "failed", "known", "skipped"], 0)
+    for index, test in enumerate(tests(args.backend)):
+        name = test._testMethodName
+        if index % shards != shard or not re.search(args.pattern, name):
+            continue
+        start = time.monotonic()
+        status, text = run(test)
+        if status == "failed" and name in expected:
+            status, text = "known", expected[name]
+        elif status == "passed" and name in expected:
+            status, text = "failed", f"it is in {KNOWN.name}, and passes"
+        counts[status] += 1
+        print(f"{status:8} {time.monotonic() - start:5.1f} s  {name}", flush=True)
+        if status != "passed":
+            print("    " + text.strip().replace("\n", "\n    "), flush=True)
+    print(", ".join(f"{count} {status}" for status, count in counts.items()))
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
