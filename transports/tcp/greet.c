@@ -13,6 +13,7 @@
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -54,7 +55,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
 {
     struct kolo_device *dev = s->link->dev;
     char text[160];
-    char name[72];
+    char name[KOLO_PLACE_TEXT];
     enter(s, KOLO_TCP_UP);
     s->again_us = 0;
     if (s->fd != fd) {
@@ -71,8 +72,8 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         return;
     }
     (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
-                   dev->env.rank, s->link->peer.rank, s->index, s->link->nsockets, dev->interface,
-                   kolo_tcp_place_name(&s->link->address.place, name));
+                   dev->env.rank, s->link->peer.rank, s->index, s->link->nsockets,
+                   dev->interface.name, kolo_place_name(&s->link->address.place, name));
     dev->env.log(text);
 }
 
@@ -112,13 +113,22 @@ static bool say(int fd, const void *from, size_t bytes)
     return send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
+static void set_options(const struct kolo_device *dev, int fd)
+{
+    const int most = KOLO_TCP_CHUNK;
+    kolo_net_options(fd, dev->env.timeout_ms);
+    if (dev->nsockets > 1) { /* so that a slow socket does not swallow what a fast one could take */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+    }
+}
+
 /* ---- the side that makes the connection ---- */
 
 void kolo_tcp_greet_begin(struct kolo_link *link, int index)
 {
     struct kolo_tcp_socket *s = &link->socket[index];
     struct kolo_device *dev = link->dev;
-    const int fd = kolo_tcp_place_connect(dev, &link->address.place);
+    const int fd = kolo_net_connect(&link->address.place, &dev->interface);
     s->again_us = 0;
     if (fd < 0) {
         kolo_tcp_fail(link, "cannot be connected to", errno);
@@ -136,6 +146,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
         kolo_tcp_fail(link, "cannot be greeted", errno);
         return;
     }
+    set_options(dev, fd);
     s->fd = fd;
     s->since_us = kolo_now_us();
     enter(s, KOLO_TCP_CONNECTING);
@@ -360,7 +371,7 @@ static bool step_guest(struct kolo_device *dev, int at)
 
 static bool accept_guest(struct kolo_device *dev)
 {
-    const int fd = kolo_tcp_place_accept(dev);
+    const int fd = kolo_net_accept(dev->listener);
     struct kolo_tcp_socket *s = fd >= 0 ? calloc(1, sizeof *s) : NULL;
     if (s == NULL) {
         if (fd >= 0) {
@@ -373,6 +384,7 @@ static bool accept_guest(struct kolo_device *dev)
         guest_free(dev->guest[0]);
         remove_guest(dev, 0);
     }
+    set_options(dev, fd);
     s->fd = fd;
     s->state = KOLO_TCP_GREETING;
     s->since_us = kolo_now_us();

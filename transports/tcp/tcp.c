@@ -51,7 +51,7 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out
     struct kolo_device *dev = calloc(1, sizeof *dev);
     kolo_status st = KOLO_OK;
     char text[160];
-    char name[72];
+    char name[KOLO_PLACE_TEXT];
     if (dev == NULL) {
         return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for a device");
     }
@@ -61,11 +61,11 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out
         memcpy(dev->secret, env->secret, sizeof dev->secret);
     }
     KOLO_TRY_GOTO(st, read_sockets(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_tcp_place_choose(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_tcp_place_listen(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
     KOLO_TRY_GOTO(st, watch_listener(dev), err_close);
-    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface,
-                   kolo_tcp_place_name(&dev->place, name));
+    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface.name,
+                   kolo_place_name(&dev->interface.place, name));
     env->log(text);
     *out = dev;
     return KOLO_OK;
@@ -87,7 +87,8 @@ static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *pe
 
 static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
 {
-    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint32_t)dev->nsockets, dev->place};
+    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint32_t)dev->nsockets,
+                                             dev->interface.place};
     if (*len < sizeof address) {
         return dev->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
     }
@@ -193,12 +194,12 @@ static void hang_up(struct kolo_link *link)
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
 {
     const struct kolo_env *env = &link->dev->env;
-    char name[72];
+    char name[KOLO_PLACE_TEXT];
     if (link->failed != KOLO_OK) {
         return;
     }
     (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
-                   link->peer.pid, kolo_tcp_place_name(&link->address.place, name), what,
+                   link->peer.pid, kolo_place_name(&link->address.place, name), what,
                    error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     link->failed = KOLO_ERR_LINK;
     if (env->gone != NULL) {

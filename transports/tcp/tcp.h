@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the files of the tcp transport share: sockets, links, messages, frames.
  *
- *   place.c    which interface, which address; listening; options of sockets
  *   greet.c    how two ranks prove to each other who they are before anything else is believed
  *   stream.c   bytes of frames into and out of sockets
  *   message.c  sends and receives: which frame comes next, and where what arrives belongs
@@ -26,6 +25,7 @@
 #include "transports/bytes.h"
 #include "transports/fifo.h"
 #include "transports/transports.h"
+#include "util/net.h"
 #include "util/secret.h"
 #include "util/util.h"
 
@@ -50,17 +50,10 @@ enum {
 
 #define KOLO_TCP_MAGIC UINT32_C(0x6b746370)
 
-struct kolo_tcp_place { /* an address */
-    uint16_t family;    /* AF_INET, AF_INET6; 0: none */
-    uint16_t port;      /* in host order */
-    unsigned char ip[16];
-};
-static_assert(sizeof(struct kolo_tcp_place) == 20, "wire format");
-
 struct kolo_tcp_address { /* what address() gives */
     uint32_t magic;
     uint32_t sockets; /* it would use */
-    struct kolo_tcp_place place;
+    struct kolo_place place;
 };
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
 
@@ -212,9 +205,7 @@ struct kolo_link {
 struct kolo_device {
     struct kolo_env env;
     unsigned char secret[KOLO_SECRET_BYTES];
-    char interface[32];
-    struct kolo_tcp_place place; /* where we listen */
-    uint32_t scope;              /* of link-local addresses */
+    struct kolo_interface interface; /* where we listen */
     int listener, epoll;
     int nsockets;
     struct kolo_link *links, *active;
@@ -231,20 +222,6 @@ struct kolo_device {
     int *closing;       /* descriptors that still deliver what was sent */
     int nclosing, closing_cap;
 };
-
-/* ---- place.c ---- */
-
-/* Choose interface and address: dev->interface, dev->place, dev->scope. Errors: INVALID (a variable
- * that fits nothing), UNSUPPORTED (no interface is up). */
-KOLO_CHECK kolo_status kolo_tcp_place_choose(struct kolo_device *dev);
-/* dev->listener on it, and the port. Errors: SYSTEM. */
-KOLO_CHECK kolo_status kolo_tcp_place_listen(struct kolo_device *dev);
-/* A socket that connects to `place`; -1 with errno. */
-int kolo_tcp_place_connect(const struct kolo_device *dev, const struct kolo_tcp_place *place);
-/* Accept one; -1 with errno. */
-int kolo_tcp_place_accept(const struct kolo_device *dev);
-/* "10.0.0.1<4000>", as NCCL writes it. */
-const char *kolo_tcp_place_name(const struct kolo_tcp_place *place, char out[72]);
 
 /* ---- greet.c ---- */
 

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- addresses ---- */
+
+static socklen_t to_sockaddr(const struct kolo_place *place, uint32_t scope,
+                             struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    if (place->family == AF_INET) {
+        struct sockaddr_in *in = (struct sockaddr_in *)out;
+        in->sin_family = AF_INET;
+        in->sin_port = htons(place->port);
+        memcpy(&in->sin_addr, place->ip, 4);
+        return sizeof *in;
+    }
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)out;
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(place->port);
+    memcpy(&in6->sin6_addr, place->ip, 16);
+    in6->sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) ? scope : 0;
+    return sizeof *in6;
+}
+
+/* False for another family. */
+static bool from_sockaddr(const struct sockaddr *from, struct kolo_place *out)
+{
+    *out = (struct kolo_place){0};
+    if (from == NULL || (from->sa_family != AF_INET && from->sa_family != AF_INET6)) {
+        return false;
+    }
+    out->family = from->sa_family;
+    if (from->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)from;
+        out->port = ntohs(in->sin_port);
+        memcpy(out->ip, &in->sin_addr, 4);
+    } else {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)from;
+        out->port = ntohs(in6->sin6_port);
+        memcpy(out->ip, &in6->sin6_addr, 16);
+    }
+    return true;
+}
+
+const char *kolo_place_ip(const struct kolo_place *place, char out[KOLO_PLACE_TEXT])
+{
+    if (inet_ntop(place->family, place->ip, out, KOLO_PLACE_TEXT) == NULL) {
+        (void)snprintf(out, KOLO_PLACE_TEXT, "?");
+    }
+    return out;
+}
+
+const char *kolo_place_name(const struct kolo_place *place, char out[KOLO_PLACE_TEXT])
+{
+    char ip[KOLO_PLACE_TEXT];
+    (void)snprintf(out, KOLO_PLACE_TEXT, "%.46s<%u>", kolo_place_ip(place, ip), place->port);
+    return out;
+}
+
+kolo_status kolo_place_find(const char *host, uint16_t port, struct kolo_place *out)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    struct addrinfo *found = NULL;
+    const int error = getaddrinfo(host, NULL, &wanted, &found);
+    bool is = false;
+    for (const struct addrinfo *at = found; error == 0 && at != NULL && !is; at = at->ai_next) {
+        is = from_sockaddr(at->ai_addr, out);
+    }
+    if (error == 0) {
+        freeaddrinfo(found);
+    }
+    out->port = port;
+    return is ? KOLO_OK
+              : kolo_fail(KOLO_ERR_INVALID, "host '%s' has no address: %s", host,
+                          error != 0 ? gai_strerror(error) : "none of IPv4 or IPv6");
+}
+
+/* ---- choosing ---- */
+
+struct wish {
+    const char *names; /* KOLO_SOCKET_IFNAME, or NULL */
+    bool exact, inverted;
+    int family; /* 0: any */
+};
+
+static bool is_named(const struct wish *wish, const char *name)
+{
+    for (const char *at = wish->names; *at != '\0';) {
+        const size_t len = strcspn(at, ",");
+        const bool same = strncmp(at, name, len) == 0 && (!wish->exact || name[len] == '\0');
+        if (len > 0 && same) {
+            return true;
+        }
+        at += len + (at[len] == ',' ? 1 : 0);
+    }
+    return false;
+}
+
+static bool is_local(const struct ifaddrs *at)
+{
+    return (at->ifa_flags & IFF_LOOPBACK) != 0;
+}
+
+static bool fits(const struct wish *wish, const struct ifaddrs *at)
+{
+    const int family = at->ifa_addr != NULL ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if ((at->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6) ||
+        (wish->family != 0 && family != wish->family)) {
+        return false;
+    }
+    return wish->names == NULL || is_named(wish, at->ifa_name) != wish->inverted;
+}
+
+static bool is_link_local(const struct sockaddr *address)
+{
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
+}
+
+/* How welcome an address is: 0 not at all. */
+static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs *at,
+                   const struct kolo_place *routed)
+{
+    struct kolo_place place;
+    if (!fits(wish, at) || !from_sockaddr(at->ifa_addr, &place)) {
+        return 0;
+    }
+    const bool docker = strncmp(at->ifa_name, "docker", 6) == 0;
+    int rank = 1 + (at->ifa_addr->sa_family == AF_INET ? 1 : 0);
+    if (is_local(at) != one_host || is_link_local(at->ifa_addr)) {
+        rank -= wish->names != NULL || one_host ? 0 : 8;
+    } else {
+        rank += 4;
+    }
+    rank += docker ? 0 : 8;
+    rank += memcmp(place.ip, routed->ip, sizeof place.ip) == 0 && !one_host ? 32 : 0;
+    return rank;
+}
+
+/* The address that the kernel would send from to `toward`; family 0: none. */
+static void find_route(const char *toward, struct kolo_place *out)
+{
+    struct kolo_place to = {0};
+    struct sockaddr_storage address;
+    socklen_t len = sizeof address;
+    *out = (struct kolo_place){0};
+    if (toward == NULL) {
+        return;
+    }
+    to.port = 9; /* no datagram is sent */
+    to.family = inet_pton(AF_INET, toward, to.ip) == 1    ? AF_INET
+                : inet_pton(AF_INET6, toward, to.ip) == 1 ? AF_INET6
+                                                          : 0;
+    const int fd = to.family != 0 ? socket(to.family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    if (fd < 0) {
+        return;
+    }
+    len = to_sockaddr(&to, 0, &address);
+    if (connect(fd, (const struct sockaddr *)&address, len) == 0) {
+        len = sizeof address;
+        if (getsockname(fd, (struct sockaddr *)&address, &len) == 0) {
+            (void)from_sockaddr((const struct sockaddr *)&address, out);
+        }
+    }
+    close(fd);
+}
+
+static kolo_status read_wish(struct wish *out)
+{
+    const char *family = kolo_env("KOLO_SOCKET_FAMILY");
+    *out = (struct wish){.names = kolo_env("KOLO_SOCKET_IFNAME")};
+    if (family != NULL && strcmp(family, "AF_INET") != 0 && strcmp(family, "AF_INET6") != 0) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "KOLO_SOCKET_FAMILY is \"%s\"; it is AF_INET or AF_INET6", family);
+    }
+    if (family != NULL) {
+        out->family = strcmp(family, "AF_INET") == 0 ? AF_INET : AF_INET6;
+    }
+    if (out->names != NULL && (out->names[0] == '^' || out->names[0] == '=')) {
+        out->inverted = *out->names == '^';
+        out->exact = *out->names++ == '=';
+    }
+    return KOLO_OK;
+}
+
+static kolo_status found_none(const struct wish *wish, const struct ifaddrs *all)
+{
+    struct kolo_text list = {0};
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        if (at->ifa_addr != NULL && at->ifa_addr->sa_family == AF_INET) {
+            kolo_text_add(&list, " %s", at->ifa_name);
+        }
+    }
+    const char *there = list.chars != NULL ? list.chars : " none";
+    const kolo_status st =
+        wish->names != NULL
+            ? kolo_fail(KOLO_ERR_INVALID,
+                        "no interface that is up fits KOLO_SOCKET_IFNAME \"%s\"; "
+                        "there are%s",
+                        kolo_env("KOLO_SOCKET_IFNAME"), there)
+            : kolo_fail(KOLO_ERR_UNSUPPORTED, "no interface has an address; there are%s", there);
+    kolo_text_free(&list);
+    return st;
+}
+
+kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_interface *out)
+{
+    struct ifaddrs *all = NULL;
+    struct kolo_place routed;
+    struct wish wish;
+    int best = 0;
+    KOLO_TRY(read_wish(&wish));
+    if (getifaddrs(&all) != 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "listing the interfaces: %s", strerror(errno));
+    }
+    find_route(toward, &routed);
+    *out = (struct kolo_interface){0};
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        const int rank = rank_of(one_host, &wish, at, &routed);
+        if (rank > best) {
+            best = rank;
+            (void)from_sockaddr(at->ifa_addr, &out->place);
+            out->place.port = 0;
+            (void)snprintf(out->name, sizeof out->name, "%s", at->ifa_name);
+            out->scope = if_nametoindex(at->ifa_name);
+        }
+    }
+    const kolo_status st = best > 0 ? KOLO_OK : found_none(&wish, all);
+    freeifaddrs(all);
+    return st;
+}
+
+/* ---- sockets ---- */
+
+int kolo_above_standard_streams(int fd)
+{
+    if (fd < 0 || fd > 2) {
+        return fd;
+    }
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    close(fd);
+    return moved;
+}
+
+static int open_socket(int family)
+{
+    return kolo_above_standard_streams(
+        socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+static void set_int(int fd, int level, int name, int value)
+{
+    (void)setsockopt(fd, level, name, &value, sizeof value);
+}
+
+void kolo_net_options(int fd, int timeout_ms)
+{
+    const int least_ms = timeout_ms > 1000 ? timeout_ms : 1000;
+    const int quarter_s = least_ms / 4000 > 0 ? least_ms / 4000 : 1;
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, quarter_s < 60 ? quarter_s : 60);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, quarter_s < 20 ? quarter_s : 20);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, least_ms);
+}
+
+kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
+{
+    struct sockaddr_storage address;
+    socklen_t len = to_sockaddr(&at->place, at->scope, &address);
+    char name[KOLO_PLACE_TEXT];
+    const int fd = open_socket(at->place.family);
+    if (fd >= 0 && at->place.port != 0) { /* of an earlier job, whose connections linger */
+        set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    }
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
+        from_sockaddr((struct sockaddr *)&address, &at->place)) {
+        *out = fd;
+        return KOLO_OK;
+    }
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return kolo_fail(error == EADDRNOTAVAIL ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
+                     "listening on %s %s: %s", at->name, kolo_place_name(&at->place, name),
+                     error == EADDRNOTAVAIL ? "this is no address of this host" : strerror(error));
+}
+
+int kolo_net_connect(const struct kolo_place *to, const struct kolo_interface *from)
+{
+    struct sockaddr_storage address;
+    const uint32_t scope = from != NULL ? from->scope : 0;
+    const int fd = open_socket(to->family);
+    bool bound = fd >= 0;
+    if (bound && from != NULL && from->place.family == to->family) {
+        struct kolo_place own = from->place;
+        own.port = 0;
+        set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+        const socklen_t len = to_sockaddr(&own, scope, &address);
+        bound = bind(fd, (struct sockaddr *)&address, len) == 0;
+    }
+    const socklen_t len = to_sockaddr(to, scope, &address);
+    if (bound && (connect(fd, (struct sockaddr *)&address, len) == 0 || errno == EINPROGRESS)) {
+        return fd;
+    }
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = error;
+    return -1;
+}
+
+int kolo_net_accept(int listener)
+{
+    return kolo_above_standard_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
