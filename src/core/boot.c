@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 1000, RETRY_FIRST_US = 200, RETRY_LAST_US = 10000 };
+enum { GRACE_MS = 1000, CONNECT_MS = 3000, RETRY_FIRST_US = 200, RETRY_LAST_US = 10000 };
 
 struct kolo_boot {
     struct kolo_meet meet;
@@ -157,6 +157,7 @@ static kolo_status greet(struct kolo_boot *boot, struct kolo_boot_hello *hello)
     *hello = (struct kolo_boot_hello){.version = KOLO_VERSION,
                                       .nranks = boot->nranks,
                                       .rank = boot->rank,
+                                      .name = kolo_boot_name_hash(&boot->meet),
                                       .timeout_ms = boot->timeout_ms,
                                       .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
     KOLO_TRY(kolo_random(hello->nonce, sizeof hello->nonce));
@@ -199,7 +200,9 @@ static kolo_status try_join(struct kolo_boot *boot)
 {
     pid_t pid = 0;
     int32_t host_rank = -1;
-    kolo_status st = kolo_boot_connect(&boot->meet, &boot->fd);
+    const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
+    const int tries_ms = left_ms < CONNECT_MS ? (int)left_ms + 1 : CONNECT_MS;
+    kolo_status st = kolo_boot_connect(&boot->meet, tries_ms, &boot->fd);
     if (st != KOLO_OK) {
         return st;
     }
@@ -225,9 +228,16 @@ static kolo_status try_join(struct kolo_boot *boot)
 /* Once this process listens, or somebody else does, there is nothing to do. */
 static kolo_status host(const struct kolo_boot *boot, bool *hosting)
 {
-    int listener = -1;
-    const kolo_status st = *hosting ? KOLO_INPROGRESS : kolo_boot_listen(&boot->meet, &listener);
+    int listener[2] = {-1, -1};
+    kolo_status st = *hosting ? KOLO_INPROGRESS : kolo_boot_listen(&boot->meet, &listener[0]);
     if (st != KOLO_OK) {
+        return st;
+    }
+    if (boot->meet.place.family != 0) {
+        st = kolo_boot_listen_net(&boot->meet, &listener[1]);
+    }
+    if (st != KOLO_OK) {
+        close(listener[0]);
         return st;
     }
     KOLO_TRY(kolo_boot_hub_start(&boot->meet, listener, boot->rank));
@@ -381,12 +391,32 @@ void kolo_boot_close(struct kolo_boot *boot)
     free(boot);
 }
 
-kolo_status kolo_boot_serve(const struct kolo_meet *meet)
+/* A second time means that this process serves the id already. */
+static kolo_status serve(struct kolo_meet *meet, int listener[2], bool net)
 {
-    int listener = -1;
-    const kolo_status st = kolo_boot_listen(meet, &listener);
+    struct kolo_interface at = {0};
+    const kolo_status st = kolo_boot_listen(meet, &listener[0]);
+    if (st != KOLO_OK || !net) {
+        return st;
+    }
+    KOLO_TRY(kolo_net_choose(false, NULL, &at));
+    KOLO_TRY(kolo_net_listen(&at, &listener[1]));
+    meet->place = at.place;
+    return KOLO_OK;
+}
+
+kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
+{
+    int listener[2] = {-1, -1};
+    const kolo_status st = serve(meet, listener, net);
     if (st == KOLO_INPROGRESS) {
         return kolo_fail(KOLO_ERR_INVALID, "meeting point '%s' is served already", meet->name);
     }
-    return st < 0 ? st : kolo_boot_hub_start(meet, listener, -1);
+    if (st < 0) {
+        if (listener[0] >= 0) {
+            close(listener[0]);
+        }
+        return st;
+    }
+    return kolo_boot_hub_start(meet, listener, -1);
 }

@@ -2,12 +2,12 @@
 /* How the ranks of a job find each other and exchange small data while a communicator comes up.
  *
  * A *meeting point* is a hub that some process of the job runs as a thread; every rank holds one
- * connection to it (a star). Today it is an abstract UNIX socket, so all ranks are on one host and
- * nothing is left behind even by SIGKILL. Only `struct kolo_meet` and the two functions that listen
- * and connect (boot_wire.c) know that; frames and handshake would do over TCP as they are. */
+ * connection to it (a star): on its host by an abstract UNIX socket, which leaves nothing behind
+ * even by SIGKILL, from other hosts by TCP. */
 #ifndef KOLO_CORE_BOOT_H
 #define KOLO_CORE_BOOT_H
 
+#include "util/net.h"
 #include "util/util.h"
 
 enum {
@@ -17,10 +17,11 @@ enum {
 };
 
 /* Where to meet: a name (any text; equal on all ranks) and a secret (all zero: none; then only the
- * peer's user id is checked). */
+ * peer's user id is checked, and nobody can come by TCP). */
 struct kolo_meet {
     char name[72];
     unsigned char secret[32];
+    struct kolo_inet place; /* for ranks of other hosts; family 0: all are on this one */
 };
 
 struct kolo_boot;
@@ -47,8 +48,9 @@ KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
 void kolo_boot_close(struct kolo_boot *boot);
 
 /* Start a hub in this process for a fresh id: a thread that listens on the name, serves the ranks
- * of one job (it learns from the first how many they are), then ends. */
-KOLO_CHECK kolo_status kolo_boot_serve(const struct kolo_meet *meet);
+ * of one job (it learns from the first how many they are), then ends. With `net` it also listens
+ * on the interface of kolo_net_choose(), and meet->place says where. */
+KOLO_CHECK kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net);
 
 /* The meeting point that an id of kolo_id_create() names. Errors: INVALID (not such an id),
  * UNSUPPORTED (made on another host). */

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_UNPROVEN = 512, UNPROVEN_MS = 5000 };
+enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000 };
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
@@ -48,7 +48,11 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     switch (conn->in.type) {
     case KOLO_BOOT_HELLO:
-        kolo_hub_challenge(hub, conn);
+        if (conn->hello.name == kolo_boot_name_hash(&hub->meet)) {
+            kolo_hub_challenge(hub, conn);
+        } else { /* it is early for the job's next meeting at this address */
+            (void)shutdown(conn->fd, SHUT_RDWR);
+        }
         break;
     case KOLO_BOOT_PROVE:
         kolo_hub_join(hub, conn);
@@ -153,7 +157,7 @@ static bool has_room(struct kolo_hub *hub)
         return false;
     }
     hub->conns = conns;
-    struct pollfd *polls = realloc(hub->polls, (cap + 1) * sizeof *polls);
+    struct pollfd *polls = realloc(hub->polls, (cap + LISTENERS) * sizeof *polls);
     if (polls == NULL) {
         return false;
     }
@@ -162,13 +166,17 @@ static bool has_room(struct kolo_hub *hub)
     return true;
 }
 
-static void add(struct kolo_hub *hub, int fd)
+/* On this host another user's process is turned away at once. */
+static void add(struct kolo_hub *hub, int fd, bool net)
 {
     size_t unproven = 0;
     pid_t pid = 0;
     struct kolo_conn *conn = NULL;
-    if (kolo_boot_peer_is_us(fd, &pid) && has_room(hub)) {
+    if ((net || kolo_boot_peer_is_us(fd, &pid)) && has_room(hub)) {
         conn = calloc(1, sizeof *conn);
+    }
+    if (net) {
+        kolo_net_options(fd, UNPROVEN_MS);
     }
     if (conn == NULL) {
         close(fd);
@@ -185,6 +193,16 @@ static void add(struct kolo_hub *hub, int fd)
     hub->conns[hub->nconns++] = conn;
 }
 
+static void close_listeners(struct kolo_hub *hub)
+{
+    for (int i = 0; i < LISTENERS; i++) {
+        if (hub->listener[i] >= 0) {
+            close(hub->listener[i]);
+        }
+        hub->listener[i] = -1;
+    }
+}
+
 /* Too few descriptors: the oldest stranger makes room; where there is none, the job is too big. */
 static void out_of_descriptors(struct kolo_hub *hub)
 {
@@ -197,16 +215,15 @@ static void out_of_descriptors(struct kolo_hub *hub)
     kolo_hub_fail(hub, KOLO_ERR_SYSTEM,
                   "no descriptor left for rank %d's connection (see ulimit -n): %s", hub->njoined,
                   strerror(errno));
-    close(hub->listener);
-    hub->listener = -1;
+    close_listeners(hub);
 }
 
-static void accept_all(struct kolo_hub *hub)
+static void accept_all(struct kolo_hub *hub, int which)
 {
-    for (int count = 0; count < 64; count++) {
-        const int fd = kolo_boot_accept(hub->listener);
+    for (int count = 0; count < 64 && hub->listener[which] >= 0; count++) {
+        const int fd = kolo_boot_accept(hub->listener[which]);
         if (fd >= 0) {
-            add(hub, fd);
+            add(hub, fd, which == 1);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             out_of_descriptors(hub);
             return;
@@ -265,17 +282,20 @@ static void serve_once(struct kolo_hub *hub)
     const int timeout_ms = next_deadline_ms(hub);
     sweep(hub); /* a connection that timed out */
     const size_t count = hub->nconns;
-    hub->polls[0] = (struct pollfd){.fd = hub->listener, .events = POLLIN};
+    for (int i = 0; i < LISTENERS; i++) {
+        hub->polls[i] = (struct pollfd){.fd = hub->listener[i], .events = POLLIN};
+    }
     for (size_t i = 0; i < count; i++) {
         const short out = hub->conns[i]->out_len > 0 ? POLLOUT : 0;
-        hub->polls[i + 1] = (struct pollfd){.fd = hub->conns[i]->fd, .events = POLLIN | out};
+        hub->polls[i + LISTENERS] =
+            (struct pollfd){.fd = hub->conns[i]->fd, .events = POLLIN | out};
     }
-    if (poll(hub->polls, count + 1, timeout_ms) <= 0) {
+    if (poll(hub->polls, count + LISTENERS, timeout_ms) <= 0) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
         struct kolo_conn *conn = hub->conns[i];
-        const short events = hub->polls[i + 1].revents;
+        const short events = hub->polls[i + LISTENERS].revents;
         if (conn->fd >= 0 && (events & POLLOUT) != 0 && conn->out_len > 0) {
             kolo_hub_flush(conn);
         }
@@ -283,8 +303,14 @@ static void serve_once(struct kolo_hub *hub)
             read_conn(hub, conn);
         }
     }
-    if (hub->polls[0].revents != 0 && hub->listener >= 0) {
-        accept_all(hub);
+    for (int i = 0; i < LISTENERS; i++) {
+        if (hub->polls[i].revents != 0) {
+            accept_all(hub, i);
+        }
+    }
+    if (hub->complete && hub->listener[1] >= 0) { /* nobody has to come any more */
+        close(hub->listener[1]);
+        hub->listener[1] = -1;
     }
     kolo_hub_part(hub);
     sweep(hub);
@@ -299,9 +325,7 @@ static void hub_free(struct kolo_hub *hub)
         }
     }
     sweep(hub);
-    if (hub->listener >= 0) {
-        close(hub->listener);
-    }
+    close_listeners(hub);
     free(hub->conns);
     free(hub->polls);
     free(hub->ranks);
@@ -337,16 +361,20 @@ static int start_thread(struct kolo_hub *hub)
     return error;
 }
 
-kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, int listener, int host_rank)
+kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2], int host_rank)
 {
     struct kolo_hub *hub = calloc(1, sizeof *hub);
     if (hub == NULL || !has_room(hub)) {
-        close(listener);
+        for (int i = 0; i < LISTENERS; i++) {
+            if (listener[i] >= 0) {
+                close(listener[i]);
+            }
+        }
         free(hub);
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the meeting point");
     }
     hub->meet = *meet;
-    hub->listener = listener;
+    memcpy(hub->listener, listener, sizeof hub->listener);
     hub->host_rank = host_rank;
     const int error = start_thread(hub);
     if (error != 0) {

@@ -36,7 +36,7 @@ struct kolo_conn {
 
 struct kolo_hub {
     struct kolo_meet meet;
-    int listener; /* -1: out of descriptors, deaf */
+    int listener[2]; /* here, and by TCP; -1: none, or out of descriptors, deaf */
     int host_rank;
     int nranks; /* 0: nobody has come */
     int first;  /* the rank that told nranks */

@@ -14,24 +14,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ID_MAGIC UINT64_C(0x31646f6c6f6b69) /* "ikolod1" */
+#define ID_MAGIC UINT64_C(0x32646f6c6f6b69) /* "ikolod2" */
 
-enum { ID_LOCAL = 1 };
-
-/* What a struct kolo_id holds. */
-struct id_local {
+/* What a struct kolo_id holds: name, address and secret of a meeting point. */
+struct id {
     uint64_t magic;
     uint32_t version; /* KOLO_VERSION of the creator: shown, the hub compares */
-    uint32_t kind;    /* ID_LOCAL: name and secret of a meeting point on `host` */
-    uint64_t host;
-    char name[72];
+    uint32_t unused;  /* 0 */
+    uint64_t host;    /* where it was made */
+    char name[52];
+    struct kolo_inet place; /* family 0: it can be met at on `host` only */
     unsigned char secret[32];
 };
-static_assert(sizeof(struct id_local) == sizeof(struct kolo_id), "an id is 128 bytes");
+static_assert(sizeof(struct id) == sizeof(struct kolo_id), "an id is 128 bytes");
 
+/* Where no interface leads to other hosts, or none can be listened on, the id is for this one. */
 kolo_status kolo_id_create(struct kolo_id *out)
 {
-    struct id_local id = {.magic = ID_MAGIC, .version = KOLO_VERSION, .kind = ID_LOCAL};
+    struct id id = {.magic = ID_MAGIC, .version = KOLO_VERSION};
     struct kolo_meet meet = {0};
     uint64_t random[2];
     if (out == NULL) {
@@ -41,33 +41,39 @@ kolo_status kolo_id_create(struct kolo_id *out)
     KOLO_TRY(kolo_random(meet.secret, sizeof meet.secret));
     (void)snprintf(meet.name, sizeof meet.name, "id-%016llx%016llx", (unsigned long long)random[0],
                    (unsigned long long)random[1]);
-    KOLO_TRY(kolo_boot_serve(&meet));
+    const kolo_status st = kolo_boot_serve(&meet, true);
+    if (st < 0 && (st == KOLO_ERR_INVALID || kolo_boot_serve(&meet, false) < 0)) {
+        return st;
+    }
     id.host = kolo_host_id();
     memcpy(id.name, meet.name, sizeof id.name);
     memcpy(id.secret, meet.secret, sizeof id.secret);
+    id.place = meet.place;
     memcpy(out->bytes, &id, sizeof id);
+    explicit_bzero(&id, sizeof id);
+    explicit_bzero(&meet, sizeof meet);
     return KOLO_OK;
 }
 
 kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_meet *out)
 {
-    struct id_local local;
+    struct id is;
     if (id == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "id is NULL");
     }
-    memcpy(&local, id->bytes, sizeof local);
-    if (local.magic != ID_MAGIC || local.kind != ID_LOCAL || local.name[0] == '\0' ||
-        strnlen(local.name, sizeof local.name) == sizeof local.name) {
+    memcpy(&is, id->bytes, sizeof is);
+    if (is.magic != ID_MAGIC || is.name[0] == '\0' ||
+        strnlen(is.name, sizeof is.name) == sizeof is.name) {
         return kolo_fail(KOLO_ERR_INVALID, "these 128 bytes are no id of kolo_id_create()");
     }
-    if (local.host != kolo_host_id()) {
+    if (is.host != kolo_host_id() && is.place.family == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "the id was made on another host, or in another network or user "
-                         "namespace: ranks on several hosts are not supported yet");
+                         "namespace, which has no interface that leads here");
     }
-    *out = (struct kolo_meet){0};
-    memcpy(out->name, local.name, sizeof out->name);
-    memcpy(out->secret, local.secret, sizeof out->secret);
+    *out = (struct kolo_meet){.place = is.place};
+    memcpy(out->name, is.name, sizeof is.name);
+    memcpy(out->secret, is.secret, sizeof out->secret);
     return KOLO_OK;
 }
 

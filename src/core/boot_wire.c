@@ -5,12 +5,17 @@
 #include "boot_wire.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+uint32_t kolo_boot_name_hash(const struct kolo_meet *meet)
+{
+    return (uint32_t)kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));
+}
 
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len)
 {
@@ -48,25 +53,15 @@ static socklen_t address_of(const struct kolo_meet *meet, struct sockaddr_un *ou
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* A program that was started without standard streams must not find our socket in their place. */
-static int above_standard_streams(int fd)
-{
-    if (fd < 0 || fd > 2) {
-        return fd;
-    }
-    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    close(fd);
-    return moved;
-}
-
 static int open_socket(void)
 {
-    return above_standard_streams(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return kolo_above_standard_streams(
+        socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 int kolo_boot_accept(int listener)
 {
-    return above_standard_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    return kolo_above_standard_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 bool kolo_boot_peer_is_us(int fd, pid_t *pid_out)
@@ -101,7 +96,63 @@ kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out)
                      strerror(error));
 }
 
-kolo_status kolo_boot_connect(const struct kolo_meet *meet, int *out)
+static bool has_secret(const struct kolo_meet *meet)
+{
+    static const unsigned char none[sizeof meet->secret];
+    return memcmp(meet->secret, none, sizeof none) != 0;
+}
+
+kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out)
+{
+    struct kolo_interface at = {.name = "the meeting point's address", .place = meet->place};
+    if (!has_secret(meet)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "ranks on several hosts need a secret: set KOLO_SECRET to 64 hexadecimal "
+                         "digits, the same on all ranks");
+    }
+    const kolo_status st = kolo_net_listen(&at, out);
+    return st < 0 && errno == EADDRINUSE ? KOLO_INPROGRESS : st;
+}
+
+/* Begun connections end here: with the errno of their end. */
+static int await_connection(int fd, int timeout_ms)
+{
+    struct pollfd wait = {fd, POLLOUT, 0};
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (poll(&wait, 1, timeout_ms) <= 0) {
+        return ETIMEDOUT;
+    }
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
+}
+
+static kolo_status connect_net(const struct kolo_meet *meet, int timeout_ms, int *out)
+{
+    char name[KOLO_INET_TEXT];
+    if (!has_secret(meet)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "ranks on several hosts need a secret: set KOLO_SECRET to 64 hexadecimal "
+                         "digits, the same on all ranks");
+    }
+    const int fd = kolo_net_connect(&meet->place, NULL);
+    const int error = fd < 0 ? errno : await_connection(fd, timeout_ms);
+    if (error == 0) {
+        kolo_net_options(fd, timeout_ms);
+        *out = fd;
+        return KOLO_OK;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (error == EMFILE || error == ENFILE || error == EACCES || error == EPERM ||
+        error == EAFNOSUPPORT) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point %s: %s",
+                         kolo_inet_name(&meet->place, name), strerror(error));
+    }
+    return KOLO_INPROGRESS;
+}
+
+static kolo_status connect_here(const struct kolo_meet *meet, int *out)
 {
     struct sockaddr_un address;
     const socklen_t len = address_of(meet, &address);
@@ -126,4 +177,11 @@ kolo_status kolo_boot_connect(const struct kolo_meet *meet, int *out)
     }
     return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point '%s': %s", address.sun_path + 1,
                      strerror(error));
+}
+
+kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out)
+{
+    const kolo_status st = connect_here(meet, out);
+    return st == KOLO_INPROGRESS && meet->place.family != 0 ? connect_net(meet, timeout_ms, out)
+                                                            : st;
 }

@@ -55,7 +55,7 @@ struct kolo_boot_hello {
     int32_t rank;
     int32_t timeout_ms; /* of each exchange */
     int32_t left_ms;    /* what is left of it for joining */
-    uint32_t unused;    /* 0 */
+    uint32_t name;      /* a hash of the meeting's: another may have had this address before */
     unsigned char nonce[KOLO_BOOT_NONCE];
 };
 static_assert(sizeof(struct kolo_boot_hello) == 56, "wire format");
@@ -78,6 +78,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are sent as th
 
 enum { KOLO_BOOT_TO_RANK = 1, KOLO_BOOT_TO_HUB = 2 };
 
+uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 
 /* The proof that goes in `direction`; false if libcrypto fails. The challenge's own proof is not
@@ -89,17 +90,21 @@ bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
 
 /* A listening socket on the meeting's name. INPROGRESS: somebody listens there already. */
 KOLO_CHECK kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out);
-/* One try to connect. INPROGRESS: nobody listens there, or it has no room at the moment. The peer's
- * user id was checked. */
-KOLO_CHECK kolo_status kolo_boot_connect(const struct kolo_meet *meet, int *out);
-/* The process at the other end, in *pid_out; false unless it has our user id. */
+/* One on its place, by TCP. INPROGRESS: another listens there, such as the job's meeting before.
+ * Errors: INVALID (no secret; an address of another host), SYSTEM. */
+KOLO_CHECK kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out);
+/* One try to connect: on this host, where somebody listens there, else by TCP, where the meeting
+ * has a place. INPROGRESS: nobody listens, or there is no room at the moment. On this host the
+ * peer's user id was checked. */
+KOLO_CHECK kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out);
+/* The process at the other end, in *pid_out; false unless it has our user id. False over TCP. */
 bool kolo_boot_peer_is_us(int fd, pid_t *pid_out);
 /* Accept one connection; -1 with errno. */
 int kolo_boot_accept(int listener);
 
-/* Start the hub on `listener` (which it owns from then on, also on failure). `host_rank`: the rank
- * this process is known to hold, or -1. */
-KOLO_CHECK kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, int listener,
+/* Start the hub on listener[0], and by TCP on listener[1] unless that is -1 (it owns them from then
+ * on, also on failure). `host_rank`: the rank this process is known to hold, or -1. */
+KOLO_CHECK kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2],
                                            int host_rank);
 
 #endif

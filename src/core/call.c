@@ -304,6 +304,27 @@ static kolo_status name_whom(const struct kolo_call *call)
     return st;
 }
 
+/* Messages of transports that map memory, too, tell nothing, as its lines do. */
+static kolo_status pause_call(struct kolo_call *call)
+{
+    struct kolo_comm *c = call->comm;
+    const struct kolo_prog *p = call->prog;
+    struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
+    call->spins = call->exec.moved ? 0 : call->spins;
+    for (int i = 0; i < c->nopened && p->nreqs > 0; i++) {
+        const int fd = c->opened[i].transport->wait_fd(c->opened[i].device);
+        news.alone = news.alone && (fd >= 0 || (c->opened[i].transport->caps & KOLO_CAP_MAP) != 0);
+        if (fd >= 0) {
+            news.fd[news.count++] = fd;
+        }
+    }
+    const kolo_status st =
+        news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
+                       : kolo_pause(&c->wires, &call->spins, &call->deadline);
+    return st == KOLO_ERR_TIMEOUT && p->nreqs > 0 ? name_whom(call) : st;
+}
+static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
+
 kolo_status kolo_call_step(struct kolo_call *call, bool block)
 {
     kolo_status st = KOLO_OK;
@@ -336,8 +357,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
             }
             if (st == KOLO_INPROGRESS &&
                 block) { /* lanes or messages: several things to wait for */
-                st = kolo_pause(&call->comm->wires, &call->spins, &call->deadline);
-                st = st == KOLO_ERR_TIMEOUT && call->prog->nreqs > 0 ? name_whom(call) : st;
+                st = pause_call(call);
             }
             break;
         }

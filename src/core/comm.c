@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- forks ---- */
 
@@ -42,6 +43,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     }
     c->rank = rank;
     c->nranks = nranks;
+    c->spare_fd = -1;
     c->fork_generation = kolo_fork_generation();
     pthread_mutex_init(&c->device_lock, NULL);
     pthread_mutex_init(&c->queue_lock, NULL);
@@ -185,7 +187,10 @@ kolo_status kolo_comm_create_env(const struct kolo_config *config, struct kolo_c
     KOLO_TRY(kolo_launch_next(&launch));
     KOLO_LOG(INFO, INIT, "launched by %s: rank %d of %d", launch.launcher, launch.rank,
              launch.nranks);
-    return create_at(&launch.meet, launch.nranks, launch.rank, launch.rank == 0, config, out);
+    const kolo_status st = create_at(&launch.meet, launch.nranks, launch.rank,
+                                     launch.rank == 0 && !launch.served, config, out);
+    kolo_launch_done(&launch);
+    return st;
 }
 
 /* The rounds of ranks that are all here. */
@@ -253,12 +258,16 @@ kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
 
 /* ---- parts of communicators ---- */
 
-static void name_meeting(const struct kolo_comm *parent, const char *what, unsigned number,
-                         int color, struct kolo_meet *out)
+/* A meeting of ranks of this communicator: they share its secret. */
+static kolo_status name_meeting(const struct kolo_comm *parent, const char *what, unsigned number,
+                                int color, struct kolo_meet *out)
 {
-    *out = parent->meet;
+    *out = (struct kolo_meet){0};
     (void)snprintf(out->name, sizeof out->name, "%s-%u-%d-%llx", what, number, color,
                    (unsigned long long)parent->id);
+    return kolo_prove(parent->secret, out->name, sizeof out->name, out->secret)
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
 }
 
 static struct kolo_config inherited(const struct kolo_comm *c)
@@ -271,6 +280,30 @@ static struct kolo_config inherited(const struct kolo_comm *c)
     config.algo = c->algo_text;
     config.transport = c->transport_text;
     return config;
+}
+
+/* All ranks of the parent learn where the first rank of each part listens: meet->place is that of
+ * rank `first`, which is in this rank's part, or -1. */
+static kolo_status place_meeting(struct kolo_comm *parent, int first, struct kolo_meet *meet)
+{
+    const size_t n = (size_t)parent->nranks;
+    struct kolo_inet *all = calloc(n, sizeof *all);
+    kolo_status served = KOLO_OK;
+    if (all == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", parent->nranks);
+    }
+    if (first == parent->rank) {
+        served = kolo_boot_serve(meet, true);
+    }
+    const struct kolo_inet mine = served == KOLO_OK ? meet->place : (struct kolo_inet){0};
+    const kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, parent, NULL);
+    meet->place = first >= 0 ? all[first] : mine;
+    free(all);
+    KOLO_TRY(st);
+    KOLO_TRY(served);
+    return first < 0 || meet->place.family != 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_PEER, "rank %d could not listen for its part", first);
 }
 
 kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
@@ -290,21 +323,29 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", comm->nranks);
     }
     const kolo_status st = kolo_all_gather(mine, all, 2, KOLO_INT32, comm, NULL);
-    int rank = 0, size = 0;
+    int rank = 0, size = 0, first = comm->rank;
     for (int q = 0; q < comm->nranks && st == KOLO_OK; q++) {
         const bool before = all[2 * q + 1] < key || (all[2 * q + 1] == key && q < comm->rank);
         size += all[2 * q] == color;
         rank += all[2 * q] == color && before;
+        first = all[2 * q] == color && (all[2 * q + 1] < all[2 * first + 1] ||
+                                        (all[2 * q + 1] == all[2 * first + 1] && q < first))
+                    ? q
+                    : first;
     }
     free(all);
     KOLO_TRY(st);
+    KOLO_TRY(name_meeting(comm, "split", number, color, &meet));
+    if (comm->nhosts > 1) {
+        KOLO_TRY(place_meeting(comm, color != KOLO_NO_COLOR ? first : -1, &meet));
+    }
     if (color == KOLO_NO_COLOR) {
         *out = NULL;
         return KOLO_OK;
     }
     const struct kolo_config as_parent = inherited(comm);
-    name_meeting(comm, "split", number, color, &meet);
-    return create_at(&meet, size, rank, rank == 0, config != NULL ? config : &as_parent, out);
+    return create_at(&meet, size, rank, rank == 0 && meet.place.family == 0,
+                     config != NULL ? config : &as_parent, out);
 }
 
 kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
@@ -335,8 +376,16 @@ kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nex
         rank -= exclude[i] < comm->rank;
         who += UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(exclude[i] + 1); /* in any order */
     }
+    int first = 0;
+    for (int i = 0; i < nexclude; i = exclude[i] == first ? (first++, 0) : i + 1) {
+    }
     const struct kolo_config as_parent = inherited(comm);
-    name_meeting(comm, "shrink", (unsigned)who, nexclude, &meet);
+    KOLO_TRY(name_meeting(comm, "shrink", (unsigned)who, nexclude, &meet));
+    meet.place = comm->member[first].spare;
+    if (rank == 0 && comm->spare_fd >= 0) { /* it listens there now */
+        close(comm->spare_fd);
+        comm->spare_fd = -1;
+    }
     return create_at(&meet, comm->nranks - nexclude, rank, rank == 0,
                      config != NULL ? config : &as_parent, out);
 }
@@ -392,6 +441,9 @@ void kolo_comm_destroy(struct kolo_comm *c)
                  c->nranks);
     }
     kolo_call_forget(c);
+    if (c->spare_fd >= 0) {
+        close(c->spare_fd);
+    }
     close_devices(c);
     free_wires(&c->wires);
     kolo_chooser_destroy(c->chooser);

@@ -31,6 +31,7 @@ enum {
 struct kolo_member { /* a rank, as this one sees it */
     struct kolo_peer peer;
     struct kolo_place place;
+    struct kolo_inet spare; /* where it can be met again; family 0: on this host only */
     const struct kolo_transport *transport; /* the one that reaches it best */
     struct kolo_device *device;
     struct kolo_reach reach;
@@ -83,6 +84,8 @@ struct kolo_comm {
     unsigned splits; /* splits and shrinks so far: names their meeting points */
     struct kolo_meet meet;
     unsigned char secret[KOLO_SECRET_BYTES]; /* of its ranks alone */
+    int spare_fd;                            /* holds the port of member[rank].spare; or -1 */
+    char toward[KOLO_INET_TEXT];             /* an address that all hosts reach; or "" */
 
     struct kolo_member *member; /* [nranks] */
     unsigned char *addresses;

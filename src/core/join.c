@@ -242,6 +242,9 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
 
 static void make_env(struct kolo_comm *c)
 {
+    if (c->meet.place.family != 0) {
+        (void)kolo_inet_ip(&c->meet.place, c->toward);
+    }
     c->env = (struct kolo_env){.size = sizeof c->env,
                                .rank = c->rank,
                                .nranks = c->nranks,
@@ -253,6 +256,7 @@ static void make_env(struct kolo_comm *c)
                                .nhosts = c->nhosts,
                                .timeout_ms = c->timeout_ms,
                                .secret = c->secret,
+                               .toward = c->toward[0] != '\0' ? c->toward : NULL,
                                .gone = kolo_comm_gone,
                                .owner = c};
 }
@@ -274,11 +278,26 @@ static kolo_status add_address(const struct kolo_opened *opened, int part, size_
     return KOLO_OK;
 }
 
+/* A port that nobody listens on, until this rank is the first of a communicator that shrank: by
+ * then the ranks could not tell each other any more. */
+static kolo_status make_spare(struct kolo_comm *c, struct kolo_inet *out)
+{
+    struct kolo_interface at;
+    if (c->nhosts == 1) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_net_choose(false, c->env.toward, &at));
+    KOLO_TRY(kolo_net_reserve(&at, &c->spare_fd));
+    *out = at.place;
+    return KOLO_OK;
+}
+
 kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
 {
     size_t used = 0;
     memset(out, 0, sizeof *out);
     make_env(c);
+    KOLO_TRY(make_spare(c, &out->spare));
     KOLO_TRY(open_transports(c));
     for (int i = 0; i < c->nopened; i++) {
         KOLO_TRY(add_address(&c->opened[i], i, &used, out));
@@ -295,6 +314,7 @@ kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *al
     }
     memcpy(c->addresses, all, bytes);
     for (int q = 0; q < c->nranks; q++) {
+        c->member[q].spare = all[q].spare;
         if (q != c->rank) {
             KOLO_TRY(choose_transport(c, q,
                                       (const struct kolo_address *)(const void *)c->addresses + q));

@@ -23,6 +23,8 @@ struct kolo_address { /* of each transport that is open here; `len` bytes from `
         uint16_t at, len;
     } part[KOLO_TRANSPORTS_MAX];
     unsigned char bytes[ADDRESS_BYTES];
+    struct kolo_inet
+        spare; /* where this rank would listen if it came to be the first; see shrink */
 };
 
 struct kolo_ready {

@@ -169,22 +169,14 @@ static kolo_status read_ranks(const struct launcher *launcher, struct kolo_launc
     return KOLO_OK;
 }
 
-static kolo_status check_hosts(const struct launcher *launcher, const struct kolo_launch *launch)
+static kolo_status count_hosts(const struct launcher *launcher, struct kolo_launch *launch)
 {
     int nodes = 1;
     if (launcher->nodes != NULL && kolo_env(launcher->nodes) != NULL) {
         KOLO_TRY(read_number(launcher->nodes, 1, KOLO_BOOT_MAX_RANKS, &nodes));
     }
-    if (nodes > 1) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "%s is %d: ranks on several hosts are not supported yet", launcher->nodes,
-                         nodes);
-    }
-    if (launch->local_size < launch->nranks) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "%s is %d, %s is %d: ranks on several hosts are not supported yet",
-                         launcher->local_size, launch->local_size, launcher->size, launch->nranks);
-    }
+    launch->several = nodes > 1 || launch->local_size < launch->nranks ||
+                      kolo_env("KOLO_ROOT") != NULL || kolo_env("KOLO_ID_FILE") != NULL;
     return KOLO_OK;
 }
 
@@ -215,7 +207,9 @@ static kolo_status read_job(const struct launcher *launcher, struct kolo_launch 
     if (named && !is_full) {
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the name of the job");
     }
-    if (!named && out->nranks > 1) {
+    if (!named && out->several) { /* the address, or the id, names it */
+        (void)snprintf(out->meet.name, sizeof out->meet.name, "%s", launcher->prefix);
+    } else if (!named && out->nranks > 1) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s is set but %s is not: nothing tells this job from another (KOLO_RANK, "
                          "KOLO_NRANKS and KOLO_JOB would)",
@@ -260,7 +254,7 @@ static kolo_status detect(struct kolo_launch *out)
         if (is_used(&launchers[i])) {
             out->launcher = launchers[i].name;
             KOLO_TRY(read_ranks(&launchers[i], out));
-            KOLO_TRY(check_hosts(&launchers[i], out));
+            KOLO_TRY(count_hosts(&launchers[i], out));
             return read_job(&launchers[i], out);
         }
     }
@@ -289,8 +283,11 @@ kolo_status kolo_launch_next(struct kolo_launch *out)
     struct kolo_launch found;
     KOLO_TRY(kolo_launch_detect(&found));
     const size_t len = strlen(found.meet.name);
-    (void)snprintf(found.meet.name + len, sizeof found.meet.name - len, "#%u",
-                   atomic_fetch_add(&count, 1));
+    found.number = atomic_fetch_add(&count, 1);
+    (void)snprintf(found.meet.name + len, sizeof found.meet.name - len, "#%u", found.number);
+    if (found.several && found.nranks > 1) {
+        KOLO_TRY(kolo_launch_hosts(&found));
+    }
     *out = found;
     return KOLO_OK;
 }

@@ -319,6 +319,7 @@ static kolo_status progress_messages(struct kolo_exec *x)
 {
     struct kolo_wires *w = x->wires;
     const struct kolo_device *before = NULL;
+    x->moved = false;
     for (int q = 0; x->bound->prog->nreqs > 0 && q < w->nranks; q++) {
         if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
             continue;
@@ -328,6 +329,7 @@ static kolo_status progress_messages(struct kolo_exec *x)
         if (moved < 0) {
             return (kolo_status)moved;
         }
+        x->moved = x->moved || moved > 0;
     }
     return KOLO_OK;
 }

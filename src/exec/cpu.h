@@ -163,6 +163,7 @@ struct kolo_exec {
     uint64_t signature; /* of the call: equal on all ranks, or they called different things */
     bool block;         /* wait inside; else return INPROGRESS */
     bool entered;
+    bool moved; /* the last step moved messages */
     struct kolo_lane_state lane[KOLO_LANES];
     struct kolo_req *req; /* [KOLO_DEPTH][nreqs], by tile */
 };
@@ -203,6 +204,17 @@ kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, c
 kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer);
 /* One pause of a loop that polls several things: spin, then yield, then sleep; *spins counts. */
 kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline);
+/* The same where messages are waited for, whose transports have descriptors that tell of news: it
+ * sleeps for these, and unless they are `alone` also for the lines of shared memory, which tell
+ * nothing. */
+enum { KOLO_NEWS_MAX = 8 };
+struct kolo_news {
+    int fd[KOLO_NEWS_MAX];
+    int count;
+    bool alone;
+};
+kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
+                                const struct kolo_news *news);
 /* Wake all who sleep on this doorbell. */
 void kolo_ring(struct kolo_head *head);
 /* Wake those who sleep until this rank stores something. Call after that store. */

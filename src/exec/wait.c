@@ -15,12 +15,14 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { BARE_POLLS = 200, PAUSED_POLLS = 2000, CROWDED_POLLS = 20, YIELDS = 200 };
+enum { FEW_YIELDS = 20, NEWS_NS = 10 * 1000 * 1000, NAP_FOR_LINES_NS = 50 * 1000 };
 enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000 };
 
 static inline void relax(void)
@@ -114,7 +116,9 @@ kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t wan
     return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(w, word, want, peer);
 }
 
-kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
+/* Spin, then yield; after that it is time to sleep, which INPROGRESS says. */
+static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *deadline,
+                               unsigned yields)
 {
     const unsigned polls = w->crowded ? CROWDED_POLLS : BARE_POLLS;
     const unsigned n = (*spins)++;
@@ -126,17 +130,43 @@ kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
     if (st != KOLO_OK) {
         return st;
     }
-    if (n < polls + YIELDS) {
+    if (n == polls) {
+        *deadline = kolo_now_us() + w->timeout_us;
+    }
+    if (n < polls + yields) {
         sched_yield();
-        *deadline = n == polls ? kolo_now_us() + w->timeout_us : *deadline;
         return KOLO_OK;
     }
-    const struct timespec nap = {0, 50 * 1000};
-    nanosleep(&nap, NULL);
     if (kolo_now_us() > *deadline) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms in tile %u", w->me,
                          w->timeout_us / 1e3, w->epoch);
     }
+    return KOLO_INPROGRESS;
+}
+
+kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
+{
+    const struct timespec nap = {0, 50 * 1000};
+    const kolo_status st = pause_awake(w, spins, deadline, YIELDS);
+    if (st == KOLO_INPROGRESS) {
+        nanosleep(&nap, NULL);
+    }
+    return st < 0 ? st : KOLO_OK;
+}
+
+kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
+                                const struct kolo_news *news)
+{
+    const struct timespec longest = {0, news->alone ? NEWS_NS : NAP_FOR_LINES_NS};
+    struct pollfd fds[KOLO_NEWS_MAX];
+    const kolo_status st = pause_awake(w, spins, deadline, news->alone ? 0 : FEW_YIELDS);
+    if (st != KOLO_INPROGRESS) {
+        return st;
+    }
+    for (int i = 0; i < news->count; i++) {
+        fds[i] = (struct pollfd){.fd = news->fd[i], .events = POLLIN};
+    }
+    (void)ppoll(fds, (nfds_t)news->count, &longest, NULL);
     return KOLO_OK;
 }
 

@@ -15,7 +15,7 @@
 
 /* ---- addresses ---- */
 
-static socklen_t to_sockaddr(const struct kolo_place *place, uint32_t scope,
+static socklen_t to_sockaddr(const struct kolo_inet *place, uint32_t scope,
                              struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof *out);
@@ -35,9 +35,9 @@ static socklen_t to_sockaddr(const struct kolo_place *place, uint32_t scope,
 }
 
 /* False for another family. */
-static bool from_sockaddr(const struct sockaddr *from, struct kolo_place *out)
+static bool from_sockaddr(const struct sockaddr *from, struct kolo_inet *out)
 {
-    *out = (struct kolo_place){0};
+    *out = (struct kolo_inet){0};
     if (from == NULL || (from->sa_family != AF_INET && from->sa_family != AF_INET6)) {
         return false;
     }
@@ -54,22 +54,22 @@ static bool from_sockaddr(const struct sockaddr *from, struct kolo_place *out)
     return true;
 }
 
-const char *kolo_place_ip(const struct kolo_place *place, char out[KOLO_PLACE_TEXT])
+const char *kolo_inet_ip(const struct kolo_inet *place, char out[KOLO_INET_TEXT])
 {
-    if (inet_ntop(place->family, place->ip, out, KOLO_PLACE_TEXT) == NULL) {
-        (void)snprintf(out, KOLO_PLACE_TEXT, "?");
+    if (inet_ntop(place->family, place->ip, out, KOLO_INET_TEXT) == NULL) {
+        (void)snprintf(out, KOLO_INET_TEXT, "?");
     }
     return out;
 }
 
-const char *kolo_place_name(const struct kolo_place *place, char out[KOLO_PLACE_TEXT])
+const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEXT])
 {
-    char ip[KOLO_PLACE_TEXT];
-    (void)snprintf(out, KOLO_PLACE_TEXT, "%.46s<%u>", kolo_place_ip(place, ip), place->port);
+    char ip[KOLO_INET_TEXT];
+    (void)snprintf(out, KOLO_INET_TEXT, "%.46s<%u>", kolo_inet_ip(place, ip), place->port);
     return out;
 }
 
-kolo_status kolo_place_find(const char *host, uint16_t port, struct kolo_place *out)
+kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *out)
 {
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
     struct addrinfo *found = NULL;
@@ -131,9 +131,9 @@ static bool is_link_local(const struct sockaddr *address)
 
 /* How welcome an address is: 0 not at all. */
 static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs *at,
-                   const struct kolo_place *routed)
+                   const struct kolo_inet *routed)
 {
-    struct kolo_place place;
+    struct kolo_inet place;
     if (!fits(wish, at) || !from_sockaddr(at->ifa_addr, &place)) {
         return 0;
     }
@@ -150,12 +150,12 @@ static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs 
 }
 
 /* The address that the kernel would send from to `toward`; family 0: none. */
-static void find_route(const char *toward, struct kolo_place *out)
+static void find_route(const char *toward, struct kolo_inet *out)
 {
-    struct kolo_place to = {0};
+    struct kolo_inet to = {0};
     struct sockaddr_storage address;
     socklen_t len = sizeof address;
-    *out = (struct kolo_place){0};
+    *out = (struct kolo_inet){0};
     if (toward == NULL) {
         return;
     }
@@ -218,7 +218,7 @@ static kolo_status found_none(const struct wish *wish, const struct ifaddrs *all
 kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_interface *out)
 {
     struct ifaddrs *all = NULL;
-    struct kolo_place routed;
+    struct kolo_inet routed;
     struct wish wish;
     int best = 0;
     KOLO_TRY(read_wish(&wish));
@@ -281,7 +281,7 @@ kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
 {
     struct sockaddr_storage address;
     socklen_t len = to_sockaddr(&at->place, at->scope, &address);
-    char name[KOLO_PLACE_TEXT];
+    char name[KOLO_INET_TEXT];
     const int fd = open_socket(at->place.family);
     if (fd >= 0 && at->place.port != 0) { /* of an earlier job, whose connections linger */
         set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -296,19 +296,42 @@ kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
     if (fd >= 0) {
         close(fd);
     }
-    return kolo_fail(error == EADDRNOTAVAIL ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
-                     "listening on %s %s: %s", at->name, kolo_place_name(&at->place, name),
-                     error == EADDRNOTAVAIL ? "this is no address of this host" : strerror(error));
+    const kolo_status st =
+        kolo_fail(error == EADDRNOTAVAIL ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
+                  "listening on %s %s: %s", at->name, kolo_inet_name(&at->place, name),
+                  error == EADDRNOTAVAIL ? "this is no address of this host" : strerror(error));
+    errno = error;
+    return st;
 }
 
-int kolo_net_connect(const struct kolo_place *to, const struct kolo_interface *from)
+kolo_status kolo_net_reserve(struct kolo_interface *at, int *out)
+{
+    struct sockaddr_storage address;
+    socklen_t len = to_sockaddr(&at->place, at->scope, &address);
+    char name[KOLO_INET_TEXT];
+    const int fd = open_socket(at->place.family);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
+        from_sockaddr((struct sockaddr *)&address, &at->place)) {
+        *out = fd;
+        return KOLO_OK;
+    }
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return kolo_fail(KOLO_ERR_SYSTEM, "a port of %s %s: %s", at->name,
+                     kolo_inet_name(&at->place, name), strerror(error));
+}
+
+int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from)
 {
     struct sockaddr_storage address;
     const uint32_t scope = from != NULL ? from->scope : 0;
     const int fd = open_socket(to->family);
     bool bound = fd >= 0;
     if (bound && from != NULL && from->place.family == to->family) {
-        struct kolo_place own = from->place;
+        struct kolo_inet own = from->place;
         own.port = 0;
         set_int(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
         const socklen_t len = to_sockaddr(&own, scope, &address);

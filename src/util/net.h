@@ -13,19 +13,19 @@
 
 #include <assert.h>
 
-struct kolo_place {  /* an address; goes over the wire as it is */
+struct kolo_inet {   /* an address; goes over the wire as it is */
     uint16_t family; /* AF_INET, AF_INET6; 0: none */
     uint16_t port;   /* in host order */
     unsigned char ip[16];
 };
-static_assert(sizeof(struct kolo_place) == 20, "wire format");
+static_assert(sizeof(struct kolo_inet) == 20, "wire format");
 
-enum { KOLO_PLACE_TEXT = 72 };
+enum { KOLO_INET_TEXT = 72 };
 
 struct kolo_interface {
     char name[32];
-    uint32_t scope;          /* of link-local addresses */
-    struct kolo_place place; /* its address; port 0 until something listens */
+    uint32_t scope;         /* of link-local addresses */
+    struct kolo_inet place; /* its address; port 0 until something listens */
 };
 
 /* The interface for ranks that share a host, or not. `toward`: an address in numbers, or NULL.
@@ -33,21 +33,23 @@ struct kolo_interface {
  * SYSTEM. */
 KOLO_CHECK kolo_status kolo_net_choose(bool one_host, const char *toward,
                                        struct kolo_interface *out);
-/* Listen on its address, at place.port or, where that is 0, at one that is free. Errors: SYSTEM,
- * INVALID (the address is not of this host). */
+/* Listen on its address, at place.port or, where that is 0, at one that is free. Errors: SYSTEM
+ * (errno says which), INVALID (the address is not of this host). */
 KOLO_CHECK kolo_status kolo_net_listen(struct kolo_interface *at, int *out);
+/* Take a port of its address without listening; closing *out gives it back. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_net_reserve(struct kolo_interface *at, int *out);
 /* A socket that begins to connect from `from` (NULL: from anywhere); -1 with errno. */
-int kolo_net_connect(const struct kolo_place *to, const struct kolo_interface *from);
+int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from);
 /* Accept one; -1 with errno. */
 int kolo_net_accept(int listener);
 /* No delay, and a peer's host that is gone is found out in `timeout_ms`. */
 void kolo_net_options(int fd, int timeout_ms);
 /* "10.0.0.1<4000>", as NCCL writes it. */
-const char *kolo_place_name(const struct kolo_place *place, char out[KOLO_PLACE_TEXT]);
+const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
 /* The address alone. */
-const char *kolo_place_ip(const struct kolo_place *place, char out[KOLO_PLACE_TEXT]);
+const char *kolo_inet_ip(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
 /* The first address of a host's name, or an address in numbers. Errors: INVALID (no such host). */
-KOLO_CHECK kolo_status kolo_place_find(const char *host, uint16_t port, struct kolo_place *out);
+KOLO_CHECK kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *out);
 /* A descriptor that takes no standard stream's place. */
 int kolo_above_standard_streams(int fd);
 

@@ -127,7 +127,7 @@ class RawRank
     explicit RawRank(const kolo_meet &meet) : meet_(meet)
     {
         kolo_status status;
-        while ((status = kolo_boot_connect(&meet_, &fd_)) == KOLO_INPROGRESS) {
+        while ((status = kolo_boot_connect(&meet_, 1000, &fd_)) == KOLO_INPROGRESS) {
             std::this_thread::yield();
         }
         EXPECT_EQ(KOLO_OK, status);
@@ -174,7 +174,8 @@ class RawRank
     /* HELLO to PROOF, with the right secret. */
     void ShakeHands(int nranks, int rank, uint32_t version = KOLO_VERSION)
     {
-        kolo_boot_hello hello = {version, nranks, rank, kLongMs, kLongMs, 0, {}};
+        kolo_boot_hello hello = {
+            version, nranks, rank, kLongMs, kLongMs, kolo_boot_name_hash(&meet_), {}};
         kolo_boot_challenge challenge = {};
         unsigned char proof[KOLO_BOOT_PROOF];
         SendFrame(KOLO_BOOT_HELLO, &hello, sizeof hello);
@@ -311,14 +312,15 @@ TEST(Boot, BytesThatAreNoIdAreInvalid)
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_id_create(nullptr));
 }
 
-TEST(Boot, AnIdOfAnotherHostIsUnsupported)
+TEST(Boot, AnIdOfAnotherHostWithoutAnAddressIsUnsupported)
 {
     kolo_id id;
     kolo_meet meet;
     ASSERT_EQ(KOLO_OK, kolo_id_create(&id));
     ASSERT_EQ(KOLO_OK, kolo_meet_from_id(&id, &meet));
     EXPECT_EQ(KOLO_OK, Join(meet, {0, 1}, false).status);
-    id.bytes[16] ^= 1; /* the host */
+    id.bytes[16] ^= 1;               /* the host */
+    id.bytes[76] = id.bytes[77] = 0; /* the family of its address */
     EXPECT_EQ(KOLO_ERR_UNSUPPORTED, kolo_meet_from_id(&id, &meet));
 }
 
@@ -538,7 +540,7 @@ TEST(Boot, AnotherUsersConnectionIsTurnedAway)
         sockaddr_storage address = {};
         char peer = 0;
         socklen_t len = sizeof address;
-        if (kolo_boot_connect(&same, &fd) != KOLO_OK ||
+        if (kolo_boot_connect(&same, 1000, &fd) != KOLO_OK ||
             getpeername(fd, reinterpret_cast<sockaddr *>(&address), &len) != 0 ||
             seteuid(65534) != 0 || connect(raw, reinterpret_cast<sockaddr *>(&address), len) != 0) {
             _exit(2);

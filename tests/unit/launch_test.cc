@@ -216,14 +216,55 @@ TEST(Launch, NonsenseIsRefusedNamingVariableAndValue)
                   "OMPI_COMM_WORLD_SIZE is '0', not a number within 1..65536");
 }
 
-TEST(Launch, SeveralHostsAreNotSupportedYet)
+/* What kolo_launch_next() makes of ranks on several hosts. */
+kolo_launch Next(const Environment &environment, kolo_status status)
 {
-    ExpectRefused(With(kTorch, {{"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}}),
-                  KOLO_ERR_UNSUPPORTED,
-                  "LOCAL_WORLD_SIZE is 1, WORLD_SIZE is 2: ranks on several hosts are not "
-                  "supported yet");
-    ExpectRefused(With(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}}), KOLO_ERR_UNSUPPORTED,
-                  "SLURM_STEP_NUM_NODES is 2: ranks on several hosts are not supported yet");
+    const OnlyThese these(environment);
+    kolo_launch launch = {};
+    EXPECT_STREQ(kolo_status_name(status), kolo_status_name(kolo_launch_next(&launch)))
+        << kolo_error_text();
+    return launch;
+}
+
+const Environment kTwoHosts = {{"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}};
+
+TEST(Launch, RanksOfSeveralHostsAreKnownByTheirLauncher)
+{
+    EXPECT_FALSE(Detect(kTorch).several);
+    EXPECT_TRUE(Detect(With(kTorch, kTwoHosts)).several);
+    EXPECT_FALSE(Detect(kSrun).several);
+    EXPECT_TRUE(Detect(With(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}})).several);
+    EXPECT_TRUE(Detect(With(kKolo, {{"KOLO_ROOT", "127.0.0.1:29600"}})).several);
+}
+
+TEST(Launch, RanksOfSeveralHostsAreToldHowTheyCouldMeet)
+{
+    (void)Next(With(kTorch, kTwoHosts), KOLO_ERR_INVALID);
+    const std::string text = kolo_error_text();
+    for (const char *name :
+         {"torchrun", "KOLO_ROOT=host:port", "KOLO_PORT", "KOLO_SECRET", "KOLO_ID_FILE"}) {
+        EXPECT_NE(std::string::npos, text.find(name)) << text;
+    }
+}
+
+TEST(Launch, RanksOfSeveralHostsMeetAtTheRootThatTheyWereGiven)
+{
+    const kolo_launch four =
+        Next(With(kTorch, With(kTwoHosts, {{"KOLO_ROOT", "10.1.2.3:29600"}})), KOLO_OK);
+    EXPECT_EQ(AF_INET, four.meet.place.family);
+    EXPECT_EQ(29600, four.meet.place.port);
+    EXPECT_EQ(0, memcmp("\x0a\x01\x02\x03", four.meet.place.ip, 4));
+    const kolo_launch six =
+        Next(With(kTorch, With(kTwoHosts, {{"KOLO_ROOT", "[::1]:7"}})), KOLO_OK);
+    EXPECT_EQ(AF_INET6, six.meet.place.family);
+    EXPECT_EQ(7, six.meet.place.port);
+    const kolo_launch torch =
+        Next(With(kTorch, With(kTwoHosts, {{"MASTER_ADDR", "127.0.0.1"}, {"KOLO_PORT", "29600"}})),
+             KOLO_OK);
+    EXPECT_EQ(29600, torch.meet.place.port);
+    for (const char *root : {"10.1.2.3", ":29600", "10.1.2.3:", "10.1.2.3:0", "10.1.2.3:65536"}) {
+        (void)Next(With(kTorch, With(kTwoHosts, {{"KOLO_ROOT", root}})), KOLO_ERR_INVALID);
+    }
 }
 
 TEST(Launch, ASecretIsSixtyFourHexadecimalDigits)

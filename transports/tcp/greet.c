@@ -55,7 +55,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
 {
     struct kolo_device *dev = s->link->dev;
     char text[160];
-    char name[KOLO_PLACE_TEXT];
+    char name[KOLO_INET_TEXT];
     enter(s, KOLO_TCP_UP);
     s->again_us = 0;
     if (s->fd != fd) {
@@ -73,7 +73,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
     }
     (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
                    dev->env.rank, s->link->peer.rank, s->index, s->link->nsockets,
-                   dev->interface.name, kolo_place_name(&s->link->address.place, name));
+                   dev->interface.name, kolo_inet_name(&s->link->address.place, name));
     dev->env.log(text);
 }
 

@@ -51,7 +51,7 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out
     struct kolo_device *dev = calloc(1, sizeof *dev);
     kolo_status st = KOLO_OK;
     char text[160];
-    char name[KOLO_PLACE_TEXT];
+    char name[KOLO_INET_TEXT];
     if (dev == NULL) {
         return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for a device");
     }
@@ -65,7 +65,7 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out
     KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
     KOLO_TRY_GOTO(st, watch_listener(dev), err_close);
     (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface.name,
-                   kolo_place_name(&dev->interface.place, name));
+                   kolo_inet_name(&dev->interface.place, name));
     env->log(text);
     *out = dev;
     return KOLO_OK;
@@ -194,12 +194,12 @@ static void hang_up(struct kolo_link *link)
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
 {
     const struct kolo_env *env = &link->dev->env;
-    char name[KOLO_PLACE_TEXT];
+    char name[KOLO_INET_TEXT];
     if (link->failed != KOLO_OK) {
         return;
     }
     (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
-                   link->peer.pid, kolo_place_name(&link->address.place, name), what,
+                   link->peer.pid, kolo_inet_name(&link->address.place, name), what,
                    error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     link->failed = KOLO_ERR_LINK;
     if (env->gone != NULL) {
@@ -340,6 +340,9 @@ static int step_link(struct kolo_link *link, bool asks)
         give_up(link, why);
     }
     if (link->failed != KOLO_OK) {
+        if (why == KOLO_OK && link->pending > 0) { /* for who finds the requests ended */
+            (void)link->dev->env.fail(link->failed, link->text);
+        }
         (void)kolo_tcp_message_end(link, why != KOLO_OK ? why : link->failed);
         hang_up(link);
     }

@@ -53,7 +53,7 @@ enum {
 struct kolo_tcp_address { /* what address() gives */
     uint32_t magic;
     uint32_t sockets; /* it would use */
-    struct kolo_place place;
+    struct kolo_inet place;
 };
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
 
