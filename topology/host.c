@@ -54,7 +54,9 @@ static kolo_status begin(struct kolo_host *host, bool with_x86)
         host->hwloc = NULL;
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the topology");
     }
-    (void)hwloc_topology_set_io_types_filter(host->hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    (void)hwloc_topology_set_io_types_filter(host->hwloc, host->devices
+                                                              ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT
+                                                              : HWLOC_TYPE_FILTER_KEEP_NONE);
     (void)hwloc_topology_set_type_filter(host->hwloc, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
     (void)hwloc_topology_set_icache_types_filter(host->hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
     if (!with_x86) {
@@ -108,8 +110,7 @@ static kolo_status load_best(struct kolo_host *host)
     return load_live(host, true);
 }
 
-/* `path` NULL: the live machine. */
-static kolo_status create(const char *path, struct kolo_host **out)
+kolo_status kolo_host_open(const char *path, bool devices, struct kolo_host **out)
 {
     struct kolo_host *host = calloc(1, sizeof *host);
     char *file = path != NULL ? strdup(path) : NULL;
@@ -119,6 +120,7 @@ static kolo_status create(const char *path, struct kolo_host **out)
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the topology");
     }
     host->file = file;
+    host->devices = devices;
     const kolo_status status = path != NULL ? load_file(host) : load_best(host);
     if (status < 0) {
         kolo_host_destroy(host);
@@ -130,12 +132,13 @@ static kolo_status create(const char *path, struct kolo_host **out)
 
 kolo_status kolo_host_load(const char *path, struct kolo_host **out)
 {
-    return create(path, out);
+    return kolo_host_open(path, false, out);
 }
 
 kolo_status kolo_host_discover(struct kolo_host **out)
 {
-    return create(kolo_env("KOLO_TOPO_FILE"), out);
+    const char *file = kolo_env("KOLO_TOPO_FILE");
+    return kolo_host_open(file != NULL && kolo_file_is_hwloc(file) ? file : NULL, false, out);
 }
 
 void kolo_host_destroy(struct kolo_host *host)

@@ -18,7 +18,8 @@ extern "C" {
 struct kolo_host; /* immutable once made; any number of threads may ask it */
 
 /* Discover this machine, or load the hwloc XML file (format 2) that KOLO_TOPO_FILE names in its
- * place. Errors: INVALID (the file; the text names it and says what is wrong), SYSTEM. */
+ * place; a file of another format tells of GPUs and NICs only (graph.h), so CPUs are then this
+ * machine's. Errors: INVALID (the file; the text names it and says what is wrong), SYSTEM. */
 KOLO_CHECK kolo_status kolo_host_discover(struct kolo_host **out);
 /* Load the hwloc XML file `path`. Errors as above. */
 KOLO_CHECK kolo_status kolo_host_load(const char *path, struct kolo_host **out);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What Linux tells of devices in /sys and hwloc does not: the speed a link can have (hwloc has what
+ * it has now, and idle GPUs slow theirs down), the rate of a port, and which functions are virtual.
+ * HWLOC_FSROOT, where it is set, stands before /sys, as it does for hwloc. */
+#ifndef KOLO_TOPOLOGY_SYSFS_H
+#define KOLO_TOPOLOGY_SYSFS_H
+
+#include "graph.h"
+
+/* Refine nodes and PCI links that have an address or a name. Not finished. */
+void kolo_sysfs_refine(struct kolo_graph *graph);
+
+/* The first line of a file below the root, without its end; false: not there, or empty. */
+bool kolo_sysfs_read(const char *path, char *out, size_t bytes);
+bool kolo_sysfs_exists(const char *path);
+/* The last part of where a link leads; false: no link. */
+bool kolo_sysfs_link(const char *path, char *out, size_t bytes);
+
+#endif
