@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The `kolo` command: a table of subcommands, each a file of its own. */
+#include "log.h"
 #include "plan.h"
 #include "run.h"
 #include "topo.h"
@@ -20,7 +21,8 @@ static const struct {
 } commands[] = {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
-    {"topo", kolo_tool_topo, "show this machine, and the ring and trees laid on it"},
+    {"topo", kolo_tool_topo, "show a machine, and the rings and trees laid on it"},
+    {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},
     {"tune", kolo_tool_tune, "measure the algorithms, keep the choices, and explain them"},
     {"version", version, "print the library's version"},
     {"help", help, "print this list"},

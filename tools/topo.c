@@ -1,223 +1,354 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo topo`: the machine as hwloc sees it, and the layout kolo would choose with rank i on PU i
- * (mod the number of PUs): the ring, the groups and both trees as log lines in NCCL's form and as
- * small drawings, or as SVG. All of it from a file too, so that a layout can be looked at without
- * the machine. */
+/* `kolo topo`: this machine, or the machine of a file in any known format, and what kolo would lay
+ * on it: on GPUs the channels of the planner, else ranks on CPUs. As text, as SVG, as JSON, as our
+ * dump, as a topology file for NCCL; or what two machines have otherwise. */
 #include "topo.h"
 
-#include "topology/topology.h"
+#include "output.h"
+#include "topo_parts.h"
+#include "topology/graphs.h"
+#include "topology/host.h"
+#include "topology/picture.h"
+#include "topology/wiring.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANKS = 65536, MAX_DRAWN = 64, CHANNELS = 2 };
+enum { MAX_RANKS = 65536, MAX_HOSTS = 65536, MAX_LINES = 64 };
 
 static const char usage[] =
-    "Usage: kolo topo [--file HWLOC_XML] [-n RANKS] [--svg FILE]\n"
-    "Show this machine, and the ring, the groups and the trees kolo lays on it.\n"
-    "  -f, --file FILE   an hwloc XML file in place of this machine (also KOLO_TOPO_FILE)\n"
-    "  -n, --ranks N     lay out N ranks, rank i on cpu i mod cpus (default: one rank a cpu)\n"
-    "  -s, --svg FILE    also draw the layout as SVG into FILE (- is standard output, nothing else "
-    "then)\n"
+    "Usage: kolo topo [OPTIONS] [FILE]\n"
+    "       kolo topo --diff A B\n"
+    "Show this machine (or FILE's: hwloc XML 2, NCCL or RCCL topology XML, the text of nvidia-smi\n"
+    "topo -m, kolo's dump; NCCL's graph XML shows its channels), and what kolo lays on it: on "
+    "GPUs\n"
+    "rings and trees with their bound, else ranks on CPUs.\n"
+    "  -f, --file FILE   the same as FILE (also KOLO_TOPO_FILE)\n"
+    "  -m, --merge FILE  add what FILE knows of the same machine, by bus address\n"
+    "  -H, --hosts N     plan for N hosts like this one\n"
+    "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
+    "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, nothing else then)\n"
+    "  -j, --json        print machine and plan as one JSON object\n"
+    "  -x, --xml         print kolo's dump, which can be read again\n"
+    "      --nccl-xml    print a file for NCCL_TOPO_FILE\n"
+    "      --diff        print what machine B has otherwise than A; status 1 if anything\n"
     "  -h, --help        this text\n";
 
+enum form { FORM_TEXT, FORM_JSON, FORM_XML, FORM_NCCL, FORM_DIFF };
+
 struct options {
-    const char *file;
-    const char *svg;
+    const char *file, *second, *merge, *svg;
     int nranks; /* 0: as many as PUs */
+    int nhosts;
+    enum form form;
     bool help;
 };
 
-static bool set_ranks(const char *text, int *out)
+static bool set_number(const char *name, const char *text, long most, int *out)
 {
     long value = 0;
-    if (!kolo_parse_int(text, 1, MAX_RANKS, &value)) {
-        (void)fprintf(stderr, "kolo topo: option -n: \"%s\" is not a number of 1 to %d\n", text,
-                      MAX_RANKS);
+    if (!kolo_parse_int(text, 1, most, &value)) {
+        (void)fprintf(stderr, "kolo topo: option %s: \"%s\" is not a number of 1 to %ld\n", name,
+                      text, most);
         return false;
     }
     *out = (int)value;
     return true;
 }
 
-/* The option as the user wrote it: getopt has just passed it. */
-static bool refuse(int argc, char **argv, int seen)
+static bool take_arguments(int argc, char **argv, struct options *out)
 {
-    const char *written = optind > 0 && optind <= argc ? argv[optind - 1] : "?";
-    const bool is_long = strncmp(written, "--", 2) == 0;
-    const char *problem = "is unknown (see kolo topo --help)";
-    if (seen == ':') {
-        problem = "needs a value";
-    } else if (is_long && optopt != 0) {
-        problem = "takes no value";
+    const int most = out->file != NULL ? 0 : out->form == FORM_DIFF ? 2 : 1;
+    const int count = argc - optind;
+    if (count > most) {
+        (void)fprintf(stderr, "kolo topo: unexpected argument \"%s\"\n", argv[optind + most]);
+        return false;
     }
-    if (is_long) {
-        (void)fprintf(stderr, "kolo topo: option %.*s %s\n", (int)strcspn(written, "="), written,
-                      problem);
-    } else {
-        (void)fprintf(stderr, "kolo topo: option -%c %s\n", optopt, problem);
+    if (out->form == FORM_DIFF && count < 2) {
+        (void)fprintf(stderr, "kolo topo: --diff wants two files\n");
+        return false;
     }
-    return false;
+    out->file = count > 0 ? argv[optind] : out->file;
+    out->second = count > 1 ? argv[optind + 1] : NULL;
+    return true;
+}
+
+static bool take_option(int option, struct options *out)
+{
+    switch (option) {
+    case 'f':
+        out->file = optarg;
+        return true;
+    case 'm':
+        out->merge = optarg;
+        return true;
+    case 's':
+        out->svg = optarg;
+        return true;
+    case 'h':
+        out->help = true;
+        return true;
+    case 'j':
+        out->form = FORM_JSON;
+        return true;
+    case 'x':
+        out->form = FORM_XML;
+        return true;
+    case 'N':
+        out->form = FORM_NCCL;
+        return true;
+    case 'D':
+        out->form = FORM_DIFF;
+        return true;
+    case 'H':
+        return set_number("-H", optarg, MAX_HOSTS, &out->nhosts);
+    default:
+        return set_number("-n", optarg, MAX_RANKS, &out->nranks);
+    }
 }
 
 static bool parse_options(int argc, char **argv, struct options *out)
 {
     static const struct option longs[] = {
         {"file", required_argument, NULL, 'f'},
+        {"merge", required_argument, NULL, 'm'},
         {"ranks", required_argument, NULL, 'n'},
+        {"hosts", required_argument, NULL, 'H'},
         {"svg", required_argument, NULL, 's'},
+        {"json", no_argument, NULL, 'j'},
+        {"xml", no_argument, NULL, 'x'},
+        {"nccl-xml", no_argument, NULL, 'N'},
+        {"diff", no_argument, NULL, 'D'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     int option = 0;
     opterr = 0; /* our own messages */
     optind = 0; /* start afresh: the dispatcher may have used getopt */
-    while ((option = getopt_long(argc, argv, ":f:n:s:h", longs, NULL)) != -1) {
-        if (option == 'f') {
-            out->file = optarg;
-        } else if (option == 's') {
-            out->svg = optarg;
-        } else if (option == 'h') {
-            out->help = true;
-        } else if (option != 'n') {
-            return refuse(argc, argv, option);
-        } else if (!set_ranks(optarg, &out->nranks)) {
+    out->nhosts = 1;
+    while ((option = getopt_long(argc, argv, ":f:m:n:H:s:jxh", longs, NULL)) != -1) {
+        if (option == ':' || option == '?') {
+            return kolo_option_refuse("kolo topo", argc, argv, option);
+        }
+        if (!take_option(option, out)) {
             return false;
         }
     }
-    if (optind < argc) {
-        (void)fprintf(stderr, "kolo topo: unexpected argument \"%s\"\n", argv[optind]);
-        return false;
-    }
-    return true;
+    return take_arguments(argc, argv, out);
 }
 
-static void plan_layout(const struct kolo_host *host, int nranks, struct kolo_place *place,
-                        int *order)
+/* ---- what is shown ---- */
+
+struct shown {
+    const struct options *options;
+    struct kolo_host *host; /* NULL: the file tells nothing of CPUs */
+    struct kolo_graph *graph;
+    struct kolo_wiring wiring; /* where the graph has GPUs */
+    struct kolo_job job;
+    bool planned;
+};
+
+/* CPUs: this machine's, or those of a file that tells of them. */
+static kolo_status open_host(struct shown *s)
 {
-    for (int rank = 0; rank < nranks; rank++) {
-        const int cpu = kolo_host_pu_os(host, rank % kolo_host_pus(host));
-        place[rank] = kolo_host_place(host, cpu);
+    const char *file = s->options->file != NULL ? s->options->file : kolo_env("KOLO_TOPO_FILE");
+    if (file != NULL && kolo_file_is_hwloc(file)) {
+        return kolo_host_load(file, &s->host);
     }
-    kolo_order_ranks(nranks, NULL, place, order);
+    return strcmp(s->graph->source, "this machine") == 0 ? kolo_host_discover(&s->host) : KOLO_OK;
 }
 
-/* Nothing when out of memory. */
-static void print_groups(const struct kolo_layout *layout, struct kolo_text *out)
+static kolo_status open_machine(struct shown *s)
 {
-    struct kolo_groups groups;
-    if (kolo_groups_make(layout->nranks, NULL, layout->place, &groups) == KOLO_OK) {
-        kolo_line_groups(out, layout->nranks, &groups);
-        kolo_text_add(out, "\n");
-        kolo_groups_free(&groups);
+    const char *file = s->options->file;
+    if (file == NULL) {
+        KOLO_TRY(kolo_graph_discover(&s->graph));
+    } else {
+        KOLO_TRY(kolo_graph_load(file, &s->graph));
     }
+    if (s->options->merge != NULL) {
+        struct kolo_graph *hint = NULL;
+        KOLO_TRY(kolo_graph_load(s->options->merge, &hint));
+        const kolo_status st = kolo_graph_merge(s->graph, hint);
+        kolo_graph_destroy(hint);
+        KOLO_TRY(st);
+    }
+    KOLO_TRY(open_host(s));
+    if (s->graph->ngpus > 0 && s->graph->ngpus <= KOLO_FABRIC_GPUS_MAX) {
+        KOLO_TRY(kolo_wiring_make(s->graph, s->options->nhosts, &s->wiring));
+        s->planned = true;
+        KOLO_TRY(kolo_wiring_job(&s->wiring, &s->job));
+    }
+    return KOLO_OK;
 }
 
-static void print_lines(const struct kolo_layout *layout, struct kolo_text *out)
+static void close_machine(struct shown *s)
 {
-    for (int channel = 0; channel < CHANNELS; channel++) {
-        kolo_line_ring(out, channel, CHANNELS, layout->nranks, layout->order);
-        kolo_text_add(out, "\n");
+    kolo_job_free(&s->job);
+    if (s->planned) {
+        kolo_wiring_free(&s->wiring);
     }
-    print_groups(layout, out);
-    for (int rank = 0; rank < layout->nranks; rank++) {
-        struct kolo_tree trees[CHANNELS];
-        for (int which = 0; which < CHANNELS; which++) {
-            kolo_tree_build(layout->nranks, layout->order, which, rank, &trees[which]);
+    kolo_graph_destroy(s->graph);
+    kolo_host_destroy(s->host);
+}
+
+static void add_text(const struct shown *s, struct kolo_text *out)
+{
+    const bool devices = s->graph->ngpus > 0 || s->graph->nnics > 0;
+    if (s->host != NULL && !s->planned) {
+        (void)kolo_topo_cpus(s->host, s->options->nranks, out, NULL);
+    } else if (s->host != NULL) {
+        kolo_host_print(s->host, out);
+    }
+    if (devices || s->host == NULL) {
+        kolo_text_add(out, s->host != NULL ? "\n" : "");
+        kolo_graph_print(s->graph, out);
+    }
+    if (!s->planned) {
+        if (s->graph->ngpus == 0 && s->host == NULL) {
+            kolo_text_add(out,
+                          "plan: no GPU is known here (merge a file that has them: --merge)\n");
         }
-        kolo_line_trees(out, rank, CHANNELS, trees);
-        kolo_text_add(out, "\n");
+        return;
+    }
+    kolo_text_add(out, "\n");
+    kolo_wiring_print(&s->wiring, out);
+    if (s->job.nranks <= MAX_LINES) {
+        kolo_wiring_print_log(&s->job, out);
     }
 }
 
-static void print_drawings(const struct kolo_layout *layout, struct kolo_text *out)
+static void add_json(const struct shown *s, struct kolo_text *out)
 {
-    kolo_text_add(out, "\nring; ( ) share an L3, | next package:\n");
-    kolo_draw_ring(layout, out);
-    for (int which = 0; which < CHANNELS && layout->nranks <= MAX_DRAWN; which++) {
-        kolo_text_add(out, "\ntree %d:\n", which);
-        kolo_draw_tree(layout, which, out);
+    kolo_text_add(out, "{\"machine\": ");
+    kolo_graph_write_json(s->graph, out);
+    if (s->planned) {
+        kolo_text_add(out, ",\n \"plan\": ");
+        kolo_wiring_json(&s->wiring, &s->job, out);
     }
+    kolo_text_add(out, "}\n");
 }
 
-/* 0 or 1, the exit status. */
-static int write_text(const char *path, const struct kolo_text *text)
+static void add_svg(const struct shown *s, struct kolo_text *out)
 {
-    const bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdout : fopen(path, "we");
-    if (file == NULL || text->chars == NULL) {
-        (void)fprintf(stderr, "kolo topo: cannot write %s: %s\n", path, strerror(errno));
-        if (file != NULL && !standard) {
-            (void)fclose(file);
-        }
-        return 1;
+    if (s->planned) {
+        kolo_picture_job(&s->job, s->graph, out);
+    } else if (s->host != NULL && s->graph->nnics + s->graph->ngpus == 0) {
+        (void)kolo_topo_cpus(s->host, s->options->nranks, NULL, out);
+    } else {
+        kolo_picture_machine(s->graph, out);
     }
-    const bool written = fwrite(text->chars, 1, text->len, file) == text->len;
-    if ((standard ? fflush(file) : fclose(file)) != 0 || !written) {
-        (void)fprintf(stderr, "kolo topo: cannot write %s: %s\n", path, strerror(errno));
-        return 1;
-    }
-    return 0;
 }
 
-static int show(const struct kolo_host *host, const struct options *options,
-                const struct kolo_layout *layout)
+static int show(const struct shown *s)
 {
     struct kolo_text text = {0};
     int status = 0;
-    if (options->svg == NULL || strcmp(options->svg, "-") != 0) {
-        kolo_host_print(host, &text);
-        kolo_text_add(&text, "\n");
-        print_lines(layout, &text);
-        print_drawings(layout, &text);
-        status = write_text("-", &text);
+    if (s->options->svg == NULL || strcmp(s->options->svg, "-") != 0) {
+        switch (s->options->form) {
+        case FORM_JSON:
+            add_json(s, &text);
+            break;
+        case FORM_XML:
+            kolo_graph_write(s->graph, &text);
+            break;
+        case FORM_NCCL:
+            kolo_graph_write_nccl(s->graph, &text);
+            break;
+        default:
+            add_text(s, &text);
+        }
+        status = kolo_output_write("kolo topo", "-", &text);
         kolo_text_free(&text);
     }
-    if (status == 0 && options->svg != NULL) {
-        kolo_draw_svg(layout, &text);
-        status = write_text(options->svg, &text);
+    if (status == 0 && s->options->svg != NULL) {
+        add_svg(s, &text);
+        status = kolo_output_write("kolo topo", s->options->svg, &text);
         kolo_text_free(&text);
     }
     return status;
 }
 
-static int run(const struct kolo_host *host, const struct options *options)
+static int fail(void)
 {
-    const int nranks = options->nranks > 0 ? options->nranks : kolo_host_pus(host);
-    struct kolo_place *place = calloc((size_t)nranks, sizeof *place);
-    int *order = calloc((size_t)nranks, sizeof *order);
-    int status = 1;
-    if (place != NULL && order != NULL) {
-        plan_layout(host, nranks, place, order);
-        status = show(host, options, &(struct kolo_layout){nranks, order, NULL, place});
-    } else {
-        (void)fprintf(stderr, "kolo topo: no memory for %d ranks\n", nranks);
+    (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());
+    return 1;
+}
+
+static int show_machine(const struct options *options)
+{
+    struct shown s = {.options = options};
+    const int status = open_machine(&s) < 0 ? fail() : show(&s);
+    close_machine(&s);
+    return status;
+}
+
+/* A file of NCCL's graphs instead of a machine: -1 it is none. */
+static int show_graphs(const struct options *options)
+{
+    char *bytes = NULL;
+    size_t len = 0;
+    struct kolo_job job = {0};
+    struct kolo_text text = {0};
+    int status = -1;
+    if (options->file == NULL || kolo_file_read(options->file, &bytes, &len) < 0) {
+        return -1; /* opening it as a machine says why */
     }
-    free(order);
-    free(place);
+    if (kolo_graphs_is(bytes, len)) {
+        status = 1;
+        if (kolo_graphs_read(options->file, bytes, len, &job) < 0) {
+            (void)fail();
+        } else {
+            if (options->svg != NULL) {
+                kolo_picture_job(&job, NULL, &text);
+            } else {
+                kolo_wiring_print_log(&job, &text);
+            }
+            status =
+                kolo_output_write("kolo topo", options->svg != NULL ? options->svg : "-", &text);
+        }
+    }
+    kolo_text_free(&text);
+    kolo_job_free(&job);
+    free(bytes);
+    return status;
+}
+
+/* As diff: 0 alike, 1 not, 2 trouble. */
+static int show_diff(const struct options *options)
+{
+    struct kolo_graph *a = NULL, *b = NULL;
+    struct kolo_text text = {0};
+    int status = 2;
+    if (kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
+        (void)fail();
+    } else {
+        const int count = kolo_topo_diff(a, b, &text);
+        if (count == 0) {
+            kolo_text_add(&text, "alike\n");
+        }
+        status = kolo_output_write("kolo topo", "-", &text) != 0 || count < 0 ? 2 : count > 0;
+    }
+    kolo_text_free(&text);
+    kolo_graph_destroy(a);
+    kolo_graph_destroy(b);
     return status;
 }
 
 int kolo_tool_topo(int argc, char **argv)
 {
     struct options options = {0};
-    struct kolo_host *host = NULL;
     if (!parse_options(argc, argv, &options)) {
         return 2;
     }
     if (options.help) {
         return fputs(usage, stdout) < 0;
     }
-    const kolo_status found =
-        options.file != NULL ? kolo_host_load(options.file, &host) : kolo_host_discover(&host);
-    if (found < 0) {
-        (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());
-        return 1;
+    if (options.form == FORM_DIFF) {
+        return show_diff(&options);
     }
-    const int status = run(host, &options);
-    kolo_host_destroy(host);
-    return status;
+    const int status = show_graphs(&options);
+    return status >= 0 ? status : show_machine(&options);
 }

@@ -99,7 +99,10 @@ TEST(ToolTopo, ABadOptionIsNamedAndEndsWithTwo)
         {{"-n", "4x"}, "option -n: \"4x\" is not"},
         {{"--file"}, "option --file needs a value"},
         {{"--help=1"}, "option --help takes no value"},
-        {{"machine.xml"}, "unexpected argument \"machine.xml\""},
+        {{"a.xml", "b.xml"}, "unexpected argument \"b.xml\""},
+        {{"-f", "a.xml", "b.xml"}, "unexpected argument \"b.xml\""},
+        {{"--diff", "a.xml"}, "--diff wants two files"},
+        {{"-H", "0"}, "option -H: \"0\" is not a number of 1 to"},
     };
     for (const auto &test : cases) {
         const Result result = Topo(test.args);

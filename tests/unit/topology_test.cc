@@ -309,11 +309,24 @@ TEST(TopologyHost, ABadFileIsRefusedByNameAndReason)
     ExpectRefused(cut.path(), "its XML is damaged");
     TempFile third(head + "<topology version=\"3.0\">\n</topology>\n");
     ExpectRefused(third.path(), "newer than 2");
-    TempFile nccl("<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n");
-    ExpectRefused(nccl.path(), "of NCCL");
     TempFile text("no markup at all\n");
     ExpectRefused(text.path(), "not an hwloc XML file");
     ExpectRefused(kData, "not a regular file");
+}
+
+/* A machine of GPUs and NICs tells nothing of CPUs. */
+TEST(TopologyHost, AFileOfAnotherFormatIsNoHostAndLeavesTheCpusToThisMachine)
+{
+    TempFile nccl("<!-- by hand -->\n<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n");
+    {
+        Host host(nccl.path());
+        EXPECT_EQ(KOLO_ERR_INVALID, host.status());
+        EXPECT_TRUE(Contains(kolo_error_text(), "of NCCL")) << kolo_error_text();
+    }
+    Environment file("KOLO_TOPO_FILE", nccl.path());
+    Host host;
+    ASSERT_EQ(KOLO_OK, host.status()) << kolo_error_text();
+    EXPECT_TRUE(Contains(Print(host), "source: this machine\n"));
 }
 
 std::string ReadFile(const std::string &path)

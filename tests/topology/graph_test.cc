@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Files of machines become graphs: what is said is kept, what is odd is noted, what is wrong is
+ * refused with its line. */
+#include "machines.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace
+{
+
+using machines::Bus;
+using machines::Count;
+using machines::Graph;
+using machines::Read;
+
+const char kTwoGpus[] = R"(<!-- a comment may stand first -->
+<system version="1">
+  <cpu numaid="0" affinity="ff" arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49">
+    <pci busid="ffff:ff:01.0" class="0x060400" link_speed="16 GT/s" link_width="16"> <!-- invented -->
+      <pci busid="000d:01:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+        <gpu dev="1" sm="90" rank="1" gdr="1"><nvlink target="000d:02:00.0" count="4" tclass="0x030200"/></gpu>
+      </pci>
+      <pci busid="000d:02:00.0" class="0x030200" link_speed="16.0 GT/s" link_width="8">
+        <gpu dev="0" sm="90" rank="0" gdr="1"><nvlink target="000d:01:00.0" count="4" tclass="0x030200"/></gpu>
+      </pci>
+      <pci busid="000d:03:00.0" class="0x020700" link_speed="16 GT/s" link_width="16">
+        <nic><net name="mlx5_0" dev="0" speed="200000" port="1" guid="0x10" gdr="1"/></nic>
+      </pci>
+    </pci>
+  </cpu>
+  <cpu numaid="1" vendor="AuthenticAMD"/>
+</system>
+)";
+
+double Gbs(const Graph &graph, int a, int b, int kind)
+{
+    const struct kolo_link *link = kolo_graph_link(graph.get(), a, b, kind);
+    return link != nullptr ? link->gbs : -1;
+}
+
+TEST(NcclXml, NodesLinksAndCapacitiesAreWhatTheFileSays)
+{
+    const Graph graph = Read(kTwoGpus);
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    EXPECT_EQ(2, Count(graph.get(), KOLO_NODE_NUMA));
+    EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_SWITCH));
+    ASSERT_EQ(2, graph->ngpus);
+    ASSERT_EQ(1, graph->nnics);
+    /* In the order of dev, which is not that of the buses. */
+    EXPECT_EQ(0x0d0000u << 0 | 0u, 0x0d0000u);
+    EXPECT_EQ(uint64_t{0xd} << 16 | 2 << 8, graph->node[graph->gpu[0]].bus);
+    const int parent = graph->node[graph->gpu[0]].parent;
+    EXPECT_DOUBLE_EQ(12, Gbs(graph, graph->gpu[0], parent, KOLO_LINK_PCI)); /* Gen4 x8 */
+    EXPECT_DOUBLE_EQ(48, Gbs(graph, graph->gpu[1], parent, KOLO_LINK_PCI)); /* Gen5 x16 */
+    EXPECT_DOUBLE_EQ(4 * 20.6, Gbs(graph, graph->gpu[0], graph->gpu[1], KOLO_LINK_NVLINK));
+    EXPECT_DOUBLE_EQ(25, graph->node[graph->nic[0]].gbs);
+    EXPECT_STREQ("mlx5_0", graph->node[graph->nic[0]].name);
+    EXPECT_EQ(0, graph->nnotes);
+}
+
+TEST(NcclXml, WhatIsLeftOutOrOddIsReadAndNoted)
+{
+    const Graph graph = Read(R"(<system version="2"><cpu numaid="-1">
+      <pci busid="0000:01:00.0" class="0x030200" link_speed="" link_width="0">
+        <gpu dev="0" sm="80"><nvlink target="0000:01:00.0" count="12" tclass="0x030200"/>
+          <nvlink target="0000:77:00.0" count="2" tclass="0x030200"/></gpu></pci>
+      <pci busid="0000:02:00.0"/>
+      <pci busid="0000:03:00.0" class="0x038000" link_speed="8 GT/s" link_width="16">
+        <gpu dev="1" gcn="gfx942"><xgmi target="fffffff:ffff:ff" count="1"/></gpu></pci>
+      <nic><net name="eth 0" speed="100000" gdr="0"/></nic>
+      <unknown><further/></unknown></cpu></system>)");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    EXPECT_EQ(2, graph->ngpus);
+    EXPECT_EQ(1, graph->nnics);
+    EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_DEVICE)); /* of no class */
+    EXPECT_EQ(3, graph->nnotes) << graph->notes.chars;  /* itself, nobody, hidden */
+    const struct kolo_link *pci = kolo_graph_link(graph.get(), graph->gpu[0],
+                                                  graph->node[graph->gpu[0]].parent, KOLO_LINK_PCI);
+    ASSERT_NE(nullptr, pci);
+    EXPECT_TRUE(pci->assumed);
+    EXPECT_DOUBLE_EQ(12, pci->gbs);
+    EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_NVSWITCH)); /* what a hidden target is taken for */
+}
+
+TEST(NcclXml, ALinkThatBothEndsClaimCountsOnceByTheSmallerClaim)
+{
+    const Graph graph = Read(R"(<system version="1"><cpu numaid="0">
+      <pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" sm="70">
+        <nvlink target="0000:02:00.0" count="1" tclass="0x030200"/>
+        <nvlink target="0000:02:00.0" count="1" tclass="0x030200"/></gpu></pci>
+      <pci busid="0000:02:00.0" class="0x030200"><gpu dev="1" sm="70">
+        <nvlink target="0000:01:00.0" count="1" tclass="0x030200"/></gpu></pci></cpu></system>)");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    EXPECT_DOUBLE_EQ(20, Gbs(graph, graph->gpu[0], graph->gpu[1], KOLO_LINK_NVLINK));
+}
+
+TEST(NcclXml, ACardWithSeveralPortsIsASwitch)
+{
+    const Graph graph = Read(R"(<system version="1"><cpu numaid="0">
+      <pci busid="0000:01:00.0" class="0x020700" link_speed="16 GT/s" link_width="16"><nic>
+        <net name="a" dev="0" speed="100000"/><net name="b" dev="1" speed="50000"/>
+        <net name="c" dev="2" speed="50000"/></nic></pci></cpu></system>)");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    ASSERT_EQ(3, graph->nnics);
+    EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_SWITCH));
+    EXPECT_STREQ("a", graph->node[graph->nic[0]].name);
+    EXPECT_DOUBLE_EQ(12.5, graph->node[graph->nic[0]].gbs);
+    EXPECT_DOUBLE_EQ(6.25, graph->node[graph->nic[2]].gbs);
+    EXPECT_EQ(graph->node[graph->nic[0]].parent, graph->node[graph->nic[2]].parent);
+}
+
+TEST(NcclXml, AnUplinkSlowerThanAllBelowItIsMended)
+{
+    const Graph graph = Read(R"(<system version="1"><cpu numaid="0">
+      <pci busid="0000:01:00.0" class="0x060400" link_speed="2.5 GT/s" link_width="1">
+        <pci busid="0000:02:00.0" class="0x030200" link_speed="32 GT/s" link_width="16"/>
+      </pci></cpu></system>)");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    const int up = graph->node[graph->gpu[0]].parent;
+    EXPECT_DOUBLE_EQ(48, Gbs(graph, up, graph->node[up].parent, KOLO_LINK_PCI));
+    EXPECT_EQ(1, graph->nnotes);
+}
+
+TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
+{
+    const struct {
+        const char *text, *why;
+    } cases[] = {
+        {"", "none of: hwloc XML 2"},
+        {"hello", "none of: hwloc XML 2"},
+        {"<html></html>", "none of: hwloc XML 2"},
+        {"<graphs version=\"1\"/>", "NCCL's graph XML"},
+        {"<system version=\"1\">\n<cpu numaid=\"0\">\n", "machine:3: no element found"},
+        {"<system version=\"1\">\n<cpu></system>", "machine:2: mismatched tag"},
+        {"<system version=\"7\"/>", "machine:1: <system>: version 7 is not known"},
+        {"<system>\n<cpu numaid=\"x\"/></system>", "machine:2: <cpu>: numaid is \"x\""},
+        {"<system><cpu>\n\n<pci busid=\"nonsense\"/></cpu></system>", "machine:3: <pci>: busid"},
+        {"<system><cpu><pci/></cpu></system>", "busid is \"\""},
+        {"<system><gpu dev=\"0\"/></system>", "a GPU must lie within a <pci>"},
+        {"<system><nvlink target=\"0000:01:00.0\"/></system>", "must lie within a <gpu>"},
+        {"<system><cpu><nic><net speed=\"-1\"/></nic></cpu></system>", "not a number of 0 or more"},
+        {"<system><cpu><nic><net speed=\"nan\"/></nic></cpu></system>",
+         "not a number of 0 or more"},
+        {"<!DOCTYPE system [<!ENTITY a \"aa\">]>\n<system/>", "document type with declarations"},
+        {"<kolo-topology version=\"2\"/>", "version is \"2\""},
+        {"<kolo-topology><node kind=\"gpu\" parent=\"0\"/></kolo-topology>", "parent is \"0\""},
+        {"<kolo-topology><node kind=\"cat\"/></kolo-topology>", "kind is none of"},
+        {"<kolo-topology><link a=\"0\" b=\"0\" kind=\"PCI\" gbs=\"1\"/></kolo-topology>",
+         "a is \"0\""},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU7\tNV1\t X \n", "machine:3: not the row"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV1\n", "machine:3: not the row"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tQQ\n", "machine:2: a cell is none of"},
+    };
+    for (const auto &test : cases) {
+        const Graph graph = Read(test.text);
+        EXPECT_EQ(nullptr, graph) << test.text;
+        EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find(test.why))
+            << test.text << "\n"
+            << kolo_error_text();
+    }
+}
+
+TEST(Files, AnElementTooDeepIsRefused)
+{
+    std::string text = "<system>";
+    for (int i = 0; i < 300; i++) {
+        text += "<a>";
+    }
+    EXPECT_EQ(nullptr, Read(text));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "more than 256 deep"));
+}
+
+/* A process that may take what it has, 1 MiB, and 16 times the file; whether it reads it, or says
+ * that it may not. */
+bool ReadsInLittleMemory(const std::string &text)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        long pages = 0;
+        FILE *file = fopen("/proc/self/statm", "r");
+        if (file == nullptr || fscanf(file, "%ld", &pages) != 1) {
+            _exit(2);
+        }
+        /* malloc's own pages: its arena grows by 132 KiB, mapped blocks by a page */
+        const rlim_t most =
+            static_cast<rlim_t>(pages) * 4096 + (1 << 20) + 16 * text.size() + 200000;
+        const struct rlimit limit = {most, most};
+        setrlimit(RLIMIT_AS, &limit);
+        struct kolo_graph *graph = nullptr;
+        const kolo_status st = kolo_graph_read("machine", text.data(), text.size(), &graph);
+        _exit(st == KOLO_OK || st == KOLO_ERR_INVALID ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Files, ReadingTakesLittleMemoryWhateverTheFile)
+{
+    if (getenv("KOLO_TEST_SHORT") != nullptr) {
+        GTEST_SKIP() << "sanitizers take memory of their own";
+    }
+    std::string many = "<system><cpu>", numas = "<system>", attributes = "<system ";
+    for (int i = 0; i < 40000; i++) {
+        many += "<pci busid=\"1:1.0\"/>";
+        numas += "<cpu/>";
+        attributes += "a" + std::to_string(i) + "=\"\" ";
+    }
+    EXPECT_TRUE(ReadsInLittleMemory(many + "</cpu></system>"));
+    EXPECT_TRUE(ReadsInLittleMemory(numas + "</system>"));
+    EXPECT_TRUE(ReadsInLittleMemory(attributes + "/>"));
+}
+
+TEST(OwnDump, ReadsBackIntoAnEqualGraph)
+{
+    for (const std::string &text :
+         {std::string(kTwoGpus), machines::Direct(machines::CubeMesh(), 2),
+          machines::Switched(8, 18, 1), machines::Pci(4, 2)}) {
+        const Graph graph = Read(text);
+        ASSERT_NE(nullptr, graph) << kolo_error_text();
+        struct kolo_text dump = {};
+        kolo_graph_write(graph.get(), &dump);
+        const Graph again = Read(dump.chars);
+        ASSERT_NE(nullptr, again) << kolo_error_text();
+        EXPECT_EQ(kolo_graph_hash(graph.get()), kolo_graph_hash(again.get()));
+        struct kolo_text second = {};
+        kolo_graph_write(again.get(), &second);
+        const std::string a = dump.chars, b = second.chars;
+        EXPECT_EQ(a.substr(a.find('\n')), b.substr(b.find('\n'))); /* but for the source */
+        kolo_text_free(&dump);
+        kolo_text_free(&second);
+    }
+}
+
+TEST(NcclXml, WhatWeWriteIsTheSameMachineWhenReadAgain)
+{
+    for (const std::string &text :
+         {std::string(kTwoGpus), machines::Direct(machines::CubeMesh(), 2),
+          machines::Switched(8, 18, 1), machines::Pci(4, 2),
+          machines::Direct(machines::Mesh(8, 1), 0, "xgmi")}) {
+        const Graph graph = Read(text);
+        ASSERT_NE(nullptr, graph) << kolo_error_text();
+        struct kolo_text out = {};
+        kolo_graph_write_nccl(graph.get(), &out);
+        const Graph again = Read(out.chars);
+        ASSERT_NE(nullptr, again) << kolo_error_text() << out.chars;
+        ASSERT_EQ(graph->ngpus, again->ngpus);
+        EXPECT_EQ(graph->nnics, again->nnics);
+        EXPECT_EQ(graph->nlinks, again->nlinks);
+        for (int i = 0; i < graph->ngpus; i++) {
+            for (int j = 0; j < graph->ngpus; j++) {
+                for (const int kind : {KOLO_LINK_NVLINK, KOLO_LINK_XGMI}) {
+                    EXPECT_DOUBLE_EQ(Gbs(graph, graph->gpu[i], graph->gpu[j], kind),
+                                     Gbs(again, again->gpu[i], again->gpu[j], kind));
+                }
+            }
+            EXPECT_EQ(graph->node[graph->gpu[i]].bus, again->node[again->gpu[i]].bus);
+        }
+        kolo_text_free(&out);
+    }
+}
+
+TEST(Smi, SwitchesNumaNodesAndNamesFollowFromTheMatrix)
+{
+    const Graph graph = Read("\t\033[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA "
+                             "Affinity\tGPU NUMA ID\033[0m\n"
+                             "GPU0\t X \tPIX\tSYS\tSYS\tPXB\tSYS\t0-15\t0\tN/A\n"
+                             "GPU1\tPIX\t X \tSYS\tSYS\tPXB\tSYS\t0-15\t0\tN/A\n"
+                             "GPU2\tSYS\tSYS\t X \tNV4\tSYS\tNODE\t16-31\t1\tN/A\n"
+                             "GPU3\tSYS\tSYS\tNV4\t X \tSYS\tNODE\t16-31\t1\tN/A\n"
+                             "NIC0\tPXB\tPXB\tSYS\tSYS\t X \tSYS\n"
+                             "NIC1\tSYS\tSYS\tNODE\tNODE\tSYS\t X \n"
+                             "\nLegend:\n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: bond 1\n");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    ASSERT_EQ(4, graph->ngpus);
+    ASSERT_EQ(2, graph->nnics);
+    EXPECT_EQ(2, Count(graph.get(), KOLO_NODE_NUMA));
+    EXPECT_EQ(2, Count(graph.get(), KOLO_NODE_SWITCH));
+    EXPECT_STREQ("mlx5_0", graph->node[graph->nic[0]].name);
+    EXPECT_EQ(KOLO_PATH_PIX, kolo_pci_path(graph.get(), graph->gpu[0], graph->gpu[1]));
+    EXPECT_EQ(KOLO_PATH_PHB, kolo_pci_path(graph.get(), graph->gpu[2], graph->nic[1]));
+    EXPECT_EQ(KOLO_PATH_SYS, kolo_pci_path(graph.get(), graph->gpu[0], graph->nic[1]));
+    EXPECT_EQ(1, graph->node[kolo_graph_numa(graph.get(), graph->gpu[3])].number);
+    EXPECT_DOUBLE_EQ(80, Gbs(graph, graph->gpu[2], graph->gpu[3], KOLO_LINK_NVLINK));
+}
+
+TEST(Smi, MoreLinksThanAGpuHasLeadToAnNvSwitch)
+{
+    std::string text = "\t";
+    for (int i = 0; i < 8; i++) {
+        text += "GPU" + std::to_string(i) + "\t";
+    }
+    for (int i = 0; i < 8; i++) {
+        text += "\nGPU" + std::to_string(i);
+        for (int j = 0; j < 8; j++) {
+            text += i == j ? "\tX" : "\tNV12";
+        }
+    }
+    const Graph graph = Read(text + "\n");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    ASSERT_EQ(1, Count(graph.get(), KOLO_NODE_NVSWITCH));
+    EXPECT_DOUBLE_EQ(240,
+                     Gbs(graph, graph->gpu[5], kolo_graph_nvswitch(graph.get()), KOLO_LINK_NVLINK));
+}
+
+TEST(Merge, AFileWithoutNvlinksAndAMachineWithoutSwitchesAreOneMachine)
+{
+    const Graph machine = Read(machines::Direct(machines::CubeMesh()));
+    std::string file = "<system><cpu numaid=\"0\"><pci busid=\"ffff:ff:01.0\" class=\"0x060400\" "
+                       "link_speed=\"16 GT/s\" link_width=\"16\">";
+    for (int i = 0; i < 4; i++) {
+        file += "<pci busid=\"" + Bus(i) +
+                "\" class=\"0x030200\" link_speed=\"8 GT/s\" link_width=\"16\"/>";
+    }
+    const Graph hint =
+        Read(file + "<pci busid=\"0000:77:00.0\" class=\"0x020700\"><nic><net name=\"n\" "
+                    "speed=\"100000\"/></nic></pci></pci></cpu></system>");
+    ASSERT_NE(nullptr, machine);
+    ASSERT_NE(nullptr, hint) << kolo_error_text();
+    ASSERT_EQ(KOLO_OK, kolo_graph_merge(machine.get(), hint.get()));
+    EXPECT_EQ(8, machine->ngpus);
+    EXPECT_EQ(1, machine->nnics);
+    EXPECT_EQ(1, Count(machine.get(), KOLO_NODE_NUMA));
+    EXPECT_EQ(KOLO_PATH_PIX, kolo_pci_path(machine.get(), machine->gpu[0], machine->nic[0]));
+    EXPECT_EQ(KOLO_PATH_PHB, kolo_pci_path(machine.get(), machine->gpu[4], machine->nic[0]));
+    const int parent = machine->node[machine->gpu[0]].parent;
+    EXPECT_DOUBLE_EQ(12, Gbs(machine, machine->gpu[0], parent, KOLO_LINK_PCI));
+    EXPECT_DOUBLE_EQ(40, Gbs(machine, machine->gpu[0], machine->gpu[3], KOLO_LINK_NVLINK));
+}
+
+TEST(BusAddress, IsReadInEveryUsualForm)
+{
+    uint64_t bus = 0;
+    char text[24];
+    for (const char *form : {"0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "0000:3b:00"}) {
+        ASSERT_TRUE(kolo_bus_parse(form, &bus)) << form;
+        EXPECT_EQ(uint64_t{0x3b} << 8, bus) << form;
+    }
+    ASSERT_TRUE(kolo_bus_parse("10000:00:1f.7", &bus));
+    kolo_bus_print(bus, text);
+    EXPECT_STREQ("10000:00:1f.7", text);
+    for (const char *form : {"", ":", "fffffff:ffff:ff", "0000:3b", "3b:20.0", "3b:00.8", "g:0.0",
+                             "0000:3b:00.0x", "123456789:00:00.0"}) {
+        EXPECT_FALSE(kolo_bus_parse(form, &bus)) << form;
+    }
+}
+
+TEST(PciSpeed, IsReadFromItsNumberWhateverStandsBehind)
+{
+    EXPECT_DOUBLE_EQ(12, kolo_pci_gbs("8 GT/s", 16));
+    EXPECT_DOUBLE_EQ(24, kolo_pci_gbs("16.0 GT/s PCIe", 16));
+    EXPECT_DOUBLE_EQ(48, kolo_pci_gbs("32.0 GT/s PCIe/s", 16));
+    EXPECT_DOUBLE_EQ(0.1875, kolo_pci_gbs("2.5 GT/s PCIe", 1));
+    EXPECT_DOUBLE_EQ(12, kolo_pci_gbs("8 GT/s", 0));
+    EXPECT_DOUBLE_EQ(0, kolo_pci_gbs("", 16));
+    EXPECT_DOUBLE_EQ(0, kolo_pci_gbs("Unknown", 16));
+}
+
+} // namespace

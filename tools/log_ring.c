@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rings whose line was cut, or is missing: NCCL prints 20 ranks, or 127 characters, and only rank 0
+ * prints. The rest follows from "Ring c : prev -> me -> next" lines where the GRAPH subsystem was
+ * on, else from the connections of the channel: they are the ring's edges and the trees', and a
+ * ring is a way through all ranks, so it is searched depth first, edges that are no tree's tried
+ * first, and first so that it leaves a host only when it has seen all of the host's ranks. */
+#include "log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct search {
+    int n;
+    const int *first; /* [n + 1]: candidates of a rank are to[first[r]] .. to[first[r + 1] - 1] */
+    const int *to;
+    int *path, *tried; /* [n] */
+    unsigned char *used;
+    const int *host; /* [n], -1 unknown; NULL: hosts may be left at any time */
+    int *left;       /* [hosts]: ranks not yet on the path */
+};
+
+static bool may_go(const struct search *s, int from, int to)
+{
+    const int host = s->host != NULL ? s->host[from] : -1;
+    return s->used[to] == 0 && (host < 0 || host == s->host[to] || s->left[host] == 0);
+}
+
+static void mark(struct search *s, int rank, bool used)
+{
+    s->used[rank] = used;
+    if (s->host != NULL && s->host[rank] >= 0) {
+        s->left[s->host[rank]] += used ? -1 : 1;
+    }
+}
+
+/* A cycle through all ranks that begins with path[0..fixed-1]; false: there is none, or finding it
+ * takes too long. */
+static bool find_cycle(struct search *s, int fixed)
+{
+    long steps = 100000 + 64L * s->n;
+    int depth = fixed - 1;
+    memset(s->used, 0, (size_t)s->n);
+    for (int i = 0; i < fixed; i++) {
+        if (s->path[i] >= s->n || s->used[s->path[i]] != 0) {
+            return false;
+        }
+        mark(s, s->path[i], true);
+    }
+    s->tried[depth] = 0;
+    while (depth >= fixed - 1 && steps-- > 0) {
+        const int at = s->path[depth];
+        const int begin = s->first[at], count = s->first[at + 1] - begin;
+        if (s->tried[depth] == count) {
+            mark(s, at, false);
+            depth--;
+            continue;
+        }
+        const int next = s->to[begin + s->tried[depth]++];
+        if (depth == s->n - 1) {
+            if (next == s->path[0]) {
+                return true;
+            }
+        } else if (may_go(s, at, next)) {
+            mark(s, next, true);
+            s->path[++depth] = next;
+            s->tried[depth] = 0;
+        }
+    }
+    return false;
+}
+
+static bool is_tree_edge(const struct kolo_job *job, const struct kolo_job_edge *e)
+{
+    const struct kolo_job_branch *from = kolo_job_find_branch(job, e->channel, e->from);
+    const struct kolo_job_branch *to = kolo_job_find_branch(job, e->channel, e->to);
+    return (from != NULL && from->up == e->to) || (to != NULL && to->up == e->from);
+}
+
+/* Candidates in two passes: what is no tree edge, then the rest. What both ends said stands once:
+ * edges are sorted. */
+static void collect(const struct kolo_log *log, int channel, bool lines, int *first, int *to)
+{
+    const struct kolo_job_edge *edge = lines ? log->next : log->job.edge;
+    const int count = lines ? log->nnext : log->job.nedges;
+    const int n = log->job.nranks;
+    memset(first, 0, ((size_t)n + 2) * sizeof *first);
+    for (int pass = 0; pass < 3; pass++) { /* 0 counts */
+        for (int i = 0; i < count; i++) {
+            const struct kolo_job_edge *e = &edge[i];
+            const bool again = i > 0 && !lines && e->from == edge[i - 1].from &&
+                               e->to == edge[i - 1].to && e->channel == edge[i - 1].channel;
+            if (e->channel != channel || e->from >= n || e->to >= n || again) {
+                continue;
+            }
+            if (pass == 0) {
+                first[e->from + 2]++;
+            } else if ((lines || !is_tree_edge(&log->job, e)) == (pass == 1)) {
+                to[first[e->from + 1]++] = e->to;
+            }
+        }
+        for (int r = 0; r <= n && pass == 0; r++) {
+            first[r + 1] += first[r];
+        }
+    }
+}
+
+static void count_hosts(const struct kolo_log *log, const int *host, int *left)
+{
+    memset(left, 0, (size_t)log->job.nhosts * sizeof *left);
+    for (int r = 0; r < log->job.nranks; r++) {
+        if (host[r] >= 0) {
+            left[host[r]]++;
+        }
+    }
+}
+
+static bool try_from(struct kolo_log *log, struct search *s, const int *host,
+                     const struct kolo_job_ring *ring)
+{
+    const int zero = 0;
+    const int fixed = ring != NULL ? ring->count : 1;
+    s->host = host;
+    if (host != NULL) {
+        count_hosts(log, host, s->left);
+    }
+    memcpy(s->path, ring != NULL ? ring->rank : &zero, (size_t)fixed * sizeof zero);
+    return find_cycle(s, fixed);
+}
+
+static kolo_status keep(struct kolo_log *log, int channel, const int *path)
+{
+    struct kolo_job *job = &log->job;
+    const int n = job->nranks;
+    for (int i = 0; i < job->nrings; i++) {
+        if (job->ring[i].channel == channel) {
+            int *grown = realloc(job->ring[i].rank, (size_t)n * sizeof *grown);
+            if (grown == NULL) {
+                return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+            }
+            memcpy(grown, path, (size_t)n * sizeof *grown);
+            job->ring[i] = (struct kolo_job_ring){channel, KOLO_RING_REBUILT, n, grown};
+            return KOLO_OK;
+        }
+    }
+    if (!kolo_job_add_ring(job, channel, path, n)) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+    }
+    job->ring[job->nrings - 1].from = KOLO_RING_REBUILT;
+    return KOLO_OK;
+}
+
+/* By the ring's own lines, then by connections host by host, then by connections alone. */
+static bool search_ring(struct kolo_log *log, struct search *s, int channel, int *first, int *to,
+                        const int *host)
+{
+    const struct kolo_job_ring *ring = kolo_job_find_ring(&log->job, channel);
+    collect(log, channel, true, first, to);
+    if (try_from(log, s, NULL, ring)) {
+        return true;
+    }
+    collect(log, channel, false, first, to);
+    return try_from(log, s, host, ring) || try_from(log, s, NULL, ring);
+}
+
+static kolo_status rebuild(struct kolo_log *log, int channel)
+{
+    const struct kolo_job *job = &log->job;
+    const size_t n = (size_t)job->nranks;
+    const size_t most = (size_t)(job->nedges > log->nnext ? job->nedges : log->nnext);
+    int *ints = malloc((4 * n + 2 + most + (size_t)job->nhosts) * sizeof *ints);
+    unsigned char *used = malloc(n);
+    kolo_status st = KOLO_OK;
+    if (ints == NULL || used == NULL) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+    } else {
+        int *host = ints + 2 * n, *first = host + n, *to = first + n + 2;
+        struct search s = {.n = (int)n,
+                           .first = first,
+                           .to = to,
+                           .path = ints,
+                           .tried = ints + n,
+                           .used = used,
+                           .left = to + most};
+        for (int r = 0; r < job->nranks; r++) {
+            host[r] = kolo_job_host_of(job, r);
+        }
+        if (search_ring(log, &s, channel, first, to, host)) {
+            st = keep(log, channel, s.path);
+        }
+    }
+    free(ints);
+    free(used);
+    return st;
+}
+
+/* As many edges as ranks are the least a ring has: where there are fewer, nothing is searched, nor
+ * memory taken for ranks that a log only claims. */
+kolo_status kolo_log_rebuild(struct kolo_log *log)
+{
+    struct kolo_job *job = &log->job;
+    const bool enough =
+        job->nranks > 1 && (job->nedges >= job->nranks || log->nnext >= job->nranks);
+    const int channels = job->nchannels;
+    for (int i = 0; i < job->nrings; i++) {
+        if (job->ring[i].count < job->nranks) {
+            job->ring[i].from = KOLO_RING_CUT;
+            log->cut_rings++;
+        }
+    }
+    for (int c = 0; c < channels && enough; c++) {
+        const struct kolo_job_ring *ring = kolo_job_find_ring(job, c);
+        if (ring == NULL || ring->count < job->nranks) {
+            KOLO_TRY(rebuild(log, c));
+        }
+    }
+    kolo_job_sort(job);
+    return KOLO_OK;
+}

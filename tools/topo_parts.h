@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Parts of `kolo topo`. */
+#ifndef KOLO_TOOLS_TOPO_PARTS_H
+#define KOLO_TOOLS_TOPO_PARTS_H
+
+#include "topology/graph.h"
+#include "topology/topology.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Add the machine's CPUs and the layout of ranks on them to `text`, and a drawing of the layout to
+ * `svg`; either may be NULL. ranks 0: one a PU. False: no memory, said on stderr. */
+bool kolo_topo_cpus(const struct kolo_host *host, int ranks, struct kolo_text *text,
+                    struct kolo_text *svg);
+
+/* Add what machine `b` has otherwise than `a`, a line each; how many. Devices are the same where
+ * their bus addresses are, NUMA nodes where their numbers are. */
+int kolo_topo_diff(const struct kolo_graph *a, const struct kolo_graph *b, struct kolo_text *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
