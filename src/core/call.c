@@ -230,6 +230,12 @@ static kolo_status do_run(struct kolo_call *call)
 {
     struct kolo_comm *c = call->comm;
     const bool messages = call->prog->nreqs > 0;
+    if (messages && !call->exec.entered) { /* which takes the lock itself */
+        const kolo_status entered = kolo_exec_enter(&call->exec);
+        if (entered != KOLO_OK) {
+            return entered;
+        }
+    }
     if (messages) {
         pthread_mutex_lock(&c->device_lock);
     }

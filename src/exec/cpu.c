@@ -295,11 +295,11 @@ kolo_status kolo_exec_start(struct kolo_exec *x)
     return KOLO_OK;
 }
 
-static kolo_status enter(struct kolo_exec *x)
+kolo_status kolo_exec_enter(struct kolo_exec *x)
 {
     struct kolo_wires *w = x->wires;
     const struct kolo_prog *p = x->bound->prog;
-    for (int i = 0; i < p->nentries; i++) {
+    for (int i = 0; !x->entered && i < p->nentries; i++) {
         const int q = p->entries[i];
         const kolo_status st = kolo_entry_wait(w, q, x->block);
         if (st != KOLO_OK) {
@@ -345,7 +345,7 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
     const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
     uint32_t finished = 0;
     if (!x->entered) {
-        const kolo_status st = enter(x);
+        const kolo_status st = kolo_exec_enter(x);
         if (st != KOLO_OK) {
             return st;
         }

@@ -177,6 +177,8 @@ kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
 
 /* Start `x` (wires, bound, in, out, reduce, divisor, elem, block set by the caller). */
 kolo_status kolo_exec_start(struct kolo_exec *x);
+/* The first part of the first step: resolve the entry lines it needs, once they are there. */
+kolo_status kolo_exec_enter(struct kolo_exec *x);
 /* Advance every lane as far as it goes. OK: done, the communicator's epoch has moved on.
  * INPROGRESS (never with x->block): call again. Errors end the communicator. */
 kolo_status kolo_exec_step(struct kolo_exec *x);
