@@ -60,6 +60,8 @@ def options():
         help="shared: kolo_mem_alloc(); peers have ordinary memory in both cases")
     add("--inputs", choices=("hot", "rewritten"), default="hot",
         help="rewritten: stored anew before each call, in the time")
+    add("--link", choices=("any", "tcp"), default="any",
+        help="tcp: kolo, Open MPI and Gloo over TCP on the loopback, as between hosts")
     add("--type", choices=TYPES, default="float32")
     add("--limit", type=float, default=20, help="seconds that a method may take for one answer (20)")
     add("--beside", action="append", default=[], metavar="NAME=BUILD", help="another build of kolo, as a peer")
@@ -84,15 +86,18 @@ def options():
 
 def all_methods(given, folder):
     """What there is to start, kolo first."""
-    build = given.build
-    found = [methods.kolo(build)(given.ranks)]
+    build, tcp = given.build, given.link == "tcp"
+    found = [methods.kolo(build, tcp=tcp)(given.ranks)]
     for text in given.beside:
         name, _, other = text.partition("=")
-        found.append(methods.kolo(other, name)(given.ranks))
-    found += methods.open_mpi(build, given.ranks, machine.cores())
-    found += methods.mpich(build, given.ranks)
+        found.append(methods.kolo(other, name, tcp)(given.ranks))
+    found += methods.open_mpi(build, given.ranks, machine.cores(), tcp)
     found += methods.gloo(build, folder)
-    found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
+    if tcp:
+        found += methods.wire(build, given.ranks)
+    else:
+        found += methods.mpich(build, given.ranks)
+        found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
     wanted = given.methods.split(",") if given.methods else None
     without = given.without.split(",")
     return [m for m in found if m.name == "kolo" or m.name not in without and m.family.lower() not in without and
@@ -277,7 +282,7 @@ def measure(session, collective, size):
 def print_head(session):
     """What, where, with which versions."""
     given = session.given
-    print(f"# kolo beside its peers: {given.ranks} ranks, {given.type}, {given.buffers} buffers, {given.inputs} "
+    print(f"# kolo beside its peers{', over TCP' if given.link == 'tcp' else ''}: {given.ranks} ranks, {given.type}, {given.buffers} buffers, {given.inputs} "
           f"inputs; medians of {given.rounds} rounds of about {given.sample_ms:g} ms")
     for text in machine.describe():
         print(f"# {text}")

@@ -16,6 +16,10 @@ OPEN_MPI = {
     "openmpi-cma": ["--mca", "btl_vader_single_copy_mechanism", "cma"],
     "openmpi-sm": ["--mca", "coll_sm_priority", "100"],
 }
+OPEN_MPI_TCP = {
+    "openmpi-tcp": ["--mca", "btl", "tcp,self"],
+    "openmpi-tcp2": ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_links", "2"],
+}
 OPEN_MPI_CROWDED = {"openmpi-yield": ["--mca", "mpi_yield_when_idle", "1"]}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -26,15 +30,22 @@ def program(build, name):
     return path if os.access(path, os.X_OK) else None
 
 
-def kolo(build, name="kolo"):
-    """kolo of a build."""
+def kolo(build, name="kolo", tcp=False):
+    """kolo of a build; by TCP alone, if that is asked for."""
     worker, tool = program(build, "kolo"), os.path.join(build, "tools", "kolo")
     if worker is None or not os.access(tool, os.X_OK):
         sys.exit(f"compare: {build} has no perf/compare_kolo and tools/kolo; build it first: ninja -C {build}")
 
     def make(nranks):
-        return Method(name, name, [tool, "run", "-n", str(nranks), "--bind", "none", "--no-prefix", "--", worker])
+        return Method(name, name, [tool, "run", "-n", str(nranks), "--bind", "none", "--no-prefix", "--", worker],
+                      {"KOLO_TRANSPORT": "tcp"} if tcp else {})
     return make
+
+
+def wire(build, nranks):
+    """The floor of two ranks with a connection between them."""
+    worker = program(build, "wire")
+    return [Method("floor-wire", "floor", [worker], each=True)] if worker and nranks == 2 else []
 
 
 def floors(build, shared, crowded):
@@ -58,12 +69,12 @@ def hand_overs(build):
     return [floor(worker, name) for name in ("hand-over", "hand-over-futex")] if worker else []
 
 
-def open_mpi(build, nranks, cores):
+def open_mpi(build, nranks, cores, tcp=False):
     """Open MPI in the settings that are worth trying; the best of them counts."""
     worker, launcher = program(build, "openmpi"), shutil.which("mpirun.openmpi") or shutil.which("mpirun")
     if worker is None or launcher is None:
         return []
-    settings = {**OPEN_MPI, **(OPEN_MPI_CROWDED if nranks > cores else {})}
+    settings = {**(OPEN_MPI_TCP if tcp else OPEN_MPI), **(OPEN_MPI_CROWDED if nranks > cores and not tcp else {})}
     root = AS_ROOT if os.geteuid() == 0 else {}
     return [Method(name, "Open MPI",
                    [launcher, "-n", str(nranks), "--oversubscribe", "--bind-to", "none", *options, worker], root)
