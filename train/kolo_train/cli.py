@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: options to a Config, ranks started, the report printed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kolo_train.config import WAYS, Config, UsageError
+from kolo_train.launch import is_rank, start_ranks
+
+EXAMPLES = """
+examples:
+  python -m kolo_train --parallel ddp                      two ranks, a GPT that learns Jane Austen
+  python -m kolo_train --parallel zero3 -n 4 --precision bf16 --check
+  python -m kolo_train --parallel ps-async -n 4 --model cnn --straggle-ms 20 --plot curves.png
+  torchrun --nproc-per-node 4 -m kolo_train --parallel tp  ranks that something else starts
+  kolo run -n 4 python -m kolo_train --parallel fsdp
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Every option; the defaults of what is trained are those of Config."""
+    ways = "\n".join(f"  {name:<16}{text}" for name, text in WAYS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m kolo_train",
+        description="Train a small model on several ranks, one flag for each way of doing it:\n" + ways,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    default = Config()
+    job = parser.add_argument_group("the job")
+    job.add_argument(
+        "--parallel",
+        choices=WAYS,
+        default=default.parallel,
+        metavar="WAY",
+        help="one of the above (%(default)s)",
+    )
+    job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
+    job.add_argument("--backend", choices=("kolo", "gloo", "nccl"), default=default.backend, help="(%(default)s)")
+    job.add_argument("--device", choices=("cpu", "cuda"), help="where tensors live (cuda with nccl, else cpu)")
+    job.add_argument(
+        "--engine",
+        choices=("torch", "deepspeed"),
+        default=default.engine,
+        help="who does zero1, zero2, zero3 (%(default)s)",
+    )
+    job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="ranks of 3d along data, pipeline, tensor")
+    job.add_argument(
+        "--local-steps",
+        type=_positive,
+        default=default.local_steps,
+        help="of local-sgd, between averages (%(default)s)",
+    )
+    job.add_argument(
+        "--ps-timeout-ms",
+        type=float,
+        default=default.ps_timeout_ms,
+        help="of ps-hybrid (%(default)s)",
+    )
+    job.add_argument(
+        "--straggle-ms",
+        type=float,
+        default=default.straggle_ms,
+        help="make the last rank that late in each step (0)",
+    )
+    model = parser.add_argument_group("the model")
+    model.add_argument("--model", choices=("mlp", "cnn", "gpt"), default=default.model, help="(%(default)s)")
+    model.add_argument(
+        "--layers",
+        type=_positive,
+        default=default.layers,
+        help="blocks, convolutions, hidden layers (%(default)s)",
+    )
+    model.add_argument("--width", type=_positive, default=default.width, help="(%(default)s)")
+    model.add_argument(
+        "--heads",
+        type=_positive,
+        default=default.heads,
+        help="of the gpt's attention (%(default)s)",
+    )
+    model.add_argument(
+        "--context",
+        type=_positive,
+        default=default.context,
+        help="characters that the gpt sees (%(default)s)",
+    )
+    train = parser.add_argument_group("the training")
+    train.add_argument("--steps", type=_positive, default=default.steps, help="(%(default)s)")
+    train.add_argument(
+        "--seconds",
+        type=float,
+        default=default.seconds,
+        help="train for about so long, not for --steps",
+    )
+    train.add_argument(
+        "--batch",
+        type=_positive,
+        default=default.batch,
+        help="samples of a step over all ranks (%(default)s)",
+    )
+    train.add_argument("--lr", type=float, default=default.lr, help="learning rate (%(default)s)")
+    train.add_argument("--optimizer", choices=("adamw", "sgd"), default=default.optimizer, help="(%(default)s)")
+    train.add_argument("--momentum", type=float, default=default.momentum, help="of sgd (%(default)s)")
+    train.add_argument(
+        "--accumulate",
+        type=_positive,
+        default=default.accumulate,
+        help="micro-batches a rank's batch is cut into (%(default)s)",
+    )
+    train.add_argument(
+        "--recompute",
+        action="store_true",
+        help="activation checkpointing: compute activations again in backward",
+    )
+    train.add_argument(
+        "--precision",
+        choices=("fp32", "bf16", "fp16"),
+        default=default.precision,
+        help="of parameters and gradients; bf16 and fp16 with float32 masters (%(default)s)",
+    )
+    train.add_argument(
+        "--loss-scale",
+        type=float,
+        default=default.loss_scale,
+        help="of fp16, to begin with (%(default)s)",
+    )
+    train.add_argument(
+        "--offload",
+        choices=("none", "host", "disk"),
+        default=default.offload,
+        help="where the optimizer's state lives: beside the parameters, in host memory, in mapped files (%(default)s)",
+    )
+    train.add_argument("--seed", type=int, default=default.seed, help="(%(default)s)")
+    output = parser.add_argument_group("what comes out")
+    output.add_argument(
+        "--check",
+        action="store_true",
+        help="compare the weights with those of one rank on the same batches",
+    )
+    output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the curves")
+    output.add_argument("--json", type=Path, metavar="FILE.json", help="write all figures")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: 1 or more")
+    return value
+
+
+def _mesh(text: str) -> tuple[int, int, int]:
+    sizes = tuple(int(part) for part in text.split(","))
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: three numbers, as in 1,2,2")
+    return sizes[0], sizes[1], sizes[2]
+
+
+def config_of(options: argparse.Namespace) -> Config:
+    """The options that say what is trained."""
+    names = {item.name for item in dataclasses.fields(Config)}
+    values = {name: value for name, value in vars(options).items() if name in names}
+    values["device"] = options.device or ("cuda" if options.backend == "nccl" else "cpu")
+    return Config(**values)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Status 0; 1 where --check found other weights; 2 where the options cannot be followed."""
+    options = make_parser().parse_args(arguments)
+    config = config_of(options)
+    try:
+        if is_rank():
+            return _train(config, options)
+        ranks = options.ranks or (1 if config.parallel == "single" else 2)
+        config.validate(ranks)
+        _need(options.plot)
+        command = [
+            sys.executable,
+            "-m",
+            "kolo_train",
+            *(sys.argv[1:] if arguments is None else arguments),
+        ]
+        return start_ranks(ranks, command)
+    except UsageError as error:
+        print(f"kolo_train: {error}", file=sys.stderr)
+        return 2
+
+
+def _need(plot: Path | None) -> None:
+    """Find out before training, not after it, that a picture cannot be drawn."""
+    from importlib.util import find_spec
+
+    for module, why in (
+        ("torch", "trains"),
+        ("sklearn", "has the digits"),
+        ("matplotlib", "draws --plot"),
+    ):
+        if find_spec(module) is None and (module != "matplotlib" or plot):
+            package = "scikit-learn" if module == "sklearn" else module
+            raise UsageError(
+                f"Python's {package}, which {why}, is not installed: ./setup --torch, or pip install {package}"
+            )
+
+
+def _train(config: Config, options: argparse.Namespace) -> int:
+    """As a rank of the job."""
+    from kolo_train.job import join, leave
+    from kolo_train.train import run
+
+    job = join(config)
+    try:
+        report = run(config, job)
+        if job.rank == 0:
+            _show(report, options)
+    finally:
+        leave()
+    return 0 if report.check is None or report.check.passed else 1
+
+
+def _show(report, options: argparse.Namespace) -> None:  # type: ignore[no-untyped-def]
+    from kolo_train.plot import plot
+    from kolo_train.report import summary
+
+    print(summary(report), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(report.as_dict(), indent=1, default=str) + "\n", encoding="utf-8")
+    if options.plot:
+        plot(report, options.plot)

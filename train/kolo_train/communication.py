@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long communication takes in a step, by collective.
+
+PyTorch's profiler tells: a backend opens a range for each operation, "kolo:all_reduce", which ends when
+the operation does, also for those that run while backward goes on. So a share says how long a
+collective was under way, which may hide behind computation. As the profiler costs time, a few steps
+are sampled, and they do not count for samples/s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+FIRST_STEP = 2  # the first ones set up communicators and buffers
+SAMPLES = 5
+
+
+def sampled(step: int, steps: int) -> bool:
+    """This step is profiled."""
+    every = max(1, steps // SAMPLES)
+    return step >= FIRST_STEP and step % every == FIRST_STEP % every
+
+
+class Communication:
+    """Seconds in each collective, and in all, over the sampled steps of this rank."""
+
+    def __init__(self, backend: str) -> None:
+        self.prefix = backend + ":"
+        self.step_seconds = 0.0
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def sample(self) -> Iterator[None]:
+        """Profile the step within."""
+        activities = [ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(ProfilerActivity.CUDA)
+        with profile(activities=activities, acc_events=True) as profiler:
+            start = time.perf_counter()
+            yield
+            self.step_seconds += time.perf_counter() - start
+        self._add(profiler)
+
+    def _add(self, profiler: profile) -> None:
+        spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for event in profiler.events() or []:
+            name = self._collective(event.name)
+            if name:
+                span = (event.time_range.start, event.time_range.end)
+                spans[name].append(span)
+                spans["all"].append(span)
+        for name, of_name in spans.items():
+            self.seconds[name] += _covered(of_name) / 1e6
+
+    def _collective(self, name: str) -> str | None:
+        """The collective that an event of the profiler is of: by the backend's range, or by the name of
+        NCCL's kernel, as its ranges on the CPU only cover the launch."""
+        if name.startswith("ncclDevKernel_"):
+            return name.removeprefix("ncclDevKernel_").split("_")[0].split("(")[0]
+        if self.prefix != "nccl:" and name.startswith(self.prefix):
+            return name.removeprefix(self.prefix).split(" ")[0]
+        return None
+
+    def shares(self) -> dict[str, float]:
+        """Part of the sampled steps, 0 to 1, in which each collective was under way; "all" is any."""
+        if self.step_seconds == 0:
+            return {}
+        return {name: min(1.0, seconds / self.step_seconds) for name, seconds in self.seconds.items()}
+
+
+def _covered(spans: list[tuple[float, float]]) -> float:
+    """Length of the union of intervals."""
+    total, end = 0.0, float("-inf")
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return total

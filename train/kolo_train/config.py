@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run is told: the options of the command line as one value, checked."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+WAYS = {
+    "single": "one rank: what all others are compared with",
+    "dp": "data parallel by hand: one all-reduce for each parameter after backward",
+    "ddp": "DistributedDataParallel: all-reduce of buckets during backward",
+    "fsdp": "FSDP2: parameters, gradients and optimizer sharded, layers gathered when needed",
+    "zero1": "ZeRO stage 1: ZeroRedundancyOptimizer, the optimizer's state sharded",
+    "zero2": "ZeRO stage 2: gradients sharded too, by a reduce-scatter for each layer",
+    "zero3": "ZeRO stage 3: FSDP2 with every layer resharded after its forward",
+    "tp": "tensor parallel: each linear layer split over all ranks",
+    "pp-gpipe": "pipeline: all forwards of the micro-batches, then all backwards",
+    "pp-1f1b": "pipeline: one forward, one backward in turn",
+    "pp-interleaved": "pipeline: 1F1B with two stages a rank",
+    "3d": "data x pipeline x tensor parallel, see --mesh",
+    "ps-sync": "parameter server (rank 0) that waits for every worker",
+    "ps-async": "parameter server that applies each gradient as it comes",
+    "ps-hybrid": "parameter server that waits for a time, then drops what is late",
+    "local-sgd": "local steps, every --local-steps an average of the weights",
+}
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done; the message says what can."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The options of a run; `--help` tells what each means. Times in ms where the name says so."""
+
+    parallel: str = "ddp"
+    backend: str = "kolo"
+    device: str = "cpu"
+    engine: str = "torch"
+    model: str = "gpt"
+    layers: int = 4
+    width: int = 128
+    heads: int = 4
+    context: int = 64
+    steps: int = 200
+    seconds: float = 0
+    batch: int = 32
+    lr: float = 1e-3
+    optimizer: str = "adamw"
+    momentum: float = 0.9
+    accumulate: int = 1
+    recompute: bool = False
+    precision: str = "fp32"
+    loss_scale: float = 2.0**16
+    offload: str = "none"
+    mesh: tuple[int, int, int] | None = None
+    local_steps: int = 8
+    ps_timeout_ms: float = 50
+    straggle_ms: float = 0
+    seed: int = 1
+    check: bool = False
+
+    def validate(self, ranks: int) -> None:
+        """Raises UsageError where options do not go together with each other or `ranks` ranks."""
+        if self.parallel == "single" and ranks != 1:
+            raise UsageError(f"--parallel single takes one rank, not {ranks}: give -n 1")
+        if self.parallel.startswith("ps-") and ranks < 2:
+            raise UsageError(f"--parallel {self.parallel} takes a server and workers: give -n 2 or more")
+        if self.width % self.heads:
+            raise UsageError(f"--width {self.width} is not a multiple of --heads {self.heads}")
+        if self.parallel == "tp" and self.heads % ranks:
+            raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
+        if self.engine == "deepspeed" and self.parallel not in ("zero1", "zero2", "zero3"):
+            raise UsageError("--engine deepspeed does --parallel zero1, zero2 and zero3")
+        if self.offload == "host" and self.device == "cpu":
+            raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
+        if self.check and self.seconds:
+            raise UsageError("--check compares a number of steps: give --steps, not --seconds")
+
+    @property
+    def half(self) -> bool:
+        """Parameters and gradients have 2 bytes, beside float32 masters."""
+        return self.precision != "fp32"
+
+    def as_dict(self) -> dict[str, object]:
+        """All options, for reports."""
+        return asdict(self)
