@@ -20,7 +20,7 @@ from kolo_train.job import Job
 from kolo_train.models import make_model
 from kolo_train.ways.base import State, Way
 
-TOLERANCES = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}
+TOLERANCES = {"fp32": 1e-4, "bf16": 0.05, "fp16": 0.02}
 
 
 @dataclass

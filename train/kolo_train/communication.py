@@ -23,7 +23,7 @@ SAMPLES = 5
 
 def sampled(step: int, steps: int) -> bool:
     """This step is profiled."""
-    every = max(1, steps // SAMPLES)
+    every = max(SAMPLES, steps // SAMPLES)
     return step >= FIRST_STEP and step % every == FIRST_STEP % every
 
 

@@ -29,7 +29,8 @@ class Layers(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
             if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(layer, x, use_reentrant=False)
+                # To the layer's end, so that every collective in it is waited for.
+                x = checkpoint(layer, x, use_reentrant=False, early_stop=False)
             else:
                 x = layer(x)
         return x

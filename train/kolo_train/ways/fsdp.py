@@ -10,6 +10,7 @@ are gathered in 2 bytes.
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar
 
 import torch
@@ -33,6 +34,8 @@ class FullyShardedDataParallel(Way):
         policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
         # Shards in float32, whatever the layers are computed in.
         model = model.to(torch.float32)
+        # It warns of operations in place on a module's output; there are none here.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
         for layer in model.children():
             fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
         fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_root)

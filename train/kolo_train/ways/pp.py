@@ -64,10 +64,11 @@ class Pipeline(Way):
     def make_schedule(self, stages: list[PipelineStage]) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B:
         """The schedule that --parallel names; `3d` takes 1F1B."""
         count = self.micro_batches()
+        options: dict[str, Any] = {"loss_fn": self.micro_loss, "scale_grads": False}
         if self.config.parallel == "pp-interleaved":
-            return ScheduleInterleaved1F1B(list(stages), count, loss_fn=self.scaled_loss)
+            return ScheduleInterleaved1F1B(list(stages), count, **options)
         schedule = ScheduleGPipe if self.config.parallel == "pp-gpipe" else Schedule1F1B
-        return schedule(stages[0], count, loss_fn=self.scaled_loss)
+        return schedule(stages[0], count, **options)
 
     def micro_batches(self) -> int:
         """--accumulate, or else two for each rank, which keeps ranks busy most of the time."""
@@ -79,9 +80,10 @@ class Pipeline(Way):
             return self.config.accumulate
         return 2 * self.stage_ranks
 
-    def scaled_loss(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Loss of a micro-batch; the schedule divides gradients by their number."""
-        return loss_of(scores, targets) * self.scaler.scale
+    def micro_loss(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """A micro-batch's part of the loss; gradients divided here are those of a whole batch, while
+        the schedule would divide their sum, which may overflow in fp16."""
+        return loss_of(scores, targets) * self.scaler.scale / self.micro_batches()
 
     def compute_gradients(self, x: Tensor, y: Tensor) -> float:
         if len(x) % self.micro_batches():
@@ -90,7 +92,7 @@ class Pipeline(Way):
         inputs = (x,) if self.stage_rank == 0 else ()
         last: dict[str, Any] = {"target": y, "losses": losses} if self.reports_here else {}
         self.schedule.step(*inputs, **last)
-        return torch.stack(losses).mean().item() / self.scaler.scale if losses else float("nan")
+        return torch.stack(losses).sum().item() / self.scaler.scale if losses else float("nan")
 
     def step(self, number: int) -> float | None:
         loss = super().step(number)

@@ -19,6 +19,10 @@ from torch import Tensor, nn
 from kolo_train.models import Layers
 from kolo_train.ways.base import Way
 
+# PyTorch 2.13 renames them.
+reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
 
 class FlatLayer:
     """The parameters of one layer as views of a flat buffer [N * piece], and this rank's piece of it."""
@@ -58,7 +62,7 @@ class FlatLayer:
         # Divided first: in fp16 the sum could overflow where the mean does not.
         whole.div_(self.ranks)
         mine = torch.empty_like(self.shard)
-        work = dist.reduce_scatter_tensor(mine, whole, op=dist.ReduceOp.SUM, async_op=True)
+        work = reduce_scatter(mine, whole, op=dist.ReduceOp.SUM, async_op=True)
         assert work is not None
         self.under_way.append((work, mine, whole))
 
@@ -71,7 +75,7 @@ class FlatLayer:
 
     def gather(self) -> None:
         """Every rank's updated piece, to every rank."""
-        dist.all_gather_into_tensor(self.flat, self.shard.detach())
+        all_gather(self.flat, self.shard.detach())
 
 
 class ZeroStage2(Way):

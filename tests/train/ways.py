@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of the tests of training: every way, one after the other, in one job.
+
+usage: ways.py BACKEND GROUP...   (as a rank; GROUP names functions below)
+Rank 0 prints TAP. All ranks make the same runs; a fault of one ends the job.
+"""
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import torch.distributed as dist
+
+from kolo_train.config import WAYS, Config, UsageError
+from kolo_train.job import join, leave
+from kolo_train.memory import formula
+from kolo_train.train import run
+from tap import check, done
+
+BACKEND, GROUPS = sys.argv[1], sys.argv[2:]
+FAILED = 1
+SYNCHRONOUS = [way for way in WAYS if way not in ("single", "ps-async", "ps-hybrid", "local-sgd")]
+TINY = {"backend": BACKEND, "layers": 6, "width": 32, "context": 16, "batch": 24, "steps": 8,
+        "optimizer": "sgd", "lr": 0.1, "check": True}
+JOB = join(Config(backend=BACKEND))
+N = JOB.ranks
+
+
+def report_of(way, **options):
+    """A short run; what it came to, on every rank."""
+    config = Config(**{**TINY, "parallel": way, **options})
+    if way.startswith("pp-") or way == "3d":
+        config = Config(**{**TINY, "parallel": way, "batch": 4 * N, **options})
+    return run(config, JOB, quiet=True)
+
+
+def tell(ok, name, *details):
+    """A result, on rank 0; whether it is good is the same everywhere."""
+    if JOB.rank == 0:
+        check(ok, name, *details)
+
+
+def falls(report):
+    """The loss at the end is less than at the beginning."""
+    return report.losses[-1] < report.losses[0]
+
+
+def equal(report, name):
+    """The weights are those of one rank, and training did something."""
+    result = report.check
+    tell(result.exact and result.passed and result.moved > 0.1 and falls(report),
+         f"{name} on {N} ranks gives the weights of one rank, and its loss falls", result, report.losses)
+
+
+def synchronous():
+    """Plain SGD shows a gradient of the wrong size, which Adam would hide."""
+    for way in SYNCHRONOUS:
+        equal(report_of(way), way)
+
+
+def together():
+    """The options that change how a gradient is computed, not what it is."""
+    for way in SYNCHRONOUS:
+        accumulate = 3 if not way.startswith(("pp-", "3d")) else N
+        batch = {"batch": 12 * N} if way in ("dp", "ddp", "fsdp", "zero1", "zero2", "zero3") else {}
+        if way.startswith("ps-"):
+            batch = {"batch": 6 * (N - 1)}
+        equal(report_of(way, accumulate=accumulate, recompute=True, **batch),
+              f"{way} with gradient accumulation and activation checkpointing")
+
+
+def memory():
+    """ZeRO's formulas, on a model so large that a parameter more or less on a rank does not count."""
+    for precision in ("fp32", "bf16"):
+        for way in ("ddp", "zero1", "zero2", "zero3", "fsdp"):
+            report = report_of(way, optimizer="adamw", lr=1e-3, precision=precision, width=64, steps=2)
+            words, wanted = formula(report.config, N)
+            got = max(memory.together for memory in report.memory) / report.parameters
+            tell(abs(got / wanted - 1) < 0.05, f"{way} in {precision} on {N} ranks takes {words} = {wanted:.2f} bytes a parameter",
+                 f"{got:.3f}", *report.memory)
+
+
+def precisions():
+    """2-byte types with float32 masters, and the scale of the loss."""
+    for precision in ("bf16", "fp16"):
+        for way in ("ddp", "zero1", "zero2", "zero3", "tp", "pp-1f1b", "ps-sync"):
+            equal(report_of(way, precision=precision, loss_scale=256), f"{way} in {precision}")
+    for way in ("ddp", "zero2", "fsdp", "pp-gpipe", "ps-sync"):
+        report = report_of(way, precision="fp16", loss_scale=2.0**24, steps=16)
+        said = " ".join(report.notes)
+        skipped = [int(note.split(", ")[1].split()[0]) for note in report.notes if note.startswith("loss scale")]
+        tell(skipped and 0 < skipped[0] < 16 and report.check.passed and falls(report),
+             f"{way} in fp16 skips steps that overflow, halves the scale, and learns", said, report.check)
+
+
+def offload():
+    """Optimizer state in mapped files."""
+    before = set(Path("/tmp").glob("kolo-train-*"))
+    for way in ("ddp", "zero2", "zero3"):
+        equal(report_of(way, offload="disk", optimizer="adamw", lr=1e-3), f"{way} with the optimizer's state on disk")
+    tell(set(Path("/tmp").glob("kolo-train-*")) <= before, "the files of the state have no name that could stay")
+
+
+def models():
+    """The digits' models."""
+    for model in ("mlp", "cnn"):
+        for way in ("ddp", "fsdp", "tp", "pp-1f1b"):
+            equal(report_of(way, model=model, optimizer="adamw", lr=3e-3, steps=20), f"{way} of the {model}")
+
+
+def meshes():
+    """Any factors of the number of ranks."""
+    for mesh in ((1, 2, 1), (2, 1, 1), (1, 1, 2)) if N == 2 else ((1, 2, 2), (2, 2, 1), (2, 1, 2), (4, 1, 1)):
+        equal(report_of("3d", mesh=mesh), f"3d as a mesh of {mesh}")
+
+
+def asynchronous():
+    """What is not meant to be equal, and is seen not to be."""
+    report = report_of("local-sgd", local_steps=1, momentum=0.0)
+    equal(report, "local-sgd with an average after each plain step")
+    report = report_of("local-sgd", local_steps=4)
+    tell(falls(report) and not report.check.exact and report.check.relative > report.check.tolerance,
+         f"local-sgd with 4 local steps on {N} ranks learns, and the check sees other weights", report.check)
+    report = report_of("ps-async", steps=12, lr=0.03)
+    tell(falls(report) and report.check.passed, f"ps-async on {N} ranks learns", report.losses)
+    report = report_of("ps-hybrid", steps=12, straggle_ms=60, ps_timeout_ms=10)
+    dropped = int(report.notes[-1].split(", ")[-1].split()[0])
+    tell(falls(report) and (dropped > 0) == (N > 2),
+         f"ps-hybrid on {N} ranks learns, and drops what comes late where there are others", report.notes, report.losses)
+
+
+def seen():
+    """Communication, as the profiler sees it."""
+    for way, words in (("ddp", {"all_reduce"}), ("zero3", {"all_gather"}), ("pp-gpipe", {"send", "recv"})):
+        shares = report_of(way, check=False).communication
+        tell(any(word in name for word in words for name in shares) and 0 < shares.get("all", 0) <= 1,
+             f"{way}'s communication is seen by collective", shares)
+
+
+def refused():
+    """On every rank, before anything was sent."""
+    for options, words in (({"parallel": "ddp", "batch": 2 * N + 1}, "choose a multiple"),
+                           ({"parallel": "pp-interleaved", "layers": 1}, "raise --layers"),
+                           ({"parallel": "3d", "mesh": (3, 5, 7)}, "is not"),
+                           ({"parallel": "single"}, "takes one rank"),
+                           ({"parallel": "ddp", "accumulate": 5}, "equal parts")):
+        try:
+            report_of(options.pop("parallel"), **options)
+            text = "nothing was refused"
+        except UsageError as error:
+            text = str(error)
+        tell(words in text, f"what cannot be done is refused: ... {words} ...", text)
+
+
+try:
+    for name in GROUPS:
+        globals()[name]()
+except BaseException:
+    # The others may wait for this rank: they are ended, not left to a time-out.
+    traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(FAILED)
+dist.barrier()
+leave()
+if JOB.rank == 0:
+    done()
