@@ -317,8 +317,9 @@ KOLO_CHECK kolo_status kolo_all_to_allv(const void *send, const size_t *send_cou
 
 /* ---- point to point -------------------------------------------------------------------------- */
 
-/* Send count elements to rank `peer`; matches its kolo_recv() in order. They progress independently
- * of collectives and of each other; in a group, sends and receives never wait for one another. */
+/* Send count elements to rank `peer`; matches its kolo_recv() in the order of the calls, whatever
+ * their streams, unless a stream has earlier calls to end. They progress independently of
+ * collectives and of each other; in a group, sends and receives never wait for one another. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type, int peer,
                                  struct kolo_comm *comm, kolo_stream stream);

@@ -20,6 +20,7 @@ struct kolo_stream_queue {
     kolo_status error;
     char error_text[512];
     _Atomic int timeout_ms; /* of calls that are queued from now on; 0: the communicator's */
+    uint64_t open_group;    /* not 0: all that is queued is messages of this group, started */
     struct kolo_stream_queue *next; /* in the progress thread's list */
     bool listed;
 };
@@ -377,9 +378,25 @@ static void unlist_stream(struct kolo_stream_queue *s)
 
 /* ---- submitting ---- */
 
+/* Messages match in the order of their calls, whatever their streams. So one that need not wait for
+ * its stream starts here, not when the streams happen to be served. One that cannot start says so
+ * when its turn comes. */
+static void start_in_order(struct kolo_call *call, struct kolo_stream_queue *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool may =
+        call->p2p && (s->head == NULL || (call->group != 0 && call->group == s->open_group));
+    pthread_mutex_unlock(&s->lock);
+    const bool started = may && start_p2p(call) == KOLO_OK;
+    pthread_mutex_lock(&s->lock);
+    s->open_group = started ? call->group : 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
 static kolo_status to_stream(struct kolo_call *call, struct kolo_stream_queue *s)
 {
     KOLO_TRY(list_stream(s));
+    start_in_order(call, s);
     call->stream = s;
     call->stream_next = NULL;
     call->timeout_ms = atomic_load_explicit(&s->timeout_ms, memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
+#include <numeric>
 #include <random>
 #include <sched.h>
 #include <string>
@@ -523,6 +524,44 @@ TEST_P(P2p, MessagesAndCollectivesDoNotDisturbEachOther)
         talker.join();
     });
     EXPECT_EQ(0, wrong);
+}
+
+/* Rank 0 sends, then receives, on streams; rank 1 takes and gives one after the other. */
+TEST_P(P2p, MessagesOnSeveralStreamsMatchInTheOrderOfTheirCalls)
+{
+    constexpr int kMessages = 9, kRounds = 50;
+    Team team(GetParam(), 2);
+    team.Run([](kolo_comm *comm) {
+        std::vector<int> there(kMessages), back(kMessages), want(kMessages);
+        std::vector<kolo_stream> streams(kMessages);
+        for (kolo_stream &stream : streams) {
+            ASSERT_EQ(KOLO_OK, kolo_stream_create(&stream));
+        }
+        const auto each = [&](bool send, std::vector<int> &numbers) {
+            for (int i = 0; i < kMessages; i++) {
+                kolo_stream stream = kolo_comm_rank(comm) == 0 ? streams[(size_t)i] : nullptr;
+                EXPECT_EQ(KOLO_OK, send ? kolo_send(&numbers[(size_t)i], 1, KOLO_INT32,
+                                                    1 - kolo_comm_rank(comm), comm, stream)
+                                        : kolo_recv(&numbers[(size_t)i], 1, KOLO_INT32,
+                                                    1 - kolo_comm_rank(comm), comm, stream));
+            }
+            for (kolo_stream stream : streams) {
+                EXPECT_EQ(KOLO_OK, kolo_stream_sync(stream)) << kolo_error_text();
+            }
+        };
+        for (int round = 0; round < kRounds; round++) {
+            std::iota(want.begin(), want.end(), round);
+            there = kolo_comm_rank(comm) == 0 ? want : std::vector<int>(kMessages);
+            each(kolo_comm_rank(comm) == 0, there);
+            back = kolo_comm_rank(comm) == 1 ? want : std::vector<int>(kMessages);
+            each(kolo_comm_rank(comm) == 1, back);
+            EXPECT_EQ(want, there);
+            EXPECT_EQ(want, back);
+        }
+        for (kolo_stream stream : streams) {
+            kolo_stream_destroy(stream);
+        }
+    });
 }
 
 /* Loop tells the ends of a link when the other one closes; shm finds nobody to connect to. */
