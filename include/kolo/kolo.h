@@ -157,6 +157,16 @@ struct kolo_recv_info {
     size_t bytes; /* at most count * type bytes */
 };
 
+/* What ended a communicator. */
+struct kolo_failure {
+    uint32_t size; /* set to sizeof(struct kolo_failure) by the caller */
+    kolo_status status;
+    int rank;      /* the rank at fault: dead, stopped, late, or in another call; -1: not known */
+    int seen_by;   /* the rank that found it; -1: none did */
+    uint64_t call; /* how many collectives that one had begun */
+    char text[512];
+};
+
 /* ---- version, errors, types ---------------------------------------------------------------- */
 
 /* KOLO_VERSION of the library that runs. */
@@ -230,6 +240,11 @@ int kolo_comm_size(const struct kolo_comm *comm); /* -1 for NULL */
 /* The error that ended this communicator, or KOLO_OK. From any thread. */
 KOLO_EXPORT
 kolo_status kolo_comm_error(const struct kolo_comm *comm);
+/* The same with what is known of it; out->size is set by the caller. On one host all members give
+ * the same answer: that of the first who found something wrong. From any thread. Errors: INVALID.
+ */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
 
 /* ---- collectives ---------------------------------------------------------------------------- */
 

@@ -198,7 +198,10 @@ struct kolo_env {
     /* Tell of evidence that `rank` is gone: what was seen, and its errno or 0. Called under what
      * the slots are called under; it may not call into the transport. May be NULL. */
     void (*gone)(void *owner, int rank, const char *what, int error);
-    void *owner; /* of gone() */
+    /* The reason for abort(), for the peers to be told; and what a peer told so. As gone(). */
+    int32_t (*reason)(void *owner);
+    void (*told)(void *owner, int rank, int32_t reason);
+    void *owner; /* of gone(), reason() and told() */
 };
 
 struct kolo_reach { /* probe() fills it */

@@ -3,12 +3,29 @@
  */
 #include "core/call.h"
 #include "core/quick.h"
+#include "core/watch.h"
 
 #include <stdlib.h>
 
 int kolo_version(void)
 {
     return KOLO_VERSION;
+}
+
+static void leave_trail(const struct kolo_call *call)
+{
+    static _Thread_local bool calls;
+    const struct kolo_args args = {.coll = call->coll,
+                                   .type = call->type,
+                                   .op = call->op < KOLO_OPS ? call->op : KOLO_OPS,
+                                   .root = call->root};
+    kolo_trail_note(call->comm->post,
+                    kolo_memo_what(&args) | (call->v.all != NULL ? KOLO_WHAT_V : 0), call->count);
+    call->comm->noted = NULL;
+    if (!calls) {
+        calls = true;
+        kolo_watch_caller();
+    }
 }
 
 static kolo_status run(struct kolo_call *call, kolo_stream stream)
@@ -18,16 +35,17 @@ static kolo_status run(struct kolo_call *call, kolo_stream stream)
         kolo_call_close(call);
         return st;
     }
-    if (call->coll != KOLO_COLL_BARRIER && call->count == 0 && call->v.all == NULL) {
-        return KOLO_OK; /* nothing to move, on every rank alike */
-    }
+    leave_trail(call);
     KOLO_LOG(INFO, COLL,
              "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %u root %d comm %p "
              "[nranks=%d] stream %p",
-             kolo_coll_title(call->coll), (unsigned long long)call->comm->calls, call->in,
+             kolo_coll_title(call->coll), (unsigned long long)kolo_comm_calls(call->comm), call->in,
              call->out, call->count, (int)call->type, call->op, call->root, (void *)call->comm,
              call->comm->nranks, stream);
-    call->comm->calls++;
+    kolo_comm_count_call(call->comm);
+    if (call->coll != KOLO_COLL_BARRIER && call->count == 0 && call->v.all == NULL) {
+        return KOLO_OK; /* nothing to move, on every rank alike */
+    }
     return kolo_call_submit(call, stream);
 }
 

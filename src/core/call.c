@@ -245,6 +245,7 @@ static kolo_status do_run(struct kolo_call *call)
     }
     if (st == KOLO_OK) {
         c->wires.entries += call->uses_entries ? 1 : 0;
+        kolo_paused(&c->wires);
     }
     if (st == KOLO_OK && call->wide_out != NULL && kolo_call_has_out(call)) {
         kolo_narrow(call->type, call->out, call->wide_out, kolo_call_span(call, false));

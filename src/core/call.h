@@ -54,7 +54,7 @@ struct kolo_call {
     uint64_t signature;
     unsigned spins;
     int timeout_ms; /* 0: the communicator's */
-    double deadline;
+    double deadline, asked_us;
 
     struct kolo_call *comm_next;   /* in the communicator's queue */
     struct kolo_call *stream_next; /* in the stream's */

@@ -10,9 +10,12 @@
 #include "core/join.h"
 #include "core/launch.h"
 #include "core/plugins.h"
+#include "core/watch.h"
+#include "transports/shm/segment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- forks ---- */
@@ -22,12 +25,18 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void in_child(void)
 {
+    kolo_watch_after_fork(true);
     atomic_fetch_add_explicit(&kolo_forks, 1, memory_order_relaxed);
+}
+
+static void in_parent(void)
+{
+    kolo_watch_after_fork(false);
 }
 
 static void watch_forks(void)
 {
-    (void)pthread_atfork(NULL, NULL, in_child);
+    (void)pthread_atfork(kolo_watch_before_fork, in_parent, in_child);
 }
 
 /* ---- creation ---- */
@@ -52,14 +61,17 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     c->member = calloc((size_t)nranks, sizeof *c->member);
     c->order = calloc((size_t)nranks, sizeof *c->order);
     c->place = calloc((size_t)nranks, sizeof *c->place);
-    if (st == KOLO_OK &&
-        (c->member == NULL || c->order == NULL || c->place == NULL || !kolo_memo_create(c))) {
+    c->post = c->own_post = aligned_alloc(_Alignof(struct kolo_post), sizeof *c->own_post);
+    if (st == KOLO_OK && (c->member == NULL || c->order == NULL || c->place == NULL ||
+                          c->own_post == NULL || !kolo_memo_create(c))) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
     if (st != KOLO_OK) {
         kolo_comm_destroy(c);
         return st;
     }
+    memset(c->own_post, 0, sizeof *c->own_post);
+    c->wires.blamed = -1;
     kolo_log_start(c);
     *out = c;
     return KOLO_OK;
@@ -440,11 +452,17 @@ void kolo_comm_destroy(struct kolo_comm *c)
         KOLO_LOG(INFO, INIT, "comm %p rank %d nranks %d - Destroy COMPLETE", (void *)c, c->rank,
                  c->nranks);
     }
+    kolo_board_leave(c);
+    kolo_unwatch(c);
     kolo_call_forget(c);
     if (c->spare_fd >= 0) {
         close(c->spare_fd);
     }
     close_devices(c);
+    if (c->own_board != NULL) {
+        kolo_segment_drop(c->own_board);
+    }
+    free(c->own_post);
     free_wires(&c->wires);
     kolo_chooser_destroy(c->chooser);
     kolo_rules_destroy(c->rules);

@@ -8,6 +8,7 @@
 #ifndef KOLO_CORE_COMM_H
 #define KOLO_CORE_COMM_H
 
+#include "core/board.h"
 #include "core/boot.h"
 #include "exec/cpu.h"
 #include "plan/plan.h"
@@ -40,8 +41,10 @@ struct kolo_member { /* a rank, as this one sees it */
     _Atomic(struct kolo_link *) told_link;
     _Atomic(struct kolo_region *) told_region;
     unsigned char region[KOLO_HANDLE_BYTES];
-    bool maps;     /* its region can be mapped here, and ours there */
-    bool in_slots; /* its outbox is mapped */
+    bool maps;         /* its region can be mapped here, and ours there */
+    int seat;          /* its post on the board, -1: none */
+    _Atomic bool lost; /* its process is gone; watch.c */
+    bool in_slots;     /* its outbox is mapped */
 };
 
 struct kolo_opened { /* a transport's device of this communicator */
@@ -125,12 +128,21 @@ struct kolo_comm {
     pthread_mutex_t queue_lock;       /* of head, tail */
     _Atomic(struct kolo_call *) head; /* written under queue_lock */
     struct kolo_call *tail;
-    uint64_t calls; /* collectives begun: the sequence number */
+
+    struct kolo_board *board; /* of this host's members; NULL: none */
+    struct kolo_segment *own_board;
+    struct kolo_post *post, *own_post; /* this rank's; its own where there is no board */
+    const void *noted;                 /* the memo of the last trail that was left, see quick.h */
+    struct kolo_comm *watched_next;    /* watch.c */
+    bool watched;
+    uint64_t seen_calls; /* of all members when the watcher last compared their trails */
+    uint64_t warned;     /* number of the last call of which a straggler was told */
 
     struct kolo_p2p *p2p;
     _Atomic int error; /* the status that ended this communicator */
     pthread_mutex_t error_lock;
     char error_text[512];
+    struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */
     struct kolo_premulsum *premulsums;
 };
 
@@ -141,6 +153,8 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm);
 kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
 /* kolo_env.gone: a transport saw that rank `rank` is not there any more. */
 void kolo_comm_gone(void *comm, int rank, const char *what, int error);
+/* The same about a rank that is at fault, -1: none in particular. */
+kolo_status kolo_comm_fail_of(struct kolo_comm *comm, kolo_status status, int rank);
 /* Link to rank q, made when first needed. device_lock is taken. */
 kolo_status kolo_comm_connect(struct kolo_comm *comm, int q);
 /* The same, and its region mapped where it can be. By who holds `busy`, device_lock taken. */
@@ -154,12 +168,27 @@ static inline unsigned kolo_fork_generation(void)
 {
     return atomic_load_explicit(&kolo_forks, memory_order_relaxed);
 }
-/* kolo_comm_usable(), where the answer is nearly always yes. */
+/* kolo_comm_usable(), by who holds `busy`, which nobody gets in a forked child: who fails says so
+ * in its own region, too. */
 static inline bool kolo_comm_is_usable(const struct kolo_comm *c)
 {
-    return c->fork_generation == kolo_fork_generation() &&
-           atomic_load_explicit(&c->error, memory_order_acquire) == KOLO_OK &&
-           atomic_load_explicit(&c->own->abort, memory_order_acquire) == KOLO_OK;
+    return atomic_load_explicit(&c->own->abort, memory_order_acquire) == KOLO_OK;
+}
+/* Collectives begun: the number of the last one. */
+static inline uint64_t kolo_comm_calls(const struct kolo_comm *c)
+{
+    return atomic_load_explicit(&c->post->begun, memory_order_relaxed);
+}
+static inline void kolo_comm_count_call(struct kolo_comm *c)
+{
+    atomic_store_explicit(&c->post->begun, kolo_comm_calls(c) + 1, memory_order_release);
+}
+/* Rank q's post, or NULL. */
+static inline struct kolo_post *kolo_comm_post(const struct kolo_comm *c, int q)
+{
+    return c->board != NULL && q >= 0 && q < c->nranks && c->member[q].seat >= 0
+               ? &c->board->post[c->member[q].seat]
+               : NULL;
 }
 /* How often memory of kolo_mem_alloc() came and went in this process. */
 unsigned kolo_mem_allocs(void);

@@ -4,6 +4,7 @@
 
 #include "core/call.h"
 #include "core/plugins.h"
+#include "core/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -369,7 +370,10 @@ static kolo_status make_region(struct kolo_comm *c)
                              .timeout_us = c->timeout_ms * 1e3,
                              .aborted = &c->error,
                              .resolve = kolo_call_resolve,
-                             .owner = c};
+                             .owner = c,
+                             .stalled = kolo_comm_stalled,
+                             .stuck_at = -1,
+                             .blamed = -1};
     w->region = calloc(n, sizeof *w->region);
     w->slots = calloc(n, sizeof *w->slots);
     w->peer_in = calloc(n, sizeof *w->peer_in);
@@ -447,6 +451,7 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
         out->mapper = (int32_t)(c->mapper - c->opened);
     }
     out->maps_all = maps_all(c);
+    kolo_board_make(c, out);
     if (kolo_host_discover(&host) == KOLO_OK) {
         cores = kolo_host_pus(host);
         c->wires.cache_bytes = cache_part(c, host);
@@ -490,6 +495,9 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
         c->wires.transport[q] = m->transport;
         c->wires.device[q] = m->device;
     }
+    kolo_board_take(c, all);
+    c->wires.waits_for = &c->post->waits_for;
+    KOLO_TRY(kolo_watch(c));
     c->logs_calls = kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_COLL);
     const int tuners = kolo_tuner_count_all();
     c->tuner = tuners > 0 ? kolo_tuner_at(tuners - 1) : NULL;

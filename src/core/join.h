@@ -32,6 +32,8 @@ struct kolo_ready {
     struct kolo_costs costs;
     int32_t mapper;    /* index of the transport that made the region */
     uint32_t maps_all; /* by that transport this rank maps every other's */
+    uint32_t has_board;
+    unsigned char board[KOLO_HANDLE_BYTES]; /* of its host's members: the lowest of them made it */
     /* Rank 0: bytes of the table's text, with its end; or of what is wrong with it. 0: no table. */
     uint32_t table_bytes;
     int32_t table_status;
@@ -49,6 +51,12 @@ kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *al
 /* Round 3: regions, rank 0's costs and table; then calls can be chosen. */
 kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out);
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all);
+
+/* board_join.c: the lowest member of a host makes the board, all of them map it. Where that fails
+ * there is none: only the log says so. */
+void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out);
+void kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all);
+void kolo_board_leave(struct kolo_comm *c);
 
 /* table_file.c: rank 0 finds and reads the table, of which `out` tells; all take its text. */
 void kolo_table_make(struct kolo_comm *c, const struct kolo_host *host, struct kolo_ready *out);

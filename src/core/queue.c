@@ -9,6 +9,7 @@
  */
 #include "core/call.h"
 #include "core/quick.h"
+#include "core/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,14 +105,19 @@ static kolo_status check_deadline(struct kolo_call *call)
     if (call->spins++ % 256 != 255) {
         return KOLO_OK;
     }
+    struct kolo_comm *c = call->comm;
     const double now = kolo_now_us();
-    const int limit_ms = call->timeout_ms > 0 ? call->timeout_ms : call->comm->timeout_ms;
+    const int limit_ms = call->timeout_ms > 0 ? call->timeout_ms : c->timeout_ms;
     if (call->deadline <= 0) {
         call->deadline = now + limit_ms * 1e3;
     }
+    const int peer = call->p2p ? call->message->peer : c->wires.stuck_at;
     if (now > call->deadline) {
-        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d: %s did not end within %d ms", call->comm->rank,
-                         call->p2p ? "a message" : kolo_coll_name(call->coll), limit_ms);
+        return kolo_comm_late(c, peer, limit_ms, call->p2p);
+    }
+    if (now - call->asked_us > 1e5) {
+        call->asked_us = now;
+        return kolo_comm_ask(c, peer, now - (call->deadline - limit_ms * 1e3), call->p2p);
     }
     return KOLO_OK;
 }
@@ -617,6 +623,7 @@ kolo_status kolo_stream_create(kolo_stream *out)
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
     }
     pthread_mutex_init(&s->lock, NULL);
+    kolo_watch_caller(); /* the progress thread */
     *out = s;
     return KOLO_OK;
 }

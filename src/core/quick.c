@@ -135,7 +135,7 @@ void kolo_memo_learn(struct kolo_call *call)
         .entries = call->uses_entries,
         .asks = !c->sharing && kolo_call_may_have_entries(call)};
     struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
-    m->simple = !m->entries && !m->asks;
+    m->simple = !m->entries && !m->asks && !c->logs_calls;
     if (call->uses_entries) {
         learn_shared(call, what);
     }
@@ -187,6 +187,12 @@ bool kolo_memo_recall(struct kolo_call *call)
 }
 
 /* ---- running ---- */
+
+void kolo_memo_note(struct kolo_comm *c, const struct kolo_memo *m)
+{
+    kolo_trail_note(c->post, m->what, m->count);
+    c->noted = m;
+}
 
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out)
@@ -276,7 +282,8 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
         if (m->asks && kolo_comm_must_ask(c)) {
             return false;
         }
-        c->calls++;
+        kolo_memo_note(c, m);
+        kolo_comm_count_call(c);
         *out = kolo_quick_bound(c, m, m->bound, a->in, a->out);
         return true;
     }
@@ -284,7 +291,8 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
     if (s == NULL) {
         return false;
     }
-    c->calls++;
+    kolo_memo_note(c, m);
+    kolo_comm_count_call(c);
     *out = run_shared(c, a, m, s);
     return true;
 }
@@ -292,8 +300,9 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
 int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args)
 {
     kolo_status st = KOLO_OK;
-    const bool known =
-        atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, &st);
+    const bool known = !c->logs_calls &&
+                       atomic_load_explicit(&c->head, memory_order_acquire) == NULL &&
+                       run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         st = kolo_comm_fail(c, st);
     }

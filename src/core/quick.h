@@ -43,6 +43,8 @@ extern _Thread_local int kolo_group_depth;
 /* Run `bound`, the memo's or the one of the same call with entries. */
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out);
+/* Leave the trail of a call of this memo (board.h). */
+void kolo_memo_note(struct kolo_comm *c, const struct kolo_memo *m);
 /* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
 int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args);
 
@@ -78,8 +80,8 @@ enum { KOLO_NOT_QUICK = INT_MIN };
 static inline __attribute__((always_inline)) int kolo_quick(const struct kolo_args *a,
                                                             struct kolo_comm *c)
 {
-    if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || c->logs_calls ||
-                      (unsigned)a->op >= KOLO_OPS || (unsigned)a->type >= KOLO_TYPES ||
+    if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || (unsigned)a->op >= KOLO_OPS ||
+                      (unsigned)a->type >= KOLO_TYPES ||
                       atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0)) {
         return KOLO_NOT_QUICK;
     }
@@ -91,7 +93,10 @@ static inline __attribute__((always_inline)) int kolo_quick(const struct kolo_ar
         const struct kolo_args args = *a;
         return kolo_quick_run(c, &args);
     }
-    c->calls++;
+    if (KOLO_UNLIKELY(c->noted != m)) {
+        kolo_memo_note(c, m);
+    }
+    kolo_comm_count_call(c);
     int st = m->exchange != NULL ? kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how)
                                  : kolo_quick_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Links to peers and their memory, made when first needed; and how a failure is passed on. */
 #include "core/join.h"
+#include "core/watch.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -95,9 +97,13 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
     }
     const kolo_status error = kolo_comm_error(comm);
     if (KOLO_UNLIKELY(error != KOLO_OK)) {
+        const struct kolo_board *board = comm->board;
         const bool own = atomic_load(&comm->error) != KOLO_OK;
+        const bool there = board != NULL && atomic_load(&board->verdict.state) == 2;
         return kolo_fail(error, "this communicator has failed: %s",
-                         own ? comm->error_text : "another rank failed or was aborted");
+                         own     ? comm->error_text
+                         : there ? board->verdict.text
+                                 : "another rank failed or was aborted");
     }
     return KOLO_OK;
 }
@@ -149,26 +155,54 @@ static bool was_told(const struct kolo_comm *c, kolo_status status)
     return mine != NULL && atomic_load(&mine->head.abort) == (int32_t)status;
 }
 
-kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
+/* What ended the communicator: what this host's members have agreed on, which is what the first of
+ * them wrote; else what this one says. */
+static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
+{
+    struct kolo_verdict *own = &c->verdict;
+    own->status = (int32_t)status;
+    own->rank = rank;
+    own->seen_by = c->rank;
+    own->call = c->post != NULL ? kolo_comm_calls(c) : 0;
+    (void)snprintf(own->text, sizeof own->text, "%s",
+                   was_told(c, status) ? "another rank failed or was aborted" : kolo_error_text());
+    if (c->board != NULL && !kolo_verdict_write(c->board, own)) {
+        for (int i = 0; i < 1000 && !kolo_verdict_read(c->board, own); i++) {
+            sched_yield(); /* it is being written, by one who may die at it */
+        }
+    }
+    if (own->seen_by == c->rank) {
+        (void)snprintf(c->error_text, sizeof c->error_text, "%s", own->text);
+    } else {
+        (void)snprintf(c->error_text, sizeof c->error_text, "rank %d: %s", own->seen_by, own->text);
+    }
+}
+
+kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
 {
     pthread_mutex_lock(&c->error_lock);
     kolo_status first = (kolo_status)atomic_load(&c->error);
-    if (first != KOLO_OK) {
-        kolo_error_set(c->error_text);
-    } else {
-        if (was_told(c, status)) {
-            kolo_error_set("another rank failed or was aborted");
-        }
-        (void)snprintf(c->error_text, sizeof c->error_text, "%s", kolo_error_text());
-        atomic_store_explicit(&c->error, (int)status, memory_order_release);
-        first = status;
+    if (first == KOLO_OK) {
+        find_verdict(c, status, rank);
+        first = (kolo_status)c->verdict.status;
+        atomic_store_explicit(&c->error, (int)first, memory_order_release);
         KOLO_LOG(INFO, INIT, "comm %p rank %d failed: %s: %s", (void *)c, c->rank,
-                 kolo_status_name(status), c->error_text);
+                 kolo_status_name(first), c->error_text);
         tell_peers(c, KOLO_ERR_ABORTED);
         send_news(c);
     }
+    kolo_error_set(c->error_text);
     pthread_mutex_unlock(&c->error_lock);
     return first;
+}
+
+kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
+{
+    const int q = c->wires.blamed;
+    if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->error) == KOLO_OK) {
+        (void)kolo_comm_say_mismatch(c, q);
+    }
+    return kolo_comm_fail_of(c, status, q);
 }
 
 void kolo_comm_abort(struct kolo_comm *comm)
@@ -177,7 +211,7 @@ void kolo_comm_abort(struct kolo_comm *comm)
         return;
     }
     kolo_error_set("kolo_comm_abort() was called");
-    (void)kolo_comm_fail(comm, KOLO_ERR_ABORTED);
+    (void)kolo_comm_fail_of(comm, KOLO_ERR_ABORTED, comm->rank);
 }
 
 /* What this rank found, else what another rank told it. */
@@ -188,8 +222,44 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm)
     }
     const int own = atomic_load_explicit(&comm->error, memory_order_acquire);
     const struct kolo_head *head = &comm->wires.region[comm->rank]->head;
+    if (own == KOLO_OK && comm->board != NULL &&
+        atomic_load_explicit(&comm->board->verdict.state, memory_order_acquire) == 2) {
+        return (kolo_status)comm->board->verdict.status;
+    }
     return (kolo_status)(own != KOLO_OK ? own
                                         : atomic_load_explicit(&head->abort, memory_order_acquire));
+}
+
+kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out)
+{
+    if (comm == NULL || out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s is NULL", comm == NULL ? "comm" : "out");
+    }
+    const struct kolo_failure none = {.rank = -1, .seen_by = -1};
+    const uint32_t size = out->size;
+    struct kolo_failure found = none;
+    const kolo_status error = kolo_comm_error(comm);
+    if (error != KOLO_OK) {
+        if (atomic_load_explicit(&comm->error, memory_order_acquire) == KOLO_OK) {
+            kolo_error_set("another rank failed or was aborted");
+            (void)kolo_comm_fail_of(comm, error, -1); /* learn what it is */
+        }
+        pthread_mutex_lock(&comm->error_lock);
+        found.status = (kolo_status)comm->verdict.status;
+        found.rank = comm->verdict.rank;
+        found.seen_by = comm->verdict.seen_by;
+        found.call = comm->verdict.call;
+        memcpy(found.text, comm->error_text, kolo_min(sizeof found.text, sizeof comm->error_text));
+        found.text[sizeof found.text - 1] = '\0';
+        pthread_mutex_unlock(&comm->error_lock);
+    }
+    if (size < sizeof found.size || size > sizeof found) {
+        return kolo_fail(KOLO_ERR_INVALID, "out->size is %u; it must be at most %zu", size,
+                         sizeof found);
+    }
+    found.size = size;
+    memcpy(out, &found, size);
+    return KOLO_OK;
 }
 
 int kolo_comm_rank(const struct kolo_comm *comm)

@@ -224,6 +224,18 @@ static bool bind_past(const struct kolo_prog *p, const struct kolo_uop *op)
            user + 1 >= op->ndst;
 }
 
+/* The rank at the other end of message `index` of this program. */
+static uint32_t message_peer(const struct kolo_prog *p, uint32_t index)
+{
+    for (uint32_t i = 0; i < p->nops; i++) {
+        const struct kolo_uop *op = &p->op[i];
+        if ((op->code == KOLO_DO_SEND || op->code == KOLO_DO_RECV) && op->index == index) {
+            return (uint32_t)op->peer;
+        }
+    }
+    return UINT32_MAX;
+}
+
 static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
 {
     const struct kolo_prog *p = b->prog;
@@ -247,6 +259,9 @@ static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
                 b->at[op->first + k] = bind_at(b, w, at);
             } else if (op->code == KOLO_DO_WAIT || op->code == KOLO_DO_SIGNAL) {
                 b->at[op->first + k] = bind_line(w, at);
+            } else if (op->code == KOLO_DO_TAKEN) {
+                b->at[op->first + k] =
+                    (struct kolo_bound_at){.rank = message_peer(p, at->index), .at = at->index};
             } else {
                 b->at[op->first + k] =
                     (struct kolo_bound_at){.rank = (uint32_t)at->rank, .at = at->index};

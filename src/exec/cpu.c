@@ -75,8 +75,11 @@ static kolo_status all_taken(const struct kolo_exec *x, const struct kolo_bound_
                              const struct tile *tile)
 {
     for (unsigned i = 0; i < op->nsrc; i++) {
-        const kolo_status st = request(x, tile, x->bound->at[op->first + i].at)->status;
+        const struct kolo_bound_at *at = &x->bound->at[op->first + i];
+        const kolo_status st = request(x, tile, at->at)->status;
         if (st != KOLO_OK) {
+            x->wires->stuck_at = (int)at->rank;
+            x->wires->blamed = st < 0 ? (int)at->rank : x->wires->blamed;
             return st;
         }
     }
@@ -95,6 +98,8 @@ static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, 
         }
         const kolo_status st = request(x, tile, p->op[i].index)->status;
         if (st != KOLO_OK) {
+            x->wires->stuck_at = p->op[i].peer;
+            x->wires->blamed = st < 0 ? p->op[i].peer : x->wires->blamed;
             return st;
         }
     }

@@ -80,6 +80,13 @@ struct kolo_wires {
     _Atomic int *aborted; /* the communicator's error, or 0 */
     /* Addresses of rank q's buffers of this call, from its entry line. */
     kolo_status (*resolve)(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+    /* Asked about every 100 ms by a wait for rank `peer` (-1: not known) that lasts; an error ends
+     * it. Past timeout_us it must give one. NULL: nobody. */
+    kolo_status (*stalled)(struct kolo_wires *w, int peer, double waited_us);
+    _Atomic int32_t *waits_for; /* where this rank says for whom it waits: rank + 1; or NULL */
+    int stuck_at;               /* rank of the last wait that was not met, -1: not known */
+    int blamed;                 /* rank that the last error is about, -1: none */
+    double asked_us;            /* when `stalled` was last asked by a wait for several things */
     void *owner;
     void (*jitter)(void *arg); /* tests: called before every move and signal */
     void *jitter_arg;
@@ -217,6 +224,8 @@ struct kolo_news {
 };
 kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
                                 const struct kolo_news *news);
+/* The loop is over. */
+void kolo_paused(struct kolo_wires *w);
 /* Wake all who sleep on this doorbell. */
 void kolo_ring(struct kolo_head *head);
 /* Wake those who sleep until this rank stores something. Call after that store. */

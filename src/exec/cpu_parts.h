@@ -20,7 +20,11 @@ static inline kolo_status wait_for(struct kolo_exec *x, _Atomic uint32_t *word, 
     if (KOLO_LIKELY(kolo_reached(word, want))) {
         return KOLO_OK;
     }
-    return x->block ? kolo_wait(x->wires, word, want, peer) : KOLO_INPROGRESS;
+    if (x->block) {
+        return kolo_wait(x->wires, word, want, peer);
+    }
+    x->wires->stuck_at = peer;
+    return KOLO_INPROGRESS;
 }
 
 static inline char *address(const struct kolo_exec *x, const struct tile *tile,
@@ -56,6 +60,6 @@ kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires
 kolo_status kolo_exec_once(struct kolo_exec *x);
 
 /* Keep the text for a peer whose line has another signature. */
-kolo_status kolo_mismatch(const struct kolo_wires *w, int q);
+kolo_status kolo_mismatch(struct kolo_wires *w, int q);
 
 #endif

@@ -21,6 +21,7 @@ kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
         _Atomic uint32_t *done = &w->region[q]->head.done;
         if (!kolo_reached(done, need)) {
             if (!block) {
+                w->stuck_at = q;
                 return KOLO_INPROGRESS;
             }
             KOLO_TRY(kolo_wait(w, done, need, q));
@@ -30,8 +31,9 @@ kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
     return KOLO_OK;
 }
 
-kolo_status kolo_mismatch(const struct kolo_wires *w, int q)
+kolo_status kolo_mismatch(struct kolo_wires *w, int q)
 {
+    w->blamed = q;
     return kolo_fail(KOLO_ERR_MISMATCH,
                      "ranks %d and %d are in different calls (collective, size, type, operation, "
                      "root or algorithm) in tile %u",
@@ -61,5 +63,6 @@ kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
     if (kolo_reached(word, w->entries + 1)) {
         return KOLO_OK;
     }
+    w->stuck_at = q;
     return block ? kolo_wait(w, word, w->entries + 1, q) : KOLO_INPROGRESS;
 }

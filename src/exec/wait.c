@@ -23,7 +23,7 @@
 
 enum { BARE_POLLS = 200, PAUSED_POLLS = 2000, CROWDED_POLLS = 20, YIELDS = 200 };
 enum { FEW_YIELDS = 20, NEWS_NS = 10 * 1000 * 1000, NAP_FOR_LINES_NS = 50 * 1000 };
-enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000 };
+enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000, ASK_US = 100 * 1000 };
 
 static inline void relax(void)
 {
@@ -61,10 +61,36 @@ static uint32_t fall_asleep(const struct kolo_wires *w, struct kolo_head *head)
     return atomic_load_explicit(&head->doorbell, memory_order_seq_cst);
 }
 
-static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+static void say_wait(struct kolo_wires *w, int32_t rank_and_one)
+{
+    if (w->waits_for != NULL) {
+        atomic_store_explicit(w->waits_for, rank_and_one, memory_order_relaxed);
+    }
+}
+
+/* A wait since `begin`: whether it may go on. */
+static kolo_status may_go_on(struct kolo_wires *w, int peer, double begin, double *asked)
+{
+    const double now = kolo_now_us(), waited = now - begin;
+    if (now - *asked >= ASK_US || waited > w->timeout_us) {
+        *asked = now;
+        if (w->stalled != NULL) {
+            KOLO_TRY(w->stalled(w, peer, waited));
+        }
+    }
+    if (waited > w->timeout_us) {
+        w->blamed = peer;
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u", w->me,
+                         w->timeout_us / 1e3, peer, w->epoch);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status sleep_until(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
                                int peer)
 {
-    const double deadline = kolo_now_us() + w->timeout_us;
+    const double begin = kolo_now_us();
+    double asked = begin;
     struct kolo_head *head = &w->region[peer]->head;
     kolo_status st = KOLO_OK;
     for (;;) {
@@ -78,11 +104,17 @@ static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uin
         if (there || st != KOLO_OK) {
             return there ? KOLO_OK : st;
         }
-        if (kolo_now_us() > deadline) {
-            return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u",
-                             w->me, w->timeout_us / 1e3, peer, w->epoch);
-        }
+        KOLO_TRY(may_go_on(w, peer, begin, &asked));
     }
+}
+
+static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+                               int peer)
+{
+    say_wait(w, peer + 1);
+    const kolo_status st = sleep_until(w, word, want, peer);
+    say_wait(w, 0);
+    return st;
 }
 
 static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _Atomic uint32_t *word,
@@ -131,16 +163,15 @@ static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *de
         return st;
     }
     if (n == polls) {
-        *deadline = kolo_now_us() + w->timeout_us;
+        w->asked_us = kolo_now_us();
+        *deadline = w->asked_us + w->timeout_us;
     }
     if (n < polls + yields) {
         sched_yield();
         return KOLO_OK;
     }
-    if (kolo_now_us() > *deadline) {
-        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms in tile %u", w->me,
-                         w->timeout_us / 1e3, w->epoch);
-    }
+    say_wait(w, w->stuck_at + 1);
+    KOLO_TRY(may_go_on(w, w->stuck_at, *deadline - w->timeout_us, &w->asked_us));
     return KOLO_INPROGRESS;
 }
 
@@ -168,6 +199,11 @@ kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *d
     }
     (void)ppoll(fds, (nfds_t)news->count, &longest, NULL);
     return KOLO_OK;
+}
+
+void kolo_paused(struct kolo_wires *w)
+{
+    say_wait(w, 0);
 }
 
 void kolo_ring(struct kolo_head *head)

@@ -208,11 +208,15 @@ void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
     kolo_tcp_activate(link); /* its requests end at the next turn */
 }
 
-void kolo_tcp_aborted(struct kolo_link *link, kolo_status why)
+void kolo_tcp_aborted(struct kolo_link *link, int32_t reason)
 {
+    const struct kolo_env *env = &link->dev->env;
     if (link->failed == KOLO_OK) {
-        (void)snprintf(link->text, sizeof link->text, "rank %d ended this communicator: %s",
-                       link->peer.rank, kolo_status_name(why));
+        (void)snprintf(link->text, sizeof link->text, "rank %d ended this communicator",
+                       link->peer.rank);
+        if (env->told != NULL) {
+            env->told(env->owner, link->peer.rank, reason);
+        }
         link->failed = KOLO_ERR_ABORTED;
         kolo_tcp_activate(link);
     }

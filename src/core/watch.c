@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The thread that watches over a process's communicators.
+ *
+ * Each other process of this host that is a member of one has a pidfd here, which becomes readable
+ * when that process ends, whatever its forked children hold. Where pidfds are denied the thread
+ * looks into /proc instead. Ten times a second it also looks at the boards that have changed: what
+ * other members found, and whether they make the same calls. */
+#include "core/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, COMPARED = 8, CROSSED_US = 200000 };
+
+struct watched { /* a process */
+    struct watched *next;
+    uint64_t process;
+    int pid;
+    int pidfd; /* -1: denied */
+    unsigned users;
+    bool gone;
+};
+
+struct watcher { /* the thread */
+    pthread_t thread;
+    int wake; /* an eventfd */
+    bool stop;
+};
+
+static struct {
+    pthread_mutex_t lock; /* of all below */
+    struct kolo_comm *comms;
+    struct watched *processes;
+    struct watcher *watcher;
+    unsigned callers; /* threads that make calls, and one more where there are streams */
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- processes ---- */
+
+static bool has_ended(const struct watched *p)
+{
+    char path[40], line[512];
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", p->pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return errno == ENOENT;
+    }
+    const bool read = fgets(line, sizeof line, file) != NULL;
+    (void)fclose(file);
+    const char *end = read ? strrchr(line, ')') : NULL;
+    return !read || (end != NULL && (end[2] == 'Z' || end[2] == 'X'));
+}
+
+static bool shares_host(const struct kolo_comm *c, int q)
+{
+    const struct kolo_peer *me = &c->member[c->rank].peer, *peer = &c->member[q].peer;
+    return peer->host == me->host && peer->process != me->process;
+}
+
+static struct watched *find(uint64_t process)
+{
+    struct watched *p = watch.processes;
+    while (p != NULL && p->process != process) {
+        p = p->next;
+    }
+    return p;
+}
+
+static kolo_status add_process(const struct kolo_peer *peer)
+{
+    struct watched *p = find(peer->process);
+    if (p == NULL) {
+        p = calloc(1, sizeof *p);
+        if (p == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory to watch rank %d", peer->rank);
+        }
+        p->process = peer->process;
+        p->pid = peer->pid;
+        p->pidfd = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+        p->gone = p->pidfd < 0 && errno == ESRCH;
+        if (p->pidfd < 0 && !p->gone) {
+            KOLO_LOG(INFO, INIT, "no pidfd of process %d (%s): its end is looked for in /proc",
+                     p->pid, strerror(errno));
+        }
+        p->next = watch.processes;
+        watch.processes = p;
+    }
+    p->users++;
+    return KOLO_OK;
+}
+
+static void drop_process(uint64_t process)
+{
+    for (struct watched **at = &watch.processes; *at != NULL; at = &(*at)->next) {
+        struct watched *p = *at;
+        if (p->process == process) {
+            if (--p->users == 0) {
+                *at = p->next;
+                if (p->pidfd >= 0) {
+                    close(p->pidfd);
+                }
+                free(p);
+            }
+            return;
+        }
+    }
+}
+
+/* ---- what is found ---- */
+
+static void lost(struct kolo_comm *c, int q)
+{
+    char who[48], call[128];
+    struct kolo_member *m = &c->member[q];
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    if (m->lost || post == NULL || atomic_load(&post->presence) == KOLO_POST_LEFT) {
+        return; /* without a board it cannot be told from one that has left */
+    }
+    m->lost = true;
+    kolo_comm_say_rank(c, q, who, sizeof who);
+    kolo_comm_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
+    (void)kolo_fail(KOLO_ERR_PEER,
+                    "%s died: its process ended without kolo_comm_destroy(); the last that it had "
+                    "begun was %s",
+                    who, call);
+    (void)kolo_comm_fail_of(c, KOLO_ERR_PEER, q);
+}
+
+static void tell_of_process(const struct watched *p)
+{
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
+        for (int q = 0; q < c->nranks; q++) {
+            if (c->member[q].peer.process == p->process && shares_host(c, q)) {
+                lost(c, q);
+            }
+        }
+    }
+}
+
+static uint64_t calls_of_all(const struct kolo_comm *c)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < c->board->nposts; i++) {
+        sum += atomic_load_explicit(&c->board->post[i].begun, memory_order_relaxed);
+    }
+    return sum;
+}
+
+/* True if something has changed since the last look. */
+static bool look_at_board(struct kolo_comm *c)
+{
+    struct kolo_verdict verdict;
+    if (c->board == NULL || atomic_load(&c->error) != KOLO_OK) {
+        return false;
+    }
+    if (kolo_verdict_read(c->board, &verdict)) {
+        kolo_error_set(verdict.text);
+        (void)kolo_comm_fail_of(c, (kolo_status)verdict.status, verdict.rank);
+        return true;
+    }
+    const uint64_t calls = calls_of_all(c);
+    if (calls == c->seen_calls) {
+        return false;
+    }
+    c->seen_calls = calls;
+    for (int i = 1; i <= COMPARED && i < c->nranks; i++) { /* what differs, differs from these */
+        const int q = (c->rank + i) % c->nranks;
+        if (kolo_comm_say_mismatch(c, q)) {
+            (void)kolo_comm_fail_of(c, KOLO_ERR_MISMATCH, q);
+        }
+    }
+    return true;
+}
+
+/* Rank `r` of `d` waits there for this rank, in a call that this rank has not made. */
+static bool waits_in(const struct kolo_comm *d, int r)
+{
+    const struct kolo_post *post = kolo_comm_post(d, r);
+    return post != NULL && post->waits_for == d->rank + 1 && kolo_comm_calls(d) < post->begun &&
+           kolo_now_us() - (double)post->since_us > CROSSED_US;
+}
+
+static void end_crossed(struct kolo_comm *c, int q, struct kolo_comm *d, int r)
+{
+    char mine[128], other[128];
+    kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+    kolo_comm_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
+    (void)kolo_fail(KOLO_ERR_MISMATCH,
+                    "rank %d waits in %s of %s (%llx) for rank %d, and that one in %s of %s (%llx) "
+                    "for the other: the communicators are used in another order",
+                    c->rank, mine, c->name, (unsigned long long)c->id, q, other, d->name,
+                    (unsigned long long)d->id);
+    (void)kolo_comm_fail_of(d, KOLO_ERR_MISMATCH, r);
+}
+
+bool kolo_watch_crossed(struct kolo_comm *c, int q)
+{
+    bool crossed = false;
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    if (post == NULL || post->begun >= kolo_comm_calls(c) || post->callers != 1 ||
+        c->post->callers != 1) { /* another thread may still make the call */
+        return false;
+    }
+    pthread_mutex_lock(&watch.lock);
+    for (struct kolo_comm *d = watch.comms; d != NULL && !crossed; d = d->watched_next) {
+        for (int r = 0; r < d->nranks && d != c && !crossed; r++) {
+            crossed = d->member[r].peer.process == c->member[q].peer.process && waits_in(d, r);
+            if (crossed) {
+                end_crossed(c, q, d, r);
+            }
+        }
+    }
+    pthread_mutex_unlock(&watch.lock);
+    return crossed;
+}
+
+/* ---- the thread ---- */
+
+/* Descriptors to poll, the wake-up first; the caller holds the lock. */
+static struct pollfd *descriptors(const struct watcher *self, int *n)
+{
+    int count = 1;
+    for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
+        count += !p->gone;
+    }
+    struct pollfd *fds = calloc((size_t)count, sizeof *fds);
+    *n = 0;
+    if (fds == NULL) {
+        return NULL;
+    }
+    fds[(*n)++] = (struct pollfd){.fd = self->wake, .events = POLLIN};
+    for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
+        if (p->pidfd >= 0 && !p->gone) {
+            fds[(*n)++] = (struct pollfd){.fd = p->pidfd, .events = POLLIN};
+        }
+    }
+    return fds;
+}
+
+static bool is_readable(const struct pollfd *fds, int n, int fd)
+{
+    for (int i = 0; i < n; i++) {
+        if (fds[i].fd == fd) {
+            return fds[i].revents != 0;
+        }
+    }
+    return false;
+}
+
+static bool look(const struct pollfd *fds, int n)
+{
+    bool changed = false;
+    for (struct watched *p = watch.processes; p != NULL; p = p->next) {
+        const bool news =
+            !p->gone && (p->pidfd >= 0 ? is_readable(fds, n, p->pidfd) : has_ended(p));
+        p->gone = p->gone || news;
+        if (p->gone) {
+            tell_of_process(p); /* again, if communicators came since */
+        }
+        changed = changed || news;
+    }
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
+        changed = look_at_board(c) || changed;
+    }
+    return changed;
+}
+
+static void *run(void *arg)
+{
+    struct watcher *self = arg;
+    unsigned idle = 0;
+    pthread_mutex_lock(&watch.lock);
+    while (!self->stop) {
+        int n = 0;
+        uint64_t count;
+        struct pollfd *fds = descriptors(self, &n);
+        pthread_mutex_unlock(&watch.lock);
+        (void)poll(fds, (nfds_t)n, idle < IDLE_TICKS ? TICK_MS : IDLE_TICK_MS);
+        (void)!read(self->wake, &count, sizeof count);
+        pthread_mutex_lock(&watch.lock);
+        idle = !self->stop && look(fds, n) ? 0 : idle + 1;
+        free(fds);
+    }
+    pthread_mutex_unlock(&watch.lock);
+    return NULL;
+}
+
+static void wake_thread(const struct watcher *watcher)
+{
+    const uint64_t one = 1;
+    (void)!write(watcher->wake, &one, sizeof one);
+}
+
+static kolo_status start(struct watcher **out)
+{
+    struct watcher *w = calloc(1, sizeof *w);
+    if (w == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a thread that watches peers");
+    }
+    w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->wake < 0) {
+        free(w);
+        return kolo_fail(KOLO_ERR_SYSTEM, "a descriptor to watch peers: %s", strerror(errno));
+    }
+    const int failed = pthread_create(&w->thread, NULL, run, w);
+    if (failed != 0) {
+        close(w->wake);
+        free(w);
+        return kolo_fail(KOLO_ERR_SYSTEM, "a thread to watch peers: %s", strerror(failed));
+    }
+    *out = w;
+    return KOLO_OK;
+}
+
+void kolo_watch_before_fork(void)
+{
+    pthread_mutex_lock(&watch.lock);
+}
+
+/* The child has no watcher, and its communicators are the parent's: nobody gets to run on them. */
+void kolo_watch_after_fork(bool child)
+{
+    for (struct kolo_comm *c = watch.comms; c != NULL && child; c = c->watched_next) {
+        atomic_store(&c->busy, 1);
+        c->watched = false;
+    }
+    if (child) {
+        watch.comms = NULL;
+        watch.processes = NULL;
+        watch.watcher = NULL;
+        watch.callers = 0;
+    }
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* Those of the first `n` ranks. */
+static void drop_processes(const struct kolo_comm *c, int n)
+{
+    for (int q = 0; q < n; q++) {
+        if (shares_host(c, q)) {
+            drop_process(c->member[q].peer.process);
+        }
+    }
+}
+
+static kolo_status add_processes(const struct kolo_comm *c)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        const kolo_status st = shares_host(c, q) ? add_process(&c->member[q].peer) : KOLO_OK;
+        if (st != KOLO_OK) {
+            drop_processes(c, q);
+            return st;
+        }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_watch(struct kolo_comm *c)
+{
+    pthread_mutex_lock(&watch.lock);
+    kolo_status st = KOLO_OK;
+    if (watch.watcher == NULL && c->local_size > 1) {
+        st = start(&watch.watcher);
+    }
+    st = st == KOLO_OK ? add_processes(c) : st;
+    if (st == KOLO_OK) {
+        atomic_store(&c->post->callers, watch.callers);
+        c->watched_next = watch.comms;
+        watch.comms = c;
+        c->watched = true;
+        if (watch.watcher != NULL) {
+            wake_thread(watch.watcher);
+        }
+    }
+    pthread_mutex_unlock(&watch.lock);
+    return st;
+}
+
+void kolo_unwatch(struct kolo_comm *c)
+{
+    struct watcher *last = NULL;
+    pthread_mutex_lock(&watch.lock);
+    for (struct kolo_comm **at = &watch.comms; *at != NULL && c->watched;
+         at = &(*at)->watched_next) {
+        if (*at == c) {
+            *at = c->watched_next;
+            drop_processes(c, c->nranks);
+            break;
+        }
+    }
+    c->watched = false;
+    if (watch.comms == NULL && watch.watcher != NULL) {
+        last = watch.watcher;
+        watch.watcher = NULL;
+        last->stop = true;
+        wake_thread(last);
+    }
+    pthread_mutex_unlock(&watch.lock);
+    if (last != NULL) {
+        pthread_join(last->thread, NULL);
+        close(last->wake);
+        free(last);
+    }
+}
+
+void kolo_watch_caller(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.callers++;
+    for (const struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
+        atomic_store(&c->post->callers, watch.callers);
+    }
+    pthread_mutex_unlock(&watch.lock);
+}

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of a job say when one of them dies, stops, leaves or makes another call.
+
+usage: faults_test.py FAULTS   (the program of faults.c)
+"""
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from tap import check, run_tests
+
+(FAULTS,) = sys.argv[1:]
+LIMIT_S = 40
+FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+_jobs = itertools.count()
+
+
+class Job:
+    """Ranks that this script starts itself, so that no launcher ends the survivors."""
+
+    def __init__(self, nranks, *args, env=None):
+        name = f"faults-{os.getpid()}-{next(_jobs)}"
+        self.ranks = [
+            subprocess.Popen([FAULTS, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, env={**os.environ, **(env or {}), "KOLO_RANK": str(rank),
+                                             "KOLO_NRANKS": str(nranks), "KOLO_JOB": name})
+            for rank in range(nranks)]
+        self.said = [[] for _ in self.ranks]
+
+    def wait_until_at_work(self):
+        for rank, process in enumerate(self.ranks):
+            line = process.stdout.readline()
+            while line and " works " not in line:
+                self.said[rank].append(line.rstrip())
+                line = process.stdout.readline()
+
+    def ends(self):
+        """Status, rank at fault, text and time (ms) that each rank reported; None: nothing."""
+        reports = []
+        for rank, process in enumerate(self.ranks):
+            try:
+                rest = process.communicate(timeout=LIMIT_S)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                rest = process.communicate()[0] + "(it hung)"
+            self.said[rank] += rest.splitlines()
+            found = None
+            for line in self.said[rank]:
+                match = re.fullmatch(r"\d+ ([\d.]+) (KOLO_\w+) (-?\d+) (.*)", line)
+                if match:
+                    found = (match[2], int(match[3]), match[4], float(match[1]))
+            reports.append(found)
+        return reports
+
+
+def survivors_name(victim, reports, since, limit_ms, status="KOLO_ERR_PEER"):
+    """All others returned the status, naming the victim, within the limit."""
+    others = [report for rank, report in enumerate(reports) if rank != victim]
+    return all(report is not None and report[0] == status and report[1] == victim and
+               report[3] - since < limit_ms for report in others)
+
+
+def latest(reports, since):
+    return max((report[3] - since for report in reports if report), default=-1)
+
+
+def test_death():
+    """A rank is killed, idle or at work: all others say so."""
+    for nranks in (2, 4, 8):
+        for what in ("idle", "small", "large", "all"):
+            for victim in sorted({0, nranks // 2, nranks - 1}) if FULL or nranks == 4 else (0,):
+                job = Job(nranks, what)
+                job.wait_until_at_work()
+                since = time.time() * 1e3
+                job.ranks[victim].kill()
+                reports = job.ends()
+                check(survivors_name(victim, reports, since, 2000),
+                      f"{nranks} ranks, {what}: all name rank {victim}, which was killed, within "
+                      "2 s", f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def test_death_of_a_parent():
+    """The victim's forked children live on, and hold its descriptors."""
+    job = Job(3, "forks")
+    job.wait_until_at_work()
+    since = time.time() * 1e3
+    job.ranks[1].kill()
+    reports = job.ends()
+    check(survivors_name(1, reports, since, 2000),
+          "a rank whose forked child lives on is dead all the same", *reports, *job.said)
+
+
+def test_other_communicators():
+    """Those without the dead rank go on."""
+    job = Job(4, "halves")
+    job.wait_until_at_work()
+    job.ranks[3].kill()
+    job.ends()
+    check(all("the other communicator goes on" in job.said[rank] for rank in (0, 1)),
+          "communicators without the dead rank go on", *job.said)
+
+
+def test_stop():
+    """A stopped rank is waited for; at the time-out it is named by all, whoever waits for it."""
+    job = Job(4, "small", "20000", env={"KOLO_DEBUG": "WARN"})
+    job.wait_until_at_work()
+    job.ranks[2].send_signal(signal.SIGSTOP)
+    time.sleep(1)
+    job.ranks[2].send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    check(all(process.poll() is None for process in job.ranks),
+          "a rank that is stopped for a second delays the others, and that is all", *job.said)
+    for process in job.ranks:
+        process.kill()
+    job.ends()
+    warned = [line for lines in job.said for line in lines if "is stopped" in line]
+    check(warned and all("for rank 2 " in line for line in warned),
+          "those who wait for a stopped rank warn, and name it", *job.said)
+    for what in ("small", "all"):
+        job = Job(4, what, "1000")
+        job.wait_until_at_work()
+        since = time.time() * 1e3
+        job.ranks[2].send_signal(signal.SIGSTOP)
+        for rank in (0, 1, 3):
+            job.ranks[rank].wait(LIMIT_S)
+        job.ranks[2].kill()
+        reports = job.ends()
+        check(survivors_name(2, reports, since, 2500, "KOLO_ERR_TIMEOUT") and
+              "is stopped" in reports[0][2],
+              f"{what}: a rank that stays stopped is named by all at the time-out",
+              f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def test_leaving():
+    """A member that has done its part and left is no death."""
+    job = Job(3, "leave")
+    reports = job.ends()
+    check(reports == [None] * 3 and all(process.returncode == 0 for process in job.ranks),
+          "a root that destroys its communicator and exits early is no death", *reports, *job.said)
+
+
+def test_mismatch():
+    """Other calls on some rank: both are named within a second, also where nobody waits."""
+    for what, words in (("roots", ("reduce of 4 float32, sum, root", "broadcast of 4 float32, root")),
+                        ("count", ("allreduce of 4 float32, sum", "allreduce of 5 float32, sum")),
+                        ("op", ("4 float32, sum", "4 float32, max")),
+                        ("type", ("4 float32, sum", "4 int32, sum")),
+                        ("root", ("4 float32, root 0", "4 float32, root 1")),
+                        ("zero", ("0 float32, sum", "0 float32, max")),
+                        ("barrier", ("barrier", "allreduce of 4 float32"))):
+        for nranks in (2, 4):
+            job = Job(nranks, f"not-{what}")
+            since = time.time() * 1e3
+            reports = job.ends()
+            check(all(report is not None and report[0] == "KOLO_ERR_MISMATCH" and
+                      all(word in report[2] for word in words) for report in reports) and
+                  latest(reports, since) < 2000,
+                  f"{nranks} ranks: another {what} on one of them is told to all, with both calls",
+                  f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def test_crossed():
+    """Two communicators used in another order wait for each other for ever."""
+    job = Job(2, "crossed")
+    since = time.time() * 1e3
+    reports = job.ends()
+    check(all(report is not None and report[0] == "KOLO_ERR_MISMATCH" and
+              "another order" in report[2] for report in reports) and latest(reports, since) < 3000,
+          "two communicators used in another order: both calls are named",
+          f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+run_tests(globals())
