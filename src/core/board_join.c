@@ -61,6 +61,16 @@ void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
     out->has_board = 1;
 }
 
+static void hold(struct kolo_comm *c, const void *board)
+{
+    uint32_t id = 0;
+    uint64_t offset = 0;
+    size_t len = 0;
+    if (kolo_segment_find(board, 1, &id, &offset)) {
+        c->own_board = kolo_segment_hold(id, &len);
+    }
+}
+
 static kolo_status attach(struct kolo_comm *c, int q, const void *handle, struct kolo_board **out)
 {
     void *board = NULL;
@@ -68,6 +78,9 @@ static kolo_status attach(struct kolo_comm *c, int q, const void *handle, struct
     KOLO_TRY(kolo_comm_connect(c, q));
     KOLO_TRY(c->member[q].transport->attach(c->member[q].link, handle, &board, &len));
     *out = board;
+    if (c->member[q].peer.process == c->member[c->rank].peer.process) {
+        hold(c, board); /* a link between threads need not */
+    }
     return len >= kolo_board_bytes(c->local_size)
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_INTERNAL, "the board of rank %d has %zu bytes", q, len);

@@ -448,12 +448,12 @@ void kolo_comm_destroy(struct kolo_comm *c)
     }
     if (c->chooser != NULL) {
         kolo_call_drain(c);
-        kolo_p2p_close(c);
         KOLO_LOG(INFO, INIT, "comm %p rank %d nranks %d - Destroy COMPLETE", (void *)c, c->rank,
                  c->nranks);
     }
     kolo_board_leave(c);
     kolo_unwatch(c);
+    kolo_p2p_close(c);
     kolo_call_forget(c);
     if (c->spare_fd >= 0) {
         close(c->spare_fd);

@@ -143,9 +143,9 @@ def test_failures():
     check(status == 139 and "rank 2 (pid " in err and "signal 11 (Segmentation fault)" in err,
           "a rank that is killed by a signal is named, with status 128 + signal", status, err)
     begin = time.monotonic()
-    status, _, err = run(2, 'test $KOLO_RANK = 1 && exit 7; trap "" TERM; sleep 1000')
+    status, _, err = run(2, 'test $KOLO_RANK = 1 && sleep 1 && exit 7; trap "" TERM; sleep 1000')
     took = time.monotonic() - begin
-    check(status == 7 and 2.9 < took < 20,
+    check(status == 7 and 3.9 < took < 20,
           "a rank that ignores SIGTERM is killed 3 s later", status, took, err)
     status, _, err = run(2, 'test $KOLO_RANK = 1 && { echo last words >&2; exit 1; }; sleep 1000')
     check(err.startswith("[1] last words\nkolo run: rank 1"),
