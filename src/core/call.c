@@ -286,31 +286,6 @@ static kolo_status run_alone(struct kolo_call *call)
     return KOLO_OK;
 }
 
-/* A pause was the last: the peers whose messages are not done, the first few. */
-static kolo_status name_whom(const struct kolo_call *call)
-{
-    const struct kolo_prog *p = call->prog;
-    struct kolo_text list = {0};
-    int named = 0;
-    for (uint32_t i = 0; call->exec.req != NULL && i < p->nops; i++) {
-        const bool message = p->op[i].code == KOLO_DO_RECV || p->op[i].code == KOLO_DO_SEND;
-        bool waits = false;
-        for (uint32_t t = 0; message && t < KOLO_DEPTH; t++) {
-            const struct kolo_req *req = &call->exec.req[t * p->nreqs + p->op[i].index];
-            waits = waits || req->status == KOLO_INPROGRESS;
-        }
-        if (waits && named++ < 8) {
-            kolo_text_add(&list, "%s%d", named > 1 ? ", " : "", p->op[i].peer);
-        }
-    }
-    const kolo_status st =
-        kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms for messages with rank %s%s in tile %u",
-                  call->comm->rank, call->comm->timeout_ms, list.chars != NULL ? list.chars : "?",
-                  named > 8 ? ", ..." : "", call->comm->wires.epoch);
-    kolo_text_free(&list);
-    return st;
-}
-
 /* Messages of transports that map memory, too, tell nothing, as its lines do. */
 static kolo_status pause_call(struct kolo_call *call)
 {
@@ -325,10 +300,8 @@ static kolo_status pause_call(struct kolo_call *call)
             news.fd[news.count++] = fd;
         }
     }
-    const kolo_status st =
-        news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
-                       : kolo_pause(&c->wires, &call->spins, &call->deadline);
-    return st == KOLO_ERR_TIMEOUT && p->nreqs > 0 ? name_whom(call) : st;
+    return news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
+                          : kolo_pause(&c->wires, &call->spins, &call->deadline);
 }
 static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
 

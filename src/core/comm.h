@@ -143,6 +143,11 @@ struct kolo_comm {
     pthread_mutex_t error_lock;
     char error_text[512];
     struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */
+    struct {
+        _Atomic int rank, error; /* 1 + the first rank that a transport lost, 0: none; its errno */
+        _Atomic int teller;      /* 1 + the first rank that told of a failure, 0: none */
+        _Atomic int32_t reason;
+    } heard;
     struct kolo_premulsum *premulsums;
 };
 
@@ -151,8 +156,14 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm);
 /* End the communicator with `status` (its text: this thread's), and tell the ranks it reaches.
  * Returns the status that ended it first. */
 kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
-/* kolo_env.gone: a transport saw that rank `rank` is not there any more. */
+/* kolo_env.gone: a transport saw that rank `rank` is not there any more; told: that rank says that
+ * it ended the communicator; reason: what is told so, a status and the rank at fault. What is
+ * learned so ends the communicator at the next look: of a call that fails, or of the watcher. */
 void kolo_comm_gone(void *comm, int rank, const char *what, int error);
+void kolo_comm_told(void *comm, int rank, int32_t reason);
+int32_t kolo_comm_reason(void *comm);
+/* End it for what was learned; false if nothing was. */
+bool kolo_comm_learn(struct kolo_comm *comm);
 /* The same about a rank that is at fault, -1: none in particular. */
 kolo_status kolo_comm_fail_of(struct kolo_comm *comm, kolo_status status, int rank);
 /* Link to rank q, made when first needed. device_lock is taken. */

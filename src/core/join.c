@@ -259,6 +259,8 @@ static void make_env(struct kolo_comm *c)
                                .secret = c->secret,
                                .toward = c->toward[0] != '\0' ? c->toward : NULL,
                                .gone = kolo_comm_gone,
+                               .reason = kolo_comm_reason,
+                               .told = kolo_comm_told,
                                .owner = c};
 }
 

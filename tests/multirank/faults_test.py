@@ -83,6 +83,19 @@ def test_death():
                       "2 s", f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
 
 
+def test_death_over_tcp():
+    """Without shared memory it is the end of a connection that tells."""
+    for nranks, what, victim in ((2, "small", 0), (4, "large", 0), (4, "small", 3), (4, "all", 2)):
+        job = Job(nranks, what, env={"KOLO_TRANSPORT": "tcp"})
+        job.wait_until_at_work()
+        since = time.time() * 1e3
+        job.ranks[victim].kill()
+        reports = job.ends()
+        check(survivors_name(victim, reports, since, 2000),
+              f"tcp, {nranks} ranks, {what}: all name rank {victim}, which was killed, within 2 s",
+              f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
 def test_death_of_a_parent():
     """The victim's forked children live on, and hold its descriptors."""
     job = Job(3, "forks")

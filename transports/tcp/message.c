@@ -468,7 +468,7 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
         link->bye = true;
         return true;
     case KOLO_TCP_ABORT:
-        kolo_tcp_aborted(link, (kolo_status)(int32_t)frame->number);
+        kolo_tcp_aborted(link, (int32_t)frame->number);
         return true;
     default:
         return false;

@@ -313,7 +313,9 @@ static void part(struct kolo_link *link);
 static void give_up(struct kolo_link *link, kolo_status why)
 {
     if (has_failed(link->dev)) {
-        (void)kolo_tcp_stream_last(&link->socket[0], KOLO_TCP_ABORT, (uint32_t)why);
+        const struct kolo_env *env = &link->dev->env;
+        const int32_t reason = env->reason != NULL ? env->reason(env->owner) : (int32_t)why;
+        (void)kolo_tcp_stream_last(&link->socket[0], KOLO_TCP_ABORT, (uint32_t)reason);
         (void)kolo_tcp_message_end(link, why);
     } else {
         const bool clean = is_clean(link);

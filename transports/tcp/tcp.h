@@ -282,7 +282,7 @@ void kolo_tcp_activate(struct kolo_link *link);
 /* The link is broken: requests end with LINK and this text. `error`: errno or 0. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
 /* The peer has given up, and said why. */
-void kolo_tcp_aborted(struct kolo_link *link, kolo_status why);
+void kolo_tcp_aborted(struct kolo_link *link, int32_t reason);
 /* The socket has ended: after BYE that is all right. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
 
