@@ -2,6 +2,7 @@
 /* The `kolo` command: a table of subcommands, each a file of its own. */
 #include "log.h"
 #include "plan.h"
+#include "ps.h"
 #include "run.h"
 #include "topo.h"
 #include "tune.h"
@@ -20,6 +21,7 @@ static const struct {
     const char *what;
 } commands[] = {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
+    {"ps", kolo_tool_ps, "show what the ranks on this host are in, and for whom they wait"},
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
     {"topo", kolo_tool_topo, "show a machine, and the rings and trees laid on it"},
     {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ranks of a job say when one of them dies, stops, leaves or makes another call.
 
-usage: faults_test.py FAULTS   (the program of faults.c)
+usage: faults_test.py FAULTS KOLO   (the program of faults.c, and the kolo tool)
 """
 import itertools
 import os
@@ -13,7 +13,7 @@ import time
 
 from tap import check, run_tests
 
-(FAULTS,) = sys.argv[1:]
+FAULTS, KOLO = sys.argv[1:]
 LIMIT_S = 40
 FULL = bool(os.environ.get("KOLO_TEST_FULL"))
 _jobs = itertools.count()
@@ -146,6 +146,32 @@ def test_stop():
               "is stopped" in reports[0][2],
               f"{what}: a rank that stays stopped is named by all at the time-out",
               f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def test_seen_from_outside():
+    """`kolo ps` tells who waits for whom, and asks nobody."""
+    job = Job(3, "small")
+    job.wait_until_at_work()
+    pids = [process.pid for process in job.ranks]
+    job.ranks[1].send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    ran = subprocess.run([KOLO, "ps", str(pids[0])], capture_output=True, text=True, check=False,
+                         timeout=LIMIT_S)
+    lines = ran.stdout.splitlines()
+    rows = [line.split()[:3] for line in lines[2:5]]
+    check(ran.returncode == 0 and ": 3 of 3 ranks are on this host" in lines[0] and
+          rows == [["0", str(pids[0]), "waits"], ["1", str(pids[1]), "stopped"],
+                   ["2", str(pids[2]), "waits"]] and
+          "allreduce of 2 float32, sum - for rank 1 since" in lines[2] and
+          f"2 wait in the end for rank 1 (pid {pids[1]}: stopped)" in lines[5],
+          "kolo ps names the rank that all wait for", ran.stdout, ran.stderr, *job.said)
+    for process in job.ranks:
+        process.kill()
+    job.ends()
+    ran = subprocess.run([KOLO, "ps", str(os.getpid())], capture_output=True, text=True,
+                         check=False, timeout=LIMIT_S)
+    check(ran.returncode == 1 and "no communicator" in ran.stderr,
+          "where nothing is found kolo ps says so", ran.stdout, ran.stderr)
 
 
 def test_leaving():

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `kolo ps`: the boards of running communicators (core/board.h), read from outside.
+ *
+ * Every memory that a process offers to its peers is one of its descriptors; those that begin with
+ * a board's magic are mapped here for reading. Nothing is written, and no rank notices. Two looks,
+ * a little apart, tell who waits from who happened to. */
+#include "ps.h"
+
+#include "core/board.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BETWEEN_LOOKS_MS = 150 };
+
+struct seen { /* a post at the first look */
+    uint64_t begun;
+    int32_t waits_for;
+};
+
+struct found {
+    struct found *next;
+    ino_t inode;
+    const struct kolo_board *board;
+    size_t bytes;
+    struct seen *seen;
+};
+
+/* ---- finding ---- */
+
+static bool is_known(const struct found *all, ino_t inode)
+{
+    while (all != NULL && all->inode != inode) {
+        all = all->next;
+    }
+    return all != NULL;
+}
+
+/* Map it, if it is a board of a layout that this program knows. */
+static struct found *map_board(int fd, const struct stat *info)
+{
+    struct kolo_board head;
+    const size_t bytes = (size_t)info->st_size;
+    if (bytes < sizeof head || pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
+        head.magic != KOLO_BOARD_MAGIC || head.version != KOLO_BOARD_VERSION ||
+        head.nposts > bytes / sizeof(struct kolo_post) ||
+        kolo_board_bytes((int)head.nposts) > bytes) {
+        return NULL;
+    }
+    struct found *f = calloc(1, sizeof *f);
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (f == NULL || at == MAP_FAILED) {
+        free(f);
+        return NULL;
+    }
+    f->inode = info->st_ino;
+    f->board = at;
+    f->bytes = bytes;
+    return f;
+}
+
+static void look_at_descriptor(const char *path, struct found **all)
+{
+    char target[64] = "";
+    struct stat info;
+    if (readlink(path, target, sizeof target - 1) < 0 ||
+        strncmp(target, "/memfd:kolo", strlen("/memfd:kolo")) != 0) {
+        return;
+    }
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    if (fstat(fd, &info) == 0 && !is_known(*all, info.st_ino)) {
+        struct found *f = map_board(fd, &info);
+        if (f != NULL) {
+            f->next = *all;
+            *all = f;
+        }
+    }
+    close(fd);
+}
+
+/* False: its descriptors cannot be read. */
+static bool look_at_process(const char *pid, struct found **all)
+{
+    char path[64 + 256];
+    (void)snprintf(path, sizeof path, "/proc/%s/fd", pid);
+    DIR *dir = opendir(path);
+    if (dir == NULL) {
+        return false;
+    }
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        (void)snprintf(path, sizeof path, "/proc/%s/fd/%s", pid, e->d_name);
+        look_at_descriptor(path, all);
+    }
+    closedir(dir);
+    return true;
+}
+
+static struct found *find_boards(void)
+{
+    struct found *all = NULL;
+    DIR *dir = opendir("/proc");
+    for (const struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9') {
+            (void)look_at_process(e->d_name, &all);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return all;
+}
+
+static void free_boards(struct found *all)
+{
+    while (all != NULL) {
+        struct found *next = all->next;
+        munmap((void *)(uintptr_t)all->board, all->bytes);
+        free(all->seen);
+        free(all);
+        all = next;
+    }
+}
+
+/* ---- reading ---- */
+
+static bool first_look(struct found *f)
+{
+    f->seen = calloc(f->board->nposts + 1, sizeof *f->seen);
+    for (uint32_t i = 0; f->seen != NULL && i < f->board->nposts; i++) {
+        f->seen[i] = (struct seen){atomic_load(&f->board->post[i].begun),
+                                   atomic_load(&f->board->post[i].waits_for)};
+    }
+    return f->seen != NULL;
+}
+
+static char process_state(int pid)
+{
+    char path[40], line[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    const bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    const char *end = read ? strrchr(line, ')') : NULL;
+    return end != NULL && end[1] == ' ' ? end[2] : 'X';
+}
+
+/* Rank + 1 that post i waits for, at both looks in the same call; 0: none. */
+static int waits_for(const struct found *f, uint32_t i)
+{
+    const struct kolo_post *post = &f->board->post[i];
+    const int32_t now = atomic_load(&post->waits_for);
+    return now == f->seen[i].waits_for && atomic_load(&post->begun) == f->seen[i].begun ? now : 0;
+}
+
+static const char *state_of(const struct found *f, uint32_t i)
+{
+    const struct kolo_post *post = &f->board->post[i];
+    const char state = process_state(atomic_load(&post->pid));
+    if (atomic_load(&post->presence) == KOLO_POST_LEFT) {
+        return "left";
+    }
+    if (atomic_load(&post->presence) == KOLO_POST_ABSENT) {
+        return "comes";
+    }
+    if (state == 'X' || state == 'Z') {
+        return "dead";
+    }
+    if (state == 'T' || state == 't') {
+        return "stopped";
+    }
+    return waits_for(f, i) > 0 ? "waits" : "runs";
+}
+
+static uint32_t post_of(const struct kolo_board *board, int rank)
+{
+    uint32_t i = 0;
+    while (i < board->nposts && (atomic_load(&board->post[i].rank) != rank ||
+                                 atomic_load(&board->post[i].presence) == KOLO_POST_ABSENT)) {
+        i++;
+    }
+    return i;
+}
+
+/* ---- printing ---- */
+
+static void print_post(const struct found *f, uint32_t i)
+{
+    struct kolo_trail trail;
+    char call[96] = "-", wait[80] = "";
+    const struct kolo_post *post = &f->board->post[i];
+    const uint64_t begun = atomic_load(&post->begun);
+    const int whom = waits_for(f, i) - 1;
+    if (begun > 0 && kolo_trail_find(post, begun, &trail)) {
+        kolo_trail_text(&trail, call, sizeof call);
+    }
+    if (whom >= 0) {
+        (void)snprintf(wait, sizeof wait, " - for rank %d since %.1f s", whom,
+                       (kolo_now_us() - (double)atomic_load(&post->since_us)) / 1e6);
+    }
+    (void)printf("%6d %8d  %-8s %10llu  %s%s\n", atomic_load(&post->rank), atomic_load(&post->pid),
+                 state_of(f, i), (unsigned long long)begun, call, wait);
+}
+
+/* Whom a chain of waits ends at, if all that wait wait for the same. */
+static void print_culprit(const struct found *f)
+{
+    const struct kolo_board *board = f->board;
+    uint32_t last = board->nposts, waiting = 0;
+    for (uint32_t i = 0; i < board->nposts; i++) {
+        uint32_t at = i;
+        if (waits_for(f, i) <= 0) {
+            continue;
+        }
+        for (uint32_t steps = 0; steps < board->nposts && at < board->nposts; steps++) {
+            const int next = waits_for(f, at) - 1;
+            if (next < 0) {
+                break;
+            }
+            at = post_of(board, next);
+        }
+        if (at >= board->nposts || waits_for(f, at) > 0 || (waiting > 0 && at != last)) {
+            return;
+        }
+        last = at;
+        waiting++;
+    }
+    if (waiting > 0) {
+        const struct kolo_post *post = &board->post[last];
+        (void)printf(
+            "  %u wait%s in the end for rank %d (pid %d: %s), which has begun %llu calls\n",
+            waiting, waiting == 1 ? "s" : "", atomic_load(&post->rank), atomic_load(&post->pid),
+            state_of(f, last), (unsigned long long)atomic_load(&post->begun));
+    }
+}
+
+static void print_board(const struct found *f)
+{
+    struct kolo_verdict verdict;
+    const struct kolo_board *board = f->board;
+    (void)printf("communicator %llx (%.*s): %u of %d ranks are on this host\n",
+                 (unsigned long long)board->comm, (int)sizeof board->name, board->name,
+                 board->nposts, board->nranks);
+    (void)printf("%6s %8s  %-8s %10s  %s\n", "rank", "pid", "state", "calls", "the last");
+    for (uint32_t i = 0; i < board->nposts; i++) {
+        print_post(f, i);
+    }
+    if (kolo_verdict_read(board, &verdict)) {
+        (void)printf("  ended by %s, seen by rank %d: %s\n",
+                     kolo_status_name((kolo_status)verdict.status), verdict.seen_by, verdict.text);
+    } else {
+        print_culprit(f);
+    }
+}
+
+static bool is_asked_for(const struct found *f, int npids, char **pids)
+{
+    for (uint32_t i = 0; i < f->board->nposts; i++) {
+        for (int k = 0; k < npids; k++) {
+            if (atomic_load(&f->board->post[i].pid) == atoi(pids[k])) {
+                return true;
+            }
+        }
+    }
+    return npids == 0;
+}
+
+static int usage(FILE *to, int status)
+{
+    (void)fputs(
+        "Usage: kolo ps [PID...]\n"
+        "What the ranks on this host are in: of all communicators that this user may look at, or "
+        "of\n"
+        "those with these processes.\n\n"
+        "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
+        "  calls   collectives that the rank has begun\n\n"
+        "Exit status: 0 something was found, 1 nothing.\n",
+        to);
+    return status;
+}
+
+int kolo_tool_ps(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    int c, shown = 0;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+        return usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
+    }
+    for (int i = optind; i < argc; i++) {
+        long pid;
+        if (!kolo_parse_int(argv[i], 1, INT32_MAX, &pid)) {
+            (void)fprintf(stderr, "kolo ps: \"%s\" is not a process\n", argv[i]);
+            return 2;
+        }
+    }
+    struct found *all = find_boards();
+    for (struct found *f = all; f != NULL; f = f->next) {
+        if (!first_look(f)) {
+            (void)fprintf(stderr, "kolo ps: out of memory\n");
+            free_boards(all);
+            return 1;
+        }
+    }
+    if (all != NULL) {
+        usleep(BETWEEN_LOOKS_MS * 1000);
+    }
+    for (const struct found *f = all; f != NULL; f = f->next) {
+        if (is_asked_for(f, argc - optind, argv + optind)) {
+            (void)printf("%s", shown++ > 0 ? "\n" : "");
+            print_board(f);
+        }
+    }
+    free_boards(all);
+    if (shown == 0) {
+        (void)fprintf(stderr,
+                      "kolo ps: no communicator with several ranks on this host is found%s\n",
+                      geteuid() == 0 ? "" : " that this user may look at");
+    }
+    return shown > 0 ? 0 : 1;
+}
