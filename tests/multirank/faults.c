@@ -132,6 +132,30 @@ static int halves(struct kolo_comm *comm)
     return result;
 }
 
+/* After a death the survivors go on without that rank, and their sums are right. */
+static int go_on(struct kolo_comm *comm)
+{
+    struct kolo_comm *rest = NULL;
+    struct kolo_failure failure = {.size = sizeof failure};
+    const int result = work("small", comm);
+    if (result != 0 || kolo_comm_failure(comm, &failure) != KOLO_OK) {
+        return 1;
+    }
+    kolo_status st = kolo_comm_shrink(comm, &failure.rank, 1, NULL, &rest);
+    const int n = kolo_comm_size(rest);
+    float mine = (float)(kolo_comm_rank(rest) + 1), sum = 0;
+    for (int i = 0; i < 100 && st == KOLO_OK; i++) {
+        st = kolo_all_reduce(&mine, &sum, 1, KOLO_FLOAT32, KOLO_SUM, rest, NULL);
+    }
+    if (st == KOLO_OK && n == kolo_comm_size(comm) - 1 && sum == (float)(n * (n + 1) / 2)) {
+        say("the survivors go on\n");
+    } else {
+        (void)fprintf(stderr, "%s\n", kolo_error_text());
+    }
+    kolo_comm_destroy(rest);
+    return st == KOLO_OK ? 0 : 1;
+}
+
 /* Ranks that make other calls than rank 0. */
 static int mismatch(const char *what, struct kolo_comm *comm)
 {
@@ -213,6 +237,7 @@ int main(int argc, char **argv)
                        : strcmp(what, "halves") == 0   ? halves(comm)
                        : strcmp(what, "forks") == 0    ? forks(comm)
                        : strcmp(what, "crossed") == 0  ? crossed(comm)
+                       : strcmp(what, "shrink") == 0   ? go_on(comm)
                        : strcmp(what, "leave") == 0    ? leave(comm)
                        : strncmp(what, "not-", 4) == 0 ? mismatch(what + 4, comm)
                                                        : work(what, comm);

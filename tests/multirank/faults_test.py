@@ -117,6 +117,17 @@ def test_other_communicators():
           "communicators without the dead rank go on", *job.said)
 
 
+def test_shrink():
+    """The survivors make a communicator of their own, whoever died."""
+    for victim in (0, 1, 3):
+        job = Job(4, "shrink")
+        job.wait_until_at_work()
+        job.ranks[victim].kill()
+        job.ends()
+        check(all("the survivors go on" in job.said[rank] for rank in range(4) if rank != victim),
+              f"rank {victim} dies: the others shrink, and their sums are right", *job.said)
+
+
 def test_stop():
     """A stopped rank is waited for; at the time-out it is named by all, whoever waits for it."""
     job = Job(4, "small", "20000", env={"KOLO_DEBUG": "WARN"})
