@@ -59,7 +59,7 @@ def compare(state: State, config: Config, job: Job, exact: bool) -> Check:
 
 
 def _compare(state: State, config: Config, job: Job, exact: bool) -> Check:
-    alone = dataclasses.replace(config, parallel="single", engine="torch", accumulate=1, offload="none")
+    alone = dataclasses.replace(config, parallel="single", accumulate=1, offload="none")
     start = make_model(alone, make_data(alone).classes).state_dict()
     single = _Single(alone, dataclasses.replace(job, rank=0, ranks=1))
     losses = [single.step(number) for number in range(config.steps)]

@@ -44,12 +44,6 @@ def make_parser() -> argparse.ArgumentParser:
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
     job.add_argument("--backend", choices=("kolo", "gloo", "nccl"), default=default.backend, help="(%(default)s)")
     job.add_argument("--device", choices=("cpu", "cuda"), help="where tensors live (cuda with nccl, else cpu)")
-    job.add_argument(
-        "--engine",
-        choices=("torch", "deepspeed"),
-        default=default.engine,
-        help="who does zero1, zero2, zero3 (%(default)s)",
-    )
     job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="ranks of 3d along data, pipeline, tensor")
     job.add_argument(
         "--local-steps",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile
 
 FIRST_STEP = 2  # the first ones set up communicators and buffers
 SAMPLES = 5
@@ -38,25 +38,24 @@ class Communication:
     @contextmanager
     def sample(self) -> Iterator[None]:
         """Profile the step within."""
-        activities = [ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(ProfilerActivity.CUDA)
-        with profile(activities=activities, acc_events=True) as profiler:
+        with profile(use_device="cuda" if torch.cuda.is_available() else None) as profiler:
             start = time.perf_counter()
             yield
             self.step_seconds += time.perf_counter() - start
         self._add(profiler)
 
     def _add(self, profiler: profile) -> None:
-        spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for event in profiler.events() or []:
-            name = self._collective(event.name)
+        spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        recorded = profiler.kineto_results
+        # The events as they were recorded: to make a tree of them takes longer than a step.
+        for event in recorded.events() if recorded else ():
+            name = self._collective(event.name())
             if name:
-                span = (event.time_range.start, event.time_range.end)
+                span = (event.start_ns(), event.start_ns() + event.duration_ns())
                 spans[name].append(span)
                 spans["all"].append(span)
         for name, of_name in spans.items():
-            self.seconds[name] += _covered(of_name) / 1e6
+            self.seconds[name] += _covered(of_name) / 1e9
 
     def _collective(self, name: str) -> str | None:
         """The collective that an event of the profiler is of: by the backend's range, or by the name of
@@ -64,7 +63,8 @@ class Communication:
         if name.startswith("ncclDevKernel_"):
             return name.removeprefix("ncclDevKernel_").split("_")[0].split("(")[0]
         if self.prefix != "nccl:" and name.startswith(self.prefix):
-            return name.removeprefix(self.prefix).split(" ")[0]
+            # "_all_gather_base" is what c10d calls all_gather_into_tensor.
+            return name.removeprefix(self.prefix).split(" ")[0].removeprefix("_").removesuffix("_base")
         return None
 
     def shares(self) -> dict[str, float]:
@@ -74,10 +74,10 @@ class Communication:
         return {name: min(1.0, seconds / self.step_seconds) for name, seconds in self.seconds.items()}
 
 
-def _covered(spans: list[tuple[float, float]]) -> float:
+def _covered(spans: list[tuple[int, int]]) -> int:
     """Length of the union of intervals."""
-    total, end = 0.0, float("-inf")
+    total = end = 0
     for first, last in sorted(spans):
-        total += max(0.0, last - max(first, end))
+        total += max(0, last - max(first, end))
         end = max(end, last)
     return total

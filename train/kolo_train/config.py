@@ -36,7 +36,6 @@ class Config:
     parallel: str = "ddp"
     backend: str = "kolo"
     device: str = "cpu"
-    engine: str = "torch"
     model: str = "gpt"
     layers: int = 4
     width: int = 128
@@ -70,8 +69,6 @@ class Config:
             raise UsageError(f"--width {self.width} is not a multiple of --heads {self.heads}")
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
-        if self.engine == "deepspeed" and self.parallel not in ("zero1", "zero2", "zero3"):
-            raise UsageError("--engine deepspeed does --parallel zero1, zero2 and zero3")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
         if self.check and self.seconds:

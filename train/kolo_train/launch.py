@@ -33,6 +33,7 @@ def start_ranks(ranks: int, command: Sequence[str]) -> int:
     """
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
     running: list[subprocess.Popen[bytes]] = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends this ends the ranks
     try:
         for rank in range(ranks):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "KOLO_TRAIN_RANK": str(rank)}

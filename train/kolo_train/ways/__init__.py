@@ -32,7 +32,5 @@ MODULES = {
 def make_way(config: Config, job: Job) -> Way:
     """The way of training that --parallel names, set up on this rank. All ranks call this together."""
     module, name = MODULES[config.parallel]
-    if config.engine == "deepspeed":
-        module, name = "deepspeed", "DeepSpeedZero"
     way: type[Way] = getattr(import_module(f"kolo_train.ways.{module}"), name)
     return way(config, job)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m kolo_train` as a user meets it.
+
+usage: command_test.py SOURCE_ROOT KOLO   (the kolo tool)
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from python_of import add_to_path, python_with
+from tap import check, done
+
+ROOT, KOLO = Path(sys.argv[1]), sys.argv[2]
+PYTHON = python_with(ROOT, "torch", "sklearn", "matplotlib", "kolo_torch")
+add_to_path(ROOT)
+from kolo_train.launch import start_ranks  # noqa: E402  found by the line above
+
+LIMIT_S = 120
+TINY = ["--layers", "2", "--width", "32", "--context", "16", "--batch", "8", "--steps", "10"]
+
+
+def run(*command):
+    """Status, output and errors of a command; an endless one is a failure that says so."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return ended.returncode, ended.stdout, ended.stderr
+    except subprocess.TimeoutExpired:
+        return None, "", f"still running after {LIMIT_S} s"
+
+
+def train(*options):
+    """The command with these options."""
+    return run(PYTHON, "-m", "kolo_train", *options)
+
+
+def a_run(folder):
+    """All that a run writes."""
+    picture, figures = Path(folder) / "curves.png", Path(folder) / "figures.json"
+    status, out, err = train("--parallel", "zero1", *TINY, "--check", "--plot", str(picture), "--json", str(figures))
+    check(status == 0 and "2 ranks over kolo" in out and "EQUAL" in out and "by the formula 8P + 8P/N" in out,
+          "a run says what it trained, on what, and whether it is right", status, out, err)
+    check("10/10" in err and "samples/s" in err, "it shows how far it is", err)
+    check(picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10000, "--plot draws a picture")
+    told = json.loads(figures.read_text(encoding="utf-8"))
+    check(len(told["losses"]) == 10 and told["samples_per_s"] > 0 and len(told["memory"]) == 2
+          and {"all_reduce", "broadcast"} <= set(told["communication"]), "--json has the figures", told)
+    status, out, err = run(PYTHON, "-m", "kolo_train.compare", str(figures), str(figures))
+    check(status == 0 and out.count("zero1 over kolo") == 2 and "1.00 times" in out, "runs are put side by side", out, err)
+
+
+def other_starters():
+    """Ranks that something else starts."""
+    words = ["-m", "kolo_train", "--parallel", "ddp", *TINY, "--check"]
+    status, out, err = run(PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words)
+    check(status == 0 and "EQUAL" in out and "2 ranks over kolo" in out, "torchrun starts the ranks", status, out, err)
+    status, out, err = run(KOLO, "run", "-n", "2", PYTHON, *words)
+    check(status == 0 and "EQUAL" in out and "2 ranks over kolo" in out, "kolo run starts the ranks", status, out, err)
+    status, out, err = train("--parallel", "single", *TINY, "--seconds", "1")
+    check(status == 0 and "1 rank over kolo" in out, "one rank needs nobody, and --seconds ends it", status, out, err)
+
+
+def refused():
+    """What is wrong with the options is said once, before ranks start."""
+    for words, why in ((["--parallel", "single", "-n", "2"], "takes one rank"),
+                       (["--parallel", "ps-sync", "-n", "1"], "a server and workers"),
+                       (["--offload", "host"], "--offload disk"),
+                       (["--check", "--seconds", "3"], "give --steps"),
+                       (["--mesh", "1,2"], "three numbers"),
+                       (["--parallel", "ring"], "invalid choice")):
+        status, out, err = train(*words)
+        check(status == 2 and why in err and not out, f"{' '.join(words)} is refused: ... {why} ...", status, err)
+
+
+def a_rank_that_fails():
+    """The others are not left waiting."""
+    script = "import os, sys, time; time.sleep(0 if os.environ['RANK'] == '1' else 60); sys.exit(3)"
+    start = time.monotonic()
+    status = start_ranks(3, [sys.executable, "-c", script])
+    check(status == 3 and time.monotonic() - start < 30, "the first rank that fails ends all", status)
+
+
+with tempfile.TemporaryDirectory(prefix="kolo-train-test-") as FOLDER:
+    a_run(FOLDER)
+other_starters()
+refused()
+os.environ.pop("PYTHONPATH")
+a_rank_that_fails()
+done()
