@@ -42,6 +42,13 @@ class Layers(nn.Sequential):
         return part
 
 
+def _start_for_relu(layer: nn.Linear | nn.Conv2d) -> None:
+    """Weights with which activations keep their size through ReLUs (He et al. 2015, arXiv:1502.01852)."""
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+
+
 class Dense(nn.Module):
     """Linear, then ReLU where it is not the last layer. [batch, ...] to [batch, outputs]."""
 
@@ -49,6 +56,8 @@ class Dense(nn.Module):
         super().__init__()
         self.linear = nn.Linear(inputs, outputs)
         self.last = last
+        if not last:
+            _start_for_relu(self.linear)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.linear(x.flatten(1))
@@ -62,6 +71,7 @@ class Convolution(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, 3, padding=1)
         self.pool = pool
+        _start_for_relu(self.conv)
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.conv(x))
