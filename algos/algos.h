@@ -12,6 +12,7 @@
 #include "util/util.h"
 
 extern const struct kolo_algo kolo_algo_allreduce_ring;
+extern const struct kolo_algo kolo_algo_allreduce_rings;
 extern const struct kolo_algo kolo_algo_allreduce_tree;
 extern const struct kolo_algo kolo_algo_allreduce_doubling;
 extern const struct kolo_algo kolo_algo_allreduce_rabenseifner;

@@ -8,6 +8,7 @@
 /* clang-format off */
 const struct kolo_algo *const kolo_algos[] = {
     &kolo_algo_allreduce_ring,
+    &kolo_algo_allreduce_rings,
     &kolo_algo_allreduce_tree,
     &kolo_algo_allreduce_doubling,
     &kolo_algo_allreduce_rabenseifner,

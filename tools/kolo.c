@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The `kolo` command: a table of subcommands, each a file of its own. */
+#include "doctor.h"
 #include "log.h"
 #include "plan.h"
 #include "ps.h"
@@ -25,6 +26,7 @@ static const struct {
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
     {"topo", kolo_tool_topo, "show a machine, and the rings and trees laid on it"},
     {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},
+    {"doctor", kolo_tool_doctor, "look whether this machine is set up for collectives"},
     {"tune", kolo_tool_tune, "measure the algorithms, keep the choices, and explain them"},
     {"version", version, "print the library's version"},
     {"help", help, "print this list"},

@@ -190,9 +190,10 @@ static kolo_status take_ring(struct kolo_log *log, struct line *l, int channel)
     for (blanks(l); number(l, RANK_MAX, &rank) && rank >= 0; blanks(l)) {
         ranks[count++] = rank;
     }
-    const bool whole = count > 0 && kolo_job_find_ring(&log->job, channel) == NULL;
+    const struct kolo_job_ring *there = kolo_job_find_ring(&log->job, channel);
+    const bool is_new = count > 0 && (there == NULL || there->count < count);
     const kolo_status st =
-        !whole || kolo_job_add_ring(&log->job, channel, ranks, count) ? KOLO_OK : full(log);
+        !is_new || kolo_job_add_ring(&log->job, channel, ranks, count) ? KOLO_OK : full(log);
     free(ranks);
     return st;
 }

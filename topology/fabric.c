@@ -136,8 +136,9 @@ static bool push_arcs(struct kolo_fabric *f, const int *arcs, int count)
         f->arc = grown;
         f->arc_room = room;
     }
-    memcpy(f->arc + f->narcs, arcs, (size_t)count * sizeof *arcs);
-    f->narcs += count;
+    for (int i = 0; i < count; i++) {
+        f->arc[f->narcs++] = arcs[i];
+    }
     return true;
 }
 

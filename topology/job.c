@@ -147,6 +147,18 @@ static int compare_branches(const void *left, const void *right)
     return compare_ints(keys, KOLO_LENGTH(keys));
 }
 
+/* Said twice: a communicator of one rank has trees too, which say nothing. */
+static bool is_alone(const struct kolo_job_branch *b)
+{
+    return b->up < 0 && b->down[0] < 0;
+}
+
+static int order_branches(const void *left, const void *right)
+{
+    const int order = compare_branches(left, right);
+    return order != 0 ? order : (int)is_alone(left) - (int)is_alone(right);
+}
+
 static int compare_members(const void *left, const void *right)
 {
     const struct kolo_job_member *a = left, *b = right;
@@ -169,11 +181,28 @@ static int compare_rings(const void *left, const void *right)
     return compare_ints(keys, KOLO_LENGTH(keys));
 }
 
+/* Of a channel the longest ring stays. */
+static void sort_rings(struct kolo_job *job)
+{
+    int kept = 0;
+    if (job->nrings > 0) {
+        qsort(job->ring, (size_t)job->nrings, sizeof *job->ring, compare_rings);
+    }
+    for (int i = 0; i < job->nrings; i++) {
+        if (kept > 0 && job->ring[kept - 1].channel == job->ring[i].channel) {
+            free(job->ring[i].rank);
+        } else {
+            job->ring[kept++] = job->ring[i];
+        }
+    }
+    job->nrings = kept;
+}
+
 void kolo_job_sort(struct kolo_job *job)
 {
     int kept = 0;
     if (job->nbranches > 0) {
-        qsort(job->branch, (size_t)job->nbranches, sizeof *job->branch, compare_branches);
+        qsort(job->branch, (size_t)job->nbranches, sizeof *job->branch, order_branches);
     }
     for (int i = 0; i < job->nbranches; i++) {
         if (kept == 0 || compare_branches(&job->branch[kept - 1], &job->branch[i]) != 0) {
@@ -194,9 +223,7 @@ void kolo_job_sort(struct kolo_job *job)
     if (job->nedges > 0) {
         qsort(job->edge, (size_t)job->nedges, sizeof *job->edge, compare_edges);
     }
-    if (job->nrings > 0) {
-        qsort(job->ring, (size_t)job->nrings, sizeof *job->ring, compare_rings);
-    }
+    sort_rings(job);
 }
 
 /* ---- questions ---- */

@@ -33,7 +33,8 @@ void kolo_text_xml(struct kolo_text *out, const char *text)
             kolo_text_add(out, "&quot;");
             break;
         default:
-            kolo_text_add(out, "%c", (unsigned char)*at < ' ' ? ' ' : *at);
+            /* Bytes that are no ASCII may be no UTF-8 either. */
+            kolo_text_add(out, "%c", *at < ' ' ? ((unsigned char)*at < ' ' ? ' ' : '?') : *at);
         }
     }
 }

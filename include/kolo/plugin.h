@@ -59,6 +59,9 @@ struct kolo_shape {
      * or nothing is known. */
     int nlevels; /* 0 to KOLO_LEVELS */
     const int *group;
+    /* Rings that the planner lays for this machine: ring k is order[k * nranks + i], the first the
+     * one above. 0 or 1: there is that one. A shape of a smaller `size` has none. */
+    int nrings;
 };
 #define KOLO_LEVELS 4
 

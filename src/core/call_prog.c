@@ -22,7 +22,8 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
                                          .root = root,
                                          .order = c->order,
                                          .nlevels = c->groups.nlevels,
-                                         .group = c->groups.group};
+                                         .group = c->groups.group,
+                                         .nrings = c->nrings};
         struct kolo_plan *plan = NULL;
         KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
                                  &plan));

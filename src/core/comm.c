@@ -477,6 +477,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     free(c->member);
     free(c->addresses);
     free(c->order);
+    kolo_graph_destroy(c->machine);
     free(c->place);
     kolo_groups_free(&c->groups);
     free(c->algo_text);

@@ -12,6 +12,7 @@
 #include "core/boot.h"
 #include "exec/cpu.h"
 #include "plan/plan.h"
+#include "topology/graph.h"
 #include "topology/topology.h"
 #include "tune/tune.h"
 #include "util/secret.h"
@@ -100,8 +101,10 @@ struct kolo_comm {
     struct kolo_wires wires;
     struct kolo_head *own;       /* the head of this rank's region */
     pthread_mutex_t device_lock; /* every call into a device but from open and close */
-    int *order;                  /* [nranks] */
-    struct kolo_place *place;    /* [nranks] */
+    int *order;                  /* [nrings * nranks] */
+    int nrings;
+    struct kolo_graph *machine; /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
+    struct kolo_place *place;   /* [nranks] */
     struct kolo_groups groups;
     int nhosts, local_rank, local_size;
 

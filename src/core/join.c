@@ -144,6 +144,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
     const uint64_t stack = (uint64_t)(uintptr_t)c;
     out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
     KOLO_TRY(kolo_random(out->key, sizeof out->key));
+    KOLO_TRY(kolo_rings_plan(c, &out->machine));
     if (kolo_host_discover(&host) == KOLO_OK) {
         out->place = kolo_host_here(host);
         if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
@@ -168,12 +169,14 @@ static kolo_status check_hello(const struct kolo_comm *c, const struct kolo_hell
                          c->rank, KOLO_VERSION);
     }
     if (h->deterministic != mine->deterministic || h->rules != mine->rules ||
-        h->transports != mine->transports || h->groups != mine->groups) {
+        h->transports != mine->transports || h->groups != mine->groups ||
+        h->machine != mine->machine) {
         return kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d differ in %s", c->rank, q,
                          h->deterministic != mine->deterministic ? "config.deterministic"
                          : h->rules != mine->rules               ? "the rules of KOLO_ALGO"
                          : h->transports != mine->transports     ? "the list of KOLO_TRANSPORT"
-                                                                 : "KOLO_GROUPS");
+                         : h->groups != mine->groups             ? "KOLO_GROUPS"
+                                                     : "the machine that KOLO_TOPO_FILE describes");
     }
     return KOLO_OK;
 }
@@ -214,7 +217,10 @@ static kolo_status order_members(struct kolo_comm *c)
         c->local_size += host_of[q] == host_of[c->rank];
     }
     kolo_order_ranks(c->nranks, host_of, c->place, c->order);
-    const kolo_status st = kolo_groups_make(c->nranks, host_of, c->place, &c->groups);
+    kolo_status st = kolo_rings_lay(c, host_of);
+    if (st == KOLO_OK) {
+        st = kolo_groups_make(c->nranks, host_of, c->place, &c->groups);
+    }
     free(host_of);
     return st;
 }
@@ -355,20 +361,21 @@ static bool maps_all(const struct kolo_comm *c)
     return true;
 }
 
-static int phases_for(int nranks)
+static int phases_for(const struct kolo_comm *c)
 {
-    return 2 * nranks +
+    const int nranks = c->nranks, rings = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
+    return 2 * nranks * rings +
            62; /* a ring has 2(n-1) rounds; trees and chains of few ranks some dozens */
 }
 
 static kolo_status make_region(struct kolo_comm *c)
 {
     struct kolo_wires *w = &c->wires;
-    const size_t n = (size_t)c->nranks, bytes = kolo_region_bytes(phases_for(c->nranks));
+    const size_t n = (size_t)c->nranks, bytes = kolo_region_bytes(phases_for(c));
     *w = (struct kolo_wires){.me = c->rank,
                              .nranks = c->nranks,
                              .slot_bytes = KOLO_SLOT_BYTES,
-                             .phases = phases_for(c->nranks),
+                             .phases = phases_for(c),
                              .timeout_us = c->timeout_ms * 1e3,
                              .aborted = &c->error,
                              .resolve = kolo_call_resolve,
@@ -509,6 +516,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     const struct kolo_chooser_options options = {.nranks = c->nranks,
                                                  .nhosts = c->nhosts,
                                                  .order = c->order,
+                                                 .nrings = c->nrings,
                                                  .place = c->place,
                                                  .nlevels = c->groups.nlevels,
                                                  .group = c->groups.group,

@@ -11,8 +11,9 @@ struct kolo_hello {
     uint64_t host, process;
     struct kolo_place place;
     uint32_t deterministic;
-    uint64_t rules, transports, groups;   /* hashes of the texts that all ranks must share */
-    uint64_t salt;                        /* rank 0's makes the communicator's id */
+    uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */
+    uint64_t machine; /* of the graph that KOLO_TOPO_FILE describes; 0: none, or no GPUs */
+    uint64_t salt;    /* rank 0's makes the communicator's id */
     unsigned char key[KOLO_SECRET_BYTES]; /* rank 0's makes its secret */
 };
 enum { HELLO_MAGIC = 0x6b6f6c6f, ADDRESS_BYTES = 384, TRANSPORT_NAME = 12 };
@@ -57,6 +58,11 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all);
 void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out);
 void kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all);
 void kolo_board_leave(struct kolo_comm *c);
+
+/* rings.c: the machine that KOLO_TOPO_FILE names, if it has GPUs, and its hash, or 0. */
+kolo_status kolo_rings_plan(struct kolo_comm *c, uint64_t *hash_out);
+/* Where each host has as many ranks as that machine has GPUs: c->order becomes its rings. */
+kolo_status kolo_rings_lay(struct kolo_comm *c, const int *host_of);
 
 /* table_file.c: rank 0 finds and reads the table, of which `out` tells; all take its text. */
 void kolo_table_make(struct kolo_comm *c, const struct kolo_host *host, struct kolo_ready *out);

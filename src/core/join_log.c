@@ -4,42 +4,69 @@
 
 /* ---- the log of a new communicator ---- */
 
-static void log_layout(const struct kolo_comm *c)
+/* A channel for each ring that runs at once; where there is one ring, two, as there are two trees.
+ */
+static int channels_of(const struct kolo_comm *c)
 {
+    const int lanes = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
+    return lanes < 2 ? 2 : lanes;
+}
+
+static const int *ring_of(const struct kolo_comm *c, int channel)
+{
+    return c->order + (size_t)(channel % c->nrings) * (size_t)c->nranks;
+}
+
+static void log_text(struct kolo_text *text)
+{
+    KOLO_LOG(INFO, INIT, "%s", text->chars != NULL ? text->chars : "");
+    kolo_text_free(text);
+}
+
+/* What this rank sends to next on a ring. */
+static void log_edge(const struct kolo_comm *c, int channel)
+{
+    const int *ring = ring_of(c, channel);
     struct kolo_text text = {0};
-    struct kolo_tree trees[2];
-    for (int channel = 0; channel < 2 && c->rank == 0; channel++) {
-        kolo_line_ring(&text, channel, 2, c->nranks, c->order);
-        KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
-        kolo_text_free(&text);
-    }
-    for (int t = 0; t < 2; t++) {
-        kolo_tree_build(c->nranks, c->order, t, c->rank, &trees[t]);
-    }
-    if (c->rank == 0) {
-        kolo_line_groups(&text, c->nranks, &c->groups);
-        KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
-        kolo_text_free(&text);
-    }
-    kolo_line_trees(&text, c->rank, 2, trees);
-    KOLO_LOG(INFO, INIT, "%s", text.chars != NULL ? text.chars : "");
-    kolo_text_free(&text);
     int at = 0;
-    while (c->order[at] != c->rank) {
+    while (ring[at] != c->rank) {
         at++;
     }
-    const int next = c->order[(at + 1) % c->nranks];
-    for (int channel = 0; channel < 2 && next != c->rank; channel++) {
-        const struct kolo_edge edge = {.channel = channel,
-                                       .connection = 0,
-                                       .from = c->rank,
-                                       .from_device = c->local_rank,
-                                       .to = next,
-                                       .to_device = next,
-                                       .via = c->member[next].reach.via};
+    const int next = ring[(at + 1) % c->nranks];
+    const struct kolo_edge edge = {.channel = channel,
+                                   .connection = 0,
+                                   .from = c->rank,
+                                   .from_device = c->local_rank,
+                                   .to = next,
+                                   .to_device = next,
+                                   .via = c->member[next].reach.via};
+    if (next != c->rank) {
         kolo_line_edge(&text, &edge);
         KOLO_LOG(INFO, SHM, "%s", text.chars != NULL ? text.chars : "");
         kolo_text_free(&text);
+    }
+}
+
+static void log_layout(const struct kolo_comm *c)
+{
+    const int channels = channels_of(c);
+    struct kolo_text text = {0};
+    struct kolo_tree trees[KOLO_LANES];
+    for (int channel = 0; channel < channels && c->rank == 0; channel++) {
+        kolo_line_ring(&text, channel, channels, c->nranks, ring_of(c, channel));
+        log_text(&text);
+    }
+    if (c->rank == 0) {
+        kolo_line_groups(&text, c->nranks, &c->groups);
+        log_text(&text);
+    }
+    for (int t = 0; t < channels; t++) { /* the two trees by turns, over the first ring */
+        kolo_tree_build(c->nranks, c->order, t % 2, c->rank, &trees[t]);
+    }
+    kolo_line_trees(&text, c->rank, channels, trees);
+    log_text(&text);
+    for (int channel = 0; channel < channels; channel++) {
+        log_edge(c, channel);
     }
 }
 

@@ -325,6 +325,12 @@ void kolo_round(struct kolo_builder *b)
 
 /* ---- seal ---- */
 
+static size_t order_bytes(const struct kolo_shape *shape)
+{
+    const int rings = shape->nrings > 1 ? shape->nrings : 1;
+    return (size_t)rings * (size_t)shape->nranks * sizeof *shape->order;
+}
+
 static size_t groups_bytes(const struct kolo_shape *shape)
 {
     return (size_t)shape->nlevels * (size_t)shape->nranks * sizeof *shape->group;
@@ -346,7 +352,7 @@ static void seal_counts(struct kolo_plan *plan)
     plan->hash = kolo_hash(0, plan->algo->base.name, strlen(plan->algo->base.name));
     plan->hash = kolo_hash(plan->hash, numbers, sizeof numbers);
     if (plan->order != NULL) {
-        plan->hash = kolo_hash(plan->hash, plan->order, (size_t)s->nranks * sizeof *plan->order);
+        plan->hash = kolo_hash(plan->hash, plan->order, order_bytes(s));
     }
     if (plan->group != NULL) {
         plan->hash = kolo_hash(plan->hash, plan->group, groups_bytes(s));
@@ -395,7 +401,7 @@ static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_s
     plan->lanes = 1;
     plan->chunks = 1;
     plan->rank = calloc(n, sizeof *plan->rank);
-    plan->order = shape->order != NULL ? malloc(n * sizeof *plan->order) : NULL;
+    plan->order = shape->order != NULL ? malloc(order_bytes(shape)) : NULL;
     plan->group = shape->nlevels > 0 ? malloc(groups_bytes(shape)) : NULL;
     if (plan->rank == NULL || (shape->order != NULL && plan->order == NULL) ||
         (shape->nlevels > 0 && plan->group == NULL)) {
@@ -403,7 +409,7 @@ static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_s
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", algo->base.name);
     }
     if (shape->order != NULL) {
-        memcpy(plan->order, shape->order, n * sizeof *plan->order);
+        memcpy(plan->order, shape->order, order_bytes(shape));
     }
     if (plan->group != NULL) {
         memcpy(plan->group, shape->group, groups_bytes(shape));

@@ -30,7 +30,8 @@ static struct kolo_shape shape_of(const struct kolo_chooser *c, enum kolo_coll c
                                .root = root,
                                .order = c->order,
                                .nlevels = c->options.nlevels,
-                               .group = c->group};
+                               .group = c->group,
+                               .nrings = c->options.nrings};
 }
 
 bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root)

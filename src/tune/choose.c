@@ -315,7 +315,7 @@ static void *copy_of(const void *from, size_t bytes)
 static bool copy_arrays(struct kolo_chooser *c, const struct kolo_chooser_options *o)
 {
     const size_t n = (size_t)o->nranks;
-    c->order = copy_of(o->order, n * sizeof *o->order);
+    c->order = copy_of(o->order, (size_t)(o->nrings > 1 ? o->nrings : 1) * n * sizeof *o->order);
     c->group = copy_of(o->group, (size_t)o->nlevels * n * sizeof *o->group);
     c->place = copy_of(o->place, n * sizeof *o->place);
     return (c->order != NULL) == (o->order != NULL) && (c->group != NULL) == (o->group != NULL) &&

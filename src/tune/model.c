@@ -218,8 +218,8 @@ static int smaller_stand_in(int nranks)
 
 struct stand_in { /* a smaller communicator's shape, and what it points to */
     struct kolo_shape shape;
-    int rank[KOLO_MODEL_RANKS]; /* which ranks are left; ascending */
-    int order[KOLO_MODEL_RANKS];
+    int rank[KOLO_MODEL_RANKS];               /* which ranks are left; ascending */
+    int order[KOLO_LANES * KOLO_MODEL_RANKS]; /* of as many rings as a plan can use */
     int group[KOLO_LEVELS * KOLO_MODEL_RANKS];
 };
 
@@ -282,10 +282,22 @@ static void keep_groups(const struct kolo_shape *shape, int level, struct stand_
     }
 }
 
-/* The ends of the ranks stay ends; the ring and the groups are those of the ranks that are left. */
+/* Ring `ring` of the ranks that are left. */
+static void keep_ring(const struct kolo_shape *shape, int ring, struct stand_in *out)
+{
+    int count = ring * out->shape.nranks;
+    for (int i = 0; i < shape->nranks; i++) {
+        const int number = number_in(out, shape->order[ring * shape->nranks + i]);
+        if (number >= 0) {
+            out->order[count++] = number;
+        }
+    }
+}
+
+/* The ends of the ranks stay ends; the rings and the groups are those of the ranks that are left.
+ */
 static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in *out)
 {
-    int count = 0;
     out->shape = *shape;
     out->shape.nranks = nranks;
     if (shape->root > 0) {
@@ -293,11 +305,9 @@ static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in
     }
     pick_ranks(shape, nranks, out->rank);
     qsort(out->rank, (size_t)nranks, sizeof out->rank[0], compare_ints);
-    for (int i = 0; shape->order != NULL && i < shape->nranks; i++) {
-        const int number = number_in(out, shape->order[i]);
-        if (number >= 0) {
-            out->order[count++] = number;
-        }
+    out->shape.nrings = shape->nrings < KOLO_LANES ? shape->nrings : KOLO_LANES;
+    for (int r = 0; shape->order != NULL && (r == 0 || r < out->shape.nrings); r++) {
+        keep_ring(shape, r, out);
     }
     for (int l = 0; l < shape->nlevels; l++) {
         keep_groups(shape, l, out);

@@ -85,7 +85,8 @@ struct kolo_chooser;
 
 struct kolo_chooser_options {
     int nranks, nhosts;
-    const int *order;               /* [nranks] or NULL; copied */
+    const int *order; /* [nranks], of `nrings` rings one behind another, or NULL; copied */
+    int nrings;       /* as in struct kolo_shape; 0: one */
     const struct kolo_place *place; /* [nranks] or NULL: anywhere; copied */
     int nlevels;                    /* as in struct kolo_shape: groups of near ranks */
     const int *group;               /* [nlevels * nranks]; copied */

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libFuzzer over all that reads bytes from outside, 30 s each, under --full and with clang there.
+
+usage: fuzz_test.py SOURCE
+"""
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from tap import check, done
+
+SOURCE = sys.argv[1]
+SECONDS = int(os.environ.get("KOLO_FUZZ_SECONDS", "30"))
+MORE = {"log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
+CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "smi-4gpu.txt"], "log": ["fuzz/log"],
+           "graphs": ["fuzz/graphs"]}
+FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
+         "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]
+LIBRARIES = ["-lhwloc", "-lexpat", "-lcrypto", "-lpthread", "-ldl", "-lm"]
+
+
+def build(target, program):
+    sources = [f"tests/fuzz/{target}.c", *MORE.get(target, []), *sorted(
+        glob.glob("topology/*.c", root_dir=SOURCE) + glob.glob("src/util/*.c", root_dir=SOURCE))]
+    return subprocess.run(["clang", *FLAGS, *sources, *LIBRARIES, "-o", program], cwd=SOURCE,
+                          capture_output=True, text=True, timeout=300, check=False)
+
+
+def fuzz(target, folder):
+    program, corpus = os.path.join(folder, target), os.path.join(folder, target + "-corpus")
+    built = build(target, program)
+    if built.returncode != 0:
+        check(False, f"the fuzzer of {target} builds", built.stderr[-2000:])
+        return
+    os.mkdir(corpus)
+    for name in CORPORA[target]:
+        path = os.path.join(SOURCE, "tests", "data", name)
+        for file in sorted(glob.glob(path + "/*")) or [path]:
+            shutil.copy(file, corpus)
+    ran = subprocess.run([program, f"-max_total_time={SECONDS}", "-rss_limit_mb=1024", "-timeout=10",
+                          corpus], cwd=folder, capture_output=True, text=True, errors="replace",
+                         timeout=SECONDS + 120, check=False)
+    left = [name for name in os.listdir(folder) if name.startswith(("crash-", "leak-", "oom-", "timeout-"))]
+    found = [name + ": " + open(os.path.join(folder, name), "rb").read()[:1500].hex() for name in left]
+    check(ran.returncode == 0, f"{SECONDS} s of chance find no fault in what reads a {target}",
+          ran.stderr[-3000:], *found)
+
+
+def main():
+    clang = shutil.which("clang")
+    if os.environ.get("KOLO_TEST_FULL") != "1" or clang is None:
+        print("1..0 # SKIP", "no clang (./setup --dev)" if clang is None else "only with ./test --full")
+        return
+    with tempfile.TemporaryDirectory(prefix="kolo-fuzz-") as folder:
+        for target in sorted(CORPORA):
+            fuzz(target, folder)
+    done()
+
+
+main()

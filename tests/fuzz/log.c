@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Logs: what is read is printed in every form and drawn. */
+#include "tools/log.h"
+
+#include "target.h"
+#include "topology/picture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct kolo_log log = {0};
+    struct kolo_text text = {0};
+    char *copy = malloc(size + 1); /* bounds are seen */
+    if (copy == NULL) {
+        return 0;
+    }
+    memcpy(copy, data, size);
+    copy[size] = '\0';
+    if (kolo_log_read(&log, "log", copy, size) == KOLO_OK && kolo_log_finish(&log) == KOLO_OK) {
+        if (log.job.bytes > log.job.limit) {
+            abort();
+        }
+        kolo_log_print_text(&log, &text);
+        kolo_log_print_json(&log, &text);
+        kolo_picture_job(&log.job, NULL, &text);
+    }
+    kolo_text_free(&text);
+    kolo_log_free(&log);
+    free(copy);
+    return 0;
+}

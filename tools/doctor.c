@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `kolo doctor`: what of this machine and this container makes collectives slow or fail, one line a
+ * check and one a fix. It only looks: no traffic, nothing is changed. The limits that matter:
+ * locked memory and huge pages for pinned buffers, /dev/shm (other libraries need it, kolo does
+ * not), reading other processes' memory (CMA), the CPUs and memory of the control group, NICs that
+ * run below their link, modules for GPUDirect, and access control (ACS) on PCI bridges, which sends
+ * peer-to-peer traffic through the host. HWLOC_FSROOT stands before every path, as for discovery.
+ */
+#include "doctor.h"
+
+#include "output.h"
+#include "topology/graph.h"
+#include "topology/sysfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "Usage: kolo doctor [-n RANKS]\n"
+    "Look whether this machine, or container, is set up for fast collectives: locked memory,\n"
+    "/dev/shm, CMA, huge pages, CPU and memory limits, NICs, GPUDirect modules, PCI access "
+    "control.\n"
+    "  -n, --ranks N   ranks that are to run here (default: one a cpu)\n"
+    "  -h, --help      this text\n"
+    "Exit status 1: something wants a fix.\n";
+
+enum verdict { GOOD, NOTE, BAD };
+
+struct doctor {
+    struct kolo_text out;
+    int ranks; /* 0: as many as CPUs */
+    int bad;
+};
+
+/* `fix` NULL: there is none to give. */
+static void say(struct doctor *d, enum verdict verdict, const char *fix, const char *format, ...)
+    KOLO_PRINTF(4, 5);
+
+static void say(struct doctor *d, enum verdict verdict, const char *fix, const char *format, ...)
+{
+    static const char *const words[] = {"ok  ", "note", "FIX "};
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    d->bad += verdict == BAD;
+    kolo_text_add(&d->out, "%s  %s\n", words[verdict], line);
+    if (fix != NULL && verdict != GOOD) {
+        kolo_text_add(&d->out, "      -> %s\n", fix);
+    }
+}
+
+static double gib(double bytes)
+{
+    return bytes / (1 << 30);
+}
+
+/* ---- memory ---- */
+
+static void check_memlock(struct doctor *d, bool has_rdma)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) {
+        return;
+    }
+    if (limit.rlim_cur == RLIM_INFINITY) {
+        say(d, GOOD, NULL, "locked memory is not limited");
+        return;
+    }
+    say(d, has_rdma && limit.rlim_cur < (rlim_t)1 << 30 ? BAD : NOTE,
+        "ulimit -l unlimited (limits.conf: * - memlock unlimited; docker: --ulimit memlock=-1); "
+        "RDMA "
+        "pins its buffers",
+        "locked memory is limited to %.3g MiB", (double)limit.rlim_cur / (1 << 20));
+}
+
+static void check_shm(struct doctor *d)
+{
+    struct statvfs fs;
+    if (statvfs("/dev/shm", &fs) != 0) {
+        say(d, NOTE, "mount -t tmpfs tmpfs /dev/shm", "/dev/shm is not there; kolo does without");
+        return;
+    }
+    const double bytes = (double)fs.f_blocks * (double)fs.f_frsize;
+    say(d, bytes < 1 << 30 ? NOTE : GOOD,
+        "docker run --shm-size=8g (NCCL and data loaders need it; kolo uses memfd and does not)",
+        "/dev/shm has %.3g GiB", gib(bytes));
+}
+
+/* Read a word of a child, as a peer would read a rank's memory. */
+static void check_cma(struct doctor *d)
+{
+    int word = 1, seen = 0, hold[2];
+    char byte = 0;
+    if (pipe(hold) != 0) {
+        return;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)close(hold[1]);
+        (void)!read(hold[0], &byte, 1); /* until the parent is done */
+        _exit(0);
+    }
+    (void)close(hold[0]);
+    const struct iovec here = {&seen, sizeof seen}, there = {&word, sizeof word};
+    const bool works = child > 0 && process_vm_readv(child, &here, 1, &there, 1, 0) == sizeof seen;
+    const int why = errno;
+    (void)close(hold[1]);
+    if (child > 0) {
+        (void)waitpid(child, NULL, 0);
+    }
+    char scope[16] = "0";
+    (void)kolo_sysfs_read("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope);
+    if (works && scope[0] == '0') {
+        say(d, GOOD, NULL, "processes may read each other's memory (CMA)");
+    } else {
+        say(d, NOTE,
+            works
+                ? "sysctl kernel.yama.ptrace_scope=0 (MPI libraries use CMA; kolo does not need it)"
+                : "docker: --cap-add=SYS_PTRACE, or a seccomp profile with process_vm_readv",
+            works ? "reading memory of processes that are no children is denied: ptrace_scope %s"
+                  : "reading another process's memory (CMA) is denied: %s",
+            works ? scope : strerror(why));
+    }
+}
+
+static void check_hugepages(struct doctor *d)
+{
+    char mode[64] = "";
+    if (!kolo_sysfs_read("/sys/kernel/mm/transparent_hugepage/enabled", mode, sizeof mode)) {
+        say(d, NOTE, NULL, "transparent huge pages: not known");
+        return;
+    }
+    say(d, strstr(mode, "[never]") != NULL ? BAD : GOOD,
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages: %s",
+        mode);
+}
+
+/* ---- CPUs and the control group ---- */
+
+static int allowed_cpus(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                       : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* "max 100000" or "50000 100000" of cgroup 2; 0: no quota. */
+static double quota_cpus(void)
+{
+    char text[64];
+    double quota = 0, period = 0;
+    if (kolo_sysfs_read("/sys/fs/cgroup/cpu.max", text, sizeof text) &&
+        sscanf(text, "%lf %lf", &quota, &period) == 2) {
+        return quota / period;
+    }
+    if (kolo_sysfs_read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) &&
+        strtod(text, NULL) > 0) {
+        quota = strtod(text, NULL);
+        return kolo_sysfs_read("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text)
+                   ? quota / strtod(text, NULL)
+                   : 0;
+    }
+    return 0;
+}
+
+static void check_cpus(struct doctor *d)
+{
+    const int cpus = allowed_cpus();
+    const double quota = quota_cpus();
+    const int ranks = d->ranks > 0 ? d->ranks : cpus;
+    if (ranks > cpus) {
+        say(d, NOTE, "fewer ranks, or more CPUs (taskset, docker --cpuset-cpus)",
+            "%d ranks share %d CPUs: they give way to each other, which costs a switch a message",
+            ranks, cpus);
+    } else {
+        say(d, GOOD, NULL, "%d CPUs for %d ranks", cpus, ranks);
+    }
+    if (quota > 0 && quota < ranks) {
+        say(d, BAD, "docker --cpus, or Kubernetes' limits.cpu, of at least the number of ranks",
+            "the control group's quota is %.3g CPUs for %d ranks: they are stopped for whole "
+            "periods",
+            quota, ranks);
+    }
+}
+
+static void check_memory_limit(struct doctor *d)
+{
+    char text[64];
+    if (kolo_sysfs_read("/sys/fs/cgroup/memory.max", text, sizeof text) &&
+        strcmp(text, "max") != 0) {
+        const double bytes = strtod(text, NULL);
+        say(d, bytes < 1 << 30 ? BAD : NOTE, "docker --memory, or Kubernetes' limits.memory",
+            "the control group may take %.3g GiB of memory, shared segments included", gib(bytes));
+    }
+}
+
+/* ---- devices ---- */
+
+static void check_nics(struct doctor *d, const struct kolo_graph *g)
+{
+    for (int i = 0; i < g->nnics; i++) {
+        const struct kolo_node *n = &g->node[g->nic[i]];
+        const struct kolo_link *pci =
+            n->parent >= 0 ? kolo_graph_link(g, g->nic[i], n->parent, KOLO_LINK_PCI) : NULL;
+        char path[256], state[64] = "";
+        const char *name = n->name != NULL ? n->name : "?";
+        (void)snprintf(path, sizeof path, "/sys/class/infiniband/%.64s/ports/%d/state", name,
+                       n->port > 0 ? n->port : 1);
+        if (n->rdma == 1 && kolo_sysfs_read(path, state, sizeof state) &&
+            strstr(state, "ACTIVE") == NULL) {
+            say(d, BAD, "check cable, switch port and, for InfiniBand, the subnet manager",
+                "%s port %d is %s", name, n->port > 0 ? n->port : 1, state);
+        } else if (n->gbs > 0 && pci != NULL && !pci->assumed && pci->gbs < 0.8 * n->gbs) {
+            say(d, BAD, "move it to a slot with more lanes, or a newer PCI generation",
+                "%s has a port of %.3g GB/s on a PCI link of %.3g GB/s", name, n->gbs, pci->gbs);
+        } else if (n->gbs > 0) {
+            say(d, GOOD, NULL, "%s: %.3g GB/s%s", name, n->gbs, n->rdma == 1 ? ", RDMA" : "");
+        } else {
+            say(d, NOTE, NULL, "%s: its rate is not known", name);
+        }
+    }
+}
+
+static void check_gpudirect(struct doctor *d, const struct kolo_graph *g, bool has_rdma)
+{
+    if (g->ngpus == 0 || !has_rdma) {
+        return;
+    }
+    const bool module = kolo_sysfs_exists("/sys/module/nvidia_peermem") ||
+                        kolo_sysfs_exists("/sys/module/nv_peer_mem") ||
+                        kolo_sysfs_exists("/sys/module/amdgpu");
+    say(d, module ? GOOD : NOTE, "modprobe nvidia-peermem (or a driver and kernel with dma-buf)",
+        module ? "a module for GPUDirect RDMA is loaded"
+               : "no module for GPUDirect RDMA is loaded");
+}
+
+/* ACS control register of a bridge: 1 request, 2 ... redirect bits set; -1: not to be seen. The
+ * extended capability 0x000d lies behind byte 0x100 of the configuration space, which root may read
+ * (PCI Express base specification, 7.7.11). */
+static int acs_of(const char *bus)
+{
+    unsigned char config[4096];
+    char path[320];
+    const char *root = kolo_env("HWLOC_FSROOT");
+    (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%.32s/config",
+                   root != NULL ? root : "", bus);
+    FILE *file = fopen(path, "re");
+    const size_t len = file != NULL ? fread(config, 1, sizeof config, file) : 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    for (size_t at = 0x100, hops = 0; at + 8 <= len && at >= 0x100 && hops < 96; hops++) {
+        const unsigned head = config[at] | (unsigned)config[at + 1] << 8;
+        if (head == 0x000d) {
+            return config[at + 6] | config[at + 7] << 8;
+        }
+        at = (config[at + 2] >> 4 | (size_t)config[at + 3] << 4) & ~(size_t)3;
+    }
+    return len > 64 ? 0 : -1;
+}
+
+static void check_acs(struct doctor *d, const struct kolo_graph *g)
+{
+    enum { REDIRECT = 0x4 | 0x8 | 0x10 }; /* requests, completions, upstream forwarding */
+    int seen = 0, on = 0;
+    char path[256], first[64] = "";
+    const char *root = kolo_env("HWLOC_FSROOT");
+    if (g->ngpus + g->nnics < 2) {
+        return;
+    }
+    (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root != NULL ? root : "");
+    DIR *folder = opendir(path);
+    for (const struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
+        const int acs = e->d_name[0] != '.' ? acs_of(e->d_name) : -1;
+        seen += acs >= 0;
+        if (acs > 0 && (acs & REDIRECT) != 0) {
+            (void)snprintf(first, sizeof first, "%.60s", e->d_name);
+            on++;
+        }
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    if (on > 0) {
+        say(d, g->ngpus > 0 ? BAD : NOTE,
+            "setpci -s BRIDGE ECAP_ACS+6.w=0000 for each, or switch ACS off in the BIOS",
+            "PCI access control (ACS) redirects on %d bridges, such as %s: peer-to-peer goes "
+            "through "
+            "the host, or fails",
+            on, first);
+    } else {
+        say(d, seen > 0 ? GOOD : NOTE, "run as root to look",
+            seen > 0 ? "no PCI bridge redirects peer-to-peer traffic (ACS)"
+                     : "PCI access control (ACS) cannot be seen");
+    }
+}
+
+static void check_devices(struct doctor *d, const struct kolo_graph *g)
+{
+    bool has_rdma = false;
+    for (int i = 0; i < g->nnics; i++) {
+        has_rdma = has_rdma || g->node[g->nic[i]].rdma == 1;
+    }
+    check_memlock(d, has_rdma);
+    check_nics(d, g);
+    if (g->ngpus > 0) {
+        say(d, GOOD, NULL, "%d GPUs", g->ngpus);
+    }
+    check_gpudirect(d, g, has_rdma);
+    check_acs(d, g);
+    for (const char *at = g->notes.chars; at != NULL && *at != '\0';) {
+        const size_t len = strcspn(at, "\n");
+        say(d, NOTE, NULL, "%.*s", (int)len, at);
+        at += len + 1;
+    }
+}
+
+static bool parse(int argc, char **argv, struct doctor *d, bool *help)
+{
+    static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    int option = 0;
+    opterr = 0;
+    optind = 0;
+    while ((option = getopt_long(argc, argv, ":n:h", longs, NULL)) != -1) {
+        long value = 0;
+        if (option == 'h') {
+            *help = true;
+        } else if (option != 'n') {
+            return kolo_option_refuse("kolo doctor", argc, argv, option);
+        } else if (!kolo_parse_int(optarg, 1, 1 << 20, &value)) {
+            (void)fprintf(stderr, "kolo doctor: option -n: \"%s\" is no number of ranks\n", optarg);
+            return false;
+        } else {
+            d->ranks = (int)value;
+        }
+    }
+    if (optind < argc) {
+        (void)fprintf(stderr, "kolo doctor: unexpected argument \"%s\"\n", argv[optind]);
+        return false;
+    }
+    return true;
+}
+
+int kolo_tool_doctor(int argc, char **argv)
+{
+    struct doctor d = {0};
+    struct kolo_graph *graph = NULL;
+    bool help = false;
+    if (!parse(argc, argv, &d, &help)) {
+        return 2;
+    }
+    if (help) {
+        return fputs(usage, stdout) < 0;
+    }
+    check_shm(&d);
+    check_cma(&d);
+    check_hugepages(&d);
+    check_cpus(&d);
+    check_memory_limit(&d);
+    if (kolo_graph_discover(&graph) == KOLO_OK) {
+        check_devices(&d, graph);
+    } else {
+        say(&d, BAD, NULL, "devices cannot be discovered: %s", kolo_error_text());
+    }
+    const int status = kolo_output_write("kolo doctor", "-", &d.out);
+    kolo_text_free(&d.out);
+    kolo_graph_destroy(graph);
+    return status != 0 || d.bad > 0;
+}
