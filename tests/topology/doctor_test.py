@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kolo doctor` on this machine, and on folders that stand for /sys of machines with something wrong.
+
+usage: doctor_test.py KOLO NVML   (the kolo tool, the fake library)
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+from tap import check, done
+
+KOLO, NVML = map(os.path.abspath, sys.argv[1:])
+
+
+def doctor(*args, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("KOLO_", "HWLOC_"))}
+    ran = subprocess.run([KOLO, "doctor", *args], capture_output=True, text=True, timeout=60,
+                         check=False, env={**clean, **env})
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def write(root, path, text):
+    path = os.path.join(root, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def acs_config(control):
+    """A bridge's configuration space: an extended capability that is not ACS, then ACS."""
+    config = bytearray(4096)
+    config[0x100:0x104] = (0x0001 | 0x1 << 16 | 0x140 << 20).to_bytes(4, "little")
+    config[0x140:0x144] = (0x000d | 0x1 << 16).to_bytes(4, "little")
+    config[0x146:0x148] = control.to_bytes(2, "little")
+    return bytes(config)
+
+
+def test_here():
+    status, out, err = doctor()
+    lines = out.splitlines()
+    check(status in (0, 1) and not err and all(line[:4] in ("ok  ", "note", "FIX ", "    ")
+                                               for line in lines),
+          "every line is a verdict or a fix", out, err)
+    check(all(lines[i - 1][:4] in ("note", "FIX ") for i, line in enumerate(lines)
+              if line.startswith("      -> ")), "a fix follows what it mends", out)
+    check((status == 1) == any(line.startswith("FIX ") for line in lines),
+          "the exit status says whether something wants a fix", status, out)
+    status, out, _ = doctor("-n", "100000")
+    check("100000 ranks share" in out, "more ranks than CPUs are told so", out)
+
+
+def test_wrong(folder):
+    """GPUs by the fake library; limits and bridges by the folder."""
+    write(folder, "sys/fs/cgroup/cpu.max", "50000 100000\n")
+    write(folder, "sys/fs/cgroup/memory.max", "104857600\n")
+    write(folder, "sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
+    write(folder, "sys/bus/pci/devices/0000:00:01.0/config", acs_config(0x1d))
+    write(folder, "sys/bus/pci/devices/0000:00:02.0/config", acs_config(0))
+    env = {"HWLOC_FSROOT": folder, "HWLOC_COMPONENTS": "no_os,stop", "HWLOC_THISSYSTEM": "0",
+           "KOLO_NVML_PATH": NVML, "KOLO_FAKE_NVML": "p2p"}
+    status, out, err = doctor("-n", "2", **env)
+    for words in ("quota is 0.5 CPUs for 2 ranks", "may take 0.0977 GiB", "[never]",
+                  "redirects on 1 bridges, such as 0000:00:01.0"):
+        check(any(line.startswith("FIX ") and words in line for line in out.splitlines()),
+              f"wants a fix: {words}", out, err)
+    check(status == 1 and "GPUs 0 and 1 have no peer access" in out,
+          "what discovery notes is told, too", out)
+    write(folder, "sys/bus/pci/devices/0000:00:01.0/config", acs_config(0))
+    _, out, _ = doctor(**env)
+    check("ok    no PCI bridge redirects" in out, "bridges that do not redirect are well", out)
+
+
+def test_options():
+    for args, words in ((["--cats"], "option --cats is unknown"), (["-n", "x"], '"x" is no number'),
+                        (["more"], 'unexpected argument "more"')):
+        status, out, err = doctor(*args)
+        check(status == 2 and not out and words in err, f"{args} is refused", err)
+
+
+def main():
+    test_here()
+    with tempfile.TemporaryDirectory(prefix="kolo-doctor-") as folder:
+        test_wrong(folder)
+    test_options()
+    done()
+
+
+main()
