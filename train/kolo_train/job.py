@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ def join(config: Config) -> Job:
 
 def leave() -> None:
     """Leave the job; the ranks may do so in any order."""
+    gc.collect()  # modules and schedules that refer to each other, and to process groups
     if dist.is_initialized():
         dist.destroy_process_group()
 
