@@ -11,10 +11,13 @@
 #include "topology/picture.h"
 #include "topology/wiring.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MAX_RANKS = 65536, MAX_HOSTS = 65536, MAX_LINES = 64 };
 
@@ -150,6 +153,27 @@ struct shown {
     bool planned;
 };
 
+/* hwloc may crash on a file of its own format that is no good; better that a child does. */
+static kolo_status try_hwloc(const char *file)
+{
+    int status = 0;
+    if (file == NULL || !kolo_file_is_hwloc(file)) {
+        return KOLO_OK;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        struct kolo_host *host = NULL;
+        _exit(kolo_host_open(file, true, &host) == KOLO_OK ? 0 : 1);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return child > 0 && WIFSIGNALED(status)
+               ? kolo_fail(KOLO_ERR_INVALID,
+                           "topology file %s: its XML is damaged, hwloc ends by signal %d on it",
+                           file, WTERMSIG(status))
+               : KOLO_OK; /* what else is wrong is said when it is opened */
+}
+
 /* CPUs: this machine's, or those of a file that tells of them. */
 static kolo_status open_host(struct shown *s)
 {
@@ -163,6 +187,7 @@ static kolo_status open_host(struct shown *s)
 static kolo_status open_machine(struct shown *s)
 {
     const char *file = s->options->file;
+    KOLO_TRY(try_hwloc(file != NULL ? file : kolo_env("KOLO_TOPO_FILE")));
     if (file == NULL) {
         KOLO_TRY(kolo_graph_discover(&s->graph));
     } else {
@@ -322,7 +347,8 @@ static int show_diff(const struct options *options)
     struct kolo_graph *a = NULL, *b = NULL;
     struct kolo_text text = {0};
     int status = 2;
-    if (kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
+    if (try_hwloc(options->file) < 0 || try_hwloc(options->second) < 0 ||
+        kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
         (void)fail();
     } else {
         const int count = kolo_topo_diff(a, b, &text);

@@ -109,6 +109,26 @@ def test_sysfs(folder):
     check(speeds.count(12) >= 2, "a link is as fast as sysfs says that it can be", data["machine"])
 
 
+def test_damaged(folder):
+    """hwloc may end by a signal on a file whose objects lack sets; kolo topo does not."""
+    with open(os.path.join(SOURCE, "tests", "data", "hwloc-2pack-2l3-2core.xml"),
+              encoding="utf-8") as file:
+        text = file.read()
+    path, ends = os.path.join(folder, "damaged.xml"), []
+    for name in ("complete_cpuset", "cpuset", "complete_nodeset", "nodeset"):
+        for place in range(1, 5):
+            parts = text.split(f' {name}="')
+            head, tail = f' {name}="'.join(parts[:place]), f' {name}="'.join(parts[place:])
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(head + tail[tail.index('"') + 1:])
+            ran = topo(path)
+            ends.append(ran.returncode)
+            if ran.returncode != 0 and path not in ran.stderr:
+                ends.append(ran.stderr)
+    check(all(end in (0, 1) for end in ends) and 1 in ends,
+          "an hwloc file without its sets is read or refused by name, never a crash", ends)
+
+
 def test_recorded(folder):
     if not os.path.isfile(RECORDED):
         check(True, "a gathered /sys replays # SKIP no collection of recorded machines")
@@ -128,6 +148,7 @@ def main():
         test_no_driver()
         test_hint(folder)
         test_sysfs(folder)
+        test_damaged(folder)
     with tempfile.TemporaryDirectory(prefix="kolo-discover-") as folder:
         test_recorded(folder)
     done()
