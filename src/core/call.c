@@ -350,7 +350,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
 static void end_messages(struct kolo_call *call)
 {
     struct kolo_comm *c = call->comm;
-    const size_t n = call->exec.req != NULL ? (size_t)KOLO_DEPTH * call->prog->nreqs : 0;
+    const size_t n = call->exec.req != NULL ? (size_t)KOLO_TILE_COPIES * call->prog->nreqs : 0;
     bool pending = n > 0;
     for (int tries = 0; pending && tries < 100; tries++) {
         pthread_mutex_lock(&c->device_lock);

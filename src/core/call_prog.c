@@ -58,7 +58,7 @@ static uint8_t link_bits(const struct kolo_call *call, int q)
     if (!call->uses_entries) {
         return bits;
     }
-    const uint32_t at = c->wires.entries % KOLO_DEPTH;
+    const uint32_t at = c->wires.entries % KOLO_ENTRY_LINES;
     const struct kolo_entry *mine = &c->wires.region[c->rank]->entry[at];
     const struct kolo_entry *theirs = &c->wires.region[q]->entry[at];
     const bool threads = m->peer.process == c->member[c->rank].peer.process;

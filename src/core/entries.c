@@ -4,11 +4,12 @@
  * Both ends of a link must lower alike, so in a call with entries every rank waits for everybody's
  * line. That is a round of flags, and useless while nobody has memory to share. So entries begin
  * when the first rank of a communicator has some: it says in its head from which tile on, far
- * enough ahead that every rank sees it before it gets there. A rank is at most 5 tiles ahead of one
- * that it met in a tile, and so at most 5(n-1) ahead of anybody: one edge of each tile's plan
- * crosses from those known to have come so far to the others. (Tiles of messages prove nothing and
- * do not count.) Where ranks are threads, or sit on several hosts, or some rank cannot map another,
- * entries are there from the start. */
+ * enough ahead that every rank sees it before it gets there. A rank is at most KOLO_DEPTH + 1 tiles
+ * ahead of one that it met in a tile (it waits for what it reads, and before it writes a line again
+ * for those who read it KOLO_DEPTH tiles before), and so at most n-1 times that ahead of anybody:
+ * one edge of each tile's plan crosses from those known to have come so far to the others. (Tiles
+ * of messages prove nothing and do not count.) Where ranks are threads, or sit on several hosts, or
+ * some rank cannot map another, entries are there from the start. */
 #include "core/call_parts.h"
 #include "transports/shm/segment.h"
 
@@ -19,7 +20,7 @@
 
 static uint32_t far_ahead(const struct kolo_comm *c)
 {
-    return 8 * (uint32_t)c->nranks + 8;
+    return (KOLO_DEPTH + 4) * ((uint32_t)c->nranks + 1);
 }
 
 /* 0 means nothing was said, so what is said is odd. */
@@ -157,7 +158,7 @@ static bool brings_mapped(const struct kolo_call *call, int q)
     const struct kolo_wires *w = &call->comm->wires;
     const bool to_root = call->coll == KOLO_COLL_REDUCE || call->coll == KOLO_COLL_GATHER;
     const bool from_root = call->coll == KOLO_COLL_BROADCAST || call->coll == KOLO_COLL_SCATTER;
-    const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_DEPTH];
+    const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
     return (entry->in_shared || (from_root && q != call->root)) &&
            (entry->out_shared || (to_root && q != call->root));
 }

@@ -375,6 +375,7 @@ static kolo_status make_region(struct kolo_comm *c)
     *w = (struct kolo_wires){.me = c->rank,
                              .nranks = c->nranks,
                              .slot_bytes = KOLO_SLOT_BYTES,
+                             .short_slot_bytes = KOLO_SHORT_SLOT_BYTES,
                              .phases = phases_for(c),
                              .timeout_us = c->timeout_ms * 1e3,
                              .aborted = &c->error,

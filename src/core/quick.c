@@ -83,12 +83,13 @@ static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
     }
     for (int q = 0; q < c->nranks; q++) {
         const struct kolo_entry *entry =
-            w->region[q] != NULL ? &w->region[q]->entry[w->entries % KOLO_DEPTH] : NULL;
+            w->region[q] != NULL ? &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES] : NULL;
         m->peer[q] = (struct kolo_peer_buffers){.hash = entry != NULL ? entry->buffers : 0};
     }
     for (int i = 0; i < call->prog->nentries; i++) {
         const int q = call->prog->entries[i];
-        if (kolo_call_resolve(w, q, &w->region[q]->entry[w->entries % KOLO_DEPTH]) != KOLO_OK) {
+        if (kolo_call_resolve(w, q, &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES]) !=
+            KOLO_OK) {
             return;
         }
         m->peer[q].in = w->peer_in[q];
@@ -245,7 +246,7 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_args *a,
             continue;
         }
         KOLO_TRY(kolo_entry_wait(w, q, true));
-        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_DEPTH];
+        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
         same = same && entry->buffers == s->peer[q].hash && entry->signature == m->how.signature;
         w->peer_in[q] = s->peer[q].in;
         w->peer_out[q] = s->peer[q].out;

@@ -48,14 +48,18 @@ kolo_status kolo_comm_reach(struct kolo_comm *c, int q)
     return check_failure(c);
 }
 
+static size_t outbox_bytes(const struct kolo_comm *c)
+{
+    return kolo_outbox_bytes(c->wires.slot_bytes, c->wires.short_slot_bytes);
+}
+
 kolo_status kolo_comm_make_slots(struct kolo_comm *c)
 {
     struct kolo_head *head = &c->wires.region[c->rank]->head;
     if (c->slots.ptr != NULL || c->mapper == NULL) {
         return KOLO_OK;
     }
-    KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL,
-                                       (size_t)KOLO_DEPTH * KOLO_SLOT_BYTES, &c->slots));
+    KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, outbox_bytes(c), &c->slots));
     (void)madvise(c->slots.ptr, c->slots.len, MADV_HUGEPAGE);
     c->wires.slots[c->rank] = c->slots.ptr;
     memcpy(head->slots, c->slots.handle, sizeof head->slots);
@@ -78,7 +82,7 @@ kolo_status kolo_comm_map_slots(struct kolo_comm *c, int q)
         return KOLO_INPROGRESS;
     }
     KOLO_TRY(m->transport->attach(m->link, head->slots, &slots, &len));
-    if (len < (size_t)KOLO_DEPTH * KOLO_SLOT_BYTES) {
+    if (len < outbox_bytes(c)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
     }
     c->wires.slots[q] = slots;

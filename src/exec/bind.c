@@ -110,6 +110,23 @@ size_t kolo_bound_piece_bytes(const struct kolo_bound *b, const struct kolo_boun
 
 /* ---- addresses ---- */
 
+/* A tile goes into a short slot if all that any rank sends in it fits there. */
+static void bind_slots(struct kolo_bound *b, const struct kolo_wires *w)
+{
+    const struct kolo_prog *p = b->prog;
+    const size_t bytes = b->inlined ? 0 : b->piece * (size_t)p->plan->max_places;
+    b->in_long = bytes > w->short_slot_bytes;
+    b->slot_mask = (uint32_t)(b->in_long ? p->long_depth : p->depth) - 1;
+    b->slot_stride = b->in_long ? w->slot_bytes : w->short_slot_bytes + KOLO_SLOT_SKEW;
+    b->once = b->tiles == 1 && p->depth == KOLO_DEPTH;
+}
+
+/* Where in an outbox the slots begin: short ones behind the long ones. */
+static size_t slots_off(const struct kolo_bound *b, const struct kolo_wires *w)
+{
+    return b->in_long ? 0 : KOLO_LONG_DEPTH * w->slot_bytes;
+}
+
 static struct kolo_bound_at bind_at(const struct kolo_bound *b, const struct kolo_wires *w,
                                     const struct kolo_at *at)
 {
@@ -135,7 +152,7 @@ static struct kolo_bound_at bind_at(const struct kolo_bound *b, const struct kol
         bound.kind = b->inlined ? K_LINE : K_SLOT;
         bound.at = at->index * b->piece;
         bound.at += b->inlined ? (uintptr_t)region->line[at->phase * KOLO_DEPTH].data
-                               : (uintptr_t)w->slots[at->rank];
+                               : (uintptr_t)w->slots[at->rank] + slots_off(b, w);
         break;
     }
     return bound;
@@ -315,7 +332,7 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     b->private_bytes = kolo_round_up(b->stage_off + prog->stage_chunks * b->piece, 64);
     b->op = calloc(prog->nops + 1, sizeof *b->op);
     b->at = calloc(prog->nats + 1, sizeof *b->at);
-    const size_t copies = b->tiles > 1 ? KOLO_DEPTH : 1;
+    const size_t copies = b->tiles > 1 ? KOLO_TILE_COPIES : 1;
     if (b->private_bytes > 0) {
         b->private_mem = aligned_alloc(64, copies * b->private_bytes);
     }
@@ -323,6 +340,7 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while binding a program");
         goto err_destroy;
     }
+    bind_slots(b, wires);
     bind_ops(b, wires);
     KOLO_TRY_GOTO(st, kolo_exchange_bind(b, wires), err_destroy);
     *out = b;

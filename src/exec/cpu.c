@@ -46,7 +46,7 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
 {
-    return &x->req[tile->t % KOLO_DEPTH * x->bound->prog->nreqs + i];
+    return &x->req[tile->t % KOLO_TILE_COPIES * x->bound->prog->nreqs + i];
 }
 
 static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *op,
@@ -182,8 +182,8 @@ static inline void set_tile(const struct kolo_exec *x, uint32_t t, struct tile *
     out->shift[K_IN] = (uintptr_t)x->in + walked;
     out->shift[K_OUT] = (uintptr_t)x->out + walked;
     out->shift[K_PRIVATE] =
-        (uintptr_t)b->private_mem + (b->tiles > 1 ? t % KOLO_DEPTH * b->private_bytes : 0);
-    out->shift[K_SLOT] = parity * x->wires->slot_bytes;
+        (uintptr_t)b->private_mem + (b->tiles > 1 ? t % KOLO_TILE_COPIES * b->private_bytes : 0);
+    out->shift[K_SLOT] = (epoch & b->slot_mask) * b->slot_stride;
     out->shift[K_LINE] = parity * sizeof(struct kolo_line);
     out->shift[K_PEER_IN] = out->shift[K_PEER_OUT] = walked;
 }
@@ -199,10 +199,12 @@ static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
             return KOLO_INPROGRESS;
         }
     }
-    const kolo_status st = kolo_credit(w, epoch, x->block);
+    kolo_status st = kolo_credit(w, epoch, x->block);
+    if (st == KOLO_OK && x->bound->in_long && p->fills_outbox) {
+        st = kolo_take_long_slot(w, p, epoch, x->block);
+    }
     if (st == KOLO_OK) {
-        w->readers[epoch % KOLO_DEPTH].list = p->readers;
-        w->readers[epoch % KOLO_DEPTH].count = p->nreaders;
+        w->readers[epoch % KOLO_DEPTH] = (struct kolo_readers){p->readers, p->nreaders};
     }
     return st;
 }
@@ -269,8 +271,7 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog)
 
 kolo_status kolo_exec_now(struct kolo_exec *x)
 {
-    const bool once = x->bound->tiles == 1 && x->bound->prog->depth == KOLO_DEPTH;
-    if (KOLO_LIKELY(once && x->wires->jitter == NULL)) {
+    if (KOLO_LIKELY(x->bound->once && x->wires->jitter == NULL)) {
         const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
         return x->bound->exchange != NULL
                    ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how)
@@ -289,7 +290,7 @@ kolo_status kolo_exec_start(struct kolo_exec *x)
     x->entered = p->nentries == 0;
     x->req = NULL;
     if (p->nreqs > 0) {
-        x->req = calloc((size_t)KOLO_DEPTH * p->nreqs, sizeof *x->req);
+        x->req = calloc((size_t)KOLO_TILE_COPIES * p->nreqs, sizeof *x->req);
         if (x->req == NULL) {
             return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %u messages", p->nreqs);
         }
@@ -310,7 +311,7 @@ kolo_status kolo_exec_enter(struct kolo_exec *x)
         if (st != KOLO_OK) {
             return st;
         }
-        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_DEPTH];
+        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
         if (entry->signature != x->signature) {
             return kolo_mismatch(w, q);
         }

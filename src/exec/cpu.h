@@ -42,7 +42,7 @@ struct kolo_head {
 
 struct kolo_region {
     struct kolo_head head;
-    struct kolo_entry entry[KOLO_DEPTH];
+    struct kolo_entry entry[KOLO_ENTRY_LINES];
     struct kolo_line line[]; /* [phase][KOLO_DEPTH] */
 };
 
@@ -51,13 +51,26 @@ static inline size_t kolo_region_bytes(int phases)
     return sizeof(struct kolo_region) + (size_t)phases * KOLO_DEPTH * sizeof(struct kolo_line);
 }
 
+/* Short slots lie apart, so that they do not compete for the same sets of a cache. */
+enum { KOLO_SLOT_SKEW = 128 };
+static inline size_t kolo_outbox_bytes(size_t slot_bytes, size_t short_slot_bytes)
+{
+    return KOLO_LONG_DEPTH * slot_bytes + KOLO_DEPTH * (short_slot_bytes + KOLO_SLOT_SKEW);
+}
+
 /* ---- what an executor knows of its communicator ---- */
+
+struct kolo_readers { /* who read what a tile wrote */
+    const int *list;
+    int count;
+};
 
 struct kolo_wires {
     int me, nranks;
     struct kolo_region **region; /* [nranks], mapped here; NULL where not reached */
     char **slots;                /* [nranks] outbox slots of each rank, mapped here, or NULL */
-    size_t slot_bytes;           /* of one tile */
+    size_t slot_bytes;           /* of a long slot: the most that a tile may take */
+    size_t short_slot_bytes;     /* tiles of no more go into short slots */
     int phases;                  /* lines a region has */
     const void **peer_in;        /* [nranks] of the running call */
     void **peer_out;
@@ -69,13 +82,14 @@ struct kolo_wires {
     uint32_t entries;            /* calls with entry lines so far */
     uint32_t *seen_done;         /* [nranks] tiles each rank is known to have finished */
     uint32_t all_done;           /* tiles that all ranks are known to have finished */
+    struct kolo_readers readers[KOLO_DEPTH]; /* of the tile of this parity */
     struct {
-        const int *list;
-        int count;
-    } readers[KOLO_DEPTH]; /* who read what the tile of this parity wrote */
-    size_t cache_bytes;    /* this rank's part of its L3; 0: unknown */
-    bool crowded;          /* more ranks than cores: yield early */
-    bool membarrier;       /* the asymmetric fence is to be had */
+        struct kolo_readers readers;
+        uint32_t epoch;
+    } long_slot[KOLO_LONG_DEPTH]; /* the last tile that this rank put into it */
+    size_t cache_bytes;           /* this rank's part of its L3; 0: unknown */
+    bool crowded;                 /* more ranks than cores: yield early */
+    bool membarrier;              /* the asymmetric fence is to be had */
     double timeout_us;
     _Atomic int *aborted; /* the communicator's error, or 0 */
     /* Addresses of rank q's buffers of this call, from its entry line. */
@@ -133,10 +147,14 @@ struct kolo_bound {
     size_t piece; /* bytes of a chunk that one tile takes */
     uint32_t tiles;
     bool inlined;                   /* the outbox is in the lines */
+    bool once;                      /* one tile, and the copies that the executor has */
+    bool in_long;                   /* its tiles go into long slots */
+    uint32_t slot_mask;             /* tile e has slot e & slot_mask ... */
+    size_t slot_stride;             /* ... so many bytes apart */
     struct kolo_exchange *exchange; /* not NULL: all of it is that */
     struct kolo_extents extents;    /* its arrays are owned */
     size_t *arrays;
-    char *private_mem; /* scratch and stage, KOLO_DEPTH times */
+    char *private_mem; /* scratch and stage, KOLO_TILE_COPIES times */
     size_t private_bytes;
     size_t stage_off;
 };
@@ -172,7 +190,7 @@ struct kolo_exec {
     bool entered;
     bool moved; /* the last step moved messages */
     struct kolo_lane_state lane[KOLO_LANES];
-    struct kolo_req *req; /* [KOLO_DEPTH][nreqs], by tile */
+    struct kolo_req *req; /* [KOLO_TILE_COPIES][nreqs], by tile */
 };
 
 /* Publish this rank's entry line (once a call). In a call with entries every rank waits for all

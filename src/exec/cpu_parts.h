@@ -50,8 +50,12 @@ static inline void saw_done(struct kolo_wires *w, int q, uint32_t done)
 kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op *op,
                            const struct tile *tile);
 
-/* entry.c: may the lines and slots of tile `epoch` be written again? INPROGRESS unless `block`. */
+/* entry.c: may the lines and the short slot of tile `epoch` be written again? INPROGRESS unless
+ * `block`. */
 kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
+/* The same for the long slot, which is this program's from then on. */
+kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
+                                bool block);
 /* exchange.c: the bound program as one operation: kept in bound->exchange where it is one. Errors:
  * SYSTEM. */
 kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires *wires);

@@ -4,17 +4,17 @@
 
 #include <string.h>
 
-/* ---- credits: may the lines and slots of tile `epoch` be written again? ---- */
+/* ---- credits: may what a tile wrote be written again? ---- */
 
-kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
+/* Whether those who read it have finished `need` tiles. */
+static kolo_status finished(struct kolo_wires *w, const struct kolo_readers *readers, uint32_t need,
+                            bool block)
 {
-    const uint32_t need = epoch + 1 - KOLO_DEPTH;
-    const int *list = w->readers[epoch % KOLO_DEPTH].list;
     if ((int32_t)(w->all_done - need) >= 0) {
         return KOLO_OK;
     }
-    for (int i = 0; i < w->readers[epoch % KOLO_DEPTH].count; i++) {
-        const int q = list[i];
+    for (int i = 0; i < readers->count; i++) {
+        const int q = readers->list[i];
         if (KOLO_LIKELY((int32_t)(w->seen_done[q] - need) >= 0)) {
             continue;
         }
@@ -31,6 +31,28 @@ kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
     return KOLO_OK;
 }
 
+kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
+{
+    return finished(w, &w->readers[epoch % KOLO_DEPTH], epoch + 1 - KOLO_DEPTH, block);
+}
+
+/* A tile that is KOLO_DEPTH ago needs no look: since then the same readers had to finish it before
+ * its lines were written again. The same tile: another lane of it was here first. */
+kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
+                                bool block)
+{
+    const uint32_t slot = epoch % KOLO_LONG_DEPTH, last = w->long_slot[slot].epoch;
+    if (last != epoch && epoch - last < KOLO_DEPTH) {
+        const kolo_status st = finished(w, &w->long_slot[slot].readers, last + 1, block);
+        if (st != KOLO_OK) {
+            return st;
+        }
+    }
+    w->long_slot[slot].readers = (struct kolo_readers){prog->readers, prog->nreaders};
+    w->long_slot[slot].epoch = epoch;
+    return KOLO_OK;
+}
+
 kolo_status kolo_mismatch(struct kolo_wires *w, int q)
 {
     w->blamed = q;
@@ -44,7 +66,7 @@ kolo_status kolo_mismatch(struct kolo_wires *w, int q)
 
 void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine)
 {
-    struct kolo_entry *line = &w->region[w->me]->entry[w->entries % KOLO_DEPTH];
+    struct kolo_entry *line = &w->region[w->me]->entry[w->entries % KOLO_ENTRY_LINES];
     memcpy(line->in, mine->in, sizeof line->in);
     memcpy(line->out, mine->out, sizeof line->out);
     line->in_at = mine->in_at;
@@ -59,7 +81,7 @@ void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine)
 
 kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
 {
-    _Atomic uint32_t *word = &w->region[q]->entry[w->entries % KOLO_DEPTH].number;
+    _Atomic uint32_t *word = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES].number;
     if (kolo_reached(word, w->entries + 1)) {
         return KOLO_OK;
     }

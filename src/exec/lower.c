@@ -237,7 +237,7 @@ static int lower_sends(struct lowering *l, uint32_t lane_begin, int i, int lane)
             if (s->place != last_place && s->src.count > 0) {
                 move_to(l, lane_begin, i, s->src, at_outbox(l->prog->me, s));
                 last_place = s->place;
-                l->prog->uses_outbox = true;
+                l->prog->uses_outbox = l->prog->fills_outbox = true;
             }
             break;
         }
@@ -700,8 +700,11 @@ kolo_status kolo_lower(const struct kolo_plan *plan, int me, const uint8_t *link
         l.source = sets + n;
         l.entry = sets + 2 * n;
         l.pulled_by = sets + 3 * n;
-        *l.prog =
-            (struct kolo_prog){.plan = plan, .me = me, .nlanes = plan->lanes, .depth = KOLO_DEPTH};
+        *l.prog = (struct kolo_prog){.plan = plan,
+                                     .me = me,
+                                     .nlanes = plan->lanes,
+                                     .depth = KOLO_DEPTH,
+                                     .long_depth = KOLO_LONG_DEPTH};
         lower_all(&l, run);
     }
     kolo_match_free(l.match, plan->shape.nranks);

@@ -3,16 +3,18 @@
  *
  * Memory. Each rank of a communicator owns a *region* that its peers map: lines with one writer
  * each. A signal is a line: payload of up to 48 bytes, then how many tiles its writer has finished,
- * then the epoch. All lines and outbox slots exist KOLO_DEPTH times and are indexed by the tile's
- * epoch, which counts the tiles a communicator has run: the same on every rank, whatever the
- * programs were.
+ * then the epoch. Lines exist KOLO_DEPTH times, and so do the outbox slots of tiles with few bytes,
+ * so that ranks that share a core need not take turns at each call; the slots of longer tiles would
+ * leave the cache, and exist KOLO_LONG_DEPTH times. Each is indexed by the tile's epoch, which
+ * counts the tiles a communicator has run: the same on every rank, whatever the programs were.
  *
- *   region: | head | done | entry x4 | line[phase][4] ... |     slots: | outbox of tile e, e+1,
- * e+2, e+3 |
+ *   region: | head | done | entries | line[phase][32] ... |   outbox: | long slots x4 | short x32 |
  *
- * Reuse. A rank may write what tile e-4 occupied when those who read it there have finished tile
- * e-4. It knows from every line it waits for (they carry `done`), and looks at their `done` lines
- * only where that is not recent enough. So nothing here depends on a plan being synchronizing.
+ * Reuse. A rank may write what tile e-32 occupied when those who read it there have finished tile
+ * e-32. It knows from every line it waits for (they carry `done`), and looks at their `done` lines
+ * only where that is not recent enough. So nothing here depends on a plan being synchronizing. For
+ * a long slot those who read the last tile in it must have finished that tile as well; if it is 32
+ * tiles ago, they have.
  *
  * Links. MESSAGE: posts. MAP: a message whose source the receiver may load from, and which its
  * sender leaves alone (STABLE), is pulled from user memory, and from IN without a signal: the entry
@@ -25,7 +27,14 @@
 
 #include "plan/plan.h"
 
-enum { KOLO_DEPTH = 4, KOLO_STAGES = 3, KOLO_LINE_BYTES = 128, KOLO_INLINE_BYTES = 48 };
+enum {
+    KOLO_DEPTH = 32,      /* copies of a line and of a short slot: tiles ahead of one's readers */
+    KOLO_LONG_DEPTH = 4,  /* of a long slot */
+    KOLO_TILE_COPIES = 4, /* of a call's private memory and message requests; lanes and stages of a
+                             rank are at most 3 tiles apart */
+    KOLO_ENTRY_LINES = 4  /* of the line that says what a rank brings to a call */
+};
+enum { KOLO_STAGES = 3, KOLO_LINE_BYTES = 128, KOLO_INLINE_BYTES = 48 };
 enum { KOLO_PLAN_CHANNELS = 8 }; /* channels 0..7 of a link; the others are point-to-point's */
 
 /* What rank r's link to a peer offers; both ends agree on it. */
@@ -100,8 +109,9 @@ struct kolo_prog {
     int nsources;
     int *entries; /* ranks whose entry line must be there first: I use their user memory */
     int nentries;
-    bool uses_outbox; /* something goes through an outbox (mine or a peer's) */
-    int depth;        /* KOLO_DEPTH; tests lower it */
+    bool uses_outbox;      /* something goes through an outbox (mine or a peer's) */
+    bool fills_outbox;     /* mine */
+    int depth, long_depth; /* KOLO_DEPTH, KOLO_LONG_DEPTH; tests lower them */
 };
 
 /* Lower rank `me` of `plan`; link[q] are the bits of my link to rank q (link[me] unused). Plans

@@ -38,21 +38,49 @@ static struct kolo_turn turn_of(struct kolo_proof *p, int rank, int lane)
 
 /* ---- credits ---- */
 
-/* Join the clocks of those who read what the tile four before `epoch` wrote. */
-static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
+/* Join the clocks of those who read what the rank wrote in tile `epoch`, when they finished it. */
+static kolo_status join_readers(const struct kolo_turn *t, const struct kolo_prog *prog,
+                                uint32_t epoch)
 {
     struct kolo_proof *p = t->proof;
-    struct kolo_runner *r = &p->runner[t->rank];
-    const struct kolo_prog *old = r->slot_prog[epoch % KOLO_DEPTH];
-    for (int i = 0; epoch >= KOLO_DEPTH && old != NULL && i < old->nreaders; i++) {
-        const int q = old->readers[i];
-        const uint32_t done = p->done_at[(size_t)q * (p->epochs + 1) + epoch + 1 - KOLO_DEPTH];
+    for (int i = 0; prog != NULL && i < prog->nreaders; i++) {
+        const int q = prog->readers[i];
+        const uint32_t done = p->done_at[(size_t)q * (p->epochs + 1) + epoch + 1];
         if (done == 0) {
-            return kolo_proof_must_wait(t, "the end of the tile at", q, epoch - KOLO_DEPTH);
+            return kolo_proof_must_wait(t, "the end of the tile at", q, epoch);
         }
         kolo_proof_join(p, t->clock, done);
     }
     return KOLO_OK;
+}
+
+/* May the lines and the short slot of tile `epoch` be written? */
+static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
+{
+    const uint32_t depth = t->proof->set->depth;
+    const struct kolo_prog *old = t->proof->runner[t->rank].slot_prog[epoch % depth];
+    return epoch >= depth ? join_readers(t, old, epoch - depth) : KOLO_OK;
+}
+
+/* May the long slot? Of a rank's lanes the first to come takes it, the others find what it found.
+ */
+static kolo_status long_credit(const struct kolo_turn *t, uint32_t epoch)
+{
+    const struct kolo_program_set *set = t->proof->set;
+    const struct kolo_long_use *use = &t->proof->runner[t->rank].long_use[epoch % set->long_depth];
+    const bool taken = use->prog != NULL && use->epoch == epoch;
+    const struct kolo_prog *old = taken ? use->prog_before : use->prog;
+    const uint32_t last = taken ? use->epoch_before : use->epoch;
+    return epoch - last < set->depth ? join_readers(t, old, last) : KOLO_OK;
+}
+
+static void take_long_slot(const struct kolo_turn *t)
+{
+    struct kolo_long_use *use =
+        &t->proof->runner[t->rank].long_use[t->epoch % t->proof->set->long_depth];
+    if (use->prog == NULL || use->epoch != t->epoch) {
+        *use = (struct kolo_long_use){t->prog, use->prog, t->epoch, use->epoch};
+    }
 }
 
 static kolo_status begin_tile(const struct kolo_turn *t)
@@ -66,11 +94,16 @@ static kolo_status begin_tile(const struct kolo_turn *t)
         }
         kolo_proof_join(p, t->clock, p->lane_done[lane * p->epochs + t->epoch - 2]);
     }
-    const kolo_status st = credit(t, t->epoch);
+    const bool fills_long = p->set->in_long[t->call] && t->prog->fills_outbox;
+    kolo_status st = credit(t, t->epoch);
+    st = st == KOLO_OK && fills_long ? long_credit(t, t->epoch) : st;
     if (st != KOLO_OK) {
         return st;
     }
-    r->slot_prog[t->epoch % KOLO_DEPTH] = t->prog;
+    if (fills_long) {
+        take_long_slot(t);
+    }
+    r->slot_prog[t->epoch % p->set->depth] = t->prog;
     const uint32_t slot = t->epoch & ((uint32_t)t->prog->depth - 1);
     p->slot_of[(size_t)t->rank * p->epochs + t->epoch] = (uint8_t)slot;
     return kolo_proof_claim_slot(t, t->epoch, slot);
@@ -86,7 +119,7 @@ static kolo_status note_passed(const struct kolo_turn *t, uint32_t pc)
     }
     const size_t lane = (size_t)(t->rank * p->lanes + t->lane);
     const uint32_t now = kolo_proof_snapshot(p, t->clock);
-    p->passed[(lane * KOLO_DEPTH + t->tile % KOLO_DEPTH) * (p->max_ops + 1) + pc] = now;
+    p->passed[(lane * KOLO_TILE_COPIES + t->tile % KOLO_TILE_COPIES) * (p->max_ops + 1) + pc] = now;
     return now != 0 ? KOLO_OK : kolo_proof_no_memory();
 }
 
@@ -154,7 +187,7 @@ static kolo_status publish(struct kolo_proof *p, int rank)
     t.clock[t.component]++;
     memset(r->lane, 0, sizeof r->lane);
     memset(r->entered, 0, (size_t)p->n * sizeof *r->entered);
-    for (uint32_t i = 0; i < KOLO_DEPTH * p->max_reqs; i++) {
+    for (uint32_t i = 0; i < KOLO_TILE_COPIES * p->max_reqs; i++) {
         r->request[i] = -1;
     }
     kolo_proof_enter(&t);
@@ -265,6 +298,17 @@ static kolo_status stuck(const struct kolo_proof *p)
     return st;
 }
 
+/* The first long tile after the last tile is tile `epoch`. */
+static kolo_status last_long_slot(const struct kolo_turn *turn, uint32_t epoch)
+{
+    struct kolo_proof *p = turn->proof;
+    struct kolo_turn t = *turn;
+    t.clock = p->joined;
+    memcpy(t.clock, turn->clock, p->components * sizeof *t.clock);
+    const kolo_status st = long_credit(&t, epoch);
+    return st == KOLO_OK ? kolo_proof_claim_long_slot(&t, epoch % p->set->long_depth) : st;
+}
+
 /* What the last tiles leave behind may be written by any call that follows, once its readers say
  * that they are done. */
 static kolo_status last_slots(struct kolo_proof *p)
@@ -272,12 +316,14 @@ static kolo_status last_slots(struct kolo_proof *p)
     for (int rank = 0; rank < p->n; rank++) {
         p->runner[rank].call--;
         struct kolo_turn t = turn_of(p, rank, 0);
-        for (uint32_t i = 0; i < KOLO_DEPTH; i++) {
-            const kolo_status st = credit(&t, p->epochs + i);
+        for (uint32_t i = 0; i < p->set->depth; i++) {
+            const uint32_t epoch = p->epochs + i;
+            kolo_status st = credit(&t, epoch);
+            st = st == KOLO_OK ? kolo_proof_claim_slot(&t, epoch, epoch % p->set->depth) : st;
+            st = st == KOLO_OK ? last_long_slot(&t, epoch) : st;
             if (st != KOLO_OK) {
                 return st == KOLO_INPROGRESS ? stuck(p) : st;
             }
-            KOLO_TRY(kolo_proof_claim_slot(&t, p->epochs + i, (p->epochs + i) % KOLO_DEPTH));
         }
     }
     return KOLO_OK;

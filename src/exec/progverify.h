@@ -11,7 +11,11 @@ struct kolo_program_set {
     const struct kolo_plan *const *plan; /* [ncalls], of all ranks */
     const struct kolo_prog *const *prog; /* [call * nranks + rank] */
     const uint32_t *tiles;               /* [ncalls] */
+    const bool *in_long;                 /* [ncalls] tiles go into long slots */
     bool uneven;                         /* blocks differ in length (v-forms) */
+    /* How far a rank may be ahead of its readers: the executor's KOLO_DEPTH and KOLO_LONG_DEPTH, or
+     * less, as what is wrong with so many copies takes about as many tiles to show. */
+    uint32_t depth, long_depth;
 };
 
 /* Prove, with every rank out of place and with every rank in place: everybody finishes, even if a

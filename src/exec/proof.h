@@ -56,6 +56,11 @@ struct kolo_runner_lane {
     struct kolo_wait wait;
 };
 
+struct kolo_long_use {                          /* of a long slot */
+    const struct kolo_prog *prog, *prog_before; /* NULL: nobody's */
+    uint32_t epoch, epoch_before;
+};
+
 struct kolo_runner { /* one rank */
     int call;
     enum { KOLO_RUN_PUBLISH, KOLO_RUN_ENTER, KOLO_RUN_LANES, KOLO_RUN_OVER } at;
@@ -63,8 +68,9 @@ struct kolo_runner { /* one rank */
     uint32_t done;
     struct kolo_runner_lane lane[KOLO_LANES];
     const struct kolo_prog *slot_prog[KOLO_DEPTH]; /* what wrote the tile of this parity */
-    int32_t *request;                              /* [KOLO_DEPTH][max_reqs]: message, -1: none */
-    bool *entered;                                 /* [n] entry lines read in this call */
+    struct kolo_long_use long_use[KOLO_LONG_DEPTH];
+    int32_t *request; /* [KOLO_TILE_COPIES][max_reqs]: message, -1: none */
+    bool *entered;    /* [n] entry lines read in this call */
 };
 
 struct kolo_list_node {
@@ -92,7 +98,7 @@ struct kolo_proof {
     uint8_t *signal_slot;   /* likewise */
     uint32_t *done_at;      /* [n][epochs + 1]: snapshot of when `done` reached it */
     uint32_t *lane_done;    /* [n * lanes][epochs] */
-    uint32_t *passed;       /* [n * lanes][KOLO_DEPTH][max_ops + 1] for AFTER, or NULL */
+    uint32_t *passed;       /* [n * lanes][KOLO_TILE_COPIES][max_ops + 1] for AFTER, or NULL */
     uint32_t max_ops;
     uint32_t *slot_touched;     /* [n][epochs][components] when others read lines and slots */
     uint8_t *slot_of;           /* [n][epochs] what the rank wrote them to */
@@ -208,9 +214,11 @@ static inline void kolo_proof_touch_slot(const struct kolo_turn *t, int owner)
     p->slot_touched[((size_t)owner * p->epochs + t->epoch) * p->components + t->component] =
         kolo_proof_now(t);
 }
-/* Lines and slot `slot` may be written for tile `epoch`: whoever read what earlier tiles left there
- * has finished. */
+/* Copy `slot` of lines and short slots may be written for tile `epoch`: whoever read what earlier
+ * tiles left there has finished. */
 kolo_status kolo_proof_claim_slot(const struct kolo_turn *t, uint32_t epoch, uint32_t slot);
+/* The same for a long slot of the rank, after the last tile. */
+kolo_status kolo_proof_claim_long_slot(const struct kolo_turn *t, uint32_t slot);
 /* Data of chunk length `have` is moved by length `moved`. */
 kolo_status kolo_proof_fits(const struct kolo_turn *t, int32_t have, int32_t moved);
 

@@ -94,8 +94,8 @@ void kolo_proof_enter(const struct kolo_turn *t)
     const uint32_t tiles = p->set->tiles[t->call];
     struct kolo_turn at = *t;
     own_cells(t, home->cell, tiles * (home->nin + home->nout));
-    own_cells(t, p->private_cell + (uint32_t)t->rank * KOLO_DEPTH * p->max_private,
-              KOLO_DEPTH * p->max_private);
+    own_cells(t, p->private_cell + (uint32_t)t->rank * KOLO_TILE_COPIES * p->max_private,
+              KOLO_TILE_COPIES * p->max_private);
     for (uint32_t i = 0; i < tiles * home->nin; i++) {
         const uint32_t chunk = i % home->nin;
         uint32_t cell = 0;
@@ -129,7 +129,7 @@ static kolo_status messages_over(const struct kolo_turn *t)
 {
     const struct kolo_proof *p = t->proof;
     const struct kolo_runner *runner = &p->runner[t->rank];
-    for (uint32_t i = 0; i < KOLO_DEPTH * p->max_reqs; i++) {
+    for (uint32_t i = 0; i < KOLO_TILE_COPIES * p->max_reqs; i++) {
         if (kolo_proof_request_open(p, t->rank, runner->request[i])) {
             return kolo_proof_fail(t, "returns while request %u is open", i % p->max_reqs);
         }

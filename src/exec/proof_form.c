@@ -47,13 +47,19 @@ static kolo_status check_lane(const struct kolo_prog *p, int rank, int lane)
     return KOLO_OK;
 }
 
-static kolo_status check_program(const struct kolo_prog *p, int rank, int n)
+static bool is_copies(int count, uint32_t most)
+{
+    return count > 0 && (uint32_t)count <= most && (count & (count - 1)) == 0;
+}
+
+static kolo_status check_program(const struct kolo_program_set *set, const struct kolo_prog *p,
+                                 int rank, int n)
 {
     if (p->me != rank || p->nlanes < 1 || p->nlanes > KOLO_LANES) {
         return bad(p, rank, "rank or lanes", p->nlanes);
     }
-    if (p->depth != 1 && p->depth != 2 && p->depth != KOLO_DEPTH) {
-        return bad(p, rank, "depth", p->depth);
+    if (!is_copies(p->depth, set->depth) || !is_copies(p->long_depth, set->long_depth)) {
+        return bad(p, rank, "depth", is_copies(p->depth, set->depth) ? p->long_depth : p->depth);
     }
     if (!list_makes_sense(p->readers, p->nreaders, n) ||
         !list_makes_sense(p->sources, p->nsources, n) ||
@@ -104,10 +110,15 @@ static kolo_status check_wakes(const struct kolo_program_set *set, int call, int
 
 kolo_status kolo_programs_check(const struct kolo_program_set *set)
 {
+    if (set->depth < 1 || set->depth > KOLO_DEPTH || set->long_depth < 1 ||
+        set->long_depth > KOLO_LONG_DEPTH) {
+        return kolo_fail(KOLO_ERR_INVALID, "depths of %u and %u, allowed: 1 to %d and 1 to %d",
+                         set->depth, set->long_depth, KOLO_DEPTH, KOLO_LONG_DEPTH);
+    }
     for (int call = 0; call < set->ncalls; call++) {
         const int n = set->plan[call]->shape.nranks;
         for (int rank = 0; rank < n; rank++) {
-            KOLO_TRY(check_program(set->prog[call * n + rank], rank, n));
+            KOLO_TRY(check_program(set, set->prog[call * n + rank], rank, n));
         }
         for (int rank = 0; rank < n; rank++) {
             KOLO_TRY(check_wakes(set, call, rank, n));

@@ -122,9 +122,15 @@ static kolo_status in_peer_memory(const struct kolo_turn *t, const struct kolo_a
     return in_user_memory(t, at->rank, buf, at->index + j, out);
 }
 
-static uint32_t parity(const struct kolo_turn *t)
+/* First cell of the outbox of `owner` in this tile: short slots, then long ones. */
+static uint32_t slot_cell(const struct kolo_turn *t, int owner)
 {
-    return t->epoch & ((uint32_t)t->prog->depth - 1);
+    const struct kolo_proof *p = t->proof;
+    const uint32_t copy = p->set->in_long[t->call]
+                              ? KOLO_DEPTH + (t->epoch & ((uint32_t)t->prog->long_depth - 1))
+                              : t->epoch & ((uint32_t)t->prog->depth - 1);
+    return p->outbox_cell +
+           ((uint32_t)owner * (KOLO_DEPTH + KOLO_LONG_DEPTH) + copy) * p->max_places;
 }
 
 static kolo_status in_outbox(const struct kolo_turn *t, const struct kolo_at *at, uint32_t j,
@@ -139,9 +145,8 @@ static kolo_status in_outbox(const struct kolo_turn *t, const struct kolo_at *at
         return kolo_proof_fail(t, "place %u, line %u of rank %d, which has %d and %d",
                                at->index + j, at->phase, at->rank, owner->places, owner->phases);
     }
-    const uint32_t slot = (uint32_t)at->rank * KOLO_DEPTH + parity(t);
-    *out = p->outbox_cell + slot * p->max_places + at->index + j;
-    if (at->rank != t->rank) {
+    *out = slot_cell(t, at->rank) + at->index + j;
+    if (at->rank != t->rank && !p->set->in_long[t->call]) {
         kolo_proof_touch_slot(t, at->rank);
     }
     if (write) {
@@ -164,8 +169,8 @@ static kolo_status in_private(const struct kolo_turn *t, const struct kolo_at *a
         return kolo_proof_fail(t, "chunk %u of %u of %s", at->index + j, chunks,
                                stage ? "the stage" : "SCRATCH");
     }
-    const uint32_t copy = p->set->tiles[t->call] > 1 ? t->tile % KOLO_DEPTH : 0;
-    *out = p->private_cell + ((uint32_t)t->rank * KOLO_DEPTH + copy) * p->max_private +
+    const uint32_t copy = p->set->tiles[t->call] > 1 ? t->tile % KOLO_TILE_COPIES : 0;
+    *out = p->private_cell + ((uint32_t)t->rank * KOLO_TILE_COPIES + copy) * p->max_private +
            (stage ? scratch : 0) + at->index + j;
     return KOLO_OK;
 }
@@ -289,6 +294,16 @@ kolo_status kolo_proof_claim_slot(const struct kolo_turn *t, uint32_t epoch, uin
                     epoch, rank_of(p, i));
             }
         }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_proof_claim_long_slot(const struct kolo_turn *t, uint32_t slot)
+{
+    const struct kolo_proof *p = t->proof;
+    const uint32_t copy = (uint32_t)t->rank * (KOLO_DEPTH + KOLO_LONG_DEPTH) + KOLO_DEPTH + slot;
+    for (uint32_t i = 0; i < p->max_places; i++) {
+        KOLO_TRY(unread(t, p->outbox_cell + copy * p->max_places + i));
     }
     return KOLO_OK;
 }

@@ -10,7 +10,7 @@ static struct kolo_message *message(const struct kolo_proof *p, int32_t i)
 static int32_t *request(const struct kolo_turn *t, uint32_t index)
 {
     const struct kolo_proof *p = t->proof;
-    return &p->runner[t->rank].request[t->tile % KOLO_DEPTH * p->max_reqs + index];
+    return &p->runner[t->rank].request[t->tile % KOLO_TILE_COPIES * p->max_reqs + index];
 }
 
 /* The message that this end belongs to: the oldest that has the other end only, or a new one. */

@@ -55,9 +55,9 @@ static void place_homes(struct kolo_proof *p, uint64_t *const *promise)
         }
     }
     p->private_cell = p->ncells;
-    p->ncells += (uint32_t)p->n * KOLO_DEPTH * p->max_private;
+    p->ncells += (uint32_t)p->n * KOLO_TILE_COPIES * p->max_private;
     p->outbox_cell = p->ncells;
-    p->ncells += (uint32_t)p->n * KOLO_DEPTH * p->max_places;
+    p->ncells += (uint32_t)p->n * (KOLO_DEPTH + KOLO_LONG_DEPTH) * p->max_places;
 }
 
 static void take_clocks(struct kolo_proof *p)
@@ -73,13 +73,13 @@ static void take_clocks(struct kolo_proof *p)
     p->joined = take(p, all, sizeof *p->joined);
     p->touched = take(p, (size_t)p->set->ncalls * n * all, sizeof *p->touched);
     if (p->lanes > 1) {
-        p->passed = take(p, lanes * KOLO_DEPTH * (p->max_ops + 1), sizeof *p->passed);
+        p->passed = take(p, lanes * KOLO_TILE_COPIES * (p->max_ops + 1), sizeof *p->passed);
     }
 }
 
 static void take_runners(struct kolo_proof *p)
 {
-    const size_t n = (size_t)p->n, reqs = (size_t)KOLO_DEPTH * p->max_reqs;
+    const size_t n = (size_t)p->n, reqs = (size_t)KOLO_TILE_COPIES * p->max_reqs;
     p->runner = take(p, n, sizeof *p->runner);
     int32_t *requests = take(p, n * reqs, sizeof *requests);
     bool *entered = take(p, n * n, sizeof *entered);

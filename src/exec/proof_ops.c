@@ -172,7 +172,8 @@ static kolo_status do_after(const struct kolo_turn *t, const struct kolo_uop *op
         known = p->lane_done[lane * p->epochs + t->epoch];
     } else if (other->tile == t->tile && other->pc >= op->index) {
         known =
-            p->passed[(lane * KOLO_DEPTH + t->tile % KOLO_DEPTH) * (p->max_ops + 1) + op->index];
+            p->passed[(lane * KOLO_TILE_COPIES + t->tile % KOLO_TILE_COPIES) * (p->max_ops + 1) +
+                      op->index];
     } else {
         return kolo_proof_must_wait(t, "op of lane", op->peer, op->index);
     }

@@ -35,6 +35,11 @@ static void compare(const struct kolo_bound *b, uint32_t i, struct kolo_text *te
     }
 }
 
+static size_t short_of(size_t slot_bytes)
+{
+    return slot_bytes / 3;
+}
+
 /* Every outbox operand lies within the slot. */
 static void stays_in_slot(const struct kolo_bound *b, uint32_t i, size_t room,
                           struct kolo_text *text)
@@ -43,7 +48,9 @@ static void stays_in_slot(const struct kolo_bound *b, uint32_t i, size_t room,
     for (uint32_t k = 0; k < (uint32_t)op->nsrc + op->ndst; k++) {
         const struct kolo_at *at = &b->prog->at[op->first + k];
         const size_t end = (at->index + op->count) * b->piece;
-        const size_t limit = b->inlined ? KOLO_INLINE_BYTES : room;
+        const size_t limit = b->inlined               ? KOLO_INLINE_BYTES
+                             : b->slot_stride == room ? room
+                                                      : short_of(room);
         if (at->space == KOLO_AT_OUTBOX && end > limit) {
             kolo_text_add(text, "rank %d, op %u: ends %zu bytes into an outbox of %zu", b->prog->me,
                           i, end, limit);
@@ -70,6 +77,7 @@ char *bound_probe(const struct kolo_prog *prog, const struct kolo_extents *exten
                                      .region = regions,
                                      .slots = slots,
                                      .slot_bytes = slot_bytes,
+                                     .short_slot_bytes = short_of(slot_bytes),
                                      .phases = phases};
     if (kolo_bind(prog, extents, &wires, &b) == KOLO_OK) {
         for (uint32_t i = 0; i < prog->nops && text.len == 0; i++) {

@@ -94,19 +94,21 @@ static void jitter(void *arg)
     }
 }
 
-static void open_rank(struct crew *c, int rank, size_t slot_bytes, int phases)
+static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_slot_bytes,
+                      int phases)
 {
     struct crew_rank *r = &c->rank[rank];
     const size_t n = (size_t)c->n;
     c->region[rank] = aligned_alloc(KOLO_LINE_BYTES, kolo_region_bytes(phases));
     memset(c->region[rank], 0, kolo_region_bytes(phases));
-    c->slots[rank] = calloc(KOLO_DEPTH, slot_bytes);
+    c->slots[rank] = calloc(1, kolo_outbox_bytes(slot_bytes, short_slot_bytes));
     r->crew = c;
     r->wires = (struct kolo_wires){.me = rank,
                                    .nranks = c->n,
                                    .region = c->region,
                                    .slots = c->slots,
                                    .slot_bytes = slot_bytes,
+                                   .short_slot_bytes = short_slot_bytes,
                                    .phases = phases,
                                    .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
                                    .crowded = true,
@@ -139,7 +141,7 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, int phases)
 }
 
 struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_t slot_bytes,
-                         int phases)
+                         size_t short_slot_bytes, int phases)
 {
     struct crew *c = calloc(1, sizeof *c);
     c->n = nranks;
@@ -149,7 +151,7 @@ struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_
     c->region = calloc((size_t)nranks, sizeof(void *));
     c->slots = calloc((size_t)nranks, sizeof(void *));
     for (int r = 0; r < nranks; r++) {
-        open_rank(c, r, slot_bytes, phases);
+        open_rank(c, r, slot_bytes, short_slot_bytes, phases);
     }
     for (int r = 0; r < nranks; r++) {
         for (int q = 0; q < nranks; q++) {

@@ -34,9 +34,10 @@ const char *crew_links_name(enum crew_links links);
 /* Bits of `me`'s link to `q`; both ends agree. Mixed: by seed, some pairs have messages only, some
  * ranks' IN or OUT is private. */
 uint8_t crew_bits(enum crew_links links, unsigned seed, int me, int q);
-/* NULL when out of memory. Outbox slots of slot_bytes a tile; `phases` lines a rank. */
+/* NULL when out of memory. Outbox slots of slot_bytes a tile, short ones of short_slot_bytes;
+ * `phases` lines a rank. */
 struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_t slot_bytes,
-                         int phases);
+                         size_t short_slot_bytes, int phases);
 void crew_destroy(struct crew *crew);
 /* Lower rank `rank` for this crew's links. */
 kolo_status crew_lower(const struct crew *crew, const struct kolo_plan *plan, int rank,

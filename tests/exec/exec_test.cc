@@ -193,7 +193,7 @@ void RunCase(const Case &c, crew_links links, unsigned jitter)
                  std::to_string(c.n) + ", root " + std::to_string(c.root) + ", count " +
                  std::to_string(c.count) + (c.in_place ? ", in place" : "") + ", " +
                  c.groups->name);
-    crew *crew = crew_create(c.n, links, static_cast<unsigned>(c.n) * 3 + 1, 4096, 300);
+    crew *crew = crew_create(c.n, links, static_cast<unsigned>(c.n) * 3 + 1, 4096, 1024, 300);
     Programs programs;
     Build(c, crew, &programs);
     std::vector<Buffers> first(static_cast<size_t>(c.n)), second(static_cast<size_t>(c.n));
@@ -275,6 +275,68 @@ TEST_P(EveryHierarchy, GivesWhatTheCollectivePromisesForAnyGroups)
                         return;
                     }
                 }
+            }
+        }
+    }
+}
+
+/* Lines, short and long slots in turn, other algorithms and roots between: more tiles than there
+ * are copies of any. */
+void RunSequence(const std::vector<Case> &cases, crew_links links, unsigned jitter)
+{
+    const int n = cases[0].n;
+    crew *crew = crew_create(n, links, static_cast<unsigned>(n) * 3 + 1, 4096, 512, 300);
+    std::vector<Programs> programs(cases.size());
+    std::vector<std::vector<Buffers>> data(cases.size(), std::vector<Buffers>(cases[0].n));
+    std::vector<crew_call> calls(cases.size() * static_cast<size_t>(n));
+    for (size_t i = 0; i < cases.size() && !::testing::Test::HasFatalFailure(); i++) {
+        Build(cases[i], crew, &programs[i]);
+        for (size_t r = 0; r < data[i].size() && !::testing::Test::HasFatalFailure(); r++) {
+            Buffers &b = data[i][r];
+            Place(cases[i], static_cast<int>(r), &b);
+            crew_call &call = calls[r * cases.size() + i];
+            call.prog = programs[i].of_rank[r];
+            call.sizes.count = cases[i].count;
+            call.sizes.elem = 4;
+            call.in = b.in_at;
+            call.out = b.out_at;
+            call.reduce = kolo_reduce_kernel(KOLO_UINT32, KOLO_SUM);
+        }
+    }
+    if (!::testing::Test::HasFatalFailure()) {
+        EXPECT_EQ(KOLO_OK,
+                  crew_run(crew, static_cast<int>(cases.size()), calls.data(), jitter, 20e3))
+            << kolo_error_text();
+        for (size_t i = 0; i < cases.size(); i++) {
+            SCOPED_TRACE("call " + std::to_string(i) + ", " + cases[i].algo->base.name);
+            Check(cases[i], data[i]);
+        }
+    }
+    crew_destroy(crew);
+}
+
+TEST_P(EveryAlgorithm, GivesWhatItPromisesBetweenOthersInAnyMixOfSizes)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    const size_t counts[] = {5003, 1, 40, 3, 2777, 2, 100};
+    for (int n : {2, 3, 4}) {
+        for (int links = 0; links < CREW_LINKS; links++) {
+            std::vector<Case> cases;
+            for (int i = 0; i < 24; i++) {
+                const kolo_algo *other = kolo_algos[(GetParam() + 7 * i) % kolo_algos_count];
+                const kolo_algo *one = i % 3 == 1 ? other : algo;
+                const int root = kolo_coll_rooted(one->coll) ? i % n : 0;
+                if (Supports(one, n, root)) {
+                    cases.push_back({one, n, root, counts[static_cast<size_t>(i + n) % 7],
+                                     i % 2 != 0, &UsualGroups(n)});
+                }
+            }
+            SCOPED_TRACE(std::string(algo->base.name) + " over " +
+                         crew_links_name(static_cast<crew_links>(links)) + ", n " +
+                         std::to_string(n));
+            RunSequence(cases, static_cast<crew_links>(links), static_cast<unsigned>(links + n));
+            if (HasFailure()) {
+                return;
             }
         }
     }

@@ -11,6 +11,7 @@
 #include "mutants.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -109,16 +110,22 @@ void Size(CallData *c, size_t slot_bytes)
     c->sizes.count = flat ? c->chunk * chunks : c->chunk;
 }
 
-uint32_t TilesOf(const CallData &c, size_t slot_bytes)
+struct Cut { // what binding makes of a call
+    uint32_t tiles = 0;
+    size_t outbox_bytes = 0; // of a tile; 0: in the lines
+};
+
+Cut CutOf(const CallData &c, size_t slot_bytes)
 {
     kolo_extents extents;
+    Cut cut;
     size_t *arrays = nullptr, piece = 0;
-    uint32_t tiles = 0;
     bool inlined = false;
     EXPECT_EQ(KOLO_OK, kolo_extents_make(c.plan, 0, &c.sizes, &extents, &arrays));
-    kolo_tile(c.plan, &extents, slot_bytes, &piece, &tiles, &inlined);
+    kolo_tile(c.plan, &extents, slot_bytes, &piece, &cut.tiles, &inlined);
     std::free(arrays);
-    return tiles;
+    cut.outbox_bytes = inlined ? 0 : piece * static_cast<size_t>(c.plan->max_places);
+    return cut;
 }
 
 void Fill(CallData *c, unsigned salt, bool in_place)
@@ -178,7 +185,8 @@ struct Setting { // everything but the fault
     std::vector<const kolo_plan *> plan;              // of each call
     std::vector<std::vector<const kolo_prog *>> prog; // [call][rank]
     std::vector<uint32_t> tiles;
-    size_t slot_bytes = 64;
+    std::array<bool, 3> in_long = {}; // likewise
+    size_t slot_bytes = 64, short_slot_bytes = 0;
     int phases = 1;
 };
 
@@ -207,7 +215,7 @@ Outcome RunOnce(const Setting &s, unsigned jitter, double timeout_ms)
             call.hook_arg = &mine;
         }
     }
-    crew *crew = crew_create(s.n, s.links, s.seed, s.slot_bytes, s.phases);
+    crew *crew = crew_create(s.n, s.links, s.seed, s.slot_bytes, s.short_slot_bytes, s.phases);
     const kolo_status st =
         crew_run(crew, static_cast<int>(data.size()), calls.data(), jitter, timeout_ms);
     bool wrong = st != KOLO_OK && st != KOLO_ERR_TIMEOUT;
@@ -317,7 +325,12 @@ class Product
             }
             Room(p->get(), &s);
         }
-        s.tiles = {5, 2, 1};
+        // In turn all outboxes are in long slots, in short ones, those of single tiles alone; and
+        // lines are written again, or long slots only.
+        s.short_slot_bytes = turn_ % 3 == 0 ? 0 : s.slot_bytes;
+        s.slot_bytes *= turn_ % 3 == 2 ? 2 : 1;
+        s.tiles = {turn_ % 4 == 0 ? KOLO_DEPTH + 1u : KOLO_LONG_DEPTH + 2u, 2, 1};
+        turn_++;
         Tiles(&s);
         ASSERT_EQ(KOLO_OK, Verify(s)) << algo->base.name << ": " << kolo_error_text();
         const std::string where = std::string(algo->base.name) + " over " + crew_links_name(links) +
@@ -357,9 +370,10 @@ class Product
             data.plan = s->plan[c];
             data.tiles = s->tiles[c];
             Size(&data, s->slot_bytes);
-            const uint32_t tiles = TilesOf(data, s->slot_bytes);
-            EXPECT_TRUE(tiles == s->tiles[c] || data.plan->shape.coll == KOLO_COLL_BARRIER);
-            s->tiles[c] = tiles;
+            const Cut cut = CutOf(data, s->slot_bytes);
+            EXPECT_TRUE(cut.tiles == s->tiles[c] || data.plan->shape.coll == KOLO_COLL_BARRIER);
+            s->tiles[c] = cut.tiles;
+            s->in_long[c] = cut.outbox_bytes > s->short_slot_bytes;
         }
     }
     static kolo_status Verify(const Setting &s)
@@ -373,6 +387,9 @@ class Product
         set.plan = s.plan.data();
         set.prog = flat.data();
         set.tiles = s.tiles.data();
+        set.in_long = s.in_long.data();
+        set.depth = KOLO_DEPTH;
+        set.long_depth = KOLO_LONG_DEPTH;
         return kolo_verify_programs(&set);
     }
 
@@ -489,6 +506,7 @@ class Product
     static constexpr uint64_t kAcceptedRate = 2, kRefusedRate = 100;
 #endif
     Pool pool_{FullRun() ? size_t{24} : size_t{6}};
+    unsigned turn_ = 0;
     std::vector<Judged> all_;
 };
 

@@ -218,6 +218,8 @@ class Maker
     {
         for (int depth : {1, 2}) {
             Add(Fault::kDepth, std::to_string(depth), [&](kolo_prog *p) { p->depth = depth; });
+            Add(Fault::kDepth, std::to_string(depth) + " long slots",
+                [&](kolo_prog *p) { p->long_depth = depth; });
         }
         Lists(Fault::kFewerReaders, prog_->nreaders, &kolo_prog::readers, &kolo_prog::nreaders);
         Lists(Fault::kFewerSources, prog_->nsources, &kolo_prog::sources, &kolo_prog::nsources);

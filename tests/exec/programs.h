@@ -6,7 +6,10 @@
 #include "../groupings.h"
 #include "crew.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <deque>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
@@ -56,7 +59,21 @@ inline Plan BuildPlan(const kolo_algo *algo, int n, int root, int only = -1,
     return Plan(plan);
 }
 
-inline std::vector<Prog> LowerAll(const kolo_plan *plan, crew_links links, unsigned seed)
+// How far ranks may be ahead of their readers: the executor's, or less, to see the same in fewer
+// tiles.
+struct Depths {
+    uint32_t lines = KOLO_DEPTH, longs = KOLO_LONG_DEPTH;
+};
+constexpr Depths kReal, kSmall[] = {{4, 2}, {4, 4}};
+
+inline void SetDepths(kolo_prog *prog, Depths depths)
+{
+    prog->depth = static_cast<int>(depths.lines);
+    prog->long_depth = static_cast<int>(depths.longs);
+}
+
+inline std::vector<Prog> LowerAll(const kolo_plan *plan, crew_links links, unsigned seed,
+                                  Depths depths = kReal)
 {
     std::vector<Prog> all;
     const int n = plan->shape.nranks;
@@ -67,21 +84,28 @@ inline std::vector<Prog> LowerAll(const kolo_plan *plan, crew_links links, unsig
         }
         kolo_prog *prog = nullptr;
         EXPECT_EQ(KOLO_OK, kolo_lower(plan, r, bits.data(), &prog)) << kolo_error_text();
+        SetDepths(prog, depths);
         all.emplace_back(prog);
     }
     return all;
 }
+
+enum class Slots { kShort, kLong };
 
 // Calls in a row, for kolo_verify_programs().
 struct Calls {
     std::vector<const kolo_plan *> plan;
     std::vector<const kolo_prog *> prog;
     std::vector<uint32_t> tiles;
+    std::deque<bool> in_long;
     bool uneven = false;
+    Depths depths = kReal;
 
-    void Add(const kolo_plan *p, const std::vector<Prog> &progs, uint32_t ntiles)
+    void Add(const kolo_plan *p, const std::vector<Prog> &progs, uint32_t ntiles,
+             Slots slots = Slots::kLong)
     {
         plan.push_back(p);
+        in_long.push_back(slots == Slots::kLong);
         tiles.push_back(p->shape.coll == KOLO_COLL_BARRIER ? 1 : ntiles); // nothing to cut
         for (const Prog &one : progs) {
             prog.push_back(one.get());
@@ -89,12 +113,17 @@ struct Calls {
     }
     kolo_status Verify() const
     {
+        std::array<bool, 8> longs = {};
+        std::copy(in_long.begin(), in_long.end(), longs.begin());
         kolo_program_set set = {};
         set.ncalls = static_cast<int>(plan.size());
         set.plan = plan.data();
         set.prog = prog.data();
         set.tiles = tiles.data();
+        set.in_long = longs.data();
         set.uneven = uneven;
+        set.depth = depths.lines;
+        set.long_depth = depths.longs;
         return kolo_verify_programs(&set);
     }
 };

@@ -43,6 +43,11 @@ const kolo_algo *Partner(int index, int n, unsigned turn)
     return nullptr;
 }
 
+constexpr std::array<Slots, 2> kSlotPairs[] = {{Slots::kLong, Slots::kLong},
+                                               {Slots::kLong, Slots::kShort},
+                                               {Slots::kShort, Slots::kLong},
+                                               {Slots::kShort, Slots::kShort}};
+
 class Programs : public ::testing::TestWithParam<int>
 {
 };
@@ -61,14 +66,19 @@ TEST_P(Programs, KeepThePlanOverEveryKindOfLinkWhateverCallFollows)
                 SCOPED_TRACE(Name(algo, n, root, links));
                 const kolo_algo *partner = Partner(GetParam(), n, turn++);
                 const Plan other = BuildPlan(partner, n, root * (turn % 2 == 0 ? 1 : 0));
-                const std::vector<Prog> first = LowerAll(plan.get(), links.kind, links.seed);
-                const std::vector<Prog> second =
-                    LowerAll(other != nullptr ? other.get() : plan.get(), links.kind, links.seed);
-                Calls calls;
-                calls.Add(plan.get(), first, 3);
-                calls.Add(other != nullptr ? other.get() : plan.get(), second, 3);
-                EXPECT_EQ(KOLO_OK, calls.Verify()) << partner->base.name << " follows\n"
-                                                   << kolo_error_text();
+                const kolo_plan *follows = other != nullptr ? other.get() : plan.get();
+                for (const Depths depths : kSmall) {
+                    for (const auto &slots : kSlotPairs) {
+                        const auto first = LowerAll(plan.get(), links.kind, links.seed, depths);
+                        const auto second = LowerAll(follows, links.kind, links.seed, depths);
+                        Calls calls;
+                        calls.depths = depths;
+                        calls.Add(plan.get(), first, 3, slots[0]);
+                        calls.Add(follows, second, 3, slots[1]);
+                        EXPECT_EQ(KOLO_OK, calls.Verify()) << partner->base.name << " follows\n"
+                                                           << kolo_error_text();
+                    }
+                }
                 if (HasFailure()) {
                     return;
                 }
@@ -112,15 +122,74 @@ TEST_P(Programs, KeepThePlanForAnyNumberOfTiles)
     for (int n : {2, 3, 4, 5}) {
         const Plan plan = BuildPlan(algo, n, 0);
         for (const Links &links : kLinks) {
-            const std::vector<Prog> progs = plan != nullptr
-                                                ? LowerAll(plan.get(), links.kind, links.seed)
-                                                : std::vector<Prog>();
             for (uint32_t tiles = 1; tiles <= 9 && plan != nullptr; tiles++) {
                 SCOPED_TRACE(Name(algo, n, 0, links) + ", tiles " + std::to_string(tiles));
-                Calls calls;
-                for (uint32_t call : {tiles, 1u, tiles}) {
-                    calls.Add(plan.get(), progs, call);
+                const Depths depths = kSmall[tiles % 2];
+                const auto progs = LowerAll(plan.get(), links.kind, links.seed, depths);
+                for (const auto &slots : kSlotPairs) {
+                    Calls calls;
+                    calls.depths = depths;
+                    calls.Add(plan.get(), progs, tiles, slots[0]);
+                    calls.Add(plan.get(), progs, 1, slots[1]);
+                    calls.Add(plan.get(), progs, tiles, slots[0]);
+                    ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
                 }
+            }
+        }
+    }
+}
+
+// The readers of a long slot may not have come to the next tile when many short ones follow it.
+TEST_P(Programs, KeepTheirLongSlotsHoweverManyShortTilesComeBetween)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n : {2, 3, 5}) {
+        const Plan plan = BuildPlan(algo, n, 0);
+        const kolo_algo *partner = Partner(GetParam(), n, static_cast<unsigned>(n));
+        const int root = kolo_coll_rooted(algo->coll) ? n - 1 : 0;
+        const Plan between = BuildPlan(partner, n, 0), other = BuildPlan(algo, n, root);
+        for (const Links &links : kLinks) {
+            for (uint32_t tiles = 0; tiles <= 6 && plan != nullptr; tiles++) {
+                SCOPED_TRACE(Name(algo, n, root, links) + ", tiles of " + partner->base.name +
+                             " between: " + std::to_string(tiles));
+                const Depths depths = kSmall[tiles % 2];
+                const auto first = LowerAll(plan.get(), links.kind, links.seed, depths);
+                const auto second = LowerAll(between.get(), links.kind, links.seed, depths);
+                const auto third = LowerAll(other.get(), links.kind, links.seed, depths);
+                Calls calls;
+                calls.depths = depths;
+                calls.Add(plan.get(), first, 3, Slots::kLong);
+                if (tiles > 0) {
+                    calls.Add(between.get(), second, tiles, Slots::kShort);
+                }
+                calls.Add(other.get(), third, 3, Slots::kLong);
+                calls.Add(plan.get(), first, 1, Slots::kLong);
+                ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
+            }
+        }
+    }
+}
+
+// The other tests take fewer copies of lines and slots, so that each is written again sooner.
+TEST_P(Programs, KeepThePlanWithTheDepthsOfTheExecutor)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n : {2, 3, 5}) {
+        const Plan plan = BuildPlan(algo, n, 0);
+        const kolo_algo *partner = Partner(GetParam(), n, static_cast<unsigned>(n) + 3);
+        const Plan between = BuildPlan(partner, n, n - 1);
+        for (const Links &links : kLinks) {
+            for (const auto &slots : kSlotPairs) {
+                if (plan == nullptr || between == nullptr) {
+                    continue;
+                }
+                SCOPED_TRACE(Name(algo, n, 0, links) + ", " + partner->base.name + " between");
+                const auto first = LowerAll(plan.get(), links.kind, links.seed);
+                const auto second = LowerAll(between.get(), links.kind, links.seed);
+                Calls calls;
+                calls.Add(plan.get(), first, KOLO_LONG_DEPTH, slots[0]);
+                calls.Add(between.get(), second, KOLO_DEPTH - 3, slots[1]);
+                calls.Add(plan.get(), first, KOLO_DEPTH + 2, slots[0]);
                 ASSERT_EQ(KOLO_OK, calls.Verify()) << kolo_error_text();
             }
         }
@@ -367,14 +436,29 @@ TEST(RefusedPrograms, ApplyLastWhereThePlanDoesNot)
                          "makes");
 }
 
-TEST(RefusedPrograms, UseTwoSlotsWhereReadersMayBeThreeTilesBehind)
+TEST(RefusedPrograms, UseFewerSlotsThanTilesThatReadersMayBeBehind)
 {
     const Plan plan = BuildPlan(Named("broadcast_chain"), 3, 0);
-    std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1);
+    const std::pair<Depths, Slots> few[] = {{{2, 4}, Slots::kShort}, {{4, 2}, Slots::kLong}};
+    for (const auto &[depths, slots] : few) {
+        const std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1, depths);
+        Calls calls;
+        calls.depths = {4, 4};
+        calls.Add(plan.get(), progs, 3, slots);
+        ExpectRefused(calls, "without an order");
+    }
+}
+
+// The lines' readers of four tiles ago are done, not those of the long slot two tiles ago.
+TEST(RefusedPrograms, PutTilesIntoLongSlotsAndDoNotSayIt)
+{
+    const Plan plan = BuildPlan(Named("broadcast_chain"), 3, 0);
+    std::vector<Prog> progs = LowerAll(plan.get(), CREW_ARENA, 1, kSmall[0]);
     for (Prog &p : progs) {
-        p->depth = 2;
+        p->fills_outbox = false;
     }
     Calls calls;
+    calls.depths = kSmall[0];
     calls.Add(plan.get(), progs, 3);
     ExpectRefused(calls, "without an order");
 }
