@@ -479,6 +479,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     free(c->order);
     kolo_graph_destroy(c->machine);
     free(c->place);
+    free(c->host_of);
     kolo_groups_free(&c->groups);
     free(c->algo_text);
     free(c->transport_text);

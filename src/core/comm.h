@@ -107,7 +107,9 @@ struct kolo_comm {
     struct kolo_graph *machine; /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
     struct kolo_place *place;   /* [nranks] */
     struct kolo_groups groups;
+    int *host_of; /* [nranks], hosts numbered as they come */
     int nhosts, local_rank, local_size;
+    bool by_messages; /* no rank maps another's memory */
 
     struct kolo_rules *rules;
     struct kolo_table *table;

@@ -216,13 +216,10 @@ static kolo_status order_members(struct kolo_comm *c)
         c->local_rank += q < c->rank && host_of[q] == host_of[c->rank];
         c->local_size += host_of[q] == host_of[c->rank];
     }
+    c->host_of = host_of;
     kolo_order_ranks(c->nranks, host_of, c->place, c->order);
-    kolo_status st = kolo_rings_lay(c, host_of);
-    if (st == KOLO_OK) {
-        st = kolo_groups_make(c->nranks, host_of, c->place, &c->groups);
-    }
-    free(host_of);
-    return st;
+    KOLO_TRY(kolo_rings_lay(c, host_of));
+    return kolo_groups_make(c->nranks, host_of, c->place, &c->groups);
 }
 
 kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
@@ -438,6 +435,22 @@ static kolo_status find_costs(int cores, const struct kolo_host *host, struct ko
     return KOLO_OK;
 }
 
+/* What rank 0's transports say of the ranks that it does not share memory with. */
+static void cost_net(const struct kolo_comm *c, struct kolo_costs *costs)
+{
+    double latency_us = 0, slowest_gbs = 0;
+    for (int q = 1; q < c->nranks; q++) {
+        const struct kolo_reach *reach = &c->member[q].reach;
+        if ((reach->caps & KOLO_CAP_MAP) == 0 && reach->latency_us > latency_us) {
+            latency_us = reach->latency_us;
+            slowest_gbs = reach->bandwidth_gbs;
+        }
+    }
+    if (latency_us > 0 && slowest_gbs > 0 && kolo_env("KOLO_COSTS") == NULL) {
+        costs->net = (struct kolo_far){latency_us, 1e-3 / slowest_gbs};
+    }
+}
+
 /* This rank's part of its L3 cache: where the ranks are bound, those of the same one share it. */
 static size_t cache_part(const struct kolo_comm *c, const struct kolo_host *host)
 {
@@ -474,6 +487,7 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     const kolo_status st =
         c->rank == 0 && c->nranks > 1 ? find_costs(cores, host, &out->costs) : KOLO_OK;
     kolo_host_destroy(host);
+    cost_net(c, &out->costs);
     return st;
 }
 
@@ -493,6 +507,10 @@ static bool shares_process(const struct kolo_comm *c)
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->costs = all[0].costs;
+    c->by_messages = c->nranks > 1;
+    for (int q = 0; q < c->nranks; q++) {
+        c->by_messages = c->by_messages && all[q].mapper < 0;
+    }
     c->sharing = c->nhosts > 1 || shares_process(c);
     for (int q = 0; q < c->nranks; q++) {
         struct kolo_member *m = &c->member[q];
@@ -518,6 +536,8 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
                                                  .nhosts = c->nhosts,
                                                  .order = c->order,
                                                  .nrings = c->nrings,
+                                                 .host = c->host_of,
+                                                 .by_messages = c->by_messages,
                                                  .place = c->place,
                                                  .nlevels = c->groups.nlevels,
                                                  .group = c->groups.group,

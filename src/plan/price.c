@@ -44,6 +44,7 @@ struct pricer {
     struct resource *lane, *core;
     struct newest *newest;      /* [nranks * lanes] */
     double *out_port, *in_port; /* [nranks]: free from then on */
+    double *busy;               /* [2 * nranks]: how long they were used, out and in */
     double *channel;            /* [channels]: free from then on */
     double *crossed;            /* [nranks * channels]: what a rank sent last through a channel */
     double *there;              /* and when the next reader beyond it can have that */
@@ -179,6 +180,11 @@ static enum way way_of(const struct pricer *p, const struct kolo_event *e)
     return s->src.buf == KOLO_IN ? FROM_IN : BY_PULL;
 }
 
+static int port_of(const struct pricer *p, int rank)
+{
+    return p->machine->port_of != NULL ? p->machine->port_of(p->machine->ctx, rank) : rank;
+}
+
 static void price_send(struct pricer *p, const struct kolo_event *e, int self, struct moment *m)
 {
     const int to = e->step->peer;
@@ -204,8 +210,9 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
     double arrives_us = m->end_us + link.latency_us;
     if (!link.by_core) { /* the lane goes on while the ports work */
         const double time_us = bytes * link.us_per_byte;
-        const double leaves_us = take_port(&p->out_port[e->rank], m->end_us, time_us);
-        arrives_us = take_port(&p->in_port[to], leaves_us + link.latency_us, time_us) + time_us;
+        const double leaves_us = take_port(&p->out_port[port_of(p, e->rank)], m->end_us, time_us);
+        arrives_us =
+            take_port(&p->in_port[port_of(p, to)], leaves_us + link.latency_us, time_us) + time_us;
     }
     p->arrival_us[e->message] = arrives_us;
     p->sent[e->rank] += bytes;
@@ -374,6 +381,15 @@ static void follow_path(const struct pricer *p, struct kolo_price *out)
     }
 }
 
+static double busiest_us(const struct pricer *p)
+{
+    double most = 0;
+    for (int i = 0; i < 2 * p->plan->shape.nranks; i++) {
+        most = p->busy[i] > most ? p->busy[i] : most;
+    }
+    return most;
+}
+
 static kolo_status summarise(const struct pricer *p, int walked, bool path, struct kolo_price *out)
 {
     double most = 0;
@@ -393,6 +409,9 @@ static kolo_status summarise(const struct pricer *p, int walked, bool path, stru
     if (walked > 1) { /* slots come round every SLOTS tiles, SCRATCH and drift every two */
         const int back = walked - 1 < SLOTS ? walked - 1 : SLOTS;
         out->tile_us = (p->tile_end_us[walked - 1] - p->tile_end_us[walked - 1 - back]) / back;
+        /* Ranks that share a port may run ahead by the tiles walked, but not for long. */
+        const double port_us = busiest_us(p) / walked;
+        out->tile_us = port_us > out->tile_us ? port_us : out->tile_us;
         out->total_us += out->tile_us * (p->tiles - walked);
     }
     for (int r = 0; r < p->plan->shape.nranks; r++) {
@@ -436,7 +455,7 @@ static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **re
     const size_t lanes = n * (size_t)p->plan->lanes;
     const size_t resources = lanes + n;
     const size_t channels = (size_t)p->machine->channels;
-    const size_t fixed = 4 * n + channels + 2 * n * channels;
+    const size_t fixed = 6 * n + channels + 2 * n * channels;
     const size_t doubles = (size_t)p->order->messages + fixed;
     p->moment = malloc(((size_t)walked * (size_t)p->order->steps + 1) * sizeof *p->moment);
     p->lane =
@@ -452,7 +471,8 @@ static bool pricer_alloc(struct pricer *p, int walked, void **moments, void **re
     p->received = p->sent + n;
     p->out_port = p->received + n;
     p->in_port = p->out_port + n;
-    p->channel = p->in_port + n;
+    p->busy = p->in_port + n;
+    p->channel = p->busy + 2 * n;
     p->crossed = p->channel + channels;
     p->there = p->crossed + n * channels;
     p->arrival_us = p->there + n * channels;

@@ -30,6 +30,9 @@ struct kolo_link_price {
 struct kolo_machine {
     struct kolo_link_price link; /* of every pair, unless link_of is set */
     void (*link_of)(const void *ctx, int from, int to, struct kolo_link_price *out);
+    /* Links not by core: the port (below the number of ranks) that a rank sends and receives by;
+     * NULL: each has its own. */
+    int (*port_of)(const void *ctx, int rank);
     const void *ctx;
     double copy_us_per_byte;   /* COPY */
     double reduce_us_per_byte; /* REDUCE and RECV_REDUCE, beyond the link's */

@@ -23,9 +23,23 @@ static bool rounds_to_less(enum kolo_type type)
  *   slots that are used again soon stay in the cache: a broadcast of 2 ranks takes a sixth less for
  *   128 KiB in tiles of 32 KiB, half for 8 MiB in tiles of 128 KiB; a reduce on mapped buffers two
  *   fifths less for 512 KiB in tiles of 64 KiB. */
+/* Between hosts each tile costs system calls and a latency; but where several ranks pass on what
+ * one sends, they work at a time. */
+static size_t net_tile_of(const struct kolo_asked *call)
+{
+    const struct kolo_chooser_options *o = &call->chooser->options;
+    const bool flat = kolo_coll_flat(call->coll);
+    const bool chained = flat && kolo_coll_rooted(call->coll) && o->nranks > 2;
+    const size_t bytes = call->bytes * (flat ? 1 : (size_t)o->nranks), kib = 1024;
+    return bytes <= KOLO_TILE_BYTES || chained ? 0 : 1024 * kib;
+}
+
 static size_t tile_of(const struct kolo_asked *call)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
+    if (o->by_messages || o->nhosts > 1) {
+        return net_tile_of(call);
+    }
     const bool crowded = (double)o->costs.cores * o->nhosts < o->nranks;
     const bool flat = kolo_coll_flat(call->coll);
     const bool one_way = flat && kolo_coll_rooted(call->coll);
@@ -318,8 +332,9 @@ static bool copy_arrays(struct kolo_chooser *c, const struct kolo_chooser_option
     c->order = copy_of(o->order, (size_t)(o->nrings > 1 ? o->nrings : 1) * n * sizeof *o->order);
     c->group = copy_of(o->group, (size_t)o->nlevels * n * sizeof *o->group);
     c->place = copy_of(o->place, n * sizeof *o->place);
-    return (c->order != NULL) == (o->order != NULL) && (c->group != NULL) == (o->group != NULL) &&
-           (c->place != NULL) == (o->place != NULL);
+    c->host = copy_of(o->host, n * sizeof *o->host);
+    return (c->host != NULL) == (o->host != NULL) && (c->order != NULL) == (o->order != NULL) &&
+           (c->group != NULL) == (o->group != NULL) && (c->place != NULL) == (o->place != NULL);
 }
 
 kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
@@ -334,7 +349,10 @@ kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
     c->options.order = c->order;
     c->options.group = c->group;
     c->options.place = c->place;
+    c->options.host = c->host;
     kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts, c->place);
+    c->model.host = c->host;
+    c->model.by_messages = options->by_messages;
     *out = c;
     return KOLO_OK;
 }
@@ -356,5 +374,6 @@ void kolo_chooser_destroy(struct kolo_chooser *c)
     free(c->order);
     free(c->group);
     free(c->place);
+    free(c->host);
     free(c);
 }

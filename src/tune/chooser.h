@@ -34,6 +34,7 @@ struct kolo_chooser {
     struct kolo_chooser_options options;
     int *order, *group;
     struct kolo_place *place;
+    int *host;
     struct kolo_model model;
     struct kolo_class class[KOLO_COLLS][KOLO_CLASSES];
     struct kolo_sums *sums;

@@ -45,7 +45,8 @@ static const struct kolo_costs defaults = {.size = sizeof(struct kolo_costs),
                                            .copy_us_per_byte = 5e-5,
                                            .reduce_us_per_byte = 2.5e-5,
                                            .step_us = 0.1,
-                                           .switch_us = 1.0};
+                                           .switch_us = 1.0,
+                                           .net = {30, 1e-3}};
 
 struct bench {
     _Alignas(128) _Atomic unsigned asked; /* the leader's: turn * 4 + enum ask */
@@ -420,6 +421,8 @@ static const struct cost_name cost_names[] = {
     {"host_latency_us", offsetof(struct kolo_costs, far[2].latency_us), false},
     {"host_gbs", offsetof(struct kolo_costs, far[2].copy_us_per_byte), true},
     {"cross_gbs", offsetof(struct kolo_costs, cross_us_per_byte), true},
+    {"net_latency_us", offsetof(struct kolo_costs, net.latency_us), false},
+    {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
 };
 
 /* One "name=value"; `seen` has a bit for each name. */

@@ -4,8 +4,8 @@
  * Shared memory: a sender copies into its outbox, a receiver's core copies or adds from there. How
  * long a line takes depends on what the two cores share: an L3, a NUMA node, a package, nothing;
  * between two packages all lines share one channel. What an L3 or a node can give its cores in all
- * is not priced. Ranks beyond the cores take turns. Between hosts a message takes what it takes
- * over TCP, as nothing is measured there: the rounds count.
+ * is not priced. Ranks beyond the cores take turns. Between hosts a message takes what the
+ * transport says that it takes, as nothing is measured there.
  */
 #include "model.h"
 
@@ -21,9 +21,6 @@ static const double CROWDED_COPY = 2;
 /* A line that many cores of another package want goes to one after the other: a short broadcast
  * took 0.22 us to the 24 ranks of one package and 0.71 us to the 48 of two (XHC, Cascade Lake). */
 static const double TURN_US = 0.02;
-
-static const struct kolo_link_price network = {
-    .latency_us = 30, .us_per_byte = 1e-3, .by_core = false}; /* 1 GB/s */
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
                      int nhosts, const struct kolo_place *place)
@@ -92,13 +89,36 @@ static void link_in_host(const struct kolo_model_machine *m, int from, int to,
     }
 }
 
-/* Ranks are dealt to hosts in blocks, as launchers do. */
+/* What a message takes between hosts; a core copies it at either end, as it is copied through a
+ * socket. */
+static struct kolo_link_price network(const struct kolo_costs *costs)
+{
+    return (struct kolo_link_price){.latency_us = costs->net.latency_us,
+                                    .us_per_byte = costs->net.copy_us_per_byte,
+                                    .by_core = false};
+}
+
+static int host_of(const struct kolo_model_machine *m, int rank)
+{
+    const struct kolo_model *model = m->model;
+    if (model->host == NULL) { /* dealt in blocks, as launchers do */
+        return (int)((long)rank * model->nhosts / m->nranks);
+    }
+    return model->host[m->rank != NULL ? m->rank[rank] : rank];
+}
+
+/* The ranks of a host share its network interface. */
+static int port_of(const void *ctx, int rank)
+{
+    const struct kolo_model_machine *m = ctx;
+    return host_of(m, rank) % m->nranks;
+}
+
 static void link_between(const void *ctx, int from, int to, struct kolo_link_price *out)
 {
     const struct kolo_model_machine *m = ctx;
-    const long hosts = m->model->nhosts;
-    if (from * hosts / m->nranks != to * hosts / m->nranks) {
-        *out = network;
+    if (m->model->by_messages || host_of(m, from) != host_of(m, to)) {
+        *out = network(&m->model->costs);
     } else if (m->model->place != NULL) {
         link_in_host(m, from, to, out);
     } else {
@@ -160,10 +180,12 @@ void kolo_model_machine(const struct kolo_model *model, int nranks, const int *r
     const struct kolo_costs *costs = &model->costs;
     *out = (struct kolo_model_machine){.model = model, .nranks = nranks, .rank = rank};
     find_packages(out);
-    const bool alike = model->nhosts == 1 && model->place == NULL && costs->unbound == 0;
+    const bool alike =
+        model->nhosts == 1 && model->place == NULL && costs->unbound == 0 && !model->by_messages;
     const bool cross = model->nhosts == 1 && out->npackages > 1;
     out->machine = (struct kolo_machine){.link = shared_memory(costs),
                                          .link_of = alike ? NULL : link_between,
+                                         .port_of = model->nhosts > 1 ? port_of : NULL,
                                          .ctx = out,
                                          .copy_us_per_byte = costs->copy_us_per_byte,
                                          .reduce_us_per_byte = costs->reduce_us_per_byte,

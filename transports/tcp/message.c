@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-enum { EARLY_MOST = 1 << 16, CHUNK_LEAST = 128 << 10 };
+enum { PREDICTED_LEAST = 1024 };
+enum { EARLY_MOST = 1 << 16, CHUNK_LEAST = 256 << 10, LONG_BYTES = 1 << 20 };
 
 /* ---- records and lists ---- */
 
@@ -83,6 +84,7 @@ static void finish(struct kolo_link *link, struct kolo_req *req, kolo_status sta
 {
     link->pending--;
     link->done++;
+    link->receiving -= req->own != NULL;
     req->moved = status == KOLO_OK ? req->bytes : req->moved;
     __atomic_store_n(&req->status, status, __ATOMIC_RELEASE);
 }
@@ -125,12 +127,18 @@ static kolo_status refuse(struct kolo_link *link, const struct kolo_req *req)
                                         : env->fail(KOLO_ERR_INVALID, "tcp: channel above 15");
 }
 
-static void begin(const struct kolo_bytes *data, struct kolo_req *req)
+static void begin(struct kolo_link *link, bool receives, const struct kolo_bytes *data,
+                  struct kolo_req *req)
 {
+    link->pending++;
+    link->receiving += receives;
+    req->own = receives ? link : NULL;
     req->status = KOLO_INPROGRESS;
     req->bytes = kolo_bytes_total(data);
     req->moved = 0;
     req->data = *data;
+    link->has_long = link->has_long || req->bytes >= LONG_BYTES;
+    kolo_tcp_activate(link);
 }
 
 /* A rank's message to itself: whoever comes second copies. */
@@ -179,9 +187,7 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
                                   struct kolo_req *req)
 {
     KOLO_TRY(refuse(link, req));
-    begin(src, req);
-    link->pending++;
-    kolo_tcp_activate(link);
+    begin(link, false, src, req);
     if (link->self) {
         post_self(link, true, req);
         return KOLO_OK;
@@ -206,12 +212,33 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
 }
 
 /* The receive has its first part: from now on the sender may send one more. */
-static void taken(struct kolo_link *link, uint8_t channel)
+static void taken(struct kolo_link *link, uint8_t channel, size_t total)
 {
     struct kolo_tcp_channel *c = &link->channel[channel];
     c->taken++;
-    if (c->taken - c->told == KOLO_TCP_DEPTH / 2) {
+    c->untold += eager_part(total);
+    const bool due = c->taken - c->told >= KOLO_TCP_DEPTH / 2 || c->untold >= KOLO_TCP_WINDOW / 2;
+    if (due && !c->noted) { /* late enough to be rare, early enough that nobody waits for it */
+        c->noted = true;
         kolo_tcp_message_note(link, KOLO_TCP_TAKEN, channel, 0, 0);
+    }
+}
+
+/* Receives whose first part is read straight to its place, before its header is looked at. */
+static bool is_predictable(const struct kolo_tcp_message *m)
+{
+    const struct kolo_req *req = m->req;
+    return req != NULL && m->kept == NULL && !m->begun && !m->failed &&
+           req->bytes >= PREDICTED_LEAST &&
+           (req->data.count == 1 || req->data.stride == req->data.bytes);
+}
+
+static void predict_next(struct kolo_link *link)
+{
+    link->expected = NULL;
+    for (int i = 0; i < KOLO_CHANNELS && link->expected == NULL; i++) {
+        struct kolo_tcp_message *m = link->channel[i].recvs.first;
+        link->expected = m != NULL && is_predictable(m) ? m : NULL;
     }
 }
 
@@ -225,6 +252,9 @@ static void end_receive(struct kolo_link *link, struct kolo_tcp_message *m, kolo
     }
     take_out(&link->channel[m->channel].recvs, m);
     finish(link, m->req, status);
+    if (link->expected == m) {
+        predict_next(link);
+    }
     recycle(link, m);
 }
 
@@ -236,7 +266,7 @@ static void deliver(struct kolo_link *link, struct kolo_tcp_message *m)
     }
     free(m->kept);
     m->kept = NULL;
-    taken(link, m->channel);
+    taken(link, m->channel, m->total);
     if (m->failed || m->moved == m->total) {
         end_receive(link, m, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     }
@@ -254,9 +284,7 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
                                   struct kolo_req *req)
 {
     KOLO_TRY(refuse(link, req));
-    begin(dst, req);
-    link->pending++;
-    kolo_tcp_activate(link);
+    begin(link, true, dst, req);
     if (link->self) {
         post_self(link, false, req);
         return KOLO_OK;
@@ -269,6 +297,7 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
     }
     if (m == NULL) {
         link->pending--;
+        link->receiving--;
         return link->dev->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a message");
     }
     c->received++;
@@ -277,6 +306,7 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
     say_ready(link, m);
     if (!came) {
         insert(&c->recvs, m);
+        link->expected = link->expected == NULL && is_predictable(m) ? m : link->expected;
     } else if (m->begun) {
         deliver(link, m);
     }
@@ -310,7 +340,8 @@ static size_t next_part(const struct kolo_link *link, const struct kolo_tcp_mess
 {
     const struct kolo_tcp_channel *c = &link->channel[m->channel];
     const size_t left = m->total - m->made;
-    if (!m->begun && m->number - c->peer_taken >= KOLO_TCP_DEPTH) {
+    if (!m->begun && (m->number != c->begun || m->number - c->peer_taken >= KOLO_TCP_DEPTH ||
+                      c->untaken + eager_part(m->total) > KOLO_TCP_WINDOW)) {
         return SIZE_MAX;
     }
     if (m->ready && !m->failed && m->total > KOLO_TCP_EAGER) {
@@ -337,7 +368,13 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
                                          .offset = m->made,
                                          .total = m->total};
     out->message = m;
-    m->begun = true;
+    if (!m->begun) {
+        struct kolo_tcp_channel *c = &link->channel[m->channel];
+        c->first[m->number % KOLO_TCP_DEPTH] = (uint32_t)eager_part(m->total);
+        c->untaken += eager_part(m->total);
+        c->begun++;
+        m->begun = true;
+    }
     m->made += part;
     m->flying++;
     if (m->made == m->total) {
@@ -356,6 +393,8 @@ bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
     struct kolo_tcp_channel *c = &link->channel[out->frame.channel];
     out->frame.magic = KOLO_TCP_FRAME_MAGIC;
     out->frame.taken = c->told = c->taken;
+    c->untold = 0;
+    c->noted = false;
     return true;
 }
 
@@ -376,6 +415,29 @@ void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *ou
 }
 
 /* ---- frames in ---- */
+
+bool kolo_tcp_message_listens(const struct kolo_link *link)
+{
+    return link->receiving > 0 || link->sends.first != NULL;
+}
+
+bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out)
+{
+    const struct kolo_tcp_message *m = link->expected;
+    if (m == NULL) {
+        return false;
+    }
+    *out = (struct iovec){m->req->data.at, eager_part(m->total)};
+    return true;
+}
+
+bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kolo_tcp_frame *frame)
+{
+    const struct kolo_tcp_message *m = link->expected;
+    return frame->kind == KOLO_TCP_DATA && frame->channel == m->channel &&
+           frame->number == m->number && frame->offset == 0 && frame->total == m->total &&
+           frame->len >= eager_part(m->total);
+}
 
 static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *frame)
 {
@@ -444,6 +506,18 @@ static struct kolo_tcp_message *data_came(struct kolo_link *link,
     return m;
 }
 
+/* The oldest are taken to be those taken: where sockets overtake each other that is near enough. */
+static void hear_taken(struct kolo_tcp_channel *c, uint32_t taken)
+{
+    if (c->sent - taken > c->sent - c->peer_taken || taken - c->peer_taken > KOLO_TCP_DEPTH) {
+        return; /* older news, or more than were sent */
+    }
+    while (c->peer_taken != taken) {
+        c->untaken -= c->first[c->peer_taken % KOLO_TCP_DEPTH];
+        c->first[c->peer_taken++ % KOLO_TCP_DEPTH] = 0;
+    }
+}
+
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
                               struct kolo_tcp_message **into)
 {
@@ -452,10 +526,7 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
         (frame->kind != KOLO_TCP_DATA && frame->len > 0)) {
         return false;
     }
-    struct kolo_tcp_channel *c = &link->channel[frame->channel];
-    if (c->sent - frame->taken <= c->sent - c->peer_taken) { /* not more than were sent */
-        c->peer_taken = frame->taken;
-    }
+    hear_taken(&link->channel[frame->channel], frame->taken);
     switch (frame->kind) {
     case KOLO_TCP_DATA:
         *into = data_came(link, frame);
@@ -500,13 +571,16 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
     into->moved += len;
     if (whole && frame->offset == 0) {
         into->begun = true;
+        if (link->expected == into) {
+            predict_next(link);
+        }
         if (into->kept != NULL) {
             if (into->req != NULL) {
                 deliver(link, into);
             }
             return;
         }
-        taken(link, into->channel);
+        taken(link, into->channel, into->total);
     }
     if (whole && (into->failed || (into->begun && into->moved == into->total))) {
         end_receive(link, into, into->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
@@ -552,6 +626,7 @@ int kolo_tcp_message_end(struct kolo_link *link, kolo_status why)
         count += end_list(link, &link->channel[i].recvs, why);
     }
     link->notes = 0;
+    link->expected = NULL;
     return count;
 }
 

@@ -14,8 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { FEW_LINKS = 8, EPOLL_EVERY = 32, EVENTS = 64, ELDER_US = 2000, LINGER_MS = 2000 };
-enum { MORE_SOCKETS_BYTES = 512 << 10, DEFAULT_SOCKETS = 2 };
+enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000, LINGER_MS = 2000 };
+enum { DEFAULT_SOCKETS = 2 };
 
 /* ---- the device ---- */
 
@@ -218,6 +218,7 @@ void kolo_tcp_aborted(struct kolo_link *link, int32_t reason)
             env->told(env->owner, link->peer.rank, reason);
         }
         link->failed = KOLO_ERR_ABORTED;
+        link->dev->told = link;
         kolo_tcp_activate(link);
     }
 }
@@ -240,45 +241,52 @@ void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 
 /* ---- progress ---- */
 
-/* The lower rank makes further sockets, once there is something long. */
+/* The lower rank makes further sockets, once there was something long. */
 static bool wants_more(const struct kolo_link *link)
 {
-    const struct kolo_tcp_message *m = link->sends.first;
-    bool wants = false;
-    if (link->nsockets == 1 || link->dev->env.rank > link->peer.rank || link->spread) {
-        return false;
-    }
-    for (; m != NULL && !wants; m = m->next) {
-        wants = m->total >= MORE_SOCKETS_BYTES;
-    }
-    for (int i = 0; i < KOLO_CHANNELS && !wants; i++) {
-        const struct kolo_tcp_message *r = link->channel[i].recvs.first;
-        wants = r != NULL && r->total >= MORE_SOCKETS_BYTES;
-    }
-    return wants;
+    return link->has_long && !link->spread && link->nsockets > 1 &&
+           link->dev->env.rank < link->peer.rank && link->socket[0].state == KOLO_TCP_UP;
 }
 
-static bool step_sockets(struct kolo_link *link, bool asks)
+/* Each socket takes one batch after the other. */
+static bool write_sockets(struct kolo_link *link, bool asks)
 {
+    bool moved = false;
+    for (bool more = true; more && link->failed == KOLO_OK;) {
+        more = false;
+        for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
+            struct kolo_tcp_socket *s = &link->socket[i];
+            if (s->state == KOLO_TCP_UP && (asks || !s->full) && kolo_tcp_stream_write(s)) {
+                moved = true;
+                more = more || !s->full;
+            }
+        }
+    }
+    return moved;
+}
+
+static bool read_sockets_of(struct kolo_link *link, bool asks)
+{
+    const bool listens = asks && kolo_tcp_message_listens(link);
     bool moved = false;
     for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
         struct kolo_tcp_socket *s = &link->socket[i];
         if (s->state != KOLO_TCP_UP) {
             kolo_tcp_greet_step(s);
-        } else if (asks || s->ripe) {
+        } else if (listens || s->ripe) {
             moved = kolo_tcp_stream_read(s) || moved;
         }
     }
-    for (bool more = true; more && link->failed == KOLO_OK;) { /* each one frame after the other */
-        more = false;
-        for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
-            struct kolo_tcp_socket *s = &link->socket[i];
-            const bool goes = s->state == KOLO_TCP_UP && (asks || !s->full);
-            more = (goes && kolo_tcp_stream_write(s) && !s->full) || more;
-        }
-        moved = moved || more;
-    }
     return moved;
+}
+
+/* What was just posted goes out before anything is looked for; what came may give rise to more. */
+static bool step_sockets(struct kolo_link *link, bool asks)
+{
+    const bool wrote = write_sockets(link, asks);
+    const bool read = read_sockets_of(link, asks);
+    const bool again = read && (link->notes > 0 || link->sends.first != NULL);
+    return (again && write_sockets(link, asks)) || wrote || read;
 }
 
 /* Connected, and no frame half written. */
@@ -403,6 +411,7 @@ static void wake_aborted(struct kolo_device *dev)
 static int tcp_progress(struct kolo_device *dev, int budget)
 {
     int moved = 0;
+    const bool idle = dev->active == NULL;
     const bool few = dev->nactive <= FEW_LINKS;
     const bool asks =
         dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
@@ -414,6 +423,9 @@ static int tcp_progress(struct kolo_device *dev, int budget)
     for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
         next = link->next_active;
         moved += step_link(link, few);
+    }
+    if (idle && dev->told != NULL && !has_failed(dev)) { /* else the requests say it */
+        return (int)dev->env.fail(dev->told->failed, dev->told->text);
     }
     return moved;
 }
@@ -503,6 +515,7 @@ static void tcp_disconnect(struct kolo_link *link)
     (void)kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
     hang_up(link);
     rest(link);
+    link->dev->told = link->dev->told == link ? NULL : link->dev->told;
     while (*at != link) {
         at = &(*at)->next;
     }

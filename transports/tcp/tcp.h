@@ -16,9 +16,9 @@
  *   ABORT  nothing more will come, and `number` is the status that says why
  *
  * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_TCP_DEPTH messages of
- * its channel are not taken, whether or not its receive is posted; the rest waits for READY and
- * goes from user memory to user memory. So what a receiver has to keep is bounded, and no channel
- * holds up another. */
+ * its channel, and KOLO_TCP_WINDOW bytes, are not taken, whether or not its receive is posted; the
+ * rest waits for READY and goes from user memory to user memory. So what a receiver has
+ * to keep is bounded, and no channel holds up another. */
 #ifndef KOLO_TCP_TCP_H
 #define KOLO_TCP_TCP_H
 
@@ -37,8 +37,9 @@
 
 enum {
     KOLO_TCP_SOCKETS_MAX = 8,
-    KOLO_TCP_EAGER = 64 << 10,
-    KOLO_TCP_DEPTH = 16,
+    KOLO_TCP_EAGER = 256 << 10,
+    KOLO_TCP_DEPTH = 64,
+    KOLO_TCP_WINDOW = 2 << 20,
     KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
     KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
     KOLO_TCP_STAGING = 8 << 10, /* where headers and short messages are read to */
@@ -122,10 +123,14 @@ struct kolo_tcp_early { /* READY for a send that is not posted yet */
 };
 
 struct kolo_tcp_channel {
-    uint32_t sent, received; /* messages posted: the next one's number */
-    uint32_t taken, told;    /* messages taken here; what the peer knows of that */
-    uint32_t peer_taken;
-    struct kolo_tcp_list recvs; /* posted, or come early; by number */
+    uint32_t sent, received;        /* messages posted: the next one's number */
+    uint32_t taken, told;           /* messages taken here; what the peer knows of that */
+    size_t untold;                  /* bytes of those that it does not know of */
+    bool noted;                     /* a note tells of them */
+    uint32_t begun, peer_taken;     /* sends whose first part is on its way, or was taken */
+    size_t untaken;                 /* bytes of the first parts in between ... */
+    uint32_t first[KOLO_TCP_DEPTH]; /* ... and of message n's, at n % DEPTH */
+    struct kolo_tcp_list recvs;     /* posted, or come early; by number */
     struct kolo_tcp_early *early;
     int nearly, early_cap;
 };
@@ -184,14 +189,17 @@ struct kolo_link {
     struct kolo_link *next; /* all of the device */
     struct kolo_link *next_active, *prev_active;
     bool active, self;
-    bool spread; /* the further sockets were begun */
+    bool spread;   /* the further sockets were begun */
+    bool has_long; /* there was a message worth further sockets */
+    int receiving; /* receives posted and not done */
     int nsockets;
     int pending; /* requests not done */
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
     struct kolo_tcp_channel channel[KOLO_CHANNELS];
-    struct kolo_tcp_list sends;  /* that have frames to be made, in the order posted */
-    struct kolo_tcp_list flying; /* all of whose frames are made */
-    int done;                    /* requests done since progress() asked */
+    struct kolo_tcp_list sends;        /* that have frames to be made, in the order posted */
+    struct kolo_tcp_list flying;       /* all of whose frames are made */
+    int done;                          /* requests done since progress() asked */
+    struct kolo_tcp_message *expected; /* the receive that the next frame is likely for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
     struct kolo_tcp_message *spare; /* records to be used again */
@@ -211,7 +219,8 @@ struct kolo_device {
     struct kolo_link *links, *active;
     int nactive;
     unsigned turns;
-    atomic_int aborts; /* links that abort() was called on; any thread */
+    const struct kolo_link *told; /* whose peer has given up, and said so */
+    atomic_int aborts;            /* links that abort() was called on; any thread */
     int aborts_seen;
     int nconnecting;                                /* sockets between CONNECTING and UP */
     struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
@@ -250,10 +259,16 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 
 /* ---- message.c ---- */
 
+/* Whether something may come that a request waits for. */
+bool kolo_tcp_message_listens(const struct kolo_link *link);
 /* The next frame for a socket that has room; false: there is none. */
 bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out);
 /* All of this frame was written. */
 void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *out);
+/* Where the payload of the next frame most likely belongs. False: nothing is likely. */
+bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out);
+/* Whether this is that frame. */
+bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kolo_tcp_frame *frame);
 /* A frame's header came. Where its payload goes: *into with bytes from frame->offset on (NULL where
  * there is no payload). False: it makes no sense. */
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
