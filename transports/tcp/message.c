@@ -228,7 +228,7 @@ static void taken(struct kolo_link *link, uint8_t channel, size_t total)
 static bool is_predictable(const struct kolo_tcp_message *m)
 {
     const struct kolo_req *req = m->req;
-    return req != NULL && m->kept == NULL && !m->begun && !m->failed &&
+    return req != NULL && m->kept == NULL && !m->touched && !m->failed &&
            req->bytes >= PREDICTED_LEAST &&
            (req->data.count == 1 || req->data.stride == req->data.bytes);
 }
@@ -503,6 +503,10 @@ static struct kolo_tcp_message *data_came(struct kolo_link *link,
         return NULL; /* the same part again, or a later one that nobody asked for */
     }
     m->failed = m->failed || frame->total != m->total;
+    m->touched = true; /* from here on no socket may read ahead into it */
+    if (link->expected == m) {
+        predict_next(link);
+    }
     return m;
 }
 
@@ -571,9 +575,6 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
     into->moved += len;
     if (whole && frame->offset == 0) {
         into->begun = true;
-        if (link->expected == into) {
-            predict_next(link);
-        }
         if (into->kept != NULL) {
             if (into->req != NULL) {
                 deliver(link, into);

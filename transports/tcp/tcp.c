@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000, LINGER_MS = 2000 };
-enum { DEFAULT_SOCKETS = 2 };
+enum { DEFAULT_SOCKETS = 1 };
 
 /* ---- the device ---- */
 
