@@ -7,6 +7,7 @@ parent must not compute with torch.
 """
 import multiprocessing
 import os
+import pickle
 import sys
 import tempfile
 import time
@@ -31,9 +32,10 @@ def _rank(body, rank, ranks, store, pipe, init):
         result = body(rank)
         if dist.is_initialized():
             dist.destroy_process_group()
-        pipe.send(("ok", result))
+        answer = ("ok", result)
     except BaseException:
-        pipe.send(("failed", traceback.format_exc()))
+        answer = ("failed", traceback.format_exc())
+    pipe.send_bytes(pickle.dumps(answer))  # torch's own pickler would share memory of a process that ends
     pipe.close()
     sys.stdout.flush()
     os._exit(0)  # as multiprocessing's own children: without what the parent registered
@@ -45,7 +47,7 @@ def start(body, ranks, folder, **init):
     for rank in range(ranks):
         ours, theirs = context.Pipe(duplex=False)
         arguments = (body, rank, ranks, os.path.join(folder, "store"), theirs, init)
-        process = context.Process(target=_rank, args=arguments, daemon=True)
+        process = context.Process(target=_rank, args=arguments)
         process.start()
         theirs.close()
         started.append((process, ours))
@@ -58,7 +60,7 @@ def collect(started, limit_s=LIMIT_S):
     for process, pipe in started:
         try:
             came = pipe.poll(max(0, end - time.monotonic()))
-            results.append(pipe.recv() if came else ("hung", None))
+            results.append(pickle.loads(pipe.recv_bytes()) if came else ("hung", None))
         except EOFError:
             process.join(5)
             results.append(("died", process.exitcode))

@@ -3,8 +3,10 @@
 #include "backend.hpp"
 
 #include "memory.hpp"
+#include "recorder.hpp"
 
 #include <algorithm>
+#include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 namespace kolo_torch
@@ -25,8 +27,14 @@ KoloBackend::KoloBackend(std::shared_ptr<Communicator> comm,
     init();
 }
 
+/* Python may let go of the last reference, and must not wait for other ranks with its lock held. */
 KoloBackend::~KoloBackend()
 {
+    if (!comm_->closed() && Py_IsInitialized() && PyGILState_Check()) {
+        const pybind11::gil_scoped_release released;
+        shutdown();
+        return;
+    }
     shutdown();
 }
 
@@ -40,9 +48,34 @@ c10::intrusive_ptr<Work> KoloBackend::begin(const How &how, const Tensors &input
 {
     const bool message = c10d::isP2POp(how.type);
     const uint64_t number = message ? ++messages_ : ++sequence_;
+    const uint64_t record = Recorder::get().enabled() ? note(how, inputs, outputs) : 0;
     return c10::make_intrusive<Work>(comm_, rank_,
-                                     Work::What{how.type, how.title, number, how.timeout}, inputs,
-                                     std::move(outputs));
+                                     Work::What{how.type, how.title, number, how.timeout, record},
+                                     inputs, std::move(outputs));
+}
+
+uint64_t KoloBackend::note(const How &how, const Tensors &inputs,
+                           const std::vector<Tensors> &outputs) const
+{
+    Recorder::Entry entry{};
+    entry.group = pg_uid_;
+    entry.description = pg_desc_;
+    entry.name = how.title;
+    entry.collective = sequence_;
+    entry.message = messages_;
+    entry.timeout_ms = how.timeout.count();
+    const auto shape = [](const at::Tensor &t) {
+        return Recorder::Shape{at::DimVector(t.sizes()), t.scalar_type()};
+    };
+    for (const at::Tensor &t : inputs) {
+        entry.inputs.push_back(shape(t));
+    }
+    for (const Tensors &list : outputs) {
+        for (const at::Tensor &t : list) {
+            entry.outputs.push_back(shape(t));
+        }
+    }
+    return Recorder::get().begin(std::move(entry));
 }
 
 /* Keep what runs, and let go of what ended, which its user may have forgotten. */

@@ -145,6 +145,7 @@ class KoloBackend final : public c10d::Backend
                 Staging &&staging, L launch);
     c10::intrusive_ptr<Work> begin(const How &how, const Tensors &inputs,
                                    std::vector<Tensors> outputs);
+    uint64_t note(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs) const;
     void fly(const c10::intrusive_ptr<Work> &work);
     WorkPtr receive(Tensors &tensors, int peer, int tag, c10d::OpType type);
     std::chrono::milliseconds limit(std::chrono::milliseconds given) const;

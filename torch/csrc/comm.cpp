@@ -41,8 +41,10 @@ kolo_config configuration(const KoloOptions &options)
 void check(kolo_status status, const std::string &where)
 {
     if (C10_UNLIKELY(status < 0)) {
-        const std::string text =
-            c10::str("kolo: ", where, ": ", kolo_error_text(), " (", kolo_status_name(status), ")");
+        /* "Timed out" is what other backends say, and what tools look for. */
+        const char *timed = status == KOLO_ERR_TIMEOUT ? "Timed out: " : "";
+        const std::string text = c10::str("kolo: ", where, ": ", timed, kolo_error_text(), " (",
+                                          kolo_status_name(status), ")");
         switch (status) {
         case KOLO_ERR_INVALID:
             C10_THROW_ERROR(ValueError, text);

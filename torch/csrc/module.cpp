@@ -2,6 +2,7 @@
 /* What Python sees of the backend beyond c10d's own binding. */
 #include "backend.hpp"
 #include "memory.hpp"
+#include "recorder.hpp"
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/Dtype.h>
@@ -16,8 +17,8 @@ namespace
 
 namespace py = pybind11;
 
-c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions &group,
-                                         const c10::intrusive_ptr<KoloOptions> &given)
+c10::intrusive_ptr<KoloBackend> create(const c10d::DistributedBackendOptions &group,
+                                       const c10::intrusive_ptr<KoloOptions> &given)
 {
     auto options = given == nullptr ? c10::make_intrusive<KoloOptions>()
                                     : c10::make_intrusive<KoloOptions>(*given);
@@ -27,6 +28,57 @@ c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions &
                                           group.global_ranks_in_group.end());
     return c10::make_intrusive<KoloBackend>(group.store, group.group_rank, group.group_size,
                                             options);
+}
+
+py::list shapes(const std::vector<Recorder::Shape> &all, bool dtypes)
+{
+    py::list list;
+    for (const Recorder::Shape &shape : all) {
+        if (dtypes) {
+            list.append(c10::toString(shape.dtype));
+        } else {
+            list.append(std::vector<int64_t>(shape.sizes.begin(), shape.sizes.end()));
+        }
+    }
+    return list;
+}
+
+/* The members of torch's flight recorder, as far as they make sense here. */
+py::list flightRecord()
+{
+    static const char *const states[] = {"started", "completed", "failed"};
+    const auto ns = [](Recorder::Clock::time_point t) {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
+    };
+    py::list list;
+    for (const Recorder::Entry &e : Recorder::get().entries()) {
+        const bool over = e.state != Recorder::State::kStarted;
+        const bool message = std::string_view(e.name).find("send") != std::string_view::npos ||
+                             std::string_view(e.name).find("recv") != std::string_view::npos;
+        py::dict d;
+        d["record_id"] = e.id - 1;
+        d["process_group"] = py::make_tuple(e.group, e.description);
+        d["collective_seq_id"] = e.collective;
+        d["p2p_seq_id"] = e.message;
+        d["op_id"] = e.id;
+        d["profiling_name"] = e.name;
+        d["time_created_ns"] = ns(e.began);
+        d["input_sizes"] = shapes(e.inputs, false);
+        d["input_dtypes"] = shapes(e.inputs, true);
+        d["output_sizes"] = shapes(e.outputs, false);
+        d["output_dtypes"] = shapes(e.outputs, true);
+        d["state"] = states[static_cast<int>(e.state)];
+        d["time_discovered_started_ns"] = ns(e.began);
+        d["time_discovered_completed_ns"] = over ? py::object(py::int_(ns(e.ended))) : py::none();
+        d["duration_ms"] =
+            over ? py::object(py::float_(static_cast<double>(ns(e.ended) - ns(e.began)) / 1e6))
+                 : py::none();
+        d["retired"] = over;
+        d["timeout_ms"] = e.timeout_ms;
+        d["is_p2p"] = message;
+        list.append(d);
+    }
+    return list;
 }
 
 KoloBackend &own(const c10::intrusive_ptr<c10d::Backend> &backend)
@@ -79,6 +131,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         .def("__deepcopy__", [](const KoloOptions &o, const py::dict &) {
             return c10::make_intrusive<KoloOptions>(o);
         });
+    py::class_<KoloBackend, c10d::Backend, c10::intrusive_ptr<KoloBackend>>(m, "KoloBackend")
+        .def_property_readonly("options", [](KoloBackend &backend) {
+            return c10::static_intrusive_pointer_cast<KoloOptions>(backend.getBackendOptions());
+        });
+    m.def("flight_record", &flightRecord);
     m.def("create", &create, py::call_guard<py::gil_scoped_release>());
     m.def("monitored_barrier", &monitoredBarrier, py::call_guard<py::gil_scoped_release>());
     m.def("empty_shared", [](const std::vector<int64_t> &sizes, const py::object &dtype) {

@@ -2,6 +2,7 @@
 #include "work.hpp"
 
 #include "completer.hpp"
+#include "recorder.hpp"
 
 #include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
@@ -82,14 +83,23 @@ void Work::endHere(kolo_status status, Staging &&staging)
     if (error == nullptr) {
         staging.finish();
     }
-    status_ = status;
-    ended_ = std::chrono::steady_clock::now();
-    finish(error);
+    ended(status, error);
     done_.store(true, std::memory_order_release);
     if (error != nullptr) {
         std::rethrow_exception(error);
     }
     checkReceived();
+}
+
+/* exception_ is set under mutex_. */
+void Work::ended(kolo_status status, const std::exception_ptr &error)
+{
+    status_ = status;
+    ended_ = std::chrono::steady_clock::now();
+    if (what_.record != 0) {
+        Recorder::get().end(what_.record, error == nullptr);
+    }
+    finish(error);
 }
 
 void Work::checkReceived() const
@@ -177,9 +187,7 @@ void Work::settle(kolo_status status)
 {
     const std::exception_ptr error = finishResults(status);
     staging_.release();
-    status_ = status;
-    ended_ = std::chrono::steady_clock::now();
-    finish(error); /* sets exception_ under mutex_ */
+    ended(status, error);
     kolo_stream stream = nullptr;
     {
         const std::lock_guard<std::mutex> lock(mutex_);

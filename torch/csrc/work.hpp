@@ -18,8 +18,6 @@
 namespace kolo_torch
 {
 
-class Recorder;
-
 class Work final : public c10d::Work
 {
   public:
@@ -28,6 +26,7 @@ class Work final : public c10d::Work
         const char *title; /* "kolo:all_reduce" */
         uint64_t seq;
         std::chrono::milliseconds timeout;
+        uint64_t record; /* of the recorder; 0: none */
     };
 
     /* `inputs` are what a profiler shows. */
@@ -85,6 +84,7 @@ class Work final : public c10d::Work
     static void reached(void *self);
     bool trySettle(bool block);
     void settle(kolo_status status);
+    void ended(kolo_status status, const std::exception_ptr &error);
     std::exception_ptr finishResults(kolo_status status);
     void completeFuture();
     void checkReceived() const;

@@ -37,7 +37,14 @@ from . import _C  # noqa: E402  (only for the right torch)
 from ._C import Options  # noqa: E402
 from kolo_torch_entry import register  # noqa: E402
 
-__all__ = ["Options", "empty_shared", "monitored_barrier", "register", "use_shared_memory"]
+__all__ = [
+    "Options",
+    "empty_shared",
+    "flight_recorder",
+    "monitored_barrier",
+    "register",
+    "use_shared_memory",
+]
 
 _backends = weakref.WeakSet()
 
@@ -62,6 +69,15 @@ def _leave():
     """Say goodbye to the other ranks, which else take the end of this process for a death."""
     for backend in list(_backends):
         backend.shutdown()
+
+
+def flight_recorder():
+    """The last calls of this process on groups of kolo, oldest first, as torch's flight recorder
+    keeps them for other backends: a dict with "version" and "entries". An entry says which call
+    (profiling_name, collective_seq_id), on what (input_sizes, input_dtypes, ...), since when, and
+    whether it is "started", "completed" or "failed". TORCH_FR_BUFFER_SIZE: how many are kept (2000).
+    """
+    return {"version": "2.10", "entries": _C.flight_record()}
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):

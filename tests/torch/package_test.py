@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package: found without an import, loaded for the right torch only, the default where asked."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from ranks import run_tests
+
+import kolo_torch
+
+PACKAGES = pathlib.Path(kolo_torch.__file__).parent.parent
+
+
+def python(program, path=PACKAGES, **environment):
+    """(status, what it said) of a program that finds the package in `path`."""
+    environment = {**os.environ, "PYTHONPATH": str(path), **environment}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def copy(folder):
+    for name in ("kolo_torch", "kolo_torch_entry.py"):
+        source = PACKAGES / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+
+
+def test_a_torch_of_another_release_is_refused_with_what_to_do():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        copy(folder)
+        (folder / "kolo_torch/_built_for.py").write_text('TORCH = "2.5.1"\n')
+        status, said = python("import kolo_torch", folder)
+        assert status != 0 and "built for torch 2.5.1" in said and "pip install" in said, said
+        status, said = python("import torch; import kolo_torch_entry; kolo_torch_entry.autoload()", folder)
+        assert (status, said) == (0, ""), said
+
+
+def test_a_default_backend_is_kolo_where_the_environment_says_so():
+    program = (
+        "import torch, torch.distributed as dist, kolo_torch_entry as k; k.autoload();"
+        "dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1, device_id=None);"
+        "print(dist.get_default_backend_for_device('cpu'))"
+    )
+    status, said = python(program, KOLO_TORCH_DEFAULT="cpu,cuda")
+    assert (status, said.strip()) == (0, "kolo"), said
+    status, said = python(program)
+    assert (status, said.strip()) == (0, "gloo"), said
+
+
+def test_registering_does_not_load_the_library():
+    program = (
+        "import sys, torch, kolo_torch_entry; kolo_torch_entry.register(); kolo_torch_entry.register();"
+        "print('kolo_torch' in sys.modules, 'kolo' in torch.distributed.Backend.backend_list)"
+    )
+    status, said = python(program)
+    assert (status, said.strip()) == (0, "False True"), said
+
+
+if __name__ == "__main__":
+    run_tests(globals())

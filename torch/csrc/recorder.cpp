@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recorder.hpp"
+
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+namespace kolo_torch
+{
+
+Recorder::Recorder()
+    : most_(static_cast<size_t>(std::max(
+          0, c10d::getCvarInt({"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}, 2000))))
+{
+}
+
+/* Never freed: works may outlive everything. */
+Recorder &Recorder::get()
+{
+    static Recorder *const recorder = new Recorder;
+    return *recorder;
+}
+
+uint64_t Recorder::begin(Entry &&entry)
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    entry.id = ++last_;
+    entry.state = State::kStarted;
+    entry.began = Clock::now();
+    const size_t at = (entry.id - 1) % most_;
+    if (at == ring_.size()) {
+        ring_.push_back(std::move(entry));
+    } else {
+        ring_[at] = std::move(entry);
+    }
+    return last_;
+}
+
+void Recorder::end(uint64_t id, bool well)
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Entry &entry = ring_[(id - 1) % most_];
+    if (entry.id == id) {
+        entry.ended = Clock::now();
+        entry.state = well ? State::kCompleted : State::kFailed;
+    }
+}
+
+std::vector<Recorder::Entry> Recorder::entries()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<Entry> all;
+    const size_t oldest = ring_.size() < most_ ? 0 : last_ % most_;
+    for (size_t i = 0; i < ring_.size(); i++) {
+        all.push_back(ring_[(oldest + i) % ring_.size()]);
+    }
+    return all;
+}
+
+} // namespace kolo_torch
