@@ -9,7 +9,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import sysconfig
 
 from setuptools import setup
 
@@ -55,26 +54,32 @@ def main():
     include, library = find_kolo()
     minor = ".".join(torch.__version__.split("+")[0].split(".")[:2])
     following = minor.split(".")[0] + "." + str(int(minor.split(".")[1]) + 1)
-    shutil.copyfile(library, PACKAGE / "libkolo.so.0")
-    (PACKAGE / "_built_for.py").write_text(
-        f'# SPDX-License-Identifier: Apache-2.0\nTORCH = "{torch.__version__}"\n'
-    )
     extension = CppExtension(
         "kolo_torch._C",
         sorted(str(path.relative_to(HERE)) for path in (HERE / "csrc").glob("*.cpp")),
         include_dirs=[str(include)],
-        extra_compile_args=["-O2", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],
-        extra_link_args=[str(PACKAGE / "libkolo.so.0"), "-Wl,-rpath,$ORIGIN"]
-        + ["-L" + sysconfig.get_config_var("LIBDIR")],
+        extra_compile_args=["-O2", "-g0", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],
+        extra_link_args=[str(library), "-Wl,-rpath,$ORIGIN"],
     )
+
+    class BuildWithLibrary(BuildExtension):
+        """Puts libkolo beside the extension, and what torch that was built for."""
+
+        def run(self):
+            super().run()
+            package = PACKAGE if self.inplace else pathlib.Path(self.build_lib) / "kolo_torch"
+            shutil.copyfile(library, package / "libkolo.so.0")
+            (package / "_built_for.py").write_text(
+                f'# SPDX-License-Identifier: Apache-2.0\nTORCH = "{torch.__version__}"\n'
+            )
+
     setup(
         version=f"0.1.0+torch{minor}",
         install_requires=[f"torch>={minor},<{following}"],
         packages=["kolo_torch"],
         py_modules=["kolo_torch_entry"],
-        package_data={"kolo_torch": ["libkolo.so.0"]},
         ext_modules=[extension],
-        cmdclass={"build_ext": BuildExtension},
+        cmdclass={"build_ext": BuildWithLibrary},
     )
 
 

@@ -7,12 +7,14 @@ unchanged. Its tests choose themselves by the name of the backend: what gloo run
 file as it is for gloo, what only mpi runs (all-to-all on the CPU) from the file as it is for mpi.
 The process groups are kolo's, in both.
 
-usage: torch_suite.py [-k PATTERN] [--backend kolo|gloo] [--shard I/N]
-Ranks are forked, so that a test costs no new start of torch. Every line is a test; what fails and is
-not in torch_suite_known.txt, and what is there and passes, makes the status 1.
+usage: torch_suite.py [-k PATTERN] [--backend kolo|gloo]
+Ranks are forked, so that a test costs no new start of torch. The output is TAP. What fails must be in
+torch_suite_known.txt, with its reason, and what is there must fail. Without -k and without
+KOLO_TEST_FULL=1 in the environment, only QUICK runs.
 """
 import argparse
 import importlib.util
+import logging
 import os
 import pathlib
 import re
@@ -29,9 +31,12 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing  # noqa: E402
 
+logging.disable(logging.WARNING)  # which process has which number
+
 import kolo_torch  # noqa: E402
 
 KNOWN = pathlib.Path(__file__).with_name("torch_suite_known.txt")
+QUICK = r"(all_reduce_sum|all_gather|all_to_all|reduce_sum|broadcast|send_recv|isend|barrier|scatter|new_group)$"
 FILE = "torch.testing._internal.distributed.distributed_test"
 
 
@@ -112,16 +117,16 @@ def run(test):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("-k", dest="pattern", default="")
+    parser.add_argument("-k", dest="pattern")
     parser.add_argument("--backend", default="kolo")
-    parser.add_argument("--shard", default="0/1")
     args = parser.parse_args()
-    shard, shards = map(int, args.shard.split("/"))
+    everything = "" if os.environ.get("KOLO_TEST_FULL") == "1" else QUICK
+    pattern = everything if args.pattern is None else args.pattern
     expected = known() if args.backend == "kolo" else {}
     counts = dict.fromkeys(["passed", "failed", "known", "skipped"], 0)
-    for index, test in enumerate(tests(args.backend)):
+    for test in tests(args.backend):
         name = test._testMethodName
-        if index % shards != shard or not re.search(args.pattern, name):
+        if not re.search(pattern, name):
             continue
         start = time.monotonic()
         status, text = run(test)
@@ -130,11 +135,21 @@ def main():
         elif status == "passed" and name in expected:
             status, text = "failed", f"it is in {KNOWN.name}, and passes"
         counts[status] += 1
-        print(f"{status:8} {time.monotonic() - start:5.1f} s  {name}", flush=True)
-        if status != "passed":
-            print("    " + text.strip().replace("\n", "\n    "), flush=True)
-    print(", ".join(f"{count} {status}" for status, count in counts.items()))
+        report(sum(counts.values()), name, status, text, time.monotonic() - start)
+    print(f"1..{sum(counts.values())}")
+    print("# " + ", ".join(f"{count} {status}" for status, count in counts.items()))
     return 1 if counts["failed"] else 0
+
+
+def report(number, name, status, text, seconds):
+    """A line of TAP; a test that is known to fail counts as skipped."""
+    result = "not ok" if status == "failed" else "ok"
+    skip = {"known": " # SKIP known to fail: ", "skipped": " # SKIP "}.get(status)
+    print(f"{result} {number} - {name}{skip + text.splitlines()[0] if skip else ''}")
+    print(f"# {seconds:.1f} s")
+    if status == "failed":
+        print("# " + text.strip().replace("\n", "\n# "))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
