@@ -42,7 +42,7 @@ void check(kolo_status status, const std::string &where)
 {
     if (C10_UNLIKELY(status < 0)) {
         /* "Timed out" is what other backends say, and what tools look for. */
-        const char *timed = status == KOLO_ERR_TIMEOUT ? "Timed out: " : "";
+        const char *timed = status == KOLO_ERR_TIMEOUT ? "Timed out - " : "";
         const std::string text = c10::str("kolo: ", where, ": ", timed, kolo_error_text(), " (",
                                           kolo_status_name(status), ")");
         switch (status) {
