@@ -45,10 +45,11 @@ static bool IsPowerOfTwo(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* Two ranks make no groups; some algorithms want a power of two. */
+/* Two ranks make no groups; some algorithms want a power of two; and "rings" the rings of a machine
+ * of KOLO_TOPO_FILE, as the tests of topology/ give it. */
 static bool MayRefuse(const std::string &name, int n)
 {
-    return Climbs(name) ? n == 2 : !IsPowerOfTwo(n);
+    return name == "rings" || (Climbs(name) ? n == 2 : !IsPowerOfTwo(n));
 }
 
 /* The right result; or, where that may be, a refusal that says so. */
