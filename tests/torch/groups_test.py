@@ -260,7 +260,7 @@ def test_workers_of_a_data_loader_harm_nothing():
 
 
 PROGRAM = """
-import sys, torch, torch.distributed as dist
+import sys, torch, torch.distributed as dist, kolo_torch
 dist.init_process_group("kolo", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=2)
 t = torch.ones(100000)
 work = dist.all_reduce(t, async_op=True)

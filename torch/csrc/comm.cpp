@@ -72,13 +72,16 @@ Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, int ran
 {
     kolo_id id;
     const kolo_config config = configuration(options);
+    /* split_group() makes a group for each kind of device over one store: the k-th of each rank
+     * meets the k-th of the others. */
+    const std::string key = c10::str(kIdKey, store->add(c10::str(kIdKey, "_of_", rank), 1));
     if (rank == 0) {
         check(kolo_id_create(&id), "init_process_group");
-        store->set(kIdKey, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
+        store->set(key, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
     } else {
-        store->wait({kIdKey}, options.timeout);
-        const std::vector<uint8_t> bytes = store->get(kIdKey);
-        TORCH_CHECK(bytes.size() == sizeof id.bytes, "kolo: the store's ", kIdKey, " has ",
+        store->wait({key}, options.timeout);
+        const std::vector<uint8_t> bytes = store->get(key);
+        TORCH_CHECK(bytes.size() == sizeof id.bytes, "kolo: the store's ", key, " has ",
                     bytes.size(), " bytes, not ", sizeof id.bytes);
         std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
     }
