@@ -79,7 +79,9 @@ static kolo_status all_taken(const struct kolo_exec *x, const struct kolo_bound_
         const kolo_status st = request(x, tile, at->at)->status;
         if (st != KOLO_OK) {
             x->wires->stuck_at = (int)at->rank;
-            x->wires->blamed = st < 0 ? (int)at->rank : x->wires->blamed;
+            if (st < 0) {
+                x->wires->blamed = (int)at->rank;
+            }
             return st;
         }
     }
@@ -99,7 +101,9 @@ static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, 
         const kolo_status st = request(x, tile, p->op[i].index)->status;
         if (st != KOLO_OK) {
             x->wires->stuck_at = p->op[i].peer;
-            x->wires->blamed = st < 0 ? p->op[i].peer : x->wires->blamed;
+            if (st < 0) {
+                x->wires->blamed = p->op[i].peer;
+            }
             return st;
         }
     }

@@ -99,7 +99,7 @@ struct kolo_wires {
     kolo_status (*stalled)(struct kolo_wires *w, int peer, double waited_us);
     _Atomic int32_t *waits_for; /* where this rank says for whom it waits: rank + 1; or NULL */
     int stuck_at;               /* rank of the last wait that was not met, -1: not known */
-    int blamed;                 /* rank that the last error is about, -1: none */
+    _Atomic int blamed;         /* rank that the last error is about, -1: none */
     double asked_us;            /* when `stalled` was last asked by a wait for several things */
     void *owner;
     void (*jitter)(void *arg); /* tests: called before every move and signal */
