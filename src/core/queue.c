@@ -406,6 +406,8 @@ static kolo_status to_stream(struct kolo_call *call, struct kolo_stream_queue *s
     call->stream = s;
     call->stream_next = NULL;
     call->timeout_ms = atomic_load_explicit(&s->timeout_ms, memory_order_relaxed);
+    /* A message or a host function may be over, and freed, once it is in the stream. */
+    const bool collective = call->comm != NULL && !call->p2p;
     atomic_fetch_add(&s->pending, 1);
     pthread_mutex_lock(&s->lock);
     if (s->tail != NULL) {
@@ -415,7 +417,7 @@ static kolo_status to_stream(struct kolo_call *call, struct kolo_stream_queue *s
     }
     s->tail = call;
     pthread_mutex_unlock(&s->lock);
-    if (call->comm != NULL && !call->p2p) {
+    if (collective) {
         enqueue(call);
     }
     pthread_mutex_lock(&progress.lock);
