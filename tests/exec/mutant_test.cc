@@ -264,8 +264,8 @@ class Pool
         if (std::freopen("/dev/null", "w", stderr) == nullptr) {
             _exit(kWrong);
         }
-        alarm(static_cast<unsigned>(timeout_ms / 1000) * 2 + 10);
         for (unsigned seed = 1; seed <= seeds && worst == kRight; seed++) {
+            alarm(static_cast<unsigned>(timeout_ms / 1000) * 2 + 10); // a crew that cannot be ended
             worst = RunOnce(s, seed, timeout_ms);
         }
         _exit(worst);
@@ -276,9 +276,11 @@ class Pool
         const pid_t pid = waitpid(-1, &status, 0);
         const auto found = running_.find(pid);
         if (found != running_.end()) {
+            const bool late = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
             outcome[found->second] = WIFEXITED(status) && WEXITSTATUS(status) <= kLate
                                          ? static_cast<Outcome>(WEXITSTATUS(status))
-                                         : kWrong;
+                                     : late ? kLate
+                                            : kWrong;
             running_.erase(found);
         }
     }
@@ -461,7 +463,7 @@ class Product
             return;
         }
         if (st == KOLO_OK) {
-            pool_.Run(s, FullRun() ? 8 : 4, 20e3, tag);
+            pool_.Run(s, FullRun() ? 8 : 4, 60e3, tag);
         } else {
             pool_.Run(s, 3, 200, tag);
         }
@@ -505,7 +507,7 @@ class Product
 #else
     static constexpr uint64_t kAcceptedRate = 2, kRefusedRate = 100;
 #endif
-    Pool pool_{FullRun() ? size_t{24} : size_t{6}};
+    Pool pool_{FullRun() ? size_t{12} : size_t{6}}; // most of the refused only sleep
     unsigned turn_ = 0;
     std::vector<Judged> all_;
 };
