@@ -219,7 +219,7 @@ static bool leaves_cache(const struct kolo_bound *b, const struct kolo_wires *w)
     for (int i = 0; i < chunks && b->extents.coll != KOLO_COLL_BARRIER; i++) {
         bytes += b->extents.block[i];
     }
-    return w->cache_bytes > 0 && 2 * bytes > w->cache_bytes / 4 * 3;
+    return w->cache_bytes > 0 && 2 * bytes > w->cache_bytes;
 }
 
 /* In place what is reduced or exchanged overwrites lines that were just read. */
