@@ -20,15 +20,7 @@ static kolo_status discover_live(struct kolo_graph **out)
     } else if (graph->ngpus > 0) {
         kolo_graph_note(graph, "GPUs are there, but their links are unknown: %s", why);
     }
-    if (st == KOLO_OK) {
-        st = kolo_graph_finish(graph);
-    }
-    if (st < 0) {
-        kolo_graph_destroy(graph);
-        return st;
-    }
-    *out = graph;
-    return KOLO_OK;
+    return kolo_graph_end(graph, st, out);
 }
 
 /* Devices of both with the same address. */

@@ -163,16 +163,7 @@ kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", path);
     }
     const struct kolo_xml_source source = {path, bytes, len};
-    kolo_status st = format->read(&source, graph);
-    if (st == KOLO_OK) {
-        st = kolo_graph_finish(graph);
-    }
-    if (st < 0) {
-        kolo_graph_destroy(graph);
-        return st;
-    }
-    *out = graph;
-    return KOLO_OK;
+    return kolo_graph_end(graph, format->read(&source, graph), out);
 }
 
 static kolo_status load_hwloc(const char *path, struct kolo_graph **out)

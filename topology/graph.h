@@ -114,6 +114,10 @@ KOLO_CHECK kolo_status kolo_claims_join(struct kolo_graph *graph, struct kolo_cl
  * nodes that nothing joins yet, and mends links that cannot be as slow as they say. Errors: SYSTEM.
  */
 KOLO_CHECK kolo_status kolo_graph_finish(struct kolo_graph *graph);
+/* Hand out what was read with status `st`, finished; of an error nothing is left. Errors: st's,
+ * those of kolo_graph_finish(). */
+KOLO_CHECK kolo_status kolo_graph_end(struct kolo_graph *graph, kolo_status st,
+                                      struct kolo_graph **out);
 
 /* Node with this bus address and kind (-1: any); -1: none. */
 int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind);

@@ -395,3 +395,16 @@ uint64_t kolo_graph_hash(const struct kolo_graph *graph)
     }
     return hash;
 }
+
+kolo_status kolo_graph_end(struct kolo_graph *graph, kolo_status st, struct kolo_graph **out)
+{
+    if (st == KOLO_OK) {
+        st = kolo_graph_finish(graph);
+    }
+    if (st < 0) {
+        kolo_graph_destroy(graph);
+        return st;
+    }
+    *out = graph;
+    return KOLO_OK;
+}

@@ -348,14 +348,6 @@ kolo_status kolo_graph_of_host(const struct kolo_host *host, struct kolo_graph *
     if (st == KOLO_OK) {
         st = add_nvlinks(&b);
     }
-    if (st == KOLO_OK) {
-        st = kolo_graph_finish(graph);
-    }
     free(b.made);
-    if (st < 0) {
-        kolo_graph_destroy(graph);
-        return st;
-    }
-    *out = graph;
-    return KOLO_OK;
+    return kolo_graph_end(graph, st, out);
 }

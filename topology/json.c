@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A machine as JSON, and text as JSON's strings. */
-#include "graph.h"
+#include "members.h"
 
 #include <string.h>
 
@@ -18,44 +18,6 @@ void kolo_text_json(struct kolo_text *out, const char *text)
     }
 }
 
-static void add_text(struct kolo_text *out, const char *name, const char *value)
-{
-    if (value != NULL) {
-        kolo_text_add(out, ", \"%s\": \"", name);
-        kolo_text_json(out, value);
-        kolo_text_add(out, "\"");
-    }
-}
-
-static void add_int(struct kolo_text *out, const char *name, long value, long unknown)
-{
-    if (value != unknown) {
-        kolo_text_add(out, ", \"%s\": %ld", name, value);
-    }
-}
-
-static void add_node(const struct kolo_node *n, struct kolo_text *out)
-{
-    char bus[24];
-    kolo_bus_print(n->bus, bus);
-    kolo_text_add(out, "{\"kind\": \"%s\"", kolo_node_kind_name(n->kind));
-    add_int(out, "parent", n->parent, -1);
-    add_text(out, "bus", n->bus != KOLO_BUS_NONE ? bus : NULL);
-    add_int(out, "number", n->number, -1);
-    add_int(out, "arch", n->arch, 0);
-    add_int(out, "gdr", n->gdr, -1);
-    add_int(out, "rdma", n->rdma, -1);
-    add_int(out, "port", n->port, 0);
-    add_int(out, "count", n->count, 0);
-    if (n->gbs > 0) {
-        kolo_text_add(out, ", \"gbs\": %.6g", n->gbs);
-    }
-    add_text(out, "name", n->name);
-    add_text(out, "cpus", n->cpus);
-    add_text(out, "type", n->arch_text);
-    kolo_text_add(out, "}");
-}
-
 void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out)
 {
     kolo_text_add(out, "{\"source\": \"");
@@ -63,7 +25,9 @@ void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out
     kolo_text_add(out, "\", \"format\": \"%s\",\n  \"nodes\": [", graph->format);
     for (int i = 0; i < graph->nnodes; i++) {
         kolo_text_add(out, i > 0 ? ",\n    " : "\n    ");
-        add_node(&graph->node[i], out);
+        kolo_text_add(out, "{\"kind\": \"%s\"", kolo_node_kind_name(graph->node[i].kind));
+        kolo_node_members(out, KOLO_AS_JSON, &graph->node[i]);
+        kolo_text_add(out, "}");
     }
     kolo_text_add(out, "],\n  \"links\": [");
     for (int i = 0; i < graph->nlinks; i++) {

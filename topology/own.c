@@ -8,6 +8,7 @@
  *   </kolo-topology>
  *
  * What is unknown is left out. Numbers are written so that they are read back as they were. */
+#include "members.h"
 #include "read.h"
 
 #include <stdio.h>
@@ -39,57 +40,15 @@ void kolo_text_xml(struct kolo_text *out, const char *text)
     }
 }
 
-static void add_text(struct kolo_text *out, const char *name, const char *value)
-{
-    if (value != NULL) {
-        kolo_text_add(out, " %s=\"", name);
-        kolo_text_xml(out, value);
-        kolo_text_add(out, "\"");
-    }
-}
-
-static void add_int(struct kolo_text *out, const char *name, long value, long unknown)
-{
-    if (value != unknown) {
-        kolo_text_add(out, " %s=\"%ld\"", name, value);
-    }
-}
-
-static void write_node(const struct kolo_node *n, struct kolo_text *out)
-{
-    char bus[24];
-    kolo_bus_print(n->bus, bus);
-    kolo_text_add(out, "  <node kind=\"%s\"", kolo_node_kind_name(n->kind));
-    add_int(out, "parent", n->parent, -1);
-    add_text(out, "bus", n->bus != KOLO_BUS_NONE ? bus : NULL);
-    add_int(out, "number", n->number, -1);
-    add_int(out, "arch", n->arch, 0);
-    add_int(out, "gdr", n->gdr, -1);
-    add_int(out, "rdma", n->rdma, -1);
-    add_int(out, "port", n->port, 0);
-    add_int(out, "count", n->count, 0);
-    add_int(out, "class", (long)n->class_id, 0);
-    add_int(out, "vendor", (long)n->vendor, 0);
-    add_int(out, "device", (long)n->device, 0);
-    if (n->guid != 0) {
-        kolo_text_add(out, " guid=\"0x%llx\"", (unsigned long long)n->guid);
-    }
-    if (n->gbs > 0) {
-        kolo_text_add(out, " gbs=\"%.17g\"", n->gbs);
-    }
-    add_text(out, "name", n->name);
-    add_text(out, "cpus", n->cpus);
-    add_text(out, "type", n->arch_text);
-    kolo_text_add(out, "/>\n");
-}
-
 void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out)
 {
     kolo_text_add(out, "<kolo-topology version=\"1\"");
-    add_text(out, "source", graph->source);
+    kolo_member_text(out, KOLO_AS_XML, "source", graph->source);
     kolo_text_add(out, ">\n");
     for (int i = 0; i < graph->nnodes; i++) {
-        write_node(&graph->node[i], out);
+        kolo_text_add(out, "  <node kind=\"%s\"", kolo_node_kind_name(graph->node[i].kind));
+        kolo_node_members(out, KOLO_AS_XML, &graph->node[i]);
+        kolo_text_add(out, "/>\n");
     }
     for (int i = 0; i < graph->nlinks; i++) {
         const struct kolo_link *l = &graph->link[i];
@@ -102,7 +61,7 @@ void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out)
         char line[256];
         (void)snprintf(line, sizeof line, "%.*s", (int)len, at);
         kolo_text_add(out, "  <note");
-        add_text(out, "text", line);
+        kolo_member_text(out, KOLO_AS_XML, "text", line);
         kolo_text_add(out, "/>\n");
         at += len + 1;
     }

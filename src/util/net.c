@@ -277,25 +277,38 @@ void kolo_net_options(int fd, int timeout_ms)
     set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, least_ms);
 }
 
-kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
+/* A socket bound to a place, whose port is then known; listening or not. -1: errno tells. */
+static int bind_to(struct kolo_interface *at, bool again, bool listening)
 {
     struct sockaddr_storage address;
     socklen_t len = to_sockaddr(&at->place, at->scope, &address);
-    char name[KOLO_INET_TEXT];
     const int fd = open_socket(at->place.family);
-    if (fd >= 0 && at->place.port != 0) { /* of an earlier job, whose connections linger */
+    if (fd >= 0 && again) {
         set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     }
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 &&
+        (!listening || listen(fd, SOMAXCONN) == 0) &&
         getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
         from_sockaddr((struct sockaddr *)&address, &at->place)) {
-        *out = fd;
-        return KOLO_OK;
+        return fd;
     }
     const int error = errno;
     if (fd >= 0) {
         close(fd);
     }
+    errno = error;
+    return -1;
+}
+
+kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
+{
+    char name[KOLO_INET_TEXT];
+    /* Connections of an earlier job may linger at a port that was asked for. */
+    *out = bind_to(at, at->place.port != 0, true);
+    if (*out >= 0) {
+        return KOLO_OK;
+    }
+    const int error = errno;
     const kolo_status st =
         kolo_fail(error == EADDRNOTAVAIL ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
                   "listening on %s %s: %s", at->name, kolo_inet_name(&at->place, name),
@@ -306,22 +319,11 @@ kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
 
 kolo_status kolo_net_reserve(struct kolo_interface *at, int *out)
 {
-    struct sockaddr_storage address;
-    socklen_t len = to_sockaddr(&at->place, at->scope, &address);
     char name[KOLO_INET_TEXT];
-    const int fd = open_socket(at->place.family);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
-        from_sockaddr((struct sockaddr *)&address, &at->place)) {
-        *out = fd;
-        return KOLO_OK;
-    }
-    const int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
-    return kolo_fail(KOLO_ERR_SYSTEM, "a port of %s %s: %s", at->name,
-                     kolo_inet_name(&at->place, name), strerror(error));
+    *out = bind_to(at, false, false);
+    return *out >= 0 ? KOLO_OK
+                     : kolo_fail(KOLO_ERR_SYSTEM, "a port of %s %s: %s", at->name,
+                                 kolo_inet_name(&at->place, name), strerror(errno));
 }
 
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from)
