@@ -14,15 +14,6 @@ static bool rounds_to_less(enum kolo_type type)
            type == KOLO_FLOAT8_E5M2;
 }
 
-/* The default is what stays in a core's L2. Measured with kolo tune on 2 cores:
- * - ranks that share cores take turns between tiles: gather and its like of 8 ranks take 20 to 25 %
- *   less in tiles of 1 MiB;
- * - in memory that all map no copy waits in a cache for its other end: 2, 4 and 8 ranks take 1 to
- *   21 % less in tiles of 512 KiB;
- * - where one rank fills what another empties, both work the sooner the first tile is there, and
- *   slots that are used again soon stay in the cache: a broadcast of 2 ranks takes a sixth less for
- *   128 KiB in tiles of 32 KiB, half for 8 MiB in tiles of 128 KiB; a reduce on mapped buffers two
- *   fifths less for 512 KiB in tiles of 64 KiB. */
 /* Between hosts each tile costs system calls and a latency; but where several ranks pass on what
  * one sends, they work at a time. */
 static size_t net_tile_of(const struct kolo_asked *call)
@@ -34,6 +25,14 @@ static size_t net_tile_of(const struct kolo_asked *call)
     return bytes <= KOLO_TILE_BYTES || chained ? 0 : 1024 * kib;
 }
 
+/* The default is what stays in a core's L2. Measured with kolo tune on 2 cores:
+ * - ranks that share cores take turns between tiles: gather and its like of 8 ranks take 20 to 25 %
+ *   less in tiles of 1 MiB;
+ * - in memory that all map no copy waits in a cache for its other end: 2, 4 and 8 ranks take 1 to
+ *   21 % less in tiles of 512 KiB;
+ * - where one rank fills what another empties, both work the sooner the first tile is there, and
+ *   slots that are used again soon stay in the cache: a broadcast of 2 ranks takes a sixth less for
+ *   128 KiB in tiles of 32 KiB, half for 8 MiB in tiles of 128 KiB. */
 static size_t tile_of(const struct kolo_asked *call)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
@@ -44,7 +43,7 @@ static size_t tile_of(const struct kolo_asked *call)
     const bool flat = kolo_coll_flat(call->coll);
     const bool one_way = flat && kolo_coll_rooted(call->coll);
     const size_t bytes = call->bytes * (flat ? 1 : (size_t)o->nranks), kib = 1024;
-    if (one_way && !crowded && (!call->mapped || call->coll == KOLO_COLL_REDUCE)) {
+    if (one_way && !crowded && !call->mapped) {
         return bytes < 256 * kib ? 32 * kib : bytes < 4096 * kib ? 64 * kib : 128 * kib;
     }
     if (bytes <= KOLO_TILE_BYTES) {
