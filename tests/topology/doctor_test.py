@@ -14,7 +14,8 @@ KOLO, NVML = map(os.path.abspath, sys.argv[1:])
 
 
 def doctor(*args, **env):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("KOLO_", "HWLOC_"))}
+    clean = {k: v for k, v in os.environ.items()
+             if not k.startswith(("KOLO_", "HWLOC_")) or k == "HWLOC_PLUGINS_BLACKLIST"}
     ran = subprocess.run([KOLO, "doctor", *args], capture_output=True, text=True, timeout=60,
                          check=False, env={**clean, **env})
     return ran.returncode, ran.stdout, ran.stderr
