@@ -272,6 +272,33 @@ TEST_P(Messages, AreCountedByProgressAndNothingElseIs)
     ASSERT_TRUE(world.Finish({&recv}));
 }
 
+TEST_P(Messages, AreOvertakenByTheNewestWordWhichIsNoProgressOfThem)
+{
+    if ((GetParam()->caps & KOLO_CAP_SAY) == 0) {
+        GTEST_SKIP() << GetParam()->base.name << " says no words";
+    }
+    using Words = std::vector<std::pair<int, uint64_t>>;
+    World world(GetParam(), 2);
+    Bytes big(4 << 20);
+    kolo_req send;
+    int moved = 0;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
+    world.Settle(); /* nobody receives it */
+    GetParam()->say(world.Link(0, 1), 7);
+    GetParam()->say(world.Link(0, 1), UINT64_MAX);
+    ASSERT_TRUE(WaitFor([&] {
+        moved += GetParam()->progress(world.Device(0), 16);
+        moved += GetParam()->progress(world.Device(1), 16);
+        return !world.At(1).said.empty();
+    }));
+    EXPECT_EQ((Words{{0, UINT64_MAX}}), world.At(1).said);
+    EXPECT_EQ(Words{}, world.At(0).said);
+    EXPECT_EQ(0, moved);
+    EXPECT_EQ(KOLO_INPROGRESS, send.status);
+    GetParam()->abort(world.Link(0, 1), KOLO_ERR_ABORTED);
+    ASSERT_TRUE(world.Finish({&send}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Transport, Messages, testing::ValuesIn(HostTransports()),
                          [](const auto &info) { return std::string(info.param->base.name); });
 

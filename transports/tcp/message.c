@@ -545,6 +545,12 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
     case KOLO_TCP_ABORT:
         kolo_tcp_aborted(link, (int32_t)frame->number);
         return true;
+    case KOLO_TCP_WORD:
+        link->words = true;
+        if (link->dev->env.said != NULL) {
+            link->dev->env.said(link->dev->env.owner, link->peer.rank, frame->total);
+        }
+        return true;
     default:
         return false;
     }
