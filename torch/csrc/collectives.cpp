@@ -280,8 +280,8 @@ WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors 
         }
         requireList(blocks, inputs[i], size_, "all_gather_coalesced");
         const Element element = movable(inputs[i].scalar_type());
-        all.push_back({staging.in(inputs[i]), staging.out(blocks), elements(inputs[i], element),
-                       element});
+        all.push_back(
+            {staging.in(inputs[i]), staging.out(blocks), elements(inputs[i], element), element});
     }
     kolo_comm *comm = comm_->get();
     return run({OpType::ALLGATHER_COALESCED, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)},
