@@ -207,6 +207,9 @@ static inline struct kolo_post *kolo_comm_post(const struct kolo_comm *c, int q)
                ? &c->board->post[c->member[q].seat]
                : NULL;
 }
+/* A call failed whose output peers may write: unless they are dead or threads of this process,
+ * `out` becomes memory of this process alone, so that who comes late does not change it. */
+void kolo_mem_take_back(struct kolo_comm *c, void *out, size_t bytes);
 /* How often memory of kolo_mem_alloc() came and went in this process. */
 unsigned kolo_mem_allocs(void);
 unsigned kolo_mem_frees(void);

@@ -54,6 +54,7 @@ static void finish(struct kolo_call *call, kolo_status st)
     if (st < 0) {
         if (st <= KOLO_ERR_MISMATCH) {
             (void)kolo_comm_fail(call->comm, st);
+            kolo_call_take_back(call);
         }
         call->error_text = strdup(kolo_error_text());
     }
@@ -450,6 +451,9 @@ static kolo_status run_now(struct kolo_call *call)
             st = kolo_call_step(call, true);
             if (KOLO_UNLIKELY(st < 0)) {
                 st = st <= KOLO_ERR_MISMATCH ? kolo_comm_fail(c, st) : st;
+            }
+            if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
+                kolo_call_take_back(call);
             }
             kolo_call_close(call);
             atomic_store_explicit(&c->busy, 0, memory_order_release);
