@@ -43,10 +43,12 @@ struct kolo_member { /* a rank, as this one sees it */
     _Atomic(struct kolo_link *) told_link;
     _Atomic(struct kolo_region *) told_region;
     unsigned char region[KOLO_HANDLE_BYTES];
-    bool maps;         /* its region can be mapped here, and ours there */
-    int seat;          /* its post on the board, -1: none */
-    _Atomic bool lost; /* its process is gone; watch.c */
-    bool in_slots;     /* its outbox is mapped */
+    bool maps;                      /* its region can be mapped here, and ours there */
+    int seat;                       /* its post on the board, -1: none */
+    _Atomic bool lost;              /* its process is gone; watch.c */
+    bool in_mesh;                   /* the link to it tells who is gone; mesh.c */
+    _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
+    bool in_slots;                  /* its outbox is mapped */
 };
 
 struct kolo_opened { /* a transport's device of this communicator */
@@ -167,6 +169,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
  * learned so ends the communicator at the next look: of a call that fails, or of the watcher. */
 void kolo_comm_gone(void *comm, int rank, const char *what, int error);
 void kolo_comm_told(void *comm, int rank, int32_t reason);
+void kolo_comm_said(void *comm, int rank, uint64_t word); /* mesh.c */
 int32_t kolo_comm_reason(void *comm);
 /* End it for what was learned; false if nothing was. */
 bool kolo_comm_learn(struct kolo_comm *comm);
