@@ -187,12 +187,28 @@ static void drive(struct kolo_comm *c)
     atomic_store_explicit(&c->busy, 0, memory_order_release);
 }
 
+/* Give the core away. False: others wanted it for long, now or just before. Who yields gets it back
+ * when they have had their slices, who sleeps when he wakes: then sleep. */
+static bool give_core(void)
+{
+    enum { LONG_US = 250, BELIEVED_US = 20 * 1000 };
+    static __attribute__((tls_model("initial-exec"))) _Thread_local double wanted_us;
+    const double before = kolo_now_us();
+    if (before - wanted_us < BELIEVED_US) {
+        return false;
+    }
+    sched_yield();
+    const double after = kolo_now_us();
+    const bool brief = after - before < LONG_US;
+    wanted_us = brief ? wanted_us : after;
+    return brief;
+}
+
 static void pause_a_little(unsigned *spins)
 {
-    if (++*spins < 1000) {
-        sched_yield();
-    } else {
-        const struct timespec nap = {0, 20 * 1000};
+    enum { YIELDS = 1000, NAP_NS = 20 * 1000 };
+    if (++*spins >= YIELDS || !give_core()) {
+        const struct timespec nap = {0, NAP_NS};
         nanosleep(&nap, NULL);
     }
 }
