@@ -204,6 +204,31 @@ TEST_P(Messages, OfAnotherSizeThanExpectedAreAMismatch)
     EXPECT_EQ(KOLO_ERR_MISMATCH, recv.status);
 }
 
+TEST_P(Messages, OfARankThatHasLeftAreStillReceived)
+{
+    Bytes sent = Pattern(100, 4);
+    Bytes came(100);
+    kolo_req sends[3];
+    kolo_req recv;
+    World world(GetParam(), 2);
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 2, Flat(nullptr, 0), sends[0]));
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 2, Flat(sent.data(), sent.size()), sends[1]));
+    world.Settle();
+    if (!AllDone({&sends[0], &sends[1]})) {
+        GTEST_SKIP() << GetParam()->base.name << " sends when somebody receives";
+    }
+    world.CloseRank(0);
+    (void)world.Send(1, 0, 2, Flat(sent.data(), 1), sends[2]); /* rank 1 notices */
+    world.Settle();
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 2, Flat(nullptr, 0), recv));
+    ASSERT_TRUE(world.Finish({&recv}));
+    EXPECT_EQ(KOLO_OK, recv.status);
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 2, Flat(came.data(), came.size()), recv));
+    ASSERT_TRUE(world.Finish({&recv}));
+    EXPECT_EQ(KOLO_OK, recv.status);
+    EXPECT_EQ(sent, came);
+}
+
 TEST_P(Messages, EndWithTheStatusOfAnAbort)
 {
     World world(GetParam(), 2);
