@@ -134,7 +134,7 @@ struct kolo_config {
     int deterministic; /* 0 or 1 (default 0; KOLO_DETERMINISTIC): one expression per element, rank
                           order */
     int timeout_ms;    /* > 0 (default 600000; KOLO_TIMEOUT_MS): longest wait without progress */
-    int device;        /* KOLO_HOST (default) or a CUDA ordinal: what `stream` and buffers are */
+    int device;        /* KOLO_HOST (default) or a CUDA ordinal, see below */
     const char *name;  /* default "comm": shown in the log */
     const char *algo;  /* default KOLO_ALGO: "allreduce:0-4k:direct,4k-:ring;broadcast:chain" */
     const char
@@ -144,6 +144,14 @@ struct kolo_config {
     {                                                                                              \
         sizeof(struct kolo_config), KOLO_UNSET, KOLO_UNSET, KOLO_UNSET, NULL, NULL, NULL           \
     }
+
+/* On a communicator of a CUDA device a buffer is memory of that GPU (or managed), or host memory;
+ * which, kolo finds from the pointer; a call's buffers are of one kind. With GPU memory `stream` is
+ * a cudaStream_t: a collective is enqueued on it and returns, and may be captured in a graph, by
+ * all ranks or none. Calls of a rank on different streams take effect in their order. Ranks that
+ * are threads need streams of their own, not the default stream, unless one thread brings the calls
+ * of all of them in a group. With host memory calls return when the result is there, and `stream`
+ * is NULL. What GPU memory does not serve is UNSUPPORTED, with the reason. */
 
 #define KOLO_ANY_SOURCE (-1)
 #define KOLO_ANY_TAG    (-1)
@@ -227,8 +235,7 @@ KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclu
                                         const struct kolo_config *config, struct kolo_comm **out);
 
 /* Make every pending and later call on `comm` return ABORTED, here and on the ranks it reaches.
- * From any thread, at any time; never blocks. Elsewhere from when the news is there: a call whose
- * data came before it returns OK, and its result is right. */
+ * From any thread, at any time; never blocks. */
 KOLO_EXPORT
 void kolo_comm_abort(struct kolo_comm *comm);
 /* Wait until what was sent is taken (not after an error), then free. NULL is allowed. */
@@ -393,7 +400,11 @@ void kolo_stream_destroy(kolo_stream stream);
  * to 4096 bytes at least. Errors: INVALID (0 bytes), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_alloc(size_t bytes, void **out);
-/* Free memory of kolo_mem_alloc(); no operation may use it any more. NULL is allowed. */
+/* Memory of a CUDA device (its ordinal), which other processes on that GPU can open; KOLO_HOST: as
+ * kolo_mem_alloc(). Errors: INVALID (no such device, 0 bytes), UNSUPPORTED (no driver), SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out);
+/* Free memory of either; no operation may use it any more. NULL is allowed. */
 KOLO_EXPORT
 void kolo_mem_free(void *ptr);
 /* Declare [ptr, ptr+bytes) for repeated use. Private memory serves ranks that are threads of this

@@ -2,6 +2,7 @@
 /* The public calls: each says what it means as a struct kolo_call, has it checked, and submits it.
  */
 #include "core/call.h"
+#include "core/device.h"
 #include "core/quick.h"
 #include "core/watch.h"
 
@@ -28,7 +29,7 @@ static void leave_trail(const struct kolo_call *call)
     }
 }
 
-static kolo_status run(struct kolo_call *call, kolo_stream stream)
+kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
 {
     const kolo_status st = kolo_call_check(call);
     if (KOLO_UNLIKELY(st != KOLO_OK)) {
@@ -46,6 +47,10 @@ static kolo_status run(struct kolo_call *call, kolo_stream stream)
     if (call->coll != KOLO_COLL_BARRIER && call->count == 0 && call->v.all == NULL) {
         return KOLO_OK; /* nothing to move, on every rank alike */
     }
+    kolo_status taken = KOLO_OK;
+    if (call->comm->device != KOLO_HOST && kolo_device_takes(call, stream, &taken)) {
+        return taken;
+    }
     return kolo_call_submit(call, stream);
 }
 
@@ -60,7 +65,7 @@ static __attribute__((noinline)) kolo_status run_args(struct kolo_args args, str
                              .type = args.type,
                              .op = args.op,
                              .root = args.root};
-    return run(&call, stream);
+    return kolo_call_run(&call, stream);
 }
 
 /* Inlined, so that the arguments of a call that is known stay in registers. */
@@ -252,7 +257,7 @@ kolo_status kolo_gatherv(const void *send, size_t count, void *recv, const size_
                              .type = type,
                              .root = root};
     KOLO_TRY(open_rooted_counts(&call, counts, displs, count));
-    return run(&call, stream);
+    return kolo_call_run(&call, stream);
 }
 
 kolo_status kolo_scatterv(const void *send, const size_t *counts, const size_t *displs, void *recv,
@@ -266,7 +271,7 @@ kolo_status kolo_scatterv(const void *send, const size_t *counts, const size_t *
                              .type = type,
                              .root = root};
     KOLO_TRY(open_rooted_counts(&call, counts, displs, count));
-    return run(&call, stream);
+    return kolo_call_run(&call, stream);
 }
 
 kolo_status kolo_all_gatherv(const void *send, void *recv, const size_t *counts,
@@ -276,7 +281,7 @@ kolo_status kolo_all_gatherv(const void *send, void *recv, const size_t *counts,
     struct kolo_call call = {
         .comm = comm, .coll = KOLO_COLL_ALL_GATHER, .in = send, .out = recv, .type = type};
     KOLO_TRY(open_counts(&call, "counts and displs", counts, displs, true));
-    return run(&call, stream);
+    return kolo_call_run(&call, stream);
 }
 
 kolo_status kolo_reduce_scatterv(const void *send, void *recv, const size_t *counts,
@@ -290,7 +295,7 @@ kolo_status kolo_reduce_scatterv(const void *send, void *recv, const size_t *cou
                              .type = type,
                              .op = op};
     KOLO_TRY(open_counts(&call, "counts", counts, NULL, false));
-    return run(&call, stream);
+    return kolo_call_run(&call, stream);
 }
 
 kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts, const size_t *send_displs,
@@ -319,7 +324,7 @@ kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts, const 
                          "must be equal",
                          r, send_counts[r], r, recv_counts[r]);
     }
-    return run(&call, stream);
+    return kolo_call_run(&call, stream);
 }
 
 /* ---- point to point ---- */
@@ -367,6 +372,7 @@ static kolo_status check_message(const struct message *m, const struct kolo_comm
 static kolo_status exchange(const struct message *m, struct kolo_comm *comm, kolo_stream stream)
 {
     KOLO_TRY(check_message(m, comm));
+    KOLO_TRY(kolo_device_check_message(comm, m->buf, m->count, stream));
     struct kolo_call call = {.comm = comm, .p2p = true, .info = m->info};
     call.message = calloc(1, sizeof *call.message);
     if (call.message == NULL) {

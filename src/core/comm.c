@@ -7,6 +7,7 @@
 #include "core/comm.h"
 
 #include "core/call_parts.h"
+#include "core/device.h"
 #include "core/join.h"
 #include "core/launch.h"
 #include "core/plugins.h"
@@ -138,7 +139,6 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     at[3] = kolo_now_us();
     KOLO_TRY(spread_table(c, boot, &r->ready[0]));
     KOLO_TRY(kolo_ready_take(c, r->ready));
-    KOLO_TRY(kolo_mesh_join(c, boot));
     KOLO_TRY(kolo_boot_barrier(boot));
     at[4] = kolo_now_us();
     return KOLO_OK;
@@ -156,6 +156,7 @@ static kolo_status create_at(const struct kolo_meet *meet, int nranks, int rank,
     kolo_status st = rounds_make(nranks, &rounds);
     st = st == KOLO_OK ? kolo_boot_open(meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
+    st = st == KOLO_OK ? kolo_device_join(c) : st;
     kolo_boot_close(boot);
     rounds_free(&rounds);
     if (st != KOLO_OK) {
@@ -228,6 +229,7 @@ static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r
     for (int i = 0; i < n; i++) {
         KOLO_TRY(kolo_table_take(c[i], &r->ready[0], c[0]->table_text));
         KOLO_TRY(kolo_ready_take(c[i], r->ready));
+        KOLO_TRY(kolo_device_join_local(c[i]));
     }
     return KOLO_OK;
 }
@@ -454,6 +456,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     }
     kolo_board_leave(c);
     kolo_unwatch(c);
+    kolo_device_leave(c);
     kolo_p2p_close(c);
     kolo_call_forget(c);
     if (c->spare_fd >= 0) {

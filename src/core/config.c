@@ -2,6 +2,7 @@
 /* Options of a communicator: the caller's, else the environment's, else the defaults. */
 #include "core/join.h"
 #include "core/plugins.h"
+#include "device/cuda.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,9 +34,14 @@ static kolo_status check_config(const struct kolo_comm *c)
         return kolo_fail(KOLO_ERR_INVALID, "config.timeout_ms is %d; it must be positive",
                          c->timeout_ms);
     }
+    if (c->device < KOLO_HOST) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "config.device is %d; it must be KOLO_HOST (-1) or a CUDA ordinal",
+                         c->device);
+    }
     if (c->device != KOLO_HOST) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "config.device is %d; only KOLO_HOST (-1) is supported", c->device);
+        const struct kolo_cuda *cuda = NULL;
+        KOLO_TRY(kolo_cuda_open(&cuda)); /* before anybody waits for this rank */
     }
     if (c->algo_text == NULL || c->transport_text == NULL || c->groups_text == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a configuration");

@@ -8,6 +8,7 @@
  * is nothing.
  */
 #include "core/call.h"
+#include "core/device.h"
 #include "core/quick.h"
 #include "core/watch.h"
 
@@ -54,7 +55,6 @@ static void finish(struct kolo_call *call, kolo_status st)
     if (st < 0) {
         if (st <= KOLO_ERR_MISMATCH) {
             (void)kolo_comm_fail(call->comm, st);
-            kolo_call_take_back(call);
         }
         call->error_text = strdup(kolo_error_text());
     }
@@ -187,28 +187,12 @@ static void drive(struct kolo_comm *c)
     atomic_store_explicit(&c->busy, 0, memory_order_release);
 }
 
-/* Give the core away. False: others wanted it for long, now or just before. Who yields gets it back
- * when they have had their slices, who sleeps when he wakes: then sleep. */
-static bool give_core(void)
-{
-    enum { LONG_US = 250, BELIEVED_US = 20 * 1000 };
-    static __attribute__((tls_model("initial-exec"))) _Thread_local double wanted_us;
-    const double before = kolo_now_us();
-    if (before - wanted_us < BELIEVED_US) {
-        return false;
-    }
-    sched_yield();
-    const double after = kolo_now_us();
-    const bool brief = after - before < LONG_US;
-    wanted_us = brief ? wanted_us : after;
-    return brief;
-}
-
 static void pause_a_little(unsigned *spins)
 {
-    enum { YIELDS = 1000, NAP_NS = 20 * 1000 };
-    if (++*spins >= YIELDS || !give_core()) {
-        const struct timespec nap = {0, NAP_NS};
+    if (++*spins < 1000) {
+        sched_yield();
+    } else {
+        const struct timespec nap = {0, 20 * 1000};
         nanosleep(&nap, NULL);
     }
 }
@@ -468,9 +452,6 @@ static kolo_status run_now(struct kolo_call *call)
             if (KOLO_UNLIKELY(st < 0)) {
                 st = st <= KOLO_ERR_MISMATCH ? kolo_comm_fail(c, st) : st;
             }
-            if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
-                kolo_call_take_back(call);
-            }
             kolo_call_close(call);
             atomic_store_explicit(&c->busy, 0, memory_order_release);
             return st;
@@ -601,7 +582,9 @@ kolo_status kolo_group_end(void)
     }
     struct kolo_call *calls = group.head;
     group.head = group.tail = NULL;
+    const kolo_status on_devices = kolo_device_group_end();
     kolo_status first_error = start_group(calls, &waiting);
+    first_error = first_error == KOLO_OK ? on_devices : first_error;
     for (bool done = false; !done;) {
         done = true;
         for (struct kolo_call *call = waiting; call != NULL; call = call->stream_next) {

@@ -136,7 +136,7 @@ void kolo_memo_learn(struct kolo_call *call)
         .entries = call->uses_entries,
         .asks = !c->sharing && kolo_call_may_have_entries(call)};
     struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
-    m->simple = !m->entries && !m->asks && !c->logs_calls;
+    m->simple = !m->entries && !m->asks && !c->logs_calls && c->device == KOLO_HOST;
     if (call->uses_entries) {
         learn_shared(call, what);
     }
@@ -301,13 +301,11 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
 int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args)
 {
     kolo_status st = KOLO_OK;
-    const bool known = !c->logs_calls &&
-                       atomic_load_explicit(&c->head, memory_order_acquire) == NULL &&
-                       run_known(c, args, &st);
+    const bool known =
+        !c->logs_calls && c->device == KOLO_HOST && /* else its buffers are looked at */
+        atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
-        const uint64_t what = kolo_memo_what(args);
         st = kolo_comm_fail(c, st);
-        kolo_mem_take_back(c, args->out, c->memo[kolo_memo_place(what, args->count)].out_bytes);
     }
     atomic_store_explicit(&c->busy, 0, memory_order_release);
     return known ? (int)st : KOLO_NOT_QUICK;

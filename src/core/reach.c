@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Links to peers and their memory, made when first needed; and how a failure is passed on. */
+#include "core/device.h"
 #include "core/join.h"
 #include "core/watch.h"
 
@@ -257,6 +258,7 @@ kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
                  kolo_status_name(first), c->error_text);
         tell_peers(c, KOLO_ERR_ABORTED);
         send_news(c);
+        kolo_device_abort(c);
     }
     kolo_error_set(c->error_text);
     pthread_mutex_unlock(&c->error_lock);

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See device.h. A buffer's kind is found from its pointer, so that one communicator serves both
+ * kinds and the library's own small exchanges (as of kolo_comm_split()) stay on the host. */
+#include "core/device.h"
+
+#include "core/call_parts.h"
+#include "core/quick.h"
+#include "core/relay.h"
+#include "core/team.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- coming up, and going down ---- */
+
+struct intro { /* what a rank tells of its GPU */
+    int32_t status, ordinal;
+    uint32_t kernels; /* 1: kolo has some here */
+    uint32_t opens;   /* 1: memory of other processes may be opened */
+    unsigned char uuid[16];
+};
+
+static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
+{
+    const char *ipc = kolo_env("KOLO_CUDA_IPC");
+    struct intro intro = {.status = kolo_gpu_open(c->device, gpu), .ordinal = c->device};
+    intro.kernels = kolo_gpu_has_kernels();
+    intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
+    memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
+    return intro;
+}
+
+struct shared { /* by all ranks */
+    bool gpu, process, opens;
+};
+
+static struct shared what_is_shared(const struct kolo_comm *c, const struct intro *all)
+{
+    struct shared shared = {true, true, true};
+    for (int q = 0; q < c->nranks; q++) {
+        const struct kolo_peer *peer = &c->member[q].peer, *first = &c->member[0].peer;
+        shared.gpu = shared.gpu && peer->host == first->host &&
+                     memcmp(all[q].uuid, all[0].uuid, sizeof all[q].uuid) == 0;
+        shared.process = shared.process && peer->process == first->process;
+        shared.opens = shared.opens && all[q].opens;
+    }
+    return shared;
+}
+
+/* A communicator of the same ranks on host memory, which sums in the order that kernels do: bits
+ * do not depend on the way that a call takes. */
+static kolo_status make_host(struct kolo_comm *c, struct kolo_comm **out)
+{
+    struct kolo_config config = KOLO_CONFIG_INIT;
+    config.deterministic = 1;
+    config.timeout_ms = c->timeout_ms;
+    config.device = KOLO_HOST;
+    config.name = c->name;
+    config.algo = "";
+    config.transport = c->transport_text;
+    return kolo_comm_split(c, 0, c->rank, &config, out);
+}
+
+static kolo_status join_relay(struct kolo_comm *c, struct kolo_gpu *gpu, bool fuses)
+{
+    struct kolo_comm *host = NULL;
+    if (fuses && c->rank == 0) {
+        KOLO_TRY(kolo_gpu_enter(gpu));
+        const kolo_status st = kolo_gpu_load(gpu);
+        kolo_gpu_leave(gpu);
+        KOLO_TRY(st);
+    }
+    KOLO_TRY(make_host(c, &host));
+    return kolo_relay_open(c, host, gpu, fuses, &c->relay);
+}
+
+static kolo_status join_with(struct kolo_comm *c, struct kolo_gpu *gpu, const struct intro *all)
+{
+    const struct shared shared = what_is_shared(c, all);
+    const bool fuses = shared.gpu && c->nranks <= KOLO_FUSED_RANKS && all[0].kernels;
+    for (int q = 0; q < c->nranks; q++) {
+        if (all[q].status != KOLO_OK) {
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d cannot use its GPU %d: %s", q,
+                             all[q].ordinal, kolo_status_name((kolo_status)all[q].status));
+        }
+    }
+    if (fuses && shared.process) {
+        kolo_gpu_close(gpu);
+        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->device, c->nranks);
+        return kolo_team_join(c->id, c->nranks, c->rank, c->device, &c->team);
+    }
+    KOLO_LOG(INFO, INIT, "GPU %d: %s", c->device,
+             fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
+             : all[0].kernels      ? "calls go through host memory"
+                                   : "calls go through host memory; kolo was built without nvcc, "
+                                     "so without kernels for GPUs");
+    return join_relay(c, gpu, fuses && shared.opens);
+}
+
+kolo_status kolo_device_join(struct kolo_comm *c)
+{
+    struct kolo_gpu gpu = {.context = NULL};
+    if (c->device == KOLO_HOST) {
+        return KOLO_OK;
+    }
+    struct intro *all = calloc((size_t)c->nranks, sizeof *all);
+    if (all == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    const struct intro mine = introduce(c, &gpu);
+    kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, c, NULL);
+    st = mine.status != KOLO_OK ? (kolo_status)mine.status
+         : st == KOLO_OK        ? join_with(c, &gpu, all)
+                                : st;
+    free(all);
+    if (c->relay == NULL) {
+        kolo_gpu_close(&gpu);
+    }
+    return st;
+}
+
+kolo_status kolo_device_join_local(struct kolo_comm *c)
+{
+    return c->device == KOLO_HOST ? KOLO_OK
+                                  : kolo_team_join(c->id, c->nranks, c->rank, c->device, &c->team);
+}
+
+void kolo_device_leave(struct kolo_comm *c)
+{
+    if (c->team != NULL) {
+        kolo_team_leave(c->team, c->rank, c->timeout_ms);
+    }
+    if (c->relay != NULL) {
+        kolo_relay_close(c->relay, c->timeout_ms);
+    }
+    c->team = NULL;
+    c->relay = NULL;
+}
+
+void kolo_device_abort(struct kolo_comm *c)
+{
+    if (c->team != NULL) {
+        kolo_team_abort(c->team);
+    }
+    if (c->relay != NULL) {
+        kolo_relay_abort(c->relay);
+    }
+}
+
+/* ---- whose memory ---- */
+
+static kolo_status find_place(const struct kolo_comm *c, const void *ptr,
+                              struct kolo_cuda_place *out)
+{
+    const struct kolo_gpu *gpu =
+        c->team != NULL ? kolo_team_gpu(c->team) : kolo_relay_gpu(c->relay);
+    KOLO_TRY(kolo_gpu_enter(gpu));
+    const kolo_status st = kolo_cuda_find(gpu->cuda, ptr, out);
+    kolo_gpu_leave(gpu);
+    return st;
+}
+
+static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda_place *place,
+                               const char *name, const void *ptr)
+{
+    char text[32];
+    if (place->kind == KOLO_CUDA_KIND_MANAGED ||
+        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->device)) {
+        return KOLO_OK;
+    }
+    kolo_cuda_say_place(place, text, sizeof text);
+    return kolo_fail(KOLO_ERR_INVALID, "%s (%p) is %s; the communicator's device is GPU %d", name,
+                     ptr, text, c->device);
+}
+
+/* Of the buffers that count; *host_out: all of them are host memory. */
+static kolo_status find_places(const struct kolo_call *call, bool *host_out)
+{
+    const struct kolo_comm *c = call->comm;
+    const void *const ptr[2] = {kolo_call_has_in(call) ? call->in : NULL,
+                                kolo_call_has_out(call) ? call->out : NULL};
+    static const char *const name[2] = {"send", "recv"};
+    struct kolo_cuda_place place[2];
+    char text[2][32];
+    int host = 0, there = 0;
+    for (int i = 0; i < 2; i++) {
+        if (ptr[i] != NULL) {
+            KOLO_TRY(find_place(c, ptr[i], &place[i]));
+            kolo_cuda_say_place(&place[i], text[i], sizeof text[i]);
+            host += place[i].kind == KOLO_CUDA_KIND_HOST;
+            there++;
+        }
+    }
+    if (host == 1 && there == 2) {
+        return kolo_fail(KOLO_ERR_INVALID, "send (%p) is %s, recv (%p) is %s; both must be one",
+                         ptr[0], text[0], ptr[1], text[1]);
+    }
+    for (int i = 0; i < 2 && host == 0; i++) {
+        if (ptr[i] != NULL) {
+            KOLO_TRY(check_place(c, &place[i], name[i], ptr[i]));
+        }
+    }
+    *host_out = host > 0;
+    return KOLO_OK;
+}
+
+kolo_status kolo_device_check_message(struct kolo_comm *c, const void *buf, size_t count,
+                                      kolo_stream stream)
+{
+    struct kolo_cuda_place place = {KOLO_CUDA_KIND_HOST, -1};
+    if (!kolo_device_is_up(c)) {
+        return KOLO_OK;
+    }
+    if (count > 0) {
+        KOLO_TRY(find_place(c, buf, &place));
+    }
+    if (place.kind != KOLO_CUDA_KIND_HOST) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "buf (%p) is memory of a GPU; sends and receives take host memory as yet",
+                         buf);
+    }
+    if (stream != NULL) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "stream is %p and buf is host memory; on a communicator of a GPU such "
+                         "calls take no stream",
+                         stream);
+    }
+    return KOLO_OK;
+}
+
+/* ---- calls ---- */
+
+struct pending { /* a call of a group */
+    struct pending *next;
+    struct kolo_comm *comm;
+    struct kolo_counts v; /* owned */
+    struct kolo_gpu_call call;
+};
+static _Thread_local struct pending *pending;
+
+static kolo_status describe(struct kolo_call *call, kolo_stream stream, struct kolo_gpu_call *out)
+{
+    const bool scales = kolo_call_reduces(call) && call->op >= KOLO_OPS;
+    const size_t n = (size_t)call->comm->nranks;
+    if (call->comm->team != NULL && kolo_call_by_messages(call)) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "gatherv, scatterv and all_to_allv take host memory "
+                                               "where ranks of one process share a GPU");
+    }
+    *out = (struct kolo_gpu_call){.coll = call->coll,
+                                  .in = call->in,
+                                  .out = call->out,
+                                  .count = call->count,
+                                  .type = call->type,
+                                  .op = scales ? KOLO_OPS : call->op,
+                                  .root = call->root,
+                                  .counts = call->v.all,
+                                  .displs = call->v.all != NULL ? call->v.all + n : NULL,
+                                  .stream = stream};
+    if (scales) {
+        memcpy(&out->factor, kolo_premulsum_find(call->comm, call->op)->factor, sizeof out->factor);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status ended(struct kolo_comm *c, kolo_status st)
+{
+    return st <= KOLO_ERR_MISMATCH ? kolo_comm_fail(c, st) : st;
+}
+
+static kolo_status add_pending(struct kolo_call *call, const struct kolo_gpu_call *what)
+{
+    struct pending *kept = malloc(sizeof *kept);
+    struct pending **at = &pending;
+    if (kept == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *kept = (struct pending){.comm = call->comm, .v = call->v, .call = *what};
+    call->v.all = NULL;
+    *at = kept;
+    return KOLO_OK;
+}
+
+static kolo_status enqueue(struct kolo_comm *c, const struct kolo_gpu_call *what,
+                           struct kolo_counts *v)
+{
+    return c->team != NULL ? kolo_team_enqueue(c->team, c->rank, what)
+                           : kolo_relay_enqueue(c->relay, what, v);
+}
+
+static kolo_status take(struct kolo_call *call, kolo_stream stream)
+{
+    struct kolo_gpu_call what;
+    KOLO_TRY(describe(call, stream, &what));
+    if (kolo_group_depth > 0) {
+        return add_pending(call, &what);
+    }
+    return enqueue(call->comm, &what, &call->v);
+}
+
+bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *out)
+{
+    bool host = stream == NULL;
+    kolo_status st = KOLO_OK;
+    if (!kolo_device_is_up(call->comm)) {
+        return false;
+    }
+    if (call->coll != KOLO_COLL_BARRIER) {
+        st = find_places(call, &host);
+    }
+    if (st == KOLO_OK && host && stream != NULL) {
+        st = kolo_fail(KOLO_ERR_INVALID,
+                       "stream is %p and the buffers are host memory; on a communicator of a GPU "
+                       "such calls take no stream",
+                       stream);
+    }
+    if (st == KOLO_OK && host) {
+        return false;
+    }
+    *out = ended(call->comm, st == KOLO_OK ? take(call, stream) : st);
+    kolo_call_close(call);
+    return true;
+}
+
+/* ---- groups ---- */
+
+/* How many calls of rank r of this team the group has; *first: the first of them, from `from` on.
+ */
+static int calls_of(struct pending *from, const struct kolo_team *team, int rank,
+                    struct pending **first_out)
+{
+    int count = 0;
+    for (struct pending *p = from; p != NULL; p = p->next) {
+        if (p->comm->team == team && p->comm->rank == rank) {
+            *first_out = count++ == 0 ? p : *first_out;
+        }
+    }
+    return count;
+}
+
+/* Take the first call off the list, with those of the other ranks if the group has all of them. */
+static kolo_status issue_first(void)
+{
+    struct pending *of[KOLO_FUSED_RANKS];
+    const struct kolo_gpu_call *call[KOLO_FUSED_RANKS];
+    struct pending *head = pending;
+    struct kolo_comm *c = head->comm;
+    const int mine = c->team != NULL ? calls_of(head, c->team, c->rank, &of[c->rank]) : 0;
+    bool all = c->team != NULL;
+    for (int r = 0; r < c->nranks && all; r++) {
+        all = all && calls_of(head, c->team, r, &of[r]) == mine;
+        call[r] = all ? &of[r]->call : NULL;
+    }
+    const kolo_status st =
+        all ? kolo_team_enqueue_all(c->team, call) : enqueue(c, &head->call, &head->v);
+    for (int r = 0; r < c->nranks; r++) {
+        struct pending *done = all ? of[r] : r == c->rank ? head : NULL;
+        for (struct pending **at = &pending; done != NULL && *at != NULL;) {
+            if (*at == done) {
+                *at = done->next;
+                break;
+            }
+            at = &(*at)->next;
+        }
+        if (done != NULL) {
+            (void)ended(done->comm, st);
+            free(done->v.all);
+            free(done);
+        }
+    }
+    return st;
+}
+
+kolo_status kolo_device_group_end(void)
+{
+    kolo_status first = KOLO_OK;
+    while (pending != NULL) {
+        struct kolo_comm *c = pending->comm;
+        const kolo_status usable = kolo_comm_usable(c);
+        if (usable != KOLO_OK) { /* drop it */
+            struct pending *dropped = pending;
+            pending = dropped->next;
+            free(dropped->v.all);
+            free(dropped);
+        }
+        const kolo_status st = usable == KOLO_OK ? issue_first() : usable;
+        first = first == KOLO_OK ? st : first;
+    }
+    return first;
+}

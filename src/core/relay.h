@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* GPU memory of ranks that one kernel cannot serve by itself: in several processes, on several GPUs
+ * or hosts.
+ *
+ * A call only enqueues, also into a graph: a host function, which hands the call to a thread once
+ * all before it in the stream is done, and a wait for `done`, a word that the thread sets. So
+ * nothing on a GPU ever waits for another rank's kernel, which need not be resident there.
+ *
+ * The thread makes the call over a communicator of its own with the same ranks, on host memory.
+ * Where all ranks are on one GPU, rank 0 opens the others' buffers (legacy IPC handles), runs one
+ * fused kernel over all of them and tells the others. Else, and where some memory cannot be opened
+ * (of cudaMallocAsync, of virtual memory management, managed), tiles go through pinned memory and
+ * that communicator's collectives. */
+#ifndef KOLO_CORE_RELAY_H
+#define KOLO_CORE_RELAY_H
+
+#include "core/call.h"
+#include "core/gpu.h"
+
+struct kolo_relay;
+
+/* `host` becomes the relay's, also when this fails; `gpu`, which is open, when it succeeds. fuses:
+ * all ranks are on this GPU, and rank 0 has its kernels; alike on all ranks. Errors: SYSTEM. */
+kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
+                            const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out);
+/* Waits until this rank's calls are over, `timeout_ms` at most. */
+void kolo_relay_close(struct kolo_relay *relay, int timeout_ms);
+const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay);
+
+/* Enqueue; takes v->all in any case. Errors: ABORTED, SYSTEM. */
+kolo_status kolo_relay_enqueue(struct kolo_relay *relay, const struct kolo_gpu_call *call,
+                               struct kolo_counts *v);
+/* Streams that wait go on; what they give then is not defined. Never blocks. */
+void kolo_relay_abort(struct kolo_relay *relay);
+
+#endif

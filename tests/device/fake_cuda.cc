@@ -1,0 +1,714 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA driver without a GPU: as much of the driver API as kolo and its tests call.
+//
+// Device memory is the host's, so tests see it. A stream is a thread that runs its operations in
+// order, events and waits on memory included, so what one stream may do before another one it does
+// sometimes, and the thread sanitizer sees what nothing orders. Kernels are run by their emulation.
+// Strict where the real one is: nothing works without a context, and while a stream captures, what
+// would invalidate the capture is an error.
+#include "fake_cuda.h"
+
+#include "device/cuda.h"
+#include "emulator.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fcntl.h>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+
+constexpr int kDevices = 2;
+constexpr int kCaptureIsolation = 905, kInvalidContext = 201, kInvalidHandle = 400;
+
+using Work = std::function<void()>;
+using Token = std::shared_ptr<std::atomic<bool>>;
+
+struct Stream {
+    std::mutex lock;
+    std::condition_variable changed;
+    std::deque<Work> work;
+    bool busy = false, stop = false, capturing = false;
+    std::vector<Work> captured;
+    std::thread thread{[this] { Serve(); }};
+
+    ~Stream()
+    {
+        {
+            std::lock_guard<std::mutex> hold(lock);
+            stop = true;
+        }
+        changed.notify_all();
+        thread.join();
+    }
+    void Serve()
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        for (;;) {
+            changed.wait(hold, [this] { return stop || !work.empty(); });
+            if (work.empty()) {
+                return;
+            }
+            const Work next = std::move(work.front());
+            work.pop_front();
+            busy = true;
+            hold.unlock();
+            next();
+            hold.lock();
+            busy = false;
+            changed.notify_all();
+        }
+    }
+    void Push(Work next)
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        if (capturing) {
+            captured.push_back(std::move(next));
+        } else {
+            work.push_back(std::move(next));
+            changed.notify_all();
+        }
+    }
+    void Drain()
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        changed.wait(hold, [this] { return work.empty() && !busy; });
+    }
+};
+
+struct Event {
+    Token recorded;
+};
+
+struct Graph {
+    std::vector<Work> work;
+};
+
+struct Allocation {
+    size_t bytes;
+    int device;
+    unsigned long long id;
+    bool managed;
+    int fd; // of shared memory that other processes open; -1: none
+};
+struct Handle { // in a kolo_cuda_ipc
+    int pid, fd;
+    size_t bytes;
+};
+
+std::mutex lock;
+std::map<kolo_cuda_address, Allocation> allocations;
+std::map<kolo_cuda_address, size_t> opened; // of other processes: bytes
+unsigned long long ids;
+std::set<const void *> objects; // streams, events, modules
+int retained;
+std::atomic<long> fail_in{0};
+std::atomic<size_t> launches{0};
+thread_local std::vector<int> contexts; // of devices, 1 + ordinal
+
+bool Fails()
+{
+    return fail_in.load() > 0 && fail_in.fetch_sub(1) == 1;
+}
+#define ENTER()                                                                                    \
+    do {                                                                                           \
+        if (Fails()) {                                                                             \
+            return KOLO_CUDA_OUT_OF_MEMORY;                                                        \
+        }                                                                                          \
+    } while (0)
+#define ENTER_CONTEXT()                                                                            \
+    do {                                                                                           \
+        ENTER();                                                                                   \
+        if (contexts.empty()) {                                                                    \
+            return kInvalidContext;                                                                \
+        }                                                                                          \
+    } while (0)
+
+// The default stream is like any other here.
+Stream *StreamOf(kolo_cuda_stream stream)
+{
+    static Stream null_stream;
+    return reinterpret_cast<uintptr_t>(stream) <= 1 ? &null_stream
+                                                    : reinterpret_cast<Stream *>(stream);
+}
+
+template <class T> T *Made(T *object)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    objects.insert(object);
+    return object;
+}
+
+template <class T> int Unmade(T *object)
+{
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        if (objects.erase(object) == 0) {
+            return kInvalidHandle;
+        }
+    }
+    delete object;
+    return KOLO_CUDA_OK;
+}
+
+void Apply(const kolo_cuda_stream_op &op)
+{
+    auto *word = reinterpret_cast<uint32_t *>(op.at);
+    const auto value = static_cast<uint32_t>(op.value);
+    switch (op.kind) {
+    case KOLO_CUDA_WAIT_32:
+        while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
+            std::this_thread::yield();
+        }
+        break;
+    case KOLO_CUDA_WRITE_32:
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+        break;
+    default:
+        __atomic_store_n(reinterpret_cast<uint64_t *>(op.at), op.value, __ATOMIC_RELEASE);
+        break;
+    }
+}
+
+} // namespace
+
+struct CUfunc_st {
+    std::string name;
+};
+struct CUmod_st {
+    std::map<std::string, CUfunc_st> functions;
+};
+
+extern "C" {
+
+// ---- for tests ----
+
+KOLO_EXPORT
+size_t FakeCudaLive()
+{
+    std::lock_guard<std::mutex> hold(lock);
+    return allocations.size() + opened.size() + objects.size() + static_cast<size_t>(retained);
+}
+KOLO_EXPORT
+void FakeCudaFailNth(long n)
+{
+    fail_in = n;
+}
+KOLO_EXPORT
+size_t FakeCudaLaunches()
+{
+    return launches;
+}
+
+// ---- the driver, devices and contexts ----
+
+KOLO_EXPORT
+int cuInit(unsigned)
+{
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGetErrorName(int error, const char **name)
+{
+    *name = error == KOLO_CUDA_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : error == KOLO_CUDA_NOT_FOUND   ? "CUDA_ERROR_NOT_FOUND"
+            : error == kCaptureIsolation     ? "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
+            : error == kInvalidContext       ? "CUDA_ERROR_INVALID_CONTEXT"
+                                             : NULL;
+    return *name != NULL ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_VALUE;
+}
+KOLO_EXPORT
+int cuGetErrorString(int error, const char **text)
+{
+    *text = error == KOLO_CUDA_OUT_OF_MEMORY ? "out of memory" : "an error";
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDeviceGetCount(int *count)
+{
+    ENTER();
+    *count = kDevices;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDeviceGet(int *device, int ordinal)
+{
+    ENTER();
+    *device = ordinal;
+    return ordinal < kDevices ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_DEVICE;
+}
+KOLO_EXPORT
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
+{
+    ENTER();
+    memset(uuid, device + 1, 16);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDeviceGetAttribute(int *value, int attribute, int)
+{
+    ENTER();
+    *value = attribute == KOLO_CUDA_MULTIPROCESSORS ? 4 : 1;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDevicePrimaryCtxRetain(kolo_cuda_context *context, int device)
+{
+    ENTER();
+    std::lock_guard<std::mutex> hold(lock);
+    retained++;
+    *context = reinterpret_cast<kolo_cuda_context>(static_cast<uintptr_t>(device + 1));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDevicePrimaryCtxRelease_v2(int)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    retained--;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuCtxPushCurrent_v2(kolo_cuda_context context)
+{
+    ENTER();
+    contexts.push_back(static_cast<int>(reinterpret_cast<uintptr_t>(context)));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuCtxPopCurrent_v2(kolo_cuda_context *context)
+{
+    if (contexts.empty()) {
+        return kInvalidContext;
+    }
+    *context = reinterpret_cast<kolo_cuda_context>(static_cast<uintptr_t>(contexts.back()));
+    contexts.pop_back();
+    return KOLO_CUDA_OK;
+}
+
+// ---- memory ----
+
+static int Allocate(kolo_cuda_address *at, size_t bytes, bool managed)
+{
+    // Shared memory is the kernel's, whole pages that no sanitizer watches: on demand only.
+    const bool shares = getenv("FAKE_CUDA_SHARES") != nullptr && !managed;
+    Allocation made = {bytes, contexts.back() - 1, 0, managed, -1};
+    void *memory = nullptr;
+    if (shares) {
+        made.fd = memfd_create("kolo-fake-cuda", MFD_CLOEXEC);
+        if (made.fd < 0 || ftruncate(made.fd, static_cast<off_t>(bytes)) != 0) {
+            return KOLO_CUDA_OUT_OF_MEMORY;
+        }
+        memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd, 0);
+    } else {
+        memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    }
+    std::lock_guard<std::mutex> hold(lock);
+    made.id = ++ids;
+    *at = reinterpret_cast<kolo_cuda_address>(memory);
+    allocations[*at] = made;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemAlloc_v2(kolo_cuda_address *at, size_t bytes)
+{
+    ENTER_CONTEXT();
+    return Allocate(at, bytes, false);
+}
+KOLO_EXPORT
+int cuMemAllocManaged(kolo_cuda_address *at, size_t bytes, unsigned)
+{
+    ENTER_CONTEXT();
+    return Allocate(at, bytes, true);
+}
+KOLO_EXPORT
+int cuMemFree_v2(kolo_cuda_address at)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = allocations.find(at);
+    if (contexts.empty() || found == allocations.end()) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    if (found->second.fd >= 0) {
+        munmap(reinterpret_cast<void *>(at), found->second.bytes);
+        close(found->second.fd);
+    } else {
+        free(reinterpret_cast<void *>(at));
+    }
+    allocations.erase(found);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemHostAlloc(void **at, size_t bytes, unsigned)
+{
+    ENTER_CONTEXT();
+    *at = Made(aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemHostGetDevicePointer_v2(kolo_cuda_address *out, void *at, unsigned)
+{
+    ENTER_CONTEXT();
+    *out = reinterpret_cast<kolo_cuda_address>(at);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemFreeHost(void *at)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    if (objects.erase(at) == 0) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    free(at);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemGetAddressRange_v2(kolo_cuda_address *base, size_t *bytes, kolo_cuda_address at)
+{
+    ENTER_CONTEXT();
+    std::lock_guard<std::mutex> hold(lock);
+    const auto next = allocations.upper_bound(at);
+    if (next == allocations.begin()) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    *base = std::prev(next)->first;
+    *bytes = std::prev(next)->second.bytes;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemcpyDtoHAsync_v2(void *to, kolo_cuda_address from, size_t bytes, kolo_cuda_stream stream)
+{
+    ENTER_CONTEXT();
+    StreamOf(stream)->Push([=] { memcpy(to, reinterpret_cast<const void *>(from), bytes); });
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemcpyHtoDAsync_v2(kolo_cuda_address to, const void *from, size_t bytes,
+                         kolo_cuda_stream stream)
+{
+    ENTER_CONTEXT();
+    StreamOf(stream)->Push([=] { memcpy(reinterpret_cast<void *>(to), from, bytes); });
+    return KOLO_CUDA_OK;
+}
+
+// ---- memory of other processes ----
+
+KOLO_EXPORT
+int cuIpcGetMemHandle(kolo_cuda_ipc *out, kolo_cuda_address base)
+{
+    ENTER_CONTEXT();
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = allocations.find(base);
+    if (found == allocations.end() || found->second.fd < 0) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    const Handle handle = {getpid(), found->second.fd, found->second.bytes};
+    memcpy(out, &handle, sizeof handle);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc given, unsigned)
+{
+    ENTER_CONTEXT();
+    Handle handle;
+    memcpy(&handle, &given, sizeof handle);
+    if (handle.pid == getpid()) {
+        return kInvalidContext; // as the real one
+    }
+    const std::string path =
+        "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    void *memory = mmap(nullptr, handle.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    std::lock_guard<std::mutex> hold(lock);
+    *at = reinterpret_cast<kolo_cuda_address>(memory);
+    opened[*at] = handle.bytes;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuIpcCloseMemHandle(kolo_cuda_address at)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = opened.find(at);
+    if (found == opened.end()) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    munmap(reinterpret_cast<void *>(at), found->second);
+    opened.erase(found);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemsetD8_v2(kolo_cuda_address at, unsigned char value, size_t bytes)
+{
+    ENTER_CONTEXT();
+    memset(reinterpret_cast<void *>(at), value, bytes);
+    return KOLO_CUDA_OK;
+}
+// Copies as the applications of tests make them: done when they return.
+KOLO_EXPORT
+int cuMemcpyHtoD_v2(kolo_cuda_address at, const void *from, size_t bytes)
+{
+    memcpy(reinterpret_cast<void *>(at), from, bytes);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemcpyDtoH_v2(void *to, kolo_cuda_address at, size_t bytes)
+{
+    memcpy(to, reinterpret_cast<const void *>(at), bytes);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuPointerGetAttribute(void *value, int attribute, kolo_cuda_address at)
+{
+    ENTER_CONTEXT();
+    std::lock_guard<std::mutex> hold(lock);
+    const auto next = allocations.upper_bound(at);
+    if (next == allocations.begin() ||
+        at >= std::prev(next)->first + std::prev(next)->second.bytes) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    const Allocation &found = std::prev(next)->second;
+    switch (attribute) {
+    case KOLO_CUDA_POINTER_TYPE:
+        *static_cast<unsigned *>(value) = KOLO_CUDA_TYPE_DEVICE;
+        break;
+    case KOLO_CUDA_POINTER_ID:
+        *static_cast<unsigned long long *>(value) = found.id;
+        break;
+    case KOLO_CUDA_POINTER_MANAGED:
+        *static_cast<bool *>(value) = found.managed;
+        break;
+    case KOLO_CUDA_POINTER_IPC:
+        *static_cast<bool *>(value) = found.fd >= 0;
+        break;
+    default:
+        *static_cast<int *>(value) = found.device;
+        break;
+    }
+    return KOLO_CUDA_OK;
+}
+
+// ---- streams and events ----
+
+KOLO_EXPORT
+int cuStreamCreate(kolo_cuda_stream *stream, unsigned)
+{
+    ENTER_CONTEXT();
+    *stream = reinterpret_cast<kolo_cuda_stream>(Made(new Stream));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamCreateWithPriority(kolo_cuda_stream *stream, unsigned flags, int)
+{
+    return cuStreamCreate(stream, flags);
+}
+KOLO_EXPORT
+int cuThreadExchangeStreamCaptureMode(int *)
+{
+    ENTER();
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuLaunchHostFunc(kolo_cuda_stream stream, void (*fn)(void *), void *arg)
+{
+    ENTER_CONTEXT();
+    StreamOf(stream)->Push([=] { fn(arg); });
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamDestroy_v2(kolo_cuda_stream stream)
+{
+    return Unmade(reinterpret_cast<Stream *>(stream));
+}
+KOLO_EXPORT
+int cuStreamSynchronize(kolo_cuda_stream stream)
+{
+    ENTER_CONTEXT();
+    StreamOf(stream)->Drain();
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamIsCapturing(kolo_cuda_stream stream, int *status)
+{
+    ENTER();
+    Stream *s = StreamOf(stream);
+    std::lock_guard<std::mutex> hold(s->lock);
+    *status = s->capturing ? 1 : 0;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamBatchMemOp_v2(kolo_cuda_stream stream, unsigned count, kolo_cuda_stream_op *ops,
+                          unsigned)
+{
+    ENTER_CONTEXT();
+    if (count > KOLO_CUDA_STREAM_OPS) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    const std::vector<kolo_cuda_stream_op> kept(ops, ops + count);
+    StreamOf(stream)->Push([kept] {
+        for (const kolo_cuda_stream_op &op : kept) {
+            Apply(op);
+        }
+    });
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuEventCreate(kolo_cuda_event *event, unsigned)
+{
+    ENTER_CONTEXT();
+    *event = reinterpret_cast<kolo_cuda_event>(Made(new Event));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuEventDestroy_v2(kolo_cuda_event event)
+{
+    return Unmade(reinterpret_cast<Event *>(event));
+}
+KOLO_EXPORT
+int cuEventRecord(kolo_cuda_event event, kolo_cuda_stream stream)
+{
+    ENTER_CONTEXT();
+    if (StreamOf(stream)->capturing) {
+        return kCaptureIsolation; // what waits for it would have to be of the same capture
+    }
+    const Token token = std::make_shared<std::atomic<bool>>(false);
+    reinterpret_cast<Event *>(event)->recorded = token;
+    StreamOf(stream)->Push([token] { token->store(true); });
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuEventQuery(kolo_cuda_event event)
+{
+    ENTER_CONTEXT();
+    const Token token = reinterpret_cast<Event *>(event)->recorded;
+    return token == nullptr || token->load() ? KOLO_CUDA_OK : KOLO_CUDA_NOT_READY;
+}
+KOLO_EXPORT
+int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
+{
+    ENTER_CONTEXT();
+    if (StreamOf(stream)->capturing) {
+        return kCaptureIsolation;
+    }
+    const Token token = reinterpret_cast<Event *>(event)->recorded;
+    StreamOf(stream)->Push([token] {
+        while (token != nullptr && !token->load()) {
+            std::this_thread::yield();
+        }
+    });
+    return KOLO_CUDA_OK;
+}
+
+// ---- graphs: the work of one captured stream ----
+
+KOLO_EXPORT
+int cuStreamBeginCapture_v2(kolo_cuda_stream stream, int)
+{
+    Stream *s = StreamOf(stream);
+    std::lock_guard<std::mutex> hold(s->lock);
+    s->capturing = true;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamEndCapture(kolo_cuda_stream stream, Graph **graph)
+{
+    Stream *s = StreamOf(stream);
+    std::lock_guard<std::mutex> hold(s->lock);
+    s->capturing = false;
+    *graph = new Graph{std::move(s->captured)};
+    s->captured.clear();
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long long)
+{
+    *executable = new Graph(*graph);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGraphLaunch(Graph *graph, kolo_cuda_stream stream)
+{
+    for (const Work &work : graph->work) {
+        StreamOf(stream)->Push(work);
+    }
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGraphDestroy(Graph *graph)
+{
+    delete graph;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGraphExecDestroy(Graph *executable)
+{
+    delete executable;
+    return KOLO_CUDA_OK;
+}
+
+// ---- kernels ----
+
+KOLO_EXPORT
+int cuModuleLoadData(kolo_cuda_module *module, const void *image)
+{
+    ENTER_CONTEXT();
+    if (strcmp(static_cast<const char *>(image), "another GPU's") == 0) {
+        return KOLO_CUDA_NO_BINARY_FOR_GPU;
+    }
+    *module = Made(new CUmod_st);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuModuleUnload(kolo_cuda_module module)
+{
+    return Unmade(module);
+}
+KOLO_EXPORT
+int cuModuleGetFunction(kolo_cuda_function *function, kolo_cuda_module module, const char *name)
+{
+    ENTER_CONTEXT();
+    if (!emulator::Has(name)) {
+        return KOLO_CUDA_NOT_FOUND;
+    }
+    CUfunc_st &found = module->functions[name];
+    found.name = name;
+    *function = &found;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuFuncGetAttribute(int *value, int, kolo_cuda_function)
+{
+    ENTER_CONTEXT();
+    *value = 64;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsigned,
+                   unsigned block_x, unsigned, unsigned, unsigned, kolo_cuda_stream stream,
+                   void **arguments, void **)
+{
+    ENTER_CONTEXT();
+    kolo_fused_launch launch;
+    memcpy(&launch, arguments[0], sizeof launch);
+    const std::string name = function->name;
+    launches++;
+    StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, grid_x, block_x); });
+    return KOLO_CUDA_OK;
+}
+
+} // extern "C"

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU as an application sees it, for tests and measurements: by the driver of KOLO_CUDA_PATH,
+// which may be the one of fake_cuda.cc, else by libcuda.so.1.
+#ifndef KOLO_TESTS_GPU_H
+#define KOLO_TESTS_GPU_H
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <vector>
+
+namespace gpu
+{
+
+inline void *Library()
+{
+    static void *library = [] {
+        const char *path = getenv("KOLO_CUDA_PATH");
+        return dlopen(path != nullptr ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    }();
+    return library;
+}
+
+inline bool IsFake()
+{
+    return Library() != nullptr && dlsym(Library(), "FakeCudaLive") != nullptr;
+}
+
+// A function of the driver by its name there.
+template <class F> F *Find(const char *name)
+{
+    void *found = Library() != nullptr ? dlsym(Library(), name) : nullptr;
+    if (found == nullptr) {
+        fprintf(stderr, "the CUDA driver has no %s\n", name);
+        abort();
+    }
+    F *function;
+    memcpy(&function, &found, sizeof function);
+    return function;
+}
+
+// Call a function of the driver, which must succeed.
+template <class... Args> void Do(const char *name, Args... args)
+{
+    const int error = Find<int(Args...)>(name)(args...);
+    if (error != 0) {
+        fprintf(stderr, "%s: CUDA error %d\n", name, error);
+        abort();
+    }
+}
+
+class Context // of a device, current in this thread
+{
+  public:
+    explicit Context(int device = 0) : device_(device)
+    {
+        void *context;
+        Do("cuInit", 0u);
+        Do("cuDevicePrimaryCtxRetain", &context, device);
+        Do("cuCtxPushCurrent_v2", context);
+    }
+    ~Context()
+    {
+        void *context;
+        Do("cuCtxPopCurrent_v2", &context);
+        Do("cuDevicePrimaryCtxRelease_v2", device_);
+    }
+    Context(const Context &) = delete;
+
+  private:
+    int device_;
+};
+
+class Memory
+{
+  public:
+    explicit Memory(size_t bytes, int device = 0, bool managed = false) : device_(device)
+    {
+        const Context context(device_);
+        if (managed) {
+            Do("cuMemAllocManaged", &at_, bytes + 64, 1u /* by all */);
+        } else {
+            Do("cuMemAlloc_v2", &at_, bytes + 64);
+        }
+    }
+    Memory(Memory &&other) noexcept : device_(other.device_), at_(other.at_)
+    {
+        other.at_ = 0;
+    }
+    ~Memory()
+    {
+        if (at_ != 0) {
+            const Context context(device_);
+            Do("cuMemFree_v2", at_);
+        }
+    }
+    void *Get(size_t offset = 0) const
+    {
+        return reinterpret_cast<void *>(at_ + offset);
+    }
+    void Put(const void *data, size_t bytes, size_t offset = 0) const
+    {
+        const Context context(device_);
+        Do("cuMemcpyHtoD_v2", at_ + offset, data, bytes);
+        Do("cuStreamSynchronize", static_cast<void *>(nullptr)); // short copies only start
+    }
+    std::vector<uint8_t> Take(size_t bytes, size_t offset = 0) const
+    {
+        std::vector<uint8_t> data(bytes);
+        const Context context(device_);
+        Do("cuMemcpyDtoH_v2", static_cast<void *>(data.data()), at_ + offset, bytes);
+        return data;
+    }
+    template <class T> T At(size_t index) const
+    {
+        T value;
+        memcpy(&value, Take(sizeof value, index * sizeof value).data(), sizeof value);
+        return value;
+    }
+
+  private:
+    int device_;
+    unsigned long long at_ = 0;
+};
+
+class Stream
+{
+  public:
+    Stream()
+    {
+        Do("cuStreamCreate", &stream_, 1u);
+    }
+    ~Stream()
+    {
+        Do("cuStreamDestroy_v2", stream_);
+    }
+    Stream(const Stream &) = delete;
+    void *Get() const
+    {
+        return stream_;
+    }
+    void Sync() const
+    {
+        const Context context;
+        Do("cuStreamSynchronize", stream_);
+    }
+
+  private:
+    Context context_;
+    void *stream_ = nullptr;
+};
+
+} // namespace gpu
+
+#endif

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as processes on one GPU: `kolo run -n N ranks`. On a real GPU, or over the driver of
+// fake_cuda.cc with FAKE_CUDA_SHARES set. TAP from rank 0; every rank's complaints go to its
+// standard error and into the result.
+#include "calls.h"
+
+#include <string>
+
+namespace
+{
+
+using namespace calls;
+
+int tests, failures;
+kolo_comm *world; // on host memory: counts complaints
+
+struct Job {
+    int rank, ranks;
+    kolo_comm *comm;
+    void *stream;
+    int complaints;
+};
+
+void Expect(Job &job, bool holds, const std::string &what)
+{
+    if (!holds) {
+        job.complaints++;
+        fprintf(stderr, "rank %d: %s: %s\n", job.rank, what.c_str(), kolo_error_text());
+    }
+}
+
+kolo_comm *Join(int device)
+{
+    kolo_config config = KOLO_CONFIG_INIT;
+    kolo_comm *comm = nullptr;
+    config.device = device;
+    config.timeout_ms = 60000;
+    if (kolo_comm_create_env(&config, &comm) != KOLO_OK) {
+        fprintf(stderr, "no communicator: %s\n", kolo_error_text());
+        exit(2);
+    }
+    return comm;
+}
+
+void Say(Job &job, const char *name)
+{
+    int all = 0;
+    if (kolo_all_reduce(&job.complaints, &all, 1, KOLO_INT32, KOLO_SUM, world, nullptr) !=
+        KOLO_OK) {
+        fprintf(stderr, "no result: %s\n", kolo_error_text());
+        exit(2);
+    }
+    tests++;
+    failures += all != 0;
+    job.complaints = 0;
+    if (job.rank == 0) {
+        printf("%s %d - %s\n", all == 0 ? "ok" : "not ok", tests, name);
+        fflush(stdout);
+    }
+}
+
+void Sync(const Job &job)
+{
+    const Context context;
+    Do("cuStreamSynchronize", job.stream);
+}
+
+// ---- results -----------------------------------------------------------------------------------
+
+// All ranks' inputs, which each rank knows.
+std::vector<Bytes> Inputs(const Call &c, int ranks, uint64_t seed)
+{
+    std::vector<Bytes> in;
+    for (int q = 0; q < ranks; q++) {
+        in.push_back(
+            Fill(c.type, c.count * static_cast<size_t>(ranks), seed + static_cast<uint64_t>(q)));
+    }
+    return in;
+}
+
+constexpr size_t kLong = 3 << 20; // bytes a block: several tiles
+
+size_t Room(int ranks)
+{
+    return kLong * static_cast<size_t>(ranks) + 64;
+}
+
+bool CanBeInPlace(Coll coll)
+{
+    return coll == kAllReduce || coll == kReduce || coll == kBroadcast || coll == kAllToAll;
+}
+
+void Check(Job &job, const Call &c, bool in_place, const Memory &a, const Memory &b)
+{
+    static uint64_t seed;
+    const std::vector<Bytes> host = Inputs(c, job.ranks, seed += 100);
+    const Bytes expected = Expected(c, host, job.rank), &mine = host[static_cast<size_t>(job.rank)];
+    const std::string name = "collective " + std::to_string(c.coll) + " of " +
+                             std::to_string(c.count) + " " + kolo_type_name(c.type) + ", " +
+                             kolo_op_name(c.op) + (in_place ? ", in place" : "");
+    const size_t shift = kBytes[c.type]; // of the buffers in their allocations
+    a.Put(mine.data(), std::min(mine.size(), Room(job.ranks)), shift);
+    const Memory &out = in_place ? a : b;
+    Expect(job, Make(c, a.Get(shift), out.Get(shift), job.comm, job.stream) == KOLO_OK, name);
+    Sync(job);
+    Expect(job, expected == out.Take(expected.size(), shift), name + " gave other bits");
+}
+
+void CheckEveryCall(Job &job, const Memory &a, const Memory &b, size_t count)
+{
+    for (const Call &call : EveryCall(count, job.ranks - 1)) {
+        Check(job, call, false, a, b);
+        if (CanBeInPlace(call.coll)) {
+            Check(job, call, true, a, b);
+        }
+    }
+}
+
+void CheckLongCalls(Job &job, const Memory &a, const Memory &b)
+{
+    const size_t floats = kLong / 4;
+    Check(job, {kAllReduce, KOLO_FLOAT32, KOLO_SUM, floats * static_cast<size_t>(job.ranks), 0},
+          true, a, b);
+    Check(job, {kAllGather, KOLO_FLOAT32, KOLO_SUM, floats, 0}, false, a, b);
+    Check(job, {kReduceScatter, KOLO_BFLOAT16, KOLO_SUM, 2 * floats - 3, 0}, false, a, b);
+    Check(job, {kAllToAll, KOLO_UINT8, KOLO_SUM, kLong - 1, 0}, true, a, b);
+    Check(job, {kScatter, KOLO_INT64, KOLO_SUM, floats / 2, job.ranks - 1}, false, a, b);
+}
+
+// Block q of each rank r's buffer is q + 1 elements of 100 r + q, blocks in descending order.
+void CheckVForms(Job &job, const Memory &a, const Memory &b)
+{
+    const auto n = static_cast<size_t>(job.ranks), me = static_cast<size_t>(job.rank);
+    std::vector<size_t> counts(n), displs(n), own(n, me + 1), own_displs(n);
+    std::vector<int32_t> send(n * (n + 1));
+    for (size_t q = 0, at = n * (n + 1) / 2; q < n; q++) {
+        counts[q] = q + 1;
+        displs[q] = at -= q + 1;
+        own_displs[q] = q * (me + 1);
+        std::fill_n(send.begin() + static_cast<long>(displs[q]), q + 1,
+                    static_cast<int32_t>(100 * me + q));
+    }
+    const auto want = [&](const char *name, size_t at, size_t count, size_t value) {
+        for (size_t i = 0; i < count; i++) {
+            Expect(job, b.At<int32_t>(at + i) == static_cast<int32_t>(value), name);
+        }
+    };
+    const auto clear = [&] {
+        const std::vector<int32_t> none(n * (n + 1), -1);
+        b.Put(none.data(), none.size() * 4);
+        a.Put(send.data(), send.size() * 4);
+    };
+    const auto own_block = [&] { return a.Get(displs[me] * 4); };
+    clear();
+    Expect(job,
+           kolo_all_gatherv(own_block(), b.Get(), counts.data(), displs.data(), KOLO_INT32,
+                            job.comm, job.stream) == KOLO_OK,
+           "all_gatherv");
+    Sync(job);
+    for (size_t q = 0; q < n; q++) {
+        want("all_gatherv", displs[q], q + 1, 101 * q);
+    }
+    clear();
+    Expect(job,
+           kolo_gatherv(own_block(), me + 1, b.Get(), counts.data(), displs.data(), KOLO_INT32, 0,
+                        job.comm, job.stream) == KOLO_OK,
+           "gatherv");
+    Sync(job);
+    for (size_t q = 0; q < n; q++) {
+        want("gatherv", displs[q], q + 1, me == 0 ? 101 * q : SIZE_MAX);
+    }
+    clear();
+    Expect(job,
+           kolo_scatterv(a.Get(), counts.data(), displs.data(), b.Get(), me + 1, KOLO_INT32, 0,
+                         job.comm, job.stream) == KOLO_OK,
+           "scatterv");
+    Sync(job);
+    want("scatterv", 0, me + 1, me);
+    want("scatterv wrote on", me + 1, 1, SIZE_MAX);
+    clear();
+    Expect(job,
+           kolo_all_to_allv(a.Get(), counts.data(), displs.data(), b.Get(), own.data(),
+                            own_displs.data(), KOLO_INT32, job.comm, job.stream) == KOLO_OK,
+           "all_to_allv");
+    Sync(job);
+    for (size_t q = 0; q < n; q++) {
+        want("all_to_allv", own_displs[q], me + 1, 100 * q + me);
+    }
+    std::vector<size_t> one(n, 1);
+    clear();
+    Expect(job,
+           kolo_reduce_scatterv(a.Get(), b.Get(), one.data(), KOLO_INT32, KOLO_SUM, job.comm,
+                                job.stream) == KOLO_OK,
+           "reduce_scatterv");
+    Sync(job);
+    want("reduce_scatterv", 0, 1, 100 * (n - 1) * n / 2 + n * (n - 1)); // of the last block
+}
+
+// ---- graphs, and memory that comes and goes -----------------------------------------------------
+
+void CheckGraph(Job &job, const Memory &a, const Memory &b)
+{
+    void *captured, *graph;
+    const Context context;
+    Do("cuStreamBeginCapture_v2", job.stream, 1 /* this thread's */);
+    Expect(job,
+           kolo_all_reduce(a.Get(), b.Get(), 5, KOLO_INT32, KOLO_SUM, job.comm, job.stream) ==
+               KOLO_OK,
+           "capture");
+    Expect(job, kolo_barrier(job.comm, job.stream) == KOLO_OK, "capture a barrier");
+    Do("cuStreamEndCapture", job.stream, &captured);
+    Do("cuGraphInstantiateWithFlags", &graph, captured, 0ull);
+    for (int round = 1; round <= 10; round++) {
+        const int32_t value = round * (job.rank + 1);
+        a.Put(&value, 4, 12);
+        Do("cuGraphLaunch", graph, job.stream);
+        Sync(job);
+        Expect(job, b.At<int32_t>(3) == round * job.ranks * (job.ranks + 1) / 2, "a launch");
+    }
+    Do("cuGraphExecDestroy", graph);
+    Do("cuGraphDestroy", captured);
+}
+
+// The second allocation most likely lies where the first did.
+void CheckNewMemory(Job &job)
+{
+    for (int round = 0; round < 4; round++) {
+        const Memory memory(1 << 20);
+        const int32_t value = round + job.rank;
+        memory.Put(&value, 4);
+        Expect(job,
+               kolo_all_reduce(memory.Get(), memory.Get(), 1, KOLO_INT32, KOLO_SUM, job.comm,
+                               job.stream) == KOLO_OK,
+               "memory anew");
+        Sync(job);
+        Expect(job, memory.At<int32_t>(0) == job.ranks * round + job.ranks * (job.ranks - 1) / 2,
+               "memory anew gave another sum");
+    }
+}
+
+void CheckDifferentCalls(Job &job, const Memory &a, const Memory &b)
+{
+    const size_t count = job.rank == 0 ? 4 : 5;
+    Expect(job,
+           kolo_all_reduce(a.Get(), b.Get(), count, KOLO_INT32, KOLO_SUM, job.comm, job.stream) ==
+               KOLO_OK,
+           "is enqueued");
+    Sync(job);
+    Expect(job, kolo_comm_error(job.comm) != KOLO_OK, "the communicator has ended");
+    Expect(job,
+           kolo_all_reduce(a.Get(), b.Get(), 4, KOLO_INT32, KOLO_SUM, job.comm, job.stream) !=
+               KOLO_OK,
+           "and takes no call");
+}
+
+} // namespace
+
+int main()
+{
+    world = Join(KOLO_HOST);
+    Job job = {kolo_comm_rank(world), kolo_comm_size(world), Join(0), nullptr, 0};
+    {
+        const Stream stream;
+        const Memory a(Room(job.ranks)), b(Room(job.ranks));
+        job.stream = stream.Get();
+        if (job.rank == 0) {
+            printf("TAP version 13\n");
+        }
+        CheckEveryCall(job, a, b, 37);
+        Say(job, "collectives of processes give the reference's bits");
+        CheckLongCalls(job, a, b);
+        Say(job, "and long ones");
+        CheckVForms(job, a, b);
+        Say(job, "blocks of different lengths go where they belong");
+        CheckGraph(job, a, b);
+        Say(job, "graphs give new results each time they are launched");
+        CheckNewMemory(job);
+        Say(job, "memory that was freed and allocated anew is not taken for the old one");
+        const bool opens = getenv("KOLO_CUDA_IPC") == nullptr;
+        const size_t launches = Launches();
+        Expect(job, !gpu::IsFake() || (launches > 0) == (opens && job.rank == 0), "launches");
+        Say(job, opens ? "rank 0 runs the kernels of all" : "no rank runs a kernel");
+
+        const Memory managed(Room(job.ranks), 0, true);
+        CheckEveryCall(job, job.rank == 1 ? managed : a, b, 8);
+        CheckLongCalls(job, a, job.rank == 0 ? managed : b);
+        Say(job, "where one rank's memory cannot be opened, they go through the host");
+        CheckDifferentCalls(job, a, b);
+        Say(job, "different calls end the communicator and release its streams");
+        kolo_comm_destroy(job.comm);
+    }
+    if (job.rank == 0) {
+        printf("1..%d\n", tests);
+    }
+    kolo_comm_destroy(world);
+    return failures == 0 ? 0 : 1;
+}
