@@ -156,12 +156,20 @@ static char process_state(int pid)
     return end != NULL && end[1] == ' ' ? end[2] : 'X';
 }
 
-/* Rank + 1 that post i waits for, at both looks in the same call; 0: none. */
+static bool is_stopped(const struct kolo_post *post)
+{
+    const char state = process_state(atomic_load(&post->pid));
+    return state == 'T' || state == 't';
+}
+
+/* Rank + 1 that post i waits for, at both looks in the same call; 0: none. One that is stopped
+ * waits for nobody, whatever it had begun. */
 static int waits_for(const struct found *f, uint32_t i)
 {
     const struct kolo_post *post = &f->board->post[i];
     const int32_t now = atomic_load(&post->waits_for);
-    return now == f->seen[i].waits_for && atomic_load(&post->begun) == f->seen[i].begun ? now : 0;
+    const bool same = now == f->seen[i].waits_for && atomic_load(&post->begun) == f->seen[i].begun;
+    return same && !is_stopped(post) ? now : 0;
 }
 
 static const char *state_of(const struct found *f, uint32_t i)
@@ -177,7 +185,7 @@ static const char *state_of(const struct found *f, uint32_t i)
     if (state == 'X' || state == 'Z') {
         return "dead";
     }
-    if (state == 'T' || state == 't') {
+    if (is_stopped(post)) {
         return "stopped";
     }
     return waits_for(f, i) > 0 ? "waits" : "runs";

@@ -270,6 +270,36 @@ static kolo_status join_numas(struct kolo_graph *graph)
     return KOLO_OK;
 }
 
+/* One look at all links, whether any was mended: what that changes above is seen by the next look.
+ * From the last link to the first, as nodes mostly follow their parents, two are enough. */
+static bool mend_some(struct kolo_graph *graph, double *most, double *least)
+{
+    bool mended = false;
+    for (int i = graph->nlinks - 1; i >= 0; i--) {
+        struct kolo_link *link = &graph->link[i];
+        const bool b_is_child = graph->node[link->b].parent == link->a;
+        const int parent = b_is_child ? link->a : link->b;
+        const int child = b_is_child ? link->b : link->a;
+        if (link->kind != KOLO_LINK_PCI || graph->node[child].parent != parent) {
+            continue;
+        }
+        if (graph->node[child].kind == KOLO_NODE_SWITCH && link->gbs < least[child]) {
+            char bus[24];
+            kolo_bus_print(graph->node[child].bus, bus);
+            kolo_graph_note(graph,
+                            "the link above switch %s says %.2g GB/s, less than any below it: "
+                            "taken as %.3g",
+                            bus, link->gbs, most[child]);
+            link->gbs = most[child];
+            link->assumed = true;
+            mended = true;
+        }
+        most[parent] = link->gbs > most[parent] ? link->gbs : most[parent];
+        least[parent] = least[parent] == 0 || link->gbs < least[parent] ? link->gbs : least[parent];
+    }
+    return mended;
+}
+
 /* A switch's link upward that is slower than each link below it is not what the hardware has. */
 static kolo_status mend_uplinks(struct kolo_graph *graph)
 {
@@ -280,30 +310,9 @@ static kolo_status mend_uplinks(struct kolo_graph *graph)
         free(least);
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", graph->source);
     }
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < graph->nlinks; i++) {
-            struct kolo_link *link = &graph->link[i];
-            const bool b_is_child = graph->node[link->b].parent == link->a;
-            const int parent = b_is_child ? link->a : link->b;
-            const int child = b_is_child ? link->b : link->a;
-            if (link->kind != KOLO_LINK_PCI) {
-                continue;
-            }
-            if (pass == 0) {
-                most[parent] = link->gbs > most[parent] ? link->gbs : most[parent];
-                least[parent] =
-                    least[parent] == 0 || link->gbs < least[parent] ? link->gbs : least[parent];
-            } else if (graph->node[child].kind == KOLO_NODE_SWITCH && link->gbs < least[child]) {
-                char bus[24];
-                kolo_bus_print(graph->node[child].bus, bus);
-                kolo_graph_note(graph,
-                                "the link above switch %s says %.2g GB/s, less than any below it: "
-                                "taken as %.3g",
-                                bus, link->gbs, most[child]);
-                link->gbs = most[child];
-                link->assumed = true;
-            }
-        }
+    while (mend_some(graph, most, least)) {
+        memset(most, 0, (size_t)graph->nnodes * sizeof *most);
+        memset(least, 0, (size_t)graph->nnodes * sizeof *least);
     }
     free(most);
     free(least);

@@ -129,6 +129,42 @@ static kolo_status merge_links(struct merging *m)
     return KOLO_OK;
 }
 
+/* A node follows the one it hangs on, as in every graph that was read: a dump is read again. */
+static kolo_status sort_nodes(struct kolo_graph *g)
+{
+    const size_t n = (size_t)g->nnodes;
+    int *place = malloc((n + 1) * sizeof *place);
+    struct kolo_node *node = malloc((n + 1) * sizeof *node);
+    if (place == NULL || node == NULL) {
+        free(place);
+        free(node);
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", g->source);
+    }
+    for (size_t i = 0; i < n; i++) {
+        place[i] = -1;
+    }
+    for (int placed = 0; placed < g->nnodes;) {
+        for (int i = 0; i < g->nnodes; i++) {
+            const int parent = g->node[i].parent;
+            if (place[i] < 0 && (parent < 0 || place[parent] >= 0)) {
+                node[placed] = g->node[i];
+                node[placed].parent = parent < 0 ? parent : place[parent];
+                place[i] = placed++;
+            }
+        }
+    }
+    if (n > 0) {
+        memcpy(g->node, node, n * sizeof *node);
+    }
+    for (int i = 0; i < g->nlinks; i++) {
+        g->link[i].a = place[g->link[i].a];
+        g->link[i].b = place[g->link[i].b];
+    }
+    free(place);
+    free(node);
+    return KOLO_OK;
+}
+
 kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *hint)
 {
     struct merging m = {.base = base, .hint = hint};
@@ -141,5 +177,8 @@ kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *h
         st = merge_links(&m);
     }
     free(m.twin);
+    if (st == KOLO_OK) {
+        st = sort_nodes(base);
+    }
     return st == KOLO_OK ? kolo_graph_finish(base) : st;
 }

@@ -235,7 +235,8 @@ KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclu
                                         const struct kolo_config *config, struct kolo_comm **out);
 
 /* Make every pending and later call on `comm` return ABORTED, here and on the ranks it reaches.
- * From any thread, at any time; never blocks. */
+ * From any thread, at any time; never blocks. Elsewhere from when the news is there: a call whose
+ * data came before it returns OK, and its result is right. */
 KOLO_EXPORT
 void kolo_comm_abort(struct kolo_comm *comm);
 /* Wait until what was sent is taken (not after an error), then free. NULL is allowed. */

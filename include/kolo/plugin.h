@@ -158,13 +158,14 @@ struct kolo_algo {
  * joins pairs of ranks. It *reports* what it reaches; it never chooses. Two abilities: KOLO_CAP_MAP
  * a peer's memory can be mapped (map, attach, wake); KOLO_CAP_MESSAGE  ordered messages (send,
  * recv, progress). At least one is there. All slots may be called by several threads, but for one
- * communicator's device only one at a time, except wake and abort. */
+ * communicator's device only one at a time, except wake, abort and say. */
 
 enum {
-    KOLO_CAP_HOST = 1,   /* host memory */
-    KOLO_CAP_CUDA = 2,   /* device memory */
-    KOLO_CAP_MAP = 4,    /* attach works: loads, stores and atomics reach the peer's memory */
-    KOLO_CAP_MESSAGE = 8 /* send and recv work */
+    KOLO_CAP_HOST = 1,    /* host memory */
+    KOLO_CAP_CUDA = 2,    /* device memory */
+    KOLO_CAP_MAP = 4,     /* attach works: loads, stores and atomics reach the peer's memory */
+    KOLO_CAP_MESSAGE = 8, /* send and recv work */
+    KOLO_CAP_SAY = 16     /* say works, and gone tells of every link's end */
 };
 
 struct kolo_device; /* one rank's end of a transport, in one communicator; the transport's own */
@@ -204,7 +205,9 @@ struct kolo_env {
     /* The reason for abort(), for the peers to be told; and what a peer told so. As gone(). */
     int32_t (*reason)(void *owner);
     void (*told)(void *owner, int rank, int32_t reason);
-    void *owner; /* of gone(), reason() and told() */
+    void *owner; /* of gone(), reason(), told() and said() */
+    /* What a peer gave to say(). As gone(), but say() may be called. */
+    void (*said)(void *owner, int rank, uint64_t word);
 };
 
 struct kolo_reach { /* probe() fills it */
@@ -268,6 +271,9 @@ struct kolo_transport {
     void (*wake)(struct kolo_link *link, uint32_t *word);
     /* A descriptor that is readable when progress() has work, or -1: poll. */
     int (*wait_fd)(struct kolo_device *dev);
+    /* Tell the peer a word (not 0), beside all messages, at the next progress(); a newer one takes
+     * the place of one that has not gone. Any thread, at any time. */
+    void (*say)(struct kolo_link *link, uint64_t word);
 };
 
 /* ---- tuners

@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-enum { KOLO_TRAIL = 64, KOLO_BOARD_VERSION = 1, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_TRAIL = 64, KOLO_BOARD_VERSION = 2, KOLO_VERDICT_TEXT = 384 };
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
 
 enum { KOLO_WHAT_V = 0x80 };
@@ -31,6 +31,7 @@ struct kolo_post {                        /* a rank's place on the board */
     _Alignas(128) _Atomic uint64_t begun; /* collectives so far */
     _Atomic uint64_t trails;              /* entries so far; the last KOLO_TRAIL are kept */
     _Atomic int32_t waits_for;            /* rank + 1, once that takes long; 0: nobody */
+    _Atomic int32_t waits_for_last;       /* who that waits for in the end, as last known */
     _Atomic uint32_t callers;  /* threads of its process that make calls; streams count as one */
     _Atomic uint64_t since_us; /* kolo_now_us() when it began to wait */
     _Atomic int32_t rank, pid;

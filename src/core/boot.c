@@ -363,6 +363,13 @@ kolo_status kolo_boot_barrier(struct kolo_boot *boot)
     return kolo_boot_all_gather(boot, NULL, 0, NULL);
 }
 
+/* Between exchanges the hub says nothing else. */
+bool kolo_boot_has_ended(const struct kolo_boot *boot)
+{
+    struct pollfd one = {.fd = boot->fd, .events = POLLIN};
+    return boot->fd >= 0 && poll(&one, 1, 0) > 0;
+}
+
 /* Where the hub runs in this process, and the process may exit after this, the hub first delivers
  * what is pending. It answers at once where nothing is. */
 static void part(struct kolo_boot *boot)

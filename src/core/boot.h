@@ -43,6 +43,8 @@ KOLO_CHECK kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *
  * Otherwise as above. */
 KOLO_CHECK kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes);
 KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
+/* Between exchanges: whether the next one will fail, because somebody died. */
+bool kolo_boot_has_ended(const struct kolo_boot *boot);
 /* Local but for the process that runs the hub, which first lets it deliver what others still wait
  * for. NULL is allowed. */
 void kolo_boot_close(struct kolo_boot *boot);

@@ -304,9 +304,10 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
     if (!hub->complete) {
         kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s before all %d ranks had joined", conn->rank,
                       how, hub->nranks);
-    } else if (hub->exchanging && !conn->arrived) {
-        kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s during exchange %u", conn->rank, how,
-                      hub->seq);
+    } else if (!conn->said_bye || (hub->exchanging && !conn->arrived)) {
+        const bool during = hub->exchanging && !conn->arrived;
+        kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s %s exchange %u", conn->rank, how,
+                      during ? "during" : "before the end of", hub->seq);
     }
 }
 

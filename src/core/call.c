@@ -370,6 +370,14 @@ static void end_messages(struct kolo_call *call)
     }
 }
 
+void kolo_call_take_back(const struct kolo_call *call)
+{
+    if (!call->p2p && call->wide_out == NULL && kolo_call_has_out(call)) {
+        kolo_mem_take_back(call->comm, call->out,
+                           kolo_call_span(call, false) * kolo_type_bytes(call->type));
+    }
+}
+
 void kolo_call_close(struct kolo_call *call)
 {
     end_messages(call);

@@ -71,6 +71,8 @@ kolo_status kolo_call_check(const struct kolo_call *call);
 /* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
 kolo_status kolo_call_step(struct kolo_call *call, bool block);
 void kolo_call_close(struct kolo_call *call);
+/* It failed, and its communicator with it: its output is the caller's again. */
+void kolo_call_take_back(const struct kolo_call *call);
 
 /* All of a public call but making *call: check it, note it, submit it. Takes what it owns. */
 kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream);

@@ -139,6 +139,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     at[3] = kolo_now_us();
     KOLO_TRY(spread_table(c, boot, &r->ready[0]));
     KOLO_TRY(kolo_ready_take(c, r->ready));
+    KOLO_TRY(kolo_mesh_join(c, boot));
     KOLO_TRY(kolo_boot_barrier(boot));
     at[4] = kolo_now_us();
     return KOLO_OK;

@@ -43,10 +43,12 @@ struct kolo_member { /* a rank, as this one sees it */
     _Atomic(struct kolo_link *) told_link;
     _Atomic(struct kolo_region *) told_region;
     unsigned char region[KOLO_HANDLE_BYTES];
-    bool maps;         /* its region can be mapped here, and ours there */
-    int seat;          /* its post on the board, -1: none */
-    _Atomic bool lost; /* its process is gone; watch.c */
-    bool in_slots;     /* its outbox is mapped */
+    bool maps;                      /* its region can be mapped here, and ours there */
+    int seat;                       /* its post on the board, -1: none */
+    _Atomic bool lost;              /* its process is gone; watch.c */
+    bool in_mesh;                   /* the link to it tells who is gone; mesh.c */
+    _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
+    bool in_slots;                  /* its outbox is mapped */
 };
 
 struct kolo_opened { /* a transport's device of this communicator */
@@ -171,6 +173,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
  * learned so ends the communicator at the next look: of a call that fails, or of the watcher. */
 void kolo_comm_gone(void *comm, int rank, const char *what, int error);
 void kolo_comm_told(void *comm, int rank, int32_t reason);
+void kolo_comm_said(void *comm, int rank, uint64_t word); /* mesh.c */
 int32_t kolo_comm_reason(void *comm);
 /* End it for what was learned; false if nothing was. */
 bool kolo_comm_learn(struct kolo_comm *comm);
@@ -211,6 +214,9 @@ static inline struct kolo_post *kolo_comm_post(const struct kolo_comm *c, int q)
                ? &c->board->post[c->member[q].seat]
                : NULL;
 }
+/* A call failed whose output peers may write: unless they are dead or threads of this process,
+ * `out` becomes memory of this process alone, so that who comes late does not change it. */
+void kolo_mem_take_back(struct kolo_comm *c, void *out, size_t bytes);
 /* How often memory of kolo_mem_alloc() came and went in this process. */
 unsigned kolo_mem_allocs(void);
 unsigned kolo_mem_frees(void);

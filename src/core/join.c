@@ -264,6 +264,7 @@ static void make_env(struct kolo_comm *c)
                                .gone = kolo_comm_gone,
                                .reason = kolo_comm_reason,
                                .told = kolo_comm_told,
+                               .said = kolo_comm_said,
                                .owner = c};
 }
 
@@ -526,6 +527,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     kolo_board_take(c, all);
     c->wires.waits_for = &c->post->waits_for;
     KOLO_TRY(kolo_watch(c));
+    KOLO_TRY(kolo_mesh_begin(c, all));
     c->logs_calls = kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_COLL);
     const int tuners = kolo_tuner_count_all();
     c->tuner = tuners > 0 ? kolo_tuner_at(tuners - 1) : NULL;

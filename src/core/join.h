@@ -59,6 +59,12 @@ void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out);
 void kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all);
 void kolo_board_leave(struct kolo_comm *c);
 
+/* mesh.c: links to the first ranks of some other hosts, which tell of deaths while nobody calls;
+ * then wait until these stand on both sides, or the meeting has ended, which says why at its next
+ * exchange. Errors: what connect gives, PEER, TIMEOUT. */
+kolo_status kolo_mesh_begin(struct kolo_comm *c, const struct kolo_ready *all);
+kolo_status kolo_mesh_join(struct kolo_comm *c, const struct kolo_boot *boot);
+
 /* rings.c: the machine that KOLO_TOPO_FILE names, if it has GPUs, and its hash, or 0. */
 kolo_status kolo_rings_plan(struct kolo_comm *c, uint64_t *hash_out);
 /* Where each host has as many ranks as that machine has GPUs: c->order becomes its rings. */

@@ -36,6 +36,34 @@ void kolo_mem_free(void *ptr)
     }
 }
 
+/* Whoever maps it, and may be in the middle of writing to it. */
+static bool has_writers(const struct kolo_comm *c)
+{
+    for (int q = 0; q < c->nranks; q++) {
+        const struct kolo_member *m = &c->member[q];
+        if (m->maps && m->peer.process != c->member[c->rank].peer.process && !m->lost) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void kolo_mem_take_back(struct kolo_comm *c, void *out, size_t bytes)
+{
+    uint32_t id = 0;
+    uint64_t offset = 0;
+    if (out == NULL || bytes == 0 || !has_writers(c) ||
+        !kolo_segment_find(out, bytes, &id, &offset)) {
+        return;
+    }
+    atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed); /* what is cached of it is void */
+    if (kolo_segment_part(out, bytes) != KOLO_OK) {
+        KOLO_LOG(WARN, COLL,
+                 "comm %p rank %d: ranks that come late may still write to %zu bytes at %p",
+                 (void *)c, c->rank, bytes, out);
+    }
+}
+
 /* ---- registration ---- */
 
 struct range {

@@ -77,6 +77,12 @@ static int no_wait_fd(struct kolo_device *dev)
     return -1;
 }
 
+static void no_say(struct kolo_link *link, uint64_t word)
+{
+    (void)link;
+    (void)word;
+}
+
 static bool all_shapes(const struct kolo_shape *shape)
 {
     (void)shape;
@@ -85,8 +91,8 @@ static bool all_shapes(const struct kolo_shape *shape)
 
 /* The first six slots after caps are required, so they have no default. */
 static const struct kolo_transport transport_defaults = {
-    {0, 0, NULL}, 0,       NULL,    NULL,        NULL,     NULL,      NULL,    NULL,      no_map,
-    no_unmap,     no_send, no_recv, no_progress, no_abort, no_attach, no_wake, no_wait_fd};
+    {0, 0, NULL}, 0,       NULL,    NULL,        NULL,     NULL,      NULL,    NULL,       no_map,
+    no_unmap,     no_send, no_recv, no_progress, no_abort, no_attach, no_wake, no_wait_fd, no_say};
 static const struct kolo_algo algo_defaults = {
     {0, 0, NULL}, (enum kolo_coll)0, NULL, all_shapes, NULL};
 
@@ -111,6 +117,7 @@ void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_tran
     out->attach = out->attach != NULL ? out->attach : rest->attach;
     out->wake = out->wake != NULL ? out->wake : rest->wake;
     out->wait_fd = out->wait_fd != NULL ? out->wait_fd : rest->wait_fd;
+    out->say = out->say != NULL ? out->say : rest->say;
 }
 
 void kolo_algo_overlay(const struct kolo_algo *given, struct kolo_algo *out)

@@ -55,6 +55,7 @@ static void finish(struct kolo_call *call, kolo_status st)
     if (st < 0) {
         if (st <= KOLO_ERR_MISMATCH) {
             (void)kolo_comm_fail(call->comm, st);
+            kolo_call_take_back(call);
         }
         call->error_text = strdup(kolo_error_text());
     }
@@ -187,12 +188,28 @@ static void drive(struct kolo_comm *c)
     atomic_store_explicit(&c->busy, 0, memory_order_release);
 }
 
+/* Give the core away. False: others wanted it for long, now or just before. Who yields gets it back
+ * when they have had their slices, who sleeps when he wakes: then sleep. */
+static bool give_core(void)
+{
+    enum { LONG_US = 250, BELIEVED_US = 20 * 1000 };
+    static __attribute__((tls_model("initial-exec"))) _Thread_local double wanted_us;
+    const double before = kolo_now_us();
+    if (before - wanted_us < BELIEVED_US) {
+        return false;
+    }
+    sched_yield();
+    const double after = kolo_now_us();
+    const bool brief = after - before < LONG_US;
+    wanted_us = brief ? wanted_us : after;
+    return brief;
+}
+
 static void pause_a_little(unsigned *spins)
 {
-    if (++*spins < 1000) {
-        sched_yield();
-    } else {
-        const struct timespec nap = {0, 20 * 1000};
+    enum { YIELDS = 1000, NAP_NS = 20 * 1000 };
+    if (++*spins >= YIELDS || !give_core()) {
+        const struct timespec nap = {0, NAP_NS};
         nanosleep(&nap, NULL);
     }
 }
@@ -451,6 +468,9 @@ static kolo_status run_now(struct kolo_call *call)
             st = kolo_call_step(call, true);
             if (KOLO_UNLIKELY(st < 0)) {
                 st = st <= KOLO_ERR_MISMATCH ? kolo_comm_fail(c, st) : st;
+            }
+            if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
+                kolo_call_take_back(call);
             }
             kolo_call_close(call);
             atomic_store_explicit(&c->busy, 0, memory_order_release);

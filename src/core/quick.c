@@ -305,7 +305,9 @@ int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args)
         !c->logs_calls && c->device == KOLO_HOST && /* else its buffers are looked at */
         atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
+        const uint64_t what = kolo_memo_what(args);
         st = kolo_comm_fail(c, st);
+        kolo_mem_take_back(c, args->out, c->memo[kolo_memo_place(what, args->count)].out_bytes);
     }
     atomic_store_explicit(&c->busy, 0, memory_order_release);
     return known ? (int)st : KOLO_NOT_QUICK;

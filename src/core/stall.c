@@ -54,18 +54,30 @@ static bool is_stopped(const struct kolo_comm *c, int q)
     return state == 'T' || state == 't';
 }
 
+/* How many calls rank q has begun, by the board or by its own word. */
+static bool knows_calls(const struct kolo_comm *c, int q, uint64_t *out)
+{
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    int waits_for = -1;
+    if (post != NULL) {
+        *out = atomic_load_explicit(&post->begun, memory_order_acquire);
+        return true;
+    }
+    return kolo_mesh_knows(c, q, &waits_for, out);
+}
+
 /* What rank q does instead of what is waited for. */
 static void say_state(const struct kolo_comm *c, int q, bool message, char *out, size_t room)
 {
     char call[128];
-    const struct kolo_post *post = kolo_comm_post(c, q);
+    uint64_t begun = 0;
     const uint64_t mine = kolo_comm_calls(c);
     if (is_stopped(c, q)) {
         (void)snprintf(out, room, "which is stopped (SIGSTOP or a debugger)");
-    } else if (post == NULL || message) {
+    } else if (!knows_calls(c, q, &begun) || message) {
         (void)snprintf(out, room, "which does not answer");
-    } else if (atomic_load_explicit(&post->begun, memory_order_acquire) < mine) {
-        kolo_comm_say_call(c, q, post->begun, call, sizeof call);
+    } else if (begun < mine) {
+        kolo_comm_say_call(c, q, begun, call, sizeof call);
         (void)snprintf(out, room, "which has not made that call; its last was %s", call);
     } else {
         (void)snprintf(out, room, "which has made that call, too, and does not go on");
@@ -90,19 +102,39 @@ bool kolo_comm_say_mismatch(const struct kolo_comm *c, int q)
 
 /* ---- whom all wait for ---- */
 
+/* For whom rank q waits; where that is a rank of another host, for whom that one waits in the end.
+ * -1: for nobody, or it is not known. */
+static int next_of(const struct kolo_comm *c, int q)
+{
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    uint64_t calls = 0;
+    int next = -1;
+    if (post == NULL) {
+        return kolo_mesh_knows(c, q, &next, &calls) ? next : -1;
+    }
+    next = atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1;
+    return next < 0 || kolo_comm_post(c, next) != NULL
+               ? next
+               : atomic_load_explicit(&post->waits_for_last, memory_order_relaxed) - 1;
+}
+
 /* The end of the chain of waits that begins with one for rank q. */
 static int whom(const struct kolo_comm *c, int q)
 {
     for (int steps = 0; steps < c->nranks; steps++) {
-        const struct kolo_post *post = kolo_comm_post(c, q);
-        const int next =
-            post != NULL ? atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1 : -1;
-        if (next < 0 || next >= c->nranks || next == c->rank || is_stopped(c, q)) {
+        const int next = is_stopped(c, q) ? -1 : next_of(c, q);
+        if (next < 0 || next >= c->nranks || next == c->rank || next == q) {
             return q;
         }
         q = next;
     }
     return q;
+}
+
+int kolo_comm_waits_for_last(const struct kolo_comm *c)
+{
+    const int next = atomic_load_explicit(&c->post->waits_for, memory_order_relaxed) - 1;
+    return next >= 0 && next < c->nranks ? whom(c, next) : -1;
 }
 
 kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool message)
@@ -154,6 +186,8 @@ kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool 
     atomic_store_explicit(&c->post->since_us, (uint64_t)(kolo_now_us() - waited_us),
                           memory_order_relaxed);
     const int last = whom(c, peer);
+    atomic_store_explicit(&c->post->waits_for_last, last + 1, memory_order_relaxed);
+    kolo_mesh_ask(c, peer);
     if (waited_us > WARN_US || (waited_us > STOPPED_US && is_stopped(c, last))) {
         warn(c, last, waited_us, message);
     }

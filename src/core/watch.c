@@ -152,10 +152,25 @@ static uint64_t calls_of_all(const struct kolo_comm *c)
     return sum;
 }
 
+/* It has peers that only connections tell of. */
+static bool listens(const struct kolo_comm *c)
+{
+    return c->nranks > 1 && (c->nhosts > 1 || c->mapper == NULL);
+}
+
+static bool any_listens(void)
+{
+    const struct kolo_comm *c = watch.comms;
+    while (c != NULL && (!listens(c) || atomic_load(&c->error) != KOLO_OK)) {
+        c = c->watched_next;
+    }
+    return c != NULL;
+}
+
 /* What came over connections while no call looks. */
 static void listen_to_peers(struct kolo_comm *c)
 {
-    if ((c->nhosts > 1 || c->mapper == NULL) && pthread_mutex_trylock(&c->device_lock) == 0) {
+    if (listens(c) && pthread_mutex_trylock(&c->device_lock) == 0) {
         for (int i = 0; i < c->nopened; i++) {
             const struct kolo_opened *o = &c->opened[i];
             if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
@@ -301,8 +316,9 @@ static void *run(void *arg)
         int n = 0;
         uint64_t count;
         struct pollfd *fds = descriptors(self, &n);
+        const bool remote = any_listens();
         pthread_mutex_unlock(&watch.lock);
-        (void)poll(fds, (nfds_t)n, idle < IDLE_TICKS ? TICK_MS : IDLE_TICK_MS);
+        (void)poll(fds, (nfds_t)n, idle < IDLE_TICKS || remote ? TICK_MS : IDLE_TICK_MS);
         (void)!read(self->wake, &count, sizeof count);
         pthread_mutex_lock(&watch.lock);
         idle = !self->stop && look(fds, n) ? 0 : idle + 1;

@@ -24,6 +24,12 @@ bool kolo_watch_crossed(struct kolo_comm *c, int q);
 /* stall.c: a wait for rank `peer` (-1: not known) that lasts. Warns of a straggler, once a call.
  * Errors: MISMATCH (it can never end). */
 kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool message);
+/* For whom this rank waits in the end, as far as it knows; -1: for nobody. */
+int kolo_comm_waits_for_last(const struct kolo_comm *c);
+/* mesh.c: ask rank q, which has no post on our board, whom it waits for; and what it last answered,
+ * if that is not old. */
+void kolo_mesh_ask(struct kolo_comm *c, int q);
+bool kolo_mesh_knows(const struct kolo_comm *c, int q, int *waits_for_out, uint64_t *calls_out);
 /* It lasted too long: TIMEOUT, naming whom all wait for. */
 kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool message);
 /* kolo_wires.stalled. */

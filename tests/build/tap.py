@@ -3,6 +3,7 @@
 
 Each script calls check() for what it finds, and at its end done() or run_tests().
 """
+import os
 import sys
 
 _checks = []
@@ -16,6 +17,13 @@ def check(ok, name, *details):
         for detail in details:
             print(f"# {detail}")
     sys.stdout.flush()
+
+
+def machine_env(**env):
+    """The environment without what would describe another machine than this one, and with `env`. The
+    plug-ins that hwloc is to do without stay as they are: they may not suit a sanitizer."""
+    return {**{k: v for k, v in os.environ.items()
+               if not k.startswith(("KOLO_", "HWLOC_")) or k == "HWLOC_PLUGINS_BLACKLIST"}, **env}
 
 
 def done():

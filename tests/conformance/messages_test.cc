@@ -204,6 +204,31 @@ TEST_P(Messages, OfAnotherSizeThanExpectedAreAMismatch)
     EXPECT_EQ(KOLO_ERR_MISMATCH, recv.status);
 }
 
+TEST_P(Messages, OfARankThatHasLeftAreStillReceived)
+{
+    Bytes sent = Pattern(100, 4);
+    Bytes came(100);
+    kolo_req sends[3];
+    kolo_req recv;
+    World world(GetParam(), 2);
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 2, Flat(nullptr, 0), sends[0]));
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 2, Flat(sent.data(), sent.size()), sends[1]));
+    world.Settle();
+    if (!AllDone({&sends[0], &sends[1]})) {
+        GTEST_SKIP() << GetParam()->base.name << " sends when somebody receives";
+    }
+    world.CloseRank(0);
+    (void)world.Send(1, 0, 2, Flat(sent.data(), 1), sends[2]); /* rank 1 notices */
+    world.Settle();
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 2, Flat(nullptr, 0), recv));
+    ASSERT_TRUE(world.Finish({&recv}));
+    EXPECT_EQ(KOLO_OK, recv.status);
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 2, Flat(came.data(), came.size()), recv));
+    ASSERT_TRUE(world.Finish({&recv}));
+    EXPECT_EQ(KOLO_OK, recv.status);
+    EXPECT_EQ(sent, came);
+}
+
 TEST_P(Messages, EndWithTheStatusOfAnAbort)
 {
     World world(GetParam(), 2);
@@ -270,6 +295,33 @@ TEST_P(Messages, AreCountedByProgressAndNothingElseIs)
     EXPECT_EQ(0, GetParam()->progress(world.Device(1), 16)) << "a receive that waits moved nothing";
     GetParam()->abort(world.Link(1, 0), KOLO_ERR_ABORTED);
     ASSERT_TRUE(world.Finish({&recv}));
+}
+
+TEST_P(Messages, AreOvertakenByTheNewestWordWhichIsNoProgressOfThem)
+{
+    if ((GetParam()->caps & KOLO_CAP_SAY) == 0) {
+        GTEST_SKIP() << GetParam()->base.name << " says no words";
+    }
+    using Words = std::vector<std::pair<int, uint64_t>>;
+    World world(GetParam(), 2);
+    Bytes big(4 << 20);
+    kolo_req send;
+    int moved = 0;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
+    world.Settle(); /* nobody receives it */
+    GetParam()->say(world.Link(0, 1), 7);
+    GetParam()->say(world.Link(0, 1), UINT64_MAX);
+    ASSERT_TRUE(WaitFor([&] {
+        moved += GetParam()->progress(world.Device(0), 16);
+        moved += GetParam()->progress(world.Device(1), 16);
+        return !world.At(1).said.empty();
+    }));
+    EXPECT_EQ((Words{{0, UINT64_MAX}}), world.At(1).said);
+    EXPECT_EQ(Words{}, world.At(0).said);
+    EXPECT_EQ(0, moved);
+    EXPECT_EQ(KOLO_INPROGRESS, send.status);
+    GetParam()->abort(world.Link(0, 1), KOLO_ERR_ABORTED);
+    ASSERT_TRUE(world.Finish({&send}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transport, Messages, testing::ValuesIn(HostTransports()),

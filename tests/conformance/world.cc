@@ -27,6 +27,11 @@ kolo_status Fail(kolo_status status, const char *text)
     return kolo_fail(status, "%s", text);
 }
 
+void Said(void *owner, int rank, uint64_t word)
+{
+    static_cast<Rank *>(owner)->said.emplace_back(rank, word);
+}
+
 uint64_t NextComm()
 {
     static std::atomic<uint64_t> last{0};
@@ -80,6 +85,8 @@ kolo_status World::Open(const kolo_transport *transport, Rank &rank, int index, 
     rank.env.log = Log;
     rank.env.fail = Fail;
     rank.env.aborted = &rank.aborted;
+    rank.env.owner = &rank;
+    rank.env.said = Said;
     const kolo_status status = transport->open(&rank.env, &rank.device);
     if (status != KOLO_OK) {
         return status;

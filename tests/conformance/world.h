@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 /* One rank's end. Not copied or moved: transports keep pointers to env and self. */
@@ -23,6 +24,7 @@ struct Rank {
     struct kolo_env env {
     };
     int aborted = 0;
+    std::vector<std::pair<int, uint64_t>> said; /* by whom, and the word */
     std::vector<unsigned char> address;
     kolo_device *device = nullptr;
     std::vector<kolo_peer> peers;

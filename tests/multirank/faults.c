@@ -3,6 +3,8 @@
  *
  *   <rank> <milliseconds since the epoch> <status> <rank at fault> <text>
  *
+ * (status START where it could not even begin)
+ *
  * usage: faults WHAT [TIMEOUT_MS]     (faults_test.py says what each does) */
 #include <kolo/kolo.h>
 
@@ -39,6 +41,16 @@ static int report(struct kolo_comm *comm, kolo_status st)
                    kolo_status_name(st), told == KOLO_OK ? failure.rank : -2, failure.text);
     say(line);
     return st == failure.status ? 0 : 1;
+}
+
+/* The same where there is no communicator, and so nobody that is known to be at fault. */
+static int report_no_start(void)
+{
+    char line[900];
+    (void)snprintf(line, sizeof line, "%s %.3f KOLO_ERR_START -1 %s\n", getenv("KOLO_RANK"),
+                   now_ms(), kolo_error_text());
+    say(line);
+    return 2;
 }
 
 static kolo_status one(const char *what, struct kolo_comm *comm, int i)
@@ -150,7 +162,7 @@ static int go_on(struct kolo_comm *comm)
     if (st == KOLO_OK && n == kolo_comm_size(comm) - 1 && sum == (float)(n * (n + 1) / 2)) {
         say("the survivors go on\n");
     } else {
-        (void)fprintf(stderr, "%s\n", kolo_error_text());
+        (void)(rest == NULL ? report_no_start() : report(rest, st));
     }
     kolo_comm_destroy(rest);
     return st == KOLO_OK ? 0 : 1;
@@ -230,8 +242,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "small";
     config.timeout_ms = argc > 2 ? atoi(argv[2]) : 20000;
     if (kolo_comm_create_env(&config, &comm) != KOLO_OK) {
-        (void)fprintf(stderr, "%s\n", kolo_error_text());
-        return 2;
+        return report_no_start();
     }
     const int result = strcmp(what, "idle") == 0       ? idle(comm)
                        : strcmp(what, "halves") == 0   ? halves(comm)

@@ -5,67 +5,32 @@ usage: faults_test.py FAULTS KOLO   (the program of faults.c, and the kolo tool)
 """
 import itertools
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import time
 
+from ranks import LIMIT_S, Ranks, latest, survivors_name
 from tap import check, run_tests
 
 FAULTS, KOLO = sys.argv[1:]
-LIMIT_S = 40
 FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+SEED = 21
 _jobs = itertools.count()
 
 
-class Job:
-    """Ranks that this script starts itself, so that no launcher ends the survivors."""
+class Job(Ranks):
+    """Ranks of one host."""
 
     def __init__(self, nranks, *args, env=None):
         name = f"faults-{os.getpid()}-{next(_jobs)}"
-        self.ranks = [
+        super().__init__([
             subprocess.Popen([FAULTS, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              text=True, env={**os.environ, **(env or {}), "KOLO_RANK": str(rank),
                                              "KOLO_NRANKS": str(nranks), "KOLO_JOB": name})
-            for rank in range(nranks)]
-        self.said = [[] for _ in self.ranks]
-
-    def wait_until_at_work(self):
-        for rank, process in enumerate(self.ranks):
-            line = process.stdout.readline()
-            while line and " works " not in line:
-                self.said[rank].append(line.rstrip())
-                line = process.stdout.readline()
-
-    def ends(self):
-        """Status, rank at fault, text and time (ms) that each rank reported; None: nothing."""
-        reports = []
-        for rank, process in enumerate(self.ranks):
-            try:
-                rest = process.communicate(timeout=LIMIT_S)[0]
-            except subprocess.TimeoutExpired:
-                process.kill()
-                rest = process.communicate()[0] + "(it hung)"
-            self.said[rank] += rest.splitlines()
-            found = None
-            for line in self.said[rank]:
-                match = re.fullmatch(r"\d+ ([\d.]+) (KOLO_\w+) (-?\d+) (.*)", line)
-                if match:
-                    found = (match[2], int(match[3]), match[4], float(match[1]))
-            reports.append(found)
-        return reports
-
-
-def survivors_name(victim, reports, since, limit_ms, status="KOLO_ERR_PEER"):
-    """All others returned the status, naming the victim, within the limit."""
-    others = [report for rank, report in enumerate(reports) if rank != victim]
-    return all(report is not None and report[0] == status and report[1] == victim and
-               report[3] - since < limit_ms for report in others)
-
-
-def latest(reports, since):
-    return max((report[3] - since for report in reports if report), default=-1)
+            for rank in range(nranks)])
 
 
 def test_death():
@@ -81,6 +46,58 @@ def test_death():
                 check(survivors_name(victim, reports, since, 2000),
                       f"{nranks} ranks, {what}: all name rank {victim}, which was killed, within "
                       "2 s", f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def is_told(report, victim, since, timeout_ms):
+    """It names the victim within 2 s, by itself or in its text; or it waited for one that had not
+    even come. The victim may have done all of its part."""
+    if report is None or report[0] != "KOLO_ERR_START":
+        return report is None or (report[1] == victim and report[3] - since < 2000)
+    if "had not joined" in report[2] or "nobody answered" in report[2]:
+        return report[3] - since < timeout_ms + 2000
+    return f"rank {victim} " in report[2] and report[3] - since < 2000
+
+
+def test_death_at_start():
+    """A rank is killed at some moment of its start, which follows from a seed."""
+    rng = random.Random(SEED)
+    early = 0
+    for number in range(40 if FULL else 12):
+        victim = number % 4
+        env = {"KOLO_TRANSPORT": "tcp"} if number % 3 == 2 else {}
+        job = Job(4, "small", "3000", env=env)
+        time.sleep(rng.uniform(0, 0.2))
+        since = time.time() * 1e3
+        job.ranks[victim].kill()
+        reports = job.ends()
+        survivors = [report for rank, report in enumerate(reports) if rank != victim]
+        early += any(report and report[0] == "KOLO_ERR_START" for report in survivors)
+        check(all(report and is_told(report, victim, since, 3000) for report in survivors),
+              f"rank {victim} is killed while it starts ({env or 'shm'}, {number}): the others say so, "
+              "within 2 s if it had joined", f"seed {SEED}",
+              f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+    check(early > 0, "some of these were killed before all had started", early)
+
+
+def test_death_in_shrink():
+    """One more is killed while the survivors shrink: they say so, or had done so before."""
+    rng = random.Random(SEED)
+    for number in range(20 if FULL else 6):
+        job = Job(4, "shrink", "3000")
+        job.wait_until_at_work()
+        job.ranks[3].kill()
+        time.sleep(rng.uniform(0, 0.05))
+        since = time.time() * 1e3
+        job.ranks[1].kill()
+        job.ends()
+        for rank in (0, 2):
+            last = next((line for line in reversed(job.said[rank]) if line), "")
+            match = re.fullmatch(r"\d+ ([\d.]+) (KOLO_\w+) (-?\d+) (.*)", last)
+            report = match and (match[2], int(match[3]), match[4], float(match[1]))
+            check(last == "the survivors go on" or (report and report[1] == 3) or
+                  is_told(report, 1, since, 3000),
+                  f"rank 1 is killed while the others shrink ({number}): rank {rank} says so",
+                  f"seed {SEED}", *job.said)
 
 
 def test_death_over_tcp():

@@ -11,16 +11,15 @@ import sys
 import tarfile
 import tempfile
 
-from tap import check, done
+from tap import check, done, machine_env
 
 KOLO, NVML, SOURCE = map(os.path.abspath, sys.argv[1:])
 RECORDED = os.path.join(SOURCE, "..", "shared", "data", "topologies", "sysfs-p9-ac922.tar.bz2")
 
 
 def topo(*args, **env):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("KOLO_", "HWLOC_"))}
     return subprocess.run([KOLO, "topo", *args], capture_output=True, text=True, timeout=60,
-                          check=False, env={**clean, **env})
+                          check=False, env=machine_env(**env))
 
 
 def machine(**env):

@@ -104,15 +104,30 @@ Blocks blocksOf(const at::Tensor &t, const std::vector<int64_t> &splits, int n,
     return blocks;
 }
 
+/* One call of several that c10d makes at once. */
+struct One {
+    const void *in;
+    void *out;
+    size_t count;
+    Element element;
+    kolo_op op = KOLO_SUM; /* of those that reduce */
+};
+
 /* Calls that start together. */
-template <typename One> kolo_status together(size_t count, One one)
+template <typename Call> kolo_status together(const std::vector<One> &all, Call call)
 {
     kolo_status status = kolo_group_begin();
-    for (size_t i = 0; i < count && status == KOLO_OK; i++) {
-        status = one(i);
+    for (size_t i = 0; i < all.size() && status == KOLO_OK; i++) {
+        status = call(all[i]);
     }
     const kolo_status ended = kolo_group_end();
     return status == KOLO_OK ? ended : status;
+}
+
+void requirePairs(const Tensors &outputs, const Tensors &inputs, const char *call)
+{
+    TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "kolo: ", call, ": ", outputs.size(),
+                      " outputs for ", inputs.size(), " inputs");
 }
 
 } // namespace
@@ -163,25 +178,19 @@ WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &o
 WorkPtr KoloBackend::allreduce_coalesced(Tensors &tensors,
                                          const c10d::AllreduceCoalescedOptions &opts)
 {
-    struct One {
-        void *buf;
-        size_t count;
-        Element element;
-        kolo_op op;
-    };
     Staging staging;
     std::vector<One> all;
     for (const at::Tensor &t : tensors) {
         Element element;
         const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
-        all.push_back({staging.inout(t), elements(t, element), element, op});
+        void *buf = staging.inout(t);
+        all.push_back({buf, buf, elements(t, element), element, op});
     }
     kolo_comm *comm = comm_->get();
     return run({OpType::ALLREDUCE_COALESCED, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)},
                tensors, {tensors}, std::move(staging), [all, comm](kolo_stream stream) {
-                   return together(all.size(), [&](size_t i) {
-                       const One &x = all[i];
-                       return kolo_all_reduce(x.buf, x.buf, x.count, x.element.type, x.op, comm,
+                   return together(all, [&](const One &x) {
+                       return kolo_all_reduce(x.in, x.out, x.count, x.element.type, x.op, comm,
                                               stream);
                    });
                });
@@ -253,12 +262,6 @@ WorkPtr KoloBackend::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
 WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
                                          const c10d::AllgatherOptions &opts)
 {
-    struct One {
-        const void *in;
-        void *out;
-        size_t count;
-        Element element;
-    };
     TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
                       "kolo: all_gather_coalesced: ", outputs.size(), " lists for ", size_,
                       " ranks");
@@ -283,8 +286,7 @@ WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors 
     kolo_comm *comm = comm_->get();
     return run({OpType::ALLGATHER_COALESCED, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)},
                inputs, outputs, std::move(staging), [all, comm](kolo_stream stream) {
-                   return together(all.size(), [&](size_t i) {
-                       const One &x = all[i];
+                   return together(all, [&](const One &x) {
                        return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
                    });
                });
@@ -293,15 +295,7 @@ WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors 
 WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                                      const c10d::AllgatherOptions &opts)
 {
-    struct One {
-        const void *in;
-        void *out;
-        size_t count;
-        Element element;
-    };
-    TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
-                      "kolo: all_gather_into_tensor_coalesced: ", outputs.size(), " outputs for ",
-                      inputs.size(), " inputs");
+    requirePairs(outputs, inputs, "all_gather_into_tensor_coalesced");
     Staging staging;
     std::vector<One> all;
     for (size_t i = 0; i < inputs.size(); i++) {
@@ -314,8 +308,7 @@ WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &
     return run({OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
                 limit(opts.timeout)},
                inputs, {outputs}, std::move(staging), [all, comm](kolo_stream stream) {
-                   return together(all.size(), [&](size_t i) {
-                       const One &x = all[i];
+                   return together(all, [&](const One &x) {
                        return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
                    });
                });
@@ -433,16 +426,7 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
 WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                                      const c10d::ReduceScatterOptions &opts)
 {
-    struct One {
-        const void *in;
-        void *out;
-        size_t count;
-        Element element;
-        kolo_op op;
-    };
-    TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
-                      "kolo: reduce_scatter_tensor_coalesced: ", outputs.size(), " outputs for ",
-                      inputs.size(), " inputs");
+    requirePairs(outputs, inputs, "reduce_scatter_tensor_coalesced");
     Staging staging;
     std::vector<One> all;
     for (size_t i = 0; i < inputs.size(); i++) {
@@ -456,8 +440,7 @@ WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &
     return run({OpType::COALESCED, "kolo:reduce_scatter_tensor_coalesced", opts.asyncOp,
                 limit(opts.timeout)},
                inputs, {outputs}, std::move(staging), [all, comm](kolo_stream stream) {
-                   return together(all.size(), [&](size_t i) {
-                       const One &x = all[i];
+                   return together(all, [&](const One &x) {
                        return kolo_reduce_scatter(x.in, x.out, x.count, x.element.type, x.op, comm,
                                                   stream);
                    });

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.launch import is_rank, start_ranks
@@ -32,105 +33,40 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    default = Config()
     job = parser.add_argument_group("the job")
-    job.add_argument(
-        "--parallel",
-        choices=WAYS,
-        default=default.parallel,
-        metavar="WAY",
-        help="one of the above (%(default)s)",
-    )
+    _offer(job, "--parallel", "one of the above", choices=WAYS, metavar="WAY")
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
-    job.add_argument("--backend", choices=("kolo", "gloo", "nccl"), default=default.backend, help="(%(default)s)")
+    _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
     job.add_argument("--device", choices=("cpu", "cuda"), help="where tensors live (cuda with nccl, else cpu)")
     job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="ranks of 3d along data, pipeline, tensor")
-    job.add_argument(
-        "--local-steps",
-        type=_positive,
-        default=default.local_steps,
-        help="of local-sgd, between averages (%(default)s)",
-    )
-    job.add_argument(
-        "--ps-timeout-ms",
-        type=float,
-        default=default.ps_timeout_ms,
-        help="of ps-hybrid (%(default)s)",
-    )
-    job.add_argument(
-        "--straggle-ms",
-        type=float,
-        default=default.straggle_ms,
-        help="make the last rank that late in each step (0)",
-    )
+    _offer(job, "--local-steps", "of local-sgd, between averages", type=_positive)
+    _offer(job, "--ps-timeout-ms", "of ps-hybrid", type=float)
+    _offer(job, "--straggle-ms", "make the last rank that late in each step", type=float)
     model = parser.add_argument_group("the model")
-    model.add_argument("--model", choices=("mlp", "cnn", "gpt"), default=default.model, help="(%(default)s)")
-    model.add_argument(
-        "--layers",
-        type=_positive,
-        default=default.layers,
-        help="blocks, convolutions, hidden layers (%(default)s)",
-    )
-    model.add_argument("--width", type=_positive, default=default.width, help="(%(default)s)")
-    model.add_argument(
-        "--heads",
-        type=_positive,
-        default=default.heads,
-        help="of the gpt's attention (%(default)s)",
-    )
-    model.add_argument(
-        "--context",
-        type=_positive,
-        default=default.context,
-        help="characters that the gpt sees (%(default)s)",
-    )
+    _offer(model, "--model", choices=("mlp", "cnn", "gpt"))
+    _offer(model, "--layers", "blocks, convolutions, hidden layers", type=_positive)
+    _offer(model, "--width", type=_positive)
+    _offer(model, "--heads", "of the gpt's attention", type=_positive)
+    _offer(model, "--context", "characters that the gpt sees", type=_positive)
     train = parser.add_argument_group("the training")
-    train.add_argument("--steps", type=_positive, default=default.steps, help="(%(default)s)")
-    train.add_argument(
-        "--seconds",
-        type=float,
-        default=default.seconds,
-        help="train for about so long, not for --steps",
-    )
-    train.add_argument(
-        "--batch",
-        type=_positive,
-        default=default.batch,
-        help="samples of a step over all ranks (%(default)s)",
-    )
-    train.add_argument("--lr", type=float, default=default.lr, help="learning rate (%(default)s)")
-    train.add_argument("--optimizer", choices=("adamw", "sgd"), default=default.optimizer, help="(%(default)s)")
-    train.add_argument("--momentum", type=float, default=default.momentum, help="of sgd (%(default)s)")
-    train.add_argument(
-        "--accumulate",
-        type=_positive,
-        default=default.accumulate,
-        help="micro-batches a rank's batch is cut into (%(default)s)",
-    )
+    _offer(train, "--steps", type=_positive)
+    _offer(train, "--seconds", "if not 0: train for about so long, not for --steps", type=float)
+    _offer(train, "--batch", "samples of a step over all ranks", type=_positive)
+    _offer(train, "--lr", "learning rate", type=float)
+    _offer(train, "--optimizer", choices=("adamw", "sgd"))
+    _offer(train, "--momentum", "of sgd", type=float)
+    _offer(train, "--accumulate", "micro-batches a rank's batch is cut into", type=_positive)
     train.add_argument(
         "--recompute",
         action="store_true",
         help="activation checkpointing: compute activations again in backward",
     )
-    train.add_argument(
-        "--precision",
-        choices=("fp32", "bf16", "fp16"),
-        default=default.precision,
-        help="of parameters and gradients; bf16 and fp16 with float32 masters (%(default)s)",
-    )
-    train.add_argument(
-        "--loss-scale",
-        type=float,
-        default=default.loss_scale,
-        help="of fp16, to begin with (%(default)s)",
-    )
-    train.add_argument(
-        "--offload",
-        choices=("none", "host", "disk"),
-        default=default.offload,
-        help="where the optimizer's state lives: beside the parameters, in host memory, in mapped files (%(default)s)",
-    )
-    train.add_argument("--seed", type=int, default=default.seed, help="(%(default)s)")
+    precision = "of parameters and gradients; bf16 and fp16 with float32 masters"
+    _offer(train, "--precision", precision, choices=("fp32", "bf16", "fp16"))
+    _offer(train, "--loss-scale", "of fp16, to begin with", type=float)
+    offload = "where the optimizer's state lives: beside the parameters, in host memory, in mapped files"
+    _offer(train, "--offload", offload, choices=("none", "host", "disk"))
+    _offer(train, "--seed", type=int)
     output = parser.add_argument_group("what comes out")
     output.add_argument(
         "--check",
@@ -140,6 +76,12 @@ def make_parser() -> argparse.ArgumentParser:
     output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the curves")
     output.add_argument("--json", type=Path, metavar="FILE.json", help="write all figures")
     return parser
+
+
+def _offer(group: argparse._ArgumentGroup, flag: str, text: str = "", **how: Any) -> None:
+    """An option of Config, with its default."""
+    default = getattr(Config(), flag.removeprefix("--").replace("-", "_"))
+    group.add_argument(flag, default=default, help=f"{text} (%(default)s)".lstrip(), **how)
 
 
 def _positive(text: str) -> int:

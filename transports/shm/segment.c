@@ -25,6 +25,11 @@
 
 enum { PAGE_BYTES = 4096, SLAB_PAGES = KOLO_SEGMENT_SLAB / PAGE_BYTES };
 
+struct parted { /* pages that are private now */
+    struct parted *next;
+    size_t at, len;
+};
+
 struct kolo_segment {
     uint32_t id;
     int fd;
@@ -32,6 +37,7 @@ struct kolo_segment {
     char *base;
     size_t len;
     uint16_t *runs; /* [SLAB_PAGES] of a slab, else NULL */
+    struct parted *parted;
 };
 
 static struct {
@@ -153,6 +159,10 @@ static void destroy(struct kolo_segment *segment)
 {
     munmap(segment->base, segment->len);
     close(segment->fd);
+    for (struct parted *p = segment->parted, *next; p != NULL; p = next) {
+        next = p->next;
+        free(p);
+    }
     free(segment->runs);
     free(segment);
 }
@@ -302,6 +312,53 @@ int kolo_segment_count(void)
     return count;
 }
 
+static bool is_parted(const struct kolo_segment *segment, size_t at, size_t len)
+{
+    const struct parted *p = segment->parted;
+    while (p != NULL && (at >= p->at + p->len || at + len <= p->at)) {
+        p = p->next;
+    }
+    return p != NULL;
+}
+
+/* Under the lock. The new pages take the place of the shared ones in one step. */
+static kolo_status part(struct kolo_segment *segment, size_t at, size_t len)
+{
+    struct parted *p = malloc(sizeof *p);
+    void *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == NULL || own == MAP_FAILED) {
+        free(p);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a copy of %zu bytes", len);
+    }
+    memcpy(own, segment->base + at, len);
+    if (mremap(own, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, segment->base + at) == MAP_FAILED) {
+        const int error = errno;
+        munmap(own, len);
+        free(p);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: moving %zu bytes: %s", len,
+                         strerror(error));
+    }
+    *p = (struct parted){segment->parted, at, len};
+    segment->parted = p;
+    return KOLO_OK;
+}
+
+kolo_status kolo_segment_part(void *ptr, size_t len)
+{
+    kolo_status status = KOLO_OK;
+    pthread_mutex_lock(&store.lock);
+    const int place = place_of(ptr);
+    struct kolo_segment *segment = place >= 0 ? store.at[place] : NULL;
+    const size_t from = segment != NULL ? (size_t)((char *)ptr - segment->base) : 0;
+    if (segment != NULL && len > 0 && from < segment->len) {
+        const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
+        const size_t at = from / PAGE_BYTES * PAGE_BYTES;
+        status = part(segment, at, end - at); /* for a second time, too: nothing is lost by that */
+    }
+    pthread_mutex_unlock(&store.lock);
+    return status;
+}
+
 bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offset)
 {
     bool found = false;
@@ -310,7 +367,7 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
     if (place >= 0) {
         const struct kolo_segment *segment = store.at[place];
         const size_t at = (size_t)((const char *)ptr - segment->base);
-        if (at < segment->len && len <= segment->len - at) {
+        if (at < segment->len && len <= segment->len - at && !is_parted(segment, at, len)) {
             *id = segment->id;
             *offset = at;
             found = true;
@@ -440,7 +497,9 @@ static size_t whole_run(const void *ptr, struct kolo_segment **out, size_t *byte
         *bytes = at == 0 ? segment->len : 0;
     } else if (at < segment->len && at % PAGE_BYTES == 0) {
         *bytes = (size_t)segment->runs[at / PAGE_BYTES] * PAGE_BYTES;
-        segment->runs[at / PAGE_BYTES] = 0;
+        if (!is_parted(segment, at, *bytes)) { /* else a peer may still write there */
+            segment->runs[at / PAGE_BYTES] = 0;
+        }
     }
     return at;
 }

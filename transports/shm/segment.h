@@ -24,6 +24,11 @@ struct kolo_segment;
 kolo_status kolo_segment_alloc(size_t bytes, void **out);
 /* Gives the pages back to the system at once, even where a peer still has them mapped. */
 void kolo_segment_free(void *ptr);
+/* Give [ptr, ptr+len), as far as it is in a segment, and the rest of its pages, memory that is this
+ * process's alone, with the same bytes: who has it mapped keeps the old pages, and whatever is
+ * written there is not seen here any more. kolo_segment_find() does not find it from now on, and
+ * pages of a slab are not given to anybody else. Errors: SYSTEM. */
+kolo_status kolo_segment_part(void *ptr, size_t len);
 /* Whether [ptr, ptr+len) lies in one segment; which one, and where in it. */
 bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offset);
 

@@ -127,6 +127,23 @@ static kolo_status refuse(struct kolo_link *link, const struct kolo_req *req)
                                         : env->fail(KOLO_ERR_INVALID, "tcp: channel above 15");
 }
 
+/* All of it came before its sender said good-bye. */
+static bool is_whole(const struct kolo_link *link, const struct kolo_tcp_message *m)
+{
+    return link->bye && m->req == NULL && m->begun && m->total <= KOLO_TCP_EAGER;
+}
+
+/* The peer has left, and what it sent for this receive is here. */
+static bool is_held(const struct kolo_link *link, const struct kolo_req *req)
+{
+    if (link->failed != KOLO_ERR_LINK || req->channel >= KOLO_CHANNELS) {
+        return false;
+    }
+    const struct kolo_tcp_channel *c = &link->channel[req->channel];
+    const struct kolo_tcp_message *m = find(&c->recvs, (int)req->channel, c->received);
+    return m != NULL && is_whole(link, m);
+}
+
 static void begin(struct kolo_link *link, bool receives, const struct kolo_bytes *data,
                   struct kolo_req *req)
 {
@@ -283,7 +300,9 @@ static void say_ready(struct kolo_link *link, struct kolo_tcp_message *m)
 kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                   struct kolo_req *req)
 {
-    KOLO_TRY(refuse(link, req));
+    if (!is_held(link, req)) {
+        KOLO_TRY(refuse(link, req));
+    }
     begin(link, true, dst, req);
     if (link->self) {
         post_self(link, false, req);
@@ -545,6 +564,12 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
     case KOLO_TCP_ABORT:
         kolo_tcp_aborted(link, (int32_t)frame->number);
         return true;
+    case KOLO_TCP_WORD:
+        link->words = true;
+        if (link->dev->env.said != NULL) {
+            link->dev->env.said(link->dev->env.owner, link->peer.rank, frame->total);
+        }
+        return true;
     default:
         return false;
     }
@@ -605,6 +630,25 @@ static int end_list(struct kolo_link *link, struct kolo_tcp_list *list, kolo_sta
     return count;
 }
 
+/* Where the peer left, what it had sent stays for the receives that will be posted. */
+static int end_receives(struct kolo_link *link, struct kolo_tcp_list *list, kolo_status why)
+{
+    struct kolo_tcp_list all = *list;
+    int count = 0;
+    *list = (struct kolo_tcp_list){0};
+    for (struct kolo_tcp_message *m = all.first, *next = NULL; m != NULL; m = next) {
+        next = m->next;
+        struct kolo_tcp_list one = {m, m};
+        m->next = NULL;
+        if (why == KOLO_ERR_LINK && is_whole(link, m)) {
+            append(list, m);
+        } else {
+            count += end_list(link, &one, why);
+        }
+    }
+    return count;
+}
+
 static int end_fifo(struct kolo_link *link, struct kolo_fifo *fifo, kolo_status why)
 {
     int count = 0;
@@ -624,7 +668,7 @@ int kolo_tcp_message_end(struct kolo_link *link, kolo_status why)
     }
     count += end_list(link, &link->sends, why) + end_list(link, &link->flying, why);
     for (int i = 0; i < KOLO_CHANNELS; i++) {
-        count += end_list(link, &link->channel[i].recvs, why);
+        count += end_receives(link, &link->channel[i].recvs, why);
     }
     link->notes = 0;
     link->expected = NULL;

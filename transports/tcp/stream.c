@@ -86,6 +86,14 @@ static ssize_t send_parts(int fd, struct iovec *part, size_t nparts, size_t byte
     return send(fd, few, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* It cannot be written to any more; what it still holds may say why. */
+static void end(struct kolo_tcp_socket *s, int error)
+{
+    while (s->state == KOLO_TCP_UP && s->link->failed == KOLO_OK && kolo_tcp_stream_read(s)) {
+    }
+    kolo_tcp_ended(s, error);
+}
+
 bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
 {
     struct iovec part[PARTS];
@@ -105,7 +113,7 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     if (n < 0) {
         s->full = errno == EAGAIN;
         if (errno != EAGAIN && errno != EINTR) {
-            kolo_tcp_ended(s, errno);
+            end(s, errno);
         }
         return false;
     }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000, LINGER_MS = 2000 };
-enum { DEFAULT_SOCKETS = 1 };
+enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 /* ---- the device ---- */
 
@@ -348,7 +348,8 @@ static int step_link(struct kolo_link *link, bool asks)
                 kolo_tcp_greet_begin(link, i);
             }
         }
-        moved = step_sockets(link, asks);
+        link->words = link->notes > 0 && link->note[0].kind == KOLO_TCP_WORD;
+        moved = step_sockets(link, asks) && !link->words;
     }
     if (why != KOLO_OK && link->failed == KOLO_OK) {
         give_up(link, why);
@@ -393,15 +394,19 @@ static int ask_epoll(struct kolo_device *dev)
     return moved;
 }
 
-/* Links that were aborted while they had nothing to do tell their peers, too. */
-static void wake_aborted(struct kolo_device *dev)
+/* What other threads asked for, also of links that have nothing to do. */
+static void hear_threads(struct kolo_device *dev)
 {
-    const int aborts = atomic_load_explicit(&dev->aborts, memory_order_acquire);
-    if (aborts == dev->aborts_seen) {
+    const int calls = atomic_load_explicit(&dev->calls, memory_order_acquire);
+    if (calls == dev->calls_seen) {
         return;
     }
-    dev->aborts_seen = aborts;
+    dev->calls_seen = calls;
     for (struct kolo_link *link = dev->links; link != NULL; link = link->next) {
+        const uint64_t word = link->failed == KOLO_OK ? atomic_exchange(&link->word, 0) : 0;
+        if (word != 0 && link->notes < NOTES_MAX) { /* else it is not even connected */
+            kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
+        }
         if (atomic_load(&link->why) != KOLO_OK && link->failed == KOLO_OK) {
             kolo_tcp_activate(link);
         }
@@ -414,12 +419,12 @@ static int tcp_progress(struct kolo_device *dev, int budget)
     const bool idle = dev->active == NULL;
     const bool few = dev->nactive <= FEW_LINKS;
     const bool asks =
-        dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
+        idle || dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
     if (asks) {
         moved += ask_epoll(dev);
     }
-    wake_aborted(dev);
+    hear_threads(dev);
     for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
         next = link->next_active;
         moved += step_link(link, few);
@@ -435,7 +440,13 @@ static void tcp_abort(struct kolo_link *link, kolo_status why)
 {
     int none = 0;
     (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
-    atomic_fetch_add(&link->dev->aborts, 1);
+    atomic_fetch_add(&link->dev->calls, 1);
+}
+
+static void tcp_say(struct kolo_link *link, uint64_t word)
+{
+    atomic_store(&link->word, word);
+    atomic_fetch_add(&link->dev->calls, 1);
 }
 
 static int tcp_wait_fd(struct kolo_device *dev)
@@ -556,7 +567,7 @@ static void tcp_close(struct kolo_device *dev)
 
 const struct kolo_transport kolo_transport_tcp = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "tcp"},
-    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE,
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
     .open = tcp_open,
     .close = tcp_close,
     .probe = tcp_probe,
@@ -568,4 +579,5 @@ const struct kolo_transport kolo_transport_tcp = {
     .progress = tcp_progress,
     .abort = tcp_abort,
     .wait_fd = tcp_wait_fd,
+    .say = tcp_say,
 };

@@ -14,6 +14,7 @@
  *   TAKEN  nothing; like every frame it says how many messages of its channel were taken
  *   BYE    nothing more will come
  *   ABORT  nothing more will come, and `number` is the status that says why
+ *   WORD   `total` is what say() was given
  *
  * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_TCP_DEPTH messages of
  * its channel, and KOLO_TCP_WINDOW bytes, are not taken, whether or not its receive is posted; the
@@ -63,7 +64,8 @@ enum kolo_tcp_kind {
     KOLO_TCP_READY = 2,
     KOLO_TCP_TAKEN = 3,
     KOLO_TCP_BYE = 4,
-    KOLO_TCP_ABORT = 5
+    KOLO_TCP_ABORT = 5,
+    KOLO_TCP_WORD = 6
 };
 
 struct kolo_tcp_frame {
@@ -206,9 +208,11 @@ struct kolo_link {
     struct kolo_tcp_message *spare; /* records to be used again */
     struct kolo_fifo self_sends, self_recvs;
     bool bye;           /* the peer said so */
+    bool words;         /* say()'s moved in this turn, which is no progress of messages */
     kolo_status failed; /* with text */
     char text[160];
-    atomic_int why; /* abort()'s status, or 0; any thread */
+    atomic_int why;        /* abort()'s status, or 0; any thread */
+    _Atomic uint64_t word; /* say()'s, or 0; any thread */
 };
 
 struct kolo_device {
@@ -221,8 +225,8 @@ struct kolo_device {
     int nactive;
     unsigned turns;
     const struct kolo_link *told; /* whose peer has given up, and said so */
-    atomic_int aborts;            /* links that abort() was called on; any thread */
-    int aborts_seen;
+    atomic_int calls;             /* of abort() and say(); any thread */
+    int calls_seen;
     int nconnecting;                                /* sockets between CONNECTING and UP */
     struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
     int nguests;

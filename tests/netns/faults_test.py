@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks of several hosts say when one of them dies or stops, or a host is cut off.
+
+usage: faults_test.py FAULTS   (the program of tests/multirank/faults.c)
+"""
+import os
+import signal
+import sys
+import time
+
+from hosts import ip, need
+from ranks import LIMIT_S, Ranks, latest, survivors_name
+from tap import check, run_tests
+
+FAULTS, = sys.argv[1:]
+FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+HOSTS = need(4)
+TIMEOUT_MS = 1000
+PLACES = {2: [0, 1], 4: [0, 0, 1, 1], 8: [0, 1, 2, 3, 0, 1, 2, 3]}
+
+
+def start(places, *args, **more):
+    job = Ranks(HOSTS.start(places, [FAULTS, *args], **more))
+    job.wait_until_at_work()
+    return job
+
+
+def test_death():
+    """A rank is killed, idle or at work, alone on its host or not: all others say so."""
+    for nranks, places in PLACES.items():
+        for what in ("idle", "small", "large", "all"):
+            for victim in sorted({0, nranks // 2, nranks - 1}) if FULL or nranks == 4 else (nranks - 1,):
+                job = start(places, what)
+                since = time.time() * 1e3
+                job.ranks[victim].kill()
+                reports = job.ends()
+                check(survivors_name(victim, reports, since, 2000),
+                      f"{nranks} ranks on {max(places) + 1} hosts, {what}: all name rank {victim}, "
+                      "which was killed, within 2 s",
+                      f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def test_stop():
+    """A rank that stays stopped is named by all at the time-out, whoever they wait for."""
+    for nranks, what in ((2, "small"), (4, "small"), (4, "all"), (4, "large"), (8, "small")):
+        victim = nranks - 1
+        job = start(PLACES[nranks], what, str(TIMEOUT_MS))
+        since = time.time() * 1e3
+        job.ranks[victim].send_signal(signal.SIGSTOP)
+        for rank in range(nranks - 1):
+            job.ranks[rank].wait(LIMIT_S)
+        job.ranks[victim].kill()
+        reports = job.ends()
+        check(survivors_name(victim, reports, since, TIMEOUT_MS + 1000, "KOLO_ERR_TIMEOUT"),
+              f"{nranks} ranks on {max(PLACES[nranks]) + 1} hosts, {what}: all name rank {victim}, "
+              "which is stopped, at the time-out",
+              f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+def cut(host, way):
+    """Cut a host off: its link down, or what it sends (or what is sent to it) lost without a word."""
+    if way == "down":
+        return ip("-n", HOSTS.bridge, "link", "set", f"port{host}", "down")
+    if way == "sends nothing":
+        return ip("-n", HOSTS.names[host], "route", "add", "blackhole", "10.77.0.0/25")
+    whys = [ip("-n", name, "route", "add", "blackhole", f"{HOSTS.address(host)}/32")
+            for other, name in enumerate(HOSTS.names) if other != host]
+    return "".join(whys)
+
+
+def join(host, way):
+    """Undo that; what the kernels have learned of each other's absence, too."""
+    if way == "down":
+        ip("-n", HOSTS.bridge, "link", "set", f"port{host}", "up")
+    elif way == "sends nothing":
+        ip("-n", HOSTS.names[host], "route", "del", "blackhole", "10.77.0.0/25")
+    else:
+        for other, name in enumerate(HOSTS.names):
+            if other != host:
+                ip("-n", name, "route", "del", "blackhole", f"{HOSTS.address(host)}/32")
+    for name in HOSTS.names:
+        ip("-n", name, "neigh", "flush", "all")
+
+
+def is_about(report, victims):
+    """It names one of them, or repeats what one of them said."""
+    return report[1] in victims or any(f"rank {rank} ended" in report[2] for rank in victims)
+
+
+def test_partition():
+    """A host is cut off, one way or both: ranks of the others name one of its ranks at the time-out."""
+    for places in ([0, 1], [0, 0, 1, 1], [0, 1, 2]):
+        gone = max(places)
+        victims = [rank for rank, host in enumerate(places) if host == gone]
+        for way in ("down", "sends nothing", "hears nothing"):
+            for what in ("small", "large"):
+                job = start(places, what, str(TIMEOUT_MS))
+                since = time.time() * 1e3
+                why = cut(gone, way)
+                reports = job.ends()
+                join(gone, way)
+                others = [report for rank, report in enumerate(reports) if rank not in victims]
+                check(not why and all(report and report[3] - since < TIMEOUT_MS + 1000 and
+                                      report[0] in ("KOLO_ERR_TIMEOUT", "KOLO_ERR_LINK")
+                                      for report in reports) and
+                      all(is_about(report, victims) for report in others),
+                      f"{len(places)} ranks, {what}, the last of {gone + 1} hosts ({way}): the others "
+                      "name a rank of it at the time-out",
+                      why, f"the last after {latest(reports, since):.0f} ms", *reports, *job.said)
+
+
+run_tests(globals())
