@@ -44,6 +44,12 @@ std::string Work::where() const
     return c10::str(what_.title + sizeof "kolo:" - 1, " (number ", what_.seq, ")");
 }
 
+/* Words take longer than a short call: only where there is something to say. */
+std::exception_ptr Work::failureOf(kolo_status status) const
+{
+    return status < 0 ? failure(status, where()) : nullptr;
+}
+
 kolo_recv_info *Work::expect(size_t bytes)
 {
     expected_ = bytes;
@@ -66,7 +72,7 @@ void Work::open(Staging &&staging)
 void Work::started(kolo_status status)
 {
     if (status < 0) {
-        const std::exception_ptr error = failure(status, where());
+        const std::exception_ptr error = failureOf(status);
         settle(status);
         std::rethrow_exception(error);
     }
@@ -79,7 +85,7 @@ void Work::started(kolo_status status)
 /* The end of a call that ran in its caller's thread. */
 void Work::endHere(kolo_status status, Staging &&staging)
 {
-    const std::exception_ptr error = failure(status, where());
+    const std::exception_ptr error = failureOf(status);
     if (error == nullptr) {
         staging.finish();
     }
@@ -162,7 +168,7 @@ bool Work::trySettle(bool block)
 
 std::exception_ptr Work::finishResults(kolo_status status)
 {
-    const std::exception_ptr error = failure(status, where());
+    const std::exception_ptr error = failureOf(status);
     if (error != nullptr) {
         return error;
     }

@@ -90,6 +90,7 @@ class Work final : public c10d::Work
     void checkReceived() const;
     bool waitUntil(std::chrono::steady_clock::time_point end);
     std::string where() const;
+    std::exception_ptr failureOf(kolo_status status) const;
     c10::IValue value() const;
 
     const std::shared_ptr<Communicator> comm_;
