@@ -383,6 +383,22 @@ static void part(struct kolo_boot *boot)
     }
 }
 
+/* Where the hub runs in this process, its own rank is told last. */
+void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status)
+{
+    struct kolo_boot_error error = {.status = (int32_t)status};
+    if (boot->fd < 0 || boot->error < 0) {
+        return;
+    }
+    (void)snprintf(error.text, sizeof error.text, "%s", kolo_error_text());
+    boot->error = status;
+    boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
+    if (put(boot, KOLO_BOOT_ERROR, &error, sizeof error) == KOLO_OK && boot->hub_is_here) {
+        (void)take_header(boot, KOLO_BOOT_ERROR, 0);
+    }
+    kolo_error_set(error.text);
+}
+
 void kolo_boot_close(struct kolo_boot *boot)
 {
     if (boot == NULL) {

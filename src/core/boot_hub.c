@@ -6,6 +6,7 @@
 #include "boot_hub.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000 };
+enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 };
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
@@ -39,6 +40,9 @@ static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
         return conn->state == KOLO_CONN_JOINED && kolo_hub_begin(hub, conn);
     case KOLO_BOOT_BYE:
         return conn->state == KOLO_CONN_JOINED && in->len == 0 && !conn->said_bye;
+    case KOLO_BOOT_ERROR:
+        conn->body = (unsigned char *)&conn->error;
+        return conn->state == KOLO_CONN_JOINED && in->len == sizeof conn->error;
     default:
         return false;
     }
@@ -60,6 +64,9 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     case KOLO_BOOT_GATHER:
     case KOLO_BOOT_SPREAD:
         kolo_hub_end(hub, conn);
+        break;
+    case KOLO_BOOT_ERROR:
+        kolo_hub_give_up(hub, conn);
         break;
     default: /* BYE; begin_frame let nothing else pass */
         conn->said_bye = true;
@@ -193,29 +200,29 @@ static void add(struct kolo_hub *hub, int fd, bool net)
     hub->conns[hub->nconns++] = conn;
 }
 
-static void close_listeners(struct kolo_hub *hub)
-{
-    for (int i = 0; i < LISTENERS; i++) {
-        if (hub->listener[i] >= 0) {
-            close(hub->listener[i]);
-        }
-        hub->listener[i] = -1;
-    }
-}
-
-/* Too few descriptors: the oldest stranger makes room; where there is none, the job is too big. */
+/* Too few descriptors: the oldest stranger makes room, once a rank would have proven itself; where
+ * there is none, the job is too big. */
 static void out_of_descriptors(struct kolo_hub *hub)
 {
     size_t unproven = 0;
     struct kolo_conn *oldest = oldest_unproven(hub, &unproven);
     if (oldest != NULL) {
-        kolo_hub_lose(hub, oldest);
+        if (oldest->deadline_us - kolo_now_us() < (UNPROVEN_MS - PROVING_MS) * 1e3) {
+            kolo_hub_lose(hub, oldest);
+        } else {
+            (void)usleep(1000);
+        }
+        return;
+    }
+    if (hub->spare < 0) { /* until one of those that were told has gone */
+        (void)usleep(1000);
         return;
     }
     kolo_hub_fail(hub, KOLO_ERR_SYSTEM,
-                  "no descriptor left for rank %d's connection (see ulimit -n): %s", hub->njoined,
-                  strerror(errno));
-    close_listeners(hub);
+                  "no descriptor left for a rank's connection, after %d of them: %s", hub->njoined,
+                  kolo_why(errno));
+    close(hub->spare);
+    hub->spare = -1;
 }
 
 static void accept_all(struct kolo_hub *hub, int which)
@@ -325,7 +332,14 @@ static void hub_free(struct kolo_hub *hub)
         }
     }
     sweep(hub);
-    close_listeners(hub);
+    for (int i = 0; i < LISTENERS; i++) {
+        if (hub->listener[i] >= 0) {
+            close(hub->listener[i]);
+        }
+    }
+    if (hub->spare >= 0) {
+        close(hub->spare);
+    }
     free(hub->conns);
     free(hub->polls);
     free(hub->ranks);
@@ -376,10 +390,11 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
     hub->meet = *meet;
     memcpy(hub->listener, listener, sizeof hub->listener);
     hub->host_rank = host_rank;
-    const int error = start_thread(hub);
+    hub->spare = fcntl(listener[0], F_DUPFD_CLOEXEC, 3);
+    const int error = hub->spare >= 0 ? start_thread(hub) : errno;
     if (error != 0) {
         hub_free(hub);
-        return kolo_fail(KOLO_ERR_SYSTEM, "thread for the meeting point: %s", strerror(error));
+        return kolo_fail(KOLO_ERR_SYSTEM, "starting the meeting point: %s", kolo_why(error));
     }
     return KOLO_OK;
 }

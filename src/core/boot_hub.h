@@ -30,13 +30,15 @@ struct kolo_conn {
     size_t got;                 /* of header and body */
     unsigned char *body;        /* where its body goes */
     unsigned char proof[KOLO_BOOT_PROOF];
-    unsigned char *out; /* what the socket did not take yet */
+    struct kolo_boot_error error; /* why it gives up */
+    unsigned char *out;           /* what the socket did not take yet */
     size_t out_len, out_cap;
 };
 
 struct kolo_hub {
     struct kolo_meet meet;
-    int listener[2]; /* here, and by TCP; -1: none, or out of descriptors, deaf */
+    int listener[2]; /* here, and by TCP; -1: none */
+    int spare; /* given up, when no descriptor is left, to tell that to who comes; -1: it is */
     int host_rank;
     int nranks; /* 0: nobody has come */
     int first;  /* the rank that told nranks */
@@ -66,6 +68,8 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn);
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn);
 /* Its payload is here; the last one is answered to all. */
 void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn);
+/* The rank gives up, and has said why. */
+void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn);
 /* The connection ended, or is to; a job that cannot go on without it fails. */
 void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn);
 /* It sent what is no message now: a stranger is shown out, a rank takes the job with it. */

@@ -311,6 +311,14 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
+void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    conn->said_bye = true;
+    conn->error.text[sizeof conn->error.text - 1] = '\0';
+    kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d could not go on: %.600s", conn->rank,
+                  conn->error.text);
+}
+
 /* It does not speak our language: a stranger is shown out, a rank takes the job with it (unless the
  * reason is already told). */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)

@@ -81,7 +81,7 @@ kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out)
     const socklen_t len = address_of(meet, &address);
     const int fd = open_socket();
     if (fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "socket for the meeting point: %s", strerror(errno));
+        return kolo_fail(KOLO_ERR_SYSTEM, "socket for the meeting point: %s", kolo_why(errno));
     }
     if (bind(fd, (const struct sockaddr *)&address, len) == 0 && listen(fd, SOMAXCONN) == 0) {
         *out = fd;
@@ -147,7 +147,7 @@ static kolo_status connect_net(const struct kolo_meet *meet, int timeout_ms, int
     if (error == EMFILE || error == ENFILE || error == EACCES || error == EPERM ||
         error == EAFNOSUPPORT) {
         return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point %s: %s",
-                         kolo_inet_name(&meet->place, name), strerror(error));
+                         kolo_inet_name(&meet->place, name), kolo_why(error));
     }
     return KOLO_INPROGRESS;
 }
@@ -159,7 +159,7 @@ static kolo_status connect_here(const struct kolo_meet *meet, int *out)
     const int fd = open_socket();
     pid_t pid = 0;
     if (fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "socket to the meeting point: %s", strerror(errno));
+        return kolo_fail(KOLO_ERR_SYSTEM, "socket to the meeting point: %s", kolo_why(errno));
     }
     if (connect(fd, (const struct sockaddr *)&address, len) == 0) {
         if (kolo_boot_peer_is_us(fd, &pid)) {

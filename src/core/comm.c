@@ -158,6 +158,9 @@ static kolo_status create_at(const struct kolo_meet *meet, int nranks, int rank,
     st = st == KOLO_OK ? kolo_boot_open(meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_OK ? kolo_device_join(c) : st;
+    if (st != KOLO_OK && boot != NULL) {
+        kolo_boot_give_up(boot, st);
+    }
     kolo_boot_close(boot);
     rounds_free(&rounds);
     if (st != KOLO_OK) {

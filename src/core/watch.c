@@ -343,7 +343,7 @@ static kolo_status start(struct watcher **out)
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->wake < 0) {
         free(w);
-        return kolo_fail(KOLO_ERR_SYSTEM, "a descriptor to watch peers: %s", strerror(errno));
+        return kolo_fail(KOLO_ERR_SYSTEM, "a descriptor to watch peers: %s", kolo_why(errno));
     }
     const int failed = pthread_create(&w->thread, NULL, run, w);
     if (failed != 0) {

@@ -223,7 +223,7 @@ kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_inter
     int best = 0;
     KOLO_TRY(read_wish(&wish));
     if (getifaddrs(&all) != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "listing the interfaces: %s", strerror(errno));
+        return kolo_fail(KOLO_ERR_SYSTEM, "listing the interfaces: %s", kolo_why(errno));
     }
     find_route(toward, &routed);
     *out = (struct kolo_interface){0};
@@ -312,7 +312,7 @@ kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
     const kolo_status st =
         kolo_fail(error == EADDRNOTAVAIL ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM,
                   "listening on %s %s: %s", at->name, kolo_inet_name(&at->place, name),
-                  error == EADDRNOTAVAIL ? "this is no address of this host" : strerror(error));
+                  error == EADDRNOTAVAIL ? "this is no address of this host" : kolo_why(error));
     errno = error;
     return st;
 }
@@ -323,7 +323,7 @@ kolo_status kolo_net_reserve(struct kolo_interface *at, int *out)
     *out = bind_to(at, false, false);
     return *out >= 0 ? KOLO_OK
                      : kolo_fail(KOLO_ERR_SYSTEM, "a port of %s %s: %s", at->name,
-                                 kolo_inet_name(&at->place, name), strerror(errno));
+                                 kolo_inet_name(&at->place, name), kolo_why(errno));
 }
 
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from)

@@ -7,7 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+
+const char *kolo_why(int error)
+{
+    static _Thread_local char text[128];
+    struct rlimit files;
+    if (error != EMFILE || getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return strerror(error);
+    }
+    (void)snprintf(text, sizeof text, "%s: this process may have %llu (ulimit -n), and needs more",
+                   strerror(error), (unsigned long long)files.rlim_cur);
+    return text;
+}
 
 double kolo_now_us(void)
 {

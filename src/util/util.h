@@ -40,6 +40,8 @@ extern "C" {
 /* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
  */
 kolo_status kolo_fail(kolo_status code, const char *format, ...) KOLO_PRINTF(2, 3);
+/* strerror(error), and of a limit that was reached, which it is. This thread's until the next. */
+const char *kolo_why(int error);
 /* Replace this thread's sentence without logging (to carry an error from another thread). */
 void kolo_error_set(const char *text);
 
