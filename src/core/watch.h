@@ -22,7 +22,7 @@ void kolo_watch_caller(void);
 bool kolo_watch_crossed(struct kolo_comm *c, int q);
 
 /* stall.c: a wait for rank `peer` (-1: not known) that lasts. Warns of a straggler, once a call.
- * Errors: MISMATCH (it can never end). */
+ * Errors: MISMATCH, PEER (it can never end). */
 kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool message);
 /* For whom this rank waits in the end, as far as it knows; -1: for nobody. */
 int kolo_comm_waits_for_last(const struct kolo_comm *c);
