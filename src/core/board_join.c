@@ -35,21 +35,18 @@ static void sit_down(struct kolo_comm *c, struct kolo_board *board)
     atomic_store(&post->presence, KOLO_POST_HERE);
 }
 
-void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
+kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
 {
     struct kolo_mem mem;
     const size_t bytes = kolo_board_bytes(c->local_size);
     find_seats(c);
     if (c->mapper == NULL || c->local_size < 2 || lowest_of_host(c) != c->rank) {
-        return;
+        return KOLO_OK;
     }
-    if (kolo_segment_create_whole(bytes, &c->own_board) != KOLO_OK) {
-        c->own_board = NULL;
-        return; /* kolo_fail() has said why */
-    }
+    KOLO_TRY(kolo_segment_create_whole(bytes, &c->own_board));
     struct kolo_board *board = kolo_segment_base(c->own_board);
     if (c->mapper->transport->map(c->mapper->device, board, bytes, &mem) != KOLO_OK) {
-        return; /* it maps other memory than this host's */
+        return KOLO_OK; /* it maps other memory than this host's */
     }
     board->magic = KOLO_BOARD_MAGIC;
     board->version = KOLO_BOARD_VERSION;
@@ -59,6 +56,7 @@ void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
     (void)snprintf(board->name, sizeof board->name, "%s", c->name);
     memcpy(out->board, mem.handle, sizeof out->board);
     out->has_board = 1;
+    return KOLO_OK;
 }
 
 static void hold(struct kolo_comm *c, const void *board)
@@ -86,12 +84,12 @@ static kolo_status attach(struct kolo_comm *c, int q, const void *handle, struct
                : kolo_fail(KOLO_ERR_INTERNAL, "the board of rank %d has %zu bytes", q, len);
 }
 
-void kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all)
+kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     const int q = lowest_of_host(c);
     struct kolo_board *board = NULL;
     if (!all[q].has_board || (q != c->rank && !c->member[q].maps)) {
-        return;
+        return KOLO_OK;
     }
     if (q == c->rank) {
         board = kolo_segment_base(c->own_board);
@@ -99,13 +97,10 @@ void kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all)
         pthread_mutex_lock(&c->device_lock);
         const kolo_status st = attach(c, q, all[q].board, &board);
         pthread_mutex_unlock(&c->device_lock);
-        if (st != KOLO_OK) {
-            KOLO_LOG(INFO, INIT, "comm %p rank %d does without the board of its host", (void *)c,
-                     c->rank);
-            return;
-        }
+        KOLO_TRY(st);
     }
     sit_down(c, board);
+    return KOLO_OK;
 }
 
 void kolo_board_leave(struct kolo_comm *c)

@@ -100,6 +100,7 @@ struct kolo_comm {
     unsigned char *addresses;
     struct kolo_opened opened[KOLO_TRANSPORTS_MAX];
     int nopened;
+    char unused[224];           /* which transport cannot be used, and why */
     struct kolo_opened *mapper; /* whose map() gave the region */
     struct kolo_env env;
     struct kolo_mem region, slots;

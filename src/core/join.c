@@ -6,6 +6,7 @@
 #include "core/plugins.h"
 #include "core/watch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,15 +39,26 @@ static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transpo
     return KOLO_OK;
 }
 
-/* Those that map memory, or those that only carry messages. One that cannot open is done without.
- */
-static void open_all(struct kolo_comm *c, bool maps)
+static void say_unused(struct kolo_comm *c, const struct kolo_transport *transport)
 {
+    (void)snprintf(c->unused, sizeof c->unused, "; %s is not used: %s", transport->base.name,
+                   kolo_error_text());
+}
+
+/* Those that map memory, or those that only carry messages. One that cannot open is done without.
+ * True if there was none such. */
+static bool open_all(struct kolo_comm *c, bool maps)
+{
+    bool all = true;
     for (int i = 0; i < kolo_transport_count_all(); i++) {
-        if (((kolo_transport_at(i)->caps & KOLO_CAP_MAP) != 0) == maps) {
-            (void)open_transport(c, kolo_transport_at(i));
+        const struct kolo_transport *transport = kolo_transport_at(i);
+        if (((transport->caps & KOLO_CAP_MAP) != 0) == maps &&
+            open_transport(c, transport) != KOLO_OK) {
+            all = false;
+            say_unused(c, transport);
         }
     }
+    return all;
 }
 
 /* The transports of config.transport in its order, or all that this communicator may need. */
@@ -64,14 +76,14 @@ static kolo_status open_transports(struct kolo_comm *c)
                                            word, c->transport_text);
     }
     if (st == KOLO_OK && c->transport_text[0] == '\0') {
-        open_all(c, true);
-        if (c->nhosts > 1 || c->nopened == 0) { /* else nobody would use them */
-            open_all(c, false);
+        const bool all = open_all(c, true);
+        if (c->nhosts > 1 || !all) { /* else nobody would use them */
+            (void)open_all(c, false);
         }
     }
     free(list);
     if (st == KOLO_OK && c->nopened == 0) {
-        st = kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport could be opened");
+        st = kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport could be opened%s", c->unused);
     }
     return st;
 }
@@ -107,8 +119,11 @@ static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kol
             continue;
         }
         use_address(m, from, part);
-        if (c->opened[i].transport->probe(c->opened[i].device, &m->peer, &reach) < 0 ||
-            reach.caps == 0 || (m->transport != NULL && reach.score <= m->reach.score)) {
+        if (c->opened[i].transport->probe(c->opened[i].device, &m->peer, &reach) < 0) {
+            say_unused(c, c->opened[i].transport);
+            continue;
+        }
+        if (reach.caps == 0 || (m->transport != NULL && reach.score <= m->reach.score)) {
             continue;
         }
         m->transport = c->opened[i].transport;
@@ -116,8 +131,9 @@ static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kol
         m->reach = reach;
     }
     if (m->transport == NULL) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport reaches rank %d (it is %s this host)",
-                         q, m->peer.host == c->member[c->rank].peer.host ? "on" : "not on");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "no transport reaches rank %d (it is %s this host)%s", q,
+                         m->peer.host == c->member[c->rank].peer.host ? "on" : "not on", c->unused);
     }
     use_address(m, from, part_of(from, m->transport));
     return KOLO_OK;
@@ -475,7 +491,7 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
         out->mapper = (int32_t)(c->mapper - c->opened);
     }
     out->maps_all = maps_all(c);
-    kolo_board_make(c, out);
+    KOLO_TRY(kolo_board_make(c, out));
     if (kolo_host_discover(&host) == KOLO_OK) {
         cores = kolo_host_pus(host);
         c->wires.cache_bytes = cache_part(c, host);
@@ -524,7 +540,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
         c->wires.transport[q] = m->transport;
         c->wires.device[q] = m->device;
     }
-    kolo_board_take(c, all);
+    KOLO_TRY(kolo_board_take(c, all));
     c->wires.waits_for = &c->post->waits_for;
     KOLO_TRY(kolo_watch(c));
     KOLO_TRY(kolo_mesh_begin(c, all));

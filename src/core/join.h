@@ -53,10 +53,10 @@ kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *al
 kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out);
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all);
 
-/* board_join.c: the lowest member of a host makes the board, all of them map it. Where that fails
- * there is none: only the log says so. */
-void kolo_board_make(struct kolo_comm *c, struct kolo_ready *out);
-void kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all);
+/* board_join.c: the lowest member of a host makes the board, all of them map it. Errors: SYSTEM,
+ * and what attach gives. */
+kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out);
+kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all);
 void kolo_board_leave(struct kolo_comm *c);
 
 /* mesh.c: links to the first ranks of some other hosts, which tell of deaths while nobody calls;

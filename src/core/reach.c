@@ -166,7 +166,7 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
         kolo_fail(*status,
                   closed ? "%s died: its connection ended without a good-bye%s%s"
                          : "%s is not reached any more%s%s",
-                  who, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+                  who, error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
         return true;
     }
     return false;

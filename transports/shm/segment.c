@@ -100,15 +100,39 @@ static kolo_status check_limit(size_t len)
     return KOLO_OK;
 }
 
+/* Where a filter denies memfds, a file that never has a name. It cannot be sealed. */
+static kolo_status open_unnamed(int why, int *out)
+{
+    *out = open("/dev/shm", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (*out < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM,
+                         "shared memory: memfd_create: %s, and a file in /dev/shm: %s",
+                         strerror(why), kolo_why(errno));
+    }
+    KOLO_LOG(INFO, SHM, "memfd_create is denied (%s): memory comes from /dev/shm", strerror(why));
+    return KOLO_OK;
+}
+
+static kolo_status open_file(int *out, bool *sealable)
+{
+    *out = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    *sealable = *out >= 0;
+    if (*out < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS)) {
+        return open_unnamed(errno, out);
+    }
+    return *out >= 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM, "shared memory: memfd_create: %s", kolo_why(errno));
+}
+
 static kolo_status open_sealed(size_t len, int *out)
 {
+    int fd = -1;
+    bool sealable = false;
     KOLO_TRY(check_limit(len));
-    const int fd = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: memfd_create: %s", strerror(errno));
-    }
+    KOLO_TRY(open_file(&fd, &sealable));
     if (ftruncate(fd, (off_t)len) != 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        (sealable && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
         const kolo_status status =
             kolo_fail(KOLO_ERR_SYSTEM, "shared memory: sizing %zu bytes: %s", len, strerror(errno));
         close(fd);
@@ -296,6 +320,7 @@ int kolo_segment_descriptor(uint32_t id, uint64_t *len)
 {
     pthread_mutex_lock(&store.lock);
     const struct kolo_segment *segment = by_id(id);
+    errno = ENOENT;
     const int fd = segment != NULL ? fcntl(segment->fd, F_DUPFD_CLOEXEC, 3) : -1;
     if (fd >= 0) {
         *len = segment->len;

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -47,7 +48,15 @@ static struct {
     int users;
     pthread_t thread;
     int listener, stop;
+    _Atomic int spare; /* given up to answer a client when no descriptor is left; -1: in use */
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void close_all(void)
+{
+    close(service.listener);
+    close(service.stop);
+    close(service.spare);
+}
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
@@ -65,8 +74,7 @@ static void after_fork_parent(void)
 static void after_fork_child(void)
 {
     if (service.users > 0) {
-        close(service.listener);
-        close(service.stop);
+        close_all();
     }
     service.users = 0;
     service.named = false;
@@ -161,7 +169,7 @@ static void serve(int client)
     }
     struct answer answer = {MAGIC, KOLO_OK, 0};
     const int fd = kolo_segment_descriptor(request.segment, &answer.len);
-    answer.status = fd >= 0 ? KOLO_OK : KOLO_ERR_INVALID;
+    answer.status = fd >= 0 ? KOLO_OK : errno == ENOENT ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM;
     send_answer(client, &answer, fd);
     if (fd >= 0) {
         close(fd);
@@ -184,9 +192,23 @@ static void remove_client(struct clients *clients, int index)
     }
 }
 
+static int make_spare(void)
+{
+    return fcntl(service.stop, F_DUPFD_CLOEXEC, 3);
+}
+
+static int take_connection(void)
+{
+    return accept4(service.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
 static void accept_client(struct clients *clients)
 {
-    const int fd = accept4(clients->poll[LISTENER].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = take_connection();
+    if (fd < 0 && errno == EMFILE && service.spare >= 0) {
+        close(atomic_exchange(&service.spare, -1));
+        fd = take_connection();
+    }
     if (fd < 0) {
         return;
     }
@@ -231,6 +253,9 @@ static void *run_service(void *argument)
         if (clients.poll[LISTENER].revents != 0) {
             accept_client(&clients);
         }
+        if (service.spare < 0) {
+            service.spare = make_spare();
+        }
     }
     while (clients.count > 0) {
         remove_client(&clients, 0);
@@ -258,8 +283,9 @@ static kolo_status listen_and_start(void)
     const socklen_t len = fill_address(&service.identity, &address);
     service.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     service.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    service.spare = -1;
     int failed = 0;
-    if (service.stop < 0 || service.listener < 0 ||
+    if (service.stop < 0 || service.listener < 0 || (service.spare = make_spare()) < 0 ||
         bind(service.listener, (const struct sockaddr *)&address, len) != 0 ||
         listen(service.listener, 128) != 0) {
         failed = errno;
@@ -267,10 +293,9 @@ static kolo_status listen_and_start(void)
         failed = start_thread();
     }
     if (failed != 0) {
-        close(service.stop);
-        close(service.listener);
+        close_all();
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: starting the service: %s",
-                         strerror(failed));
+                         kolo_why(failed));
     }
     return KOLO_OK;
 }
@@ -295,8 +320,7 @@ void kolo_service_stop(void)
     if (service.users > 0 && --service.users == 0) {
         (void)!write(service.stop, &one, sizeof one);
         pthread_join(service.thread, NULL);
-        close(service.listener);
-        close(service.stop);
+        close_all();
     }
     pthread_mutex_unlock(&service.lock);
 }
@@ -362,13 +386,14 @@ static ssize_t receive(int socket_fd, struct answer *answer, int *fd)
     return got;
 }
 
-/* What came must be as large as was said, and never shrink under us. */
+/* What came must be as large as was said, and never shrink under us; or be what a process has that
+ * may not make memfds: memory that has no name, and cannot be sealed. */
 static bool trustworthy(int fd, uint64_t len)
 {
     struct stat info;
     const int seals = fcntl(fd, F_GET_SEALS);
     return fstat(fd, &info) == 0 && info.st_size >= 0 && (uint64_t)info.st_size == len && len > 0 &&
-           seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+           seals >= 0 && ((seals & F_SEAL_SHRINK) != 0 || (seals == F_SEAL_SEAL && !info.st_nlink));
 }
 
 static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32_t id, int *fd,
@@ -387,6 +412,11 @@ static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32
     if (got != (ssize_t)sizeof answer || answer.magic != MAGIC) {
         return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) refuses to share its memory", owner->rank,
                          owner->pid);
+    }
+    if (answer.status == KOLO_ERR_SYSTEM) {
+        return kolo_fail(KOLO_ERR_SYSTEM,
+                         "rank %d (pid %d) has too few descriptors to share its memory (ulimit -n)",
+                         owner->rank, owner->pid);
     }
     if (answer.status != KOLO_OK) {
         return kolo_fail(KOLO_ERR_INVALID, "rank %d (pid %d) has no memory segment %u", owner->rank,
@@ -410,7 +440,7 @@ kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, 
     int came = -1;
     const int socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (socket_fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: socket: %s", strerror(errno));
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: socket: %s", kolo_why(errno));
     }
     const kolo_status status = ask(owner, socket_fd, id, &came, len, kolo_now_us() + DEADLINE_US);
     close(socket_fd);

@@ -39,7 +39,7 @@ static kolo_status watch_listener(struct kolo_device *dev)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     dev->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (dev->epoll < 0 || epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->listener, &event) != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", strerror(errno));
+        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
     }
     return KOLO_OK;
 }
@@ -200,7 +200,7 @@ void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
     }
     (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
                    link->peer.pid, kolo_inet_name(&link->address.place, name), what,
-                   error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+                   error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
     link->failed = KOLO_ERR_LINK;
     if (env->gone != NULL) {
         env->gone(env->owner, link->peer.rank, what, error);
