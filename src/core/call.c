@@ -197,7 +197,7 @@ static kolo_status do_lower(struct kolo_call *call)
     return KOLO_OK;
 }
 
-static kolo_status start_exec(struct kolo_call *call, bool block)
+static void start_exec(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->comm;
     call->exec = (struct kolo_exec){.wires = &c->wires,
@@ -211,9 +211,8 @@ static kolo_status start_exec(struct kolo_call *call, bool block)
         call->exec.reduce = kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->type, call->op);
         call->exec.divisor = call->op == KOLO_AVG ? (unsigned)c->nranks : 0;
     }
-    KOLO_TRY(kolo_exec_start(&call->exec));
+    kolo_exec_start(&call->exec);
     call->state = KOLO_CALL_RUN;
-    return KOLO_OK;
 }
 
 static kolo_status do_slots(struct kolo_call *call, bool block)
@@ -223,7 +222,8 @@ static kolo_status do_slots(struct kolo_call *call, bool block)
         return st;
     }
     kolo_memo_learn(call);
-    return start_exec(call, block);
+    start_exec(call, block);
+    return KOLO_OK;
 }
 
 static kolo_status do_run(struct kolo_call *call)
@@ -244,6 +244,7 @@ static kolo_status do_run(struct kolo_call *call)
         pthread_mutex_unlock(&c->device_lock);
     }
     if (st == KOLO_OK) {
+        call->exec.bound = NULL;
         c->wires.entries += call->uses_entries ? 1 : 0;
         kolo_paused(&c->wires);
     }
@@ -312,7 +313,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
         return run_alone(call);
     }
     if (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call)) {
-        st = start_exec(call, block);
+        start_exec(call, block);
     }
     while (st == KOLO_OK) {
         switch (call->state) {
@@ -350,7 +351,9 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
 static void end_messages(struct kolo_call *call)
 {
     struct kolo_comm *c = call->comm;
-    const size_t n = call->exec.req != NULL ? (size_t)KOLO_TILE_COPIES * call->prog->nreqs : 0;
+    const struct kolo_bound *bound = call->exec.bound; /* NULL: not begun, or over */
+    const size_t copies = bound != NULL && bound->tiles > 1 ? KOLO_TILE_COPIES : 1;
+    const size_t n = bound != NULL ? copies * call->prog->nreqs : 0;
     bool pending = n > 0;
     for (int tries = 0; pending && tries < 100; tries++) {
         pthread_mutex_lock(&c->device_lock);
@@ -360,13 +363,13 @@ static void end_messages(struct kolo_call *call)
         pthread_mutex_unlock(&c->device_lock);
         pending = false;
         for (size_t i = 0; i < n; i++) {
-            const struct kolo_req *req = &call->exec.req[i];
+            const struct kolo_req *req = &bound->req[i];
             pending =
                 pending || (req->bytes + req->data.bytes > 0 && req->status == KOLO_INPROGRESS);
         }
     }
     if (pending) {
-        call->exec.req = NULL;
+        call->bound->req = NULL;
     }
 }
 
@@ -381,7 +384,6 @@ void kolo_call_take_back(const struct kolo_call *call)
 void kolo_call_close(struct kolo_call *call)
 {
     end_messages(call);
-    kolo_exec_stop(&call->exec);
     kolo_bound_destroy(call->own_bound);
     free(call->message);
     free(call->v.all);

@@ -40,8 +40,7 @@ static uint64_t what_of(const struct kolo_call *call)
 
 static bool can_be_kept(const struct kolo_call *call)
 {
-    return !call->wide && call->v.all == NULL && call->op < KOLO_OPS &&
-           kolo_exec_is_plain(call->prog);
+    return !call->wide && call->v.all == NULL && call->op < KOLO_OPS;
 }
 
 static ptrdiff_t in_place_of(const struct kolo_call *call)
@@ -134,10 +133,11 @@ void kolo_memo_learn(struct kolo_call *call)
         .in_place = (uintptr_t)in_place_of(call),
         .elem = call->run_elem,
         .entries = call->uses_entries,
-        .asks = !c->sharing && kolo_call_may_have_entries(call)};
+        .asks = !c->sharing && kolo_call_may_have_entries(call),
+        .steps = !kolo_exec_is_plain(call->prog)};
     struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
-    m->simple = !m->entries && !m->asks && !c->logs_calls && c->device == KOLO_HOST;
-    if (call->uses_entries) {
+    m->simple = !m->entries && !m->asks && !m->steps && !c->logs_calls && c->device == KOLO_HOST;
+    if (call->uses_entries && !m->steps) {
         learn_shared(call, what);
     }
 }
@@ -276,7 +276,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
 {
     const uint64_t what = kolo_memo_what(a);
     const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
-    if (m->bound == NULL || !kolo_memo_serves(m, a, what) || !kolo_comm_is_usable(c)) {
+    if (m->bound == NULL || m->steps || !kolo_memo_serves(m, a, what) || !kolo_comm_is_usable(c)) {
         return false;
     }
     if (!m->entries) {

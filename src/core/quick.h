@@ -34,7 +34,8 @@ struct kolo_memo { /* bound NULL: empty */
     struct kolo_bound *bound;
     size_t elem;
     bool entries;
-    bool asks; /* of a size that may come to have entries */
+    bool asks;  /* of a size that may come to have entries */
+    bool steps; /* it waits for messages: not to be run in one go */
 };
 
 /* Groups that the calling thread has open. */

@@ -336,7 +336,9 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     if (b->private_bytes > 0) {
         b->private_mem = aligned_alloc(64, copies * b->private_bytes);
     }
-    if (b->op == NULL || b->at == NULL || (b->private_mem == NULL && b->private_bytes > 0)) {
+    b->req = calloc(copies * prog->nreqs + 1, sizeof *b->req);
+    if (b->op == NULL || b->at == NULL || b->req == NULL ||
+        (b->private_mem == NULL && b->private_bytes > 0)) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while binding a program");
         goto err_destroy;
     }
@@ -360,6 +362,7 @@ void kolo_bound_destroy(struct kolo_bound *b)
     free(b->at);
     free(b->arrays);
     free(b->private_mem);
+    free(b->req);
     free(b->exchange);
     free(b);
 }

@@ -46,7 +46,7 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
 {
-    return &x->req[tile->t % KOLO_TILE_COPIES * x->bound->prog->nreqs + i];
+    return &x->bound->req[tile->t % KOLO_TILE_COPIES * x->bound->prog->nreqs + i];
 }
 
 static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *op,
@@ -287,22 +287,14 @@ kolo_status kolo_exec_now(struct kolo_exec *x)
     return KOLO_OK;
 }
 
-kolo_status kolo_exec_start(struct kolo_exec *x)
+void kolo_exec_start(struct kolo_exec *x)
 {
     const struct kolo_prog *p = x->bound->prog;
     memset(x->lane, 0, sizeof x->lane);
     x->entered = p->nentries == 0;
-    x->req = NULL;
-    if (p->nreqs > 0) {
-        x->req = calloc((size_t)KOLO_TILE_COPIES * p->nreqs, sizeof *x->req);
-        if (x->req == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %u messages", p->nreqs);
-        }
-    }
     if (p->nreqs > 0 || p->nlanes > 1) {
         x->block = false; /* several things to wait for at once: the caller steps */
     }
-    return KOLO_OK;
 }
 
 kolo_status kolo_exec_enter(struct kolo_exec *x)
@@ -329,8 +321,7 @@ static kolo_status progress_messages(struct kolo_exec *x)
 {
     struct kolo_wires *w = x->wires;
     const struct kolo_device *before = NULL;
-    x->moved = false;
-    for (int q = 0; x->bound->prog->nreqs > 0 && q < w->nranks; q++) {
+    for (int q = 0; q < w->nranks; q++) {
         if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
             continue;
         }
@@ -344,16 +335,21 @@ static kolo_status progress_messages(struct kolo_exec *x)
     return KOLO_OK;
 }
 
-void kolo_exec_stop(struct kolo_exec *x)
+/* OK: all lanes have finished. */
+static kolo_status advance(struct kolo_exec *x)
 {
-    free(x->req);
-    x->req = NULL;
+    const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
+    uint32_t finished = 0;
+    for (uint32_t lane = 0; lane < nlanes; lane++) {
+        const kolo_status st = x->lane[lane].finished ? KOLO_OK : advance_lane(x, lane);
+        KOLO_TRY(st);
+        finished += x->lane[lane].finished;
+    }
+    return finished == nlanes ? KOLO_OK : KOLO_INPROGRESS;
 }
 
 kolo_status kolo_exec_step(struct kolo_exec *x)
 {
-    const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
-    uint32_t finished = 0;
     if (!x->entered) {
         const kolo_status st = kolo_exec_enter(x);
         if (st != KOLO_OK) {
@@ -363,16 +359,14 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
     if (x->block && kolo_exec_is_plain(x->bound->prog) && x->bound->tiles == 1) {
         return kolo_exec_now(x);
     }
-    KOLO_TRY(progress_messages(x));
-    for (uint32_t lane = 0; lane < nlanes; lane++) {
-        const kolo_status st = x->lane[lane].finished ? KOLO_OK : advance_lane(x, lane);
-        KOLO_TRY(st);
-        finished += x->lane[lane].finished;
+    x->moved = false;
+    kolo_status st = advance(x);
+    if (st == KOLO_INPROGRESS && x->bound->prog->nreqs > 0) { /* for what was posted, too */
+        KOLO_TRY(progress_messages(x));
+        st = advance(x);
     }
-    if (finished < nlanes) {
-        return KOLO_INPROGRESS;
+    if (st == KOLO_OK) {
+        count_tiles(x);
     }
-    count_tiles(x);
-    kolo_exec_stop(x);
-    return KOLO_OK;
+    return st;
 }

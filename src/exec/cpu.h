@@ -154,7 +154,8 @@ struct kolo_bound {
     struct kolo_exchange *exchange; /* not NULL: all of it is that */
     struct kolo_extents extents;    /* its arrays are owned */
     size_t *arrays;
-    char *private_mem; /* scratch and stage, KOLO_TILE_COPIES times */
+    char *private_mem;    /* scratch and stage, KOLO_TILE_COPIES times where there are tiles ... */
+    struct kolo_req *req; /* ... and so are the requests of messages: no two calls run at once */
     size_t private_bytes;
     size_t stage_off;
 };
@@ -190,7 +191,6 @@ struct kolo_exec {
     bool entered;
     bool moved; /* the last step moved messages */
     struct kolo_lane_state lane[KOLO_LANES];
-    struct kolo_req *req; /* [KOLO_TILE_COPIES][nreqs], by tile */
 };
 
 /* Publish this rank's entry line (once a call). In a call with entries every rank waits for all
@@ -201,7 +201,7 @@ void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine);
 kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
 
 /* Start `x` (wires, bound, in, out, reduce, divisor, elem, block set by the caller). */
-kolo_status kolo_exec_start(struct kolo_exec *x);
+void kolo_exec_start(struct kolo_exec *x);
 /* The first part of the first step: resolve the entry lines it needs, once they are there. */
 kolo_status kolo_exec_enter(struct kolo_exec *x);
 /* Advance every lane as far as it goes. OK: done, the communicator's epoch has moved on.
@@ -212,8 +212,6 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog);
 /* Run all of a plain program in one go, blocking, the entry lines it needs being resolved already.
  * Of `x` only what kolo_exec_start()'s caller sets is read. */
 kolo_status kolo_exec_now(struct kolo_exec *x);
-/* Give up an execution that is not finished. Its messages must not be in flight any more. */
-void kolo_exec_stop(struct kolo_exec *x);
 
 /* A whole call that is an exchange (bound->exchange), blocking. */
 struct kolo_exchange_how {

@@ -232,15 +232,11 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
                           .divisor = call->divisor,
                           .elem = call->sizes.elem,
                           .block = true};
-    KOLO_TRY(kolo_exec_start(&x));
+    kolo_exec_start(&x);
     while ((st = kolo_exec_step(&x)) == KOLO_INPROGRESS) {
-        KOLO_TRY_GOTO(st, kolo_pause(w, &spins, &deadline), err_stop);
+        KOLO_TRY(kolo_pause(w, &spins, &deadline));
     }
     w->entries++;
-    return st;
-
-err_stop:
-    kolo_exec_stop(&x);
     return st;
 }
 
