@@ -190,7 +190,7 @@ def test_a_rank_killed_in_a_ddp_step_is_named_by_the_others_within_5_seconds():
         assert "rank 1" in result[0] and result[1] < 5, result
 
 
-def test_a_rank_that_left_is_named_when_the_time_is_over():
+def test_a_rank_that_left_before_a_call_is_named_at_once():
     def body(rank):
         total()
         if rank == 1:
@@ -200,10 +200,11 @@ def test_a_rank_that_left_is_named_when_the_time_is_over():
         return str(error), took
 
     with tempfile.TemporaryDirectory() as folder:
-        states = collect(start(body, 3, folder, timeout=timedelta(seconds=3)), limit_s=30)
+        states = collect(start(body, 3, folder, timeout=timedelta(seconds=30)), limit_s=60)
     for rank in (0, 2):
         state, result = states[rank]
-        assert state == "ok" and "rank 1" in result[0] and result[1] < 10, states
+        assert state == "ok", states
+        assert "rank 1" in result[0] and "left" in result[0] and result[1] < 5, states
 
 
 def test_ranks_that_differ_in_shape_raise_and_name_both():
