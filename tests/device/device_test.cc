@@ -422,6 +422,180 @@ TEST(DeviceMemory, IsAllocatedOnTheDeviceThatIsNamedAndFreed)
     EXPECT_EQ(live, Find<size_t()>("FakeCudaLive")());
 }
 
+// ---- ranks on several GPUs ---------------------------------------------------------------------
+
+// Rank r is a thread on GPU r % 2.
+struct Several {
+    explicit Several(int ranks, int timeout_ms = 20000) : comm(static_cast<size_t>(ranks))
+    {
+        kolo_id id;
+        status.resize(comm.size(), kolo_id_create(&id));
+        Threads([&](int r) {
+            kolo_config config = KOLO_CONFIG_INIT;
+            config.device = r % 2;
+            config.timeout_ms = timeout_ms;
+            status[static_cast<size_t>(r)] =
+                kolo_comm_create(&id, ranks, r, &config, &comm[static_cast<size_t>(r)]);
+        });
+    }
+    ~Several()
+    {
+        Threads([&](int r) { kolo_comm_destroy(comm[static_cast<size_t>(r)]); });
+    }
+    bool IsUp() const
+    {
+        return std::all_of(status.begin(), status.end(),
+                           [](kolo_status st) { return st == KOLO_OK; });
+    }
+    void Threads(const std::function<void(int)> &body)
+    {
+        std::vector<std::thread> threads;
+        for (size_t r = 0; r < comm.size(); r++) {
+            threads.emplace_back(body, static_cast<int>(r));
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+    }
+    std::vector<kolo_comm *> comm;
+    std::vector<kolo_status> status;
+};
+
+// Buffers of rank r on its GPU, with the marks of Data.
+struct Spread {
+    Spread(const Call &c, size_t ranks, uint64_t seed)
+    {
+        for (size_t r = 0; r < ranks; r++) {
+            const size_t bytes = c.count * ranks * kBytes[c.type];
+            host.push_back(Fill(c.type, c.count * ranks, seed + r));
+            in.emplace_back(bytes, static_cast<int>(r % 2));
+            out.emplace_back(bytes, static_cast<int>(r % 2));
+            in[r].Put(host[r].data(), bytes);
+        }
+    }
+    bool IsRight(const Call &c, int r) const
+    {
+        const Bytes expected = Expected(c, host, r);
+        return expected == out[static_cast<size_t>(r)].Take(expected.size());
+    }
+    std::vector<Bytes> host;
+    std::vector<Memory> in, out;
+};
+
+TEST(DeviceSeveral, GpusInOneProcessAreServedThroughTheHostWithTheSameBits)
+{
+    if (!gpu::IsFake()) {
+        GTEST_SKIP() << "needs the driver of tests/device";
+    }
+    constexpr int kRanks = 3;
+    Several several(kRanks);
+    ASSERT_TRUE(several.IsUp()) << kolo_error_text();
+    const size_t before = Launches();
+    several.Threads([&](int r) {
+        const Stream stream;
+        for (const Call &call : EveryCall(19, 1)) {
+            const Spread data(call, kRanks, 40); // each thread its own, for its own rank
+            const auto at = static_cast<size_t>(r);
+            EXPECT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), several.comm[at],
+                                    stream.Get()))
+                << kolo_error_text();
+            stream.Sync();
+            EXPECT_TRUE(data.IsRight(call, r)) << call.coll << kolo_type_name(call.type);
+        }
+    });
+    EXPECT_EQ(before, Launches());
+}
+
+TEST(DeviceSeveral, CallsOnDifferentStreamsTakeEffectInTheirOrderAndAreQueuedWithoutWaiting)
+{
+    if (!gpu::IsFake()) {
+        GTEST_SKIP() << "needs the driver of tests/device";
+    }
+    constexpr int kRanks = 2, kCalls = 20;
+    Several several(kRanks);
+    ASSERT_TRUE(several.IsUp());
+    const Call call = {kAllReduce, KOLO_UINT32, KOLO_SUM, 300, 0};
+    const Spread data(call, kRanks, 1);
+    const Stream stream[kRanks][2];
+    for (size_t r = 0; r < kRanks; r++) { // one thread, one rank after the other
+        void *buffer = data.in[r].Get();
+        for (int i = 0; i < kCalls; i++) {
+            ASSERT_EQ(KOLO_OK, Make(call, buffer, buffer, several.comm[r], stream[r][i % 2].Get()));
+        }
+    }
+    for (size_t r = 0; r < kRanks; r++) {
+        stream[r][(kCalls - 1) % 2].Sync();
+        const uint32_t sum = reduce_reference::Get<uint32_t>(&data.host[0][0]) +
+                             reduce_reference::Get<uint32_t>(&data.host[1][0]);
+        EXPECT_EQ(sum << (kCalls - 1), data.in[r].At<uint32_t>(0));
+    }
+}
+
+TEST(DeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
+{
+    if (!gpu::IsFake()) {
+        GTEST_SKIP() << "needs the driver of tests/device";
+    }
+    const Call call = {kAllReduce, KOLO_UINT32, KOLO_SUM, 300, 0};
+    const Spread data(call, 2, 1);
+    for (const bool aborts : {false, true}) {
+        const Stream stream;
+        Several several(2, aborts ? 20000 : 300);
+        ASSERT_TRUE(several.IsUp());
+        for (int i = 0; i < 3; i++) {
+            EXPECT_EQ(KOLO_OK, Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0],
+                                    stream.Get()));
+        }
+        if (aborts) {
+            kolo_comm_abort(several.comm[1]);
+        }
+        stream.Sync();
+        EXPECT_NE(KOLO_OK, kolo_comm_error(several.comm[0]));
+        EXPECT_NE(KOLO_OK,
+                  Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0], stream.Get()));
+    }
+}
+
+TEST(DeviceSeveral, SayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
+{
+    if (!gpu::IsFake()) {
+        GTEST_SKIP() << "needs the driver of tests/device";
+    }
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    const size_t live = Find<size_t()>("FakeCudaLive")();
+    long nth = 1;
+    for (bool failed = true; failed; nth++) {
+        {
+            const Spread data(call, 2, 1);
+            const Stream stream[2];
+            Find<void(long)>("FakeCudaFailNth")(nth);
+            Several several(2, 500);
+            bool good = several.IsUp();
+            for (size_t r = 0; r < 2 && good; r++) {
+                good = Make(call, data.in[r].Get(), data.out[r].Get(), several.comm[r],
+                            stream[r].Get()) == KOLO_OK;
+            }
+            for (size_t r = 0; r < 2 && !good; r++) { // one may wait for one that did not come
+                if (several.comm[r] != nullptr) {
+                    kolo_comm_abort(several.comm[r]);
+                }
+            }
+            Find<void()>("FakeCudaDrain")();
+            failed = Find<bool()>("FakeCudaHasFailed")();
+            Find<void(long)>("FakeCudaFailNth")(0);
+            for (int r = 0; r < 2 && good; r++) {
+                EXPECT_TRUE(data.IsRight(call, r) ||
+                            kolo_comm_error(several.comm[static_cast<size_t>(r)]) != KOLO_OK)
+                    << "call " << nth << " of the driver";
+            }
+            EXPECT_TRUE(good || failed) << nth;
+        }
+        ASSERT_EQ(live, Find<size_t()>("FakeCudaLive")()) << "call " << nth << " of the driver";
+        ASSERT_LT(nth, 1000);
+    }
+    EXPECT_GT(nth, 40);
+}
+
 // ---- coming up ---------------------------------------------------------------------------------
 
 TEST(DeviceStart, RefusesDevicesAndKernelsThatAreNotThere)

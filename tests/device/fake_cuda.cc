@@ -12,6 +12,7 @@
 #include "emulator.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -113,7 +114,8 @@ std::mutex lock;
 std::map<kolo_cuda_address, Allocation> allocations;
 std::map<kolo_cuda_address, size_t> opened; // of other processes: bytes
 unsigned long long ids;
-std::set<const void *> objects; // streams, events, modules
+std::set<const void *> objects; // streams, events, modules, pinned memory
+std::set<Stream *> streams;
 int retained;
 std::atomic<long> fail_in{0};
 std::atomic<size_t> launches{0};
@@ -170,8 +172,12 @@ void Apply(const kolo_cuda_stream_op &op)
     const auto value = static_cast<uint32_t>(op.value);
     switch (op.kind) {
     case KOLO_CUDA_WAIT_32:
-        while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
-            std::this_thread::yield();
+        for (int polls = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) != value; polls++) {
+            if (polls < 100) {
+                std::this_thread::yield();
+            } else { // what it waits for needs the core
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+            }
         }
         break;
     case KOLO_CUDA_WRITE_32:
@@ -206,6 +212,21 @@ KOLO_EXPORT
 void FakeCudaFailNth(long n)
 {
     fail_in = n;
+}
+KOLO_EXPORT
+void FakeCudaDrain()
+{
+    std::unique_lock<std::mutex> hold(lock);
+    const std::set<Stream *> all = streams;
+    hold.unlock();
+    for (Stream *stream : all) {
+        stream->Drain();
+    }
+}
+KOLO_EXPORT
+bool FakeCudaHasFailed()
+{
+    return fail_in <= 0;
 }
 KOLO_EXPORT
 size_t FakeCudaLaunches()
@@ -403,6 +424,13 @@ int cuMemcpyHtoDAsync_v2(kolo_cuda_address to, const void *from, size_t bytes,
     return KOLO_CUDA_OK;
 }
 
+KOLO_EXPORT
+int cuMemcpyDtoDAsync_v2(kolo_cuda_address to, kolo_cuda_address from, size_t bytes,
+                         kolo_cuda_stream stream)
+{
+    return cuMemcpyDtoHAsync_v2(reinterpret_cast<void *>(to), from, bytes, stream);
+}
+
 // ---- memory of other processes ----
 
 KOLO_EXPORT
@@ -509,7 +537,10 @@ KOLO_EXPORT
 int cuStreamCreate(kolo_cuda_stream *stream, unsigned)
 {
     ENTER_CONTEXT();
-    *stream = reinterpret_cast<kolo_cuda_stream>(Made(new Stream));
+    Stream *made = Made(new Stream);
+    std::lock_guard<std::mutex> hold(lock);
+    streams.insert(made);
+    *stream = reinterpret_cast<kolo_cuda_stream>(made);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -533,6 +564,10 @@ int cuLaunchHostFunc(kolo_cuda_stream stream, void (*fn)(void *), void *arg)
 KOLO_EXPORT
 int cuStreamDestroy_v2(kolo_cuda_stream stream)
 {
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        streams.erase(reinterpret_cast<Stream *>(stream));
+    }
     return Unmade(reinterpret_cast<Stream *>(stream));
 }
 KOLO_EXPORT

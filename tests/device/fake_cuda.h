@@ -11,6 +11,10 @@ extern "C" {
 size_t FakeCudaLive();
 // The n-th call from now on (1: the next) fails with CUDA_ERROR_OUT_OF_MEMORY; 0: none does.
 void FakeCudaFailNth(long n);
+// Whether that call has come.
+bool FakeCudaHasFailed();
+// Wait until all streams are idle. None may be made or destroyed meanwhile.
+void FakeCudaDrain();
 // Kernels launched so far.
 size_t FakeCudaLaunches();
 }

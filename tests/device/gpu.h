@@ -110,7 +110,9 @@ class Memory
     {
         std::vector<uint8_t> data(bytes);
         const Context context(device_);
-        Do("cuMemcpyDtoH_v2", static_cast<void *>(data.data()), at_ + offset, bytes);
+        if (bytes > 0) {
+            Do("cuMemcpyDtoH_v2", static_cast<void *>(data.data()), at_ + offset, bytes);
+        }
         return data;
     }
     template <class T> T At(size_t index) const

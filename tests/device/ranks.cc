@@ -70,10 +70,12 @@ void Sync(const Job &job)
 // All ranks' inputs, which each rank knows.
 std::vector<Bytes> Inputs(const Call &c, int ranks, uint64_t seed)
 {
+    const bool one = c.coll == kAllReduce || c.coll == kReduce || c.coll == kBroadcast ||
+                     c.coll == kGather || c.coll == kAllGather;
     std::vector<Bytes> in;
     for (int q = 0; q < ranks; q++) {
-        in.push_back(
-            Fill(c.type, c.count * static_cast<size_t>(ranks), seed + static_cast<uint64_t>(q)));
+        in.push_back(Fill(c.type, c.count * static_cast<size_t>(one ? 1 : ranks),
+                          seed + static_cast<uint64_t>(q)));
     }
     return in;
 }
@@ -99,7 +101,7 @@ void Check(Job &job, const Call &c, bool in_place, const Memory &a, const Memory
                              std::to_string(c.count) + " " + kolo_type_name(c.type) + ", " +
                              kolo_op_name(c.op) + (in_place ? ", in place" : "");
     const size_t shift = kBytes[c.type]; // of the buffers in their allocations
-    a.Put(mine.data(), std::min(mine.size(), Room(job.ranks)), shift);
+    a.Put(mine.data(), mine.size(), shift);
     const Memory &out = in_place ? a : b;
     Expect(job, Make(c, a.Get(shift), out.Get(shift), job.comm, job.stream) == KOLO_OK, name);
     Sync(job);
@@ -241,16 +243,48 @@ void CheckNewMemory(Job &job)
 void CheckDifferentCalls(Job &job, const Memory &a, const Memory &b)
 {
     const size_t count = job.rank == 0 ? 4 : 5;
-    Expect(job,
-           kolo_all_reduce(a.Get(), b.Get(), count, KOLO_INT32, KOLO_SUM, job.comm, job.stream) ==
-               KOLO_OK,
-           "is enqueued");
+    const kolo_status st =
+        kolo_all_reduce(a.Get(), b.Get(), count, KOLO_INT32, KOLO_SUM, job.comm, job.stream);
+    Expect(job, st == KOLO_OK || st == KOLO_ERR_MISMATCH, "is enqueued, or others have seen it");
     Sync(job);
     Expect(job, kolo_comm_error(job.comm) != KOLO_OK, "the communicator has ended");
     Expect(job,
            kolo_all_reduce(a.Get(), b.Get(), 4, KOLO_INT32, KOLO_SUM, job.comm, job.stream) !=
                KOLO_OK,
            "and takes no call");
+}
+
+// Each call of the driver fails once, on one rank: then all ranks see it, or the result is right.
+void CheckDriverErrors(Job &job, const Memory &a, const Memory &b)
+{
+    int32_t more = 1;
+    for (int32_t nth = 1; more != 0; nth++) {
+        int32_t failed = 0;
+        for (int at = 0; at < 2; at++) {
+            Job one = job;
+            one.comm = Join(0);
+            const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 3, 0};
+            const int32_t mine[3] = {nth, job.rank, 1}, none[3] = {};
+            a.Put(mine, sizeof mine);
+            b.Put(none, sizeof none);
+            Find<void(long)>("FakeCudaFailNth")(job.rank == at ? nth : 0);
+            const kolo_status st = Make(call, a.Get(), b.Get(), one.comm, one.stream);
+            if (st != KOLO_OK) {
+                kolo_comm_abort(one.comm); // as a program does that cannot go on
+            }
+            Find<void()>("FakeCudaDrain")();
+            failed |= job.rank == at && Find<bool()>("FakeCudaHasFailed")();
+            Find<void(long)>("FakeCudaFailNth")(0);
+            const int32_t right = b.At<int32_t>(0) == nth * job.ranks;
+            const int32_t told = kolo_comm_error(one.comm) != KOLO_OK;
+            Expect(job, right != 0 || told != 0, "call " + std::to_string(nth) + " of the driver");
+            kolo_comm_destroy(one.comm);
+        }
+        Expect(job, nth < 100, "calls of the driver end");
+        if (kolo_all_reduce(&failed, &more, 1, KOLO_INT32, KOLO_MAX, world, nullptr) != KOLO_OK) {
+            exit(2);
+        }
+    }
 }
 
 } // namespace
@@ -281,6 +315,10 @@ int main()
         Expect(job, !gpu::IsFake() || (launches > 0) == (opens && job.rank == 0), "launches");
         Say(job, opens ? "rank 0 runs the kernels of all" : "no rank runs a kernel");
 
+        if (gpu::IsFake()) {
+            CheckDriverErrors(job, a, b);
+            Say(job, "whichever call of the driver fails, all ranks are told");
+        }
         const Memory managed(Room(job.ranks), 0, true);
         CheckEveryCall(job, job.rank == 1 ? managed : a, b, 8);
         CheckLongCalls(job, a, job.rank == 0 ? managed : b);

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long all-reduces of GPU memory take, by ranks that are processes (`kolo run -n N bench`) or
+// threads of one process (`bench N`). One line a size:
+//   way ranks bytes us GB/s-of-memory copies
+// GB/s counts what the least traffic is: each input read and each output written once. `copies` is
+// that rate over the rate of the driver's copy on the same GPU, in percent. L2 keeps what is
+// smaller than itself, so short calls may go beyond 100.
+#include "../device/gpu.h"
+
+#include <kolo/kolo.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+namespace
+{
+
+using gpu::Context;
+using gpu::Do;
+using gpu::Memory;
+using gpu::Stream;
+
+double Now()
+{
+    return std::chrono::duration<double, std::micro>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+void Must(kolo_status st)
+{
+    if (st != KOLO_OK) {
+        fprintf(stderr, "bench: %s\n", kolo_error_text());
+        exit(1);
+    }
+}
+
+size_t Largest()
+{
+    const char *given = getenv("KOLO_BENCH_BYTES");
+    return given != nullptr ? strtoul(given, nullptr, 10) : 256u << 20;
+}
+
+// Microseconds a call, the least of three rounds.
+template <class F> double Time(const Stream &stream, int calls, const F &call)
+{
+    double best = 1e30;
+    for (int round = 0; round < 4; round++) { // the first warms up
+        const double start = Now();
+        for (int i = 0; i < calls; i++) {
+            call();
+        }
+        stream.Sync();
+        best = round > 0 ? std::min(best, (Now() - start) / calls) : best;
+    }
+    return best;
+}
+
+int Calls(size_t bytes)
+{
+    return gpu::IsFake() ? 2 : bytes < 1 << 20 ? 200 : 20;
+}
+
+// Bytes read and written in a microsecond by the driver's copy of a long buffer.
+double CopyRate(const Stream &stream)
+{
+    const size_t bytes = Largest();
+    const Memory a(bytes), b(bytes);
+    const Context context;
+    const double us = Time(stream, Calls(bytes), [&] {
+        Do("cuMemcpyDtoDAsync_v2", reinterpret_cast<unsigned long long>(b.Get()),
+           reinterpret_cast<unsigned long long>(a.Get()), bytes, stream.Get());
+    });
+    return 2.0 * static_cast<double>(bytes) / us;
+}
+
+void Print(const char *way, int ranks, size_t bytes, double us, double copy_rate)
+{
+    const double moved = 2.0 * ranks * static_cast<double>(bytes);
+    printf("%-10s %2d %10zu %10.1f %8.0f %5.0f%%\n", way, ranks, bytes, us, moved / us / 1e3,
+           100 * moved / us / copy_rate);
+    fflush(stdout);
+}
+
+void Threads(int ranks)
+{
+    kolo_config config = KOLO_CONFIG_INIT;
+    config.device = 0;
+    std::vector<kolo_comm *> comm(static_cast<size_t>(ranks));
+    Must(kolo_comm_create_local(ranks, &config, comm.data()));
+    {
+        const Stream stream;
+        const double copy_rate = CopyRate(stream);
+        std::vector<Memory> in, out;
+        for (int r = 0; r < ranks; r++) {
+            in.emplace_back(Largest());
+            out.emplace_back(Largest());
+        }
+        for (size_t bytes = 1 << 10; bytes <= Largest(); bytes *= 16) {
+            const double us = Time(stream, Calls(bytes), [&] {
+                Must(kolo_group_begin());
+                for (size_t r = 0; r < comm.size(); r++) {
+                    Must(kolo_all_reduce(in[r].Get(), out[r].Get(), bytes / 4, KOLO_FLOAT32,
+                                         KOLO_SUM, comm[r], stream.Get()));
+                }
+                Must(kolo_group_end());
+            });
+            Print("threads", ranks, bytes, us, copy_rate);
+        }
+    }
+    for (kolo_comm *c : comm) {
+        kolo_comm_destroy(c);
+    }
+}
+
+void Processes()
+{
+    kolo_config config = KOLO_CONFIG_INIT;
+    kolo_comm *comm = nullptr;
+    config.device = 0;
+    Must(kolo_comm_create_env(&config, &comm));
+    {
+        const Stream stream;
+        const double copy_rate = kolo_comm_rank(comm) == 0 ? CopyRate(stream) : 1;
+        const Memory in(Largest()), out(Largest());
+        for (size_t bytes = 1 << 10; bytes <= Largest(); bytes *= 16) {
+            const double us = Time(stream, Calls(bytes), [&] {
+                Must(kolo_all_reduce(in.Get(), out.Get(), bytes / 4, KOLO_FLOAT32, KOLO_SUM, comm,
+                                     stream.Get()));
+            });
+            if (kolo_comm_rank(comm) == 0) {
+                Print(getenv("KOLO_CUDA_IPC") == nullptr ? "processes" : "staged",
+                      kolo_comm_size(comm), bytes, us, copy_rate);
+            }
+        }
+    }
+    Must(kolo_comm_error(comm));
+    kolo_comm_destroy(comm);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        Threads(atoi(argv[1]));
+    } else {
+        Processes();
+    }
+    return 0;
+}
