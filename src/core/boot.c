@@ -120,7 +120,8 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
     return KOLO_OK;
 }
 
-/* Send a whole frame. A hub that closed the connection may have said why: the reader finds out. */
+/* Send a whole frame. A hub that closed the connection may have said why: the reader finds out, and
+ * at a connection that cannot be written to the hub does. */
 static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, const void *body,
                        size_t len)
 {
@@ -133,6 +134,7 @@ static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, c
         if (n < 0 && errno == EAGAIN) {
             KOLO_TRY(wait_for(boot, POLLOUT));
         } else if (n < 0 && errno != EINTR) {
+            (void)shutdown(boot->fd, SHUT_RDWR);
             return KOLO_OK;
         }
         for (size_t left = n > 0 ? (size_t)n : 0; first < 2; first++) {

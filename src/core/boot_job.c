@@ -107,6 +107,7 @@ static size_t send_now(int fd, const struct iovec parts[2])
             return 0;
         }
         if (errno != EINTR) {
+            (void)shutdown(fd, SHUT_RDWR);
             return parts[0].iov_len + parts[1].iov_len;
         }
     }

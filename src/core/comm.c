@@ -78,7 +78,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     return KOLO_OK;
 }
 
-struct rounds { /* room for everybody's blobs */
+struct rounds { /* room for everybody's blobs; to be freed in any case */
     struct kolo_hello *hello;
     struct kolo_address *address;
     struct kolo_ready *ready;
@@ -97,7 +97,6 @@ static kolo_status rounds_make(int nranks, struct rounds *r)
     r->address = calloc((size_t)nranks, sizeof *r->address);
     r->ready = calloc((size_t)nranks, sizeof *r->ready);
     if (r->hello == NULL || r->address == NULL || r->ready == NULL) {
-        rounds_free(r);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
     return KOLO_OK;

@@ -493,7 +493,7 @@ kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream)
     struct kolo_call *kept = keep(call);
     if (kept == NULL) {
         kolo_call_close(call);
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+        return kolo_comm_fail(call->comm, kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call"));
     }
     if (kolo_group_depth > 0) {
         kept->stream = s;

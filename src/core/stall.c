@@ -178,18 +178,21 @@ static void warn(struct kolo_comm *c, int q, double waited_us, bool message)
              c->rank, waited_us / 1e6, who, state);
 }
 
-/* Rank q has left without the call that is waited for: it never comes. */
-static kolo_status check_left(struct kolo_comm *c, int q)
+/* Rank q has left without the call that is waited for, or the message, which it would have waited
+ * for to be taken: it never comes. */
+static kolo_status check_left(struct kolo_comm *c, int q, bool message)
 {
-    char mine[128], who[48];
+    char mine[128] = "a message that is waited for", who[48];
     const struct kolo_post *post = kolo_comm_post(c, q);
     if (post == NULL || atomic_load(&post->presence) != KOLO_POST_LEFT ||
-        atomic_load(&post->begun) >= kolo_comm_calls(c)) {
+        (!message && atomic_load(&post->begun) >= kolo_comm_calls(c))) {
         return KOLO_OK;
     }
     c->wires.blamed = q;
     kolo_comm_say_rank(c, q, who, sizeof who);
-    kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+    if (!message) {
+        kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+    }
     return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
 }
 
@@ -206,9 +209,7 @@ kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool 
     if (waited_us > WARN_US || (waited_us > STOPPED_US && is_stopped(c, last))) {
         warn(c, last, waited_us, message);
     }
-    if (!message) {
-        KOLO_TRY(check_left(c, last));
-    }
+    KOLO_TRY(check_left(c, message ? peer : last, message));
     if (!message && kolo_watch_crossed(c, peer)) {
         c->wires.blamed = peer;
         return KOLO_ERR_MISMATCH;

@@ -26,6 +26,7 @@
 
 #define MAGIC       UINT32_C(0x6b6f6c31)
 #define DEADLINE_US 5e6
+#define REFUSED_US  3e5
 
 enum { CLIENTS = 32, STOP = 0, LISTENER = 1, FIRST_CLIENT = 2 };
 
@@ -345,15 +346,21 @@ static kolo_status still_waiting(const struct kolo_shm_owner *owner, double dead
     return KOLO_OK;
 }
 
-/* Connect `fd`; the owner may not listen yet, or have its queue full. */
+/* Connect `fd`; the owner may not listen yet, or have its queue full. A communicator's members
+ * listen before they tell each other of memory: one that does not for long has left. */
 static kolo_status reach(const struct kolo_shm_owner *owner, int fd, double deadline)
 {
     struct sockaddr_un address;
     const socklen_t len = fill_address(&owner->identity, &address);
+    const double refused_until = kolo_now_us() + REFUSED_US;
     while (connect(fd, (const struct sockaddr *)&address, len) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
             return kolo_fail(KOLO_ERR_LINK, "connecting to rank %d (pid %d): %s", owner->rank,
                              owner->pid, strerror(errno));
+        }
+        if (errno == ECONNREFUSED && kolo_now_us() > refused_until) {
+            return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) has left, and its memory with it",
+                             owner->rank, owner->pid);
         }
         KOLO_TRY(still_waiting(owner, deadline));
         (void)poll(NULL, 0, 1);
