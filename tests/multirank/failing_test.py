@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One allocation, or one system call, of one rank fails: all ranks end with right results or with an
+error, at once, and give back what they took.
+
+usage: failing_test.py FAILING SHORT_JOB   (the library of failing.c, the program of short_job.c)
+"""
+import itertools
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+from tap import check, run_tests
+
+FAILING, SHORT_JOB = sys.argv[1:]
+FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+FIRST, SOME = 20, 20  # of those that fail, unless all do
+SEED = 22
+TIMEOUT_MS = 1000
+LIMIT_S = 30
+AT_ONCE_S = 0.9
+_jobs = itertools.count()
+
+
+def run(rank, fail="", left="", **more):
+    """Two ranks, one of which fails; their statuses, what they said, and the seconds they took."""
+    begin = time.time()
+    name = f"failing-{os.getpid()}-{next(_jobs)}"
+    env = {**os.environ, **more, "KOLO_NRANKS": "2", "KOLO_JOB": name, "LD_PRELOAD": FAILING}
+    processes = [subprocess.Popen([SHORT_JOB, str(TIMEOUT_MS)], stdout=subprocess.PIPE, text=True,
+                                  stderr=subprocess.STDOUT,
+                                  env={**env, "KOLO_RANK": str(r), "KOLO_TEST_LEFT": left,
+                                       "KOLO_TEST_FAIL": fail if r == rank else ""})
+                 for r in range(2)]
+    said = []
+    for process in processes:
+        try:
+            said.append(process.communicate(timeout=LIMIT_S)[0])
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said.append(process.communicate()[0] + "(it hung)")
+    return [process.returncode for process in processes], said, time.time() - begin
+
+
+def counts(text):
+    """Allocations and descriptors that are left, and how many allocations and calls there were."""
+    match = re.search(r"^left (\d+) (\d+) of (\d+) (\d+)$", text, re.M)
+    return match and [int(n) for n in match.groups()]
+
+
+def problem(kind, number, rank, baseline, **more):
+    """What is wrong where that one fails; None: nothing."""
+    left = f"{baseline[0]} {baseline[1]}"
+    statuses, said, seconds = run(rank, f"{kind} {number}", left, **more)
+    ends = [re.search(r"^(right|KOLO_ERR_\w+) ?(.*)$", text, re.M) for text in said]
+    lefts = [counts(text) for text in said]
+    absent = any(re.search("nobody answered|had not joined", text) for text in said)
+    good = (all(end and status == (end[1] != "right") for end, status in zip(ends, statuses)) and
+            all(l[0] <= baseline[0] and l[1] <= baseline[1] for l in lefts if l) and
+            seconds < (TIMEOUT_MS / 1e3 if absent else 0) + AT_ONCE_S)
+    return None if good else (f"{kind} {number} of rank {rank}", statuses, f"{seconds:.1f} s", *said)
+
+
+def numbers(most, rng):
+    """Which ones fail."""
+    if FULL or most <= FIRST + SOME:
+        return range(1, most + 1)
+    return [*range(1, FIRST + 1), *sorted(rng.sample(range(FIRST + 1, most + 1), SOME))]
+
+
+def test_each():
+    """Ranks differ: rank 0 has the meeting point."""
+    rng = random.Random(SEED)
+    for more in ({}, {"KOLO_TRANSPORT": "tcp"}):
+        runs = [run(0, **more)[1] for _ in range(3)]
+        made = [[counts(text) for text in said] for said in runs]
+        baseline = [max(both[i] for said in made for both in said) for i in range(4)]
+        for kind, most in (("alloc", baseline[2]), ("call", baseline[3])):
+            for rank in range(2):
+                chosen = numbers(most, rng)
+                wrong = [found for number in chosen
+                         if (found := problem(kind, number, rank, baseline, **more))]
+                check(not wrong, f"{more or 'shm'}: any {kind} of rank {rank} may fail",
+                      f"seed {SEED}: {len(wrong)} of {len(chosen)} (of {most})",
+                      *[line for found in wrong[:5] for line in found])
+
+
+run_tests(globals())
