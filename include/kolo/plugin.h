@@ -241,6 +241,9 @@ struct kolo_req {
     struct kolo_bytes data;
     struct kolo_req *next; /* the transport's */
     void *own;             /* the transport's */
+    uint32_t lent;         /* recv: 1 while nobody else uses these bytes until it is done, so that
+                              anything may be stored there; 0: what is there stays until the
+                              message comes, for it may still be sent from there */
 };
 
 struct kolo_transport {

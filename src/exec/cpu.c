@@ -61,7 +61,7 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                                     .bytes = bytes,
                                     .count = 1,
                                     .stride = bytes};
-    *req = (struct kolo_req){.channel = uop->channel, .status = KOLO_INPROGRESS};
+    *req = (struct kolo_req){.channel = uop->channel, .status = KOLO_INPROGRESS, .lent = uop->lent};
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }

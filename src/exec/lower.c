@@ -263,6 +263,33 @@ struct run {        /* consecutive steps into one slice */
     bool last, moves;
 };
 
+/* Whether slice `s` is memory of OUT's `out`, in place or not. */
+static bool may_be_in(const struct lowering *l, struct kolo_slice s, struct kolo_slice out)
+{
+    for (unsigned c = 0; s.buf == KOLO_IN && c < s.count; c++) {
+        const int alias = kolo_alias_out_chunk(l->plan, l->prog->me, (int)(s.first + c));
+        if (alias >= 0 && (uint32_t)alias - out.first < out.count) {
+            return true;
+        }
+    }
+    return overlap(s, out);
+}
+
+/* No step before `i` of this tile uses what it receives into. A transport may then store there
+ * before the message comes. */
+static bool is_first_use(const struct lowering *l, int i)
+{
+    const struct kolo_slice out = l->mine->step[i].dst;
+    bool first = l->plan->lanes == 1; /* else the steps before are not all of them */
+    for (int k = 0; k < i && first; k++) {
+        const struct kolo_step *s = &l->mine->step[k];
+        const bool receives = s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE;
+        first = (receives || !may_be_in(l, s->src, out)) &&
+                (s->op == KOLO_SEND || !overlap(s->dst, out));
+    }
+    return first;
+}
+
 static struct kolo_at receive_message(struct lowering *l, int i, bool direct)
 {
     const struct kolo_step *s = &l->mine->step[i];
@@ -280,6 +307,7 @@ static struct kolo_at receive_message(struct lowering *l, int i, bool direct)
     recv->count = s->dst.count;
     recv->index = l->prog->nreqs++;
     recv->channel = s->lane;
+    recv->lent = !direct || is_first_use(l, i);
     operand(l, into);
     return into;
 }

@@ -64,7 +64,7 @@ void kolo_prog_print(const struct kolo_prog *prog, struct kolo_text *out)
                 kolo_text_add(out, " lane %d op %u", op->peer, op->index);
             }
             print_operands(prog, op, out);
-            kolo_text_add(out, "%s\n", op->last ? " last" : "");
+            kolo_text_add(out, "%s%s\n", op->last ? " last" : "", op->lent ? " lent" : "");
         }
     }
 }

@@ -85,6 +85,7 @@ struct kolo_uop {
     uint32_t index;   /* AFTER: op of the other lane; SEND, RECV: request number */
     int32_t step;     /* plan step it came from, or -1 */
     uint32_t channel; /* SEND, RECV: messages match in order per channel */
+    uint8_t lent;     /* RECV: nobody else uses its memory from the post on, until it is taken */
 };
 
 struct kolo_lane_ops {

@@ -133,6 +133,7 @@ struct kolo_message {
     uint32_t count;
     int32_t length;
     bool sent;                           /* posted */
+    bool lent;                           /* the receiver's cells are claimed since the post */
     uint32_t received;                   /* 1 + epoch of the tile that posted the receive, or 0 */
     struct kolo_moment done, taken;      /* the sender, the receiver knows that it is complete */
     uint32_t sent_clock, received_clock; /* snapshots */

@@ -112,7 +112,7 @@ static kolo_status begin_arrival(struct kolo_proof *p, int32_t number)
     }
     kolo_proof_join(p, p->joined, m->sent_clock);
     kolo_proof_join(p, p->joined, m->received_clock);
-    for (uint32_t j = 0; j < m->count; j++) {
+    for (uint32_t j = 0; j < m->count && !m->lent; j++) {
         KOLO_TRY(kolo_proof_claim(&t, m->target + j));
         p->cell[m->target + j].arriving = number;
     }
@@ -160,7 +160,12 @@ kolo_status kolo_proof_receive(const struct kolo_turn *t, const struct kolo_uop 
         uint32_t cell = 0;
         KOLO_TRY(kolo_proof_resolve(t, kolo_proof_operand(t, 0), j, true, &cell));
         m->target = j == 0 ? cell : m->target;
+        if (op->lent) {
+            KOLO_TRY(kolo_proof_claim(t, cell));
+            p->cell[cell].arriving = *request(t, op->index);
+        }
     }
+    m->lent = op->lent;
     return m->sent ? begin_arrival(p, *request(t, op->index)) : KOLO_OK;
 }
 

@@ -22,13 +22,13 @@ class Messages : public testing::TestWithParam<const kolo_transport *>
 using Bytes = std::vector<unsigned char>;
 
 /* Send `bytes` from rank 0 to rank 1 and say what came. */
-void ExpectArrives(World &world, size_t bytes)
+void ExpectArrives(World &world, size_t bytes, bool lent)
 {
     Bytes sent = Pattern(bytes, (unsigned)bytes);
     Bytes came(bytes, 0);
     kolo_req send;
     kolo_req recv;
-    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, Flat(came.data(), bytes), recv));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, Flat(came.data(), bytes), recv, lent));
     ASSERT_EQ(KOLO_OK, world.Send(0, 1, 3, Flat(sent.data(), bytes), send));
     ASSERT_TRUE(world.Finish({&send, &recv}));
     EXPECT_EQ(KOLO_OK, send.status);
@@ -42,7 +42,8 @@ TEST_P(Messages, OfAnySizeArriveWhole)
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{48}, size_t{16383}, size_t{16384},
                          size_t{16385}, size_t{131072}, size_t{(1 << 20) + 3}}) {
         SCOPED_TRACE(bytes);
-        ExpectArrives(world, bytes);
+        ExpectArrives(world, bytes, true);
+        ExpectArrives(world, bytes, false);
     }
 }
 
@@ -57,6 +58,30 @@ TEST_P(Messages, AnEmptyOneIsNotReceivedBeforeItIsSent)
     ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(nullptr, 0), send));
     ASSERT_TRUE(world.Finish({&send, &recv}));
     EXPECT_EQ(KOLO_OK, recv.status);
+}
+
+TEST_P(Messages, MemoryThatIsNotLentKeepsWhatItHasUntilItsOwnMessageComes)
+{
+    World world(GetParam(), 2);
+    const Bytes before = Pattern(200000, 1);
+    Bytes other = Pattern(200000, 2), sent = Pattern(200000, 3);
+    for (uint32_t channel :
+         {uint32_t{1}, uint32_t{3}}) { /* the other one's is looked at after, or first */
+        Bytes place = before, came(other.size(), 0);
+        kolo_req reqs[4];
+        ASSERT_EQ(KOLO_OK,
+                  world.Recv(1, 0, channel, Flat(place.data(), place.size()), reqs[0], false));
+        ASSERT_EQ(KOLO_OK, world.Send(0, 1, 2, Flat(other.data(), other.size()), reqs[1]));
+        world.Settle();
+        EXPECT_EQ(before, place);
+        ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 2, Flat(came.data(), came.size()), reqs[2]));
+        ASSERT_TRUE(world.Finish({&reqs[1], &reqs[2]}));
+        EXPECT_EQ(before, place);
+        EXPECT_EQ(other, came);
+        ASSERT_EQ(KOLO_OK, world.Send(0, 1, channel, Flat(sent.data(), sent.size()), reqs[3]));
+        ASSERT_TRUE(world.Finish({&reqs[0], &reqs[3]}));
+        EXPECT_EQ(sent, place);
+    }
 }
 
 TEST_P(Messages, OfOneChannelArriveInTheOrderSent)
@@ -93,7 +118,7 @@ TEST_P(Messages, AStuckChannelDoesNotHoldUpAnother)
     ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(stuck.data(), stuck.size()), send_stuck));
     world.Settle();
     EXPECT_EQ(KOLO_INPROGRESS, send_stuck.status) << "nobody received it";
-    ExpectArrives(world, 100000);
+    ExpectArrives(world, 100000, true);
     ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(came.data(), came.size()), recv_stuck));
     ASSERT_TRUE(world.Finish({&send_stuck, &recv_stuck}));
     EXPECT_EQ(stuck, came);

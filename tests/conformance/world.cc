@@ -182,10 +182,12 @@ kolo_status World::Send(int from, int to, uint32_t channel, const kolo_bytes &sr
     return transport_->send(Link(from, to), &src, &req);
 }
 
-kolo_status World::Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req)
+kolo_status World::Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req,
+                        bool lent)
 {
     req = kolo_req{};
     req.channel = channel;
+    req.lent = lent;
     return transport_->recv(Link(at, from), &dst, &req);
 }
 

@@ -73,7 +73,8 @@ class World
     }
 
     kolo_status Send(int from, int to, uint32_t channel, const kolo_bytes &src, kolo_req &req);
-    kolo_status Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req);
+    kolo_status Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req,
+                     bool lent = true);
     /* Let every rank advance until `done`; false if that takes longer than 20 s. */
     bool Until(const std::function<bool()> &done);
     /* Until all of these have a status. */

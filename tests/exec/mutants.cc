@@ -131,6 +131,9 @@ class Maker
         });
         AddOp(Fault::kWrongIndex, i, "the next channel",
               [](kolo_uop *u, kolo_at *) { u->channel = (u->channel + 1) % KOLO_PLAN_CHANNELS; });
+        if (op.code == KOLO_DO_RECV && !op.lent) {
+            AddOp(Fault::kWrongFact, i, "lent", [](kolo_uop *u, kolo_at *) { u->lent = 1; });
+        }
         if (op.index + 1 < prog_->nreqs) {
             AddOp(Fault::kWrongRequest, i, "the next request",
                   [](kolo_uop *u, kolo_at *) { u->index++; });

@@ -23,7 +23,7 @@ enum class Fault {
     kFewerEntries,
     kFlipLast,
     kMoveStage,
-    kWrongFact, // of a message: STABLE or FRESH, believed by every rank's lowering
+    kWrongFact, // of a message: STABLE or FRESH, believed by every rank's lowering; lent
     kCount
 };
 const char *FaultName(Fault fault);

@@ -241,11 +241,12 @@ static void taken(struct kolo_link *link, uint8_t channel, size_t total)
     }
 }
 
-/* Receives whose first part is read straight to its place, before its header is looked at. */
+/* Receives whose first part is read straight to its place, before its header is looked at: what
+ * comes may be another frame, so the place must be ours until then. */
 static bool is_predictable(const struct kolo_tcp_message *m)
 {
     const struct kolo_req *req = m->req;
-    return req != NULL && m->kept == NULL && !m->touched && !m->failed &&
+    return req != NULL && req->lent != 0 && m->kept == NULL && !m->touched && !m->failed &&
            req->bytes >= PREDICTED_LEAST &&
            (req->data.count == 1 || req->data.stride == req->data.bytes);
 }
