@@ -151,7 +151,9 @@ struct kolo_config {
  * all ranks or none. Calls of a rank on different streams take effect in their order. Ranks that
  * are threads need streams of their own, not the default stream, unless one thread brings the calls
  * of all of them in a group. With host memory calls return when the result is there, and `stream`
- * is NULL. What GPU memory does not serve is UNSUPPORTED, with the reason. */
+ * is NULL. Sends and receives of GPU memory stand in the order of the communicator's calls, so
+ * exchanges need a group, whose messages are on one stream; both ends of a message are GPU memory.
+ * What GPU memory does not serve is UNSUPPORTED, with the reason. */
 
 #define KOLO_ANY_SOURCE (-1)
 #define KOLO_ANY_TAG    (-1)

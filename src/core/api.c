@@ -329,16 +329,7 @@ kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts, const 
 
 /* ---- point to point ---- */
 
-struct message {
-    void *buf;
-    size_t count;
-    enum kolo_type type;
-    int peer, tag;
-    bool is_send;
-    struct kolo_recv_info *info;
-};
-
-static kolo_status check_message(const struct message *m, const struct kolo_comm *comm)
+static kolo_status check_message(const struct kolo_message *m, const struct kolo_comm *comm)
 {
     const size_t elem = kolo_type_bytes(m->type);
     KOLO_TRY(kolo_comm_usable(comm));
@@ -369,10 +360,14 @@ static kolo_status check_message(const struct message *m, const struct kolo_comm
     return KOLO_OK;
 }
 
-static kolo_status exchange(const struct message *m, struct kolo_comm *comm, kolo_stream stream)
+kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *comm,
+                             kolo_stream stream)
 {
     KOLO_TRY(check_message(m, comm));
-    KOLO_TRY(kolo_device_check_message(comm, m->buf, m->count, stream));
+    kolo_status taken = KOLO_OK;
+    if (comm->device != KOLO_HOST && kolo_device_takes_message(comm, m, stream, &taken)) {
+        return taken;
+    }
     struct kolo_call call = {.comm = comm, .p2p = true, .info = m->info};
     call.message = calloc(1, sizeof *call.message);
     if (call.message == NULL) {
@@ -390,15 +385,16 @@ static kolo_status exchange(const struct message *m, struct kolo_comm *comm, kol
 kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type, int peer,
                       struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct message m = {(void *)(uintptr_t)buf, count, type, peer, KOLO_UNTAGGED, true, NULL};
-    return exchange(&m, comm, stream);
+    const struct kolo_message m = {(void *)(uintptr_t)buf, count, type, peer,
+                                   KOLO_UNTAGGED,          true,  NULL};
+    return kolo_message_run(&m, comm, stream);
 }
 
 kolo_status kolo_recv(void *buf, size_t count, enum kolo_type type, int peer,
                       struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct message m = {buf, count, type, peer, KOLO_UNTAGGED, false, NULL};
-    return exchange(&m, comm, stream);
+    const struct kolo_message m = {buf, count, type, peer, KOLO_UNTAGGED, false, NULL};
+    return kolo_message_run(&m, comm, stream);
 }
 
 kolo_status kolo_send_tag(const void *buf, size_t count, enum kolo_type type, int peer, int tag,
@@ -407,8 +403,8 @@ kolo_status kolo_send_tag(const void *buf, size_t count, enum kolo_type type, in
     if (tag < 0) {
         return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be 0 or more", tag);
     }
-    const struct message m = {(void *)(uintptr_t)buf, count, type, peer, tag, true, NULL};
-    return exchange(&m, comm, stream);
+    const struct kolo_message m = {(void *)(uintptr_t)buf, count, type, peer, tag, true, NULL};
+    return kolo_message_run(&m, comm, stream);
 }
 
 kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type type, int peer, int tag,
@@ -417,6 +413,6 @@ kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type type, int peer
     if (tag < 0 && tag != KOLO_ANY_TAG) {
         return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be 0 or more, or KOLO_ANY_TAG", tag);
     }
-    const struct message m = {buf, count, type, peer, tag, false, out};
-    return exchange(&m, comm, stream);
+    const struct kolo_message m = {buf, count, type, peer, tag, false, out};
+    return kolo_message_run(&m, comm, stream);
 }

@@ -76,6 +76,17 @@ void kolo_call_take_back(const struct kolo_call *call);
 
 /* All of a public call but making *call: check it, note it, submit it. Takes what it owns. */
 kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream);
+struct kolo_message { /* a send or a receive, as a public call says it */
+    void *buf;
+    size_t count;
+    enum kolo_type type;
+    int peer, tag; /* tag KOLO_UNTAGGED: none */
+    bool is_send;
+    struct kolo_recv_info *info;
+};
+/* All of such a call. */
+kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *comm,
+                             kolo_stream stream);
 /* Run, queue or collect a call: by its stream, an open group, and what is queued before it. Takes
  * what `call` owns. */
 kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream);

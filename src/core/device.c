@@ -204,30 +204,6 @@ static kolo_status find_places(const struct kolo_call *call, bool *host_out)
     return KOLO_OK;
 }
 
-kolo_status kolo_device_check_message(struct kolo_comm *c, const void *buf, size_t count,
-                                      kolo_stream stream)
-{
-    struct kolo_cuda_place place = {KOLO_CUDA_KIND_HOST, -1};
-    if (!kolo_device_is_up(c)) {
-        return KOLO_OK;
-    }
-    if (count > 0) {
-        KOLO_TRY(find_place(c, buf, &place));
-    }
-    if (place.kind != KOLO_CUDA_KIND_HOST) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "buf (%p) is memory of a GPU; sends and receives take host memory as yet",
-                         buf);
-    }
-    if (stream != NULL) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "stream is %p and buf is host memory; on a communicator of a GPU such "
-                         "calls take no stream",
-                         stream);
-    }
-    return KOLO_OK;
-}
-
 /* ---- calls ---- */
 
 struct pending { /* a call of a group */
@@ -324,6 +300,107 @@ bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *
     return true;
 }
 
+/* ---- messages ---- */
+
+struct posted { /* a message of a group */
+    struct posted *next;
+    struct kolo_comm *comm;
+    struct kolo_message message;
+    kolo_stream stream;
+};
+static _Thread_local struct posted *posted;
+
+static kolo_status post(struct kolo_comm *c, const struct kolo_message *m, kolo_stream stream)
+{
+    struct posted *made = malloc(sizeof *made);
+    struct posted **at = &posted;
+    if (made == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
+    }
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *made = (struct posted){.comm = c, .message = *m, .stream = stream};
+    *at = made;
+    return KOLO_OK;
+}
+
+static kolo_status take_message(struct kolo_comm *c, const struct kolo_message *m,
+                                kolo_stream stream)
+{
+    if (c->team != NULL) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "buf (%p) is memory of a GPU; sends and receives take host memory where "
+                         "ranks of one process share a GPU",
+                         m->buf);
+    }
+    return kolo_group_depth > 0 ? post(c, m, stream)
+                                : kolo_relay_enqueue_messages(c->relay, m, 1, stream);
+}
+
+bool kolo_device_takes_message(struct kolo_comm *c, const struct kolo_message *m,
+                               kolo_stream stream, kolo_status *out)
+{
+    struct kolo_cuda_place place = {stream != NULL ? KOLO_CUDA_KIND_MANAGED : KOLO_CUDA_KIND_HOST,
+                                    -1}; /* of no buffer: by its stream */
+    if (!kolo_device_is_up(c)) {
+        return false;
+    }
+    kolo_status st = m->buf != NULL ? find_place(c, m->buf, &place) : KOLO_OK;
+    const bool host = place.kind == KOLO_CUDA_KIND_HOST;
+    if (st == KOLO_OK && host && stream == NULL) {
+        return false;
+    }
+    if (st == KOLO_OK && host) {
+        st = kolo_fail(KOLO_ERR_INVALID,
+                       "stream is %p and buf is host memory; on a communicator of a GPU such calls "
+                       "take no stream",
+                       stream);
+    }
+    st = st == KOLO_OK ? check_place(c, &place, "buf", m->buf) : st;
+    *out = ended(c, st == KOLO_OK ? take_message(c, m, stream) : st);
+    return true;
+}
+
+/* All messages of the first one's communicator, together. */
+static kolo_status issue_messages(void)
+{
+    struct kolo_comm *c = posted->comm;
+    const kolo_stream stream = posted->stream;
+    bool one_stream = true;
+    int n = 0;
+    for (const struct posted *p = posted; p != NULL; p = p->next) {
+        n += p->comm == c;
+        one_stream = one_stream && (p->comm != c || p->stream == stream);
+    }
+    struct kolo_message *all = malloc((size_t)n * sizeof *all);
+    int taken = 0;
+    for (struct posted **at = &posted; *at != NULL;) {
+        struct posted *p = *at;
+        if (p->comm != c) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        if (all != NULL) {
+            all[taken++] = p->message;
+        }
+        free(p);
+    }
+    kolo_status st = kolo_comm_usable(c);
+    if (st == KOLO_OK && all == NULL) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
+    }
+    if (st == KOLO_OK && !one_stream) {
+        st = kolo_fail(KOLO_ERR_UNSUPPORTED,
+                       "the messages of a group are of GPU memory and on several streams; they "
+                       "must be on one");
+    }
+    st = st == KOLO_OK ? kolo_relay_enqueue_messages(c->relay, all, n, stream) : st;
+    free(all);
+    return ended(c, st);
+}
+
 /* ---- groups ---- */
 
 /* How many calls of rank r of this team the group has; *first: the first of them, from `from` on.
@@ -386,6 +463,10 @@ kolo_status kolo_device_group_end(void)
             free(dropped);
         }
         const kolo_status st = usable == KOLO_OK ? issue_first() : usable;
+        first = first == KOLO_OK ? st : first;
+    }
+    while (posted != NULL) { /* after collectives on every rank */
+        const kolo_status st = issue_messages();
         first = first == KOLO_OK ? st : first;
     }
     return first;

@@ -25,9 +25,9 @@ void kolo_device_abort(struct kolo_comm *c);
 /* False: the call is on host memory, and nothing was done. Else it was enqueued, or will be at the
  * end of the group, or failed: *out; what it owns is freed. `call` was checked. */
 bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *out);
-/* Sends and receives are of host memory. Errors: UNSUPPORTED, INVALID (a stream). */
-kolo_status kolo_device_check_message(struct kolo_comm *c, const void *buf, size_t count,
-                                      kolo_stream stream);
+/* The same for a send or a receive, which was checked. */
+bool kolo_device_takes_message(struct kolo_comm *c, const struct kolo_message *m,
+                               kolo_stream stream, kolo_status *out);
 /* Enqueue what this thread's group collected. */
 kolo_status kolo_device_group_end(void);
 

@@ -20,6 +20,8 @@ struct job { /* one rank's call */
     struct kolo_relay *relay;
     struct kolo_gpu_call call;
     struct kolo_counts v;
+    struct kolo_message *message; /* [nmessages], in place of a collective; call.stream counts */
+    int nmessages;
     struct job *kept; /* of a graph, which may bring it again: the next of those */
     bool captured;
 };
@@ -34,13 +36,18 @@ struct kolo_relay {
     kolo_cuda_stream stream; /* the thread's */
     struct kolo_lend lend;   /* the thread's */
 
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t came;
-    struct job *first, **last, *kept;
+    /* Of what follows, held in calls that enqueue: those may wait until a stream has room, which
+     * may wait for the thread. */
+    pthread_mutex_t order;
     kolo_cuda_stream user; /* of the last call outside graphs, */
     kolo_cuda_event event; /* which is recorded after it */
-    bool recorded, aborted, stop;
-    bool running;
+    bool recorded;
+    struct job *kept;
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t came;
+    struct job *first, **last;
+    bool aborted, stop;
     pthread_t thread;
 };
 
@@ -218,6 +225,85 @@ static kolo_status stage(struct job *job)
     return st;
 }
 
+/* ---- messages ---- */
+
+struct carried { /* a message, on the host */
+    void *buf;
+    struct kolo_recv_info info;
+};
+
+static size_t bytes_of(const struct kolo_message *m)
+{
+    return m->count * kolo_type_bytes(m->type);
+}
+
+static kolo_status load_messages(const struct job *job, struct carried *on_host)
+{
+    for (int i = 0; i < job->nmessages; i++) {
+        const struct kolo_message *m = &job->message[i];
+        on_host[i].info.size = sizeof on_host[i].info;
+        on_host[i].buf = malloc(kolo_max(1, bytes_of(m)));
+        if (on_host[i].buf == NULL) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes_of(m));
+        }
+        if (m->is_send) {
+            const struct side side = {true, m->buf, on_host[i].buf};
+            KOLO_TRY(copy(job->relay, &side, 0, 0, bytes_of(m)));
+        }
+    }
+    return finish(job->relay);
+}
+
+static kolo_status exchange_messages(const struct job *job, struct carried *on_host)
+{
+    KOLO_TRY(kolo_group_begin());
+    kolo_status st = KOLO_OK;
+    for (int i = 0; i < job->nmessages && st == KOLO_OK; i++) {
+        struct kolo_message m = job->message[i];
+        m.buf = on_host[i].buf;
+        m.count = bytes_of(&job->message[i]);
+        m.type = KOLO_UINT8;
+        m.info = m.is_send ? NULL : &on_host[i].info;
+        st = kolo_message_run(&m, job->relay->host, NULL);
+    }
+    const kolo_status ended = kolo_group_end();
+    return st == KOLO_OK ? ended : st;
+}
+
+static kolo_status store_messages(const struct job *job, const struct carried *on_host)
+{
+    for (int i = 0; i < job->nmessages; i++) {
+        const struct kolo_message *m = &job->message[i];
+        const struct side side = {false, m->buf, on_host[i].buf};
+        if (m->is_send) {
+            continue;
+        }
+        KOLO_TRY(copy(job->relay, &side, 0, 0, on_host[i].info.bytes));
+        if (m->info != NULL) {
+            m->info->source = on_host[i].info.source;
+            m->info->tag = on_host[i].info.tag;
+            m->info->bytes = on_host[i].info.bytes;
+        }
+    }
+    return finish(job->relay);
+}
+
+static kolo_status carry(const struct job *job)
+{
+    struct carried *on_host = calloc((size_t)job->nmessages, sizeof *on_host);
+    if (on_host == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", job->nmessages);
+    }
+    kolo_status st = load_messages(job, on_host);
+    st = st == KOLO_OK ? exchange_messages(job, on_host) : st;
+    st = st == KOLO_OK ? store_messages(job, on_host) : st;
+    for (int i = 0; i < job->nmessages; i++) {
+        free(on_host[i].buf);
+    }
+    free(on_host);
+    return st;
+}
+
 /* ---- the thread ---- */
 
 static kolo_status serve(struct job *job)
@@ -225,6 +311,9 @@ static kolo_status serve(struct job *job)
     struct kolo_relay *r = job->relay;
     const struct kolo_call call = host_call(job);
     bool fused = false;
+    if (job->message != NULL) {
+        return carry(job);
+    }
     if (call.coll == KOLO_COLL_BARRIER) {
         return kolo_barrier(r->host, NULL);
     }
@@ -256,6 +345,7 @@ static struct job *next_job(struct kolo_relay *r, bool *aborted_out)
 static void job_free(struct job *job)
 {
     free(job->v.all);
+    free(job->message);
     free(job);
 }
 
@@ -301,6 +391,14 @@ static void come(void *arg)
 
 /* ---- enqueueing ---- */
 
+static bool is_aborted(struct kolo_relay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    const bool aborted = r->aborted;
+    pthread_mutex_unlock(&r->lock);
+    return aborted;
+}
+
 static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
@@ -308,7 +406,7 @@ static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *t
         {.kind = KOLO_CUDA_WAIT_32, .at = r->done_at, .value = 1, .flags = KOLO_CUDA_WAIT_EQUAL},
         {.kind = KOLO_CUDA_WRITE_32, .at = r->done_at, .value = 0}};
     int capturing = 0;
-    if (r->aborted) {
+    if (is_aborted(r)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamIsCapturing", stream_is_capturing(stream, &capturing)));
@@ -331,10 +429,26 @@ static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *t
     return KOLO_OK;
 }
 
+/* Takes the job. */
+static kolo_status enqueue(struct kolo_relay *r, struct job *job)
+{
+    bool taken = false;
+    kolo_status st = kolo_gpu_enter(&r->gpu);
+    if (st == KOLO_OK) {
+        pthread_mutex_lock(&r->order);
+        st = enqueue_locked(r, job, &taken);
+        pthread_mutex_unlock(&r->order);
+        kolo_gpu_leave(&r->gpu);
+    }
+    if (!taken) {
+        job_free(job);
+    }
+    return st;
+}
+
 kolo_status kolo_relay_enqueue(struct kolo_relay *r, const struct kolo_gpu_call *call,
                                struct kolo_counts *v)
 {
-    bool taken = false;
     struct job *job = calloc(1, sizeof *job);
     if (job == NULL) {
         free(v->all);
@@ -343,17 +457,22 @@ kolo_status kolo_relay_enqueue(struct kolo_relay *r, const struct kolo_gpu_call 
     }
     *job = (struct job){.relay = r, .call = *call, .v = *v};
     v->all = NULL;
-    kolo_status st = kolo_gpu_enter(&r->gpu);
-    if (st == KOLO_OK) {
-        pthread_mutex_lock(&r->lock);
-        st = enqueue_locked(r, job, &taken);
-        pthread_mutex_unlock(&r->lock);
-        kolo_gpu_leave(&r->gpu);
+    return enqueue(r, job);
+}
+
+kolo_status kolo_relay_enqueue_messages(struct kolo_relay *r, const struct kolo_message *m, int n,
+                                        kolo_stream stream)
+{
+    struct job *job = calloc(1, sizeof *job);
+    struct kolo_message *all = malloc((size_t)n * sizeof *all);
+    if (job == NULL || all == NULL) {
+        free(job);
+        free(all);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
-    if (!taken) {
-        job_free(job);
-    }
-    return st;
+    memcpy(all, m, (size_t)n * sizeof *all);
+    *job = (struct job){.relay = r, .call = {.stream = stream}, .message = all, .nmessages = n};
+    return enqueue(r, job);
 }
 
 void kolo_relay_abort(struct kolo_relay *r)
@@ -386,7 +505,6 @@ static kolo_status make(struct kolo_relay *r)
     if (pthread_create(&r->thread, NULL, run, r) != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "no thread for calls on GPU memory");
     }
-    r->running = true;
     return KOLO_OK;
 }
 
@@ -411,6 +529,7 @@ static void relay_free(struct kolo_relay *r)
     }
     pthread_cond_destroy(&r->came);
     pthread_mutex_destroy(&r->lock);
+    pthread_mutex_destroy(&r->order);
     kolo_comm_destroy(r->host);
     free(r);
 }
@@ -429,6 +548,7 @@ kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
     r->fuses = fuses;
     r->last = &r->first;
     r->lend = (struct kolo_lend){.host = host, .gpu = &r->gpu};
+    pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->came, NULL);
     kolo_status st = kolo_gpu_enter(&r->gpu);
@@ -446,9 +566,9 @@ kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
 
 static bool is_over(struct kolo_relay *r)
 {
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&r->order);
     const bool over = !r->recorded || r->gpu.cuda->event_query(r->event) != KOLO_CUDA_NOT_READY;
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&r->order);
     return over;
 }
 

@@ -30,6 +30,9 @@ const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay);
 /* Enqueue; takes v->all in any case. Errors: ABORTED, SYSTEM. */
 kolo_status kolo_relay_enqueue(struct kolo_relay *relay, const struct kolo_gpu_call *call,
                                struct kolo_counts *v);
+/* The same for n sends and receives, which go together; their array is copied. */
+kolo_status kolo_relay_enqueue_messages(struct kolo_relay *relay, const struct kolo_message *m,
+                                        int n, kolo_stream stream);
 /* Streams that wait go on; what they give then is not defined. Never blocks. */
 void kolo_relay_abort(struct kolo_relay *relay);
 

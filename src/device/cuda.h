@@ -24,10 +24,7 @@ enum { /* CUresult: those that are told apart */
        KOLO_CUDA_OK = 0,
        KOLO_CUDA_INVALID_VALUE = 1,
        KOLO_CUDA_OUT_OF_MEMORY = 2,
-       KOLO_CUDA_NOT_INITIALIZED = 3,
-       KOLO_CUDA_NO_DEVICE = 100,
        KOLO_CUDA_INVALID_DEVICE = 101,
-       KOLO_CUDA_INVALID_IMAGE = 200,
        KOLO_CUDA_NO_BINARY_FOR_GPU = 209,
        KOLO_CUDA_NOT_FOUND = 500,
        KOLO_CUDA_NOT_READY = 600

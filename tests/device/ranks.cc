@@ -198,6 +198,53 @@ void CheckVForms(Job &job, const Memory &a, const Memory &b)
     want("reduce_scatterv", 0, 1, 100 * (n - 1) * n / 2 + n * (n - 1)); // of the last block
 }
 
+// Round a ring in one group, in both directions; then one way, between collectives.
+void CheckMessages(Job &job, const Memory &a, const Memory &b)
+{
+    const int n = job.ranks, next = (job.rank + 1) % n, last = (job.rank + n - 1) % n;
+    for (const size_t count : {size_t{1}, size_t{1000}, size_t{kLong / 4}}) {
+        const std::vector<int32_t> mine(count, job.rank), none(2 * count + 1, -1);
+        kolo_recv_info info = {sizeof info, -1, -1, 0};
+        a.Put(mine.data(), count * 4);
+        b.Put(none.data(), none.size() * 4);
+        bool good = kolo_group_begin() == KOLO_OK;
+        good = good && kolo_send(a.Get(), count, KOLO_INT32, next, job.comm, job.stream) == KOLO_OK;
+        good = good && kolo_recv(b.Get(), count, KOLO_INT32, last, job.comm, job.stream) == KOLO_OK;
+        good = good &&
+               kolo_send_tag(a.Get(), count, KOLO_INT32, last, 7, job.comm, job.stream) == KOLO_OK;
+        good = good && kolo_recv_tag(b.Get(count * 4), count + 1, KOLO_INT32, KOLO_ANY_SOURCE, 7,
+                                     &info, job.comm, job.stream) == KOLO_OK;
+        Expect(job, good && kolo_group_end() == KOLO_OK, "messages");
+        Sync(job);
+        for (const size_t at : {size_t{0}, count - 1}) {
+            Expect(job, b.At<int32_t>(at) == last, "a message");
+            Expect(job, b.At<int32_t>(count + at) == next, "a message with a tag");
+        }
+        Expect(job, b.At<int32_t>(2 * count) == -1, "a short message wrote on");
+        Expect(job, info.source == next && info.tag == 7 && info.bytes == 4 * count, "its info");
+    }
+    int32_t value = 10 + job.rank;
+    a.Put(&value, 4);
+    if (job.rank < 2) {
+        Expect(job,
+               (job.rank == 0
+                    ? kolo_send(a.Get(), 1, KOLO_INT32, 1, job.comm, job.stream)
+                    : kolo_recv(a.Get(), 1, KOLO_INT32, 0, job.comm, job.stream)) == KOLO_OK,
+               "one way");
+    }
+    Expect(job,
+           kolo_all_reduce(a.Get(), b.Get(), 1, KOLO_INT32, KOLO_MAX, job.comm, job.stream) ==
+               KOLO_OK,
+           "after it");
+    Sync(job);
+    Expect(job, b.At<int32_t>(0) == (n == 2 ? 10 : 10 + n - 1), "a collective after a message");
+    float host = static_cast<float>(job.rank), got = -1; // host memory goes its own way
+    Expect(job, kolo_group_begin() == KOLO_OK, "group");
+    Expect(job, kolo_send(&host, 1, KOLO_FLOAT32, next, job.comm, nullptr) == KOLO_OK, "host");
+    Expect(job, kolo_recv(&got, 1, KOLO_FLOAT32, last, job.comm, nullptr) == KOLO_OK, "host");
+    Expect(job, kolo_group_end() == KOLO_OK && got == static_cast<float>(last), "host message");
+}
+
 // ---- graphs, and memory that comes and goes -----------------------------------------------------
 
 void CheckGraph(Job &job, const Memory &a, const Memory &b)
@@ -306,6 +353,8 @@ int main()
         Say(job, "and long ones");
         CheckVForms(job, a, b);
         Say(job, "blocks of different lengths go where they belong");
+        CheckMessages(job, a, b);
+        Say(job, "messages come to who they are for, in the order of the calls");
         CheckGraph(job, a, b);
         Say(job, "graphs give new results each time they are launched");
         CheckNewMemory(job);

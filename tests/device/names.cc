@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// src/device/cuda.h says what cuda.h says. Compiled where there is a cuda.h; that is all of it.
+#include "device/cuda.h"
+
+#include <cstddef>
+#include <cuda.h>
+#include <type_traits>
+
+#define SAME(ours, theirs)                                                                         \
+    static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs), #theirs)
+
+SAME(KOLO_CUDA_OK, CUDA_SUCCESS);
+SAME(KOLO_CUDA_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
+SAME(KOLO_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+SAME(KOLO_CUDA_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
+SAME(KOLO_CUDA_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU);
+SAME(KOLO_CUDA_NOT_FOUND, CUDA_ERROR_NOT_FOUND);
+SAME(KOLO_CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
+SAME(KOLO_CUDA_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME(KOLO_CUDA_64_BIT_STREAM_OPS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+SAME(KOLO_CUDA_POINTER_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+SAME(KOLO_CUDA_POINTER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+SAME(KOLO_CUDA_POINTER_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED);
+SAME(KOLO_CUDA_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+SAME(KOLO_CUDA_POINTER_IPC, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+SAME(KOLO_CUDA_TYPE_HOST, CU_MEMORYTYPE_HOST);
+SAME(KOLO_CUDA_TYPE_DEVICE, CU_MEMORYTYPE_DEVICE);
+SAME(KOLO_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
+SAME(KOLO_CUDA_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
+SAME(KOLO_CUDA_WAIT_EQUAL, CU_STREAM_WAIT_VALUE_EQ);
+SAME(KOLO_CUDA_WAIT_32, CU_STREAM_MEM_OP_WAIT_VALUE_32);
+SAME(KOLO_CUDA_WRITE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32);
+SAME(KOLO_CUDA_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64);
+SAME(2, CU_STREAM_CAPTURE_MODE_RELAXED); // src/core/relay.c
+SAME(1, CU_MEMHOSTALLOC_PORTABLE);
+SAME(2, CU_MEMHOSTALLOC_DEVICEMAP);
+SAME(1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS); // src/core/lend.c
+SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);         // src/device/cuda.c
+
+using Theirs = CUstreamBatchMemOpParams;
+using Ours = kolo_cuda_stream_op;
+SAME(sizeof(Ours), sizeof(Theirs));
+SAME(offsetof(Ours, at), offsetof(Theirs, waitValue.address));
+SAME(offsetof(Ours, at), offsetof(Theirs, writeValue.address));
+SAME(offsetof(Ours, value), offsetof(Theirs, waitValue.value));
+SAME(offsetof(Ours, value), offsetof(Theirs, writeValue.value64));
+SAME(offsetof(Ours, flags), offsetof(Theirs, waitValue.flags));
+SAME(offsetof(Ours, flags), offsetof(Theirs, writeValue.flags));
+SAME(sizeof(kolo_cuda_ipc), sizeof(CUipcMemHandle));
+SAME(sizeof(kolo_cuda_address), sizeof(CUdeviceptr));
+SAME(sizeof(CUuuid), 16);
+
+// A member takes as many arguments as the function that it is loaded with.
+template <class... Args> constexpr size_t Count(CUresult (*)(Args...))
+{
+    return sizeof...(Args);
+}
+template <class... Args> constexpr size_t Count(int (*)(Args...))
+{
+    return sizeof...(Args);
+}
+#define TAKES(member, function)                                                                    \
+    static_assert(Count(decltype(kolo_cuda::member){}) == Count(decltype(&function){}), #function)
+
+TAKES(init, cuInit);
+TAKES(get_error_name, cuGetErrorName);
+TAKES(get_error_string, cuGetErrorString);
+TAKES(device_get_count, cuDeviceGetCount);
+TAKES(device_get, cuDeviceGet);
+TAKES(device_get_attribute, cuDeviceGetAttribute);
+TAKES(device_get_uuid, cuDeviceGetUuid);
+TAKES(device_primary_ctx_retain, cuDevicePrimaryCtxRetain);
+TAKES(device_primary_ctx_release, cuDevicePrimaryCtxRelease);
+TAKES(ctx_push_current, cuCtxPushCurrent);
+TAKES(ctx_pop_current, cuCtxPopCurrent);
+TAKES(mem_alloc, cuMemAlloc);
+TAKES(mem_free, cuMemFree);
+TAKES(memset_d8, cuMemsetD8);
+TAKES(mem_host_alloc, cuMemHostAlloc);
+TAKES(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
+TAKES(mem_free_host, cuMemFreeHost);
+TAKES(mem_get_address_range, cuMemGetAddressRange);
+TAKES(memcpy_dtoh_async, cuMemcpyDtoHAsync);
+TAKES(memcpy_htod_async, cuMemcpyHtoDAsync);
+TAKES(ipc_get_mem_handle, cuIpcGetMemHandle);
+TAKES(ipc_open_mem_handle, cuIpcOpenMemHandle);
+TAKES(ipc_close_mem_handle, cuIpcCloseMemHandle);
+TAKES(pointer_get_attribute, cuPointerGetAttribute);
+TAKES(stream_create, cuStreamCreate);
+TAKES(stream_create_with_priority, cuStreamCreateWithPriority);
+TAKES(stream_destroy, cuStreamDestroy);
+TAKES(stream_synchronize, cuStreamSynchronize);
+TAKES(stream_wait_event, cuStreamWaitEvent);
+TAKES(stream_is_capturing, cuStreamIsCapturing);
+TAKES(stream_batch_mem_op, cuStreamBatchMemOp);
+TAKES(launch_host_func, cuLaunchHostFunc);
+TAKES(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode);
+TAKES(event_create, cuEventCreate);
+TAKES(event_destroy, cuEventDestroy);
+TAKES(event_record, cuEventRecord);
+TAKES(event_query, cuEventQuery);
+TAKES(module_load_data, cuModuleLoadData);
+TAKES(module_unload, cuModuleUnload);
+TAKES(module_get_function, cuModuleGetFunction);
+TAKES(func_load, cuFuncLoad);
+TAKES(func_get_attribute, cuFuncGetAttribute);
+TAKES(launch_kernel, cuLaunchKernel);
