@@ -89,6 +89,7 @@ struct kolo_wires {
     } long_slot[KOLO_LONG_DEPTH]; /* the last tile that this rank put into it */
     size_t cache_bytes;           /* this rank's part of its L3; 0: unknown */
     bool crowded;                 /* more ranks than cores: yield early */
+    bool core_is_shared;          /* the last wait that had to yield ended then */
     bool membarrier;              /* the asymmetric fence is to be had */
     double timeout_us;
     _Atomic int *aborted; /* the communicator's error, or 0 */

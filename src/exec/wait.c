@@ -3,11 +3,12 @@
  *
  * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times, then sleeps on the
  * doorbell of the rank it waits for; with more ranks than cores it yields after 20 polls, so that
- * that rank can run. A sleeper says so there (`asleep`), runs membarrier, looks once more, and
- * sleeps. A signaller stores its flag, then reads its own `asleep` with only a compiler fence
- * between: the sleeper's membarrier makes the two orders agree (store flag / load asleep against
- * store asleep / load flag), so the fast path has no fence, and one look serves all readers. Where
- * membarrier is denied, sleeps are naps of a millisecond, and nothing can be lost for long.
+ * that rank can run, and after 200 where the scheduler has put the two on one core. A sleeper says
+ * so there (`asleep`), runs membarrier, looks once more, and sleeps. A signaller stores its flag,
+ * then reads its own `asleep` with only a compiler fence between: the sleeper's membarrier makes
+ * the two orders agree (store flag / load asleep against store asleep / load flag), so the fast
+ * path has no fence, and one look serves all readers. Where membarrier is denied, sleeps are naps
+ * of a millisecond, and nothing can be lost for long.
  */
 #include "cpu.h"
 
@@ -117,18 +118,36 @@ static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uin
     return st;
 }
 
-static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _Atomic uint32_t *word,
-                                                       uint32_t want, int peer)
+/* Polls until it is time to yield. True: it is there. Where the last wait ended as soon as it
+ * yielded, a peer shares this core: it goes on before the rest of the polls. */
+static bool comes_while_polling(struct kolo_wires *w, const _Atomic uint32_t *word, uint32_t want)
 {
     const int bare = w->crowded ? CROWDED_POLLS : BARE_POLLS;
     const int polls = w->crowded ? CROWDED_POLLS : PAUSED_POLLS;
     for (int i = 0; i < polls; i++) {
         if (kolo_reached(word, want)) {
-            return KOLO_OK;
+            w->core_is_shared = false;
+            return true;
+        }
+        if (i == bare && w->core_is_shared) {
+            sched_yield();
+            w->core_is_shared = kolo_reached(word, want);
+            if (w->core_is_shared) {
+                return true;
+            }
         }
         if (i >= bare) {
             relax();
         }
+    }
+    return false;
+}
+
+static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _Atomic uint32_t *word,
+                                                       uint32_t want, int peer)
+{
+    if (comes_while_polling(w, word, want)) {
+        return KOLO_OK;
     }
     for (int i = 0; i < YIELDS; i++) {
         const kolo_status st = aborted(w);
@@ -137,6 +156,7 @@ static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _At
         }
         sched_yield();
         if (kolo_reached(word, want)) {
+            w->core_is_shared = i == 0;
             return KOLO_OK;
         }
     }
