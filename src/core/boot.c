@@ -7,6 +7,7 @@
 #include "boot_wire.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { GRACE_MS = 1000, CONNECT_MS = 3000, RETRY_FIRST_US = 200, RETRY_LAST_US = 10000 };
+enum {
+    GRACE_MS = 1000,
+    CONNECT_MS = 3000,
+    RETRY_FIRST_US = 200,
+    RETRY_LAST_US = 10000,
+    LOOK_MS = 100
+};
 
 struct kolo_boot {
     struct kolo_meet meet;
@@ -45,16 +52,26 @@ static kolo_status lost(const struct kolo_boot *boot)
                      boot->meet.name);
 }
 
+/* Who does not come because he died was a member of the communicator that this one comes from. */
+static kolo_status check_parent(const struct kolo_boot *boot)
+{
+    const int *failed = boot->meet.parent_failed;
+    return failed == NULL || __atomic_load_n(failed, __ATOMIC_ACQUIRE) == KOLO_OK
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_PEER, "rank %d: the communicator before '%s' has failed",
+                           boot->rank, boot->meet.name);
+}
+
 static kolo_status wait_for(const struct kolo_boot *boot, short events)
 {
     for (;;) {
         const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
         struct pollfd poll_one = {.fd = boot->fd, .events = events};
-        const int n =
-            left_ms <= 0 ? 0 : poll(&poll_one, 1, left_ms > 1e6 ? 1000000 : (int)left_ms + 1);
+        const int n = left_ms <= 0 ? 0 : poll(&poll_one, 1, (int)fmin(left_ms + 1, LOOK_MS));
         if (n > 0) {
             return KOLO_OK;
         }
+        KOLO_TRY(check_parent(boot));
         if (n < 0 && errno != EINTR) {
             return kolo_fail(KOLO_ERR_SYSTEM, "poll: %s", strerror(errno));
         }
@@ -263,6 +280,7 @@ static kolo_status join(struct kolo_boot *boot, bool host_hub)
                              "the process that made the id, has not come",
                              boot->rank, boot->meet.name, boot->timeout_ms);
         }
+        KOLO_TRY(check_parent(boot));
         (void)usleep(pause_us);
         pause_us = pause_us < RETRY_LAST_US ? 2 * pause_us : RETRY_LAST_US;
     }

@@ -22,6 +22,9 @@ struct kolo_meet {
     char name[72];
     unsigned char secret[32];
     struct kolo_inet place; /* for ranks of other hosts; family 0: all are on this one */
+    /* Of the communicator that the ranks come from: not 0 once it has failed, after which nobody
+     * waits here any more; NULL: there is none. */
+    const int *parent_failed;
 };
 
 struct kolo_boot;

@@ -362,8 +362,10 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
         return KOLO_OK;
     }
     const struct kolo_config as_parent = inherited(comm);
-    return create_at(&meet, size, rank, rank == 0 && meet.place.family == 0,
-                     config != NULL ? config : &as_parent, out);
+    meet.parent_failed = (const int *)(const void *)&comm->error;
+    const kolo_status made = create_at(&meet, size, rank, rank == 0 && meet.place.family == 0,
+                                       config != NULL ? config : &as_parent, out);
+    return made != KOLO_OK && atomic_load(&comm->error) != KOLO_OK ? kolo_comm_usable(comm) : made;
 }
 
 kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,

@@ -266,7 +266,7 @@ TEST_F(ShmService, SaysThatASegmentIsNotThere)
     const kolo_shm_owner owner = Owner();
     int fd = -1;
     uint64_t len = 0;
-    EXPECT_EQ(KOLO_ERR_INVALID, kolo_service_fetch(&owner, 0xffffffff, &fd, &len));
+    EXPECT_EQ(KOLO_ERR_PEER, kolo_service_fetch(&owner, 0xffffffff, &fd, &len));
     EXPECT_EQ(-1, fd);
 }
 
@@ -292,7 +292,7 @@ TEST_F(ShmService, AnswersWhileStrangersHoldManyConnections)
     const double begun = kolo_now_us();
     int fd = -1;
     uint64_t len = 0;
-    EXPECT_EQ(KOLO_ERR_INVALID, kolo_service_fetch(&owner, 0xffffffff, &fd, &len))
+    EXPECT_EQ(KOLO_ERR_PEER, kolo_service_fetch(&owner, 0xffffffff, &fd, &len))
         << kolo_error_text();
     EXPECT_LT(kolo_now_us() - begun, 4e6) << "before the strangers' time is up";
     for (const int stranger : strangers) {

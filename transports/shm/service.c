@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -372,6 +373,18 @@ static kolo_status reach(const struct kolo_shm_owner *owner, int fd, double dead
     return KOLO_OK;
 }
 
+/* It has not got what it had told of. Mostly because the communicator has failed there, or it died,
+ * which is about to be known here, too. */
+static kolo_status await_reason(const struct kolo_shm_owner *owner)
+{
+    const double until = kolo_now_us() + REFUSED_US;
+    while (kolo_now_us() < until) {
+        KOLO_TRY(still_waiting(owner, INFINITY));
+        (void)poll(NULL, 0, 1);
+    }
+    return KOLO_OK;
+}
+
 /* Receive the answer; *fd gets the descriptor or stays -1. */
 static ssize_t receive(int socket_fd, struct answer *answer, int *fd)
 {
@@ -417,6 +430,7 @@ static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32
     }
     const ssize_t got = sent ? receive(socket_fd, &answer, fd) : -1;
     if (got != (ssize_t)sizeof answer || answer.magic != MAGIC) {
+        KOLO_TRY(await_reason(owner));
         return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) refuses to share its memory", owner->rank,
                          owner->pid);
     }
@@ -426,8 +440,9 @@ static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32
                          owner->rank, owner->pid);
     }
     if (answer.status != KOLO_OK) {
-        return kolo_fail(KOLO_ERR_INVALID, "rank %d (pid %d) has no memory segment %u", owner->rank,
-                         owner->pid, id);
+        KOLO_TRY(await_reason(owner));
+        return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) has no memory segment %u: it has left",
+                         owner->rank, owner->pid, id);
     }
     if (*fd < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "no descriptor came from rank %d (pid %d)", owner->rank,
