@@ -349,6 +349,18 @@ static void job_free(struct job *job)
     free(job);
 }
 
+/* End the user's communicator, for the rank that is at fault as the host's members know it: they
+ * have the same numbers. */
+static void fail(struct kolo_relay *r, kolo_status st)
+{
+    struct kolo_failure found = {.size = sizeof found};
+    const bool known = kolo_comm_failure(r->host, &found) == KOLO_OK && found.status != KOLO_OK;
+    if (known) {
+        kolo_error_set(found.text);
+    }
+    (void)kolo_comm_fail_of(r->comm, st, known ? found.rank : -1);
+}
+
 static void *run(void *arg)
 {
     struct kolo_relay *r = arg;
@@ -361,11 +373,10 @@ static void *run(void *arg)
     for (struct job *job; (job = next_job(r, &aborted)) != NULL;) {
         st = st == KOLO_OK && !aborted ? serve(job) : st;
         if (st != KOLO_OK && !aborted) {
-            (void)kolo_comm_fail(r->comm, st);
+            fail(r, st);
         }
-        const bool captured = job->captured; /* the stream may free the rest: it goes on now */
         atomic_store_explicit(r->done, 1, memory_order_release);
-        if (!captured) {
+        if (!job->captured) {
             job_free(job);
         }
     }
@@ -415,8 +426,8 @@ static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *t
         KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamWaitEvent", stream_wait_event(stream, r->event, 0)));
     }
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, come, job)));
-    *taken_out = true;
-    if (job->captured) {
+    *taken_out = true; /* and gone, if the stream has come to it; what is captured stays */
+    if (capturing != 0) {
         job->kept = r->kept;
         r->kept = job;
     }
