@@ -8,8 +8,8 @@
 #ifndef KOLO_EXEC_FUSED_BODY_H
 #define KOLO_EXEC_FUSED_BODY_H
 
-#include "exec/fused.h"
 #include "exec/fused_element.h"
+#include "exec/fused_layout.h"
 
 namespace kolo_gpu
 {
