@@ -285,9 +285,10 @@ static kolo_status listen_and_start(void)
     const socklen_t len = fill_address(&service.identity, &address);
     service.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     service.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    service.spare = -1;
+    const int spare = service.stop >= 0 ? make_spare() : -1;
+    service.spare = spare;
     int failed = 0;
-    if (service.stop < 0 || service.listener < 0 || (service.spare = make_spare()) < 0 ||
+    if (service.stop < 0 || service.listener < 0 || spare < 0 ||
         bind(service.listener, (const struct sockaddr *)&address, len) != 0 ||
         listen(service.listener, 128) != 0) {
         failed = errno;
