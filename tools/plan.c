@@ -383,12 +383,8 @@ static void print_groups(const struct kolo_tool_layout *layout)
 static int show_named(const struct kolo_algo *algo, const struct options *o)
 {
     struct kolo_tool_layout layout;
-    int coll = 0;
-    while (algo == NULL && coll < KOLO_COLLS &&
-           strcmp(o->name, kolo_coll_name((enum kolo_coll)coll)) != 0) {
-        coll++;
-    }
-    if (coll == KOLO_COLLS) {
+    enum kolo_coll coll = KOLO_COLL_ALL_REDUCE;
+    if (algo == NULL && !kolo_coll_find(o->name, strlen(o->name), &coll)) {
         return unknown_name(o->name);
     }
     if (kolo_tool_layout_open(o->topo, o->groups, (int)o->nranks, &layout) != KOLO_OK) {

@@ -74,36 +74,24 @@ static bool set_ranks(const char *text, struct tune_options *o)
     }
 }
 
-static bool find_coll(const char *text, size_t len, unsigned *colls)
-{
-    for (int c = 0; c < KOLO_COLLS; c++) {
-        const char *name = kolo_coll_name((enum kolo_coll)c);
-        if (strlen(name) == len && strncmp(name, text, len) == 0) {
-            *colls |= 1u << c;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool set_colls(const char *text, struct tune_options *o)
 {
     struct kolo_text allowed = {0};
+    enum kolo_coll coll = KOLO_COLL_ALL_REDUCE;
     o->colls = 0;
     for (const char *at = text;; at++) {
         const size_t len = strcspn(at, ",");
-        if (!find_coll(at, len, &o->colls)) {
+        if (!kolo_coll_find(at, len, &coll)) {
             break;
         }
+        o->colls |= 1u << coll;
         at += len;
         if (*at == '\0') {
             return true;
         }
     }
-    for (int c = 0; c < KOLO_COLLS; c++) {
-        kolo_text_add(&allowed, " %s", kolo_coll_name((enum kolo_coll)c));
-    }
-    (void)refuse("\"%s\" is no list of collectives; there are%s", text, allowed.chars);
+    kolo_coll_list(&allowed, " ");
+    (void)refuse("\"%s\" is no list of collectives; there are %s", text, allowed.chars);
     kolo_text_free(&allowed);
     return false;
 }

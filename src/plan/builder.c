@@ -47,6 +47,37 @@ const char *kolo_coll_name(enum kolo_coll coll)
     return (unsigned)coll < KOLO_COLLS ? coll_names[coll] : "unknown";
 }
 
+static bool is_name(const char *text, size_t len, const char *name)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '_') {
+            continue;
+        }
+        if (*name == '\0' || text[i] != *name++) {
+            return false;
+        }
+    }
+    return *name == '\0';
+}
+
+bool kolo_coll_find(const char *name, size_t len, enum kolo_coll *out)
+{
+    for (int c = 0; c < KOLO_COLLS; c++) {
+        if (is_name(name, len, coll_names[c])) {
+            *out = (enum kolo_coll)c;
+            return true;
+        }
+    }
+    return false;
+}
+
+void kolo_coll_list(struct kolo_text *out, const char *between)
+{
+    for (int c = 0; c < KOLO_COLLS; c++) {
+        kolo_text_add(out, "%s%s", c > 0 ? between : "", coll_names[c]);
+    }
+}
+
 const char *kolo_coll_title(enum kolo_coll coll)
 {
     return (unsigned)coll < KOLO_COLLS ? coll_titles[coll] : "Unknown";

@@ -94,15 +94,10 @@ static kolo_status refuse(const struct parser *p, struct word w, const char *why
 static kolo_status parse_coll(const struct parser *p, struct word w, enum kolo_coll *out)
 {
     struct kolo_text allowed = {0};
-    for (int c = 0; c < KOLO_COLLS; c++) {
-        const char *name = kolo_coll_name((enum kolo_coll)c);
-        if (is_word(p, w, name)) {
-            kolo_text_free(&allowed);
-            *out = (enum kolo_coll)c;
-            return KOLO_OK;
-        }
-        kolo_text_add(&allowed, "%s%s", c > 0 ? ", " : "", name);
+    if (kolo_coll_find(p->rules->text + w.at, w.len, out)) {
+        return KOLO_OK;
     }
+    kolo_coll_list(&allowed, ", ");
     return refuse(p, w, "is no collective; there are ", &allowed);
 }
 

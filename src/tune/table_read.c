@@ -100,15 +100,10 @@ static bool parse_number(struct word w, int *out)
 static kolo_status parse_coll(const struct parser *p, struct word w, struct kolo_row *row)
 {
     struct kolo_text allowed = {0};
-    for (int c = 0; c < KOLO_COLLS; c++) {
-        const char *name = kolo_coll_name((enum kolo_coll)c);
-        if (is_word(w, name)) {
-            kolo_text_free(&allowed);
-            row->coll = (enum kolo_coll)c;
-            return KOLO_OK;
-        }
-        kolo_text_add(&allowed, "%s%s", c > 0 ? ", " : "", name);
+    if (kolo_coll_find(w.at, w.len, &row->coll)) {
+        return KOLO_OK;
     }
+    kolo_coll_list(&allowed, ", ");
     const kolo_status st = refuse(p, w, "is no collective; there are %s", allowed.chars);
     kolo_text_free(&allowed);
     return st;
