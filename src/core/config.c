@@ -41,7 +41,12 @@ static kolo_status check_config(const struct kolo_comm *c)
     }
     if (c->device != KOLO_HOST) {
         const struct kolo_cuda *cuda = NULL;
-        KOLO_TRY(kolo_cuda_open(&cuda)); /* before anybody waits for this rank */
+        const kolo_status st = kolo_cuda_open(&cuda); /* before anybody waits for this rank */
+        if (st < 0) {
+            char why[256];
+            (void)snprintf(why, sizeof why, "%s", kolo_error_text());
+            return kolo_fail(st, "config.device is %d: %s", c->device, why);
+        }
     }
     if (c->algo_text == NULL || c->transport_text == NULL || c->groups_text == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a configuration");

@@ -207,8 +207,13 @@ TEST_F(BadInput, ConfigurationsAreChecked)
     config.timeout_ms = 0;
     Refused(kolo_comm_create_local(2, &config, made), {"config.timeout_ms is 0", "positive"});
     config = KOLO_CONFIG_INIT;
+    config.device = -2;
+    Refused(kolo_comm_create_local(2, &config, made), {"config.device is -2", "CUDA ordinal"});
     config.device = 3;
-    Refused(kolo_comm_create_local(2, &config, made), {"config.device is 3"}, KOLO_ERR_UNSUPPORTED);
+    setenv("KOLO_CUDA_PATH", "/nowhere/libcuda.so", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"config.device is 3", "/nowhere/libcuda.so"},
+            KOLO_ERR_UNSUPPORTED);
+    unsetenv("KOLO_CUDA_PATH");
     config = KOLO_CONFIG_INIT;
     config.transport = "pigeon";
     Refused(kolo_comm_create_local(2, &config, made), {"no transport", "pigeon"});
