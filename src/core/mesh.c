@@ -144,7 +144,8 @@ kolo_status kolo_mesh_join(struct kolo_comm *c, const struct kolo_boot *boot)
         KOLO_TRY(kolo_comm_usable(c));
         if (kolo_now_us() > deadline) {
             int q = 0;
-            while (!c->member[q].in_mesh || atomic_load(&c->member[q].word) != 0) {
+            while (q + 1 < c->nranks &&
+                   (!c->member[q].in_mesh || atomic_load(&c->member[q].word) != 0)) {
                 q++;
             }
             return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d was not reached over %s in %d ms", q,
