@@ -68,7 +68,11 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
     const kolo_status st = op->code == KOLO_DO_SEND
                                ? w->transport[op->peer]->send(w->link[op->peer], &data, req)
                                : w->transport[op->peer]->recv(w->link[op->peer], &data, req);
-    return st < 0 ? st : KOLO_OK;
+    if (st < 0) {
+        req->status = st; /* it is not in flight */
+        return st;
+    }
+    return KOLO_OK;
 }
 
 static kolo_status all_taken(const struct kolo_exec *x, const struct kolo_bound_op *op,

@@ -23,10 +23,17 @@ enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */, ACCEPTS = 64 };
 
 /* ---- sockets ---- */
 
-static void watch(struct kolo_tcp_socket *s, int epoll, int how, int fd)
+/* s NULL: a guest's. */
+static bool watch(struct kolo_tcp_socket *s, int epoll, int how, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-    (void)epoll_ctl(epoll, how, fd, &event);
+    if (epoll_ctl(epoll, how, fd, &event) == 0) {
+        return true;
+    }
+    if (s != NULL) {
+        kolo_tcp_fail(s->link, "cannot be watched", errno);
+    }
+    return false;
 }
 
 static bool is_between(enum kolo_tcp_state state)
@@ -71,7 +78,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
     s->again_us = 0;
     if (s->fd != fd) {
         s->fd = fd;
-        watch(s, dev->epoll, EPOLL_CTL_MOD, fd);
+        (void)watch(s, dev->epoll, EPOLL_CTL_MOD, fd);
     }
     choose_congestion_control(s);
     s->ripe = true;
@@ -162,7 +169,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     s->fd = fd;
     s->since_us = kolo_now_us();
     enter(s, KOLO_TCP_CONNECTING);
-    watch(s, dev->epoll, EPOLL_CTL_ADD, fd);
+    (void)watch(s, dev->epoll, EPOLL_CTL_ADD, fd);
 }
 
 /* The listener may have made room for another, or lost its own of the two. */
@@ -381,15 +388,19 @@ static bool step_guest(struct kolo_device *dev, int at)
     return true;
 }
 
+/* False: there is none. One for whom there is no memory finds its connection closed, and tries
+ * again. */
 static bool accept_guest(struct kolo_device *dev)
 {
     const int fd = kolo_net_accept(dev->listener);
-    struct kolo_tcp_socket *s = fd >= 0 ? calloc(1, sizeof *s) : NULL;
-    if (s == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
-        return fd >= 0 || errno == EINTR || errno == ECONNABORTED;
+    if (fd < 0) {
+        return errno == EINTR || errno == ECONNABORTED;
+    }
+    struct kolo_tcp_socket *s = calloc(1, sizeof *s);
+    if (s == NULL || !watch(NULL, dev->epoll, EPOLL_CTL_ADD, fd)) {
+        free(s);
+        close(fd);
+        return true;
     }
     if (dev->nguests == KOLO_TCP_GUESTS) {
         dev->strangers++;
@@ -401,14 +412,13 @@ static bool accept_guest(struct kolo_device *dev)
     s->state = KOLO_TCP_GREETING;
     s->since_us = kolo_now_us();
     dev->guest[dev->nguests++] = s;
-    watch(NULL, dev->epoll, EPOLL_CTL_ADD, fd);
+    (void)step_guest(dev, dev->nguests - 1); /* its hello is mostly there already */
     return true;
 }
 
 void kolo_tcp_greet_guests(struct kolo_device *dev)
 {
     for (int i = 0; i < ACCEPTS && accept_guest(dev); i++) {
-        (void)step_guest(dev, dev->nguests - 1); /* its hello is mostly there already */
     }
     for (int i = 0; i < dev->nguests;) {
         i += step_guest(dev, i) ? 1 : 0;
