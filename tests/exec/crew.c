@@ -145,7 +145,7 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_
 static kolo_status scribble_and_receive(struct kolo_link *link, const struct kolo_bytes *dst,
                                         struct kolo_req *req)
 {
-    for (size_t i = 0; req->lent != 0 && i < dst->count; i++) {
+    for (size_t i = 0; req->lent != 0 && dst->bytes > 0 && i < dst->count; i++) {
         memset((char *)dst->at + i * dst->stride, 0xa5, dst->bytes);
     }
     return kolo_transport_loop.recv(link, dst, req);
