@@ -87,7 +87,8 @@ static inline bool kolo_coll_rooted(enum kolo_coll coll)
 }
 /* "allreduce", the prefix of algorithm names and the word in KOLO_ALGO; "AllReduce" for the log. */
 const char *kolo_coll_name(enum kolo_coll coll);
-/* The collective of that name; underscores, as in all_reduce, do not count. False: there is none. */
+/* The collective of that name; underscores, as in all_reduce, do not count. False: there is none.
+ */
 bool kolo_coll_find(const char *name, size_t len, enum kolo_coll *out);
 /* Add the names of all, `between` them. */
 void kolo_coll_list(struct kolo_text *out, const char *between);
