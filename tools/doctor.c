@@ -2,10 +2,10 @@
 /* `kolo doctor`: what of this machine and this container makes collectives slow or fail, one line a
  * check and one a fix. It only looks: no traffic, nothing is changed. The limits that matter:
  * locked memory and huge pages for pinned buffers, /dev/shm (other libraries need it, kolo does
- * not), reading other processes' memory (CMA), the CPUs and memory of the control group, NICs that
- * run below their link, modules for GPUDirect, and access control (ACS) on PCI bridges, which sends
- * peer-to-peer traffic through the host. HWLOC_FSROOT stands before every path, as for discovery.
- */
+ * not), reading other processes' memory (CMA), the CPUs and memory of the control group, RDMA
+ * devices that cannot be used, NICs that run below their link, modules for GPUDirect, and access
+ * control (ACS) on PCI bridges, which sends peer-to-peer traffic through the host. HWLOC_FSROOT
+ * stands before every path, as for discovery. */
 #include "doctor.h"
 
 #include "output.h"
@@ -13,6 +13,7 @@
 #include "topology/sysfs.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
@@ -210,21 +211,66 @@ static void check_memory_limit(struct doctor *d)
 
 /* ---- devices ---- */
 
+/* A file of the port of an RDMA device; "": not there. */
+static const char *port_file(const struct kolo_node *n, const char *file, char out[64])
+{
+    char path[320];
+    (void)snprintf(path, sizeof path, "/sys/class/infiniband/%.64s/ports/%d/%.64s", n->name,
+                   n->port > 0 ? n->port : 1, file);
+    if (!kolo_sysfs_read(path, out, 64)) {
+        out[0] = '\0';
+    }
+    return out;
+}
+
+/* RDMA over Ethernet goes where IP goes, so a port needs an address of IPv4, or IPv6 beyond the
+ * link: its GIDs are those. */
+static bool has_address(const struct kolo_node *n)
+{
+    enum { GIDS = 16 };
+    char file[64], gid[64];
+    for (int i = 0; i < GIDS; i++) {
+        (void)snprintf(file, sizeof file, "gids/%d", i);
+        if (port_file(n, file, gid)[0] != '\0' && strncmp(gid, "fe80:", 5) != 0 &&
+            strspn(gid, "0:") != strlen(gid)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What keeps an RDMA device from being used; false: nothing does. */
+static bool check_rdma(struct doctor *d, const struct kolo_node *n)
+{
+    char state[64], layer[64];
+    if (!kolo_sysfs_rdma_node(n->name)) {
+        say(d, BAD, "docker: --device=/dev/infiniband; else modprobe ib_uverbs",
+            "%s has no node in /dev/infiniband: nothing here can use it", n->name);
+    } else if (port_file(n, "state", state)[0] != '\0' && strstr(state, "ACTIVE") == NULL) {
+        say(d, BAD, "check cable, switch port and, for InfiniBand, the subnet manager",
+            "%s port %d is %s", n->name, n->port > 0 ? n->port : 1,
+            state + strspn(state, "0123456789: "));
+    } else if (strcmp(port_file(n, "link_layer", layer), "Ethernet") == 0 && !has_address(n)) {
+        say(d, BAD, "ip address add ADDRESS/BITS dev INTERFACE",
+            "%s has no address (GID) that another host reaches: its interface has no IP address",
+            n->name);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static void check_nics(struct doctor *d, const struct kolo_graph *g)
 {
     for (int i = 0; i < g->nnics; i++) {
         const struct kolo_node *n = &g->node[g->nic[i]];
         const struct kolo_link *pci =
             n->parent >= 0 ? kolo_graph_link(g, g->nic[i], n->parent, KOLO_LINK_PCI) : NULL;
-        char path[256], state[64] = "";
         const char *name = n->name != NULL ? n->name : "?";
-        (void)snprintf(path, sizeof path, "/sys/class/infiniband/%.64s/ports/%d/state", name,
-                       n->port > 0 ? n->port : 1);
-        if (n->rdma == 1 && kolo_sysfs_read(path, state, sizeof state) &&
-            strstr(state, "ACTIVE") == NULL) {
-            say(d, BAD, "check cable, switch port and, for InfiniBand, the subnet manager",
-                "%s port %d is %s", name, n->port > 0 ? n->port : 1, state);
-        } else if (n->gbs > 0 && pci != NULL && !pci->assumed && pci->gbs < 0.8 * n->gbs) {
+        if (n->rdma == 1 && check_rdma(d, n)) {
+            continue;
+        }
+        if (n->gbs > 0 && pci != NULL && !pci->assumed && pci->gbs < 0.8 * n->gbs) {
             say(d, BAD, "move it to a slot with more lanes, or a newer PCI generation",
                 "%s has a port of %.3g GB/s on a PCI link of %.3g GB/s", name, n->gbs, pci->gbs);
         } else if (n->gbs > 0) {
@@ -232,6 +278,21 @@ static void check_nics(struct doctor *d, const struct kolo_graph *g)
         } else {
             say(d, NOTE, NULL, "%s: its rate is not known", name);
         }
+    }
+}
+
+/* The library is opened when it is needed, so that a missing one is seen here first. */
+static void check_verbs(struct doctor *d, bool has_rdma)
+{
+    if (!has_rdma) {
+        return;
+    }
+    void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+    say(d, library != NULL ? GOOD : BAD, "apt install libibverbs1 ibverbs-providers",
+        library != NULL ? "libibverbs is there for RDMA"
+                        : "libibverbs is not there, RDMA needs it");
+    if (library != NULL) {
+        (void)dlclose(library);
     }
 }
 
@@ -316,6 +377,7 @@ static void check_devices(struct doctor *d, const struct kolo_graph *g)
         has_rdma = has_rdma || g->node[g->nic[i]].rdma == 1;
     }
     check_memlock(d, has_rdma);
+    check_verbs(d, has_rdma);
     check_nics(d, g);
     if (g->ngpus > 0) {
         say(d, GOOD, NULL, "%d GPUs", g->ngpus);

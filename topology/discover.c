@@ -13,10 +13,11 @@ static kolo_status discover_live(struct kolo_graph **out)
     kolo_status st = kolo_graph_of_host(host, &graph);
     kolo_host_destroy(host);
     KOLO_TRY(st);
+    st = kolo_sysfs_add_rdma(graph);
     kolo_sysfs_refine(graph);
     const struct kolo_nvml *nvml = kolo_nvml_open(&why);
     if (nvml != NULL) {
-        st = kolo_nvml_add(nvml, graph);
+        st = st == KOLO_OK ? kolo_nvml_add(nvml, graph) : st;
     } else if (graph->ngpus > 0) {
         kolo_graph_note(graph, "GPUs are there, but their links are unknown: %s", why);
     }

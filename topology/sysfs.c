@@ -2,6 +2,7 @@
 /* See sysfs.h. */
 #include "sysfs.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,19 @@ bool kolo_sysfs_link(const char *path, char *out, size_t bytes)
     }
     memcpy(out, last, strlen(last) + 1);
     return true;
+}
+
+static int is_shown(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+int kolo_sysfs_list(const char *path, struct dirent ***out)
+{
+    char full[PATH];
+    full_path(path, full);
+    const int n = scandir(full, out, is_shown, alphasort);
+    return n > 0 ? n : 0;
 }
 
 /* GB/s that a device's link can have; 0 unknown. */

@@ -70,6 +70,31 @@ def test_wrong(folder):
     check("ok    no PCI bridge redirects" in out, "bridges that do not redirect are well", out)
 
 
+def rdma(folder, index, state="4: ACTIVE", gid="0000:0000:0000:0000:0000:ffff:0a4e:0001", node=True):
+    """A software RDMA device of a folder that stands for the root."""
+    port = f"sys/class/infiniband/rxe{index}/ports/1"
+    write(folder, f"{port}/state", state + "\n")
+    write(folder, f"{port}/rate", "10 Gb/sec (1X FDR10)\n")
+    write(folder, f"{port}/link_layer", "Ethernet\n")
+    write(folder, f"{port}/gids/0", "fe80:0000:0000:0000:78bb:a5ff:fe6c:e771\n")
+    write(folder, f"{port}/gids/1", gid + "\n")
+    write(folder, f"sys/class/infiniband_verbs/uverbs{index}/ibdev", f"rxe{index}\n")
+    if node:
+        write(folder, f"dev/infiniband/uverbs{index}", "")
+
+
+def test_rdma(folder):
+    """RDMA devices of software, which no bus shows."""
+    rdma(folder, 0)
+    rdma(folder, 1, state="1: DOWN")
+    rdma(folder, 2, gid="0000:0000:0000:0000:0000:0000:0000:0000")
+    rdma(folder, 3, node=False)
+    status, out, err = doctor(HWLOC_FSROOT=folder, HWLOC_COMPONENTS="no_os,stop", HWLOC_THISSYSTEM="0")
+    for words in ("ok    rxe0: 1.25 GB/s, RDMA", "FIX   rxe1 port 1 is DOWN", "FIX   rxe2 has no address"):
+        check(words in out, f"of RDMA devices: {words[6:]}", out, err)
+    check(status == 1 and "rxe3" not in out, "one without a node in /dev/infiniband is another container's", out)
+
+
 def test_options():
     for args, words in ((["--cats"], "option --cats is unknown"), (["-n", "x"], '"x" is no number'),
                         (["more"], 'unexpected argument "more"')):
@@ -81,6 +106,8 @@ def main():
     test_here()
     with tempfile.TemporaryDirectory(prefix="kolo-doctor-") as folder:
         test_wrong(folder)
+    with tempfile.TemporaryDirectory(prefix="kolo-doctor-") as folder:
+        test_rdma(folder)
     test_options()
     done()
 
