@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The `kolo` command: a table of subcommands, each a file of its own. */
 #include "doctor.h"
+#include "env.h"
 #include "log.h"
 #include "plan.h"
 #include "ps.h"
@@ -28,6 +29,7 @@ static const struct {
     {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},
     {"doctor", kolo_tool_doctor, "look whether this machine is set up for collectives"},
     {"tune", kolo_tool_tune, "measure the algorithms, keep the choices, and explain them"},
+    {"env", kolo_tool_env, "show the variables that kolo reads, and what they are set to"},
     {"version", version, "print the library's version"},
     {"help", help, "print this list"},
 };

@@ -27,7 +27,7 @@ struct options {
 };
 
 static const char usage[] =
-    "usage: kolo plan NAME -n N [--root R] [--groups LIST | --topo FILE] [--verify] [--price]\n"
+    "Usage: kolo plan NAME -n N [--root R] [--groups LIST | --topo FILE] [--verify] [--price]\n"
     "                 [--bytes B] [--svg FILE]\n"
     "       kolo plan COLLECTIVE -n N --groups LIST | --topo FILE [--bytes B]\n"
     "       kolo plan --list [-n N]\n"
@@ -47,6 +47,7 @@ static const char usage[] =
     "  -P, --plugin FILE  take the algorithm from this shared object; NAME may be left out\n"
     "  -l, --list         the catalogue: name, for which ranks, source; with -n: those for N "
     "ranks\n"
+    "  -h, --help         this text\n"
     "Without --verify, --price and --svg the steps are printed. Of a collective (allreduce, ...) "
     "it is\n"
     "told what kolo would choose there, and the price of each algorithm.\n";

@@ -290,9 +290,11 @@ static int usage(FILE *to, int status)
         "Usage: kolo ps [PID...]\n"
         "What the ranks on this host are in: of all communicators that this user may look at, or "
         "of\n"
-        "those with these processes.\n\n"
+        "those with these processes.\n"
+        "  -h, --help   this text\n"
+        "It tells of each rank:\n"
         "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
-        "  calls   collectives that the rank has begun\n\n"
+        "  calls   collectives that the rank has begun\n"
         "Exit status: 0 something was found, 1 nothing.\n",
         to);
     return status;

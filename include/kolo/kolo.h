@@ -7,7 +7,7 @@
  * Conventions that hold for every call below unless its own contract says otherwise:
  *  - Counts are elements, not bytes. Buffers are aligned to their element.
  *  - `stream` NULL: the call returns when this rank's result is there and its buffers are free
- * again. A stream of kolo_stream_create(): the call queues and returns; the buffers are borrowed
+ *    again. A stream of kolo_stream_create(): the call queues and returns; the buffers are borrowed
  * until kolo_stream_sync(). Between kolo_group_begin() and kolo_group_end() nothing runs before the
  * end.
  *  - Out-arguments are written only on success.
@@ -45,7 +45,8 @@ extern "C" {
 #define KOLO_CHECK
 #endif
 
-/* 0: done. > 0: not yet. < 0: error, grouped by what it costs. Never renumbered. */
+/* How a call ended. 0: done. > 0: not yet. < 0: error, grouped by what it costs. Never
+ * renumbered. */
 typedef enum kolo_status {
     KOLO_OK = 0,
     KOLO_INPROGRESS = 1,
@@ -62,7 +63,7 @@ typedef enum kolo_status {
     KOLO_ERR_INTERNAL = -24    /* a bug in kolo */
 } kolo_status;
 
-/* Element types. Movement takes all of them; see kolo_op for which reductions make sense.
+/* Types of elements. Movement takes all of them; see kolo_op for which reductions make sense.
  * A pair is {value, index} without padding between ranks' elements: two members of equal size, but
  * FLOAT64_INT32 which is {double, int32_t, 4 bytes unused}. Never renumbered. */
 enum kolo_type {
@@ -88,14 +89,16 @@ enum kolo_type {
     KOLO_TYPES = 19
 };
 
-/* Reductions. A handle, because kolo_op_create_premulsum() makes new ones (values >= KOLO_OPS).
- *   SUM PROD MIN MAX AVG PREMULSUM   every integer and float (AVG on integers divides the sum,
- *                                    rounding toward zero); not bool, not pairs
- *   LAND LOR LXOR                    every integer and bool; result 0 or 1
+/* Operations of reductions. A handle, because kolo_op_create_premulsum() makes new ones, of values
+ * >= KOLO_OPS.
+ *
+ *   SUM PROD MIN MAX AVG PREMULSUM   every integer and float; not bool, not pairs
+ *   LAND LOR LXOR                    every integer and bool; the result is 0 or 1
  *   BAND BOR BXOR                    every integer and bool
  *   MINLOC MAXLOC                    pairs; equal values take the smaller index
- * float16, bfloat16 and float8 accumulate in float32. MIN and MAX return NaN if any input is NaN.
- */
+ *
+ * AVG on integers divides the sum, rounding toward zero. float16, bfloat16 and float8 accumulate in
+ * float32. MIN and MAX return NaN if any input is NaN. */
 typedef uint32_t kolo_op;
 enum {
     KOLO_SUM = 0,
@@ -128,17 +131,15 @@ struct kolo_id {
 #define KOLO_HOST  (-1)              /* config.device: buffers are host memory */
 
 /* Options of a communicator. Start from KOLO_CONFIG_INIT; unset members take the environment's
- * value, else the default. Grows at the tail only. */
+ * value, else the default (both in parentheses below). Grows at the tail only. */
 struct kolo_config {
-    uint32_t size;     /* sizeof(struct kolo_config) as the caller knows it */
-    int deterministic; /* 0 or 1 (default 0; KOLO_DETERMINISTIC): one expression per element, rank
-                          order */
-    int timeout_ms;    /* > 0 (default 600000; KOLO_TIMEOUT_MS): longest wait without progress */
-    int device;        /* KOLO_HOST (default) or a CUDA ordinal, see below */
-    const char *name;  /* default "comm": shown in the log */
-    const char *algo;  /* default KOLO_ALGO: "allreduce:0-4k:direct,4k-:ring;broadcast:chain" */
-    const char
-        *transport; /* default KOLO_TRANSPORT: comma list in order of preference, "shm,loop" */
+    uint32_t size;         /* sizeof(struct kolo_config) as the caller knows it */
+    int deterministic;     /* 0 or 1 (0; KOLO_DETERMINISTIC): sums in rank order */
+    int timeout_ms;        /* > 0 (600000; KOLO_TIMEOUT_MS): longest wait without progress */
+    int device;            /* KOLO_HOST (default) or a CUDA ordinal, see below */
+    const char *name;      /* "comm": shown in the log */
+    const char *algo;      /* KOLO_ALGO: "allreduce:0-4k:direct,4k-:ring;broadcast:chain" */
+    const char *transport; /* KOLO_TRANSPORT: "shm,loop", the preferred first */
 };
 #define KOLO_CONFIG_INIT                                                                           \
     {                                                                                              \
@@ -177,163 +178,194 @@ struct kolo_failure {
     char text[512];
 };
 
-/* ---- version, errors, types ---------------------------------------------------------------- */
+/* ---- version, errors, types ---- */
 
-/* KOLO_VERSION of the library that runs. */
+/* The version of the library that runs, as KOLO_VERSION. */
 KOLO_EXPORT
 int kolo_version(void);
-/* "KOLO_ERR_INVALID" and so on; never NULL. */
+/* The name of a status: "KOLO_ERR_INVALID" and so on; never NULL. */
 KOLO_EXPORT
 const char *kolo_status_name(kolo_status status);
-/* What went wrong in this thread's last failed call; "" if none. Valid until its next failure. */
+/* What went wrong in this thread's last failed call, as a sentence that names the argument, its
+ * value and what is allowed, or the rank at fault; "" if none failed. Valid until its next failure.
+ */
 KOLO_EXPORT
 const char *kolo_error_text(void);
-/* Bytes of one element; 0 for an unknown type. */
+/* The bytes of one element; 0 for an unknown type. */
 KOLO_EXPORT
 size_t kolo_type_bytes(enum kolo_type type);
-/* "float32" and so on; "unknown" for an unknown type. */
+/* The name of a type: "float32" and so on; "unknown" for an unknown type. */
 KOLO_EXPORT
 const char *kolo_type_name(enum kolo_type type);
-/* "sum" and so on; "premulsum" for a created one, "unknown" for no operation. */
+/* The name of an operation: "sum" and so on; "premulsum" for a created one, "unknown" for none. */
 KOLO_EXPORT
 const char *kolo_op_name(kolo_op op);
 
-/* ---- communicators ------------------------------------------------------------------------- */
+/* ---- communicators ---- */
 
-/* A fresh id. The calling process answers the ranks that join with it, so it must live until they
- * have. Errors: SYSTEM. */
+/* Make an id for ranks to join with. The calling process answers them, so it must live until all
+ * have joined. Errors: SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_id_create(struct kolo_id *out);
 
-/* Join as `rank` of `nranks` (1 <= nranks, 0 <= rank < nranks, each rank once). Returns when all
- * have joined. `config` may be NULL. Errors: INVALID, TIMEOUT (not all came), SYSTEM, VERSION. */
+/* Join ranks to a communicator: this one as `rank` of `nranks` (1 <= nranks, 0 <= rank < nranks,
+ * each rank once). Returns when all have joined. `config` may be NULL. Errors: INVALID, TIMEOUT
+ * (not all came), PEER (a rank could not come up), SYSTEM, VERSION. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,
                                         const struct kolo_config *config, struct kolo_comm **out);
 
-/* The same with rank, size and meeting point from the launcher's environment: `kolo run`, mpirun,
- * torchrun, srun, or KOLO_RANK, KOLO_NRANKS and KOLO_JOB; alone (1 rank) where there is none. The
- * k-th call of a process joins the k-th of the others. */
+/* Join the ranks that a launcher started. Rank, size and meeting point come from its environment:
+ * `kolo run`, mpirun, torchrun, srun, or KOLO_RANK, KOLO_NRANKS and KOLO_JOB; alone (1 rank) where
+ * there is none. The k-th call of a process joins the k-th of the others. Errors: as
+ * kolo_comm_create(). */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_create_env(const struct kolo_config *config,
                                             struct kolo_comm **out);
 
-/* `nranks` communicators of one process, out[nranks]; each is to be used by one thread, or all by
- * one thread with kolo_group_begin(). */
+/* Make all ranks of a communicator in this process. out[nranks] gets one for each rank, to be used
+ * by a thread of its own, or all by one thread with kolo_group_begin(). Errors: INVALID, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
                                               struct kolo_comm *out[]);
 
-/* Collective. Ranks of equal `color` (>= 0) form a new communicator, ordered by `key`, then by
- * rank; KOLO_NO_COLOR gives NULL. `config` NULL: as the parent. */
+/* Split a communicator into parts. All ranks call it: those of equal `color` (>= 0) form a new
+ * communicator, ordered by `key`, then by rank; KOLO_NO_COLOR gives NULL. `config` NULL: as the
+ * parent. Errors: INVALID, TIMEOUT, PEER, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                                        const struct kolo_config *config, struct kolo_comm **out);
 
-/* Called by the survivors only: a new communicator without exclude[nexclude] (ranks of `comm`), in
- * the old order. `comm` may have failed and must still be destroyed. Errors: INVALID, TIMEOUT. */
+/* Go on without the ranks that failed. Called by the survivors only: a new communicator without
+ * exclude[nexclude] (ranks of `comm`), in the old order. `comm` may have failed and must still be
+ * destroyed. `config` NULL: as the old one. Errors: INVALID, TIMEOUT. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
                                         const struct kolo_config *config, struct kolo_comm **out);
 
-/* Make every pending and later call on `comm` return ABORTED, here and on the ranks it reaches.
+/* Make every pending and later call return ABORTED, on this rank of `comm` and those it reaches.
  * From any thread, at any time; never blocks. Elsewhere from when the news is there: a call whose
  * data came before it returns OK, and its result is right. */
 KOLO_EXPORT
 void kolo_comm_abort(struct kolo_comm *comm);
-/* Wait until what was sent is taken (not after an error), then free. NULL is allowed. */
+/* Leave a communicator: wait until what was sent is taken (not after an error), then free it. A
+ * rank that ends without this is dead to the others. NULL is allowed. */
 KOLO_EXPORT
 void kolo_comm_destroy(struct kolo_comm *comm);
+/* The number of this rank, 0 to the size less 1; -1 for NULL. */
 KOLO_EXPORT
-int kolo_comm_rank(const struct kolo_comm *comm); /* -1 for NULL */
+int kolo_comm_rank(const struct kolo_comm *comm);
+/* The number of ranks of a communicator; -1 for NULL. */
 KOLO_EXPORT
-int kolo_comm_size(const struct kolo_comm *comm); /* -1 for NULL */
+int kolo_comm_size(const struct kolo_comm *comm);
 /* The error that ended this communicator, or KOLO_OK. From any thread. */
 KOLO_EXPORT
 kolo_status kolo_comm_error(const struct kolo_comm *comm);
-/* The same with what is known of it; out->size is set by the caller. On one host all members give
- * the same answer: that of the first who found something wrong. From any thread. Errors: INVALID.
- */
+/* What is known of the error that ended this communicator. out->size is set by the caller. On one
+ * host all members give the same answer: that of the first who found something wrong. From any
+ * thread. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
 
-/* ---- collectives ---------------------------------------------------------------------------- */
+/* ---- collectives ---- */
 
-/* Reduce `count` elements over all ranks; every rank gets the result. send[count], recv[count].
- * Cost: ring 2(n-1)(alpha + S/(n*beta)), direct 2 alpha + 2(n-1)/n S/beta; S bytes.
+/* Reduce elements over all ranks and give every rank the result. send[count], recv[count].
+ * Cost: ring 2(n-1)(alpha + S/(n*beta)), direct 2 alpha + 2(n-1)/n S/beta; S bytes,
+ * alpha the latency of a message, beta the bandwidth of a link.
  * Errors: INVALID. Source: Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002 (ring). */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_all_reduce(const void *send, void *recv, size_t count,
                                        enum kolo_type type, kolo_op op, struct kolo_comm *comm,
                                        kolo_stream stream);
 
-/* Reduce to rank `root`. send[count]; recv[count] on root, ignored elsewhere (may be NULL). */
+/* Reduce elements over all ranks to rank `root`. send[count]; recv[count] on root, ignored
+ * elsewhere (may be NULL). Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_reduce(const void *send, void *recv, size_t count, enum kolo_type type,
                                    kolo_op op, int root, struct kolo_comm *comm,
                                    kolo_stream stream);
 
-/* Copy root's send[count] to every rank's recv[count]. send is ignored elsewhere (may be NULL). */
+/* Copy elements of rank `root` to every rank: its send[count] to each recv[count]. send is ignored
+ * elsewhere (may be NULL). Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_broadcast(const void *send, void *recv, size_t count,
                                       enum kolo_type type, int root, struct kolo_comm *comm,
                                       kolo_stream stream);
 
-/* recv[r*count ...] on root = rank r's send[count]. recv[nranks*count] is ignored elsewhere. */
+/* Bring a block of each rank to rank `root`: recv[r*count ...] there is rank r's send[count].
+ * recv[nranks*count] is ignored elsewhere (may be NULL). Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_gather(const void *send, void *recv, size_t count, enum kolo_type type,
                                    int root, struct kolo_comm *comm, kolo_stream stream);
 
-/* recv[count] on rank r = root's send[r*count ...]. send[nranks*count] is ignored elsewhere. */
+/* Give each rank a block of rank `root`: recv[count] on rank r is root's send[r*count ...].
+ * send[nranks*count] is ignored elsewhere (may be NULL). Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
                                     int root, struct kolo_comm *comm, kolo_stream stream);
 
-/* recv[r*count ...] = rank r's send[count], on every rank. recv[nranks*count]. */
+/* Bring a block of each rank to every rank: recv[r*count ...] is rank r's send[count].
+ * recv[nranks*count]. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_all_gather(const void *send, void *recv, size_t count,
                                        enum kolo_type type, struct kolo_comm *comm,
                                        kolo_stream stream);
 
-/* recv[count] on rank r = block r of the reduction of send[nranks*count]. */
+/* Reduce elements over all ranks and give each rank a block: recv[count] on rank r is block r of
+ * the reduction of send[nranks*count]. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count,
                                            enum kolo_type type, kolo_op op, struct kolo_comm *comm,
                                            kolo_stream stream);
 
-/* recv[q*count ...] on rank r = rank q's send[r*count ...]. Both are [nranks*count]. */
+/* Give each rank a block of every rank: recv[q*count ...] on rank r is rank q's send[r*count ...].
+ * Both are [nranks*count]. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_all_to_all(const void *send, void *recv, size_t count,
                                        enum kolo_type type, struct kolo_comm *comm,
                                        kolo_stream stream);
 
-/* Returns after every rank has entered. */
+/* Wait until every rank has come here. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_barrier(struct kolo_comm *comm, kolo_stream stream);
 
-/* v-forms: block r has counts[r] elements and begins at displs[r] elements (any order; received
- * blocks must not overlap). The arrays have nranks entries and are read before the call returns. */
+/* In the v-forms block r has counts[r] elements and begins at displs[r] elements (any order;
+ * received blocks must not overlap). The arrays have nranks entries and are read before the call
+ * returns. */
 
-/* counts and displs on root only, NULL elsewhere; `count` is this rank's own. */
+/* Bring blocks of any size to rank `root`: `count` elements of this rank to where block `rank` of
+ * recv lies on root. Block r has counts[r] elements and begins at displs[r] elements; both arrays
+ * have nranks entries, are read before the call returns, and are NULL elsewhere than on root.
+ * Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_gatherv(const void *send, size_t count, void *recv,
                                     const size_t *counts, const size_t *displs, enum kolo_type type,
                                     int root, struct kolo_comm *comm, kolo_stream stream);
+/* Give blocks of any size of rank `root`: block `rank` of its send to recv[count] of this rank.
+ * Block r has counts[r] elements and begins at displs[r] elements; both arrays have nranks entries,
+ * are read before the call returns, and are NULL elsewhere than on root. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_scatterv(const void *send, const size_t *counts, const size_t *displs,
                                      void *recv, size_t count, enum kolo_type type, int root,
                                      struct kolo_comm *comm, kolo_stream stream);
-/* counts and displs the same on every rank; send has counts[rank] elements. */
+/* Bring blocks of any size to every rank: block r of recv is rank r's send, which has counts[r]
+ * elements. It begins at displs[r] elements; both arrays have nranks entries, the same on every
+ * rank, and are read before the call returns. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_all_gatherv(const void *send, void *recv, const size_t *counts,
                                         const size_t *displs, enum kolo_type type,
                                         struct kolo_comm *comm, kolo_stream stream);
-/* counts the same on every rank; blocks of send lie one after the other; recv has counts[rank]. */
+/* Reduce elements over all ranks and give each a block of any size: counts[r] elements to recv of
+ * rank r. The blocks of send lie one after the other; counts has nranks entries, the same on every
+ * rank, and is read before the call returns. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_reduce_scatterv(const void *send, void *recv, const size_t *counts,
                                             enum kolo_type type, kolo_op op, struct kolo_comm *comm,
                                             kolo_stream stream);
-/* send_counts[q] elements go to rank q, recv_counts[q] come from it. */
+/* Give each rank a block of any size of every rank: send_counts[q] elements from send_displs[q] of
+ * send go to rank q, recv_counts[q] elements come from it to recv_displs[q] of recv. The arrays
+ * have nranks entries and are read before the call returns; what one rank sends is what the other
+ * receives. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts,
                                         const size_t *send_displs, void *recv,
@@ -341,84 +373,94 @@ KOLO_CHECK kolo_status kolo_all_to_allv(const void *send, const size_t *send_cou
                                         enum kolo_type type, struct kolo_comm *comm,
                                         kolo_stream stream);
 
-/* ---- point to point -------------------------------------------------------------------------- */
+/* ---- point to point ---- */
 
-/* Send count elements to rank `peer`; matches its kolo_recv() in the order of the calls, whatever
- * their streams, unless a stream has earlier calls to end. They progress independently of
- * collectives and of each other; in a group, sends and receives never wait for one another. */
+/* Send elements to rank `peer`. It matches that rank's kolo_recv() in the order of the calls,
+ * whatever their streams, unless a stream has earlier calls to end. Sends and receives progress
+ * independently of collectives and of each other; in a group, sends and receives never wait for one
+ * another. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type, int peer,
                                  struct kolo_comm *comm, kolo_stream stream);
-/* Errors: INVALID if the message is longer than count. */
+/* Receive elements from rank `peer`, at most `count`: see kolo_send(). Errors: INVALID, also if the
+ * message is longer. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_recv(void *buf, size_t count, enum kolo_type type, int peer,
                                  struct kolo_comm *comm, kolo_stream stream);
-/* The same with a tag (>= 0), matched apart from untagged messages. */
+/* Send elements with a tag (>= 0), which kolo_recv_tag() takes: tagged messages are matched apart
+ * from those of kolo_send(). Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_send_tag(const void *buf, size_t count, enum kolo_type type, int peer,
                                      int tag, struct kolo_comm *comm, kolo_stream stream);
-/* peer may be KOLO_ANY_SOURCE, tag KOLO_ANY_TAG; `out` may be NULL, else it is written on
- * completion. */
+/* Receive elements with a tag. `peer` may be KOLO_ANY_SOURCE, `tag` KOLO_ANY_TAG; `out` may be
+ * NULL, else it is written on completion. Errors: INVALID, also if the message is longer than
+ * `count`. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type type, int peer,
                                      int tag, struct kolo_recv_info *out, struct kolo_comm *comm,
                                      kolo_stream stream);
 
-/* ---- groups and streams ------------------------------------------------------------------------
- */
+/* ---- groups and streams ---- */
 
-/* Calls between begin and end (of this thread; they nest) start together at the outermost end,
- * which returns the first error. Needed for several ranks driven by one thread, and for exchanges
- * by kolo_send and kolo_recv. */
+/* Start calls together: those between begin and end (of this thread; they nest) start at the
+ * outermost end, which returns the first error. Needed for several ranks driven by one thread, and
+ * for exchanges by kolo_send and kolo_recv. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_group_begin(void);
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_group_end(void);
 
-/* A host stream: operations queued on it run in order, on kolo's progress thread. */
+/* Make a host stream. Operations queued on it run in order, on kolo's progress thread.
+ * Errors: SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_create(kolo_stream *out);
-/* Operations queued on it from now on end with TIMEOUT, and with them their communicator, when they
- * took longer than so many milliseconds; 0: config.timeout_ms. */
+/* Limit how long operations on a stream may take. Those queued from now on end with TIMEOUT, and
+ * with them their communicator, when they took longer than so many milliseconds; 0:
+ * config.timeout_ms. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms);
-/* Call fn(arg) once all that was queued before has ended, well or not, in whichever thread sees it.
- * fn must neither block nor call kolo. Errors: INVALID (NULL; inside a group), SYSTEM. */
+/* Call a function once all that was queued before has ended, well or not, in whichever thread sees
+ * it. fn must neither block nor call kolo. Errors: INVALID (NULL; inside a group), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg);
-/* Wait until all that was queued is done; returns the first error since the last sync. */
+/* Wait until all that was queued is done. Returns the first error since the last sync. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_sync(kolo_stream stream);
-/* KOLO_OK when idle, KOLO_INPROGRESS when not, else the first error. */
+/* Whether a stream is idle: KOLO_OK when it is, KOLO_INPROGRESS when not, else the first error. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_stream_query(kolo_stream stream);
-/* Waits, then frees. NULL is allowed. */
+/* Wait for a stream, then free it. NULL is allowed. */
 KOLO_EXPORT
 void kolo_stream_destroy(kolo_stream stream);
 
-/* ---- memory and operations ---------------------------------------------------------------------
- */
+/* ---- memory and operations ---- */
 
-/* Host memory that ranks on this host can map, so that large collectives on it copy less. Aligned
- * to 4096 bytes at least. Errors: INVALID (0 bytes), SYSTEM. */
+/* Take host memory that other ranks can map, so that large collectives on it copy less. Aligned to
+ * 4096 bytes at least. Errors: INVALID (0 bytes), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_alloc(size_t bytes, void **out);
-/* Memory of a CUDA device (its ordinal), which other processes on that GPU can open; KOLO_HOST: as
- * kolo_mem_alloc(). Errors: INVALID (no such device, 0 bytes), UNSUPPORTED (no driver), SYSTEM. */
+/* Take memory of a device (a CUDA ordinal), which other processes on that GPU can open; KOLO_HOST:
+ * as kolo_mem_alloc(). Errors: INVALID (no such device, 0 bytes), UNSUPPORTED (no driver), SYSTEM.
+ */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out);
-/* Free memory of either; no operation may use it any more. NULL is allowed. */
+/* Free memory of kolo_mem_alloc() or kolo_mem_alloc_on(); no operation may use it any more. NULL is
+ * allowed. */
 KOLO_EXPORT
 void kolo_mem_free(void *ptr);
-/* Declare [ptr, ptr+bytes) for repeated use. Private memory serves ranks that are threads of this
- * process only. Errors: INVALID; UNSUPPORTED, with the reason. */
+
+/* Declare memory for repeated use, and take that back. It is [ptr, ptr+bytes). Private memory
+ * serves ranks that are threads of this process only. Errors: INVALID; UNSUPPORTED, with the
+ * reason. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_register(void *ptr, size_t bytes);
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_unregister(void *ptr);
 
-/* A sum whose inputs are each multiplied by this rank's *factor (one element of `type`, a float or
- * an integer type) first. Valid for that type, on `comm`, until destroyed. */
+/* Make a sum of inputs that are multiplied first, each by its rank's *factor (one element of
+ * `type`, a float or an integer type). Valid for that type, on `comm`, until destroyed. Errors:
+ * INVALID, SYSTEM.
+ */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_op_create_premulsum(const void *factor, enum kolo_type type,
                                                 struct kolo_comm *comm, kolo_op *out);

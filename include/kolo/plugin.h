@@ -27,10 +27,10 @@ struct kolo_plugin { /* first member of every plug-in struct */
     const char *name;
 };
 
-/* ---- algorithms
- * ---------------------------------------------------------------------------------- An algorithm
- * is a pure function from a shape to a plan: for each rank, lanes of steps with five meanings on
- * chunks of symbolic buffers, never bytes or pointers. */
+/* ---- algorithms ---- */
+
+/* An algorithm is a pure function from a shape to a plan: for each rank, lanes of steps with five
+ * meanings on chunks of symbolic buffers, never bytes or pointers. */
 
 enum kolo_coll {
     KOLO_COLL_ALL_REDUCE = 0,
@@ -113,22 +113,22 @@ struct kolo_builder;
 /* The builder's errors stick: after one, calls do nothing, and the plan is refused with its text.
  */
 
-/* Chunks of the flat buffers of all_reduce, reduce and broadcast (default 1), and of SCRATCH (0).
- */
+/* Cut the flat buffers of all_reduce, reduce and broadcast into so many chunks (default 1). */
 KOLO_EXPORT
 void kolo_chunks(struct kolo_builder *b, int chunks);
+/* Give each rank a SCRATCH buffer of so many chunks (default 0). */
 KOLO_EXPORT
 void kolo_scratch_chunks(struct kolo_builder *b, int chunks);
-/* Steps emitted from now on go to `lane` (0..KOLO_LANES-1). Lanes run concurrently. */
 #define KOLO_LANES 4
+/* Choose the lane of the steps from now on: 0 to KOLO_LANES-1. Lanes run concurrently. */
 KOLO_EXPORT
 void kolo_lane(struct kolo_builder *b, int lane);
-/* A message: rank `from` sends src, rank `to` receives it into dst; `how` is a set of enum
+/* Emit a message: rank `from` sends src, rank `to` receives it into dst; `how` is a set of enum
  * kolo_how. */
 KOLO_EXPORT
 void kolo_transfer(struct kolo_builder *b, int from, struct kolo_slice src, int to,
                    struct kolo_slice dst, unsigned how);
-/* A copy or reduction inside `rank`. */
+/* Emit a copy or a reduction inside `rank`; `how` is a set of enum kolo_how. */
 KOLO_EXPORT
 void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src, struct kolo_slice dst,
                 unsigned how);
@@ -139,7 +139,7 @@ void kolo_round(struct kolo_builder *b);
 /* Make the next steps of `rank` in the current lane wait for all its earlier steps in `lane`. */
 KOLO_EXPORT
 void kolo_join(struct kolo_builder *b, int rank, int lane);
-/* Refuse the shape, saying why. */
+/* Refuse the shape, with a sentence that says why. */
 KOLO_EXPORT
 void kolo_refuse(struct kolo_builder *b, const char *why);
 
@@ -153,12 +153,12 @@ struct kolo_algo {
     void (*build)(const struct kolo_shape *shape, struct kolo_builder *b);
 };
 
-/* ---- transports
- * ------------------------------------------------------------------------------------ A transport
- * joins pairs of ranks. It *reports* what it reaches; it never chooses. Two abilities: KOLO_CAP_MAP
- * a peer's memory can be mapped (map, attach, wake); KOLO_CAP_MESSAGE  ordered messages (send,
- * recv, progress). At least one is there. All slots may be called by several threads, but for one
- * communicator's device only one at a time, except wake, abort and say. */
+/* ---- transports ---- */
+
+/* A transport joins pairs of ranks. It *reports* what it reaches; it never chooses. Two abilities:
+ * KOLO_CAP_MAP a peer's memory can be mapped (map, attach, wake); KOLO_CAP_MESSAGE ordered messages
+ * (send, recv, progress). At least one is there. All slots may be called by several threads, but
+ * for one communicator's device only one at a time, except wake, abort and say. */
 
 enum {
     KOLO_CAP_HOST = 1,    /* host memory */
@@ -279,8 +279,10 @@ struct kolo_transport {
     void (*say)(struct kolo_link *link, uint64_t word);
 };
 
-/* ---- tuners
- * ----------------------------------------------------------------------------------------- */
+/* ---- tuners ---- */
+
+/* A tuner has the word after the user's rules and before the measured table: it names one of the
+ * candidates, or has no opinion. */
 
 struct kolo_query {
     uint32_t size;

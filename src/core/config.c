@@ -4,18 +4,22 @@
 #include "core/plugins.h"
 #include "device/cuda.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- configuration ---- */
 
-static int choose_int(int given, const char *name, int lo, int hi, int otherwise)
+static kolo_status choose_int(int given, const char *name, int lo, int hi, int otherwise, int *out)
 {
-    long value = 0;
-    if (given != KOLO_UNSET) {
-        return given;
+    const char *text = kolo_env(name);
+    long value = given != KOLO_UNSET ? given : otherwise;
+    if (given == KOLO_UNSET && text != NULL && !kolo_parse_int(text, lo, hi, &value)) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s is \"%s\"; it must be a number of %d to %d", name,
+                         text, lo, hi);
     }
-    return kolo_parse_int(kolo_env(name), lo, hi, &value) ? (int)value : otherwise;
+    *out = (int)value;
+    return KOLO_OK;
 }
 
 static char *choose_text(const char *given, const char *name, const char *otherwise)
@@ -64,8 +68,8 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
         }
         memcpy(&config, given, kolo_min(given->size, sizeof config));
     }
-    c->deterministic = choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0);
-    c->timeout_ms = choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, 2147483647, 600000);
+    KOLO_TRY(choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->deterministic));
+    KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000, &c->timeout_ms));
     c->device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");

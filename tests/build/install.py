@@ -57,6 +57,10 @@ def check_files(there, root, build):
     built = {name for name in os.listdir(os.path.join(build, "perf")) if name.endswith("_perf")}
     missing = has(*(f"{libexec}/kolo/{name}" for name in built))
     tap.check("all_reduce_perf" in built and not missing, f"the {len(built)} sweep programs are installed", *missing)
+    built = os.listdir(os.path.join(build, "docs/man"))
+    pages = [f"share/man/man{name[-1]}/{name}" for name in built if name.endswith((".1", ".3", ".7"))]
+    missing = has("share/bash-completion/completions/kolo", *pages)
+    tap.check(not missing, f"{len(pages)} pages of the manual and bash's completion are installed", *missing)
     strange = [path for path in found if path.endswith((".a", ".py", ".map"))]
     tap.check(not strange, "nothing that only the build needs is installed", *strange)
 

@@ -215,6 +215,12 @@ TEST_F(BadInput, ConfigurationsAreChecked)
             KOLO_ERR_UNSUPPORTED);
     unsetenv("KOLO_CUDA_PATH");
     config = KOLO_CONFIG_INIT;
+    setenv("KOLO_TIMEOUT_MS", "10s", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"KOLO_TIMEOUT_MS is \"10s\"", "1 to"});
+    unsetenv("KOLO_TIMEOUT_MS");
+    setenv("KOLO_DETERMINISTIC", "yes", 1);
+    Refused(kolo_comm_create_local(2, &config, made), {"KOLO_DETERMINISTIC is \"yes\"", "0 to 1"});
+    unsetenv("KOLO_DETERMINISTIC");
     config.transport = "pigeon";
     Refused(kolo_comm_create_local(2, &config, made), {"no transport", "pigeon"});
     EXPECT_EQ(nullptr, made[0]);
