@@ -20,7 +20,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def main():
-    root, kolo = sys.argv[1:]
+    root, kolo = sys.argv[1], os.path.abspath(sys.argv[2])
     script = os.path.join(root, "tools/kolo.bash")
 
     def answers(*words, folder="."):
