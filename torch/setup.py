@@ -2,7 +2,7 @@
 """Builds kolo_torch against the torch that is installed, and puts libkolo.so into the package.
 
 libkolo is looked for in KOLO_BUILD (a build folder), in the build folder of the source tree that
-this is part of, then by pkg-config.
+this is part of, in the Python package kolo, whose library then serves both, then by pkg-config.
 """
 import os
 import pathlib
@@ -34,24 +34,36 @@ def pkg_config(*arguments):
     return ran.stdout.strip() if ran.returncode == 0 else None
 
 
+def kolo_package():
+    """(folder of headers, library) of the installed package kolo, if it brings them."""
+    try:
+        from kolo import include_dir, loaded_from
+    except ImportError:
+        return None
+    return (include_dir(), loaded_from) if include_dir() else None
+
+
 def find_kolo():
-    """(folder of kolo/kolo.h, path of libkolo.so.0)"""
+    """(folder of kolo/kolo.h, path of libkolo.so.0, the Python package that brings it or None)"""
     tree = HERE.parent
     for build in filter(None, [os.environ.get("KOLO_BUILD"), tree / "build"]):
         library = pathlib.Path(build) / "libkolo.so.0"
         if library.exists() and (tree / "include/kolo/kolo.h").exists():
-            return tree / "include", library
+            return tree / "include", library, None
+    installed = kolo_package()
+    if installed:
+        return *installed, "kolo"
     folder, include = pkg_config("--variable=libdir"), pkg_config("--variable=includedir")
     if folder and (pathlib.Path(folder) / "libkolo.so.0").exists():
-        return pathlib.Path(include), pathlib.Path(folder) / "libkolo.so.0"
+        return pathlib.Path(include), pathlib.Path(folder) / "libkolo.so.0", None
     sys.exit(
         "libkolo.so.0 is missing: build it (meson setup build && ninja -C build in kolo's source), "
-        "say where with KOLO_BUILD, or install kolo so that pkg-config finds it"
+        "say where with KOLO_BUILD, install the wheel of packaging/wheel, or install kolo so that pkg-config finds it"
     )
 
 
 def main():
-    include, library = find_kolo()
+    include, library, package_of_library = find_kolo()
     minor = ".".join(torch.__version__.split("+")[0].split(".")[:2])
     following = minor.split(".")[0] + "." + str(int(minor.split(".")[1]) + 1)
     extension = CppExtension(
@@ -68,14 +80,15 @@ def main():
         def run(self):
             super().run()
             package = PACKAGE if self.inplace else pathlib.Path(self.build_lib) / "kolo_torch"
-            shutil.copyfile(library, package / "libkolo.so.0")
+            if not package_of_library:
+                shutil.copyfile(library, package / "libkolo.so.0")
             (package / "_built_for.py").write_text(
                 f'# SPDX-License-Identifier: Apache-2.0\nTORCH = "{torch.__version__}"\n'
             )
 
     setup(
         version=f"0.1.0+torch{minor}",
-        install_requires=[f"torch>={minor},<{following}"],
+        install_requires=[f"torch>={minor},<{following}", *filter(None, [package_of_library])],
         packages=["kolo_torch"],
         py_modules=["kolo_torch_entry"],
         ext_modules=[extension],

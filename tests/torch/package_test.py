@@ -59,5 +59,19 @@ def test_registering_does_not_load_the_library():
     assert (status, said.strip()) == (0, "False True"), said
 
 
+def test_a_process_has_one_library_for_kolo_and_kolo_torch():
+    packages = f"{PACKAGES}{os.pathsep}{pathlib.Path(__file__).resolve().parents[2] / 'python'}"
+    show = "print({l.split()[-1] for l in open('/proc/self/maps') if 'libkolo.so' in l} == {'LIBRARY'})"
+    with tempfile.TemporaryDirectory() as folder:
+        theirs, own = PACKAGES / "kolo_torch/libkolo.so.0", pathlib.Path(folder).resolve() / "libkolo.so.0"
+        shutil.copy(theirs, own)
+        for first, second in (("kolo", "kolo_torch"), ("kolo_torch", "kolo")):
+            status, said = python(f"import {first}, {second}; " + show.replace("LIBRARY", str(own)), packages,
+                                  KOLO_LIBRARY=str(own))
+            assert (status, said.strip()) == (0, "True"), (first, said)
+    (status, said) = python("import kolo_torch; " + show.replace("LIBRARY", str(theirs)))
+    assert (status, said.strip()) == (0, "True"), said
+
+
 if __name__ == "__main__":
     run_tests(globals())

@@ -33,6 +33,11 @@ def _require_this_torch():
 
 _require_this_torch()
 
+try:
+    import kolo  # noqa: F401  (where it is installed, its libkolo is that of this process)
+except ImportError:
+    pass
+
 from . import _C  # noqa: E402  (only for the right torch)
 from ._C import Options  # noqa: E402
 from kolo_torch_entry import register  # noqa: E402

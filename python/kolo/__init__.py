@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kolo: collective communication between the ranks of a job.
+
+    import kolo, numpy
+    comm = kolo.Comm()                 # under `kolo run`, mpirun, torchrun, srun
+    x = numpy.full(1000, comm.rank, numpy.float32)
+    comm.all_reduce(x)                 # x is the sum over all ranks now
+
+Buffers are anything with the buffer protocol; numpy is not needed. Waiting calls let other threads
+of Python run. Failures are exceptions that name the rank at fault: see Error.
+"""
+from __future__ import annotations
+
+from ._buffer import Buffer, BufferLike, SupportsDLPack, mem_alloc
+from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm, Config, Stream, StreamLike, create_id, group
+from ._errors import (AbortedError, Error, ForkedError, InternalError, InvalidError, LinkError, MismatchError,
+                      PeerError, ResourceError, TimedOutError, UnsupportedError, VersionError)
+from ._lib import PACKAGE as _PACKAGE
+from ._lib import Op, RecvInfo, Type, lib, loaded_from
+
+__all__ = [
+    "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Comm", "Config", "Error",
+    "ForkedError", "InternalError", "InvalidError", "LinkError", "MismatchError", "Op", "PeerError", "RecvInfo",
+    "ResourceError", "Stream", "StreamLike", "SupportsDLPack", "TimedOutError", "Type", "UnsupportedError",
+    "VersionError", "create_id", "group", "include_dir", "loaded_from", "mem_alloc", "version",
+]
+
+
+def version() -> tuple[int, int, int]:
+    """Of the library that runs: major, minor, patch."""
+    number = int(lib.kolo_version())
+    return number // 10000, number // 100 % 100, number % 100
+
+
+def include_dir() -> str:
+    """The folder of kolo/kolo.h that came with this package; "" where it is the system's."""
+    folder = _PACKAGE / "include"
+    return str(folder) if folder.exists() else ""

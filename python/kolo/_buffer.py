@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call reads and writes: anything with the buffer protocol, by its address."""
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any, Optional, Protocol, Union
+
+from ._errors import InvalidError, check
+from ._lib import TYPE_BYTES, Type, lib
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as Exporter  # collections.abc.Buffer, from Python 3.12 on
+
+
+class SupportsDLPack(Protocol):
+    """A tensor of the CPU that numpy.from_dlpack() takes, such as one of torch."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer of CPython: part of its stable ABI from 3.11 on, and the same before."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_get = ctypes.pythonapi.PyObject_GetBuffer
+_get.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
+_release = ctypes.pythonapi.PyBuffer_Release
+_release.argtypes = (ctypes.POINTER(_PyBuffer),)
+_release.restype = None
+_start = (ctypes.c_char * 0).from_buffer
+
+
+def _address_of(view: memoryview) -> Optional[int]:
+    """Of its first byte. ctypes knows it of what can be written, and is quicker than a Py_buffer."""
+    if not view.readonly:
+        return ctypes.addressof(_start(view))
+    c_view = _PyBuffer()
+    _get(view, c_view, 0)
+    address: Optional[int] = c_view.buf
+    _release(c_view)
+    return address
+
+
+_OF_KIND = {
+    **{letter: (Type.INT8, Type.INT16, Type.INT32, Type.INT64) for letter in "bhilqn"},
+    **{letter: (Type.UINT8, Type.UINT16, Type.UINT32, Type.UINT64) for letter in "BHILQNc"},
+    **{letter: (Type.FLOAT16, Type.FLOAT32, Type.FLOAT64) for letter in "efd"},
+    "?": (Type.BOOL,),
+}
+
+
+def _find_type(form: str, itemsize: int) -> Type:
+    """The type of elements of a struct format; a standard size differs from a native one, so that
+    the letter tells the kind, and the size is that of the item."""
+    for candidate in _OF_KIND.get(form[-1], ()) if len(form.lstrip("@=<")) == 1 else ():
+        if TYPE_BYTES[candidate] == itemsize:
+            return candidate
+    raise InvalidError(f"elements of format {form!r}, {itemsize} bytes each, have no type of kolo; "
+                       "kolo.Buffer(object, type) says which to take")
+
+
+_types: dict[tuple[str, int], Type] = {}
+
+
+class Buffer:
+    """Memory for a call: the bytes of an object, as elements of a type.
+
+    Every call makes one of what it is given; making it before saves that time, and is the way to
+    say another type than the object's own, as for bfloat16 in an array of uint16, or a pair:
+
+        kolo.Buffer(array, kolo.Type.BFLOAT16)
+
+    exporter: an object with the buffer protocol (numpy arrays, bytearray, memoryview, array.array,
+    ctypes arrays, ...), C-contiguous; or with DLPack, where numpy is there. It stays exported as long
+    as the Buffer lives: a bytearray cannot change its size.
+    type: of the elements; default the exporter's own.
+    Raises InvalidError where the type does not suit, BufferError where there are gaps, TypeError
+    for an object that has neither protocol.
+    """
+
+    __slots__ = ("address", "count", "type", "readonly", "_view")
+
+    def __init__(self, exporter: Union[Exporter, SupportsDLPack], type: Optional[Type] = None) -> None:
+        readonly: Optional[bool] = None
+        try:
+            view = memoryview(exporter)  # type: ignore[arg-type]
+        except TypeError:
+            view, readonly = _by_dlpack(exporter)
+        if not view.c_contiguous:
+            raise BufferError("the buffer is not C-contiguous: there are gaps in it")
+        if type is None:
+            key = view.format, view.itemsize
+            type = _types.get(key)
+            if type is None:
+                type = _types[key] = _find_type(*key)
+        item = TYPE_BYTES[type]
+        self.count: int = view.nbytes // item
+        if self.count * item != view.nbytes:
+            raise InvalidError(f"{view.nbytes} bytes are no whole number of {Type(type).name}, {item} bytes each")
+        self.address = _address_of(view)
+        self.type: int = type
+        self.readonly: bool = view.readonly if readonly is None else readonly
+        self._view: Optional[memoryview] = view  # what keeps the memory there
+
+    @classmethod
+    def at(cls, address: int, count: int, type: Type) -> Buffer:
+        """`count` elements at an address, which stays valid as long as calls use it: the way to give
+        memory of a GPU."""
+        self = cls.__new__(cls)
+        self._view = None
+        self.address, self.count, self.type, self.readonly = address, count, type, False
+        return self
+
+
+BufferLike = Union[Buffer, "Exporter", SupportsDLPack]
+"""What calls take as a buffer."""
+
+
+def _by_dlpack(exporter: Any) -> tuple[memoryview, bool]:
+    """A view of a tensor, and whether it is read-only, of which numpy knows from 2.1 on: before, it
+    calls all of them so."""
+    if not hasattr(exporter, "__dlpack__"):
+        raise TypeError(f"a buffer is wanted, not {type(exporter).__name__}")
+    try:
+        import numpy
+    except ImportError:
+        raise TypeError(f"{type(exporter).__name__} is taken by DLPack, which needs numpy") from None
+    array: Any = numpy.from_dlpack(exporter)
+    view = memoryview(array)
+    knows = tuple(map(int, numpy.__version__.split(".")[:2])) >= (2, 1)
+    return view, view.readonly and knows
+
+
+def readable(given: BufferLike) -> Buffer:
+    return given if type(given) is Buffer else Buffer(given)  # type: ignore[arg-type]
+
+
+def writable(given: BufferLike) -> Buffer:
+    buffer = given if type(given) is Buffer else Buffer(given)  # type: ignore[arg-type]
+    if buffer.readonly:
+        raise InvalidError("the buffer to receive into is read-only")
+    return buffer
+
+
+def mem_alloc(nbytes: int) -> memoryview:
+    """`nbytes` zeroed bytes that the ranks of this host can map, so that large collectives on them
+    copy less. They are freed when no view of them is left:
+
+        numpy.frombuffer(kolo.mem_alloc(4 * n), numpy.float32)
+
+    Raises InvalidError for 0 bytes, ResourceError where there is no shared memory left.
+    """
+    pointer = ctypes.c_void_p()
+    check(lib.kolo_mem_alloc(nbytes, ctypes.byref(pointer)))
+    owner = (ctypes.c_ubyte * nbytes).from_address(pointer.value or 0)
+    weakref.finalize(owner, lib.kolo_mem_free, pointer.value).atexit = False
+    return memoryview(owner).cast("B")

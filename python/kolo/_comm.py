@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Communicators, streams and groups."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+from ._buffer import Buffer, BufferLike, readable, writable
+from ._errors import Error, InvalidError, check, error_of, failure_of
+from ._lib import UNSET, CConfig, CId, Op, RecvInfo, Type, lib
+
+ANY_SOURCE = -1
+ANY_TAG = -1
+NO_COLOR = -1
+
+
+class _Groups(threading.local):
+    """The open groups of a thread, and the buffers that their calls borrow."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.borrowed: list[Any] = []
+
+
+_groups = _Groups()
+
+
+@contextlib.contextmanager
+def group() -> Iterator[None]:
+    """Calls inside start together at the end, which raises the first error. Needed for exchanges by
+    send() and recv(), and for several ranks driven by one thread. Groups nest."""
+    check(lib.kolo_group_begin())
+    _groups.depth += 1
+    status = 0
+    try:
+        yield
+    finally:
+        status = lib.kolo_group_end()
+        _groups.depth -= 1
+        if _groups.depth == 0:
+            _groups.borrowed = []
+    check(status)
+
+
+class Stream:
+    """Calls queued on it return at once and run in order, on a thread of kolo. Until sync() their
+    buffers are kolo's: neither read nor written. close() waits, as the end of a `with` does."""
+
+    def __init__(self) -> None:
+        handle = ctypes.c_void_p()
+        check(lib.kolo_stream_create(ctypes.byref(handle)))
+        self._handle = handle.value
+        self._borrowed: list[Any] = []
+        self.close: Callable[[], Any] = weakref.finalize(self, lib.kolo_stream_destroy, handle.value)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Calls queued from now on end with TimedOutError after so long; 0: the communicator's."""
+        check(lib.kolo_stream_set_timeout(self._handle, math.ceil(seconds * 1000)))
+
+    def sync(self) -> None:
+        """Wait until all that was queued is done; raises the first error since the last sync()."""
+        borrowed, self._borrowed = self._borrowed, []
+        status = lib.kolo_stream_sync(self._handle)
+        del borrowed
+        check(status)
+
+    def query(self) -> bool:
+        """Whether all that was queued is done. Raises the first error since the last sync()."""
+        status = lib.kolo_stream_query(self._handle)
+        check(status)
+        return bool(status == 0)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+StreamLike = Union[Stream, int, None]
+"""A Stream; None: the call returns when its result is there; an int: a cudaStream_t."""
+
+
+@dataclass
+class Config:
+    """Options of a communicator; None takes the environment's value, else the default.
+
+    deterministic: sums in rank order, rounded once. timeout: seconds without progress (600).
+    device: a CUDA ordinal, or -1 for host memory. name: for the log. algo, transport: as KOLO_ALGO
+    and KOLO_TRANSPORT.
+    """
+
+    deterministic: Optional[bool] = None
+    timeout: Optional[float] = None
+    device: Optional[int] = None
+    name: Optional[str] = None
+    algo: Optional[str] = None
+    transport: Optional[str] = None
+
+    def _c(self) -> CConfig:
+        def number(value: Optional[float]) -> int:
+            return UNSET if value is None else math.ceil(value)
+
+        def text(value: Optional[str]) -> Optional[bytes]:
+            return None if value is None else value.encode()
+
+        timeout_ms = None if self.timeout is None else self.timeout * 1000
+        return CConfig(ctypes.sizeof(CConfig), number(self.deterministic), number(timeout_ms), number(self.device),
+                       text(self.name), text(self.algo), text(self.transport))
+
+
+def _config(config: Optional[Config]) -> Any:
+    return None if config is None else ctypes.byref(config._c())
+
+
+def create_id() -> bytes:
+    """A fresh id of 128 bytes, to be brought to every rank by any safe means: it holds a secret. This
+    process answers the ranks that join with it, so it must live until they have."""
+    out = CId()
+    check(lib.kolo_id_create(ctypes.byref(out)))
+    return bytes(out.bytes)
+
+
+def _sizes(values: Optional[Sequence[int]]) -> Any:
+    """A C array of counts or displacements."""
+    if values is None:
+        return None
+    values = [int(value) for value in values]
+    if any(value < 0 for value in values):
+        raise InvalidError(f"counts and displacements are not negative: {values}")
+    return (ctypes.c_size_t * len(values))(*values)
+
+
+class Comm:
+    """What joins `size` ranks, as one of them sees it. Every rank makes the same calls in the same
+    order.
+
+    Comm(config) takes rank, size and meeting point from the launcher: kolo run, mpirun, torchrun or
+    srun; without one it is a job of 1 rank.
+
+    Buffers are host memory with the buffer protocol, C-contiguous, of any shape: only the number of
+    their elements counts, and their types must agree. In place: one buffer for both; or, of gather,
+    all_gather, scatter and reduce_scatter, the smaller one is this rank's block of the larger.
+    With a stream the call queues and returns, and in a group it begins with the group's end; till
+    then the buffers are kolo's.
+
+    Errors are subclasses of Error. InvalidError and UnsupportedError leave the communicator usable;
+    after others only shrink(), failure(), abort() and close() may follow.
+    """
+
+    def __init__(self, config: Optional[Config] = None) -> None:
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_create_env(_config(config), ctypes.byref(out)))
+        self._take(out.value)
+
+    def _take(self, handle: Optional[int]) -> None:
+        self._handle = handle
+        self.rank: int = lib.kolo_comm_rank(handle)
+        self.size: int = lib.kolo_comm_size(handle)
+        # Also when the process ends: the others take a rank that says no goodbye for dead.
+        self._end = weakref.finalize(self, lib.kolo_comm_destroy, handle)
+
+    @classmethod
+    def _of(cls, handle: Optional[int]) -> Comm:
+        comm = cls.__new__(cls)
+        comm._take(handle)
+        return comm
+
+    @classmethod
+    def join(cls, id: bytes, nranks: int, rank: int, config: Optional[Config] = None) -> Comm:
+        """Join as `rank` of `nranks` with the id of create_id(). Returns when all have joined."""
+        if len(id) != 128:
+            raise InvalidError(f"an id has 128 bytes, not {len(id)}")
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_create(CId.from_buffer_copy(id), nranks, rank, _config(config), ctypes.byref(out)))
+        return cls._of(out.value)
+
+    @classmethod
+    def local(cls, nranks: int, config: Optional[Config] = None) -> list[Comm]:
+        """`nranks` communicators of this process, each for one thread, or all for one with group()."""
+        out = (ctypes.c_void_p * max(nranks, 0))()
+        check(lib.kolo_comm_create_local(nranks, _config(config), out))
+        return [cls._of(handle) for handle in out]
+
+    def split(self, color: int, key: int = 0, config: Optional[Config] = None) -> Optional[Comm]:
+        """Collective. Ranks of equal color (>= 0) form a communicator, ordered by key, then by rank.
+        NO_COLOR gives None. config None: as here."""
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_split(self._handle, color, key, _config(config), ctypes.byref(out)), self._handle)
+        return None if out.value is None else Comm._of(out.value)
+
+    def shrink(self, exclude: Sequence[int], config: Optional[Config] = None) -> Comm:
+        """By the survivors only, also after a failure: a communicator without the ranks `exclude`, in
+        the old order. This one is to be closed all the same."""
+        ranks = (ctypes.c_int * len(exclude))(*exclude)
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_shrink(self._handle, ranks, len(exclude), _config(config), ctypes.byref(out)))
+        return Comm._of(out.value)
+
+    def failure(self) -> Optional[Error]:
+        """What ended this communicator, with the rank at fault, or None. From any thread."""
+        return failure_of(self._handle)
+
+    def abort(self) -> None:
+        """Make every call on it, here and elsewhere, raise AbortedError. From any thread."""
+        lib.kolo_comm_abort(self._handle)
+
+    def close(self) -> None:
+        """Wait until what was sent is taken, then end; also at the end of a `with` and of the
+        process. Afterwards calls raise InvalidError."""
+        self._handle = None
+        self._end()
+
+    def __enter__(self) -> Comm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, function: Any, stream: StreamLike, borrowed: tuple[object, ...], *arguments: Any) -> None:
+        handle = stream._handle if isinstance(stream, Stream) else stream
+        status = function(*arguments, self._handle, handle)
+        if status < 0:
+            raise error_of(status, self._handle)
+        if _groups.depth > 0:
+            _groups.borrowed.append(borrowed)
+        if isinstance(stream, Stream):
+            stream._borrowed.append(borrowed)
+
+    # ---- collectives ----
+
+    def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM,
+                   stream: StreamLike = None) -> None:
+        """recv[i] = the reduction of all ranks' send[i]. Both have the same number of elements; recv
+        None: in place."""
+        src = readable(send) if recv is not None else writable(send)
+        dst = src if recv is None else writable(recv)
+        _agree(src, dst)
+        self._call(lib.kolo_all_reduce, stream, (src, dst), src.address, dst.address, src.count, src.type, op)
+
+    def reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM, root: int = 0,
+               stream: StreamLike = None) -> None:
+        """The same to rank `root`; recv is not looked at elsewhere. None on root: in place."""
+        here = self.rank == root
+        src = writable(send) if here and recv is None else readable(send)
+        dst = (src if recv is None else writable(recv)) if here else None
+        if dst is not None:
+            _agree(src, dst)
+        self._call(lib.kolo_reduce, stream, (src, dst), src.address, _address(dst), src.count, src.type, op, root)
+
+    def broadcast(self, send: Optional[BufferLike], recv: Optional[BufferLike] = None, root: int = 0,
+                  stream: StreamLike = None) -> None:
+        """recv[i] = root's send[i], on every rank. send is not looked at elsewhere than on root; recv
+        None: in place, `send` is what every rank gives."""
+        if send is None and (recv is None or self.rank == root):
+            raise InvalidError("broadcast needs a buffer to send on root, and one to receive into")
+        dst = writable(recv if recv is not None else send)  # type: ignore[arg-type]
+        src = dst if recv is None or self.rank != root else readable(send)  # type: ignore[arg-type]
+        _agree(src, dst)
+        self._call(lib.kolo_broadcast, stream, (src, dst), src.address, dst.address, dst.count, dst.type, root)
+
+    def gather(self, send: BufferLike, recv: Optional[BufferLike] = None, root: int = 0,
+               stream: StreamLike = None) -> None:
+        """On root: block r of recv = rank r's send; recv has size times as many elements as send. It
+        is not looked at elsewhere."""
+        src = readable(send)
+        dst = writable(_wanted(recv, "gather", "recv")) if self.rank == root else None
+        if dst is not None:
+            _agree(src, dst, self.size)
+        self._call(lib.kolo_gather, stream, (src, dst), src.address, _address(dst), src.count, src.type, root)
+
+    def scatter(self, send: Optional[BufferLike], recv: BufferLike, root: int = 0, stream: StreamLike = None) -> None:
+        """On rank r: recv = block r of root's send, which has size times as many elements as recv. It
+        is not looked at elsewhere."""
+        dst = writable(recv)
+        src = readable(_wanted(send, "scatter", "send")) if self.rank == root else None
+        if src is not None:
+            _agree(dst, src, self.size)
+        self._call(lib.kolo_scatter, stream, (src, dst), _address(src), dst.address, dst.count, dst.type, root)
+
+    def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None) -> None:
+        """On every rank: block r of recv = rank r's send; recv has size times as many elements."""
+        src, dst = readable(send), writable(recv)
+        _agree(src, dst, self.size)
+        self._call(lib.kolo_all_gather, stream, (src, dst), src.address, dst.address, src.count, src.type)
+
+    def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: int = Op.SUM, stream: StreamLike = None) -> None:
+        """On rank r: recv = block r of the reduction of send, which has size times as many elements."""
+        src, dst = readable(send), writable(recv)
+        _agree(dst, src, self.size)
+        self._call(lib.kolo_reduce_scatter, stream, (src, dst), src.address, dst.address, dst.count, dst.type, op)
+
+    def all_to_all(self, send: BufferLike, recv: Optional[BufferLike] = None, stream: StreamLike = None) -> None:
+        """On rank r: block q of recv = block r of rank q's send. Both have size blocks; recv None: in
+        place."""
+        src = readable(send) if recv is not None else writable(send)
+        dst = src if recv is None else writable(recv)
+        _agree(src, dst)
+        if src.count % self.size != 0:
+            raise InvalidError(f"all_to_all: {src.count} elements are not {self.size} equal blocks")
+        self._call(lib.kolo_all_to_all, stream, (src, dst), src.address, dst.address, src.count // self.size, src.type)
+
+    def barrier(self, stream: StreamLike = None) -> None:
+        """Returns after every rank has entered."""
+        self._call(lib.kolo_barrier, stream, ())
+
+    # ---- v-forms: block r has counts[r] elements, from element displs[r] on ----
+
+    def gatherv(self, send: BufferLike, recv: Optional[BufferLike] = None, counts: Optional[Sequence[int]] = None,
+                displs: Optional[Sequence[int]] = None, root: int = 0, stream: StreamLike = None) -> None:
+        """gather() of blocks that differ. recv, counts[size] and displs[size] on root only; displs
+        None: one block after the other."""
+        src = readable(send)
+        dst, sizes, places = None, None, None
+        if self.rank == root:
+            dst = writable(_wanted(recv, "gatherv", "recv"))
+            sizes, places = self._blocks(dst, _wanted(counts, "gatherv", "counts"), displs)
+            _same_type(src, dst)
+        self._call(lib.kolo_gatherv, stream, (src, dst), src.address, src.count, _address(dst), sizes, places, src.type,
+                   root)
+
+    def scatterv(self, send: Optional[BufferLike], recv: BufferLike, counts: Optional[Sequence[int]] = None,
+                 displs: Optional[Sequence[int]] = None, root: int = 0, stream: StreamLike = None) -> None:
+        """scatter() of blocks that differ. send, counts[size] and displs[size] on root only; displs
+        None: one block after the other."""
+        dst = writable(recv)
+        src, sizes, places = None, None, None
+        if self.rank == root:
+            src = readable(_wanted(send, "scatterv", "send"))
+            sizes, places = self._blocks(src, _wanted(counts, "scatterv", "counts"), displs)
+            _same_type(src, dst)
+        self._call(lib.kolo_scatterv, stream, (src, dst), _address(src), sizes, places, dst.address, dst.count, dst.type,
+                   root)
+
+    def all_gatherv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int],
+                    displs: Optional[Sequence[int]] = None, stream: StreamLike = None) -> None:
+        """all_gather() of blocks that differ: send has counts[rank] elements. counts[size] and
+        displs[size] are the same on every rank; displs None: one block after the other."""
+        src, dst = readable(send), writable(recv)
+        sizes, places = self._blocks(dst, counts, displs)
+        _same_type(src, dst)
+        _has(src, counts[self.rank], "send")
+        self._call(lib.kolo_all_gatherv, stream, (src, dst), src.address, dst.address, sizes, places, src.type)
+
+    def reduce_scatterv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int], op: int = Op.SUM,
+                        stream: StreamLike = None) -> None:
+        """reduce_scatter() of blocks that differ: recv has counts[rank] elements, send all of them, one
+        block after the other. counts[size] is the same on every rank."""
+        src, dst = readable(send), writable(recv)
+        sizes, _ = self._blocks(src, counts, None)
+        _same_type(src, dst)
+        _has(dst, counts[self.rank], "recv")
+        self._call(lib.kolo_reduce_scatterv, stream, (src, dst), src.address, dst.address, sizes, src.type, op)
+
+    def all_to_allv(self, send: BufferLike, send_counts: Sequence[int], recv: BufferLike, recv_counts: Sequence[int],
+                    send_displs: Optional[Sequence[int]] = None, recv_displs: Optional[Sequence[int]] = None,
+                    stream: StreamLike = None) -> None:
+        """all_to_all() of blocks that differ: send_counts[q] elements go to rank q, recv_counts[q] come
+        from it; all have size entries. displs None: one block after the other."""
+        src, dst = readable(send), writable(recv)
+        _same_type(src, dst)
+        self._call(lib.kolo_all_to_allv, stream, (src, dst), src.address, *self._blocks(src, send_counts, send_displs),
+                   dst.address, *self._blocks(dst, recv_counts, recv_displs), src.type)
+
+    def _blocks(self, buffer: Buffer, counts: Sequence[int], displs: Optional[Sequence[int]]) -> tuple[Any, Any]:
+        """The arrays of a v-form, whose blocks all lie in the buffer."""
+        if displs is None:
+            displs = [sum(counts[:rank]) for rank in range(len(counts))]
+        if len(counts) != self.size or len(displs) != self.size:
+            raise InvalidError(f"{len(counts)} counts and {len(displs)} displacements for {self.size} ranks")
+        sizes, places = _sizes(counts), _sizes(displs)
+        for rank, (count, place) in enumerate(zip(counts, displs)):
+            if count > 0 and place + count > buffer.count:
+                raise InvalidError(f"block {rank}, elements {place} to {place + count - 1}, lies outside of a buffer "
+                                   f"of {buffer.count}")
+        return sizes, places
+
+    # ---- point to point ----
+
+    def send(self, buffer: BufferLike, peer: int, tag: Optional[int] = None, stream: StreamLike = None) -> None:
+        """Send a buffer to rank `peer`, for its recv(); with a tag (>= 0) for its recv_tag()."""
+        src = readable(buffer)
+        if tag is None:
+            self._call(lib.kolo_send, stream, (src,), src.address, src.count, src.type, peer)
+        else:
+            self._call(lib.kolo_send_tag, stream, (src,), src.address, src.count, src.type, peer, tag)
+
+    def recv(self, buffer: BufferLike, peer: int, stream: StreamLike = None) -> None:
+        """Receive from rank `peer` what it sent without a tag: as many elements as the buffer has, or
+        fewer; a longer message raises InvalidError."""
+        dst = writable(buffer)
+        self._call(lib.kolo_recv, stream, (dst,), dst.address, dst.count, dst.type, peer)
+
+    def recv_tag(self, buffer: BufferLike, peer: int = ANY_SOURCE, tag: int = ANY_TAG,
+                 stream: StreamLike = None) -> RecvInfo:
+        """The same with a tag. What is returned says source, tag and bytes, once the message is there."""
+        dst, info = writable(buffer), RecvInfo(size=ctypes.sizeof(RecvInfo))
+        self._call(lib.kolo_recv_tag, stream, (dst, info), dst.address, dst.count, dst.type, peer, tag,
+                   ctypes.byref(info))
+        return info
+
+    # ---- operations ----
+
+    def premulsum(self, factor: BufferLike) -> int:
+        """An operation: the sum of inputs that are multiplied by this rank's factor first, a buffer of
+        one element. For elements of its type, on this communicator, as long as it is there."""
+        buffer, out = readable(factor), ctypes.c_uint32()
+        _has(buffer, 1, "factor")
+        check(lib.kolo_op_create_premulsum(buffer.address, buffer.type, self._handle, ctypes.byref(out)))
+        return out.value
+
+
+def _address(buffer: Optional[Buffer]) -> Optional[int]:
+    return None if buffer is None else buffer.address
+
+
+def _wanted(value: Any, call: str, name: str) -> Any:
+    if value is None:
+        raise InvalidError(f"{call} needs {name} on root")
+    return value
+
+
+def _same_type(a: Buffer, b: Buffer) -> None:
+    if a.type != b.type:
+        raise InvalidError(f"one buffer has elements of {Type(a.type).name}, the other of {Type(b.type).name}")
+
+
+def _agree(small: Buffer, large: Buffer, blocks: int = 1) -> None:
+    if small.type != large.type:
+        _same_type(small, large)
+    if small.count * blocks != large.count:
+        raise InvalidError(f"{blocks} x {small.count} elements do not match {large.count}")
+
+
+def _has(buffer: Buffer, count: int, name: str) -> None:
+    if buffer.count != count:
+        raise InvalidError(f"{name} has {buffer.count} elements, not {count}")
