@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README.md and docs/*.md tell to type works, and prints what they say.
+
+The ```sh blocks of a document are run in one shell, in a folder that looks like the source tree; a
+```c block is the file that the paragraph above it names. A ```text block is what the ```sh block above
+it prints, among other things: "..." stands for anything, a number with a point for any number. Other
+fences (```log) are not looked at.
+
+usage: docs.py ROOT BUILD PREFIX LIBDIR LIBEXECDIR CC...
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import tap
+import tree
+
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+# Lines that are not typed again here, and who runs them.
+RUN_ELSEWHERE = (
+    (r"\./(demo|test|setup)\b", "what runs this was started by them"),
+    (r"(meson setup|ninja) ", "this tests what they have built"),
+    (r"\S*pip install .*\./torch", "./test builds kolo_torch by itself"),
+    (r"packaging/wheel|pip install dist/", "tests/python makes and installs the wheel; here python/ is on the path"),
+    (r".*-m kolo_train", "tests/train trains"),
+)
+INSTALL = re.compile(r"meson install -C build\b.*")
+SECONDS = 180
+
+
+def fences(text):
+    """[(kind, lines, the paragraph above)] of a document."""
+    return [(match.group(1), match.group(2), text[: match.start()].rstrip("\n").rsplit("\n\n", 1)[-1])
+            for match in FENCE.finditer(text)]
+
+
+def is_run_elsewhere(line):
+    return any(re.match(pattern, line) for pattern, _ in RUN_ELSEWHERE)
+
+
+def script_of(found, install):
+    """The shell's text: the blocks, each behind a mark."""
+    lines = []
+    for number, (kind, text, _) in enumerate(found):
+        if kind == "sh":
+            lines.append(f"echo '@@@ {number}'")
+            for line in text.splitlines():
+                lines.append(":" if is_run_elsewhere(line) else INSTALL.sub(install, line))
+    return "\n".join(lines) + "\n"
+
+
+def pattern_of(line):
+    """What a line of a ```text block matches."""
+    pattern = re.escape(" ".join(line.split()))
+    pattern = re.sub(r"\d+\\\.\d+(?!\\\.)", r"[0-9]+(?:\\.[0-9]+)?", pattern)
+    return re.compile("^" + pattern.replace(r"\.\.\.", ".*").replace(r"\ ", " +") + "$", re.MULTILINE)
+
+
+def lacking(expected, printed):
+    """The lines of a ```text block that were not printed."""
+    printed = "\n".join(" ".join(line.split()) for line in printed.splitlines())
+    return [line for line in expected.splitlines() if not pattern_of(line).search(printed)]
+
+
+class Place:
+    """A folder that looks like the source tree, and the environment of somebody who reads the README."""
+
+    def __init__(self, folder, root, build, prefix, libdir, libexecdir):
+        self.folder, there = os.path.join(folder, "kolo"), os.path.join(folder, "installed")
+        os.mkdir(self.folder)
+        for name in os.listdir(root):
+            if not name.startswith((".", "build")):
+                os.symlink(os.path.join(root, name), os.path.join(self.folder, name))
+        os.symlink(build, os.path.join(self.folder, "build"))
+        base = os.path.join(there, prefix.lstrip("/"))
+        lib = os.path.join(base, libdir)
+        # The loader and pkg-config know /usr/local, but not the folder that stands for it here.
+        self.install = (f"meson install -C build --no-rebuild --quiet --destdir {there}; "
+                        f"export PATH={base}/bin:{base}/{libexecdir}/kolo:$PATH LD_LIBRARY_PATH={lib}"
+                        f" PKG_CONFIG_SYSROOT_DIR={there} PKG_CONFIG_PATH={lib}/pkgconfig")
+        self.env = tap.machine_env(HOME=folder, PYTHONPATH=os.path.join(root, "python"), PYTHONDONTWRITEBYTECODE="1", KOLO_TUNE_FILE="none", OMPI_ALLOW_RUN_AS_ROOT="1",
+                                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    def run(self, script):
+        """(status, {number of a block: what it printed}); nothing that it started goes on."""
+        with subprocess.Popen(["bash", "-eu", "-c", script], cwd=self.folder, env=self.env, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              errors="replace", start_new_session=True) as shell:
+            try:
+                printed, _ = shell.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(shell.pid, signal.SIGKILL)
+                printed = shell.communicate()[0] + f"\n(not done after {SECONDS} s)"
+        parts = re.split(r"^@@@ (\d+)\n", printed, flags=re.MULTILINE)
+        return shell.returncode, {int(number): text for number, text in zip(parts[1::2], parts[2::2])}
+
+
+def write_programs(found, folder, compiler, check):
+    for kind, text, above in found:
+        if kind != "c":
+            continue
+        names = re.findall(r"`([\w.]+\.c)`", above)
+        check(names, "a program has a name in the paragraph above it", *above.splitlines())
+        path = os.path.join(folder, names[-1])
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        ran = subprocess.run([*compiler, *WARNINGS, "-I", os.path.join(folder, "include"), "-fsyntax-only", path],
+                             capture_output=True, text=True, check=False)
+        check(ran.returncode == 0, f"{names[-1]} compiles without a warning", *ran.stderr.splitlines())
+
+
+def try_document(text, place, compiler, check):
+    """Runs a document and looks at what it prints."""
+    found = fences(text)
+    check(all(kind in ("sh", "c", "text", "log") for kind, _, _ in found), "every fence says what is in it",
+          *(kind for kind, _, _ in found))
+    write_programs(found, place.folder, compiler, check)
+    script = script_of(found, place.install)
+    status, printed = place.run(script)
+    last = max(printed, default=-1)
+    check(status == 0, "every command ends well", f"in or after: {found[last][1] if last >= 0 else ''}",
+          *printed.get(last, "").splitlines()[-20:])
+    above = -1
+    for number, (kind, block, _) in enumerate(found):
+        if kind == "sh":
+            above = number
+        elif kind == "text":
+            missing = lacking(block, printed.get(above, ""))
+            check(not missing, f"it prints what is said: {block.splitlines()[0].strip()[:60]}",
+                  *missing, "instead of:", *printed.get(above, "").splitlines()[-30:])
+
+
+def check_that_faults_are_seen(make_place, compiler):
+    wrong = {
+        "a command that fails": "```sh\nfalse\ntrue\n```\n",
+        "output that is another": "```sh\necho rank 1\n```\n```text\nrank 2\n```\n",
+        "a program with a warning": "`a.c`\n\n```c\nint main(void) { int unused; }\n```\n",
+        "a fence without a name": "```\nls\n```\n",
+    }
+    for what, text in wrong.items():
+        said = []
+        with make_place() as place:
+            try_document(text, place, compiler, lambda ok, *_: said.append(bool(ok)))
+        tap.check(not all(said), f"{what} is refused")
+    right = "```sh\necho rank 3: 17.25 us\n```\n```text\nrank 3: 0.5 ...\n```\n"
+    said = []
+    with make_place() as place:
+        try_document(right, place, compiler, lambda ok, *_: said.append(bool(ok)))
+    tap.check(all(said), "numbers with a point may differ", *said)
+
+
+def check_the_figures(root, text):
+    """Times in README.md's table are those of perf/RESULTS.md."""
+    with open(os.path.join(root, "perf/RESULTS.md"), encoding="utf-8") as file:
+        results = file.read()
+    rows = re.findall(r"^\| kolo, [^|]*microseconds \|(.*)\|$", text, re.MULTILINE)
+    figures = [cell.strip() for row in rows for cell in row.split("|")]
+    lost = [figure for figure in figures if f" {figure} · " not in results]
+    tap.check(len(figures) > 5 and not lost, f"the {len(figures)} times in README.md are in perf/RESULTS.md", *lost)
+
+
+class MakePlace:
+    """A Place for a while."""
+
+    def __init__(self, *where):
+        self.where = where
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="docs-")
+        return Place(self.folder, *self.where)
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder)
+
+
+def main():
+    root, where, compiler = sys.argv[1], sys.argv[1:6], sys.argv[6:]
+    if shutil.which("meson") is None or shutil.which("pkg-config") is None:
+        print("1..0 # SKIP no meson or pkg-config on the path")
+        return
+    for name in ["README.md"] + [path for path in tree.files(root, "docs") if path.endswith(".md")]:
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            text = file.read()
+        with MakePlace(*where) as place:
+            try_document(text, place, compiler, lambda ok, what, *more, name=name:
+                         tap.check(ok, f"{name}: {what}", *more))
+        if name == "README.md":
+            check_the_figures(root, text)
+    check_that_faults_are_seen(lambda: MakePlace(*where), compiler)
+    tap.done()
+
+
+main()
