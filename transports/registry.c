@@ -5,6 +5,7 @@
 const struct kolo_transport *const kolo_transports[] = {
     &kolo_transport_shm,
     &kolo_transport_loop,
+    &kolo_transport_verbs,
     &kolo_transport_tcp,
 };
 const int kolo_transports_count = (int)(sizeof kolo_transports / sizeof kolo_transports[0]);

@@ -259,11 +259,20 @@ Holdings Count()
     return holdings;
 }
 
+/* What needs a device that is not there opens nowhere. */
+static bool Opens(const kolo_transport *transport)
+{
+    Rank rank;
+    const bool opens = World::Open(transport, rank, 0, 1, 1) == KOLO_OK;
+    World::Disconnect(transport, rank);
+    return opens;
+}
+
 std::vector<const kolo_transport *> HostTransports()
 {
     std::vector<const kolo_transport *> found;
     for (int i = 0; i < kolo_transport_count_all(); i++) {
-        if ((kolo_transport_at(i)->caps & KOLO_CAP_HOST) != 0) {
+        if ((kolo_transport_at(i)->caps & KOLO_CAP_HOST) != 0 && Opens(kolo_transport_at(i))) {
             found.push_back(kolo_transport_at(i));
         }
     }

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The control plane: beside the data each rank holds a TCP connection to each peer, made by the one
+ * who speaks on it, so that none has to be preferred over another.
+ *
+ *   maker                                                listener
+ *   HELLO  communicator, from, to, nonce, proof  ->
+ *                                                <-  ANSWER  proof
+ *   words                                        ->
+ *
+ * Proofs are HMAC-SHA-256 under the communicator's secret, over both sides' nonces; the listener's
+ * came with its address. Whoever lacks the secret changes nothing: its connection costs one of
+ * KOLO_VERBS_GUESTS descriptors for at most 5 s. A rank's death is seen where it speaks: its
+ * connection ends without BYE. A link of which only the data is lost has its connections still. */
+#include "transports/verbs/verbs.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { GUEST_MS = 5000, TRIES = 8, AGAIN_US = 1000, ACCEPTS = 64, WORDS_MAX = 4096 };
+enum { SILENT_US = 500 * 1000 };
+
+/* ---- proofs ---- */
+
+static bool prove(const struct kolo_device *dev, const char *who,
+                  const struct kolo_verbs_hello *hello, const unsigned char nonce[12],
+                  unsigned char out[KOLO_PROOF_BYTES])
+{
+    unsigned char text[8 + offsetof(struct kolo_verbs_hello, proof) + 12];
+    memcpy(text, who, 8);
+    memcpy(text + 8, hello, offsetof(struct kolo_verbs_hello, proof));
+    memcpy(text + sizeof text - 12, nonce, 12);
+    return kolo_prove(dev->secret, text, sizeof text, out);
+}
+static const char by_maker[8] = "v-maker", by_listener[8] = "v-lists";
+
+/* ---- streams ---- */
+
+static bool watch(const struct kolo_device *dev, int how, int fd, struct kolo_link *link)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = link};
+    return epoll_ctl(dev->epoll, how, fd, &event) == 0;
+}
+
+static void drop_stream(struct kolo_verbs_stream *s)
+{
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    s->fd = -1;
+    s->got = 0;
+}
+
+/* Receive until s->got is `bytes`: 1 done, 0 not yet, -1 ended (errno, or 0). */
+static int gather(struct kolo_verbs_stream *s, size_t bytes)
+{
+    while (s->got < bytes) {
+        const ssize_t n = recv(s->fd, s->bytes + s->got, bytes - s->got, MSG_DONTWAIT);
+        if (n > 0) {
+            s->got += (size_t)n;
+        } else if (n < 0 && errno == EAGAIN) {
+            return 0;
+        } else if (n == 0 || errno != EINTR) {
+            errno = n == 0 ? 0 : errno;
+            return -1;
+        }
+    }
+    s->got = 0;
+    return 1;
+}
+
+/* Short, on a socket that has room: whole or not at all. */
+static bool say(int fd, const void *from, size_t bytes)
+{
+    return send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+/* ---- the side that makes the connection ---- */
+
+void kolo_verbs_control_begin(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    struct kolo_verbs_stream *s = &link->out;
+    link->hello = (struct kolo_verbs_hello){.magic = KOLO_VERBS_MAGIC,
+                                            .version = KOLO_VERSION,
+                                            .comm = dev->env.comm,
+                                            .from = dev->env.rank,
+                                            .to = link->peer.rank};
+    s->again_us = 0;
+    s->since_us = kolo_now_us();
+    s->fd = kolo_net_connect(&link->address.place, &dev->interface);
+    if (s->fd < 0 || kolo_random(link->hello.nonce, sizeof link->hello.nonce) != KOLO_OK ||
+        !prove(dev, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
+        !watch(dev, EPOLL_CTL_ADD, s->fd, link)) {
+        kolo_verbs_fail(link, "cannot be connected to", errno, false);
+        return;
+    }
+    kolo_net_options(s->fd, dev->env.timeout_ms);
+    s->got = SIZE_MAX; /* the hello is not out */
+}
+
+static void step_hello(struct kolo_link *link)
+{
+    struct kolo_verbs_stream *s = &link->out;
+    if (say(s->fd, &link->hello, sizeof link->hello)) {
+        s->got = 0;
+    } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
+        kolo_verbs_fail(link, "cannot be connected to", errno, errno == ECONNREFUSED);
+    }
+}
+
+static void step_answer(struct kolo_link *link)
+{
+    unsigned char proof[KOLO_PROOF_BYTES];
+    struct kolo_verbs_stream *s = &link->out;
+    const int came = gather(s, sizeof s->answer);
+    if (came < 0) { /* it had no memory, or no descriptor, or is gone */
+        drop_stream(s);
+        if (s->tries == TRIES) {
+            kolo_verbs_fail(link, "takes no connection", 0, true);
+            return;
+        }
+        s->again_us = kolo_now_us() + AGAIN_US * (double)(1u << s->tries++);
+    } else if (came > 0) {
+        s->up = prove(link->dev, by_listener, &link->hello, link->address.nonce, proof) &&
+                kolo_same_proof(proof, s->answer.proof);
+        if (!s->up) {
+            kolo_verbs_fail(link, "does not know this communicator's secret", 0, false);
+        }
+    }
+}
+
+/* The peer says nothing here: it may only have gone. Its own connection tells of that, if there is
+ * one. */
+static void step_up(struct kolo_link *link)
+{
+    struct kolo_verbs_stream *s = &link->out;
+    if (s->fd >= 0 && gather(s, sizeof s->word) < 0) {
+        drop_stream(s);
+        s->since_us = kolo_now_us();
+    }
+    if (s->fd < 0 && !link->bye && (link->in.fd < 0 || kolo_now_us() - s->since_us > SILENT_US)) {
+        kolo_verbs_fail(link, "closed its connection", 0, true);
+    }
+}
+
+bool kolo_verbs_control_flush(struct kolo_link *link)
+{
+    struct kolo_verbs_stream *s = &link->out;
+    int sent = 0;
+    while (s->up && s->fd >= 0 && sent < link->words) {
+        const char *from = (const char *)&link->word[sent] + link->word_at;
+        const ssize_t n =
+            send(s->fd, from, sizeof link->word[0] - link->word_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0) {
+            sent = errno == EAGAIN || errno == EINTR ? sent : link->words; /* nobody is there */
+            break;
+        }
+        link->word_at += (size_t)n;
+        if (link->word_at == sizeof link->word[0]) {
+            link->word_at = 0;
+            sent++;
+        }
+    }
+    link->words -= sent;
+    memmove(link->word, link->word + sent, (size_t)link->words * sizeof link->word[0]);
+    return link->words == 0;
+}
+
+void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word *word)
+{
+    if (link->words == link->word_cap) {
+        const int cap = link->word_cap == 0 ? 16 : 2 * link->word_cap;
+        struct kolo_verbs_word *grown =
+            cap <= WORDS_MAX ? realloc(link->word, (size_t)cap * sizeof *grown) : NULL;
+        if (grown == NULL) {
+            kolo_verbs_fail(link, "is told more than it takes", 0, false);
+            return;
+        }
+        link->word = grown;
+        link->word_cap = cap;
+    }
+    link->word[link->words] = *word;
+    link->word[link->words].magic = KOLO_VERBS_MAGIC;
+    link->words++;
+    (void)kolo_verbs_control_flush(link);
+    kolo_verbs_activate(link);
+}
+
+/* ---- words in ---- */
+
+/* False: it makes no sense. */
+static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
+{
+    const struct kolo_env *env = &link->dev->env;
+    if (word->magic != KOLO_VERBS_MAGIC || link->bye) {
+        return false;
+    }
+    switch (word->kind) {
+    case KOLO_VERBS_BYE:
+        link->bye = true;
+        kolo_verbs_activate(link);
+        return true;
+    case KOLO_VERBS_ABORT:
+        kolo_verbs_aborted(link, word->reason);
+        return true;
+    case KOLO_VERBS_SAY:
+        if (env->said != NULL) {
+            env->said(env->owner, link->peer.rank, word->value);
+        }
+        return true;
+    default:
+        return kolo_verbs_lane_hear(link, word);
+    }
+}
+
+static void read_words(struct kolo_link *link)
+{
+    struct kolo_verbs_stream *s = &link->in;
+    int came = 1;
+    while (s->fd >= 0 && link->failed == KOLO_OK && (came = gather(s, sizeof s->word)) > 0) {
+        const struct kolo_verbs_word word = s->word;
+        if (!hear(link, &word)) {
+            kolo_verbs_fail(link, "sent what is no word", 0, false);
+        }
+    }
+    if (came < 0) {
+        const int error = errno;
+        drop_stream(s);
+        if (!link->bye) {
+            kolo_verbs_fail(link, error == 0 ? "closed its connection" : "is not reached any more",
+                            error, true);
+        }
+    }
+}
+
+void kolo_verbs_control_step(struct kolo_link *link)
+{
+    struct kolo_verbs_stream *s = &link->out;
+    read_words(link);
+    if (link->failed == KOLO_OK && s->again_us > 0 && kolo_now_us() >= s->again_us) {
+        kolo_verbs_control_begin(link);
+    }
+    if (link->failed == KOLO_OK && !s->up && s->fd >= 0 && s->got == SIZE_MAX) {
+        step_hello(link);
+    }
+    if (link->failed == KOLO_OK && !s->up && s->fd >= 0 && s->got != SIZE_MAX) {
+        step_answer(link);
+    }
+    if (link->failed == KOLO_OK && s->up) {
+        (void)kolo_verbs_control_flush(link);
+        step_up(link);
+    }
+}
+
+void kolo_verbs_control_end(struct kolo_link *link)
+{
+    drop_stream(&link->out);
+    drop_stream(&link->in);
+    link->out.again_us = 0;
+    link->words = 0;
+}
+
+/* ---- the side that listens ---- */
+
+static struct kolo_link *link_of(const struct kolo_device *dev, int rank)
+{
+    struct kolo_link *link = dev->links;
+    while (link != NULL && (link->peer.rank != rank || link->self)) {
+        link = link->next;
+    }
+    return link;
+}
+
+static void free_stream(struct kolo_verbs_stream *s)
+{
+    drop_stream(s);
+    free(s);
+}
+
+static void remove_guest(struct kolo_device *dev, int at)
+{
+    dev->nguests--;
+    memmove(&dev->guest[at], &dev->guest[at + 1],
+            (size_t)(dev->nguests - at) * sizeof(struct kolo_verbs_stream *));
+}
+
+static bool makes_sense(const struct kolo_device *dev, const struct kolo_verbs_hello *hello)
+{
+    unsigned char proof[KOLO_PROOF_BYTES];
+    return hello->magic == KOLO_VERBS_MAGIC && hello->version == KOLO_VERSION &&
+           hello->comm == dev->env.comm && hello->to == dev->env.rank && hello->from >= 0 &&
+           hello->from < dev->env.nranks && hello->from != dev->env.rank &&
+           prove(dev, by_maker, hello, dev->nonce, proof) && kolo_same_proof(proof, hello->proof);
+}
+
+/* One of each rank is enough: another is somebody's who has listened to the first. */
+static bool is_known(const struct kolo_device *dev, int rank)
+{
+    const struct kolo_link *link = link_of(dev, rank);
+    for (int i = 0; i < dev->nwaiting; i++) {
+        if (dev->waiting[i]->hello.from == rank) {
+            return true;
+        }
+    }
+    return link != NULL && (link->in.fd >= 0 || link->failed != KOLO_OK || link->bye);
+}
+
+static bool keep_waiting(struct kolo_device *dev, struct kolo_verbs_stream *s)
+{
+    if (dev->nwaiting == dev->waiting_cap) {
+        const int cap = dev->waiting_cap == 0 ? 8 : 2 * dev->waiting_cap;
+        struct kolo_verbs_stream **grown =
+            realloc(dev->waiting, (size_t)cap * sizeof(struct kolo_verbs_stream *));
+        if (grown == NULL) {
+            return false;
+        }
+        dev->waiting = grown;
+        dev->waiting_cap = cap;
+    }
+    dev->waiting[dev->nwaiting++] = s;
+    return true;
+}
+
+/* From here on the link reads it, and frees the record. */
+static void adopt(struct kolo_link *link, struct kolo_verbs_stream *s)
+{
+    link->in.fd = s->fd;
+    link->in.got = 0;
+    link->in.up = true;
+    s->fd = -1;
+    free_stream(s);
+    (void)watch(link->dev, EPOLL_CTL_MOD, link->in.fd, link);
+    kolo_verbs_activate(link);
+}
+
+void kolo_verbs_control_adopt(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    for (int i = 0; i < dev->nwaiting; i++) {
+        if (dev->waiting[i]->hello.from == link->peer.rank) {
+            struct kolo_verbs_stream *s = dev->waiting[i];
+            dev->waiting[i] = dev->waiting[--dev->nwaiting];
+            adopt(link, s);
+            return;
+        }
+    }
+}
+
+/* The guest has proved who it is, and is a guest no more. */
+static void welcome(struct kolo_device *dev, struct kolo_verbs_stream *s)
+{
+    struct kolo_verbs_answer answer;
+    struct kolo_link *link = link_of(dev, s->hello.from);
+    if (is_known(dev, s->hello.from) ||
+        !prove(dev, by_listener, &s->hello, dev->nonce, answer.proof) ||
+        !say(s->fd, &answer, sizeof answer)) {
+        free_stream(s);
+    } else if (link != NULL) {
+        adopt(link, s);
+    } else if (!keep_waiting(dev, s)) {
+        free_stream(s);
+    }
+}
+
+/* False: it is no guest any more. */
+static bool step_guest(struct kolo_device *dev, int at)
+{
+    struct kolo_verbs_stream *s = dev->guest[at];
+    const int came = gather(s, sizeof s->hello);
+    if (came > 0 && makes_sense(dev, &s->hello)) {
+        remove_guest(dev, at);
+        welcome(dev, s);
+        return false;
+    }
+    if (came != 0 || kolo_now_us() - s->since_us > GUEST_MS * 1e3) {
+        dev->strangers++;
+        remove_guest(dev, at);
+        free_stream(s);
+        return false;
+    }
+    return true;
+}
+
+/* False: there is none. */
+static bool accept_guest(struct kolo_device *dev)
+{
+    const int fd = kolo_net_accept(dev->listener);
+    if (fd < 0) {
+        return errno == EINTR || errno == ECONNABORTED;
+    }
+    struct kolo_verbs_stream *s = calloc(1, sizeof *s);
+    if (s == NULL || !watch(dev, EPOLL_CTL_ADD, fd, NULL)) {
+        free(s);
+        close(fd);
+        return true;
+    }
+    if (dev->nguests == KOLO_VERBS_GUESTS) {
+        dev->strangers++;
+        free_stream(dev->guest[0]);
+        remove_guest(dev, 0);
+    }
+    kolo_net_options(fd, dev->env.timeout_ms);
+    s->fd = fd;
+    s->since_us = kolo_now_us();
+    dev->guest[dev->nguests++] = s;
+    return true;
+}
+
+void kolo_verbs_control_guests(struct kolo_device *dev)
+{
+    for (int i = 0; i < ACCEPTS && accept_guest(dev); i++) {
+    }
+    for (int i = 0; i < dev->nguests;) {
+        i += step_guest(dev, i) ? 1 : 0;
+    }
+}
+
+void kolo_verbs_control_close(struct kolo_device *dev)
+{
+    for (int i = 0; i < dev->nguests; i++) {
+        free_stream(dev->guest[i]);
+    }
+    for (int i = 0; i < dev->nwaiting; i++) {
+        free_stream(dev->waiting[i]);
+    }
+    free(dev->waiting);
+    if (dev->listener >= 0) {
+        close(dev->listener);
+    }
+}

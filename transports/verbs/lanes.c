@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How queue pairs come up, fail, and come back.
+ *
+ * Each end makes its queue pair, fills its receive queue and sends OFFER. With the peer's offer it
+ * is made ready, and says UP; when both have, entries go. A lane that fails at one end is ended at
+ * both: each stops its queue pair, looks at what had come, and says DOWN with how many entries it
+ * has taken. What the peer did not take goes again over other lanes: an entry with the same bytes,
+ * and what was written in place is written again, which changes nothing where it had come. So a
+ * message is seen once, and never before its bytes. The lane then starts anew when its port is
+ * active. */
+#include "transports/verbs/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { DRAIN_US = 100 * 1000, BACK_US = 200 * 1000, LOST_MS = 20 * 1000 };
+enum { RNR_TIMER = 12 /* 0.64 ms */, RNR_RETRIES = 6 /* 7 would be for ever */ };
+enum { INLINE = 220, RING_BYTES = KOLO_VERBS_SLOTS * KOLO_VERBS_SLOT };
+enum { CQ_EACH = KOLO_VERBS_SENDS + KOLO_VERBS_RECVS };
+
+/* ---- the queue pair ---- */
+
+static kolo_status modify(struct kolo_verbs_lane *lane, struct ibv_qp_attr *attr, int mask,
+                          const char *state)
+{
+    const int failed = lane->link->dev->lib->modify_qp(lane->qp, attr, mask);
+    return failed == 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM,
+                           "verbs: a queue pair to rank %d over %s port %u does not become %s: %s",
+                           lane->link->peer.rank, lane->rail->name, lane->rail->port, state,
+                           kolo_why(failed));
+}
+
+static kolo_status initialise(struct kolo_verbs_lane *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = lane->rail->pkey_index,
+                               .port_num = lane->rail->port,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    return modify(lane, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+                  "INIT");
+}
+
+static kolo_status make_ready(struct kolo_verbs_lane *lane)
+{
+    const struct kolo_verbs_rail *rail = lane->rail;
+    const struct kolo_device *dev = lane->link->dev;
+    const struct kolo_verbs_port *port = &lane->link->address.port[lane->peer_rail];
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = (enum ibv_mtu)kolo_min(rail->self.mtu, lane->offer.mtu),
+                               .dest_qp_num = lane->offer.qpn,
+                               .rq_psn = lane->offer.psn,
+                               .max_dest_rd_atomic = 1,
+                               .min_rnr_timer = RNR_TIMER,
+                               .ah_attr = {.dlid = port->lid,
+                                           .sl = dev->service_level,
+                                           .is_global = rail->self.ethernet,
+                                           .port_num = rail->port}};
+    if (attr.ah_attr.is_global) {
+        attr.ah_attr.grh = (struct ibv_global_route){.sgid_index = (uint8_t)rail->gid_index,
+                                                     .hop_limit = 255,
+                                                     .traffic_class = dev->traffic_class};
+        memcpy(attr.ah_attr.grh.dgid.raw, port->gid, sizeof port->gid);
+    }
+    KOLO_TRY(modify(lane, &attr,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                    "RTR"));
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+                                .sq_psn = lane->psn,
+                                .timeout = dev->timeout,
+                                .retry_cnt = dev->retries,
+                                .rnr_retry = RNR_RETRIES,
+                                .max_rd_atomic = 1};
+    return modify(lane, &attr,
+                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+                  "RTS");
+}
+
+/* With as much inline as the device gives. */
+static kolo_status create(struct kolo_verbs_lane *lane)
+{
+    const struct kolo_verbs_rail *rail = lane->rail;
+    struct ibv_qp_init_attr attr = {.send_cq = rail->cq,
+                                    .recv_cq = rail->cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = KOLO_VERBS_SENDS,
+                                            .max_recv_wr = KOLO_VERBS_RECVS,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1}};
+    for (uint32_t room = INLINE; lane->qp == NULL; room /= 2) {
+        attr.cap.max_inline_data = room;
+        errno = 0;
+        lane->qp = rail->lib->create_qp(rail->pd, &attr);
+        if (lane->qp == NULL && room == 0) {
+            return kolo_fail(KOLO_ERR_SYSTEM,
+                             "verbs: %s port %u gives no queue pair with %d sends and %d receives "
+                             "to rank %d: %s",
+                             rail->name, rail->port, (int)KOLO_VERBS_SENDS, (int)KOLO_VERBS_RECVS,
+                             lane->link->peer.rank, kolo_why(errno));
+        }
+    }
+    lane->max_inline = attr.cap.max_inline_data;
+    return initialise(lane);
+}
+
+/* ---- names in wr_id ---- */
+
+static kolo_status give_id(struct kolo_verbs_lane *lane)
+{
+    struct kolo_device *dev = lane->link->dev;
+    int index = 0;
+    while (index < dev->nlane && dev->lane[index] != NULL) {
+        index++;
+    }
+    if (index == dev->lane_cap) {
+        const int cap = dev->lane_cap == 0 ? 16 : 2 * dev->lane_cap;
+        struct kolo_verbs_lane **grown = realloc(dev->lane, (size_t)cap * sizeof *grown);
+        dev->lane = grown != NULL ? grown : dev->lane;
+        uint32_t *use = grown != NULL ? realloc(dev->lane_use, (size_t)cap * sizeof *use) : NULL;
+        dev->lane_use = use != NULL ? use : dev->lane_use;
+        if (use == NULL || cap > 1 << 16) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for %d lanes", cap);
+        }
+        memset(use + dev->lane_cap, 0, (size_t)(cap - dev->lane_cap) * sizeof *use);
+        dev->lane_cap = cap;
+    }
+    dev->nlane = index == dev->nlane ? index + 1 : dev->nlane;
+    dev->lane[index] = lane;
+    lane->id = (++dev->lane_use[index] & 0x7fff) << 16 | (uint32_t)index;
+    return KOLO_OK;
+}
+
+/* Completions of before mean nothing from here on. */
+static void change_id(struct kolo_verbs_lane *lane)
+{
+    const uint32_t index = lane->id & 0xffff;
+    lane->id = (++lane->link->dev->lane_use[index] & 0x7fff) << 16 | index;
+}
+
+/* ---- opening ---- */
+
+static void offer(struct kolo_verbs_lane *lane)
+{
+    const struct kolo_verbs_word word = {.kind = KOLO_VERBS_OFFER,
+                                         .lane = (uint8_t)lane->index,
+                                         .rail = (uint8_t)(lane->rail - lane->link->dev->rail),
+                                         .mtu = lane->rail->self.mtu,
+                                         .epoch = lane->epoch,
+                                         .qpn = lane->qp->qp_num,
+                                         .psn = lane->psn,
+                                         .ring = (uintptr_t)lane->in,
+                                         .rkey = lane->ring->rkey};
+    kolo_verbs_control_say(lane->link, &word);
+}
+
+static void meet(struct kolo_verbs_lane *lane);
+
+/* A new queue pair, with everything at its beginning. */
+static kolo_status start(struct kolo_verbs_lane *lane)
+{
+    uint32_t psn = 0;
+    KOLO_TRY(create(lane));
+    KOLO_TRY(kolo_random(&psn, sizeof psn));
+    lane->psn = psn & 0xffffff;
+    lane->posted = lane->retired = lane->signaled = lane->sent = lane->credited = 0;
+    lane->taken = lane->told = 0;
+    lane->recvs = lane->nchain = 0;
+    lane->peer_up = lane->peer_down = false;
+    lane->state = KOLO_VERBS_LANE_OFFERED;
+    if (!kolo_verbs_lane_fill(lane)) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: %s port %u takes no receive", lane->rail->name,
+                         lane->rail->port);
+    }
+    offer(lane);
+    meet(lane);
+    return KOLO_OK;
+}
+
+/* Room for all that the lane's queue pair may have to tell. */
+static kolo_status reserve_cq(struct kolo_verbs_rail *rail)
+{
+    const int need = rail->cq_used + CQ_EACH;
+    if (need > rail->cq_size) {
+        const int size = need > 2 * rail->cq_size ? need : 2 * rail->cq_size;
+        const int failed = rail->lib->resize_cq(rail->cq, size);
+        if (failed != 0) {
+            return kolo_fail(KOLO_ERR_SYSTEM,
+                             "verbs: %s port %u gives no completion queue of %d entries: %s",
+                             rail->name, rail->port, size, kolo_why(failed));
+        }
+        rail->cq_size = size;
+    }
+    rail->cq_used = need;
+    return KOLO_OK;
+}
+
+/* Shared, so that a fork copies none of it, which the device would not see. */
+static kolo_status make_ring(struct kolo_verbs_lane *lane)
+{
+    const struct kolo_verbs_rail *rail = lane->rail;
+    void *ring = mmap(NULL, 2 * (size_t)RING_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (ring == MAP_FAILED) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: a ring of %d bytes: %s", 2 * RING_BYTES,
+                         kolo_why(errno));
+    }
+    lane->in = ring;
+    lane->out = lane->in + RING_BYTES;
+    errno = 0;
+    lane->ring = rail->lib->reg_mr(rail->pd, ring, 2 * (size_t)RING_BYTES,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    return lane->ring != NULL ? KOLO_OK
+                              : kolo_verbs_memory_refused(rail, 2 * (size_t)RING_BYTES, errno);
+}
+
+static kolo_status open_lane(struct kolo_verbs_lane *lane)
+{
+    KOLO_TRY(give_id(lane));
+    KOLO_TRY(reserve_cq(lane->rail));
+    lane->cq_entries = CQ_EACH;
+    KOLO_TRY(make_ring(lane));
+    return start(lane);
+}
+
+kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2], int count)
+{
+    struct kolo_device *dev = link->dev;
+    link->lane = calloc((size_t)count, sizeof *link->lane);
+    if (link->lane == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for lanes to rank %d", link->peer.rank);
+    }
+    link->nlanes = count;
+    for (int i = 0; i < count; i++) {
+        struct kolo_verbs_lane *lane = &link->lane[i];
+        lane->link = link;
+        lane->index = i;
+        lane->rail = &dev->rail[pair[i][0]];
+        lane->peer_rail = pair[i][1];
+        KOLO_TRY(open_lane(lane));
+    }
+    return KOLO_OK;
+}
+
+/* ---- coming up ---- */
+
+static void say(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, uint64_t value)
+{
+    const struct kolo_verbs_word word = {
+        .kind = (uint8_t)kind, .lane = (uint8_t)lane->index, .epoch = lane->epoch, .value = value};
+    kolo_verbs_control_say(lane->link, &word);
+}
+
+static void log_live(const struct kolo_verbs_lane *lane)
+{
+    const struct kolo_link *link = lane->link;
+    const int rail = (int)(lane->rail - link->dev->rail);
+    KOLO_LOG(INFO, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s port %u (%s)%s", rail,
+             link->dev->env.rank, link->peer.rank, lane->index, link->nlanes, lane->rail->name,
+             lane->rail->port, lane->rail->self.ethernet ? "RoCE" : "InfiniBand",
+             lane->epoch > 0 ? ", again" : "");
+}
+
+/* Both ends take what comes. */
+static void go_live(struct kolo_verbs_lane *lane)
+{
+    if (lane->state == KOLO_VERBS_LANE_READY && lane->peer_up) {
+        lane->state = KOLO_VERBS_LANE_LIVE;
+        lane->link->nlive++;
+        lane->link->lost_us = 0;
+        log_live(lane);
+        kolo_verbs_connected(lane->link);
+        kolo_verbs_activate(lane->link);
+    }
+}
+
+/* Both offers are there. */
+static void meet(struct kolo_verbs_lane *lane)
+{
+    if (lane->state != KOLO_VERBS_LANE_OFFERED || !lane->offered) {
+        return;
+    }
+    if (make_ready(lane) != KOLO_OK) {
+        lane->state = KOLO_VERBS_LANE_READY;
+        kolo_verbs_lane_break(lane, kolo_error_text());
+        return;
+    }
+    lane->state = KOLO_VERBS_LANE_READY;
+    say(lane, KOLO_VERBS_UP, 0);
+    go_live(lane);
+}
+
+static void settle(struct kolo_verbs_lane *lane);
+
+bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word)
+{
+    if (word->lane >= link->nlanes) {
+        return false;
+    }
+    struct kolo_verbs_lane *lane = &link->lane[word->lane];
+    if (word->epoch != lane->epoch) {
+        return false;
+    }
+    switch (word->kind) {
+    case KOLO_VERBS_OFFER:
+        if (lane->offered || word->rail != lane->peer_rail || word->qpn > 0xffffff ||
+            word->psn > 0xffffff || word->mtu < IBV_MTU_256 || word->mtu > IBV_MTU_4096) {
+            return false;
+        }
+        lane->offered = true;
+        lane->offer = *word;
+        meet(lane);
+        return true;
+    case KOLO_VERBS_UP:
+        lane->peer_up = true;
+        go_live(lane);
+        return true;
+    case KOLO_VERBS_DOWN:
+        if (lane->peer_down ||
+            (uint32_t)word->value - lane->credited > lane->sent - lane->credited) {
+            return false;
+        }
+        lane->peer_down = true;
+        lane->peer_taken = (uint32_t)word->value;
+        kolo_verbs_lane_break(lane, NULL);
+        if (lane->state == KOLO_VERBS_LANE_DOWN) {
+            settle(lane);
+        }
+        return true;
+    case KOLO_VERBS_SENT:
+        lane->ended = true;
+        lane->last = (uint32_t)word->value;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- failing, and coming back ---- */
+
+static void stop(struct kolo_verbs_lane *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    if (lane->qp != NULL) {
+        (void)lane->link->dev->lib->modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    }
+}
+
+void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
+{
+    struct kolo_link *link = lane->link;
+    if (lane->state == KOLO_VERBS_LANE_BROKEN || lane->state == KOLO_VERBS_LANE_DOWN ||
+        lane->state == KOLO_VERBS_LANE_NONE) {
+        return;
+    }
+    if (lane->state == KOLO_VERBS_LANE_LIVE && --link->nlive == 0) {
+        link->lost_us = kolo_now_us();
+    }
+    lane->state = KOLO_VERBS_LANE_BROKEN;
+    lane->since_us = kolo_now_us();
+    lane->nchain = 0;
+    stop(lane);
+    if (what != NULL && !link->bye && link->failed == KOLO_OK) {
+        (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
+                       lane->rail->port, what);
+        KOLO_LOG(WARN, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s",
+                 (int)(lane->rail - link->dev->rail), link->dev->env.rank, link->peer.rank,
+                 lane->index, link->nlanes, link->lost);
+        lane->rail->asked_us = 0;
+    }
+    kolo_verbs_activate(link);
+}
+
+/* Keep an entry that the peer did not take. */
+static bool keep_entry(struct kolo_link *link, const char *slot)
+{
+    struct kolo_verbs_entry entry;
+    memcpy(&entry, slot, sizeof entry);
+    const uint32_t len = (uint32_t)sizeof entry + entry.len;
+    struct kolo_verbs_again *again = malloc(sizeof *again + len);
+    if (again == NULL) {
+        return false;
+    }
+    again->next = NULL;
+    again->len = len;
+    memcpy(again->bytes, slot, len);
+    *(link->again == NULL ? &link->again : &link->again_last->next) = again;
+    link->again_last = again;
+    return true;
+}
+
+/* Both ends know what the other has taken. */
+static void settle(struct kolo_verbs_lane *lane)
+{
+    struct kolo_link *link = lane->link;
+    for (; lane->first_flight != lane->next_flight; lane->first_flight++) {
+        const struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
+        if (f->message != NULL && (int32_t)(f->entry - lane->peer_taken) < 0) {
+            kolo_verbs_message_flown(link, f);
+        } else if (f->message != NULL) {
+            kolo_verbs_message_again(link, f);
+        }
+    }
+    for (uint32_t n = lane->peer_taken; n != lane->sent; n++) {
+        const char *slot = lane->out + (size_t)(n % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
+        struct kolo_verbs_entry entry;
+        memcpy(&entry, slot, sizeof entry);
+        if (entry.kind != KOLO_VERBS_PLACED && !keep_entry(link, slot)) {
+            kolo_verbs_fail(link, "no memory to send again", 0, false);
+        }
+    }
+    (void)link->dev->lib->destroy_qp(lane->qp);
+    lane->qp = NULL;
+    change_id(lane);
+    lane->flying_bytes = 0;
+    lane->first_flight = lane->next_flight = 0;
+    lane->offered = false;
+    lane->epoch++;
+    lane->state = KOLO_VERBS_LANE_NONE;
+    lane->since_us = kolo_now_us();
+}
+
+static void step(struct kolo_verbs_lane *lane)
+{
+    struct kolo_link *link = lane->link;
+    const double since = kolo_now_us() - lane->since_us;
+    if (lane->state == KOLO_VERBS_LANE_BROKEN && (lane->recvs == 0 || since > DRAIN_US)) {
+        lane->state = KOLO_VERBS_LANE_DOWN;
+        say(lane, KOLO_VERBS_DOWN, lane->taken);
+    }
+    if (lane->state == KOLO_VERBS_LANE_DOWN && lane->peer_down) {
+        settle(lane);
+    } else if (lane->state == KOLO_VERBS_LANE_NONE && lane->epoch > 0 && since > BACK_US) {
+        lane->since_us = kolo_now_us();
+        if (kolo_verbs_rail_is_active(lane->rail) && start(lane) != KOLO_OK) {
+            kolo_verbs_lane_break(lane, kolo_error_text());
+            kolo_verbs_fail(link, "has lost a lane that cannot be made again", 0, false);
+        }
+    }
+}
+
+/* All that the peer sent before it left is here. */
+static bool is_all_here(const struct kolo_link *link)
+{
+    for (int i = 0; i < link->nlanes; i++) {
+        const struct kolo_verbs_lane *lane = &link->lane[i];
+        if (lane->ended && lane->taken != lane->last && lane->qp != NULL && lane->recvs > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void kolo_verbs_lanes_step(struct kolo_link *link)
+{
+    if (link->bye) {
+        if (is_all_here(link)) {
+            kolo_verbs_left(link);
+        }
+        return;
+    }
+    for (int i = 0; i < link->nlanes && link->failed == KOLO_OK; i++) {
+        if (link->lane[i].state < KOLO_VERBS_LANE_OFFERED ||
+            link->lane[i].state > KOLO_VERBS_LANE_LIVE) {
+            step(&link->lane[i]);
+        }
+    }
+    const double patience_ms = link->dev->env.timeout_ms > 0 && link->dev->env.timeout_ms < LOST_MS
+                                   ? link->dev->env.timeout_ms
+                                   : LOST_MS;
+    if (link->failed == KOLO_OK && link->lost_us > 0 &&
+        kolo_now_us() - link->lost_us > patience_ms * 1e3) {
+        char what[240];
+        (void)snprintf(what, sizeof what, "lives, but no rail reaches it: %s", link->lost);
+        kolo_verbs_fail(link, what, 0, false);
+    }
+}
+
+/* ---- the end ---- */
+
+void kolo_verbs_lanes_stop(struct kolo_link *link)
+{
+    for (int i = 0; i < link->nlanes; i++) {
+        struct kolo_verbs_lane *lane = &link->lane[i];
+        if (lane->state >= KOLO_VERBS_LANE_OFFERED && lane->state <= KOLO_VERBS_LANE_LIVE) {
+            stop(lane);
+            lane->state = KOLO_VERBS_LANE_BROKEN;
+        }
+        lane->nchain = 0;
+    }
+    link->nlive = 0;
+}
+
+void kolo_verbs_lanes_close(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    for (int i = 0; i < link->nlanes; i++) {
+        struct kolo_verbs_lane *lane = &link->lane[i];
+        if (lane->link == NULL) {
+            continue; /* it was not opened */
+        }
+        if (lane->qp != NULL) {
+            (void)dev->lib->destroy_qp(lane->qp);
+        }
+        if (lane->ring != NULL) {
+            (void)dev->lib->dereg_mr(lane->ring);
+        }
+        if (lane->in != NULL) {
+            (void)munmap(lane->in, 2 * (size_t)RING_BYTES);
+        }
+        if (lane->id != 0) {
+            dev->lane[lane->id & 0xffff] = NULL;
+        }
+        lane->rail->cq_used -= lane->cq_entries;
+    }
+    free(link->lane);
+    link->lane = NULL;
+    link->nlanes = 0;
+}

@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+/* verbs: ranks on different hosts over InfiniBand and RoCE. See verbs.h.
+ *
+ * Completions of all links come out of one queue a rail, which every turn looks at. The control
+ * connections are asked by epoll, seldom while messages go. */
+#include "transports/verbs/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { EPOLL_EVERY = 64, EVENTS = 64, LINGER_MS = 2000, QUIET_TURNS = 100, NAP_US = 20 };
+enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 };
+
+/* ---- the device ---- */
+
+static kolo_status read_settings(struct kolo_device *dev)
+{
+    long timeout, retries, level, class, lanes, disabled;
+    KOLO_TRY(kolo_verbs_setting("KOLO_IB_DISABLE", 0, 1, 0, &disabled));
+    KOLO_TRY(kolo_verbs_setting("KOLO_IB_TIMEOUT", 1, 31, TIMEOUT, &timeout));
+    KOLO_TRY(kolo_verbs_setting("KOLO_IB_RETRY_CNT", 0, 7, RETRIES, &retries));
+    KOLO_TRY(kolo_verbs_setting("KOLO_IB_SL", 0, 15, 0, &level));
+    KOLO_TRY(kolo_verbs_setting("KOLO_IB_TC", 0, 255, 0, &class));
+    KOLO_TRY(
+        kolo_verbs_setting("KOLO_IB_QPS_PER_CONNECTION", 1, KOLO_VERBS_LANES, LANES_EACH, &lanes));
+    dev->timeout = (uint8_t)timeout;
+    dev->retries = (uint8_t)retries;
+    dev->service_level = (uint8_t)level;
+    dev->traffic_class = (uint8_t) class;
+    dev->lanes = (uint16_t)lanes;
+    return disabled == 0 ? KOLO_OK : kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs: KOLO_IB_DISABLE is 1");
+}
+
+static kolo_status watch_descriptor(const struct kolo_device *dev, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    return epoll_ctl(dev->epoll, EPOLL_CTL_ADD, fd, &event) == 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM, "verbs: epoll: %s", kolo_why(errno));
+}
+
+static kolo_status watch_all(struct kolo_device *dev)
+{
+    dev->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (dev->epoll < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: epoll: %s", kolo_why(errno));
+    }
+    KOLO_TRY(watch_descriptor(dev, dev->listener));
+    for (int i = 0; i < dev->nrails; i++) {
+        KOLO_TRY(watch_descriptor(dev, dev->rail[i].channel->fd));
+        KOLO_TRY(watch_descriptor(dev, dev->rail[i].context->async_fd));
+    }
+    return KOLO_OK;
+}
+
+static void log_rails(const struct kolo_device *dev)
+{
+    struct kolo_text text = {0};
+    char name[KOLO_INET_TEXT];
+    kolo_text_add(&text, "NET/IB : Using");
+    for (int i = 0; i < dev->nrails; i++) {
+        const struct kolo_verbs_rail *rail = &dev->rail[i];
+        kolo_text_add(&text, " [%d]%s:%u/%s", i, rail->name, rail->port,
+                      rail->self.ethernet ? "RoCE" : "IB");
+    }
+    kolo_text_add(&text, "; OOB %s:%s", dev->interface.name,
+                  kolo_inet_name(&dev->interface.place, name));
+    dev->env.log(text.chars != NULL ? text.chars : "NET/IB");
+    kolo_text_free(&text);
+}
+
+static void verbs_close(struct kolo_device *dev);
+
+static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **out)
+{
+    struct kolo_device *dev = calloc(1, sizeof *dev);
+    kolo_status st = KOLO_OK;
+    if (dev == NULL) {
+        return env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for a device");
+    }
+    dev->env = *env;
+    dev->pid = (int)getpid();
+    dev->listener = dev->epoll = -1;
+    if (env->secret != NULL) {
+        memcpy(dev->secret, env->secret, sizeof dev->secret);
+    }
+    KOLO_TRY_GOTO(st, read_settings(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_verbs_library(&dev->lib), err_close);
+    KOLO_TRY_GOTO(st, kolo_random(dev->nonce, sizeof dev->nonce), err_close);
+    KOLO_TRY_GOTO(st, kolo_verbs_rails_open(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
+    KOLO_TRY_GOTO(st, watch_all(dev), err_close);
+    log_rails(dev);
+    *out = dev;
+    return KOLO_OK;
+
+err_close:
+    verbs_close(dev);
+    return st;
+}
+
+void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_address *out)
+{
+    *out = (struct kolo_verbs_address){.magic = KOLO_VERBS_MAGIC,
+                                       .nrails = (uint16_t)dev->nrails,
+                                       .lanes = dev->lanes,
+                                       .place = dev->interface.place};
+    memcpy(out->nonce, dev->nonce, sizeof out->nonce);
+    for (int i = 0; i < dev->nrails; i++) {
+        out->port[i] = dev->rail[i].self;
+    }
+}
+
+bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out)
+{
+    if (bytes == NULL || len != sizeof *out) {
+        return false;
+    }
+    memcpy(out, bytes, len);
+    return out->magic == KOLO_VERBS_MAGIC && out->nrails >= 1 && out->nrails <= KOLO_VERBS_RAILS &&
+           out->lanes >= 1 && out->lanes <= KOLO_VERBS_LANES &&
+           (out->place.family == AF_INET || out->place.family == AF_INET6);
+}
+
+static kolo_status verbs_address(struct kolo_device *dev, void *buf, size_t *len)
+{
+    struct kolo_verbs_address address;
+    if (*len < sizeof address) {
+        return dev->env.fail(KOLO_ERR_INVALID, "verbs: no room for an address");
+    }
+    kolo_verbs_address_make(dev, &address);
+    memcpy(buf, &address, sizeof address);
+    *len = sizeof address;
+    return KOLO_OK;
+}
+
+/* Pairs of rails to a peer, ours first. */
+static int pair_with(const struct kolo_device *dev, int rank,
+                     const struct kolo_verbs_address *address, int pair[KOLO_VERBS_LANES][2])
+{
+    struct kolo_verbs_address own;
+    const bool lower = dev->env.rank <= rank;
+    kolo_verbs_address_make(dev, &own);
+    const int count = lower ? kolo_verbs_rails_pair(&own, address, pair)
+                            : kolo_verbs_rails_pair(address, &own, pair);
+    for (int i = 0; i < count && !lower; i++) {
+        const int ours = pair[i][1];
+        pair[i][1] = pair[i][0];
+        pair[i][0] = ours;
+    }
+    return count;
+}
+
+static kolo_status verbs_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+                               struct kolo_reach *out)
+{
+    struct kolo_verbs_address address;
+    int pair[KOLO_VERBS_LANES][2];
+    uint32_t mbps[KOLO_VERBS_RAILS] = {0};
+    double all_mbps = 0;
+    *out = (struct kolo_reach){sizeof *out, 0, 3, 1, 30, dev->via[0]};
+    const int count = kolo_verbs_address_read(peer->address, peer->address_len, &address)
+                          ? pair_with(dev, peer->rank, &address, pair)
+                          : 0;
+    for (int i = 0; i < count; i++) { /* of each rail the slower end */
+        const uint32_t here = dev->rail[pair[i][0]].self.speed_mbps;
+        const uint32_t there = address.port[pair[i][1]].speed_mbps;
+        mbps[pair[i][0]] = here < there ? here : there;
+    }
+    for (int i = 0; i < dev->nrails; i++) {
+        all_mbps += mbps[i];
+    }
+    if (count > 0 && all_mbps > 0) {
+        out->caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE;
+        out->bandwidth_gbs = all_mbps / 8e3 * 0.9;
+        out->via = dev->via[pair[0][0]];
+    }
+    return KOLO_OK;
+}
+
+/* ---- links ---- */
+
+static void verbs_disconnect(struct kolo_link *link);
+
+static kolo_status verbs_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+                                 struct kolo_link **out)
+{
+    struct kolo_verbs_address address;
+    int pair[KOLO_VERBS_LANES][2];
+    if (!kolo_verbs_address_read(peer->address, peer->address_len, &address) || peer->rank < 0 ||
+        peer->rank >= dev->env.nranks) {
+        return kolo_fail(KOLO_ERR_VERSION, "rank %d's verbs address makes no sense", peer->rank);
+    }
+    const int count = pair_with(dev, peer->rank, &address, pair);
+    if (count == 0) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs: no rail reaches rank %d", peer->rank);
+    }
+    struct kolo_link *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        return dev->env.fail(KOLO_ERR_SYSTEM, "verbs: no memory for a link");
+    }
+    link->dev = dev;
+    link->peer = *peer;
+    link->address = address;
+    link->self = peer->rank == dev->env.rank;
+    link->in.fd = link->out.fd = -1;
+    link->next = dev->links;
+    dev->links = link;
+    if (!link->self) {
+        link->connecting = true;
+        dev->nconnecting++;
+        const kolo_status st = kolo_verbs_lanes_open(link, pair, count);
+        if (st != KOLO_OK) {
+            link->failed = st; /* nobody is to be told */
+            verbs_disconnect(link);
+            return st;
+        }
+        kolo_verbs_control_begin(link);
+        kolo_verbs_control_adopt(link);
+        kolo_verbs_activate(link);
+    }
+    *out = link;
+    return KOLO_OK;
+}
+
+void kolo_verbs_activate(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    if (link->active) {
+        return;
+    }
+    link->active = true;
+    link->prev_active = NULL;
+    link->next_active = dev->active;
+    if (dev->active != NULL) {
+        dev->active->prev_active = link;
+    }
+    dev->active = link;
+}
+
+static void rest(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    if (!link->active) {
+        return;
+    }
+    *(link->prev_active != NULL ? &link->prev_active->next_active : &dev->active) =
+        link->next_active;
+    if (link->next_active != NULL) {
+        link->next_active->prev_active = link->prev_active;
+    }
+    link->active = false;
+}
+
+void kolo_verbs_connected(struct kolo_link *link)
+{
+    link->dev->nconnecting -= link->connecting;
+    link->connecting = false;
+}
+
+void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone)
+{
+    const struct kolo_env *env = &link->dev->env;
+    char name[KOLO_INET_TEXT];
+    if (link->failed != KOLO_OK) {
+        return;
+    }
+    (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
+                   link->peer.pid, kolo_inet_name(&link->address.place, name), what,
+                   error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
+    link->failed = KOLO_ERR_LINK;
+    KOLO_LOG(INFO, NET, "NET/IB : %s", link->text);
+    if (gone && env->gone != NULL) {
+        env->gone(env->owner, link->peer.rank, what, error);
+    }
+    kolo_verbs_activate(link); /* its requests end at the next turn */
+}
+
+void kolo_verbs_aborted(struct kolo_link *link, int32_t reason)
+{
+    const struct kolo_env *env = &link->dev->env;
+    if (link->failed == KOLO_OK) {
+        (void)snprintf(link->text, sizeof link->text, "rank %d ended this communicator",
+                       link->peer.rank);
+        if (env->told != NULL) {
+            env->told(env->owner, link->peer.rank, reason);
+        }
+        link->failed = KOLO_ERR_ABORTED;
+        link->dev->heard = link;
+        kolo_verbs_activate(link);
+    }
+}
+
+void kolo_verbs_left(struct kolo_link *link)
+{
+    if (link->failed == KOLO_OK) {
+        (void)snprintf(link->text, sizeof link->text, "rank %d has closed its end",
+                       link->peer.rank);
+        link->failed = KOLO_ERR_LINK;
+        kolo_verbs_activate(link);
+    }
+}
+
+/* ---- progress ---- */
+
+static bool has_failed(const struct kolo_device *dev)
+{
+    return dev->env.aborted != NULL && __atomic_load_n(dev->env.aborted, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Let what was sent arrive, and say good-bye. */
+static void part(struct kolo_link *link)
+{
+    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
+    bool quiet = false;
+    while (link->nlive > 0 && !quiet && !link->bye && link->failed == KOLO_OK &&
+           kolo_now_us() < deadline) {
+        quiet = true;
+        for (int i = 0; i < link->nlanes; i++) {
+            quiet = kolo_verbs_lane_is_quiet(&link->lane[i]) && quiet;
+        }
+        if (!quiet && kolo_verbs_lanes_poll(link->dev) == 0) {
+            kolo_verbs_control_step(link);
+            (void)usleep(NAP_US);
+        }
+    }
+    for (int i = 0; i < link->nlanes; i++) {
+        const struct kolo_verbs_word sent = {.kind = KOLO_VERBS_SENT,
+                                             .lane = (uint8_t)i,
+                                             .epoch = link->lane[i].epoch,
+                                             .value = link->lane[i].sent};
+        kolo_verbs_control_say(link, &sent);
+    }
+    kolo_verbs_control_say(link, &(struct kolo_verbs_word){.kind = KOLO_VERBS_BYE});
+    while (!kolo_verbs_control_flush(link) && link->out.fd >= 0 && kolo_now_us() < deadline) {
+        (void)usleep(NAP_US);
+    }
+}
+
+/* abort() was called: because the communicator failed, which the peer must know, or because this
+ * side wants its requests back and goes. */
+static void give_up(struct kolo_link *link, kolo_status why)
+{
+    const struct kolo_env *env = &link->dev->env;
+    if (!link->self && has_failed(link->dev)) {
+        const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
+                                             .reason = env->reason != NULL ? env->reason(env->owner)
+                                                                           : (int32_t)why};
+        kolo_verbs_control_say(link, &word);
+    } else if (!link->self && link->out.up) {
+        part(link);
+    }
+    link->failed = why;
+    (void)snprintf(link->text, sizeof link->text, "verbs: aborted");
+}
+
+static void end_link(struct kolo_link *link, kolo_status why)
+{
+    if (why == KOLO_OK && link->pending > 0) { /* for who finds the requests ended */
+        (void)link->dev->env.fail(link->failed, link->text);
+    }
+    kolo_verbs_lanes_stop(link);
+    (void)kolo_verbs_message_end(link, why != KOLO_OK ? why : link->failed);
+    kolo_verbs_connected(link);
+    kolo_verbs_control_end(link);
+}
+
+static bool is_idle(const struct kolo_link *link)
+{
+    return link->pending == 0 && link->notes == 0 && link->words == 0 && link->again == NULL &&
+           (link->failed != KOLO_OK || link->self ||
+            (!link->connecting && !link->bye && link->nlive == link->nlanes));
+}
+
+/* How many requests ended, or 1 where only bytes moved. */
+static int step_link(struct kolo_link *link, bool asks)
+{
+    const kolo_status why = (kolo_status)atomic_load_explicit(&link->why, memory_order_relaxed);
+    bool moved = false;
+    if (why == KOLO_OK && link->failed == KOLO_OK && !link->self) {
+        if (asks || link->connecting) {
+            kolo_verbs_control_step(link);
+        }
+        if (link->nlive < link->nlanes || link->bye) {
+            kolo_verbs_lanes_step(link);
+        }
+        moved = link->nlive > 0 && link->failed == KOLO_OK && kolo_verbs_message_pump(link);
+    }
+    if (why != KOLO_OK && link->failed == KOLO_OK) {
+        give_up(link, why);
+    }
+    if (link->failed != KOLO_OK) {
+        end_link(link, why);
+    }
+    const int done = link->done;
+    link->done = 0;
+    if (is_idle(link)) {
+        rest(link);
+    }
+    return done > 0 ? done : moved;
+}
+
+/* What the kernel has news of. */
+static void ask_epoll(struct kolo_device *dev)
+{
+    struct epoll_event event[EVENTS];
+    bool others = dev->nguests > 0;
+    const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
+    for (int i = 0; i < n; i++) {
+        struct kolo_link *link = event[i].data.ptr;
+        if (link != NULL) {
+            link->ripe = true;
+            kolo_verbs_activate(link);
+        }
+        others = others || link == NULL;
+    }
+    if (others) {
+        kolo_verbs_control_guests(dev);
+        kolo_verbs_rails_hear(dev);
+    }
+}
+
+/* What other threads asked for, also of links that have nothing to do. */
+static void hear_threads(struct kolo_device *dev)
+{
+    const int calls = atomic_load_explicit(&dev->calls, memory_order_acquire);
+    if (calls == dev->calls_seen) {
+        return;
+    }
+    dev->calls_seen = calls;
+    for (struct kolo_link *link = dev->links; link != NULL; link = link->next) {
+        const uint64_t word = link->failed == KOLO_OK ? atomic_exchange(&link->saying, 0) : 0;
+        if (word != 0 && !link->self) {
+            kolo_verbs_control_say(
+                link, &(struct kolo_verbs_word){.kind = KOLO_VERBS_SAY, .value = word});
+        }
+        if (atomic_load(&link->why) != KOLO_OK && link->failed == KOLO_OK) {
+            kolo_verbs_activate(link);
+        }
+    }
+}
+
+static int verbs_progress(struct kolo_device *dev, int budget)
+{
+    int moved = 0;
+    const bool idle = dev->active == NULL;
+    const bool asks =
+        idle || dev->nconnecting > 0 || dev->nguests > 0 || dev->turns++ % EPOLL_EVERY == 0;
+    (void)budget; /* a turn is short: every rail gives a bounded number of completions */
+    if (asks) {
+        ask_epoll(dev);
+    }
+    (void)kolo_verbs_lanes_poll(dev);
+    hear_threads(dev);
+    for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
+        const bool ripe = link->ripe;
+        next = link->next_active;
+        link->ripe = false;
+        moved += step_link(link, ripe || (asks && link->nlive < link->nlanes));
+    }
+    dev->quiet = moved > 0 ? 0 : dev->quiet + 1;
+    if (idle && dev->heard != NULL && !has_failed(dev)) { /* else the requests say it */
+        return (int)dev->env.fail(dev->heard->failed, dev->heard->text);
+    }
+    return moved;
+}
+
+/* Any thread; the peer is told at the next progress(). */
+static void verbs_abort(struct kolo_link *link, kolo_status why)
+{
+    int none = 0;
+    (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
+    atomic_fetch_add(&link->dev->calls, 1);
+}
+
+static void verbs_say(struct kolo_link *link, uint64_t word)
+{
+    atomic_store(&link->saying, word);
+    atomic_fetch_add(&link->dev->calls, 1);
+}
+
+/* Who waits for long sleeps until a completion; who waits shortly is better off without. The queues
+ * are armed one turn before, for what came meanwhile. */
+static int verbs_wait_fd(struct kolo_device *dev)
+{
+    bool armed = true;
+    for (int i = 0; i < dev->nrails && dev->quiet >= QUIET_TURNS; i++) {
+        struct kolo_verbs_rail *rail = &dev->rail[i];
+        if (!rail->armed) {
+            rail->armed = ibv_req_notify_cq(rail->cq, 0) == 0;
+            armed = false;
+        }
+    }
+    return armed && dev->quiet >= QUIET_TURNS ? dev->epoll : -1;
+}
+
+/* ---- going down ---- */
+
+/* A forked child has the queue pairs' names, but they are its parent's. */
+static bool is_ours(const struct kolo_device *dev)
+{
+    return dev->pid == (int)getpid();
+}
+
+static void verbs_disconnect(struct kolo_link *link)
+{
+    struct kolo_device *dev = link->dev;
+    struct kolo_link **at = &dev->links;
+    if (is_ours(dev)) {
+        if (link->failed == KOLO_OK) {
+            give_up(link, KOLO_ERR_ABORTED);
+        }
+        kolo_verbs_lanes_stop(link);
+        (void)kolo_verbs_message_end(link, KOLO_ERR_ABORTED);
+        kolo_verbs_lanes_close(link);
+    }
+    kolo_verbs_connected(link);
+    kolo_verbs_control_end(link);
+    rest(link);
+    dev->heard = dev->heard == link ? NULL : dev->heard;
+    while (*at != link) {
+        at = &(*at)->next;
+    }
+    *at = link->next;
+    kolo_verbs_message_free(link);
+    free(link);
+}
+
+static void verbs_close(struct kolo_device *dev)
+{
+    if (dev->strangers > 0) {
+        char text[96];
+        (void)snprintf(text, sizeof text, "verbs: %llu connections proved nothing and were closed",
+                       (unsigned long long)dev->strangers);
+        dev->env.log(text);
+    }
+    if (is_ours(dev)) {
+        kolo_verbs_rails_close(dev);
+    }
+    kolo_verbs_control_close(dev);
+    if (dev->epoll >= 0) {
+        close(dev->epoll);
+    }
+    free(dev->lane);
+    free(dev->lane_use);
+    explicit_bzero(dev->secret, sizeof dev->secret);
+    free(dev);
+}
+
+const struct kolo_transport kolo_transport_verbs = {
+    .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "verbs"},
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
+    .open = verbs_open,
+    .close = verbs_close,
+    .probe = verbs_probe,
+    .address = verbs_address,
+    .connect = verbs_connect,
+    .disconnect = verbs_disconnect,
+    .send = kolo_verbs_message_send,
+    .recv = kolo_verbs_message_recv,
+    .progress = verbs_progress,
+    .abort = verbs_abort,
+    .wait_fd = verbs_wait_fd,
+    .say = verbs_say,
+};

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of the verbs transport share: rails, lanes, links, messages.
+ *
+ *   library.c  libibverbs
+ *   rails.c    devices and ports: which ones, how fast, whom they reach
+ *   control.c  a TCP connection each way beside the data: who is there, what queue pairs there are
+ *   lane.c     what goes into a queue pair and comes out of it, and its credits
+ *   lanes.c    how queue pairs come up, fail, and come back
+ *   memory.c   registration
+ *   message.c  sends and receives: which entry comes next, and where what arrives belongs
+ *   verbs.c    the device, its links, progress
+ *
+ * A rail is a port of a device; a link has one lane or more over each rail that reaches the peer. A
+ * lane is a reliable queue pair and a ring of KOLO_VERBS_SLOTS slots at the other end. Each slot
+ * takes an entry: a head of 32 bytes and at most KOLO_VERBS_PIECE bytes. It is written by RDMA with
+ * an immediate value, so that the receiver finds it in its completion queue; the value says how
+ * many entries the other direction has taken, which are the credits. Where nothing goes the other
+ * way, an immediate value goes alone. So no receiver is ever not ready, and none is overrun.
+ *
+ *   DATA    bytes [offset, offset + len) of a message of `total` bytes
+ *   READY   the receive of a long message is posted; behind it, where it may be written to
+ *   PLACED  `offset` bytes of the message were written there, by this lane, before this entry
+ *   TAKEN   nothing; like every entry it says how many messages of its channel were taken
+ *
+ * Messages below KOLO_VERBS_LONG go through slots as soon as fewer than KOLO_VERBS_DEPTH messages
+ * of their channel, and KOLO_VERBS_WINDOW bytes, are not taken, whether or not the receive is
+ * posted. Longer ones wait for READY and go from user memory to user memory, in chunks that the
+ * lanes pull. An entry says which message it is about, so entries may take any lane.
+ *
+ * Order: one queue pair keeps it, so PLACED comes after its bytes. Between lanes there is none. */
+#ifndef KOLO_VERBS_VERBS_H
+#define KOLO_VERBS_VERBS_H
+
+#include "transports/bytes.h"
+#include "transports/fifo.h"
+#include "transports/transports.h"
+#include "transports/verbs/library.h"
+#include "util/net.h"
+#include "util/secret.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+enum {
+    KOLO_VERBS_RAILS = 4,
+    KOLO_VERBS_LANES = 8,       /* of a link */
+    KOLO_VERBS_SLOTS = 32,      /* of a lane, each way */
+    KOLO_VERBS_SLOT = 8 << 10,  /* bytes */
+    KOLO_VERBS_LONG = 64 << 10, /* bytes of a message from which on it is written in place */
+    KOLO_VERBS_DEPTH = 64,
+    KOLO_VERBS_WINDOW = 2 << 20,
+    KOLO_VERBS_CHUNK = 1 << 20,
+    KOLO_VERBS_RUN = 4 << 10, /* the shortest run of bytes that is worth a work request */
+    KOLO_VERBS_SENDS = 128,   /* work requests in a send queue */
+    KOLO_VERBS_NOTES = 4,     /* values that may go alone while none is looked at */
+    KOLO_VERBS_BATCH = 8,     /* receives are posted so many at a time */
+    KOLO_VERBS_RECVS = KOLO_VERBS_SLOTS + 2 * KOLO_VERBS_NOTES + KOLO_VERBS_BATCH,
+    KOLO_VERBS_CHAIN = 32, /* work requests posted together */
+    KOLO_VERBS_AGAIN = 64, /* chunks of a message to be written again */
+    KOLO_VERBS_GUESTS = 64 /* connections that have not proved anything yet */
+};
+
+/* ---- on the wire: little-endian, no padding, no pointers of this process but those of memory that
+ * the receiver of the word may write to ---- */
+
+#define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
+
+struct kolo_verbs_port { /* what a peer knows of a rail */
+    unsigned char gid[16];
+    uint64_t subnet; /* equal for rails that reach each other without a router */
+    uint32_t speed_mbps;
+    uint16_t lid;
+    uint8_t mtu;      /* enum ibv_mtu */
+    uint8_t ethernet; /* else InfiniBand */
+};
+static_assert(sizeof(struct kolo_verbs_port) == 32, "wire format");
+
+struct kolo_verbs_address { /* what address() gives, with as many ports as there are */
+    uint32_t magic;
+    uint16_t nrails, lanes; /* lanes over each rail that it would use */
+    struct kolo_inet place; /* of its control connections */
+    unsigned char nonce[12];
+    struct kolo_verbs_port port[KOLO_VERBS_RAILS];
+};
+static_assert(sizeof(struct kolo_verbs_address) == 168, "wire format");
+
+struct kolo_verbs_hello { /* the first word of a control connection, by who made it */
+    uint32_t magic, version;
+    uint64_t comm;
+    int32_t from, to;
+    unsigned char nonce[16];
+    unsigned char proof[KOLO_PROOF_BYTES]; /* over all of the above, and the listener's nonce */
+};
+static_assert(sizeof(struct kolo_verbs_hello) == 72, "wire format");
+
+struct kolo_verbs_answer { /* the listener's */
+    unsigned char proof[KOLO_PROOF_BYTES];
+};
+
+enum kolo_verbs_kind {
+    KOLO_VERBS_DATA = 1,
+    KOLO_VERBS_READY = 2,
+    KOLO_VERBS_PLACED = 3,
+    KOLO_VERBS_TAKEN = 4
+};
+
+struct kolo_verbs_entry {
+    uint32_t len; /* payload bytes that follow */
+    uint8_t kind; /* enum kolo_verbs_kind */
+    uint8_t channel;
+    uint16_t magic;  /* KOLO_VERBS_ENTRY_MAGIC */
+    uint32_t number; /* of the message in its channel, from 0 */
+    uint32_t taken;  /* messages of this channel that the sender of the entry has taken */
+    uint64_t offset, total;
+};
+static_assert(sizeof(struct kolo_verbs_entry) == 32, "wire format");
+#define KOLO_VERBS_ENTRY_MAGIC 0x6b76
+#define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
+
+struct kolo_verbs_place {       /* behind READY: where the message may be written to */
+    uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
+    uint32_t count;
+    uint32_t rkey[KOLO_VERBS_RAILS]; /* by the receiver's rails */
+    uint32_t spare;
+};
+static_assert(sizeof(struct kolo_verbs_place) == 48, "wire format");
+
+enum kolo_verbs_word_kind {
+    KOLO_VERBS_OFFER = 1, /* a lane's queue pair and ring are there */
+    KOLO_VERBS_UP = 2,    /* it takes what is sent */
+    KOLO_VERBS_DOWN = 3,  /* it has failed, after `value` entries */
+    KOLO_VERBS_SENT = 4,  /* `value` entries were sent on it: no more will come */
+    KOLO_VERBS_BYE = 5,   /* nothing more will come at all */
+    KOLO_VERBS_ABORT = 6, /* nothing more will come, and `reason` says why */
+    KOLO_VERBS_SAY = 7    /* `value` is what say() was given */
+};
+
+struct kolo_verbs_word { /* what goes over a control connection after the hello */
+    uint32_t magic;
+    uint8_t kind, lane;
+    uint8_t rail; /* of the sender */
+    uint8_t mtu;
+    uint32_t epoch; /* how often the lane has come up before */
+    int32_t reason;
+    uint64_t value;
+    uint32_t qpn, psn;
+    uint64_t ring;
+    uint32_t rkey;
+    uint32_t spare;
+};
+static_assert(sizeof(struct kolo_verbs_word) == 48, "wire format");
+
+/* ---- messages ---- */
+
+struct kolo_verbs_hold; /* a registration; memory.c */
+
+struct kolo_verbs_piece { /* bytes of a message */
+    size_t at, len;
+};
+
+struct kolo_verbs_message { /* a send or a receive that is not done; or what came without one */
+    struct kolo_verbs_message *next;
+    struct kolo_req *req; /* NULL: came before its receive was posted */
+    uint32_t number;
+    uint8_t channel;
+    bool begun;  /* send: its first entry is made */
+    bool ready;  /* send: READY came */
+    bool placed; /* send: it is written in place */
+    bool failed; /* its length is another at the other end */
+    int flying;  /* chunks of it that are being written */
+    size_t total, made, moved;
+    struct kolo_verbs_place place; /* send: of the receive */
+    struct kolo_verbs_hold *hold;
+    char *kept;                                      /* what came before its receive */
+    struct kolo_verbs_piece again[KOLO_VERBS_AGAIN]; /* chunks whose lane has failed */
+    int nagain;
+};
+
+struct kolo_verbs_list {
+    struct kolo_verbs_message *first, *last; /* last: only where first is not NULL */
+};
+
+struct kolo_verbs_early { /* READY for a send that is not posted yet */
+    uint32_t number;
+    uint64_t total;
+    struct kolo_verbs_place place;
+};
+
+struct kolo_verbs_channel {
+    uint32_t sent, received;          /* messages posted: the next one's number */
+    uint32_t taken, told;             /* messages taken here; what the peer knows of that */
+    size_t untold;                    /* bytes of those that it does not know of */
+    bool noted;                       /* a note tells of them */
+    uint32_t begun, peer_taken;       /* sends whose first entry is made, or that were taken */
+    size_t untaken;                   /* bytes through slots in between ... */
+    uint32_t bytes[KOLO_VERBS_DEPTH]; /* ... and of message n, at n % DEPTH */
+    struct kolo_verbs_list recvs;     /* posted, or come early; by number */
+    struct kolo_verbs_early *early;
+    int nearly, early_cap;
+};
+
+struct kolo_verbs_note { /* an entry that waits for its turn */
+    uint8_t kind, channel;
+    uint32_t number;
+    uint64_t total;
+    struct kolo_verbs_place place;
+};
+
+/* ---- rails and lanes ---- */
+
+struct kolo_verbs_rail {
+    char name[64]; /* of the device */
+    uint8_t port;
+    const struct kolo_verbs_library *lib;
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    int cq_size, cq_used; /* entries; those that lanes may need */
+    bool armed;           /* the next completion makes `channel` readable */
+    bool down;            /* the port is not active */
+    double asked_us;      /* when the port was asked last */
+    struct kolo_verbs_port self;
+    int gid_index;
+    uint16_t pkey_index;
+    uint32_t max_message, max_inline;
+    int node; /* NUMA; -1: not known */
+};
+
+enum kolo_verbs_state {
+    KOLO_VERBS_LANE_NONE,    /* no queue pair */
+    KOLO_VERBS_LANE_OFFERED, /* it takes what comes once the peer's is known */
+    KOLO_VERBS_LANE_READY,   /* it takes what comes */
+    KOLO_VERBS_LANE_LIVE,    /* and the peer's, too: entries may go */
+    KOLO_VERBS_LANE_BROKEN,  /* it has failed; what came before is still looked at */
+    KOLO_VERBS_LANE_DOWN     /* nothing more comes from it */
+};
+
+struct kolo_verbs_flight {              /* a chunk that is being written */
+    struct kolo_verbs_message *message; /* NULL: its request has ended */
+    uint32_t posted;                    /* work requests up to its entry */
+    uint32_t entry;                     /* which tells of it */
+    size_t at, len;
+};
+
+struct kolo_verbs_lane {
+    struct kolo_link *link;
+    struct kolo_verbs_rail *rail;
+    int index, peer_rail;
+    uint32_t id; /* in wr_id */
+    enum kolo_verbs_state state;
+    bool peer_up, offered, peer_down; /* heard: UP, OFFER, DOWN of this epoch */
+    bool ended;                       /* heard: SENT */
+    uint32_t epoch, peer_taken;       /* peer_taken: DOWN's */
+    uint32_t last;                    /* SENT's */
+    double since_us;                  /* its state */
+    struct kolo_verbs_word offer;     /* the peer's */
+    struct ibv_qp *qp;
+    uint32_t psn, max_inline;
+    char *in, *out; /* [SLOTS][SLOT] each: what the peer writes to, and what is written there */
+    struct ibv_mr *ring;
+    int cq_entries; /* that it has of the rail's */
+    /* Out: counts that go on for ever. */
+    uint32_t posted, retired; /* work requests */
+    uint32_t signaled;        /* of them the last that tells of its end */
+    uint32_t sent, credited;  /* entries; those that the peer has taken */
+    uint32_t slot_posted[KOLO_VERBS_SLOTS];
+    size_t flying_bytes;
+    struct kolo_verbs_flight flight[KOLO_VERBS_SENDS];
+    uint32_t first_flight, next_flight;
+    struct ibv_send_wr wr[KOLO_VERBS_CHAIN]; /* made and not posted */
+    struct ibv_sge sge[KOLO_VERBS_CHAIN];
+    int nchain;
+    /* In. */
+    uint32_t taken, told; /* entries; what the peer knows of that */
+    int recvs;            /* work requests in the receive queue */
+};
+
+/* ---- links ---- */
+
+struct kolo_verbs_stream { /* a control connection */
+    int fd;                /* -1: none */
+    size_t got;            /* bytes of the next word, or of the answer */
+    bool up;               /* proved */
+    double since_us;
+    unsigned tries;
+    double again_us; /* when to connect again; 0: not */
+    union {
+        struct kolo_verbs_hello hello;
+        struct kolo_verbs_answer answer;
+        struct kolo_verbs_word word;
+        unsigned char bytes[sizeof(struct kolo_verbs_hello)];
+    };
+};
+
+struct kolo_verbs_again { /* an entry of a lane that has failed, which the peer did not get */
+    struct kolo_verbs_again *next;
+    uint32_t len;
+    unsigned char bytes[];
+};
+
+struct kolo_link {
+    struct kolo_device *dev;
+    struct kolo_peer peer; /* its address is the caller's no more */
+    struct kolo_verbs_address address;
+    struct kolo_link *next; /* all of the device */
+    struct kolo_link *next_active, *prev_active;
+    bool active, self;
+    bool connecting; /* no lane has been live */
+    bool ripe;       /* there may be something to read */
+    int pending;     /* requests not done */
+    int receiving;   /* of them receives */
+    int done;        /* requests done since progress() asked */
+    int nlanes, nlive;
+    struct kolo_verbs_lane *lane; /* [nlanes] */
+    struct kolo_verbs_channel channel[KOLO_CHANNELS];
+    struct kolo_verbs_list sends;  /* that have entries or chunks to be made, in the order posted */
+    struct kolo_verbs_list flying; /* all of whose chunks are made */
+    struct kolo_verbs_again *again, *again_last;
+    struct kolo_verbs_note *note;
+    int notes, note_cap;
+    struct kolo_verbs_message *spare; /* records to be used again */
+    struct kolo_fifo self_sends, self_recvs;
+    struct kolo_verbs_stream out, in;
+    struct kolo_verbs_hello hello; /* ours, on `out` */
+    struct kolo_verbs_word *word;  /* to go out */
+    int words, word_cap;
+    size_t word_at;     /* bytes of the first one that are out */
+    bool bye;           /* the peer said so */
+    double lost_us;     /* since when no lane is live; 0: one is */
+    char lost[200];     /* the last lane that failed, and why */
+    kolo_status failed; /* with text */
+    char text[256];
+    atomic_int why;          /* abort()'s status, or 0; any thread */
+    _Atomic uint64_t saying; /* say()'s, or 0; any thread */
+};
+
+struct kolo_device {
+    struct kolo_env env;
+    const struct kolo_verbs_library *lib;
+    int pid; /* a forked child leaves the queue pairs alone */
+    uint8_t timeout, retries, service_level, traffic_class; /* of queue pairs */
+    uint16_t lanes;                                         /* over each rail */
+    unsigned char secret[KOLO_SECRET_BYTES];
+    unsigned char nonce[12];
+    struct kolo_interface interface; /* where we listen */
+    int listener, epoll;
+    struct kolo_verbs_rail rail[KOLO_VERBS_RAILS];
+    int nrails;
+    struct kolo_verbs_lane **lane; /* by index, of all links */
+    uint32_t *lane_use;            /* how often the index was given away */
+    int nlane, lane_cap;
+    struct kolo_link *links, *active;
+    int nconnecting;
+    unsigned turns, quiet;         /* progress() calls; those in a row without any */
+    const struct kolo_link *heard; /* whose peer has given up, and said so */
+    atomic_int calls;              /* of abort() and say(); any thread */
+    int calls_seen;
+    struct kolo_verbs_stream *guest[KOLO_VERBS_GUESTS];
+    int nguests;
+    struct kolo_verbs_stream **waiting; /* proved, and no link asked for them yet */
+    int nwaiting, waiting_cap;
+    uint64_t strangers;
+    char via[KOLO_VERBS_RAILS][80];
+    bool warned; /* that memory could not be registered */
+};
+
+/* ---- rails.c ---- */
+
+/* Open the rails that this rank uses. Errors: UNSUPPORTED (there is none, with why), INVALID (a
+ * variable), SYSTEM. */
+KOLO_CHECK kolo_status kolo_verbs_rails_open(struct kolo_device *dev);
+void kolo_verbs_rails_close(struct kolo_device *dev);
+/* Over which pairs of rails two ranks have lanes, `low` the address of the lower rank: fills
+ * pair[lane][0 for low, 1 for high], returns how many. Both ends find the same. */
+int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
+                          const struct kolo_verbs_address *high, int pair[KOLO_VERBS_LANES][2]);
+/* Whether the port carries data now; asked of the device. */
+bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail);
+/* Read the devices' events. */
+void kolo_verbs_rails_hear(struct kolo_device *dev);
+
+/* Integer settings: the variable's value if it is within [lo, hi], else `otherwise`. Errors:
+ * INVALID.
+ */
+KOLO_CHECK kolo_status kolo_verbs_setting(const char *name, long lo, long hi, long otherwise,
+                                          long *out);
+
+/* ---- control.c ---- */
+
+void kolo_verbs_control_begin(struct kolo_link *link);
+/* Connect, read and write, as far as it goes. */
+void kolo_verbs_control_step(struct kolo_link *link);
+/* Take new connections, and let guests prove themselves. */
+void kolo_verbs_control_guests(struct kolo_device *dev);
+/* The connection of this link's peer, if it came before the link. */
+void kolo_verbs_control_adopt(struct kolo_link *link);
+void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word *word);
+/* Write what words there are; false: some are left. */
+bool kolo_verbs_control_flush(struct kolo_link *link);
+void kolo_verbs_control_end(struct kolo_link *link);
+void kolo_verbs_control_close(struct kolo_device *dev);
+
+/* ---- lanes.c ---- */
+
+/* Make the link's lanes over pairs of rails (ours, the peer's), and offer them to the peer. Errors:
+ * SYSTEM. */
+KOLO_CHECK kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2],
+                                             int count);
+/* Nothing is read or written by the lanes from here on. */
+void kolo_verbs_lanes_stop(struct kolo_link *link);
+void kolo_verbs_lanes_close(struct kolo_link *link);
+/* OFFER, UP, DOWN and SENT came. False: the word makes no sense. */
+bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word);
+/* Lanes that fail, and come back. */
+void kolo_verbs_lanes_step(struct kolo_link *link);
+/* It carries nothing any more: `what` went wrong, or NULL where the peer said so. */
+void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
+
+/* ---- lane.c ---- */
+
+/* Fill the receive queue. False: it takes nothing. */
+bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
+/* Whether an entry, and `more` further work requests, may go now. */
+bool kolo_verbs_lane_has_room(const struct kolo_verbs_lane *lane, uint32_t more);
+/* The live lane with room that will be free first, or NULL. */
+struct kolo_verbs_lane *kolo_verbs_lane_choose(struct kolo_link *link, uint32_t more);
+/* Where the next entry is made; then it goes with the next flush, with `len` bytes behind its head.
+ */
+struct kolo_verbs_entry *kolo_verbs_lane_entry(struct kolo_verbs_lane *lane);
+void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t len);
+/* Write [from, from + len) to the peer's memory before the next entry. */
+void kolo_verbs_lane_write(struct kolo_verbs_lane *lane, const void *from, uint32_t len,
+                           uint32_t lkey, uint64_t to, uint32_t rkey);
+/* Post what was made, and credits that are due. */
+void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
+/* Ask for the end of all that was posted; true: it is there. */
+bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane);
+/* Look at the completions of all rails; how many there were. */
+int kolo_verbs_lanes_poll(struct kolo_device *dev);
+
+/* ---- memory.c ---- */
+
+/* Register [at, at + len) at all rails, for the peer to write to or not; NULL: it cannot be, and
+ * the log says why. */
+struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
+                                               bool written);
+void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hold);
+uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_device *dev,
+                                const struct kolo_verbs_rail *rail);
+uint32_t kolo_verbs_memory_rkey(const struct kolo_verbs_hold *hold, int rail);
+/* ibv_reg_mr() failed with `error`: says so with what to set. */
+kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t len, int error);
+
+/* ---- message.c ---- */
+
+/* Make and post what entries and chunks can go; whether there were any. */
+bool kolo_verbs_message_pump(struct kolo_link *link);
+/* An entry came. False: it makes no sense. */
+bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_entry *entry,
+                                const char *payload);
+/* A chunk was written. */
+void kolo_verbs_message_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight);
+/* A chunk has to be written again. */
+void kolo_verbs_message_again(struct kolo_link *link, const struct kolo_verbs_flight *flight);
+kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_bytes *src,
+                                    struct kolo_req *req);
+kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
+                                    struct kolo_req *req);
+/* End all that is pending with `why`. Returns how many. */
+int kolo_verbs_message_end(struct kolo_link *link, kolo_status why);
+void kolo_verbs_message_free(struct kolo_link *link);
+
+/* ---- verbs.c ---- */
+
+void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_address *out);
+/* False: it makes no sense. */
+bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out);
+/* A lane is live, or none will be. */
+void kolo_verbs_connected(struct kolo_link *link);
+void kolo_verbs_activate(struct kolo_link *link);
+/* The link is broken: requests end with LINK and this text. `error`: errno or 0. `gone`: so is the
+ * rank. */
+void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);
+/* The peer has given up, and said why. */
+void kolo_verbs_aborted(struct kolo_link *link, int32_t reason);
+/* The peer has left, and all that it sent is here. */
+void kolo_verbs_left(struct kolo_link *link);
+
+#endif
