@@ -398,6 +398,15 @@ static int show_named(const struct kolo_algo *algo, const struct options *o)
     return status;
 }
 
+/* The loader wants absolute paths, for a variable outlives the folder in which it was set. */
+static kolo_status load_plugin(const char *file)
+{
+    char *path = realpath(file, NULL);
+    const kolo_status st = kolo_plugin_load_file(path != NULL ? path : file);
+    free(path);
+    return st;
+}
+
 int kolo_tool_plan(int argc, char **argv)
 {
     struct options o = {.bytes = (size_t)1 << 20};
@@ -413,7 +422,7 @@ int kolo_tool_plan(int argc, char **argv)
         return failed();
     }
     const int known = kolo_algo_count_all(); /* what follows comes from o.plugin */
-    if (o.plugin != NULL && kolo_plugin_load_file(o.plugin) != KOLO_OK) {
+    if (o.plugin != NULL && load_plugin(o.plugin) != KOLO_OK) {
         return failed();
     }
     if (o.list) {

@@ -135,6 +135,27 @@ def try_document(text, place, compiler, check):
                   *missing, "instead of:", *printed.get(above, "").splitlines()[-30:])
 
 
+PATH = re.compile(r"`((?:include|src|algos|transports|topology|tools|perf|tests|docs|examples|torch|train|python|packaging)"
+                  r"/[\w./-]*)`")
+
+
+def lost_names(root, text, source):
+    """The paths and functions that a document names and that are not in the tree."""
+    paths = [path for path in PATH.findall(text) if not os.path.exists(os.path.join(root, path))]
+    return paths + [name for name in re.findall(r"`(kolo_\w+)\(\)`", text)
+                    if not re.search(rf"\b{name}\(", source)]
+
+
+def source_of(root):
+    """All of the library's C, as one text."""
+    texts = []
+    for path in tree.files(root, "include", "src", "transports", "algos"):
+        if path.endswith((".c", ".h")):
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                texts.append(file.read())
+    return "\n".join(texts)
+
+
 def check_that_faults_are_seen(make_place, compiler):
     wrong = {
         "a command that fails": "```sh\nfalse\ntrue\n```\n",
@@ -183,9 +204,14 @@ def main():
     if shutil.which("meson") is None or shutil.which("pkg-config") is None:
         print("1..0 # SKIP no meson or pkg-config on the path")
         return
-    for name in ["README.md"] + [path for path in tree.files(root, "docs") if path.endswith(".md")]:
+    source = source_of(root)
+    lost = lost_names(root, "`src/gone.c` `src/core/api.c` `kolo_gone()` `kolo_all_reduce()`", source)
+    tap.check(lost == ["src/gone.c", "kolo_gone"], "a path or a function that is not there is seen", *lost)
+    for name in ["README.md", "CONTRIBUTING.md"] + [path for path in tree.files(root, "docs") if path.endswith(".md")]:
         with open(os.path.join(root, name), encoding="utf-8") as file:
             text = file.read()
+        lost = lost_names(root, text, source)
+        tap.check(not lost, f"{name}: what it names is there", *lost)
         with MakePlace(*where) as place:
             try_document(text, place, compiler, lambda ok, what, *more, name=name:
                          tap.check(ok, f"{name}: {what}", *more))
