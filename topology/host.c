@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <hwloc/linux.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,15 +136,50 @@ kolo_status kolo_host_load(const char *path, struct kolo_host **out)
     return kolo_host_open(path, false, out);
 }
 
+/* This machine as long as anybody holds it: ranks that are threads look at it once, all together.
+ */
+static struct {
+    pthread_mutex_t lock;
+    struct kolo_host *host;
+} shared = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+static kolo_status hold_shared(struct kolo_host **out)
+{
+    kolo_status status = KOLO_OK;
+    pthread_mutex_lock(&shared.lock);
+    if (shared.host == NULL) {
+        status = kolo_host_open(NULL, false, &shared.host);
+    }
+    if (shared.host != NULL) {
+        shared.host->holds++;
+        *out = shared.host;
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return status;
+}
+
+/* True: others hold it still. */
+static bool let_go(struct kolo_host *host)
+{
+    pthread_mutex_lock(&shared.lock);
+    const bool held = host == shared.host && --host->holds > 0;
+    if (host == shared.host && !held) {
+        shared.host = NULL;
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return held;
+}
+
 kolo_status kolo_host_discover(struct kolo_host **out)
 {
     const char *file = kolo_env("KOLO_TOPO_FILE");
-    return kolo_host_open(file != NULL && kolo_file_is_hwloc(file) ? file : NULL, false, out);
+    return file != NULL && kolo_file_is_hwloc(file) ? kolo_host_open(file, false, out)
+                                                    : hold_shared(out);
 }
 
 void kolo_host_destroy(struct kolo_host *host)
 {
-    if (host == NULL) {
+    if (host == NULL || let_go(host)) {
         return;
     }
     if (host->hwloc != NULL) {

@@ -11,6 +11,7 @@ struct kolo_host {
     hwloc_topology_t hwloc;
     char *file; /* NULL: this machine */
     bool devices;
+    int holds; /* of the shared one; 0: it has one owner */
 };
 
 /* The file `path`, or this machine (NULL), with its PCI and OS devices or without, which is faster.

@@ -486,6 +486,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     free(c->member);
     free(c->addresses);
     free(c->order);
+    kolo_host_destroy(c->host);
     kolo_graph_destroy(c->machine);
     free(c->place);
     free(c->host_of);

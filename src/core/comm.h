@@ -109,6 +109,7 @@ struct kolo_comm {
     pthread_mutex_t device_lock; /* every call into a device but from open and close */
     int *order;                  /* [nrings * nranks] */
     int nrings;
+    struct kolo_host *host;     /* while the communicator comes up */
     struct kolo_graph *machine; /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
     struct kolo_place *place;   /* [nranks] */
     struct kolo_groups groups;

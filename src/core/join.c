@@ -143,7 +143,6 @@ static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kol
 
 kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
 {
-    struct kolo_host *host = NULL;
     *out = (struct kolo_hello){.magic = HELLO_MAGIC,
                                .version = KOLO_VERSION,
                                .rank = c->rank,
@@ -161,18 +160,17 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
     out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
     KOLO_TRY(kolo_random(out->key, sizeof out->key));
     KOLO_TRY(kolo_rings_plan(c, &out->machine));
-    if (kolo_host_discover(&host) == KOLO_OK) {
-        out->place = kolo_host_here(host);
+    if (kolo_host_discover(&c->host) == KOLO_OK) {
+        out->place = kolo_host_here(c->host);
         if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
             struct kolo_text text = {0};
-            kolo_host_print(host, &text);
+            kolo_host_print(c->host, &text);
             if (text.chars != NULL) {
                 text.chars[strcspn(text.chars, "\n")] = '\0';
                 KOLO_LOG(INFO, GRAPH, "host %s: %s", kolo_host_name(), text.chars);
             }
             kolo_text_free(&text);
         }
-        kolo_host_destroy(host);
     }
     return KOLO_OK;
 }
@@ -375,11 +373,14 @@ static bool maps_all(const struct kolo_comm *c)
     return true;
 }
 
+/* A ring has 2(n-1) rounds, an all-to-all n - 1; trees and chains of few ranks some dozens. Inside
+ * one host a ring of very many ranks is slower than what else there is, and its lines would be most
+ * of the memory that they take. */
 static int phases_for(const struct kolo_comm *c)
 {
-    const int nranks = c->nranks, rings = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
-    return 2 * nranks * rings +
-           62; /* a ring has 2(n-1) rounds; trees and chains of few ranks some dozens */
+    const int rings = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
+    const bool crowd = c->nhosts == 1 && c->nranks > 128;
+    return (crowd ? 1 : 2 * rings) * c->nranks + 62;
 }
 
 static kolo_status make_region(struct kolo_comm *c)
@@ -482,7 +483,6 @@ static size_t cache_part(const struct kolo_comm *c, const struct kolo_host *host
 
 kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
 {
-    struct kolo_host *host = NULL;
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *out = (struct kolo_ready){.mapper = -1};
     KOLO_TRY(make_region(c));
@@ -492,18 +492,19 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     }
     out->maps_all = maps_all(c);
     KOLO_TRY(kolo_board_make(c, out));
-    if (kolo_host_discover(&host) == KOLO_OK) {
-        cores = kolo_host_pus(host);
-        c->wires.cache_bytes = cache_part(c, host);
+    if (c->host != NULL) {
+        cores = kolo_host_pus(c->host);
+        c->wires.cache_bytes = cache_part(c, c->host);
     }
     if (c->rank == 0 && c->nranks > 1) {
-        kolo_table_make(c, host, out);
+        kolo_table_make(c, c->host, out);
     }
     c->wires.crowded = c->local_size > cores;
     c->wires.membarrier = kolo_membarrier_register();
     const kolo_status st =
-        c->rank == 0 && c->nranks > 1 ? find_costs(cores, host, &out->costs) : KOLO_OK;
-    kolo_host_destroy(host);
+        c->rank == 0 && c->nranks > 1 ? find_costs(cores, c->host, &out->costs) : KOLO_OK;
+    kolo_host_destroy(c->host);
+    c->host = NULL;
     cost_net(c, &out->costs);
     return st;
 }

@@ -8,15 +8,22 @@
 #include "core/watch.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, COMPARED = 8, CROSSED_US = 200000 };
+enum {
+    TICK_MS = 100,
+    IDLE_TICK_MS = 500,
+    IDLE_TICKS = 20,
+    COMPARED = 8,
+    CROSSED_US = 200000,
+    EVENTS = 32
+};
 
 struct watched { /* a process */
     struct watched *next;
@@ -29,7 +36,8 @@ struct watched { /* a process */
 
 struct watcher { /* the thread */
     pthread_t thread;
-    int wake; /* an eventfd */
+    int wake;  /* an eventfd */
+    int epoll; /* of it, and of pidfds by their processes' names */
     bool stop;
 };
 
@@ -72,6 +80,14 @@ static struct watched *find(uint64_t process)
     return p;
 }
 
+/* Told once; what has ended stays so. */
+static bool poll_for(const struct watcher *w, int fd, uint64_t name)
+{
+    struct epoll_event event = {.events = EPOLLIN | (name != 0 ? EPOLLONESHOT : 0),
+                                .data.u64 = name};
+    return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
 static kolo_status add_process(const struct kolo_peer *peer)
 {
     struct watched *p = find(peer->process);
@@ -88,6 +104,10 @@ static kolo_status add_process(const struct kolo_peer *peer)
             KOLO_LOG(INFO, INIT, "no pidfd of process %d (%s): its end is looked for in /proc",
                      p->pid, strerror(errno));
         }
+        if (p->pidfd >= 0 && !poll_for(watch.watcher, p->pidfd, p->process)) {
+            close(p->pidfd);
+            p->pidfd = -1;
+        }
         p->next = watch.processes;
         watch.processes = p;
     }
@@ -102,7 +122,8 @@ static void drop_process(uint64_t process)
         if (p->process == process) {
             if (--p->users == 0) {
                 *at = p->next;
-                if (p->pidfd >= 0) {
+                if (p->pidfd >= 0) { /* a forked child may hold it, too, so closing is not enough */
+                    (void)epoll_ctl(watch.watcher->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
                     close(p->pidfd);
                 }
                 free(p);
@@ -143,11 +164,13 @@ static void tell_of_process(const struct watched *p)
     }
 }
 
-static uint64_t calls_of_all(const struct kolo_comm *c)
+/* Of this rank and of those that it is compared with. */
+static uint64_t calls_seen(const struct kolo_comm *c)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < c->board->nposts; i++) {
-        sum += atomic_load_explicit(&c->board->post[i].begun, memory_order_relaxed);
+    for (int i = 0; i <= COMPARED && i < c->nranks; i++) {
+        const struct kolo_post *post = kolo_comm_post(c, (c->rank + i) % c->nranks);
+        sum += post != NULL ? atomic_load_explicit(&post->begun, memory_order_relaxed) : 0;
     }
     return sum;
 }
@@ -200,7 +223,7 @@ static bool look_at_board(struct kolo_comm *c)
         (void)kolo_comm_fail_of(c, (kolo_status)verdict.status, verdict.rank);
         return true;
     }
-    const uint64_t calls = calls_of_all(c);
+    const uint64_t calls = calls_seen(c);
     if (calls == c->seen_calls) {
         return false;
     }
@@ -258,48 +281,32 @@ bool kolo_watch_crossed(struct kolo_comm *c, int q)
 
 /* ---- the thread ---- */
 
-/* Descriptors to poll, the wake-up first; the caller holds the lock. */
-static struct pollfd *descriptors(const struct watcher *self, int *n)
+/* Mark the processes that have ended: news by `event`, or what /proc says where there is no pidfd.
+ */
+static bool find_ended(const struct epoll_event *event, int n)
 {
-    int count = 1;
-    for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
-        count += !p->gone;
-    }
-    struct pollfd *fds = calloc((size_t)count, sizeof *fds);
-    *n = 0;
-    if (fds == NULL) {
-        return NULL;
-    }
-    fds[(*n)++] = (struct pollfd){.fd = self->wake, .events = POLLIN};
-    for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
-        if (p->pidfd >= 0 && !p->gone) {
-            fds[(*n)++] = (struct pollfd){.fd = p->pidfd, .events = POLLIN};
-        }
-    }
-    return fds;
-}
-
-static bool is_readable(const struct pollfd *fds, int n, int fd)
-{
+    bool news = false;
     for (int i = 0; i < n; i++) {
-        if (fds[i].fd == fd) {
-            return fds[i].revents != 0;
+        struct watched *p = find(event[i].data.u64); /* NULL: the wake-up, or dropped meanwhile */
+        if (p != NULL) {
+            p->gone = news = true;
         }
     }
-    return false;
+    for (struct watched *p = watch.processes; p != NULL; p = p->next) {
+        if (p->pidfd < 0 && !p->gone && has_ended(p)) {
+            p->gone = news = true;
+        }
+    }
+    return news;
 }
 
-static bool look(const struct pollfd *fds, int n)
+static bool look(const struct epoll_event *event, int n)
 {
-    bool changed = false;
-    for (struct watched *p = watch.processes; p != NULL; p = p->next) {
-        const bool news =
-            !p->gone && (p->pidfd >= 0 ? is_readable(fds, n, p->pidfd) : has_ended(p));
-        p->gone = p->gone || news;
+    bool changed = find_ended(event, n);
+    for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
         if (p->gone) {
             tell_of_process(p); /* again, if communicators came since */
         }
-        changed = changed || news;
     }
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
         changed = look_at_board(c) || changed;
@@ -313,16 +320,14 @@ static void *run(void *arg)
     unsigned idle = 0;
     pthread_mutex_lock(&watch.lock);
     while (!self->stop) {
-        int n = 0;
         uint64_t count;
-        struct pollfd *fds = descriptors(self, &n);
-        const bool remote = any_listens();
+        struct epoll_event event[EVENTS];
+        const bool often = idle < IDLE_TICKS || any_listens();
         pthread_mutex_unlock(&watch.lock);
-        (void)poll(fds, (nfds_t)n, idle < IDLE_TICKS || remote ? TICK_MS : IDLE_TICK_MS);
+        const int n = epoll_wait(self->epoll, event, EVENTS, often ? TICK_MS : IDLE_TICK_MS);
         (void)!read(self->wake, &count, sizeof count);
         pthread_mutex_lock(&watch.lock);
-        idle = !self->stop && look(fds, n) ? 0 : idle + 1;
-        free(fds);
+        idle = !self->stop && look(event, n) ? 0 : idle + 1;
     }
     pthread_mutex_unlock(&watch.lock);
     return NULL;
@@ -334,6 +339,17 @@ static void wake_thread(const struct watcher *watcher)
     (void)!write(watcher->wake, &one, sizeof one);
 }
 
+static void free_watcher(struct watcher *w)
+{
+    if (w->wake >= 0) {
+        close(w->wake);
+    }
+    if (w->epoll >= 0) {
+        close(w->epoll);
+    }
+    free(w);
+}
+
 static kolo_status start(struct watcher **out)
 {
     struct watcher *w = calloc(1, sizeof *w);
@@ -341,14 +357,16 @@ static kolo_status start(struct watcher **out)
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a thread that watches peers");
     }
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->wake < 0) {
-        free(w);
-        return kolo_fail(KOLO_ERR_SYSTEM, "a descriptor to watch peers: %s", kolo_why(errno));
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (w->wake < 0 || w->epoll < 0 || !poll_for(w, w->wake, 0)) {
+        const kolo_status st =
+            kolo_fail(KOLO_ERR_SYSTEM, "a descriptor to watch peers: %s", kolo_why(errno));
+        free_watcher(w);
+        return st;
     }
     const int failed = pthread_create(&w->thread, NULL, run, w);
     if (failed != 0) {
-        close(w->wake);
-        free(w);
+        free_watcher(w);
         return kolo_fail(KOLO_ERR_SYSTEM, "a thread to watch peers: %s", strerror(failed));
     }
     *out = w;
@@ -441,8 +459,7 @@ void kolo_unwatch(struct kolo_comm *c)
     pthread_mutex_unlock(&watch.lock);
     if (last != NULL) {
         pthread_join(last->thread, NULL);
-        close(last->wake);
-        free(last);
+        free_watcher(last);
     }
 }
 

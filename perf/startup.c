@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How long communicators take to come up and to go: startup [-t THREADS] [-n TIMES].
+ *
+ * The processes that a launcher started are the ranks, or with -t threads of this one, which meet
+ * by an id as processes do. A time is from the first rank's call to the last one's return. The
+ * first row of processes has the launcher in it, since ranks wait for the last that it starts;
+ * where a rank's time went says its log (KOLO_DEBUG=INFO, "Init timings"). */
+#include <kolo/kolo.h>
+
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { EXIT_KOLO = 3, RANKS_MAX = 4096 };
+
+struct rank {
+    const struct kolo_id *id; /* NULL: the launcher's */
+    int nranks, rank;
+    struct kolo_comm *comm;
+    double begin, ready, end; /* seconds of CLOCK_MONOTONIC, which all processes of a host share */
+    kolo_status status;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *come_and_go(void *arg)
+{
+    struct rank *r = arg;
+    double span[2] = {0};
+    r->begin = now_s();
+    r->status = r->id != NULL ? kolo_comm_create(r->id, r->nranks, r->rank, NULL, &r->comm)
+                              : kolo_comm_create_env(NULL, &r->comm);
+    r->ready = now_s();
+    if (r->status == KOLO_OK) {
+        span[0] = -r->begin;
+        span[1] = r->ready;
+        r->nranks = kolo_comm_size(r->comm);
+        r->rank = kolo_comm_rank(r->comm);
+        r->status = kolo_all_reduce(span, span, 2, KOLO_FLOAT64, KOLO_MAX, r->comm, NULL);
+        r->begin = -span[0];
+        r->ready = span[1];
+    }
+    if (r->status != KOLO_OK) {
+        fprintf(stderr, "startup: rank %d: %s\n", r->rank, kolo_error_text());
+    }
+    r->end = now_s();
+    kolo_comm_destroy(r->comm);
+    r->end = now_s() - r->end;
+    return NULL;
+}
+
+/* All ranks as threads; `out` is rank 0's. */
+static kolo_status by_threads(int nranks, struct rank *out)
+{
+    static struct rank ranks[RANKS_MAX];
+    static pthread_t threads[RANKS_MAX];
+    struct kolo_id id;
+    int started = 0;
+    kolo_status status = kolo_id_create(&id);
+    while (status == KOLO_OK && started < nranks) {
+        ranks[started] = (struct rank){.id = &id, .nranks = nranks, .rank = started};
+        if (pthread_create(&threads[started], NULL, come_and_go, &ranks[started]) != 0) {
+            fprintf(stderr, "startup: no thread for rank %d\n", started);
+            exit(EXIT_KOLO); /* the others would wait for it */
+        }
+        started++;
+    }
+    for (int r = 0; r < started; r++) {
+        (void)pthread_join(threads[r], NULL);
+        status = status == KOLO_OK ? ranks[r].status : status;
+    }
+    *out = ranks[0];
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    long threads = 0, times = 3;
+    for (int option; (option = getopt(argc, argv, "t:n:")) != -1;) {
+        *(option == 't' ? &threads : &times) = option == '?' ? -1 : strtol(optarg, NULL, 10);
+    }
+    if (optind != argc || threads < 0 || threads > RANKS_MAX || times < 1) {
+        fprintf(stderr, "usage: startup [-t THREADS (up to %d)] [-n TIMES]\n", RANKS_MAX);
+        return 2;
+    }
+    for (long i = 0; i < times; i++) {
+        struct rank r = {0};
+        kolo_status status = KOLO_OK;
+        if (threads > 0) {
+            status = by_threads((int)threads, &r);
+        } else {
+            come_and_go(&r);
+            status = r.status;
+        }
+        if (status != KOLO_OK) {
+            return EXIT_KOLO;
+        }
+        if (r.rank == 0 && i == 0) {
+            printf("# ranks  as         create (ms)  destroy of rank 0 (ms)\n");
+        }
+        if (r.rank == 0) {
+            printf("%7d  %-9s %12.1f %23.1f\n", r.nranks, threads > 0 ? "threads" : "processes",
+                   1e3 * (r.ready - r.begin), 1e3 * r.end);
+            (void)fflush(stdout);
+        }
+    }
+    return 0;
+}
