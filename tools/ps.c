@@ -6,7 +6,7 @@
  * a little apart, tell who waits from who happened to. */
 #include "ps.h"
 
-#include "core/board.h"
+#include "core/dump.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -31,6 +31,7 @@ struct found {
     const struct kolo_board *board;
     size_t bytes;
     struct seen *seen;
+    bool chosen;
 };
 
 /* ---- finding ---- */
@@ -143,23 +144,9 @@ static bool first_look(struct found *f)
     return f->seen != NULL;
 }
 
-static char process_state(int pid)
-{
-    char path[40], line[512] = "";
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "re");
-    const bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    const char *end = read ? strrchr(line, ')') : NULL;
-    return end != NULL && end[1] == ' ' ? end[2] : 'X';
-}
-
 static bool is_stopped(const struct kolo_post *post)
 {
-    const char state = process_state(atomic_load(&post->pid));
-    return state == 'T' || state == 't';
+    return strcmp(kolo_post_state(post), "stopped") == 0;
 }
 
 /* Rank + 1 that post i waits for, at both looks in the same call; 0: none. One that is stopped
@@ -174,21 +161,8 @@ static int waits_for(const struct found *f, uint32_t i)
 
 static const char *state_of(const struct found *f, uint32_t i)
 {
-    const struct kolo_post *post = &f->board->post[i];
-    const char state = process_state(atomic_load(&post->pid));
-    if (atomic_load(&post->presence) == KOLO_POST_LEFT) {
-        return "left";
-    }
-    if (atomic_load(&post->presence) == KOLO_POST_ABSENT) {
-        return "comes";
-    }
-    if (state == 'X' || state == 'Z') {
-        return "dead";
-    }
-    if (is_stopped(post)) {
-        return "stopped";
-    }
-    return waits_for(f, i) > 0 ? "waits" : "runs";
+    const char *state = kolo_post_state(&f->board->post[i]);
+    return strcmp(state, "waits") == 0 && waits_for(f, i) <= 0 ? "runs" : state;
 }
 
 static uint32_t post_of(const struct kolo_board *board, int rank)
@@ -205,13 +179,17 @@ static uint32_t post_of(const struct kolo_board *board, int rank)
 
 static void print_post(const struct found *f, uint32_t i)
 {
-    struct kolo_trail trail;
+    struct kolo_recorded last;
     char call[96] = "-", wait[80] = "";
     const struct kolo_post *post = &f->board->post[i];
+    const struct kolo_rate rate = kolo_post_rate(post);
     const uint64_t begun = atomic_load(&post->begun);
     const int whom = waits_for(f, i) - 1;
-    if (begun > 0 && kolo_trail_find(post, begun, &trail)) {
-        kolo_trail_text(&trail, call, sizeof call);
+    if (begun > 0 && kolo_record_find(post, begun, &last)) {
+        kolo_record_text(&last, call, sizeof call);
+        const double since_us = kolo_ticks_us(&rate, last.over ? last.end : last.start);
+        (void)snprintf(wait, sizeof wait, last.over ? " - ended %.1f s ago" : " - since %.1f s",
+                       (kolo_now_us() - since_us) / 1e6);
     }
     if (whom >= 0) {
         (void)snprintf(wait, sizeof wait, " - for rank %d since %.1f s", whom,
@@ -272,26 +250,73 @@ static void print_board(const struct found *f)
     }
 }
 
-static bool is_asked_for(const struct found *f, int npids, char **pids)
+/* ---- which ---- */
+
+static bool has_process(const struct found *f, int pid)
 {
-    for (uint32_t i = 0; i < f->board->nposts; i++) {
-        for (int k = 0; k < npids; k++) {
-            if (atomic_load(&f->board->post[i].pid) == atoi(pids[k])) {
-                return true;
+    uint32_t i = 0;
+    while (i < f->board->nposts && atomic_load(&f->board->post[i].pid) != pid) {
+        i++;
+    }
+    return i < f->board->nposts;
+}
+
+static void choose(struct found *all, int pid)
+{
+    for (struct found *f = all; f != NULL; f = f->next) {
+        f->chosen = f->chosen || has_process(f, pid);
+    }
+}
+
+/* The communicators of processes that share one with these, and so on. */
+static void choose_job(struct found *all)
+{
+    for (bool more = true; more;) {
+        more = false;
+        for (struct found *f = all; f != NULL; f = f->next) {
+            for (const struct found *g = all; g != NULL && !f->chosen; g = g->next) {
+                for (uint32_t i = 0; g->chosen && i < g->board->nposts; i++) {
+                    f->chosen = f->chosen || has_process(f, atomic_load(&g->board->post[i].pid));
+                }
+                more = more || f->chosen;
             }
         }
     }
-    return npids == 0;
+}
+
+/* A file for each rank of it. */
+static bool write_json(const struct found *f, const char *pattern)
+{
+    bool well = true;
+    for (uint32_t i = 0; i < f->board->nposts && well; i++) {
+        struct kolo_text path = {0}, text = {0};
+        kolo_dump_path(pattern, f->board, &f->board->post[i], &path);
+        kolo_dump_text(f->board, &f->board->post[i], &text);
+        well = path.chars != NULL && kolo_dump_write(path.chars, &text) == KOLO_OK;
+        if (well) {
+            (void)printf("%s\n", path.chars);
+        } else {
+            (void)fprintf(stderr, "kolo ps: %s\n", kolo_error_text());
+        }
+        kolo_text_free(&path);
+        kolo_text_free(&text);
+    }
+    return well;
 }
 
 static int usage(FILE *to, int status)
 {
     (void)fputs(
-        "Usage: kolo ps [PID...]\n"
+        "Usage: kolo ps [--job] [--json FILE] [PID...]\n"
         "What the ranks on this host are in: of all communicators that this user may look at, or "
         "of\n"
         "those with these processes.\n"
-        "  -h, --help   this text\n"
+        "  --job         and of those with processes that share one with these: of their job\n"
+        "  --json FILE   write each rank's last calls, as PyTorch's flight recorder does: %r in "
+        "the\n"
+        "                name is the rank, %c the communicator, %p the process, %h the host; with\n"
+        "                neither %r nor %p the rank is added\n"
+        "  -h, --help    this text\n"
         "It tells of each rank:\n"
         "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
         "  calls   collectives that the rank has begun\n"
@@ -300,43 +325,76 @@ static int usage(FILE *to, int status)
     return status;
 }
 
-int kolo_tool_ps(int argc, char **argv)
+/* Two looks at all of them. */
+static bool look_twice(struct found *all)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
-    int c, shown = 0;
-    optind = 1;
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
-        return usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
-    }
-    for (int i = optind; i < argc; i++) {
-        long pid;
-        if (!kolo_parse_int(argv[i], 1, INT32_MAX, &pid)) {
-            (void)fprintf(stderr, "kolo ps: \"%s\" is not a process\n", argv[i]);
-            return 2;
-        }
-    }
-    struct found *all = find_boards();
     for (struct found *f = all; f != NULL; f = f->next) {
         if (!first_look(f)) {
             (void)fprintf(stderr, "kolo ps: out of memory\n");
-            free_boards(all);
-            return 1;
+            return false;
         }
     }
     if (all != NULL) {
         usleep(BETWEEN_LOOKS_MS * 1000);
     }
+    return true;
+}
+
+static int show(const struct found *all, const char *json)
+{
+    int shown = 0;
     for (const struct found *f = all; f != NULL; f = f->next) {
-        if (is_asked_for(f, argc - optind, argv + optind)) {
+        if (f->chosen && json != NULL) {
+            shown++;
+            if (!write_json(f, json)) {
+                return 1;
+            }
+        } else if (f->chosen) {
             (void)printf("%s", shown++ > 0 ? "\n" : "");
             print_board(f);
         }
     }
-    free_boards(all);
     if (shown == 0) {
-        (void)fprintf(stderr,
-                      "kolo ps: no communicator with several ranks on this host is found%s\n",
+        (void)fprintf(stderr, "kolo ps: no communicator with several ranks is found%s\n",
                       geteuid() == 0 ? "" : " that this user may look at");
     }
     return shown > 0 ? 0 : 1;
+}
+
+int kolo_tool_ps(int argc, char **argv)
+{
+    static const struct option options[] = {{"job", no_argument, NULL, 'j'},
+                                            {"json", required_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int c;
+    bool job = false;
+    const char *json = NULL;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+        if (c != 'j' && c != 'o') {
+            return usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
+        }
+        job = job || c == 'j';
+        json = c == 'o' ? optarg : json;
+    }
+    struct found *all = find_boards();
+    for (int i = optind; i < argc; i++) {
+        long pid;
+        if (!kolo_parse_int(argv[i], 1, INT32_MAX, &pid)) {
+            (void)fprintf(stderr, "kolo ps: \"%s\" is not a process\n", argv[i]);
+            free_boards(all);
+            return 2;
+        }
+        choose(all, (int)pid);
+    }
+    for (struct found *f = all; f != NULL && optind == argc; f = f->next) {
+        f->chosen = true;
+    }
+    if (job) {
+        choose_job(all);
+    }
+    const int status = look_twice(all) ? show(all, json) : 1;
+    free_boards(all);
+    return status;
 }

@@ -13,16 +13,17 @@ int kolo_version(void)
     return KOLO_VERSION;
 }
 
-static void leave_trail(const struct kolo_call *call)
+static void record_begin(struct kolo_call *call)
 {
     static _Thread_local bool calls;
     const struct kolo_args args = {.coll = call->coll,
                                    .type = call->type,
                                    .op = call->op < KOLO_OPS ? call->op : KOLO_OPS,
                                    .root = call->root};
-    kolo_trail_note(call->comm->post,
-                    kolo_memo_what(&args) | (call->v.all != NULL ? KOLO_WHAT_V : 0), call->count);
-    call->comm->noted = NULL;
+    (void)kolo_record_begin(call->comm->post,
+                            kolo_memo_what(&args) | (call->v.all != NULL ? KOLO_WHAT_V : 0),
+                            call->count);
+    call->number = kolo_comm_calls(call->comm);
     if (!calls) {
         calls = true;
         kolo_watch_caller();
@@ -36,15 +37,15 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
         kolo_call_close(call);
         return st;
     }
-    leave_trail(call);
     KOLO_LOG(INFO, COLL,
              "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %u root %d comm %p "
              "[nranks=%d] stream %p",
              kolo_coll_title(call->coll), (unsigned long long)kolo_comm_calls(call->comm), call->in,
              call->out, call->count, (int)call->type, call->op, call->root, (void *)call->comm,
              call->comm->nranks, stream);
-    kolo_comm_count_call(call->comm);
+    record_begin(call);
     if (call->coll != KOLO_COLL_BARRIER && call->count == 0 && call->v.all == NULL) {
+        kolo_call_record_end(call);
         return KOLO_OK; /* nothing to move, on every rank alike */
     }
     kolo_status taken = KOLO_OK;
@@ -72,9 +73,9 @@ static __attribute__((noinline)) kolo_status run_args(struct kolo_args args, str
 static inline __attribute__((always_inline)) kolo_status
 submit(const struct kolo_args *args, struct kolo_comm *comm, kolo_stream stream)
 {
-    const int st = KOLO_LIKELY(stream == NULL) ? kolo_quick(args, comm) : KOLO_NOT_QUICK;
-    if (KOLO_LIKELY(st != KOLO_NOT_QUICK)) {
-        return (kolo_status)st;
+    kolo_status st;
+    if (KOLO_LIKELY(stream == NULL) && KOLO_LIKELY(kolo_quick(args, comm, &st))) {
+        return st;
     }
     return run_args(*args, comm, stream);
 }

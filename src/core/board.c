@@ -1,148 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reading and writing a board. Readers of a trail look at how far it is before and after, so what
- * was written over meanwhile is not taken for what was there. */
+/* Reading and writing a board. Readers of a record look at how far its rank is before and after, so
+ * what was written over meanwhile is not taken for what was there. */
 #include "core/board.h"
-
-#include "plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- trails ---- */
+/* ---- records ---- */
 
-static void copy_trail(const struct kolo_trail *from, struct kolo_trail *out)
+/* From the moment when its rank sat down to this one. */
+struct kolo_rate kolo_post_rate(const struct kolo_post *post)
 {
-    out->first = atomic_load_explicit(&from->first, memory_order_relaxed);
-    out->what = atomic_load_explicit(&from->what, memory_order_relaxed);
-    out->count = atomic_load_explicit(&from->count, memory_order_relaxed);
-    out->when_us = atomic_load_explicit(&from->when_us, memory_order_relaxed);
+    struct kolo_rate rate = {
+        .from = atomic_load_explicit(&post->ticks, memory_order_relaxed),
+        .from_us = (double)atomic_load_explicit(&post->ticks_us, memory_order_relaxed)};
+    const uint64_t passed = kolo_ticks_now() - rate.from;
+    rate.tick_us = passed > 0 ? (kolo_now_us() - rate.from_us) / (double)passed : 0;
+    return rate;
 }
 
-void kolo_trail_note(struct kolo_post *post, uint64_t what, uint64_t count)
+bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo_recorded *out)
 {
-    const uint64_t n = atomic_load_explicit(&post->trails, memory_order_relaxed);
-    const struct kolo_trail *last = &post->trail[(n + KOLO_TRAIL - 1) % KOLO_TRAIL];
-    struct kolo_trail *next = &post->trail[n % KOLO_TRAIL];
-    if (n > 0 && last->what == what && last->count == count) {
-        return;
+    const struct kolo_record *r = &post->record[number % KOLO_RECORDS];
+    const uint64_t begun = atomic_load_explicit(&post->begun, memory_order_acquire);
+    if (number == 0 || number > begun) {
+        return false;
     }
-    next->first = atomic_load_explicit(&post->begun, memory_order_relaxed) + 1;
-    next->what = what;
-    next->count = count;
-    next->when_us = (uint64_t)kolo_now_us();
-    atomic_store_explicit(&post->trails, n + 1, memory_order_release);
-}
-
-/* Entry `at` of a trail, if it is still there. */
-static bool entry(const struct kolo_post *post, uint64_t at, struct kolo_trail *out)
-{
-    copy_trail(&post->trail[at % KOLO_TRAIL], out);
+    const uint64_t what = atomic_load_explicit(&r->what, memory_order_relaxed);
+    const uint64_t count = atomic_load_explicit(&r->count, memory_order_relaxed);
+    const uint64_t end = kolo_ticks_read(&r->end), start = kolo_ticks_read(&r->start);
     atomic_thread_fence(memory_order_acquire);
-    const uint64_t n = atomic_load_explicit(&post->trails, memory_order_acquire);
-    return at < n && n < at + KOLO_TRAIL; /* the oldest may be being written over */
-}
-
-bool kolo_trail_find(const struct kolo_post *post, uint64_t number, struct kolo_trail *out)
-{
-    const uint64_t n = atomic_load_explicit(&post->trails, memory_order_acquire);
-    for (uint64_t at = n; at-- > 0 && at + KOLO_TRAIL > n;) {
-        if (!entry(post, at, out)) {
-            return false;
-        }
-        if (out->first <= number) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum kolo_coll coll_of(const struct kolo_trail *t)
-{
-    return (enum kolo_coll)(t->what & 0x7f);
-}
-
-static enum kolo_type type_of(const struct kolo_trail *t)
-{
-    return (enum kolo_type)(t->what >> 8 & 0xff);
-}
-
-static kolo_op op_of(const struct kolo_trail *t)
-{
-    return (kolo_op)(t->what >> 16 & 0xffff);
-}
-
-static int root_of(const struct kolo_trail *t)
-{
-    return (int)(t->what >> 32);
-}
-
-static bool is_v(const struct kolo_trail *t)
-{
-    return (t->what & KOLO_WHAT_V) != 0;
-}
-
-static bool reduces(const struct kolo_trail *t)
-{
-    return coll_of(t) == KOLO_COLL_ALL_REDUCE || coll_of(t) == KOLO_COLL_REDUCE ||
-           coll_of(t) == KOLO_COLL_REDUCE_SCATTER;
-}
-
-bool kolo_trail_agrees(const struct kolo_trail *a, const struct kolo_trail *b)
-{
-    if (coll_of(a) != coll_of(b) || root_of(a) != root_of(b)) {
+    const uint64_t now = atomic_load_explicit(&post->begun, memory_order_relaxed);
+    if (now - number >= KOLO_RECORDS - 1) { /* the oldest may be being written over */
         return false;
     }
-    if (reduces(a) && (type_of(a) != type_of(b) || op_of(a) != op_of(b))) {
+    *out = (struct kolo_recorded){.number = number,
+                                  .what = what,
+                                  .count = count,
+                                  .start = start,
+                                  .end = end,
+                                  .over = end >= start};
+    return true;
+}
+
+static bool is_v(const struct kolo_recorded *call)
+{
+    return (call->what & KOLO_WHAT_V) != 0;
+}
+
+static bool agree(const struct kolo_recorded *a, const struct kolo_recorded *b)
+{
+    const enum kolo_coll coll = kolo_record_coll(a);
+    if (coll != kolo_record_coll(b) || kolo_record_root(a) != kolo_record_root(b)) {
         return false;
     }
-    if (is_v(a) || is_v(b) || coll_of(a) == KOLO_COLL_BARRIER) {
+    if (kolo_coll_reduces(coll) &&
+        (kolo_record_type(a) != kolo_record_type(b) || kolo_record_op(a) != kolo_record_op(b))) {
+        return false;
+    }
+    if (is_v(a) || is_v(b) || coll == KOLO_COLL_BARRIER) {
         return true; /* lengths of v-forms may differ */
     }
-    return a->count * kolo_type_bytes(type_of(a)) == b->count * kolo_type_bytes(type_of(b));
+    return a->count * kolo_type_bytes(kolo_record_type(a)) ==
+           b->count * kolo_type_bytes(kolo_record_type(b));
 }
 
-/* A call of `a`'s trail that `b` has made as another; numbers up to `last`. */
-static uint64_t differs_from(const struct kolo_post *a, const struct kolo_post *b, uint64_t last)
+uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b)
 {
-    const uint64_t n = atomic_load_explicit(&a->trails, memory_order_acquire);
-    for (uint64_t at = n; at-- > 0 && at + KOLO_TRAIL > n;) {
-        struct kolo_trail mine, other;
-        if (!entry(a, at, &mine)) {
-            return 0;
-        }
-        if (mine.first <= last && kolo_trail_find(b, mine.first, &other) &&
-            !kolo_trail_agrees(&mine, &other)) {
-            return mine.first;
+    const uint64_t begun_a = atomic_load_explicit(&a->begun, memory_order_acquire);
+    const uint64_t begun_b = atomic_load_explicit(&b->begun, memory_order_acquire);
+    const uint64_t most = kolo_max(begun_a, begun_b), last = kolo_min(begun_a, begun_b);
+    for (uint64_t n = most > KOLO_RECORDS ? most - KOLO_RECORDS : 1; n <= last; n++) {
+        struct kolo_recorded mine, other;
+        if (kolo_record_find(a, n, &mine) && kolo_record_find(b, n, &other) &&
+            !agree(&mine, &other)) {
+            return n;
         }
     }
     return 0;
 }
 
-uint64_t kolo_trail_differ(const struct kolo_post *a, const struct kolo_post *b)
-{
-    const uint64_t begun_a = atomic_load_explicit(&a->begun, memory_order_acquire);
-    const uint64_t begun_b = atomic_load_explicit(&b->begun, memory_order_acquire);
-    const uint64_t last = kolo_min(begun_a, begun_b);
-    const uint64_t by_a = differs_from(a, b, last), by_b = differs_from(b, a, last);
-    return by_a == 0 ? by_b : by_b == 0 ? by_a : kolo_min(by_a, by_b);
-}
-
-void kolo_trail_text(const struct kolo_trail *trail, char *out, size_t room)
+void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room)
 {
     char root[32] = "", op[48] = "";
-    const enum kolo_coll coll = coll_of(trail);
+    const enum kolo_coll coll = kolo_record_coll(call);
     if (coll == KOLO_COLL_BARRIER) {
         (void)snprintf(out, room, "%s", kolo_coll_name(coll));
         return;
     }
     if (kolo_coll_rooted(coll)) {
-        (void)snprintf(root, sizeof root, ", root %d", root_of(trail));
+        (void)snprintf(root, sizeof root, ", root %d", kolo_record_root(call));
     }
-    if (reduces(trail)) {
-        (void)snprintf(op, sizeof op, ", %s", kolo_op_name(op_of(trail)));
+    if (kolo_coll_reduces(coll)) {
+        (void)snprintf(op, sizeof op, ", %s", kolo_op_name(kolo_record_op(call)));
     }
-    (void)snprintf(out, room, "%s%s of %llu %s%s%s", kolo_coll_name(coll), is_v(trail) ? "v" : "",
-                   (unsigned long long)trail->count, kolo_type_name(type_of(trail)), op, root);
+    (void)snprintf(out, room, "%s%s of %llu %s%s%s", kolo_coll_name(coll), is_v(call) ? "v" : "",
+                   (unsigned long long)call->count, kolo_type_name(kolo_record_type(call)), op,
+                   root);
 }
 
 /* ---- verdicts ---- */

@@ -32,7 +32,37 @@ static void sit_down(struct kolo_comm *c, struct kolo_board *board)
     c->post = post;
     atomic_store(&post->rank, c->rank);
     atomic_store(&post->pid, (int32_t)getpid());
+    atomic_store(&post->device, c->device);
+    atomic_store(&post->timeout_ms, c->timeout_ms);
+    atomic_store(&post->ticks, kolo_ticks_now());
+    atomic_store(&post->ticks_us, (uint64_t)kolo_now_us());
     atomic_store(&post->presence, KOLO_POST_HERE);
+}
+
+static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int nposts)
+{
+    board->version = KOLO_BOARD_VERSION;
+    board->nposts = (uint32_t)nposts;
+    board->nranks = c->nranks;
+    board->comm = c->id;
+    (void)snprintf(board->name, sizeof board->name, "%s", c->name);
+    board->magic = KOLO_BOARD_MAGIC;
+}
+
+/* A board that nobody shares: what this rank does can be read from outside all the same. Where
+ * there is no memory for one, it goes without. */
+static void sit_alone(struct kolo_comm *c)
+{
+    if (c->nranks < 2 ||
+        (c->own_board == NULL &&
+         kolo_segment_create_whole(kolo_board_bytes(1), &c->own_board) != KOLO_OK)) {
+        return;
+    }
+    for (int q = 0; q < c->nranks; q++) {
+        c->member[q].seat = q == c->rank ? 0 : -1;
+    }
+    lay_out(c, kolo_segment_base(c->own_board), 1);
+    sit_down(c, kolo_segment_base(c->own_board));
 }
 
 kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
@@ -48,12 +78,7 @@ kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
     if (c->mapper->transport->map(c->mapper->device, board, bytes, &mem) != KOLO_OK) {
         return KOLO_OK; /* it maps other memory than this host's */
     }
-    board->magic = KOLO_BOARD_MAGIC;
-    board->version = KOLO_BOARD_VERSION;
-    board->nposts = (uint32_t)c->local_size;
-    board->nranks = c->nranks;
-    board->comm = c->id;
-    (void)snprintf(board->name, sizeof board->name, "%s", c->name);
+    lay_out(c, board, c->local_size);
     memcpy(out->board, mem.handle, sizeof out->board);
     out->has_board = 1;
     return KOLO_OK;
@@ -89,6 +114,7 @@ kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all)
     const int q = lowest_of_host(c);
     struct kolo_board *board = NULL;
     if (!all[q].has_board || (q != c->rank && !c->member[q].maps)) {
+        sit_alone(c);
         return KOLO_OK;
     }
     if (q == c->rank) {

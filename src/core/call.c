@@ -373,6 +373,13 @@ static void end_messages(struct kolo_call *call)
     }
 }
 
+void kolo_call_record_end(const struct kolo_call *call)
+{
+    if (call->number > 0 && kolo_comm_calls(call->comm) - call->number < KOLO_RECORDS) {
+        kolo_record_end(&call->comm->post->record[call->number % KOLO_RECORDS]);
+    }
+}
+
 void kolo_call_take_back(const struct kolo_call *call)
 {
     if (!call->p2p && call->wide_out == NULL && kolo_call_has_out(call)) {

@@ -59,8 +59,9 @@ struct kolo_call {
     struct kolo_call *comm_next;   /* in the communicator's queue */
     struct kolo_call *stream_next; /* in the stream's */
     struct kolo_stream_queue *stream;
-    uint64_t group; /* which group brought it; 0: none */
-    bool queued;    /* allocated, in the communicator's queue */
+    uint64_t number; /* of its record on the board; 0: none */
+    uint64_t group;  /* which group brought it; 0: none */
+    bool queued;     /* allocated, in the communicator's queue */
     _Atomic int status;
     char *error_text;
 };
@@ -71,6 +72,8 @@ kolo_status kolo_call_check(const struct kolo_call *call);
 /* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
 kolo_status kolo_call_step(struct kolo_call *call, bool block);
 void kolo_call_close(struct kolo_call *call);
+/* It went well: so its record says, if it is still there. */
+void kolo_call_record_end(const struct kolo_call *call);
 /* It failed, and its communicator with it: its output is the caller's again. */
 void kolo_call_take_back(const struct kolo_call *call);
 

@@ -144,10 +144,9 @@ struct kolo_comm {
     struct kolo_board *board; /* of this host's members; NULL: none */
     struct kolo_segment *own_board;
     struct kolo_post *post, *own_post; /* this rank's; its own where there is no board */
-    const void *noted;                 /* the memo of the last trail that was left, see quick.h */
     struct kolo_comm *watched_next;    /* watch.c */
     bool watched;
-    uint64_t seen_calls; /* of all members when the watcher last compared their trails */
+    uint64_t seen_calls; /* of all members when the watcher last compared their calls */
     uint64_t warned;     /* number of the last call of which a straggler was told */
 
     struct kolo_p2p *p2p;
@@ -204,10 +203,6 @@ static inline bool kolo_comm_is_usable(const struct kolo_comm *c)
 static inline uint64_t kolo_comm_calls(const struct kolo_comm *c)
 {
     return atomic_load_explicit(&c->post->begun, memory_order_relaxed);
-}
-static inline void kolo_comm_count_call(struct kolo_comm *c)
-{
-    atomic_store_explicit(&c->post->begun, kolo_comm_calls(c) + 1, memory_order_release);
 }
 /* Rank q's post, or NULL. */
 static inline struct kolo_post *kolo_comm_post(const struct kolo_comm *c, int q)

@@ -52,6 +52,9 @@ static void leave_stream(struct kolo_call *call)
 
 static void finish(struct kolo_call *call, kolo_status st)
 {
+    if (st == KOLO_OK) {
+        kolo_call_record_end(call);
+    }
     if (st < 0) {
         if (st <= KOLO_ERR_MISMATCH) {
             (void)kolo_comm_fail(call->comm, st);
@@ -471,6 +474,8 @@ static kolo_status run_now(struct kolo_call *call)
             }
             if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
                 kolo_call_take_back(call);
+            } else if (st == KOLO_OK) {
+                kolo_call_record_end(call);
             }
             kolo_call_close(call);
             atomic_store_explicit(&c->busy, 0, memory_order_release);

@@ -62,8 +62,8 @@ bool kolo_memo_create(struct kolo_comm *c)
 {
     c->memo = aligned_alloc(64, KOLO_MEMOS * sizeof *c->memo);
     c->shared_memo = calloc(KOLO_MEMOS, sizeof *c->shared_memo);
-    if (c->memo != NULL) {
-        memset(c->memo, 0, KOLO_MEMOS * sizeof *c->memo);
+    for (int i = 0; c->memo != NULL && i < KOLO_MEMOS; i++) {
+        c->memo[i] = (struct kolo_memo){.quick = KOLO_NOT_SIMPLE};
     }
     return c->memo != NULL && c->shared_memo != NULL;
 }
@@ -136,7 +136,9 @@ void kolo_memo_learn(struct kolo_call *call)
         .asks = !c->sharing && kolo_call_may_have_entries(call),
         .steps = !kolo_exec_is_plain(call->prog)};
     struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
-    m->simple = !m->entries && !m->asks && !m->steps && !c->logs_calls && c->device == KOLO_HOST;
+    const bool simple =
+        !m->entries && !m->asks && !m->steps && !c->logs_calls && c->device == KOLO_HOST;
+    m->quick = simple ? what : KOLO_NOT_SIMPLE;
     if (call->uses_entries && !m->steps) {
         learn_shared(call, what);
     }
@@ -148,7 +150,7 @@ void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
         if (bound == NULL || c->memo[i].bound == bound) {
             c->memo[i].bound = NULL;
             c->memo[i].exchange = NULL;
-            c->memo[i].simple = false;
+            c->memo[i].quick = KOLO_NOT_SIMPLE;
         }
         if (bound == NULL || c->shared_memo[i].bound == bound) {
             c->shared_memo[i].bound = NULL;
@@ -188,12 +190,6 @@ bool kolo_memo_recall(struct kolo_call *call)
 }
 
 /* ---- running ---- */
-
-void kolo_memo_note(struct kolo_comm *c, const struct kolo_memo *m)
-{
-    kolo_trail_note(c->post, m->what, m->count);
-    c->noted = m;
-}
 
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out)
@@ -271,34 +267,42 @@ static const struct kolo_shared_memo *find_shared(const struct kolo_comm *c,
                : NULL;
 }
 
+static void end_if_well(struct kolo_record *record, kolo_status st)
+{
+    if (st == KOLO_OK) {
+        kolo_record_end(record);
+    }
+}
+
 /* By who holds comm->busy. False: not a call that is known. */
 static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_status *out)
 {
     const uint64_t what = kolo_memo_what(a);
     const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
-    if (m->bound == NULL || m->steps || !kolo_memo_serves(m, a, what) || !kolo_comm_is_usable(c)) {
+    if (m->bound == NULL || m->steps || m->what != what || !kolo_memo_serves(m, a) ||
+        !kolo_comm_is_usable(c)) {
         return false;
     }
     if (!m->entries) {
         if (m->asks && kolo_comm_must_ask(c)) {
             return false;
         }
-        kolo_memo_note(c, m);
-        kolo_comm_count_call(c);
+        struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
         *out = kolo_quick_bound(c, m, m->bound, a->in, a->out);
+        end_if_well(record, *out);
         return true;
     }
     const struct kolo_shared_memo *s = find_shared(c, a, what);
     if (s == NULL) {
         return false;
     }
-    kolo_memo_note(c, m);
-    kolo_comm_count_call(c);
+    struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
     *out = run_shared(c, a, m, s);
+    end_if_well(record, *out);
     return true;
 }
 
-int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args)
+bool kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args, kolo_status *out)
 {
     kolo_status st = KOLO_OK;
     const bool known =
@@ -310,5 +314,6 @@ int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args)
         kolo_mem_take_back(c, args->out, c->memo[kolo_memo_place(what, args->count)].out_bytes);
     }
     atomic_store_explicit(&c->busy, 0, memory_order_release);
-    return known ? (int)st : KOLO_NOT_QUICK;
+    *out = st;
+    return known;
 }

@@ -10,8 +10,6 @@
 
 #include "core/call.h"
 
-#include <limits.h>
-
 /* A call's arguments, as they are given. */
 struct kolo_args {
     enum kolo_coll coll;
@@ -23,10 +21,12 @@ struct kolo_args {
     size_t count;
 };
 
-struct kolo_memo { /* bound NULL: empty */
-    _Alignas(64) uint64_t what;
+#define KOLO_NOT_SIMPLE UINT64_MAX /* no call's */
+
+struct kolo_memo {               /* bound NULL: empty */
+    _Alignas(64) uint64_t quick; /* `what`, if the bound program is all; else KOLO_NOT_SIMPLE */
+    uint64_t what;
     size_t count;
-    bool simple;                          /* the bound program is all, with nothing to ask before */
     const struct kolo_exchange *exchange; /* not NULL: that is all */
     struct kolo_exchange_how how;
     size_t in_bytes, out_bytes; /* 0 where this rank has none */
@@ -44,10 +44,8 @@ extern _Thread_local int kolo_group_depth;
 /* Run `bound`, the memo's or the one of the same call with entries. */
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out);
-/* Leave the trail of a call of this memo (board.h). */
-void kolo_memo_note(struct kolo_comm *c, const struct kolo_memo *m);
 /* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
-int kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args);
+bool kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args, kolo_status *out);
 
 /* Each number has bits of its own only where op < KOLO_OPS and type < KOLO_TYPES: other calls are
  * neither kept nor looked up. */
@@ -63,48 +61,47 @@ static inline size_t kolo_memo_place(uint64_t what, size_t count)
 }
 static_assert(KOLO_MEMOS == 64, "kolo_memo_place() gives 6 bits");
 
-/* The same call, and buffers as kolo_call_check() wants them. */
-static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo_args *a,
-                                    uint64_t what)
+/* A call whose `what` is the memo's, with its count, and buffers as kolo_call_check() wants them.
+ */
+static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo_args *a)
 {
     const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
-    if (m->what != what || m->count != a->count || (in == 0 && m->in_bytes > 0) ||
-        (out == 0 && m->out_bytes > 0)) {
+    if (m->count != a->count || (in == 0 && m->in_bytes > 0) || (out == 0 && m->out_bytes > 0)) {
         return false;
     }
     return out - in == m->in_place || in >= out + m->out_bytes || out >= in + m->in_bytes;
 }
 
-/* Blocking calls that are like one before run here and now. KOLO_NOT_QUICK: nothing was done, the
- * call must take the long way. */
-enum { KOLO_NOT_QUICK = INT_MIN };
-static inline __attribute__((always_inline)) int kolo_quick(const struct kolo_args *a,
-                                                            struct kolo_comm *c)
+/* Blocking calls that are like one before run here and now. False: nothing was done, the call must
+ * take the long way. */
+static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_args *a,
+                                                             struct kolo_comm *c, kolo_status *out)
 {
     if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || (unsigned)a->op >= KOLO_OPS ||
                       (unsigned)a->type >= KOLO_TYPES ||
                       atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0)) {
-        return KOLO_NOT_QUICK;
+        return false;
     }
     const uint64_t what = kolo_memo_what(a);
     const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
-    if (KOLO_UNLIKELY(!m->simple || !kolo_memo_serves(m, a, what) ||
+    if (KOLO_UNLIKELY(m->quick != what || !kolo_memo_serves(m, a) ||
                       atomic_load_explicit(&c->head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
         const struct kolo_args args = *a;
-        return kolo_quick_run(c, &args);
+        return kolo_quick_run(c, &args, out);
     }
-    if (KOLO_UNLIKELY(c->noted != m)) {
-        kolo_memo_note(c, m);
-    }
-    kolo_comm_count_call(c);
-    int st = m->exchange != NULL ? kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how)
-                                 : kolo_quick_bound(c, m, m->bound, a->in, a->out);
+    struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
+    kolo_status st = m->exchange != NULL
+                         ? kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how)
+                         : kolo_quick_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
-        st = kolo_comm_fail(c, (kolo_status)st);
+        st = kolo_comm_fail(c, st);
+    } else {
+        kolo_record_end(record);
     }
     atomic_store_explicit(&c->busy, 0, memory_order_release);
-    return st;
+    *out = st;
+    return true;
 }
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Links to peers and their memory, made when first needed; and how a failure is passed on. */
 #include "core/device.h"
+#include "core/dump.h"
 #include "core/join.h"
 #include "core/watch.h"
 
@@ -250,7 +251,8 @@ kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
 {
     pthread_mutex_lock(&c->error_lock);
     kolo_status first = (kolo_status)atomic_load(&c->error);
-    if (first == KOLO_OK) {
+    const bool is_first = first == KOLO_OK;
+    if (is_first) {
         find_verdict(c, status, rank);
         first = (kolo_status)c->verdict.status;
         atomic_store_explicit(&c->error, (int)first, memory_order_release);
@@ -260,8 +262,11 @@ kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
         send_news(c);
         kolo_device_abort(c);
     }
-    kolo_error_set(c->error_text);
     pthread_mutex_unlock(&c->error_lock);
+    if (is_first) {
+        kolo_dump_failed(c);
+    }
+    kolo_error_set(c->error_text);
     return first;
 }
 

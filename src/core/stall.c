@@ -16,13 +16,13 @@ void kolo_comm_say_rank(const struct kolo_comm *c, int q, char *out, size_t room
 
 void kolo_comm_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room)
 {
-    struct kolo_trail trail;
+    struct kolo_recorded recorded;
     char what[96];
     const struct kolo_post *post = q == c->rank ? c->post : kolo_comm_post(c, q);
     if (number == 0) {
         (void)snprintf(out, room, "no call");
-    } else if (post != NULL && kolo_trail_find(post, number, &trail)) {
-        kolo_trail_text(&trail, what, sizeof what);
+    } else if (post != NULL && kolo_record_find(post, number, &recorded)) {
+        kolo_record_text(&recorded, what, sizeof what);
         (void)snprintf(out, room, "call %llu, %s", (unsigned long long)number, what);
     } else {
         (void)snprintf(out, room, "call %llu", (unsigned long long)number);
@@ -32,20 +32,8 @@ void kolo_comm_say_call(const struct kolo_comm *c, int q, uint64_t number, char 
 /* 'R', 'S', 'T', 'Z', ... of a process of this host; 0: not known. */
 static char process_state(const struct kolo_comm *c, int q)
 {
-    char path[40], line[512] = "";
     const struct kolo_peer *peer = &c->member[q].peer;
-    if (peer->host != c->member[c->rank].peer.host) {
-        return 0;
-    }
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", peer->pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return 0;
-    }
-    const bool read = fgets(line, sizeof line, file) != NULL;
-    (void)fclose(file);
-    const char *end = read ? strrchr(line, ')') : NULL; /* the name may hold anything */
-    return end != NULL && end[1] == ' ' ? end[2] : 0;
+    return peer->host == c->member[c->rank].peer.host ? kolo_process_state(peer->pid) : 0;
 }
 
 static bool is_stopped(const struct kolo_comm *c, int q)
@@ -90,7 +78,7 @@ bool kolo_comm_say_mismatch(const struct kolo_comm *c, int q)
 {
     char mine[128], other[128];
     const struct kolo_post *post = kolo_comm_post(c, q);
-    const uint64_t number = post != NULL ? kolo_trail_differ(c->post, post) : 0;
+    const uint64_t number = post != NULL ? kolo_record_differ(c->post, post) : 0;
     if (number > 0) {
         kolo_comm_say_call(c, c->rank, number, mine, sizeof mine);
         kolo_comm_say_call(c, q, number, other, sizeof other);

@@ -7,7 +7,7 @@
 #include "core/comm.h"
 
 /* watch.c: one thread of the process, while it has communicators with peers on this host. It ends
- * those of which a member's process is gone, hears of what others found, and compares trails.
+ * those of which a member's process is gone, hears of what others found, and compares calls.
  * Errors: SYSTEM (no thread). */
 kolo_status kolo_watch(struct kolo_comm *c);
 void kolo_unwatch(struct kolo_comm *c);

@@ -22,6 +22,19 @@ const char *kolo_why(int error)
     return text;
 }
 
+char kolo_process_state(int pid)
+{
+    char path[40], line[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    const bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    const char *end = read ? strrchr(line, ')') : NULL; /* the name may hold anything */
+    return end != NULL && end[1] == ' ' ? end[2] : (char)0;
+}
+
 double kolo_now_us(void)
 {
     struct timespec t;

@@ -81,6 +81,10 @@ void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
 
+/* State of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: it is gone, or
+ * not known. */
+char kolo_process_state(int pid);
+
 /* ---- time, numbers, text ------------------------------------------------------------------------
  */
 

@@ -235,6 +235,22 @@ static int leave(struct kolo_comm *comm)
     return st == KOLO_OK ? 0 : report(comm, st);
 }
 
+/* The last rank makes no more calls after some, and stays. */
+static int stay_away(struct kolo_comm *comm)
+{
+    char line[64];
+    kolo_status st = KOLO_OK;
+    for (int i = 0; st == KOLO_OK && i < 300; i++) {
+        st = one(i % 2 == 0 ? "small" : "all", comm, 7);
+    }
+    if (st == KOLO_OK && kolo_comm_rank(comm) == kolo_comm_size(comm) - 1) {
+        return idle(comm);
+    }
+    (void)snprintf(line, sizeof line, "%d works %d\n", kolo_comm_rank(comm), (int)getpid());
+    say(line);
+    return work("small", comm);
+}
+
 int main(int argc, char **argv)
 {
     struct kolo_comm *comm = NULL;
@@ -250,6 +266,7 @@ int main(int argc, char **argv)
                        : strcmp(what, "crossed") == 0  ? crossed(comm)
                        : strcmp(what, "shrink") == 0   ? go_on(comm)
                        : strcmp(what, "leave") == 0    ? leave(comm)
+                       : strcmp(what, "away") == 0     ? stay_away(comm)
                        : strncmp(what, "not-", 4) == 0 ? mismatch(what + 4, comm)
                                                        : work(what, comm);
     kolo_comm_destroy(comm);

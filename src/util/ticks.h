@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The processor's counter of time, noted by few instructions: on x86-64 the time-stamp counter, on
+ * AArch64 the virtual one, both alike on all cores of a machine; elsewhere the clock. Its rate is
+ * found by who reads, from two moments of which the clock is known, too. */
+#ifndef KOLO_TICKS_H
+#define KOLO_TICKS_H
+
+#include "util/util.h"
+
+#include <stdatomic.h>
+
+/* Halves, as the counter gives them: joining them would cost more than noting them. */
+struct kolo_ticks {
+    _Atomic uint32_t low, high;
+};
+
+static inline void kolo_ticks_halves(uint32_t *low, uint32_t *high)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("rdtsc" : "=a"(*low), "=d"(*high));
+#else
+    uint64_t now;
+#if defined(__aarch64__)
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
+#else
+    now = (uint64_t)(kolo_now_us() * 1e3);
+#endif
+    *low = (uint32_t)now;
+    *high = (uint32_t)(now >> 32);
+#endif
+}
+
+static inline void kolo_ticks_note(struct kolo_ticks *at)
+{
+    uint32_t low, high;
+    kolo_ticks_halves(&low, &high);
+    atomic_store_explicit(&at->low, low, memory_order_relaxed);
+    atomic_store_explicit(&at->high, high, memory_order_relaxed);
+}
+
+static inline uint64_t kolo_ticks_now(void)
+{
+    uint32_t low, high;
+    kolo_ticks_halves(&low, &high);
+    return (uint64_t)high << 32 | low;
+}
+
+static inline uint64_t kolo_ticks_read(const struct kolo_ticks *at)
+{
+    const uint64_t high = atomic_load_explicit(&at->high, memory_order_relaxed);
+    return high << 32 | atomic_load_explicit(&at->low, memory_order_relaxed);
+}
+
+#endif
