@@ -226,7 +226,7 @@ class Manual:
         if together[0].result != "kolo_status":
             return []
         out = [".SH RETURN VALUE", "\\fBKOLO_OK\\fP, or an error that \\fBkolo_error_text\\fP(3) puts into words."]
-        on_comm = any("struct kolo_comm *comm" in part for part in together[0].parameters)
+        on_comm = together[0].parameters[-2:] == ["struct kolo_comm *comm", "kolo_stream stream"]
         if errors or on_comm:
             out.append(".SH ERRORS")
         if errors:
@@ -256,7 +256,8 @@ class Manual:
         return {row.group(1): row.group(2) for row in rows if row}
 
     def usage_parts(self, lines):
-        """The pieces of a --help: (usage lines, paragraphs, [(option or term, meaning)])."""
+        """The pieces of a --help: (usage lines, paragraphs, rows). A row is [option or term, its meaning,
+        the number of paragraphs before it]."""
         usages, paragraphs, terms, current = [], [[]], [], None
         for line in filter(None, lines):
             row = re.match(r" {2,6}(\S.*?)(?: {2,}(.*))?$", line)
@@ -272,22 +273,25 @@ class Manual:
                     current = None
                 paragraphs[-1].append(line)
             elif row:
-                current = [row.group(1), row.group(2) or ""]
+                current = [row.group(1), row.group(2) or "", len(paragraphs)]
                 terms.append(current)
             else:
                 current[1] += " " + line.strip()
-        return usages, [" ".join(part) for part in paragraphs if part], terms
+        return usages, [" ".join(part) for part in paragraphs], terms
 
     def command_parts(self, name):
         usages, paragraphs, terms = self.usage_parts(self.help(name, "--help"))
-        out = [".SH NAME", f"kolo\\-{name} \\- {plain(self.commands()[name])}", ".SH SYNOPSIS", ".nf"]
-        out += [f".B {plain(line)}" for line in usages] + [".fi", ".SH DESCRIPTION"]
+        out = [".SH NAME", f"kolo\\-{name} \\- {plain(self.commands()[name])}", ".SH SYNOPSIS"]
+        for i, line in enumerate(usages):
+            out += ([".br"] if i else []) + [f".B {plain(line)}"]
+        out.append(".SH DESCRIPTION")
+        def rows(which):
+            return [line for term, meaning, at in terms if which(term, at)
+                    for line in (".TP", f".B {plain(term)}", plain(meaning))]
         for i, text in enumerate(paragraphs):
-            out += ([".PP"] if i else []) + [plain(text)]
-        out.append(".SH OPTIONS" if terms else "")
-        for term, meaning in terms:
-            out += [".TP", f".B {plain(term)}", plain(meaning)]
-        return [line for line in out if line]
+            out += ([".PP"] if out[-1] != ".SH DESCRIPTION" else []) + [plain(text)] if text else []
+            out += rows(lambda term, at, i=i: at == i + 1 and not term.startswith("-"))
+        return out + [".SH OPTIONS"] + rows(lambda term, _: term.startswith("-"))
 
     def variables(self):
         with open(os.path.join(self.root, "src/util/variables.def"), encoding="utf-8") as file:

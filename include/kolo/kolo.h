@@ -160,7 +160,7 @@ struct kolo_config {
 #define KOLO_ANY_TAG    (-1)
 #define KOLO_NO_COLOR   (-1) /* kolo_comm_split: this rank joins no part */
 
-/* What kolo_recv_tag() received. */
+/* What a message brought, as kolo_recv_tag() tells it. */
 struct kolo_recv_info {
     uint32_t size; /* set to sizeof(struct kolo_recv_info) by the caller */
     int source;    /* rank it came from */
@@ -404,7 +404,7 @@ KOLO_CHECK kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type typ
 
 /* Start calls together: those between begin and end (of this thread; they nest) start at the
  * outermost end, which returns the first error. Needed for several ranks driven by one thread, and
- * for exchanges by kolo_send and kolo_recv. */
+ * for exchanges by kolo_send() and kolo_recv(). */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_group_begin(void);
 KOLO_EXPORT
@@ -444,8 +444,8 @@ KOLO_CHECK kolo_status kolo_mem_alloc(size_t bytes, void **out);
  */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out);
-/* Free memory of kolo_mem_alloc() or kolo_mem_alloc_on(); no operation may use it any more. NULL is
- * allowed. */
+/* Free memory, that of kolo_mem_alloc() or kolo_mem_alloc_on(); no operation may use it any more.
+ * NULL is allowed. */
 KOLO_EXPORT
 void kolo_mem_free(void *ptr);
 

@@ -113,7 +113,7 @@ struct kolo_builder;
 /* The builder's errors stick: after one, calls do nothing, and the plan is refused with its text.
  */
 
-/* Cut the flat buffers of all_reduce, reduce and broadcast into so many chunks (default 1). */
+/* Cut flat buffers into so many chunks: those of all_reduce, reduce and broadcast (default 1). */
 KOLO_EXPORT
 void kolo_chunks(struct kolo_builder *b, int chunks);
 /* Give each rank a SCRATCH buffer of so many chunks (default 0). */
@@ -136,7 +136,8 @@ void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src, struct 
  * order emitted; rounds follow one another per lane. */
 KOLO_EXPORT
 void kolo_round(struct kolo_builder *b);
-/* Make the next steps of `rank` in the current lane wait for all its earlier steps in `lane`. */
+/* Make steps wait for another lane: the next ones of `rank` in the current lane for all its earlier
+ * ones in `lane`. */
 KOLO_EXPORT
 void kolo_join(struct kolo_builder *b, int rank, int lane);
 /* Refuse the shape, with a sentence that says why. */
