@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What README.md and docs/*.md tell to type works, and prints what they say.
 
-The ```sh blocks of a document are run in one shell, in a folder that looks like the source tree; a
+The examples of the commands' pages in docs/man are run, too. The ```sh blocks of a document are run in one shell, in a folder that looks like the source tree; a
 ```c block is the file that the paragraph above it names. A ```text block is what the ```sh block above
 it prints, among other things: "..." stands for anything, a number with a point for any number. Other
 fences (```log) are not looked at.
@@ -29,6 +29,8 @@ RUN_ELSEWHERE = (
     (r"packaging/wheel|pip install dist/", "tests/python makes and installs the wheel; here python/ is on the path"),
     (r".*-m kolo_train", "tests/train trains"),
 )
+# Examples of pages that need what is not here: a GPU, or a job that hangs.
+NEEDS_MORE = re.compile(r"nvidia-smi|machine\.txt|kolo ps")
 INSTALL = re.compile(r"meson install -C build\b.*")
 SECONDS = 180
 
@@ -175,6 +177,22 @@ def check_that_faults_are_seen(make_place, compiler):
     tap.check(all(said), "numbers with a point may differ", *said)
 
 
+def check_the_pages(root, place, compiler):
+    """The examples of kolo(1) and of its subcommands' pages end well; ./a.out is an example program."""
+    lines = []
+    for name in sorted(os.listdir(os.path.join(root, "docs/man"))):
+        if name.endswith(".1.in"):
+            with open(os.path.join(root, "docs/man", name), encoding="utf-8") as file:
+                for block in re.findall(r"^\.EX\n(.*?)^\.EE", file.read(), re.DOTALL | re.MULTILINE):
+                    lines += block.replace("\\-", "-").splitlines()
+    lines = [line for line in lines if not NEEDS_MORE.search(line)]
+    script = [" ".join([*compiler, "examples/all_reduce.c -o a.out -Iinclude -Lbuild -lkolo -Wl,-rpath,$PWD/build"]),
+              'export PATH="$PWD/build/tools:$PATH"', "echo '@@@ 0'", *lines]
+    status, printed = place.run("\n".join(script))
+    tap.check(len(lines) > 10 and status == 0, f"the {len(lines)} examples in the commands' pages end well",
+              *printed.get(0, "").splitlines()[-20:])
+
+
 def check_the_figures(root, text):
     """Times in README.md's table are those of perf/RESULTS.md."""
     with open(os.path.join(root, "perf/RESULTS.md"), encoding="utf-8") as file:
@@ -217,6 +235,8 @@ def main():
                          tap.check(ok, f"{name}: {what}", *more))
         if name == "README.md":
             check_the_figures(root, text)
+    with MakePlace(*where) as place:
+        check_the_pages(root, place, compiler)
     check_that_faults_are_seen(lambda: MakePlace(*where), compiler)
     tap.done()
 
