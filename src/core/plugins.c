@@ -10,8 +10,8 @@
 #include "plan/plan.h"
 #include "transports/transports.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -108,99 +108,22 @@ const struct kolo_tuner *kolo_tuner_find(const char *name)
 
 /* ---- the symbol -------------------------------------------------------------------------- */
 
-struct found {
-    const char *path;
-    const char *kind;
-    const void *symbol;
-    void *object;
-};
-
-static const char *base_name(const char *path)
-{
-    return strrchr(path, '/') + 1;
-}
-
-/* "libkolo_<kind>_<name>.so", and the struct says <name> too. */
-static kolo_status check_name(const struct found *found, const char *name)
-{
-    struct kolo_text expected = {0};
-    for (const char *c = name; c != NULL && *c != '\0'; c++) {
-        if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && *c != '_') {
-            name = NULL;
-            break;
-        }
-    }
-    if (name == NULL || name[0] == '\0') {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "plug-in refused: %s: a name has a-z, 0-9 and _, and is not empty",
-                         found->path);
-    }
-    kolo_text_add(&expected, "libkolo_%s_%s.so", found->kind, name);
-    const bool equal =
-        expected.chars != NULL && strcmp(base_name(found->path), expected.chars) == 0;
-    kolo_status status = KOLO_OK;
-    if (!equal) {
-        status =
-            kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s holds %s \"%s\", so its file is %s",
-                      found->path, found->kind, name, expected.chars);
-    }
-    kolo_text_free(&expected);
-    return status;
-}
-
-static kolo_status check_base(const struct found *found, size_t ours)
-{
-    const struct kolo_plugin *base = found->symbol;
-    if (base->abi != KOLO_PLUGIN_ABI) {
-        return kolo_fail(KOLO_ERR_VERSION, "plug-in refused: %s has plug-in ABI %u, this is %u",
-                         found->path, base->abi, KOLO_PLUGIN_ABI);
-    }
-    if (base->size < sizeof *base || base->size > ours) {
-        return kolo_fail(KOLO_ERR_VERSION,
-                         "plug-in refused: %s: its struct has %u bytes, here it has %zu to %zu",
-                         found->path, base->size, sizeof *base, ours);
-    }
-    return check_name(found, base->name);
-}
-
-static kolo_status missing(const struct found *found, const char *slot)
-{
-    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: %s is missing", found->path, slot);
-}
-
-static kolo_status taken(const struct found *found, const char *name)
+static kolo_status taken(const struct kolo_plugin_found *found, const char *name)
 {
     return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the %s \"%s\" is there already",
                      found->path, found->kind, name);
 }
 
-static kolo_status full(const struct found *found)
+static kolo_status full(const struct kolo_plugin_found *found)
 {
     return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %d of a kind are loaded", found->path,
                      MAX_OF_A_KIND);
 }
 
-static kolo_status add_algo(const struct found *found)
+static kolo_status add_algo(const struct kolo_plugin_found *found)
 {
     struct kolo_algo algo;
-    KOLO_TRY(check_base(found, sizeof algo));
-    kolo_algo_overlay(found->symbol, &algo);
-    if (algo.build == NULL) {
-        return missing(found, "build");
-    }
-    if (algo.source == NULL || algo.source[0] == '\0') {
-        return missing(found, "source");
-    }
-    if ((unsigned)algo.coll >= KOLO_COLLS) {
-        return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: there is no collective %u",
-                         found->path, (unsigned)algo.coll);
-    }
-    const char *prefix = kolo_coll_name(algo.coll);
-    const size_t len = strlen(prefix);
-    if (strncmp(algo.base.name, prefix, len) != 0 || algo.base.name[len] != '_') {
-        return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the name begins with %s_",
-                         found->path, prefix);
-    }
+    KOLO_TRY(kolo_plugin_read_algo(found, &algo));
     if (kolo_algo_find(algo.base.name) != NULL) {
         return taken(found, algo.base.name);
     }
@@ -213,71 +136,26 @@ static kolo_status add_algo(const struct found *found)
     return KOLO_OK;
 }
 
-/* The slot that a transport with these abilities must have and lacks, or NULL. */
-static const char *missing_slot(const struct kolo_transport *t)
+static kolo_status add_transport(const struct kolo_plugin_found *found)
 {
-    const bool map = (t->caps & KOLO_CAP_MAP) != 0;
-    const bool message = (t->caps & KOLO_CAP_MESSAGE) != 0;
-    const struct {
-        bool lacking;
-        const char *name;
-    } slots[] = {
-        {t->open == NULL, "open"},
-        {t->close == NULL, "close"},
-        {t->probe == NULL, "probe"},
-        {t->address == NULL, "address"},
-        {t->connect == NULL, "connect"},
-        {t->disconnect == NULL, "disconnect"},
-        {map && t->map == NULL, "map (it has KOLO_CAP_MAP)"},
-        {map && t->unmap == NULL, "unmap (it has KOLO_CAP_MAP)"},
-        {map && t->attach == NULL, "attach (it has KOLO_CAP_MAP)"},
-        {map && t->wake == NULL, "wake (it has KOLO_CAP_MAP)"},
-        {message && t->send == NULL, "send (it has KOLO_CAP_MESSAGE)"},
-        {message && t->recv == NULL, "recv (it has KOLO_CAP_MESSAGE)"},
-        {message && t->progress == NULL, "progress (it has KOLO_CAP_MESSAGE)"},
-        {message && t->abort == NULL, "abort (it has KOLO_CAP_MESSAGE)"},
-        {!map && !message, "KOLO_CAP_MAP or KOLO_CAP_MESSAGE"},
-    };
-    for (size_t i = 0; i < KOLO_LENGTH(slots); i++) {
-        if (slots[i].lacking) {
-            return slots[i].name;
-        }
-    }
-    return NULL;
-}
-
-static kolo_status add_transport(const struct found *found)
-{
-    struct kolo_transport given = {.caps = 0};
-    KOLO_TRY(check_base(found, sizeof given));
-    memcpy(&given, found->symbol, ((const struct kolo_plugin *)found->symbol)->size);
-    const char *slot = missing_slot(&given);
-    if (slot != NULL) {
-        return missing(found, slot);
-    }
-    if (kolo_transport_find(given.base.name) != NULL) {
-        return taken(found, given.base.name);
+    struct kolo_transport transport;
+    KOLO_TRY(kolo_plugin_read_transport(found, &transport));
+    if (kolo_transport_find(transport.base.name) != NULL) {
+        return taken(found, transport.base.name);
     }
     const int count = kolo_transport_count_all();
     if (count == MAX_OF_A_KIND) {
         return full(found);
     }
-    kolo_transport_overlay(&given, &catalogue.transport[count]);
+    catalogue.transport[count] = transport;
     atomic_store_explicit(&catalogue.transports, count + 1, memory_order_release);
     return KOLO_OK;
 }
 
-static kolo_status add_tuner(const struct found *found)
+static kolo_status add_tuner(const struct kolo_plugin_found *found)
 {
-    struct kolo_tuner tuner = {.open = NULL};
-    KOLO_TRY(check_base(found, sizeof tuner));
-    memcpy(&tuner, found->symbol, ((const struct kolo_plugin *)found->symbol)->size);
-    tuner.base.size = sizeof tuner;
-    if (tuner.open == NULL || tuner.close == NULL || tuner.choose == NULL) {
-        return missing(found, tuner.open == NULL    ? "open"
-                              : tuner.close == NULL ? "close"
-                                                    : "choose");
-    }
+    struct kolo_tuner tuner;
+    KOLO_TRY(kolo_plugin_read_tuner(found, &tuner));
     if (kolo_tuner_find(tuner.base.name) != NULL) {
         return taken(found, tuner.base.name);
     }
@@ -292,19 +170,28 @@ static kolo_status add_tuner(const struct found *found)
 
 static const struct {
     const char *kind, *symbol;
-    kolo_status (*add)(const struct found *found);
+    kolo_status (*add)(const struct kolo_plugin_found *found);
 } kinds[] = {
     {"algo", "kolo_algo_v1", add_algo},
     {"transport", "kolo_transport_v1", add_transport},
     {"tuner", "kolo_tuner_v1", add_tuner},
 };
 
-/* The one kind of plug-in in `found`, an index into kinds, or -1. */
-static int find_symbol(struct found *found)
+/* Bytes that the file's symbol table gives what lies at `symbol`. */
+static size_t symbol_bytes(const void *symbol)
+{
+    Dl_info file;
+    void *entry = NULL;
+    const bool there = dladdr1(symbol, &file, &entry, RTLD_DL_SYMENT) != 0 && entry != NULL;
+    return there ? ((const ElfW(Sym) *)entry)->st_size : 0;
+}
+
+/* The one kind of plug-in in `object`, an index into kinds, or -1. */
+static int find_symbol(void *object, struct kolo_plugin_found *found)
 {
     int kind = -1;
     for (int i = 0; i < (int)KOLO_LENGTH(kinds); i++) {
-        const void *symbol = dlsym(found->object, kinds[i].symbol);
+        const void *symbol = dlsym(object, kinds[i].symbol);
         if (symbol != NULL && kind >= 0) {
             return -1;
         }
@@ -312,6 +199,7 @@ static int find_symbol(struct found *found)
             kind = i;
             found->kind = kinds[i].kind;
             found->symbol = symbol;
+            found->bytes = symbol_bytes(symbol);
         }
     }
     return kind;
@@ -330,12 +218,12 @@ static bool is_loaded(const char *path)
 
 static kolo_status link_and_add(const char *path)
 {
-    struct found found = {.path = path};
-    found.object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (found.object == NULL) {
+    struct kolo_plugin_found found = {.path = path};
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s", dlerror());
     }
-    const int kind = find_symbol(&found);
+    const int kind = find_symbol(object, &found);
     kolo_status status = KOLO_OK;
     if (kind < 0) {
         status = kolo_fail(KOLO_ERR_INVALID,
@@ -346,7 +234,7 @@ static kolo_status link_and_add(const char *path)
         status = kinds[kind].add(&found);
     }
     if (status < 0) {
-        dlclose(found.object);
+        dlclose(object);
         return status;
     }
     KOLO_LOG(INFO, INIT, "Plugin %s: %s %s", path, found.kind,

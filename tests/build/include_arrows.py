@@ -29,12 +29,13 @@ ALLOWED = {
     "src/tune": {"src/util", "src/plan", "topology", "plugin.h"},
     "src/core": LIBRARY,
     "tools": LIBRARY | {"perf", "tests"},
-    "tests": LIBRARY | {"perf", "tools"},
+    "tests": LIBRARY | {"perf", "tools", "examples/plugins"},
     "perf": set(),
     "perf/kernels.c": {"src/util", "src/exec"},  # measures what no public call reaches alone
     "python": set(),
     "torch": set(),
     "examples": set(),
+    "examples/plugins": {"plugin.h"},
 }
 SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh")
 SEARCHED = ("", "src", "include")  # what the build passes as -I
@@ -48,8 +49,10 @@ def component(path):
     if path in ALLOWED:  # a file with a rule of its own
         return path
     parts = path.split("/")
-    folder = "/".join(parts[:2]) if parts[0] == "src" else parts[0]
-    return folder if folder in ALLOWED else None
+    for folder in ("/".join(parts[:2]), parts[0]):
+        if folder in ALLOWED:
+            return folder
+    return None
 
 
 def resolve(root, source, name, quoted):
@@ -142,6 +145,7 @@ def check_that_faults_are_seen():
         ("perf/a.c", '"util/util.h"', "a perf program that includes the utilities"),
         ("perf/kernels.c", '"plan/plan.h"', "the kernels' sweep that includes plans"),
         ("examples/a.c", "<kolo/plugin.h>", "an example that includes plugin.h"),
+        ("examples/plugins/a/a.c", '"plan/plan.h"', "a plug-in that includes plans"),
         ("src/core/a.c", '"core/gone.h"', "an include that is not in the tree"),
         ("src/novel/a.c", "<stdio.h>", "a folder without a rule"),
     ]
@@ -155,6 +159,7 @@ def check_that_faults_are_seen():
         ("transports/all.c", '"shm/shm.h"'),
         ("src/core/a.c", '"topology/topology.h"'),
         ("tests/unit/a.cc", '"src/core/comm.h"'),
+        ("examples/plugins/a/a.c", "<kolo/plugin.h>"),
         ("perf/a.c", "<kolo/kolo.h>"),
         ("perf/kernels.c", '"exec/exec.h"'),
     ]

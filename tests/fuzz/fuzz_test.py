@@ -16,9 +16,11 @@ from tap import check, done
 SOURCE = sys.argv[1]
 SECONDS = int(os.environ.get("KOLO_FUZZ_SECONDS", "0"))
 AMOUNT = [f"-max_total_time={SECONDS}"] if SECONDS else ["-seed=1", "-runs=100000", "-max_total_time=120"]
-MORE = {"log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
+PLAN = ("builder", "facts")
+MORE = {"plugin": ["src/core/plugin_defaults.c", "src/core/plugin_struct.c", *(f"src/plan/{name}.c" for name in PLAN)],
+        "log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "smi-4gpu.txt"], "log": ["fuzz/log"],
-           "graphs": ["fuzz/graphs"]}
+           "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"]}
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]
 LIBRARIES = ["-lhwloc", "-lexpat", "-lcrypto", "-lpthread", "-ldl", "-lm"]

@@ -138,7 +138,20 @@ const struct kolo_algo kolo_algo_v1 = {{KOLO_PLUGIN_ABI, sizeof(struct kolo_algo
                                        build};
 #endif
 
-#if !defined TUNER_NAME && !defined TRANSPORT_NAME && !defined ALGO_NAME
+#ifdef STUB_BYTES
+KOLO_EXPORT
+extern const struct kolo_plugin kolo_tuner_v1;
+const struct kolo_plugin kolo_tuner_v1 = {KOLO_PLUGIN_ABI, STUB_BYTES, "stub"};
+#endif
+
+#ifdef TINY
+KOLO_EXPORT
+extern const uint32_t kolo_tuner_v1;
+const uint32_t kolo_tuner_v1 = KOLO_PLUGIN_ABI;
+#endif
+
+#if !defined STUB_BYTES && !defined TINY && !defined TUNER_NAME && !defined TRANSPORT_NAME &&      \
+    !defined ALGO_NAME
 KOLO_EXPORT
 extern const int kolo_none_v1;
 const int kolo_none_v1 = 1;

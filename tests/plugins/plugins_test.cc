@@ -342,8 +342,10 @@ TEST_P(OddPlugin, IsRefusedWithTheReason)
 INSTANTIATE_TEST_SUITE_P(
     All, OddPlugin,
     testing::Values(
-        Odd{"tuner_abi", KOLO_ERR_VERSION, "has plug-in ABI 77, this is 1"},
+        Odd{"tuner_abi", KOLO_ERR_VERSION, "has plug-in ABI 77, this is 1: it is to be built"},
         Odd{"tuner_large", KOLO_ERR_VERSION, "its struct has 48 bytes, here it has 16 to 40"},
+        Odd{"tuner_stub", KOLO_ERR_INVALID, "says that it has 40 bytes, and has 16"},
+        Odd{"tuner_tiny", KOLO_ERR_INVALID, "kolo_tuner_v1 has 4 bytes"},
         Odd{"tuner_hole", KOLO_ERR_INVALID, "choose is missing"},
         Odd{"tuner_alias", KOLO_ERR_INVALID, "so its file is libkolo_tuner_another.so"},
         Odd{"tuner_Case", KOLO_ERR_INVALID, "a name has a-z"},

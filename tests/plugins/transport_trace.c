@@ -4,7 +4,7 @@
  * KOLO_TRACE_FILE names gets a line "FROM TO BYTES MESSAGES" for each pair of ranks; messages of
  * less than 1 KiB, which are barriers and the like, are left out. */
 #define kolo_transport_v1 dgram_v1
-#include "transport_dgram.c"
+#include "examples/plugins/transport_dgram/dgram.c"
 #undef kolo_transport_v1
 
 enum { RANKS = 64, LEAST_BYTES = 1024 };
