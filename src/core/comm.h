@@ -158,6 +158,7 @@ struct kolo_comm {
     struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */
     struct {
         _Atomic int rank, error; /* 1 + the first rank that a transport lost, 0: none; its errno */
+        char what[200];          /* what it is, where error is EBADMSG; before `rank` */
         _Atomic int teller;      /* 1 + the first rank that told of a failure, 0: none */
         _Atomic int32_t reason;
     } heard;

@@ -119,7 +119,10 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
 int32_t kolo_comm_reason(void *comm)
 {
     const struct kolo_comm *c = comm;
-    return (int32_t)(((uint32_t)(c->verdict.rank + 1) << 8) | (uint8_t)-c->verdict.status);
+    const bool ended = atomic_load(&c->error) != KOLO_OK; /* else a link only, and this is why */
+    const int rank = ended ? c->verdict.rank + 1 : atomic_load(&c->heard.rank);
+    const int status = ended ? c->verdict.status : KOLO_ERR_LINK;
+    return (int32_t)(((uint32_t)rank << 8) | (uint8_t)-status);
 }
 
 void kolo_comm_told(void *comm, int rank, int32_t reason)
@@ -137,6 +140,7 @@ void kolo_comm_gone(void *comm, int rank, const char *what, int error)
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     if (atomic_load(&c->heard.rank) == 0) {
+        (void)snprintf(c->heard.what, sizeof c->heard.what, "%s", what);
         atomic_store(&c->heard.error, error);
         atomic_store(&c->heard.rank, rank + 1);
     }
@@ -157,6 +161,13 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
         kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
                   kolo_status_name(*status), who,
                   *status == KOLO_ERR_PEER ? "died" : "is the one it is about");
+        return true;
+    }
+    if (lost >= 0 && error == EBADMSG) {
+        *status = KOLO_ERR_LINK;
+        *rank = lost;
+        kolo_comm_say_rank(c, lost, who, sizeof who);
+        kolo_fail(*status, "%s %s", who, c->heard.what);
         return true;
     }
     if (lost >= 0) {

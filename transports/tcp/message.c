@@ -6,6 +6,7 @@
  * beyond the eager part, and whoever sends another length is found out by the first frame. */
 #include "transports/tcp/tcp.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 enum { PREDICTED_LEAST = 1024 };
@@ -264,7 +265,7 @@ static void end_receive(struct kolo_link *link, struct kolo_tcp_message *m, kolo
 {
     for (int i = 0; i < link->nsockets; i++) {
         if (link->socket[i].into == m) { /* more than the message has */
-            kolo_tcp_fail(link, "sent what is no message", 0);
+            kolo_tcp_fail(link, "sent what is no message", EBADMSG);
             return;
         }
     }
@@ -415,6 +416,9 @@ bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
     out->frame.taken = c->told = c->taken;
     c->untold = 0;
     c->noted = false;
+    if (link->sums) {
+        kolo_tcp_stream_sum(&out->frame, out->message);
+    }
     return true;
 }
 

@@ -6,11 +6,81 @@
  * longer payload comes straight to where it belongs, and the next header behind it in the same
  * call. */
 #include "transports/tcp/tcp.h"
+#include "util/crc.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { FEW_BYTES = 512, PARTS = 64, BATCH_BYTES = 64 << 10, ROUNDS = 16, RUNS = 16 };
+
+/* ---- sums ---- */
+
+static uint32_t head_sum(const struct kolo_tcp_frame *frame)
+{
+    return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
+}
+
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_tcp_message *message)
+{
+    size_t run = 0;
+    frame->payload_sum = 0;
+    for (size_t at = 0; message != NULL && at < frame->len; at += run) {
+        const char *from = kolo_bytes_at(&message->req->data, frame->offset + at, &run);
+        run = kolo_min(run, frame->len - at);
+        frame->payload_sum = kolo_crc32c(frame->payload_sum, from, run);
+    }
+    frame->sum = head_sum(frame);
+}
+
+/* What is wrong, and with which message: by what the header says, if its own sum is right. */
+static void fail_sum(struct kolo_tcp_socket *s, bool head)
+{
+    const struct kolo_tcp_frame *f = &s->frame;
+    char what[200];
+    if (head) {
+        (void)snprintf(what, sizeof what,
+                       "sent the header of a frame with a wrong checksum, by connection %d",
+                       s->index);
+    } else {
+        (void)snprintf(
+            what, sizeof what,
+            "sent a frame with a wrong checksum, by connection %d: message %u of channel "
+            "%u, bytes %llu to %llu of %llu",
+            s->index, f->number, f->channel, (unsigned long long)f->offset,
+            (unsigned long long)(f->offset + f->len), (unsigned long long)f->total);
+    }
+    kolo_tcp_fail(s->link, what, EBADMSG);
+}
+
+/* The header in s->frame came. */
+static bool head_is_right(struct kolo_tcp_socket *s)
+{
+    if (s->link->sums && head_sum(&s->frame) != s->frame.sum) {
+        fail_sum(s, true);
+        return false;
+    }
+    s->sum = 0;
+    return true;
+}
+
+/* `len` more bytes of the payload came and are in place, the last of them if `whole`. Of a message
+ * whose receive is of another length they are not. */
+static bool payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole)
+{
+    struct iovec run;
+    for (size_t done = 0; done < len; done += run.iov_len) {
+        if (kolo_tcp_message_room(s->into, s->at + done, len - done, &run, 1) == 0) {
+            return true;
+        }
+        s->sum = kolo_crc32c(s->sum, run.iov_base, run.iov_len);
+    }
+    if (whole && !s->into->failed && s->sum != s->frame.payload_sum) {
+        fail_sum(s, false);
+        return false;
+    }
+    return true;
+}
 
 /* ---- out ---- */
 
@@ -34,9 +104,8 @@ static void fill(struct kolo_tcp_socket *s)
 }
 
 /* Parts of one frame that are not written yet; returns how many. */
-static int add_parts(struct kolo_tcp_out *out, struct iovec *part, int room)
+static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, int room)
 {
-    const size_t head = sizeof out->frame;
     int used = 0;
     size_t at = out->at;
     if (at < head) {
@@ -58,7 +127,7 @@ static void written(struct kolo_tcp_socket *s, size_t bytes)
 {
     while (s->count > 0) {
         struct kolo_tcp_out *out = out_at(s, 0);
-        const size_t left = sizeof out->frame + out->frame.len - out->at;
+        const size_t left = s->link->head + out->frame.len - out->at;
         if (bytes < left) {
             out->at += bytes;
             return;
@@ -101,7 +170,8 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     size_t asked = 0;
     fill(s);
     for (int i = 0; i < s->count && nparts < PARTS; i++) {
-        nparts += (size_t)add_parts(out_at(s, i), part + nparts, (int)(PARTS - nparts));
+        nparts +=
+            (size_t)add_parts(out_at(s, i), s->link->head, part + nparts, (int)(PARTS - nparts));
     }
     if (nparts == 0) {
         return false;
@@ -122,31 +192,58 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     return true;
 }
 
+static bool is_half_written(const struct kolo_tcp_socket *s)
+{
+    return s->count > 0 && s->out[s->first].at > 0;
+}
+
+bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s)
+{
+    struct iovec part[PARTS];
+    while (s->state == KOLO_TCP_UP && is_half_written(s)) {
+        const struct msghdr message = {
+            .msg_iov = part,
+            .msg_iovlen = (size_t)add_parts(out_at(s, 0), s->link->head, part, PARTS)};
+        const ssize_t n = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0) {
+            return errno != EAGAIN && errno != EINTR;
+        }
+        written(s, (size_t)n);
+    }
+    return true;
+}
+
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number)
 {
-    const struct kolo_tcp_frame frame = {
+    struct kolo_tcp_frame frame = {
         .kind = (uint8_t)kind, .magic = KOLO_TCP_FRAME_MAGIC, .number = number};
-    if (s->state != KOLO_TCP_UP || (s->count > 0 && out_at(s, 0)->at > 0)) {
+    kolo_tcp_stream_sum(&frame, NULL);
+    if (s->state != KOLO_TCP_UP || is_half_written(s)) {
         return true;
     }
-    return send(s->fd, &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+    return send(s->fd, &frame, s->link->head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 
 /* ---- in ---- */
 
-static void came(struct kolo_tcp_socket *s, size_t len)
+/* False: what came is not what was sent. */
+static bool came(struct kolo_tcp_socket *s, size_t len)
 {
     struct kolo_tcp_message *into = s->into;
+    if (s->link->sums && !payload_is_right(s, len, s->left == len)) {
+        return false;
+    }
     s->left -= len;
     s->at += len;
     if (s->left == 0) {
         s->into = NULL;
     }
     kolo_tcp_message_came(s->link, &s->frame, into, len, s->left == 0);
+    return true;
 }
 
 /* Payload that lies in the staging buffer. */
-static void unpack(struct kolo_tcp_socket *s)
+static bool unpack(struct kolo_tcp_socket *s)
 {
     size_t part = kolo_min(s->left, s->tail - s->head);
     size_t done = 0;
@@ -159,28 +256,31 @@ static void unpack(struct kolo_tcp_socket *s)
         done += to.iov_len;
     }
     s->head += part;
-    came(s, part);
+    return came(s, part);
 }
 
 /* Frames, whole or begun, in the staging buffer. False: what is there makes no sense. */
 static bool parse(struct kolo_tcp_socket *s)
 {
+    const size_t head = s->link->head;
     while (s->head < s->tail || s->into != NULL) {
         if (s->into != NULL) {
             if (s->head == s->tail && s->left > 0) {
                 break;
             }
-            unpack(s);
+            if (!unpack(s)) {
+                return false;
+            }
             continue;
         }
-        if (s->tail - s->head < sizeof s->frame) {
+        if (s->tail - s->head < head) {
             break;
         }
-        memcpy(&s->frame, s->staging + s->head, sizeof s->frame);
-        s->head += sizeof s->frame;
+        memcpy(&s->frame, s->staging + s->head, head);
+        s->head += head;
         s->left = s->frame.len;
         s->at = s->frame.offset;
-        if (!kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+        if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
             return false;
         }
     }
@@ -217,7 +317,7 @@ static ssize_t receive(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
 /* Header, then payload to where it most likely belongs, then the staging buffer. */
 static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *place, size_t *asked)
 {
-    const size_t head = sizeof s->frame;
+    const size_t head = s->link->head;
     struct iovec part[3] = {
         {s->staging, head}, *place, {s->staging + head, KOLO_TCP_STAGING - head}};
     struct msghdr message = {.msg_iov = part, .msg_iovlen = 3};
@@ -229,7 +329,7 @@ static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *p
  * receive that it belongs to has not begun, so nothing of it is lost. */
 static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place, size_t bytes)
 {
-    const size_t head = sizeof s->frame;
+    const size_t head = s->link->head;
     const size_t strayed = kolo_min(bytes - head, place->iov_len);
     char *staging = s->staging;
     char *all = malloc(bytes);
@@ -243,6 +343,7 @@ static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place
     s->tail = bytes;
     const bool good = parse(s);
     s->staging = staging;
+    s->tail = good ? s->tail : 0;
     memcpy(staging, all, s->tail); /* less than a header */
     free(all);
     return good;
@@ -251,7 +352,7 @@ static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place
 /* `bytes` came by receive_expected(). */
 static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place, size_t bytes)
 {
-    const size_t head = sizeof s->frame;
+    const size_t head = s->link->head;
     if (bytes <= head) {
         s->tail = bytes;
         return parse(s);
@@ -260,7 +361,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     if (!kolo_tcp_message_is_expected(s->link, &s->frame)) {
         return parse_elsewhere(s, place, bytes);
     }
-    if (!kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
+    if (!head_is_right(s) || !kolo_tcp_message_arrives(s->link, &s->frame, &s->into)) {
         return false;
     }
     const size_t there = kolo_min(bytes - head, place->iov_len);
@@ -268,8 +369,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     s->at = 0;
     s->head = head;
     s->tail = bytes - there;
-    came(s, there);
-    return parse(s);
+    return came(s, there) && parse(s);
 }
 
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
@@ -296,11 +396,9 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         moved = true;
         const size_t there = kolo_min((size_t)n, direct);
         s->tail += guesses ? 0 : (size_t)n - there;
-        if (there > 0) {
-            came(s, there);
-        }
-        if (!(guesses ? parse_expected(s, &place, (size_t)n) : parse(s))) {
-            kolo_tcp_fail(s->link, "sent what is no message", 0);
+        if ((there > 0 && !came(s, there)) ||
+            !(guesses ? parse_expected(s, &place, (size_t)n) : parse(s))) {
+            kolo_tcp_fail(s->link, "sent what is no message", EBADMSG);
             return moved;
         }
         if ((size_t)n < asked || s->state != KOLO_TCP_UP) {

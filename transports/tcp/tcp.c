@@ -19,6 +19,19 @@ enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 /* ---- the device ---- */
 
+static kolo_status read_sums(struct kolo_device *dev)
+{
+    const char *text = kolo_env("KOLO_CRC");
+    long sums = 0;
+    char said[96];
+    if (text != NULL && !kolo_parse_int(text, 0, 1, &sums)) {
+        (void)snprintf(said, sizeof said, "KOLO_CRC is \"%.40s\"; it is 0 or 1", text);
+        return dev->env.fail(KOLO_ERR_INVALID, said);
+    }
+    dev->sums = sums == 1;
+    return KOLO_OK;
+}
+
 static kolo_status read_sockets(struct kolo_device *dev)
 {
     const char *text = kolo_env("KOLO_NSOCKS_PERTHREAD");
@@ -31,7 +44,7 @@ static kolo_status read_sockets(struct kolo_device *dev)
         return dev->env.fail(KOLO_ERR_INVALID, said);
     }
     dev->nsockets = (int)sockets;
-    return KOLO_OK;
+    return read_sums(dev);
 }
 
 static kolo_status watch_listener(struct kolo_device *dev)
@@ -87,7 +100,7 @@ static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *pe
 
 static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
 {
-    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint32_t)dev->nsockets,
+    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)dev->nsockets, dev->sums,
                                              dev->interface.place};
     if (*len < sizeof address) {
         return dev->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
@@ -130,6 +143,8 @@ static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *
     link->peer = *peer;
     link->address = address;
     link->self = peer->rank == dev->env.rank;
+    link->sums = dev->sums || address.sums == 1;
+    link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     link->nsockets = kolo_min(address.sockets, (size_t)dev->nsockets) > 1
                          ? (int)kolo_min(address.sockets, (size_t)dev->nsockets)
                          : 1;
@@ -200,8 +215,10 @@ void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
     }
     (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
                    link->peer.pid, kolo_inet_name(&link->address.place, name), what,
-                   error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
+                   error != 0 && error != EBADMSG ? ": " : "",
+                   error != 0 && error != EBADMSG ? kolo_why(error) : "");
     link->failed = KOLO_ERR_LINK;
+    link->bad = error == EBADMSG;
     if (env->gone != NULL) {
         env->gone(env->owner, link->peer.rank, what, error);
     }
@@ -314,7 +331,84 @@ static bool has_failed(const struct kolo_device *dev)
     return dev->env.aborted != NULL && __atomic_load_n(dev->env.aborted, __ATOMIC_ACQUIRE) != 0;
 }
 
-static void part(struct kolo_link *link);
+/* Bytes that the peer's kernel has not got. */
+static bool has_unsent(int fd)
+{
+    int left = 0;
+    return ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
+}
+
+/* What came is of no use any more, but closing a socket that holds it would reset the connection,
+ * and the peer might lose what we sent. 0: the peer has closed its end. */
+static ssize_t drain(int fd)
+{
+    char scrap[4096];
+    ssize_t n = 0;
+    do {
+        n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
+    } while (n > 0 || (n < 0 && errno == EINTR));
+    return n;
+}
+
+/* False: it may be closed now. */
+static bool delivers(int fd)
+{
+    const bool open = drain(fd) < 0 && errno == EAGAIN;
+    return open && has_unsent(fd);
+}
+
+static bool close_later(struct kolo_device *dev, int fd)
+{
+    if (dev->nclosing == dev->closing_cap) {
+        const int cap = dev->closing_cap == 0 ? 16 : 2 * dev->closing_cap;
+        int *grown = realloc(dev->closing, (size_t)cap * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        dev->closing = grown;
+        dev->closing_cap = cap;
+    }
+    dev->closing[dev->nclosing++] = fd;
+    return true;
+}
+
+/* Nothing more is written; the kernel delivers what was. */
+static void let_deliver(struct kolo_link *link)
+{
+    for (int i = 0; i < link->nsockets; i++) {
+        struct kolo_tcp_socket *s = &link->socket[i];
+        if (s->state != KOLO_TCP_UP) {
+            continue;
+        }
+        (void)shutdown(s->fd, SHUT_WR);
+        if (delivers(s->fd) && close_later(link->dev, s->fd)) {
+            s->fd = -1;
+        }
+    }
+}
+
+/* The last frame of a link. */
+static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t number)
+{
+    struct kolo_tcp_socket *s = &link->socket[0];
+    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
+    while (!(kolo_tcp_stream_finish(s) && kolo_tcp_stream_last(s, kind, number)) &&
+           kolo_now_us() < deadline) {
+        (void)drain(s->fd);
+        (void)usleep(100);
+    }
+    let_deliver(link);
+}
+
+/* What the peer sent is wrong, but it lives: it learns why this side goes, and does not take it for
+ * dead. */
+static void complain(struct kolo_link *link)
+{
+    const struct kolo_env *env = &link->dev->env;
+    const int32_t reason = env->reason != NULL ? env->reason(env->owner) : KOLO_ERR_LINK;
+    link->bad = false;
+    say_last(link, KOLO_TCP_ABORT, (uint32_t)reason);
+}
 
 /* abort() was called: because the communicator failed, which the peer must know, or because this
  * side wants its requests back and goes. */
@@ -329,7 +423,7 @@ static void give_up(struct kolo_link *link, kolo_status why)
         const bool clean = is_clean(link);
         (void)kolo_tcp_message_end(link, why);
         if (clean) {
-            part(link);
+            say_last(link, KOLO_TCP_BYE, 0);
         }
     }
     link->failed = why;
@@ -357,6 +451,9 @@ static int step_link(struct kolo_link *link, bool asks)
     if (link->failed != KOLO_OK) {
         if (why == KOLO_OK && link->pending > 0) { /* for who finds the requests ended */
             (void)link->dev->env.fail(link->failed, link->text);
+        }
+        if (link->bad) {
+            complain(link);
         }
         (void)kolo_tcp_message_end(link, why != KOLO_OK ? why : link->failed);
         hang_up(link);
@@ -455,67 +552,6 @@ static int tcp_wait_fd(struct kolo_device *dev)
 }
 
 /* ---- going down ---- */
-
-/* Bytes that the peer's kernel has not got. */
-static bool has_unsent(int fd)
-{
-    int left = 0;
-    return ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
-}
-
-/* What came is of no use any more, but closing a socket that holds it would reset the connection,
- * and the peer might lose what we sent. 0: the peer has closed its end. */
-static ssize_t drain(int fd)
-{
-    char scrap[4096];
-    ssize_t n = 0;
-    do {
-        n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
-    } while (n > 0 || (n < 0 && errno == EINTR));
-    return n;
-}
-
-/* False: it may be closed now. */
-static bool delivers(int fd)
-{
-    const bool open = drain(fd) < 0 && errno == EAGAIN;
-    return open && has_unsent(fd);
-}
-
-static bool close_later(struct kolo_device *dev, int fd)
-{
-    if (dev->nclosing == dev->closing_cap) {
-        const int cap = dev->closing_cap == 0 ? 16 : 2 * dev->closing_cap;
-        int *grown = realloc(dev->closing, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        dev->closing = grown;
-        dev->closing_cap = cap;
-    }
-    dev->closing[dev->nclosing++] = fd;
-    return true;
-}
-
-/* Say good-bye and let the kernel deliver. */
-static void part(struct kolo_link *link)
-{
-    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    while (!kolo_tcp_stream_last(&link->socket[0], KOLO_TCP_BYE, 0) && kolo_now_us() < deadline) {
-        (void)drain(link->socket[0].fd);
-        (void)usleep(100);
-    }
-    for (int i = 0; i < link->nsockets; i++) {
-        struct kolo_tcp_socket *s = &link->socket[i];
-        if (s->state != KOLO_TCP_UP) {
-            continue;
-        }
-        (void)shutdown(s->fd, SHUT_WR);
-        if (delivers(s->fd) && close_later(link->dev, s->fd)) {
-            s->fd = -1;
-        }
-    }
-}
 
 static void tcp_disconnect(struct kolo_link *link)
 {

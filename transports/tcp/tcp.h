@@ -54,7 +54,8 @@ enum {
 
 struct kolo_tcp_address { /* what address() gives */
     uint32_t magic;
-    uint32_t sockets; /* it would use */
+    uint16_t sockets; /* it would use */
+    uint16_t sums;    /* 1: it wants frames with sums (KOLO_CRC); one side is enough */
     struct kolo_inet place;
 };
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
@@ -76,8 +77,11 @@ struct kolo_tcp_frame {
     uint32_t number; /* of the message in its channel, from 0 */
     uint32_t taken;  /* messages of this channel that the sender of the frame has taken */
     uint64_t offset, total;
+    /* Only where the link has sums, CRC-32C: of the payload, and of all above. */
+    uint32_t payload_sum, sum;
 };
-static_assert(sizeof(struct kolo_tcp_frame) == 32, "wire format");
+static_assert(sizeof(struct kolo_tcp_frame) == 40, "wire format");
+enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of it on the wire */
 #define KOLO_TCP_FRAME_MAGIC 0x6b31
 
 struct kolo_tcp_hello { /* the first word of a connection, by who made it */
@@ -181,6 +185,7 @@ struct kolo_tcp_socket {
     struct kolo_tcp_frame frame;
     struct kolo_tcp_message *into;
     size_t left, at; /* at: where in the message */
+    uint32_t sum;    /* of what came of the payload; where the link has sums */
     size_t head, tail;
     char *staging; /* [KOLO_TCP_STAGING] */
 };
@@ -192,6 +197,8 @@ struct kolo_link {
     struct kolo_link *next; /* all of the device */
     struct kolo_link *next_active, *prev_active;
     bool active, self;
+    bool sums;
+    size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
     bool spread;   /* the further sockets were begun */
     bool has_long; /* there was a message worth further sockets */
     int receiving; /* receives posted and not done */
@@ -208,9 +215,10 @@ struct kolo_link {
     struct kolo_tcp_message *spare; /* records to be used again */
     struct kolo_fifo self_sends, self_recvs;
     bool bye;           /* the peer said so */
+    bool bad;           /* what the peer sent is wrong, which it has not been told */
     bool words;         /* say()'s moved in this turn, which is no progress of messages */
     kolo_status failed; /* with text */
-    char text[160];
+    char text[320];
     atomic_int why;        /* abort()'s status, or 0; any thread */
     _Atomic uint64_t word; /* say()'s, or 0; any thread */
 };
@@ -221,6 +229,7 @@ struct kolo_device {
     struct kolo_interface interface; /* where we listen */
     int listener, epoll;
     int nsockets;
+    bool sums; /* KOLO_CRC */
     struct kolo_link *links, *active;
     int nactive;
     unsigned turns;
@@ -258,9 +267,14 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
 /* Write what frames there are, as far as the socket takes them; whether something moved. */
 bool kolo_tcp_stream_write(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s);
+/* Write the rest of a frame that is half written. False: there is no room at the moment. */
+bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 /* Instead of what frames there are, BYE or ABORT goes, unless a frame is half written. False: there
  * is no room at the moment. */
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
+
+/* Give a frame that is about to be sent its sums; `message`: whose bytes it carries, or NULL. */
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_tcp_message *message);
 
 /* ---- message.c ---- */
 
@@ -299,7 +313,8 @@ void kolo_tcp_message_free(struct kolo_link *link);
 /* ---- tcp.c ---- */
 
 void kolo_tcp_activate(struct kolo_link *link);
-/* The link is broken: requests end with LINK and this text. `error`: errno or 0. */
+/* The link is broken: requests end with LINK and this text. `error`: errno or 0; EBADMSG where the
+ * peer lives and what it sent is wrong. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
 /* The peer has given up, and said why. */
 void kolo_tcp_aborted(struct kolo_link *link, int32_t reason);
