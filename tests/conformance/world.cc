@@ -86,6 +86,7 @@ kolo_status World::Open(const kolo_transport *transport, Rank &rank, int index, 
     rank.env.fail = Fail;
     rank.env.aborted = &rank.aborted;
     rank.env.owner = &rank;
+    rank.env.timeout_ms = timeout_ms;
     rank.env.said = Said;
     const kolo_status status = transport->open(&rank.env, &rank.device);
     if (status != KOLO_OK) {

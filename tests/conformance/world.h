@@ -40,6 +40,8 @@ struct Message {
 class World
 {
   public:
+    /* Of the environments made from here on: the longest wait without progress; 0: not known. */
+    static inline int timeout_ms = 0;
     World(const kolo_transport *transport, int nranks);
     ~World();
     World(const World &) = delete;

@@ -306,12 +306,14 @@ void SetPort(World &w, int device, bool up)
 
 void Step(World &w)
 {
+    if (w.rules.flap > 0) { /* a port is down for a short time, seen from far */
+        const int device = (int)(w.chance() % (unsigned)w.rules.devices);
+        if (Happens(w, w.down[device] ? 20 * w.rules.flap : w.rules.flap)) {
+            SetPort(w, device, w.down[device]);
+        }
+    }
     if (w.pairs.empty()) {
         return;
-    }
-    if (Happens(w, w.rules.flap)) {
-        const int device = (int)(w.chance() % (unsigned)w.rules.devices);
-        SetPort(w, device, w.down[device]);
     }
     auto at = w.pairs.begin();
     std::advance(at, (long)(w.chance() % w.pairs.size()));

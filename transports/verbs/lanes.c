@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { DRAIN_US = 100 * 1000, BACK_US = 200 * 1000, LOST_MS = 20 * 1000 };
+enum { DRAIN_US = 100 * 1000, BACK_MOST_US = 1000 * 1000, LOST_MS = 20 * 1000 };
 enum { RNR_TIMER = 12 /* 0.64 ms */, RNR_RETRIES = 6 /* 7 would be for ever */ };
 enum { INLINE = 220, RING_BYTES = KOLO_VERBS_SLOTS * KOLO_VERBS_SLOT };
 enum { CQ_EACH = KOLO_VERBS_SENDS + KOLO_VERBS_RECVS };
@@ -424,6 +424,14 @@ static void settle(struct kolo_verbs_lane *lane)
     lane->since_us = kolo_now_us();
 }
 
+/* A packet's time-out, and longer for one that fails again and again. */
+static double pause_us(const struct kolo_verbs_lane *lane)
+{
+    const uint32_t doublings = lane->epoch < 6 ? lane->epoch : 6;
+    const double us = 4.096 * (double)(UINT64_C(1) << (lane->link->dev->timeout + doublings - 1));
+    return us < BACK_MOST_US ? us : BACK_MOST_US;
+}
+
 static void step(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
@@ -434,7 +442,7 @@ static void step(struct kolo_verbs_lane *lane)
     }
     if (lane->state == KOLO_VERBS_LANE_DOWN && lane->peer_down) {
         settle(lane);
-    } else if (lane->state == KOLO_VERBS_LANE_NONE && lane->epoch > 0 && since > BACK_US) {
+    } else if (lane->state == KOLO_VERBS_LANE_NONE && lane->epoch > 0 && since > pause_us(lane)) {
         lane->since_us = kolo_now_us();
         if (kolo_verbs_rail_is_active(lane->rail) && start(lane) != KOLO_OK) {
             kolo_verbs_lane_break(lane, kolo_error_text());

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs transport between two hosts: what is right, over which rails, and what becomes of it when
+these fail.
+
+usage: verbs_test.py PERF   (all_reduce_perf)
+"""
+import re
+import signal
+import sys
+import time
+
+from guest import Guest, counter, must, netem, resources
+from hosts import finish, tails
+from tap import check, run_tests
+
+PERF = sys.argv[1]
+GUEST = Guest()
+SHORT = ["-b", "8", "-e", "4M", "-f", "16", "-n", "3", "-w", "1"]
+# Packets are sent again after 4.096 us * 2^14 = 67 ms, three times: what is dead is found out soon.
+SOON = {"KOLO_IB_TIMEOUT": "14", "KOLO_IB_RETRY_CNT": "3"}
+LOG = {"KOLO_DEBUG": "INFO", "KOLO_DEBUG_SUBSYS": "INIT,NET,SHM"}
+
+
+def right(ends):
+    return all(status == 0 for status, _ in ends) and "Out of bounds values : 0 OK" in (ends[0][1] or "")
+
+
+def lines(ends, pattern):
+    """What the ranks logged that fits."""
+    return [line for _, out in ends for line in (out or "").splitlines() if re.search(pattern, line)]
+
+
+def sent():
+    return [counter(f"rxe{i}", "sent_pkts") for i in range(4)]
+
+
+def test_two_rails():
+    """Chosen without being asked, over both rails, and nothing is left behind."""
+    before, had = sent(), resources()
+    ends = GUEST.run([0, 1], [PERF, *SHORT], **LOG)
+    check(right(ends), "two ranks on two hosts are right over verbs", *tails(ends))
+    edges = lines(ends, r"Channel \d\d/0 : (0\[0\] -> 1\[1\]|1\[0\] -> 0\[0\]) via NET/IB/0$")
+    check(edges and edges == lines(ends, " via "), "the log names NET/IB for each edge", *lines(ends, " via "))
+    grown = [after - start for start, after in zip(before, sent())]
+    check(min(grown) > 100, "both rails of both hosts carried it", grown)
+    check(resources() == had, "no queue pair, no registration stays", had, resources())
+
+
+def test_more_ranks():
+    """Shared memory inside a host, verbs between them."""
+    ends = GUEST.run([0, 1, 0, 1], [PERF, *SHORT])
+    check(right(ends), "four ranks on two hosts are right", *tails(ends))
+
+
+def test_same_host():
+    """Asked for, ranks of one host use it, too."""
+    ends = GUEST.run([0, 0], [PERF, *SHORT], KOLO_TRANSPORT="verbs")
+    check(right(ends), "two ranks of one host are right over verbs", *tails(ends))
+
+
+def test_choice_of_rails():
+    before = sent()
+    ends = GUEST.run([0, 1], [PERF, *SHORT], KOLO_IB_HCA="rxe2,rxe3", KOLO_IB_TC="104")
+    grown = [after - start for start, after in zip(before, sent())]
+    check(right(ends) and max(grown[:2]) < 100 < min(grown[2:]), "KOLO_IB_HCA chooses the rail", grown, *tails(ends))
+    ends = GUEST.run([0, 1], [PERF, *SHORT], KOLO_IB_DISABLE="1", **LOG)
+    check(right(ends) and lines(ends, "via NET/Socket/0"), "without verbs they use TCP", *tails(ends))
+    ends = GUEST.run([0, 1], [PERF, *SHORT], KOLO_IB_HCA="mlx5", KOLO_TRANSPORT="verbs")
+    check(not right(ends) and lines(ends, "KOLO_IB_HCA=mlx5"), "a device that is not there is named", *tails(ends))
+
+
+def test_losses():
+    """Lost packets are sent again by the queue pairs."""
+    before = counter("rxe0", "completer_retry_err") + counter("rxe1", "completer_retry_err")
+    with netem(["v0", "v1", "v2", "v3"], "loss", "0.5%"):
+        ends = GUEST.run([0, 1], [PERF, *SHORT], KOLO_IB_TIMEOUT="14")
+    check(right(ends), "0.5 % loss changes nothing", *tails(ends))
+    after = counter("rxe0", "completer_retry_err") + counter("rxe1", "completer_retry_err")
+    check(after >= before, "and is seen by the counters", before, after)
+
+
+def test_dead_rail():
+    """A rail that dies leaves its traffic to the other, and is used again when it is back."""
+    running = GUEST.start([0, 1], [PERF, "-b", "1M", "-e", "1M", "-n", "60", "-w", "1", "-N", "3"], **SOON, **LOG)
+    time.sleep(4)
+    must("ip", "link", "set", "v0", "down")
+    time.sleep(4)
+    must("ip", "link", "set", "v0", "up")
+    ends = finish(running, 90)
+    check(right(ends), "a rail that dies and comes back changes nothing", *tails(ends))
+    check(lines(ends, "NET/IB/0 : rank .* over rxe[01] port 1: "), "the log names rank, device, port and status",
+          *lines(ends, "NET/IB"))
+    check(lines(ends, "NET/IB/0 : .* over rxe[01] port 1 .*, again"), "it is used again", *lines(ends, "NET/IB"))
+
+
+def test_dead_rank():
+    """A rank that dies is found out by its control connection, long before a packet's time is up."""
+    running = GUEST.start([0, 1], [PERF, "-b", "1M", "-e", "1M", "-n", "2000", "-w", "1"], KOLO_IB_TIMEOUT="22")
+    time.sleep(5)
+    running[1].send_signal(signal.SIGKILL)
+    begun = time.monotonic()
+    ends = finish(running, 60)
+    check(time.monotonic() - begun < 10 and ends[0][0] not in (0, None) and "rank 1" in ends[0][1],
+          "a rank that is killed is named at once", ends[0][1][-500:])
+
+
+def test_locked_memory():
+    status, out = GUEST.call(0, "sh", "-c", f"ulimit -l 64 && KOLO_TRANSPORT=verbs KOLO_NRANKS=2 KOLO_RANK=0 KOLO_JOB=lock "
+                             f"KOLO_TIMEOUT_MS=8000 {PERF} -b 8 -e 8 & KOLO_TRANSPORT=verbs KOLO_NRANKS=2 KOLO_RANK=1 "
+                             f"KOLO_JOB=lock KOLO_TIMEOUT_MS=8000 {PERF} -b 8 -e 8; wait")
+    check("ulimit -l unlimited" in out or status == 0, "little locked memory is said with what to set", out[-800:])
+
+
+run_tests(globals())

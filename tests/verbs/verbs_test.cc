@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The verbs transport over a libibverbs in memory: what it does when parts of it fail. One thread
+ * drives all ranks, so that a seed makes a run. */
+#include "fake_verbs.h"
+#include "tests/conformance/world.h"
+#include "transports/transports.h"
+#include "util/util.h"
+
+#include <gtest/gtest.h>
+#include <random>
+
+namespace
+{
+
+using Bytes = std::vector<unsigned char>;
+
+const kolo_transport *Verbs()
+{
+    return kolo_transport_find("verbs");
+}
+
+class VerbsFaults : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        setenv("KOLO_IB_TIMEOUT", "1", 1); /* so that lanes come back soon */
+        setenv("KOLO_IB_QPS_PER_CONNECTION", "2", 1);
+        World::timeout_ms = 0;
+        fake_verbs_reset();
+    }
+    void TearDown() override
+    {
+        const fake_verbs_counts left = fake_verbs_count();
+        EXPECT_EQ(0, left.contexts + left.pds + left.cqs + left.qps + left.mrs + left.channels);
+        EXPECT_EQ(0u, left.registered);
+    }
+    static void Rule(const std::function<void(fake_verbs_rules &)> &change)
+    {
+        fake_verbs_rules rules = fake_verbs_rules_of();
+        change(rules);
+        fake_verbs_rule(&rules);
+    }
+};
+
+struct Pending {
+    Bytes sent, came, expected;
+    kolo_req send{}, recv{};
+};
+
+/* A message of some length, whole or in runs, in each direction and on any channel. */
+class Traffic
+{
+  public:
+    Traffic(World &world, uint64_t seed) : world_(world), chance_(seed) {}
+    void Post(int count)
+    {
+        for (int i = 0; i < count; i++) {
+            all_.push_back(std::make_unique<Pending>());
+            PostOne(*all_.back());
+        }
+    }
+    /* Whether all have ended within the deadline. */
+    bool Finish()
+    {
+        std::vector<kolo_req *> reqs;
+        for (auto &one : all_) {
+            reqs.push_back(&one->send);
+            reqs.push_back(&one->recv);
+        }
+        return world_.Finish(reqs);
+    }
+    void ExpectArrived() const
+    {
+        for (const auto &one : all_) {
+            ASSERT_EQ(KOLO_OK, one->send.status) << kolo_error_text();
+            ASSERT_EQ(KOLO_OK, one->recv.status) << kolo_error_text();
+            ASSERT_TRUE(one->expected == one->came) << one->send.bytes << " bytes";
+        }
+    }
+
+  private:
+    size_t Length()
+    {
+        static const size_t lengths[] = {0,    1,    8,     188,   189,   8159,
+                                         8160, 8161, 65535, 65536, 70001, 300000};
+        return chance_() % 3 == 0 ? chance_() % 100000 : lengths[chance_() % KOLO_LENGTH(lengths)];
+    }
+    void PostOne(Pending &one)
+    {
+        const int from = (int)(chance_() % (unsigned)world_.Size());
+        const int to =
+            (from + 1 + (int)(chance_() % (unsigned)(world_.Size() - 1))) % world_.Size();
+        const auto channel = (uint32_t)(chance_() % 4);
+        const size_t bytes = Length(),
+                     runs = chance_() % 4 == 0 && bytes > 0 ? 1 + chance_() % 5 : 1;
+        const size_t each = bytes / runs, gap = runs > 1 ? chance_() % 64 : 0;
+        one.sent = Pattern(each * runs, (unsigned)chance_());
+        one.came.assign((each + gap) * runs, 0xee);
+        one.expected = one.came;
+        for (size_t i = 0; i < runs; i++) {
+            std::copy_n(one.sent.begin() + (long)(i * each), each,
+                        one.expected.begin() + (long)(i * (each + gap)));
+        }
+        const kolo_bytes src = Flat(one.sent.data(), each * runs);
+        const kolo_bytes dst = Runs(one.came.data(), each, runs, each + gap);
+        if (chance_() % 2 == 0) {
+            PostSend(one, from, to, channel, src);
+            PostRecv(one, from, to, channel, dst);
+        } else {
+            PostRecv(one, from, to, channel, dst);
+            PostSend(one, from, to, channel, src);
+        }
+    }
+    void PostSend(Pending &one, int from, int to, uint32_t channel, const kolo_bytes &src)
+    {
+        const kolo_status status = world_.Send(from, to, channel, src, one.send);
+        one.send.status = status < 0 ? status : one.send.status;
+    }
+    void PostRecv(Pending &one, int from, int to, uint32_t channel, const kolo_bytes &dst)
+    {
+        const kolo_status status = world_.Recv(to, from, channel, dst, one.recv);
+        one.recv.status = status < 0 ? status : one.recv.status;
+    }
+
+    World &world_;
+    std::mt19937_64 chance_;
+    std::vector<std::unique_ptr<Pending>> all_;
+};
+
+void Exchange(World &world, uint64_t seed, int count)
+{
+    Traffic traffic(world, seed);
+    traffic.Post(count);
+    ASSERT_TRUE(traffic.Finish());
+    traffic.ExpectArrived();
+}
+
+TEST_F(VerbsFaults, WritesInAnyOrderBetweenQueuePairsChangeNothing)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        SCOPED_TRACE(seed);
+        Rule([&](auto &rules) {
+            rules.seed = seed;
+            rules.part = 300000;
+            rules.not_ready = 50000;
+        });
+        World world(Verbs(), 3);
+        Exchange(world, seed, 40);
+    }
+    EXPECT_GT(fake_verbs_count().parts, 0u);
+    EXPECT_GT(fake_verbs_count().not_ready, 0u);
+}
+
+TEST_F(VerbsFaults, MessagesAreSplitAboveWhatTheDeviceTakes)
+{
+    Rule([](auto &rules) { rules.message_bytes = 10000; });
+    World world(Verbs(), 2);
+    Exchange(world, 5, 60);
+}
+
+TEST_F(VerbsFaults, ADeviceWithoutInlineDoes)
+{
+    Rule([](auto &rules) { rules.inline_bytes = 0; });
+    World world(Verbs(), 2);
+    Exchange(world, 6, 60);
+}
+
+TEST_F(VerbsFaults, WhatCannotBeRegisteredIsCopied)
+{
+    Rule([](auto &rules) { rules.locked = 5 << 20; });
+    World world(Verbs(), 2);
+    Traffic traffic(world, 7);
+    Bytes sent = Pattern(3 << 20, 1), came(sent.size());
+    kolo_req send, recv;
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 9, Flat(sent.data(), sent.size()), send));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 9, Flat(came.data(), came.size()), recv));
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(KOLO_OK, recv.status);
+    EXPECT_TRUE(sent == came);
+    Exchange(world, 7, 30);
+}
+
+TEST_F(VerbsFaults, AQueuePairThatFailsIsMadeAgain)
+{
+    World world(Verbs(), 2);
+    for (uint64_t round = 1; round <= 30; round++) {
+        SCOPED_TRACE(round);
+        Traffic traffic(world, round);
+        traffic.Post(20);
+        for (int i = 0; i < 5; i++) {
+            for (int rank = 0; rank < 2; rank++) {
+                Verbs()->progress(world.Device(rank), 64);
+            }
+        }
+        fake_verbs_break(round % 3 == 0 ? -1 : (int)(round % 2));
+        ASSERT_TRUE(traffic.Finish());
+        traffic.ExpectArrived();
+    }
+}
+
+TEST_F(VerbsFaults, ADeadRailLeavesItsTrafficToTheOthersAndComesBack)
+{
+    World world(Verbs(), 2);
+    Exchange(world, 1, 20);
+    fake_verbs_port(0, 0);
+    Exchange(world, 2, 40);
+    fake_verbs_port(0, 1);
+    fake_verbs_port(1, 0);
+    Exchange(world, 3, 40); /* on the one that was dead */
+    fake_verbs_port(1, 1);
+    Exchange(world, 4, 40);
+}
+
+TEST_F(VerbsFaults, ALinkThatNoRailCarriesEndsWithTheNamesOfRankDeviceAndPort)
+{
+    World::timeout_ms = 300;
+    World world(Verbs(), 2);
+    Exchange(world, 1, 5);
+    fake_verbs_port(0, 0);
+    fake_verbs_port(1, 0);
+    char byte = 1;
+    kolo_req send, recv;
+    ASSERT_EQ(KOLO_OK, world.Recv(0, 1, 0, Flat(&byte, 1), recv));
+    Bytes big(100000);
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
+    ASSERT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(KOLO_ERR_LINK, send.status);
+    EXPECT_EQ(KOLO_ERR_LINK, recv.status);
+    EXPECT_EQ(KOLO_ERR_LINK, world.Send(0, 1, 0, Flat(&byte, 1), send));
+    const std::string text = kolo_error_text();
+    EXPECT_NE(std::string::npos, text.find("rank 1")) << text;
+    EXPECT_NE(std::string::npos, text.find("fake")) << text;
+    EXPECT_NE(std::string::npos, text.find("port 1")) << text;
+    EXPECT_NE(std::string::npos, text.find("transport retry counter exceeded")) << text;
+}
+
+TEST_F(VerbsFaults, RailsThatAreApartAreNotMixed)
+{
+    Rule([](auto &rules) {
+        rules.apart = 1;
+        rules.devices = 3;
+    });
+    World world(Verbs(), 2);
+    Exchange(world, 1, 60);
+    fake_verbs_port(2, 0);
+    Exchange(world, 2, 60);
+}
+
+TEST_F(VerbsFaults, ManyLinksGetALargerCompletionQueue)
+{
+    World world(Verbs(), 9);
+    Exchange(world, 3, 100);
+}
+
+/* Faults by chance, several at once. */
+void RuleByChance(std::mt19937_64 &chance, fake_verbs_rules &rules)
+{
+    rules.seed = chance();
+    rules.devices = 1 + (int)(chance() % 3);
+    rules.apart = (int)(chance() % 2);
+    rules.inline_bytes = (uint32_t)(chance() % 3 * 110);
+    rules.message_bytes = chance() % 3 == 0 ? 10000 : 1u << 30;
+    rules.part = (uint32_t)(chance() % 2 * 200000);
+    rules.not_ready = (uint32_t)(chance() % 2 * 100000);
+    rules.broken = (uint32_t)(chance() % 3 * 1500);
+    rules.lost = (uint32_t)(chance() % 3 * 5000);
+    rules.flap = (uint32_t)(chance() % 3 * 500);
+}
+
+TEST_F(VerbsFaults, ByChanceNeverGiveWrongBytesAndNeverHang)
+{
+    constexpr uint64_t kRounds = 10; /* in a world */
+    const uint64_t all = kolo_env("KOLO_TEST_FULL") != nullptr ? 100000 : 2000;
+    fake_verbs_counts seen{};
+    for (uint64_t seed = 1; seed <= all / kRounds; seed++) {
+        SCOPED_TRACE(seed);
+        std::mt19937_64 chance(seed);
+        fake_verbs_reset();
+        Rule([&](auto &rules) { RuleByChance(chance, rules); });
+        {
+            World world(Verbs(), 2 + (int)(chance() % 2));
+            for (uint64_t round = 0; round < kRounds; round++) {
+                Exchange(world, chance(), 1 + (int)(chance() % 20));
+                if (HasFatalFailure()) {
+                    return;
+                }
+            }
+        }
+        const fake_verbs_counts now = fake_verbs_count();
+        seen.broken += now.broken;
+        seen.lost += now.lost;
+        seen.flaps += now.flaps;
+        seen.not_ready += now.not_ready;
+    }
+    EXPECT_GT(seen.broken, 0u);
+    EXPECT_GT(seen.lost, 0u);
+    EXPECT_GT(seen.flaps, 0u);
+    EXPECT_GT(seen.not_ready, 0u);
+}
+
+} // namespace
