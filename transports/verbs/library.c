@@ -41,7 +41,7 @@ kolo_status kolo_verbs_library(const struct kolo_verbs_library **out)
 int kolo_verbs_query_port(const struct kolo_verbs_library *lib, struct ibv_context *context,
                           uint8_t port, struct ibv_port_attr *out)
 {
-    struct verbs_context *newer = verbs_get_ctx_op(context, query_port);
+    struct verbs_context *newer = __extension__ verbs_get_ctx_op(context, query_port);
     memset(out, 0, sizeof *out);
     return newer != NULL ? newer->query_port(context, port, out, sizeof *out)
                          : lib->query_port(context, port, out);
