@@ -77,9 +77,9 @@ void Measure(Process &p, const std::vector<size_t> &sizes)
     p.Join();
     for (const size_t bytes : sizes) {
         std::vector<unsigned char> memory(bytes);
-        const int rounds = (int)std::clamp<size_t>((32u << 20) / (bytes + 1), 8, 1000);
+        const int rounds = (int)std::clamp<size_t>((4u << 20) / (bytes + 1), 4, 500);
         p.Barrier();
-        (void)Ping(p, memory.data(), bytes, 20);
+        (void)Ping(p, memory.data(), bytes, 4);
         const double us = Ping(p, memory.data(), bytes, rounds);
         p.Barrier();
         const double mbs = Stream(p, memory.data(), bytes, rounds);
