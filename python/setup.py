@@ -61,5 +61,5 @@ setup(
     package_data={"kolo": ["py.typed"]},
     entry_points={"console_scripts": ["kolo = kolo.__main__:main"]} if BUILD else {},
     distclass=OfThisMachine,
-    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": wheel_of_any_python()},
+    cmdclass={"build_py": BuildWithLibrary, **({"bdist_wheel": wheel_of_any_python()} if BUILD else {})},
 )
