@@ -156,10 +156,10 @@ static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, c
         }
         for (size_t left = n > 0 ? (size_t)n : 0; first < 2; first++) {
             const size_t done = kolo_min(left, parts[first].iov_len);
-            parts[first].iov_base = (unsigned char *)parts[first].iov_base + done;
-            parts[first].iov_len -= done;
             left -= done;
-            if (parts[first].iov_len > 0) {
+            if (done < parts[first].iov_len) {
+                parts[first].iov_base = (unsigned char *)parts[first].iov_base + done;
+                parts[first].iov_len -= done;
                 break;
             }
         }

@@ -76,9 +76,6 @@ static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_C
  * connection instead. */
 static void keep(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
 {
-    if (len == 0) {
-        return;
-    }
     if (conn->out_len + len > conn->out_cap) {
         const size_t cap = conn->out_len + len;
         unsigned char *out = realloc(conn->out, cap);
@@ -121,7 +118,9 @@ static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const vo
     size_t sent = conn->out_len > 0 ? 0 : send_now(conn->fd, parts);
     for (int i = 0; i < 2; i++) {
         const size_t done = kolo_min(sent, parts[i].iov_len);
-        keep(conn, (const unsigned char *)parts[i].iov_base + done, parts[i].iov_len - done);
+        if (done < parts[i].iov_len) {
+            keep(conn, (const unsigned char *)parts[i].iov_base + done, parts[i].iov_len - done);
+        }
         sent -= done;
     }
 }

@@ -159,10 +159,11 @@ static kolo_status read_ranks(const struct launcher *launcher, struct kolo_launc
     KOLO_TRY(read_number(launcher->size, 1, KOLO_BOOT_MAX_RANKS, &out->nranks));
     KOLO_TRY(read_number(launcher->rank, 0, out->nranks - 1, &out->rank));
     out->local_size = out->nranks;
-    out->local_rank = out->rank;
     if (launcher->local_size != NULL && kolo_env(launcher->local_size) != NULL) {
         KOLO_TRY(read_number(launcher->local_size, 1, out->nranks, &out->local_size));
     }
+    out->local_rank =
+        out->rank % out->local_size; /* unless it is said: hosts one after the other */
     if (kolo_env(launcher->local_rank) != NULL) {
         KOLO_TRY(read_number(launcher->local_rank, 0, out->local_size - 1, &out->local_rank));
     }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libFuzzer over all that reads bytes from outside, under --full and with clang there: the same
-100,000 inputs in each run, some 30 s; with KOLO_FUZZ_SECONDS other ones for that long.
+"""libFuzzer over all that reads bytes from outside, under --full and with clang there: the same inputs
+in each run, some 30 s of each target; with KOLO_FUZZ_SECONDS other ones for that long.
 
 usage: fuzz_test.py SOURCE
 """
@@ -15,22 +15,33 @@ from tap import check, done
 
 SOURCE = sys.argv[1]
 SECONDS = int(os.environ.get("KOLO_FUZZ_SECONDS", "0"))
-AMOUNT = [f"-max_total_time={SECONDS}"] if SECONDS else ["-seed=1", "-runs=100000", "-max_total_time=120"]
+RUNS = {"frames": 30000, "hub": 50000, "rank": 300000, "words": 300000}  # else 100,000
 PLAN = ("builder", "facts")
 MORE = {"plugin": ["src/core/plugin_defaults.c", "src/core/plugin_struct.c", *(f"src/plan/{name}.c" for name in PLAN)],
+        "frames": ["transports/tcp/*.c"],
+        "hub": ["src/core/boot_job.c", "src/core/boot_wire.c"],
+        "rank": ["src/core/boot_hub.c", "src/core/boot_job.c", "src/core/boot_wire.c"],
+        "words": ["src/core/boot*.c", "src/core/launch*.c", "src/core/pmi.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
         "log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "smi-4gpu.txt"], "log": ["fuzz/log"],
-           "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"]}
+           "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
+           "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]
 LIBRARIES = ["-lhwloc", "-lexpat", "-lcrypto", "-lpthread", "-ldl", "-lm"]
 
 
 def build(target, program):
-    sources = [f"tests/fuzz/{target}.c", *MORE.get(target, []), *sorted(
-        glob.glob("topology/*.c", root_dir=SOURCE) + glob.glob("src/util/*.c", root_dir=SOURCE))]
+    more = [name for pattern in (*MORE.get(target, []), "topology/*.c", "src/util/*.c")
+            for name in sorted(glob.glob(pattern, root_dir=SOURCE))]
+    sources = [f"tests/fuzz/{target}.c", *more]
     return subprocess.run(["clang", *FLAGS, *sources, *LIBRARIES, "-o", program], cwd=SOURCE,
                           capture_output=True, text=True, timeout=300, check=False)
+
+
+def amount(target):
+    return ([f"-max_total_time={SECONDS}"] if SECONDS else
+            ["-seed=1", f"-runs={RUNS.get(target, 100000)}", "-max_total_time=60"])
 
 
 def fuzz(target, folder):
@@ -44,12 +55,12 @@ def fuzz(target, folder):
         path = os.path.join(SOURCE, "tests", "data", name)
         for file in sorted(glob.glob(path + "/*")) or [path]:
             shutil.copy(file, corpus)
-    ran = subprocess.run([program, *AMOUNT, "-rss_limit_mb=1024", "-timeout=10", corpus], cwd=folder,
+    ran = subprocess.run([program, *amount(target), "-rss_limit_mb=1024", "-timeout=10", corpus], cwd=folder,
                          capture_output=True, text=True, errors="replace", timeout=SECONDS + 180,
                          check=False)
     left = [name for name in os.listdir(folder) if name.startswith(("crash-", "leak-", "oom-", "timeout-"))]
     found = [name + ": " + open(os.path.join(folder, name), "rb").read()[:1500].hex() for name in left]
-    check(ran.returncode == 0, f"no input made by chance finds a fault in what reads a {target}",
+    check(ran.returncode == 0, f"no input made by chance finds a fault in target {target}",
           ran.stderr[-3000:], *found)
 
 

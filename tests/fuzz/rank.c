@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A rank at its meeting point: what the process there may send to it. All of it lies in the socket
+ * before the rank looks, and then the connection ends, so that nothing is waited for.
+ *
+ * Input: a byte that says what the rank does (join, gather, spread, barrier, give up), one for how
+ * many bytes it exchanges, then what comes. */
+#define kolo_boot_open       fuzzed_open /* the library has them, too */
+#define kolo_boot_all_gather fuzzed_all_gather
+#define kolo_boot_spread     fuzzed_spread
+#define kolo_boot_barrier    fuzzed_barrier
+#define kolo_boot_has_ended  fuzzed_has_ended
+#define kolo_boot_give_up    fuzzed_give_up
+#define kolo_boot_close      fuzzed_close
+#define kolo_boot_serve      fuzzed_serve
+#include "core/boot.c"
+#include "target.h"
+
+enum { RANKS = 3 };
+
+static void check_exchange(struct kolo_boot *boot, unsigned what, size_t bytes)
+{
+    char *mine = calloc(1, bytes + 1), *all = malloc(bytes * RANKS + 1);
+    kolo_status st = KOLO_OK;
+    if (mine == NULL || all == NULL) {
+        abort();
+    }
+    for (int i = 0; i < 3 && st == KOLO_OK; i++) {
+        st = what == 1   ? kolo_boot_all_gather(boot, mine, bytes, all)
+             : what == 2 ? kolo_boot_spread(boot, mine, bytes)
+                         : kolo_boot_barrier(boot);
+    }
+    (void)kolo_boot_has_ended(boot);
+    free(mine);
+    free(all);
+}
+
+static void act(struct kolo_boot *boot, unsigned what, size_t bytes)
+{
+    int32_t host = -1;
+    switch (what) {
+    case 0:
+        boot->joined = false;
+        (void)shake_hands(boot);
+        break;
+    case 4:
+        kolo_error_set("no reason");
+        kolo_boot_give_up(boot, KOLO_ERR_SYSTEM);
+        break;
+    case 5:
+        if (take_header(boot, KOLO_BOOT_WELCOME, sizeof host) == KOLO_OK) {
+            (void)take(boot, &host, sizeof host);
+        }
+        break;
+    default:
+        check_exchange(boot, what, bytes);
+        break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int fd[2];
+    struct kolo_boot *boot = calloc(1, sizeof *boot);
+    if (size < 2 || size > 60000 || boot == NULL) {
+        free(boot);
+        return 0;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd) != 0) {
+        abort();
+    }
+    *boot = (struct kolo_boot){.meet = {.name = "fuzz"},
+                               .fd = fd[0],
+                               .rank = data[0] >> 4 & 1,
+                               .nranks = RANKS,
+                               .timeout_ms = 1000,
+                               .host_rank = -1,
+                               .hub_is_here = (data[0] & 128) != 0,
+                               .joined = true,
+                               .deadline_us = kolo_now_us() + 1e6};
+    (void)!write(fd[1], data + 2, size - 2);
+    (void)shutdown(fd[1], SHUT_WR);
+    act(boot, data[0] % 6, data[1]);
+    kolo_boot_close(boot);
+    close(fd[1]);
+    return 0;
+}
