@@ -14,7 +14,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000, LINGER_MS = 2000 };
+enum {
+    FEW_LINKS = 8,
+    EPOLL_EVERY = 64,
+    EVENTS = 64,
+    ELDER_US = 2000,
+    LINGER_MS = 2000,
+    TELL_MS = 200
+};
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 /* ---- the device ---- */
@@ -387,11 +394,13 @@ static void let_deliver(struct kolo_link *link)
     }
 }
 
-/* The last frame of a link. */
+/* The last frame of a link, behind the rest of one that is half written: a peer that lives reads it
+ * meanwhile, one that does not is not waited for. */
 static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t number)
 {
     struct kolo_tcp_socket *s = &link->socket[0];
-    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
+    const int limit_ms = kind == KOLO_TCP_ABORT ? TELL_MS : LINGER_MS;
+    const double deadline = kolo_now_us() + limit_ms * 1e3;
     while (!(kolo_tcp_stream_finish(s) && kolo_tcp_stream_last(s, kind, number)) &&
            kolo_now_us() < deadline) {
         (void)drain(s->fd);
@@ -417,7 +426,7 @@ static void give_up(struct kolo_link *link, kolo_status why)
     if (has_failed(link->dev)) {
         const struct kolo_env *env = &link->dev->env;
         const int32_t reason = env->reason != NULL ? env->reason(env->owner) : (int32_t)why;
-        (void)kolo_tcp_stream_last(&link->socket[0], KOLO_TCP_ABORT, (uint32_t)reason);
+        say_last(link, KOLO_TCP_ABORT, (uint32_t)reason);
         (void)kolo_tcp_message_end(link, why);
     } else {
         const bool clean = is_clean(link);
