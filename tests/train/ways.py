@@ -7,6 +7,7 @@ Rank 0 prints TAP. All ranks make the same runs; a fault of one ends the job.
 import os
 import sys
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch.distributed as dist
@@ -19,7 +20,9 @@ from tap import check, done
 
 BACKEND, GROUPS = sys.argv[1], sys.argv[2:]
 FAILED = 1
-SYNCHRONOUS = [way for way in WAYS if way not in ("single", "ps-async", "ps-hybrid", "local-sgd")]
+DEEPSPEED = [way for way in WAYS if way.startswith("deepspeed-") and find_spec("deepspeed")]
+SYNCHRONOUS = [way for way in WAYS if way not in ("single", "ps-async", "ps-hybrid", "local-sgd")
+               and (way in DEEPSPEED or not way.startswith("deepspeed-"))]
 TINY = {"backend": BACKEND, "layers": 2, "width": 32, "context": 16, "batch": 24, "steps": 8,
         "optimizer": "sgd", "lr": 0.1, "check": True}
 JOB = join(Config(backend=BACKEND))
@@ -63,11 +66,12 @@ def together():
     """The options that change how a gradient is computed, not what it is."""
     for way in SYNCHRONOUS:
         accumulate = 3 if not way.startswith(("pp-", "3d")) else N
-        batch = {"batch": 12 * N} if way in ("dp", "ddp", "fsdp", "zero1", "zero2", "zero3") else {}
+        batch = {"batch": 12 * N} if way in ("dp", "ddp", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
         if way.startswith("ps-"):
             batch = {"batch": 6 * (N - 1)}
-        equal(report_of(way, accumulate=accumulate, recompute=True, **batch),
-              f"{way} with gradient accumulation and activation checkpointing")
+        recompute = way != "deepspeed-zero3"
+        equal(report_of(way, accumulate=accumulate, recompute=recompute, **batch),
+              f"{way} with gradient accumulation" + " and activation checkpointing" * recompute)
 
 
 def memory():
@@ -84,7 +88,7 @@ def memory():
 def precisions():
     """2-byte types with float32 masters, and the scale of the loss."""
     for precision in ("bf16", "fp16"):
-        for way in ("ddp", "zero1", "zero2", "zero3", "tp", "pp-1f1b", "ps-sync"):
+        for way in ("ddp", "zero1", "zero2", "zero3", "tp", "pp-1f1b", "ps-sync", *(DEEPSPEED if precision == "bf16" else [])):
             equal(report_of(way, precision=precision, loss_scale=256), f"{way} in {precision}")
     for way in ("ddp", "zero2", "fsdp", "pp-gpipe", "ps-sync"):
         report = report_of(way, precision="fp16", loss_scale=2.0**24, steps=16)
@@ -145,6 +149,7 @@ def refused():
                            ({"parallel": "pp-interleaved", "layers": 1}, "raise --layers"),
                            ({"parallel": "3d", "mesh": (3, 5, 7)}, "is not"),
                            ({"parallel": "single"}, "takes one rank"),
+                           *([] if DEEPSPEED else [({"parallel": "deepspeed-zero2"}, "pip install deepspeed")]),
                            ({"parallel": "ddp", "accumulate": 5}, "equal parts")):
         try:
             report_of(options.pop("parallel"), **options)
