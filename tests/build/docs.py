@@ -28,6 +28,7 @@ RUN_ELSEWHERE = (
     (r"\S*pip install .*\./torch", "./test builds kolo_torch by itself"),
     (r"packaging/wheel|pip install dist/", "tests/python makes and installs the wheel; here python/ is on the path"),
     (r".*-m kolo_train", "tests/train trains"),
+    (r"ldconfig\b", "what is installed here goes again"),
 )
 # Examples of pages that need what is not here: a GPU, or a job that hangs.
 NEEDS_MORE = re.compile(r"nvidia-smi|machine\.txt|kolo ps")
