@@ -221,6 +221,7 @@ kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_inter
     struct kolo_inet routed;
     struct wish wish;
     int best = 0;
+    bool local = false;
     KOLO_TRY(read_wish(&wish));
     if (getifaddrs(&all) != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "listing the interfaces: %s", kolo_why(errno));
@@ -231,6 +232,7 @@ kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_inter
         const int rank = rank_of(one_host, &wish, at, &routed);
         if (rank > best) {
             best = rank;
+            local = is_local(at);
             (void)from_sockaddr(at->ifa_addr, &out->place);
             out->place.port = 0;
             (void)snprintf(out->name, sizeof out->name, "%s", at->ifa_name);
@@ -239,6 +241,14 @@ kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_inter
     }
     const kolo_status st = best > 0 ? KOLO_OK : found_none(&wish, all);
     freeifaddrs(all);
+    if (st == KOLO_OK && local && !one_host && wish.family != 0 && routed.family != 0 &&
+        routed.family != wish.family) {
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "KOLO_SOCKET_FAMILY is \"%s\", of which this host has no address beside the "
+            "loopback's; the other hosts are reached by the other family, at %s",
+            kolo_env("KOLO_SOCKET_FAMILY"), toward);
+    }
     return st;
 }
 

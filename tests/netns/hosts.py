@@ -17,9 +17,11 @@ def ip(*args):
 
 
 class Hosts:
-    """`count` namespaces with the addresses 10.77.0.1 and so on, at a bridge in one more."""
+    """`count` namespaces with the addresses 10.77.0.1 and so on, at a bridge in one more; or, of
+    family 6, fd77::1 and so on, and no IPv4."""
 
-    def __init__(self, count):
+    def __init__(self, count, family=4):
+        self.family = family
         self.tag = f"kolo{os.getpid()}"
         self.names = [f"{self.tag}h{i}" for i in range(count)]
         self.bridge = f"{self.tag}br"
@@ -39,7 +41,7 @@ class Hosts:
                 ("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"port{i}",
                  "netns", self.bridge),
                 ("-n", self.bridge, "link", "set", f"port{i}", "master", "br0", "up"),
-                ("-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "eth0"),
+                ("-n", name, "addr", "add", *self.subnet(i), "dev", "eth0"),
                 ("-n", name, "link", "set", "lo", "up"),
                 ("-n", name, "link", "set", "eth0", "up")]
         for step in steps:
@@ -57,10 +59,18 @@ class Hosts:
             if os.path.exists(f"/run/netns/{name}"):
                 ip("netns", "del", name)
 
-    @staticmethod
-    def address(host):
+    def address(self, host):
         """Of host number `host`."""
-        return f"10.77.0.{host + 1}"
+        return f"fd77::{host + 1:x}" if self.family == 6 else f"10.77.0.{host + 1}"
+
+    def subnet(self, host):
+        """Arguments of ip(8); an IPv6 address is there at once, without a search for another."""
+        return [self.address(host) + "/64", "nodad"] if self.family == 6 else [self.address(host) + "/24"]
+
+    def root(self):
+        """Where ranks meet."""
+        host = self.address(0)
+        return f"[{host}]:{self.port}" if self.family == 6 else f"{host}:{self.port}"
 
     def inside(self, host, command):
         """The command as it runs on that host."""
@@ -73,9 +83,8 @@ class Hosts:
 
     def environment(self, rank, nranks, **more):
         """Of a rank that meets the others at rank 0's host."""
-        root = f"{self.address(0)}:{self.port}"
         return {**os.environ, "KOLO_RANK": str(rank), "KOLO_NRANKS": str(nranks),
-                "KOLO_ROOT": root, "KOLO_SECRET": self.secret, **more}
+                "KOLO_ROOT": self.root(), "KOLO_SECRET": self.secret, **more}
 
     def start(self, places, command, **more):
         """Rank i of the command on host places[i]; the processes."""
@@ -110,9 +119,9 @@ def tails(ends):
             for line in (out or "").splitlines()[-6:]]
 
 
-def need(count):
+def need(count, family=4):
     """Hosts, or the end of the script: skipped, with the reason."""
-    hosts = Hosts(count)
+    hosts = Hosts(count, family)
     if hosts.why:
         print(f"1..0 # SKIP no network namespaces here: {hosts.why}")
         sys.exit(0)
