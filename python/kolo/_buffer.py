@@ -74,7 +74,7 @@ def _find_type(form: str, itemsize: int) -> Type:
                        "kolo.Buffer(object, type) says which to take")
 
 
-_types: dict[tuple[str, int], Type] = {}
+_types: dict[tuple[str, int], tuple[int, int]] = {}  # of a format: type, and bytes of an element
 
 
 class Buffer:
@@ -103,17 +103,20 @@ class Buffer:
             view, readonly = _by_dlpack(exporter)
         if not view.c_contiguous:
             raise BufferError("the buffer is not C-contiguous: there are gaps in it")
+        nbytes = view.nbytes
         if type is None:
             key = view.format, view.itemsize
-            type = _types.get(key)
-            if type is None:
-                type = _types[key] = _find_type(*key)
-        item = TYPE_BYTES[type]
-        self.count: int = view.nbytes // item
-        if self.count * item != view.nbytes:
-            raise InvalidError(f"{view.nbytes} bytes are no whole number of {Type(type).name}, {item} bytes each")
+            found = _types.get(key)  # numbers, for a member of an enum takes long to look up
+            if found is None:
+                chosen = _find_type(*key)
+                found = _types[key] = int(chosen), TYPE_BYTES[chosen]
+        else:
+            found = int(type), TYPE_BYTES[type]
+        self.type: int = found[0]
+        self.count: int = nbytes // found[1]
+        if self.count * found[1] != nbytes:
+            raise InvalidError(f"{nbytes} bytes are no whole number of {Type(self.type).name}, {found[1]} bytes each")
         self.address = _address_of(view)
-        self.type: int = type
         self.readonly: bool = view.readonly if readonly is None else readonly
         self._view: Optional[memoryview] = view  # what keeps the memory there
 

@@ -224,14 +224,14 @@ class Comm:
         self.close()
 
     def _call(self, function: Any, stream: StreamLike, borrowed: tuple[object, ...], *arguments: Any) -> None:
-        handle = stream._handle if isinstance(stream, Stream) else stream
-        status = function(*arguments, self._handle, handle)
+        queued = isinstance(stream, Stream)
+        status = function(*arguments, self._handle, stream._handle if queued else stream)  # type: ignore[union-attr]
         if status < 0:
             raise error_of(status, self._handle)
         if _groups.depth > 0:
             _groups.borrowed.append(borrowed)
-        if isinstance(stream, Stream):
-            stream._borrowed.append(borrowed)
+        if queued:
+            stream._borrowed.append(borrowed)  # type: ignore[union-attr]
 
     # ---- collectives ----
 
