@@ -450,8 +450,9 @@ KOLO_EXPORT
 void kolo_mem_free(void *ptr);
 
 /* Declare memory for repeated use, and take that back. It is [ptr, ptr+bytes). Private memory
- * serves ranks that are threads of this process only. Errors: INVALID; UNSUPPORTED, with the
- * reason. */
+ * serves ranks that are threads of this process, and where a communicator uses RDMA devices, these:
+ * it stays registered with them, and must stay mapped until it is taken back. Errors: INVALID;
+ * UNSUPPORTED, with the reason. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_register(void *ptr, size_t bytes);
 KOLO_EXPORT

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that ranks can map, registered ranges, and created operations. */
 #include "core/call.h"
+#include "transports/lasting.h"
 #include "transports/shm/segment.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ kolo_status kolo_mem_alloc(size_t bytes, void **out)
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
     }
     KOLO_TRY(kolo_segment_alloc(bytes, out));
+    kolo_lasting_add(*out, bytes);
     atomic_fetch_add_explicit(&allocs, 1, memory_order_relaxed);
     return KOLO_OK;
 }
@@ -32,6 +34,7 @@ void kolo_mem_free(void *ptr)
 {
     if (ptr != NULL && !kolo_mem_free_device(ptr)) {
         atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
+        kolo_lasting_remove(ptr);
         kolo_segment_free(ptr);
     }
 }
@@ -57,6 +60,7 @@ void kolo_mem_take_back(struct kolo_comm *c, void *out, size_t bytes)
         return;
     }
     atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed); /* what is cached of it is void */
+    kolo_lasting_forget(out, bytes);
     if (kolo_segment_part(out, bytes) != KOLO_OK) {
         KOLO_LOG(WARN, COLL,
                  "comm %p rank %d: ranks that come late may still write to %zu bytes at %p",
@@ -70,12 +74,14 @@ struct range {
     struct range *next;
     char *ptr;
     size_t bytes;
+    bool lasts; /* it is private, and devices that read and write it keep its registration */
 };
 static struct range *ranges;
 static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Ranks that are threads read each other's memory as it is, and memory of kolo_mem_alloc() can be
- * mapped already: there is nothing to do for either. Other private memory cannot be shared. */
+ * mapped already: there is nothing to do for either. Other private memory cannot be shared, but
+ * network devices may read and write it. */
 kolo_status kolo_mem_register(void *ptr, size_t bytes)
 {
     uint32_t id = 0;
@@ -83,7 +89,8 @@ kolo_status kolo_mem_register(void *ptr, size_t bytes)
     if (ptr == NULL || bytes == 0) {
         return kolo_fail(KOLO_ERR_INVALID, ptr == NULL ? "ptr is NULL" : "bytes is 0");
     }
-    if (!kolo_segment_find(ptr, bytes, &id, &offset)) {
+    const bool shared = kolo_segment_find(ptr, bytes, &id, &offset);
+    if (!shared && kolo_lasting_keepers(0) == 0) {
         return kolo_fail(
             KOLO_ERR_UNSUPPORTED,
             "%zu bytes at %p are private to this process: ranks that are its threads use them "
@@ -96,9 +103,12 @@ kolo_status kolo_mem_register(void *ptr, size_t bytes)
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a registration");
     }
     pthread_mutex_lock(&ranges_lock);
-    *r = (struct range){ranges, ptr, bytes};
+    *r = (struct range){ranges, ptr, bytes, !shared};
     ranges = r;
     pthread_mutex_unlock(&ranges_lock);
+    if (!shared) {
+        kolo_lasting_add(ptr, bytes);
+    }
     return KOLO_OK;
 }
 
@@ -116,6 +126,9 @@ kolo_status kolo_mem_unregister(void *ptr)
     pthread_mutex_unlock(&ranges_lock);
     if (found == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "ptr is %p, which is not registered", ptr);
+    }
+    if (found->lasts) {
+        kolo_lasting_remove(ptr);
     }
     free(found);
     return KOLO_OK;

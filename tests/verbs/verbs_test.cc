@@ -253,6 +253,80 @@ TEST_F(VerbsFaults, ManyLinksGetALargerCompletionQueue)
     Exchange(world, 3, 100);
 }
 
+/* Send the bytes from rank 0 to rank 1 and say how many registrations there are then. */
+int RegistrationsAfter(World &world, void *from, void *to, size_t bytes)
+{
+    kolo_req send, recv;
+    EXPECT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(from, bytes), send));
+    EXPECT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(to, bytes), recv));
+    EXPECT_TRUE(world.Finish({&send, &recv}));
+    EXPECT_EQ(0, std::memcmp(from, to, bytes));
+    return fake_verbs_count().mrs;
+}
+
+TEST_F(VerbsFaults, MemoryOfTheAllocatorStaysRegisteredUntilItIsFreed)
+{
+    constexpr size_t kBytes = 1 << 20;
+    void *from = nullptr, *to = nullptr;
+    Bytes other(kBytes);
+    World world(Verbs(), 2);
+    ASSERT_EQ(KOLO_OK, kolo_mem_alloc(kBytes, &from));
+    ASSERT_EQ(KOLO_OK, kolo_mem_alloc(kBytes, &to));
+    std::memset(from, 7, kBytes);
+    std::fill(other.begin(), other.end(), 7);
+    const int before = RegistrationsAfter(world, other.data(), to, 100); /* of rings alone */
+    const int both = RegistrationsAfter(world, from, to, kBytes);
+    EXPECT_EQ(before + 2 * 2, both) << "each of two ranks at each of two rails";
+    EXPECT_EQ(both, RegistrationsAfter(world, (char *)from + 4096, (char *)to + 8, kBytes / 2));
+    EXPECT_EQ(both, RegistrationsAfter(world, other.data(), to, kBytes)) << "and no other memory";
+    kolo_mem_free(to);
+    kolo_mem_free(from);
+    ASSERT_EQ(KOLO_OK, kolo_mem_alloc(kBytes, &from)); /* most likely where the other was */
+    ASSERT_EQ(KOLO_OK, kolo_mem_alloc(kBytes, &to));
+    std::memset(from, 9, kBytes);
+    EXPECT_EQ(both, RegistrationsAfter(world, from, to, kBytes))
+        << "those of before are given back";
+    kolo_mem_free(to);
+    kolo_mem_free(from);
+}
+
+TEST_F(VerbsFaults, RegisteredMemoryStaysRegisteredAtTheDevicesUntilItIsNot)
+{
+    constexpr size_t kBytes = 200000;
+    Bytes from = Pattern(kBytes, 1), to(kBytes);
+    World world(Verbs(), 2);
+    const int before = RegistrationsAfter(world, from.data(), to.data(), 8);
+    ASSERT_EQ(KOLO_OK, kolo_mem_register(from.data(), kBytes));
+    EXPECT_EQ(before + 2, RegistrationsAfter(world, from.data(), to.data(), kBytes));
+    ASSERT_EQ(KOLO_OK, kolo_mem_unregister(from.data()));
+    EXPECT_EQ(before, RegistrationsAfter(world, from.data(), to.data(), kBytes));
+}
+
+TEST_F(VerbsFaults, TheLeastLatelyUsedRegistrationMakesRoomForANewOne)
+{
+    constexpr size_t kBytes = 1 << 20;
+    setenv("KOLO_IB_PINNED", "2M", 1);
+    void *memory[4];
+    {
+        World world(Verbs(), 2);
+        Bytes to(kBytes);
+        int before = 0;
+        for (void *&at : memory) {
+            ASSERT_EQ(KOLO_OK, kolo_mem_alloc(kBytes, &at));
+            std::memset(at, 3, kBytes);
+        }
+        before = RegistrationsAfter(world, memory[0], to.data(), 8);
+        for (int i = 0; i < 4; i++) {
+            const int more = i < 2 ? i + 1 : 2;
+            EXPECT_EQ(before + 2 * more, RegistrationsAfter(world, memory[i], to.data(), kBytes));
+        }
+    }
+    for (void *at : memory) {
+        kolo_mem_free(at);
+    }
+    unsetenv("KOLO_IB_PINNED");
+}
+
 /* Faults by chance, several at once. */
 void RuleByChance(std::mt19937_64 &chance, fake_verbs_rules &rules)
 {

@@ -1,16 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Registration of memory that is read or written in place.
  *
- * Each message that is long enough registers its memory, and gives it back when it is done. */
+ * Of memory that lasts (transports/lasting.h) the registration is kept: at most KEPT of them and
+ * KOLO_IB_PINNED bytes, the least lately used go first. Any other message registers its memory, and
+ * gives that back when it is done: a registration outlives what is mapped at an address, and who
+ * kept one of such memory would one day write to pages that are nobody's any more. */
+#include "transports/lasting.h"
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
+enum { KEPT = 64 };
+
 struct kolo_verbs_hold {
     struct ibv_mr *mr[KOLO_VERBS_RAILS];
+    struct kolo_lasting of; /* name 0: one message's */
+    int users;
+    uint64_t used; /* when, in turns of the keeper */
 };
+
+struct kolo_verbs_keeper {
+    struct kolo_verbs_hold *hold[KEPT];
+    int count;
+    size_t bytes, most;
+    uint64_t turns, gone; /* gone: what of lasting memory is known to be */
+};
+
+kolo_status kolo_verbs_memory_open(struct kolo_device *dev)
+{
+    const char *text = kolo_env("KOLO_IB_PINNED");
+    size_t most = SIZE_MAX;
+    if (text != NULL && !kolo_parse_bytes(text, &most)) {
+        return kolo_fail(KOLO_ERR_INVALID, "KOLO_IB_PINNED is \"%.40s\"; it is bytes, such as 4G",
+                         text);
+    }
+    dev->keeper = calloc(1, sizeof *dev->keeper);
+    if (dev->keeper == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for registrations");
+    }
+    dev->keeper->most = most;
+    (void)kolo_lasting_keepers(1);
+    return KOLO_OK;
+}
 
 kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t len, int error)
 {
@@ -28,9 +61,9 @@ kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t
         rail->name, len, (unsigned long long)limit.rlim_cur >> 10);
 }
 
-void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hold)
+static void release(const struct kolo_device *dev, struct kolo_verbs_hold *hold)
 {
-    for (int i = 0; hold != NULL && i < dev->nrails; i++) {
+    for (int i = 0; i < dev->nrails; i++) {
         if (hold->mr[i] != NULL) {
             (void)dev->lib->dereg_mr(hold->mr[i]);
         }
@@ -38,25 +71,150 @@ void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hol
     free(hold);
 }
 
-struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
-                                               bool written)
+/* At all rails; NULL with *rail_out the one that refuses, and errno. */
+static struct kolo_verbs_hold *register_range(struct kolo_device *dev, void *at, size_t len,
+                                              int access, int *rail_out)
 {
-    const int access = written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
     struct kolo_verbs_hold *hold = calloc(1, sizeof *hold);
+    *rail_out = 0;
     for (int i = 0; hold != NULL && i < dev->nrails; i++) {
         errno = 0;
         hold->mr[i] = dev->lib->reg_mr(dev->rail[i].pd, at, len, access);
         if (hold->mr[i] == NULL) {
-            if (!dev->warned) { /* once: from here on such messages are copied */
-                dev->warned = true;
-                (void)kolo_verbs_memory_refused(&dev->rail[i], len, errno);
-                KOLO_LOG(WARN, NET, "NET/IB : %s; messages are copied instead", kolo_error_text());
-            }
-            kolo_verbs_memory_drop(dev, hold);
+            const int error = errno;
+            release(dev, hold);
+            *rail_out = i;
+            errno = error;
             return NULL;
         }
     }
     return hold;
+}
+
+/* ---- what is kept ---- */
+
+static void forget(struct kolo_device *dev, int at)
+{
+    struct kolo_verbs_keeper *k = dev->keeper;
+    struct kolo_verbs_hold *hold = k->hold[at];
+    k->hold[at] = k->hold[--k->count];
+    k->bytes -= hold->of.len;
+    hold->of.name = 0; /* who still uses it gives it back */
+    if (hold->users == 0) {
+        release(dev, hold);
+    }
+}
+
+/* What is no more goes; nobody may find it. */
+static void sweep(struct kolo_device *dev)
+{
+    struct kolo_verbs_keeper *k = dev->keeper;
+    const uint64_t gone = kolo_lasting_gone();
+    for (int i = 0; gone != k->gone && i < k->count;) {
+        if (kolo_lasting_is(k->hold[i]->of.name)) {
+            i++;
+        } else {
+            forget(dev, i);
+        }
+    }
+    k->gone = gone;
+}
+
+/* False: all that is kept is in use, and there is no room. */
+static bool make_room(struct kolo_device *dev, size_t bytes)
+{
+    struct kolo_verbs_keeper *k = dev->keeper;
+    while (bytes <= k->most && (k->count == KEPT || k->bytes > k->most - bytes)) {
+        int oldest = -1;
+        for (int i = 0; i < k->count; i++) {
+            const bool older = oldest < 0 || k->hold[i]->used < k->hold[oldest]->used;
+            oldest = k->hold[i]->users == 0 && older ? i : oldest;
+        }
+        if (oldest < 0) {
+            return false;
+        }
+        forget(dev, oldest);
+    }
+    return bytes <= k->most;
+}
+
+/* The registration of the whole range; NULL: there is none, and a message does with its own part.
+ */
+static struct kolo_verbs_hold *keep(struct kolo_device *dev, const struct kolo_lasting *range)
+{
+    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    struct kolo_verbs_keeper *k = dev->keeper;
+    int rail = 0;
+    for (int i = 0; i < k->count; i++) {
+        if (k->hold[i]->of.name == range->name) {
+            return k->hold[i];
+        }
+    }
+    struct kolo_verbs_hold *hold = make_room(dev, range->len)
+                                       ? register_range(dev, range->at, range->len, access, &rail)
+                                       : NULL;
+    if (hold != NULL) {
+        hold->of = *range;
+        k->hold[k->count++] = hold;
+        k->bytes += range->len;
+    }
+    return hold;
+}
+
+void kolo_verbs_memory_close(struct kolo_device *dev)
+{
+    while (dev->keeper != NULL && dev->keeper->count > 0) {
+        forget(dev, 0);
+    }
+}
+
+void kolo_verbs_memory_free(struct kolo_device *dev)
+{
+    if (dev->keeper != NULL) {
+        (void)kolo_lasting_keepers(-1);
+        free(dev->keeper);
+    }
+}
+
+/* ---- for a message ---- */
+
+static void warn_once(struct kolo_device *dev, int rail, size_t len, int error)
+{
+    if (!dev->warned) {
+        dev->warned = true;
+        (void)kolo_verbs_memory_refused(&dev->rail[rail], len, error);
+        KOLO_LOG(WARN, NET, "NET/IB : %s; messages are copied instead", kolo_error_text());
+    }
+}
+
+struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
+                                               bool written)
+{
+    const int access = written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
+    struct kolo_lasting range;
+    int rail = 0;
+    sweep(dev);
+    struct kolo_verbs_hold *hold = kolo_lasting_find(at, len, &range) ? keep(dev, &range) : NULL;
+    if (hold == NULL) {
+        hold = register_range(dev, at, len, access, &rail);
+    }
+    if (hold == NULL && make_room(dev, dev->keeper->most)) { /* what is kept may be too much */
+        hold = register_range(dev, at, len, access, &rail);
+    }
+    if (hold == NULL) {
+        warn_once(dev, rail, len, errno);
+        return NULL;
+    }
+    hold->users++;
+    hold->used = ++dev->keeper->turns;
+    return hold;
+}
+
+void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hold)
+{
+    if (hold != NULL && --hold->users == 0 && hold->of.name == 0) {
+        release(dev, hold);
+    }
 }
 
 uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_device *dev,
@@ -67,5 +225,5 @@ uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct
 
 uint32_t kolo_verbs_memory_rkey(const struct kolo_verbs_hold *hold, int rail)
 {
-    return hold->mr[rail] != NULL ? hold->mr[rail]->rkey : 0;
+    return hold->mr[rail]->rkey;
 }

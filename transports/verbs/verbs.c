@@ -89,6 +89,7 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **o
         memcpy(dev->secret, env->secret, sizeof dev->secret);
     }
     KOLO_TRY_GOTO(st, read_settings(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_verbs_memory_open(dev), err_close);
     KOLO_TRY_GOTO(st, kolo_verbs_library(&dev->lib), err_close);
     KOLO_TRY_GOTO(st, kolo_random(dev->nonce, sizeof dev->nonce), err_close);
     KOLO_TRY_GOTO(st, kolo_verbs_rails_open(dev), err_close);
@@ -540,8 +541,10 @@ static void verbs_close(struct kolo_device *dev)
         dev->env.log(text);
     }
     if (is_ours(dev)) {
+        kolo_verbs_memory_close(dev);
         kolo_verbs_rails_close(dev);
     }
+    kolo_verbs_memory_free(dev);
     kolo_verbs_control_close(dev);
     if (dev->epoll >= 0) {
         close(dev->epoll);

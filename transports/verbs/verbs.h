@@ -152,7 +152,8 @@ static_assert(sizeof(struct kolo_verbs_word) == 48, "wire format");
 
 /* ---- messages ---- */
 
-struct kolo_verbs_hold; /* a registration; memory.c */
+struct kolo_verbs_hold;   /* a registration; memory.c */
+struct kolo_verbs_keeper; /* those that are kept */
 
 struct kolo_verbs_piece { /* bytes of a message */
     size_t at, len;
@@ -362,6 +363,7 @@ struct kolo_device {
     int nwaiting, waiting_cap;
     uint64_t strangers;
     char via[KOLO_VERBS_RAILS][80];
+    struct kolo_verbs_keeper *keeper;
     bool warned; /* that memory could not be registered */
 };
 
@@ -441,6 +443,11 @@ int kolo_verbs_lanes_poll(struct kolo_device *dev);
 
 /* ---- memory.c ---- */
 
+/* Errors: INVALID (KOLO_IB_PINNED), SYSTEM. */
+KOLO_CHECK kolo_status kolo_verbs_memory_open(struct kolo_device *dev);
+/* Give back what is kept; free the rest, also in a forked child. */
+void kolo_verbs_memory_close(struct kolo_device *dev);
+void kolo_verbs_memory_free(struct kolo_device *dev);
 /* Register [at, at + len) at all rails, for the peer to write to or not; NULL: it cannot be, and
  * the log says why. */
 struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
