@@ -26,6 +26,9 @@ MORE = {"plugin": ["src/core/plugin_defaults.c", "src/core/plugin_struct.c", *(f
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "smi-4gpu.txt"], "log": ["fuzz/log"],
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
+if os.path.exists("/usr/include/infiniband/verbs.h"):
+    MORE["verbs"] = ["transports/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
+    CORPORA["verbs"] = ["fuzz/verbs"]
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]
 LIBRARIES = ["-lhwloc", "-lexpat", "-lcrypto", "-lpthread", "-ldl", "-lm"]

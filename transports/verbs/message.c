@@ -702,7 +702,7 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
     }
     if (m->kept != NULL) {
         memcpy(m->kept + entry->offset, payload, entry->len);
-    } else if (!m->failed) {
+    } else if (m->req != NULL && !m->failed) {
         kolo_bytes_write(&m->req->data, entry->offset, payload, entry->len);
     }
     m->moved += entry->len;
