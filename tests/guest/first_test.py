@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guest itself, and the shortest look at everything that is to work in it.
 
-usage: first_test.py KOLO PERF   (the tool, all_reduce_perf)
+usage: first_test.py KOLO PERF FAULTS   (the tool, all_reduce_perf, the program of tests/multirank/faults.c)
 """
+import re
 import sys
+import time
 
-from guest import Guest, tcp_netem
+from guest import RAILS, Guest, left_over, netem, resources, tcp_netem
 from hosts import tails
+from ranks import Ranks, survivors_name
 from tap import check, run_tests
 
-KOLO, PERF = sys.argv[1:]
+KOLO, PERF, FAULTS = sys.argv[1:]
 GUEST = Guest()
+AT_FIRST = resources()
 
 
 def right(ends):
@@ -41,6 +45,24 @@ def test_tcp():
     for host in (0, 1):
         tcp_netem(host)
     check(right(ends), "three ranks are right over TCP with 1 % loss and 5 ms", *tails(ends))
+
+
+def test_verbs():
+    """By verbs, without being told; with losses; and when a rank dies with work posted."""
+    ends = GUEST.run([0, 1], [PERF, "-b", "8", "-e", "256K", "-f", "32", "-n", "3", "-w", "1"], KOLO_DEBUG="INFO")
+    edges = set(re.findall(r"(\d)\[\d+\] -> (\d)\[\d+\] via NET/IB/\d", "".join(out or "" for _, out in ends)))
+    check(right(ends) and {("0", "1"), ("1", "0")} <= edges, "two ranks on two hosts take verbs and are right", edges,
+          *tails(ends))
+    with netem([each for rail in RAILS for each in rail], "loss", "1%"):
+        ends = GUEST.run([0, 1], [PERF, "-b", "8", "-e", "32K", "-f", "64", "-n", "3", "-w", "1"], KOLO_TRANSPORT="verbs")
+    check(right(ends), "with 1 % loss they are right, too", *tails(ends))
+    job = Ranks(GUEST.start([0, 1], [FAULTS, "small"], KOLO_TRANSPORT="verbs"))
+    job.wait_until_at_work()
+    since = time.time() * 1e3
+    job.ranks[1].kill()
+    reports = job.ends()
+    check(survivors_name(1, reports, since, 3000), "a rank that is killed at work is named within 3 s", *reports, *job.said)
+    check(not left_over(AT_FIRST), "no queue pair, registration or completion queue is left", left_over(AT_FIRST))
 
 
 run_tests(globals())

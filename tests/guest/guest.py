@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import subprocess
+import time
 
 import hosts
 
@@ -24,9 +25,9 @@ class Guest(hosts.Hosts):
     def inside(self, host, command):
         return [SCRIPT, "on", str(host), *command]
 
-    def call(self, host, *command):
+    def call(self, host, *command, limit_s=60):
         """Status and output of a command on a host."""
-        done = subprocess.run(self.inside(host, command), capture_output=True, text=True, timeout=60,
+        done = subprocess.run(self.inside(host, command), capture_output=True, text=True, timeout=limit_s,
                               check=False)
         return done.returncode, done.stdout + done.stderr
 
@@ -58,6 +59,16 @@ def resources():
     out = subprocess.check_output(["rdma", "-j", "resource", "show"], text=True)
     return {each["ifname"]: {kind: each[kind] for kind in ("pd", "cq", "qp", "mr")}
             for each in json.loads(out)}
+
+
+def left_over(at_first):
+    """What there is now, where it is not what there was; the kernel takes back what the dead had soon."""
+    for _ in range(50):
+        now = resources()
+        if now == at_first:
+            return None
+        time.sleep(0.1)
+    return f"{now}, at first {at_first}"
 
 
 def counter(device, name):
