@@ -237,7 +237,7 @@ static struct kolo_verbs_lane *lane_of(const struct kolo_device *dev, const stru
     return lane != NULL && lane->id == id && lane->qp != NULL ? lane : NULL;
 }
 
-static void hear_channel(struct kolo_verbs_rail *rail)
+void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail)
 {
     struct ibv_cq *cq = NULL;
     void *own = NULL;
@@ -261,7 +261,7 @@ int kolo_verbs_lanes_poll(struct kolo_device *dev)
             }
         }
         if (rail->armed && n > 0) {
-            hear_channel(rail);
+            kolo_verbs_lanes_wake(rail);
         }
         all += n > 0 ? n : 0;
     }

@@ -392,6 +392,19 @@ int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
 
 /* ---- while it runs ---- */
 
+/* A port that comes back may have its GIDs in another order. */
+static void find_gid(struct kolo_verbs_rail *rail, int count)
+{
+    union ibv_gid gid;
+    for (int i = 0; i < count; i++) {
+        if (rail->lib->query_gid(rail->context, rail->port, i, &gid) == 0 &&
+            memcmp(gid.raw, rail->self.gid, sizeof gid.raw) == 0) {
+            rail->gid_index = i;
+            return;
+        }
+    }
+}
+
 bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail)
 {
     struct ibv_port_attr attr;
@@ -400,6 +413,9 @@ bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail)
         rail->asked_us = now;
         rail->down = kolo_verbs_query_port(rail->lib, rail->context, rail->port, &attr) != 0 ||
                      attr.state != IBV_PORT_ACTIVE;
+        if (!rail->down) {
+            find_gid(rail, attr.gid_tbl_len);
+        }
     }
     return !rail->down;
 }

@@ -424,6 +424,9 @@ static void ask_epoll(struct kolo_device *dev)
         kolo_verbs_control_guests(dev);
         kolo_verbs_rails_hear(dev);
     }
+    for (int i = 0; others && i < dev->nrails; i++) { /* what it told of may be looked at already */
+        kolo_verbs_lanes_wake(&dev->rail[i]);
+    }
 }
 
 /* What other threads asked for, also of links that have nothing to do. */

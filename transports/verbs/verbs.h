@@ -440,6 +440,9 @@ void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
 bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane);
 /* Look at the completions of all rails; how many there were. */
 int kolo_verbs_lanes_poll(struct kolo_device *dev);
+/* The rail's queue has told of a completion, and has to be armed again; nothing where it has not.
+ */
+void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
 
 /* ---- memory.c ---- */
 
