@@ -18,6 +18,7 @@ class Guest(hosts.Hosts):
     """Two hosts that are there already: see the script `hosts`."""
 
     def __init__(self):  # pylint: disable=super-init-not-called
+        self.family = 4
         self.names = ["host0", "host1"]
         self.secret = secrets.token_hex(32)
         self.port = 20000
