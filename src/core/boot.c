@@ -390,6 +390,17 @@ bool kolo_boot_has_ended(const struct kolo_boot *boot)
     return boot->fd >= 0 && poll(&one, 1, 0) > 0;
 }
 
+kolo_status kolo_boot_why(struct kolo_boot *boot)
+{
+    struct pollfd one = {.fd = boot->fd, .events = POLLIN};
+    if (boot->fd < 0 || boot->error < 0 || poll(&one, 1, GRACE_MS) <= 0) {
+        return KOLO_INPROGRESS;
+    }
+    boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
+    boot->error = take_header(boot, KOLO_BOOT_ERROR, sizeof(struct kolo_boot_error));
+    return boot->error;
+}
+
 /* Where the hub runs in this process, and the process may exit after this, the hub first delivers
  * what is pending. It answers at once where nothing is. */
 static void part(struct kolo_boot *boot)

@@ -48,6 +48,9 @@ KOLO_CHECK kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size
 KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
 /* Between exchanges: whether the next one will fail, because somebody died. */
 bool kolo_boot_has_ended(const struct kolo_boot *boot);
+/* Between exchanges: this rank misses a peer, which may have gone because of another. What the hub
+ * says of it, within a second; INPROGRESS: nothing. */
+KOLO_CHECK kolo_status kolo_boot_why(struct kolo_boot *boot);
 /* This rank cannot go on, for what its thread's error says: the others are told that. */
 void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status);
 /* Local but for the process that runs the hub, which first lets it deliver what others still wait

@@ -144,6 +144,20 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     return KOLO_OK;
 }
 
+/* A rank that has gone before this one looked for it may have been told why: by whom this one is
+ * told, too. */
+static kolo_status find_reason(struct kolo_boot *boot, kolo_status st)
+{
+    char text[sizeof(((struct kolo_comm *)0)->error_text)];
+    (void)snprintf(text, sizeof text, "%s", kolo_error_text());
+    const kolo_status told = kolo_boot_why(boot);
+    if (told == KOLO_INPROGRESS) {
+        kolo_error_set(text);
+        return st;
+    }
+    return told;
+}
+
 static kolo_status create_at(const struct kolo_meet *meet, int nranks, int rank, bool hub,
                              const struct kolo_config *config, struct kolo_comm **out)
 {
@@ -156,6 +170,7 @@ static kolo_status create_at(const struct kolo_meet *meet, int nranks, int rank,
     kolo_status st = rounds_make(nranks, &rounds);
     st = st == KOLO_OK ? kolo_boot_open(meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
+    st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
     st = st == KOLO_OK ? kolo_device_join(c) : st;
     if (st != KOLO_OK && boot != NULL) {
         kolo_boot_give_up(boot, st);

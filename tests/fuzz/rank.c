@@ -11,6 +11,7 @@
 #define kolo_boot_has_ended  fuzzed_has_ended
 #define kolo_boot_give_up    fuzzed_give_up
 #define kolo_boot_close      fuzzed_close
+#define kolo_boot_why        fuzzed_why
 #define kolo_boot_serve      fuzzed_serve
 #include "core/boot.c"
 #include "target.h"
@@ -43,6 +44,7 @@ static void act(struct kolo_boot *boot, unsigned what, size_t bytes)
         (void)shake_hands(boot);
         break;
     case 4:
+        (void)!kolo_boot_why(boot);
         kolo_error_set("no reason");
         kolo_boot_give_up(boot, KOLO_ERR_SYSTEM);
         break;
