@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 #include <random>
+#include <sys/resource.h>
 
 namespace
 {
@@ -179,6 +180,29 @@ TEST_F(VerbsFaults, WhatCannotBeRegisteredIsCopied)
     EXPECT_EQ(KOLO_OK, recv.status);
     EXPECT_TRUE(sent == came);
     Exchange(world, 7, 30);
+}
+
+TEST_F(VerbsFaults, LittleLockedMemoryIsSaidWithWhatToSet)
+{
+    rlimit before{};
+    Rank ranks[2];
+    Rule([](auto &rules) { rules.locked = 100000; });
+    getrlimit(RLIMIT_MEMLOCK, &before);
+    const rlimit little = {64 << 10, before.rlim_max};
+    ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &little));
+    for (int i = 0; i < 2; i++) {
+        ASSERT_EQ(KOLO_OK, World::Open(Verbs(), ranks[i], i, 2, 77));
+    }
+    ranks[0].peers = {ranks[0].self, ranks[1].self};
+    EXPECT_EQ(KOLO_ERR_SYSTEM, World::Connect(Verbs(), ranks[0], false));
+    const std::string text = kolo_error_text();
+    EXPECT_NE(std::string::npos, text.find("fake0")) << text;
+    EXPECT_NE(std::string::npos, text.find("64 KiB")) << text;
+    EXPECT_NE(std::string::npos, text.find("ulimit -l unlimited")) << text;
+    for (Rank &rank : ranks) {
+        World::Disconnect(Verbs(), rank);
+    }
+    EXPECT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &before));
 }
 
 TEST_F(VerbsFaults, AQueuePairThatFailsIsMadeAgain)
