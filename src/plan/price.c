@@ -210,9 +210,11 @@ static void price_send(struct pricer *p, const struct kolo_event *e, int self, s
     double arrives_us = m->end_us + link.latency_us;
     if (!link.by_core) { /* the lane goes on while the ports work */
         const double time_us = bytes * link.us_per_byte;
-        const double leaves_us = take_port(&p->out_port[port_of(p, e->rank)], m->end_us, time_us);
-        arrives_us =
-            take_port(&p->in_port[port_of(p, to)], leaves_us + link.latency_us, time_us) + time_us;
+        const int out = port_of(p, e->rank), in = port_of(p, to);
+        const double leaves_us = take_port(&p->out_port[out], m->end_us, time_us);
+        arrives_us = take_port(&p->in_port[in], leaves_us + link.latency_us, time_us) + time_us;
+        p->busy[out] += time_us;
+        p->busy[p->plan->shape.nranks + in] += time_us;
     }
     p->arrival_us[e->message] = arrives_us;
     p->sent[e->rank] += bytes;

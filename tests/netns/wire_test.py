@@ -19,8 +19,9 @@ CALLS = 10
 
 # Bytes that each host must send at least, for a call of SIZE bytes as the table has it, of 4 ranks
 # of which two are on each host. Roots are on the first one.
-LEAST = {"all_reduce": (SIZE, SIZE), "broadcast": (SIZE, 0),
-         "all_gather": (SIZE // 2, SIZE // 2), "reduce_scatter": (SIZE // 2, SIZE // 2)}
+LEAST = {"all_reduce": (SIZE, SIZE), "broadcast": (SIZE, 0), "reduce": (0, SIZE),
+         "all_gather": (SIZE // 2, SIZE // 2), "reduce_scatter": (SIZE // 2, SIZE // 2),
+         "gather": (0, SIZE // 2), "scatter": (SIZE // 2, 0), "alltoall": (SIZE, SIZE)}
 # Headers of frames, TCP and Ethernet, and acknowledgements, beside the payload.
 SLACK = 1.05
 

@@ -202,6 +202,18 @@ TEST(Price, ARankGivesUpASharedCoreOnceARound)
     EXPECT_NEAR(0, Price("allreduce_oneshot", 2, 64, machine).total_us, 1e-6) << "nobody shares";
 }
 
+TEST(Price, RanksThatShareAPortTakeTurnsInItInEveryTile)
+{
+    kolo_machine machine = Links();
+    machine.port_of = [](const void *, int rank) { return rank / 2; };
+    const size_t tile = 6400;
+    const double direct = Price("reduce_direct", 4, 640000, machine, tile).tile_us;
+    // Rank 0's port takes three vectors, one of them from rank 1, by the same port.
+    EXPECT_NEAR(3 * 6400 * kUsPerByte, direct, 1e-6 * direct);
+    EXPECT_LT(Price("reduce_chain", 4, 640000, machine, tile).total_us,
+              Price("reduce_direct", 4, 640000, machine, tile).total_us);
+}
+
 TEST(Price, AsksForTheLinkOfEachPair)
 {
     kolo_machine machine = Links();
