@@ -8,8 +8,8 @@ device can be asked for; all-reduce of two ranks; and both by TCP on a wire of t
 the median of rounds that take turns. A guest's processors are emulated, so that times say nothing about
 hardware: only the ratios of one run do, and they count instructions more than wires.
 
-Open MPI is not here, for none of its ways to verbs works on Soft-RoCE in Debian 12: UCX 1.13 needs unreliable
-datagrams, which time out there, and btl openib is built without a connection manager for RoCE.
+Open MPI is not here, for what was tried of it does not start on Soft-RoCE in Debian 12: pml ucx (UCX 1.13, by
+rc and by ud) ends with a time-out of its datagrams, and btl openib finds no connection manager for RoCE.
 """
 import argparse
 import os
