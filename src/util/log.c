@@ -25,6 +25,13 @@ static struct {
     char host[64];
 } logger = {.once = PTHREAD_ONCE_INIT, .fd = 1};
 
+/* A word that is none would else look like a job with nothing to say. */
+static void complain(const char *name, const char *word, int len, const char *allowed)
+{
+    (void)fprintf(stderr, "kolo: %s: \"%.*s\" is not known; it may be %s\n", name, len, word,
+                  allowed);
+}
+
 static unsigned subsys_mask(const char *list)
 {
     static const struct {
@@ -37,10 +44,16 @@ static unsigned subsys_mask(const char *list)
     unsigned mask = 0;
     for (const char *word = list + invert; *word != '\0'; word += strspn(word, ",")) {
         const size_t len = strcspn(word, ",");
+        bool known = false;
         for (size_t i = 0; i < KOLO_LENGTH(names); i++) {
             if (strlen(names[i].name) == len && strncasecmp(word, names[i].name, len) == 0) {
                 mask |= names[i].bit;
+                known = true;
             }
+        }
+        if (!known) {
+            complain("KOLO_DEBUG_SUBSYS", word, (int)len,
+                     "INIT, NET, GRAPH, TUNE, PLAN, EXEC, SHM, COLL or ALL");
         }
         word += len;
     }
@@ -73,10 +86,14 @@ static void setup(void)
     const char *level = kolo_env("KOLO_DEBUG");
     const char *list = kolo_env("KOLO_DEBUG_SUBSYS");
     const char *file = kolo_env("KOLO_DEBUG_FILE");
-    for (size_t i = 0; level != NULL && i < KOLO_LENGTH(levels); i++) {
-        if (strcasecmp(level, levels[i]) == 0) {
-            logger.level = (enum kolo_level)i;
-        }
+    size_t at = 0;
+    while (level != NULL && at < KOLO_LENGTH(levels) && strcasecmp(level, levels[at]) != 0) {
+        at++;
+    }
+    if (at < KOLO_LENGTH(levels)) {
+        logger.level = (enum kolo_level)at;
+    } else {
+        complain("KOLO_DEBUG", level, (int)strlen(level), "NONE, VERSION, WARN, INFO or TRACE");
     }
     logger.subsys = list != NULL ? subsys_mask(list) : KOLO_SUB_ALL & ~(unsigned)KOLO_SUB_COLL;
     if (gethostname(logger.host, sizeof logger.host - 1) != 0) {

@@ -337,6 +337,13 @@ def test_meeting():
           "four jobs at once do not mix", *results)
 
 
+def test_words():
+    """Of variables that say what to log."""
+    status, _, err = kolo("run", "-n", "1", MEET, env={"KOLO_DEBUG": "LOUD", "KOLO_DEBUG_SUBSYS": "graph,NOISE"})
+    check(status == 0 and err.count("is not known") == 2 and '"LOUD"' in err and '"NOISE"' in err,
+          "a word of KOLO_DEBUG or KOLO_DEBUG_SUBSYS that is none is told, and the job runs", status, err)
+
+
 def test_other_launchers():
     mpirun = shutil.which("mpirun")
     told = mpirun and subprocess.run([mpirun, "--version"], capture_output=True, text=True,
