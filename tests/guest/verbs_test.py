@@ -86,7 +86,7 @@ def test_dead_rail():
     must("ip", "link", "set", "v0", "down")
     time.sleep(4)
     must("ip", "link", "set", "v0", "up")
-    ends = finish(running, 90)
+    ends = finish(running, 180)
     check(right(ends), "a rail that dies and comes back changes nothing", *tails(ends))
     check(lines(ends, "NET/IB/0 : rank .* over rxe[01] port 1: "), "the log names rank, device, port and status",
           *lines(ends, "NET/IB"))
@@ -100,7 +100,7 @@ def test_dead_rank():
     running[1].send_signal(signal.SIGKILL)
     begun = time.monotonic()
     ends = finish(running, 60)
-    check(time.monotonic() - begun < 10 and ends[0][0] not in (0, None) and "rank 1" in ends[0][1],
+    check(time.monotonic() - begun < 20 and ends[0][0] not in (0, None) and "rank 1" in ends[0][1],
           "a rank that is killed is named at once", ends[0][1][-500:])
 
 
