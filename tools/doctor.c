@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `kolo doctor`: what of this machine and this container makes collectives slow or fail, one line a
- * check and one a fix. It only looks: no traffic, nothing is changed. The limits that matter:
- * locked memory and huge pages for pinned buffers, /dev/shm (other libraries need it, kolo does
- * not), reading other processes' memory (CMA), the CPUs and memory of the control group, RDMA
+ * check and one a fix. It only looks, but for copies between GPUs; nothing is changed. What
+ * matters: locked memory and huge pages for pinned buffers, /dev/shm (other libraries need it, kolo
+ * does not), reading other processes' memory (CMA), the CPUs and memory of the control group, RDMA
  * devices that cannot be used, NICs that run below their link, modules for GPUDirect, and access
- * control (ACS) on PCI bridges, which sends peer-to-peer traffic through the host. HWLOC_FSROOT
- * stands before every path, as for discovery. */
+ * control (ACS) on PCI bridges, which sends peer-to-peer traffic through the host, and whether data
+ * that GPUs send to each other arrive (doctor_peers.c). HWLOC_FSROOT stands before every path, as
+ * for discovery. */
 #include "doctor.h"
 
+#include "doctor_parts.h"
 #include "output.h"
 #include "topology/graph.h"
 #include "topology/sysfs.h"
@@ -31,7 +33,8 @@ static const char usage[] =
     "Usage: kolo doctor [-n RANKS]\n"
     "Look whether this machine, or container, is set up for fast collectives: locked memory,\n"
     "/dev/shm, CMA, huge pages, CPU and memory limits, NICs, GPUDirect modules, PCI access "
-    "control.\n"
+    "control,\n"
+    "and by copies whether GPUs reach each other (P2P).\n"
     "  -n, --ranks N   ranks that are to run here (default: one a cpu)\n"
     "  -h, --help      this text\n"
     "Exit status 1: something wants a fix.\n";
@@ -51,7 +54,7 @@ static void say(struct doctor *d, enum verdict verdict, const char *fix, const c
 static void say(struct doctor *d, enum verdict verdict, const char *fix, const char *format, ...)
 {
     static const char *const words[] = {"ok  ", "note", "FIX "};
-    char line[256];
+    char line[512];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
@@ -334,9 +337,15 @@ static int acs_of(const char *bus)
     return len > 64 ? 0 : -1;
 }
 
-static void check_acs(struct doctor *d, const struct kolo_graph *g)
+int kolo_doctor_redirects(const char *bus)
 {
     enum { REDIRECT = 0x4 | 0x8 | 0x10 }; /* requests, completions, upstream forwarding */
+    const int acs = acs_of(bus);
+    return acs < 0 ? -1 : (acs & REDIRECT) != 0;
+}
+
+static void check_acs(struct doctor *d, const struct kolo_graph *g)
+{
     int seen = 0, on = 0;
     char path[256], first[64] = "";
     const char *root = kolo_env("HWLOC_FSROOT");
@@ -346,9 +355,9 @@ static void check_acs(struct doctor *d, const struct kolo_graph *g)
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root != NULL ? root : "");
     DIR *folder = opendir(path);
     for (const struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
-        const int acs = e->d_name[0] != '.' ? acs_of(e->d_name) : -1;
-        seen += acs >= 0;
-        if (acs > 0 && (acs & REDIRECT) != 0) {
+        const int redirects = e->d_name[0] != '.' ? kolo_doctor_redirects(e->d_name) : -1;
+        seen += redirects >= 0;
+        if (redirects == 1) {
             (void)snprintf(first, sizeof first, "%.60s", e->d_name);
             on++;
         }
@@ -368,6 +377,11 @@ static void check_acs(struct doctor *d, const struct kolo_graph *g)
             seen > 0 ? "no PCI bridge redirects peer-to-peer traffic (ACS)"
                      : "PCI access control (ACS) cannot be seen");
     }
+}
+
+static void tell_peers(void *doctor, kolo_status status, const char *line, const char *fix)
+{
+    say(doctor, status == KOLO_OK ? GOOD : status == KOLO_ERR_SYSTEM ? NOTE : BAD, fix, "%s", line);
 }
 
 static void check_devices(struct doctor *d, const struct kolo_graph *g)
@@ -440,6 +454,7 @@ int kolo_tool_doctor(int argc, char **argv)
     } else {
         say(&d, BAD, NULL, "devices cannot be discovered: %s", kolo_error_text());
     }
+    kolo_doctor_peers(tell_peers, &d);
     const int status = kolo_output_write("kolo doctor", "-", &d.out);
     kolo_text_free(&d.out);
     kolo_graph_destroy(graph);

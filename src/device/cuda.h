@@ -27,7 +27,8 @@ enum { /* CUresult: those that are told apart */
        KOLO_CUDA_INVALID_DEVICE = 101,
        KOLO_CUDA_NO_BINARY_FOR_GPU = 209,
        KOLO_CUDA_NOT_FOUND = 500,
-       KOLO_CUDA_NOT_READY = 600
+       KOLO_CUDA_NOT_READY = 600,
+       KOLO_CUDA_PEER_ALREADY_ENABLED = 704
 };
 enum { /* CUdevice_attribute */
        KOLO_CUDA_MULTIPROCESSORS = 16,
@@ -76,10 +77,14 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*device_get)(int *device, int ordinal);
     int (*device_get_attribute)(int *value, int attribute, int device);
     int (*device_get_uuid)(unsigned char uuid[16], int device);
+    int (*device_get_pci_bus_id)(char *out, int room, int device);
+    int (*device_can_access_peer)(int *can, int device, int peer);
     int (*device_primary_ctx_retain)(kolo_cuda_context *context, int device);
     int (*device_primary_ctx_release)(int device);
     int (*ctx_push_current)(kolo_cuda_context context);
     int (*ctx_pop_current)(kolo_cuda_context *context);
+    int (*ctx_enable_peer_access)(kolo_cuda_context peer, unsigned flags);
+    int (*ctx_disable_peer_access)(kolo_cuda_context peer);
     int (*mem_alloc)(kolo_cuda_address *at, size_t bytes);
     int (*mem_free)(kolo_cuda_address at);
     int (*memset_d8)(kolo_cuda_address at, unsigned char value, size_t bytes);
@@ -91,6 +96,9 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
                              kolo_cuda_stream stream);
     int (*memcpy_htod_async)(kolo_cuda_address to, const void *from, size_t bytes,
                              kolo_cuda_stream stream);
+    int (*memcpy_peer_async)(kolo_cuda_address to, kolo_cuda_context to_context,
+                             kolo_cuda_address from, kolo_cuda_context from_context, size_t bytes,
+                             kolo_cuda_stream stream);
     int (*ipc_get_mem_handle)(struct kolo_cuda_ipc *out, kolo_cuda_address base);
     int (*ipc_open_mem_handle)(kolo_cuda_address *at, struct kolo_cuda_ipc handle, unsigned flags);
     int (*ipc_close_mem_handle)(kolo_cuda_address at);
@@ -98,6 +106,7 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*stream_create)(kolo_cuda_stream *stream, unsigned flags);
     int (*stream_create_with_priority)(kolo_cuda_stream *stream, unsigned flags, int priority);
     int (*stream_destroy)(kolo_cuda_stream stream);
+    int (*stream_query)(kolo_cuda_stream stream);
     int (*stream_synchronize)(kolo_cuda_stream stream);
     int (*stream_wait_event)(kolo_cuda_stream stream, kolo_cuda_event event, unsigned flags);
     int (*stream_is_capturing)(kolo_cuda_stream stream, int *status);

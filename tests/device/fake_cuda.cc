@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -34,6 +35,7 @@ namespace
 
 constexpr int kDevices = 2;
 constexpr int kCaptureIsolation = 905, kInvalidContext = 201, kInvalidHandle = 400;
+constexpr int kPeerUnsupported = 217, kPeerNotEnabled = 705;
 
 using Work = std::function<void()>;
 using Token = std::shared_ptr<std::atomic<bool>>;
@@ -111,15 +113,28 @@ struct Handle { // in a kolo_cuda_ipc
 };
 
 std::mutex lock;
-std::map<kolo_cuda_address, Allocation> allocations;
+// The two are never destroyed: what a caller leaves to the driver is no leak of its own.
+auto &allocations = *new std::map<kolo_cuda_address, Allocation>;
 std::map<kolo_cuda_address, size_t> opened; // of other processes: bytes
 unsigned long long ids;
-std::set<const void *> objects; // streams, events, modules, pinned memory
+auto &objects = *new std::set<const void *>; // streams, events, modules, pinned memory
 std::set<Stream *> streams;
+std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained;
 std::atomic<long> fail_in{0};
 std::atomic<size_t> launches{0};
 thread_local std::vector<int> contexts; // of devices, 1 + ordinal
+
+// What peer access comes to: a word of FakeCudaPeers().
+struct PeerWord {
+    std::mutex lock;
+    std::string word = getenv("FAKE_CUDA_PEERS") != nullptr ? getenv("FAKE_CUDA_PEERS") : "work";
+    std::string Get()
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        return word;
+    }
+} peer_word;
 
 bool Fails()
 {
@@ -206,7 +221,8 @@ KOLO_EXPORT
 size_t FakeCudaLive()
 {
     std::lock_guard<std::mutex> hold(lock);
-    return allocations.size() + opened.size() + objects.size() + static_cast<size_t>(retained);
+    return allocations.size() + opened.size() + objects.size() + peers.size() +
+           static_cast<size_t>(retained);
 }
 KOLO_EXPORT
 void FakeCudaFailNth(long n)
@@ -229,6 +245,12 @@ bool FakeCudaHasFailed()
     return fail_in <= 0;
 }
 KOLO_EXPORT
+void FakeCudaPeers(const char *word)
+{
+    std::lock_guard<std::mutex> hold(peer_word.lock);
+    peer_word.word = word;
+}
+KOLO_EXPORT
 size_t FakeCudaLaunches()
 {
     return launches;
@@ -248,6 +270,7 @@ int cuGetErrorName(int error, const char **name)
             : error == KOLO_CUDA_NOT_FOUND   ? "CUDA_ERROR_NOT_FOUND"
             : error == kCaptureIsolation     ? "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
             : error == kInvalidContext       ? "CUDA_ERROR_INVALID_CONTEXT"
+            : error == kPeerUnsupported      ? "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
                                              : NULL;
     return *name != NULL ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_VALUE;
 }
@@ -286,6 +309,20 @@ int cuDeviceGetAttribute(int *value, int attribute, int)
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
+int cuDeviceGetPCIBusId(char *out, int room, int device)
+{
+    ENTER();
+    snprintf(out, static_cast<size_t>(room), "0000:%02X:00.0", 0x1b + 0x10 * device);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    ENTER();
+    *can = device != peer && peer_word.Get() != "none" ? 1 : 0;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
 int cuDevicePrimaryCtxRetain(kolo_cuda_context *context, int device)
 {
     ENTER();
@@ -317,6 +354,27 @@ int cuCtxPopCurrent_v2(kolo_cuda_context *context)
     *context = reinterpret_cast<kolo_cuda_context>(static_cast<uintptr_t>(contexts.back()));
     contexts.pop_back();
     return KOLO_CUDA_OK;
+}
+
+KOLO_EXPORT
+int cuCtxEnablePeerAccess(kolo_cuda_context peer, unsigned)
+{
+    ENTER_CONTEXT();
+    if (peer_word.Get() == "refuse") {
+        return kPeerUnsupported;
+    }
+    std::lock_guard<std::mutex> hold(lock);
+    const int to = static_cast<int>(reinterpret_cast<uintptr_t>(peer)) - 1;
+    return peers.insert({contexts.back() - 1, to}).second ? KOLO_CUDA_OK
+                                                          : KOLO_CUDA_PEER_ALREADY_ENABLED;
+}
+KOLO_EXPORT
+int cuCtxDisablePeerAccess(kolo_cuda_context peer)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const int to = static_cast<int>(reinterpret_cast<uintptr_t>(peer)) - 1;
+    return contexts.empty() || peers.erase({contexts.back() - 1, to}) == 0 ? kPeerNotEnabled
+                                                                           : KOLO_CUDA_OK;
 }
 
 // ---- memory ----
@@ -429,6 +487,37 @@ int cuMemcpyDtoDAsync_v2(kolo_cuda_address to, kolo_cuda_address from, size_t by
                          kolo_cuda_stream stream)
 {
     return cuMemcpyDtoHAsync_v2(reinterpret_cast<void *>(to), from, bytes, stream);
+}
+
+// Between peers by the word; without peer access through the host, which is always right.
+KOLO_EXPORT
+int cuMemcpyPeerAsync(kolo_cuda_address to, kolo_cuda_context to_context, kolo_cuda_address from,
+                      kolo_cuda_context from_context, size_t bytes, kolo_cuda_stream stream)
+{
+    ENTER_CONTEXT();
+    const int by = contexts.back() - 1;
+    const int onto = static_cast<int>(reinterpret_cast<uintptr_t>(to_context)) - 1;
+    const int of = static_cast<int>(reinterpret_cast<uintptr_t>(from_context)) - 1;
+    std::unique_lock<std::mutex> hold(lock);
+    const bool direct = peers.count({by, by == of ? onto : of}) != 0;
+    hold.unlock();
+    const std::string word = direct ? peer_word.Get() : "work";
+    if (word == "die") {
+        _exit(1);
+    }
+    StreamOf(stream)->Push([=] {
+        while (word == "hang" && peer_word.Get() == "hang") {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        auto *out = reinterpret_cast<unsigned char *>(to);
+        if (word != "lose" && !(word == "lose reads of 1" && by == 1 && onto == 1)) {
+            memcpy(out, reinterpret_cast<const void *>(from), bytes);
+        }
+        if (word == "spoil") {
+            out[bytes - 1] ^= 1;
+        }
+    });
+    return KOLO_CUDA_OK;
 }
 
 // ---- memory of other processes ----
@@ -569,6 +658,19 @@ int cuStreamDestroy_v2(kolo_cuda_stream stream)
         streams.erase(reinterpret_cast<Stream *>(stream));
     }
     return Unmade(reinterpret_cast<Stream *>(stream));
+}
+KOLO_EXPORT
+int cuStreamQuery(kolo_cuda_stream stream)
+{
+    Stream *s = StreamOf(stream);
+    {
+        std::lock_guard<std::mutex> hold(s->lock);
+        if (!s->work.empty() || s->busy) { // no call to fail: how many there are is chance
+            return KOLO_CUDA_NOT_READY;
+        }
+    }
+    ENTER_CONTEXT();
+    return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuStreamSynchronize(kolo_cuda_stream stream)

@@ -7,7 +7,8 @@
 #include <cstddef>
 
 extern "C" {
-// What is there now: allocations, streams, events, modules and retained contexts together.
+// What is there now: allocations, streams, events, modules, retained contexts and
+// peers that may be reached together.
 size_t FakeCudaLive();
 // The n-th call from now on (1: the next) fails with CUDA_ERROR_OUT_OF_MEMORY; 0: none does.
 void FakeCudaFailNth(long n);
@@ -15,6 +16,11 @@ void FakeCudaFailNth(long n);
 bool FakeCudaHasFailed();
 // Wait until all streams are idle. None may be made or destroyed meanwhile.
 void FakeCudaDrain();
+// From now on peer access "work"s (at the start, where FAKE_CUDA_PEERS in the environment says
+// nothing else), is not claimed ("none"), or is claimed and "refuse"d; or copies by it "hang" until
+// the next word, "lose" all bytes, "lose reads of 1", of GPU 1, only, "spoil" a byte, or end the
+// process ("die").
+void FakeCudaPeers(const char *word);
 // Kernels launched so far.
 size_t FakeCudaLaunches();
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kolo doctor` on this machine, and on folders that stand for /sys of machines with something wrong.
 
-usage: doctor_test.py KOLO NVML   (the kolo tool, the fake library)
+usage: doctor_test.py KOLO NVML CUDA   (the kolo tool, the fake libraries)
 """
 import os
 import subprocess
@@ -10,7 +10,7 @@ import tempfile
 
 from tap import check, done, machine_env
 
-KOLO, NVML = map(os.path.abspath, sys.argv[1:])
+KOLO, NVML, CUDA = map(os.path.abspath, sys.argv[1:])
 
 
 def doctor(*args, **env):
@@ -95,6 +95,57 @@ def test_rdma(folder):
     check(status == 1 and "rxe3" not in out, "one without a node in /dev/infiniband is another container's", out)
 
 
+PAIR = "P2P of GPU 0 (0000:1b:00.0) and GPU 1 (0000:2b:00.0)"
+
+
+def peers(folder, word):
+    """What is said of the pair of GPUs that the fake driver has: the exit status, the line, its fix."""
+    status, out, err = doctor(HWLOC_FSROOT=folder, HWLOC_COMPONENTS="no_os,stop", HWLOC_THISSYSTEM="0",
+                              KOLO_CUDA_PATH=CUDA, FAKE_CUDA_PEERS=word)
+    lines = out.splitlines() + [""]
+    at = next((i for i, line in enumerate(lines) if PAIR in line), len(lines) - 1)
+    check(out.count("P2P of") <= 1 and not err, "a pair has one line", out, err)
+    return status, lines[at], "".join(lines[at + 1:at + 2])
+
+
+def test_peers(folder):
+    """Whether data of GPUs arrive, by the fake driver; why not, by what the folder has more and more of."""
+    def cause(words, fix, word="spoil"):
+        status, line, told = peers(folder, word)
+        check(status == 1 and line.startswith(f"FIX   {PAIR} is claimed and does not work: GPU 0 writes to GPU 1: ")
+              and line.endswith(f"; likely cause: {words}"), f"a pair fails: {words}", line)
+        check(told.startswith(f"      -> {fix}") and "NCCL_P2P_DISABLE=1" in told, f"a fix: {fix}", told)
+
+    _, line, _ = peers(folder, "work")
+    check(line.startswith(f"ok    {PAIR}: verified, ") and line.endswith(" GB/s"),
+          "a pair is verified and measured", line)
+    _, line, _ = peers(folder, "none")
+    check(line == "", "a pair that claims nothing is not spoken of", line)
+    cause("not known; bridges' access control (ACS) shows to root only", "run as root")
+    cause("not known; bridges' access control (ACS) shows to root only", "run as root", "hang")
+    status, line, _ = peers(folder, "die")
+    check(status == 1 and "the driver has ended the process" in line, "a driver may end its process", line)
+    status, line, _ = peers(folder, "refuse")
+    check(status == 1 and "GPU 0 is refused access to memory of GPU 1: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+          in line, "a refusal is named", line)
+
+    ways = {"0000:1b:00.0": "pci0000:1a/0000:1a:01.0", "0000:2b:00.0": "pci0000:2a/0000:2a:01.0"}
+    os.makedirs(os.path.join(folder, "sys/bus/pci/devices"))
+    for bus, way in ways.items():
+        for device in (way, f"{way}/{bus}"):
+            os.makedirs(os.path.join(folder, "sys/devices", device))
+            os.symlink(os.path.join("../../../devices", device),
+                       os.path.join(folder, "sys/bus/pci/devices", os.path.basename(device)))
+    cause("they are under different host bridges (pci0000:1a, pci0000:2a)", "slots under one")
+    write(folder, "proc/cpuinfo", "processor : 0\nflags : fpu hypervisor lahf_lm\n")
+    cause("this is a virtual machine, whose host does not let it through", "on the host")
+    write(folder, f"sys/devices/{ways['0000:2b:00.0']}/0000:2b:00.0/iommu_group/type", "DMA-FQ\n")
+    cause("the IOMMU translates what they send", "boot with iommu=pt")
+    write(folder, f"sys/devices/{ways['0000:2b:00.0']}/config", acs_config(0x1d))
+    cause("access control (ACS) redirects on bridge 0000:2a:01.0 between them",
+          "setpci -s 0000:2a:01.0 ECAP_ACS+6.w=0000")
+
+
 def test_options():
     for args, words in ((["--cats"], "option --cats is unknown"), (["-n", "x"], '"x" is no number'),
                         (["more"], 'unexpected argument "more"')):
@@ -108,6 +159,8 @@ def main():
         test_wrong(folder)
     with tempfile.TemporaryDirectory(prefix="kolo-doctor-") as folder:
         test_rdma(folder)
+    with tempfile.TemporaryDirectory(prefix="kolo-doctor-") as folder:
+        test_peers(folder)
     test_options()
     done()
 
