@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `kolo doctor` on peer-to-peer between GPUs. A child process tries pair after pair and tells of
  * each by a pipe; a pair that fails, or does not answer, is the last of its child, since what it
- * leaves of the driver is not to be trusted, and another child goes on behind it. */
+ * leaves of the driver is not to be trusted, and another child goes on behind it; but a driver that
+ * stays silent is not asked again. */
 #include "device/peer_access.h"
 #include "doctor_parts.h"
 #include "topology/sysfs.h"
@@ -267,7 +268,8 @@ static int listen_from(const struct listener *l, int first)
     }
     if (pair.status == KOLO_INPROGRESS) {
         (void)snprintf(pair.error, sizeof pair.error, "the driver %s",
-                       heard == 0 ? "does not answer" : "has ended the process");
+                       heard == 0 ? "does not answer, no more pairs are tried"
+                                  : "has ended the process");
         pair.status = KOLO_ERR_TIMEOUT;
         report(l, &pair);
     } else if (heard == 0) {
@@ -278,7 +280,8 @@ static int listen_from(const struct listener *l, int first)
     if (child > 0) {
         reap(child);
     }
-    return pair.status == KOLO_OK || pair.status == KOLO_ERR_UNSUPPORTED ? -1 : pair.number + 1;
+    const bool tried_all = pair.status == KOLO_OK || pair.status == KOLO_ERR_UNSUPPORTED;
+    return heard == 0 || tried_all ? -1 : pair.number + 1;
 }
 
 void kolo_doctor_peers(void (*tell)(void *arg, kolo_status status, const char *line,
