@@ -13,7 +13,7 @@ import sys
 from ranks import LIMIT_S, Ranks
 from tap import check, run_tests
 
-FLIP, FAULTS, SHORT_JOB = sys.argv[1:]
+FLIP, FAULTS, SHORT_JOB = map(os.path.abspath, sys.argv[1:])
 FULL = bool(os.environ.get("KOLO_TEST_FULL"))
 _jobs = itertools.count()
 
@@ -93,7 +93,7 @@ def ends_of(frame, crc):
 
 def test_wrong_results():
     """A changed bit makes results wrong, but not where there are sums."""
-    frames = range(24 if FULL else 8)
+    frames = range(8)  # as many as every rank of the job writes
     plain = [ends_of(frame, "0") for frame in frames]
     check(any(3 in ends for ends, _ in plain), "without KOLO_CRC a changed bit goes into results", *plain)
     summed = [ends_of(frame, "1") for frame in frames]

@@ -11,7 +11,7 @@ import sys
 
 from tap import check, run_tests
 
-FAULT, SHORT_JOB = sys.argv[1:]
+FAULT, SHORT_JOB = map(os.path.abspath, sys.argv[1:])
 FULL = bool(os.environ.get("KOLO_TEST_FULL"))
 LIMIT_S = 40
 _jobs = itertools.count()
