@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,6 +51,8 @@ struct Queue {
     std::deque<ibv_wc> entries;
     int size = 0;
     bool armed = false;
+    int polls_before = -1; /* it gives nothing more for late_ms; -1: it goes on */
+    std::chrono::steady_clock::time_point deaf_until;
 };
 
 struct Request {
@@ -347,8 +350,12 @@ int PollQueue(ibv_cq *cq, int count, ibv_wc *out)
     for (int i = 0; i < steps; i++) {
         Step(w);
     }
+    const auto now = std::chrono::steady_clock::now();
+    if (queue->polls_before >= 0 && queue->polls_before-- == 0) {
+        queue->deaf_until = now + std::chrono::milliseconds(w.rules.late_ms);
+    }
     int n = 0;
-    while (n < count && !queue->entries.empty()) {
+    while (now >= queue->deaf_until && n < count && !queue->entries.empty()) {
         out[n++] = queue->entries.front();
         queue->entries.pop_front();
     }
@@ -490,6 +497,9 @@ void fake_verbs_break(int device)
     for (auto &[number, pair] : w.pairs) {
         if ((device < 0 || pair->device == device) && pair->base.state == IBV_QPS_RTS) {
             Fail(pair, IBV_WC_RETRY_EXC_ERR);
+            if (w.rules.late_ms > 0) {
+                pair->recv_queue->polls_before = w.chance() % 2 == 0 ? 0 : -1;
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ struct fake_verbs_rules {
     uint32_t lost;      /* it fails after the bytes came, before the sender knows */
     uint32_t flap;      /* a port goes down, or comes back */
     size_t locked;      /* bytes that may be registered; 0: any */
+    int late_ms; /* who polls soon after fake_verbs_break() sees nothing for that long; 0: never */
 };
 
 struct fake_verbs_counts {

@@ -223,6 +223,26 @@ TEST_F(VerbsFaults, AQueuePairThatFailsIsMadeAgain)
     }
 }
 
+TEST_F(VerbsFaults, ARankThatLooksTooLateAtWhatHadComeLosesNothing)
+{
+    Rule([](auto &rules) { rules.late_ms = 120; });
+    World world(Verbs(), 2);
+    for (uint64_t round = 1; round <= 20; round++) {
+        SCOPED_TRACE(round);
+        Traffic traffic(world, round);
+        traffic.Post(20);
+        for (uint64_t i = 0; i < 4 * round; i++) {
+            Verbs()->progress(world.Device((int)(i % 2)), 64);
+        }
+        for (int i = 0; i < 20; i++) { /* much comes, and its sender knows that */
+            Verbs()->progress(world.Device(0), 64);
+        }
+        fake_verbs_break(-1);
+        ASSERT_TRUE(traffic.Finish());
+        traffic.ExpectArrived();
+    }
+}
+
 TEST_F(VerbsFaults, ADeadRailLeavesItsTrafficToTheOthersAndComesBack)
 {
     World world(Verbs(), 2);

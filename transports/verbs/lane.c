@@ -222,6 +222,8 @@ static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         }
     } else if (!receive) {
         retire(lane, (uint32_t)wc->wr_id);
+    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* the peer was told that it is not taken */
+        return;
     } else if (link->failed == KOLO_OK && !take_value(lane, wc)) {
         kolo_verbs_fail(link, "sent what is no message", 0, false);
     }

@@ -393,10 +393,14 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
     return true;
 }
 
-/* Both ends know what the other has taken. */
+/* Both ends know what the other has taken. PLACED of a chunk whose write is not known to have ended
+ * comes again with the chunk, any other one by itself: its bytes are there. */
 static void settle(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
+    const uint32_t unwritten = lane->first_flight == lane->next_flight
+                                   ? lane->sent
+                                   : lane->flight[lane->first_flight % KOLO_VERBS_SENDS].entry;
     for (; lane->first_flight != lane->next_flight; lane->first_flight++) {
         const struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
         if (f->message != NULL && (int32_t)(f->entry - lane->peer_taken) < 0) {
@@ -409,7 +413,8 @@ static void settle(struct kolo_verbs_lane *lane)
         const char *slot = lane->out + (size_t)(n % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
         struct kolo_verbs_entry entry;
         memcpy(&entry, slot, sizeof entry);
-        if (entry.kind != KOLO_VERBS_PLACED && !keep_entry(link, slot)) {
+        const bool with_chunk = entry.kind == KOLO_VERBS_PLACED && (int32_t)(n - unwritten) >= 0;
+        if (!with_chunk && !keep_entry(link, slot)) {
             kolo_verbs_fail(link, "no memory to send again", 0, false);
         }
     }
