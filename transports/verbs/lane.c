@@ -127,6 +127,12 @@ static void send_credits(struct kolo_verbs_lane *lane, bool tells)
     wr->wr.rdma.rkey = lane->offer.rkey;
 }
 
+void kolo_verbs_lane_try(struct kolo_verbs_lane *lane)
+{
+    send_credits(lane, true);
+    post_chain(lane);
+}
+
 bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane)
 {
     struct ibv_recv_wr wr[KOLO_VERBS_RECVS], *bad = NULL;
@@ -222,6 +228,9 @@ static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         }
     } else if (!receive) {
         retire(lane, (uint32_t)wc->wr_id);
+        if (lane->state == KOLO_VERBS_LANE_TRIED) {
+            kolo_verbs_lane_live(lane);
+        }
     } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* the peer was told that it is not taken */
         return;
     } else if (link->failed == KOLO_OK && !take_value(lane, wc)) {

@@ -2,7 +2,8 @@
 /* How queue pairs come up, fail, and come back.
  *
  * Each end makes its queue pair, fills its receive queue and sends OFFER. With the peer's offer it
- * is made ready, and says UP; when both have, entries go. A lane that fails at one end is ended at
+ * is made ready, and says UP; when both have, a value goes alone, and once it has arrived entries
+ * go. A lane that fails at one end is ended at
  * both: each stops its queue pair, looks at what had come, and says DOWN with how many entries it
  * has taken. What the peer did not take goes again over other lanes: an entry with the same bytes,
  * and what was written in place is written again, which changes nothing where it had come. So a
@@ -265,17 +266,23 @@ static void log_live(const struct kolo_verbs_lane *lane)
              lane->epoch > 0 ? ", again" : "");
 }
 
-/* Both ends take what comes. */
-static void go_live(struct kolo_verbs_lane *lane)
+/* Both ends take what comes. There may be no way between the two ports all the same. */
+static void try_out(struct kolo_verbs_lane *lane)
 {
     if (lane->state == KOLO_VERBS_LANE_READY && lane->peer_up) {
-        lane->state = KOLO_VERBS_LANE_LIVE;
-        lane->link->nlive++;
-        lane->link->lost_us = 0;
-        log_live(lane);
-        kolo_verbs_connected(lane->link);
-        kolo_verbs_activate(lane->link);
+        lane->state = KOLO_VERBS_LANE_TRIED;
+        kolo_verbs_lane_try(lane);
     }
+}
+
+void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
+{
+    lane->state = KOLO_VERBS_LANE_LIVE;
+    lane->link->nlive++;
+    lane->link->lost_us = 0;
+    log_live(lane);
+    kolo_verbs_connected(lane->link);
+    kolo_verbs_activate(lane->link);
 }
 
 /* Both offers are there. */
@@ -291,7 +298,7 @@ static void meet(struct kolo_verbs_lane *lane)
     }
     lane->state = KOLO_VERBS_LANE_READY;
     say(lane, KOLO_VERBS_UP, 0);
-    go_live(lane);
+    try_out(lane);
 }
 
 static void settle(struct kolo_verbs_lane *lane);
@@ -317,7 +324,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
         return true;
     case KOLO_VERBS_UP:
         lane->peer_up = true;
-        go_live(lane);
+        try_out(lane);
         return true;
     case KOLO_VERBS_DOWN:
         if (lane->peer_down ||

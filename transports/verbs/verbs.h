@@ -232,9 +232,10 @@ enum kolo_verbs_state {
     KOLO_VERBS_LANE_NONE,    /* no queue pair */
     KOLO_VERBS_LANE_OFFERED, /* it takes what comes once the peer's is known */
     KOLO_VERBS_LANE_READY,   /* it takes what comes */
-    KOLO_VERBS_LANE_LIVE,    /* and the peer's, too: entries may go */
-    KOLO_VERBS_LANE_BROKEN,  /* it has failed; what came before is still looked at */
-    KOLO_VERBS_LANE_DOWN     /* nothing more comes from it */
+    KOLO_VERBS_LANE_TRIED, /* and the peer's, too: whether anything gets there is being found out */
+    KOLO_VERBS_LANE_LIVE,  /* it does: entries may go */
+    KOLO_VERBS_LANE_BROKEN, /* it has failed; what came before is still looked at */
+    KOLO_VERBS_LANE_DOWN    /* nothing more comes from it */
 };
 
 struct kolo_verbs_flight {              /* a chunk that is being written */
@@ -434,6 +435,9 @@ void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t len);
 /* Write [from, from + len) to the peer's memory before the next entry. */
 void kolo_verbs_lane_write(struct kolo_verbs_lane *lane, const void *from, uint32_t len,
                            uint32_t lkey, uint64_t to, uint32_t rkey);
+/* Send an immediate value alone; once it has arrived the lane is live. */
+void kolo_verbs_lane_try(struct kolo_verbs_lane *lane);
+void kolo_verbs_lane_live(struct kolo_verbs_lane *lane);
 /* Post what was made, and credits that are due. */
 void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
 /* Ask for the end of all that was posted; true: it is there. */
