@@ -3,12 +3,11 @@
  *
  * Each end makes its queue pair, fills its receive queue and sends OFFER. With the peer's offer it
  * is made ready, and says UP; when both have, a value goes alone, and once it has arrived entries
- * go. A lane that fails at one end is ended at
- * both: each stops its queue pair, looks at what had come, and says DOWN with how many entries it
- * has taken. What the peer did not take goes again over other lanes: an entry with the same bytes,
- * and what was written in place is written again, which changes nothing where it had come. So a
- * message is seen once, and never before its bytes. The lane then starts anew when its port is
- * active. */
+ * go. A lane that fails at one end is ended at both: each stops its queue pair, looks at what had
+ * come, and says DOWN with how many entries it has taken. What the peer did not take goes again
+ * over other lanes: an entry with the same bytes, and what was written in place is written again,
+ * which changes nothing where it had come. So a message is seen once, and never before its bytes.
+ * The lane then starts anew when its port is active. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
