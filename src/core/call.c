@@ -295,7 +295,9 @@ static kolo_status pause_call(struct kolo_call *call)
     struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
     call->spins = call->exec.moved ? 0 : call->spins;
     for (int i = 0; i < c->nopened && p->nreqs > 0; i++) {
+        pthread_mutex_lock(&c->device_lock);
         const int fd = c->opened[i].transport->wait_fd(c->opened[i].device);
+        pthread_mutex_unlock(&c->device_lock);
         news.alone = news.alone && (fd >= 0 || (c->opened[i].transport->caps & KOLO_CAP_MAP) != 0);
         if (fd >= 0) {
             news.fd[news.count++] = fd;
