@@ -27,7 +27,7 @@ class InvalidError(Error, ValueError):
     status = -1
 
 
-class UnsupportedError(Error, NotImplementedError):
+class UnsupportedError(Error):
     """It makes sense, but not here; nothing happened."""
 
     status = -2

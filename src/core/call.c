@@ -288,20 +288,28 @@ static kolo_status run_alone(struct kolo_call *call)
 }
 
 /* Messages of transports that map memory, too, tell nothing, as its lines do. */
+static void find_news(const struct kolo_comm *c, struct kolo_news *news)
+{
+    for (int i = 0; i < c->nopened; i++) {
+        const struct kolo_opened *o = &c->opened[i];
+        const int fd = o->transport->wait_fd(o->device);
+        news->alone = news->alone && (fd >= 0 || (o->transport->caps & KOLO_CAP_MAP) != 0);
+        if (fd >= 0) {
+            news->fd[news->count++] = fd;
+        }
+    }
+}
+
 static kolo_status pause_call(struct kolo_call *call)
 {
     struct kolo_comm *c = call->comm;
     const struct kolo_prog *p = call->prog;
     struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
     call->spins = call->exec.moved ? 0 : call->spins;
-    for (int i = 0; i < c->nopened && p->nreqs > 0; i++) {
+    if (p->nreqs > 0) {
         pthread_mutex_lock(&c->device_lock);
-        const int fd = c->opened[i].transport->wait_fd(c->opened[i].device);
+        find_news(c, &news);
         pthread_mutex_unlock(&c->device_lock);
-        news.alone = news.alone && (fd >= 0 || (c->opened[i].transport->caps & KOLO_CAP_MAP) != 0);
-        if (fd >= 0) {
-            news.fd[news.count++] = fd;
-        }
     }
     return news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
                           : kolo_pause(&c->wires, &call->spins, &call->deadline);

@@ -62,6 +62,28 @@ const char *kolo_inet_ip(const struct kolo_inet *place, char out[KOLO_INET_TEXT]
     return out;
 }
 
+int kolo_net_gather(int fd, void *into, size_t bytes, size_t *got)
+{
+    while (*got < bytes) {
+        const ssize_t n = recv(fd, (char *)into + *got, bytes - *got, MSG_DONTWAIT);
+        if (n > 0) {
+            *got += (size_t)n;
+        } else if (n < 0 && errno == EAGAIN) {
+            return 0;
+        } else if (n == 0 || errno != EINTR) {
+            errno = n == 0 ? 0 : errno;
+            return -1;
+        }
+    }
+    *got = 0;
+    return 1;
+}
+
+bool kolo_net_say(int fd, const void *from, size_t bytes)
+{
+    return send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
 const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEXT])
 {
     char ip[KOLO_INET_TEXT];

@@ -44,6 +44,11 @@ int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *fr
 int kolo_net_accept(int listener);
 /* No delay, and a peer's host that is gone is found out in `timeout_ms`. */
 void kolo_net_options(int fd, int timeout_ms);
+/* Receive until *got, from 0 on, is `bytes`: 1 done, and *got is 0 again; 0 not yet; -1 ended
+ * (errno, or 0). */
+int kolo_net_gather(int fd, void *into, size_t bytes, size_t *got);
+/* Something short, on a socket that has room: whole or not at all. */
+bool kolo_net_say(int fd, const void *from, size_t bytes);
 /* "10.0.0.1<4000>", as NCCL writes it. */
 const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
 /* The address alone. */

@@ -108,30 +108,6 @@ static bool prove(const struct kolo_device *dev, const char *direction,
 }
 static const char to_maker[8] = "listens", to_listener[8] = "makes it";
 
-/* Receive until s->got is `bytes`: 1 done, 0 not yet, -1 ended (errno, or 0). */
-static int gather(struct kolo_tcp_socket *s, int fd, void *into, size_t bytes)
-{
-    while (s->got < bytes) {
-        const ssize_t n = recv(fd, (char *)into + s->got, bytes - s->got, MSG_DONTWAIT);
-        if (n > 0) {
-            s->got += (size_t)n;
-        } else if (n < 0 && errno == EAGAIN) {
-            return 0;
-        } else if (n == 0 || errno != EINTR) {
-            errno = n == 0 ? 0 : errno;
-            return -1;
-        }
-    }
-    s->got = 0;
-    return 1;
-}
-
-/* Short, on a socket that has room: whole or not at all. */
-static bool say(int fd, const void *from, size_t bytes)
-{
-    return send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
-}
-
 static void set_options(const struct kolo_device *dev, int fd)
 {
     const int most = KOLO_TCP_CHUNK;
@@ -183,7 +159,7 @@ static void try_again(struct kolo_tcp_socket *s)
 
 static void step_connecting(struct kolo_tcp_socket *s)
 {
-    if (say(s->fd, &s->hello, sizeof s->hello)) {
+    if (kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
         enter(s, KOLO_TCP_GREETING);
     } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
         kolo_tcp_fail(s->link, "cannot be connected to", errno);
@@ -193,7 +169,7 @@ static void step_connecting(struct kolo_tcp_socket *s)
 static void step_greeting(struct kolo_tcp_socket *s)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
-    const int came = gather(s, s->fd, &s->challenge, sizeof s->challenge);
+    const int came = kolo_net_gather(s->fd, &s->challenge, sizeof s->challenge, &s->got);
     if (came < 0) {
         try_again(s);
     } else if (came > 0) {
@@ -202,7 +178,7 @@ static void step_greeting(struct kolo_tcp_socket *s)
             !kolo_same_proof(proof, s->challenge.proof)) {
             kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
         } else if (!prove(dev, to_listener, &s->hello, &s->challenge, s->proof) ||
-                   !say(s->fd, s->proof, sizeof s->proof)) {
+                   !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
             try_again(s);
         } else {
             enter(s, KOLO_TCP_PROVING);
@@ -213,7 +189,7 @@ static void step_greeting(struct kolo_tcp_socket *s)
 static void step_proving(struct kolo_tcp_socket *s)
 {
     unsigned char answer = KOLO_TCP_REFUSED;
-    const int came = gather(s, s->fd, &answer, 1);
+    const int came = kolo_net_gather(s->fd, &answer, 1, &s->got);
     if (came < 0) {
         try_again(s);
     } else if (came > 0 && answer == KOLO_TCP_ACCEPTED) {
@@ -277,7 +253,7 @@ static bool challenge(const struct kolo_device *dev, struct kolo_tcp_socket *s)
 {
     return kolo_random(s->challenge.nonce, sizeof s->challenge.nonce) == KOLO_OK &&
            prove(dev, to_maker, &s->hello, &s->challenge, s->challenge.proof) &&
-           say(s->fd, &s->challenge, sizeof s->challenge);
+           kolo_net_say(s->fd, &s->challenge, sizeof s->challenge);
 }
 
 static bool is_proved(const struct kolo_device *dev, const struct kolo_tcp_socket *s)
@@ -347,7 +323,7 @@ static void welcome(struct kolo_device *dev, int at)
     const bool refused = is_refused(dev, link, &s->hello);
     const unsigned char answer = refused ? KOLO_TCP_REFUSED : KOLO_TCP_ACCEPTED;
     remove_guest(dev, at);
-    if (!say(s->fd, &answer, 1) || refused) {
+    if (!kolo_net_say(s->fd, &answer, 1) || refused) {
         guest_free(s);
     } else if (link != NULL) {
         take_guest(link, s);
@@ -363,7 +339,7 @@ static bool step_guest(struct kolo_device *dev, int at)
     struct kolo_tcp_socket *s = dev->guest[at];
     int came = 0;
     if (s->state == KOLO_TCP_GREETING) {
-        came = gather(s, s->fd, &s->hello, sizeof s->hello);
+        came = kolo_net_gather(s->fd, &s->hello, sizeof s->hello, &s->got);
         if (came > 0 && makes_sense(dev, &s->hello) && challenge(dev, s)) {
             s->state = KOLO_TCP_PROVING;
             came = 0;
@@ -372,7 +348,7 @@ static bool step_guest(struct kolo_device *dev, int at)
         }
     }
     if (s->state == KOLO_TCP_PROVING) {
-        came = gather(s, s->fd, s->proof, sizeof s->proof);
+        came = kolo_net_gather(s->fd, s->proof, sizeof s->proof, &s->got);
         if (came > 0 && is_proved(dev, s)) {
             welcome(dev, at);
             return false;

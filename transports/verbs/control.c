@@ -56,30 +56,6 @@ static void drop_stream(struct kolo_verbs_stream *s)
     s->got = 0;
 }
 
-/* Receive until s->got is `bytes`: 1 done, 0 not yet, -1 ended (errno, or 0). */
-static int gather(struct kolo_verbs_stream *s, size_t bytes)
-{
-    while (s->got < bytes) {
-        const ssize_t n = recv(s->fd, s->bytes + s->got, bytes - s->got, MSG_DONTWAIT);
-        if (n > 0) {
-            s->got += (size_t)n;
-        } else if (n < 0 && errno == EAGAIN) {
-            return 0;
-        } else if (n == 0 || errno != EINTR) {
-            errno = n == 0 ? 0 : errno;
-            return -1;
-        }
-    }
-    s->got = 0;
-    return 1;
-}
-
-/* Short, on a socket that has room: whole or not at all. */
-static bool say(int fd, const void *from, size_t bytes)
-{
-    return send(fd, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
-}
-
 /* ---- the side that makes the connection ---- */
 
 void kolo_verbs_control_begin(struct kolo_link *link)
@@ -107,7 +83,7 @@ void kolo_verbs_control_begin(struct kolo_link *link)
 static void step_hello(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
-    if (say(s->fd, &link->hello, sizeof link->hello)) {
+    if (kolo_net_say(s->fd, &link->hello, sizeof link->hello)) {
         s->got = 0;
     } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
         kolo_verbs_fail(link, "cannot be connected to", errno, errno == ECONNREFUSED);
@@ -118,7 +94,7 @@ static void step_answer(struct kolo_link *link)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
     struct kolo_verbs_stream *s = &link->out;
-    const int came = gather(s, sizeof s->answer);
+    const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->answer, &s->got);
     if (came < 0) { /* it had no memory, or no descriptor, or is gone */
         drop_stream(s);
         if (s->tries == TRIES) {
@@ -140,7 +116,7 @@ static void step_answer(struct kolo_link *link)
 static void step_up(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
-    if (s->fd >= 0 && gather(s, sizeof s->word) < 0) {
+    if (s->fd >= 0 && kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got) < 0) {
         drop_stream(s);
         s->since_us = kolo_now_us();
     }
@@ -223,7 +199,8 @@ static void read_words(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->in;
     int came = 1;
-    while (s->fd >= 0 && link->failed == KOLO_OK && (came = gather(s, sizeof s->word)) > 0) {
+    while (s->fd >= 0 && link->failed == KOLO_OK &&
+           (came = kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got)) > 0) {
         const struct kolo_verbs_word word = s->word;
         if (!hear(link, &word)) {
             kolo_verbs_fail(link, "sent what is no word", 0, false);
@@ -359,7 +336,7 @@ static void welcome(struct kolo_device *dev, struct kolo_verbs_stream *s)
     struct kolo_link *link = link_of(dev, s->hello.from);
     if (is_known(dev, s->hello.from) ||
         !prove(dev, by_listener, &s->hello, dev->nonce, answer.proof) ||
-        !say(s->fd, &answer, sizeof answer)) {
+        !kolo_net_say(s->fd, &answer, sizeof answer)) {
         free_stream(s);
     } else if (link != NULL) {
         adopt(link, s);
@@ -372,7 +349,7 @@ static void welcome(struct kolo_device *dev, struct kolo_verbs_stream *s)
 static bool step_guest(struct kolo_device *dev, int at)
 {
     struct kolo_verbs_stream *s = dev->guest[at];
-    const int came = gather(s, sizeof s->hello);
+    const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->hello, &s->got);
     if (came > 0 && makes_sense(dev, &s->hello)) {
         remove_guest(dev, at);
         welcome(dev, s);
