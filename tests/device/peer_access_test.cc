@@ -26,9 +26,7 @@ class PeerAccess : public testing::Test
   protected:
     void SetUp() override
     {
-        if (!gpu::IsFake()) {
-            GTEST_SKIP() << "needs the driver of tests/device";
-        }
+        ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
         ASSERT_EQ(KOLO_OK, kolo_cuda_open(&cuda_)) << kolo_error_text();
         live_ = Live();
     }
