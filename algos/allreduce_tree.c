@@ -1,109 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two-tree all-reduce: half of the vector is summed up one binary tree and broadcast down it, the
- * other half along a second tree whose inner nodes are leaves of the first, so that every rank
- * works equally. A lane for each tree. The longest path is 2 floor(log2 n) messages; each half goes
- * in pieces one behind the other, which brings long vectors towards full bandwidth.
- *
- *          4          Nodes are numbered 1..n; one with lowest set bit l has the children i - l/2
- *        /   \        and i + l/2, or if that lies beyond n, the next of i + l/4, i + l/8, ... that
- *       2     6       does not. Odd nodes are leaves. These are the trees of topology/tree.c, which
- *      / \   /        the log shows.
- *     1   3 5         n = 6
+/* All-reduce along trees: each lane has its part of the vector summed up its tree and broadcast
+ * down it. With two complementary trees every rank works equally; the longest path is then 2
+ * floor(log2 n) messages. Each part goes in pieces one behind the other, which brings long vectors
+ * towards full bandwidth. See lanes.h.
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.
  */
-#include "algos.h"
+#include "lanes.h"
 
-enum { PIECES = 4 }; /* of each half: while one is at the top, the next are climbing */
+enum { PIECES = 4 }; /* of each part: while one is at the top, the next are climbing */
 
-struct tree {
-    const struct kolo_shape *shape;
-    int which; /* 0 or 1; also its lane */
-    int root;  /* the largest power of two */
-    int chunk; /* the one that is on its way */
-};
-
-/* The second tree is the first one mirrored (even n) or shifted by one (odd n). */
-static int rank_of(const struct tree *t, int node)
+static void climb(const struct kolo_lane_tree *tree, struct kolo_builder *b, int chunk)
 {
-    const int n = t->shape->nranks;
-    const int other = n % 2 == 0 ? n - node : node % n;
-    return kolo_rank_at(t->shape, t->which == 0 ? node - 1 : other);
-}
-
-/* The higher child of a node, or 0. */
-static int high_child(int n, int node, int low_bit)
-{
-    int step = low_bit / 2;
-    while (step > 0 && node + step > n) {
-        step /= 2;
-    }
-    return step > 0 ? node + step : 0;
-}
-
-static void up(const struct tree *t, struct kolo_builder *b, int from, int to, bool last)
-{
-    const bool leaf = from % 2 != 0;
-    kolo_transfer(b, rank_of(t, from), leaf ? kolo_in(t->chunk) : kolo_out(t->chunk),
-                  rank_of(t, to), kolo_out(t->chunk), last ? KOLO_ADD | KOLO_LAST : KOLO_ADD);
-}
-
-static void reduce(const struct tree *t, struct kolo_builder *b)
-{
-    const int n = t->shape->nranks;
-    for (int bit = 2; bit <= t->root; bit *= 2) {
-        for (int node = bit; node <= n; node += 2 * bit) {
-            const int high = high_child(n, node, bit);
-            kolo_local(b, rank_of(t, node), kolo_in(t->chunk), kolo_out(t->chunk), KOLO_MOVE);
-            up(t, b, node - bit / 2, node, node == t->root && high == 0);
-            if (high != 0) {
-                up(t, b, high, node, node == t->root);
-            }
-        }
+    for (int level = tree->depth; level > 0; level--) {
+        kolo_lane_climb(tree, b, level, chunk, KOLO_OUT);
         kolo_round(b);
     }
 }
 
-static void down(const struct tree *t, struct kolo_builder *b, int from, int to)
+static void descend(const struct kolo_lane_tree *tree, struct kolo_builder *b, int chunk)
 {
-    const struct kolo_slice out = kolo_out(t->chunk);
-    kolo_transfer(b, rank_of(t, from), out, rank_of(t, to), out, KOLO_MOVE);
-}
-
-static void broadcast(const struct tree *t, struct kolo_builder *b)
-{
-    const int n = t->shape->nranks;
-    for (int bit = t->root; bit >= 2; bit /= 2) {
-        for (int node = bit; node <= n; node += 2 * bit) {
-            const int high = high_child(n, node, bit);
-            down(t, b, node, node - bit / 2);
-            if (high != 0) {
-                down(t, b, node, high);
-            }
-        }
+    for (int level = 1; level <= tree->depth; level++) {
+        kolo_lane_descend(tree, b, level, chunk, KOLO_OUT);
         kolo_round(b);
     }
+}
+
+static void build_lane(const struct kolo_shape *shape, int lane, struct kolo_builder *b)
+{
+    struct kolo_lane_tree tree;
+    if (kolo_lane_open(shape, lane, -1, b, &tree)) {
+        kolo_lane(b, lane);
+        for (int i = 0; i < PIECES; i++) {
+            climb(&tree, b, lane * PIECES + i);
+        }
+        for (int i = 0; i < PIECES; i++) {
+            descend(&tree, b, lane * PIECES + i);
+        }
+    }
+    kolo_lane_close(&tree);
 }
 
 static void build(const struct kolo_shape *shape, struct kolo_builder *b)
 {
-    kolo_chunks(b, 2 * PIECES);
+    const int lanes = kolo_lane_trees(shape), chunks = lanes * PIECES;
+    kolo_chunks(b, chunks);
     if (shape->nranks == 1) {
-        kolo_local(b, 0, kolo_slice_make(KOLO_IN, 0, 2 * PIECES),
-                   kolo_slice_make(KOLO_OUT, 0, 2 * PIECES), KOLO_MOVE);
+        kolo_local(b, 0, kolo_slice_make(KOLO_IN, 0, chunks), kolo_slice_make(KOLO_OUT, 0, chunks),
+                   KOLO_MOVE);
     }
-    for (int which = 0; which < 2; which++) {
-        struct tree t = {shape, which, kolo_pow2_floor(shape->nranks), 0};
-        kolo_lane(b, which);
-        for (int piece = 0; piece < PIECES; piece++) {
-            t.chunk = which * PIECES + piece;
-            reduce(&t, b);
-        }
-        for (int piece = 0; piece < PIECES; piece++) {
-            t.chunk = which * PIECES + piece;
-            broadcast(&t, b);
-        }
+    for (int lane = 0; lane < lanes; lane++) {
+        build_lane(shape, lane, b);
     }
 }
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WINDOW = 16, WARM_UPS = 2 };
+enum { WINDOW = 128 /* ib_write_bw's --tx-depth */, WARM_UPS = 2 };
 
 static struct kolo_comm *comm;
 static unsigned char *out, *in;

@@ -4,12 +4,14 @@
   tests/guest/run -t 580 python3 perf/verbs.py build
 
 Messages of kolo beside perftest's ib_write_lat and ib_write_bw (Debian: perftest), which do the least that a
-device can be asked for; all-reduce of two ranks; and both by TCP on a wire of the same kind. Every number is
-the median of rounds that take turns. A guest's processors are emulated, so that times say nothing about
-hardware: only the ratios of one run do, and they count instructions more than wires.
+device can be asked for; all-reduce of two ranks beside Open MPI's over the same devices; and both by TCP on a
+wire of the same kind. Every number is the median of rounds that take turns. A guest's processors are emulated,
+so that times say nothing about hardware: only the ratios of one run do, and they count instructions more than
+wires.
 
-Open MPI is not here, for what was tried of it does not start on Soft-RoCE in Debian 12: pml ucx (UCX 1.13, by
-rc and by ud) ends with a time-out of its datagrams, and btl openib finds no connection manager for RoCE.
+Open MPI goes by libfabric (mtl ofi, provider verbs;ofi_rxm), with queues that Soft-RoCE can give. What else it
+has in Debian 12 does not start there: pml ucx (UCX 1.13) ends with a time-out of its datagrams, and btl openib
+finds no way to connect over RoCE.
 """
 import argparse
 import os
@@ -26,10 +28,14 @@ sys.path.insert(0, os.path.join(HERE, "compare"))
 from jobs import Dropped, Job, Method  # noqa: E402  pylint: disable=wrong-import-position
 
 HOSTS = os.path.join(HERE, "..", "tests", "guest", "hosts")
+PINNED = ("taskset", "-c")  # a host has a CPU of its own, which is also where its packets arrive
 DEVICES = ("rxe0", "rxe1")
 GID_INDEX = "1"  # RoCE v2 over IPv4
 ROUNDS = 3
 LIMIT_S = 60
+LIBFABRIC = {"FI_UNIVERSE_SIZE": "2", "FI_OFI_RXM_MSG_TX_SIZE": "128", "FI_OFI_RXM_MSG_RX_SIZE": "128",
+             "FI_OFI_RXM_TX_SIZE": "256", "FI_OFI_RXM_RX_SIZE": "256", "FI_VERBS_TX_SIZE": "128",
+             "FI_VERBS_RX_SIZE": "128"}
 PINGS, PING_BYTES = 300, 8
 STREAM_BYTES = [64 << 10, 512 << 10, 4 << 20, 8 << 20]
 REDUCE_BYTES = [8, 256, 8 << 10, 64 << 10, 512 << 10, 4 << 20]
@@ -58,7 +64,7 @@ def kolo_environment(transport):
 
 def both(command_of, environment=None):
     """Output of rank 0 of a command on both hosts."""
-    ranks = [subprocess.Popen([HOSTS, "on", str(host), *command_of(host)], stdout=subprocess.PIPE,
+    ranks = [subprocess.Popen([HOSTS, "on", str(host), *PINNED, str(host), *command_of(host)], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True,
                               env={**os.environ, **(environment or {}), "KOLO_RANK": str(host)})
              for host in (0, 1)]
@@ -126,12 +132,26 @@ def messages(build):
 # ---- all-reduce ----------------------------------------------------------------------------------------
 
 
+def open_mpi(build):
+    """Open MPI over the same devices; they are in the first namespace, as are its connections."""
+    worker, launcher = os.path.join(build, "perf", "compare_openmpi"), shutil.which("mpirun.openmpi")
+    if launcher is None or not os.path.exists(worker):
+        return {}
+    rank = 'FI_VERBS_IFACE="v$OMPI_COMM_WORLD_RANK" exec "$0" by "$OMPI_COMM_WORLD_RANK" ' \
+           'taskset -c "$OMPI_COMM_WORLD_RANK" "$1"'
+    command = [launcher, "--oversubscribe", "--bind-to", "none", "-n", "2", "--mca", "pml", "cm", "--mca", "mtl", "ofi",
+               "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm", "bash", "-c", rank, HOSTS, worker]
+    may = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {"peer": Method("openmpi", "Open MPI", command, {**LIBFABRIC, **may})}
+
+
 def methods(build):
-    """kolo by each."""
+    """kolo by each, and Open MPI."""
     worker = os.path.join(build, "perf", "compare_kolo")
-    return {name: Method(name, "kolo", ["bash", "-c", 'exec "$0" on "$KOLO_RANK" "$1"', HOSTS, worker],
-                         kolo_environment(transport), each=True)
-            for name, transport in (("verbs", "verbs"), ("tcp", "tcp"))}
+    rank = 'exec "$0" on "$KOLO_RANK" taskset -c "$KOLO_RANK" "$1"'
+    ours = {transport: Method(transport, "kolo", ["bash", "-c", rank, HOSTS, worker], kolo_environment(transport),
+                              each=True) for transport in ("verbs", "tcp")}
+    return {**ours, **open_mpi(build)}
 
 
 def sample_us(job, calls):
@@ -167,6 +187,10 @@ def all_reduce(build):
             for size in REDUCE_BYTES:
                 show("all_reduce", size, {"peer": [], **reduce_row(jobs, size)})
         except Dropped as why:
+            for log in sorted(os.listdir(folder)):
+                if log.endswith(".log"):
+                    with open(os.path.join(folder, log), encoding="utf-8") as file:
+                        print(f"{log}: {file.read()[-2000:]}", file=sys.stderr)
             sys.exit(f"verbs: {why}")
         finally:
             for job in jobs.values():
@@ -193,6 +217,14 @@ def show(what, size, samples):
           f"{ratio['tcp']} |", flush=True)
 
 
+def keep_order():
+    """What arrives at a host is worked on by its CPU. Left to the CPU that sent it, packets of a queue pair overtake
+    each other where a sender changes its CPU, which no cable lets them, and each is waited for."""
+    for end in range(4):
+        with open(f"/sys/class/net/v{end}/queues/rx-0/rps_cpus", "w", encoding="ascii") as mask:
+            mask.write(str(1 << end % 2))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="verbs.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -200,6 +232,7 @@ def main():
     parser.add_argument("--only", choices=("messages", "all_reduce"))
     given = parser.parse_args()
     build = os.path.abspath(given.build)
+    keep_order()
     print("| what | bytes | kolo, us | peer, us | peer/kolo | kolo by TCP, us | TCP/kolo |\n|---|---|---|---|---|---|---|",
           flush=True)
     if given.only != "all_reduce":

@@ -1,93 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo doctor` on peer-to-peer between GPUs. A child process tries pair after pair and tells of
- * each by a pipe; a pair that fails, or does not answer, is the last of its child, since what it
- * leaves of the driver is not to be trusted, and another child goes on behind it; but a driver that
- * stays silent is not asked again. */
-#include "device/peer_access.h"
+/* `kolo doctor` on peer-to-peer between GPUs: what was tried, and the likely cause of what fails.
+ */
 #include "doctor_parts.h"
+#include "probe.h"
 #include "topology/sysfs.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-enum {
-    BYTES = 16 << 20,
-    TIMEOUT_MS = 5000,
-    /* More: drivers take seconds to start and to make contexts, on machines of many GPUs a minute.
-     */
-    PATIENCE_MS = 90000
-};
-
-struct pair {   /* what a child tells, before it tries and after */
-    int number; /* in the order (0, 1), (0, 2), ... */
-    int gpu[2];
-    char bus[2][24];
-    kolo_status status; /* INPROGRESS: about to be tried */
-    double gbs;
-    char error[160];
-};
-_Static_assert(sizeof(struct pair) <= PIPE_BUF, "arrives whole");
-
-/* ---- the child ---- */
-
-static bool tell_parent(int fd, const struct pair *pair)
-{
-    return write(fd, pair, sizeof *pair) == (ssize_t)sizeof *pair;
-}
-
-/* False: the child is done. */
-static bool try_pair(const struct kolo_cuda *cuda, struct pair *pair, int fd)
-{
-    for (int i = 0; i < 2; i++) {
-        int device = 0;
-        char *bus = pair->bus[i];
-        if (cuda->device_get(&device, pair->gpu[i]) != KOLO_CUDA_OK ||
-            cuda->device_get_pci_bus_id(bus, sizeof pair->bus[i], device) != KOLO_CUDA_OK) {
-            bus[0] = '\0';
-        }
-        for (; *bus != '\0'; bus++) { /* as in /sys */
-            *bus = (char)tolower(*bus);
-        }
-    }
-    pair->status = KOLO_INPROGRESS;
-    if (!tell_parent(fd, pair)) {
-        return false;
-    }
-    pair->status = kolo_peer_access_try(cuda, pair->gpu, BYTES, TIMEOUT_MS, &pair->gbs);
-    if (pair->status != KOLO_OK) {
-        (void)snprintf(pair->error, sizeof pair->error, "%s", kolo_error_text());
-    }
-    return tell_parent(fd, pair) &&
-           (pair->status == KOLO_OK || pair->status == KOLO_ERR_UNSUPPORTED);
-}
-
-static void try_pairs(int first, int fd)
-{
-    const struct kolo_cuda *cuda = NULL;
-    int count = 0, number = 0;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (kolo_cuda_open(&cuda) != KOLO_OK || cuda->device_get_count(&count) != KOLO_CUDA_OK) {
-        return;
-    }
-    for (int a = 0; a < count; a++) {
-        for (int b = a + 1; b < count; b++, number++) {
-            struct pair pair = {.number = number, .gpu = {a, b}};
-            if (number >= first && !try_pair(cuda, &pair, fd)) {
-                return;
-            }
-        }
-    }
-}
 
 /* ---- why ---- */
 
@@ -158,7 +79,7 @@ static bool is_translated(const char *bus)
 }
 
 /* The likely cause, the surest first, and what to do about it. */
-static void find_cause(const struct pair *pair, char cause[160], char fix[256])
+static void find_cause(const struct kolo_probed *pair, char cause[160], char fix[256])
 {
     char way[2][PATH_MAX], bridge[24];
     size_t shared = 0;
@@ -188,15 +109,16 @@ static void find_cause(const struct pair *pair, char cause[160], char fix[256])
     }
 }
 
-/* ---- the parent ---- */
+/* ---- what is told ---- */
 
 struct listener {
     void (*tell)(void *arg, kolo_status status, const char *line, const char *fix);
     void *arg;
 };
 
-static void report(const struct listener *l, const struct pair *pair)
+static void report(void *arg, const struct kolo_probed *pair)
 {
+    const struct listener *l = arg;
     char line[512], cause[160], fix[256], advice[384], who[96];
     (void)snprintf(who, sizeof who, "P2P of GPU %d (%s) and GPU %d (%s)", pair->gpu[0],
                    pair->bus[0], pair->gpu[1], pair->bus[1]);
@@ -206,7 +128,7 @@ static void report(const struct listener *l, const struct pair *pair)
     } else if (pair->status == KOLO_ERR_SYSTEM) {
         (void)snprintf(line, sizeof line, "%s could not be tried: %s", who, pair->error);
         l->tell(l->arg, pair->status, line, NULL);
-    } else if (pair->status != KOLO_ERR_UNSUPPORTED) {
+    } else if (kolo_probed_fails(pair)) {
         find_cause(pair, cause, fix);
         (void)snprintf(line, sizeof line, "%s is claimed and does not work: %s; likely cause: %s",
                        who, pair->error, cause);
@@ -216,80 +138,12 @@ static void report(const struct listener *l, const struct pair *pair)
     }
 }
 
-/* Not for ever: a process that hangs in the kernel dies when the driver lets it. */
-static void reap(pid_t child)
-{
-    const struct timespec nap = {0, 10000000};
-    (void)kill(child, SIGKILL);
-    for (int i = 0; i < 200 && waitpid(child, NULL, WNOHANG) == 0; i++) {
-        (void)nanosleep(&nap, NULL);
-    }
-}
-
-/* Returns 1: heard; 0: nothing in PATIENCE_MS; -1: the child has said its last word. */
-static int hear(int fd, struct pair *pair)
-{
-    struct pollfd ready = {fd, POLLIN, 0};
-    struct pair heard;
-    int polled = 0;
-    do {
-        polled = poll(&ready, 1, PATIENCE_MS);
-    } while (polled < 0 && errno == EINTR);
-    if (polled <= 0) {
-        return polled;
-    }
-    if (read(fd, &heard, sizeof heard) != (ssize_t)sizeof heard) {
-        return -1;
-    }
-    *pair = heard;
-    return 1;
-}
-
-/* Have a child try from a pair on. Returns the pair to go on with; -1: there is none. */
-static int listen_from(const struct listener *l, int first)
-{
-    struct pair pair = {.status = KOLO_OK};
-    int ends[2];
-    if (pipe(ends) != 0) {
-        return -1;
-    }
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)close(ends[0]);
-        try_pairs(first, ends[1]);
-        _exit(0);
-    }
-    (void)close(ends[1]);
-    int heard = child > 0 ? 1 : -1;
-    while (heard > 0 && (heard = hear(ends[0], &pair)) > 0) {
-        if (pair.status != KOLO_INPROGRESS) {
-            report(l, &pair);
-        }
-    }
-    if (pair.status == KOLO_INPROGRESS) {
-        (void)snprintf(pair.error, sizeof pair.error, "the driver %s",
-                       heard == 0 ? "does not answer, no more pairs are tried"
-                                  : "has ended the process");
-        pair.status = KOLO_ERR_TIMEOUT;
-        report(l, &pair);
-    } else if (heard == 0) {
-        l->tell(l->arg, KOLO_ERR_SYSTEM, "P2P could not be tried: the CUDA driver does not answer",
-                NULL);
-    }
-    (void)close(ends[0]);
-    if (child > 0) {
-        reap(child);
-    }
-    const bool tried_all = pair.status == KOLO_OK || pair.status == KOLO_ERR_UNSUPPORTED;
-    return heard == 0 || tried_all ? -1 : pair.number + 1;
-}
-
 void kolo_doctor_peers(void (*tell)(void *arg, kolo_status status, const char *line,
                                     const char *fix),
                        void *arg)
 {
-    const struct listener listener = {tell, arg};
-    for (int next = 0; next >= 0;) {
-        next = listen_from(&listener, next);
+    struct listener listener = {tell, arg};
+    if (!kolo_probe_pairs(report, &listener)) {
+        tell(arg, KOLO_ERR_SYSTEM, "P2P could not be tried: the CUDA driver does not answer", NULL);
     }
 }

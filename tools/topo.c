@@ -11,14 +11,10 @@
 #include "topology/picture.h"
 #include "topology/wiring.h"
 
-#include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { MAX_RANKS = 65536, MAX_HOSTS = 65536, MAX_LINES = 64 };
 
@@ -31,6 +27,7 @@ static const char usage[] =
     "rings and trees with their bound, else ranks on CPUs.\n"
     "  -f, --file FILE   the same as FILE (also KOLO_TOPO_FILE)\n"
     "  -m, --merge FILE  add what FILE knows of the same machine, by bus address\n"
+    "  -p, --probe       try P2P of this machine's GPUs with data, and plan without what fails\n"
     "  -H, --hosts N     plan for N hosts like this one\n"
     "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
     "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, nothing else then)\n"
@@ -47,7 +44,7 @@ struct options {
     int nranks; /* 0: as many as PUs */
     int nhosts;
     enum form form;
-    bool help;
+    bool help, probe;
 };
 
 static bool set_number(const char *name, const char *text, long most, int *out)
@@ -75,6 +72,11 @@ static bool take_arguments(int argc, char **argv, struct options *out)
         return false;
     }
     out->file = count > 0 ? argv[optind] : out->file;
+    if (out->probe && out->file != NULL) {
+        (void)fprintf(stderr, "kolo topo: --probe tries this machine's GPUs, not those of %s\n",
+                      out->file);
+        return false;
+    }
     out->second = count > 1 ? argv[optind + 1] : NULL;
     return true;
 }
@@ -90,6 +92,9 @@ static bool take_option(int option, struct options *out)
         return true;
     case 's':
         out->svg = optarg;
+        return true;
+    case 'p':
+        out->probe = true;
         return true;
     case 'h':
         out->help = true;
@@ -116,23 +121,18 @@ static bool take_option(int option, struct options *out)
 static bool parse_options(int argc, char **argv, struct options *out)
 {
     static const struct option longs[] = {
-        {"file", required_argument, NULL, 'f'},
-        {"merge", required_argument, NULL, 'm'},
-        {"ranks", required_argument, NULL, 'n'},
-        {"hosts", required_argument, NULL, 'H'},
-        {"svg", required_argument, NULL, 's'},
-        {"json", no_argument, NULL, 'j'},
-        {"xml", no_argument, NULL, 'x'},
-        {"nccl-xml", no_argument, NULL, 'N'},
-        {"diff", no_argument, NULL, 'D'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"file", required_argument, NULL, 'f'},  {"merge", required_argument, NULL, 'm'},
+        {"probe", no_argument, NULL, 'p'},       {"ranks", required_argument, NULL, 'n'},
+        {"hosts", required_argument, NULL, 'H'}, {"svg", required_argument, NULL, 's'},
+        {"json", no_argument, NULL, 'j'},        {"xml", no_argument, NULL, 'x'},
+        {"nccl-xml", no_argument, NULL, 'N'},    {"diff", no_argument, NULL, 'D'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     int option = 0;
     opterr = 0; /* our own messages */
     optind = 0; /* start afresh: the dispatcher may have used getopt */
     out->nhosts = 1;
-    while ((option = getopt_long(argc, argv, ":f:m:n:H:s:jxh", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":f:m:n:H:s:pjxh", longs, NULL)) != -1) {
         if (option == ':' || option == '?') {
             return kolo_option_refuse("kolo topo", argc, argv, option);
         }
@@ -149,32 +149,11 @@ struct shown {
     const struct options *options;
     struct kolo_host *host; /* NULL: the file tells nothing of CPUs */
     struct kolo_graph *graph;
+    struct kolo_topo_probe probe;
     struct kolo_wiring wiring; /* where the graph has GPUs */
     struct kolo_job job;
     bool planned;
 };
-
-/* hwloc may crash on a file of its own format that is no good; better that a child does. */
-static kolo_status try_hwloc(const char *file)
-{
-    int status = 0;
-    if (file == NULL || !kolo_file_is_hwloc(file)) {
-        return KOLO_OK;
-    }
-    const pid_t child = fork();
-    if (child == 0) {
-        struct kolo_host *host = NULL;
-        (void)signal(SIGSEGV, SIG_DFL); /* expected: no sanitizer's, no crash reporter's business */
-        _exit(kolo_host_open(file, true, &host) == KOLO_OK ? 0 : 1);
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    return child > 0 && WIFSIGNALED(status)
-               ? kolo_fail(KOLO_ERR_INVALID,
-                           "topology file %s: its XML is damaged, hwloc ends by signal %d on it",
-                           file, WTERMSIG(status))
-               : KOLO_OK; /* what else is wrong is said when it is opened */
-}
 
 /* CPUs: this machine's, or those of a file that tells of them. */
 static kolo_status open_host(struct shown *s)
@@ -189,7 +168,6 @@ static kolo_status open_host(struct shown *s)
 static kolo_status open_machine(struct shown *s)
 {
     const char *file = s->options->file;
-    KOLO_TRY(try_hwloc(file != NULL ? file : kolo_env("KOLO_TOPO_FILE")));
     if (file == NULL) {
         KOLO_TRY(kolo_graph_discover(&s->graph));
     } else {
@@ -202,6 +180,9 @@ static kolo_status open_machine(struct shown *s)
         kolo_graph_destroy(hint);
         KOLO_TRY(st);
     }
+    if (s->options->probe) {
+        KOLO_TRY(kolo_topo_probe(s->graph, &s->probe));
+    }
     KOLO_TRY(open_host(s));
     if (s->graph->ngpus > 0 && s->graph->ngpus <= KOLO_FABRIC_GPUS_MAX) {
         KOLO_TRY(kolo_wiring_make(s->graph, s->options->nhosts, &s->wiring));
@@ -213,6 +194,7 @@ static kolo_status open_machine(struct shown *s)
 
 static void close_machine(struct shown *s)
 {
+    free(s->probe.pair);
     kolo_job_free(&s->job);
     if (s->planned) {
         kolo_wiring_free(&s->wiring);
@@ -233,6 +215,9 @@ static void add_text(const struct shown *s, struct kolo_text *out)
         kolo_text_add(out, s->host != NULL ? "\n" : "");
         kolo_graph_print(s->graph, out);
     }
+    if (s->options->probe) {
+        kolo_topo_probe_print(s->graph, &s->probe, out);
+    }
     if (!s->planned) {
         if (s->graph->ngpus == 0 && s->host == NULL) {
             kolo_text_add(out,
@@ -251,6 +236,10 @@ static void add_json(const struct shown *s, struct kolo_text *out)
 {
     kolo_text_add(out, "{\"machine\": ");
     kolo_graph_write_json(s->graph, out);
+    if (s->options->probe) {
+        kolo_text_add(out, ",\n \"p2p\": ");
+        kolo_topo_probe_json(&s->probe, out);
+    }
     if (s->planned) {
         kolo_text_add(out, ",\n \"plan\": ");
         kolo_wiring_json(&s->wiring, &s->job, out);
@@ -349,8 +338,7 @@ static int show_diff(const struct options *options)
     struct kolo_graph *a = NULL, *b = NULL;
     struct kolo_text text = {0};
     int status = 2;
-    if (try_hwloc(options->file) < 0 || try_hwloc(options->second) < 0 ||
-        kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
+    if (kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
         (void)fail();
     } else {
         const int count = kolo_topo_diff(a, b, &text);

@@ -3,6 +3,7 @@
 #ifndef KOLO_TOOLS_TOPO_PARTS_H
 #define KOLO_TOOLS_TOPO_PARTS_H
 
+#include "probe.h"
 #include "topology/graph.h"
 #include "topology/topology.h"
 
@@ -18,6 +19,22 @@ bool kolo_topo_cpus(const struct kolo_host *host, int ranks, struct kolo_text *t
 /* Add what machine `b` has otherwise than `a`, a line each; how many. Devices are the same where
  * their bus addresses are, NUMA nodes where their numbers are. */
 int kolo_topo_diff(const struct kolo_graph *a, const struct kolo_graph *b, struct kolo_text *out);
+
+struct kolo_topo_pair {
+    int place[2]; /* in the graph's order of GPUs; -1: it does not have it */
+    struct kolo_probed tried;
+};
+struct kolo_topo_probe {
+    struct kolo_topo_pair *pair; /* free() it */
+    int count;
+};
+/* Try peer-to-peer of all GPUs of this machine, and take the links of pairs that fail out of its
+ * graph, with a note. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_topo_probe(struct kolo_graph *graph, struct kolo_topo_probe *out);
+/* A matrix; a JSON array. */
+void kolo_topo_probe_print(const struct kolo_graph *graph, const struct kolo_topo_probe *probe,
+                           struct kolo_text *out);
+void kolo_topo_probe_json(const struct kolo_topo_probe *probe, struct kolo_text *out);
 
 #ifdef __cplusplus
 }

@@ -91,8 +91,10 @@ void kolo_canvas_label(struct kolo_canvas *c, struct kolo_point at, const char *
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    add_text(c, at, 9, KOLO_ANCHOR_MIDDLE,
-             " stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"", text);
+    /* A white edge below it, by itself: not all that draw SVG know paint-order. */
+    add_text(c, at, 10, KOLO_ANCHOR_MIDDLE,
+             " stroke=\"white\" stroke-width=\"3\" stroke-linejoin=\"round\"", text);
+    add_text(c, at, 10, KOLO_ANCHOR_MIDDLE, "", text);
 }
 
 void kolo_canvas_finish(struct kolo_canvas *c, struct kolo_text *out)

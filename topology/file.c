@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A machine from a file: which format it is shows in its first element, or first line. hwloc's own
- * format is left to hwloc (host_graph.c). */
+/* A machine from a file: which format it is shows in its first element, or first line. */
 #include "graphs.h"
 #include "host.h"
 #include "read.h"
@@ -151,10 +150,24 @@ bool kolo_file_is_hwloc(const char *path)
     return !is_other && !(root == NULL && strstr(head, "GPU0") != NULL);
 }
 
+static kolo_status read_hwloc(const char *path, const char *bytes, size_t len,
+                              struct kolo_graph **out)
+{
+    struct kolo_host *host = NULL;
+    KOLO_TRY(kolo_host_read(path, bytes, len, &host));
+    const kolo_status st = kolo_graph_of_host(host, out);
+    kolo_host_destroy(host);
+    return st;
+}
+
 kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
                             struct kolo_graph **out)
 {
     const struct format *format = find_format(bytes, len);
+    const char *root = first_element(bytes, bytes + len);
+    if (root != NULL && is_called(root, "topology")) {
+        return read_hwloc(path, bytes, len, out);
+    }
     if (format == NULL) {
         return fail_format(path, bytes, len);
     }
@@ -166,23 +179,12 @@ kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
     return kolo_graph_end(graph, format->read(&source, graph), out);
 }
 
-static kolo_status load_hwloc(const char *path, struct kolo_graph **out)
-{
-    struct kolo_host *host = NULL;
-    KOLO_TRY(kolo_host_open(path, true, &host));
-    const kolo_status st = kolo_graph_of_host(host, out);
-    kolo_host_destroy(host);
-    return st;
-}
-
 kolo_status kolo_graph_load(const char *path, struct kolo_graph **out)
 {
     char *bytes = NULL;
     size_t len = 0;
     KOLO_TRY(kolo_file_read(path, &bytes, &len));
-    const char *root = first_element(bytes, bytes + len);
-    const bool is_hwloc = root != NULL && is_called(root, "topology");
-    const kolo_status st = is_hwloc ? KOLO_OK : kolo_graph_read(path, bytes, len, out);
+    const kolo_status st = kolo_graph_read(path, bytes, len, out);
     free(bytes);
-    return is_hwloc ? load_hwloc(path, out) : st;
+    return st;
 }

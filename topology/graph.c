@@ -109,6 +109,25 @@ struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, 
     return NULL;
 }
 
+static bool joins(const struct kolo_graph *graph, const struct kolo_link *link, int a, int b)
+{
+    const bool has_a = link->a == a || link->b == a, has_b = link->a == b || link->b == b;
+    const bool switched = graph->node[link->a].kind == KOLO_NODE_NVSWITCH ||
+                          graph->node[link->b].kind == KOLO_NODE_NVSWITCH;
+    return link->kind != KOLO_LINK_PCI && ((has_a && has_b) || (switched && (has_a || has_b)));
+}
+
+void kolo_graph_cut(struct kolo_graph *graph, int a, int b)
+{
+    int kept = 0;
+    for (int i = 0; i < graph->nlinks; i++) {
+        if (!joins(graph, &graph->link[i], a, b)) {
+            graph->link[kept++] = graph->link[i];
+        }
+    }
+    graph->nlinks = kept;
+}
+
 bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link)
 {
     void *grown =

@@ -86,6 +86,9 @@ int kolo_graph_add(struct kolo_graph *graph, enum kolo_node_kind kind, int paren
 /* Add a link; kolo_graph_finish() makes one of those that join the same two nodes by the same kind.
  * False: no memory. */
 bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link);
+/* Take away the links over which two GPUs reach each other without PCI: those between them, and
+ * those of both to the NVSwitch. */
+void kolo_graph_cut(struct kolo_graph *graph, int a, int b);
 /* Copy text into a node's name, cpus or arch_text; NULL or "" leaves it. False: no memory. */
 bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text);
 /* Say that something was odd; the first 64 are kept, the rest counted. */
@@ -189,7 +192,7 @@ enum { KOLO_FILE_BYTES_MAX = 64 << 20 };
 /* Read a machine from a file of any known format. Errors: INVALID (text: file, line, what), SYSTEM.
  */
 KOLO_CHECK kolo_status kolo_graph_load(const char *path, struct kolo_graph **out);
-/* The same of `len` bytes that were read from `path`; hwloc's format excepted. */
+/* The same of `len` bytes that were read from `path`. */
 KOLO_CHECK kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
                                        struct kolo_graph **out);
 /* All of a regular file, with a final 0; the caller frees it. Errors: INVALID, SYSTEM. */

@@ -25,64 +25,59 @@ static void add_count(struct kolo_text *out, int count, const char *noun)
     kolo_text_add(out, "%d %s%s", count, noun, count == 1 ? "" : "s");
 }
 
-static int count_of(const struct kolo_host *host, hwloc_obj_type_t type)
-{
-    return hwloc_get_nbobjs_by_type(host->hwloc, type);
-}
-
-static int count_inside(const struct kolo_host *host, hwloc_obj_t obj, hwloc_obj_type_t type)
-{
-    return hwloc_get_nbobjs_inside_cpuset_by_type(host->hwloc, obj->cpuset, type);
-}
-
 static void add_cpus(struct kolo_text *out, hwloc_const_bitmap_t cpus)
 {
     char *list = NULL;
-    if (hwloc_bitmap_list_asprintf(&list, cpus) < 0) {
+    if (cpus == NULL || hwloc_bitmap_list_asprintf(&list, cpus) < 0) {
         return;
     }
     kolo_text_add(out, "%s", list[0] != '\0' ? list : "none");
     free(list);
 }
 
+static void add_cpus_of(const struct kolo_host *host, int part, struct kolo_text *out)
+{
+    hwloc_bitmap_t cpus = kolo_parts_cpus(host, part);
+    add_cpus(out, cpus);
+    hwloc_bitmap_free(cpus);
+}
+
 /* Equal neighbours are one entry: "2 x 32 MiB shared by 8 + 1 x 96 MiB shared by 16" (PUs). */
-static void add_caches(const struct kolo_host *host, hwloc_obj_type_t type, const char *name,
+static void add_caches(const struct kolo_host *host, enum kolo_part_kind kind, const char *name,
                        struct kolo_text *out)
 {
-    hwloc_obj_t obj = hwloc_get_next_obj_by_type(host->hwloc, type, NULL);
+    int at = kolo_parts_next(host, kind, -1);
     kolo_text_add(out, "%s", name);
-    for (bool first = true; obj != NULL; first = false) {
-        const uint64_t size = obj->attr->cache.size;
-        const int weight = hwloc_bitmap_weight(obj->cpuset);
+    for (bool first = true; at >= 0; first = false) {
+        const uint64_t size = host->part[at].bytes;
+        const int pus = host->part[at].pus;
         int count = 0;
-        while (obj != NULL && obj->attr->cache.size == size &&
-               hwloc_bitmap_weight(obj->cpuset) == weight) {
+        while (at >= 0 && host->part[at].bytes == size && host->part[at].pus == pus) {
             count++;
-            obj = hwloc_get_next_obj_by_type(host->hwloc, type, obj);
+            at = kolo_parts_next(host, kind, at);
         }
         kolo_text_add(out, "%s", first ? " " : " + ");
-        if (count > 1 || !first || obj != NULL) {
+        if (count > 1 || !first || at >= 0) {
             kolo_text_add(out, "%d x ", count);
         }
         add_bytes(out, size);
-        kolo_text_add(out, " shared by %d", weight);
+        kolo_text_add(out, " shared by %d", pus);
     }
 }
 
 static uint64_t memory_bytes(const struct kolo_host *host)
 {
     uint64_t bytes = 0;
-    hwloc_obj_t node = NULL;
-    while ((node = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_NUMANODE, node)) != NULL) {
-        bytes += node->attr->numanode.local_memory;
+    for (int i = -1; (i = kolo_parts_next(host, KOLO_PART_NUMA, i)) >= 0;) {
+        bytes += host->part[i].bytes;
     }
     return bytes;
 }
 
-/* "" where hwloc has no name; the kernel pads some with blanks. */
-static void add_model(struct kolo_text *out, const char *before, hwloc_obj_t obj)
+/* "" where the model is unknown; the kernel pads some with blanks. */
+static void add_model(struct kolo_text *out, const char *before, const struct kolo_part *part)
 {
-    const char *model = obj != NULL ? hwloc_obj_get_info_by_name(obj, "CPUModel") : NULL;
+    const char *model = part->model;
     size_t len = model != NULL ? strlen(model) : 0;
     while (len > 0 && model[len - 1] == ' ') {
         len--;
@@ -95,23 +90,23 @@ static void add_model(struct kolo_text *out, const char *before, hwloc_obj_t obj
 /* All on one line; the memory, which varies a little from boot to boot, only where asked for. */
 static void add_machine(const struct kolo_host *host, bool memory, struct kolo_text *out)
 {
-    struct hwloc_obj *package = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_PACKAGE, NULL);
-    add_count(out, count_of(host, HWLOC_OBJ_PACKAGE), "package");
+    const int package = kolo_parts_next(host, KOLO_PART_PACKAGE, -1);
+    add_count(out, host->count[KOLO_PART_PACKAGE], "package");
     kolo_text_add(out, ", ");
-    add_count(out, count_of(host, HWLOC_OBJ_CORE), "core");
+    add_count(out, host->count[KOLO_PART_CORE], "core");
     kolo_text_add(out, ", ");
-    add_count(out, count_of(host, HWLOC_OBJ_PU), "PU");
-    if (count_of(host, HWLOC_OBJ_L3CACHE) > 0) {
+    add_count(out, host->count[KOLO_PART_PU], "PU");
+    if (host->count[KOLO_PART_L3] > 0) {
         kolo_text_add(out, ", ");
-        add_caches(host, HWLOC_OBJ_L3CACHE, "L3", out);
+        add_caches(host, KOLO_PART_L3, "L3", out);
     }
     kolo_text_add(out, ", ");
-    add_count(out, count_of(host, HWLOC_OBJ_NUMANODE), "NUMA node");
+    add_count(out, host->count[KOLO_PART_NUMA], "NUMA node");
     if (memory) {
         kolo_text_add(out, " ");
         add_bytes(out, memory_bytes(host));
     }
-    add_model(out, ", ", package != NULL ? package : hwloc_get_root_obj(host->hwloc));
+    add_model(out, ", ", &host->part[package >= 0 ? package : 0]);
 }
 
 static void add_source(const struct kolo_host *host, struct kolo_text *out)
@@ -119,7 +114,7 @@ static void add_source(const struct kolo_host *host, struct kolo_text *out)
     hwloc_bitmap_t bound = kolo_host_bound(host);
     kolo_text_add(out, "  source: %s\n", host->file != NULL ? host->file : "this machine");
     kolo_text_add(out, "  cpus allowed: ");
-    add_cpus(out, hwloc_topology_get_allowed_cpuset(host->hwloc));
+    add_cpus(out, host->cpus);
     if (bound != NULL) {
         kolo_text_add(out, "; this thread is bound to: ");
         add_cpus(out, bound);
@@ -130,39 +125,36 @@ static void add_source(const struct kolo_host *host, struct kolo_text *out)
 
 static void add_packages(const struct kolo_host *host, struct kolo_text *out)
 {
-    hwloc_obj_t obj = NULL;
-    while ((obj = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_PACKAGE, obj)) != NULL) {
-        kolo_text_add(out, "  package %u: ", obj->logical_index);
-        add_count(out, count_inside(host, obj, HWLOC_OBJ_CORE), "core");
+    for (int i = -1; (i = kolo_parts_next(host, KOLO_PART_PACKAGE, i)) >= 0;) {
+        kolo_text_add(out, "  package %d: ", host->part[i].index);
+        add_count(out, kolo_parts_inside(host, i, KOLO_PART_CORE), "core");
         kolo_text_add(out, ", cpus ");
-        add_cpus(out, obj->cpuset);
-        add_model(out, ", ", obj);
+        add_cpus_of(host, i, out);
+        add_model(out, ", ", &host->part[i]);
         kolo_text_add(out, "\n");
     }
 }
 
 static void add_numa_nodes(const struct kolo_host *host, struct kolo_text *out)
 {
-    hwloc_obj_t obj = NULL;
-    while ((obj = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_NUMANODE, obj)) != NULL) {
-        kolo_text_add(out, "  NUMA node %u: ", obj->logical_index);
-        add_bytes(out, obj->attr->numanode.local_memory);
+    for (int i = -1; (i = kolo_parts_next(host, KOLO_PART_NUMA, i)) >= 0;) {
+        kolo_text_add(out, "  NUMA node %d: ", host->part[i].index);
+        add_bytes(out, host->part[i].bytes);
         kolo_text_add(out, ", cpus ");
-        add_cpus(out, obj->cpuset);
+        add_cpus(out, host->part[i].cpus);
         kolo_text_add(out, "\n");
     }
 }
 
 static void add_l3s(const struct kolo_host *host, struct kolo_text *out)
 {
-    hwloc_obj_t obj = NULL;
-    while ((obj = hwloc_get_next_obj_by_type(host->hwloc, HWLOC_OBJ_L3CACHE, obj)) != NULL) {
-        kolo_text_add(out, "  L3 %u: ", obj->logical_index);
-        add_bytes(out, obj->attr->cache.size);
+    for (int i = -1; (i = kolo_parts_next(host, KOLO_PART_L3, i)) >= 0;) {
+        kolo_text_add(out, "  L3 %d: ", host->part[i].index);
+        add_bytes(out, host->part[i].bytes);
         kolo_text_add(out, ", ");
-        add_count(out, count_inside(host, obj, HWLOC_OBJ_CORE), "core");
+        add_count(out, kolo_parts_inside(host, i, KOLO_PART_CORE), "core");
         kolo_text_add(out, ", cpus ");
-        add_cpus(out, obj->cpuset);
+        add_cpus_of(host, i, out);
         kolo_text_add(out, "\n");
     }
 }
@@ -170,12 +162,12 @@ static void add_l3s(const struct kolo_host *host, struct kolo_text *out)
 static void add_inner_caches(const struct kolo_host *host, struct kolo_text *out)
 {
     static const struct {
-        hwloc_obj_type_t type;
+        enum kolo_part_kind kind;
         const char *name;
-    } levels[] = {{HWLOC_OBJ_L2CACHE, "  L2:"}, {HWLOC_OBJ_L1CACHE, "  L1d:"}};
+    } levels[] = {{KOLO_PART_L2, "  L2:"}, {KOLO_PART_L1, "  L1d:"}};
     for (size_t i = 0; i < KOLO_LENGTH(levels); i++) {
-        if (count_of(host, levels[i].type) > 0) {
-            add_caches(host, levels[i].type, levels[i].name, out);
+        if (host->count[levels[i].kind] > 0) {
+            add_caches(host, levels[i].kind, levels[i].name, out);
             kolo_text_add(out, "\n");
         }
     }

@@ -15,15 +15,14 @@ void kolo_line_ring(struct kolo_text *out, int channel, int nchannels, int nrank
     }
 }
 
-/* Our trees are binary; NCCL's form has a third child, which is -1 here. */
 void kolo_line_trees(struct kolo_text *out, int rank, int nchannels, const struct kolo_tree *trees)
 {
     kolo_text_add(out, "Trees");
     for (int i = 0; i < nchannels; i++) {
         const struct kolo_tree *tree = &trees[i];
         const bool swap = tree->down[0] < 0; /* a lone child is written first */
-        kolo_text_add(out, " [%d] %d/%d/-1->%d->%d", i, tree->down[swap], tree->down[!swap], rank,
-                      tree->up);
+        kolo_text_add(out, " [%d] %d/%d/%d->%d->%d", i, tree->down[swap], tree->down[!swap],
+                      tree->down[2], rank, tree->up);
     }
 }
 

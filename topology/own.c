@@ -177,5 +177,5 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
 
 kolo_status kolo_read_own(const struct kolo_xml_source *source, struct kolo_graph *graph)
 {
-    return kolo_xml_read(source, &(struct kolo_xml_reader){start, NULL, graph});
+    return kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .context = graph});
 }

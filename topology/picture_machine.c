@@ -137,7 +137,7 @@ static void place_all(struct drawing *d)
     for (int numa = next_numa(d->g, -1); numa >= 0; numa = next_numa(d->g, numa)) {
         const double begin = x;
         x = place_leaves(d, numa, x);
-        x = x > begin ? x : x + 150;
+        x = fmax(x, begin + 150); /* its box */
         d->at[numa].x = (begin + x) / 2;
         x += 30;
     }
@@ -203,7 +203,7 @@ static void draw_link(struct drawing *d, const struct kolo_link *l)
         const struct kolo_point gpu = a_is_bar ? b : a;
         kolo_canvas_line(d->c, (struct kolo_point){gpu.x, d->top + 44},
                          (struct kolo_point){gpu.x, gpu.y - 17}, &s);
-        label(d, gpu.x + 24, (d->top + 44 + gpu.y) / 2, l);
+        label(d, gpu.x + 31, (d->top + 44 + gpu.y) / 2, l);
     } else if (ka == KOLO_NODE_GPU && kb == KOLO_NODE_GPU) {
         draw_arc(d, l, arc_px(d, l), false);
     } else if (l->kind == KOLO_LINK_SMP) {

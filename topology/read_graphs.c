@@ -92,7 +92,8 @@ kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, st
     }
     r->job = &job;
     const struct kolo_xml_source source = {path, bytes, len};
-    const kolo_status st = kolo_xml_read(&source, &(struct kolo_xml_reader){start, end, r});
+    const kolo_status st =
+        kolo_xml_read(&source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
     job.nchannels = r->rings;
     free(r);
     if (st < 0) {

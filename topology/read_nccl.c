@@ -282,7 +282,8 @@ kolo_status kolo_read_nccl(const struct kolo_xml_source *source, struct kolo_gra
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", source->path);
     }
     r->graph = graph;
-    kolo_status st = kolo_xml_read(source, &(struct kolo_xml_reader){start, end, r});
+    kolo_status st =
+        kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
     if (st == KOLO_OK) {
         find_switches(graph);
         st = kolo_claims_join(graph, &r->claims);

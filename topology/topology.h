@@ -107,9 +107,10 @@ bool kolo_places_parse(const char *text, int nranks, struct kolo_place *out);
  * place NULL: none is known. Cost: n log n. */
 void kolo_order_ranks(int nranks, const int *host_of, const struct kolo_place *place, int *order);
 
-/* A rank's neighbours in a tree; -1 none. down[0] stands before the rank in the order. */
+/* A rank's neighbours in a tree; -1 none. In a binary one down[0] stands before the rank in the
+ * order, and there is no down[2]. */
 struct kolo_tree {
-    int up, down[2];
+    int up, down[3];
 };
 
 /* Position `position` of the two trees over positions 0..n-1 (0 <= which <= 1); members are

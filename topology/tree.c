@@ -64,7 +64,7 @@ struct kolo_tree kolo_tree_at(int n, int which, int position)
     const int right = position_of(n, which, right_of(n, i));
     const struct kolo_tree tree = {
         .up = position_of(n, which, parent_of(n, i)),
-        .down = {mirrored ? right : left, mirrored ? left : right},
+        .down = {mirrored ? right : left, mirrored ? left : right, -1},
     };
     return tree;
 }
@@ -82,5 +82,5 @@ void kolo_tree_build(int nranks, const int *order, int which, int rank, struct k
     }
     const struct kolo_tree tree = kolo_tree_at(nranks, which, position);
     *out = (struct kolo_tree){rank_at(order, tree.up),
-                              {rank_at(order, tree.down[0]), rank_at(order, tree.down[1])}};
+                              {rank_at(order, tree.down[0]), rank_at(order, tree.down[1]), -1}};
 }

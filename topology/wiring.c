@@ -6,8 +6,6 @@
  * behind a switch, and are the ring laid open elsewhere, so that they use links that are there. */
 #include "wiring.h"
 
-#include "topology.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,92 +70,88 @@ int kolo_wiring_peer(const struct kolo_wiring *wiring, int rank, int step)
 
 /* ---- trees ---- */
 
-static bool add_branch(struct kolo_job *job, int channel, int rank, int up, const int down[3])
-{
-    const struct kolo_job_branch branch = {channel, rank, up, {down[0], down[1], down[2]}};
-    return kolo_job_add_branch(job, &branch);
-}
-
 /* One host: the ring laid open, in two arms from its head. The other tree has its head half way
  * round, so that it is the first one's leaf. */
-static bool add_arms(const struct kolo_wiring *w, struct kolo_job *job, int channel, int which)
+static void lay_arms(const struct kolo_wiring *w, const int *path, int which, struct kolo_tree *out)
 {
-    const int n = w->ngpus, ring = channel % w->nrings;
-    const int *path = w->path + ring * n;
-    const int head = which == 0 ? 0 : n / 2;
+    const int n = w->ngpus, head = which == 0 ? 0 : n / 2;
     const int right = n / 2, left = n - 1 - right; /* lengths of the arms */
     for (int i = 0; i < n; i++) {
-        const int at = path[(head + i) % n];
         const int after = path[(head + i + 1) % n], before = path[(head + i + n - 1) % n];
         const bool on_right = i <= right;
-        int down[3] = {-1, -1, -1};
+        struct kolo_tree *tree = &out[path[(head + i) % n]];
+        *tree = (struct kolo_tree){i == 0 ? -1 : on_right ? before : after, {-1, -1, -1}};
         if (i == 0) {
-            down[0] = right > 0 ? after : -1;
-            down[1] = left > 0 ? before : -1;
+            tree->down[0] = right > 0 ? after : -1;
+            tree->down[1] = left > 0 ? before : -1;
         } else if (on_right) {
-            down[0] = i < right ? after : -1;
+            tree->down[0] = i < right ? after : -1;
         } else {
-            down[0] = i > right + 1 ? before : -1;
-        }
-        if (!add_branch(job, channel, at, i == 0 ? -1 : on_right ? before : after, down)) {
-            return false;
+            tree->down[0] = i > right + 1 ? before : -1;
         }
     }
-    return true;
 }
 
-static bool add_binary(const struct kolo_wiring *w, struct kolo_job *job, int channel, int which)
+static void lay_binary(const struct kolo_wiring *w, const int *path, int which,
+                       struct kolo_tree *out)
 {
-    const int n = w->ngpus, ring = channel % w->nrings;
-    const int *path = w->path + ring * n;
-    for (int i = 0; i < n; i++) {
-        const struct kolo_tree t = kolo_tree_at(n, which, i);
-        const int down[3] = {t.down[0] >= 0 ? path[t.down[0]] : -1,
-                             t.down[1] >= 0 ? path[t.down[1]] : -1, -1};
-        if (!add_branch(job, channel, path[i], t.up >= 0 ? path[t.up] : -1, down)) {
-            return false;
-        }
+    for (int i = 0; i < w->ngpus; i++) {
+        const struct kolo_tree t = kolo_tree_at(w->ngpus, which, i);
+        out[path[i]] = (struct kolo_tree){
+            t.up >= 0 ? path[t.up] : -1,
+            {t.down[0] >= 0 ? path[t.down[0]] : -1, t.down[1] >= 0 ? path[t.down[1]] : -1, -1}};
     }
-    return true;
 }
 
 /* Many hosts: a binary tree over the hosts' heads, and the chain of each host. The head is where
  * the ring comes into the host, and in the other tree where it leaves: both lie near a NIC, and the
  * head of one is the end of the other's chain. */
-static bool add_hosts(const struct kolo_wiring *w, struct kolo_job *job, int channel, int which)
+static void lay_hosts(const struct kolo_wiring *w, const int *path, int which,
+                      struct kolo_tree *out)
 {
-    const int n = w->ngpus, ring = channel % w->nrings;
-    const int *path = w->path + ring * n;
+    const int n = w->ngpus, step = which == 0 ? 1 : -1;
+    const int head = path[which == 0 ? 0 : n - 1];
     for (int h = 0; h < w->nhosts; h++) {
         const struct kolo_tree t = kolo_tree_at(w->nhosts, which, h);
         for (int i = 0; i < n; i++) {
-            const int at = which == 0 ? i : n - 1 - i, step = which == 0 ? 1 : -1;
-            const int head = path[which == 0 ? 0 : n - 1];
+            const int at = which == 0 ? i : n - 1 - i;
             const int next = i + 1 < n ? h * n + path[at + step] : -1;
-            int down[3] = {next, -1, -1};
-            int up = i > 0 ? h * n + path[at - step] : -1;
+            struct kolo_tree *tree = &out[h * n + path[at]];
+            *tree = (struct kolo_tree){i > 0 ? h * n + path[at - step] : -1, {next, -1, -1}};
             if (i == 0) {
-                down[0] = t.down[0] >= 0 ? t.down[0] * n + head : -1;
-                down[1] = t.down[1] >= 0 ? t.down[1] * n + head : -1;
-                down[2] = next;
-                up = t.up >= 0 ? t.up * n + head : -1;
-            }
-            if (!add_branch(job, channel, h * n + path[at], up, down)) {
-                return false;
+                tree->down[0] = t.down[0] >= 0 ? t.down[0] * n + head : -1;
+                tree->down[1] = t.down[1] >= 0 ? t.down[1] * n + head : -1;
+                tree->down[2] = next;
+                tree->up = t.up >= 0 ? t.up * n + head : -1;
             }
         }
     }
-    return true;
 }
 
-static bool add_tree(const struct kolo_wiring *w, struct kolo_job *job, int channel)
+void kolo_wiring_tree(const struct kolo_wiring *wiring, int ring, int which, struct kolo_tree *out)
 {
-    const int which = channel < w->nrings ? 0 : 1;
-    if (w->nhosts > 1) {
-        return add_hosts(w, job, channel, which);
+    const int *path = wiring->path + ring * wiring->ngpus;
+    if (wiring->nhosts > 1) {
+        lay_hosts(wiring, path, which, out);
+    } else if (wiring->over == KOLO_OVER_SWITCH) {
+        lay_binary(wiring, path, which, out);
+    } else {
+        lay_arms(wiring, path, which, out);
     }
-    return w->over == KOLO_OVER_SWITCH ? add_binary(w, job, channel, which)
-                                       : add_arms(w, job, channel, which);
+}
+
+static bool add_tree(const struct kolo_wiring *w, struct kolo_job *job, int channel,
+                     struct kolo_tree *tree)
+{
+    kolo_wiring_tree(w, channel % w->nrings, channel / w->nrings, tree);
+    for (int r = 0; r < job->nranks; r++) {
+        const int *down = tree[r].down;
+        const struct kolo_job_branch branch = {channel, r, tree[r].up, {down[0], down[1], down[2]}};
+        if (!kolo_job_add_branch(job, &branch)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- edges ---- */
@@ -249,15 +243,17 @@ kolo_status kolo_wiring_job(const struct kolo_wiring *wiring, struct kolo_job *o
     struct edges e = {.w = wiring, .job = &job};
     e.within = malloc(pairs * sizeof *e.within);
     int *order = malloc((size_t)job.nranks * sizeof *order);
-    bool fits = e.within != NULL && order != NULL && add_members(wiring, &job);
+    struct kolo_tree *tree = malloc((size_t)job.nranks * sizeof *tree);
+    bool fits = e.within != NULL && order != NULL && tree != NULL && add_members(wiring, &job);
     if (e.within != NULL) {
         memset(e.within, 0xff, pairs * sizeof *e.within);
     }
     for (int c = 0; c < job.nchannels && fits; c++) {
-        fits = add_ring(&e, c, order) && add_tree(wiring, &job, c);
+        fits = add_ring(&e, c, order) && add_tree(wiring, &job, c, tree);
     }
     free(e.within);
     free(order);
+    free(tree);
     if (!fits) {
         kolo_job_free(&job);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the channels of %d ranks",

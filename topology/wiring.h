@@ -7,6 +7,7 @@
 
 #include "fabric.h"
 #include "job.h"
+#include "topology.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +53,10 @@ void kolo_wiring_free(struct kolo_wiring *wiring);
 KOLO_CHECK kolo_status kolo_wiring_job(const struct kolo_wiring *wiring, struct kolo_job *out);
 /* Ring c of all hosts, as ranks into order[ngpus * nhosts]. */
 void kolo_wiring_ring(const struct kolo_wiring *wiring, int ring, int *order);
+/* Tree `which` (0 or 1) along ring `ring`, of all ranks: out[ngpus * nhosts]. Each rank but a root
+ * has its parent; what is inner in one of the two is a leaf, or the end of a chain, in the other.
+ */
+void kolo_wiring_tree(const struct kolo_wiring *wiring, int ring, int which, struct kolo_tree *out);
 /* The order in which a rank sends to all others in an all-to-all: step s (1 to n-1) of rank r. At
  * each step all targets differ; hosts are met one after another, and GPUs of a rail first. */
 int kolo_wiring_peer(const struct kolo_wiring *wiring, int rank, int step);

@@ -73,11 +73,27 @@ static void print_nics(const struct kolo_wiring *w, struct kolo_text *out)
     }
 }
 
+/* Of rank 0; all ranks' orders are alike. */
+static void print_all_to_all(const struct kolo_wiring *w, struct kolo_text *out)
+{
+    enum { MOST = 64 };
+    const int total = w->ngpus * w->nhosts;
+    if (w->nhosts == 1 || total > MOST) {
+        return; /* each the next first, as everywhere; or too many to read */
+    }
+    kolo_text_add(out, "  all-to-all: 0 sends to");
+    for (int step = 1; step < total; step++) {
+        kolo_text_add(out, "%s %d", step % w->ngpus == 0 ? " |" : "", kolo_wiring_peer(w, 0, step));
+    }
+    kolo_text_add(out, "; the others alike\n");
+}
+
 void kolo_wiring_print(const struct kolo_wiring *wiring, struct kolo_text *out)
 {
     print_verdict(wiring, out);
     print_rings(wiring, out);
     print_nics(wiring, out);
+    print_all_to_all(wiring, out);
 }
 
 void kolo_wiring_print_log(const struct kolo_job *job, struct kolo_text *out)

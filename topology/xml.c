@@ -116,6 +116,20 @@ static void XMLCALL on_end(void *context, const XML_Char *name)
     }
 }
 
+static void XMLCALL on_text(void *context, const XML_Char *text, int len)
+{
+    static const char *none[] = {NULL};
+    struct parse *parse = context;
+    const struct kolo_xml_element element = element_of(parse, "text", none);
+    const kolo_status st =
+        parse->status == KOLO_OK
+            ? parse->reader->text(parse->reader->context, &element, text, (size_t)len)
+            : KOLO_OK;
+    if (st < 0) {
+        stop(parse, st);
+    }
+}
+
 static void XMLCALL on_doctype(void *context, const XML_Char *name, const XML_Char *system,
                                const XML_Char *public, int has_internal)
 {
@@ -135,6 +149,9 @@ static kolo_status run(struct parse *parse)
     XML_SetUserData(parse->parser, parse);
     XML_SetElementHandler(parse->parser, on_start, on_end);
     XML_SetStartDoctypeDeclHandler(parse->parser, on_doctype);
+    if (parse->reader->text != NULL) {
+        XML_SetCharacterDataHandler(parse->parser, on_text);
+    }
     const enum XML_Status done = XML_Parse(parse->parser, source->bytes, (int)source->len, 1);
     if (parse->status != KOLO_OK || done == XML_STATUS_OK) {
         return parse->status;

@@ -24,6 +24,9 @@ struct kolo_xml_element {
 struct kolo_xml_reader {
     kolo_status (*start)(void *context, const struct kolo_xml_element *element);
     kolo_status (*end)(void *context, const struct kolo_xml_element *element); /* no attributes */
+    /* A piece of the text in `element`, which has neither name nor attributes here; may be NULL. */
+    kolo_status (*text)(void *context, const struct kolo_xml_element *element, const char *text,
+                        size_t len);
     void *context;
 };
 

@@ -148,13 +148,14 @@ struct kolo_config {
 
 /* On a communicator of a CUDA device a buffer is memory of that GPU (or managed), or host memory;
  * which, kolo finds from the pointer; a call's buffers are of one kind. With GPU memory `stream` is
- * a cudaStream_t: a collective is enqueued on it and returns, and may be captured in a graph, by
- * all ranks or none. Calls of a rank on different streams take effect in their order. Ranks that
- * are threads need streams of their own, not the default stream, unless one thread brings the calls
- * of all of them in a group. With host memory calls return when the result is there, and `stream`
- * is NULL. Sends and receives of GPU memory stand in the order of the communicator's calls, so
- * exchanges need a group, whose messages are on one stream; both ends of a message are GPU memory.
- * What GPU memory does not serve is UNSUPPORTED, with the reason. */
+ * a cudaStream_t: a call is enqueued on it and returns, and may be captured in a graph, by all
+ * ranks or none. Calls of a rank on different streams take effect in their order. Ranks that are
+ * threads need streams of their own, not the default stream, unless one thread brings the calls of
+ * all of them, or both ends of a message, in a group. With host memory calls return when the result
+ * is there, and `stream` is NULL. Sends and receives of GPU memory stand in the order of the
+ * communicator's calls, so exchanges need a group, whose messages are on one stream; both ends of a
+ * message are GPU memory, and one that is longer than a receive that was enqueued before ends the
+ * communicator. What GPU memory does not serve is UNSUPPORTED, with the reason. */
 
 #define KOLO_ANY_SOURCE (-1)
 #define KOLO_ANY_TAG    (-1)
@@ -459,8 +460,8 @@ KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_mem_unregister(void *ptr);
 
 /* Make a sum of inputs that are multiplied first, each by its rank's *factor (one element of
- * `type`, a float or an integer type). Valid for that type, on `comm`, until destroyed. Errors:
- * INVALID, SYSTEM.
+ * `type`, a float or an integer type). Valid for that type, on `comm`, until destroyed; calls that
+ * were made before then keep the factor. Errors: INVALID, SYSTEM.
  */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_op_create_premulsum(const void *factor, enum kolo_type type,

@@ -62,6 +62,11 @@ struct kolo_shape {
     /* Rings that the planner lays for this machine: ring k is order[k * nranks + i], the first the
      * one above. 0 or 1: there is that one. A shape of a smaller `size` has none. */
     int nrings;
+    /* Trees that the planner lays for it, one a lane: the parent of rank r in tree t is
+     * tree[t * nranks + r], -1 the root's. 0: none is laid. A shape of a smaller `size` has none.
+     */
+    int ntrees; /* 0 to KOLO_LANES */
+    const int *tree;
 };
 #define KOLO_LEVELS 4
 

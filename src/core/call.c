@@ -14,15 +14,6 @@
 
 /* ---- preparing: choice, factors, accumulator type ---- */
 
-const struct kolo_premulsum *kolo_premulsum_find(struct kolo_comm *comm, kolo_op op)
-{
-    const struct kolo_premulsum *p = comm->premulsums;
-    while (p != NULL && p->op != op) {
-        p = p->next;
-    }
-    return p;
-}
-
 static void log_choice(const struct kolo_call *call)
 {
     struct kolo_text text = {0};
@@ -107,12 +98,11 @@ static kolo_status choose_again(struct kolo_call *call)
 static kolo_status scale_input(struct kolo_call *call)
 {
     const size_t count = kolo_call_span(call, true);
-    const struct kolo_premulsum *p = kolo_premulsum_find(call->comm, call->op);
     call->scaled = malloc(count * kolo_type_bytes(call->type) + 1);
     if (call->scaled == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu scaled elements", count);
     }
-    kolo_scale(call->type, call->scaled, call->in, count, p->factor);
+    kolo_scale(call->type, call->scaled, call->in, count, &call->factor);
     call->in = call->scaled;
     return KOLO_OK;
 }

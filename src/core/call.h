@@ -33,6 +33,7 @@ struct kolo_call {
     size_t count;
     enum kolo_type type;
     kolo_op op;
+    uint64_t factor; /* the bits of PREMULSUM's: its operation may be gone when the call begins */
     int root;
     struct kolo_counts v;        /* v.all NULL: a regular collective */
     bool p2p;                    /* the members above do not count; `message` does */
@@ -66,9 +67,9 @@ struct kolo_call {
     char *error_text;
 };
 
-/* Check arguments that need no other rank. Errors: INVALID, UNSUPPORTED, FORKED, or comm's error.
- */
-kolo_status kolo_call_check(const struct kolo_call *call);
+/* Check arguments that need no other rank, and take the operation's factor. Errors: INVALID,
+ * UNSUPPORTED, FORKED, or comm's error. */
+kolo_status kolo_call_check(struct kolo_call *call);
 /* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
 kolo_status kolo_call_step(struct kolo_call *call, bool block);
 void kolo_call_close(struct kolo_call *call);
@@ -109,7 +110,5 @@ struct kolo_premulsum {
     enum kolo_type type;
     unsigned char factor[16];
 };
-/* The created operation, or NULL. */
-const struct kolo_premulsum *kolo_premulsum_find(struct kolo_comm *comm, kolo_op op);
 
 #endif

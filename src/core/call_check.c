@@ -2,6 +2,8 @@
 /* What a call's arguments mean in bytes, and whether they make sense. */
 #include "core/call_parts.h"
 
+#include <string.h>
+
 /* ---- bytes of IN and OUT ---- */
 
 bool kolo_call_has_in(const struct kolo_call *call)
@@ -118,10 +120,19 @@ static kolo_status check_buffers(const struct kolo_call *call)
     return KOLO_OK;
 }
 
-static kolo_status check_op(const struct kolo_call *call)
+static const struct kolo_premulsum *find_premulsum(struct kolo_comm *comm, kolo_op op)
+{
+    const struct kolo_premulsum *p = comm->premulsums;
+    while (p != NULL && p->op != op) {
+        p = p->next;
+    }
+    return p;
+}
+
+static kolo_status check_op(struct kolo_call *call)
 {
     if (call->op >= KOLO_OPS) {
-        const struct kolo_premulsum *p = kolo_premulsum_find(call->comm, call->op);
+        const struct kolo_premulsum *p = find_premulsum(call->comm, call->op);
         if (p == NULL) {
             return kolo_fail(KOLO_ERR_INVALID,
                              "op is %u, which is no operation of this communicator", call->op);
@@ -130,6 +141,7 @@ static kolo_status check_op(const struct kolo_call *call)
             return kolo_fail(KOLO_ERR_INVALID, "op is a premulsum of %s, type is %s",
                              kolo_type_name(p->type), kolo_type_name(call->type));
         }
+        memcpy(&call->factor, p->factor, sizeof call->factor);
         return KOLO_OK;
     }
     if (!kolo_op_valid(call->type, call->op)) {
@@ -140,7 +152,7 @@ static kolo_status check_op(const struct kolo_call *call)
     return KOLO_OK;
 }
 
-kolo_status kolo_call_check(const struct kolo_call *call)
+kolo_status kolo_call_check(struct kolo_call *call)
 {
     KOLO_TRY(kolo_comm_usable(call->comm));
     if (call->coll == KOLO_COLL_BARRIER) {

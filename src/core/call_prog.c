@@ -23,7 +23,9 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
                                          .order = c->order,
                                          .nlevels = c->groups.nlevels,
                                          .group = c->groups.group,
-                                         .nrings = c->nrings};
+                                         .nrings = c->nrings,
+                                         .ntrees = c->ntrees,
+                                         .tree = c->tree};
         struct kolo_plan *plan = NULL;
         KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
                                  &plan));

@@ -501,6 +501,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     free(c->member);
     free(c->addresses);
     free(c->order);
+    free(c->tree);
     kolo_host_destroy(c->host);
     kolo_graph_destroy(c->machine);
     free(c->place);

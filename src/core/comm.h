@@ -46,6 +46,7 @@ struct kolo_member { /* a rank, as this one sees it */
     bool maps;                      /* its region can be mapped here, and ours there */
     int seat;                       /* its post on the board, -1: none */
     _Atomic bool lost;              /* its process is gone; watch.c */
+    _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
     bool in_mesh;                   /* the link to it tells who is gone; mesh.c */
     _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
     bool in_slots;                  /* its outbox is mapped */
@@ -82,6 +83,7 @@ struct kolo_call;
 struct kolo_p2p;
 struct kolo_team;
 struct kolo_relay;
+struct kolo_peers;
 
 struct kolo_comm {
     int rank, nranks;
@@ -109,7 +111,10 @@ struct kolo_comm {
     pthread_mutex_t device_lock; /* every call into a device but from open and close */
     int *order;                  /* [nrings * nranks] */
     int nrings;
-    struct kolo_host *host;     /* while the communicator comes up */
+    int *tree; /* [ntrees * nranks] parents, as in struct kolo_shape */
+    int ntrees;
+    struct kolo_tree branch[KOLO_LANES]; /* this rank's place in each */
+    struct kolo_host *host;              /* while the communicator comes up */
     struct kolo_graph *machine; /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
     struct kolo_place *place;   /* [nranks] */
     struct kolo_groups groups;
@@ -152,7 +157,9 @@ struct kolo_comm {
     struct kolo_p2p *p2p;
     struct kolo_team *team;   /* one of these where `device` is a GPU, see device.h */
     struct kolo_relay *relay; /* once all have joined */
-    _Atomic int error;        /* the status that ended this communicator */
+    /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
+    struct kolo_peers *_Atomic peers;
+    _Atomic int error; /* the status that ended this communicator */
     pthread_mutex_t error_lock;
     char error_text[512];
     struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */

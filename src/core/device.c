@@ -4,6 +4,7 @@
 #include "core/device.h"
 
 #include "core/call_parts.h"
+#include "core/peers.h"
 #include "core/quick.h"
 #include "core/relay.h"
 #include "core/team.h"
@@ -17,33 +18,42 @@ struct intro { /* what a rank tells of its GPU */
     int32_t status, ordinal;
     uint32_t kernels; /* 1: kolo has some here */
     uint32_t opens;   /* 1: memory of other processes may be opened */
+    uint32_t stores;  /* 1: to memory of other GPUs may be stored */
     unsigned char uuid[16];
 };
 
 static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
-    const char *ipc = kolo_env("KOLO_CUDA_IPC");
+    const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
     struct intro intro = {.status = kolo_gpu_open(c->device, gpu), .ordinal = c->device};
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
+    intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;
 }
 
 struct shared { /* by all ranks */
     bool gpu, process, opens;
+    bool stores; /* all are on one host, on a GPU each, and may store to the others' */
 };
 
 static struct shared what_is_shared(const struct kolo_comm *c, const struct intro *all)
 {
-    struct shared shared = {true, true, true};
+    struct shared shared = {true, true, true, c->nranks > 1 && c->nranks <= KOLO_PEER_RANKS};
     for (int q = 0; q < c->nranks; q++) {
         const struct kolo_peer *peer = &c->member[q].peer, *first = &c->member[0].peer;
         shared.gpu = shared.gpu && peer->host == first->host &&
                      memcmp(all[q].uuid, all[0].uuid, sizeof all[q].uuid) == 0;
         shared.process = shared.process && peer->process == first->process;
         shared.opens = shared.opens && all[q].opens;
+        shared.stores = shared.stores && all[q].stores && peer->host == first->host;
+        for (int r = 0; r < q; r++) {
+            const bool other = memcmp(all[q].uuid, all[r].uuid, sizeof all[q].uuid) != 0;
+            shared.stores = shared.stores && other;
+        }
     }
+    shared.stores = shared.stores && (shared.process || shared.opens);
     return shared;
 }
 
@@ -74,6 +84,18 @@ static kolo_status join_relay(struct kolo_comm *c, struct kolo_gpu *gpu, bool fu
     return kolo_relay_open(c, host, gpu, fuses, &c->relay);
 }
 
+static kolo_status join_peers(struct kolo_comm *c, struct kolo_gpu *gpu, const struct intro *all)
+{
+    unsigned char uuid[KOLO_PEER_RANKS][16];
+    for (int q = 0; q < c->nranks; q++) {
+        memcpy(uuid[q], all[q].uuid, sizeof uuid[q]);
+    }
+    struct kolo_peers *peers = NULL;
+    KOLO_TRY(kolo_peers_open(c, gpu, (const unsigned char(*)[16])uuid, &peers));
+    c->peers = peers;
+    return KOLO_OK;
+}
+
 static kolo_status join_with(struct kolo_comm *c, struct kolo_gpu *gpu, const struct intro *all)
 {
     const struct shared shared = what_is_shared(c, all);
@@ -88,6 +110,12 @@ static kolo_status join_with(struct kolo_comm *c, struct kolo_gpu *gpu, const st
         kolo_gpu_close(gpu);
         KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->device, c->nranks);
         return kolo_team_join(c->id, c->nranks, c->rank, c->device, &c->team);
+    }
+    if (shared.stores) {
+        KOLO_TRY(join_peers(c, gpu, all));
+    }
+    if (c->peers != NULL) {
+        return join_relay(c, gpu, false); /* for messages, and v-forms that not all ranks know */
     }
     KOLO_LOG(INFO, INIT, "GPU %d: %s", c->device,
              fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
@@ -130,11 +158,15 @@ void kolo_device_leave(struct kolo_comm *c)
     if (c->team != NULL) {
         kolo_team_leave(c->team, c->rank, c->timeout_ms);
     }
+    if (c->peers != NULL) {
+        kolo_peers_close(c->peers, c->timeout_ms);
+    }
     if (c->relay != NULL) {
         kolo_relay_close(c->relay, c->timeout_ms);
     }
     c->team = NULL;
     c->relay = NULL;
+    c->peers = NULL;
 }
 
 void kolo_device_abort(struct kolo_comm *c)
@@ -142,9 +174,22 @@ void kolo_device_abort(struct kolo_comm *c)
     if (c->team != NULL) {
         kolo_team_abort(c->team);
     }
+    if (c->peers != NULL) {
+        kolo_peers_abort(c->peers);
+    }
     if (c->relay != NULL) {
         kolo_relay_abort(c->relay);
     }
+}
+
+bool kolo_device_learn(struct kolo_comm *c)
+{
+    int rank = -1;
+    const kolo_status st = c->peers != NULL ? kolo_peers_learn(c->peers, &rank) : KOLO_OK;
+    if (st != KOLO_OK) {
+        (void)kolo_comm_fail_of(c, st, rank);
+    }
+    return st != KOLO_OK;
 }
 
 /* ---- whose memory ---- */
@@ -214,28 +259,21 @@ struct pending { /* a call of a group */
 };
 static _Thread_local struct pending *pending;
 
-static kolo_status describe(struct kolo_call *call, kolo_stream stream, struct kolo_gpu_call *out)
+static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
     const bool scales = kolo_call_reduces(call) && call->op >= KOLO_OPS;
     const size_t n = (size_t)call->comm->nranks;
-    if (call->comm->team != NULL && kolo_call_by_messages(call)) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "gatherv, scatterv and all_to_allv take host memory "
-                                               "where ranks of one process share a GPU");
-    }
-    *out = (struct kolo_gpu_call){.coll = call->coll,
+    return (struct kolo_gpu_call){.coll = call->coll,
                                   .in = call->in,
                                   .out = call->out,
                                   .count = call->count,
                                   .type = call->type,
                                   .op = scales ? KOLO_OPS : call->op,
                                   .root = call->root,
+                                  .factor = call->factor,
                                   .counts = call->v.all,
                                   .displs = call->v.all != NULL ? call->v.all + n : NULL,
                                   .stream = stream};
-    if (scales) {
-        memcpy(&out->factor, kolo_premulsum_find(call->comm, call->op)->factor, sizeof out->factor);
-    }
-    return KOLO_OK;
 }
 
 static kolo_status ended(struct kolo_comm *c, kolo_status st)
@@ -262,14 +300,28 @@ static kolo_status add_pending(struct kolo_call *call, const struct kolo_gpu_cal
 static kolo_status enqueue(struct kolo_comm *c, const struct kolo_gpu_call *what,
                            struct kolo_counts *v)
 {
-    return c->team != NULL ? kolo_team_enqueue(c->team, c->rank, what)
-                           : kolo_relay_enqueue(c->relay, what, v);
+    if (c->team != NULL) {
+        return kolo_team_enqueue(c->team, c->rank, what);
+    }
+    if (c->peers != NULL && !kolo_gpu_call_by_messages(what)) {
+        return kolo_device_learn(c) ? kolo_comm_usable(c) : kolo_peers_enqueue(c->peers, what);
+    }
+    KOLO_TRY(kolo_peers_follow(c->peers, what->stream));
+    KOLO_TRY(kolo_relay_enqueue(c->relay, what, v));
+    return kolo_peers_note(c->peers, what->stream);
+}
+
+static kolo_status relay_messages(struct kolo_comm *c, const struct kolo_message *m, int n,
+                                  kolo_stream stream)
+{
+    KOLO_TRY(kolo_peers_follow(c->peers, stream));
+    KOLO_TRY(kolo_relay_enqueue_messages(c->relay, m, n, stream));
+    return kolo_peers_note(c->peers, stream);
 }
 
 static kolo_status take(struct kolo_call *call, kolo_stream stream)
 {
-    struct kolo_gpu_call what;
-    KOLO_TRY(describe(call, stream, &what));
+    const struct kolo_gpu_call what = describe(call, stream);
     if (kolo_group_depth > 0) {
         return add_pending(call, &what);
     }
@@ -325,17 +377,12 @@ static kolo_status post(struct kolo_comm *c, const struct kolo_message *m, kolo_
     return KOLO_OK;
 }
 
-static kolo_status take_message(struct kolo_comm *c, const struct kolo_message *m,
-                                kolo_stream stream)
+static kolo_status enqueue_message(struct kolo_comm *c, const struct kolo_message *m,
+                                   kolo_stream stream)
 {
-    if (c->team != NULL) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "buf (%p) is memory of a GPU; sends and receives take host memory where "
-                         "ranks of one process share a GPU",
-                         m->buf);
-    }
-    return kolo_group_depth > 0 ? post(c, m, stream)
-                                : kolo_relay_enqueue_messages(c->relay, m, 1, stream);
+    struct kolo_letter letter = {.rank = c->rank, .m = *m, .stream = stream};
+    return c->team != NULL ? kolo_team_enqueue_letters(c->team, &letter, 1)
+                           : relay_messages(c, m, 1, stream);
 }
 
 bool kolo_device_takes_message(struct kolo_comm *c, const struct kolo_message *m,
@@ -358,47 +405,88 @@ bool kolo_device_takes_message(struct kolo_comm *c, const struct kolo_message *m
                        stream);
     }
     st = st == KOLO_OK ? check_place(c, &place, "buf", m->buf) : st;
-    *out = ended(c, st == KOLO_OK ? take_message(c, m, stream) : st);
+    if (st == KOLO_OK) {
+        st = kolo_group_depth > 0 ? post(c, m, stream) : enqueue_message(c, m, stream);
+    }
+    *out = ended(c, st);
     return true;
 }
 
-/* All messages of the first one's communicator, together. */
-static kolo_status issue_messages(void)
+/* Those that go together with the first: of its communicator, or of its team's ranks. */
+static bool goes_with(const struct posted *first, const struct posted *p)
 {
-    struct kolo_comm *c = posted->comm;
-    const kolo_stream stream = posted->stream;
-    bool one_stream = true;
-    int n = 0;
-    for (const struct posted *p = posted; p != NULL; p = p->next) {
-        n += p->comm == c;
-        one_stream = one_stream && (p->comm != c || p->stream == stream);
-    }
-    struct kolo_message *all = malloc((size_t)n * sizeof *all);
-    int taken = 0;
+    return p->comm == first->comm || (p->comm->team != NULL && p->comm->team == first->comm->team);
+}
+
+/* Take them off the list. */
+static struct posted *take_together(int *n_out)
+{
+    struct posted *taken = NULL, **end = &taken, *first = posted;
     for (struct posted **at = &posted; *at != NULL;) {
         struct posted *p = *at;
-        if (p->comm != c) {
+        if (!goes_with(first, p)) {
             at = &p->next;
             continue;
         }
         *at = p->next;
-        if (all != NULL) {
-            all[taken++] = p->message;
+        *end = p;
+        end = &p->next;
+        (*n_out)++;
+    }
+    *end = NULL;
+    return taken;
+}
+
+static kolo_status check_posted(const struct posted *all)
+{
+    for (const struct posted *p = all; p != NULL; p = p->next) {
+        KOLO_TRY(kolo_comm_usable(p->comm));
+        for (const struct posted *q = all; q != p; q = q->next) {
+            if (q->comm == p->comm && q->stream != p->stream) {
+                return kolo_fail(KOLO_ERR_UNSUPPORTED, "the messages of a group are of GPU memory "
+                                                       "and on several streams; they must be on "
+                                                       "one");
+            }
         }
+    }
+    return KOLO_OK;
+}
+
+static kolo_status enqueue_posted(const struct posted *all, int n)
+{
+    struct kolo_comm *c = all->comm;
+    struct kolo_letter *letter = calloc((size_t)n, sizeof *letter);
+    struct kolo_message *message = malloc((size_t)n * sizeof *message);
+    kolo_status st = letter != NULL && message != NULL
+                         ? KOLO_OK
+                         : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
+    for (int i = 0; i < n && st == KOLO_OK; all = all->next, i++) {
+        message[i] = all->message;
+        letter[i] =
+            (struct kolo_letter){.rank = all->comm->rank, .m = all->message, .stream = all->stream};
+    }
+    if (st == KOLO_OK) {
+        st = c->team != NULL ? kolo_team_enqueue_letters(c->team, letter, (size_t)n)
+                             : relay_messages(c, message, n, letter[0].stream);
+    }
+    free(letter);
+    free(message);
+    return st;
+}
+
+static kolo_status issue_messages(void)
+{
+    int n = 0;
+    struct posted *all = take_together(&n);
+    kolo_status st = check_posted(all);
+    st = st == KOLO_OK ? enqueue_posted(all, n) : st;
+    while (all != NULL) {
+        struct posted *p = all;
+        all = p->next;
+        (void)ended(p->comm, st);
         free(p);
     }
-    kolo_status st = kolo_comm_usable(c);
-    if (st == KOLO_OK && all == NULL) {
-        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
-    }
-    if (st == KOLO_OK && !one_stream) {
-        st = kolo_fail(KOLO_ERR_UNSUPPORTED,
-                       "the messages of a group are of GPU memory and on several streams; they "
-                       "must be on one");
-    }
-    st = st == KOLO_OK ? kolo_relay_enqueue_messages(c->relay, all, n, stream) : st;
-    free(all);
-    return ended(c, st);
+    return st;
 }
 
 /* ---- groups ---- */

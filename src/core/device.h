@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where calls meet GPUs: which buffers are whose, and which calls are enqueued on a CUDA stream
- * instead of being run. A communicator of config.device takes both: memory of that GPU, by team.h
- * or relay.h, and host memory, as other communicators do. */
+ * instead of being run. A communicator of config.device takes both: memory of that GPU, by team.h,
+ * peers.h or relay.h, and host memory, as other communicators do. */
 #ifndef KOLO_CORE_DEVICE_H
 #define KOLO_CORE_DEVICE_H
 
@@ -21,6 +21,9 @@ static inline bool kolo_device_is_up(const struct kolo_comm *c)
 }
 /* Streams that wait for other ranks go on. Never blocks. */
 void kolo_device_abort(struct kolo_comm *c);
+
+/* End the communicator if a kernel of its has given up; false if none has. From any thread. */
+bool kolo_device_learn(struct kolo_comm *c);
 
 /* False: the call is on host memory, and nothing was done. Else it was enqueued, or will be at the
  * end of the group, or failed: *out; what it owns is freed. `call` was checked. */

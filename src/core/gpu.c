@@ -95,7 +95,7 @@ static kolo_status read_image(const char *path, char **out)
 static kolo_status load_module(struct kolo_gpu *gpu)
 {
     const char *path = kolo_env("KOLO_CUDA_KERNELS");
-    const void *image = kolo_fused_image();
+    const void *image = gpu->stores ? kolo_peer_image() : kolo_fused_image();
     char *read = NULL;
     if (path != NULL) {
         KOLO_TRY(read_image(path, &read));
@@ -118,6 +118,16 @@ static kolo_cuda_function find_kernel(const struct kolo_gpu *gpu, const char *na
     return NULL;
 }
 
+static void name_kernel(const struct kolo_gpu *gpu, enum kolo_coll coll, enum kolo_type type,
+                        kolo_op op, char out[KOLO_FUSED_NAME])
+{
+    if (gpu->stores) {
+        kolo_peer_name(coll, type, op, out);
+    } else {
+        kolo_fused_name(coll, type, op, out);
+    }
+}
+
 /* Those that a type needs; several types share some. */
 static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum kolo_type type)
 {
@@ -127,7 +137,7 @@ static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum 
             continue;
         }
         assert(gpu->nkernels < KOLO_GPU_KERNELS);
-        kolo_fused_name(coll, type, op, k->name);
+        name_kernel(gpu, coll, type, op, k->name);
         if (find_kernel(gpu, k->name) == NULL) {
             KOLO_TRY(kolo_cuda_function_find(gpu->cuda, gpu->module, k->name, &k->function));
             gpu->nkernels++;
@@ -150,10 +160,10 @@ kolo_status kolo_gpu_load(struct kolo_gpu *gpu)
     return KOLO_OK;
 }
 
-static kolo_cuda_function kernel_of(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
+kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
     char name[KOLO_FUSED_NAME];
-    kolo_fused_name(call->coll, call->type, call->op, name);
+    name_kernel(gpu, call->coll, call->type, call->op, name);
     return find_kernel(gpu, name);
 }
 
@@ -188,14 +198,22 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
     if (argument->call.npieces == 0) {
         return KOLO_OK;
     }
-    return kolo_cuda_check(
-        gpu->cuda,
-        gpu->cuda->launch_kernel(kernel_of(gpu, call), kolo_fused_blocks(&argument->call, gpu->sms),
-                                 1, 1, KOLO_FUSED_THREADS, 1, 1, 0, call->stream, arguments, NULL),
-        "cuLaunchKernel");
+    return kolo_cuda_check(gpu->cuda,
+                           gpu->cuda->launch_kernel(kolo_gpu_kernel(gpu, call),
+                                                    kolo_fused_blocks(&argument->call, gpu->sms), 1,
+                                                    1, KOLO_FUSED_THREADS, 1, 1, 0, call->stream,
+                                                    arguments, NULL),
+                           "cuLaunchKernel");
 }
 
 /* ---- whether ranks make the same call ---- */
+
+bool kolo_gpu_call_by_messages(const struct kolo_gpu_call *call)
+{
+    return call->counts != NULL &&
+           (call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_SCATTER ||
+            call->coll == KOLO_COLL_ALL_TO_ALL);
+}
 
 uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks)
 {
@@ -204,7 +222,9 @@ uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks)
     const uint64_t words[] = {(uint64_t)call->coll, (uint64_t)call->root, call->count * elem,
                               reduces ? (uint64_t)call->type : 0, reduces ? call->op : 0};
     uint64_t what = kolo_hash(0, words, sizeof words);
-    if (call->counts != NULL) {
+    if (kolo_gpu_call_by_messages(call)) {
+        what = kolo_hash(what, &elem, sizeof elem);
+    } else if (call->counts != NULL) {
         what = kolo_hash(what, call->counts, (size_t)nranks * sizeof *call->counts);
         what = kolo_hash(what, call->displs, (size_t)nranks * sizeof *call->displs);
     }

@@ -5,6 +5,7 @@
 
 #include "device/cuda.h"
 #include "exec/fused.h"
+#include "exec/peer.h"
 
 enum { KOLO_GPU_KERNELS = 128 };
 
@@ -19,6 +20,7 @@ struct kolo_gpu {
     unsigned char uuid[16];
     kolo_cuda_context context; /* the primary one; NULL: closed */
     unsigned sms;
+    bool stores;             /* the kernels are those of exec/peer.h, not of exec/fused.h */
     kolo_cuda_module module; /* NULL: no kernels */
     struct kolo_gpu_kernel kernel[KOLO_GPU_KERNELS];
     int nkernels;
@@ -33,7 +35,8 @@ struct kolo_gpu_call { /* one rank's call; barriers have count 0 and no buffers 
     kolo_op op;      /* KOLO_OPS: a PREMULSUM */
     uint64_t factor; /* of which these are the bits */
     int root;
-    const size_t *counts, *displs; /* as in kolo_fused_shape */
+    /* As in kolo_fused_shape; by messages, counts are those of struct kolo_counts. */
+    const size_t *counts, *displs;
     kolo_stream stream;
 };
 
@@ -44,6 +47,8 @@ kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu);
 /* Load all kernels: loading one later would wait for what runs, perhaps for ever. The context is
  * entered. Errors: UNSUPPORTED (kolo has none, or none for this GPU), SYSTEM. */
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
+/* The one that serves the call; it is loaded. */
+kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* Whether there are any that kolo_gpu_load() could try. */
 bool kolo_gpu_has_kernels(void);
 /* Frees what both made; not a second time. */
@@ -57,6 +62,9 @@ void kolo_gpu_leave(const struct kolo_gpu *gpu);
  * in call->stream. What moves nothing runs nothing. */
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument);
+
+/* gatherv, scatterv and all_to_allv, whose counts not all ranks know. */
+bool kolo_gpu_call_by_messages(const struct kolo_gpu_call *call);
 
 /* What ranks must agree on in a call, hashed; `nranks` counts. */
 uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks);

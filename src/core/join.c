@@ -555,6 +555,8 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
                                                  .nhosts = c->nhosts,
                                                  .order = c->order,
                                                  .nrings = c->nrings,
+                                                 .ntrees = c->ntrees,
+                                                 .tree = c->tree,
                                                  .host = c->host_of,
                                                  .by_messages = c->by_messages,
                                                  .place = c->place,

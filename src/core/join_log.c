@@ -4,12 +4,12 @@
 
 /* ---- the log of a new communicator ---- */
 
-/* A channel for each ring that runs at once; where there is one ring, two, as there are two trees.
- */
+/* A channel for each ring and each tree that runs at once: two trees where none are planned. */
 static int channels_of(const struct kolo_comm *c)
 {
     const int lanes = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
-    return lanes < 2 ? 2 : lanes;
+    const int trees = c->ntrees > 0 ? c->ntrees : 2;
+    return lanes < trees ? trees : lanes;
 }
 
 static const int *ring_of(const struct kolo_comm *c, int channel)
@@ -51,7 +51,7 @@ static void log_layout(const struct kolo_comm *c)
 {
     const int channels = channels_of(c);
     struct kolo_text text = {0};
-    struct kolo_tree trees[KOLO_LANES];
+    struct kolo_tree trees[2]; /* over the first ring, where none are planned */
     for (int channel = 0; channel < channels && c->rank == 0; channel++) {
         kolo_line_ring(&text, channel, channels, c->nranks, ring_of(c, channel));
         log_text(&text);
@@ -60,10 +60,11 @@ static void log_layout(const struct kolo_comm *c)
         kolo_line_groups(&text, c->nranks, &c->groups);
         log_text(&text);
     }
-    for (int t = 0; t < channels; t++) { /* the two trees by turns, over the first ring */
-        kolo_tree_build(c->nranks, c->order, t % 2, c->rank, &trees[t]);
+    for (int t = 0; t < 2; t++) {
+        kolo_tree_build(c->nranks, c->order, t, c->rank, &trees[t]);
     }
-    kolo_line_trees(&text, c->rank, channels, trees);
+    kolo_line_trees(&text, c->rank, c->ntrees > 0 ? c->ntrees : 2,
+                    c->ntrees > 0 ? c->branch : trees);
     log_text(&text);
     for (int channel = 0; channel < channels; channel++) {
         log_edge(c, channel);

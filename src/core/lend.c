@@ -6,10 +6,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct lent {    /* a buffer */
     uint64_t at; /* 0: none */
     uint64_t base, bytes, id;
+    uint64_t by_fd; /* 1: as a descriptor, on demand; else by the handle */
     struct kolo_cuda_ipc handle;
 };
 
@@ -23,36 +25,62 @@ enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
 
 /* ---- offering ---- */
 
-static bool lend(const struct kolo_cuda *cuda, const void *ptr, struct lent *out)
+static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo_cuda_address at)
 {
+    uint64_t value = 0; /* the driver's bools and masks are shorter */
+    return cuda->pointer_get_attribute(&value, attribute, at) == KOLO_CUDA_OK &&
+           (value & mask) != 0;
+}
+
+/* Whether memory of virtual memory management can be exported; memory of pools is another matter.
+ */
+static bool exports(const struct kolo_cuda *cuda, kolo_cuda_address at)
+{
+    void *pool = NULL;
+    return has(cuda, KOLO_CUDA_POINTER_HANDLES, KOLO_CUDA_HANDLE_FD, at) &&
+           cuda->pointer_get_attribute(&pool, KOLO_CUDA_POINTER_POOL, at) == KOLO_CUDA_OK &&
+           pool == NULL;
+}
+
+/* A buffer of so many bytes. */
+static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struct lent *out)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
     const kolo_cuda_address at = (uintptr_t)ptr;
     kolo_cuda_address base = 0;
     unsigned long long id = 0;
-    unsigned able = 0; /* a bool of the driver's */
-    size_t bytes = 0;
-    out->at = at;
+    size_t room = 0;
     if (ptr == NULL) {
         return true;
     }
-    const bool known =
-        cuda->pointer_get_attribute(&able, KOLO_CUDA_POINTER_IPC, at) == KOLO_CUDA_OK &&
-        (able & 0xff) != 0 &&
-        cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, at) == KOLO_CUDA_OK &&
-        cuda->mem_get_address_range(&base, &bytes, at) == KOLO_CUDA_OK &&
-        cuda->ipc_get_mem_handle(&out->handle, base) == KOLO_CUDA_OK;
+    const bool ipc = has(cuda, KOLO_CUDA_POINTER_IPC, 0xff, at);
+    const bool known = (ipc || (l->fds.works && exports(cuda, at))) &&
+                       cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, at) == KOLO_CUDA_OK &&
+                       cuda->mem_get_address_range(&base, &room, at) == KOLO_CUDA_OK &&
+                       at + bytes <= base + room &&
+                       (!ipc || cuda->ipc_get_mem_handle(&out->handle, base) == KOLO_CUDA_OK);
+    out->at = at;
     out->base = base;
-    out->bytes = bytes;
+    out->bytes = room;
     out->id = id;
+    out->by_fd = !ipc;
     return known;
 }
 
 static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_call *call)
 {
-    const struct kolo_call as_host = {.comm = l->host, .coll = call->coll, .root = call->root};
+    const struct kolo_call as_host = {.comm = l->host,
+                                      .coll = call->coll,
+                                      .root = call->root,
+                                      .count = call->count,
+                                      .v = {.all = (size_t *)(uintptr_t)call->counts}};
+    const size_t elem = kolo_type_bytes(call->type);
     struct offer offer = {.what = kolo_gpu_call_what(call, l->host->nranks),
                           .factor = call->factor};
-    const bool in = lend(l->gpu->cuda, kolo_call_has_in(&as_host) ? call->in : NULL, &offer.in);
-    const bool out = lend(l->gpu->cuda, kolo_call_has_out(&as_host) ? call->out : NULL, &offer.out);
+    const bool in = lend(l, kolo_call_has_in(&as_host) ? call->in : NULL,
+                         kolo_call_span(&as_host, true) * elem, &offer.in);
+    const bool out = lend(l, kolo_call_has_out(&as_host) ? call->out : NULL,
+                          kolo_call_span(&as_host, false) * elem, &offer.out);
     offer.usable = in && out;
     return offer;
 }
@@ -61,10 +89,17 @@ static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_
 
 static void close_mapping(struct kolo_lend *l, struct kolo_lend_mapping *m)
 {
-    if (m->at != 0) {
-        (void)l->gpu->cuda->ipc_close_mem_handle(m->at);
-        m->at = 0;
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    if (m->at == 0) {
+        return;
     }
+    if (m->by_fd) {
+        (void)cuda->mem_unmap(m->at, m->bytes);
+        (void)cuda->mem_address_free(m->at, m->bytes);
+    } else {
+        (void)cuda->ipc_close_mem_handle(m->at);
+    }
+    m->at = 0;
 }
 
 void kolo_lend_close(struct kolo_lend *l)
@@ -72,6 +107,7 @@ void kolo_lend_close(struct kolo_lend *l)
     for (int i = 0; i < KOLO_LEND_MAPPINGS; i++) {
         close_mapping(l, &l->mapping[i]);
     }
+    kolo_fds_close(&l->fds);
 }
 
 /* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
@@ -95,26 +131,143 @@ static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q, const 
     return oldest;
 }
 
+static bool is_here(const struct kolo_lend *l, int q, const struct lent *lent)
+{
+    return lent->at == 0 ||
+           l->host->member[q].peer.process == l->host->member[l->host->rank].peer.process;
+}
+
 static bool open_lent(struct kolo_lend *l, int q, const struct lent *lent, uint64_t *out)
 {
-    const uint64_t process = l->host->member[l->host->rank].peer.process;
     enum { LAZY_PEER_ACCESS = 1 };
-    if (lent->at == 0 || l->host->member[q].peer.process == process) {
+    if (is_here(l, q, lent)) {
         *out = lent->at;
         return true;
     }
     struct kolo_lend_mapping *m = find_mapping(l, q, lent);
     if (m->at == 0) {
         kolo_cuda_address at = 0;
-        if (l->gpu->cuda->ipc_open_mem_handle(&at, lent->handle, LAZY_PEER_ACCESS) !=
-            KOLO_CUDA_OK) {
+        if (lent->by_fd || l->gpu->cuda->ipc_open_mem_handle(&at, lent->handle, LAZY_PEER_ACCESS) !=
+                               KOLO_CUDA_OK) {
             return false;
         }
-        *m = (struct kolo_lend_mapping){q, lent->base, lent->bytes, lent->id, at, 0};
+        *m = (struct kolo_lend_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
     }
     m->used = ++l->uses;
     *out = m->at + (lent->at - lent->base);
     return true;
+}
+
+/* ---- descriptors ---- */
+
+enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* what rank 0 asks a rank for */
+
+kolo_status kolo_lend_open(struct kolo_lend *l)
+{
+    return kolo_fds_open(l->host, &l->fds);
+}
+
+static void export_lent(const struct kolo_lend *l, int what, const struct lent *lent)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    kolo_cuda_allocation allocation = 0;
+    int fd = -1;
+    if (cuda->mem_retain_allocation_handle(&allocation, (void *)(uintptr_t)lent->at) ==
+        KOLO_CUDA_OK) {
+        if (cuda->mem_export_to_shareable_handle(&fd, allocation, KOLO_CUDA_HANDLE_FD, 0) !=
+            KOLO_CUDA_OK) {
+            fd = -1;
+        }
+        (void)cuda->mem_release(allocation);
+    }
+    (void)kolo_fds_send(&l->fds, what, fd); /* rank 0 waits for it, but not for ever */
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* All of an allocation, by its descriptor; 0: it cannot be. */
+static kolo_cuda_address map_fd(const struct kolo_lend *l, int fd, size_t bytes)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    const struct kolo_cuda_access access = {
+        .kind = KOLO_CUDA_LOCATION_DEVICE, .device = l->gpu->device, .flags = KOLO_CUDA_READ_WRITE};
+    kolo_cuda_allocation allocation = 0;
+    kolo_cuda_address at = 0;
+    if (cuda->mem_import_from_shareable_handle(&allocation, (void *)(uintptr_t)fd,
+                                               KOLO_CUDA_HANDLE_FD) != KOLO_CUDA_OK) {
+        return 0;
+    }
+    if (cuda->mem_address_reserve(&at, bytes, 0, 0, 0) != KOLO_CUDA_OK) {
+        at = 0;
+    } else if (cuda->mem_map(at, bytes, 0, allocation, 0) != KOLO_CUDA_OK) {
+        (void)cuda->mem_address_free(at, bytes);
+        at = 0;
+    } else if (cuda->mem_set_access(at, bytes, &access, 1) != KOLO_CUDA_OK) {
+        (void)cuda->mem_unmap(at, bytes);
+        (void)cuda->mem_address_free(at, bytes);
+        at = 0;
+    }
+    (void)cuda->mem_release(allocation); /* the mapping keeps it */
+    return at;
+}
+
+static bool needs(struct kolo_lend *l, int q, const struct lent *lent)
+{
+    return lent->by_fd != 0 && !is_here(l, q, lent) && find_mapping(l, q, lent)->at == 0;
+}
+
+/* On rank 0: what comes is mapped; what cannot be is missed when it is opened. */
+static void receive_fds(struct kolo_lend *l, const struct offer *offer, int asked)
+{
+    int q = 0, fd = -1;
+    int32_t what = 0;
+    for (; asked > 0 && kolo_fds_recv(&l->fds, &q, &what, &fd); asked--) {
+        const struct lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
+        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, lent->bytes) : 0;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        if (at != 0) {
+            struct kolo_lend_mapping *m = find_mapping(l, q, lent);
+            close_mapping(l, m);
+            *m = (struct kolo_lend_mapping){q,    lent->base, lent->bytes, lent->id,
+                                            true, at,         ++l->uses};
+            KOLO_LOG(INFO, INIT, "Channel 00/0 : %d[%d] -> 0[%d] via P2P/CUMEM", q, l->gpu->ordinal,
+                     l->gpu->ordinal);
+        }
+    }
+}
+
+/* Rank 0 says which descriptors it lacks, and gets them. */
+static kolo_status exchange_fds(struct kolo_lend *l, const struct offer *offer)
+{
+    uint8_t mine[KOLO_FUSED_RANKS] = {0}, need[KOLO_FUSED_RANKS] = {0};
+    const int n = l->host->nranks;
+    int asked = 0, any = 0;
+    for (int q = 0; q < n; q++) {
+        any += offer[q].in.by_fd != 0 || offer[q].out.by_fd != 0;
+    }
+    if (any == 0) {
+        return KOLO_OK;
+    }
+    for (int q = 0; q < n && l->host->rank == 0; q++) {
+        const bool in = needs(l, q, &offer[q].in);
+        const bool out =
+            needs(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
+        mine[q] = (uint8_t)((in ? NEEDS_IN : 0) | (out ? NEEDS_OUT : 0));
+        asked += in + out;
+    }
+    KOLO_TRY(kolo_broadcast(mine, need, sizeof need, KOLO_UINT8, 0, l->host, NULL));
+    const uint8_t own = need[l->host->rank];
+    if ((own & NEEDS_IN) != 0) {
+        export_lent(l, NEEDS_IN, &offer[l->host->rank].in);
+    }
+    if ((own & NEEDS_OUT) != 0) {
+        export_lent(l, NEEDS_OUT, &offer[l->host->rank].out);
+    }
+    receive_fds(l, offer, asked);
+    return KOLO_OK;
 }
 
 /* ---- running ---- */
@@ -160,6 +313,7 @@ static kolo_status run_offers(struct kolo_lend *l, const struct kolo_gpu_call *c
         *done_out = false;
         return KOLO_OK;
     }
+    KOLO_TRY(exchange_fds(l, offer));
     if (l->host->rank == 0) {
         outcome = lead(l, call, offer);
     }

@@ -88,10 +88,12 @@ static kolo_status start_p2p(struct kolo_call *call)
 }
 
 /* A message is p2p's until it has a status, whatever happened to the communicator. */
-static kolo_status run_p2p(struct kolo_call *call)
+static kolo_status run_p2p(struct kolo_call *call, bool turns)
 {
     KOLO_TRY(start_p2p(call));
-    (void)kolo_p2p_progress(call->comm);
+    if (turns) {
+        (void)kolo_p2p_progress(call->comm);
+    }
     if (atomic_load_explicit(&call->message->status, memory_order_acquire) == KOLO_INPROGRESS) {
         return KOLO_INPROGRESS;
     }
@@ -208,18 +210,22 @@ static bool give_core(void)
     return brief;
 }
 
-static void pause_a_little(unsigned *spins)
+/* `polls` times nothing: where nobody else wants the core, to yield costs more than to look again.
+ */
+static void pause_a_little(unsigned *spins, unsigned polls)
 {
     enum { YIELDS = 1000, NAP_NS = 20 * 1000 };
-    if (++*spins >= YIELDS || !give_core()) {
+    const unsigned n = ++*spins;
+    if (n > polls && (n >= polls + YIELDS || !give_core())) {
         const struct timespec nap = {0, NAP_NS};
         nanosleep(&nap, NULL);
     }
 }
 
-static void drive_p2p(struct kolo_call *call)
+/* `turns`: all messages of its communicator move, else only its own state is looked at. */
+static void drive_p2p(struct kolo_call *call, bool turns)
 {
-    const kolo_status st = run_p2p(call);
+    const kolo_status st = run_p2p(call, turns);
     if (st != KOLO_INPROGRESS) {
         finish(call, st);
     } else if (kolo_comm_error(call->comm) == KOLO_OK) {
@@ -228,6 +234,12 @@ static void drive_p2p(struct kolo_call *call)
             (void)kolo_comm_fail(call->comm, late); /* ends the message, too */
         }
     }
+}
+
+static unsigned polls_of(const struct kolo_call *call)
+{
+    enum { POLLS = 200 };
+    return call->p2p && !call->comm->wires.crowded ? POLLS : 0;
 }
 
 static bool is_done(const struct kolo_call *call)
@@ -240,12 +252,12 @@ static kolo_status wait_call(struct kolo_call *call)
     unsigned spins = 0;
     while (!is_done(call)) {
         if (call->p2p) {
-            drive_p2p(call);
+            drive_p2p(call, true);
         } else {
             drive(call->comm);
         }
         if (!is_done(call)) {
-            pause_a_little(&spins);
+            pause_a_little(&spins, polls_of(call));
         }
     }
     return (kolo_status)atomic_load(&call->status);
@@ -311,7 +323,7 @@ static bool serve_stream(struct kolo_stream_queue *s)
         if (call->group != 0 && !call->started) {
             start_companions(s, call);
         }
-        drive_p2p(call);
+        drive_p2p(call, true);
     } else {
         drive(comm);
     }
@@ -343,7 +355,7 @@ static void *serve(void *arg)
             continue;
         }
         pthread_mutex_unlock(&progress.lock);
-        pause_a_little(&spins);
+        pause_a_little(&spins, 0);
         pthread_mutex_lock(&progress.lock);
     }
     pthread_mutex_unlock(&progress.lock);
@@ -537,14 +549,14 @@ void kolo_call_drain(struct kolo_comm *c)
     unsigned spins = 0;
     while (first(c) != NULL) {
         drive(c);
-        pause_a_little(&spins);
+        pause_a_little(&spins, 0);
     }
     pthread_mutex_lock(&progress.lock); /* held while streams are served: nobody is in c any more */
     pthread_mutex_unlock(&progress.lock);
     const double deadline = kolo_now_us() + c->timeout_ms * 1e3;
     while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
-        pause_a_little(&spins);
+        pause_a_little(&spins, 0);
     }
     for (int q = 0; q < c->nranks; q++) { /* what it reads of me in my last call has been read */
         if (c->wires.region[q] != NULL && (c->wires.entries > 0 || reads_of_me(&c->wires, q)) &&
@@ -587,7 +599,7 @@ static kolo_status start_group(struct kolo_call *calls, struct kolo_call **waiti
         *tail = call;
         tail = &call->stream_next;
         if (call->p2p) {
-            drive_p2p(call);
+            (void)start_p2p(call); /* what went wrong is found again when it is driven */
         } else {
             enqueue(call);
         }
@@ -598,7 +610,7 @@ static kolo_status start_group(struct kolo_call *calls, struct kolo_call **waiti
 kolo_status kolo_group_end(void)
 {
     struct kolo_call *waiting = NULL;
-    unsigned spins = 0;
+    unsigned spins = 0, polls = 0;
     if (kolo_group_depth == 0) {
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end() without kolo_group_begin()");
     }
@@ -611,19 +623,22 @@ kolo_status kolo_group_end(void)
     kolo_status first_error = start_group(calls, &waiting);
     first_error = first_error == KOLO_OK ? on_devices : first_error;
     for (bool done = false; !done;) {
+        const struct kolo_comm *turned = NULL;
         done = true;
         for (struct kolo_call *call = waiting; call != NULL; call = call->stream_next) {
             if (!is_done(call)) {
                 if (call->p2p) {
-                    drive_p2p(call);
+                    drive_p2p(call, call->comm != turned);
+                    turned = call->comm;
                 } else {
                     drive(call->comm);
                 }
+                polls = polls_of(call);
                 done = done && is_done(call);
             }
         }
         if (!done) {
-            pause_a_little(&spins);
+            pause_a_little(&spins, polls);
         }
     }
     while (waiting != NULL) {
@@ -694,7 +709,7 @@ static void help_until_idle(struct kolo_stream_queue *s)
         waiting = serve_streams(&spins);
         if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
             pthread_mutex_unlock(&progress.lock);
-            pause_a_little(&spins);
+            pause_a_little(&spins, 0);
             pthread_mutex_lock(&progress.lock);
         }
     }

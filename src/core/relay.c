@@ -3,17 +3,12 @@
  * which wait for the thread. */
 #include "core/relay.h"
 
-#include "core/call_parts.h"
 #include "core/lend.h"
+#include "core/staging.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-enum {
-    ROOM = 8 << 20, /* pinned bytes for what goes out, and for what comes in */
-    DONE_BYTES = 4096
-};
 
 struct job { /* one rank's call */
     struct job *next;
@@ -30,11 +25,10 @@ struct kolo_relay {
     struct kolo_comm *comm, *host;
     struct kolo_gpu gpu;
     bool fuses;
-    char *pinned[2]; /* ROOM bytes each; IN, OUT */
-    _Atomic uint32_t *done;
+    _Atomic uint32_t *done; /* pinned */
     kolo_cuda_address done_at;
-    kolo_cuda_stream stream; /* the thread's */
-    struct kolo_lend lend;   /* the thread's */
+    struct kolo_staging staging; /* the thread's */
+    struct kolo_lend lend;       /* the thread's */
 
     /* Of what follows, held in calls that enqueue: those may wait until a stream has room, which
      * may wait for the thread. */
@@ -56,274 +50,30 @@ const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay)
     return &relay->gpu;
 }
 
-/* ---- through the host: blocks of a call, tile after tile ---- */
-
-struct block {
-    size_t at, len; /* elements */
-};
-
-struct side { /* IN or OUT of a call */
-    bool in;
-    char *user, *host;
-};
-
-/* The call as the host's communicator would see it. */
-static struct kolo_call host_call(const struct job *job)
-{
-    const struct kolo_gpu_call *c = &job->call;
-    return (struct kolo_call){.comm = job->relay->host,
-                              .coll = c->coll,
-                              .in = c->in,
-                              .out = c->out,
-                              .count = c->count,
-                              .type = c->type,
-                              .op = c->op,
-                              .root = c->root,
-                              .v = job->v};
-}
-
-static bool one_block(const struct kolo_call *call, bool in)
-{
-    return kolo_coll_flat(call->coll) ||
-           (in ? call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_ALL_GATHER
-               : call->coll == KOLO_COLL_SCATTER || call->coll == KOLO_COLL_REDUCE_SCATTER);
-}
-
-static int blocks_of(const struct kolo_call *call, bool in)
-{
-    const bool has = in ? kolo_call_has_in(call) : kolo_call_has_out(call);
-    return !has ? 0 : one_block(call, in) ? 1 : call->comm->nranks;
-}
-
-static struct block block_of(const struct kolo_call *call, bool in, int q)
-{
-    const size_t n = (size_t)call->comm->nranks, *all = call->v.all;
-    if (all == NULL) {
-        return (struct block){(size_t)q * call->count, call->count};
-    }
-    if (one_block(call, in)) {
-        return (struct block){0, all[call->comm->rank]};
-    }
-    const size_t *own = call->coll == KOLO_COLL_ALL_TO_ALL && !in ? all + 2 * n : all;
-    return (struct block){own[n + (size_t)q], own[q]};
-}
-
-static kolo_status copy(struct kolo_relay *r, const struct side *side, size_t user_at,
-                        size_t host_at, size_t bytes)
-{
-    const kolo_cuda_address at = (uintptr_t)side->user + user_at;
-    if (bytes == 0) {
-        return KOLO_OK;
-    }
-    return side->in ? KOLO_CUDA(&r->gpu, "cuMemcpyDtoHAsync",
-                                memcpy_dtoh_async(side->host + host_at, at, bytes, r->stream))
-                    : KOLO_CUDA(&r->gpu, "cuMemcpyHtoDAsync",
-                                memcpy_htod_async(at, side->host + host_at, bytes, r->stream));
-}
-
-static kolo_status finish(struct kolo_relay *r)
-{
-    return KOLO_CUDA(&r->gpu, "cuStreamSynchronize", stream_synchronize(r->stream));
-}
-
-/* Elements [first, first + count) of all blocks of a side, which are one after the other there. */
-static kolo_status copy_tile(struct kolo_relay *r, const struct kolo_call *call,
-                             const struct side *side, size_t first, size_t count)
-{
-    const size_t elem = kolo_type_bytes(call->type);
-    for (int q = 0; q < blocks_of(call, side->in); q++) {
-        const struct block b = block_of(call, side->in, q);
-        KOLO_TRY(copy(r, side, (b.at + first) * elem, (size_t)q * count * elem, count * elem));
-    }
-    return finish(r);
-}
-
-/* Blocks of a v-form, which lie there as they do in the user's buffer. */
-static kolo_status copy_blocks(struct kolo_relay *r, const struct kolo_call *call,
-                               const struct side *side)
-{
-    const size_t elem = kolo_type_bytes(call->type);
-    for (int q = 0; q < blocks_of(call, side->in); q++) {
-        const struct block b = block_of(call, side->in, q);
-        KOLO_TRY(copy(r, side, b.at * elem, b.at * elem, b.len * elem));
-    }
-    return finish(r);
-}
-
-static kolo_status stage_tiles(struct kolo_relay *r, const struct kolo_call *call,
-                               const struct side side[2])
-{
-    const size_t elem = kolo_type_bytes(call->type);
-    const size_t blocks = kolo_coll_flat(call->coll) ? 1 : (size_t)call->comm->nranks;
-    const size_t most = kolo_max(1, ROOM / (elem * blocks)); /* alike on all ranks */
-    for (size_t first = 0; first < call->count; first += most) {
-        struct kolo_call tile = *call;
-        tile.count = kolo_min(most, call->count - first);
-        tile.in = side[0].host;
-        tile.out = side[1].host;
-        KOLO_TRY(copy_tile(r, call, &side[0], first, tile.count));
-        KOLO_TRY(kolo_call_run(&tile, NULL));
-        KOLO_TRY(copy_tile(r, call, &side[1], first, tile.count));
-    }
-    return KOLO_OK;
-}
-
-/* Memory for what a side spans, which is pinned unless it is long. */
-static kolo_status span_side(const struct kolo_call *call, struct side *side, void **own_out)
-{
-    const bool has = blocks_of(call, side->in) > 0;
-    const size_t bytes = has ? kolo_call_span(call, side->in) * kolo_type_bytes(call->type) : 0;
-    if (bytes <= ROOM) {
-        return KOLO_OK;
-    }
-    *own_out = malloc(bytes);
-    side->host = *own_out;
-    return side->host != NULL
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes);
-}
-
-static kolo_status stage_v(struct kolo_relay *r, const struct kolo_call *call, struct side side[2])
-{
-    const size_t words = 4 * (size_t)call->comm->nranks;
-    struct kolo_call whole = *call;
-    void *own[2] = {NULL, NULL};
-    kolo_status st = span_side(call, &side[0], &own[0]);
-    st = st == KOLO_OK ? span_side(call, &side[1], &own[1]) : st;
-    st = st == KOLO_OK ? copy_blocks(r, call, &side[0]) : st;
-    if (st == KOLO_OK) {
-        whole.in = side[0].host;
-        whole.out = side[1].host;
-        whole.v.all = malloc(words * sizeof *whole.v.all); /* the run's */
-        if (whole.v.all != NULL) {
-            memcpy(whole.v.all, call->v.all, words * sizeof *whole.v.all);
-        }
-        st = whole.v.all != NULL ? kolo_call_run(&whole, NULL)
-                                 : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
-    }
-    st = st == KOLO_OK ? copy_blocks(r, call, &side[1]) : st;
-    free(own[0]);
-    free(own[1]);
-    return st;
-}
-
-static kolo_status stage(struct job *job)
-{
-    struct kolo_relay *r = job->relay;
-    struct kolo_call call = host_call(job);
-    struct side side[2] = {{true, (char *)(uintptr_t)call.in, r->pinned[0]},
-                           {false, call.out, r->pinned[1]}};
-    const bool scales = kolo_call_reduces(&call) && call.op >= KOLO_OPS;
-    if (scales) {
-        KOLO_TRY(kolo_op_create_premulsum(&job->call.factor, call.type, r->host, &call.op));
-    }
-    const kolo_status st =
-        call.v.all != NULL ? stage_v(r, &call, side) : stage_tiles(r, &call, side);
-    if (scales) {
-        kolo_op_destroy(call.op, r->host);
-    }
-    return st;
-}
-
-/* ---- messages ---- */
-
-struct carried { /* a message, on the host */
-    void *buf;
-    struct kolo_recv_info info;
-};
-
-static size_t bytes_of(const struct kolo_message *m)
-{
-    return m->count * kolo_type_bytes(m->type);
-}
-
-static kolo_status load_messages(const struct job *job, struct carried *on_host)
-{
-    for (int i = 0; i < job->nmessages; i++) {
-        const struct kolo_message *m = &job->message[i];
-        on_host[i].info.size = sizeof on_host[i].info;
-        on_host[i].buf = malloc(kolo_max(1, bytes_of(m)));
-        if (on_host[i].buf == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes_of(m));
-        }
-        if (m->is_send) {
-            const struct side side = {true, m->buf, on_host[i].buf};
-            KOLO_TRY(copy(job->relay, &side, 0, 0, bytes_of(m)));
-        }
-    }
-    return finish(job->relay);
-}
-
-static kolo_status exchange_messages(const struct job *job, struct carried *on_host)
-{
-    KOLO_TRY(kolo_group_begin());
-    kolo_status st = KOLO_OK;
-    for (int i = 0; i < job->nmessages && st == KOLO_OK; i++) {
-        struct kolo_message m = job->message[i];
-        m.buf = on_host[i].buf;
-        m.count = bytes_of(&job->message[i]);
-        m.type = KOLO_UINT8;
-        m.info = m.is_send ? NULL : &on_host[i].info;
-        st = kolo_message_run(&m, job->relay->host, NULL);
-    }
-    const kolo_status ended = kolo_group_end();
-    return st == KOLO_OK ? ended : st;
-}
-
-static kolo_status store_messages(const struct job *job, const struct carried *on_host)
-{
-    for (int i = 0; i < job->nmessages; i++) {
-        const struct kolo_message *m = &job->message[i];
-        const struct side side = {false, m->buf, on_host[i].buf};
-        if (m->is_send) {
-            continue;
-        }
-        KOLO_TRY(copy(job->relay, &side, 0, 0, on_host[i].info.bytes));
-        if (m->info != NULL) {
-            m->info->source = on_host[i].info.source;
-            m->info->tag = on_host[i].info.tag;
-            m->info->bytes = on_host[i].info.bytes;
-        }
-    }
-    return finish(job->relay);
-}
-
-static kolo_status carry(const struct job *job)
-{
-    struct carried *on_host = calloc((size_t)job->nmessages, sizeof *on_host);
-    if (on_host == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", job->nmessages);
-    }
-    kolo_status st = load_messages(job, on_host);
-    st = st == KOLO_OK ? exchange_messages(job, on_host) : st;
-    st = st == KOLO_OK ? store_messages(job, on_host) : st;
-    for (int i = 0; i < job->nmessages; i++) {
-        free(on_host[i].buf);
-    }
-    free(on_host);
-    return st;
-}
-
 /* ---- the thread ---- */
+
+static bool can_fuse(const struct kolo_relay *r, const struct job *job)
+{
+    return r->fuses && !kolo_gpu_call_by_messages(&job->call);
+}
 
 static kolo_status serve(struct job *job)
 {
     struct kolo_relay *r = job->relay;
-    const struct kolo_call call = host_call(job);
     bool fused = false;
     if (job->message != NULL) {
-        return carry(job);
+        return kolo_staging_exchange(&r->staging, job->message, job->nmessages);
     }
-    if (call.coll == KOLO_COLL_BARRIER) {
+    if (job->call.coll == KOLO_COLL_BARRIER) {
         return kolo_barrier(r->host, NULL);
     }
-    if (r->fuses && !kolo_call_by_messages(&call)) {
+    if (can_fuse(r, job)) {
         struct kolo_gpu_call own = job->call;
-        own.stream = r->stream;
+        own.stream = r->staging.in.stream;
         KOLO_TRY(kolo_lend_run(&r->lend, &own, &fused));
         r->fuses = fused; /* alike on all ranks; what failed once fails again */
     }
-    return fused ? KOLO_OK : stage(job);
+    return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
 
 static struct job *next_job(struct kolo_relay *r, bool *aborted_out)
@@ -498,19 +248,15 @@ void kolo_relay_abort(struct kolo_relay *r)
 
 static kolo_status make(struct kolo_relay *r)
 {
-    enum { PORTABLE = 1, DEVICEMAP = 2, HIGHEST = -100 /* becomes what there is */ };
+    enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
     void *pinned = NULL;
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuMemHostAlloc",
-                       mem_host_alloc(&pinned, 2 * ROOM + DONE_BYTES, PORTABLE | DEVICEMAP)));
-    r->pinned[0] = pinned;
-    r->pinned[1] = r->pinned[0] + ROOM;
-    r->done = (_Atomic uint32_t *)(void *)(r->pinned[1] + ROOM);
+    KOLO_TRY(
+        KOLO_CUDA(&r->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, PAGE, PORTABLE | DEVICEMAP)));
+    r->done = pinned;
     atomic_store(r->done, 0);
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuMemHostGetDevicePointer",
                        mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
-    /* Streams of one priority share hardware queues, where one that waits may be ahead of ours. */
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamCreateWithPriority",
-                       stream_create_with_priority(&r->stream, KOLO_CUDA_NON_BLOCKING, HIGHEST)));
+    KOLO_TRY(kolo_staging_open(&r->staging));
     KOLO_TRY(
         KOLO_CUDA(&r->gpu, "cuEventCreate", event_create(&r->event, KOLO_CUDA_DISABLE_TIMING)));
     if (pthread_create(&r->thread, NULL, run, r) != 0) {
@@ -521,15 +267,14 @@ static kolo_status make(struct kolo_relay *r)
 
 static void relay_free(struct kolo_relay *r)
 {
+    kolo_fds_close(&r->lend.fds);
     if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
         if (r->event != NULL) {
             (void)r->gpu.cuda->event_destroy(r->event);
         }
-        if (r->stream != NULL) {
-            (void)r->gpu.cuda->stream_destroy(r->stream);
-        }
-        if (r->pinned[0] != NULL) {
-            (void)r->gpu.cuda->mem_free_host(r->pinned[0]);
+        kolo_staging_close(&r->staging);
+        if (r->done != NULL) {
+            (void)r->gpu.cuda->mem_free_host((void *)(uintptr_t)r->done);
         }
         kolo_gpu_leave(&r->gpu);
     }
@@ -558,11 +303,13 @@ kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
     r->gpu = *gpu;
     r->fuses = fuses;
     r->last = &r->first;
-    r->lend = (struct kolo_lend){.host = host, .gpu = &r->gpu};
+    r->lend = (struct kolo_lend){.host = host, .gpu = &r->gpu, .fds = {.socket = -1}};
+    r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->came, NULL);
-    kolo_status st = kolo_gpu_enter(&r->gpu);
+    kolo_status st = fuses ? kolo_lend_open(&r->lend) : KOLO_OK;
+    st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     if (st == KOLO_OK) {
         st = make(r);
         kolo_gpu_leave(&r->gpu);

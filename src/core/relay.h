@@ -10,7 +10,7 @@
  * Where all ranks are on one GPU, rank 0 opens the others' buffers (legacy IPC handles), runs one
  * fused kernel over all of them and tells the others. Else, and where some memory cannot be opened
  * (of cudaMallocAsync, of virtual memory management, managed), tiles go through pinned memory and
- * that communicator's collectives. */
+ * that communicator's collectives: see staging.h. */
 #ifndef KOLO_CORE_RELAY_H
 #define KOLO_CORE_RELAY_H
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The planner's rings for a communicator. KOLO_TOPO_FILE may name a machine with GPUs; a job that
- * has a rank for each of them, numbered as they are, on every host, is laid on that machine's
- * rings. Every rank plans by itself, from equal graphs, whose hashes are compared when they meet;
- * the planner is deterministic. KOLO_TOPO_DUMP_FILE gets the machine as rank 0 knows it. */
+/* The planner's rings and trees for a communicator. KOLO_TOPO_FILE may name a machine with GPUs; a
+ * job that has a rank for each of them, numbered as they are, on every host, is laid on that
+ * machine's rings and trees. Every rank plans by itself, from equal graphs, whose hashes are
+ * compared when they meet; the planner is deterministic. KOLO_TOPO_DUMP_FILE gets the machine as
+ * rank 0 knows it. */
 #include "core/join.h"
 #include "topology/wiring.h"
 
@@ -85,8 +86,8 @@ static void take_ring(const struct kolo_wiring *w, int ring, const int *rank_of,
     }
 }
 
-static kolo_status lay(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of,
-                       int *place)
+static kolo_status lay_rings(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of,
+                             int *place)
 {
     const size_t n = (size_t)c->nranks;
     int *order = realloc(c->order, (size_t)w->nrings * n * sizeof *order);
@@ -98,14 +99,62 @@ static kolo_status lay(struct kolo_comm *c, const struct kolo_wiring *w, const i
     for (int ring = 0; ring < w->nrings; ring++) {
         take_ring(w, ring, rank_of, c->nranks, place, c->order + (size_t)ring * n);
     }
-    if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
-        struct kolo_text text = {0};
-        kolo_wiring_print(w, &text);
-        if (text.chars != NULL) {
-            text.chars[strcspn(text.chars, "\n")] = '\0';
-            KOLO_LOG(INFO, GRAPH, "%s: %s", w->graph->source, text.chars);
+    return KOLO_OK;
+}
+
+static int rank_at(const int *rank_of, int place)
+{
+    return place >= 0 ? rank_of[place] : -1;
+}
+
+/* A pair of trees along each of the first rings, as many as there are lanes for: first all first
+ * ones of a pair, as the planner numbers its channels. */
+static kolo_status lay_trees(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of)
+{
+    const int pairs = w->nrings < KOLO_LANES / 2 ? w->nrings : KOLO_LANES / 2;
+    const size_t n = (size_t)c->nranks;
+    struct kolo_tree *tree = malloc(n * sizeof *tree);
+    c->tree = malloc(2 * (size_t)pairs * n * sizeof *c->tree);
+    if (tree == NULL || c->tree == NULL) {
+        free(tree);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d trees", 2 * pairs);
+    }
+    c->ntrees = 2 * pairs;
+    for (int t = 0; t < c->ntrees; t++) {
+        kolo_wiring_tree(w, t % pairs, t / pairs, tree);
+        for (int i = 0; i < c->nranks; i++) {
+            const int *down = tree[i].down;
+            c->tree[(size_t)t * n + (size_t)rank_of[i]] = rank_at(rank_of, tree[i].up);
+            if (rank_of[i] == c->rank) {
+                c->branch[t] =
+                    (struct kolo_tree){rank_at(rank_of, tree[i].up),
+                                       {rank_at(rank_of, down[0]), rank_at(rank_of, down[1]),
+                                        rank_at(rank_of, down[2])}};
+            }
         }
-        kolo_text_free(&text);
+    }
+    free(tree);
+    return KOLO_OK;
+}
+
+static void log_verdict(const struct kolo_wiring *w)
+{
+    struct kolo_text text = {0};
+    kolo_wiring_print(w, &text);
+    if (text.chars != NULL) {
+        text.chars[strcspn(text.chars, "\n")] = '\0';
+        KOLO_LOG(INFO, GRAPH, "%s: %s", w->graph->source, text.chars);
+    }
+    kolo_text_free(&text);
+}
+
+static kolo_status lay(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of,
+                       int *place)
+{
+    KOLO_TRY(lay_rings(c, w, rank_of, place));
+    KOLO_TRY(c->nranks > 1 ? lay_trees(c, w, rank_of) : KOLO_OK);
+    if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
+        log_verdict(w);
     }
     return KOLO_OK;
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000 };
+enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
 
 /* ---- saying who and what ---- */
 
@@ -166,14 +166,23 @@ static void warn(struct kolo_comm *c, int q, double waited_us, bool message)
              c->rank, waited_us / 1e6, who, state);
 }
 
-/* Rank q has left without the call that is waited for, or the message, which it would have waited
- * for to be taken: it never comes. */
+/* Whether it had left when this rank asked before, too: what it sent last may have come since this
+ * rank looked for messages, and there is a turn between two asks. */
+static bool left_before(struct kolo_member *m)
+{
+    const uint64_t now = (uint64_t)kolo_now_us();
+    uint64_t then = 0;
+    (void)atomic_compare_exchange_strong(&m->left_us, &then, now);
+    return then != 0 && now - then > LEFT_US;
+}
+
+/* Rank q has left without the call that is waited for, or the message: it never comes. */
 static kolo_status check_left(struct kolo_comm *c, int q, bool message)
 {
     char mine[128] = "a message that is waited for", who[48];
     const struct kolo_post *post = kolo_comm_post(c, q);
     if (post == NULL || atomic_load(&post->presence) != KOLO_POST_LEFT ||
-        (!message && atomic_load(&post->begun) >= kolo_comm_calls(c))) {
+        (message ? !left_before(&c->member[q]) : atomic_load(&post->begun) >= kolo_comm_calls(c))) {
         return KOLO_OK;
     }
     c->wires.blamed = q;

@@ -2,6 +2,7 @@
 /* Teams: see team.h. */
 #include "core/team.h"
 
+#include "core/stream_ops.h"
 #include "plan/plan.h"
 
 #include <assert.h>
@@ -38,6 +39,7 @@ struct kolo_team {
     int nranks, members;
     struct kolo_gpu gpu;
     kolo_cuda_address table; /* struct kolo_fused_table */
+    struct kolo_mail *mail;
 
     struct part part[KOLO_FUSED_RANKS];
     /* Of all below. Not held in calls that enqueue: those may wait until a stream has room, which
@@ -61,6 +63,7 @@ static kolo_status make_parts(struct kolo_team *team)
     KOLO_TRY(kolo_gpu_load(&team->gpu));
     KOLO_TRY(CHECK(team, "cuMemAlloc", mem_alloc(&team->table, bytes)));
     KOLO_TRY(CHECK(team, "cuMemsetD8", memset_d8(team->table, 0, bytes)));
+    KOLO_TRY(kolo_mail_open(&team->gpu, team->nranks, &team->mail));
     for (int r = 0; r < team->nranks; r++) {
         KOLO_TRY(CHECK(team, "cuEventCreate",
                        event_create(&team->part[r].event, KOLO_CUDA_DISABLE_TIMING)));
@@ -85,6 +88,7 @@ static void team_free(struct kolo_team *team)
         if (team->table != 0) {
             (void)cuda->mem_free(team->table);
         }
+        kolo_mail_close(team->mail);
         kolo_gpu_leave(&team->gpu);
     }
     kolo_gpu_close(&team->gpu);
@@ -219,30 +223,6 @@ void kolo_team_leave(struct kolo_team *team, int rank, int timeout_ms)
 
 /* ---- operations of streams ---- */
 
-struct ops {
-    struct kolo_cuda_stream_op op[KOLO_CUDA_STREAM_OPS];
-    unsigned count;
-};
-
-static void add_op(struct ops *ops, uint32_t kind, kolo_cuda_address at, uint64_t value)
-{
-    ops->op[ops->count++] =
-        (struct kolo_cuda_stream_op){.kind = kind,
-                                     .at = at,
-                                     .value = value,
-                                     .flags = kind == KOLO_CUDA_WAIT_32 ? KOLO_CUDA_WAIT_EQUAL : 0};
-}
-static_assert(4 + 2 * KOLO_FUSED_RANKS <= KOLO_CUDA_STREAM_OPS, "a call's operations fit");
-
-static kolo_status issue(const struct kolo_team *team, kolo_stream stream, struct ops *ops)
-{
-    const int error = ops->count == 0
-                          ? KOLO_CUDA_OK
-                          : team->gpu.cuda->stream_batch_mem_op(stream, ops->count, ops->op, 0);
-    ops->count = 0;
-    return kolo_cuda_check(team->gpu.cuda, error, "cuStreamBatchMemOp");
-}
-
 static kolo_cuda_address field(const struct kolo_team *team, int rank, size_t offset)
 {
     return team->table + offsetof(struct kolo_fused_table, rank) +
@@ -251,19 +231,24 @@ static kolo_cuda_address field(const struct kolo_team *team, int rank, size_t of
 #define FIELD(team, r, member) field(team, r, offsetof(struct kolo_fused_rank, member))
 
 static void add_addresses(const struct kolo_team *team, int rank, const struct kolo_gpu_call *call,
-                          struct ops *ops)
+                          struct kolo_stream_ops *ops)
 {
-    add_op(ops, KOLO_CUDA_WRITE_64, FIELD(team, rank, in), (uintptr_t)call->in);
-    add_op(ops, KOLO_CUDA_WRITE_64, FIELD(team, rank, out), (uintptr_t)call->out);
-    add_op(ops, KOLO_CUDA_WRITE_64, FIELD(team, rank, factor), call->factor);
+    kolo_stream_ops_add(ops, call->stream, KOLO_CUDA_WRITE_64, FIELD(team, rank, in),
+                        (uintptr_t)call->in);
+    kolo_stream_ops_add(ops, call->stream, KOLO_CUDA_WRITE_64, FIELD(team, rank, out),
+                        (uintptr_t)call->out);
+    kolo_stream_ops_add(ops, call->stream, KOLO_CUDA_WRITE_64, FIELD(team, rank, factor),
+                        call->factor);
 }
 
 /* ---- order of a rank's calls on different streams ---- */
 
-static bool is_capturing(const struct kolo_team *team, kolo_stream stream)
+static kolo_status is_capturing(const struct kolo_team *team, kolo_stream stream, bool *out)
 {
     int status = 0;
-    return team->gpu.cuda->stream_is_capturing(stream, &status) == KOLO_CUDA_OK && status != 0;
+    KOLO_TRY(CHECK(team, "cuStreamIsCapturing", stream_is_capturing(stream, &status)));
+    *out = status != 0;
+    return KOLO_OK;
 }
 
 /* Calls take effect in their order, whatever their streams. What a graph holds is ordered by where
@@ -271,16 +256,21 @@ static bool is_capturing(const struct kolo_team *team, kolo_stream stream)
 static kolo_status follow(const struct kolo_team *team, int rank, kolo_stream stream)
 {
     const struct part *part = &team->part[rank];
-    if (!part->recorded || part->stream == stream || is_capturing(team, stream)) {
+    bool capturing = false;
+    if (!part->recorded || part->stream == stream) {
         return KOLO_OK;
     }
-    return CHECK(team, "cuStreamWaitEvent", stream_wait_event(stream, part->event, 0));
+    KOLO_TRY(is_capturing(team, stream, &capturing));
+    return capturing ? KOLO_OK
+                     : CHECK(team, "cuStreamWaitEvent", stream_wait_event(stream, part->event, 0));
 }
 
 static kolo_status note_end(struct kolo_team *team, int rank, kolo_stream stream)
 {
     struct part *part = &team->part[rank];
-    if (is_capturing(team, stream)) {
+    bool capturing = false;
+    KOLO_TRY(is_capturing(team, stream, &capturing));
+    if (capturing) {
         return KOLO_OK;
     }
     part->stream = stream;
@@ -321,7 +311,7 @@ static kolo_status compare(struct kolo_team *team, int rank, const struct kolo_g
         return KOLO_OK;
     }
     for (int q = 0; q < team->nranks; q++) {
-        if ((r->shared_by >> q & 1) != 0 && r->stream[q] == call->stream) {
+        if (q != rank && (r->shared_by >> q & 1) != 0 && r->stream[q] == call->stream) {
             return kolo_fail(KOLO_ERR_INVALID,
                              "stream %p is rank %d's in this call, too; ranks need streams of "
                              "their own, or a group with the calls of all of them",
@@ -339,29 +329,54 @@ static kolo_status compare(struct kolo_team *team, int rank, const struct kolo_g
 /* Rank 0 waits for all, runs the kernel, tells all. */
 static kolo_status lead(struct kolo_team *team, const struct kolo_gpu_call *call)
 {
-    struct ops ops = {.count = 0};
+    struct kolo_stream_ops ops = {.cuda = team->gpu.cuda};
     struct kolo_fused_launch argument = {.table = team->table};
     add_addresses(team, 0, call, &ops);
     for (int q = 1; q < team->nranks; q++) {
-        add_op(&ops, KOLO_CUDA_WAIT_32, FIELD(team, q, arrived), 1);
-        add_op(&ops, KOLO_CUDA_WRITE_32, FIELD(team, q, arrived), 0);
+        kolo_stream_ops_add(&ops, call->stream, KOLO_CUDA_WAIT_32, FIELD(team, q, arrived), 1);
+        kolo_stream_ops_add(&ops, call->stream, KOLO_CUDA_WRITE_32, FIELD(team, q, arrived), 0);
     }
-    KOLO_TRY(issue(team, call->stream, &ops));
+    KOLO_TRY(kolo_stream_ops_flush(&ops));
     KOLO_TRY(kolo_gpu_launch(&team->gpu, team->nranks, call, &argument));
     for (int q = 1; q < team->nranks; q++) {
-        add_op(&ops, KOLO_CUDA_WRITE_32, FIELD(team, q, done), 1);
+        kolo_stream_ops_add(&ops, call->stream, KOLO_CUDA_WRITE_32, FIELD(team, q, done), 1);
     }
-    return issue(team, call->stream, &ops);
+    return kolo_stream_ops_flush(&ops);
 }
 
 static kolo_status attend(struct kolo_team *team, int rank, const struct kolo_gpu_call *call)
 {
-    struct ops ops = {.count = 0};
+    struct kolo_stream_ops ops = {.cuda = team->gpu.cuda};
     add_addresses(team, rank, call, &ops);
-    add_op(&ops, KOLO_CUDA_WRITE_32, FIELD(team, rank, arrived), 1);
-    add_op(&ops, KOLO_CUDA_WAIT_32, FIELD(team, rank, done), 1);
-    add_op(&ops, KOLO_CUDA_WRITE_32, FIELD(team, rank, done), 0);
-    return issue(team, call->stream, &ops);
+    kolo_stream_ops_add(&ops, call->stream, KOLO_CUDA_WRITE_32, FIELD(team, rank, arrived), 1);
+    kolo_stream_ops_add(&ops, call->stream, KOLO_CUDA_WAIT_32, FIELD(team, rank, done), 1);
+    kolo_stream_ops_add(&ops, call->stream, KOLO_CUDA_WRITE_32, FIELD(team, rank, done), 0);
+    return kolo_stream_ops_flush(&ops);
+}
+
+static kolo_status send_letters(struct kolo_team *team, struct kolo_letter *letter, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        KOLO_TRY(is_capturing(team, letter[i].stream, &letter[i].captured));
+    }
+    return kolo_mail_enqueue(team->mail, letter, n);
+}
+
+/* The parts of ranks [first, first + n), call[i] of the i-th of them. */
+static kolo_status send_blocks(struct kolo_team *team, const struct kolo_gpu_call *const *call,
+                               int first, int n)
+{
+    struct kolo_letter *letter = calloc((size_t)(2 * team->nranks * n), sizeof *letter);
+    size_t letters = 0;
+    if (letter == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for blocks of %d ranks", team->nranks);
+    }
+    for (int i = 0; i < n; i++) {
+        letters += kolo_mail_blocks(call[i], first + i, team->nranks, letter + letters);
+    }
+    const kolo_status st = send_letters(team, letter, letters);
+    free(letter);
+    return st;
 }
 
 static bool is_aborted(struct kolo_team *team)
@@ -390,7 +405,9 @@ static kolo_status enqueue_locked(struct kolo_team *team, int rank,
     pthread_mutex_unlock(&team->lock);
     KOLO_TRY(same);
     KOLO_TRY(follow(team, rank, call->stream));
-    KOLO_TRY(rank == 0 ? lead(team, call) : attend(team, rank, call));
+    KOLO_TRY(kolo_gpu_call_by_messages(call) ? send_blocks(team, &call, rank, 1)
+             : rank == 0                     ? lead(team, call)
+                                             : attend(team, rank, call));
     KOLO_TRY(note_end(team, rank, call->stream));
     team->part[rank].calls++;
     return KOLO_OK;
@@ -419,12 +436,18 @@ static int first_on(const struct kolo_gpu_call *const *call, int rank)
     return q;
 }
 
-/* Streams of other ranks join rank 0's before the kernel, and go on after it. */
-static kolo_status join_streams(struct kolo_team *team, const struct kolo_gpu_call *const *call)
+static kolo_status follow_all(const struct kolo_team *team, const struct kolo_gpu_call *const *call)
 {
     for (int r = 0; r < team->nranks; r++) {
         KOLO_TRY(follow(team, r, call[r]->stream));
     }
+    return KOLO_OK;
+}
+
+/* Streams of other ranks join rank 0's before the kernel, and go on after it. */
+static kolo_status join_streams(struct kolo_team *team, const struct kolo_gpu_call *const *call)
+{
+    KOLO_TRY(follow_all(team, call));
     for (int r = 1; r < team->nranks; r++) {
         if (first_on(call, r) == r) {
             KOLO_TRY(
@@ -473,9 +496,14 @@ static kolo_status enqueue_all_locked(struct kolo_team *team,
                                                     .out = (uintptr_t)call[r]->out,
                                                     .factor = call[r]->factor};
     }
-    KOLO_TRY(join_streams(team, call));
-    KOLO_TRY(kolo_gpu_launch(&team->gpu, team->nranks, call[0], &argument));
-    KOLO_TRY(fork_streams(team, call));
+    if (kolo_gpu_call_by_messages(call[0])) {
+        KOLO_TRY(follow_all(team, call));
+        KOLO_TRY(send_blocks(team, call, 0, team->nranks));
+    } else {
+        KOLO_TRY(join_streams(team, call));
+        KOLO_TRY(kolo_gpu_launch(&team->gpu, team->nranks, call[0], &argument));
+        KOLO_TRY(fork_streams(team, call));
+    }
     for (int r = 0; r < team->nranks; r++) {
         KOLO_TRY(note_end(team, r, call[r]->stream));
         team->part[r].calls++;
@@ -497,6 +525,51 @@ kolo_status kolo_team_enqueue_all(struct kolo_team *team, const struct kolo_gpu_
     return st;
 }
 
+/* ---- messages ---- */
+
+struct on { /* a rank of a group, and its stream there */
+    bool is_there;
+    kolo_stream stream;
+};
+
+static kolo_status enqueue_letters_locked(struct kolo_team *team, const struct on *on,
+                                          struct kolo_letter *letter, size_t n)
+{
+    if (is_aborted(team)) {
+        return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
+    }
+    for (int r = 0; r < team->nranks; r++) {
+        KOLO_TRY(on[r].is_there ? follow(team, r, on[r].stream) : KOLO_OK);
+    }
+    KOLO_TRY(send_letters(team, letter, n));
+    for (int r = 0; r < team->nranks; r++) {
+        KOLO_TRY(on[r].is_there ? note_end(team, r, on[r].stream) : KOLO_OK);
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_team_enqueue_letters(struct kolo_team *team, struct kolo_letter *letter, size_t n)
+{
+    struct on on[KOLO_FUSED_RANKS] = {{false, NULL}};
+    for (size_t i = 0; i < n; i++) {
+        on[letter[i].rank] = (struct on){true, letter[i].stream};
+    }
+    KOLO_TRY(kolo_gpu_enter(&team->gpu));
+    for (int r = 0; r < team->nranks; r++) { /* in one order */
+        if (on[r].is_there) {
+            pthread_mutex_lock(&team->part[r].lock);
+        }
+    }
+    const kolo_status st = enqueue_letters_locked(team, on, letter, n);
+    for (int r = 0; r < team->nranks; r++) {
+        if (on[r].is_there) {
+            pthread_mutex_unlock(&team->part[r].lock);
+        }
+    }
+    kolo_gpu_leave(&team->gpu);
+    return st;
+}
+
 /* ---- giving up ---- */
 
 /* A stream that waits writes 0 to its flag when it goes on, and may then wait again for its next
@@ -504,13 +577,15 @@ kolo_status kolo_team_enqueue_all(struct kolo_team *team, const struct kolo_gpu_
  * addresses of an earlier call. */
 static void release_once(struct kolo_team *team, kolo_cuda_stream stream)
 {
-    struct ops ops = {.count = 0};
-    add_op(&ops, KOLO_CUDA_WRITE_32, team->table + offsetof(struct kolo_fused_table, aborted), 1);
+    struct kolo_stream_ops ops = {.cuda = team->gpu.cuda};
+    kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32,
+                        team->table + offsetof(struct kolo_fused_table, aborted), 1);
     for (int q = 0; q < team->nranks; q++) {
-        add_op(&ops, KOLO_CUDA_WRITE_32, FIELD(team, q, arrived), 1);
-        add_op(&ops, KOLO_CUDA_WRITE_32, FIELD(team, q, done), 1);
+        kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32, FIELD(team, q, arrived), 1);
+        kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32, FIELD(team, q, done), 1);
     }
-    if (issue(team, stream, &ops) == KOLO_OK) {
+    if (kolo_stream_ops_flush(&ops) == KOLO_OK &&
+        kolo_mail_release(team->mail, stream) == KOLO_OK) {
         (void)team->gpu.cuda->stream_synchronize(stream);
     }
 }

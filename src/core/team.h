@@ -8,6 +8,8 @@
  * one side and back to 0 by the other, and all values are constants: so a graph that captured the
  * calls can be launched again and again.
  *
+ * Sends and receives, and the v-forms whose blocks not all ranks know, are copies: see mail.h.
+ *
  * Who waits for whom is on the GPU, so streams of different ranks must differ then, and may not be
  * the default stream, which waits for the others. The driver maps streams to few hardware queues
  * (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set, 32 at most): with more streams than that, one that
@@ -15,7 +17,7 @@
 #ifndef KOLO_CORE_TEAM_H
 #define KOLO_CORE_TEAM_H
 
-#include "core/gpu.h"
+#include "core/mail.h"
 
 struct kolo_team;
 
@@ -33,6 +35,9 @@ const struct kolo_gpu *kolo_team_gpu(const struct kolo_team *team);
 kolo_status kolo_team_enqueue(struct kolo_team *team, int rank, const struct kolo_gpu_call *call);
 /* Enqueue the parts of all ranks, call[r] of rank r. */
 kolo_status kolo_team_enqueue_all(struct kolo_team *team, const struct kolo_gpu_call *const *call);
+/* Enqueue the sends and receives of a group, of one or more ranks, each on one stream: see mail.h.
+ * Errors: those of kolo_mail_enqueue(), ABORTED. */
+kolo_status kolo_team_enqueue_letters(struct kolo_team *team, struct kolo_letter *letter, size_t n);
 
 /* Release all streams that wait for a rank, now and until the team is gone: what they give then is
  * not defined, and no more can be enqueued. From any thread; does not block. */

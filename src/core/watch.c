@@ -7,6 +7,8 @@
  * other members found, and whether they make the same calls. */
 #include "core/watch.h"
 
+#include "core/device.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +214,7 @@ static bool look_at_board(struct kolo_comm *c)
         return false;
     }
     listen_to_peers(c);
-    if (kolo_comm_learn(c)) {
+    if (kolo_comm_learn(c) || kolo_device_learn(c)) {
         return true;
     }
     if (c->board == NULL) {

@@ -19,6 +19,7 @@ typedef struct CUevent_st *kolo_cuda_event;
 typedef struct CUmod_st *kolo_cuda_module;
 typedef struct CUfunc_st *kolo_cuda_function;
 typedef unsigned long long kolo_cuda_address;
+typedef unsigned long long kolo_cuda_allocation; /* CUmemGenericAllocationHandle */
 
 enum { /* CUresult: those that are told apart */
        KOLO_CUDA_OK = 0,
@@ -39,8 +40,13 @@ enum { /* CUpointer_attribute */
        KOLO_CUDA_POINTER_ID = 7,
        KOLO_CUDA_POINTER_MANAGED = 8,
        KOLO_CUDA_POINTER_ORDINAL = 9,
-       KOLO_CUDA_POINTER_IPC = 10
+       KOLO_CUDA_POINTER_IPC = 10,
+       KOLO_CUDA_POINTER_HANDLES = 14,
+       KOLO_CUDA_POINTER_POOL = 17
 };
+enum { KOLO_CUDA_HANDLE_FD = 1 };                            /* CUmemAllocationHandleType */
+enum { KOLO_CUDA_LOCATION_DEVICE = 1 };                      /* CUmemLocationType */
+enum { KOLO_CUDA_READ_WRITE = 3 };                           /* CUmemAccess_flags */
 enum { KOLO_CUDA_TYPE_HOST = 1, KOLO_CUDA_TYPE_DEVICE = 2 }; /* CUmemorytype */
 enum { KOLO_CUDA_NON_BLOCKING = 1 };                         /* CUstream_flags */
 enum { KOLO_CUDA_DISABLE_TIMING = 2 };                       /* CUevent_flags */
@@ -48,6 +54,7 @@ enum { KOLO_CUDA_WAIT_EQUAL = 1 };                           /* CUstreamWaitValu
 enum {                                                       /* CUstreamBatchMemOpType */
        KOLO_CUDA_WAIT_32 = 1,
        KOLO_CUDA_WRITE_32 = 2,
+       KOLO_CUDA_WAIT_64 = 4,
        KOLO_CUDA_WRITE_64 = 5
 };
 enum { KOLO_CUDA_STREAM_OPS = 255 }; /* fit in one batch */
@@ -69,6 +76,10 @@ struct kolo_cuda_ipc { /* CUipcMemHandle */
     unsigned char data[64];
 };
 
+struct kolo_cuda_access { /* CUmemAccessDesc */
+    int kind, device, flags;
+};
+
 struct kolo_cuda { /* the driver's functions, under its names without cu and version */
     int (*init)(unsigned flags);
     int (*get_error_name)(int error, const char **name);
@@ -79,6 +90,7 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*device_get_uuid)(unsigned char uuid[16], int device);
     int (*device_get_pci_bus_id)(char *out, int room, int device);
     int (*device_can_access_peer)(int *can, int device, int peer);
+    int (*device_get_p2p_attribute)(int *value, int attribute, int device, int peer);
     int (*device_primary_ctx_retain)(kolo_cuda_context *context, int device);
     int (*device_primary_ctx_release)(int device);
     int (*ctx_push_current)(kolo_cuda_context context);
@@ -96,12 +108,27 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
                              kolo_cuda_stream stream);
     int (*memcpy_htod_async)(kolo_cuda_address to, const void *from, size_t bytes,
                              kolo_cuda_stream stream);
+    int (*memcpy_dtod_async)(kolo_cuda_address to, kolo_cuda_address from, size_t bytes,
+                             kolo_cuda_stream stream);
     int (*memcpy_peer_async)(kolo_cuda_address to, kolo_cuda_context to_context,
                              kolo_cuda_address from, kolo_cuda_context from_context, size_t bytes,
                              kolo_cuda_stream stream);
     int (*ipc_get_mem_handle)(struct kolo_cuda_ipc *out, kolo_cuda_address base);
     int (*ipc_open_mem_handle)(kolo_cuda_address *at, struct kolo_cuda_ipc handle, unsigned flags);
     int (*ipc_close_mem_handle)(kolo_cuda_address at);
+    int (*mem_retain_allocation_handle)(kolo_cuda_allocation *out, void *at);
+    int (*mem_release)(kolo_cuda_allocation allocation);
+    int (*mem_export_to_shareable_handle)(void *out, kolo_cuda_allocation allocation, int kind,
+                                          unsigned long long flags);
+    int (*mem_import_from_shareable_handle)(kolo_cuda_allocation *out, void *handle, int kind);
+    int (*mem_address_reserve)(kolo_cuda_address *out, size_t bytes, size_t alignment,
+                               kolo_cuda_address wanted, unsigned long long flags);
+    int (*mem_address_free)(kolo_cuda_address at, size_t bytes);
+    int (*mem_map)(kolo_cuda_address at, size_t bytes, size_t offset,
+                   kolo_cuda_allocation allocation, unsigned long long flags);
+    int (*mem_unmap)(kolo_cuda_address at, size_t bytes);
+    int (*mem_set_access)(kolo_cuda_address at, size_t bytes, const struct kolo_cuda_access *access,
+                          size_t count);
     int (*pointer_get_attribute)(void *value, int attribute, kolo_cuda_address at);
     int (*stream_create)(kolo_cuda_stream *stream, unsigned flags);
     int (*stream_create_with_priority)(kolo_cuda_stream *stream, unsigned flags, int priority);
@@ -117,6 +144,7 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*event_create)(kolo_cuda_event *event, unsigned flags);
     int (*event_destroy)(kolo_cuda_event event);
     int (*event_record)(kolo_cuda_event event, kolo_cuda_stream stream);
+    int (*event_synchronize)(kolo_cuda_event event);
     int (*event_query)(kolo_cuda_event event);
     int (*module_load_data)(kolo_cuda_module *module, const void *image);
     int (*module_unload)(kolo_cuda_module module);

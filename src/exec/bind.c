@@ -64,42 +64,44 @@ static size_t piece_of(size_t chunk_bytes, size_t piece, uint32_t tile)
     return chunk_bytes > before ? kolo_min(chunk_bytes - before, piece) : 0;
 }
 
-/* Bytes of the op's j-th chunk: by user memory it names, else by the plan step it came from. */
-static size_t chunk_bytes(const struct kolo_bound *b, const struct kolo_uop *op, uint32_t j)
+size_t kolo_uop_bytes(const struct kolo_prog *p, const struct kolo_extents *l,
+                      const struct kolo_uop *op, uint32_t j)
 {
-    const struct kolo_prog *p = b->prog;
     for (uint32_t i = 0; i < (uint32_t)op->nsrc + op->ndst; i++) {
         const struct kolo_at *at = &p->at[op->first + i];
         const int chunk = (int)(at->index + j);
         switch (at->space) {
         case KOLO_AT_IN:
-            return kolo_extent_bytes(&b->extents, p->me, KOLO_IN, chunk);
+            return kolo_extent_bytes(l, p->me, KOLO_IN, chunk);
         case KOLO_AT_OUT:
-            return kolo_extent_bytes(&b->extents, p->me, KOLO_OUT, chunk);
+            return kolo_extent_bytes(l, p->me, KOLO_OUT, chunk);
         case KOLO_AT_PEER_IN:
-            return kolo_extent_bytes(&b->extents, at->rank, KOLO_IN, chunk);
+            return kolo_extent_bytes(l, at->rank, KOLO_IN, chunk);
         case KOLO_AT_PEER_OUT:
-            return kolo_extent_bytes(&b->extents, at->rank, KOLO_OUT, chunk);
+            return kolo_extent_bytes(l, at->rank, KOLO_OUT, chunk);
         default:
             break;
         }
     }
     if (op->step < 0) {
-        return b->extents.full;
+        return l->full;
     }
     const struct kolo_step *s = &p->plan->rank[p->me].step[op->step];
     const bool sends = s->op == KOLO_SEND;
     const int src_rank = sends || s->peer < 0 ? p->me : s->peer;
     const int dst_rank = sends ? s->peer : p->me;
     if (s->src.buf != KOLO_SCRATCH) {
-        return kolo_extent_bytes(&b->extents, src_rank, (enum kolo_buf)s->src.buf,
-                                 (int)(s->src.first + j));
+        return kolo_extent_bytes(l, src_rank, (enum kolo_buf)s->src.buf, (int)(s->src.first + j));
     }
     if (s->dst.buf != KOLO_SCRATCH) {
-        return kolo_extent_bytes(&b->extents, dst_rank, (enum kolo_buf)s->dst.buf,
-                                 (int)(s->dst.first + j));
+        return kolo_extent_bytes(l, dst_rank, (enum kolo_buf)s->dst.buf, (int)(s->dst.first + j));
     }
-    return b->extents.full;
+    return l->full;
+}
+
+static size_t chunk_bytes(const struct kolo_bound *b, const struct kolo_uop *op, uint32_t j)
+{
+    return kolo_uop_bytes(b->prog, &b->extents, op, j);
 }
 
 size_t kolo_bound_piece_bytes(const struct kolo_bound *b, const struct kolo_bound_op *op,

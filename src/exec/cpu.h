@@ -165,6 +165,9 @@ struct kolo_bound {
 kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *extents,
                       const struct kolo_wires *wires, struct kolo_bound **out);
 void kolo_bound_destroy(struct kolo_bound *bound);
+/* Bytes of the op's j-th chunk: by user memory it names, else by the plan step it came from. */
+size_t kolo_uop_bytes(const struct kolo_prog *prog, const struct kolo_extents *extents,
+                      const struct kolo_uop *op, uint32_t j);
 /* Offset and length of piece `tile` of the op's `j`-th chunk of operand `i`; for tests and odd ops.
  */
 size_t kolo_bound_piece_bytes(const struct kolo_bound *bound, const struct kolo_bound_op *op,

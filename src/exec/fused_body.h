@@ -67,11 +67,17 @@ template <class T> struct alignas(16) Pack {
 
 /* ---- folding ---- */
 
+struct Factor { /* of one source */
+    uint64_t bits;
+    bool scales;
+};
+
 template <class TypeOf, class Op> struct Fold {
     typedef TypeOf Type;
     typedef typename Type::Elem Elem;
     typedef typename Type::Acc Acc;
-    KOLO_GPU Acc load(Elem x, uint64_t)
+    enum { folds = 1, scales = 0 };
+    KOLO_GPU Acc load(Elem x, Factor)
     {
         return Type::load(x);
     }
@@ -89,10 +95,14 @@ template <class TypeOf, class Op> struct Fold {
 template <class TypeOf> struct Scaled : Fold<TypeOf, Sum> {
     typedef typename TypeOf::Elem Elem;
     typedef typename TypeOf::Acc Acc;
-    KOLO_GPU Acc load(Elem x, uint64_t bits)
+    enum { scales = 1 };
+    KOLO_GPU Acc load(Elem x, Factor by)
     {
         Elem factor;
-        memcpy(&factor, &bits, sizeof factor);
+        if (!by.scales) {
+            return TypeOf::load(x);
+        }
+        memcpy(&factor, &by.bits, sizeof factor);
         return TypeOf::load(TypeOf::store(TypeOf::multiply(TypeOf::load(x), TypeOf::load(factor))));
     }
 };
@@ -104,7 +114,8 @@ template <class Unit> struct Copy {
     };
     typedef Unit Elem;
     typedef Unit Acc;
-    KOLO_GPU Acc load(Elem x, uint64_t)
+    enum { folds = 0, scales = 0 };
+    KOLO_GPU Acc load(Elem x, Factor)
     {
         return x;
     }
@@ -133,32 +144,45 @@ KOLO_GPU char *destination(const Piece &p, uint32_t q)
 {
     return (char *)(uintptr_t)(p.rank[p.to.first + q].out + p.to_at);
 }
+KOLO_GPU uint32_t sources(const Piece &p)
+{
+    return p.from.count;
+}
+KOLO_GPU uint32_t destinations(const Piece &p)
+{
+    return p.to.count;
+}
+KOLO_GPU Factor factor(const Piece &p, uint32_t q)
+{
+    const Factor by = {p.rank[p.from.first + q].factor, true};
+    return by;
+}
 
-template <class F> KOLO_GPU void fold_one(const Piece &p, uint64_t i)
+/* P, here and below, is a Piece or what has the same functions, count and divisor. */
+template <class F, class P> KOLO_GPU void fold_one(const P &p, uint64_t i)
 {
     typedef typename F::Elem Elem;
-    typename F::Acc sum = F::load(((const Elem *)source(p, 0))[i], p.rank[p.from.first].factor);
-    for (uint32_t q = 1; q < p.from.count; q++) {
-        sum =
-            F::join(sum, F::load(((const Elem *)source(p, q))[i], p.rank[p.from.first + q].factor));
+    typename F::Acc sum = F::load(((const Elem *)source(p, 0))[i], factor(p, 0));
+    for (uint32_t q = 1; q < sources(p); q++) {
+        sum = F::join(sum, F::load(((const Elem *)source(p, q))[i], factor(p, q)));
     }
     const Elem result = F::finish(sum, p.divisor);
-    for (uint32_t d = 0; d < p.to.count; d++) {
+    for (uint32_t d = 0; d < destinations(p); d++) {
         ((Elem *)destination(p, d))[i] = result;
     }
 }
 
 /* `unroll` packs, `stride` packs apart, the first at element `head` + i packs. All loads come
  * before all stores, as a destination may be one of the sources. */
-template <class F, int unroll>
-KOLO_GPU void fold_packs(const Piece &p, uint64_t head_bytes, uint64_t i, uint64_t stride)
+template <class F, int unroll, class P>
+KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t stride)
 {
     typedef Pack<typename F::Type> Packs;
     typename F::Acc sum[unroll][Packs::count] = {};
     KOLO_UNROLL_4
-    for (uint32_t q = 0; q < p.from.count; q++) {
+    for (uint32_t q = 0; q < sources(p); q++) {
         const Packs *src = (const Packs *)(source(p, q) + head_bytes) + i;
-        const uint64_t factor = p.rank[p.from.first + q].factor;
+        const Factor by = factor(p, q);
         Packs x[unroll];
         KOLO_UNROLL
         for (int u = 0; u < unroll; u++) {
@@ -168,7 +192,7 @@ KOLO_GPU void fold_packs(const Piece &p, uint64_t head_bytes, uint64_t i, uint64
         for (int u = 0; u < unroll; u++) {
             KOLO_UNROLL
             for (int e = 0; e < Packs::count; e++) {
-                const typename F::Acc y = F::load(x[u].elem[e], factor);
+                const typename F::Acc y = F::load(x[u].elem[e], by);
                 sum[u][e] = q == 0 ? y : F::join(sum[u][e], y);
             }
         }
@@ -181,7 +205,7 @@ KOLO_GPU void fold_packs(const Piece &p, uint64_t head_bytes, uint64_t i, uint64
             result[u].elem[e] = F::finish(sum[u][e], p.divisor);
         }
     }
-    for (uint32_t d = 0; d < p.to.count; d++) {
+    for (uint32_t d = 0; d < destinations(p); d++) {
         Packs *dst = (Packs *)(destination(p, d) + head_bytes) + i;
         KOLO_UNROLL
         for (int u = 0; u < unroll; u++) {
@@ -191,14 +215,14 @@ KOLO_GPU void fold_packs(const Piece &p, uint64_t head_bytes, uint64_t i, uint64
 }
 
 /* Units before the first pack, or all of them where the buffers do not lie alike. */
-template <class Elem> KOLO_GPU uint64_t head_of(const Piece &p)
+template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
 {
     const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);
     uint64_t differ = 0;
-    for (uint32_t q = 1; q < p.from.count; q++) {
+    for (uint32_t q = 1; q < sources(p); q++) {
         differ |= first ^ (uint64_t)(uintptr_t)source(p, q);
     }
-    for (uint32_t d = 0; d < p.to.count; d++) {
+    for (uint32_t d = 0; d < destinations(p); d++) {
         differ |= first ^ (uint64_t)(uintptr_t)destination(p, d);
     }
     const uint64_t head = (16 - first % 16) % 16 / sizeof(Elem);
@@ -215,7 +239,7 @@ template <class F> struct Unroll {
     };
 };
 
-template <class F> KOLO_GPU void fold_piece(const Piece &p, const Who &who)
+template <class F, class P> KOLO_GPU void fold_piece(const P &p, const Who &who)
 {
     enum { unroll = Unroll<F>::value, in_pack = Pack<typename F::Type>::count };
     const uint64_t head = head_of<typename F::Elem>(p);
@@ -238,6 +262,7 @@ template <class F> KOLO_GPU void fold_piece(const Piece &p, const Who &who)
 
 /* A kernel for moves. Units: elements of more than 8 bytes are copied as several. */
 template <class F> struct FoldKernel {
+    typedef F Functor;
     KOLO_GPU void run(const kolo_fused &f, const kolo_fused_rank *rank, const Who &who)
     {
         const uint64_t units = f.elem / sizeof(typename F::Elem);

@@ -13,10 +13,12 @@
 
 #if defined(__CUDACC__)
 #define KOLO_GPU      static __host__ __device__ __forceinline__
+#define KOLO_GPU_CALL static __host__ __device__ __noinline__ /* once for many kernels */
 #define KOLO_UNROLL   _Pragma("unroll")
 #define KOLO_UNROLL_4 _Pragma("unroll 4")
 #else
-#define KOLO_GPU static inline
+#define KOLO_GPU      static inline
+#define KOLO_GPU_CALL static inline
 #define KOLO_UNROLL
 #define KOLO_UNROLL_4
 #endif

@@ -50,15 +50,22 @@ typedef Pair<Float64, int32_t, true> Float64Int32;
 #define KOLO_FUSED_PAIRS(X, name, Type)                                                            \
     X(minloc_##name, KOLO_FUSED_OF(Type, Min))                                                     \
     X(maxloc_##name, KOLO_FUSED_OF(Type, Max))
-#define KOLO_FUSED_MOVEMENT(X, bytes, Unit)                                                        \
-    X(copy_##bytes, kolo_gpu::FoldKernel<kolo_gpu::Copy<Unit>>)                                    \
-    X(swap_##bytes, kolo_gpu::SwapKernel<Unit>)
+#define KOLO_FUSED_COPY(X, bytes, Unit) X(copy_##bytes, kolo_gpu::FoldKernel<kolo_gpu::Copy<Unit>>)
+#define KOLO_FUSED_SWAP(X, bytes, Unit) X(swap_##bytes, kolo_gpu::SwapKernel<Unit>)
 
 #define KOLO_FUSED_TABLE(X)                                                                        \
-    KOLO_FUSED_MOVEMENT(X, 1, uint8_t)                                                             \
-    KOLO_FUSED_MOVEMENT(X, 2, uint16_t)                                                            \
-    KOLO_FUSED_MOVEMENT(X, 4, uint32_t)                                                            \
-    KOLO_FUSED_MOVEMENT(X, 8, uint64_t)                                                            \
+    KOLO_FUSED_SWAP(X, 1, uint8_t)                                                                 \
+    KOLO_FUSED_SWAP(X, 2, uint16_t)                                                                \
+    KOLO_FUSED_SWAP(X, 4, uint32_t)                                                                \
+    KOLO_FUSED_SWAP(X, 8, uint64_t)                                                                \
+    KOLO_FUSED_FOLDS(X)
+
+/* Those with a functor, for peer_table.h, too. */
+#define KOLO_FUSED_FOLDS(X)                                                                        \
+    KOLO_FUSED_COPY(X, 1, uint8_t)                                                                 \
+    KOLO_FUSED_COPY(X, 2, uint16_t)                                                                \
+    KOLO_FUSED_COPY(X, 4, uint32_t)                                                                \
+    KOLO_FUSED_COPY(X, 8, uint64_t)                                                                \
     KOLO_FUSED_SIGNED(X, int8, Int8)                                                               \
     KOLO_FUSED_SIGNED(X, int16, Int16)                                                             \
     KOLO_FUSED_SIGNED(X, int32, Int32)                                                             \

@@ -58,7 +58,14 @@ static const struct kolo_kernels *kernels(void)
     static _Atomic(const struct kolo_kernels *) chosen;
     const struct kolo_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (KOLO_UNLIKELY(!k)) {
-        k = kolo_kernels_choose(kolo_env("KOLO_ISA"));
+        const char *limit = kolo_env("KOLO_ISA");
+        k = kolo_kernels_choose(limit);
+        if (limit != NULL && strcmp(limit, "generic") != 0 && strcmp(limit, "avx2") != 0 &&
+            strcmp(limit, "avx512") != 0) {
+            KOLO_LOG(WARN, EXEC,
+                     "KOLO_ISA: \"%s\" is not known; it may be generic, avx2 or avx512. Taking %s",
+                     limit, k->isa);
+        }
         atomic_store_explicit(&chosen, k, memory_order_relaxed);
     }
     return k;

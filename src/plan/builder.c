@@ -367,6 +367,11 @@ static size_t groups_bytes(const struct kolo_shape *shape)
     return (size_t)shape->nlevels * (size_t)shape->nranks * sizeof *shape->group;
 }
 
+static size_t trees_bytes(const struct kolo_shape *shape)
+{
+    return (size_t)shape->ntrees * (size_t)shape->nranks * sizeof *shape->tree;
+}
+
 static void count_messages(struct kolo_rank_plan *mine)
 {
     for (int i = 0; i < mine->count; i++) {
@@ -388,6 +393,9 @@ static void seal_counts(struct kolo_plan *plan)
     if (plan->group != NULL) {
         plan->hash = kolo_hash(plan->hash, plan->group, groups_bytes(s));
     }
+    if (plan->tree != NULL) {
+        plan->hash = kolo_hash(plan->hash, plan->tree, trees_bytes(s));
+    }
     for (int r = 0; r < s->nranks; r++) {
         count_messages(&plan->rank[r]);
         if (plan->rank[r].places > plan->max_places) {
@@ -397,6 +405,29 @@ static void seal_counts(struct kolo_plan *plan)
 }
 
 /* ---- build ---- */
+
+/* In each tree one rank has no parent, and every other one comes to it by its parents. */
+static kolo_status check_trees(const struct kolo_algo *algo, const struct kolo_shape *shape)
+{
+    const int n = shape->nranks;
+    bool ok = shape->ntrees >= 0 && shape->ntrees <= KOLO_LANES &&
+              (shape->ntrees == 0 || shape->tree != NULL);
+    for (int t = 0; ok && t < shape->ntrees; t++) {
+        const int *up = shape->tree + (size_t)t * (size_t)n;
+        int roots = 0;
+        for (int r = 0; ok && r < n; r++) {
+            int steps = 0;
+            roots += up[r] == -1;
+            for (int at = r; ok && up[at] != -1; at = up[at]) {
+                ok = up[at] >= 0 && up[at] < n && ++steps < n;
+            }
+        }
+        ok = ok && roots == 1;
+    }
+    return ok ? KOLO_OK
+              : kolo_fail(KOLO_ERR_INVALID, "%s: of %d trees, one is no tree of %d ranks",
+                          algo->base.name, shape->ntrees, n);
+}
 
 /* Each group is named by its smallest rank, and lies within one of the next level. */
 static kolo_status check_groups(const struct kolo_algo *algo, const struct kolo_shape *shape)
@@ -434,8 +465,9 @@ static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_s
     plan->rank = calloc(n, sizeof *plan->rank);
     plan->order = shape->order != NULL ? malloc(order_bytes(shape)) : NULL;
     plan->group = shape->nlevels > 0 ? malloc(groups_bytes(shape)) : NULL;
+    plan->tree = shape->ntrees > 0 ? malloc(trees_bytes(shape)) : NULL;
     if (plan->rank == NULL || (shape->order != NULL && plan->order == NULL) ||
-        (shape->nlevels > 0 && plan->group == NULL)) {
+        (shape->nlevels > 0 && plan->group == NULL) || (shape->ntrees > 0 && plan->tree == NULL)) {
         kolo_plan_destroy(plan);
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", algo->base.name);
     }
@@ -445,8 +477,12 @@ static kolo_status plan_create(const struct kolo_algo *algo, const struct kolo_s
     if (plan->group != NULL) {
         memcpy(plan->group, shape->group, groups_bytes(shape));
     }
+    if (plan->tree != NULL) {
+        memcpy(plan->tree, shape->tree, trees_bytes(shape));
+    }
     plan->shape.order = plan->order;
     plan->shape.group = plan->group;
+    plan->shape.tree = plan->tree;
     *out = plan;
     return KOLO_OK;
 }
@@ -461,6 +497,7 @@ kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shap
                          algo->base.name, shape->nranks, shape->root, rank);
     }
     KOLO_TRY(check_groups(algo, shape));
+    KOLO_TRY(check_trees(algo, shape));
     if (algo->supports != NULL && !algo->supports(shape)) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s does not support %d ranks with root %d%s",
                          algo->base.name, shape->nranks, shape->root,
@@ -499,5 +536,6 @@ void kolo_plan_destroy(struct kolo_plan *plan)
     free(plan->rank);
     free(plan->order);
     free(plan->group);
+    free(plan->tree);
     free(plan);
 }

@@ -48,7 +48,7 @@ struct kolo_rank_plan {
 };
 
 struct kolo_plan {
-    struct kolo_shape shape; /* order and group point into this plan, or are NULL */
+    struct kolo_shape shape; /* order, group and tree point into this plan, or are NULL */
     const struct kolo_algo *algo;
     int only; /* the one rank whose steps are here, or -1: all */
     int lanes;
@@ -56,7 +56,7 @@ struct kolo_plan {
     int max_places;              /* the largest `places` of any rank */
     struct kolo_rank_plan *rank; /* [nranks] */
     uint64_t hash;               /* of algorithm name, shape and chunks: equal on every rank */
-    int *order, *group;
+    int *order, *group, *tree;
 };
 
 /* Build and seal the plan of `algo` for `shape`: of one rank, or of all (rank -1).

@@ -31,7 +31,9 @@ static struct kolo_shape shape_of(const struct kolo_chooser *c, enum kolo_coll c
                                .order = c->order,
                                .nlevels = c->options.nlevels,
                                .group = c->group,
-                               .nrings = c->options.nrings};
+                               .nrings = c->options.nrings,
+                               .ntrees = c->options.ntrees,
+                               .tree = c->tree};
 }
 
 bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root)

@@ -333,11 +333,13 @@ static bool copy_arrays(struct kolo_chooser *c, const struct kolo_chooser_option
 {
     const size_t n = (size_t)o->nranks;
     c->order = copy_of(o->order, (size_t)(o->nrings > 1 ? o->nrings : 1) * n * sizeof *o->order);
+    c->tree = o->ntrees > 0 ? copy_of(o->tree, (size_t)o->ntrees * n * sizeof *o->tree) : NULL;
     c->group = copy_of(o->group, (size_t)o->nlevels * n * sizeof *o->group);
     c->place = copy_of(o->place, n * sizeof *o->place);
     c->host = copy_of(o->host, n * sizeof *o->host);
     return (c->host != NULL) == (o->host != NULL) && (c->order != NULL) == (o->order != NULL) &&
-           (c->group != NULL) == (o->group != NULL) && (c->place != NULL) == (o->place != NULL);
+           (c->tree != NULL) == (o->ntrees > 0) && (c->group != NULL) == (o->group != NULL) &&
+           (c->place != NULL) == (o->place != NULL);
 }
 
 kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
@@ -351,6 +353,7 @@ kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
     c->options = *options;
     c->options.order = c->order;
     c->options.group = c->group;
+    c->options.tree = c->tree;
     c->options.place = c->place;
     c->options.host = c->host;
     kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts, c->place);
@@ -376,6 +379,7 @@ void kolo_chooser_destroy(struct kolo_chooser *c)
     free(c->sums);
     free(c->order);
     free(c->group);
+    free(c->tree);
     free(c->place);
     free(c->host);
     free(c);

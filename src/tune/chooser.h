@@ -32,7 +32,7 @@ struct kolo_class {
 
 struct kolo_chooser {
     struct kolo_chooser_options options;
-    int *order, *group;
+    int *order, *group, *tree;
     struct kolo_place *place;
     int *host;
     struct kolo_model model;

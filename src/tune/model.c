@@ -243,6 +243,7 @@ struct stand_in { /* a smaller communicator's shape, and what it points to */
     int rank[KOLO_MODEL_RANKS];               /* which ranks are left; ascending */
     int order[KOLO_LANES * KOLO_MODEL_RANKS]; /* of as many rings as a plan can use */
     int group[KOLO_LEVELS * KOLO_MODEL_RANKS];
+    int tree[KOLO_LANES * KOLO_MODEL_RANKS];
 };
 
 /* Of the farthest groups (packages, hosts) each keeps its part, so that what lies between them
@@ -316,7 +317,24 @@ static void keep_ring(const struct kolo_shape *shape, int ring, struct stand_in 
     }
 }
 
-/* The ends of the ranks stay ends; the rings and the groups are those of the ranks that are left.
+/* Tree `tree` of the ranks that are left: each hangs from its nearest forebear that is left, or
+ * from the first that has none. */
+static void keep_tree(const struct kolo_shape *shape, int tree, struct stand_in *out)
+{
+    const int *up = shape->tree + (size_t)tree * (size_t)shape->nranks;
+    int *kept = out->tree + tree * out->shape.nranks;
+    int root = -1;
+    for (int i = 0; i < out->shape.nranks; i++) {
+        int at = up[out->rank[i]];
+        while (at >= 0 && number_in(out, at) < 0) {
+            at = up[at];
+        }
+        kept[i] = at >= 0 ? number_in(out, at) : root;
+        root = kept[i] < 0 ? i : root;
+    }
+}
+
+/* The ends of the ranks stay ends; rings, groups and trees are those of the ranks that are left.
  */
 static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in *out)
 {
@@ -334,6 +352,10 @@ static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in
     for (int l = 0; l < shape->nlevels; l++) {
         keep_groups(shape, l, out);
     }
+    for (int t = 0; t < shape->ntrees; t++) {
+        keep_tree(shape, t, out);
+    }
+    out->shape.tree = out->tree;
     out->shape.order = shape->order != NULL ? out->order : NULL;
     out->shape.group = out->group;
 }

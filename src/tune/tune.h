@@ -89,6 +89,8 @@ struct kolo_chooser_options {
     int nranks, nhosts;
     const int *order; /* [nranks], of `nrings` rings one behind another, or NULL; copied */
     int nrings;       /* as in struct kolo_shape; 0: one */
+    int ntrees;       /* as in struct kolo_shape */
+    const int *tree;  /* [ntrees * nranks]; copied */
     const int *host;  /* [nranks], which host each is on; NULL: in blocks; copied */
     bool by_messages; /* no rank maps another's memory */
     const struct kolo_place *place; /* [nranks] or NULL: anywhere; copied */

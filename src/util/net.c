@@ -309,6 +309,17 @@ void kolo_net_options(int fd, int timeout_ms)
     set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, least_ms);
 }
 
+/* Close what may be open; errno stays. */
+static int give_up(int fd)
+{
+    const int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = error;
+    return -1;
+}
+
 /* A socket bound to a place, whose port is then known; listening or not. -1: errno tells. */
 static int bind_to(struct kolo_interface *at, bool again, bool listening)
 {
@@ -324,12 +335,7 @@ static int bind_to(struct kolo_interface *at, bool again, bool listening)
         from_sockaddr((struct sockaddr *)&address, &at->place)) {
         return fd;
     }
-    const int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
-    errno = error;
-    return -1;
+    return give_up(fd);
 }
 
 kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
@@ -375,12 +381,7 @@ int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *fr
     if (bound && (connect(fd, (struct sockaddr *)&address, len) == 0 || errno == EINPROGRESS)) {
         return fd;
     }
-    const int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
-    errno = error;
-    return -1;
+    return give_up(fd);
 }
 
 int kolo_net_accept(int listener)

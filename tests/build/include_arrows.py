@@ -16,7 +16,7 @@ import tree
 
 LIBRARY = {"src/util", "src/plan", "src/exec", "src/tune", "src/device", "src/core"}
 LIBRARY |= {"algos", "transports", "topology", "plugin.h"}
-# "plugin.h" is kolo/plugin.h; every other name is a folder.
+# "plugin.h" is kolo/plugin.h, "nccl.h" kolo/nccl/nccl.h; every other name is a folder.
 ALLOWED = {
     "include": {"plugin.h"},
     "src/util": set(),
@@ -28,8 +28,9 @@ ALLOWED = {
     "topology": {"src/util"},
     "src/tune": {"src/util", "src/plan", "topology", "plugin.h"},
     "src/core": LIBRARY,
+    "src/nccl": {"nccl.h"},
     "tools": LIBRARY | {"perf", "tests"},
-    "tests": LIBRARY | {"perf", "tools", "examples/plugins"},
+    "tests": LIBRARY | {"perf", "tools", "examples/plugins", "nccl.h"},
     "perf": set(),
     "perf/kernels.c": {"src/util", "src/exec"},  # measures what no public call reaches alone
     "python": set(),
@@ -43,8 +44,8 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', 
 
 
 def component(path):
-    """What in ALLOWED owns `path`, "plugin.h" or "kolo.h" for those, or None."""
-    if path in ("include/kolo/kolo.h", "include/kolo/plugin.h"):
+    """What in ALLOWED owns `path`, the base name of a public header, or None."""
+    if path in ("include/kolo/kolo.h", "include/kolo/plugin.h", "include/kolo/nccl/nccl.h"):
         return os.path.basename(path)
     if path in ALLOWED:  # a file with a rule of its own
         return path
@@ -68,7 +69,7 @@ def resolve(root, source, name, quoted):
 def forbids(source, target):
     """Why `source` may not include `target`, or ""."""
     here, there = component(source), component(target)
-    if here in ("kolo.h", "plugin.h"):
+    if here in ("kolo.h", "plugin.h", "nccl.h"):
         here = "include"
     if here is None or there is None:
         return f"no rule for the folder of {source if here is None else target}"
@@ -123,6 +124,7 @@ def check_that_faults_are_seen():
         [
             "include/kolo/kolo.h",
             "include/kolo/plugin.h",
+            "include/kolo/nccl/nccl.h",
             "src/util/util.h",
             "src/plan/plan.h",
             "src/exec/exec.h",
@@ -146,6 +148,8 @@ def check_that_faults_are_seen():
         ("perf/kernels.c", '"plan/plan.h"', "the kernels' sweep that includes plans"),
         ("examples/a.c", "<kolo/plugin.h>", "an example that includes plugin.h"),
         ("examples/plugins/a/a.c", '"plan/plan.h"', "a plug-in that includes plans"),
+        ("src/nccl/a.c", '"util/util.h"', "names of NCCL that include the utilities"),
+        ("src/core/a.c", "<kolo/nccl/nccl.h>", "a core that includes the names of NCCL"),
         ("src/core/a.c", '"core/gone.h"', "an include that is not in the tree"),
         ("src/novel/a.c", "<stdio.h>", "a folder without a rule"),
     ]
@@ -160,6 +164,7 @@ def check_that_faults_are_seen():
         ("src/core/a.c", '"topology/topology.h"'),
         ("tests/unit/a.cc", '"src/core/comm.h"'),
         ("examples/plugins/a/a.c", "<kolo/plugin.h>"),
+        ("src/nccl/a.c", "<kolo/nccl/nccl.h>"),
         ("perf/a.c", "<kolo/kolo.h>"),
         ("perf/kernels.c", '"exec/exec.h"'),
     ]

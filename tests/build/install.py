@@ -52,8 +52,9 @@ def check_files(there, root, build):
         return [name for name in names if name not in found]
     lib, libexec = (os.path.relpath(path, there.prefix) for path in (there.lib, there.libexec))
     headers = ["include/" + path for path in tree.files(os.path.join(root, "include")) if path.endswith(".h")]
-    missing = has("bin/kolo", f"{lib}/libkolo.so", f"{lib}/libkolo.so.0", f"{lib}/pkgconfig/kolo.pc", *headers)
-    tap.check(not missing, "command, library, headers and kolo.pc are installed", *missing)
+    missing = has("bin/kolo", f"{lib}/libkolo.so", f"{lib}/libkolo.so.0", f"{lib}/pkgconfig/kolo.pc",
+                  f"{lib}/kolo/libnccl.so", f"{lib}/kolo/libnccl.so.2", *headers)
+    tap.check(not missing, "command, libraries, headers and kolo.pc are installed", *missing)
     built = {name for name in os.listdir(os.path.join(build, "perf")) if name.endswith("_perf")}
     missing = has(*(f"{libexec}/kolo/{name}" for name in built))
     tap.check("all_reduce_perf" in built and not missing, f"the {len(built)} sweep programs are installed", *missing)
@@ -87,6 +88,22 @@ def check_programs(there, root, folder):
               "a program that calls an inner function is not linked", *lines(ran))
 
 
+def check_names_of_nccl(there, root, folder):
+    """A program that knows NCCL's header only, built and run against what is installed."""
+    include, lib = (there.run("pkg-config", "--variable=" + name, "kolo").stdout.strip()
+                    for name in ("ncclincludedir", "nccldir"))
+    program = os.path.join(folder, "outside")
+    ran = there.run(*there.compilers["c"], "-std=c17", *WARNINGS, os.path.join(root, "tests/nccl/outside.c"),
+                    "-I" + include, "-L" + lib, "-lnccl", "-o", program)
+    tap.check(ran.returncode == 0, "a program for NCCL is built against the names that are installed", *lines(ran))
+    there.env["LD_LIBRARY_PATH"] = lib + ":" + there.lib
+    there.env["KOLO_CUDA_PATH"] = "/no/driver"
+    ran = there.run(program)
+    tap.check(ran.returncode == 0, "and runs with them", *lines(ran))
+    ran = there.run("ldd", program)
+    tap.check(f"{lib}/libnccl.so.2" in ran.stdout, "which lie where pkg-config says", *lines(ran))
+
+
 def main():
     root, build, prefix, libdir, libexecdir = sys.argv[1:6]
     cut = sys.argv.index("--")
@@ -103,6 +120,7 @@ def main():
         there = Prefix(where, prefix, libdir, libexecdir, compilers)
         check_files(there, root, build)
         check_programs(there, root, folder)
+        check_names_of_nccl(there, root, folder)
     tap.done()
 
 

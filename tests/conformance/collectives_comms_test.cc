@@ -502,6 +502,24 @@ TEST(Groups, NestAndStartAtTheOutermostEnd)
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_group_end());
 }
 
+TEST(Groups, KeepTheFactorOfAnOperationThatIsGoneAtTheirEnd)
+{
+    Team team(2);
+    const float x = 5, factors[] = {2, 3};
+    float sums[2] = {};
+    ASSERT_EQ(KOLO_OK, kolo_group_begin());
+    for (int r = 0; r < 2; r++) {
+        kolo_op op = 0;
+        ASSERT_EQ(KOLO_OK, kolo_op_create_premulsum(&factors[r], KOLO_FLOAT32, team.comm(r), &op));
+        EXPECT_EQ(KOLO_OK,
+                  kolo_all_reduce(&x, &sums[r], 1, KOLO_FLOAT32, op, team.comm(r), nullptr));
+        kolo_op_destroy(op, team.comm(r));
+    }
+    ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+    EXPECT_EQ(25, sums[0]);
+    EXPECT_EQ(25, sums[1]);
+}
+
 TEST(Groups, ReturnTheFirstError)
 {
     Team broken(2), whole(2);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators of a GPU through the public interface, over the driver of fake_cuda.cc: ranks as
-// threads with streams of their own, or all calls in one thread's group.
+// threads with streams of their own, or all calls in one thread's group. Where there is a GPU all
+// runs on it but the suites named Fake..., which use what only that driver has.
 #include "calls.h"
 #include "exec/fused.h"
 
+#include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
@@ -56,6 +58,20 @@ struct Team {
     std::vector<std::unique_ptr<Stream>> stream; // before comm: what is queued ends first
     std::vector<kolo_comm *> comm;
     kolo_status status;
+};
+
+// From its making on, the test takes no more than two seconds; sanitizers may take more.
+class SoonOver
+{
+  public:
+    ~SoonOver()
+    {
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+        EXPECT_LT(took.count(), getenv("KOLO_TEST_SHORT") != nullptr ? 20 : 2);
+    }
+
+  private:
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 void SyncStream(void *stream)
@@ -203,9 +219,6 @@ TEST(DeviceCollectives, OfDifferentBlocksWhereAllRanksKnowThem)
                                             team.Comm(r), team.At(r).Get()));
         EXPECT_EQ(KOLO_OK, kolo_reduce_scatterv(in[at].Get(), out[at].Get(), counts, KOLO_INT32,
                                                 KOLO_SUM, team.Comm(r), team.At(r).Get()));
-        EXPECT_EQ(KOLO_ERR_UNSUPPORTED,
-                  kolo_all_to_allv(in[at].Get(), counts, displs, out[at].Get(), counts, displs,
-                                   KOLO_INT32, team.Comm(r), team.At(r).Get()));
         team.At(r).Sync();
     });
     for (int r = 0; r < kRanks; r++) {
@@ -225,6 +238,429 @@ TEST(DeviceBarrier, IsPassedWhenEveryRankHasComeToIt)
         EXPECT_EQ(KOLO_OK, kolo_barrier(team.Comm(r), team.At(r).Get())) << kolo_error_text();
         team.At(r).Sync();
     });
+}
+
+// ---- blocks that not all ranks know ------------------------------------------------------------
+
+// Block q of rank r's buffer is (r + 2 q) % 4 elements of 100 r + q, each block after a gap of one.
+struct Blocks {
+    Blocks(int ranks, int rank)
+        : n(static_cast<size_t>(ranks)), me(static_cast<size_t>(rank)), in(Room()), out(Room())
+    {
+        for (size_t q = 0; q < n; q++) {
+            counts.push_back(Count(me, q));
+            displs.push_back(5 * q + 1);
+            back_counts.push_back(Count(q, me));
+            for (size_t i = 0; i < counts[q]; i++) {
+                const auto value = static_cast<int32_t>(100 * me + q);
+                in.Put(&value, 4, 4 * (displs[q] + i));
+            }
+        }
+        out.Put(Bytes(Room(), 0xff).data(), Room());
+    }
+    static size_t Count(size_t r, size_t q)
+    {
+        return (r + 2 * q) % 4;
+    }
+    size_t Room() const
+    {
+        return 4 * (5 * n + 1);
+    }
+    // Block q of the output is `count` elements of `value`, and the gap before it is as it was.
+    void Check(size_t q, size_t count, size_t value, const char *what) const
+    {
+        EXPECT_EQ(-1, out.At<int32_t>(displs[q] - 1)) << what << " rank " << me << " block " << q;
+        for (size_t i = 0; i < 4; i++) {
+            EXPECT_EQ(i < count ? static_cast<int32_t>(value) : -1, out.At<int32_t>(displs[q] + i))
+                << what << " rank " << me << " block " << q;
+        }
+    }
+    size_t n, me;
+    std::vector<size_t> counts, displs, back_counts;
+    Memory in, out;
+};
+
+void CheckAllToAllV(const Blocks &b)
+{
+    for (size_t q = 0; q < b.n; q++) {
+        b.Check(q, Blocks::Count(q, b.me), 100 * q + b.me, "all_to_allv");
+    }
+}
+
+kolo_status AllToAllV(const Blocks &b, kolo_comm *comm, void *stream)
+{
+    return kolo_all_to_allv(b.in.Get(), b.counts.data(), b.displs.data(), b.out.Get(),
+                            b.back_counts.data(), b.displs.data(), KOLO_INT32, comm, stream);
+}
+
+TEST(DeviceBlocks, GoWhereTheyBelongWhoeverKnowsThem)
+{
+    for (const int ranks : {1, 2, 3, 5}) {
+        Team team(ranks);
+        ASSERT_EQ(KOLO_OK, team.status) << kolo_error_text();
+        const int root = ranks / 2;
+        const auto at_root = static_cast<size_t>(root);
+        team.Threads([&](int r) {
+            const Blocks scatter(ranks, r), gather(ranks, r), all(ranks, r);
+            kolo_comm *comm = team.Comm(r);
+            void *stream = team.At(r).Get();
+            for (int again = 0; again < 20; again++) { // nothing is waited for between them
+                EXPECT_EQ(KOLO_OK, kolo_scatterv(scatter.in.Get(), scatter.counts.data(),
+                                                 scatter.displs.data(), scatter.out.Get(4),
+                                                 Blocks::Count(at_root, scatter.me), KOLO_INT32,
+                                                 root, comm, stream))
+                    << kolo_error_text();
+                EXPECT_EQ(KOLO_OK, kolo_gatherv(gather.in.Get(4 * gather.displs[at_root]),
+                                                gather.counts[at_root], gather.out.Get(),
+                                                gather.back_counts.data(), gather.displs.data(),
+                                                KOLO_INT32, root, comm, stream))
+                    << kolo_error_text();
+                EXPECT_EQ(KOLO_OK, AllToAllV(all, comm, stream)) << kolo_error_text();
+            }
+            team.At(r).Sync();
+            scatter.Check(0, Blocks::Count(at_root, scatter.me), 100 * at_root + scatter.me,
+                          "scatterv");
+            for (size_t q = 0; q < gather.n; q++) {
+                gather.Check(q, r == root ? Blocks::Count(q, at_root) : 0, 100 * q + at_root,
+                             "gatherv");
+            }
+            CheckAllToAllV(all);
+        });
+    }
+}
+
+TEST(DeviceBlocks, OfOneThreadsGroupShareAStreamOrHaveTheirOwn)
+{
+    constexpr int kRanks = 3;
+    for (const int way : {0, 1, 2}) { // the default stream, one stream, a stream each
+        Team team(kRanks);
+        ASSERT_EQ(KOLO_OK, team.status) << kolo_error_text();
+        std::vector<std::unique_ptr<Blocks>> all;
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        for (int r = 0; r < kRanks; r++) {
+            all.push_back(std::make_unique<Blocks>(kRanks, r));
+            void *stream = way == 0 ? nullptr : team.At(way == 1 ? 0 : r).Get();
+            ASSERT_EQ(KOLO_OK, AllToAllV(*all.back(), team.Comm(r), stream));
+        }
+        ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+        for (int r = 0; r < kRanks; r++) {
+            SyncStream(way == 0 ? nullptr : team.At(way == 1 ? 0 : r).Get());
+        }
+        for (const auto &blocks : all) {
+            CheckAllToAllV(*blocks);
+        }
+    }
+}
+
+TEST(DeviceBlocks, OfDifferentLengthsAtTheirEndsEndTheCommunicator)
+{
+    Team team(2);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Memory a(64), b(64);
+    const size_t counts[2] = {1, 3}, displs[2] = {0, 1};
+    EXPECT_EQ(KOLO_OK, kolo_scatterv(a.Get(), counts, displs, b.Get(), 1, KOLO_INT32, 0,
+                                     team.Comm(0), team.At(0).Get()));
+    EXPECT_EQ(KOLO_ERR_MISMATCH, kolo_scatterv(nullptr, nullptr, nullptr, b.Get(8), 2, KOLO_INT32,
+                                               0, team.Comm(1), team.At(1).Get()));
+    EXPECT_NE(nullptr,
+              strstr(kolo_error_text(), "rank 0 sends 12 bytes to rank 1, which has room for 8"))
+        << kolo_error_text();
+    team.At(0).Sync();
+}
+
+// ---- messages ----------------------------------------------------------------------------------
+
+int32_t Word(const Memory &memory, size_t at)
+{
+    return memory.At<int32_t>(at);
+}
+
+void PutWord(const Memory &memory, size_t at, int32_t value)
+{
+    memory.Put(&value, 4, 4 * at);
+}
+
+TEST(DeviceMessages, InAGroupGoRoundARingInBothDirectionsWithoutWaitingForEachOther)
+{
+    for (const int ranks : {1, 2, 3, 4}) {
+        Team team(ranks);
+        ASSERT_EQ(KOLO_OK, team.status) << kolo_error_text();
+        team.Threads([&](int r) {
+            constexpr size_t kLong = 30000;
+            const int next = (r + 1) % ranks, last = (r + ranks - 1) % ranks;
+            const Memory out(4 * kLong), in(8 * kLong + 4);
+            kolo_comm *comm = team.Comm(r);
+            void *stream = team.At(r).Get();
+            for (int32_t round = 1; round <= 20; round++) {
+                kolo_recv_info info = {sizeof info, -1, -1, 0};
+                PutWord(out, 0, 100 * round + r);
+                PutWord(out, kLong - 1, round);
+                PutWord(in, 2 * kLong, -1);
+                EXPECT_EQ(KOLO_OK, kolo_group_begin());
+                EXPECT_EQ(KOLO_OK, kolo_send(out.Get(), kLong, KOLO_INT32, next, comm, stream));
+                EXPECT_EQ(KOLO_OK, kolo_recv(in.Get(), kLong, KOLO_INT32, last, comm, stream));
+                EXPECT_EQ(KOLO_OK,
+                          kolo_send_tag(out.Get(), kLong, KOLO_INT32, last, 7, comm, stream));
+                EXPECT_EQ(KOLO_OK,
+                          kolo_recv_tag(in.Get(4 * kLong), kLong + 1, KOLO_INT32, KOLO_ANY_SOURCE,
+                                        KOLO_ANY_TAG, &info, comm, stream));
+                EXPECT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+                team.At(r).Sync();
+                EXPECT_EQ(100 * round + last, Word(in, 0));
+                EXPECT_EQ(100 * round + next, Word(in, kLong));
+                EXPECT_EQ(round, Word(in, 2 * kLong - 1));
+                EXPECT_EQ(-1, Word(in, 2 * kLong)) << "a short message wrote on";
+                EXPECT_TRUE(info.source == next && info.tag == 7 && info.bytes == 4 * kLong);
+            }
+        });
+    }
+}
+
+TEST(DeviceMessages, MatchInTheOrderOfTheCallsBySourceAndTagWhoeverComesFirst)
+{
+    for (const bool receiver_first : {false, true}) {
+        Team team(3);
+        ASSERT_EQ(KOLO_OK, team.status);
+        const Memory out(16), more(16), in(32);
+        kolo_recv_info any = {sizeof any, -1, -1, 0};
+        const auto send = [&] {
+            for (size_t i = 0; i < 4; i++) {
+                PutWord(out, i, static_cast<int32_t>(10 + i));
+                PutWord(more, i, static_cast<int32_t>(20 + i));
+            }
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            EXPECT_EQ(KOLO_OK, kolo_send_tag(out.Get(0), 1, KOLO_INT32, 2, 5, team.Comm(0),
+                                             team.At(0).Get()));
+            EXPECT_EQ(KOLO_OK,
+                      kolo_send(out.Get(4), 1, KOLO_INT32, 2, team.Comm(0), team.At(0).Get()));
+            EXPECT_EQ(KOLO_OK, kolo_send_tag(out.Get(8), 1, KOLO_INT32, 2, 6, team.Comm(0),
+                                             team.At(0).Get()));
+            EXPECT_EQ(KOLO_OK, kolo_send_tag(out.Get(12), 1, KOLO_INT32, 2, 5, team.Comm(0),
+                                             team.At(0).Get()));
+            EXPECT_EQ(KOLO_OK, kolo_group_end());
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            EXPECT_EQ(KOLO_OK, kolo_send_tag(more.Get(), 1, KOLO_INT32, 2, 6, team.Comm(1),
+                                             team.At(1).Get()));
+            EXPECT_EQ(KOLO_OK, kolo_group_end());
+        };
+        const auto recv = [&] {
+            const auto one = [&](size_t at, int peer, int tag, kolo_recv_info *info) {
+                EXPECT_EQ(KOLO_OK, kolo_recv_tag(in.Get(4 * at), 1, KOLO_INT32, peer, tag, info,
+                                                 team.Comm(2), team.At(2).Get()));
+            };
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            one(0, 0, 6, nullptr);
+            one(1, KOLO_ANY_SOURCE, 6, nullptr);
+            one(2, 0, KOLO_ANY_TAG, &any);
+            one(3, KOLO_ANY_SOURCE, 5, nullptr);
+            EXPECT_EQ(KOLO_OK,
+                      kolo_recv(in.Get(16), 1, KOLO_INT32, 0, team.Comm(2), team.At(2).Get()));
+            EXPECT_EQ(KOLO_OK, kolo_group_end());
+        };
+        receiver_first ? (recv(), send()) : (send(), recv());
+        team.At(2).Sync();
+        EXPECT_EQ(12, Word(in, 0)) << "the first with tag 6 of rank 0";
+        EXPECT_EQ(20, Word(in, 1)) << "the next with tag 6 is rank 1's";
+        EXPECT_EQ(10, Word(in, 2)) << "the first with a tag that is left";
+        EXPECT_EQ(13, Word(in, 3));
+        EXPECT_EQ(11, Word(in, 4)) << "without a tag, matched apart";
+        EXPECT_TRUE(any.source == 0 && any.tag == 5 && any.bytes == 4);
+    }
+}
+
+TEST(DeviceMessages, StandInTheOrderOfTheCallsAmongCollectivesAndStreams)
+{
+    constexpr int kRanks = 3, kRounds = 30;
+    Team team(kRanks);
+    ASSERT_EQ(KOLO_OK, team.status);
+    std::vector<std::unique_ptr<Stream>> more;
+    for (int r = 0; r < kRanks; r++) {
+        more.push_back(std::make_unique<Stream>());
+    }
+    team.Threads([&](int r) { // a token goes round and is doubled by a sum each time
+        const Memory token(4), none(4);
+        PutWord(token, 0, r == 0 ? 1 : 0);
+        for (int i = 0; i < kRounds; i++) {
+            void *stream = i % 2 == 0 ? team.At(r).Get() : more[static_cast<size_t>(r)]->Get();
+            kolo_comm *comm = team.Comm(r);
+            if (r == i % kRanks) {
+                EXPECT_EQ(KOLO_OK,
+                          kolo_send(token.Get(), 1, KOLO_UINT32, (r + 1) % kRanks, comm, stream));
+            } else if (r == (i + 1) % kRanks) {
+                EXPECT_EQ(KOLO_OK,
+                          kolo_recv(token.Get(), 1, KOLO_UINT32, i % kRanks, comm, stream));
+            }
+            EXPECT_EQ(KOLO_OK, kolo_all_reduce(token.Get(), token.Get(), 1, KOLO_UINT32, KOLO_MAX,
+                                               comm, stream));
+            EXPECT_EQ(KOLO_OK,
+                      kolo_broadcast(token.Get(), none.Get(), 1, KOLO_UINT32, 0, comm, stream));
+            EXPECT_EQ(KOLO_OK, kolo_all_reduce(token.Get(), token.Get(), 1, KOLO_UINT32, KOLO_SUM,
+                                               comm, stream));
+        }
+        more[static_cast<size_t>(r)]->Sync();
+        uint32_t expected = 1;
+        for (int i = 0; i < kRounds; i++) {
+            expected *= kRanks;
+        }
+        EXPECT_EQ(expected, token.At<uint32_t>(0));
+    });
+}
+
+TEST(DeviceMessages, OfOneThreadsGroupMayShareAStreamEvenTheDefaultOne)
+{
+    constexpr int kRanks = 3;
+    for (const int way : {0, 1, 2}) {
+        Team team(kRanks);
+        ASSERT_EQ(KOLO_OK, team.status);
+        const Memory out(16), in(16);
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        for (int r = 0; r < kRanks; r++) {
+            void *stream = way == 0 ? nullptr : team.At(way == 1 ? 0 : r).Get();
+            const auto at = static_cast<size_t>(r);
+            PutWord(out, at, 50 + r);
+            ASSERT_EQ(KOLO_OK, kolo_recv(in.Get(4 * at), 1, KOLO_INT32, (r + 1) % kRanks,
+                                         team.Comm(r), stream));
+            ASSERT_EQ(KOLO_OK, kolo_send(out.Get(4 * at), 1, KOLO_INT32, (r + kRanks - 1) % kRanks,
+                                         team.Comm(r), stream));
+        }
+        ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+        for (int r = 0; r < kRanks; r++) {
+            SyncStream(way == 0 ? nullptr : team.At(way == 1 ? 0 : r).Get());
+        }
+        for (int r = 0; r < kRanks; r++) {
+            EXPECT_EQ(50 + (r + 1) % kRanks, Word(in, static_cast<size_t>(r)));
+        }
+    }
+}
+
+TEST(DeviceMessages, InGraphsBringNewDataEachTimeAndMixWithOthers)
+{
+    constexpr int kRanks = 3;
+    Team team(kRanks);
+    ASSERT_EQ(KOLO_OK, team.status);
+    team.Threads([&](int r) {
+        const int next = (r + 1) % kRanks, last = (r + kRanks - 1) % kRanks;
+        const Memory out(4), in(4);
+        const Blocks blocks(kRanks, r);
+        kolo_comm *comm = team.Comm(r);
+        void *stream = team.At(r).Get(), *captured, *graph;
+        const Context context;
+        const auto exchange = [&] {
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            EXPECT_EQ(KOLO_OK, kolo_send(out.Get(), 1, KOLO_INT32, next, comm, stream));
+            EXPECT_EQ(KOLO_OK, kolo_recv(in.Get(), 1, KOLO_INT32, last, comm, stream));
+            EXPECT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+        };
+        Do("cuStreamBeginCapture_v2", stream, 1 /* this thread's */);
+        exchange();
+        EXPECT_EQ(KOLO_OK, AllToAllV(blocks, comm, stream)) << kolo_error_text();
+        Do("cuStreamEndCapture", stream, &captured);
+        Do("cuGraphInstantiateWithFlags", &graph, captured, 0ull);
+        for (int32_t round = 1; round <= 50; round++) {
+            PutWord(out, 0, 10 * round + r);
+            PutWord(in, 0, -1);
+            if (round % 3 == 0) {
+                exchange();
+            } else {
+                Do("cuGraphLaunch", graph, stream);
+            }
+            team.At(r).Sync();
+            EXPECT_EQ(10 * round + last, Word(in, 0));
+        }
+        CheckAllToAllV(blocks);
+        Do("cuGraphExecDestroy", graph);
+        Do("cuGraphDestroy", captured);
+    });
+}
+
+TEST(DeviceMessages, ThatCannotBeAreRefusedAndChangeNothing)
+{
+    Team team(2);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Memory a(64), b(64);
+    PutWord(a, 0, 5);
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_send(a.Get(), 1, KOLO_INT32, 1, team.Comm(0), nullptr));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "the default stream")) << kolo_error_text();
+    EXPECT_EQ(KOLO_OK, kolo_send(a.Get(), 3, KOLO_INT32, 1, team.Comm(0), team.At(0).Get()));
+    EXPECT_EQ(KOLO_ERR_INVALID,
+              kolo_recv(b.Get(), 3, KOLO_INT32, 0, team.Comm(1), team.At(0).Get()));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "waits for this message of rank 0 already"))
+        << kolo_error_text();
+    EXPECT_EQ(KOLO_ERR_INVALID,
+              kolo_recv(b.Get(), 2, KOLO_INT32, 0, team.Comm(1), team.At(1).Get()));
+    EXPECT_NE(nullptr,
+              strstr(kolo_error_text(), "rank 0 sends 12 bytes to rank 1, which has room for 8"))
+        << kolo_error_text();
+    ASSERT_EQ(KOLO_OK, kolo_group_begin());
+    for (int i = 0; i < 1025; i++) {
+        ASSERT_EQ(KOLO_OK, kolo_send(a.Get(), 1, KOLO_INT32, 0, team.Comm(1), team.At(1).Get()));
+    }
+    EXPECT_EQ(KOLO_ERR_UNSUPPORTED, kolo_group_end());
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "more than 1024 messages")) << kolo_error_text();
+    {
+        const Context context;
+        void *graph;
+        Do("cuStreamBeginCapture_v2", team.At(1).Get(), 1);
+        EXPECT_EQ(KOLO_ERR_INVALID,
+                  kolo_recv(b.Get(), 3, KOLO_INT32, 0, team.Comm(1), team.At(1).Get()));
+        EXPECT_NE(nullptr, strstr(kolo_error_text(), "holds one end")) << kolo_error_text();
+        Do("cuStreamEndCapture", team.At(1).Get(), &graph);
+        Do("cuGraphDestroy", graph);
+    }
+    EXPECT_EQ(KOLO_OK, kolo_recv(b.Get(), 4, KOLO_INT32, 0, team.Comm(1), team.At(1).Get()));
+    team.At(0).Sync();
+    team.At(1).Sync();
+    EXPECT_EQ(5, Word(b, 0)) << "none of these was in the way";
+}
+
+TEST(DeviceMessages, LongerThanTheRoomThatWaitsForThemEndTheCommunicator)
+{
+    Team team(2);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Memory a(64), b(64);
+    EXPECT_EQ(KOLO_OK, kolo_recv(b.Get(), 1, KOLO_INT32, 0, team.Comm(1), team.At(1).Get()));
+    EXPECT_EQ(KOLO_ERR_MISMATCH,
+              kolo_send(a.Get(), 2, KOLO_INT32, 1, team.Comm(0), team.At(0).Get()));
+    team.At(1).Sync();
+    EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(1)));
+}
+
+TEST(DeviceMessages, ThatNobodyTakesEndWithAnAbortOrWhenTheirRankLeaves)
+{
+    for (const bool aborts : {true, false}) {
+        for (const bool captured : {false, true}) {
+            Team team(3, 200);
+            ASSERT_EQ(KOLO_OK, team.status);
+            const Memory a(64), b(64);
+            PutWord(b, 0, -1);
+            const Context context;
+            void *stream = team.At(0).Get(), *graph = nullptr, *made = nullptr;
+            if (captured) {
+                Do("cuStreamBeginCapture_v2", stream, 1);
+            }
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            EXPECT_EQ(KOLO_OK, kolo_send(a.Get(), 1, KOLO_INT32, 1, team.Comm(0), stream));
+            EXPECT_EQ(KOLO_OK, kolo_recv(b.Get(), 1, KOLO_INT32, 2, team.Comm(0), stream));
+            EXPECT_EQ(KOLO_OK, kolo_group_end());
+            if (captured) {
+                Do("cuStreamEndCapture", stream, &made);
+                Do("cuGraphInstantiateWithFlags", &graph, made, 0ull);
+                Do("cuGraphLaunch", graph, stream);
+                Do("cuGraphLaunch", graph, stream);
+                Do("cuGraphExecDestroy", graph);
+                Do("cuGraphDestroy", made);
+            } // a rank of whose calls only graphs know does not wait for them
+            const SoonOver soon;
+            if (aborts || captured) {
+                kolo_comm_abort(team.Comm(2));
+            } else {
+                kolo_comm_destroy(team.comm[0]);
+                team.comm[0] = nullptr;
+            }
+            team.At(0).Sync();
+            EXPECT_EQ(-1, Word(b, 0));
+        }
+    }
 }
 
 // ---- graphs ------------------------------------------------------------------------------------
@@ -262,13 +698,61 @@ TEST(DeviceGraphs, GiveNewResultsEachTimeTheyAreLaunched)
     });
 }
 
+// No count of calls is kept where a graph could bring it again, so nothing wraps, however many.
+TEST(DeviceGraphs, AreLaunchedAsOftenAsOneLikesAmongOtherCalls)
+{
+    constexpr int kRanks = 2;
+    const uint32_t rounds = getenv("KOLO_TEST_FULL") != nullptr ? 100000 : 2000;
+    Team team(kRanks);
+    ASSERT_EQ(KOLO_OK, team.status);
+    team.Threads([&](int r) {
+        const Memory counter(8);
+        const uint32_t start[2] = {r == 0 ? 1u : 0u, 0};
+        kolo_comm *comm = team.Comm(r);
+        void *stream = team.At(r).Get(), *captured, *graph;
+        const Context context;
+        counter.Put(start, 8);
+        const auto turn =
+            [&] { // rank 0's number goes to rank 1 and back, and what both have is summed
+                kolo_status st = r == 0 ? kolo_send(counter.Get(), 1, KOLO_UINT32, 1, comm, stream)
+                                        : kolo_recv(counter.Get(), 1, KOLO_UINT32, 0, comm, stream);
+                st = st == KOLO_OK ? kolo_all_reduce(counter.Get(), counter.Get(), 1, KOLO_UINT32,
+                                                     KOLO_SUM, comm, stream)
+                                   : st;
+                EXPECT_EQ(KOLO_OK, st) << kolo_error_text();
+            };
+        Do("cuStreamBeginCapture_v2", stream, 1 /* this thread's */);
+        turn();
+        Do("cuStreamEndCapture", stream, &captured);
+        Do("cuGraphInstantiateWithFlags", &graph, captured, 0ull);
+        uint32_t expected = 1;
+        for (uint32_t round = 1; round <= rounds; round++) {
+            if (round % 7 == 0) {
+                turn();
+            } else {
+                Do("cuGraphLaunch", graph, stream);
+            }
+            expected *= 2;
+            if (round % 30 == 0) { // before it is 0
+                team.At(r).Sync();
+                ASSERT_EQ(expected, counter.At<uint32_t>(0)) << round;
+                expected = round;
+                counter.Put(&expected, 4);
+                EXPECT_EQ(KOLO_OK, kolo_barrier(comm, stream));
+            }
+        }
+        team.At(r).Sync();
+        EXPECT_EQ(expected, counter.At<uint32_t>(0));
+        Do("cuGraphExecDestroy", graph);
+        Do("cuGraphDestroy", captured);
+    });
+}
+
 // ---- what is refused ---------------------------------------------------------------------------
 
-TEST(DeviceErrors, NameTheKindsOfBuffersThatDoNotGoTogether)
+TEST(FakeDeviceErrors, NameTheKindsOfBuffersThatDoNotGoTogether)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
     Team team(1);
     ASSERT_EQ(KOLO_OK, team.status);
     const Memory here(64), there(64, 1);
@@ -282,8 +766,9 @@ TEST(DeviceErrors, NameTheKindsOfBuffersThatDoNotGoTogether)
     EXPECT_NE(nullptr,
               strstr(kolo_error_text(), "memory of GPU 1; the communicator's device is GPU 0"))
         << kolo_error_text();
-    EXPECT_EQ(KOLO_ERR_UNSUPPORTED,
-              kolo_send(here.Get(), 4, KOLO_FLOAT32, 0, team.Comm(0), nullptr));
+    EXPECT_EQ(KOLO_ERR_INVALID,
+              kolo_send(there.Get(), 4, KOLO_FLOAT32, 0, team.Comm(0), team.At(0).Get()));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "is memory of GPU 1")) << kolo_error_text();
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_all_reduce(host, host, 4, KOLO_FLOAT32, KOLO_SUM, team.Comm(0),
                                                 team.At(0).Get()));
     EXPECT_EQ(KOLO_OK, kolo_comm_error(team.Comm(0))) << "none of these ends the communicator";
@@ -342,6 +827,7 @@ TEST(DeviceErrors, AnAbortReleasesStreamsThatWaitForARankThatNeverComes)
         EXPECT_EQ(KOLO_OK,
                   Make(call, data.in[1].Get(), data.out[1].Get(), team.Comm(1), team.At(1).Get()));
     }
+    const SoonOver soon;
     kolo_comm_abort(team.Comm(1));
     team.At(1).Sync();
     EXPECT_EQ(0x5a, data.out[1].At<uint8_t>(0)) << "no kernel ran";
@@ -384,11 +870,9 @@ TEST(DeviceHost, MemoryWorksOnTheSameCommunicatorAndItCanBeSplit)
     });
 }
 
-TEST(DeviceMemory, IsAllocatedOnTheDeviceThatIsNamedAndFreed)
+TEST(FakeDeviceMemory, IsAllocatedOnTheDeviceThatIsNamedAndFreed)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
     const size_t live = Find<size_t()>("FakeCudaLive")();
     void *memory = nullptr;
     ASSERT_EQ(KOLO_OK, kolo_mem_alloc_on(1, 100, &memory)) << kolo_error_text();
@@ -424,11 +908,12 @@ TEST(DeviceMemory, IsAllocatedOnTheDeviceThatIsNamedAndFreed)
 
 // ---- ranks on several GPUs ---------------------------------------------------------------------
 
-// Rank r is a thread on GPU r % 2.
+// Rank r is a thread on GPU r % 2; kernels that store to other GPUs are peers_test.cc's.
 struct Several {
     explicit Several(int ranks, int timeout_ms = 20000) : comm(static_cast<size_t>(ranks))
     {
         kolo_id id;
+        setenv("KOLO_CUDA_P2P", "0", 1);
         status.resize(comm.size(), kolo_id_create(&id));
         Threads([&](int r) {
             kolo_config config = KOLO_CONFIG_INIT;
@@ -437,6 +922,7 @@ struct Several {
             status[static_cast<size_t>(r)] =
                 kolo_comm_create(&id, ranks, r, &config, &comm[static_cast<size_t>(r)]);
         });
+        unsetenv("KOLO_CUDA_P2P");
     }
     ~Several()
     {
@@ -482,11 +968,9 @@ struct Spread {
     std::vector<Memory> in, out;
 };
 
-TEST(DeviceSeveral, GpusInOneProcessAreServedThroughTheHostWithTheSameBits)
+TEST(FakeDeviceSeveral, RanksInOneProcessAreServedThroughTheHostWithTheSameBits)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
     constexpr int kRanks = 3;
     Several several(kRanks);
     ASSERT_TRUE(several.IsUp()) << kolo_error_text();
@@ -500,17 +984,16 @@ TEST(DeviceSeveral, GpusInOneProcessAreServedThroughTheHostWithTheSameBits)
                                     stream.Get()))
                 << kolo_error_text();
             stream.Sync();
-            EXPECT_TRUE(data.IsRight(call, r)) << call.coll << kolo_type_name(call.type);
+            EXPECT_TRUE(data.IsRight(call, r))
+                << call.coll << kolo_type_name(call.type) << kolo_op_name(call.op);
         }
     });
     EXPECT_EQ(before, Launches());
 }
 
-TEST(DeviceSeveral, CallsOnDifferentStreamsTakeEffectInTheirOrderAndAreQueuedWithoutWaiting)
+TEST(FakeDeviceSeveral, CallsOnDifferentStreamsTakeEffectInTheirOrderAndAreQueuedWithoutWaiting)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
     constexpr int kRanks = 2, kCalls = 20;
     Several several(kRanks);
     ASSERT_TRUE(several.IsUp());
@@ -531,12 +1014,81 @@ TEST(DeviceSeveral, CallsOnDifferentStreamsTakeEffectInTheirOrderAndAreQueuedWit
     }
 }
 
-TEST(DeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
+// One call of each rank, in a thread; how many waits for streams the library made.
+size_t SyncsOf(Several &several, const Call &call)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
+    const Spread data(call, several.comm.size(), 3);
+    std::vector<std::unique_ptr<Stream>> stream;
+    for (size_t r = 0; r < several.comm.size(); r++) {
+        stream.push_back(std::make_unique<Stream>());
     }
-    const Call call = {kAllReduce, KOLO_UINT32, KOLO_SUM, 300, 0};
+    const size_t before = Find<size_t()>("FakeCudaSyncs")();
+    several.Threads([&](int r) {
+        const auto at = static_cast<size_t>(r);
+        EXPECT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), several.comm[at],
+                                stream[at]->Get()))
+            << kolo_error_text();
+        const Context context;
+        while (Find<int(void *)>("cuStreamQuery")(stream[at]->Get()) != 0) {
+            std::this_thread::yield();
+        }
+    });
+    const size_t syncs = Find<size_t()>("FakeCudaSyncs")() - before;
+    for (size_t r = 0; r < several.comm.size(); r++) {
+        EXPECT_TRUE(data.IsRight(call, static_cast<int>(r))) << call.coll << " of " << call.count;
+    }
+    return syncs;
+}
+
+TEST(FakeDeviceSeveral, LongCallsCopyBothWaysAtOnceAndWaitForStreamsAsOftenAsShortOnes)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    Several several(2);
+    ASSERT_TRUE(several.IsUp());
+    for (const Coll coll : {kAllReduce, kReduceScatter, kAllToAll, kBroadcast}) {
+        const size_t few = SyncsOf(several, {coll, KOLO_INT32, KOLO_SUM, 5, 0});
+        EXPECT_EQ(few, SyncsOf(several, {coll, KOLO_INT32, KOLO_SUM, (1 << 20) + 5, 0}));
+    }
+    Find<int(int)>("FakeCudaSlowCopies")(3);
+    SyncsOf(several, {kAllReduce, KOLO_INT32, KOLO_SUM, 12 << 16, 0});
+    EXPECT_EQ(2, Find<int(int)>("FakeCudaSlowCopies")(0)) << "one to the GPU while one is from it";
+}
+
+TEST(FakeDeviceSeveral, BlocksOfDifferentLengthsGoInTilesToo)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    Several several(3);
+    ASSERT_TRUE(several.IsUp());
+    const size_t counts[3] = {1000000, 3, 700001}, displs[3] = {700101, 700050, 10};
+    several.Threads([&](int r) {
+        const auto at = static_cast<size_t>(r);
+        const Memory in(4 * 1700200, r % 2), all(4 * 1700200, r % 2), sum(4 * 1000000, r % 2);
+        const Stream stream;
+        std::vector<uint32_t> mine(1700200, static_cast<uint32_t>(r + 1)), none(1700200, 0);
+        mine[1000000 + 3] = 7; // the first of block 2, of whose sum it is the start
+        in.Put(mine.data(), 4 * mine.size());
+        all.Put(none.data(), 4 * none.size());
+        EXPECT_EQ(KOLO_OK, kolo_all_gatherv(in.Get(), all.Get(), counts, displs, KOLO_UINT32,
+                                            several.comm[at], stream.Get()));
+        EXPECT_EQ(KOLO_OK, kolo_reduce_scatterv(in.Get(), sum.Get(), counts, KOLO_UINT32, KOLO_SUM,
+                                                several.comm[at], stream.Get()));
+        stream.Sync();
+        for (size_t q = 0; q < 3; q++) {
+            const size_t end = displs[q] + counts[q];
+            EXPECT_EQ(0u, all.At<uint32_t>(displs[q] - 1)) << q;
+            EXPECT_EQ(q + 1, all.At<uint32_t>(displs[q])) << q;
+            EXPECT_EQ(q + 1, all.At<uint32_t>(end - 1)) << q;
+            EXPECT_EQ(0u, all.At<uint32_t>(end)) << q;
+        }
+        EXPECT_EQ(r == 2 ? 21u : 6u, sum.At<uint32_t>(0));
+        EXPECT_EQ(6u, sum.At<uint32_t>(counts[at] - 1));
+    });
+}
+
+TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    const Call call = {kAllReduce, KOLO_UINT32, KOLO_SUM, 5 << 16, 0}; // of several tiles
     const Spread data(call, 2, 1);
     for (const bool aborts : {false, true}) {
         const Stream stream;
@@ -546,6 +1098,7 @@ TEST(DeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
             EXPECT_EQ(KOLO_OK, Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0],
                                     stream.Get()));
         }
+        const SoonOver soon;
         if (aborts) {
             kolo_comm_abort(several.comm[1]);
         }
@@ -556,12 +1109,10 @@ TEST(DeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
     }
 }
 
-TEST(DeviceSeveral, SayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
+TEST(FakeDeviceSeveral, SayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
-    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 3 << 16, 0}; // of several tiles
     const size_t live = Find<size_t()>("FakeCudaLive")();
     long nth = 1;
     for (bool failed = true; failed; nth++) {
@@ -598,11 +1149,9 @@ TEST(DeviceSeveral, SayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
 
 // ---- coming up ---------------------------------------------------------------------------------
 
-TEST(DeviceStart, RefusesDevicesAndKernelsThatAreNotThere)
+TEST(FakeDeviceStart, RefusesDevicesAndKernelsThatAreNotThere)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
     kolo_config config = KOLO_CONFIG_INIT;
     kolo_comm *comm = nullptr;
     config.device = 7;
@@ -632,11 +1181,9 @@ TEST(DeviceStart, RefusesDevicesAndKernelsThatAreNotThere)
     setenv("KOLO_CUDA_KERNELS", kernels.c_str(), 1);
 }
 
-TEST(DeviceStart, WithoutADriverSaysSoAndHostMemoryIsAsEver)
+TEST(NoDriver, IsSaidAndHostMemoryIsAsEver)
 {
-    if (gpu::Library() != nullptr) {
-        GTEST_SKIP() << "there is a driver";
-    }
+    ASSERT_EQ(nullptr, gpu::Library()) << "there is a driver";
     kolo_config config = KOLO_CONFIG_INIT;
     kolo_comm *comm = nullptr;
     config.device = 0;
@@ -650,11 +1197,9 @@ TEST(DeviceStart, WithoutADriverSaysSoAndHostMemoryIsAsEver)
     kolo_comm_destroy(comm);
 }
 
-TEST(DeviceStart, AndCallsSayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
+TEST(FakeDeviceStart, AndCallsSayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
 {
-    if (!gpu::IsFake()) {
-        GTEST_SKIP() << "needs the driver of tests/device";
-    }
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
     const size_t live = Find<size_t()>("FakeCudaLive")();
     const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
     long failures = 0;
@@ -696,6 +1241,44 @@ TEST(DeviceStart, AndCallsSayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothin
         ASSERT_LT(nth, 1000);
     }
     EXPECT_GT(failures, 100);
+}
+
+TEST(FakeDeviceMessages, SayWhatFailedWhicheverCallOfTheDriverItIsAndEndOnEveryRank)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    long nth = 1;
+    for (bool failed = true; failed; nth++) {
+        Team team(2);
+        ASSERT_EQ(KOLO_OK, team.status);
+        const Blocks blocks[2] = {{2, 0}, {2, 1}};
+        const Memory out[2] = {Memory(4), Memory(4)}, in[2] = {Memory(4), Memory(4)};
+        kolo_status st = KOLO_OK;
+        Find<void(long)>("FakeCudaFailNth")(nth);
+        for (int r = 0; r < 2 && st == KOLO_OK; r++) {
+            kolo_comm *comm = team.Comm(r);
+            void *stream = team.At(r).Get();
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            st = kolo_send(out[r].Get(), 1, KOLO_INT32, 1 - r, comm, stream);
+            st = st == KOLO_OK ? kolo_recv(in[r].Get(), 1, KOLO_INT32, 1 - r, comm, stream) : st;
+            st = st == KOLO_OK ? AllToAllV(blocks[r], comm, stream) : st;
+            const kolo_status ended = kolo_group_end();
+            st = st == KOLO_OK ? ended : st;
+        }
+        failed = Find<bool()>("FakeCudaHasFailed")();
+        Find<void(long)>("FakeCudaFailNth")(0);
+        if (failed) {
+            EXPECT_EQ(KOLO_ERR_SYSTEM, st) << nth;
+            EXPECT_NE(nullptr, strstr(kolo_error_text(), "CUDA_ERROR_OUT_OF_MEMORY")) << nth;
+            EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(0))) << nth;
+            EXPECT_NE(KOLO_OK, kolo_comm_error(team.Comm(1))) << nth;
+        } else {
+            EXPECT_EQ(KOLO_OK, st) << kolo_error_text();
+        }
+        team.At(0).Sync(); // whichever it was, they end
+        team.At(1).Sync();
+        ASSERT_LT(nth, 1000);
+    }
+    EXPECT_GT(nth, 20);
 }
 
 } // namespace

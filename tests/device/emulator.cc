@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator.h"
 
-#include "exec/fused_table.h"
+#include "exec/peer_table.h"
 
 #include <map>
 #include <string>
@@ -20,9 +20,45 @@ static const std::map<std::string, Kernel> &Table()
     return table;
 }
 
+using PeerKernel = void (*)(const kolo_peer_launch &, uint32_t, uint64_t *,
+                            const kolo_gpu::Threads &);
+
+static const std::map<std::string, PeerKernel> &PeerTable()
+{
+#define PEER(name, ...) {"kolo_peer_" #name, KOLO_PEER_OF(__VA_ARGS__)::run},
+    static const std::map<std::string, PeerKernel> table = {KOLO_PEER_TABLE(PEER)};
+    return table;
+}
+
 bool Has(const char *name)
 {
-    return Table().count(name) > 0;
+    return ArgumentBytes(name) > 0;
+}
+
+size_t ArgumentBytes(const char *name)
+{
+    return Table().count(name) > 0       ? sizeof(kolo_fused_launch)
+           : PeerTable().count(name) > 0 ? sizeof(kolo_peer_launch)
+                                         : 0;
+}
+
+bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsigned threads)
+{
+    const auto found = PeerTable().find(name);
+    if (found == PeerTable().end()) {
+        return false;
+    }
+    std::vector<std::thread> hosts;
+    for (unsigned block = 0; block < blocks; block++) {
+        hosts.emplace_back([&, block] {
+            uint64_t address[2 * KOLO_PEER_SIDES];
+            found->second(launch, block, address, {0, 1, threads});
+        });
+    }
+    for (std::thread &host : hosts) {
+        host.join();
+    }
+    return true;
 }
 
 bool Run(const char *name, const kolo_fused_launch &launch, unsigned blocks, unsigned threads)

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused kernels on the host: the same source as the GPU's, with threads as blocks.
+// The kernels on the host: the same source as the GPU's, with threads as blocks.
 #ifndef KOLO_TESTS_EMULATOR_H
 #define KOLO_TESTS_EMULATOR_H
 
 #include "exec/fused.h"
+#include "exec/peer_layout.h"
 
 namespace emulator
 {
 
-// Runs a kernel over `blocks` blocks of `threads` threads each, blocks shared out to a few threads
-// of the host. False: there is no kernel of this name.
+// Bytes of the argument of a kernel of either kind; 0: there is none of this name.
+size_t ArgumentBytes(const char *name);
+
+// Runs a fused kernel over `blocks` blocks of `threads` threads each, blocks shared out to a few
+// threads of the host. False: there is no kernel of this name.
 bool Run(const char *name, const kolo_fused_launch &launch, unsigned blocks, unsigned threads);
 bool Has(const char *name);
+
+// Runs a peer kernel, each block in a thread of the host: they wait for those of other launches.
+bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsigned threads);
 
 } // namespace emulator
 

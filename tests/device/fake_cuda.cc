@@ -33,19 +33,36 @@
 namespace
 {
 
-constexpr int kDevices = 2;
-constexpr int kCaptureIsolation = 905, kInvalidContext = 201, kInvalidHandle = 400;
+constexpr int kMostDevices = 8;
+const int devices = getenv("FAKE_CUDA_DEVICES") != nullptr ? atoi(getenv("FAKE_CUDA_DEVICES")) : 2;
+constexpr int kInvalidContext = 201, kInvalidHandle = 400;
+constexpr int kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnjoined = 904;
+constexpr int kCaptureIsolation = 905, kCapturedEvent = 907;
+constexpr int kGlobalMode = 0, kRelaxedMode = 2;
 constexpr int kPeerUnsupported = 217, kPeerNotEnabled = 705;
 
 using Work = std::function<void()>;
 using Token = std::shared_ptr<std::atomic<bool>>;
 
+struct Stream;
+
+// What one stream captures, and those that joined it by waiting for its events, in the order of the
+// calls. A stream that joined must be waited for by the first one behind its last work.
+struct Capture {
+    std::mutex lock;
+    Stream *first = nullptr;
+    int mode = kGlobalMode;
+    std::vector<Work> work;
+    std::map<Stream *, size_t> last, joined; // of a stream: how much there was behind its last work
+    bool invalid = false, over = false;
+};
+
 struct Stream {
     std::mutex lock;
     std::condition_variable changed;
     std::deque<Work> work;
-    bool busy = false, stop = false, capturing = false;
-    std::vector<Work> captured;
+    bool busy = false, stop = false;
+    std::shared_ptr<Capture> capture;
     std::thread thread{[this] { Serve(); }};
 
     ~Stream()
@@ -78,12 +95,19 @@ struct Stream {
     void Push(Work next)
     {
         std::lock_guard<std::mutex> hold(lock);
-        if (capturing) {
-            captured.push_back(std::move(next));
+        if (capture != nullptr) {
+            std::lock_guard<std::mutex> all(capture->lock);
+            capture->work.push_back(std::move(next));
+            capture->last[this] = capture->work.size();
         } else {
             work.push_back(std::move(next));
             changed.notify_all();
         }
+    }
+    std::shared_ptr<Capture> Capturing()
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        return capture;
     }
     void Drain()
     {
@@ -94,6 +118,10 @@ struct Stream {
 
 struct Event {
     Token recorded;
+    std::shared_ptr<Capture>
+        capture; // in which it was recorded last: by this stream, behind so much
+    Stream *stream = nullptr;
+    size_t behind = 0;
 };
 
 struct Graph {
@@ -105,7 +133,18 @@ struct Allocation {
     int device;
     unsigned long long id;
     bool managed;
-    int fd; // of shared memory that other processes open; -1: none
+    int fd;            // of shared memory that other processes open; -1: none
+    int physical = -1; // of what is mapped there by virtual memory management; -1: nothing is
+    bool exports = false;
+};
+struct Physical { // memory of virtual memory management
+    int fd;
+    size_t bytes;
+    bool exports;
+    ~Physical()
+    {
+        close(fd);
+    }
 };
 struct Handle { // in a kolo_cuda_ipc
     int pid, fd;
@@ -122,8 +161,12 @@ std::set<Stream *> streams;
 std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained;
 std::atomic<long> fail_in{0};
-std::atomic<size_t> launches{0};
-thread_local std::vector<int> contexts; // of devices, 1 + ordinal
+std::atomic<size_t> launches{0}, syncs{0};
+std::atomic<int> copy_ms{0};
+std::atomic<int> copying[kMostDevices], copied_at_once{0}; // by a GPU; the most so far
+thread_local std::vector<int> contexts;                    // of devices, 1 + ordinal
+thread_local int capture_mode = kGlobalMode;
+auto &captures = *new std::set<std::shared_ptr<Capture>>; // that are under way
 
 // What peer access comes to: a word of FakeCudaPeers().
 struct PeerWord {
@@ -144,6 +187,26 @@ bool Fails()
     do {                                                                                           \
         if (Fails()) {                                                                             \
             return KOLO_CUDA_OUT_OF_MEMORY;                                                        \
+        }                                                                                          \
+    } while (0)
+// Calls that might wait for what is captured: they invalidate global captures, whoever calls.
+bool Spoils()
+{
+    std::lock_guard<std::mutex> hold(lock);
+    bool spoils = false;
+    for (const auto &capture : captures) {
+        if (capture_mode != kRelaxedMode && capture->mode == kGlobalMode) {
+            std::lock_guard<std::mutex> all(capture->lock);
+            capture->invalid = spoils = true;
+        }
+    }
+    return spoils;
+}
+#define ENTER_UNSAFE()                                                                             \
+    do {                                                                                           \
+        ENTER_CONTEXT();                                                                           \
+        if (Spoils()) {                                                                            \
+            return kCaptureUnsupported;                                                            \
         }                                                                                          \
     } while (0)
 #define ENTER_CONTEXT()                                                                            \
@@ -181,25 +244,36 @@ template <class T> int Unmade(T *object)
     return KOLO_CUDA_OK;
 }
 
+template <class Holds> void WaitUntil(const Holds &holds)
+{
+    for (int polls = 0; !holds(); polls++) {
+        if (polls < 100) {
+            std::this_thread::yield();
+        } else { // what it waits for needs the core
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+    }
+}
+
 void Apply(const kolo_cuda_stream_op &op)
 {
     auto *word = reinterpret_cast<uint32_t *>(op.at);
+    auto *words = reinterpret_cast<uint64_t *>(op.at);
     const auto value = static_cast<uint32_t>(op.value);
     switch (op.kind) {
     case KOLO_CUDA_WAIT_32:
-        for (int polls = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) != value; polls++) {
-            if (polls < 100) {
-                std::this_thread::yield();
-            } else { // what it waits for needs the core
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
-            }
-        }
+        WaitUntil([=] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) == value; });
+        break;
+    case KOLO_CUDA_WAIT_64: // that or later
+        WaitUntil([=] {
+            return static_cast<int64_t>(__atomic_load_n(words, __ATOMIC_ACQUIRE) - op.value) >= 0;
+        });
         break;
     case KOLO_CUDA_WRITE_32:
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
         break;
     default:
-        __atomic_store_n(reinterpret_cast<uint64_t *>(op.at), op.value, __ATOMIC_RELEASE);
+        __atomic_store_n(words, op.value, __ATOMIC_RELEASE);
         break;
     }
 }
@@ -251,6 +325,17 @@ void FakeCudaPeers(const char *word)
     peer_word.word = word;
 }
 KOLO_EXPORT
+size_t FakeCudaSyncs()
+{
+    return syncs;
+}
+KOLO_EXPORT
+int FakeCudaSlowCopies(int ms)
+{
+    copy_ms = ms;
+    return copied_at_once.exchange(0);
+}
+KOLO_EXPORT
 size_t FakeCudaLaunches()
 {
     return launches;
@@ -284,7 +369,7 @@ KOLO_EXPORT
 int cuDeviceGetCount(int *count)
 {
     ENTER();
-    *count = kDevices;
+    *count = devices;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -292,7 +377,7 @@ int cuDeviceGet(int *device, int ordinal)
 {
     ENTER();
     *device = ordinal;
-    return ordinal < kDevices ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_DEVICE;
+    return ordinal < devices ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_DEVICE;
 }
 KOLO_EXPORT
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
@@ -320,6 +405,13 @@ int cuDeviceCanAccessPeer(int *can, int device, int peer)
 {
     ENTER();
     *can = device != peer && peer_word.Get() != "none" ? 1 : 0;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDeviceGetP2PAttribute(int *value, int, int, int)
+{
+    ENTER();
+    *value = 1;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -356,6 +448,13 @@ int cuCtxPopCurrent_v2(kolo_cuda_context *context)
     return KOLO_CUDA_OK;
 }
 
+KOLO_EXPORT
+int cuCtxGetDevice(int *device)
+{
+    ENTER_CONTEXT();
+    *device = contexts.back() - 1;
+    return KOLO_CUDA_OK;
+}
 KOLO_EXPORT
 int cuCtxEnablePeerAccess(kolo_cuda_context peer, unsigned)
 {
@@ -403,7 +502,7 @@ static int Allocate(kolo_cuda_address *at, size_t bytes, bool managed)
 KOLO_EXPORT
 int cuMemAlloc_v2(kolo_cuda_address *at, size_t bytes)
 {
-    ENTER_CONTEXT();
+    ENTER_UNSAFE();
     return Allocate(at, bytes, false);
 }
 KOLO_EXPORT
@@ -432,7 +531,7 @@ int cuMemFree_v2(kolo_cuda_address at)
 KOLO_EXPORT
 int cuMemHostAlloc(void **at, size_t bytes, unsigned)
 {
-    ENTER_CONTEXT();
+    ENTER_UNSAFE();
     *at = Made(aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
     return KOLO_CUDA_OK;
 }
@@ -466,11 +565,40 @@ int cuMemGetAddressRange_v2(kolo_cuda_address *base, size_t *bytes, kolo_cuda_ad
     *bytes = std::prev(next)->second.bytes;
     return KOLO_CUDA_OK;
 }
+// Words are copied whole: another GPU may store to them meanwhile.
+static void CopyWords(void *to, const void *from, size_t bytes)
+{
+    auto *words = static_cast<uint32_t *>(to);
+    const auto *read = static_cast<const uint32_t *>(from);
+    for (size_t i = 0; i < bytes / sizeof *words; i++) {
+        __atomic_store_n(&words[i], __atomic_load_n(&read[i], __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+    }
+}
+static bool IsWords(const void *at, size_t bytes)
+{
+    return (reinterpret_cast<uintptr_t>(at) | bytes) % sizeof(uint32_t) == 0 && bytes <= 64;
+}
+static void Copy(void *to, const void *from, size_t bytes, int device)
+{
+    const int at_once = copying[device].fetch_add(1) + 1;
+    for (int most = copied_at_once; most < at_once && copied_at_once != at_once;
+         most = copied_at_once) {
+        copied_at_once.compare_exchange_weak(most, at_once);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(copy_ms));
+    if (IsWords(to, bytes) && IsWords(from, bytes)) {
+        CopyWords(to, from, bytes);
+    } else {
+        memcpy(to, from, bytes);
+    }
+    copying[device].fetch_sub(1);
+}
 KOLO_EXPORT
 int cuMemcpyDtoHAsync_v2(void *to, kolo_cuda_address from, size_t bytes, kolo_cuda_stream stream)
 {
     ENTER_CONTEXT();
-    StreamOf(stream)->Push([=] { memcpy(to, reinterpret_cast<const void *>(from), bytes); });
+    const int by = contexts.back() - 1;
+    StreamOf(stream)->Push([=] { Copy(to, reinterpret_cast<const void *>(from), bytes, by); });
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -478,7 +606,8 @@ int cuMemcpyHtoDAsync_v2(kolo_cuda_address to, const void *from, size_t bytes,
                          kolo_cuda_stream stream)
 {
     ENTER_CONTEXT();
-    StreamOf(stream)->Push([=] { memcpy(reinterpret_cast<void *>(to), from, bytes); });
+    const int by = contexts.back() - 1;
+    StreamOf(stream)->Push([=] { Copy(reinterpret_cast<void *>(to), from, bytes, by); });
     return KOLO_CUDA_OK;
 }
 
@@ -578,6 +707,13 @@ int cuMemsetD8_v2(kolo_cuda_address at, unsigned char value, size_t bytes)
 }
 // Copies as the applications of tests make them: done when they return.
 KOLO_EXPORT
+int cuMemcpy(kolo_cuda_address to, kolo_cuda_address from, size_t bytes)
+{
+    ENTER_CONTEXT();
+    memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
 int cuMemcpyHtoD_v2(kolo_cuda_address at, const void *from, size_t bytes)
 {
     memcpy(reinterpret_cast<void *>(at), from, bytes);
@@ -613,6 +749,12 @@ int cuPointerGetAttribute(void *value, int attribute, kolo_cuda_address at)
     case KOLO_CUDA_POINTER_IPC:
         *static_cast<bool *>(value) = found.fd >= 0;
         break;
+    case KOLO_CUDA_POINTER_HANDLES:
+        *static_cast<int *>(value) = found.exports ? KOLO_CUDA_HANDLE_FD : 0;
+        break;
+    case KOLO_CUDA_POINTER_POOL:
+        *static_cast<void **>(value) = nullptr;
+        break;
     default:
         *static_cast<int *>(value) = found.device;
         break;
@@ -638,9 +780,10 @@ int cuStreamCreateWithPriority(kolo_cuda_stream *stream, unsigned flags, int)
     return cuStreamCreate(stream, flags);
 }
 KOLO_EXPORT
-int cuThreadExchangeStreamCaptureMode(int *)
+int cuThreadExchangeStreamCaptureMode(int *mode)
 {
     ENTER();
+    std::swap(*mode, capture_mode);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -676,6 +819,10 @@ KOLO_EXPORT
 int cuStreamSynchronize(kolo_cuda_stream stream)
 {
     ENTER_CONTEXT();
+    syncs++;
+    if (StreamOf(stream)->Capturing() != nullptr) {
+        return kCaptureUnsupported;
+    }
     StreamOf(stream)->Drain();
     return KOLO_CUDA_OK;
 }
@@ -683,9 +830,7 @@ KOLO_EXPORT
 int cuStreamIsCapturing(kolo_cuda_stream stream, int *status)
 {
     ENTER();
-    Stream *s = StreamOf(stream);
-    std::lock_guard<std::mutex> hold(s->lock);
-    *status = s->capturing ? 1 : 0;
+    *status = StreamOf(stream)->Capturing() != nullptr ? 1 : 0;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -720,29 +865,71 @@ KOLO_EXPORT
 int cuEventRecord(kolo_cuda_event event, kolo_cuda_stream stream)
 {
     ENTER_CONTEXT();
-    if (StreamOf(stream)->capturing) {
-        return kCaptureIsolation; // what waits for it would have to be of the same capture
+    auto *e = reinterpret_cast<Event *>(event);
+    Stream *s = StreamOf(stream);
+    e->capture = s->Capturing();
+    if (e->capture != nullptr) {
+        std::lock_guard<std::mutex> all(e->capture->lock);
+        e->stream = s;
+        e->behind = e->capture->work.size();
+        return KOLO_CUDA_OK;
     }
     const Token token = std::make_shared<std::atomic<bool>>(false);
-    reinterpret_cast<Event *>(event)->recorded = token;
-    StreamOf(stream)->Push([token] { token->store(true); });
+    e->recorded = token;
+    s->Push([token] { token->store(true); });
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuEventSynchronize(kolo_cuda_event event)
+{
+    ENTER_CONTEXT();
+    const Token token = reinterpret_cast<Event *>(event)->recorded;
+    while (token != nullptr && !token->load()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuEventQuery(kolo_cuda_event event)
 {
-    ENTER_CONTEXT();
-    const Token token = reinterpret_cast<Event *>(event)->recorded;
+    ENTER_UNSAFE();
+    const auto *e = reinterpret_cast<const Event *>(event);
+    if (e->capture != nullptr) {
+        return kCapturedEvent;
+    }
+    const Token token = e->recorded;
     return token == nullptr || token->load() ? KOLO_CUDA_OK : KOLO_CUDA_NOT_READY;
+}
+
+// A stream that waits for a captured event joins the capture.
+static int Join(Stream *s, const Event *e)
+{
+    std::lock_guard<std::mutex> hold(s->lock);
+    std::lock_guard<std::mutex> all(e->capture->lock);
+    if (e->capture->over || (s->capture != nullptr && s->capture != e->capture)) {
+        return kCapturedEvent;
+    }
+    s->capture = e->capture;
+    if (s == e->capture->first) {
+        size_t &joined = e->capture->joined[e->stream];
+        joined = std::max(joined, e->behind);
+    } else {
+        e->capture->last[s] = std::max(e->capture->last[s], e->behind);
+    }
+    return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
 {
     ENTER_CONTEXT();
-    if (StreamOf(stream)->capturing) {
+    const auto *e = reinterpret_cast<const Event *>(event);
+    if (e->capture != nullptr) {
+        return Join(StreamOf(stream), e);
+    }
+    if (StreamOf(stream)->Capturing() != nullptr) {
         return kCaptureIsolation;
     }
-    const Token token = reinterpret_cast<Event *>(event)->recorded;
+    const Token token = e->recorded;
     StreamOf(stream)->Push([token] {
         while (token != nullptr && !token->load()) {
             std::this_thread::yield();
@@ -751,24 +938,48 @@ int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
     return KOLO_CUDA_OK;
 }
 
-// ---- graphs: the work of one captured stream ----
+// ---- graphs: what was captured, in the order of the calls ----
 
 KOLO_EXPORT
-int cuStreamBeginCapture_v2(kolo_cuda_stream stream, int)
+int cuStreamBeginCapture_v2(kolo_cuda_stream stream, int mode)
 {
     Stream *s = StreamOf(stream);
+    const auto capture = std::make_shared<Capture>();
+    capture->first = s;
+    capture->mode = mode;
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        captures.insert(capture);
+    }
     std::lock_guard<std::mutex> hold(s->lock);
-    s->capturing = true;
+    s->capture = capture;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuStreamEndCapture(kolo_cuda_stream stream, Graph **graph)
 {
-    Stream *s = StreamOf(stream);
-    std::lock_guard<std::mutex> hold(s->lock);
-    s->capturing = false;
-    *graph = new Graph{std::move(s->captured)};
-    s->captured.clear();
+    const auto capture = StreamOf(stream)->Capturing();
+    if (capture == nullptr || capture->first != StreamOf(stream)) {
+        return kInvalidHandle;
+    }
+    capture->last[capture->first] = 0;
+    bool unjoined = false;
+    for (const auto &[member, last] : capture->last) {
+        std::lock_guard<std::mutex> hold(member->lock);
+        member->capture = nullptr;
+        unjoined = unjoined || capture->joined[member] < last;
+    }
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        captures.erase(capture);
+    }
+    std::lock_guard<std::mutex> all(capture->lock);
+    capture->over = true;
+    *graph = nullptr;
+    if (capture->invalid || unjoined) {
+        return capture->invalid ? kCaptureInvalidated : kCaptureUnjoined;
+    }
+    *graph = new Graph{capture->work};
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -840,11 +1051,139 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
                    void **arguments, void **)
 {
     ENTER_CONTEXT();
-    kolo_fused_launch launch;
-    memcpy(&launch, arguments[0], sizeof launch);
     const std::string name = function->name;
     launches++;
+    if (emulator::ArgumentBytes(name.c_str()) == sizeof(kolo_peer_launch)) {
+        kolo_peer_launch launch;
+        memcpy(&launch, arguments[0], sizeof launch);
+        StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, grid_x, block_x); });
+        return KOLO_CUDA_OK;
+    }
+    kolo_fused_launch launch;
+    memcpy(&launch, arguments[0], sizeof launch);
     StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, grid_x, block_x); });
+    return KOLO_CUDA_OK;
+}
+
+// ---- virtual memory management ----
+
+KOLO_EXPORT
+int cuMemCreate(unsigned long long *out, size_t bytes, const int *properties, unsigned long long)
+{
+    ENTER_CONTEXT();
+    const int fd = memfd_create("kolo-fake-cuda", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+        return KOLO_CUDA_OUT_OF_MEMORY;
+    }
+    const bool exports = (properties[1] & KOLO_CUDA_HANDLE_FD) != 0; // requestedHandleTypes
+    *out = reinterpret_cast<uintptr_t>(Made(new Physical{fd, bytes, exports}));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemGetAllocationGranularity(size_t *out, const void *, int)
+{
+    ENTER_CONTEXT();
+    *out = 65536;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemRetainAllocationHandle(unsigned long long *out, void *at)
+{
+    ENTER_CONTEXT();
+    std::unique_lock<std::mutex> hold(lock);
+    const auto next = allocations.upper_bound(reinterpret_cast<uintptr_t>(at));
+    if (next == allocations.begin() || std::prev(next)->second.physical < 0) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    const Allocation &found = std::prev(next)->second;
+    auto *made = new Physical{dup(found.physical), found.bytes, found.exports};
+    hold.unlock();
+    *out = reinterpret_cast<uintptr_t>(Made(made));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemRelease(unsigned long long handle)
+{
+    return Unmade(reinterpret_cast<Physical *>(handle));
+}
+KOLO_EXPORT
+int cuMemExportToShareableHandle(int *out, unsigned long long handle, int, unsigned long long)
+{
+    ENTER_CONTEXT();
+    const auto *physical = reinterpret_cast<Physical *>(handle);
+    if (!physical->exports) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    *out = dup(physical->fd);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemImportFromShareableHandle(unsigned long long *out, void *handle, int)
+{
+    ENTER_CONTEXT();
+    const int fd = dup(static_cast<int>(reinterpret_cast<intptr_t>(handle)));
+    const off_t bytes = lseek(fd, 0, SEEK_END);
+    if (bytes < 0) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    *out = reinterpret_cast<uintptr_t>(Made(new Physical{fd, static_cast<size_t>(bytes), true}));
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemAddressReserve(kolo_cuda_address *out, size_t bytes, size_t, kolo_cuda_address,
+                        unsigned long long)
+{
+    ENTER_CONTEXT();
+    void *at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::lock_guard<std::mutex> hold(lock);
+    *out = reinterpret_cast<kolo_cuda_address>(at);
+    opened[*out] = bytes;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemAddressFree(kolo_cuda_address at, size_t)
+{
+    return cuIpcCloseMemHandle(at);
+}
+KOLO_EXPORT
+int cuMemMap(kolo_cuda_address at, size_t bytes, size_t, unsigned long long handle,
+             unsigned long long)
+{
+    ENTER_CONTEXT();
+    const auto *physical = reinterpret_cast<Physical *>(handle);
+    if (bytes > physical->bytes || mmap(reinterpret_cast<void *>(at), bytes, PROT_NONE,
+                                        MAP_SHARED | MAP_FIXED, physical->fd, 0) == MAP_FAILED) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    std::lock_guard<std::mutex> hold(lock);
+    Allocation made = {bytes, contexts.back() - 1, ++ids, false, -1};
+    made.physical = dup(physical->fd);
+    made.exports = physical->exports;
+    allocations[at] = made;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemSetAccess(kolo_cuda_address at, size_t bytes, const kolo_cuda_access *access, size_t)
+{
+    ENTER_CONTEXT();
+    if (access->kind != KOLO_CUDA_LOCATION_DEVICE || access->flags != KOLO_CUDA_READ_WRITE) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    mprotect(reinterpret_cast<void *>(at), bytes, PROT_READ | PROT_WRITE);
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuMemUnmap(kolo_cuda_address at, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = allocations.find(at);
+    if (found == allocations.end() || found->second.physical < 0) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    mmap(reinterpret_cast<void *>(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+         -1, 0);
+    close(found->second.physical);
+    allocations.erase(found);
     return KOLO_CUDA_OK;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests ask of the driver in fake_cuda.cc beyond the functions of CUDA's. Where
-// FAKE_CUDA_SHARES is set in the environment, other processes can open its memory.
+// FAKE_CUDA_SHARES is set in the environment, other processes can open its memory;
+// FAKE_CUDA_DEVICES says how many GPUs there are (2).
 #ifndef KOLO_TESTS_FAKE_CUDA_H
 #define KOLO_TESTS_FAKE_CUDA_H
 
@@ -21,6 +22,11 @@ void FakeCudaDrain();
 // the next word, "lose" all bytes, "lose reads of 1", of GPU 1, only, "spoil" a byte, or end the
 // process ("die").
 void FakeCudaPeers(const char *word);
+// Calls of cuStreamSynchronize so far.
+size_t FakeCudaSyncs();
+// From now on each copy between the host and a GPU takes `ms` longer. Returns how many went at once
+// on one GPU, at most, since the last call of this.
+int FakeCudaSlowCopies(int ms);
 // Kernels launched so far.
 size_t FakeCudaLaunches();
 }

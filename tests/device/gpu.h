@@ -85,14 +85,46 @@ class Memory
             Do("cuMemAlloc_v2", &at_, bytes + 64);
         }
     }
-    Memory(Memory &&other) noexcept : device_(other.device_), at_(other.at_)
+    // Of virtual memory management, as allocators with segments that grow have it.
+    static Memory Virtual(size_t bytes, bool exports, int device = 0)
+    {
+        struct {
+            int type, handles, place, device;
+            void *none;
+            unsigned long long flags;
+        } properties = {
+            1 /* pinned */, exports ? 1 : 0 /* a descriptor */, 1 /* a GPU */, device, nullptr, 0};
+        struct {
+            int place, device, flags;
+        } access = {1, device, 3 /* read and write */};
+        Memory made;
+        made.device_ = device;
+        const Context context(made.device_);
+        unsigned long long physical;
+        size_t unit;
+        Do("cuMemGetAllocationGranularity", &unit, &properties, 0 /* the least */);
+        made.mapped_ = (bytes + 64 + unit - 1) / unit * unit;
+        Do("cuMemCreate", &physical, made.mapped_, &properties, 0ull);
+        Do("cuMemAddressReserve", &made.at_, made.mapped_, size_t{0}, 0ull, 0ull);
+        Do("cuMemMap", made.at_, made.mapped_, size_t{0}, physical, 0ull);
+        Do("cuMemSetAccess", made.at_, made.mapped_, &access, size_t{1});
+        Do("cuMemRelease", physical);
+        return made;
+    }
+    Memory(Memory &&other) noexcept : device_(other.device_), at_(other.at_), mapped_(other.mapped_)
     {
         other.at_ = 0;
     }
     ~Memory()
     {
-        if (at_ != 0) {
-            const Context context(device_);
+        if (at_ == 0) {
+            return;
+        }
+        const Context context(device_);
+        if (mapped_ > 0) {
+            Do("cuMemUnmap", at_, mapped_);
+            Do("cuMemAddressFree", at_, mapped_);
+        } else {
             Do("cuMemFree_v2", at_);
         }
     }
@@ -123,14 +155,16 @@ class Memory
     }
 
   private:
-    int device_;
+    Memory() = default;
+    int device_ = 0;
     unsigned long long at_ = 0;
+    size_t mapped_ = 0; // by virtual memory management
 };
 
 class Stream
 {
   public:
-    Stream()
+    explicit Stream(int device = 0) : device_(device), context_(device)
     {
         Do("cuStreamCreate", &stream_, 1u);
     }
@@ -145,11 +179,12 @@ class Stream
     }
     void Sync() const
     {
-        const Context context;
+        const Context context(device_);
         Do("cuStreamSynchronize", stream_);
     }
 
   private:
+    int device_;
     Context context_;
     void *stream_ = nullptr;
 };

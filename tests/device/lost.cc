@@ -21,10 +21,11 @@ int main(int, char **argv)
     }
     {
         const Stream stream;
-        const Memory buffer(4096);
+        constexpr size_t kFloats = 1 << 19; // several tiles
+        const Memory buffer(4 * kFloats);
         const auto call = [&] {
-            return kolo_all_reduce(buffer.Get(), buffer.Get(), 1024, KOLO_FLOAT32, KOLO_SUM, comm,
-                                   stream.Get());
+            return kolo_all_reduce(buffer.Get(), buffer.Get(), kFloats, KOLO_FLOAT32, KOLO_SUM,
+                                   comm, stream.Get());
         };
         const kolo_status first = call();
         stream.Sync();

@@ -24,6 +24,15 @@ SAME(KOLO_CUDA_POINTER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID);
 SAME(KOLO_CUDA_POINTER_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED);
 SAME(KOLO_CUDA_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 SAME(KOLO_CUDA_POINTER_IPC, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+SAME(KOLO_CUDA_POINTER_HANDLES, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+SAME(KOLO_CUDA_POINTER_POOL, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+SAME(KOLO_CUDA_HANDLE_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+SAME(KOLO_CUDA_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
+SAME(KOLO_CUDA_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME(sizeof(kolo_cuda_access), sizeof(CUmemAccessDesc));
+SAME(offsetof(kolo_cuda_access, device), offsetof(CUmemAccessDesc, location.id));
+SAME(offsetof(kolo_cuda_access, flags), offsetof(CUmemAccessDesc, flags));
+SAME(sizeof(kolo_cuda_allocation), sizeof(CUmemGenericAllocationHandle));
 SAME(KOLO_CUDA_TYPE_HOST, CU_MEMORYTYPE_HOST);
 SAME(KOLO_CUDA_TYPE_DEVICE, CU_MEMORYTYPE_DEVICE);
 SAME(KOLO_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
@@ -31,12 +40,15 @@ SAME(KOLO_CUDA_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME(KOLO_CUDA_WAIT_EQUAL, CU_STREAM_WAIT_VALUE_EQ);
 SAME(KOLO_CUDA_WAIT_32, CU_STREAM_MEM_OP_WAIT_VALUE_32);
 SAME(KOLO_CUDA_WRITE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32);
+SAME(KOLO_CUDA_WAIT_64, CU_STREAM_MEM_OP_WAIT_VALUE_64);
+SAME(0, CU_STREAM_WAIT_VALUE_GEQ); // src/core/stream_ops.h
 SAME(KOLO_CUDA_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64);
-SAME(2, CU_STREAM_CAPTURE_MODE_RELAXED); // src/core/relay.c
+SAME(2, CU_STREAM_CAPTURE_MODE_RELAXED); // src/core/relay.c, staging.c
 SAME(1, CU_MEMHOSTALLOC_PORTABLE);
 SAME(2, CU_MEMHOSTALLOC_DEVICEMAP);
-SAME(1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS); // src/core/lend.c
-SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);         // src/device/cuda.c
+SAME(1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);              // src/core/lend.c
+SAME(3, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED); // src/core/peers_open.c
+SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);                      // src/device/cuda.c
 
 using Theirs = CUstreamBatchMemOpParams;
 using Ours = kolo_cuda_stream_op;
@@ -45,6 +57,7 @@ SAME(offsetof(Ours, at), offsetof(Theirs, waitValue.address));
 SAME(offsetof(Ours, at), offsetof(Theirs, writeValue.address));
 SAME(offsetof(Ours, value), offsetof(Theirs, waitValue.value));
 SAME(offsetof(Ours, value), offsetof(Theirs, writeValue.value64));
+SAME(offsetof(Ours, value), offsetof(Theirs, waitValue.value64));
 SAME(offsetof(Ours, flags), offsetof(Theirs, waitValue.flags));
 SAME(offsetof(Ours, flags), offsetof(Theirs, writeValue.flags));
 SAME(sizeof(kolo_cuda_ipc), sizeof(CUipcMemHandle));
@@ -79,6 +92,7 @@ TAKES(ctx_pop_current, cuCtxPopCurrent);
 TAKES(ctx_enable_peer_access, cuCtxEnablePeerAccess);
 TAKES(ctx_disable_peer_access, cuCtxDisablePeerAccess);
 TAKES(mem_alloc, cuMemAlloc);
+TAKES(device_get_p2p_attribute, cuDeviceGetP2PAttribute);
 TAKES(mem_free, cuMemFree);
 TAKES(memset_d8, cuMemsetD8);
 TAKES(mem_host_alloc, cuMemHostAlloc);
@@ -87,10 +101,20 @@ TAKES(mem_free_host, cuMemFreeHost);
 TAKES(mem_get_address_range, cuMemGetAddressRange);
 TAKES(memcpy_dtoh_async, cuMemcpyDtoHAsync);
 TAKES(memcpy_htod_async, cuMemcpyHtoDAsync);
+TAKES(memcpy_dtod_async, cuMemcpyDtoDAsync);
 TAKES(memcpy_peer_async, cuMemcpyPeerAsync);
 TAKES(ipc_get_mem_handle, cuIpcGetMemHandle);
 TAKES(ipc_open_mem_handle, cuIpcOpenMemHandle);
 TAKES(ipc_close_mem_handle, cuIpcCloseMemHandle);
+TAKES(mem_retain_allocation_handle, cuMemRetainAllocationHandle);
+TAKES(mem_release, cuMemRelease);
+TAKES(mem_export_to_shareable_handle, cuMemExportToShareableHandle);
+TAKES(mem_import_from_shareable_handle, cuMemImportFromShareableHandle);
+TAKES(mem_address_reserve, cuMemAddressReserve);
+TAKES(mem_address_free, cuMemAddressFree);
+TAKES(mem_map, cuMemMap);
+TAKES(mem_unmap, cuMemUnmap);
+TAKES(mem_set_access, cuMemSetAccess);
 TAKES(pointer_get_attribute, cuPointerGetAttribute);
 TAKES(stream_create, cuStreamCreate);
 TAKES(stream_create_with_priority, cuStreamCreateWithPriority);
@@ -105,6 +129,7 @@ TAKES(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode);
 TAKES(event_create, cuEventCreate);
 TAKES(event_destroy, cuEventDestroy);
 TAKES(event_record, cuEventRecord);
+TAKES(event_synchronize, cuEventSynchronize);
 TAKES(event_query, cuEventQuery);
 TAKES(module_load_data, cuModuleLoadData);
 TAKES(module_unload, cuModuleUnload);

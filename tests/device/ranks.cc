@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes on one GPU: `kolo run -n N ranks`. On a real GPU, or over the driver of
-// fake_cuda.cc with FAKE_CUDA_SHARES set. TAP from rank 0; every rank's complaints go to its
-// standard error and into the result.
+// Ranks as processes on one GPU: `kolo run -n N ranks`; with KOLO_TEST_GPUS set on one each. On a
+// real GPU, or over the driver of fake_cuda.cc with FAKE_CUDA_SHARES set. TAP from rank 0; every
+// rank's complaints go to its standard error and into the result.
 #include "calls.h"
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 namespace
 {
@@ -27,6 +29,23 @@ void Expect(Job &job, bool holds, const std::string &what)
         job.complaints++;
         fprintf(stderr, "rank %d: %s: %s\n", job.rank, what.c_str(), kolo_error_text());
     }
+}
+
+// Whether rank r is on GPU r, not on the one that all share.
+bool Spreads()
+{
+    return getenv("KOLO_TEST_GPUS") != nullptr;
+}
+
+int Gpu(int rank)
+{
+    return Spreads() ? rank : 0;
+}
+
+double Seconds()
+{
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
 }
 
 kolo_comm *Join(int device)
@@ -61,7 +80,7 @@ void Say(Job &job, const char *name)
 
 void Sync(const Job &job)
 {
-    const Context context;
+    const Context context(Gpu(job.rank));
     Do("cuStreamSynchronize", job.stream);
 }
 
@@ -250,7 +269,7 @@ void CheckMessages(Job &job, const Memory &a, const Memory &b)
 void CheckGraph(Job &job, const Memory &a, const Memory &b)
 {
     void *captured, *graph;
-    const Context context;
+    const Context context(Gpu(job.rank));
     Do("cuStreamBeginCapture_v2", job.stream, 1 /* this thread's */);
     Expect(job,
            kolo_all_reduce(a.Get(), b.Get(), 5, KOLO_INT32, KOLO_SUM, job.comm, job.stream) ==
@@ -262,7 +281,14 @@ void CheckGraph(Job &job, const Memory &a, const Memory &b)
     for (int round = 1; round <= 10; round++) {
         const int32_t value = round * (job.rank + 1);
         a.Put(&value, 4, 12);
-        Do("cuGraphLaunch", graph, job.stream);
+        if (round % 3 == 0) { // not from the graph
+            Expect(job,
+                   kolo_all_reduce(a.Get(), b.Get(), 5, KOLO_INT32, KOLO_SUM, job.comm,
+                                   job.stream) == KOLO_OK,
+                   "between launches");
+        } else {
+            Do("cuGraphLaunch", graph, job.stream);
+        }
         Sync(job);
         Expect(job, b.At<int32_t>(3) == round * job.ranks * (job.ranks + 1) / 2, "a launch");
     }
@@ -271,10 +297,11 @@ void CheckGraph(Job &job, const Memory &a, const Memory &b)
 }
 
 // The second allocation most likely lies where the first did.
-void CheckNewMemory(Job &job)
+void CheckNewMemory(Job &job, bool is_virtual)
 {
     for (int round = 0; round < 4; round++) {
-        const Memory memory(1 << 20);
+        const Memory memory = is_virtual ? Memory::Virtual(1 << 20, true, Gpu(job.rank))
+                                         : Memory(1 << 20, Gpu(job.rank));
         const int32_t value = round + job.rank;
         memory.Put(&value, 4);
         Expect(job,
@@ -294,6 +321,10 @@ void CheckDifferentCalls(Job &job, const Memory &a, const Memory &b)
         kolo_all_reduce(a.Get(), b.Get(), count, KOLO_INT32, KOLO_SUM, job.comm, job.stream);
     Expect(job, st == KOLO_OK || st == KOLO_ERR_MISMATCH, "is enqueued, or others have seen it");
     Sync(job);
+    const double begin = Seconds();
+    while (kolo_comm_error(job.comm) == KOLO_OK && Seconds() - begin < 20) { // the watcher's turn
+        std::this_thread::yield();
+    }
     Expect(job, kolo_comm_error(job.comm) != KOLO_OK, "the communicator has ended");
     Expect(job,
            kolo_all_reduce(a.Get(), b.Get(), 4, KOLO_INT32, KOLO_SUM, job.comm, job.stream) !=
@@ -309,7 +340,7 @@ void CheckDriverErrors(Job &job, const Memory &a, const Memory &b)
         int32_t failed = 0;
         for (int at = 0; at < 2; at++) {
             Job one = job;
-            one.comm = Join(0);
+            one.comm = Join(Gpu(job.rank));
             const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 3, 0};
             const int32_t mine[3] = {nth, job.rank, 1}, none[3] = {};
             a.Put(mine, sizeof mine);
@@ -339,10 +370,11 @@ void CheckDriverErrors(Job &job, const Memory &a, const Memory &b)
 int main()
 {
     world = Join(KOLO_HOST);
-    Job job = {kolo_comm_rank(world), kolo_comm_size(world), Join(0), nullptr, 0};
+    const int gpu = Gpu(kolo_comm_rank(world));
+    Job job = {kolo_comm_rank(world), kolo_comm_size(world), Join(gpu), nullptr, 0};
     {
-        const Stream stream;
-        const Memory a(Room(job.ranks)), b(Room(job.ranks));
+        const Stream stream(gpu);
+        const Memory a(Room(job.ranks), gpu), b(Room(job.ranks), gpu);
         job.stream = stream.Get();
         if (job.rank == 0) {
             printf("TAP version 13\n");
@@ -357,21 +389,43 @@ int main()
         Say(job, "messages come to who they are for, in the order of the calls");
         CheckGraph(job, a, b);
         Say(job, "graphs give new results each time they are launched");
-        CheckNewMemory(job);
+        CheckNewMemory(job, false);
         Say(job, "memory that was freed and allocated anew is not taken for the old one");
         const bool opens = getenv("KOLO_CUDA_IPC") == nullptr;
         const size_t launches = Launches();
-        Expect(job, !gpu::IsFake() || (launches > 0) == (opens && job.rank == 0), "launches");
-        Say(job, opens ? "rank 0 runs the kernels of all" : "no rank runs a kernel");
+        const bool runs = opens && (Spreads() || job.rank == 0);
+        Expect(job, !gpu::IsFake() || (launches > 0) == runs, "launches");
+        Say(job, !opens      ? "no rank runs a kernel"
+                 : Spreads() ? "each rank runs kernels"
+                             : "rank 0 runs the kernels of all");
+
+        const Memory virtual_a = Memory::Virtual(Room(job.ranks), true, gpu);
+        const Memory virtual_b = Memory::Virtual(Room(job.ranks), true, gpu);
+        const size_t launches_before = Launches();
+        CheckEveryCall(job, virtual_a, virtual_b, 11);
+        CheckEveryCall(job, job.rank == 1 ? virtual_a : a, b, 5);
+        CheckLongCalls(job, virtual_a, virtual_b);
+        CheckNewMemory(job, true);
+        Expect(job, !gpu::IsFake() || (Launches() > launches_before) == runs, "launches");
+        Say(job, "memory of virtual memory management is as good where it can be exported");
 
         if (gpu::IsFake()) {
             CheckDriverErrors(job, a, b);
+            CheckDriverErrors(job, virtual_a, virtual_b);
             Say(job, "whichever call of the driver fails, all ranks are told");
         }
-        const Memory managed(Room(job.ranks), 0, true);
+        Job other = job;
+        other.comm = Join(gpu);
+        const Memory hidden = Memory::Virtual(Room(job.ranks), false, gpu);
+        CheckEveryCall(other, job.rank == 0 ? hidden : virtual_a, job.rank == 1 ? hidden : b, 6);
+        CheckLongCalls(other, job.rank == 1 ? hidden : a, b);
+        kolo_comm_destroy(other.comm);
+        job.complaints += other.complaints;
+        Say(job, "and gives the same where it cannot");
+        const Memory managed(Room(job.ranks), gpu, true);
         CheckEveryCall(job, job.rank == 1 ? managed : a, b, 8);
         CheckLongCalls(job, a, job.rank == 0 ? managed : b);
-        Say(job, "where one rank's memory cannot be opened, they go through the host");
+        Say(job, "where one rank's memory cannot be opened, they give the same");
         CheckDifferentCalls(job, a, b);
         Say(job, "different calls end the communicator and release its streams");
         kolo_comm_destroy(job.comm);

@@ -3,6 +3,7 @@
  * link, rank count, size around a tile, in place and out of place. Offsets and values all differ.
  */
 #include "../groupings.h"
+#include "../layouts.h"
 #include "catalogue.h"
 #include "crew.h"
 
@@ -166,6 +167,7 @@ void Build(const Case &c, const crew *crew, Programs *out)
     shape.coll = c.algo->coll;
     shape.nranks = c.n;
     shape.root = c.root;
+    ApplyLayout(&shape, nullptr);
     c.groups->Apply(&shape);
     ASSERT_EQ(KOLO_OK, kolo_plan_build(c.algo, &shape, -1, &out->plan)) << kolo_error_text();
     for (int r = 0; r < c.n; r++) {
@@ -182,6 +184,7 @@ bool Supports(const kolo_algo *algo, int n, int root)
     shape.coll = algo->coll;
     shape.nranks = n;
     shape.root = root;
+    ApplyLayout(&shape, nullptr);
     UsualGroups(n).Apply(&shape);
     return algo->supports == nullptr || algo->supports(&shape);
 }

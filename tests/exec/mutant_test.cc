@@ -463,19 +463,19 @@ class Product
             return;
         }
         if (st == KOLO_OK) {
-            pool_.Run(s, FullRun() ? 8 : 4, 60e3, tag);
+            pool_.Run(s, FullRun() ? 6 : 4, 60e3, tag);
         } else {
             pool_.Run(s, 3, 200, tag);
         }
     }
 
     /* By a hash of the number: the same mutants in each run. A full run runs all that the proof
-     * accepts; of what it refuses, which often hangs, a tenth. */
+     * accepts; of what it refuses, which often hangs, one in 25. */
     bool Sampled(bool accepted)
     {
         const uint64_t draw = Mix(all_.size(), 7) >> 40;
         const uint64_t rate =
-            accepted ? (FullRun() ? 1 : kAcceptedRate) : (FullRun() ? 10 : kRefusedRate);
+            accepted ? (FullRun() ? 1 : kAcceptedRate) : (FullRun() ? 25 : kRefusedRate);
         return draw % rate == 0;
     }
 

@@ -4,6 +4,7 @@
 #define KOLO_TESTS_PROGRAMS_H
 
 #include "../groupings.h"
+#include "../layouts.h"
 #include "crew.h"
 
 #include <algorithm>
@@ -48,7 +49,7 @@ inline Plan BuildPlan(const kolo_algo *algo, int n, int root, int only = -1,
     shape.coll = algo->coll;
     shape.nranks = n;
     shape.root = root;
-    shape.order = order;
+    ApplyLayout(&shape, order);
     (groups != nullptr ? *groups : UsualGroups(n)).Apply(&shape);
     kolo_plan *plan = nullptr;
     if (algo->supports != nullptr && !algo->supports(&shape)) {

@@ -23,7 +23,8 @@ MORE = {"plugin": ["src/core/plugin_defaults.c", "src/core/plugin_struct.c", *(f
         "rank": ["src/core/boot_hub.c", "src/core/boot_job.c", "src/core/boot_wire.c"],
         "words": ["src/core/boot*.c", "src/core/launch*.c", "src/core/pmi.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
         "log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
-CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "smi-4gpu.txt"], "log": ["fuzz/log"],
+CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
+                       "smi-4gpu.txt"], "log": ["fuzz/log"],
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
@@ -40,6 +41,14 @@ def build(target, program):
     sources = [f"tests/fuzz/{target}.c", *more]
     return subprocess.run(["clang", *FLAGS, *sources, *LIBRARIES, "-o", program], cwd=SOURCE,
                           capture_output=True, text=True, timeout=300, check=False)
+
+
+def links(folder):
+    """Whether clang has what a fuzzer is linked with."""
+    made = subprocess.run(["clang", "-x", "c", *FLAGS[-2:], "-", "-o", os.path.join(folder, "probe")], text=True,
+                          input="int LLVMFuzzerTestOneInput(const char *data, long size) { return !data && size; }",
+                          capture_output=True, timeout=60, check=False)
+    return made.returncode == 0
 
 
 def amount(target):
@@ -73,6 +82,9 @@ def main():
         print("1..0 # SKIP", "no clang (./setup --dev)" if clang is None else "only with ./test --full")
         return
     with tempfile.TemporaryDirectory(prefix="kolo-fuzz-") as folder:
+        if not links(folder):
+            print("1..0 # SKIP clang has no runtime for fuzzers (./setup --dev)")
+            return
         fuzz(TARGET, folder)
     done()
 

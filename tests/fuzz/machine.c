@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Files of machines: topology XML of NCCL and RCCL, our dump, nvidia-smi's matrix. What is read is
- * planned, drawn and written in every form, and reads again. */
+/* Files of machines: XML of hwloc, topology XML of NCCL and RCCL, our dump, nvidia-smi's matrix.
+ * What is read is planned, drawn and written in every form, and reads again. */
 #include "target.h"
+#include "topology/host.h"
 #include "topology/picture.h"
 #include "topology/wiring.h"
 
@@ -49,6 +50,29 @@ static void read_again(const struct kolo_graph *graph)
     kolo_text_free(&text);
 }
 
+/* The processors of hwloc's XML. */
+static void ask_host(const char *text, size_t size)
+{
+    struct kolo_host *host = NULL;
+    struct kolo_text out = {0};
+    if (kolo_host_read("machine", text, size, &host) < 0) {
+        return;
+    }
+    if (host->bytes > host->limit) {
+        abort();
+    }
+    kolo_host_print(host, &out);
+    kolo_host_fingerprint(host, &out);
+    kolo_text_free(&out);
+    (void)kolo_host_here(host);
+    for (int i = 0; i < kolo_host_pus(host); i++) {
+        if (kolo_host_place(host, kolo_host_pu_os(host, i)).pu < 0) {
+            abort();
+        }
+    }
+    kolo_host_destroy(host);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct kolo_graph *graph = NULL;
@@ -69,6 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         kolo_graph_destroy(graph);
     }
+    ask_host(text, size);
     free(text);
     return 0;
 }

@@ -5,7 +5,7 @@
 
 extern "C" {
 #include "plan/walk.h"
-#include "topology/topology.h"
+#include "topology/wiring.h"
 #include "util/util.h"
 }
 
@@ -146,6 +146,21 @@ std::set<std::pair<int, int>> Edges(const kolo_plan *plan, int lane)
     return edges;
 }
 
+// Along which pairs one chunk goes.
+std::set<std::pair<int, int>> EdgesOf(const kolo_plan *plan, int chunk)
+{
+    std::set<std::pair<int, int>> edges;
+    for (int r = 0; r < plan->shape.nranks; r++) {
+        for (int i = 0; i < plan->rank[r].count; i++) {
+            const kolo_step &s = plan->rank[r].step[i];
+            if (s.op == KOLO_SEND && static_cast<int>(s.src.first) == chunk) {
+                edges.insert(std::minmax(r, static_cast<int>(s.peer)));
+            }
+        }
+    }
+    return edges;
+}
+
 } // namespace
 
 TEST(Promises, OfTheLongestPathAndTheMostSentHoldForEveryNumberOfRanks)
@@ -267,6 +282,115 @@ TEST(Tree, IsTheOneThatTheLogShows)
             }
             EXPECT_EQ(shown, Edges(plan.get(), which)) << n << " ranks, tree " << which;
         }
+    }
+}
+
+// What a planner lays is what data goes along, wherever the root is.
+TEST(Tree, OfAMachineIsKeptByAllThatRunOnTrees)
+{
+    for (const char *name : {"allreduce_tree", "broadcast_tree", "reduce_tree"}) {
+        const kolo_algo *algo = Named(name);
+        for (int n = 1; n <= MaxRanks(); n += n < 12 ? 1 : 17) {
+            for (int root = 0; root < (algo->coll == KOLO_COLL_ALL_REDUCE ? 1 : n); root++) {
+                kolo_shape shape = Shape(algo->coll, n, root);
+                ApplyTrees(&shape);
+                const Plan plan = Build(algo, shape);
+                ASSERT_NE(nullptr, plan) << kolo_error_text();
+                ASSERT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+                const int pieces = plan->chunks / shape.ntrees;
+                for (int t = 0; t < shape.ntrees; t++) {
+                    std::set<std::pair<int, int>> laid;
+                    for (int r = 0; r < n; r++) {
+                        const int up = shape.tree[t * n + r];
+                        if (up >= 0) {
+                            laid.insert(std::minmax(r, up));
+                        }
+                    }
+                    for (int chunk = t * pieces; chunk < (t + 1) * pieces; chunk++) {
+                        EXPECT_EQ(laid, EdgesOf(plan.get(), chunk)) << name << " " << n;
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Three hosts of four GPUs behind NVSwitches, with two NICs each.
+TEST(Tree, OfThreeHostsIsRunAsPlanned)
+{
+    const std::string path = std::string(KOLO_SOURCE_ROOT) + "/tests/data/hwloc-4gpu-nvswitch.xml";
+    enum { HOSTS = 3, RANKS = 4 * HOSTS };
+    struct kolo_graph *graph = nullptr;
+    struct kolo_wiring wiring;
+    ASSERT_EQ(KOLO_OK, kolo_graph_load(path.c_str(), &graph)) << kolo_error_text();
+    ASSERT_EQ(KOLO_OK, kolo_wiring_make(graph, HOSTS, &wiring)) << kolo_error_text();
+    ASSERT_EQ(2, wiring.nrings);
+    std::vector<int> up;
+    for (int t = 0; t < KOLO_LANES; t++) {
+        std::vector<kolo_tree> tree(RANKS);
+        kolo_wiring_tree(&wiring, t % 2, t / 2, tree.data());
+        for (const kolo_tree &place : tree) {
+            up.push_back(place.up);
+        }
+    }
+    for (const char *name : {"allreduce_tree", "broadcast_tree", "reduce_tree"}) {
+        kolo_shape shape =
+            Shape(Named(name)->coll, RANKS, Named(name)->coll == KOLO_COLL_ALL_REDUCE ? 0 : 5);
+        shape.ntrees = KOLO_LANES;
+        shape.tree = up.data();
+        const Plan plan = Build(Named(name), shape);
+        ASSERT_NE(nullptr, plan) << kolo_error_text();
+        EXPECT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
+        int between = 0; // pairs of ranks on two hosts, along which some tree goes
+        for (int chunk = 0; chunk < plan->chunks; chunk += plan->chunks / KOLO_LANES) {
+            for (const auto &edge : EdgesOf(plan.get(), chunk)) {
+                between += edge.first / 4 != edge.second / 4;
+            }
+        }
+        EXPECT_EQ((HOSTS - 1) * KOLO_LANES, between) << name;
+    }
+    kolo_wiring_free(&wiring);
+    kolo_graph_destroy(graph);
+}
+
+TEST(Direct, AllToAllSendsInTheOrderThatThePlannerHasForHosts)
+{
+    const std::string path = std::string(KOLO_SOURCE_ROOT) + "/tests/data/hwloc-4gpu-nvswitch.xml";
+    struct kolo_graph *graph = nullptr;
+    ASSERT_EQ(KOLO_OK, kolo_graph_load(path.c_str(), &graph)) << kolo_error_text();
+    for (const int hosts : {1, 2, 3, 5}) {
+        const int n = 4 * hosts;
+        struct kolo_wiring wiring;
+        ASSERT_EQ(KOLO_OK, kolo_wiring_make(graph, hosts, &wiring)) << kolo_error_text();
+        kolo_shape shape = Shape(KOLO_COLL_ALL_TO_ALL, n);
+        const Grouping by_host = GroupsBy("hosts", n, {[](int r) { return r / 4; }});
+        by_host.Apply(&shape);
+        const Plan plan = Build(Named("alltoall_direct"), shape);
+        for (int r = 0; r < n; r++) {
+            int step = 1;
+            for (int i = 0; i < plan->rank[r].count; i++) {
+                const kolo_step &s = plan->rank[r].step[i];
+                if (s.op == KOLO_SEND) {
+                    EXPECT_EQ(kolo_wiring_peer(&wiring, r, step++), s.peer) << hosts << " " << r;
+                }
+            }
+            EXPECT_EQ(n, step);
+        }
+        kolo_wiring_free(&wiring);
+    }
+    kolo_graph_destroy(graph);
+}
+
+TEST(Tree, ThatIsNoneIsRefused)
+{
+    const int cycle[] = {-1, 2, 3, 1}, two[] = {-1, 0, -1, 2}, beyond[] = {-1, 0, 4, 2};
+    for (const int *tree : {cycle, two, beyond}) {
+        kolo_shape shape = Shape(KOLO_COLL_BROADCAST, 4);
+        kolo_plan *plan = nullptr;
+        shape.ntrees = 1;
+        shape.tree = tree;
+        EXPECT_EQ(KOLO_ERR_INVALID, kolo_plan_build(Named("broadcast_tree"), &shape, -1, &plan));
+        EXPECT_NE(std::string::npos, std::string(kolo_error_text()).find("is no tree of 4 ranks"));
     }
 }
 

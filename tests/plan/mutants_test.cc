@@ -22,9 +22,9 @@ Plan Copy(const kolo_plan *plan)
     const size_t n = static_cast<size_t>(plan->shape.nranks);
     auto *copy = static_cast<kolo_plan *>(malloc(sizeof(kolo_plan)));
     *copy = *plan;
-    copy->order = copy->group = nullptr; // no step depends on them any more
-    copy->shape.order = copy->shape.group = nullptr;
-    copy->shape.nlevels = 0;
+    copy->order = copy->group = copy->tree = nullptr; // no step depends on them any more
+    copy->shape.order = copy->shape.group = copy->shape.tree = nullptr;
+    copy->shape.nlevels = copy->shape.ntrees = 0;
     copy->rank = static_cast<kolo_rank_plan *>(calloc(n, sizeof(kolo_rank_plan)));
     for (size_t r = 0; r < n; r++) {
         copy->rank[r] = plan->rank[r];

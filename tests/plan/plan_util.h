@@ -4,10 +4,10 @@
 #define KOLO_TESTS_PLAN_UTIL_H
 
 #include "../groupings.h"
+#include "../layouts.h"
 
 #include <gtest/gtest.h>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -24,20 +24,6 @@ struct PlanDeleter {
 };
 using Plan = std::unique_ptr<kolo_plan, PlanDeleter>;
 
-// Two rings, the given order and its reverse: kept for good, as shapes only point to them.
-inline const int *UsualRings(int nranks, const int *order)
-{
-    static std::set<std::vector<int>> rings;
-    std::vector<int> both;
-    for (int i = 0; i < nranks; i++) {
-        both.push_back(order != nullptr ? order[i] : i);
-    }
-    for (int i = 0; i < nranks; i++) {
-        both.push_back(both[static_cast<size_t>((nranks - i) % nranks)]);
-    }
-    return rings.insert(both).first->data();
-}
-
 inline kolo_shape Shape(kolo_coll coll, int nranks, int root = 0, const int *order = nullptr)
 {
     kolo_shape shape = {};
@@ -45,8 +31,7 @@ inline kolo_shape Shape(kolo_coll coll, int nranks, int root = 0, const int *ord
     shape.coll = coll;
     shape.nranks = nranks;
     shape.root = root;
-    shape.order = UsualRings(nranks, order);
-    shape.nrings = 2;
+    ApplyLayout(&shape, order);
     UsualGroups(nranks).Apply(&shape);
     return shape;
 }

@@ -3,6 +3,7 @@
 
 usage: doctor_test.py KOLO NVML CUDA   (the kolo tool, the fake libraries)
 """
+import json
 import os
 import subprocess
 import sys
@@ -108,6 +109,37 @@ def peers(folder, word):
     return status, lines[at], "".join(lines[at + 1:at + 2])
 
 
+def probed(word):
+    """`kolo topo --probe` on a pair joined by NVLink: its matrix, plan and notes."""
+    env = {"KOLO_NVML_PATH": NVML, "KOLO_FAKE_NVML": "pair", "KOLO_CUDA_PATH": CUDA, "FAKE_CUDA_PEERS": word}
+    ran = [subprocess.run([KOLO, "topo", "--probe", *form], capture_output=True, text=True, timeout=60,
+                          check=False, env=machine_env(**env)) for form in ([], ["--json"])]
+    check(all(one.returncode == 0 and not one.stderr for one in ran), f"P2P that is told to {word} is tried",
+          ran[0].stderr, ran[1].stderr)
+    return ran[0].stdout, json.loads(ran[1].stdout)
+
+
+def test_probe():
+    """What is tried comes into the matrix; the plan has no link of a pair that fails."""
+    def links(data):
+        return sum(link["kind"] == "NVLink" for link in data["machine"]["links"])
+
+    text, data = probed("work")
+    check(data["p2p"][0]["p2p"] == "verified" and data["p2p"][0]["gbs"] > 0 and links(data) == 1 and
+          "over links between GPUs" in text, "a pair that works keeps its NVLinks", text, data)
+    row = next(line.split() for line in text.splitlines() if line.startswith("  GPU0 "))
+    check(row[1] == "." and float(row[2]) > 0, "the matrix says how fast it is", text)
+    text, data = probed("none")
+    check(data["p2p"][0]["p2p"] == "none" and links(data) == 1, "a pair that claims nothing is left as it is", data)
+    for word in ("spoil", "refuse", "die"):
+        text, data = probed(word)
+        check(data["p2p"][0]["p2p"] == "fails" and links(data) == 0 and "over all links" in text and
+              "is claimed and does not work" in text and "  GPU0          .    fails" in text,
+              f"a pair whose data {word} is planned without its NVLinks", text, data)
+    ran = subprocess.run([KOLO, "topo", "--probe", "file"], capture_output=True, text=True, timeout=60, check=False)
+    check(ran.returncode == 2 and "not those of file" in ran.stderr, "a file's GPUs cannot be tried", ran.stderr)
+
+
 def test_peers(folder):
     """Whether data of GPUs arrive, by the fake driver; why not, by what the folder has more and more of."""
     def cause(words, fix, word="spoil"):
@@ -161,6 +193,7 @@ def main():
         test_rdma(folder)
     with tempfile.TemporaryDirectory(prefix="kolo-doctor-") as folder:
         test_peers(folder)
+    test_probe()
     test_options()
     done()
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A library with NVML's names that describes the machine KOLO_FAKE_NVML names: dgx1v, dgxa100,
  * dgxh100, h200nvl, pcie, vm (a DGX whose NVSwitches are hidden), p2p (a pair that may not reach
- * each other), broken (the driver does not answer). For KOLO_NVML_PATH, in tests. */
+ * each other), pair (one that can, at the addresses of the tests' CUDA driver), broken (the driver
+ * does not answer). For KOLO_NVML_PATH, in tests. */
 #include "topology/nvml.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ static const struct machine machines[] = {
     {"h200nvl", "NVIDIA H200 NVL", 4, 9, 0, 18, 26562, false},
     {"pcie", "NVIDIA L40S", 4, 8, 9, 0, 0, false},
     {"p2p", "NVIDIA L40S", 2, 8, 9, 0, 0, false},
+    {"pair", "NVIDIA A40", 2, 8, 6, 4, 14062, false},
 };
 
 /* Where each of a DGX-1V's six links leads. */
@@ -48,8 +50,9 @@ static int index_of(kolo_nvml_device device)
 
 static void set_bus(struct kolo_nvml_pci *out, int gpu)
 {
+    const bool pair = strcmp(find()->name, "pair") == 0;
     memset(out, 0, sizeof *out);
-    out->bus = (unsigned)(0x10 + gpu);
+    out->bus = (unsigned)(pair ? 0x1b + 0x10 * gpu : 0x10 + gpu);
     (void)snprintf(out->bus_id, sizeof out->bus_id, "00000000:%02X:00.0", out->bus);
     (void)snprintf(out->bus_id_legacy, sizeof out->bus_id_legacy, "0000:%02X:00.0", out->bus);
 }

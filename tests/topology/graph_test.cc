@@ -123,6 +123,10 @@ TEST(NcclXml, AnUplinkSlowerThanAllBelowItIsMended)
     EXPECT_EQ(1, graph->nnotes);
 }
 
+#define M      "<topology version=\"2.0\">\n<object type=\"Machine\">"
+#define PU0    "\n<object type=\"PU\" os_index=\"0\" gp_index=\"9\"/>"
+#define MATRIX "\n<distances2hetero name=\"NVLinkBandwidth\" "
+
 TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
 {
     const struct {
@@ -149,6 +153,34 @@ TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
         {"<kolo-topology><node kind=\"cat\"/></kolo-topology>", "kind is none of"},
         {"<kolo-topology><link a=\"0\" b=\"0\" kind=\"PCI\" gbs=\"1\"/></kolo-topology>",
          "a is \"0\""},
+        {"<topology version=\"3.0\"/>", "machine:1: <topology>: its format is newer than 2"},
+        {"<topology/>", "older than 2"},
+        {"<topology version=\"2.0\">\n</topology>", "machine tells of no PU"},
+        {"<topology version=\"2.0\">\n<object/></topology>",
+         "machine:2: <object>: an object without"},
+        {"<topology version=\"2.0\">\n<object type=\"PU\"/></topology>",
+         "where the Machine stands"},
+        {M "<object type=\"PU\"/></object></topology>",
+         "machine:2: <object>: a PU without os_index"},
+        {M "<object type=\"PU\" os_index=\"65536\"/></object></topology>", "os_index is \"65536\""},
+        {M PU0 PU0 "</object></topology>", "machine tells of two PUs of OS index 0"},
+        {M "<object type=\"NUMANode\" os_index=\"0\"/></object></topology>",
+         "machine:2: <object>: a NUMA node without cpuset"},
+        {M "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1ffffffff\"/></object></topology>",
+         "cpuset is \"0x1ffffffff\""},
+        {M "<object type=\"PCIDev\" pci_busid=\"1\"/></object></topology>", "no address on PCI"},
+        {M PU0 "</object>\n<x><object type=\"PU\"/></x></topology>",
+         "machine:4: <object>: an object stands in what is none"},
+        {M PU0 "</object>" MATRIX "nbobjs=\"257\"/></topology>", "nbobjs is \"257\""},
+        {M PU0 "</object>" MATRIX "/></topology>", "a matrix without nbobjs"},
+        {M PU0 "</object>" MATRIX
+               "nbobjs=\"1\"><indexes>PU:7</indexes></distances2hetero></topology>",
+         "\"PU:7\" is no object of the matrix's 1"},
+        {M PU0 "</object>" MATRIX "nbobjs=\"1\"><indexes>PU:9</indexes><u64values>1 2"
+               "</u64values></distances2hetero></topology>",
+         "\"2\" is no value of a matrix of 1 objects"},
+        {M PU0 "</object>" MATRIX "nbobjs=\"1\"></distances2hetero></topology>",
+         "0 values, not those"},
         {"\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU7\tNV1\t X \n", "machine:3: not the row"},
         {"\tGPU0\tGPU1\nGPU0\t X \tNV1\n", "machine:3: not the row"},
         {"\tGPU0\tGPU1\nGPU0\t X \tQQ\n", "machine:2: a cell is none of"},
@@ -161,6 +193,10 @@ TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
             << kolo_error_text();
     }
 }
+
+#undef M
+#undef PU0
+#undef MATRIX
 
 TEST(Files, AnElementTooDeepIsRefused)
 {
@@ -210,6 +246,26 @@ TEST(Files, ReadingTakesLittleMemoryWhateverTheFile)
     EXPECT_TRUE(ReadsInLittleMemory(many + "</cpu></system>"));
     EXPECT_TRUE(ReadsInLittleMemory(numas + "</system>"));
     EXPECT_TRUE(ReadsInLittleMemory(attributes + "/>"));
+    const std::string machine = "<topology version=\"2.0\"><object type=\"Machine\">";
+    std::string objects = machine, nodes = machine, infos = machine, matrix = machine;
+    matrix += "<object type=\"PU\" os_index=\"0\"/></object>"
+              "<distances2hetero name=\"NVLinkBandwidth\" nbobjs=\"256\"><indexes>";
+    for (int i = 0; i < 40000; i++) {
+        objects += "<object type=\"\"/>";
+        nodes += i < 1000 ? "<object type=\"NUMANode\" os_index=\"1\" cpuset=\"1" +
+                                std::string(1000, ',') + "\"/>"
+                          : "";
+        infos += "<object type=\"OSDev\" name=\"a\"/>";
+        matrix += i < 256 ? "a:0 " : "";
+    }
+    matrix += "</indexes><u64values>";
+    for (int i = 0; i < 65536; i++) {
+        matrix += "1 ";
+    }
+    EXPECT_TRUE(ReadsInLittleMemory(objects + "</object></topology>"));
+    EXPECT_TRUE(ReadsInLittleMemory(nodes + "</object></topology>"));
+    EXPECT_TRUE(ReadsInLittleMemory(infos + "</object></topology>"));
+    EXPECT_TRUE(ReadsInLittleMemory(matrix + "</u64values></distances2hetero></topology>"));
 }
 #endif
 
@@ -226,6 +282,27 @@ static void ExpectDumpReadsBack(const Graph &graph)
     EXPECT_EQ(a.substr(a.find('\n')), b.substr(b.find('\n'))); /* but for the source */
     kolo_text_free(&dump);
     kolo_text_free(&second);
+}
+
+TEST(HwlocXml, SwitchesDevicesAndNvSwitchesAreWhatTheFileSays)
+{
+    const std::string path = std::string(KOLO_SOURCE_ROOT) + "/tests/data/hwloc-4gpu-nvswitch.xml";
+    struct kolo_graph *loaded = nullptr;
+    ASSERT_EQ(KOLO_OK, kolo_graph_load(path.c_str(), &loaded)) << kolo_error_text();
+    const Graph graph(loaded);
+    EXPECT_EQ(4, graph->ngpus);
+    EXPECT_EQ(2, graph->nnics);
+    EXPECT_EQ(2, Count(graph.get(), KOLO_NODE_SWITCH));
+    EXPECT_EQ(2, Count(graph.get(), KOLO_NODE_NUMA));
+    for (int i = 0; i < 4; i++) {
+        const int gpu = graph->gpu[i], up = graph->node[gpu].parent;
+        EXPECT_EQ(up, graph->node[graph->nic[i / 2]].parent) << "GPU and NIC share a switch";
+        EXPECT_EQ(i / 2, graph->node[graph->node[up].parent].number);
+        EXPECT_NEAR(12, Gbs(graph, up, gpu, KOLO_LINK_PCI), 1e-3);
+        EXPECT_DOUBLE_EQ(120, Gbs(graph, gpu, kolo_graph_nvswitch(graph.get()), KOLO_LINK_NVLINK));
+    }
+    EXPECT_STREQ("mlx5_1", graph->node[graph->nic[1]].name);
+    EXPECT_EQ(2, graph->node[kolo_graph_nvswitch(graph.get())].count);
 }
 
 TEST(OwnDump, ReadsBackIntoAnEqualGraph)

@@ -76,6 +76,15 @@ def check_rails(name, path, hosts):
           f"over {hosts} hosts like {name} each NIC is used once in each direction", into, out)
 
 
+def check_pairs(name, path, pair):
+    """A ring comes in and goes out by the GPUs of its NIC's switch, `pair` of them a NIC."""
+    plan = machine("--hosts", "2", path)["plan"]
+    rings = [ring["ranks"][:plan["gpus"]] for ring in plan["rings"][:plan["channels"] // 2]]
+    ends = [{ring[0] // pair, ring[-1] // pair} for ring in rings]
+    check(sorted(map(sorted, ends)) == [[i] for i in range(plan["gpus"] // pair)],
+          f"each NIC of {name} serves its own {pair} GPUs", rings)
+
+
 def check_forms(name, path, folder):
     for option in ("--xml", "--nccl-xml"):
         status, out, err = kolo("topo", option, path)
@@ -113,6 +122,8 @@ def test_machines(folder):
     for name in ("nccl-aws-p4d.xml", "nccl-azure-ndv4.xml", "rccl-topo_8p_940.xml",
                  "rccl-topo_4p4h.xml", "smi-dgx1v-4nic.txt", "nccl-oci-flattened-b4.xml"):
         check_rails(name, os.path.join(MACHINES, name), 4)
+    check_pairs("nccl-aws-p4d.xml", os.path.join(MACHINES, "nccl-aws-p4d.xml"), 2)
+    check_pairs("smi-dgx1v-4nic.txt", os.path.join(MACHINES, "smi-dgx1v-4nic.txt"), 2)
 
 
 def test_logs():

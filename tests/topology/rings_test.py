@@ -2,8 +2,8 @@
 """A communicator on a recorded machine: what goes between its ranks is what its log says, what the
 planner planned, and what `kolo log` reads out of the log.
 
-usage: rings_test.py KOLO ALL_REDUCE TRACE SOURCE   (the kolo tool, a sweep program, the tracing
-transport, the source folder)
+usage: rings_test.py KOLO SWEEPS TRACE SOURCE   (the kolo tool, the folder of the sweep programs, the
+tracing transport, the source folder)
 """
 import json
 import os
@@ -13,7 +13,7 @@ import tempfile
 
 from tap import check, done
 
-KOLO, ALL_REDUCE, TRACE, SOURCE = map(os.path.abspath, sys.argv[1:])
+KOLO, SWEEPS, TRACE, SOURCE = map(os.path.abspath, sys.argv[1:])
 OWN = os.path.join(SOURCE, "tests", "data")
 RECORDED = os.path.join(SOURCE, "..", "shared", "data", "topologies")
 LANES, BYTES = 4, 1 << 20
@@ -25,16 +25,19 @@ def run(args, **env):
                           env={**os.environ, "KOLO_DEBUG": "", "KOLO_TOPO_FILE": "", **env})
 
 
-def sweep(machine, ranks, algo, folder):
-    """Run all-reduces with ranks as threads; the log's parse, and {(from, to): bytes} by the trace."""
+def sweep(machine, ranks, collective, algo, folder, root=0):
+    """Run a collective with ranks as threads; the log's parse, and {(from, to): bytes} by the trace."""
     log, trace = os.path.join(folder, "log"), os.path.join(folder, "trace")
     if os.path.exists(log):
         os.remove(log)  # logs are appended to
-    ran = run([ALL_REDUCE, "-t", str(ranks), "-b", str(BYTES), "-e", str(BYTES), "-n", "1", "-w", "0"],
+    program = os.path.join(SWEEPS, collective + "_perf")
+    rule = collective.replace("_", "") + ":" + algo
+    ran = run([program, "-t", str(ranks), "-b", str(BYTES), "-e", str(BYTES), "-n", "1", "-w", "0",
+               *(["-r", str(root)] if collective != "all_reduce" else [])],
               KOLO_TOPO_FILE=machine, KOLO_DEBUG="INFO", KOLO_DEBUG_FILE=log, KOLO_PLUGIN=TRACE,
-              KOLO_TRANSPORT="trace", KOLO_ALGO=f"allreduce:{algo}", KOLO_TRACE_FILE=trace,
+              KOLO_TRANSPORT="trace", KOLO_ALGO=rule, KOLO_TRACE_FILE=trace,
               KOLO_VERIFY="1")
-    check(ran.returncode == 0, f"{algo} runs on {os.path.basename(machine)}", ran.stdout[-600:],
+    check(ran.returncode == 0, f"{rule} runs on {os.path.basename(machine)}", ran.stdout[-600:],
           ran.stderr[-600:])
     parsed = run([KOLO, "log", "--json", log])
     with open(trace, encoding="utf-8") as file:
@@ -53,13 +56,22 @@ def ring_edges(parsed, channels):
     return uses
 
 
-def tree_edges(parsed):
-    """Each tree's edges, up and down."""
+def tree_edges(parsed, root=None):
+    """How many of the trees use each pair: both ways, or only away from `root`."""
     uses = {}
-    for channel in ("0", "1"):
-        for rank, place in parsed["trees"][channel].items():
+    for tree in parsed["trees"].values():
+        near = {int(rank): set() for rank in tree}
+        for rank, place in tree.items():
             if place["parent"] >= 0:
-                for edge in ((int(rank), place["parent"]), (place["parent"], int(rank))):
+                near[int(rank)].add(place["parent"])
+                near[place["parent"]].add(int(rank))
+        reached, seen = [root if root is not None else 0], set()
+        while reached:
+            rank = reached.pop()
+            seen.add(rank)
+            for other in near[rank] - seen:
+                reached.append(other)
+                for edge in ((rank, other), (other, rank))[:1 if root is not None else 2]:
                     uses[edge] = uses.get(edge, 0) + 1
     return uses
 
@@ -81,7 +93,7 @@ def check_machine(machine, folder):
     plan = planned["plan"]
     ranks, rings = plan["gpus"], plan["channels"] // 2
     lanes = min(rings, LANES)
-    parsed, sent = sweep(machine, ranks, "rings" if rings > 1 else "ring", folder)
+    parsed, sent = sweep(machine, ranks, "all_reduce", "rings" if rings > 1 else "ring", folder)
     check_traffic(name, sent, ring_edges(parsed, lanes), 2 * (ranks - 1) * BYTES // (lanes * ranks))
     # The same cycles, whichever rank they begin with.
     cycle = lambda ring: ring[ring.index(0):] + ring[:ring.index(0)]
@@ -90,13 +102,31 @@ def check_machine(machine, folder):
     check(got == wanted, f"the log of a job on {name} shows the rings that kolo topo shows", got, wanted)
     check(parsed["tree_inconsistencies"] == 0 and parsed["ranks_with_trees"] == ranks,
           f"kolo log finds every rank's trees of a job on {name}", parsed["issues"])
-    parsed, sent = sweep(machine, ranks, "tree", folder)
-    check_traffic(f"{name} by trees", sent, tree_edges(parsed), BYTES // 2)
+    check_trees(name, machine, plan, folder)
+
+
+def check_trees(name, machine, plan, folder):
+    """All-reduce goes up and down the trees, broadcast away from its root, reduce towards it."""
+    ranks, rings = plan["gpus"], plan["channels"] // 2
+    pairs = min(rings, LANES // 2)
+    parsed, sent = sweep(machine, ranks, "all_reduce", "tree", folder)
+    share = BYTES // (2 * pairs)
+    check_traffic(f"{name} by trees", sent, tree_edges(parsed), share)
+    got = [[parsed["trees"][str(t)][str(rank)]["parent"] for rank in range(ranks)] for t in range(2 * pairs)]
+    wanted = [plan["trees"][t % pairs + t // pairs * rings] for t in range(2 * pairs)]
+    check(got == wanted and len(parsed["trees"]) == 2 * pairs,
+          f"the log of a job on {name} shows the trees that kolo topo shows", got, wanted)
+    root = ranks - 1
+    parsed, sent = sweep(machine, ranks, "broadcast", "tree", folder, root)
+    check_traffic(f"{name} by broadcast", sent, tree_edges(parsed, root), share)
+    parsed, sent = sweep(machine, ranks, "reduce", "tree", folder, root)
+    check_traffic(f"{name} by reduce", sent,
+                  {(b, a): count for (a, b), count in tree_edges(parsed, root).items()}, share)
 
 
 def check_dump(folder):
     machine, copy = os.path.join(OWN, "smi-4gpu.txt"), os.path.join(folder, "dump.xml")
-    ran = run([ALL_REDUCE, "-t", "4", "-b", "8", "-e", "8", "-n", "1"], KOLO_TOPO_FILE=machine,
+    ran = run([os.path.join(SWEEPS, "all_reduce_perf"), "-t", "4", "-b", "8", "-e", "8", "-n", "1"], KOLO_TOPO_FILE=machine,
               KOLO_TOPO_DUMP_FILE=copy)
     same = run([KOLO, "topo", "--diff", machine, copy])
     check(ran.returncode == 0 and same.stdout == "alike\n",
@@ -104,7 +134,8 @@ def check_dump(folder):
 
 
 def main():
-    machines = [os.path.join(OWN, "smi-4gpu.txt"), os.path.join(OWN, "nccl-8gpu-4nic.xml")]
+    machines = [os.path.join(OWN, "smi-4gpu.txt"), os.path.join(OWN, "nccl-8gpu-4nic.xml"),
+                os.path.join(OWN, "smi-8gpu-cube-mesh.txt"), os.path.join(OWN, "hwloc-4gpu-nvswitch.xml")]
     if os.path.isdir(RECORDED):
         full = os.environ.get("KOLO_TEST_FULL") == "1"
         machines += [os.path.join(RECORDED, name) for name in sorted(os.listdir(RECORDED))

@@ -28,8 +28,12 @@ def main():
         return 0
     environment = {**os.environ, "PYTHONPATH": PACKAGES, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
     environment["TORCH_CPP_LOG_LEVEL"] = "ERROR"
+    device = []
+    if "KOLO_TEST_DEVICE" in environment:
+        environment["PYTHONPATH"] += ":" + os.path.dirname(os.path.abspath(__file__))
+        device = ["-m", "fake_device"]
     sys.stdout.flush()
-    os.execvpe(pythons[0], [pythons[0], SCRIPT], environment)
+    os.execvpe(pythons[0], [pythons[0], *device, SCRIPT], environment)
 
 
 sys.exit(main())

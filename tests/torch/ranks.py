@@ -3,7 +3,8 @@
 
 A test is a function whose name is a sentence, test_that_sums_are_right(); it calls on_ranks(), or
 asserts by itself. torch is loaded once and forked, so that a rank costs no new start of it: the
-parent must not compute with torch.
+parent must not compute with torch. KOLO_TEST_DEVICE=cuda:N makes tensors of the ranks CUDA's, those
+of rank r on GPU r modulo N: `gpu` is that of fake_device.py, or a real one where torch is built for it.
 """
 import multiprocessing
 import os
@@ -19,6 +20,12 @@ import torch.distributed as dist
 
 import kolo_torch  # noqa: F401  (registers the backend)
 
+DEVICE = os.environ.get("KOLO_TEST_DEVICE", "cpu")
+if DEVICE != "cpu" and torch.version.cuda is None:
+    from fake_device import gpu
+elif DEVICE != "cpu":
+    from real_device import gpu
+
 LIMIT_S = 90
 context = multiprocessing.get_context("fork")
 
@@ -26,6 +33,10 @@ context = multiprocessing.get_context("fork")
 def _rank(body, rank, ranks, store, pipe, init):
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if DEVICE != "cpu":
+        gpus = int(DEVICE.partition(":")[2] or 1)
+        gpu.set_device(rank % gpus)
+        torch.set_default_device(f"cuda:{rank % gpus}")
     try:
         options = {"backend": "kolo", "timeout": timedelta(seconds=60), **init}
         dist.init_process_group(init_method=f"file://{store}", rank=rank, world_size=ranks, **options)

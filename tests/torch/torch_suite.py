@@ -7,6 +7,9 @@ unchanged. Its tests choose themselves by the name of the backend: what gloo run
 file as it is for gloo, what only mpi runs (all-to-all on the CPU) from the file as it is for mpi.
 The process groups are kolo's, in both.
 
+With KOLO_TEST_DEVICE=cuda:N in the environment, on a machine of N GPUs, it is taken as it is for nccl,
+with a rank a GPU; of that only ON_GPUS runs.
+
 usage: torch_suite.py [-k PATTERN] [--backend kolo|gloo]
 Ranks are forked, so that a test costs no new start of torch. The output is TAP. What fails must be in
 torch_suite_known.txt, with its reason, and what is there must fail. Without -k and without
@@ -22,8 +25,10 @@ import sys
 import time
 import unittest
 
-os.environ["WORLD_SIZE"] = "3"  # many tests use ranks 1 and 2 as a group
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
+GPUS = int(os.environ.get("KOLO_TEST_DEVICE", "cpu").partition(":")[2] or 0)
+os.environ["WORLD_SIZE"] = str(GPUS or 3)  # many tests use ranks 1 and 2 as a group
+if not GPUS:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("DISTRIBUTED_TESTS_DEFAULT_TIMEOUT", "120")
 
@@ -37,6 +42,7 @@ import kolo_torch  # noqa: E402
 
 KNOWN = pathlib.Path(__file__).with_name("torch_suite_known.txt")
 QUICK = r"(all_reduce_sum|all_gather|all_to_all|reduce_sum|broadcast|send_recv|isend|barrier|scatter|new_group)$"
+ON_GPUS = r"(cuda|nccl)"
 FILE = "torch.testing._internal.distributed.distributed_test"
 
 
@@ -71,7 +77,7 @@ def over(module, backend):
 
             dist.init_process_group = init_process_group
             sys.modules[FILE] = module  # where pickle looks for its classes
-            if "accumulate_gradients" not in args[1]:  # whose bodies ask whether it is gloo
+            if not GPUS and "accumulate_gradients" not in args[1]:  # whose bodies ask whether it is gloo
                 module.BACKEND = backend
             if backend == "kolo":  # torch's own serves gloo alone
                 dist.monitored_barrier = kolo_torch.monitored_barrier
@@ -85,6 +91,11 @@ def is_skipped(suite, name):
 
 
 def tests(backend):
+    if GPUS:
+        nccl = over(load("nccl"), backend)
+        names = unittest.TestLoader().getTestCaseNames(nccl)
+        yield from (nccl(name) for name in names if not is_skipped(nccl, name))
+        return
     gloo, mpi = over(load("gloo"), backend), over(load("mpi"), backend)
     for name in unittest.TestLoader().getTestCaseNames(gloo):
         if not is_skipped(gloo, name):
@@ -116,11 +127,14 @@ def run(test):
 
 
 def main():
+    if importlib.util.find_spec("expecttest") is None:
+        print("1..0 # SKIP PyTorch's own tests need expecttest, which is not installed")
+        return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("-k", dest="pattern")
     parser.add_argument("--backend", default="kolo")
     args = parser.parse_args()
-    everything = "" if os.environ.get("KOLO_TEST_FULL") == "1" else QUICK
+    everything = "" if os.environ.get("KOLO_TEST_FULL") == "1" else ON_GPUS if GPUS else QUICK
     pattern = everything if args.pattern is None else args.pattern
     expected = known() if args.backend == "kolo" else {}
     counts = dict.fromkeys(["passed", "failed", "known", "skipped"], 0)

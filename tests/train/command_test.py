@@ -64,12 +64,14 @@ def other_starters():
 
 
 def refused():
-    """What is wrong with the options is said once, before ranks start."""
+    """What is wrong with the options is said once, before ranks start; there is no GPU to be seen."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     for words, why in ((["--parallel", "single", "-n", "2"], "takes one rank"),
                        (["--parallel", "ps-sync", "-n", "1"], "a server and workers"),
                        (["--offload", "host"], "--offload disk"),
                        (["--check", "--seconds", "3"], "give --steps"),
                        (["--mesh", "1,2"], "three numbers"),
+                       (["--device", "cuda"], "--device cuda: PyTorch"),
                        (["--parallel", "ring"], "invalid choice")):
         status, out, err = train(*words)
         check(status == 2 and why in err and not out, f"{' '.join(words)} is refused: ... {why} ...", status, err)

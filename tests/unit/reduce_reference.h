@@ -114,14 +114,16 @@ constexpr kolo_type kFormats[] = {KOLO_FLOAT16, KOLO_BFLOAT16, KOLO_FLOAT8_E4M3,
 // Values of all finite magnitudes in order, so that the index is the code.
 inline const std::vector<double> &Values(kolo_type type)
 {
-    static std::vector<double> tables[KOLO_TYPES];
-    std::vector<double> &table = tables[type];
-    if (table.empty()) {
-        for (uint32_t code = 0; code <= FormatOf(type).Largest(); code++) {
-            table.push_back(FormatOf(type).Decode(code));
+    static const std::vector<std::vector<double>> tables = [] { // once, whoever asks
+        std::vector<std::vector<double>> all(KOLO_TYPES);
+        for (const kolo_type t : kFormats) {
+            for (uint32_t code = 0; code <= FormatOf(t).Largest(); code++) {
+                all[t].push_back(FormatOf(t).Decode(code));
+            }
         }
-    }
-    return table;
+        return all;
+    }();
+    return tables[type];
 }
 
 inline uint32_t Encode(kolo_type type, float x)

@@ -303,6 +303,19 @@ TEST(ReduceIsa, ALimitLowersTheChoiceAndNothingRaisesIt)
     EXPECT_EQ(kolo_kernels_choose(getenv("KOLO_ISA"))->isa, std::string(kolo_reduce_isa()));
 }
 
+TEST(ReduceIsaDeathTest, AWordThatIsNoneIsTold)
+{
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            setenv("KOLO_ISA", "sse9", 1);
+            setenv("KOLO_DEBUG", "WARN", 1);
+            setenv("KOLO_DEBUG_FILE", "/dev/stderr", 1);
+            exit(kolo_reduce_isa() == kolo_kernels_choose(nullptr)->isa ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "KOLO_ISA: \"sse9\" is not known");
+}
+
 // ---- conversion, scaling, copying --------------------------------------------------------------
 
 Bytes AllCodes(kolo_type type)

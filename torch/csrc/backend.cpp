@@ -2,10 +2,13 @@
 /* What is around the calls: coalescing, other groups made of this one, and the end. */
 #include "backend.hpp"
 
+#include "device.hpp"
 #include "memory.hpp"
 #include "recorder.hpp"
 
 #include <algorithm>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -14,8 +17,8 @@ namespace kolo_torch
 
 KoloBackend::KoloBackend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                          const c10::intrusive_ptr<KoloOptions> &options)
-    : KoloBackend(std::make_shared<Communicator>(store, rank, size, *options), store, rank, size,
-                  options)
+    : KoloBackend(std::make_shared<Communicator>(store, "kolo_id", rank, size, *options), store,
+                  rank, size, options)
 {
 }
 
@@ -43,15 +46,19 @@ std::chrono::milliseconds KoloBackend::limit(std::chrono::milliseconds given) co
     return given == c10d::kUnsetTimeout || given == kNoTimeout ? options_->timeout : given;
 }
 
-c10::intrusive_ptr<Work> KoloBackend::begin(const How &how, const Tensors &inputs,
-                                            std::vector<Tensors> outputs)
+Call KoloBackend::number(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs)
 {
     const bool message = c10d::isP2POp(how.type);
     const uint64_t number = message ? ++messages_ : ++sequence_;
     const uint64_t record = Recorder::get().enabled() ? note(how, inputs, outputs) : 0;
-    return c10::make_intrusive<Work>(comm_, rank_,
-                                     Work::What{how.type, how.title, number, how.timeout, record},
-                                     inputs, std::move(outputs));
+    return {how.type, how.title, number, how.timeout, record};
+}
+
+c10::intrusive_ptr<Work> KoloBackend::begin(const How &how, const Tensors &inputs,
+                                            std::vector<Tensors> outputs)
+{
+    const Call call = number(how, inputs, outputs);
+    return c10::make_intrusive<Work>(comm_, rank_, call, inputs, std::move(outputs));
 }
 
 uint64_t KoloBackend::note(const How &how, const Tensors &inputs,
@@ -96,6 +103,96 @@ void KoloBackend::fly(const c10::intrusive_ptr<Work> &work)
     }
 }
 
+/* ---- devices ---- */
+
+std::shared_ptr<Communicator> KoloBackend::on(c10::Device device, int peer)
+{
+    if (device.is_cpu()) {
+        return comm_;
+    }
+    TORCH_CHECK_VALUE(device.is_cuda(), "kolo: a tensor on ", device,
+                      "; they are on the CPU or on a CUDA device");
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    device = device.has_index() ? device : guard.getDevice();
+    const auto find = [&] {
+        const std::lock_guard<std::mutex> lock(devices_mutex_);
+        last_device_ = peer == kNoPeer ? device : last_device_;
+        const auto found = devices_.find({device.index(), peer});
+        return found != devices_.end() ? found->second : nullptr;
+    };
+    if (auto comm = find()) {
+        return comm;
+    }
+    const std::lock_guard<std::mutex> one(connecting_mutex_); /* abort() does not wait for it */
+    if (auto comm = find()) {
+        return comm;
+    }
+    TORCH_CHECK(!comm_->closed(), "kolo: the process group was destroyed");
+    TORCH_CHECK(!isCapturing(guard.getStream(device)), "kolo: a group's first call on ", device,
+                " makes its communicator there, which cannot be captured in a graph: make one "
+                "before");
+    const auto made = connect(device, peer);
+    const std::lock_guard<std::mutex> lock(devices_mutex_);
+    devices_[{device.index(), peer}] = made;
+    return made;
+}
+
+std::shared_ptr<Communicator> KoloBackend::connect(c10::Device device, int peer) const
+{
+    if (peer == kNoPeer) {
+        return std::make_shared<Communicator>(store_, "kolo_device", rank_, size_, *options_,
+                                              device);
+    }
+    const std::string meeting =
+        c10::str("kolo_device_", std::min(rank_, peer), "_", std::max(rank_, peer));
+    return std::make_shared<Communicator>(store_, meeting, rank_ > peer ? 1 : 0, 2, *options_,
+                                          device);
+}
+
+std::optional<c10::Device> KoloBackend::lastDevice()
+{
+    const std::lock_guard<std::mutex> lock(devices_mutex_);
+    return last_device_;
+}
+
+/* All that were made. */
+std::vector<std::shared_ptr<Communicator>> KoloBackend::communicators()
+{
+    const std::lock_guard<std::mutex> lock(devices_mutex_);
+    std::vector<std::shared_ptr<Communicator>> all;
+    for (const auto &[key, comm] : devices_) {
+        all.push_back(comm);
+    }
+    all.push_back(comm_);
+    return all;
+}
+
+WorkPtr KoloBackend::runOnDevice(const How &how, const Tensors &inputs,
+                                 std::vector<Tensors> outputs, Staging &&staging,
+                                 const Launch &launch)
+{
+    const c10::Device device = *staging.device();
+    const c10::DeviceGuard guard(device);
+    const auto comm = on(device, how.peer);
+    const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    const Call call = number(how, inputs, outputs);
+    const auto work = c10::make_intrusive<DeviceWork>(comm, rank_, call, current,
+                                                      how.asynchronous ? comm->side() : current,
+                                                      inputs, std::move(outputs));
+    work->start(std::move(staging), launch);
+    if (how.asynchronous && !work->captured()) {
+        const std::lock_guard<std::mutex> lock(flying_mutex_);
+        queued_.push_back(work);
+        while (queued_.front()->isOver()) {
+            queued_.pop_front();
+            if (queued_.empty()) {
+                break;
+            }
+        }
+    }
+    return work;
+}
+
 /* ---- coalescing ---- */
 
 void KoloBackend::startCoalescing()
@@ -110,10 +207,10 @@ WorkPtr KoloBackend::endCoalescing()
     TORCH_CHECK(coalesced_ != nullptr, "kolo: endCoalescing() without startCoalescing()");
     const std::unique_ptr<Coalesced> all = std::move(coalesced_);
     const How how{c10d::OpType::COALESCED, "kolo:coalesced", true, options_->timeout};
-    const auto launch = [&launches = all->launches](kolo_stream stream) {
+    const auto launch = [&launches = all->launches](kolo_comm *comm, kolo_stream stream) {
         kolo_status status = kolo_group_begin();
         for (const Launch &one : launches) {
-            status = status == KOLO_OK ? one(stream) : status;
+            status = status == KOLO_OK ? one(comm, stream) : status;
         }
         const kolo_status ended = kolo_group_end();
         return status == KOLO_OK ? ended : status;
@@ -255,35 +352,42 @@ std::shared_ptr<c10::Allocator> KoloBackend::getMemAllocator()
 
 c10d::ErrorType KoloBackend::getError()
 {
-    if (comm_->closed()) {
-        return c10d::ErrorType::SUCCESS;
+    for (const auto &comm : communicators()) {
+        switch (comm->error()) {
+        case KOLO_OK:
+            break;
+        case KOLO_ERR_TIMEOUT:
+            return c10d::ErrorType::TIMEOUT;
+        case KOLO_ERR_PEER:
+        case KOLO_ERR_LINK:
+            return c10d::ErrorType::REMOTE_ERROR;
+        default:
+            return c10d::ErrorType::COMM_ERROR;
+        }
     }
-    switch (kolo_comm_error(comm_->get())) {
-    case KOLO_OK:
-        return c10d::ErrorType::SUCCESS;
-    case KOLO_ERR_TIMEOUT:
-        return c10d::ErrorType::TIMEOUT;
-    case KOLO_ERR_PEER:
-    case KOLO_ERR_LINK:
-        return c10d::ErrorType::REMOTE_ERROR;
-    default:
-        return c10d::ErrorType::COMM_ERROR;
-    }
+    return c10d::ErrorType::SUCCESS;
 }
 
 void KoloBackend::abort()
 {
-    comm_->abort();
+    for (const auto &comm : communicators()) {
+        comm->abort();
+    }
 }
 
 void KoloBackend::waitForPendingWorks()
 {
     std::deque<c10::intrusive_ptr<Work>> flying;
+    std::deque<c10::intrusive_ptr<DeviceWork>> queued;
     {
         const std::lock_guard<std::mutex> lock(flying_mutex_);
         flying.swap(flying_);
+        queued.swap(queued_);
     }
     for (const auto &work : flying) {
+        work->settleNow();
+    }
+    for (const auto &work : queued) {
         work->settleNow();
     }
 }
@@ -292,7 +396,9 @@ void KoloBackend::shutdown()
 {
     if (!comm_->closed()) {
         waitForPendingWorks();
-        comm_->close();
+        for (const auto &comm : communicators()) {
+            comm->close();
+        }
     }
 }
 

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /* c10d::Backend over libkolo.
  *
- * A call that its caller waits for anyway (asyncOp false) runs in the caller's thread; the others
- * run on kolo's progress thread, or in whichever thread waits. Methods have the names and arguments
- * of c10d::Backend; shapes and meanings are those of torch.distributed.
- * Errors: ValueError for arguments that make no sense; DistBackendError, naming the rank at fault
- * where there is one, for what ends the process group. */
+ * On host memory a call that its caller waits for anyway (asyncOp false) runs in the caller's
+ * thread; the others run on kolo's progress thread, or in whichever thread waits. On CUDA tensors
+ * calls are queued: in the current stream, asynchronous ones in a stream beside it. The first such
+ * call makes a communicator of the device, as all ranks do there. Methods have the names and
+ * arguments of c10d::Backend; shapes and meanings are those of torch.distributed. Errors:
+ * ValueError for arguments that make no sense; DistBackendError, naming the rank at fault where
+ * there is one, for what ends the process group. */
 #pragma once
 
 #include "comm.hpp"
+#include "device_work.hpp"
 #include "staging.hpp"
 #include "types.hpp"
 #include "work.hpp"
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -116,6 +120,10 @@ class KoloBackend final : public c10d::Backend
     {
         return true;
     }
+    void eagerConnectSingleDevice(at::Device device) override
+    {
+        on(device);
+    }
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
     std::shared_ptr<c10::Allocator> getMemAllocator() override;
     void abort() override;
@@ -123,7 +131,8 @@ class KoloBackend final : public c10d::Backend
     void waitForPendingWorks() override;
 
   private:
-    using Launch = std::function<kolo_status(kolo_stream)>;
+    using Launch = DeviceWork::Launch;
+    static constexpr int kNoPeer = -1;
     struct Coalesced {
         Staging staging;
         std::vector<Launch> launches;
@@ -136,6 +145,7 @@ class KoloBackend final : public c10d::Backend
         const char *title;
         bool asynchronous;
         std::chrono::milliseconds timeout;
+        int peer = kNoPeer; /* of a message on a device, which has a communicator of the two */
     };
 
     /* The one way of all calls. NULL inside startCoalescing(). launch is kept for later there:
@@ -145,11 +155,22 @@ class KoloBackend final : public c10d::Backend
                 Staging &&staging, L launch);
     c10::intrusive_ptr<Work> begin(const How &how, const Tensors &inputs,
                                    std::vector<Tensors> outputs);
+    WorkPtr runOnDevice(const How &how, const Tensors &inputs, std::vector<Tensors> outputs,
+                        Staging &&staging, const Launch &launch);
+    Call number(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs);
+    /* The communicator of this memory, of all ranks or of this one and `peer`; made where there is
+     * none yet, which all of them do together. Errors: ValueError, and as Communicator. */
+    std::shared_ptr<Communicator> on(c10::Device device, int peer = kNoPeer);
+    std::shared_ptr<Communicator> connect(c10::Device device, int peer) const;
+    /* Where the last collective on a device was, if there was one. */
+    std::optional<c10::Device> lastDevice();
+    std::vector<std::shared_ptr<Communicator>> communicators();
     uint64_t note(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs) const;
     void fly(const c10::intrusive_ptr<Work> &work);
-    WorkPtr receive(Tensors &tensors, int peer, int tag, c10d::OpType type);
+    int pairWith(const at::Tensor &t, int peer) const;
+    WorkPtr receive(Tensors &tensors, int peer, int tag, const How &how);
     std::chrono::milliseconds limit(std::chrono::milliseconds given) const;
-    kolo_op choose(const c10d::ReduceOp &op, at::ScalarType dtype, Element *out);
+    kolo_op choose(const c10d::ReduceOp &op, const at::Tensor &t, Element *out);
 
     const c10::intrusive_ptr<c10d::Store> store_;
     const c10::intrusive_ptr<KoloOptions> options_;
@@ -157,7 +178,11 @@ class KoloBackend final : public c10d::Backend
     uint64_t sequence_ = 0, messages_ = 0, barriers_ = 0, shrinks_ = 0;
     std::unique_ptr<Coalesced> coalesced_;
     std::mutex flying_mutex_;
-    std::deque<c10::intrusive_ptr<Work>> flying_; /* what is under way, with its tensors */
+    std::deque<c10::intrusive_ptr<Work>> flying_;       /* what is under way, with its tensors */
+    std::deque<c10::intrusive_ptr<DeviceWork>> queued_; /* likewise, on devices */
+    std::mutex connecting_mutex_, devices_mutex_;
+    std::map<std::pair<c10::DeviceIndex, int>, std::shared_ptr<Communicator>> devices_;
+    std::optional<c10::Device> last_device_;
 };
 
 template <typename L>
@@ -171,6 +196,9 @@ WorkPtr KoloBackend::run(const How &how, const Tensors &inputs, std::vector<Tens
             coalesced_->outputs.insert(coalesced_->outputs.end(), list.begin(), list.end());
         }
         return nullptr;
+    }
+    if (staging.device()) {
+        return runOnDevice(how, inputs, std::move(outputs), std::move(staging), launch);
     }
     const bool asynchronous = how.asynchronous || how.timeout != comm_->timeout();
     auto work = begin(how, inputs, std::move(outputs));

@@ -3,6 +3,7 @@
 #include "backend.hpp"
 
 #include <ATen/ops/cat.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 namespace kolo_torch
 {
@@ -132,12 +133,13 @@ void requirePairs(const Tensors &outputs, const Tensors &inputs, const char *cal
 
 } // namespace
 
-kolo_op KoloBackend::choose(const c10d::ReduceOp &op, at::ScalarType dtype, Element *out)
+kolo_op KoloBackend::choose(const c10d::ReduceOp &op, const at::Tensor &t, Element *out)
 {
+    const at::ScalarType dtype = t.scalar_type();
     const auto element = reducible(dtype);
     TORCH_CHECK_VALUE(element, "kolo: tensors of ", dtype, " can be moved, not reduced");
     *out = *element;
-    return op == c10d::ReduceOp::PREMUL_SUM ? comm_->premulsum(op, element->type)
+    return op == c10d::ReduceOp::PREMUL_SUM ? on(t.device())->premulsum(op, element->type)
                                             : operation(op, dtype);
 }
 
@@ -150,9 +152,8 @@ WorkPtr KoloBackend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &o
     void *buf = root == rank_ ? const_cast<void *>(staging.in(t)) : staging.out(t);
     const Element element = movable(t.scalar_type());
     const size_t count = elements(t, element);
-    kolo_comm *comm = comm_->get();
     return run({OpType::BROADCAST, "kolo:broadcast", opts.asyncOp, limit(opts.timeout)}, tensors,
-               {tensors}, std::move(staging), [=](kolo_stream stream) {
+               {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_broadcast(buf, buf, count, element.type, root, comm, stream);
                });
 }
@@ -164,13 +165,12 @@ WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &o
         return allreduce_sparse(tensors, opts);
     }
     Element element;
-    const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
+    const kolo_op op = choose(opts.reduceOp, t, &element);
     Staging staging;
     void *buf = staging.inout(t);
     const size_t count = elements(t, element);
-    kolo_comm *comm = comm_->get();
     return run({OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)}, tensors,
-               {tensors}, std::move(staging), [=](kolo_stream stream) {
+               {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_all_reduce(buf, buf, count, element.type, op, comm, stream);
                });
 }
@@ -182,13 +182,12 @@ WorkPtr KoloBackend::allreduce_coalesced(Tensors &tensors,
     std::vector<One> all;
     for (const at::Tensor &t : tensors) {
         Element element;
-        const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
+        const kolo_op op = choose(opts.reduceOp, t, &element);
         void *buf = staging.inout(t);
         all.push_back({buf, buf, elements(t, element), element, op});
     }
-    kolo_comm *comm = comm_->get();
     return run({OpType::ALLREDUCE_COALESCED, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)},
-               tensors, {tensors}, std::move(staging), [all, comm](kolo_stream stream) {
+               tensors, {tensors}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
                    return together(all, [&](const One &x) {
                        return kolo_all_reduce(x.in, x.out, x.count, x.element.type, x.op, comm,
                                               stream);
@@ -202,13 +201,12 @@ WorkPtr KoloBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
     const int root = static_cast<int>(opts.rootRank);
     requireRoot(root, size_, "reduce");
     Element element;
-    const kolo_op op = choose(opts.reduceOp, t.scalar_type(), &element);
+    const kolo_op op = choose(opts.reduceOp, t, &element);
     Staging staging;
     void *buf = root == rank_ ? staging.inout(t) : const_cast<void *>(staging.in(t));
     const size_t count = elements(t, element);
-    kolo_comm *comm = comm_->get();
     return run({OpType::REDUCE, "kolo:reduce", opts.asyncOp, limit(opts.timeout)}, tensors,
-               {tensors}, std::move(staging), [=](kolo_stream stream) {
+               {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_reduce(buf, buf, count, element.type, op, root, comm, stream);
                });
 }
@@ -222,10 +220,9 @@ WorkPtr KoloBackend::_allgather_base(at::Tensor &output, at::Tensor &input,
     void *out = staging.out(output);
     const Element element = movable(input.scalar_type());
     const size_t count = elements(input, element);
-    kolo_comm *comm = comm_->get();
     return run(
         {OpType::_ALLGATHER_BASE, "kolo:_all_gather_base", opts.asyncOp, limit(opts.timeout)},
-        {input}, {{output}}, std::move(staging), [=](kolo_stream stream) {
+        {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return kolo_all_gather(in, out, count, element.type, comm, stream);
         });
 }
@@ -248,9 +245,8 @@ WorkPtr KoloBackend::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(outputs[0]);
-    kolo_comm *comm = comm_->get();
     return run({OpType::ALLGATHER, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)}, inputs,
-               outputs, std::move(staging), [=](kolo_stream stream) {
+               outputs, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return blocks.equal
                               ? kolo_all_gather(in, out, count, element.type, comm, stream)
                               : kolo_all_gatherv(in, out, blocks.counts.data(),
@@ -283,9 +279,8 @@ WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors 
         all.push_back(
             {staging.in(inputs[i]), staging.out(blocks), elements(inputs[i], element), element});
     }
-    kolo_comm *comm = comm_->get();
     return run({OpType::ALLGATHER_COALESCED, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)},
-               inputs, outputs, std::move(staging), [all, comm](kolo_stream stream) {
+               inputs, outputs, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
                    return together(all, [&](const One &x) {
                        return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
                    });
@@ -304,10 +299,9 @@ WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &
         all.push_back({staging.in(inputs[i]), staging.out(outputs[i]), elements(inputs[i], element),
                        element});
     }
-    kolo_comm *comm = comm_->get();
     return run({OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
                 limit(opts.timeout)},
-               inputs, {outputs}, std::move(staging), [all, comm](kolo_stream stream) {
+               inputs, {outputs}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
                    return together(all, [&](const One &x) {
                        return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
                    });
@@ -338,9 +332,8 @@ WorkPtr KoloBackend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
         TORCH_CHECK_VALUE(outputs.empty(), "kolo: gather: only rank ", root,
                           " has outputs, this is rank ", rank_);
     }
-    kolo_comm *comm = comm_->get();
     return run({OpType::GATHER, "kolo:gather", opts.asyncOp, limit(opts.timeout)}, inputs, outputs,
-               std::move(staging), [=](kolo_stream stream) {
+               std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_gather(in, out, count, element.type, root, comm, stream);
                });
 }
@@ -369,9 +362,8 @@ WorkPtr KoloBackend::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
         TORCH_CHECK_VALUE(inputs.empty(), "kolo: scatter: only rank ", root,
                           " has inputs, this is rank ", rank_);
     }
-    kolo_comm *comm = comm_->get();
     return run({OpType::SCATTER, "kolo:scatter", opts.asyncOp, limit(opts.timeout)}, outputs,
-               {outputs}, std::move(staging), [=](kolo_stream stream) {
+               {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_scatter(in, out, count, element.type, root, comm, stream);
                });
 }
@@ -381,15 +373,14 @@ WorkPtr KoloBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 {
     requireBlocks(input, output, size_, "reduce_scatter_tensor");
     Element element;
-    const kolo_op op = choose(opts.reduceOp, input.scalar_type(), &element);
+    const kolo_op op = choose(opts.reduceOp, input, &element);
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(output);
     const size_t count = elements(output, element);
-    kolo_comm *comm = comm_->get();
     return run({OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
                 limit(opts.timeout)},
-               {input}, {{output}}, std::move(staging), [=](kolo_stream stream) {
+               {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_reduce_scatter(in, out, count, element.type, op, comm, stream);
                });
 }
@@ -403,7 +394,7 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
                       inputs.size());
     requireList(inputs[0], output, size_, "reduce_scatter");
     Element element;
-    const kolo_op op = choose(opts.reduceOp, output.scalar_type(), &element);
+    const kolo_op op = choose(opts.reduceOp, output, &element);
     const Blocks blocks = blocksOf(inputs[0], element);
     const size_t count = elements(output, element);
     TORCH_CHECK_VALUE(blocks.counts[static_cast<size_t>(rank_)] == count,
@@ -413,9 +404,8 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
     Staging staging;
     const void *in = staging.in(inputs[0]);
     void *out = staging.out(output);
-    kolo_comm *comm = comm_->get();
     return run({OpType::REDUCE_SCATTER, "kolo:reduce_scatter", opts.asyncOp, limit(opts.timeout)},
-               inputs[0], {outputs}, std::move(staging), [=](kolo_stream stream) {
+               inputs[0], {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return blocks.equal
                               ? kolo_reduce_scatter(in, out, count, element.type, op, comm, stream)
                               : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type,
@@ -432,14 +422,13 @@ WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &
     for (size_t i = 0; i < inputs.size(); i++) {
         requireBlocks(inputs[i], outputs[i], size_, "reduce_scatter_tensor_coalesced");
         Element element;
-        const kolo_op op = choose(opts.reduceOp, inputs[i].scalar_type(), &element);
+        const kolo_op op = choose(opts.reduceOp, inputs[i], &element);
         all.push_back({staging.in(inputs[i]), staging.out(outputs[i]),
                        elements(outputs[i], element), element, op});
     }
-    kolo_comm *comm = comm_->get();
     return run({OpType::COALESCED, "kolo:reduce_scatter_tensor_coalesced", opts.asyncOp,
                 limit(opts.timeout)},
-               inputs, {outputs}, std::move(staging), [all, comm](kolo_stream stream) {
+               inputs, {outputs}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
                    return together(all, [&](const One &x) {
                        return kolo_reduce_scatter(x.in, x.out, x.count, x.element.type, x.op, comm,
                                                   stream);
@@ -463,9 +452,8 @@ WorkPtr KoloBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(output);
-    kolo_comm *comm = comm_->get();
     return run({OpType::ALLTOALL_BASE, "kolo:all_to_all", opts.asyncOp, limit(opts.timeout)},
-               {input}, {{output}}, std::move(staging), [=](kolo_stream stream) {
+               {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return regular
                               ? kolo_all_to_all(in, out, to.counts[0], element.type, comm, stream)
                               : kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
@@ -485,20 +473,30 @@ WorkPtr KoloBackend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::All
     Staging staging;
     const void *in = staging.in(inputs);
     void *out = staging.out(outputs);
-    kolo_comm *comm = comm_->get();
     return run({OpType::ALLTOALL, "kolo:all_to_all", opts.asyncOp, limit(opts.timeout)}, inputs,
-               {outputs}, std::move(staging), [=](kolo_stream stream) {
+               {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
                    return kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
                                            from.counts.data(), from.displs.data(), element.type,
                                            comm, stream);
                });
 }
 
+/* Of a group that has calls on a device, or is told one, also behind what the current streams have.
+ */
 WorkPtr KoloBackend::barrier(const c10d::BarrierOptions &opts)
 {
-    kolo_comm *comm = comm_->get();
-    return run({OpType::BARRIER, "kolo:barrier", opts.asyncOp, limit(opts.timeout)}, {}, {}, {},
-               [=](kolo_stream stream) { return kolo_barrier(comm, stream); });
+    Staging staging;
+    auto device = lastDevice();
+    if (!opts.device_ids.empty() && c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
+        device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(opts.device_ids[0]));
+    }
+    if (device) {
+        staging.requireHere(*device);
+    }
+    /* On a device always aside: the default stream's handle is that of host memory. */
+    return run({OpType::BARRIER, "kolo:barrier", opts.asyncOp || device, limit(opts.timeout)}, {},
+               {}, std::move(staging),
+               [](kolo_comm *comm, kolo_stream stream) { return kolo_barrier(comm, stream); });
 }
 
 /* Every rank's indices and values, summed by coalescing them. As many nonzero elements as each rank
@@ -537,7 +535,7 @@ WorkPtr KoloBackend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOpt
     t.copy_(sum);
     auto done = begin({OpType::_ALLREDUCE_SPARSE, "kolo:all_reduce", false, limit(opts.timeout)},
                       tensors, {tensors});
-    done->run(false, {}, [](kolo_stream) { return KOLO_OK; });
+    done->run(false, {}, [](kolo_comm *, kolo_stream) { return KOLO_OK; });
     return done;
 }
 

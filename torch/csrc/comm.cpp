@@ -4,6 +4,7 @@
 #include "types.hpp"
 
 #include <algorithm>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <climits>
 #include <cstring>
@@ -15,7 +16,6 @@ namespace kolo_torch
 namespace
 {
 
-constexpr const char *kIdKey = "kolo_id";
 constexpr size_t kPremulsums = 64; /* factors that are kept */
 
 int milliseconds(std::chrono::milliseconds timeout)
@@ -38,13 +38,14 @@ kolo_config configuration(const KoloOptions &options)
 
 } // namespace
 
-void check(kolo_status status, const std::string &where)
+void check(kolo_status status, const std::string &where, const char *said)
 {
     if (C10_UNLIKELY(status < 0)) {
         /* "Timed out" is what other backends say, and what tools look for. */
         const char *timed = status == KOLO_ERR_TIMEOUT ? "Timed out - " : "";
-        const std::string text = c10::str("kolo: ", where, ": ", timed, kolo_error_text(), " (",
-                                          kolo_status_name(status), ")");
+        const std::string text =
+            c10::str("kolo: ", where, ": ", timed, said != nullptr ? said : kolo_error_text(), " (",
+                     kolo_status_name(status), ")");
         switch (status) {
         case KOLO_ERR_INVALID:
             C10_THROW_ERROR(ValueError, text);
@@ -56,25 +57,31 @@ void check(kolo_status status, const std::string &where)
     }
 }
 
-std::exception_ptr failure(kolo_status status, const std::string &where)
+std::exception_ptr failure(kolo_status status, const std::string &where, const char *said)
 {
     try {
-        check(status, where);
+        check(status, where, said);
     } catch (...) {
         return std::current_exception();
     }
     return nullptr;
 }
 
-Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                           const KoloOptions &options)
+Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, const std::string &meeting,
+                           int rank, int size, const KoloOptions &options,
+                           const std::optional<c10::Device> &device)
     : timeout_(options.timeout), pid_(getpid())
 {
     kolo_id id;
-    const kolo_config config = configuration(options);
+    kolo_config config = configuration(options);
+    if (device) {
+        config.device = device->index();
+        const c10::impl::VirtualGuardImpl guard(device->type());
+        side_ = guard.getStreamFromGlobalPool(*device);
+    }
     /* split_group() makes a group for each kind of device over one store: the k-th of each rank
      * meets the k-th of the others. */
-    const std::string key = c10::str(kIdKey, store->add(c10::str(kIdKey, "_of_", rank), 1));
+    const std::string key = c10::str(meeting, store->add(c10::str(meeting, "_of_", rank), 1));
     if (rank == 0) {
         check(kolo_id_create(&id), "init_process_group");
         store->set(key, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
@@ -113,6 +120,25 @@ kolo_comm *Communicator::get() const
 {
     TORCH_CHECK(comm_ != nullptr, "kolo: the process group was destroyed");
     return comm_;
+}
+
+kolo_status Communicator::error()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return closed() ? KOLO_OK : kolo_comm_error(comm_);
+}
+
+std::exception_ptr Communicator::failure(const std::string &where)
+{
+    kolo_failure what{};
+    what.size = sizeof what;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const kolo_status status = closed() ? KOLO_OK : kolo_comm_error(comm_);
+    if (status == KOLO_OK) {
+        return nullptr;
+    }
+    const bool known = kolo_comm_failure(comm_, &what) == KOLO_OK;
+    return kolo_torch::failure(status, where, known ? what.text : nullptr);
 }
 
 kolo_stream Communicator::takeStream(std::chrono::milliseconds timeout)

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A kolo communicator whose ranks meet through a c10d Store, and the streams that its asynchronous
- * calls run on: one a call while it is under way, so that each call has its own end, its own status
- * and its own time-out. */
+ * calls run on.
+ *
+ * Of host memory: a stream of kolo's a call while it is under way, so that each call has its own
+ * end, its own status and its own time-out. Of a device's memory: one stream of the device. */
 #pragma once
 
 #include <kolo/kolo.h>
 
+#include <c10/core/Stream.h>
 #include <c10/util/intrusive_ptr.h>
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -29,17 +33,20 @@ struct KoloOptions : c10d::Backend::Options {
 };
 
 /* Throw what a status means to Python: ValueError, NotImplementedError or DistBackendError, with
- * kolo's sentence. Does nothing for KOLO_OK. */
-void check(kolo_status status, const std::string &where);
+ * kolo's sentence, `said` or else that of this thread's last failure. Does nothing for KOLO_OK. */
+void check(kolo_status status, const std::string &where, const char *said = nullptr);
 /* The exception itself; null for KOLO_OK. */
-std::exception_ptr failure(kolo_status status, const std::string &where);
+std::exception_ptr failure(kolo_status status, const std::string &where,
+                           const char *said = nullptr);
 
 class Communicator
 {
   public:
-    /* Returns when all ranks have joined. Errors: as check(). */
-    Communicator(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                 const KoloOptions &options);
+    /* Returns when all ranks have joined; `meeting` names this one among those of the store.
+     * device: whose memory its calls take; none: the host's. Errors: as check(). */
+    Communicator(const c10::intrusive_ptr<c10d::Store> &store, const std::string &meeting, int rank,
+                 int size, const KoloOptions &options,
+                 const std::optional<c10::Device> &device = std::nullopt);
     /* The survivors' new communicator; called by them alone. */
     Communicator(Communicator &old, const std::vector<int> &exclude, const KoloOptions &options);
     ~Communicator();
@@ -57,6 +64,16 @@ class Communicator
         return timeout_;
     }
 
+    /* Where asynchronous calls on a device's memory run. */
+    const c10::Stream &side() const
+    {
+        return *side_;
+    }
+    /* What ended the communicator; KOLO_OK: nothing did. From any thread. */
+    kolo_status error();
+    /* What ended the communicator, as an exception; null: nothing did. */
+    std::exception_ptr failure(const std::string &where);
+
     kolo_stream takeStream(std::chrono::milliseconds timeout);
     void giveStream(kolo_stream stream);
 
@@ -72,6 +89,7 @@ class Communicator
     kolo_comm *comm_ = nullptr;
     const std::chrono::milliseconds timeout_;
     const int pid_;
+    std::optional<c10::Stream> side_;
     std::mutex mutex_; /* of what follows */
     std::vector<kolo_stream> idle_;
     std::map<std::pair<int, uint64_t>, kolo_op> premulsums_;

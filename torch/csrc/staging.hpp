@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A call's tensors as kolo takes them: dense host memory.
+/* A call's tensors as kolo takes them: dense memory, of the host or of one device.
  *
- * A contiguous CPU tensor is its own memory. Others (strided, on a device, a list of tensors that
- * do not lie one after the other) are copied at the call and, where they are results, copied back
- * at its end. Device copies go through pinned memory in the order of the device's current stream,
- * by c10's device-generic interface alone, so that one binary serves every build of torch. */
+ * A contiguous tensor is its own memory. Others (strided, a list of tensors that do not lie one
+ * after the other) are copied at the call and, where they are results, copied back at its end. On a
+ * device both are in the order of the stream that is current then. */
 #pragma once
 
 #include <ATen/ATen.h>
-#include <c10/core/Event.h>
-#include <c10/core/Stream.h>
 #include <optional>
 #include <vector>
 
@@ -29,35 +26,36 @@ class Staging
     const void *in(at::TensorList list);
     void *out(at::TensorList list);
 
-    /* Before the call runs: waits until copies from a device have come. */
-    void ready();
-    /* At the end of a call that went well: copies results back. On a device, in the order of the
-     * current stream. */
+    /* The call is on this device. Errors: ValueError where a tensor is elsewhere. */
+    void requireHere(c10::Device device);
+    /* At the end of a call that went well: copies results back. */
     void finish();
 
     /* Tensors and copies stay alive for an asynchronous call: until release(). */
     void release();
-    const std::optional<c10::Device> &device() const
+    /* Where they are, if not on the host. */
+    std::optional<c10::Device> device() const
     {
-        return device_;
+        return place_ && !place_->is_cpu() ? place_ : std::nullopt;
     }
 
     Staging() = default;
     Staging(Staging &&) = default;
     Staging &operator=(Staging &&) = default;
-    /* Take what `other` has, too. */
+    /* Take what `other` has, too. Errors: ValueError where that is elsewhere. */
     void join(Staging &&other);
 
   private:
     struct Result {
         at::Tensor user, copy;
     };
-    at::Tensor hostCopy(const at::Tensor &t, bool filled);
-    void onDevice(const at::Tensor &t);
+    void *written(const at::Tensor &t, bool filled);
+    at::Tensor flat(at::TensorList list);
+    void requireHere(const at::Tensor &t);
 
     std::vector<at::Tensor> kept_;
     std::vector<Result> results_;
-    std::optional<c10::Device> device_; /* if not the CPU */
+    std::optional<c10::Device> place_;
 };
 
 } // namespace kolo_torch

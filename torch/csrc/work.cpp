@@ -5,29 +5,45 @@
 #include "recorder.hpp"
 
 #include <ATen/record_function.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <thread>
 
 namespace kolo_torch
 {
 
-namespace
+std::string Call::where() const
 {
+    return c10::str(title + sizeof "kolo:" - 1, " (number ", seq, ")");
+}
 
-/* A title only where somebody listens: c10d makes a range of it, which is not free. */
-const char *titleForProfiler(const char *title)
+const char *Call::titleForProfiler() const
 {
     return at::hasCallbacks() ? title : nullptr;
 }
 
-} // namespace
+std::optional<std::vector<at::Tensor>>
+Call::inputsForProfiler(const std::vector<at::Tensor> &inputs)
+{
+    return at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt;
+}
 
-Work::Work(std::shared_ptr<Communicator> comm, int rank, const What &what,
+c10::TypePtr typeOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs)
+{
+    const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
+    return outputs.size() > 1 ? c10::TypePtr(c10::ListType::create(list)) : list;
+}
+
+c10::IValue valueOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs)
+{
+    if (outputs.size() > 1) {
+        return c10::IValue(outputs);
+    }
+    return c10::IValue(outputs.empty() ? std::vector<at::Tensor>() : outputs[0]);
+}
+
+Work::Work(std::shared_ptr<Communicator> comm, int rank, const Call &call,
            const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs)
-    : c10d::Work(rank, what.type, titleForProfiler(what.title),
-                 at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
-      comm_(std::move(comm)), what_(what), lane_(completionLane()), outputs_(std::move(outputs)),
+    : c10d::Work(rank, call.type, call.titleForProfiler(), call.inputsForProfiler(inputs)),
+      comm_(std::move(comm)), call_(call), lane_(completionLane()), outputs_(std::move(outputs)),
       began_(std::chrono::steady_clock::now())
 {
 }
@@ -39,15 +55,10 @@ Work::~Work()
     }
 }
 
-std::string Work::where() const
-{
-    return c10::str(what_.title + sizeof "kolo:" - 1, " (number ", what_.seq, ")");
-}
-
 /* Words take longer than a short call: only where there is something to say. */
 std::exception_ptr Work::failureOf(kolo_status status) const
 {
-    return status < 0 ? failure(status, where()) : nullptr;
+    return status < 0 ? failure(status, call_.where()) : nullptr;
 }
 
 kolo_recv_info *Work::expect(size_t bytes)
@@ -62,11 +73,7 @@ kolo_recv_info *Work::expect(size_t bytes)
 void Work::open(Staging &&staging)
 {
     staging_ = std::move(staging);
-    if (staging_.device()) {
-        const c10::impl::VirtualGuardImpl guard(staging_.device()->type());
-        device_stream_ = guard.getStreamFromGlobalPool(*staging_.device());
-    }
-    stream_ = comm_->takeStream(what_.timeout);
+    stream_ = comm_->takeStream(call_.timeout);
 }
 
 void Work::started(kolo_status status)
@@ -77,7 +84,7 @@ void Work::started(kolo_status status)
         std::rethrow_exception(error);
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (recordFunctionEndCallback_ != nullptr || staging_.device()) {
+    if (recordFunctionEndCallback_ != nullptr) {
         callBack();
     }
 }
@@ -102,8 +109,8 @@ void Work::ended(kolo_status status, const std::exception_ptr &error)
 {
     status_ = status;
     ended_ = std::chrono::steady_clock::now();
-    if (what_.record != 0) {
-        Recorder::get().end(what_.record, error == nullptr);
+    if (call_.record != 0) {
+        Recorder::get().end(call_.record, error == nullptr);
     }
     finish(error);
 }
@@ -112,7 +119,7 @@ void Work::checkReceived() const
 {
     if (expects_ && received_.bytes != expected_) {
         C10_THROW_ERROR(ValueError,
-                        c10::str("kolo: ", where(), ": rank ", received_.source, " sent ",
+                        c10::str("kolo: ", call_.where(), ": rank ", received_.source, " sent ",
                                  received_.bytes, " bytes with tag ", received_.tag,
                                  ", the tensor to receive into has ", expected_));
     }
@@ -174,14 +181,7 @@ std::exception_ptr Work::finishResults(kolo_status status)
     }
     try {
         checkReceived();
-        if (device_stream_) {
-            const c10::StreamGuard guard(*device_stream_);
-            staging_.finish();
-            device_end_.emplace(device_stream_->device_type());
-            device_end_->record(*device_stream_);
-        } else {
-            staging_.finish();
-        }
+        staging_.finish();
     } catch (...) {
         return std::current_exception();
     }
@@ -203,15 +203,7 @@ void Work::settle(kolo_status status)
     comm_->giveStream(stream);
 }
 
-c10::IValue Work::value() const
-{
-    if (outputs_.size() > 1) {
-        return c10::IValue(outputs_);
-    }
-    return c10::IValue(outputs_.empty() ? std::vector<at::Tensor>() : outputs_[0]);
-}
-
-/* Runs what hangs on the futures. Callbacks on a device's results are ordered after their copy. */
+/* Runs what hangs on the futures. */
 void Work::completeFuture()
 {
     c10::intrusive_ptr<c10::ivalue::Future> future, result;
@@ -220,14 +212,10 @@ void Work::completeFuture()
         future.swap(future_);
         result.swap(future_result_);
     }
-    std::optional<c10::StreamGuard> guard;
-    if (device_stream_ && (future != nullptr || result != nullptr)) {
-        guard.emplace(*device_stream_);
-    }
     if (future != nullptr && exception_ != nullptr) {
         future->setError(exception_);
     } else if (future != nullptr) {
-        future->markCompleted(value());
+        future->markCompleted(valueOfOutputs(outputs_));
     }
     if (result != nullptr) {
         const c10d::WorkResult what = exception_ == nullptr         ? c10d::WorkResult::SUCCESS
@@ -271,15 +259,6 @@ std::vector<at::Tensor> Work::result()
     return all;
 }
 
-/* What the current stream does next comes after the results were copied to the device. */
-void Work::synchronize()
-{
-    if (device_end_) {
-        const c10::impl::VirtualGuardImpl guard(device_stream_->device_type());
-        device_end_->block(guard.getStream(device_stream_->device()));
-    }
-}
-
 void Work::blockCurrentStream()
 {
     wait();
@@ -302,13 +281,12 @@ bool Work::wait(std::chrono::milliseconds timeout)
         trySettle(true);
     } else if (!waitUntil(std::chrono::steady_clock::now() + timeout)) {
         C10_THROW_ERROR(DistBackendError,
-                        c10::str("kolo: ", where(), ": Operation timed out: wait() ", "was given ",
-                                 timeout.count(), " ms"));
+                        c10::str("kolo: ", call_.where(), ": Operation timed out: wait() ",
+                                 "was given ", timeout.count(), " ms"));
     }
     if (exception_ != nullptr) {
         std::rethrow_exception(exception_);
     }
-    synchronize();
     return true;
 }
 
@@ -319,13 +297,7 @@ void Work::abort()
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
 {
-    std::vector<c10::Device> devices;
-    if (staging_.device()) {
-        devices.push_back(*staging_.device());
-    }
-    c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
-    type = outputs_.size() > 1 ? c10::TypePtr(c10::ListType::create(type)) : type;
-    auto future = c10::make_intrusive<c10::ivalue::Future>(type, devices);
+    auto future = c10::make_intrusive<c10::ivalue::Future>(typeOfOutputs(outputs_));
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (future_ != nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One call on a process group, as c10d sees it.
+/* One call on host memory, as c10d sees it.
  *
  * An asynchronous call has a kolo stream of its own. Whoever first sees that the stream is idle
  * settles the work: takes the status, copies results back, completes the future. That is a thread
@@ -11,41 +11,50 @@
 #include "staging.hpp"
 
 #include <atomic>
-#include <c10/core/Event.h>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace kolo_torch
 {
 
+struct Call {
+    c10d::OpType type;
+    const char *title; /* "kolo:all_reduce" */
+    uint64_t seq;
+    std::chrono::milliseconds timeout;
+    uint64_t record; /* of the recorder; 0: none */
+
+    /* For texts: "all_reduce (number 3)". */
+    std::string where() const;
+    /* Nothing unless somebody listens: c10d makes a range of them, which is not free. */
+    const char *titleForProfiler() const;
+    static std::optional<std::vector<at::Tensor>>
+    inputsForProfiler(const std::vector<at::Tensor> &inputs);
+};
+
+/* What a future of these outputs holds: a list, or a list of lists where there are several. */
+c10::TypePtr typeOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs);
+c10::IValue valueOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs);
+
 class Work final : public c10d::Work
 {
   public:
-    struct What {
-        c10d::OpType type;
-        const char *title; /* "kolo:all_reduce" */
-        uint64_t seq;
-        std::chrono::milliseconds timeout;
-        uint64_t record; /* of the recorder; 0: none */
-    };
-
     /* `inputs` are what a profiler shows. */
-    Work(std::shared_ptr<Communicator> comm, int rank, const What &what,
+    Work(std::shared_ptr<Communicator> comm, int rank, const Call &call,
          const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs);
     ~Work() override;
 
-    /* Runs launch(stream) here and now (asynchronous false: stream NULL) or starts it. Throws where
-     * that fails at once. `received`, if not null, is written by launch's receive. */
+    /* Runs launch(comm, stream) here and now (asynchronous false: stream NULL) or starts it. Throws
+     * where that fails at once. `received`, if not null, is written by launch's receive. */
     template <typename Launch> void run(bool asynchronous, Staging &&staging, Launch launch)
     {
-        staging.ready();
         if (!asynchronous) {
-            const kolo_status status = launch(static_cast<kolo_stream>(nullptr));
+            const kolo_status status = launch(comm_->get(), static_cast<kolo_stream>(nullptr));
             endHere(status, std::move(staging));
             return;
         }
         open(std::move(staging));
-        const kolo_status status = launch(stream_);
+        const kolo_status status = launch(comm_->get(), stream_);
         started(status);
     }
 
@@ -63,7 +72,6 @@ class Work final : public c10d::Work
     std::exception_ptr exception() const override;
     int sourceRank() const override;
     std::vector<at::Tensor> result() override;
-    void synchronize() override;
     bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
     void blockCurrentStream() override;
     void abort() override;
@@ -72,7 +80,7 @@ class Work final : public c10d::Work
     float getDuration() const override;
     uint64_t getSequencenumber() const override
     {
-        return what_.seq;
+        return call_.seq;
     }
 
   private:
@@ -89,12 +97,10 @@ class Work final : public c10d::Work
     void completeFuture();
     void checkReceived() const;
     bool waitUntil(std::chrono::steady_clock::time_point end);
-    std::string where() const;
     std::exception_ptr failureOf(kolo_status status) const;
-    c10::IValue value() const;
 
     const std::shared_ptr<Communicator> comm_;
-    const What what_;
+    const Call call_;
     const int lane_; /* of the completer */
     std::vector<std::vector<at::Tensor>> outputs_;
     Staging staging_;
@@ -104,8 +110,6 @@ class Work final : public c10d::Work
     bool called_back_ = false;  /* mutex_ */
     c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_; /* mutex_ */
     kolo_status status_ = KOLO_OK;
-    std::optional<c10::Stream> device_stream_; /* where results are copied back */
-    std::optional<c10::Event> device_end_;
     kolo_recv_info received_{sizeof(kolo_recv_info), -1, 0, 0};
     size_t expected_ = 0;
     bool expects_ = false;

@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _train(config, options)
         ranks = options.ranks or (1 if config.parallel == "single" else 2)
         config.validate(ranks)
-        _need(options.plot)
+        _need(config, options.plot)
         command = [
             sys.executable,
             "-m",
@@ -128,20 +128,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _need(plot: Path | None) -> None:
-    """Find out before training, not after it, that a picture cannot be drawn."""
+def _need(config: Config, plot: Path | None) -> None:
+    """Find out before ranks start, not after training, that a package or a GPU is missing."""
     from importlib.util import find_spec
 
-    for module, why in (
-        ("torch", "trains"),
-        ("sklearn", "has the digits"),
-        ("matplotlib", "draws --plot"),
+    for module, why, needed in (
+        ("torch", "trains", True),
+        ("sklearn", "has the digits", config.model != "gpt"),
+        ("matplotlib", "draws --plot", plot is not None),
     ):
-        if find_spec(module) is None and (module != "matplotlib" or plot):
+        if needed and find_spec(module) is None:
             package = "scikit-learn" if module == "sklearn" else module
             raise UsageError(
                 f"Python's {package}, which {why}, is not installed: ./setup --torch, or pip install {package}"
             )
+    if config.device == "cuda":
+        from kolo_train.job import need_cuda
+
+        need_cuda()
 
 
 def _train(config: Config, options: argparse.Namespace) -> int:

@@ -4,7 +4,8 @@
 PyTorch's profiler tells: a backend opens a range for each operation, "kolo:all_reduce", which ends when
 the operation does, also for those that run while backward goes on. So a share says how long a
 collective was under way, which may hide behind computation. As the profiler costs time, a few steps
-are sampled, and they do not count for samples/s.
+are sampled, and they do not count for samples/s. On a GPU the range of kolo ends when the call is queued,
+and its kernels run in one rank for all: nothing is said there.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ def sampled(step: int, steps: int) -> bool:
 
 
 class Communication:
-    """Seconds in each collective, and in all, over the sampled steps of this rank."""
+    """Whether it is seen at all; seconds in each collective, and in all, over the sampled steps of this rank."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, device: str) -> None:
         self.prefix = backend + ":"
+        self.device = device
+        self.is_seen = device == "cpu" or backend == "nccl"
         self.step_seconds = 0.0
         self.seconds: dict[str, float] = defaultdict(float)
 
     @contextmanager
     def sample(self) -> Iterator[None]:
         """Profile the step within."""
-        with profile(use_device="cuda" if torch.cuda.is_available() else None) as profiler:
+        with profile(use_device="cuda" if self.device == "cuda" else None) as profiler:
             start = time.perf_counter()
             yield
             self.step_seconds += time.perf_counter() - start

@@ -75,10 +75,18 @@ def _whereabouts() -> tuple[str, int, int]:
     raise UsageError("no rank: RANK and WORLD_SIZE, or KOLO_RANK and KOLO_NRANKS, are not set")
 
 
+def need_cuda() -> None:
+    """Raises UsageError where this PyTorch cannot use a GPU."""
+    if torch.version.cuda is None:
+        raise UsageError(f"--device cuda: PyTorch {torch.__version__} is built without CUDA")
+    if not torch.cuda.is_available():
+        raise UsageError(f"--device cuda: PyTorch {torch.__version__} sees no GPU")
+
+
 def _device(config: Config, local_rank: int) -> torch.device:
     if config.device == "cpu":
         return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise UsageError(f"--device {config.device}: this PyTorch sees no GPU")
+    need_cuda()
     torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    torch.backends.cudnn.allow_tf32 = False  # fp32 means float32: convolutions would take 19 bits of it
     return torch.device("cuda", torch.cuda.current_device())

@@ -21,6 +21,11 @@ from kolo_train.config import Config
 BASES: dict[str, type[torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
+def on_host(tensor: Tensor) -> Tensor:
+    """A copy of a GPU's tensor in pinned memory, which the GPU writes without a detour."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+
+
 def local(tensor: Tensor) -> Tensor:
     """What this rank holds of a tensor: its shard of a DTensor, else all of it."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
@@ -56,7 +61,7 @@ class Place:
         if self.name == "none":
             return tensor.detach().float().clone()
         if self.name == "host":
-            kept = torch.empty(tensor.shape, dtype=torch.float32, pin_memory=torch.cuda.is_available())
+            kept = torch.empty(tensor.shape, dtype=torch.float32, pin_memory=tensor.is_cuda)
         else:
             # The mapping outlives the file's name, so nothing is left behind whatever happens.
             with tempfile.NamedTemporaryFile(prefix="kolo-train-") as file:
@@ -102,7 +107,8 @@ class Optimizer(torch.optim.Optimizer):
             for param, master in zip(params, masters, strict=True):
                 gradient = local_gradient(param)
                 if gradient is not None:
-                    gradient = gradient.to(master.device, master.dtype)
+                    gradient = on_host(gradient) if gradient.is_cuda and not master.is_cuda else gradient
+                    gradient = gradient.to(master.dtype)
                     master.grad = gradient if self.grad_scale == 1.0 else gradient / self.grad_scale
             optimizer.step()
             self._put_state_in_place(optimizer)
@@ -149,10 +155,12 @@ def optimizer_arguments(config: Config) -> dict[str, Any]:
 class LossScaler:
     """Dynamic loss scaling: the loss is multiplied so that small gradients do not vanish in fp16; a
     gradient that overflows on any rank skips the step on all and halves the scale, and `interval` steps
-    without one double it. With a scale of 1 it does nothing."""
+    without one double it. With a scale of 1 it does nothing. `device`: where the ranks agree, alike on
+    those that have gradients and those that have none."""
 
-    def __init__(self, scale: float, interval: int = 200) -> None:
+    def __init__(self, scale: float, device: str, interval: int = 200) -> None:
         self.scale = scale
+        self.device = device
         self.enabled = scale != 1.0
         self.interval = interval
         self.good_steps = 0
@@ -177,10 +185,9 @@ class LossScaler:
             self.scale *= 2
         return True
 
-    @staticmethod
-    def _is_finite(gradients: Iterable[Tensor], shared: bool) -> bool:
+    def _is_finite(self, gradients: Iterable[Tensor], shared: bool) -> bool:
         flags = [(~torch.isfinite(local(grad))).any() for grad in gradients]
-        bad = torch.stack(flags).any().float() if flags else torch.zeros(())
+        bad = torch.stack(flags).any().float() if flags else torch.zeros((), device=self.device)
         if shared and dist.is_initialized():
             dist.all_reduce(bad, op=dist.ReduceOp.MAX)
         return not bad.item()
@@ -188,4 +195,4 @@ class LossScaler:
 
 def scaler_of(config: Config) -> LossScaler:
     """bf16 has float32's range and needs no scale."""
-    return LossScaler(config.loss_scale if config.precision == "fp16" else 1.0)
+    return LossScaler(config.loss_scale if config.precision == "fp16" else 1.0, config.device)

@@ -73,7 +73,7 @@ def run(config: Config, job: Job, quiet: bool = False) -> Report:
 
 def _train(way: Way, config: Config, job: Job, quiet: bool) -> Trace:
     trace = Trace()
-    communication = Communication(config.backend)
+    communication = Communication(config.backend, config.device)
     steps = TIMED_WARMUP if config.seconds else config.steps
     began = time.perf_counter()
     with Progress(steps, config, show=way.reports and not quiet) as progress:
@@ -96,14 +96,14 @@ def _step(way: Way, number: int, steps: int, config: Config, trace: Trace, commu
     """One step, timed, or profiled where it is a sample."""
     if config.straggle_ms and way.job.rank == way.job.ranks - 1:
         time.sleep(config.straggle_ms / 1e3)
-    if way.job.ranks > 1 and sampled(number, steps):
+    if way.job.ranks > 1 and communication.is_seen and sampled(number, steps):
         with communication.sample():
             trace.losses.append(way.step(number))
         trace.seconds.append(None)
     else:
         start = time.perf_counter()
         trace.losses.append(way.step(number))
-        if torch.cuda.is_available():
+        if config.device == "cuda":
             torch.cuda.synchronize()
         trace.seconds.append(time.perf_counter() - start)
 

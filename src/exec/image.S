@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The bytes that nvcc made of fused.cu. */
+/* The bytes that nvcc made of a file of kernels, under NAME. */
     .section .rodata
     .balign 16
-    .globl kolo_fused_fatbin
-    .hidden kolo_fused_fatbin
-kolo_fused_fatbin:
+    .globl NAME
+    .hidden NAME
+NAME:
     .incbin FATBIN
     .byte 0
     .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Calls of peers: see peers.h. */
+#include "core/peers_inner.h"
+#include "core/plugins.h"
+
+#include <stdlib.h>
+
+/* ---- algorithms ---- */
+
+/* All sum in rank order, each sum in one move. What one-shot sends grows with the ranks, two-shot
+ * has one more exchange: published measurements of 4 and 8 H100 put the border near 512 and 128
+ * KiB, and PCIe's lower. */
+static const char *name_of_algo(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    static const char *const name[] = {
+        [KOLO_COLL_ALL_REDUCE] = "allreduce_direct",
+        [KOLO_COLL_REDUCE] = "reduce_direct",
+        [KOLO_COLL_BROADCAST] = "broadcast_direct",
+        [KOLO_COLL_GATHER] = "gather_direct",
+        [KOLO_COLL_SCATTER] = "scatter_direct",
+        [KOLO_COLL_ALL_GATHER] = "allgather_direct",
+        [KOLO_COLL_ALL_TO_ALL] = "alltoall_direct",
+        [KOLO_COLL_REDUCE_SCATTER] = "reducescatter_direct",
+        [KOLO_COLL_BARRIER] = "barrier_dissemination",
+    };
+    enum { FAST = 1 << 20, SLOW = 128 << 10 };
+    const size_t sent = call->count * kolo_type_bytes(call->type) * (size_t)(p->comm->nranks - 1);
+    const bool small = call->coll == KOLO_COLL_ALL_REDUCE && sent <= (p->fast ? FAST : SLOW);
+    return small ? "allreduce_oneshot" : name[call->coll];
+}
+
+static kolo_status make_plan(const struct kolo_peers *p, const struct kolo_algo *algo, int root,
+                             struct kolo_peer_plan *out)
+{
+    struct kolo_shape shape = {
+        .size = sizeof shape, .coll = algo->coll, .nranks = p->comm->nranks, .root = root};
+    uint8_t links[KOLO_PEER_RANKS];
+    for (int q = 0; q < p->comm->nranks; q++) {
+        links[q] = KOLO_LINK_MAP;
+    }
+    out->algo = algo;
+    out->root = root;
+    KOLO_TRY(kolo_plan_build(algo, &shape, -1, &out->plan));
+    return kolo_lower(out->plan, p->comm->rank, links, &out->prog);
+}
+
+static void plan_free(struct kolo_peer_plan *plan)
+{
+    kolo_prog_destroy(plan->prog);
+    kolo_plan_destroy(plan->plan);
+    free(plan);
+}
+
+static kolo_status find_plan(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                             const struct kolo_peer_plan **out)
+{
+    const struct kolo_algo *algo = kolo_algo_find(name_of_algo(p, call));
+    const int root = kolo_coll_rooted(call->coll) ? call->root : 0;
+    struct kolo_peer_plan *plan = p->plans;
+    while (plan != NULL && (plan->algo != algo || plan->root != root)) {
+        plan = plan->next;
+    }
+    if (plan == NULL) {
+        plan = calloc(1, sizeof *plan);
+        const kolo_status st = plan != NULL
+                                   ? make_plan(p, algo, root, plan)
+                                   : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a plan");
+        if (st != KOLO_OK) {
+            if (plan != NULL) {
+                plan_free(plan);
+            }
+            return st;
+        }
+        plan->next = p->plans;
+        p->plans = plan;
+    }
+    *out = plan;
+    return KOLO_OK;
+}
+
+void kolo_peers_forget(struct kolo_peers *p)
+{
+    while (p->plans != NULL) {
+        struct kolo_peer_plan *plan = p->plans;
+        p->plans = plan->next;
+        plan_free(plan);
+    }
+}
+
+/* ---- binding ---- */
+
+/* Few blocks where there is little to move, as each adds words to tell. */
+static unsigned slices_for(const struct kolo_peers *p, size_t chunk_bytes)
+{
+    enum { SLICE_BYTES = 8 << 10 };
+    const size_t want = (chunk_bytes + SLICE_BYTES - 1) / SLICE_BYTES;
+    return (unsigned)kolo_max(1, kolo_min(want, p->slices));
+}
+
+static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                        struct kolo_peer_bound *out)
+{
+    const struct kolo_sizes sizes = {.count = call->count,
+                                     .elem = kolo_type_bytes(call->type),
+                                     .counts = call->counts,
+                                     .displs = call->displs};
+    const struct kolo_peer_plan *plan = NULL;
+    struct kolo_extents extents;
+    size_t *arrays = NULL;
+    KOLO_TRY(find_plan(p, call, &plan));
+    KOLO_TRY(kolo_extents_make(plan->plan, p->comm->rank, &sizes, &extents, &arrays));
+    out->slices = slices_for(p, extents.full);
+    const kolo_status st =
+        kolo_peer_bind(plan->prog, &extents, &p->room, out->slices, &out->launch);
+    free(arrays);
+    return st;
+}
+
+static kolo_status find_bound(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                              struct kolo_peer_bound **out)
+{
+    const uint64_t what = kolo_gpu_call_what(call, p->comm->nranks) | 1;
+    const size_t elem = kolo_type_bytes(call->type);
+    struct kolo_peer_bound *b = NULL;
+    for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
+        const bool same = p->bound[i].what == what && p->bound[i].elem == elem;
+        b = same ? &p->bound[i] : b;
+    }
+    if (b == NULL) {
+        b = &p->bound[p->next_bound++ % KOLO_PEER_LAUNCHES];
+        b->what = 0;
+        KOLO_TRY(bind(p, call, b));
+        b->what = what;
+        b->elem = elem;
+    }
+    *out = b;
+    return KOLO_OK;
+}
+
+/* ---- enqueueing ---- */
+
+static kolo_status is_capturing(const struct kolo_peers *p, kolo_stream stream, bool *out)
+{
+    int status = 0;
+    const kolo_status st = KOLO_CUDA(&p->gpu, "cuStreamIsCapturing",
+                                     stream_is_capturing((kolo_cuda_stream)stream, &status));
+    *out = status != 0;
+    return st;
+}
+
+static kolo_status follow(struct kolo_peers *p, kolo_stream stream)
+{
+    bool capturing = false;
+    KOLO_TRY(is_capturing(p, stream, &capturing));
+    if (!p->recorded || p->user == stream || capturing) {
+        return KOLO_OK;
+    }
+    return KOLO_CUDA(&p->gpu, "cuStreamWaitEvent", stream_wait_event(stream, p->event, 0));
+}
+
+static kolo_status note(struct kolo_peers *p, kolo_stream stream)
+{
+    bool capturing = false;
+    KOLO_TRY(is_capturing(p, stream, &capturing));
+    if (capturing) {
+        return KOLO_OK;
+    }
+    p->user = stream;
+    p->recorded = true;
+    return KOLO_CUDA(&p->gpu, "cuEventRecord", event_record(p->event, stream));
+}
+
+static kolo_status in_order(struct kolo_peers *p, kolo_stream stream,
+                            kolo_status (*what)(struct kolo_peers *, kolo_stream))
+{
+    if (p == NULL) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_gpu_enter(&p->gpu));
+    pthread_mutex_lock(&p->order);
+    const kolo_status st = what(p, stream);
+    pthread_mutex_unlock(&p->order);
+    kolo_gpu_leave(&p->gpu);
+    return st;
+}
+
+kolo_status kolo_peers_follow(struct kolo_peers *p, kolo_stream stream)
+{
+    return in_order(p, stream, follow);
+}
+
+kolo_status kolo_peers_note(struct kolo_peers *p, kolo_stream stream)
+{
+    return in_order(p, stream, note);
+}
+
+static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    struct kolo_peer_bound *b = NULL;
+    KOLO_TRY(find_bound(p, call, &b));
+    struct kolo_peer_launch *l = &b->launch;
+    void *arguments[] = {l};
+    l->divisor =
+        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->nranks : 0;
+    l->signature = (uint32_t)(b->what >> 32) | 1;
+    l->timeout_ns = (uint64_t)p->comm->timeout_ms * 1000000;
+    l->control = p->control_at;
+    l->in = (uintptr_t)call->in;
+    l->out = (uintptr_t)call->out;
+    l->factor = call->factor;
+    for (int q = 0; q < p->comm->nranks; q++) {
+        l->slab[q] = p->slab[q];
+    }
+    const kolo_cuda_function kernel = kolo_gpu_kernel(&p->gpu, call);
+    return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
+                     launch_kernel(kernel, b->slices, 1, 1, KOLO_PEER_THREADS, 1, 1, 0,
+                                   call->stream, arguments, NULL));
+}
+
+static bool moves_something(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    size_t count = call->coll == KOLO_COLL_BARRIER ? 1 : call->count;
+    for (int q = 0; call->counts != NULL && q < p->comm->nranks; q++) {
+        count += call->counts[q];
+    }
+    return count > 0;
+}
+
+static kolo_status enqueue_locked(struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    if (__atomic_load_n(&p->control->abort, __ATOMIC_ACQUIRE) != 0) {
+        return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
+    }
+    KOLO_TRY(follow(p, call->stream));
+    KOLO_TRY(moves_something(p, call) ? launch(p, call) : KOLO_OK);
+    return note(p, call->stream);
+}
+
+kolo_status kolo_peers_enqueue(struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    KOLO_TRY(kolo_gpu_enter(&p->gpu));
+    pthread_mutex_lock(&p->order);
+    const kolo_status st = enqueue_locked(p, call);
+    pthread_mutex_unlock(&p->order);
+    kolo_gpu_leave(&p->gpu);
+    return st;
+}
+
+/* ---- giving up ---- */
+
+kolo_status kolo_peers_learn(const struct kolo_peers *p, int *rank_out)
+{
+    for (unsigned s = 0; s < p->slices; s++) {
+        const struct kolo_peer_record *r = &p->control->record[s];
+        const uint32_t status = __atomic_load_n(&r->status, __ATOMIC_ACQUIRE);
+        if (status == KOLO_PEER_TIMEOUT) {
+            *rank_out = (int)r->rank;
+            return kolo_fail(KOLO_ERR_TIMEOUT,
+                             "on GPU %d rank %d waited %d ms for rank %u: block %u, tile %u, step "
+                             "%u; its word is %u, not %u",
+                             p->gpu.ordinal, p->comm->rank, p->comm->timeout_ms, r->rank, s,
+                             r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
+        }
+        if (status == KOLO_PEER_MISMATCH) {
+            *rank_out = (int)r->rank;
+            return kolo_fail(KOLO_ERR_MISMATCH,
+                             "ranks %d and %u are in different calls on GPU memory (collective, "
+                             "size, type, operation or root) in tile %u",
+                             p->comm->rank, r->rank, r->epoch - 1);
+        }
+    }
+    return KOLO_OK;
+}
+
+void kolo_peers_abort(struct kolo_peers *p)
+{
+    __atomic_store_n(&p->control->abort, 1, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of peers.h share. */
+#ifndef KOLO_CORE_PEERS_INNER_H
+#define KOLO_CORE_PEERS_INNER_H
+
+#include "core/peers.h"
+#include "exec/peer.h"
+
+#include <pthread.h>
+
+enum { KOLO_PEER_LAUNCHES = 8 };
+
+struct kolo_peer_plan {
+    struct kolo_peer_plan *next;
+    const struct kolo_algo *algo;
+    int root;
+    struct kolo_plan *plan;
+    struct kolo_prog *prog;
+};
+
+struct kolo_peer_bound { /* a call that was made before */
+    uint64_t what;       /* 0: none */
+    size_t elem;
+    unsigned slices;
+    struct kolo_peer_launch launch;
+};
+
+struct kolo_peers {
+    struct kolo_comm *comm;
+    struct kolo_gpu gpu; /* as the relay has it, which closes it */
+    bool able;           /* it has its kernels */
+    bool fast;           /* every pair is joined by NVLink */
+    unsigned slices;     /* the most that a call may have; of the ledger's */
+    struct kolo_peer_room room;
+    kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
+    bool opened[KOLO_PEER_RANKS];            /* by a handle */
+    struct kolo_peer_control *control;
+    kolo_cuda_address control_at;
+    kolo_cuda_stream stream; /* for the slab's end */
+
+    pthread_mutex_t order; /* of all below, in calls that enqueue */
+    kolo_cuda_stream user; /* of the last call outside graphs, */
+    kolo_cuda_event event; /* which is recorded after it */
+    bool recorded;
+    struct kolo_peer_plan *plans;
+    struct kolo_peer_bound bound[KOLO_PEER_LAUNCHES];
+    unsigned next_bound;
+};
+
+/* Free its plans. */
+void kolo_peers_forget(struct kolo_peers *p);
+
+/* ---- peers_slab.c: memory that outlives its communicator until nobody stores to it ---- */
+
+/* Of zeros, on the GPU whose context is entered, with a stream to look at it. Errors: SYSTEM. */
+kolo_status kolo_peer_slab_make(struct kolo_peers *p);
+/* Tell the others that this rank stores no more to theirs, and leave ours to be freed when all of
+ * them have said so of it. */
+void kolo_peer_slab_leave(struct kolo_peers *p);
+/* Free ours at once: nobody has it mapped. */
+void kolo_peer_slab_drop(struct kolo_peers *p);
+
+#endif

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The peer kernels of peer_table.h, by the names that kolo_peer_name() gives: a block a slice. */
+#include "exec/peer_table.h"
+
+#define KERNEL(name, ...)                                                                          \
+    extern "C" __global__ void __launch_bounds__(KOLO_PEER_THREADS, 1)                             \
+        kolo_peer_##name(const __grid_constant__ kolo_peer_launch launch)                          \
+    {                                                                                              \
+        __shared__ uint64_t address[2 * KOLO_PEER_SIDES];                                          \
+        const kolo_gpu::Threads threads = {threadIdx.x, blockDim.x, blockDim.x};                   \
+        KOLO_PEER_OF(__VA_ARGS__)::run(launch, blockIdx.x, address, threads);                      \
+    }
+KOLO_PEER_TABLE(KERNEL)

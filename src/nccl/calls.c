@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Collectives and messages. Each is kolo's call of the same arguments between begin() and end(). */
+#include "shim.h"
+
+struct call {
+    struct ncclComm *comm;
+    struct kolo_comm *on;
+    enum kolo_type type;
+    kolo_op op;
+    kolo_stream stream;
+    bool made_op;
+};
+
+/* On host memory calls return when the result is there: kolo takes no stream then. */
+static ncclResult_t fill(struct call *call, struct ncclComm *comm, ncclDataType_t datatype,
+                         cudaStream_t stream)
+{
+    *call = (struct call){.comm = comm, .on = comm->comm, .stream = comm->on_host ? NULL : stream};
+    SHIM_TRY(shim_type(datatype, &call->type));
+    return shim_group_hold(comm);
+}
+
+static ncclResult_t begin(struct call *call, const char *name, ncclDataType_t datatype,
+                          ncclComm_t comm, cudaStream_t stream)
+{
+    SHIM_TRY(shim_group_note(shim_enter(comm, name)));
+    const ncclResult_t result = fill(call, comm, datatype, stream);
+    if (result != ncclSuccess) {
+        shim_release(comm);
+    }
+    return shim_group_note(result);
+}
+
+static ncclResult_t begin_op(struct call *call, const char *name, ncclDataType_t datatype,
+                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    SHIM_TRY(begin(call, name, datatype, comm, stream));
+    const ncclResult_t result = shim_op(comm, op, call->type, stream, &call->op, &call->made_op);
+    if (result != ncclSuccess) {
+        shim_release(comm);
+    }
+    return shim_group_note(result);
+}
+
+static ncclResult_t end(struct call *call, kolo_status st)
+{
+    const ncclResult_t result = shim_said(st);
+    if (call->made_op) {
+        shim_group_drop_op(call->comm, call->op);
+    }
+    shim_release(call->comm);
+    return shim_group_note(result);
+}
+
+ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
+                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                            cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin_op(&c, "ncclAllReduce", datatype, op, comm, stream));
+    return end(&c, kolo_all_reduce(sendbuff, recvbuff, count, c.type, c.op, c.on, c.stream));
+}
+SHIM_NAME(ncclAllReduce)
+
+ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count,
+                         ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm,
+                         cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin_op(&c, "ncclReduce", datatype, op, comm, stream));
+    return end(&c, kolo_reduce(sendbuff, recvbuff, count, c.type, c.op, root, c.on, c.stream));
+}
+SHIM_NAME(ncclReduce)
+
+ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
+                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclBroadcast", datatype, comm, stream));
+    return end(&c, kolo_broadcast(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
+}
+SHIM_NAME(ncclBroadcast)
+
+ncclResult_t pncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root,
+                        ncclComm_t comm, cudaStream_t stream)
+{
+    return pncclBroadcast(buff, buff, count, datatype, root, comm, stream);
+}
+SHIM_NAME(ncclBcast)
+
+ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                                ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+                                cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin_op(&c, "ncclReduceScatter", datatype, op, comm, stream));
+    return end(&c,
+               kolo_reduce_scatter(sendbuff, recvbuff, recvcount, c.type, c.op, c.on, c.stream));
+}
+SHIM_NAME(ncclReduceScatter)
+
+ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclAllGather", datatype, comm, stream));
+    return end(&c, kolo_all_gather(sendbuff, recvbuff, sendcount, c.type, c.on, c.stream));
+}
+SHIM_NAME(ncclAllGather)
+
+ncclResult_t pncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
+                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclAlltoAll", datatype, comm, stream));
+    return end(&c, kolo_all_to_all(sendbuff, recvbuff, count, c.type, c.on, c.stream));
+}
+SHIM_NAME(ncclAlltoAll)
+
+ncclResult_t pncclGather(const void *sendbuff, void *recvbuff, size_t count,
+                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclGather", datatype, comm, stream));
+    return end(&c, kolo_gather(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
+}
+SHIM_NAME(ncclGather)
+
+ncclResult_t pncclScatter(const void *sendbuff, void *recvbuff, size_t count,
+                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclScatter", datatype, comm, stream));
+    return end(&c, kolo_scatter(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
+}
+SHIM_NAME(ncclScatter)
+
+ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                       ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclSend", datatype, comm, stream));
+    return end(&c, kolo_send(sendbuff, count, c.type, peer, c.on, c.stream));
+}
+SHIM_NAME(ncclSend)
+
+ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                       ncclComm_t comm, cudaStream_t stream)
+{
+    struct call c;
+    SHIM_TRY(begin(&c, "ncclRecv", datatype, comm, stream));
+    return end(&c, kolo_recv(recvbuff, count, c.type, peer, c.on, c.stream));
+}
+SHIM_NAME(ncclRecv)

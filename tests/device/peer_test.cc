@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowered programs as the peer kernels run them, on the host: every block of every rank is a
+// thread, memory of several GPUs is the host's. Without any driver.
+#include "emulator.h"
+#include "peer_calls.h"
+
+#include <set>
+#include <thread>
+
+namespace
+{
+
+using namespace calls;
+using namespace peer_calls;
+using peer_calls::Call;
+using reduce_reference::Bytes;
+using reduce_reference::Fill;
+using reduce_reference::kBytes;
+
+// Memory that begins `shift` bytes after a boundary of 16, with a margin that must stay as it is.
+class Buffer
+{
+  public:
+    explicit Buffer(size_t bytes, size_t shift = 0) : store_(bytes + shift + 64, 0xa5)
+    {
+        at_ = store_.data() + (16 - reinterpret_cast<uintptr_t>(store_.data()) % 16) % 16 + shift;
+    }
+    uint8_t *At() const
+    {
+        return at_;
+    }
+
+  private:
+    Bytes store_;
+    uint8_t *at_;
+};
+
+// Ranks with their slabs, which go from call to call.
+class Ranks
+{
+  public:
+    explicit Ranks(int n, uint32_t slot_bytes = 4096, uint32_t slices = 3)
+        : n_(n), room_{static_cast<uint32_t>(n), slices, slot_bytes, 2048}
+    {
+        const size_t bytes = kolo_peer_slab_bytes(&room_);
+        for (int r = 0; r < n; r++) {
+            slabs_.emplace_back(
+                static_cast<uint64_t *>(aligned_alloc(256, (bytes + 255) / 256 * 256)), free);
+            memset(slabs_.back().get(), 0, bytes);
+            controls_.push_back(std::make_unique<kolo_peer_control>());
+        }
+    }
+    // As if so many tiles had run.
+    void Begin(uint32_t epoch)
+    {
+        for (const auto &slab : slabs_) {
+            auto *slice = reinterpret_cast<kolo_peer_slice *>(slab.get());
+            for (uint32_t s = 0; s < room_.slices; s++) {
+                slice[s].epoch = epoch;
+                for (auto &writer : slice[s].word) {
+                    std::fill(std::begin(writer), std::end(writer), epoch);
+                }
+            }
+        }
+    }
+    bool Bind(const Call &c, std::vector<kolo_peer_launch> *out)
+    {
+        if (!peer_calls::Bind(c, n_, room_, out)) {
+            return false;
+        }
+        for (kolo_peer_launch &launch : *out) {
+            launch.control = reinterpret_cast<uintptr_t>(Control(static_cast<int>(launch.me)));
+            for (size_t q = 0; q < slabs_.size(); q++) {
+                launch.slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].get());
+            }
+        }
+        return true;
+    }
+    void Launch(const Call &c, const std::vector<kolo_peer_launch> &launches)
+    {
+        char name[KOLO_PEER_NAME];
+        kolo_peer_name(c.algo->coll, c.type, c.op, name);
+        std::vector<std::thread> ranks;
+        for (const kolo_peer_launch &launch : launches) {
+            ranks.emplace_back(
+                [&] { EXPECT_TRUE(emulator::Run(name, launch, c.slices, 5)) << name; });
+        }
+        for (std::thread &rank : ranks) {
+            rank.join();
+        }
+    }
+    // Whether it could be run; then its results are right.
+    bool Check(const Call &c)
+    {
+        std::vector<kolo_peer_launch> launches;
+        if (!Bind(c, &launches)) {
+            return false;
+        }
+        const auto n = static_cast<size_t>(n_);
+        const size_t elem = kBytes[c.type], shift = c.shift * elem;
+        std::vector<Bytes> host, scaled;
+        std::vector<Buffer> in, out;
+        for (size_t r = 0; r < n; r++) {
+            const Bytes factor = Fill(c.type, 1, 900 + r);
+            host.push_back(Fill(c.type, c.count * n, 10 * c.count + r));
+            scaled.push_back(host.back());
+            if (c.op == KOLO_OPS) {
+                kolo_scale(c.type, scaled[r].data(), host[r].data(), c.count * n, factor.data());
+            }
+            in.emplace_back(c.count * n * elem, shift);
+            out.emplace_back(c.count * n * elem, shift);
+            std::copy(host[r].begin(), host[r].end(), in[r].At());
+            launches[r].in = reinterpret_cast<uintptr_t>(in[r].At());
+            launches[r].out = reinterpret_cast<uintptr_t>((c.in_place ? in : out)[r].At());
+            memcpy(&launches[r].factor, factor.data(), std::min<size_t>(elem, 8));
+        }
+        Launch(c, launches);
+        const calls::Call what = {CollOf(c.algo->coll), c.type,
+                                  c.op == KOLO_OPS ? kolo_op{KOLO_SUM} : c.op, c.count, c.root};
+        for (int r = 0; r < n_; r++) {
+            EXPECT_EQ(0u, Control(r)->record[0].status);
+            const auto at = static_cast<size_t>(r);
+            const Bytes expected = what.coll == kColls ? Bytes() : Expected(what, scaled, r);
+            const uint8_t *got = (c.in_place ? in : out)[at].At();
+            EXPECT_EQ(0, memcmp(expected.data(), got, expected.size()))
+                << c.algo->base.name << " of " << c.count << " " << kolo_type_name(c.type) << ", "
+                << (c.op < KOLO_OPS ? kolo_op_name(c.op) : "premulsum") << ", root " << c.root
+                << ", " << c.slices << " slices, rank " << r << " of " << n
+                << (c.in_place ? " in place" : "");
+            EXPECT_EQ(0xa5, out[at].At()[c.count * n * elem]) << "written past the end";
+        }
+        return true;
+    }
+    kolo_peer_control *Control(int r)
+    {
+        return controls_[static_cast<size_t>(r)].get();
+    }
+
+  private:
+    int n_;
+    kolo_peer_room room_;
+    std::vector<std::unique_ptr<uint64_t, void (*)(void *)>> slabs_;
+    std::vector<std::unique_ptr<kolo_peer_control>> controls_;
+};
+
+bool CanBeInPlace(kolo_coll coll)
+{
+    return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE ||
+           coll == KOLO_COLL_BROADCAST || coll == KOLO_COLL_ALL_TO_ALL;
+}
+
+std::vector<int> RankCounts()
+{
+    return getenv("KOLO_TEST_SHORT") != nullptr ? std::vector<int>{2, 3}
+                                                : std::vector<int>{2, 3, 4, 8};
+}
+
+TEST(PeerPrograms, OfEveryAlgorithmGiveTheResultsOfTheirCollective)
+{
+    std::set<kolo_coll> colls;
+    for (const int n : RankCounts()) {
+        Ranks ranks(n);
+        int run = 0, held = 0;
+        for (int i = 0; i < kolo_algos_count; i++) {
+            const kolo_algo *algo = kolo_algos[i];
+            const bool barrier = algo->coll == KOLO_COLL_BARRIER;
+            for (const size_t count : {size_t{1}, size_t{37}, size_t{5003}}) {
+                Call call = {algo, KOLO_INT32, KOLO_SUM, barrier ? 0 : count, n - 1};
+                call.slices = count == 37 ? 1 : 3;
+                const bool did = ranks.Check(call);
+                call.in_place = true;
+                held += did && (!CanBeInPlace(algo->coll) || ranks.Check(call));
+                run++;
+                if (did) {
+                    colls.insert(algo->coll);
+                }
+            }
+        }
+        EXPECT_GT(held, run * 3 / 4) << n; // the others have lanes, or are not for so many ranks
+    }
+    EXPECT_EQ(9u, colls.size());
+}
+
+TEST(PeerPrograms, InRankOrderGiveTheReferencesBitsForEveryTypeAndOperation)
+{
+    for (const char *name :
+         {"allreduce_direct", "allreduce_oneshot", "reduce_direct", "reducescatter_direct"}) {
+        for (const int n : RankCounts()) {
+            Ranks ranks(n);
+            for (int type = 0; type < KOLO_TYPES; type++) {
+                for (kolo_op op = 0; op <= KOLO_OPS; op++) {
+                    const auto t = static_cast<kolo_type>(type);
+                    if (kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
+                        EXPECT_TRUE(ranks.Check(
+                            {Algorithm(name), t, op, 333, n / 2, 2, op % 2 == 0, op % 3}));
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(PeerPrograms, MoveElementsOfEverySizeFromAnyAddress)
+{
+    Ranks ranks(3);
+    for (const char *name : {"broadcast_direct", "gather_direct", "scatter_direct",
+                             "allgather_direct", "alltoall_direct"}) {
+        for (int type = 0; type < KOLO_TYPES; type++) {
+            for (const size_t shift : {0, 1, 3}) {
+                EXPECT_TRUE(ranks.Check({Algorithm(name), static_cast<kolo_type>(type), KOLO_SUM,
+                                         1001, 1, 3, false, shift}));
+            }
+        }
+    }
+}
+
+TEST(PeerPrograms, GoOnWhereEpochsWrap)
+{
+    Ranks ranks(3, 1024);
+    ranks.Begin(0xfffffff0u);
+    for (int i = 0; i < 8; i++) { // of about 10 tiles each, then 1
+        EXPECT_TRUE(
+            ranks.Check({Algorithm("allreduce_direct"), KOLO_FLOAT32, KOLO_SUM, 5000, 0, 2}));
+        EXPECT_TRUE(ranks.Check({Algorithm("broadcast_direct"), KOLO_INT8, KOLO_SUM, 9, i % 3, 1}));
+    }
+}
+
+TEST(PeerPrograms, OfTheOneLaunchThatGraphsKeepRunAgainAndAgain)
+{
+    constexpr int kRanks = 2;
+    const Call call = {Algorithm("allreduce_oneshot"), KOLO_INT32, KOLO_SUM, 2000, 0, 2};
+    Ranks ranks(kRanks);
+    std::vector<kolo_peer_launch> launches;
+    ASSERT_TRUE(ranks.Bind(call, &launches));
+    std::vector<std::vector<int32_t>> data(2 * kRanks, std::vector<int32_t>(call.count));
+    for (size_t r = 0; r < kRanks; r++) {
+        launches[r].in = reinterpret_cast<uintptr_t>(data[r].data());
+        launches[r].out = reinterpret_cast<uintptr_t>(data[kRanks + r].data());
+    }
+    for (int32_t round = 1; round <= 20; round++) {
+        for (int32_t r = 0; r < kRanks; r++) {
+            std::fill(data[static_cast<size_t>(r)].begin(), data[static_cast<size_t>(r)].end(),
+                      round * (r + 1));
+        }
+        ranks.Launch(call, launches);
+        EXPECT_EQ(std::vector<int32_t>(call.count, 3 * round), data[kRanks]);
+        EXPECT_EQ(std::vector<int32_t>(call.count, 3 * round), data[kRanks + 1]);
+    }
+}
+
+// ---- giving up ----------------------------------------------------------------------------------
+
+class PeerWaits : public testing::Test
+{
+  protected:
+    PeerWaits()
+    {
+        EXPECT_TRUE(ranks_.Bind(call_, &launches_));
+        for (kolo_peer_launch &launch : launches_) {
+            launch.in = reinterpret_cast<uintptr_t>(in_);
+            launch.out = reinterpret_cast<uintptr_t>(out_[launch.me]);
+        }
+    }
+    const kolo_peer_record &Record(int r, int slice = 0)
+    {
+        return ranks_.Control(r)->record[slice];
+    }
+    Ranks ranks_{2};
+    Call call_ = {Algorithm("allreduce_oneshot"), KOLO_INT32, KOLO_SUM, 100, 0, 2};
+    std::vector<kolo_peer_launch> launches_;
+    int32_t in_[100] = {}, out_[2][100] = {};
+};
+
+TEST_F(PeerWaits, ForARankThatNeverComesEndInTimeWithARecordOfIt)
+{
+    launches_[1].timeout_ns = 50000000;
+    ranks_.Launch(call_, {launches_[1]});
+    for (int slice = 0; slice < 2; slice++) {
+        EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, Record(1, slice).status);
+        EXPECT_EQ(0u, Record(1, slice).rank);
+        EXPECT_EQ(0u, Record(1, slice).epoch - 1) << "the first tile";
+        EXPECT_EQ(0u, Record(1, slice).seen);
+        EXPECT_EQ(UINT64_C(77) << 32 | 1, Record(1, slice).wanted);
+    }
+}
+
+TEST_F(PeerWaits, EndWhenTheHostAborts)
+{
+    std::thread abort([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        __atomic_store_n(&ranks_.Control(0)->abort, 1, __ATOMIC_RELEASE);
+    });
+    ranks_.Launch(call_, {launches_[0]});
+    abort.join();
+    EXPECT_EQ(uint32_t{KOLO_PEER_ABORTED}, Record(0).status);
+    ranks_.Launch(call_, {launches_[0]}); // what was queued behind it does nothing
+}
+
+TEST_F(PeerWaits, SeeThatAnotherRankIsInAnotherCall)
+{
+    launches_[0].signature = 78;
+    launches_[0].timeout_ns = launches_[1].timeout_ns = 5000000000u;
+    ranks_.Launch(call_, launches_);
+    EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(0).status);
+    EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(1).status);
+    EXPECT_EQ(1u, Record(0).rank);
+    EXPECT_EQ(78u, Record(1).seen >> 32);
+}
+
+TEST(PeerKernels, ThereIsOneForEveryPairThatMakesSense)
+{
+    char name[KOLO_PEER_NAME];
+    for (int type = 0; type < KOLO_TYPES; type++) {
+        const auto t = static_cast<kolo_type>(type);
+        for (kolo_op op = 0; op <= KOLO_OPS; op++) {
+            if (kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
+                kolo_peer_name(KOLO_COLL_REDUCE, t, op, name);
+                EXPECT_EQ(sizeof(kolo_peer_launch), emulator::ArgumentBytes(name)) << name;
+            }
+        }
+        kolo_peer_name(KOLO_COLL_ALL_TO_ALL, t, KOLO_SUM, name);
+        EXPECT_EQ(sizeof(kolo_peer_launch), emulator::ArgumentBytes(name)) << name;
+    }
+}
+
+} // namespace

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators of threads on a GPU each, over the driver of fake_cuda.cc with four GPUs: calls are
+// kernels that store to each other's memory.
+#include "calls.h"
+
+#include <chrono>
+#include <functional>
+#include <gtest/gtest.h>
+#include <thread>
+
+namespace
+{
+
+using namespace calls;
+
+void Peers(const char *word)
+{
+    Find<void(const char *)>("FakeCudaPeers")(word);
+}
+
+// Rank r is a thread on GPU first + r.
+class Peered
+{
+  public:
+    // The fail-th call of the driver fails from where they meet on; 0: none.
+    explicit Peered(int ranks, int first = 0, int timeout_ms = 30000, long fail = 0)
+        : first_(first), comm_(static_cast<size_t>(ranks)), status_(comm_.size(), KOLO_ERR_INTERNAL)
+    {
+        kolo_id id;
+        for (int r = 0; r < ranks; r++) {
+            stream_.push_back(std::make_unique<Stream>(first + r));
+        }
+        const kolo_status made = kolo_id_create(&id);
+        Find<void(long)>("FakeCudaFailNth")(fail);
+        Threads([&](int r) {
+            kolo_config config = KOLO_CONFIG_INIT;
+            config.device = first + r;
+            config.timeout_ms = timeout_ms;
+            status_[static_cast<size_t>(r)] =
+                made == KOLO_OK
+                    ? kolo_comm_create(&id, ranks, r, &config, &comm_[static_cast<size_t>(r)])
+                    : made;
+        });
+    }
+    ~Peered()
+    {
+        Threads([&](int r) { kolo_comm_destroy(Comm(r)); });
+    }
+    void Threads(const std::function<void(int)> &body)
+    {
+        std::vector<std::thread> threads;
+        for (size_t r = 0; r < comm_.size(); r++) {
+            threads.emplace_back(body, static_cast<int>(r));
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+    }
+    bool IsUp() const
+    {
+        return std::all_of(status_.begin(), status_.end(),
+                           [](kolo_status st) { return st == KOLO_OK; });
+    }
+    int Ranks() const
+    {
+        return static_cast<int>(comm_.size());
+    }
+    int Gpu(int r) const
+    {
+        return first_ + r;
+    }
+    kolo_comm *Comm(int r) const
+    {
+        return comm_[static_cast<size_t>(r)];
+    }
+    const Stream &At(int r) const
+    {
+        return *stream_[static_cast<size_t>(r)];
+    }
+
+  private:
+    int first_;
+    std::vector<std::unique_ptr<Stream>> stream_; // before comm_: what is queued ends first
+    std::vector<kolo_comm *> comm_;
+    std::vector<kolo_status> status_;
+};
+
+// Buffers of all ranks on their GPUs.
+struct Spread {
+    Spread(const Call &c, const Peered &peered, uint64_t seed)
+    {
+        const auto n = static_cast<size_t>(peered.Ranks());
+        const size_t bytes = c.count * n * kBytes[c.type];
+        for (int r = 0; r < peered.Ranks(); r++) {
+            host.push_back(Fill(c.type, c.count * n, seed + static_cast<uint64_t>(r)));
+            in.emplace_back(bytes, peered.Gpu(r));
+            out.emplace_back(bytes, peered.Gpu(r));
+            in.back().Put(host.back().data(), bytes);
+            out.back().Put(Bytes(bytes, 0x5a).data(), bytes);
+        }
+    }
+    void *In(int r) const
+    {
+        return in[static_cast<size_t>(r)].Get();
+    }
+    void *Out(int r) const
+    {
+        return out[static_cast<size_t>(r)].Get();
+    }
+    void Check(const Call &c, int r) const
+    {
+        const Bytes expected = Expected(c, host, r);
+        EXPECT_EQ(expected, out[static_cast<size_t>(r)].Take(expected.size()))
+            << "collective " << c.coll << " of " << c.count << " " << kolo_type_name(c.type) << ", "
+            << kolo_op_name(c.op) << ", rank " << r << " of " << host.size();
+    }
+    std::vector<Bytes> host;
+    std::vector<Memory> in, out;
+};
+
+void CheckCalls(Peered &peered, const std::vector<Call> &calls)
+{
+    std::vector<std::unique_ptr<Spread>> data;
+    for (size_t i = 0; i < calls.size(); i++) {
+        data.push_back(std::make_unique<Spread>(calls[i], peered, 100 * i));
+    }
+    peered.Threads([&](int r) { // all of them queued before any is looked at
+        for (size_t i = 0; i < calls.size(); i++) {
+            EXPECT_EQ(KOLO_OK, Make(calls[i], data[i]->In(r), data[i]->Out(r), peered.Comm(r),
+                                    peered.At(r).Get()))
+                << kolo_error_text();
+        }
+        peered.At(r).Sync();
+        for (size_t i = 0; i < calls.size(); i++) {
+            data[i]->Check(calls[i], r);
+        }
+    });
+}
+
+class Several : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    }
+    void TearDown() override
+    {
+        Peers("work");
+    }
+    // What has ended the communicator, once something has.
+    static kolo_status EndOf(kolo_comm *comm)
+    {
+        const auto begin = std::chrono::steady_clock::now();
+        while (kolo_comm_error(comm) == KOLO_OK &&
+               std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
+            std::this_thread::yield();
+        }
+        return kolo_comm_error(comm);
+    }
+    static const std::vector<Call> &Few()
+    {
+        static const std::vector<Call> calls = {{kAllReduce, KOLO_FLOAT32, KOLO_SUM, 1000, 0},
+                                                {kAllGather, KOLO_INT16, KOLO_SUM, 31, 0}};
+        return calls;
+    }
+};
+
+// The first test: what a process has found to work it does not try again.
+TEST_F(Several, GpusThatDoNotReachEachOtherAreServedThroughTheHost)
+{
+    for (const char *word : {"none", "refuse", "spoil", "lose reads of 1"}) {
+        Peers(word);
+        Peered peered(2);
+        ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+        const size_t before = Launches();
+        CheckCalls(peered, Few());
+        EXPECT_EQ(before, Launches()) << word;
+    }
+}
+
+TEST_F(Several, GpusRunAKernelARankThatGivesTheReferencesBits)
+{
+    for (const int ranks : {2, 3, 4}) {
+        Peered peered(ranks);
+        ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+        const std::vector<Call> calls = EveryCall(77, ranks - 1);
+        const size_t before = Launches();
+        CheckCalls(peered, calls);
+        EXPECT_EQ(before + calls.size() * static_cast<size_t>(ranks), Launches());
+    }
+}
+
+TEST_F(Several, GpusTakeLongCallsInTiles)
+{
+    Peered peered(3);
+    ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+    CheckCalls(peered, {{kAllReduce, KOLO_BFLOAT16, KOLO_SUM, 700001, 0},
+                        {kAllToAll, KOLO_UINT8, KOLO_SUM, 900001, 0},
+                        {kBroadcast, KOLO_FLOAT64, KOLO_SUM, 100003, 2}});
+}
+
+TEST_F(Several, GpusHaveBarriersMessagesAndBlocksThatNotAllRanksKnow)
+{
+    constexpr int kRanks = 3;
+    Peered peered(kRanks);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 50, 0};
+    const Spread data(call, peered, 8);
+    peered.Threads([&](int r) {
+        void *stream = peered.At(r).Get();
+        const size_t counts[kRanks] = {1, 2, 3}, displs[kRanks] = {0, 1, 3};
+        EXPECT_EQ(KOLO_OK, kolo_barrier(peered.Comm(r), stream)) << kolo_error_text();
+        EXPECT_EQ(KOLO_OK, Make(call, data.In(r), data.Out(r), peered.Comm(r), stream));
+        if (r < 2) { // the sum, from rank 0 over what rank 1 brought
+            EXPECT_EQ(KOLO_OK,
+                      r == 0 ? kolo_send(data.Out(0), 50, KOLO_INT32, 1, peered.Comm(0), stream)
+                             : kolo_recv(data.In(1), 50, KOLO_INT32, 0, peered.Comm(1), stream));
+        }
+        EXPECT_EQ(KOLO_OK, kolo_gatherv(data.In(r), counts[r], data.Out(r), counts, displs,
+                                        KOLO_INT32, 2, peered.Comm(r), stream));
+        peered.At(r).Sync();
+    });
+    const Bytes sum = Expected(call, data.host, 0);
+    EXPECT_EQ(sum, data.in[1].Take(sum.size()));
+    EXPECT_EQ(data.in[0].At<int32_t>(0), data.out[2].At<int32_t>(0));
+    EXPECT_EQ(data.in[1].At<int32_t>(1), data.out[2].At<int32_t>(2));
+}
+
+TEST_F(Several, GpusCallsTakeEffectInTheirOrderWhateverTheirStreams)
+{
+    Peered peered(2);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 2000, 0};
+    const Spread data(call, peered, 5);
+    peered.Threads([&](int r) { // in place, so that each call works on what the last one left
+        const Stream more(peered.Gpu(r));
+        for (int i = 0; i < 6; i++) {
+            void *stream = i % 2 == 0 ? peered.At(r).Get() : more.Get();
+            EXPECT_EQ(KOLO_OK, Make(call, data.In(r), data.In(r), peered.Comm(r), stream));
+        }
+        more.Sync();
+    });
+    const uint32_t sum = reduce_reference::Get<uint32_t>(&data.host[0][40]) +
+                         reduce_reference::Get<uint32_t>(&data.host[1][40]);
+    EXPECT_EQ(sum * 32, data.in[1].At<uint32_t>(10));
+}
+
+TEST_F(Several, GpusGraphsGiveNewResultsEachTimeTheyAreLaunched)
+{
+    Peered peered(3);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 500, 0};
+    const Spread data(call, peered, 9);
+    peered.Threads([&](int r) {
+        void *stream = peered.At(r).Get(), *captured, *graph;
+        const Context context(peered.Gpu(r));
+        Do("cuStreamBeginCapture_v2", stream, 1 /* this thread's */);
+        EXPECT_EQ(KOLO_OK, Make(call, data.In(r), data.Out(r), peered.Comm(r), stream))
+            << kolo_error_text();
+        EXPECT_EQ(KOLO_OK, kolo_barrier(peered.Comm(r), stream)) << kolo_error_text();
+        Do("cuStreamEndCapture", stream, &captured);
+        Do("cuGraphInstantiateWithFlags", &graph, captured, 0ull);
+        for (uint32_t round = 1; round <= 20; round++) {
+            const uint32_t value = round * (static_cast<uint32_t>(r) + 1);
+            data.in[static_cast<size_t>(r)].Put(&value, 4, 7 * 4);
+            Do("cuGraphLaunch", graph, stream);
+            peered.At(r).Sync();
+            EXPECT_EQ(round * 6, data.out[static_cast<size_t>(r)].At<uint32_t>(7));
+        }
+        EXPECT_EQ(KOLO_OK, Make(call, data.In(r), data.Out(r), peered.Comm(r), stream));
+        peered.At(r).Sync();
+        Do("cuGraphExecDestroy", graph);
+        Do("cuGraphDestroy", captured);
+    });
+    EXPECT_EQ(120u, data.out[0].At<uint32_t>(7));
+}
+
+TEST_F(Several, GpusOfOneThreadMakeTheirCallsInAGroup)
+{
+    Peered peered(4);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kReduceScatter, KOLO_FLOAT16, KOLO_SUM, 333, 0};
+    const Spread data(call, peered, 2);
+    ASSERT_EQ(KOLO_OK, kolo_group_begin());
+    for (int r = 0; r < 4; r++) {
+        EXPECT_EQ(KOLO_OK, Make(call, data.In(r), data.Out(r), peered.Comm(r), peered.At(r).Get()));
+    }
+    ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+    for (int r = 0; r < 4; r++) {
+        peered.At(r).Sync();
+        data.Check(call, r);
+    }
+}
+
+TEST_F(Several, CommunicatorsNeverHaveMoreBlocksThatWaitThanTheGpuHolds)
+{
+    Peered first(2); // takes the four multiprocessors of each
+    ASSERT_TRUE(first.IsUp());
+    const size_t before = Launches();
+    {
+        Peered second(2);
+        ASSERT_TRUE(second.IsUp());
+        CheckCalls(second, Few());
+        EXPECT_EQ(before, Launches()) << "through the host";
+    }
+    CheckCalls(first, Few());
+    EXPECT_EQ(before + 4, Launches());
+}
+
+TEST_F(Several, GpusOfWhichOneNeverComesEndInTimeAndSayWhich)
+{
+    Peered peered(2, 0, 300);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    const Spread data(call, peered, 1);
+    EXPECT_EQ(KOLO_OK, Make(call, data.In(1), data.Out(1), peered.Comm(1), peered.At(1).Get()));
+    peered.At(1).Sync();
+    EXPECT_EQ(KOLO_ERR_TIMEOUT, EndOf(peered.Comm(1)));
+    EXPECT_NE(KOLO_OK, Make(call, data.In(1), data.Out(1), peered.Comm(1), peered.At(1).Get()));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "rank 1 waited 300 ms for rank 0"))
+        << kolo_error_text();
+    EXPECT_NE(KOLO_OK, EndOf(peered.Comm(0))) << "the other is told";
+}
+
+TEST_F(Several, GpusInDifferentCallsEndTheCommunicator)
+{
+    Peered peered(2);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call[] = {{kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0},
+                         {kAllReduce, KOLO_INT32, KOLO_SUM, 11, 0}};
+    const Spread data(call[1], peered, 1);
+    peered.Threads([&](int r) {
+        (void)Make(call[r], data.In(r), data.Out(r), peered.Comm(r), peered.At(r).Get());
+        peered.At(r).Sync();
+        EXPECT_EQ(KOLO_ERR_MISMATCH, EndOf(peered.Comm(r)));
+    });
+}
+
+TEST_F(Several, GpusThatWaitGiveUpWhenTheCommunicatorIsAborted)
+{
+    Peered peered(3);
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    const Spread data(call, peered, 1);
+    for (int i = 0; i < 5; i++) {
+        EXPECT_EQ(KOLO_OK, Make(call, data.In(1), data.Out(1), peered.Comm(1), peered.At(1).Get()));
+    }
+    kolo_comm_abort(peered.Comm(2));
+    peered.At(1).Sync();
+    EXPECT_EQ(0x5a, data.out[1].At<uint8_t>(0));
+    EXPECT_EQ(KOLO_ERR_ABORTED, EndOf(peered.Comm(1)));
+}
+
+TEST_F(Several, GpusGetAllBackWhicheverCallOfTheDriverFails)
+{
+    { // what stays: peer access, once enabled
+        Peered warm(2);
+        ASSERT_TRUE(warm.IsUp());
+    }
+    const Memory in[] = {Memory(4, 0), Memory(4, 1)}, out[] = {Memory(4, 0), Memory(4, 1)};
+    const size_t live = Find<size_t()>("FakeCudaLive")();
+    long nth = 1;
+    int right = 0;
+    for (bool failed = true; failed; nth++) {
+        const int32_t value = static_cast<int32_t>(nth), none = 0;
+        for (int r = 0; r < 2; r++) {
+            in[r].Put(&value, 4);
+            out[r].Put(&none, 4);
+        }
+        {
+            Peered peered(2, 0, 10000, nth);
+            peered.Threads([&](int r) {
+                if (!peered.IsUp()) {
+                    return;
+                }
+                const kolo_status st =
+                    kolo_all_reduce(in[r].Get(), out[r].Get(), 1, KOLO_INT32, KOLO_SUM,
+                                    peered.Comm(r), peered.At(r).Get());
+                if (st != KOLO_OK) {
+                    kolo_comm_abort(peered.Comm(r)); // as a program does that cannot go on
+                }
+            });
+            Find<void()>("FakeCudaDrain")();
+            failed = Find<bool()>("FakeCudaHasFailed")();
+            Find<void(long)>("FakeCudaFailNth")(0);
+            for (int r = 0; r < 2 && peered.IsUp(); r++) {
+                const bool good = out[r].At<int32_t>(0) == 2 * value;
+                EXPECT_TRUE(good || EndOf(peered.Comm(r)) != KOLO_OK) << nth;
+                right += good;
+            }
+        }
+        ASSERT_EQ(live, Find<size_t()>("FakeCudaLive")()) << "call " << nth << " of the driver";
+        ASSERT_LT(nth, 3000);
+    }
+    EXPECT_GT(nth, 200) << "kernels, slabs, pairs";
+    EXPECT_GT(right, 100) << "what fails while peers come up leaves the way through the host";
+}
+
+} // namespace

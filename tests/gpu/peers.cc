@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The peer kernels on one GPU: several ranks of one call, each in a stream, with slabs in the GPU's
+// own memory. What they compute and how they wait is that of several GPUs; the links are not.
+#include "../device/peer_calls.h"
+extern "C" {
+#include "core/gpu.h"
+}
+
+namespace
+{
+
+using namespace calls;
+using peer_calls::Algorithm;
+
+class OneGpu : public testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        gpu_.stores = true;
+        ASSERT_EQ(KOLO_OK, kolo_gpu_open(0, &gpu_)) << kolo_error_text();
+        ASSERT_EQ(KOLO_OK, kolo_gpu_enter(&gpu_)) << kolo_error_text();
+        ASSERT_EQ(KOLO_OK, kolo_gpu_load(&gpu_)) << kolo_error_text();
+    }
+    void TearDown() override
+    {
+        kolo_gpu_leave(&gpu_);
+        kolo_gpu_close(&gpu_);
+    }
+    kolo_gpu gpu_ = {};
+};
+
+// Few enough blocks that all of them are resident on any GPU of these kernels.
+class Ranks
+{
+  public:
+    Ranks(const kolo_gpu &gpu, int n) : gpu_(gpu), n_(n)
+    {
+        const std::vector<uint8_t> zeros(kolo_peer_slab_bytes(&room_));
+        for (int r = 0; r < n; r++) {
+            slabs_.emplace_back(zeros.size());
+            slabs_.back().Put(zeros.data(), zeros.size());
+            streams_.push_back(std::make_unique<Stream>());
+        }
+        Do("cuMemHostAlloc", &pinned_, sizeof(kolo_peer_control) * static_cast<size_t>(n),
+           3u /* portable, mapped */);
+        memset(pinned_, 0, sizeof(kolo_peer_control) * static_cast<size_t>(n));
+        Do("cuMemHostGetDevicePointer_v2", &pinned_at_, pinned_, 0u);
+    }
+    ~Ranks()
+    {
+        Do("cuMemFreeHost", pinned_);
+    }
+    void Check(const peer_calls::Call &c)
+    {
+        const calls::Call what = {peer_calls::CollOf(c.algo->coll), c.type, c.op, c.count, c.root};
+        const Data data(what, static_cast<size_t>(n_), c.count);
+        std::vector<kolo_peer_launch> launches;
+        ASSERT_TRUE(peer_calls::Bind(c, n_, room_, &launches));
+        for (int r = 0; r < n_; r++) {
+            Launch(c, &launches[static_cast<size_t>(r)], data, r);
+        }
+        for (const auto &stream : streams_) {
+            stream->Sync();
+        }
+        for (int r = 0; r < n_; r++) {
+            const kolo_peer_record &record = static_cast<kolo_peer_control *>(pinned_)[r].record[0];
+            ASSERT_EQ(uint32_t{KOLO_PEER_FINE}, record.status)
+                << "rank " << r << " waited for rank " << record.rank << " in step " << record.step;
+            data.Check(what, r);
+        }
+    }
+
+  private:
+    void Launch(const peer_calls::Call &c, kolo_peer_launch *l, const Data &data, int r)
+    {
+        const auto at = static_cast<size_t>(r);
+        kolo_gpu_call call = {};
+        call.coll = c.algo->coll;
+        call.type = c.type;
+        call.op = c.op;
+        l->timeout_ns = 10000000000u;
+        l->control = pinned_at_ + at * sizeof(kolo_peer_control);
+        l->in = reinterpret_cast<uintptr_t>(data.in[at].Get());
+        l->out = reinterpret_cast<uintptr_t>(data.out[at].Get());
+        for (size_t q = 0; q < slabs_.size(); q++) {
+            l->slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].Get());
+        }
+        void *arguments[] = {l};
+        ASSERT_EQ(KOLO_CUDA_OK,
+                  gpu_.cuda->launch_kernel(
+                      kolo_gpu_kernel(&gpu_, &call), c.slices, 1, 1, KOLO_PEER_THREADS, 1, 1, 0,
+                      static_cast<kolo_cuda_stream>(streams_[at]->Get()), arguments, nullptr));
+    }
+    const kolo_gpu &gpu_;
+    int n_;
+    kolo_peer_room room_ = {static_cast<uint32_t>(n_), 3, 16384, 16384};
+    std::vector<Memory> slabs_;
+    std::vector<std::unique_ptr<Stream>> streams_;
+    void *pinned_ = nullptr;
+    unsigned long long pinned_at_ = 0;
+};
+
+TEST_F(OneGpu, RunsTheKernelsOfAllRanksWhichGiveTheReferencesBits)
+{
+    for (const int n : {2, 4}) {
+        Ranks ranks(gpu_, n);
+        for (int type = 0; type < KOLO_TYPES; type++) {
+            const auto t = static_cast<kolo_type>(type);
+            for (kolo_op op = 0; op < KOLO_OPS; op++) {
+                if (kolo_op_valid(t, op)) {
+                    ranks.Check({Algorithm("allreduce_direct"), t, op, 1003, 0, 2});
+                    ranks.Check({Algorithm("allreduce_oneshot"), t, op, 77});
+                }
+            }
+            for (const char *name : {"broadcast_direct", "gather_direct", "scatter_direct",
+                                     "allgather_direct", "alltoall_direct"}) {
+                ranks.Check({Algorithm(name), t, KOLO_SUM, 1003, n - 1, 3});
+            }
+        }
+    }
+}
+
+TEST_F(OneGpu, RunsEveryAlgorithmThatHasOneLane)
+{
+    Ranks ranks(gpu_, 4);
+    for (int i = 0; i < kolo_algos_count; i++) {
+        std::vector<kolo_peer_launch> launches;
+        const peer_calls::Call call = {kolo_algos[i], KOLO_INT32, KOLO_SUM, 20011, 1, 2};
+        const kolo_peer_room room = {4, 3, 16384, 16384};
+        if (kolo_algos[i]->coll != KOLO_COLL_BARRIER &&
+            peer_calls::Bind(call, 4, room, &launches)) {
+            ranks.Check(call);
+        }
+    }
+}
+
+} // namespace
