@@ -319,6 +319,9 @@ static kolo_status take_ring_place(struct kolo_log *log, struct line *l)
         blanks(&whole);
         return take_channel(log, &whole);
     }
+    if (before < 0 || next.from < 0 || next.to < 0) { /* a ring has no end */
+        return KOLO_OK;
+    }
     if (log->nnext == log->next_room) {
         const int more = log->next_room < 16 ? 16 : log->next_room * 2;
         void *grown = realloc(log->next, (size_t)more * sizeof *log->next);
