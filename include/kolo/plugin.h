@@ -168,7 +168,7 @@ struct kolo_algo {
 
 enum {
     KOLO_CAP_HOST = 1,    /* host memory */
-    KOLO_CAP_CUDA = 2,    /* device memory */
+    KOLO_CAP_CUDA = 2,    /* device memory: map() takes it, then messages may be of it */
     KOLO_CAP_MAP = 4,     /* attach works: loads, stores and atomics reach the peer's memory */
     KOLO_CAP_MESSAGE = 8, /* send and recv work */
     KOLO_CAP_SAY = 16     /* say works, and gone tells of every link's end */
@@ -214,6 +214,11 @@ struct kolo_env {
     void *owner; /* of gone(), reason(), told() and said() */
     /* What a peer gave to say(). As gone(), but say() may be called. */
     void (*said)(void *owner, int rank, uint64_t word);
+    /* A dma-buf that holds [at, at + len) of this rank's GPU, from *offset on; who asked closes
+     * *fd. Called by map(). UNSUPPORTED: there is no GPU, or none of its memory. May be NULL. */
+    kolo_status (*dma_buf)(void *owner, const void *at, size_t len, int *fd, uint64_t *offset);
+    /* Copy bytes to memory of this rank's GPU, or from it; they are there on return. As gone(). */
+    kolo_status (*copy)(void *owner, void *to, const void *from, size_t len, bool to_gpu);
 };
 
 struct kolo_reach { /* probe() fills it */
@@ -264,7 +269,8 @@ struct kolo_transport {
     kolo_status (*connect)(struct kolo_device *dev, const struct kolo_peer *peer,
                            struct kolo_link **out);
     void (*disconnect)(struct kolo_link *link);
-    /* ptr NULL: allocate len zeroed bytes that peers may attach. Else register [ptr, ptr+len). */
+    /* ptr NULL: allocate len zeroed bytes that peers may attach. Else register [ptr, ptr+len);
+     * with KOLO_CAP_CUDA that is memory of a GPU, which env.dma_buf() gives. */
     kolo_status (*map)(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out);
     void (*unmap)(struct kolo_device *dev, struct kolo_mem *mem);
     /* Start a message; the bytes are borrowed until req->status is not INPROGRESS. */

@@ -380,6 +380,7 @@ kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *com
     call.message->bytes = m->count * kolo_type_bytes(m->type);
     call.message->peer = m->peer;
     call.message->tag = m->tag;
+    call.message->direct = m->direct;
     return kolo_call_submit(&call, stream);
 }
 
@@ -387,14 +388,14 @@ kolo_status kolo_send(const void *buf, size_t count, enum kolo_type type, int pe
                       struct kolo_comm *comm, kolo_stream stream)
 {
     const struct kolo_message m = {(void *)(uintptr_t)buf, count, type, peer,
-                                   KOLO_UNTAGGED,          true,  NULL};
+                                   KOLO_UNTAGGED,          true,  NULL, NULL};
     return kolo_message_run(&m, comm, stream);
 }
 
 kolo_status kolo_recv(void *buf, size_t count, enum kolo_type type, int peer,
                       struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_message m = {buf, count, type, peer, KOLO_UNTAGGED, false, NULL};
+    const struct kolo_message m = {buf, count, type, peer, KOLO_UNTAGGED, false, NULL, NULL};
     return kolo_message_run(&m, comm, stream);
 }
 
@@ -404,7 +405,8 @@ kolo_status kolo_send_tag(const void *buf, size_t count, enum kolo_type type, in
     if (tag < 0) {
         return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be 0 or more", tag);
     }
-    const struct kolo_message m = {(void *)(uintptr_t)buf, count, type, peer, tag, true, NULL};
+    const struct kolo_message m = {
+        (void *)(uintptr_t)buf, count, type, peer, tag, true, NULL, NULL};
     return kolo_message_run(&m, comm, stream);
 }
 
@@ -414,6 +416,6 @@ kolo_status kolo_recv_tag(void *buf, size_t count, enum kolo_type type, int peer
     if (tag < 0 && tag != KOLO_ANY_TAG) {
         return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be 0 or more, or KOLO_ANY_TAG", tag);
     }
-    const struct kolo_message m = {buf, count, type, peer, tag, false, out};
+    const struct kolo_message m = {buf, count, type, peer, tag, false, out, NULL};
     return kolo_message_run(&m, comm, stream);
 }

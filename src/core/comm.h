@@ -83,6 +83,7 @@ struct kolo_call;
 struct kolo_p2p;
 struct kolo_team;
 struct kolo_relay;
+struct kolo_direct;
 struct kolo_peers;
 
 struct kolo_comm {
@@ -155,8 +156,9 @@ struct kolo_comm {
     uint64_t warned;     /* number of the last call of which a straggler was told */
 
     struct kolo_p2p *p2p;
-    struct kolo_team *team;   /* one of these where `device` is a GPU, see device.h */
-    struct kolo_relay *relay; /* once all have joined */
+    struct kolo_team *team;     /* one of these where `device` is a GPU, see device.h */
+    struct kolo_relay *relay;   /* once all have joined */
+    struct kolo_direct *direct; /* of a relay's own communicator: lends its GPU; device_lock */
     /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
     struct kolo_peers *_Atomic peers;
     _Atomic int error; /* the status that ended this communicator */

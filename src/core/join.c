@@ -3,6 +3,7 @@
 #include "core/join.h"
 
 #include "core/call.h"
+#include "core/direct.h"
 #include "core/plugins.h"
 #include "core/watch.h"
 
@@ -279,6 +280,8 @@ static void make_env(struct kolo_comm *c)
                                .reason = kolo_comm_reason,
                                .told = kolo_comm_told,
                                .said = kolo_comm_said,
+                               .dma_buf = kolo_direct_export,
+                               .copy = kolo_direct_copy,
                                .owner = c};
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the log says of a new communicator: who, which rings and trees, how long it took. */
 #include "core/join.h"
+#include "core/relay.h"
+
+#include <stdio.h>
 
 /* ---- the log of a new communicator ---- */
 
@@ -28,18 +31,21 @@ static void log_edge(const struct kolo_comm *c, int channel)
 {
     const int *ring = ring_of(c, channel);
     struct kolo_text text = {0};
+    char via[96];
     int at = 0;
     while (ring[at] != c->rank) {
         at++;
     }
     const int next = ring[(at + 1) % c->nranks];
+    const bool direct = c->relay != NULL && kolo_relay_is_direct(c->relay, next);
+    (void)snprintf(via, sizeof via, "%s%s", c->member[next].reach.via, direct ? "/GDRDMA" : "");
     const struct kolo_edge edge = {.channel = channel,
                                    .connection = 0,
                                    .from = c->rank,
                                    .from_device = c->local_rank,
                                    .to = next,
                                    .to_device = next,
-                                   .via = c->member[next].reach.via};
+                                   .via = via};
     if (next != c->rank) {
         kolo_line_edge(&text, &edge);
         KOLO_LOG(INFO, SHM, "%s", text.chars != NULL ? text.chars : "");

@@ -41,16 +41,24 @@ struct kolo_p2p_header {
 };
 static_assert(sizeof(struct kolo_p2p_header) == 64, "wire format");
 
+/* Where a long message may go to, or come from, in place of the buffer: memory of a GPU that is
+ * registered with the transport. */
+struct kolo_p2p_direct {
+    void *at;  /* NULL: nowhere */
+    bool used; /* it did */
+};
+
 /* One send or receive. Set the members up to tag (and the rest zero) and start it; it is p2p's
  * until status is not INPROGRESS. */
 struct kolo_p2p_op {
     struct kolo_comm *comm;
     bool is_send;
     void *buf;
-    size_t bytes;               /* capacity for a receive */
-    int peer, tag;              /* receives: also KOLO_ANY_SOURCE, KOLO_ANY_TAG */
-    struct kolo_recv_info info; /* of a receive, when done; too long: bytes that were sent */
-    _Atomic int status;         /* release: everything else was written before */
+    size_t bytes;                   /* capacity for a receive */
+    struct kolo_p2p_direct *direct; /* or NULL */
+    int peer, tag;                  /* receives: also KOLO_ANY_SOURCE, KOLO_ANY_TAG */
+    struct kolo_recv_info info;     /* of a receive, when done; too long: bytes that were sent */
+    _Atomic int status;             /* release: everything else was written before */
 
     struct kolo_p2p_op *next; /* from here on p2p's own, under comm->device_lock */
     uint64_t order;           /* of a receive: when it was posted; of a send: its id */

@@ -152,6 +152,9 @@ kolo_status kolo_p2p_post_send(struct kolo_p2p_peer *peer, uint32_t channel, voi
                                struct kolo_req *req);
 kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
                                struct kolo_req *req);
+/* Where the operation's long message is, which is of `bytes`. */
+void *kolo_p2p_place(const struct kolo_p2p *p2p, const struct kolo_p2p_peer *peer,
+                     const struct kolo_p2p_op *op, size_t bytes);
 kolo_status kolo_p2p_post_header(struct kolo_p2p_peer *peer, enum kolo_p2p_kind kind,
                                  struct kolo_p2p_header *header, struct kolo_req *req);
 /* Post the receive of the peer's next header. */

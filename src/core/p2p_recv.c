@@ -12,8 +12,8 @@
 
 /* Answer an announced message for which `op`, in flying, is the receive. The data's receive is
  * posted here, so DATA has them in the order of the answers. */
-static kolo_status answer(struct kolo_p2p_peer *peer, struct kolo_p2p_op *op, size_t bytes,
-                          uint64_t id)
+static kolo_status answer(const struct kolo_p2p *p2p, struct kolo_p2p_peer *peer,
+                          struct kolo_p2p_op *op, size_t bytes, uint64_t id)
 {
     const bool fits = op->end == KOLO_OK;
     if (peer->gone) {
@@ -23,7 +23,8 @@ static kolo_status answer(struct kolo_p2p_peer *peer, struct kolo_p2p_op *op, si
     }
     op->header = (struct kolo_p2p_header){.tag = op->info.tag, .bytes = bytes, .id = id};
     if (fits) {
-        KOLO_TRY(kolo_p2p_post_recv(peer, KOLO_P2P_DATA, op->buf, bytes, &op->req[1]));
+        void *at = kolo_p2p_place(p2p, peer, op, bytes);
+        KOLO_TRY(kolo_p2p_post_recv(peer, KOLO_P2P_DATA, at, bytes, &op->req[1]));
     }
     return kolo_p2p_post_header(peer, fits ? KOLO_P2P_KIND_SEND : KOLO_P2P_KIND_DROP, &op->header,
                                 &op->req[0]);
@@ -49,12 +50,12 @@ static void hand_over(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, struct k
 }
 
 /* An announced message meets its receive. */
-static kolo_status accept_ready(struct kolo_p2p_peer *peer, struct kolo_p2p_op *op, int tag,
-                                size_t bytes, uint64_t id)
+static kolo_status accept_ready(const struct kolo_p2p *p2p, struct kolo_p2p_peer *peer,
+                                struct kolo_p2p_op *op, int tag, size_t bytes, uint64_t id)
 {
     const bool fits = kolo_p2p_describe(op, peer->rank, tag, bytes);
     op->end = fits ? KOLO_OK : KOLO_ERR_INVALID;
-    return answer(peer, op, bytes, id);
+    return answer(p2p, peer, op, bytes, id);
 }
 
 kolo_status kolo_p2p_deliver(struct kolo_p2p *p2p, struct kolo_p2p_op *op,
@@ -69,7 +70,7 @@ kolo_status kolo_p2p_deliver(struct kolo_p2p *p2p, struct kolo_p2p_op *op,
         kolo_p2p_remove(&peer->waiting, kept->self);
         kolo_p2p_push(&p2p->flying, kept->self);
     } else {
-        status = accept_ready(peer, op, kept->tag, kept->bytes, kept->id);
+        status = accept_ready(p2p, peer, op, kept->tag, kept->bytes, kept->id);
     }
     free(kept);
     return status;
@@ -171,7 +172,7 @@ static kolo_status arrive_ready(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer
     struct kolo_p2p_op *op = kolo_p2p_take_posted(p2p, peer, h->tag);
     if (op != NULL) {
         kolo_p2p_push(&p2p->flying, op);
-        KOLO_TRY(accept_ready(peer, op, h->tag, h->bytes, h->id));
+        KOLO_TRY(accept_ready(p2p, peer, op, h->tag, h->bytes, h->id));
         return kolo_p2p_expect_header(peer);
     }
     struct kolo_p2p_kept *kept = kolo_p2p_kept_create(peer->rank, h->tag, h->bytes, 0);
@@ -198,7 +199,8 @@ static kolo_status answered(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
     kolo_p2p_remove(&peer->waiting, op);
     kolo_p2p_push(&p2p->flying, op);
     if (h->kind == KOLO_P2P_KIND_SEND) {
-        KOLO_TRY(kolo_p2p_post_send(peer, KOLO_P2P_DATA, op->buf, op->bytes, &op->req[1]));
+        void *at = kolo_p2p_place(p2p, peer, op, op->bytes);
+        KOLO_TRY(kolo_p2p_post_send(peer, KOLO_P2P_DATA, at, op->bytes, &op->req[1]));
     }
     return kolo_p2p_expect_header(peer);
 }

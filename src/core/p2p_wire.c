@@ -2,6 +2,7 @@
 /* Posting to peers, connecting to them, and sending; see p2p_inner.h for the protocol.
  *
  * An operation is put into a queue before anything is posted for it, so that an error finds it. */
+#include "core/direct.h"
 #include "core/p2p_inner.h"
 
 #include <stdlib.h>
@@ -26,6 +27,18 @@ kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, voi
     const kolo_status status = peer->transport->recv(peer->link, &data, req);
     req->status = status < 0 ? status : req->status;
     return status;
+}
+
+void *kolo_p2p_place(const struct kolo_p2p *p2p, const struct kolo_p2p_peer *peer,
+                     const struct kolo_p2p_op *op, size_t bytes)
+{
+    const bool direct = op->direct != NULL && op->direct->at != NULL &&
+                        bytes >= KOLO_DIRECT_LEAST && kolo_direct_reaches(p2p->comm, peer->rank);
+    if (direct) {
+        op->direct->used = true;
+        return op->direct->at;
+    }
+    return op->buf;
 }
 
 kolo_status kolo_p2p_post_header(struct kolo_p2p_peer *peer, enum kolo_p2p_kind kind,

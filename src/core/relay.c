@@ -45,6 +45,11 @@ struct kolo_relay {
     pthread_t thread;
 };
 
+bool kolo_relay_is_direct(const struct kolo_relay *relay, int q)
+{
+    return kolo_direct_reaches(relay->host, q);
+}
+
 const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay)
 {
     return &relay->gpu;

@@ -25,6 +25,8 @@ kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
                             const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out);
 /* Waits until this rank's calls are over, `timeout_ms` at most. */
 void kolo_relay_close(struct kolo_relay *relay, int timeout_ms);
+/* Whether long messages with rank q go from and to memory of the GPU. */
+bool kolo_relay_is_direct(const struct kolo_relay *relay, int q);
 const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay);
 
 /* Enqueue; takes v->all in any case. Errors: ABORTED, SYSTEM. */

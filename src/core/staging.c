@@ -31,7 +31,9 @@ static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *s
 kolo_status kolo_staging_open(struct kolo_staging *s)
 {
     KOLO_TRY(open_side(s, &s->in));
-    return open_side(s, &s->out);
+    KOLO_TRY(open_side(s, &s->out));
+    kolo_direct_open(&s->direct, s->host, s->gpu, s->out.stream);
+    return KOLO_OK;
 }
 
 static void close_side(const struct kolo_cuda *cuda, struct kolo_staging_side *side)
@@ -51,6 +53,7 @@ static void close_side(const struct kolo_cuda *cuda, struct kolo_staging_side *s
 
 void kolo_staging_close(struct kolo_staging *s)
 {
+    kolo_direct_close(&s->direct);
     close_side(s->gpu->cuda, &s->in);
     close_side(s->gpu->cuda, &s->out);
 }
@@ -317,6 +320,8 @@ kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call 
 struct carried {     /* a message, on the host */
     void *buf, *own; /* own: to be freed */
     struct kolo_recv_info info;
+    struct kolo_p2p_direct direct; /* at: its memory of the GPU is registered, as `mem` */
+    struct kolo_mem mem;
 };
 
 static size_t bytes_of(const struct kolo_message *m)
@@ -324,11 +329,21 @@ static size_t bytes_of(const struct kolo_message *m)
     return m->count * kolo_type_bytes(m->type);
 }
 
-/* Pinned while there is room. */
+static void try_direct(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
+{
+    const bool any = m->peer == KOLO_ANY_SOURCE;
+    const bool may = any ? s->direct.device != NULL : kolo_direct_reaches(s->host, m->peer);
+    if (may && bytes_of(m) >= KOLO_DIRECT_LEAST &&
+        kolo_direct_map(&s->direct, m->buf, bytes_of(m), &c->mem)) {
+        c->direct.at = m->buf;
+    }
+}
+
+/* Pinned while there is room; a receive that will hardly use it leaves that to others. */
 static kolo_status find_room(const struct kolo_staging_side *side, size_t bytes, size_t *used,
                              struct carried *c)
 {
-    if (bytes <= ROOM - *used) {
+    if (bytes <= ROOM - *used && c->direct.at == NULL) {
         c->buf = side->pinned + *used;
         *used += bytes;
         return KOLO_OK;
@@ -347,6 +362,11 @@ static kolo_status load_messages(struct kolo_staging *s, const struct kolo_messa
         const struct kolo_message *m = &message[i];
         struct carried *c = &on_host[i];
         c->info.size = sizeof c->info;
+        try_direct(s, m, c);
+        if (m->is_send && c->direct.at != NULL) {
+            c->buf = m->buf; /* only its address counts */
+            continue;
+        }
         KOLO_TRY(find_room(m->is_send ? &s->in : &s->out, bytes_of(m), &used[m->is_send], c));
         KOLO_TRY(m->is_send ? from_gpu(s, c->buf, m->buf, bytes_of(m)) : KOLO_OK);
     }
@@ -364,6 +384,7 @@ static kolo_status exchange(struct kolo_staging *s, const struct kolo_message *m
         m.count = bytes_of(&message[i]);
         m.type = KOLO_UINT8;
         m.info = m.is_send ? NULL : &on_host[i].info;
+        m.direct = &on_host[i].direct;
         st = kolo_message_run(&m, s->host, NULL);
     }
     const kolo_status ended = kolo_group_end();
@@ -373,20 +394,25 @@ static kolo_status exchange(struct kolo_staging *s, const struct kolo_message *m
 static kolo_status store_messages(struct kolo_staging *s, const struct kolo_message *message, int n,
                                   const struct carried *on_host)
 {
+    bool written = false;
     for (int i = 0; i < n; i++) {
         const struct kolo_message *m = &message[i];
         const struct kolo_recv_info *info = &on_host[i].info;
         if (m->is_send) {
             continue;
         }
-        KOLO_TRY(to_gpu(s, m->buf, on_host[i].buf, info->bytes));
+        if (on_host[i].direct.used) {
+            written = true;
+        } else {
+            KOLO_TRY(to_gpu(s, m->buf, on_host[i].buf, info->bytes));
+        }
         if (m->info != NULL) {
             m->info->source = info->source;
             m->info->tag = info->tag;
             m->info->bytes = info->bytes;
         }
     }
-    return KOLO_OK;
+    return written ? kolo_direct_flush(&s->direct) : KOLO_OK;
 }
 
 kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_message *message, int n)
@@ -400,6 +426,9 @@ kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_mess
     st = st == KOLO_OK ? store_messages(s, message, n, on_host) : st;
     st = finish_both(s, st);
     for (int i = 0; i < n; i++) {
+        if (on_host[i].direct.at != NULL) {
+            kolo_direct_unmap(&s->direct, &on_host[i].mem);
+        }
         free(on_host[i].own);
     }
     free(on_host);

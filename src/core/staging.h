@@ -4,7 +4,8 @@
  * A long call is cut into tiles, which pass through a few slots of pinned memory for each
  * direction: while the host works on tile t, a stream brings tile t + 1 and another one takes tile
  * t - 1 back. Tiles of one call touch different elements, so a call may be in place. The thread
- * waits for the event of the copy that it needs next, and once for all at the end.
+ * waits for the event of the copy that it needs next, and once for all at the end. Long sends and
+ * receives go past all that where a NIC takes memory of the GPU: see direct.h.
  *
  * The floor: an all-reduce of S bytes takes S bytes over PCIe each way, at once. So it takes as
  * long as the slowest of three: S at the rate of PCIe to the host, S at the rate from it, the
@@ -14,6 +15,7 @@
 #define KOLO_CORE_STAGING_H
 
 #include "core/call.h"
+#include "core/direct.h"
 #include "core/gpu.h"
 
 enum {
@@ -33,6 +35,7 @@ struct kolo_staging { /* one thread's, the GPU's context is entered */
     const struct kolo_gpu *gpu;
     struct kolo_comm *host; /* of the same ranks, on host memory */
     struct kolo_staging_side in, out;
+    struct kolo_direct direct; /* for long messages that need not go through the host */
 };
 
 /* `s` has gpu and host, the rest is zero. Errors: SYSTEM; close it then, too. */

@@ -45,6 +45,8 @@ static const struct symbol symbols[] = {
     NEEDED(mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2"),
     NEEDED(mem_free_host, "cuMemFreeHost"),
     NEEDED(mem_get_address_range, "cuMemGetAddressRange_v2"),
+    NEEDED(mem_get_handle_for_address_range, "cuMemGetHandleForAddressRange"),
+    NEEDED(flush_gpu_direct_rdma_writes, "cuFlushGPUDirectRDMAWrites"),
     NEEDED(memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2"),
     NEEDED(memcpy_htod_async, "cuMemcpyHtoDAsync_v2"),
     NEEDED(memcpy_dtod_async, "cuMemcpyDtoDAsync_v2"),

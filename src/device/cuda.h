@@ -33,9 +33,15 @@ enum { /* CUresult: those that are told apart */
 };
 enum { /* CUdevice_attribute */
        KOLO_CUDA_MULTIPROCESSORS = 16,
-       KOLO_CUDA_64_BIT_STREAM_OPS = 122
+       KOLO_CUDA_RDMA_FLUSHES = 117,  /* GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS */
+       KOLO_CUDA_RDMA_ORDERING = 118, /* GPU_DIRECT_RDMA_WRITES_ORDERING */
+       KOLO_CUDA_64_BIT_STREAM_OPS = 122,
+       KOLO_CUDA_DMA_BUFS = 124
 };
-enum { /* CUpointer_attribute */
+enum { KOLO_CUDA_RANGE_DMA_BUF = 1 };        /* CUmemRangeHandleType */
+enum { KOLO_CUDA_RDMA_FLUSHED_BY_HOST = 1 }; /* CUflushGPUDirectRDMAWritesOptions */
+enum { KOLO_CUDA_RDMA_OWNER = 100 };         /* CUGPUDirectRDMAWritesOrdering, and ...Scope */
+enum {                                       /* CUpointer_attribute */
        KOLO_CUDA_POINTER_TYPE = 2,
        KOLO_CUDA_POINTER_ID = 7,
        KOLO_CUDA_POINTER_MANAGED = 8,
@@ -104,6 +110,9 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*mem_host_get_device_pointer)(kolo_cuda_address *out, void *at, unsigned flags);
     int (*mem_free_host)(void *at);
     int (*mem_get_address_range)(kolo_cuda_address *base, size_t *bytes, kolo_cuda_address at);
+    int (*mem_get_handle_for_address_range)(void *out, kolo_cuda_address at, size_t bytes, int kind,
+                                            unsigned long long flags);
+    int (*flush_gpu_direct_rdma_writes)(int target, int scope);
     int (*memcpy_dtoh_async)(void *to, kolo_cuda_address from, size_t bytes,
                              kolo_cuda_stream stream);
     int (*memcpy_htod_async)(kolo_cuda_address to, const void *from, size_t bytes,

@@ -161,7 +161,7 @@ std::set<Stream *> streams;
 std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained;
 std::atomic<long> fail_in{0};
-std::atomic<size_t> launches{0}, syncs{0};
+std::atomic<size_t> launches{0}, syncs{0}, copied{0}, flushes{0};
 std::atomic<int> copy_ms{0};
 std::atomic<int> copying[kMostDevices], copied_at_once{0}; // by a GPU; the most so far
 thread_local std::vector<int> contexts;                    // of devices, 1 + ordinal
@@ -177,7 +177,7 @@ struct PeerWord {
         std::lock_guard<std::mutex> hold(lock);
         return word;
     }
-} peer_word;
+} peer_word, direct_word{{}, "work"};
 
 bool Fails()
 {
@@ -336,6 +336,22 @@ int FakeCudaSlowCopies(int ms)
     return copied_at_once.exchange(0);
 }
 KOLO_EXPORT
+size_t FakeCudaCopied()
+{
+    return copied;
+}
+KOLO_EXPORT
+void FakeCudaDirect(const char *word)
+{
+    std::lock_guard<std::mutex> hold(direct_word.lock);
+    direct_word.word = word;
+}
+KOLO_EXPORT
+size_t FakeCudaFlushes()
+{
+    return flushes;
+}
+KOLO_EXPORT
 size_t FakeCudaLaunches()
 {
     return launches;
@@ -390,7 +406,25 @@ KOLO_EXPORT
 int cuDeviceGetAttribute(int *value, int attribute, int)
 {
     ENTER();
-    *value = attribute == KOLO_CUDA_MULTIPROCESSORS ? 4 : 1;
+    const std::string word = direct_word.Get();
+    const bool ordered = word != "unordered" && word != "unflushed";
+    switch (attribute) {
+    case KOLO_CUDA_MULTIPROCESSORS:
+        *value = 4;
+        break;
+    case KOLO_CUDA_DMA_BUFS:
+        *value = word != "no dma-bufs" ? 1 : 0;
+        break;
+    case KOLO_CUDA_RDMA_ORDERING:
+        *value = ordered ? KOLO_CUDA_RDMA_OWNER : 0;
+        break;
+    case KOLO_CUDA_RDMA_FLUSHES:
+        *value = word != "unflushed" ? KOLO_CUDA_RDMA_FLUSHED_BY_HOST : 0;
+        break;
+    default:
+        *value = 1;
+        break;
+    }
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -565,6 +599,34 @@ int cuMemGetAddressRange_v2(kolo_cuda_address *base, size_t *bytes, kolo_cuda_ad
     *bytes = std::prev(next)->second.bytes;
     return KOLO_CUDA_OK;
 }
+// A file that says which memory it is of; for tests/verbs/fake_verbs.cc.
+KOLO_EXPORT
+int cuMemGetHandleForAddressRange(int *out, kolo_cuda_address at, size_t bytes, int,
+                                  unsigned long long)
+{
+    ENTER_CONTEXT();
+    const auto page = static_cast<kolo_cuda_address>(sysconf(_SC_PAGESIZE));
+    std::lock_guard<std::mutex> hold(lock);
+    const auto next = allocations.upper_bound(at + bytes - 1);
+    const bool managed = next == allocations.begin() || std::prev(next)->second.managed;
+    if (managed || direct_word.Get() == "refuse" || at % page != 0 || bytes % page != 0) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    const int fd = memfd_create("kolo-fake-dma-buf", MFD_CLOEXEC);
+    if (fd < 0 || pwrite(fd, &at, sizeof at, 0) != static_cast<ssize_t>(sizeof at) ||
+        ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+        return KOLO_CUDA_OUT_OF_MEMORY;
+    }
+    *out = fd;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+    ENTER_CONTEXT();
+    flushes++;
+    return target == 0 && scope == KOLO_CUDA_RDMA_OWNER ? KOLO_CUDA_OK : KOLO_CUDA_INVALID_VALUE;
+}
 // Words are copied whole: another GPU may store to them meanwhile.
 static void CopyWords(void *to, const void *from, size_t bytes)
 {
@@ -581,6 +643,7 @@ static bool IsWords(const void *at, size_t bytes)
 static void Copy(void *to, const void *from, size_t bytes, int device)
 {
     const int at_once = copying[device].fetch_add(1) + 1;
+    copied += bytes;
     for (int most = copied_at_once; most < at_once && copied_at_once != at_once;
          most = copied_at_once) {
         copied_at_once.compare_exchange_weak(most, at_once);

@@ -27,6 +27,14 @@ size_t FakeCudaSyncs();
 // From now on each copy between the host and a GPU takes `ms` longer. Returns how many went at once
 // on one GPU, at most, since the last call of this.
 int FakeCudaSlowCopies(int ms);
+// Bytes copied between the host and GPUs so far.
+size_t FakeCudaCopied();
+// What GPUs say of GPUDirect from now on: "work" (at the start), "no dma-bufs", "refuse" (there are
+// some, but not of the memory that is asked for), "unordered" (writes of NICs must be flushed) or
+// "unflushed" (and cannot be).
+void FakeCudaDirect(const char *word);
+// Calls of cuFlushGPUDirectRDMAWrites so far.
+size_t FakeCudaFlushes();
 // Kernels launched so far.
 size_t FakeCudaLaunches();
 }

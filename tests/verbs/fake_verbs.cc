@@ -22,6 +22,7 @@
 #include <mutex>
 #include <random>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct Context {
 struct Memory {
     ibv_mr base{};
     int access = 0;
+    bool dma_buf = false;
 };
 
 struct Queue {
@@ -261,12 +263,18 @@ void CarryOut(World &w, Pair *pair)
         return;
     }
     const char *from = request.inlined ? request.kept.data() : request.from;
+    const auto is_dma_buf = [&](uint32_t key, bool used) {
+        const auto found = w.memories.find(key);
+        return used && found != w.memories.end() && found->second->dma_buf;
+    };
     if (request.done < request.len) {
         const size_t left = request.len - request.done;
         const size_t now = left > 1 && Happens(w, w.rules.part) ? w.chance() % left : left;
         w.counts.parts += now < left;
         std::memcpy((char *)(uintptr_t)request.remote + request.done, from + request.done, now);
         request.done += now;
+        w.counts.direct += is_dma_buf(request.lkey, !request.inlined) ? now : 0;
+        w.counts.direct += is_dma_buf(request.rkey, true) ? now : 0;
         if (now < left) {
             return;
         }
@@ -634,10 +642,8 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
     return 0;
 }
 
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t len, int access)
+static Memory *Register(World &w, struct ibv_pd *pd, void *at, size_t len, int access)
 {
-    World &w = TheWorld();
-    const std::lock_guard<std::mutex> guard(w.lock);
     if (w.rules.locked > 0 && w.counts.registered + len > w.rules.locked) {
         errno = ENOMEM;
         return nullptr;
@@ -652,8 +658,50 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t len, int access)
     w.memories[w.last_key] = memory;
     w.counts.mrs++;
     w.counts.registered += len;
+    return memory;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t len, int access)
+{
+    World &w = TheWorld();
+    const std::lock_guard<std::mutex> guard(w.lock);
+    if (w.rules.refuse_host != 0) {
+        errno = w.rules.refuse_host;
+        return nullptr;
+    }
+    Memory *memory = Register(w, pd, at, len, access);
+    return memory != nullptr ? &memory->base : nullptr;
+}
+
+#ifndef FAKE_VERBS_OLD
+/* A dma-buf of fake_cuda.cc: a file whose first word is the address of its first byte, which the
+ * registration must name, and whose length is how much it is of. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
+                                 int fd, int access)
+{
+    World &w = TheWorld();
+    const std::lock_guard<std::mutex> guard(w.lock);
+    uint64_t begin = 0;
+    struct stat file {
+    };
+    errno = EINVAL;
+    if (w.rules.refuse_dma_buf != 0) {
+        errno = w.rules.refuse_dma_buf;
+        return nullptr;
+    }
+    if (fstat(fd, &file) != 0 || pread(fd, &begin, sizeof begin, 0) != (ssize_t)sizeof begin ||
+        begin + offset != iova || offset + len > (uint64_t)file.st_size) {
+        return nullptr;
+    }
+    Memory *memory = Register(w, pd, (void *)(uintptr_t)iova, len, access);
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    memory->dma_buf = true;
+    w.counts.dma_bufs++;
     return &memory->base;
 }
+#endif
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {

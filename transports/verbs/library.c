@@ -20,11 +20,15 @@ static void open_library(void)
         return;
     }
 #define FIND(type, call, parameters)                                                               \
-    *(void **)(&library.call) = dlsym(library.handle, "ibv_" #call);                               \
+    *(void **)(&library.call) = dlsym(library.handle, "ibv_" #call);
+#define NEED(type, call, parameters)                                                               \
+    FIND(type, call, parameters)                                                                   \
     if (library.call == NULL) {                                                                    \
         (void)snprintf(missing, sizeof missing, "libibverbs has no ibv_" #call);                   \
     }
-    KOLO_VERBS_CALLS(FIND)
+    KOLO_VERBS_CALLS(NEED)
+    KOLO_VERBS_NEWER_CALLS(FIND)
+#undef NEED
 #undef FIND
 }
 

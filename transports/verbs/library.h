@@ -8,7 +8,7 @@
 
 #include <infiniband/verbs.h>
 
-/* return type, name, parameters; all must be there */
+/* return type, name, parameters; all must be there but those of KOLO_VERBS_NEWER_CALLS */
 #define KOLO_VERBS_CALLS(X)                                                                        \
     X(struct ibv_device **, get_device_list, (int *count))                                         \
     X(void, free_device_list, (struct ibv_device * *list))                                         \
@@ -40,10 +40,16 @@
     X(const char *, wc_status_str, (enum ibv_wc_status status))                                    \
     X(const char *, event_type_str, (enum ibv_event_type type))
 
+/* rdma-core 34 */
+#define KOLO_VERBS_NEWER_CALLS(X)                                                                  \
+    X(struct ibv_mr *, reg_dmabuf_mr,                                                              \
+      (struct ibv_pd * pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access))
+
 struct kolo_verbs_library {
     void *handle;
 #define KOLO_VERBS_MEMBER(type, name, parameters) type(*name) parameters;
     KOLO_VERBS_CALLS(KOLO_VERBS_MEMBER)
+    KOLO_VERBS_NEWER_CALLS(KOLO_VERBS_MEMBER)
 #undef KOLO_VERBS_MEMBER
 };
 

@@ -4,19 +4,23 @@
  * Of memory that lasts (transports/lasting.h) the registration is kept: at most KEPT of them and
  * KOLO_IB_PINNED bytes, the least lately used go first. Any other message registers its memory, and
  * gives that back when it is done: a registration outlives what is mapped at an address, and who
- * kept one of such memory would one day write to pages that are nobody's any more. */
+ * kept one of such memory would one day write to pages that are nobody's any more.
+ *
+ * Memory of a GPU is registered before its messages are posted, by map(), and found again here. */
 #include "transports/lasting.h"
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { KEPT = 64 };
 
 struct kolo_verbs_hold {
     struct ibv_mr *mr[KOLO_VERBS_RAILS];
-    struct kolo_lasting of; /* name 0: one message's */
+    struct kolo_lasting of;       /* name 0: one message's, or of a GPU, which has the rest */
+    struct kolo_verbs_hold *next; /* of a GPU */
     int users;
     uint64_t used; /* when, in turns of the keeper */
 };
@@ -26,6 +30,7 @@ struct kolo_verbs_keeper {
     int count;
     size_t bytes, most;
     uint64_t turns, gone; /* gone: what of lasting memory is known to be */
+    struct kolo_verbs_hold *of_gpu;
 };
 
 kolo_status kolo_verbs_memory_open(struct kolo_device *dev)
@@ -176,6 +181,88 @@ void kolo_verbs_memory_free(struct kolo_device *dev)
     }
 }
 
+/* ---- memory of a GPU ---- */
+
+static struct ibv_mr *register_dma_buf(const struct kolo_device *dev, int rail, void *at,
+                                       size_t len, int fd, uint64_t offset)
+{
+    return dev->lib->reg_dmabuf_mr(dev->rail[rail].pd, offset, len, (uintptr_t)at, fd,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+}
+
+static kolo_status register_gpu(const struct kolo_device *dev, struct kolo_verbs_hold *hold,
+                                void *at, size_t len)
+{
+    uint64_t offset = 0;
+    int fd = -1;
+    KOLO_TRY(dev->env.dma_buf(dev->env.owner, at, len, &fd, &offset));
+    kolo_status st = KOLO_OK;
+    for (int i = 0; i < dev->nrails && st == KOLO_OK; i++) {
+        errno = 0;
+        hold->mr[i] = register_dma_buf(dev, i, at, len, fd, offset);
+        if (hold->mr[i] == NULL) {
+            st = kolo_fail(KOLO_ERR_UNSUPPORTED, "%s registers no dma-buf of %zu bytes: %s",
+                           dev->rail[i].name, len, kolo_why(errno));
+        }
+    }
+    (void)close(fd); /* the registrations hold what they need */
+    return st;
+}
+
+kolo_status kolo_verbs_memory_map(struct kolo_device *dev, void *ptr, size_t len,
+                                  struct kolo_mem *out)
+{
+    if (ptr == NULL || dev->env.dma_buf == NULL) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs maps no memory but that of a GPU");
+    }
+    if (dev->lib->reg_dmabuf_mr == NULL) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 has)");
+    }
+    struct kolo_verbs_hold *hold = calloc(1, sizeof *hold);
+    if (hold == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for a registration");
+    }
+    const kolo_status st = register_gpu(dev, hold, ptr, len);
+    if (st != KOLO_OK) {
+        release(dev, hold);
+        return st;
+    }
+    hold->of = (struct kolo_lasting){.at = ptr, .len = len};
+    hold->users = 1;
+    hold->next = dev->keeper->of_gpu;
+    dev->keeper->of_gpu = hold;
+    *out = (struct kolo_mem){.ptr = ptr, .len = len, .own = hold};
+    return KOLO_OK;
+}
+
+void kolo_verbs_memory_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+{
+    struct kolo_verbs_hold **at = &dev->keeper->of_gpu;
+    while (*at != mem->own) {
+        at = &(*at)->next;
+    }
+    *at = (*at)->next;
+    kolo_verbs_memory_drop(dev, mem->own);
+}
+
+static struct kolo_verbs_hold *find_gpu(const struct kolo_device *dev, const void *ptr, size_t len)
+{
+    const uintptr_t from = (uintptr_t)ptr;
+    for (struct kolo_verbs_hold *hold = dev->keeper->of_gpu; hold != NULL; hold = hold->next) {
+        const uintptr_t begin = (uintptr_t)hold->of.at;
+        if (from >= begin && len <= hold->of.len && from - begin <= hold->of.len - len) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+bool kolo_verbs_memory_is_gpu(const struct kolo_device *dev, const void *at, size_t len)
+{
+    return dev->keeper->of_gpu != NULL && find_gpu(dev, at, len) != NULL;
+}
+
 /* ---- for a message ---- */
 
 static void warn_once(struct kolo_device *dev, int rail, size_t len, int error)
@@ -193,6 +280,11 @@ struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at
     const int access = written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
     struct kolo_lasting range;
     int rail = 0;
+    struct kolo_verbs_hold *of_gpu = find_gpu(dev, at, len);
+    if (of_gpu != NULL) {
+        of_gpu->users++;
+        return of_gpu;
+    }
     sweep(dev);
     struct kolo_verbs_hold *hold = kolo_lasting_find(at, len, &range) ? keep(dev, &range) : NULL;
     if (hold == NULL) {

@@ -102,6 +102,37 @@ static size_t kept_part(size_t total)
     return is_long(total) ? 0 : total;
 }
 
+/* ---- bytes of messages ---- */
+
+/* What does not go in place, of memory of a GPU. It is in one piece. */
+static void copy_gpu(struct kolo_link *link, void *to, const void *from, size_t len, bool to_gpu)
+{
+    const struct kolo_env *env = &link->dev->env;
+    if (len > 0 && env->copy(env->owner, to, from, len, to_gpu) != KOLO_OK) {
+        kolo_verbs_fail(link, "has a message that the GPU does not copy", 0, false);
+    }
+}
+
+static void read_bytes(struct kolo_link *link, const struct kolo_verbs_message *m, char *to,
+                       size_t len)
+{
+    if (m->of_gpu) {
+        copy_gpu(link, to, (char *)m->req->data.at + m->made, len, false);
+    } else {
+        kolo_bytes_read(&m->req->data, m->made, to, len);
+    }
+}
+
+static void write_at(struct kolo_link *link, const struct kolo_verbs_message *m, size_t at,
+                     const char *from, size_t len)
+{
+    if (m->of_gpu) {
+        copy_gpu(link, (char *)m->req->data.at + at, from, len, true);
+    } else {
+        kolo_bytes_write(&m->req->data, at, from, len);
+    }
+}
+
 static void note(struct kolo_link *link, const struct kolo_verbs_note *given)
 {
     if (link->notes == link->note_cap) {
@@ -236,6 +267,7 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
     }
     c->sent++;
     m->req = req;
+    m->of_gpu = kolo_verbs_memory_is_gpu(link->dev, src->at, req->bytes);
     append(&link->sends, m);
     if (c->nearly > 0 && was_early(c, m, &sensible) && !sensible) {
         kolo_verbs_fail(link, "sent what is no message", 0, false);
@@ -315,7 +347,7 @@ static void end_if_whole(struct kolo_link *link, struct kolo_verbs_message *m)
         return;
     }
     if (m->kept != NULL && !m->failed) {
-        kolo_bytes_write(&m->req->data, 0, m->kept, m->total);
+        write_at(link, m, 0, m->kept, m->total);
     }
     end_receive(link, m);
 }
@@ -344,6 +376,7 @@ kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_by
     }
     c->received++;
     m->req = req;
+    m->of_gpu = kolo_verbs_memory_is_gpu(link->dev, dst->at, req->bytes);
     m->failed = m->total != req->bytes;
     if (is_long(req->bytes) || is_long(m->total)) { /* where only one is, it finds out */
         say_ready(link, m);
@@ -424,7 +457,7 @@ static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
                                           .offset = m->made,
                                           .total = m->total};
     struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
-    kolo_bytes_read(&m->req->data, m->made, (char *)(entry + 1), len);
+    read_bytes(link, m, (char *)(entry + 1), len);
     kolo_verbs_lane_send(lane, (uint32_t)len);
     m->made += len;
 }
@@ -703,7 +736,7 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
     if (m->kept != NULL) {
         memcpy(m->kept + entry->offset, payload, entry->len);
     } else if (m->req != NULL && !m->failed) {
-        kolo_bytes_write(&m->req->data, entry->offset, payload, entry->len);
+        write_at(link, m, entry->offset, payload, entry->len);
     }
     m->moved += entry->len;
     end_if_whole(link, m);

@@ -560,13 +560,15 @@ static void verbs_close(struct kolo_device *dev)
 
 const struct kolo_transport kolo_transport_verbs = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "verbs"},
-    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
+    .caps = KOLO_CAP_HOST | KOLO_CAP_CUDA | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
     .open = verbs_open,
     .close = verbs_close,
     .probe = verbs_probe,
     .address = verbs_address,
     .connect = verbs_connect,
     .disconnect = verbs_disconnect,
+    .map = kolo_verbs_memory_map,
+    .unmap = kolo_verbs_memory_unmap,
     .send = kolo_verbs_message_send,
     .recv = kolo_verbs_message_recv,
     .progress = verbs_progress,

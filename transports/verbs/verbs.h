@@ -168,6 +168,7 @@ struct kolo_verbs_message { /* a send or a receive that is not done; or what cam
     bool ready;  /* send: READY came */
     bool placed; /* send: it is written in place */
     bool failed; /* its length is another at the other end */
+    bool of_gpu; /* its bytes are */
     int flying;  /* chunks of it that are being written */
     size_t total, made, moved;
     struct kolo_verbs_place place; /* send: of the receive */
@@ -463,6 +464,12 @@ void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hol
 uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_device *dev,
                                 const struct kolo_verbs_rail *rail);
 uint32_t kolo_verbs_memory_rkey(const struct kolo_verbs_hold *hold, int rail);
+/* map() and unmap() of the transport: memory of a GPU, which hold() finds then. Errors: UNSUPPORTED
+ * (by whom, and why), SYSTEM. */
+KOLO_CHECK kolo_status kolo_verbs_memory_map(struct kolo_device *dev, void *ptr, size_t len,
+                                             struct kolo_mem *out);
+void kolo_verbs_memory_unmap(struct kolo_device *dev, struct kolo_mem *mem);
+bool kolo_verbs_memory_is_gpu(const struct kolo_device *dev, const void *at, size_t len);
 /* ibv_reg_mr() failed with `error`: says so with what to set. */
 kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t len, int error);
 
