@@ -228,6 +228,9 @@ struct kolo_reach { /* probe() fills it */
     double bandwidth_gbs; /* 1e9 bytes a second, one way */
     int score;            /* higher is preferred among transports that reach a peer */
     const char *via;      /* for the log: "SHM/direct", "NET/Socket/0" */
+    /* Where there are several ways at once: of channel c vias[c % nvias]; nvias 0: there is one. */
+    const char *const *vias;
+    int nvias;
 };
 
 #define KOLO_HANDLE_BYTES 64

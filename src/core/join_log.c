@@ -38,7 +38,10 @@ static void log_edge(const struct kolo_comm *c, int channel)
     }
     const int next = ring[(at + 1) % c->nranks];
     const bool direct = c->relay != NULL && kolo_relay_is_direct(c->relay, next);
-    (void)snprintf(via, sizeof via, "%s%s", c->member[next].reach.via, direct ? "/GDRDMA" : "");
+    const struct kolo_reach *reach = &c->member[next].reach;
+    (void)snprintf(via, sizeof via, "%s%s",
+                   reach->nvias > 0 ? reach->vias[channel % reach->nvias] : reach->via,
+                   direct ? "/GDRDMA" : "");
     const struct kolo_edge edge = {.channel = channel,
                                    .connection = 0,
                                    .from = c->rank,

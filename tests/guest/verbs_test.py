@@ -39,8 +39,10 @@ def test_two_rails():
     before, had = sent(), resources()
     ends = GUEST.run([0, 1], [PERF, *SHORT], **LOG)
     check(right(ends), "two ranks on two hosts are right over verbs", *tails(ends))
-    edges = lines(ends, r"Channel \d\d/0 : (0\[0\] -> 1\[1\]|1\[0\] -> 0\[0\]) via NET/IB/0$")
+    edges = lines(ends, r"Channel \d\d/0 : (0\[0\] -> 1\[1\]|1\[0\] -> 0\[0\]) via NET/IB/[01]$")
     check(edges and edges == lines(ends, " via "), "the log names NET/IB for each edge", *lines(ends, " via "))
+    check(all(lines(ends, f"{edge}.* via NET/IB/{rail}$") for edge in (r"0\[0\] -> 1", r"1\[1\] -> 0|1\[0\] -> 0")
+              for rail in (0, 1)), "and both rails, each a channel's", *edges)
     grown = [after - start for start, after in zip(before, sent())]
     check(min(grown) > 100, "both rails of both hosts carried it", grown)
     check(resources() == had, "no queue pair, no registration stays", had, resources())

@@ -38,7 +38,7 @@ constexpr int kStepsMost = 8;
 
 struct Context {
     ibv_context base{};
-    int device = 0;
+    int device = 0, subnet = 0;
     std::deque<ibv_async_event> events;
 };
 
@@ -75,7 +75,7 @@ struct Request {
 struct Pair {
     ibv_qp base{};
     Queue *send_queue = nullptr, *recv_queue = nullptr;
-    int device = 0;
+    int device = 0, subnet = 0;
     uint32_t peer = 0, max_sends = 0, max_recvs = 0, max_inline = 0;
     uint8_t port = 0;
     uint32_t access = 0;
@@ -94,6 +94,7 @@ struct World {
     std::map<uint32_t, Memory *> memories;
     std::vector<Context *> contexts;
     uint32_t last_number = 16, last_key = 1000;
+    unsigned lists = 0; /* of devices, that were asked for */
 };
 
 World &TheWorld()
@@ -221,7 +222,8 @@ Pair *Peer(World &w, const Pair *pair)
     const auto found = w.pairs.find(pair->peer);
     Pair *peer = found != w.pairs.end() ? found->second : nullptr;
     const bool up = !w.down[pair->device] && peer != nullptr && !w.down[peer->device];
-    const bool takes = up && (peer->base.state == IBV_QPS_RTR || peer->base.state == IBV_QPS_RTS) &&
+    const bool takes = up && peer->subnet == pair->subnet &&
+                       (peer->base.state == IBV_QPS_RTR || peer->base.state == IBV_QPS_RTS) &&
                        peer->peer == pair->base.qp_num;
     return takes ? peer : nullptr;
 }
@@ -463,6 +465,7 @@ void fake_verbs_reset(void)
     World &w = TheWorld();
     const std::lock_guard<std::mutex> guard(w.lock);
     w.rules = Defaults();
+    w.lists = 0;
     w.chance.seed(1);
     const fake_verbs_counts now = w.counts;
     w.counts = {};
@@ -522,7 +525,10 @@ void fake_verbs_break(int device)
 
 struct ibv_device **ibv_get_device_list(int *count)
 {
-    const int n = TheWorld().rules.devices;
+    World &w = TheWorld();
+    const std::lock_guard<std::mutex> guard(w.lock);
+    const int n = w.rules.devices;
+    w.lists++;
     auto **list = (ibv_device **)std::calloc((size_t)n + 1, sizeof(ibv_device *));
     for (int i = 0; i < n; i++) {
         list[i] = DeviceAt(i);
@@ -554,6 +560,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
     context->base.ops.post_send = PostSend;
     context->base.ops.post_recv = PostRecv;
     context->device = std::atoi(device->name + 4);
+    const bool reversed = w.rules.crossed != 0 && w.lists % 2 == 0;
+    const int place = reversed ? w.rules.devices - 1 - context->device : context->device;
+    context->subnet = w.rules.apart != 0 ? place + 1 : 0;
     w.contexts.push_back(context);
     w.counts.contexts++;
     return &context->base;
@@ -611,7 +620,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
     std::memset(out, 0, sizeof *out);
     const uint32_t pid = (uint32_t)getpid();
     std::memcpy(out->raw, &pid, sizeof pid);
-    out->raw[7] = (uint8_t)(w.rules.apart != 0 ? device + 1 : 0);
+    out->raw[7] = (uint8_t)((Context *)context)->subnet;
     out->raw[15] = (uint8_t)(device + 1);
     return 0;
 }
@@ -811,6 +820,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     pair->base.qp_num = ++w.last_number;
     pair->base.state = IBV_QPS_RESET;
     pair->device = ((Context *)pd->context)->device;
+    pair->subnet = ((Context *)pd->context)->subnet;
     pair->send_queue = (Queue *)attr->send_cq;
     pair->recv_queue = (Queue *)attr->recv_cq;
     pair->max_sends = attr->cap.max_send_wr;

@@ -17,6 +17,7 @@ struct fake_verbs_rules {
     uint64_t seed;
     int devices;            /* of one port each */
     int apart;              /* 1: each device is on a subnet of its own */
+    int crossed;            /* 1: who opens devices as the second finds the subnets reversed */
     uint32_t inline_bytes;  /* the most that goes inline */
     uint32_t message_bytes; /* the largest work request */
     int entries;            /* the most in a completion queue */

@@ -291,6 +291,29 @@ TEST_F(VerbsFaults, RailsThatAreApartAreNotMixed)
     Exchange(world, 2, 60);
 }
 
+TEST_F(VerbsFaults, RailsPairBySubnetWhateverTheirOrder)
+{
+    Rule([](auto &rules) {
+        rules.apart = rules.crossed = 1;
+        rules.devices = 3;
+    });
+    World world(Verbs(), 2);
+    Exchange(world, 1, 60);
+    fake_verbs_port(1, 0); /* the one of the same number at both ends */
+    Exchange(world, 2, 60);
+}
+
+TEST_F(VerbsFaults, TheLogsChannelsAreOfAllRailsThatReachAPeer)
+{
+    World world(Verbs(), 2);
+    kolo_reach reach{};
+    ASSERT_EQ(KOLO_OK, Verbs()->probe(world.Device(0), &world.At(1).self, &reach));
+    ASSERT_EQ(2, reach.nvias);
+    EXPECT_STREQ("NET/IB/0", reach.vias[0]);
+    EXPECT_STREQ("NET/IB/1", reach.vias[1]);
+    EXPECT_STREQ("NET/IB/0", reach.via);
+}
+
 TEST_F(VerbsFaults, ManyLinksGetALargerCompletionQueue)
 {
     World world(Verbs(), 9);

@@ -65,7 +65,8 @@ static kolo_status loop_probe(struct kolo_device *dev, const struct kolo_peer *p
                               struct kolo_reach *out)
 {
     const bool here = peer->process == dev->env.self->process;
-    *out = (struct kolo_reach){sizeof *out, 0, 0.3, 8.0, 50, "LOOP"};
+    *out = (struct kolo_reach){
+        .size = sizeof *out, .latency_us = 0.3, .bandwidth_gbs = 8.0, .score = 50, .via = "LOOP"};
     out->caps = here ? KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE : 0;
     return KOLO_OK;
 }

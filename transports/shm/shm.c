@@ -63,7 +63,11 @@ static kolo_status serve(struct kolo_device *dev, const struct kolo_peer *peer)
 static kolo_status shm_probe(struct kolo_device *dev, const struct kolo_peer *peer,
                              struct kolo_reach *out)
 {
-    struct kolo_reach reach = {sizeof reach, 0, 0.2, 10.0, 100, "SHM/direct"};
+    struct kolo_reach reach = {.size = sizeof reach,
+                               .latency_us = 0.2,
+                               .bandwidth_gbs = 10.0,
+                               .score = 100,
+                               .via = "SHM/direct"};
     if (peer->host == dev->env.self->host) {
         KOLO_TRY(serve(dev, peer));
         reach.caps = KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE;

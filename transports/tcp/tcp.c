@@ -99,7 +99,11 @@ static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *pe
                              struct kolo_reach *out)
 {
     const bool near = peer->host == dev->env.self->host;
-    *out = (struct kolo_reach){sizeof *out, 0, near ? 8 : 15, near ? 3 : 2, 10, "NET/Socket/0"};
+    *out = (struct kolo_reach){.size = sizeof *out,
+                               .latency_us = near ? 8 : 15,
+                               .bandwidth_gbs = near ? 3 : 2,
+                               .score = 10,
+                               .via = "NET/Socket/0"};
     out->caps =
         peer->address_len == sizeof(struct kolo_tcp_address) ? KOLO_CAP_HOST | KOLO_CAP_MESSAGE : 0;
     return KOLO_OK;

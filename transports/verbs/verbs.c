@@ -88,6 +88,11 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **o
     if (env->secret != NULL) {
         memcpy(dev->secret, env->secret, sizeof dev->secret);
     }
+    dev->vias = calloc((size_t)env->nranks, sizeof *dev->vias);
+    if (dev->vias == NULL) {
+        st = env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for the names of rails");
+        goto err_close;
+    }
     KOLO_TRY_GOTO(st, read_settings(dev), err_close);
     KOLO_TRY_GOTO(st, kolo_verbs_memory_open(dev), err_close);
     KOLO_TRY_GOTO(st, kolo_verbs_library(&dev->lib), err_close);
@@ -164,14 +169,20 @@ static kolo_status verbs_probe(struct kolo_device *dev, const struct kolo_peer *
     int pair[KOLO_VERBS_LANES][2];
     uint32_t mbps[KOLO_VERBS_RAILS] = {0};
     double all_mbps = 0;
-    *out = (struct kolo_reach){sizeof *out, 0, 3, 1, 30, dev->via[0]};
+    *out = (struct kolo_reach){
+        .size = sizeof *out, .latency_us = 3, .bandwidth_gbs = 1, .score = 30, .via = dev->via[0]};
     const int count = kolo_verbs_address_read(peer->address, peer->address_len, &address)
                           ? pair_with(dev, peer->rank, &address, pair)
                           : 0;
+    const char **via = dev->vias[peer->rank];
     for (int i = 0; i < count; i++) { /* of each rail the slower end */
-        const uint32_t here = dev->rail[pair[i][0]].self.speed_mbps;
+        const int rail = pair[i][0];
+        const uint32_t here = dev->rail[rail].self.speed_mbps;
         const uint32_t there = address.port[pair[i][1]].speed_mbps;
-        mbps[pair[i][0]] = here < there ? here : there;
+        if (mbps[rail] == 0) {
+            via[out->nvias++] = dev->via[rail];
+        }
+        mbps[rail] = here < there ? here : there;
     }
     for (int i = 0; i < dev->nrails; i++) {
         all_mbps += mbps[i];
@@ -179,7 +190,8 @@ static kolo_status verbs_probe(struct kolo_device *dev, const struct kolo_peer *
     if (count > 0 && all_mbps > 0) {
         out->caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE;
         out->bandwidth_gbs = all_mbps / 8e3 * 0.9;
-        out->via = dev->via[pair[0][0]];
+        out->via = via[0];
+        out->vias = via;
     }
     return KOLO_OK;
 }
@@ -554,6 +566,7 @@ static void verbs_close(struct kolo_device *dev)
     }
     free(dev->lane);
     free(dev->lane_use);
+    free(dev->vias);
     explicit_bzero(dev->secret, sizeof dev->secret);
     free(dev);
 }

@@ -365,6 +365,7 @@ struct kolo_device {
     int nwaiting, waiting_cap;
     uint64_t strangers;
     char via[KOLO_VERBS_RAILS][80];
+    const char *(*vias)[KOLO_VERBS_RAILS]; /* [nranks] those of the rails to a peer */
     struct kolo_verbs_keeper *keeper;
     bool warned; /* that memory could not be registered */
 };
