@@ -135,6 +135,7 @@ void Push(Queue *queue, const ibv_wc &wc)
         std::abort();
     }
     queue->entries.push_back(wc);
+    TheWorld().counts.unseen++;
     if (queue->armed && queue->base.channel != nullptr) {
         const uint64_t one = 1;
         queue->armed = false;
@@ -369,6 +370,7 @@ int PollQueue(ibv_cq *cq, int count, ibv_wc *out)
         out[n++] = queue->entries.front();
         queue->entries.pop_front();
     }
+    w.counts.unseen -= n;
     return n;
 }
 
@@ -476,6 +478,7 @@ void fake_verbs_reset(void)
     w.counts.mrs = now.mrs;
     w.counts.channels = now.channels;
     w.counts.registered = now.registered;
+    w.counts.unseen = now.unseen;
     std::fill(std::begin(w.down), std::end(w.down), false);
 }
 
@@ -802,6 +805,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
         }
     }
     w.counts.cqs--;
+    w.counts.unseen -= (int)((Queue *)cq)->entries.size();
     delete (Queue *)cq;
     return 0;
 }

@@ -37,6 +37,7 @@ struct fake_verbs_counts {
     uint64_t writes, parts, not_ready, broken, lost, flaps; /* how often it was so */
     int contexts, pds, cqs, qps, mrs, channels;             /* that are there now */
     size_t registered;                                      /* bytes */
+    int unseen;                                             /* completions in queues */
     uint64_t dma_bufs, direct; /* registered so far; bytes that went from or to them */
 };
 

@@ -471,7 +471,7 @@ static int verbs_progress(struct kolo_device *dev, int budget)
     if (asks) {
         ask_epoll(dev);
     }
-    (void)kolo_verbs_lanes_poll(dev);
+    const int seen = kolo_verbs_lanes_poll(dev);
     hear_threads(dev);
     for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
         const bool ripe = link->ripe;
@@ -479,7 +479,8 @@ static int verbs_progress(struct kolo_device *dev, int budget)
         link->ripe = false;
         moved += step_link(link, ripe || (asks && link->nlive < link->nlanes));
     }
-    dev->quiet = moved > 0 ? 0 : dev->quiet + 1;
+    /* Who saw some may have left some. */
+    dev->quiet = moved > 0 || seen > 0 ? 0 : dev->quiet + 1;
     if (idle && dev->heard != NULL && !has_failed(dev)) { /* else the requests say it */
         return (int)dev->env.fail(dev->heard->failed, dev->heard->text);
     }
@@ -500,8 +501,9 @@ static void verbs_say(struct kolo_link *link, uint64_t word)
     atomic_fetch_add(&link->dev->calls, 1);
 }
 
-/* Who waits for long sleeps until a completion; who waits shortly is better off without. The queues
- * are armed one turn before, for what came meanwhile. */
+/* Who waits for long sleeps until a completion; who waits shortly is better off without. A queue
+ * that is armed tells of what comes from then on, so only who has found all of them empty since may
+ * sleep. */
 static int verbs_wait_fd(struct kolo_device *dev)
 {
     bool armed = true;
