@@ -2,6 +2,7 @@
 /* See fds.h. */
 #include "core/fds.h"
 
+#include "util/pass_fd.h"
 #include "util/secret.h"
 
 #include <errno.h>
@@ -70,28 +71,17 @@ void kolo_fds_close(struct kolo_fds *f)
 
 /* ---- descriptors ---- */
 
-union control {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr aligned;
-};
-
 bool kolo_fds_send(const struct kolo_fds *f, int32_t what, int fd)
 {
     struct kolo_fds_note note = {.rank = f->host->rank, .what = what};
     struct iovec iov = {&note, sizeof note};
-    union control control = {.bytes = {0}};
+    union kolo_fd_room room;
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     const struct timespec nap = {0, 1000 * 1000};
     const double end = kolo_now_us() + KOLO_FDS_MS * 1e3;
     memcpy(note.secret, f->secret, sizeof note.secret);
     if (fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(header), &fd, sizeof fd);
+        kolo_fd_attach(&message, &room, fd);
     }
     while (sendmsg(f->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         if ((errno != EAGAIN && errno != EINTR && errno != ENOBUFS) || kolo_now_us() > end) {
@@ -102,28 +92,17 @@ bool kolo_fds_send(const struct kolo_fds *f, int32_t what, int fd)
     return true;
 }
 
-static int fd_of(struct msghdr *message)
-{
-    int fd = -1;
-    const struct cmsghdr *header = CMSG_FIRSTHDR(message);
-    if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof fd)) {
-        memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    }
-    return fd;
-}
-
 /* One datagram; false: none that counts. */
 static bool take(const struct kolo_fds *f, struct kolo_fds_note *note, int *fd_out)
 {
     struct iovec iov = {note, sizeof *note};
-    union control control;
+    union kolo_fd_room room;
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+                             .msg_control = room.bytes,
+                             .msg_controllen = sizeof room.bytes};
     const ssize_t got = recvmsg(f->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    const int fd = got < 0 ? -1 : fd_of(&message);
+    const int fd = got < 0 ? -1 : kolo_fd_attached(&message);
     if (got == sizeof *note && memcmp(note->secret, f->secret, sizeof note->secret) == 0 &&
         note->rank >= 0 && note->rank < f->host->nranks) {
         *fd_out = fd;

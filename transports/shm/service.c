@@ -3,10 +3,11 @@
  *
  * A stranger can connect, since abstract names have no permissions, but holds one of a few places
  * for a few seconds at most: a full table drops its oldest client. Nothing is read but one request
- * of fixed size. SCM_RIGHTS: unix(7), cmsg(3). */
+ * of fixed size. */
 #include "transports/shm/service.h"
 
 #include "transports/shm/segment.h"
+#include "util/pass_fd.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -143,20 +144,11 @@ static bool right_token(const unsigned char *token)
 
 static void send_answer(int client, struct answer *answer, int fd)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union kolo_fd_room room;
     struct iovec part = {answer, sizeof *answer};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (fd >= 0) {
-        message.msg_control = control.space;
-        message.msg_controllen = sizeof control.space;
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(header), &fd, sizeof fd);
+        kolo_fd_attach(&message, &room, fd);
     }
     (void)sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -386,24 +378,17 @@ static kolo_status await_reason(const struct kolo_shm_owner *owner)
     return KOLO_OK;
 }
 
-/* Receive the answer; *fd gets the descriptor or stays -1. */
+/* Receive the answer; *fd gets the descriptor, or -1. */
 static ssize_t receive(int socket_fd, struct answer *answer, int *fd)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union kolo_fd_room room;
     struct iovec part = {answer, sizeof *answer};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
-                             .msg_control = control.space,
-                             .msg_controllen = sizeof control.space};
+                             .msg_control = room.bytes,
+                             .msg_controllen = sizeof room.bytes};
     const ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-    const struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(fd, CMSG_DATA(header), sizeof *fd);
-    }
+    *fd = got >= 0 ? kolo_fd_attached(&message) : -1;
     return got;
 }
 
