@@ -128,19 +128,32 @@ static void name_kernel(const struct kolo_gpu *gpu, enum kolo_coll coll, enum ko
     }
 }
 
+static kolo_status load_once(struct kolo_gpu *gpu, const char *name)
+{
+    struct kolo_gpu_kernel *k = &gpu->kernel[gpu->nkernels];
+    if (find_kernel(gpu, name) != NULL) {
+        return KOLO_OK;
+    }
+    assert(gpu->nkernels < KOLO_GPU_KERNELS);
+    memcpy(k->name, name, sizeof k->name);
+    KOLO_TRY(kolo_cuda_function_find(gpu->cuda, gpu->module, k->name, &k->function));
+    gpu->nkernels++;
+    return KOLO_OK;
+}
+
 /* Those that a type needs; several types share some. */
 static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum kolo_type type)
 {
+    char name[KOLO_FUSED_NAME];
     for (kolo_op op = 0; op <= KOLO_OPS; op++) {
-        struct kolo_gpu_kernel *k = &gpu->kernel[gpu->nkernels];
         if (kolo_coll_reduces(coll) && !kolo_op_valid(type, op == KOLO_OPS ? KOLO_AVG : op)) {
             continue;
         }
-        assert(gpu->nkernels < KOLO_GPU_KERNELS);
-        name_kernel(gpu, coll, type, op, k->name);
-        if (find_kernel(gpu, k->name) == NULL) {
-            KOLO_TRY(kolo_cuda_function_find(gpu->cuda, gpu->module, k->name, &k->function));
-            gpu->nkernels++;
+        name_kernel(gpu, coll, type, op, name);
+        KOLO_TRY(load_once(gpu, name));
+        if (gpu->stores) {
+            kolo_low_name(coll, type, op, name);
+            KOLO_TRY(load_once(gpu, name));
         }
     }
     return KOLO_OK;
@@ -164,6 +177,13 @@ kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo
 {
     char name[KOLO_FUSED_NAME];
     name_kernel(gpu, call->coll, call->type, call->op, name);
+    return find_kernel(gpu, name);
+}
+
+kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
+{
+    char name[KOLO_PEER_NAME];
+    kolo_low_name(call->coll, call->type, call->op, name);
     return find_kernel(gpu, name);
 }
 

@@ -97,8 +97,23 @@ static unsigned slices_for(const struct kolo_peers *p, size_t chunk_bytes)
     return (unsigned)kolo_max(1, kolo_min(want, p->slices));
 }
 
-static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
-                        struct kolo_peer_bound *out)
+static bool bind_low(const struct kolo_peers *p, const struct kolo_gpu_call *call,
+                     struct kolo_peer_bound *out)
+{
+    const struct kolo_low_call low = {.coll = call->coll,
+                                      .nranks = p->comm->nranks,
+                                      .me = p->comm->rank,
+                                      .root = call->root,
+                                      .count = call->count,
+                                      .type = call->type,
+                                      .op = call->op};
+    out->is_low = call->counts == NULL && kolo_low_bytes(&low) <= p->low_bytes &&
+                  kolo_low_bind(&low, &p->room, p->slices, &out->low, &out->slices, &out->threads);
+    return out->is_low;
+}
+
+static kolo_status bind_program(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                                struct kolo_peer_bound *out)
 {
     const struct kolo_sizes sizes = {.count = call->count,
                                      .elem = kolo_type_bytes(call->type),
@@ -110,10 +125,25 @@ static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
     KOLO_TRY(find_plan(p, call, &plan));
     KOLO_TRY(kolo_extents_make(plan->plan, p->comm->rank, &sizes, &extents, &arrays));
     out->slices = slices_for(p, extents.full);
+    out->threads = KOLO_PEER_THREADS;
     const kolo_status st =
         kolo_peer_bind(plan->prog, &extents, &p->room, out->slices, &out->launch);
     free(arrays);
     return st;
+}
+
+static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                        struct kolo_peer_bound *out)
+{
+    if (bind_low(p, call, out)) {
+        out->kernel = kolo_gpu_low_kernel(&p->gpu, call);
+        return KOLO_OK;
+    }
+    KOLO_TRY(bind_program(p, call, out));
+    out->kernel = kolo_gpu_kernel(&p->gpu, call);
+    out->launch.divisor =
+        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->nranks : 0;
+    return KOLO_OK;
 }
 
 static kolo_status find_bound(struct kolo_peers *p, const struct kolo_gpu_call *call,
@@ -194,27 +224,29 @@ kolo_status kolo_peers_note(struct kolo_peers *p, kolo_stream stream)
     return in_order(p, stream, note);
 }
 
+static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, uint64_t what,
+                 struct kolo_peer_ends *out)
+{
+    out->in = (uintptr_t)call->in;
+    out->out = (uintptr_t)call->out;
+    out->factor = call->factor;
+    out->timeout_ns = (uint64_t)p->comm->timeout_ms * 1000000;
+    out->control = p->control_at;
+    out->signature = (uint32_t)(what >> 32) | 1;
+    for (int q = 0; q < p->comm->nranks; q++) {
+        out->slab[q] = p->slab[q];
+    }
+}
+
 static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call)
 {
     struct kolo_peer_bound *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
-    struct kolo_peer_launch *l = &b->launch;
-    void *arguments[] = {l};
-    l->divisor =
-        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->nranks : 0;
-    l->signature = (uint32_t)(b->what >> 32) | 1;
-    l->timeout_ns = (uint64_t)p->comm->timeout_ms * 1000000;
-    l->control = p->control_at;
-    l->in = (uintptr_t)call->in;
-    l->out = (uintptr_t)call->out;
-    l->factor = call->factor;
-    for (int q = 0; q < p->comm->nranks; q++) {
-        l->slab[q] = p->slab[q];
-    }
-    const kolo_cuda_function kernel = kolo_gpu_kernel(&p->gpu, call);
+    void *arguments[] = {&b->launch};
+    fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
-                     launch_kernel(kernel, b->slices, 1, 1, KOLO_PEER_THREADS, 1, 1, 0,
-                                   call->stream, arguments, NULL));
+                     launch_kernel(b->kernel, b->slices, 1, 1, b->threads, 1, 1, 0, call->stream,
+                                   arguments, NULL));
 }
 
 static bool moves_something(const struct kolo_peers *p, const struct kolo_gpu_call *call)

@@ -21,8 +21,13 @@ struct kolo_peer_plan {
 struct kolo_peer_bound { /* a call that was made before */
     uint64_t what;       /* 0: none */
     size_t elem;
-    unsigned slices;
-    struct kolo_peer_launch launch;
+    unsigned slices, threads;
+    kolo_cuda_function kernel;
+    bool is_low; /* of exec/low.h */
+    union {
+        struct kolo_peer_launch launch;
+        struct kolo_low_launch low;
+    };
 };
 
 struct kolo_peers {
@@ -31,6 +36,7 @@ struct kolo_peers {
     bool able;           /* it has its kernels */
     bool fast;           /* every pair is joined by NVLink */
     unsigned slices;     /* the most that a call may have; of the ledger's */
+    size_t low_bytes;    /* the longest call for exec/low.h, as kolo_low_bytes() */
     struct kolo_peer_room room;
     kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PEER_RANKS];            /* by a handle */

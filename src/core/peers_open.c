@@ -11,7 +11,13 @@
 enum {
     NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks */
     PCIE_SLICES = 4,    /* and PCIe with 4 */
-    SLOT_BYTES = 64 << 10
+    SLOT_BYTES = 64 << 10,
+    /* What goes with its flags takes twice the bytes and saves the signals' way. NCCL 2.30's model
+     * of its kernels for 8 H100 (src/sym_kernels.cc there) has the border near 20 KiB an
+     * all-reduce, MSCCL++ takes 16 KiB: 7 times that comes in. PCIe is an eighth as fast, as in
+     * peers.c. */
+    NVLINK_LOW = 128 << 10,
+    PCIE_LOW = 16 << 10
 };
 
 /* ---- the ledger: blocks that may wait, by GPU ---- */
@@ -114,6 +120,7 @@ static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
 
 struct offer { /* what a rank tells all */
     uint32_t able, fast, blocks;
+    uint64_t low_bytes;     /* UINT64_MAX: as is usual */
     uint64_t slab, context; /* as its process knows them */
     struct kolo_cuda_ipc handle;
 };
@@ -141,6 +148,21 @@ static bool other_processes(const struct kolo_comm *c)
     return other;
 }
 
+/* What the user wants. */
+static uint64_t low_bytes(void)
+{
+    const char *text = kolo_env("KOLO_CUDA_LOW_BYTES");
+    size_t bytes = 0;
+    if (text == NULL) {
+        return UINT64_MAX;
+    }
+    if (!kolo_parse_bytes(text, &bytes)) {
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LOW_BYTES is %s, which is no size; it is not used", text);
+        return UINT64_MAX;
+    }
+    return bytes;
+}
+
 /* In the GPU's context. */
 static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)[16])
 {
@@ -161,6 +183,7 @@ static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)
     offer.able = 1;
     offer.fast = p->fast;
     offer.blocks = p->slices;
+    offer.low_bytes = low_bytes();
     offer.slab = p->slab[p->comm->rank];
     offer.context = (uintptr_t)p->gpu.context;
     return offer;
@@ -199,12 +222,15 @@ static void unmap_slabs(struct kolo_peers *p)
 static bool agree(struct kolo_peers *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
+    uint64_t low = UINT64_MAX;
     bool able = true;
     for (int q = 0; q < p->comm->nranks; q++) {
         able = able && all[q].able;
         p->fast = p->fast && all[q].fast;
         blocks = all[q].blocks < blocks ? all[q].blocks : blocks;
+        low = all[q].low_bytes < low ? all[q].low_bytes : low;
     }
+    p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
     const unsigned most = p->fast ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
     give_back(&p->gpu, p->slices - blocks);
@@ -232,8 +258,10 @@ static bool map_all(struct kolo_peers *p, const struct offer *all)
 
 static void say_links(const struct kolo_peers *p)
 {
-    KOLO_LOG(INFO, INIT, "GPU %d: %d ranks on a GPU each, over %s, up to %u blocks a call",
-             p->gpu.ordinal, p->comm->nranks, p->fast ? "NVLink" : "PCIe", p->slices);
+    KOLO_LOG(INFO, INIT,
+             "GPU %d: %d ranks on a GPU each, over %s, up to %u blocks a call; low-latency kernels "
+             "where a rank gets at most %zu bytes",
+             p->gpu.ordinal, p->comm->nranks, p->fast ? "NVLink" : "PCIe", p->slices, p->low_bytes);
     for (int q = 0; q < p->comm->nranks; q++) {
         if (q != p->comm->rank) {
             KOLO_LOG(INFO, INIT, "rank %d -> %d via P2P/%s", p->comm->rank, q,

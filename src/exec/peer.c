@@ -4,16 +4,23 @@
 
 #include "exec/cpu.h"
 #include "exec/fused.h"
+#include "exec/low_layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-size_t kolo_peer_slab_bytes(const struct kolo_peer_room *room)
+size_t kolo_peer_low_at(const struct kolo_peer_room *room)
 {
     const size_t slots = (size_t)room->nranks * KOLO_PEER_DEPTH * room->slot_bytes;
     const size_t scratch = (size_t)KOLO_PEER_COPIES * room->scratch_bytes;
     return room->slices * (sizeof(struct kolo_peer_slice) + slots + scratch);
+}
+
+size_t kolo_peer_slab_bytes(const struct kolo_peer_room *room)
+{
+    const size_t slots = (size_t)room->slices * KOLO_LOW_TURNS * room->nranks;
+    return kolo_peer_low_at(room) + slots * KOLO_LOW_SLOT;
 }
 
 /* ---- places: which chunks of an outbox a reader reads ---- */

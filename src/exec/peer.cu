@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The peer kernels of peer_table.h, by the names that kolo_peer_name() gives: a block a slice. */
+/* The peer kernels of peer_table.h, by the names that kolo_peer_name() gives, and those of
+ * low_table.h, by kolo_low_name(): a block a slice. */
+#include "exec/low_table.h"
 #include "exec/peer_table.h"
 
 #define KERNEL(name, ...)                                                                          \
@@ -11,3 +13,12 @@
         KOLO_PEER_OF(__VA_ARGS__)::run(launch, blockIdx.x, address, threads);                      \
     }
 KOLO_PEER_TABLE(KERNEL)
+
+#define LOW_KERNEL(name, ...)                                                                      \
+    extern "C" __global__ void __launch_bounds__(KOLO_PEER_THREADS, 1)                             \
+        kolo_low_##name(const __grid_constant__ kolo_low_launch launch)                            \
+    {                                                                                              \
+        const kolo_gpu::Threads threads = {threadIdx.x, blockDim.x, blockDim.x};                   \
+        __VA_ARGS__::run(launch, blockIdx.x, threads);                                             \
+    }
+KOLO_LOW_TABLE(LOW_KERNEL)

@@ -7,7 +7,7 @@
  * reader here, and a signal is a word there: so everybody polls and loads its own memory, and what
  * crosses the link are stores, which need no answer.
  *
- *   slab of a rank: | slice: epoch, readers, words by writer | ... | slots | scratch |
+ *   slab of a rank: | slice: epoch, readers, words by writer | ... | slots | scratch | low.h's |
  *
  * Words hold epochs that only grow, with one writer each. Epochs are kept in the slab, so that a
  * launch that a graph holds does the next tiles each time. A slot is written again when those who
@@ -24,13 +24,14 @@
 extern "C" {
 #endif
 
-/* Bytes of a slab; it begins as zeros. */
+/* Bytes of a slab, which begins as zeros; where in it the slots of low.h are. */
 size_t kolo_peer_slab_bytes(const struct kolo_peer_room *room);
+size_t kolo_peer_low_at(const struct kolo_peer_room *room);
 
 /* A call of rank prog->me, by `slices` blocks, for what does not change from call to call: all of
- * the launch but in, out, factor, divisor, signature, slab, control and timeout_ns. `prog` is
- * lowered from `plan`, which has all ranks' steps and one lane, with links of KOLO_LINK_MAP alone.
- * Errors: UNSUPPORTED (lanes, ranks, or more ops than fit), SYSTEM. */
+ * the launch but `ends` and the divisor. `prog` is lowered from `plan`, which has all ranks' steps
+ * and one lane, with links of KOLO_LINK_MAP alone. Errors: UNSUPPORTED (lanes, ranks, or more ops
+ * than fit), SYSTEM. */
 KOLO_CHECK kolo_status kolo_peer_bind(const struct kolo_prog *prog,
                                       const struct kolo_extents *extents,
                                       const struct kolo_peer_room *room, unsigned slices,

@@ -94,7 +94,7 @@ KOLO_GPU bool any(bool x)
 
 KOLO_GPU kolo_peer_slice *slice_of(const kolo_peer_launch &l, uint32_t rank, uint32_t slice)
 {
-    return (kolo_peer_slice *)(uintptr_t)l.slab[rank] + slice;
+    return (kolo_peer_slice *)(uintptr_t)l.ends.slab[rank] + slice;
 }
 /* The slot of `writer` in `reader`'s slab. */
 KOLO_GPU uint64_t slot_of(const kolo_peer_launch &l, uint32_t reader, uint32_t writer,
@@ -102,29 +102,24 @@ KOLO_GPU uint64_t slot_of(const kolo_peer_launch &l, uint32_t reader, uint32_t w
 {
     const uint64_t slot =
         ((uint64_t)slice * l.room.nranks + writer) * KOLO_PEER_DEPTH + epoch % KOLO_PEER_DEPTH;
-    return l.slab[reader] + l.room.slices * sizeof(kolo_peer_slice) + slot * l.room.slot_bytes;
+    return l.ends.slab[reader] + l.room.slices * sizeof(kolo_peer_slice) + slot * l.room.slot_bytes;
 }
 KOLO_GPU uint64_t scratch_of(const kolo_peer_launch &l, uint32_t slice, uint32_t tile)
 {
     const uint64_t slots = (uint64_t)l.room.slices * l.room.nranks * KOLO_PEER_DEPTH;
     const uint64_t copy = (uint64_t)slice * KOLO_PEER_COPIES + tile % KOLO_PEER_COPIES;
-    return l.slab[l.me] + l.room.slices * sizeof(kolo_peer_slice) + slots * l.room.slot_bytes +
+    return l.ends.slab[l.me] + l.room.slices * sizeof(kolo_peer_slice) + slots * l.room.slot_bytes +
            copy * l.room.scratch_bytes;
 }
 
 /* ---- waiting ---- */
 
-struct Tile {
-    const kolo_peer_launch *launch;
+struct Block { /* what it gives up by */
     kolo_peer_slice *mine;
-    uint32_t slice, t, epoch;
-    uint64_t at, most; /* of each chunk: the first byte, how many at most */
+    kolo_peer_control *control;
+    uint64_t timeout_ns;
+    uint32_t slice;
 };
-
-KOLO_GPU kolo_peer_control *control_of(const kolo_peer_launch &l)
-{
-    return (kolo_peer_control *)(uintptr_t)l.control;
-}
 
 struct Want { /* what a wait waits for */
     uint32_t rank, word, epoch, step;
@@ -132,10 +127,10 @@ struct Want { /* what a wait waits for */
 };
 
 /* The first of a block's threads writes the record. Returns false. */
-KOLO_GPU bool give_up(const Tile &tile, const Want &want, uint64_t seen, uint32_t status)
+KOLO_GPU bool give_up(const Block &block, const Want &want, uint64_t seen, uint32_t status)
 {
-    kolo_peer_record *record = &control_of(*tile.launch)->record[tile.slice];
-    if (!claim(&tile.mine->failed)) {
+    kolo_peer_record *record = &block.control->record[block.slice];
+    if (!claim(&block.mine->failed)) {
         return false;
     }
     record->rank = want.rank;
@@ -147,33 +142,55 @@ KOLO_GPU bool give_up(const Tile &tile, const Want &want, uint64_t seen, uint32_
     return false;
 }
 
+struct Patience {
+    uint32_t polls;
+    uint64_t since;
+};
+
+/* After a poll in vain: KOLO_PEER_FINE to go on, else with what to give up. */
+KOLO_GPU uint32_t after_poll(const Block &block, Patience *patience)
+{
+    enum { LOOK = 1024 };
+    pause(++patience->polls);
+    if (patience->polls % LOOK != 0) {
+        return KOLO_PEER_FINE;
+    }
+    const uint64_t now = now_ns();
+    patience->since = patience->since == 0 ? now : patience->since;
+    if (load_flag(&block.control->abort) != 0 || load_flag(&block.mine->failed) != 0) {
+        return KOLO_PEER_ABORTED;
+    }
+    return now - patience->since > block.timeout_ns ? KOLO_PEER_TIMEOUT : KOLO_PEER_FINE;
+}
+
+struct Tile {
+    const kolo_peer_launch *launch;
+    Block block;
+    uint32_t t, epoch;
+    uint64_t at, most; /* of each chunk: the first byte, how many at most */
+};
+
+KOLO_GPU kolo_peer_control *control_of(const kolo_peer_launch &l)
+{
+    return (kolo_peer_control *)(uintptr_t)l.ends.control;
+}
+
 /* Until the word has come to want.epoch. A word that has gone past it may be another call's. */
 KOLO_GPU bool wait_word(const Tile &tile, const Want &want)
 {
-    enum { LOOK = 1024 };
-    const kolo_peer_launch &l = *tile.launch;
-    const uint64_t *word = &tile.mine->word[want.rank][want.word];
-    uint64_t since = 0, seen = 0;
-    for (uint32_t polls = 1;; polls++) {
+    const uint64_t *word = &tile.block.mine->word[want.rank][want.word];
+    Patience patience = {0, 0};
+    uint64_t seen = load_word(word);
+    while ((int32_t)((uint32_t)seen - want.epoch) < 0) {
+        const uint32_t status = after_poll(tile.block, &patience);
+        if (status != KOLO_PEER_FINE) {
+            return give_up(tile.block, want, seen, status);
+        }
         seen = load_word(word);
-        if ((int32_t)((uint32_t)seen - want.epoch) >= 0) {
-            break;
-        }
-        pause(polls);
-        if (polls % LOOK == 0) {
-            const uint64_t now = now_ns();
-            since = since == 0 ? now : since;
-            if (load_flag(&control_of(l)->abort) != 0) {
-                return give_up(tile, want, seen, KOLO_PEER_ABORTED);
-            }
-            if (now - since > l.timeout_ns) {
-                return give_up(tile, want, seen, KOLO_PEER_TIMEOUT);
-            }
-        }
     }
     if (want.signature != 0 && (uint32_t)seen == want.epoch &&
         (uint32_t)(seen >> 32) != want.signature) {
-        return give_up(tile, want, seen, KOLO_PEER_MISMATCH);
+        return give_up(tile.block, want, seen, KOLO_PEER_MISMATCH);
     }
     return true;
 }
@@ -183,7 +200,7 @@ KOLO_GPU bool wait_word(const Tile &tile, const Want &want)
 KOLO_GPU bool take_slots(const Tile &tile, const Threads &threads)
 {
     const kolo_peer_launch &l = *tile.launch;
-    uint32_t *readers = &tile.mine->readers[tile.epoch % KOLO_PEER_DEPTH];
+    uint32_t *readers = &tile.block.mine->readers[tile.epoch % KOLO_PEER_DEPTH];
     const uint32_t before = *readers;
     bool failed = false;
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
@@ -204,7 +221,7 @@ KOLO_GPU bool wait_words(const Tile &tile, const kolo_peer_op &op, const Threads
     for (uint32_t i = threads.first; i < op.nsrc; i += threads.step) {
         const uint64_t at = l.at[op.first + i];
         const Want want = {(uint32_t)(at >> 48) & 0xff, (uint32_t)at, tile.epoch + 1, op.word,
-                           l.signature};
+                           l.ends.signature};
         failed = failed || !wait_word(tile, want);
     }
     return !any(failed);
@@ -217,8 +234,8 @@ KOLO_GPU void tell(const Tile &tile, uint32_t ranks, uint32_t word, const Thread
     (void)any(false); /* all threads have loaded and stored what they had to */
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
         if ((ranks >> q & 1) != 0) {
-            store_word(&slice_of(l, q, tile.slice)->word[l.me][word],
-                       (uint64_t)l.signature << 32 | (tile.epoch + 1));
+            store_word(&slice_of(l, q, tile.block.slice)->word[l.me][word],
+                       (uint64_t)l.ends.signature << 32 | (tile.epoch + 1));
         }
     }
 }
@@ -263,15 +280,15 @@ KOLO_GPU uint64_t address_of(const Tile &tile, uint64_t operand)
     const uint64_t where = operand & 0xffffffffffffu;
     switch (operand >> 56) {
     case KOLO_PEER_IN:
-        return l.in + where + tile.at;
+        return l.ends.in + where + tile.at;
     case KOLO_PEER_OUT:
-        return l.out + where + tile.at;
+        return l.ends.out + where + tile.at;
     case KOLO_PEER_SCRATCH:
-        return scratch_of(l, tile.slice, tile.t) + where;
+        return scratch_of(l, tile.block.slice, tile.t) + where;
     case KOLO_PEER_FROM:
-        return slot_of(l, l.me, rank, tile.slice, tile.epoch) + where;
+        return slot_of(l, l.me, rank, tile.block.slice, tile.epoch) + where;
     default:
-        return slot_of(l, rank, l.me, tile.slice, tile.epoch) + where;
+        return slot_of(l, rank, l.me, tile.block.slice, tile.epoch) + where;
     }
 }
 
@@ -305,13 +322,13 @@ KOLO_GPU void move(const Tile &tile, const kolo_peer_op &op, uint64_t *address,
     typedef typename UnitOf<(sizeof(Elem) < 4 ? sizeof(Elem) : 4)>::Unit Unit;
     const uint64_t left = op.bytes > tile.at ? op.bytes - tile.at : 0;
     const uint64_t bytes = left < tile.most ? left : tile.most;
-    Sides s = {address, &l.at[op.first], op.nsrc, op.ndst, l.factor, 0, 0};
+    Sides s = {address, &l.at[op.first], op.nsrc, op.ndst, l.ends.factor, 0, 0};
     s.divisor = op.last ? l.divisor : 0;
     const bool scales = F::scales && l.at[op.first] >> 56 == KOLO_PEER_IN;
     const bool folds = F::folds && (op.nsrc > 1 || s.divisor > 1 || scales);
     s.count = bytes / (folds ? sizeof(Elem) : sizeof(Unit));
     for (uint32_t t = threads.first; t < threads.count; t += threads.step) {
-        const Who who = {tile.slice, l.room.slices, t, threads.count};
+        const Who who = {tile.block.slice, l.room.slices, t, threads.count};
         if (folds) {
             fold_piece<F>(s, who);
         } else if (op.ndst > 1 || address[0] != address[1]) {
@@ -347,8 +364,9 @@ template <class F> struct PeerKernel {
     KOLO_GPU void run(const kolo_peer_launch &l, uint32_t slice, uint64_t *address,
                       const Threads &threads)
     {
-        Tile tile = {&l, slice_of(l, l.me, slice), slice, 0, 0, 0, 0};
-        const uint32_t begin = tile.mine->epoch;
+        Tile tile = {
+            &l, {slice_of(l, l.me, slice), control_of(l), l.ends.timeout_ns, slice}, 0, 0, 0, 0};
+        const uint32_t begin = tile.block.mine->epoch;
         const uint64_t end = (slice + 1) * l.part;
         uint32_t moves = 0;
         if (any(threads.first == 0 && load_flag(&control_of(l)->abort) != 0)) {
@@ -376,7 +394,7 @@ template <class F> struct PeerKernel {
         }
         (void)any(false); /* all have read the epoch */
         if (threads.first == 0) {
-            tile.mine->epoch = begin + l.tiles;
+            tile.block.mine->epoch = begin + l.tiles;
         }
     }
 };

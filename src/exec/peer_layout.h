@@ -34,13 +34,14 @@ struct kolo_peer_op {
 enum { KOLO_PEER_IN, KOLO_PEER_OUT, KOLO_PEER_SCRATCH, KOLO_PEER_FROM, KOLO_PEER_TO };
 
 /* A rank's memory that the others map, its *slab*: slices, then slots by slice, writer and tile,
- * then scratch by slice and tile. A word has one writer. */
+ * then scratch by slice and tile, then what low_layout.h says. A word has one writer. */
 struct kolo_peer_slice {
     /* Its block's alone: tiles that it has run; the readers of the tile in each slot, a bit a rank;
      * whether a thread has given up. */
     uint32_t epoch, readers[KOLO_PEER_DEPTH], failed;
     uint32_t left[KOLO_PEER_RANKS]; /* of the first slice: not 0, that rank stores no more here */
-    uint32_t unused[10];
+    uint32_t low;                   /* calls that it has run of the low-latency kernels */
+    uint32_t unused[9];
     uint64_t word[KOLO_PEER_RANKS][KOLO_PEER_WORDS]; /* signature << 32 | 1 + epoch */
 };
 struct kolo_peer_room { /* of a slab; alike on all ranks of a communicator */
@@ -63,18 +64,23 @@ struct kolo_peer_control {
     struct kolo_peer_record record[KOLO_PEER_SLICES];
 };
 
+struct kolo_peer_ends {       /* what a call of any form has that was not known before it */
+    uint64_t in, out, factor; /* factor: the bits of PREMULSUM's */
+    uint64_t timeout_ns, control;
+    uint32_t signature, unused; /* of the call, equal on all ranks; not 0 */
+    uint64_t slab[KOLO_PEER_RANKS];
+};
+
 struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it as it is */
+    struct kolo_peer_ends ends;
     struct kolo_peer_room room;
     uint32_t me, divisor;      /* divisor above 1: of the total */
     uint32_t readers, sources; /* bits: ranks that read my words and slots; whose I read */
-    uint32_t signature, tiles; /* signature: of the call, equal on all ranks */
-    uint64_t part, piece;      /* bytes of each chunk that a slice takes; that a tile of it takes */
-    uint64_t timeout_ns, control;
-    uint64_t in, out, factor; /* factor: the bits of PREMULSUM's */
-    uint64_t slab[KOLO_PEER_RANKS];
+    uint32_t tiles, unused;
+    uint64_t part, piece; /* bytes of each chunk that a slice takes; that a tile of it takes */
     uint8_t nops, nstages;
     uint8_t stage[KOLO_PEER_STAGES + 1]; /* bounds of pipeline stages */
-    uint8_t unused[2];
+    uint8_t padding[2];
     struct kolo_peer_op op[KOLO_PEER_OPS];
     uint64_t at[KOLO_PEER_OPERANDS];
 };
@@ -87,5 +93,5 @@ struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it a
 KOLO_PEER_ASSERT(sizeof(struct kolo_peer_slice) == 128 + 8 * KOLO_PEER_RANKS * KOLO_PEER_WORDS &&
                      sizeof(struct kolo_peer_record) == 32 && sizeof(struct kolo_peer_op) == 16,
                  "the same layout on the host and the GPU");
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3688, "arguments of a kernel: 4096 at most");
+KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3696, "arguments of a kernel: 4096 at most");
 #endif

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator.h"
 
+#include "exec/low_table.h"
 #include "exec/peer_table.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -30,6 +32,15 @@ static const std::map<std::string, PeerKernel> &PeerTable()
     return table;
 }
 
+using LowKernel = void (*)(const kolo_low_launch &, uint32_t, const kolo_gpu::Threads &);
+
+static const std::map<std::string, LowKernel> &LowTable()
+{
+#define LOW(name, ...) {"kolo_low_" #name, __VA_ARGS__::run},
+    static const std::map<std::string, LowKernel> table = {KOLO_LOW_TABLE(LOW)};
+    return table;
+}
+
 bool Has(const char *name)
 {
     return ArgumentBytes(name) > 0;
@@ -39,26 +50,38 @@ size_t ArgumentBytes(const char *name)
 {
     return Table().count(name) > 0       ? sizeof(kolo_fused_launch)
            : PeerTable().count(name) > 0 ? sizeof(kolo_peer_launch)
+           : LowTable().count(name) > 0  ? sizeof(kolo_low_launch)
                                          : 0;
+}
+
+static void EachInAThread(unsigned blocks, const std::function<void(unsigned)> &block)
+{
+    std::vector<std::thread> hosts;
+    for (unsigned b = 0; b < blocks; b++) {
+        hosts.emplace_back(block, b);
+    }
+    for (std::thread &host : hosts) {
+        host.join();
+    }
 }
 
 bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsigned threads)
 {
     const auto found = PeerTable().find(name);
-    if (found == PeerTable().end()) {
-        return false;
-    }
-    std::vector<std::thread> hosts;
-    for (unsigned block = 0; block < blocks; block++) {
-        hosts.emplace_back([&, block] {
-            uint64_t address[2 * KOLO_PEER_SIDES];
-            found->second(launch, block, address, {0, 1, threads});
-        });
-    }
-    for (std::thread &host : hosts) {
-        host.join();
-    }
-    return true;
+    EachInAThread(found != PeerTable().end() ? blocks : 0, [&](unsigned block) {
+        uint64_t address[2 * KOLO_PEER_SIDES];
+        found->second(launch, block, address, {0, 1, threads});
+    });
+    return found != PeerTable().end();
+}
+
+bool Run(const char *name, const kolo_low_launch &launch, unsigned blocks, unsigned threads)
+{
+    const auto found = LowTable().find(name);
+    EachInAThread(found != LowTable().end() ? blocks : 0, [&](unsigned block) {
+        found->second(launch, block, {0, 1, threads});
+    });
+    return found != LowTable().end();
 }
 
 bool Run(const char *name, const kolo_fused_launch &launch, unsigned blocks, unsigned threads)

@@ -4,12 +4,12 @@
 #define KOLO_TESTS_EMULATOR_H
 
 #include "exec/fused.h"
-#include "exec/peer_layout.h"
+#include "exec/low_layout.h"
 
 namespace emulator
 {
 
-// Bytes of the argument of a kernel of either kind; 0: there is none of this name.
+// Bytes of the argument of a kernel of any kind; 0: there is none of this name.
 size_t ArgumentBytes(const char *name);
 
 // Runs a fused kernel over `blocks` blocks of `threads` threads each, blocks shared out to a few
@@ -17,8 +17,10 @@ size_t ArgumentBytes(const char *name);
 bool Run(const char *name, const kolo_fused_launch &launch, unsigned blocks, unsigned threads);
 bool Has(const char *name);
 
-// Runs a peer kernel, each block in a thread of the host: they wait for those of other launches.
+// Runs a kernel of peers, each block in a thread of the host: they wait for those of other
+// launches.
 bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsigned threads);
+bool Run(const char *name, const kolo_low_launch &launch, unsigned blocks, unsigned threads);
 
 } // namespace emulator
 

@@ -161,7 +161,7 @@ std::set<Stream *> streams;
 std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained;
 std::atomic<long> fail_in{0};
-std::atomic<size_t> launches{0}, syncs{0}, copied{0}, flushes{0};
+std::atomic<size_t> launches{0}, launches_low{0}, syncs{0}, copied{0}, flushes{0};
 std::atomic<int> copy_ms{0};
 std::atomic<int> copying[kMostDevices], copied_at_once{0}; // by a GPU; the most so far
 thread_local std::vector<int> contexts;                    // of devices, 1 + ordinal
@@ -287,6 +287,16 @@ struct CUmod_st {
     std::map<std::string, CUfunc_st> functions;
 };
 
+// A launch, whose argument is a copy of what the caller has.
+template <class Launch>
+void PushKernel(kolo_cuda_stream stream, const std::string &name, unsigned blocks, unsigned threads,
+                const void *argument)
+{
+    Launch launch;
+    memcpy(&launch, argument, sizeof launch);
+    StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, blocks, threads); });
+}
+
 extern "C" {
 
 // ---- for tests ----
@@ -355,6 +365,11 @@ KOLO_EXPORT
 size_t FakeCudaLaunches()
 {
     return launches;
+}
+KOLO_EXPORT
+size_t FakeCudaLaunchesLow()
+{
+    return launches_low;
 }
 
 // ---- the driver, devices and contexts ----
@@ -1114,17 +1129,17 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
                    void **arguments, void **)
 {
     ENTER_CONTEXT();
-    const std::string name = function->name;
+    const std::string &name = function->name;
+    const size_t bytes = emulator::ArgumentBytes(name.c_str());
     launches++;
-    if (emulator::ArgumentBytes(name.c_str()) == sizeof(kolo_peer_launch)) {
-        kolo_peer_launch launch;
-        memcpy(&launch, arguments[0], sizeof launch);
-        StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, grid_x, block_x); });
-        return KOLO_CUDA_OK;
+    if (bytes == sizeof(kolo_peer_launch)) {
+        PushKernel<kolo_peer_launch>(stream, name, grid_x, block_x, arguments[0]);
+    } else if (bytes == sizeof(kolo_low_launch)) {
+        launches_low++;
+        PushKernel<kolo_low_launch>(stream, name, grid_x, block_x, arguments[0]);
+    } else {
+        PushKernel<kolo_fused_launch>(stream, name, grid_x, block_x, arguments[0]);
     }
-    kolo_fused_launch launch;
-    memcpy(&launch, arguments[0], sizeof launch);
-    StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, grid_x, block_x); });
     return KOLO_CUDA_OK;
 }
 

@@ -35,8 +35,9 @@ size_t FakeCudaCopied();
 void FakeCudaDirect(const char *word);
 // Calls of cuFlushGPUDirectRDMAWrites so far.
 size_t FakeCudaFlushes();
-// Kernels launched so far.
+// Kernels launched so far; those of exec/low.h among them.
 size_t FakeCudaLaunches();
+size_t FakeCudaLaunchesLow();
 }
 
 #endif

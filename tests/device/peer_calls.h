@@ -52,7 +52,7 @@ struct Call {
     size_t shift = 0; // of the buffers, in elements
 };
 
-// All of the launches but in, out, factor, slab and control. False where the algorithm does not do
+// All of the launches but their ends. False where the algorithm does not do
 // this, or a launch does not hold it.
 inline bool Bind(const Call &c, int n, const kolo_peer_room &room,
                  std::vector<kolo_peer_launch> *out)
@@ -78,8 +78,6 @@ inline bool Bind(const Call &c, int n, const kolo_peer_room &room,
             EXPECT_EQ(KOLO_ERR_UNSUPPORTED, st) << kolo_error_text();
             return false;
         }
-        launch.signature = 77;
-        launch.timeout_ns = 60000000000u;
         launch.divisor = c.op == KOLO_AVG ? static_cast<uint32_t>(n) : 0;
         out->push_back(launch);
     }

@@ -2,7 +2,7 @@
 // Lowered programs as the peer kernels run them, on the host: every block of every rank is a
 // thread, memory of several GPUs is the host's. Without any driver.
 #include "emulator.h"
-#include "peer_calls.h"
+#include "peer_slabs.h"
 
 #include <set>
 #include <thread>
@@ -17,62 +17,17 @@ using reduce_reference::Bytes;
 using reduce_reference::Fill;
 using reduce_reference::kBytes;
 
-// Memory that begins `shift` bytes after a boundary of 16, with a margin that must stay as it is.
-class Buffer
+class Ranks : public Slabs
 {
   public:
-    explicit Buffer(size_t bytes, size_t shift = 0) : store_(bytes + shift + 64, 0xa5)
-    {
-        at_ = store_.data() + (16 - reinterpret_cast<uintptr_t>(store_.data()) % 16) % 16 + shift;
-    }
-    uint8_t *At() const
-    {
-        return at_;
-    }
-
-  private:
-    Bytes store_;
-    uint8_t *at_;
-};
-
-// Ranks with their slabs, which go from call to call.
-class Ranks
-{
-  public:
-    explicit Ranks(int n, uint32_t slot_bytes = 4096, uint32_t slices = 3)
-        : n_(n), room_{static_cast<uint32_t>(n), slices, slot_bytes, 2048}
-    {
-        const size_t bytes = kolo_peer_slab_bytes(&room_);
-        for (int r = 0; r < n; r++) {
-            slabs_.emplace_back(
-                static_cast<uint64_t *>(aligned_alloc(256, (bytes + 255) / 256 * 256)), free);
-            memset(slabs_.back().get(), 0, bytes);
-            controls_.push_back(std::make_unique<kolo_peer_control>());
-        }
-    }
-    // As if so many tiles had run.
-    void Begin(uint32_t epoch)
-    {
-        for (const auto &slab : slabs_) {
-            auto *slice = reinterpret_cast<kolo_peer_slice *>(slab.get());
-            for (uint32_t s = 0; s < room_.slices; s++) {
-                slice[s].epoch = epoch;
-                for (auto &writer : slice[s].word) {
-                    std::fill(std::begin(writer), std::end(writer), epoch);
-                }
-            }
-        }
-    }
+    explicit Ranks(int n, uint32_t slot_bytes = 4096) : Slabs(n, slot_bytes) {}
     bool Bind(const Call &c, std::vector<kolo_peer_launch> *out)
     {
         if (!peer_calls::Bind(c, n_, room_, out)) {
             return false;
         }
         for (kolo_peer_launch &launch : *out) {
-            launch.control = reinterpret_cast<uintptr_t>(Control(static_cast<int>(launch.me)));
-            for (size_t q = 0; q < slabs_.size(); q++) {
-                launch.slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].get());
-            }
+            SetEnds(static_cast<int>(launch.me), &launch.ends);
         }
         return true;
     }
@@ -110,9 +65,9 @@ class Ranks
             in.emplace_back(c.count * n * elem, shift);
             out.emplace_back(c.count * n * elem, shift);
             std::copy(host[r].begin(), host[r].end(), in[r].At());
-            launches[r].in = reinterpret_cast<uintptr_t>(in[r].At());
-            launches[r].out = reinterpret_cast<uintptr_t>((c.in_place ? in : out)[r].At());
-            memcpy(&launches[r].factor, factor.data(), std::min<size_t>(elem, 8));
+            launches[r].ends.in = reinterpret_cast<uintptr_t>(in[r].At());
+            launches[r].ends.out = reinterpret_cast<uintptr_t>((c.in_place ? in : out)[r].At());
+            memcpy(&launches[r].ends.factor, factor.data(), std::min<size_t>(elem, 8));
         }
         Launch(c, launches);
         const calls::Call what = {CollOf(c.algo->coll), c.type,
@@ -131,28 +86,12 @@ class Ranks
         }
         return true;
     }
-    kolo_peer_control *Control(int r)
-    {
-        return controls_[static_cast<size_t>(r)].get();
-    }
-
-  private:
-    int n_;
-    kolo_peer_room room_;
-    std::vector<std::unique_ptr<uint64_t, void (*)(void *)>> slabs_;
-    std::vector<std::unique_ptr<kolo_peer_control>> controls_;
 };
 
 bool CanBeInPlace(kolo_coll coll)
 {
     return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE ||
            coll == KOLO_COLL_BROADCAST || coll == KOLO_COLL_ALL_TO_ALL;
-}
-
-std::vector<int> RankCounts()
-{
-    return getenv("KOLO_TEST_SHORT") != nullptr ? std::vector<int>{2, 3}
-                                                : std::vector<int>{2, 3, 4, 8};
 }
 
 TEST(PeerPrograms, OfEveryAlgorithmGiveTheResultsOfTheirCollective)
@@ -234,8 +173,8 @@ TEST(PeerPrograms, OfTheOneLaunchThatGraphsKeepRunAgainAndAgain)
     ASSERT_TRUE(ranks.Bind(call, &launches));
     std::vector<std::vector<int32_t>> data(2 * kRanks, std::vector<int32_t>(call.count));
     for (size_t r = 0; r < kRanks; r++) {
-        launches[r].in = reinterpret_cast<uintptr_t>(data[r].data());
-        launches[r].out = reinterpret_cast<uintptr_t>(data[kRanks + r].data());
+        launches[r].ends.in = reinterpret_cast<uintptr_t>(data[r].data());
+        launches[r].ends.out = reinterpret_cast<uintptr_t>(data[kRanks + r].data());
     }
     for (int32_t round = 1; round <= 20; round++) {
         for (int32_t r = 0; r < kRanks; r++) {
@@ -257,8 +196,8 @@ class PeerWaits : public testing::Test
     {
         EXPECT_TRUE(ranks_.Bind(call_, &launches_));
         for (kolo_peer_launch &launch : launches_) {
-            launch.in = reinterpret_cast<uintptr_t>(in_);
-            launch.out = reinterpret_cast<uintptr_t>(out_[launch.me]);
+            launch.ends.in = reinterpret_cast<uintptr_t>(in_);
+            launch.ends.out = reinterpret_cast<uintptr_t>(out_[launch.me]);
         }
     }
     const kolo_peer_record &Record(int r, int slice = 0)
@@ -273,7 +212,7 @@ class PeerWaits : public testing::Test
 
 TEST_F(PeerWaits, ForARankThatNeverComesEndInTimeWithARecordOfIt)
 {
-    launches_[1].timeout_ns = 50000000;
+    launches_[1].ends.timeout_ns = 50000000;
     ranks_.Launch(call_, {launches_[1]});
     for (int slice = 0; slice < 2; slice++) {
         EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, Record(1, slice).status);
@@ -298,8 +237,8 @@ TEST_F(PeerWaits, EndWhenTheHostAborts)
 
 TEST_F(PeerWaits, SeeThatAnotherRankIsInAnotherCall)
 {
-    launches_[0].signature = 78;
-    launches_[0].timeout_ns = launches_[1].timeout_ns = 5000000000u;
+    launches_[0].ends.signature = 78;
+    launches_[0].ends.timeout_ns = launches_[1].ends.timeout_ns = 5000000000u;
     ranks_.Launch(call_, launches_);
     EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(0).status);
     EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(1).status);

@@ -181,14 +181,51 @@ TEST_F(Several, GpusThatDoNotReachEachOtherAreServedThroughTheHost)
 
 TEST_F(Several, GpusRunAKernelARankThatGivesTheReferencesBits)
 {
-    for (const int ranks : {2, 3, 4}) {
-        Peered peered(ranks);
-        ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
-        const std::vector<Call> calls = EveryCall(77, ranks - 1);
-        const size_t before = Launches();
-        CheckCalls(peered, calls);
-        EXPECT_EQ(before + calls.size() * static_cast<size_t>(ranks), Launches());
+    for (const char *low_bytes : {"0", "1M"}) {
+        setenv("KOLO_CUDA_LOW_BYTES", low_bytes, 1);
+        for (const int ranks : {2, 3, 4}) {
+            Peered peered(ranks);
+            ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+            const std::vector<Call> calls = EveryCall(77, ranks - 1);
+            const size_t before = Launches(), low = LaunchesLow();
+            const size_t made = calls.size() * static_cast<size_t>(ranks);
+            CheckCalls(peered, calls);
+            EXPECT_EQ(before + made, Launches());
+            EXPECT_EQ(low + (low_bytes[0] == '0' ? 0 : made), LaunchesLow());
+        }
     }
+    unsetenv("KOLO_CUDA_LOW_BYTES");
+}
+
+TEST_F(Several, GpusTakeLowLatencyKernelsForWhatIsShortAndOthersForTheRest)
+{
+    const Call call[] = {{kAllReduce, KOLO_INT8, KOLO_MAX, 4096, 0}, // 8192 bytes of two others
+                         {kAllReduce, KOLO_INT8, KOLO_MAX, 4097, 0},
+                         {kAllGather, KOLO_FLOAT16, KOLO_SUM, 2048, 0},
+                         {kAllGather, KOLO_FLOAT16, KOLO_SUM, 2049, 0}};
+    setenv("KOLO_CUDA_LOW_BYTES", "8192", 1);
+    Peered peered(3);
+    unsetenv("KOLO_CUDA_LOW_BYTES");
+    ASSERT_TRUE(peered.IsUp());
+    for (int i = 0; i < 8; i++) { // one after the other, on the same slabs
+        const size_t low = LaunchesLow(), all = Launches();
+        CheckCalls(peered, {call[i % 4]});
+        EXPECT_EQ(low + (i % 2 == 0 ? 3 : 0), LaunchesLow()) << i;
+        EXPECT_EQ(all + 3, Launches());
+    }
+}
+
+TEST_F(Several, GpusLeaveWhatTheirBlocksCannotHoldToOtherKernels)
+{
+    setenv("KOLO_CUDA_LOW_BYTES", "1G", 1);
+    Peered peered(2); // four multiprocessors, so four blocks of 8 KiB
+    unsetenv("KOLO_CUDA_LOW_BYTES");
+    ASSERT_TRUE(peered.IsUp());
+    const size_t low = LaunchesLow();
+    CheckCalls(peered, {{kAllReduce, KOLO_UINT8, KOLO_SUM, 32768, 0}});
+    EXPECT_EQ(low + 2, LaunchesLow());
+    CheckCalls(peered, {{kAllReduce, KOLO_UINT8, KOLO_SUM, 32769, 0}});
+    EXPECT_EQ(low + 2, LaunchesLow());
 }
 
 TEST_F(Several, GpusTakeLongCallsInTiles)

@@ -57,9 +57,62 @@ class Ranks
         const Data data(what, static_cast<size_t>(n_), c.count);
         std::vector<kolo_peer_launch> launches;
         ASSERT_TRUE(peer_calls::Bind(c, n_, room_, &launches));
+        const kolo_gpu_call call = Described(c.algo->coll, c.type, c.op);
         for (int r = 0; r < n_; r++) {
-            Launch(c, &launches[static_cast<size_t>(r)], data, r);
+            kolo_peer_launch *launch = &launches[static_cast<size_t>(r)];
+            SetEnds(data, r, &launch->ends);
+            Launch(kolo_gpu_kernel(&gpu_, &call), c.slices, KOLO_PEER_THREADS, r, launch);
         }
+        Finish(what, data);
+    }
+    void CheckLow(kolo_coll coll, const calls::Call &what)
+    {
+        const Data data(what, static_cast<size_t>(n_), what.count);
+        const kolo_gpu_call call = Described(coll, what.type, what.op);
+        for (int r = 0; r < n_; r++) {
+            const kolo_low_call low = {coll, n_, r, what.root, what.count, what.type, what.op};
+            kolo_low_launch launch;
+            unsigned blocks, threads;
+            ASSERT_TRUE(kolo_low_bind(&low, &room_, room_.slices, &launch, &blocks, &threads));
+            SetEnds(data, r, &launch.ends);
+            Launch(kolo_gpu_low_kernel(&gpu_, &call), blocks, threads, r, &launch);
+        }
+        Finish(what, data);
+    }
+
+  private:
+    static kolo_gpu_call Described(kolo_coll coll, kolo_type type, kolo_op op)
+    {
+        kolo_gpu_call call = {};
+        call.coll = coll;
+        call.type = type;
+        call.op = op;
+        return call;
+    }
+    void SetEnds(const Data &data, int r, kolo_peer_ends *ends)
+    {
+        const auto at = static_cast<size_t>(r);
+        ends->signature = 77;
+        ends->timeout_ns = 10000000000u;
+        ends->control = pinned_at_ + at * sizeof(kolo_peer_control);
+        ends->in = reinterpret_cast<uintptr_t>(data.in[at].Get());
+        ends->out = reinterpret_cast<uintptr_t>(data.out[at].Get());
+        for (size_t q = 0; q < slabs_.size(); q++) {
+            ends->slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].Get());
+        }
+    }
+    void Launch(kolo_cuda_function kernel, unsigned blocks, unsigned threads, int r, void *argument)
+    {
+        void *arguments[] = {argument};
+        ASSERT_EQ(KOLO_CUDA_OK,
+                  gpu_.cuda->launch_kernel(
+                      kernel, blocks, 1, 1, threads, 1, 1, 0,
+                      static_cast<kolo_cuda_stream>(streams_[static_cast<size_t>(r)]->Get()),
+                      arguments, nullptr));
+    }
+    // What all ranks have launched.
+    void Finish(const calls::Call &what, const Data &data)
+    {
         for (const auto &stream : streams_) {
             stream->Sync();
         }
@@ -69,28 +122,6 @@ class Ranks
                 << "rank " << r << " waited for rank " << record.rank << " in step " << record.step;
             data.Check(what, r);
         }
-    }
-
-  private:
-    void Launch(const peer_calls::Call &c, kolo_peer_launch *l, const Data &data, int r)
-    {
-        const auto at = static_cast<size_t>(r);
-        kolo_gpu_call call = {};
-        call.coll = c.algo->coll;
-        call.type = c.type;
-        call.op = c.op;
-        l->timeout_ns = 10000000000u;
-        l->control = pinned_at_ + at * sizeof(kolo_peer_control);
-        l->in = reinterpret_cast<uintptr_t>(data.in[at].Get());
-        l->out = reinterpret_cast<uintptr_t>(data.out[at].Get());
-        for (size_t q = 0; q < slabs_.size(); q++) {
-            l->slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].Get());
-        }
-        void *arguments[] = {l};
-        ASSERT_EQ(KOLO_CUDA_OK,
-                  gpu_.cuda->launch_kernel(
-                      kolo_gpu_kernel(&gpu_, &call), c.slices, 1, 1, KOLO_PEER_THREADS, 1, 1, 0,
-                      static_cast<kolo_cuda_stream>(streams_[at]->Get()), arguments, nullptr));
     }
     const kolo_gpu &gpu_;
     int n_;
@@ -117,6 +148,24 @@ TEST_F(OneGpu, RunsTheKernelsOfAllRanksWhichGiveTheReferencesBits)
                                      "allgather_direct", "alltoall_direct"}) {
                 ranks.Check({Algorithm(name), t, KOLO_SUM, 1003, n - 1, 3});
             }
+        }
+    }
+}
+
+TEST_F(OneGpu, RunsTheLowLatencyKernelsOfAllRanksWhichGiveTheReferencesBits)
+{
+    for (const int n : {2, 4}) {
+        Ranks ranks(gpu_, n);
+        for (int type = 0; type < KOLO_TYPES; type++) {
+            const auto t = static_cast<kolo_type>(type);
+            for (kolo_op op = 0; op < KOLO_OPS; op++) {
+                if (kolo_op_valid(t, op)) {
+                    ranks.CheckLow(KOLO_COLL_ALL_REDUCE, {kAllReduce, t, op, 1003, 0});
+                    ranks.CheckLow(KOLO_COLL_REDUCE_SCATTER, {kReduceScatter, t, op, 77, 0});
+                }
+            }
+            ranks.CheckLow(KOLO_COLL_ALL_GATHER, {kAllGather, t, KOLO_SUM, 1003, 0});
+            ranks.CheckLow(KOLO_COLL_BROADCAST, {kBroadcast, t, KOLO_SUM, 77, n - 1});
         }
     }
 }

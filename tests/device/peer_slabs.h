@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of several GPUs, which is the host's, for kernels of peers on the host.
+#ifndef KOLO_TESTS_PEER_SLABS_H
+#define KOLO_TESTS_PEER_SLABS_H
+
+#include "peer_calls.h"
+
+namespace peer_calls
+{
+
+using reduce_reference::Bytes;
+
+// Memory that begins `shift` bytes after a boundary of 16, with a margin that must stay as it is.
+class Buffer
+{
+  public:
+    explicit Buffer(size_t bytes, size_t shift = 0) : store_(bytes + shift + 64, 0xa5)
+    {
+        at_ = store_.data() + (16 - reinterpret_cast<uintptr_t>(store_.data()) % 16) % 16 + shift;
+    }
+    uint8_t *At() const
+    {
+        return at_;
+    }
+
+  private:
+    Bytes store_;
+    uint8_t *at_;
+};
+
+// The slabs of all ranks, which go from call to call.
+class Slabs
+{
+  public:
+    explicit Slabs(int n, uint32_t slot_bytes = 4096, uint32_t slices = 3)
+        : n_(n), room_{static_cast<uint32_t>(n), slices, slot_bytes, 2048}
+    {
+        const size_t bytes = kolo_peer_slab_bytes(&room_);
+        for (int r = 0; r < n; r++) {
+            slabs_.emplace_back(
+                static_cast<uint64_t *>(aligned_alloc(256, (bytes + 255) / 256 * 256)), free);
+            memset(slabs_.back().get(), 0, bytes);
+            controls_.push_back(std::make_unique<kolo_peer_control>());
+        }
+    }
+    // As if so many tiles, or calls of the low-latency kernels, had run.
+    void Begin(uint32_t epoch)
+    {
+        for (int r = 0; r < n_; r++) {
+            for (uint32_t s = 0; s < room_.slices; s++) {
+                Slice(r, s)->epoch = Slice(r, s)->low = epoch;
+                for (auto &writer : Slice(r, s)->word) {
+                    std::fill(std::begin(writer), std::end(writer), epoch);
+                }
+            }
+        }
+    }
+    // But for the buffers and the factor.
+    void SetEnds(int r, kolo_peer_ends *ends)
+    {
+        ends->signature = 77;
+        ends->timeout_ns = 60000000000u;
+        ends->control = reinterpret_cast<uintptr_t>(Control(r));
+        for (size_t q = 0; q < slabs_.size(); q++) {
+            ends->slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].get());
+        }
+    }
+    kolo_peer_slice *Slice(int r, uint32_t s)
+    {
+        return reinterpret_cast<kolo_peer_slice *>(Slab(r)) + s;
+    }
+    uint64_t *Slab(int r)
+    {
+        return slabs_[static_cast<size_t>(r)].get();
+    }
+    kolo_peer_control *Control(int r)
+    {
+        return controls_[static_cast<size_t>(r)].get();
+    }
+
+  protected:
+    int n_;
+    kolo_peer_room room_;
+
+  private:
+    std::vector<std::unique_ptr<uint64_t, void (*)(void *)>> slabs_;
+    std::vector<std::unique_ptr<kolo_peer_control>> controls_;
+};
+
+inline std::vector<int> RankCounts()
+{
+    return getenv("KOLO_TEST_SHORT") != nullptr ? std::vector<int>{2, 3}
+                                                : std::vector<int>{2, 3, 4, 8};
+}
+
+} // namespace peer_calls
+
+#endif
