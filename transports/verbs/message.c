@@ -21,8 +21,11 @@ static struct kolo_verbs_message *record(struct kolo_link *link, uint8_t channel
     } else {
         m = malloc(sizeof *m);
     }
-    if (m != NULL) {
-        *m = (struct kolo_verbs_message){.number = number, .channel = channel, .total = total};
+    if (m != NULL) { /* most of it are chunks that hardly any message has */
+        memset(m, 0, offsetof(struct kolo_verbs_message, again));
+        m->number = number;
+        m->channel = channel;
+        m->total = total;
     }
     return m;
 }

@@ -173,9 +173,9 @@ struct kolo_verbs_message { /* a send or a receive that is not done; or what cam
     size_t total, made, moved;
     struct kolo_verbs_place place; /* send: of the receive */
     struct kolo_verbs_hold *hold;
-    char *kept;                                      /* what came before its receive */
-    struct kolo_verbs_piece again[KOLO_VERBS_AGAIN]; /* chunks whose lane has failed */
+    char *kept; /* what came before its receive */
     int nagain;
+    struct kolo_verbs_piece again[KOLO_VERBS_AGAIN]; /* chunks whose lane has failed */
 };
 
 struct kolo_verbs_list {
