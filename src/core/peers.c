@@ -97,6 +97,14 @@ static unsigned slices_for(const struct kolo_peers *p, size_t chunk_bytes)
     return (unsigned)kolo_max(1, kolo_min(want, p->slices));
 }
 
+/* Not where a program sends less, or each block is as long as it likes. */
+static bool goes_direct(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    return p->direct && call->counts == NULL &&
+           (call->coll == KOLO_COLL_ALL_REDUCE || call->coll == KOLO_COLL_ALL_GATHER ||
+            call->coll == KOLO_COLL_REDUCE_SCATTER);
+}
+
 static bool bind_low(const struct kolo_peers *p, const struct kolo_gpu_call *call,
                      struct kolo_peer_bound *out)
 {
@@ -129,6 +137,9 @@ static kolo_status bind_program(struct kolo_peers *p, const struct kolo_gpu_call
     const kolo_status st =
         kolo_peer_bind(plan->prog, &extents, &p->room, out->slices, &out->launch);
     free(arrays);
+    if (st == KOLO_OK && goes_direct(p, call)) {
+        kolo_peer_bind_direct(call->coll, call->count * sizes.elem, out->slices, &out->launch);
+    }
     return st;
 }
 
@@ -238,12 +249,36 @@ static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, u
     }
 }
 
+/* Peer access is to what cudaMalloc() gives, not to pools, managed memory and mapped handles. */
+static bool is_reached(const struct kolo_peers *p, const void *ptr)
+{
+    uint64_t able = 0; /* the driver's bool is shorter */
+    return p->gpu.cuda->pointer_get_attribute(&able, KOLO_CUDA_POINTER_IPC, (uintptr_t)ptr) ==
+               KOLO_CUDA_OK &&
+           (able & 0xff) != 0;
+}
+
+/* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
+ * is safe through slots only. */
+static bool are_reached(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    const size_t block = call->count * kolo_type_bytes(call->type);
+    const size_t bytes = block * (size_t)p->comm->nranks;
+    const uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
+    const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && out + block > in &&
+                          out < in + bytes && out != in + (size_t)p->comm->rank * block;
+    return !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
+}
+
 static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call)
 {
     struct kolo_peer_bound *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
     fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
+    if (!b->is_low && b->launch.meets != 0) {
+        b->launch.reached = are_reached(p, call);
+    }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
                      launch_kernel(b->kernel, b->slices, 1, 1, b->threads, 1, 1, 0, call->stream,
                                    arguments, NULL));

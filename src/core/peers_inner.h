@@ -36,6 +36,7 @@ struct kolo_peers {
     bool able;           /* it has its kernels */
     bool fast;           /* every pair is joined by NVLink */
     unsigned slices;     /* the most that a call may have; of the ledger's */
+    bool direct;         /* GPUs reach each other's cudaMalloc() memory by its address */
     size_t low_bytes;    /* the longest call for exec/low.h, as kolo_low_bytes() */
     struct kolo_peer_room room;
     kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */

@@ -119,7 +119,7 @@ static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
 /* ---- a rank's own part ---- */
 
 struct offer { /* what a rank tells all */
-    uint32_t able, fast, blocks;
+    uint32_t able, fast, blocks, direct;
     uint64_t low_bytes;     /* UINT64_MAX: as is usual */
     uint64_t slab, context; /* as its process knows them */
     struct kolo_cuda_ipc handle;
@@ -163,6 +163,12 @@ static uint64_t low_bytes(void)
     return bytes;
 }
 
+static bool wants_direct(void)
+{
+    const char *text = kolo_env("KOLO_CUDA_DIRECT");
+    return text == NULL || strcmp(text, "0") != 0;
+}
+
 /* In the GPU's context. */
 static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)[16])
 {
@@ -183,6 +189,7 @@ static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)
     offer.able = 1;
     offer.fast = p->fast;
     offer.blocks = p->slices;
+    offer.direct = wants_direct();
     offer.low_bytes = low_bytes();
     offer.slab = p->slab[p->comm->rank];
     offer.context = (uintptr_t)p->gpu.context;
@@ -223,13 +230,15 @@ static bool agree(struct kolo_peers *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
     uint64_t low = UINT64_MAX;
-    bool able = true;
+    bool able = true, direct = !other_processes(p->comm);
     for (int q = 0; q < p->comm->nranks; q++) {
         able = able && all[q].able;
         p->fast = p->fast && all[q].fast;
         blocks = all[q].blocks < blocks ? all[q].blocks : blocks;
+        direct = direct && all[q].direct;
         low = all[q].low_bytes < low ? all[q].low_bytes : low;
     }
+    p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
     p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
     const unsigned most = p->fast ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
@@ -260,8 +269,9 @@ static void say_links(const struct kolo_peers *p)
 {
     KOLO_LOG(INFO, INIT,
              "GPU %d: %d ranks on a GPU each, over %s, up to %u blocks a call; low-latency kernels "
-             "where a rank gets at most %zu bytes",
-             p->gpu.ordinal, p->comm->nranks, p->fast ? "NVLink" : "PCIe", p->slices, p->low_bytes);
+             "where a rank gets at most %zu bytes%s",
+             p->gpu.ordinal, p->comm->nranks, p->fast ? "NVLink" : "PCIe", p->slices, p->low_bytes,
+             p->direct ? "; longer ones from buffer to buffer" : "");
     for (int q = 0; q < p->comm->nranks; q++) {
         if (q != p->comm->rank) {
             KOLO_LOG(INFO, INIT, "rank %d -> %d via P2P/%s", p->comm->rank, q,

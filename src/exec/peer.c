@@ -228,7 +228,7 @@ static kolo_status check(const struct kolo_plan *plan)
         phases = plan->rank[r].phases > phases ? plan->rank[r].phases : phases;
     }
     if (plan->only >= 0 || plan->lanes > 1 || plan->shape.nranks > KOLO_PEER_RANKS ||
-        phases >= KOLO_PEER_WORDS) {
+        phases >= KOLO_PEER_SIGNALS) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "%s of %d ranks, %d lanes and %d signals is not for GPUs",
                          plan->algo->base.name, plan->shape.nranks, plan->lanes, phases);
@@ -260,6 +260,32 @@ kolo_status kolo_peer_bind(const struct kolo_prog *prog, const struct kolo_exten
                        prog->plan->algo->base.name, prog->plan->shape.nranks, b.lacks);
     }
     return st;
+}
+
+/* ---- straight from buffer to buffer ---- */
+
+void kolo_peer_bind_direct(enum kolo_coll coll, size_t bytes, unsigned slices,
+                           struct kolo_peer_launch *l)
+{
+    const uint32_t n = l->room.nranks;
+    const size_t share =
+        coll == KOLO_COLL_ALL_REDUCE ? kolo_round_up((bytes + n - 1) / n, ALIGN) : bytes;
+    const size_t at = l->me * share;
+    const size_t left = coll != KOLO_COLL_ALL_REDUCE ? bytes : at < bytes ? bytes - at : 0;
+    if (l->nops == KOLO_PEER_OPS) {
+        return;
+    }
+    l->op[l->nops] = (struct kolo_peer_op){
+        .code = KOLO_PEER_DIRECT,
+        .last = 1,
+        .nsrc = coll == KOLO_COLL_ALL_GATHER ? 1 : (uint8_t)n,
+        .ndst = coll == KOLO_COLL_REDUCE_SCATTER ? 1 : (uint8_t)n,
+        .bytes = kolo_min(share, left),
+    };
+    l->in_at = coll == KOLO_COLL_ALL_GATHER ? 0 : at;
+    l->out_at = coll == KOLO_COLL_REDUCE_SCATTER ? 0 : at;
+    l->direct_part = kolo_round_up((share + slices - 1) / slices, ALIGN);
+    l->meets = 1;
 }
 
 void kolo_peer_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME])

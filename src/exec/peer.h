@@ -37,6 +37,15 @@ KOLO_CHECK kolo_status kolo_peer_bind(const struct kolo_prog *prog,
                                       const struct kolo_peer_room *room, unsigned slices,
                                       struct kolo_peer_launch *out);
 
+/* Beside the program of an all-reduce, all-gather or reduce-scatter whose count is `bytes`: each
+ * rank reads its share of all inputs and stores what comes of it to all outputs, over the links and
+ * without slots. It is done so if launch.reached is set on all ranks, which they tell each other
+ * first; else the program is run. Afterwards they tell that they are through: nobody's buffers are
+ * used once its kernel is over. All ranks must make the launch so, or none.
+ * Source: the two-shot kernels of NCCL (RSxLD_AGxST), vLLM and others. */
+void kolo_peer_bind_direct(enum kolo_coll coll, size_t bytes, unsigned slices,
+                           struct kolo_peer_launch *launch);
+
 /* The kernel that serves the call, as kolo_fused_name(): "kolo_peer_sum_float32", ... */
 enum { KOLO_PEER_NAME = 48 }; /* and KOLO_FUSED_NAME */
 void kolo_peer_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME]);

@@ -245,6 +245,7 @@ KOLO_GPU void tell(const Tile &tile, uint32_t ranks, uint32_t word, const Thread
 struct Sides {               /* as fold_piece() takes it; see Piece */
     const uint64_t *address; /* sources, then destinations */
     const uint64_t *operand;
+    const uint64_t *factors; /* DIRECT: of the sources' ranks; else NULL */
     uint32_t nsrc, ndst;
     uint64_t factor;
     uint64_t count;
@@ -269,6 +270,10 @@ KOLO_GPU uint32_t destinations(const Sides &s)
 /* What comes from IN is scaled, as nothing was before; so peers get it scaled. */
 KOLO_GPU Factor factor(const Sides &s, uint32_t q)
 {
+    if (s.factors != 0) {
+        const Factor theirs = {s.factors[q], true};
+        return theirs;
+    }
     const Factor by = {s.factor, s.operand[q] >> 56 == KOLO_PEER_IN};
     return by;
 }
@@ -307,13 +312,15 @@ template <> struct UnitOf<4> {
     typedef uint32_t Unit;
 };
 
-/* `address` is the block's, of KOLO_PEER_SIDES, and not the last move's. */
+/* `address` is the block's, of KOLO_PEER_SIDES, and not the last move's. Those of DIRECT are there,
+ * and the factors before them: see meet(). */
 template <class F>
 KOLO_GPU void move(const Tile &tile, const kolo_peer_op &op, uint64_t *address,
                    const Threads &threads)
 {
     const kolo_peer_launch &l = *tile.launch;
-    const uint32_t sides = (uint32_t)op.nsrc + op.ndst;
+    const bool direct = op.code == KOLO_PEER_DIRECT;
+    const uint32_t sides = direct ? 0 : (uint32_t)op.nsrc + op.ndst;
     for (uint32_t i = threads.first; i < sides; i += threads.step) {
         address[i] = address_of(tile, l.at[op.first + i]);
     }
@@ -322,9 +329,10 @@ KOLO_GPU void move(const Tile &tile, const kolo_peer_op &op, uint64_t *address,
     typedef typename UnitOf<(sizeof(Elem) < 4 ? sizeof(Elem) : 4)>::Unit Unit;
     const uint64_t left = op.bytes > tile.at ? op.bytes - tile.at : 0;
     const uint64_t bytes = left < tile.most ? left : tile.most;
-    Sides s = {address, &l.at[op.first], op.nsrc, op.ndst, l.ends.factor, 0, 0};
+    const uint64_t *factors = F::scales && direct ? address - KOLO_PEER_SIDES : 0;
+    Sides s = {address, &l.at[op.first], factors, op.nsrc, op.ndst, l.ends.factor, 0, 0};
     s.divisor = op.last ? l.divisor : 0;
-    const bool scales = F::scales && l.at[op.first] >> 56 == KOLO_PEER_IN;
+    const bool scales = F::scales && (direct || l.at[op.first] >> 56 == KOLO_PEER_IN);
     const bool folds = F::folds && (op.nsrc > 1 || s.divisor > 1 || scales);
     s.count = bytes / (folds ? sizeof(Elem) : sizeof(Unit));
     for (uint32_t t = threads.first; t < threads.count; t += threads.step) {
@@ -335,6 +343,58 @@ KOLO_GPU void move(const Tile &tile, const kolo_peer_op &op, uint64_t *address,
             copy_piece<Unit>(s, who);
         }
     }
+}
+
+/* ---- straight from buffer to buffer ---- */
+
+KOLO_GPU uint32_t all_ranks(const kolo_peer_launch &l)
+{
+    return (uint32_t)((UINT64_C(1) << l.room.nranks) - 1);
+}
+
+KOLO_GPU bool wait_all(const Tile &tile, uint32_t word, const Threads &threads)
+{
+    const kolo_peer_launch &l = *tile.launch;
+    bool failed = false;
+    for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
+        const Want want = {q, word, tile.epoch + 1, 0, l.ends.signature};
+        failed = failed || !wait_word(tile, want);
+    }
+    return !any(failed);
+}
+
+enum Met { MET_APART, MET_ALL, MET_FAILED };
+
+/* Tell all where this rank's buffers are, if the others reach them, and hear it of all. If all are
+ * reached, the sides of the move are there, from address[KOLO_PEER_SIDES] on, and the factors, from
+ * address[0] on. A place is written again in the next such call, which its writer only makes after
+ * this one, thus after it has heard of this rank something that came behind what is read here. */
+KOLO_GPU Met meet(const Tile &tile, const kolo_peer_op &op, uint64_t *address,
+                  const Threads &threads)
+{
+    const kolo_peer_launch &l = *tile.launch;
+    const kolo_peer_place place = {l.reached != 0 ? l.ends.in : 0, l.ends.out, l.ends.factor, 0};
+    bool apart = false;
+    for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
+        slice_of(l, q, tile.block.slice)->place[l.me] = place;
+    }
+    tell(tile, all_ranks(l), KOLO_PEER_MET, threads);
+    if (!wait_all(tile, KOLO_PEER_MET, threads)) {
+        return MET_FAILED;
+    }
+    for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
+        const kolo_peer_place theirs = tile.block.mine->place[q];
+        apart = apart || theirs.in == 0;
+        address[q] = theirs.factor;
+        if (op.nsrc > 1 || q == l.me) {
+            address[KOLO_PEER_SIDES + (op.nsrc > 1 ? q : 0)] = theirs.in + l.in_at + tile.at;
+        }
+        if (op.ndst > 1 || q == l.me) {
+            address[KOLO_PEER_SIDES + op.nsrc + (op.ndst > 1 ? q : 0)] =
+                theirs.out + l.out_at + tile.at;
+        }
+    }
+    return any(apart) ? MET_APART : MET_ALL;
 }
 
 /* ---- the program ---- */
@@ -348,6 +408,7 @@ template <class F> struct PeerKernel {
         case KOLO_PEER_WAIT:
             return wait_words(tile, op, threads);
         case KOLO_PEER_MOVE:
+        case KOLO_PEER_DIRECT:
             move<F>(tile, op, address, threads);
             return true;
         case KOLO_PEER_SIGNAL:
@@ -360,41 +421,62 @@ template <class F> struct PeerKernel {
     }
 
     /* `address` is the block's: 2 * KOLO_PEER_SIDES. A pipeline: in iteration i, stage s works on
-     * tile i - s, the last stage first, as on the host (cpu.c). */
+     * tile i - s, the last stage first, as on the host (cpu.c). DIRECT is one tile of one stage. */
     KOLO_GPU void run(const kolo_peer_launch &l, uint32_t slice, uint64_t *address,
                       const Threads &threads)
     {
         Tile tile = {
             &l, {slice_of(l, l.me, slice), control_of(l), l.ends.timeout_ns, slice}, 0, 0, 0, 0};
-        const uint32_t begin = tile.block.mine->epoch;
-        const uint64_t end = (slice + 1) * l.part;
+        const uint32_t begin = tile.block.mine->epoch, calls = tile.block.mine->met;
+        Met met = MET_APART;
         uint32_t moves = 0;
         if (any(threads.first == 0 && load_flag(&control_of(l)->abort) != 0)) {
             return;
         }
-        for (uint32_t i = 0; i < l.tiles + l.nstages - 1; i++) {
-            for (uint32_t stage = l.nstages; stage-- > 0;) {
+        if (l.meets != 0) {
+            tile.epoch = calls;
+            tile.at = slice * l.direct_part;
+            met = meet(tile, l.op[l.nops], address, threads);
+        }
+        if (met == MET_FAILED) {
+            return;
+        }
+        const bool direct = met == MET_ALL;
+        const uint32_t tiles = direct ? 1 : l.tiles, nstages = direct ? 1 : l.nstages;
+        const uint64_t part = direct ? l.direct_part : l.part;
+        const uint64_t piece = direct ? l.direct_part : l.piece;
+        for (uint32_t i = 0; i < tiles + nstages - 1; i++) {
+            for (uint32_t stage = nstages; stage-- > 0;) {
                 tile.t = i - stage; /* wraps where the pipeline is not full */
-                if (tile.t >= l.tiles) {
+                if (tile.t >= tiles) {
                     continue;
                 }
-                tile.epoch = begin + tile.t;
-                tile.at = slice * l.part + tile.t * l.piece;
-                tile.most = end - tile.at < l.piece ? end - tile.at : l.piece;
-                if (stage == 0 && !take_slots(tile, threads)) {
+                tile.epoch = direct ? calls : begin + tile.t;
+                tile.at = slice * part + tile.t * piece;
+                const uint64_t left = (slice + 1) * part - tile.at;
+                tile.most = left < piece ? left : piece;
+                if (stage == 0 && !direct && !take_slots(tile, threads)) {
                     return;
                 }
-                for (uint32_t at = l.stage[stage]; at < l.stage[stage + 1]; at++) {
-                    moves += l.op[at].code == KOLO_PEER_MOVE;
+                const uint32_t last = direct ? l.nops + 1u : l.stage[stage + 1];
+                for (uint32_t at = direct ? l.nops : l.stage[stage]; at < last; at++) {
+                    moves += l.op[at].code == KOLO_PEER_MOVE || direct;
                     if (!step(tile, l.op[at], address + moves % 2 * KOLO_PEER_SIDES, threads)) {
                         return;
                     }
                 }
             }
         }
-        (void)any(false); /* all have read the epoch */
+        if (direct) {
+            tell(tile, all_ranks(l), KOLO_PEER_OVER, threads);
+            if (!wait_all(tile, KOLO_PEER_OVER, threads)) {
+                return;
+            }
+        }
+        (void)any(false); /* all have read the epochs */
         if (threads.first == 0) {
-            tile.block.mine->epoch = begin + l.tiles;
+            tile.block.mine->epoch = begin + (direct ? 0 : tiles);
+            tile.block.mine->met = calls + (l.meets != 0);
         }
     }
 };

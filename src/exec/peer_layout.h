@@ -12,14 +12,18 @@ enum {
     KOLO_PEER_THREADS = 512, /* of a block */
     KOLO_PEER_DEPTH = 4,     /* copies of a slot: tiles ahead of one's readers */
     KOLO_PEER_COPIES = 4,    /* of scratch */
-    KOLO_PEER_WORDS = 32,    /* of one writer: its `done`, then its signals */
+    KOLO_PEER_SIGNALS = 32,  /* words of one writer: its `done`, then its signals, */
+    KOLO_PEER_MET = 32,      /* then that it has come with its buffers, */
+    KOLO_PEER_OVER = 33,     /* and that it leaves the others' alone again */
+    KOLO_PEER_WORDS = 34,
     KOLO_PEER_OPS = 88,
     KOLO_PEER_SIDES = 40, /* sources and destinations of a move */
     KOLO_PEER_OPERANDS = 256,
     KOLO_PEER_STAGES = 3
 };
 
-enum { KOLO_PEER_WAIT, KOLO_PEER_MOVE, KOLO_PEER_SIGNAL, KOLO_PEER_DONE }; /* codes of ops */
+/* Codes of ops. DIRECT: a MOVE between the users' buffers, beside the program. */
+enum { KOLO_PEER_WAIT, KOLO_PEER_MOVE, KOLO_PEER_SIGNAL, KOLO_PEER_DONE, KOLO_PEER_DIRECT };
 
 struct kolo_peer_op {
     uint8_t code, last, nsrc, ndst; /* last: the reduction is complete here */
@@ -35,13 +39,18 @@ enum { KOLO_PEER_IN, KOLO_PEER_OUT, KOLO_PEER_SCRATCH, KOLO_PEER_FROM, KOLO_PEER
 
 /* A rank's memory that the others map, its *slab*: slices, then slots by slice, writer and tile,
  * then scratch by slice and tile, then what low_layout.h says. A word has one writer. */
+struct kolo_peer_place { /* of a rank's buffers; `in` 0: the others do not reach them */
+    uint64_t in, out, factor, unused;
+};
 struct kolo_peer_slice {
     /* Its block's alone: tiles that it has run; the readers of the tile in each slot, a bit a rank;
      * whether a thread has given up. */
     uint32_t epoch, readers[KOLO_PEER_DEPTH], failed;
     uint32_t left[KOLO_PEER_RANKS]; /* of the first slice: not 0, that rank stores no more here */
     uint32_t low;                   /* calls that it has run of the low-latency kernels */
-    uint32_t unused[9];
+    uint32_t met;                   /* calls in which ranks have said where their buffers are */
+    uint32_t unused[8];
+    struct kolo_peer_place place[KOLO_PEER_RANKS];   /* by writer, ahead of its word */
     uint64_t word[KOLO_PEER_RANKS][KOLO_PEER_WORDS]; /* signature << 32 | 1 + epoch */
 };
 struct kolo_peer_room { /* of a slab; alike on all ranks of a communicator */
@@ -76,8 +85,11 @@ struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it a
     struct kolo_peer_room room;
     uint32_t me, divisor;      /* divisor above 1: of the total */
     uint32_t readers, sources; /* bits: ranks that read my words and slots; whose I read */
-    uint32_t tiles, unused;
+    uint32_t tiles;
+    uint32_t meets, reached; /* it may be DIRECT, by op[nops]; this rank's buffers allow it */
+    uint32_t unused;
     uint64_t part, piece; /* bytes of each chunk that a slice takes; that a tile of it takes */
+    uint64_t in_at, out_at, direct_part; /* DIRECT: where in each buffer; bytes of a slice */
     uint8_t nops, nstages;
     uint8_t stage[KOLO_PEER_STAGES + 1]; /* bounds of pipeline stages */
     uint8_t padding[2];
@@ -90,8 +102,9 @@ struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it a
 #else
 #define KOLO_PEER_ASSERT _Static_assert
 #endif
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_slice) == 128 + 8 * KOLO_PEER_RANKS * KOLO_PEER_WORDS &&
+KOLO_PEER_ASSERT(sizeof(struct kolo_peer_slice) ==
+                         128 + 8 * KOLO_PEER_RANKS * (4 + KOLO_PEER_WORDS) &&
                      sizeof(struct kolo_peer_record) == 32 && sizeof(struct kolo_peer_op) == 16,
                  "the same layout on the host and the GPU");
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3696, "arguments of a kernel: 4096 at most");
+KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3728, "arguments of a kernel: 4096 at most");
 #endif

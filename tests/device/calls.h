@@ -145,6 +145,11 @@ inline size_t Launches()
     return gpu::IsFake() ? Find<size_t()>("FakeCudaLaunches")() : 0;
 }
 
+inline size_t LaunchesDirect()
+{
+    return gpu::IsFake() ? Find<size_t()>("FakeCudaLaunchesDirect")() : 0;
+}
+
 inline size_t LaunchesLow()
 {
     return gpu::IsFake() ? Find<size_t()>("FakeCudaLaunchesLow")() : 0;

@@ -161,7 +161,8 @@ std::set<Stream *> streams;
 std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained;
 std::atomic<long> fail_in{0};
-std::atomic<size_t> launches{0}, launches_low{0}, syncs{0}, copied{0}, flushes{0};
+std::atomic<size_t> launches{0}, launches_low{0}, launches_direct{0}, syncs{0}, copied{0},
+    flushes{0};
 std::atomic<int> copy_ms{0};
 std::atomic<int> copying[kMostDevices], copied_at_once{0}; // by a GPU; the most so far
 thread_local std::vector<int> contexts;                    // of devices, 1 + ordinal
@@ -365,6 +366,11 @@ KOLO_EXPORT
 size_t FakeCudaLaunches()
 {
     return launches;
+}
+KOLO_EXPORT
+size_t FakeCudaLaunchesDirect()
+{
+    return launches_direct;
 }
 KOLO_EXPORT
 size_t FakeCudaLaunchesLow()
@@ -1133,6 +1139,8 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
     const size_t bytes = emulator::ArgumentBytes(name.c_str());
     launches++;
     if (bytes == sizeof(kolo_peer_launch)) {
+        const auto *launch = static_cast<const kolo_peer_launch *>(arguments[0]);
+        launches_direct += launch->meets != 0 && launch->reached != 0;
         PushKernel<kolo_peer_launch>(stream, name, grid_x, block_x, arguments[0]);
     } else if (bytes == sizeof(kolo_low_launch)) {
         launches_low++;

@@ -35,9 +35,10 @@ size_t FakeCudaCopied();
 void FakeCudaDirect(const char *word);
 // Calls of cuFlushGPUDirectRDMAWrites so far.
 size_t FakeCudaFlushes();
-// Kernels launched so far; those of exec/low.h among them.
+// Kernels launched so far; those of exec/low.h among them, those whose buffers other GPUs may use.
 size_t FakeCudaLaunches();
 size_t FakeCudaLaunchesLow();
+size_t FakeCudaLaunchesDirect();
 }
 
 #endif

@@ -49,7 +49,8 @@ struct Call {
     int root = 0;
     unsigned slices = 1;
     bool in_place = false;
-    size_t shift = 0; // of the buffers, in elements
+    size_t shift = 0;    // of the buffers, in elements
+    bool direct = false; // from buffer to buffer
 };
 
 // All of the launches but their ends. False where the algorithm does not do
@@ -77,6 +78,11 @@ inline bool Bind(const Call &c, int n, const kolo_peer_room &room,
         if (st != KOLO_OK) {
             EXPECT_EQ(KOLO_ERR_UNSUPPORTED, st) << kolo_error_text();
             return false;
+        }
+        if (c.direct) {
+            kolo_peer_bind_direct(c.algo->coll, c.count * reduce_reference::kBytes[c.type],
+                                  c.slices, &launch);
+            launch.reached = 1;
         }
         launch.divisor = c.op == KOLO_AVG ? static_cast<uint32_t>(n) : 0;
         out->push_back(launch);

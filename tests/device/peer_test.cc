@@ -44,8 +44,9 @@ class Ranks : public Slabs
             rank.join();
         }
     }
-    // Whether it could be run; then its results are right.
-    bool Check(const Call &c)
+    // Whether it could be run; then its results are right. Others do not reach rank `apart`'s
+    // buffers.
+    bool Check(const Call &c, int apart = -1)
     {
         std::vector<kolo_peer_launch> launches;
         if (!Bind(c, &launches)) {
@@ -68,6 +69,9 @@ class Ranks : public Slabs
             launches[r].ends.in = reinterpret_cast<uintptr_t>(in[r].At());
             launches[r].ends.out = reinterpret_cast<uintptr_t>((c.in_place ? in : out)[r].At());
             memcpy(&launches[r].ends.factor, factor.data(), std::min<size_t>(elem, 8));
+        }
+        if (apart >= 0) {
+            launches[static_cast<size_t>(apart)].reached = 0;
         }
         Launch(c, launches);
         const calls::Call what = {CollOf(c.algo->coll), c.type,
@@ -185,6 +189,101 @@ TEST(PeerPrograms, OfTheOneLaunchThatGraphsKeepRunAgainAndAgain)
         EXPECT_EQ(std::vector<int32_t>(call.count, 3 * round), data[kRanks]);
         EXPECT_EQ(std::vector<int32_t>(call.count, 3 * round), data[kRanks + 1]);
     }
+}
+
+// ---- straight from buffer to buffer
+// ---------------------------------------------------------------
+
+Call Direct(const char *algo, kolo_type type, kolo_op op, size_t count, unsigned slices)
+{
+    Call call = {Algorithm(algo), type, op, count, 0, slices};
+    call.direct = true;
+    return call;
+}
+
+TEST(DirectPeers, GiveTheReferencesBitsForEveryTypeAndOperation)
+{
+    for (const char *name : {"allreduce_direct", "reducescatter_direct"}) {
+        for (const int n : RankCounts()) {
+            Ranks ranks(n);
+            for (int type = 0; type < KOLO_TYPES; type++) {
+                for (kolo_op op = 0; op <= KOLO_OPS; op++) {
+                    const auto t = static_cast<kolo_type>(type);
+                    if (kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
+                        Call call = Direct(name, t, op, 333, 2);
+                        call.in_place = op % 2 == 0 && CanBeInPlace(call.algo->coll);
+                        call.shift = op % 3;
+                        EXPECT_TRUE(ranks.Check(call));
+                    }
+                }
+            }
+            EXPECT_EQ(0u, ranks.Slice(n - 1, 1)->epoch) << "no tile went through slots";
+            EXPECT_LT(0u, ranks.Slice(n - 1, 1)->met);
+        }
+    }
+}
+
+TEST(DirectPeers, TakeCallsOfEveryLengthAndMoveElementsOfEverySize)
+{
+    for (const int n : RankCounts()) {
+        Ranks ranks(n);
+        for (const size_t count : {1, 7, 63, 64, 65, 1000, 70001}) {
+            EXPECT_TRUE(ranks.Check(
+                Direct("allreduce_direct", KOLO_INT16, KOLO_SUM, count, 1 + count % 3)));
+        }
+        for (int type = 0; type < KOLO_TYPES; type++) {
+            Call call = Direct("allgather_direct", static_cast<kolo_type>(type), KOLO_SUM, 1001, 3);
+            call.shift = static_cast<size_t>(type % 4);
+            EXPECT_TRUE(ranks.Check(call));
+        }
+        EXPECT_EQ(0u, ranks.Slice(0, 0)->epoch);
+    }
+}
+
+TEST(DirectPeers, RunTheProgramWhereOneRanksBuffersAreNotReached)
+{
+    Ranks ranks(3);
+    uint32_t met = 0, tiles = 0;
+    for (const int apart : {0, 1, 2, -1, 1, -1, -1, 0}) {
+        EXPECT_TRUE(
+            ranks.Check(Direct("allreduce_direct", KOLO_FLOAT32, KOLO_SUM, 2000, 2), apart));
+        EXPECT_EQ(++met, ranks.Slice(1, 0)->met);
+        EXPECT_EQ(apart >= 0, ranks.Slice(1, 0)->epoch > tiles);
+        tiles = ranks.Slice(1, 0)->epoch;
+    }
+}
+
+TEST(DirectPeers, GoOnWhereTheirCallsWrap)
+{
+    Ranks ranks(3, 1024);
+    ranks.Begin(0xfffffffcu);
+    for (int i = 0; i < 9; i++) {
+        EXPECT_TRUE(ranks.Check(Direct(i % 2 == 0 ? "allreduce_direct" : "allgather_direct",
+                                       KOLO_INT32, KOLO_SUM, 500, 2),
+                                i % 4 == 3 ? 1 : -1));
+    }
+}
+
+// Rank 1 is never through, so rank 0's buffers are not its user's again.
+TEST(DirectPeers, WaitUntilNobodyUsesTheirBuffers)
+{
+    Ranks ranks(2);
+    const Call call = Direct("allreduce_direct", KOLO_INT32, KOLO_SUM, 64, 1);
+    std::vector<int32_t> data(64, 1), others(64, 2);
+    std::vector<kolo_peer_launch> launches;
+    ASSERT_TRUE(ranks.Bind(call, &launches));
+    launches[0].ends.in = launches[0].ends.out = reinterpret_cast<uintptr_t>(data.data());
+    launches[0].ends.timeout_ns = 50000000;
+    kolo_peer_slice *slice = ranks.Slice(0, 0);
+    const auto at = reinterpret_cast<uintptr_t>(others.data());
+    slice->place[1] = {at, at, 0, 0};
+    slice->word[1][KOLO_PEER_MET] = UINT64_C(77) << 32 | 1;
+    ranks.Launch(call, {launches[0]});
+    EXPECT_EQ(std::vector<int32_t>(32, 3),
+              std::vector<int32_t>(others.begin(), others.begin() + 32));
+    EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, ranks.Control(0)->record[0].status);
+    EXPECT_EQ(1u, ranks.Control(0)->record[0].rank);
+    EXPECT_EQ(UINT64_C(77) << 32 | 1, ranks.Slice(1, 0)->word[0][KOLO_PEER_OVER]);
 }
 
 // ---- giving up ----------------------------------------------------------------------------------

@@ -181,8 +181,9 @@ TEST_F(Several, GpusThatDoNotReachEachOtherAreServedThroughTheHost)
 
 TEST_F(Several, GpusRunAKernelARankThatGivesTheReferencesBits)
 {
-    for (const char *low_bytes : {"0", "1M"}) {
-        setenv("KOLO_CUDA_LOW_BYTES", low_bytes, 1);
+    for (const char *low_bytes : {"0", "1M", "0 "}) { // the last: nor from buffer to buffer
+        setenv("KOLO_CUDA_LOW_BYTES", low_bytes[1] == ' ' ? "0" : low_bytes, 1);
+        setenv("KOLO_CUDA_DIRECT", low_bytes[1] == ' ' ? "0" : "1", 1);
         for (const int ranks : {2, 3, 4}) {
             Peered peered(ranks);
             ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
@@ -195,6 +196,7 @@ TEST_F(Several, GpusRunAKernelARankThatGivesTheReferencesBits)
         }
     }
     unsetenv("KOLO_CUDA_LOW_BYTES");
+    unsetenv("KOLO_CUDA_DIRECT");
 }
 
 TEST_F(Several, GpusTakeLowLatencyKernelsForWhatIsShortAndOthersForTheRest)
@@ -226,6 +228,31 @@ TEST_F(Several, GpusLeaveWhatTheirBlocksCannotHoldToOtherKernels)
     EXPECT_EQ(low + 2, LaunchesLow());
     CheckCalls(peered, {{kAllReduce, KOLO_UINT8, KOLO_SUM, 32769, 0}});
     EXPECT_EQ(low + 2, LaunchesLow());
+}
+
+TEST_F(Several, GpusReadAndWriteEachOthersBuffersWhereAllRanksAreReached)
+{
+    Peered peered(3);
+    ASSERT_TRUE(peered.IsUp());
+    for (const Call &call : std::vector<Call>{{kAllReduce, KOLO_BFLOAT16, KOLO_AVG, 100001, 0},
+                                              {kAllGather, KOLO_INT8, KOLO_SUM, 100001, 0},
+                                              {kReduceScatter, KOLO_FLOAT32, KOLO_SUM, 30001, 0}}) {
+        for (int apart = -1; apart < 3; apart++) { // the rank whose input others do not reach
+            const Spread data(call, peered, 3);
+            const size_t bytes = call.count * 3 * kBytes[call.type], before = LaunchesDirect();
+            const int gpu = peered.Gpu(apart < 0 ? 0 : apart);
+            const Memory mapped = Memory::Virtual(bytes, true, gpu);
+            mapped.Put(data.host[static_cast<size_t>(apart < 0 ? 0 : apart)].data(), bytes);
+            peered.Threads([&](int r) {
+                EXPECT_EQ(KOLO_OK, Make(call, r == apart ? mapped.Get() : data.In(r), data.Out(r),
+                                        peered.Comm(r), peered.At(r).Get()))
+                    << kolo_error_text();
+                peered.At(r).Sync();
+                data.Check(call, r);
+            });
+            EXPECT_EQ(before + (apart < 0 ? 3 : 2), LaunchesDirect());
+        }
+    }
 }
 
 TEST_F(Several, GpusTakeLongCallsInTiles)

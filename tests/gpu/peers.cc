@@ -170,6 +170,27 @@ TEST_F(OneGpu, RunsTheLowLatencyKernelsOfAllRanksWhichGiveTheReferencesBits)
     }
 }
 
+TEST_F(OneGpu, RunsTheKernelsFromBufferToBufferWhichGiveTheReferencesBits)
+{
+    for (const int n : {2, 4}) {
+        Ranks ranks(gpu_, n);
+        for (int type = 0; type < KOLO_TYPES; type++) {
+            const auto t = static_cast<kolo_type>(type);
+            for (const char *name :
+                 {"allreduce_direct", "reducescatter_direct", "allgather_direct"}) {
+                for (kolo_op op = 0; op < KOLO_OPS; op++) {
+                    const bool reduces = strcmp(name, "allgather_direct") != 0;
+                    peer_calls::Call call = {Algorithm(name), t, op, 20011, 0, 3};
+                    call.direct = true;
+                    if (reduces ? kolo_op_valid(t, op) : op == 0) {
+                        ranks.Check(call);
+                    }
+                }
+            }
+        }
+    }
+}
+
 TEST_F(OneGpu, RunsEveryAlgorithmThatHasOneLane)
 {
     Ranks ranks(gpu_, 4);
