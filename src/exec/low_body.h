@@ -221,18 +221,36 @@ template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &th
 
 /* ---- taking ---- */
 
+/* What rank q has told of a call of peer.h that this rank has not made; 0: nothing. */
+KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
+{
+    const kolo_peer_slice &mine = *low.block.mine;
+    const uint64_t tile = load_word(&mine.word[q][1]),
+                   met = load_word(&mine.word[q][KOLO_PEER_MET]);
+    return (int32_t)((uint32_t)tile - mine.epoch) > 0 ? tile
+           : (int32_t)((uint32_t)met - mine.met) > 0  ? met
+                                                      : 0;
+}
+
+/* A rank that has made another call has stored, before it told of that, all that it had for this
+ * one: so a head that is not there then never comes. */
 KOLO_GPU bool take_head(const Low &low, uint32_t q)
 {
     const kolo_low_launch &l = *low.launch;
     const Want want = {q, 0, low.flag, 0, l.ends.signature};
+    const Line *at = head_of(low, l.me, q);
     Patience patience = {0, 0};
-    Line head = load_line(head_of(low, l.me, q));
+    Line head = load_line(at);
     while (!has_flag(head, low.flag)) {
         const uint32_t status = after_poll(low.block, &patience);
         if (status != KOLO_PEER_FINE) {
             return give_up(low.block, want, head.half[0] >> 32, status);
         }
-        head = load_line(head_of(low, l.me, q));
+        const uint64_t other = looks(patience) ? other_call(low, q) : 0;
+        head = load_line(at);
+        if (other != 0 && !has_flag(head, low.flag)) {
+            return give_up(low.block, want, other, KOLO_PEER_MISMATCH);
+        }
     }
     if ((uint32_t)head.half[0] != l.ends.signature) {
         const uint64_t seen = (uint64_t)(uint32_t)head.half[0] << 32 | low.flag;

@@ -147,12 +147,18 @@ struct Patience {
     uint64_t since;
 };
 
+/* It is time to look at more than what is waited for. */
+KOLO_GPU bool looks(const Patience &patience)
+{
+    enum { LOOK = 1024 };
+    return patience.polls % LOOK == 0;
+}
+
 /* After a poll in vain: KOLO_PEER_FINE to go on, else with what to give up. */
 KOLO_GPU uint32_t after_poll(const Block &block, Patience *patience)
 {
-    enum { LOOK = 1024 };
     pause(++patience->polls);
-    if (patience->polls % LOOK != 0) {
+    if (!looks(*patience)) {
         return KOLO_PEER_FINE;
     }
     const uint64_t now = now_ns();

@@ -356,6 +356,29 @@ TEST_F(LowLatencyWaits, SeeThatAnotherRankIsInAnotherCall)
     EXPECT_EQ(78u, Record(2).seen >> 32);
 }
 
+TEST_F(LowLatencyWaits, SeeThatAnotherRankRunsAProgramOrHasCalledForBuffers)
+{
+    for (const int word : {1, int{KOLO_PEER_MET}}) {
+        Ranks ranks(3);
+        const uint64_t told = UINT64_C(78) << 32 | 1;
+        for (uint32_t slice = 0; slice < 2; slice++) {
+            ranks.Slice(0, slice)->word[2][word] = told;
+        }
+        Low low;
+        ASSERT_TRUE(ranks.Bind(call_, 0, &low));
+        low.launch.ends.in = reinterpret_cast<uintptr_t>(in_);
+        low.launch.ends.out = reinterpret_cast<uintptr_t>(out_[0]);
+        ASSERT_TRUE(ranks.Bind(call_, 1, &lows_[1]));
+        lows_[1].launch.ends.in = reinterpret_cast<uintptr_t>(in_);
+        lows_[1].launch.ends.out = reinterpret_cast<uintptr_t>(out_[1]);
+        lows_[1].launch.ends.timeout_ns = 50000000;
+        ranks.Launch(call_, {low, lows_[1]});
+        EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, ranks.Control(0)->record[0].status);
+        EXPECT_EQ(2u, ranks.Control(0)->record[0].rank);
+        EXPECT_EQ(told, ranks.Control(0)->record[0].seen);
+    }
+}
+
 TEST(LowLatencyKernels, AreThereForEveryPairThatMakesSense)
 {
     char name[KOLO_PEER_NAME];

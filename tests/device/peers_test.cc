@@ -389,16 +389,18 @@ TEST_F(Several, GpusOfWhichOneNeverComesEndInTimeAndSayWhich)
 
 TEST_F(Several, GpusInDifferentCallsEndTheCommunicator)
 {
-    Peered peered(2);
-    ASSERT_TRUE(peered.IsUp());
-    const Call call[] = {{kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0},
-                         {kAllReduce, KOLO_INT32, KOLO_SUM, 11, 0}};
-    const Spread data(call[1], peered, 1);
-    peered.Threads([&](int r) {
-        (void)Make(call[r], data.In(r), data.Out(r), peered.Comm(r), peered.At(r).Get());
-        peered.At(r).Sync();
-        EXPECT_EQ(KOLO_ERR_MISMATCH, EndOf(peered.Comm(r)));
-    });
+    for (const size_t count : {11, 200000}) { // the second is no call of the low-latency kernels
+        Peered peered(2);
+        ASSERT_TRUE(peered.IsUp());
+        const Call call[] = {{kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0},
+                             {kAllReduce, KOLO_INT32, KOLO_SUM, count, 0}};
+        const Spread data(call[1], peered, 1);
+        peered.Threads([&](int r) {
+            (void)Make(call[r], data.In(r), data.Out(r), peered.Comm(r), peered.At(r).Get());
+            peered.At(r).Sync();
+            EXPECT_EQ(KOLO_ERR_MISMATCH, EndOf(peered.Comm(r)));
+        });
+    }
 }
 
 TEST_F(Several, GpusThatWaitGiveUpWhenTheCommunicatorIsAborted)
