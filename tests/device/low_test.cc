@@ -229,9 +229,13 @@ class Played : public testing::Test
     {
         __atomic_store_n(at, uint64_t{flag} << 32 | data, __ATOMIC_RELAXED);
     }
+    static uint64_t Load(const uint64_t *at)
+    {
+        return __atomic_load_n(at, __ATOMIC_RELAXED);
+    }
     static void AwaitFlag(const uint64_t *at, uint32_t flag)
     {
-        while (__atomic_load_n(at, __ATOMIC_RELAXED) >> 32 != flag) {
+        while (Load(at) >> 32 != flag) {
             std::this_thread::yield();
         }
     }
@@ -268,10 +272,10 @@ TEST_F(Played, HearsOfCallsInLinesThatTheNextCallLeavesAlone)
         const uint64_t *last = Slot(1, flag - 1), *line = Slot(1, flag) + KOLO_LOW_HEAD / 8;
         AwaitFlag(line + 3, flag);
         if (flag > 1) { // it is a call ahead: the last is not read yet
-            EXPECT_EQ(flag - 1, last[0] >> 32);
-            EXPECT_EQ(flag - 1, last[KOLO_LOW_HEAD / 8] >> 32);
+            EXPECT_EQ(flag - 1, Load(last) >> 32);
+            EXPECT_EQ(flag - 1, Load(last + KOLO_LOW_HEAD / 8) >> 32);
         }
-        EXPECT_EQ(5u, static_cast<uint32_t>(line[0]));
+        EXPECT_EQ(5u, static_cast<uint32_t>(Load(line)));
         Send(flag, 10 * flag);
     }
     ahead.join();
