@@ -310,11 +310,12 @@ TEST_F(Several, GpusCallsTakeEffectInTheirOrderWhateverTheirStreams)
     EXPECT_EQ(sum * 32, data.in[1].At<uint32_t>(10));
 }
 
-TEST_F(Several, GpusGraphsGiveNewResultsEachTimeTheyAreLaunched)
+// Of as many elements: by lines with flags, or from buffer to buffer.
+void CheckGraphs(size_t count)
 {
     Peered peered(3);
     ASSERT_TRUE(peered.IsUp());
-    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 500, 0};
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, count, 0};
     const Spread data(call, peered, 9);
     peered.Threads([&](int r) {
         void *stream = peered.At(r).Get(), *captured, *graph;
@@ -338,6 +339,16 @@ TEST_F(Several, GpusGraphsGiveNewResultsEachTimeTheyAreLaunched)
         Do("cuGraphDestroy", captured);
     });
     EXPECT_EQ(120u, data.out[0].At<uint32_t>(7));
+}
+
+TEST_F(Several, GpusGraphsGiveNewResultsEachTimeTheyAreLaunched)
+{
+    const size_t low = LaunchesLow(), direct = LaunchesDirect();
+    CheckGraphs(500);
+    EXPECT_LT(low, LaunchesLow());
+    EXPECT_EQ(direct, LaunchesDirect());
+    CheckGraphs(60000);
+    EXPECT_LT(direct, LaunchesDirect());
 }
 
 TEST_F(Several, GpusOfOneThreadMakeTheirCallsInAGroup)
