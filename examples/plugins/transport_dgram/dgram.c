@@ -59,8 +59,12 @@ static kolo_status dgram_probe(struct kolo_device *dev, const struct kolo_peer *
                                struct kolo_reach *out)
 {
     const bool here = peer->host == dev->env.self->host;
-    *out = (struct kolo_reach){sizeof *out, here ? KOLO_CAP_HOST | KOLO_CAP_MESSAGE : 0, 10, 1, 1,
-                               "DGRAM"};
+    *out = (struct kolo_reach){.size = sizeof *out,
+                               .caps = here ? KOLO_CAP_HOST | KOLO_CAP_MESSAGE : 0,
+                               .latency_us = 10,
+                               .bandwidth_gbs = 1,
+                               .score = 1,
+                               .via = "DGRAM"};
     return KOLO_OK;
 }
 
