@@ -75,9 +75,10 @@ static kolo_status refuse_rule(const struct kolo_asked *call, const struct kolo_
                       kolo_algo_word(candidate->algo));
     }
     const kolo_status st =
-        kolo_fail(KOLO_ERR_INVALID, "rule \"%s\": %s %s with %d ranks, root %d%s; allowed: %s",
+        kolo_fail(KOLO_ERR_INVALID, "rule \"%s\": %s %s with %d ranks, root %d%s%s; allowed: %s",
                   rule.chars != NULL ? rule.chars : "", algo->base.name, why, c->options.nranks,
                   call->root, c->options.nlevels == 0 ? ", no groups" : "",
+                  c->options.ntrees == 0 ? ", no planned rings or trees" : "",
                   allowed.chars != NULL ? allowed.chars : "nothing");
     kolo_text_free(&rule);
     kolo_text_free(&allowed);

@@ -43,10 +43,10 @@
 
 enum {
     KOLO_VERBS_RAILS = 4,
-    KOLO_VERBS_LANES = 8,       /* of a link */
-    KOLO_VERBS_SLOTS = 32,      /* of a lane, each way */
-    KOLO_VERBS_SLOT = 8 << 10,  /* bytes */
-    KOLO_VERBS_LONG = 64 << 10, /* bytes of a message from which on it is written in place */
+    KOLO_VERBS_LANES = 8,             /* of a link */
+    KOLO_VERBS_SLOTS = 32,            /* of a lane, each way */
+    KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB, and a head, of whole cache lines */
+    KOLO_VERBS_LONG = 64 << 10,       /* bytes of a message from which on it is written in place */
     KOLO_VERBS_DEPTH = 64,
     KOLO_VERBS_WINDOW = 2 << 20,
     KOLO_VERBS_CHUNK = 1 << 20,
