@@ -5,6 +5,7 @@
 #include "exec/low.h"
 #include "peer_slabs.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace
@@ -90,7 +91,7 @@ class Ranks : public Slabs
             const auto at = static_cast<size_t>(r);
             const Bytes expected = Expected(what, scaled, r);
             const uint8_t *got = (how.in_place ? in : out)[at].At();
-            EXPECT_EQ(0, memcmp(expected.data(), got, expected.size()))
+            EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got))
                 << "collective " << c.coll << " of " << c.count << " " << kolo_type_name(c.type)
                 << ", " << (c.op < KOLO_OPS ? kolo_op_name(c.op) : "premulsum") << ", root "
                 << c.root << ", rank " << r << " of " << n_ << (how.in_place ? " in place" : "");

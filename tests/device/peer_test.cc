@@ -4,6 +4,7 @@
 #include "emulator.h"
 #include "peer_slabs.h"
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -81,7 +82,7 @@ class Ranks : public Slabs
             const auto at = static_cast<size_t>(r);
             const Bytes expected = what.coll == kColls ? Bytes() : Expected(what, scaled, r);
             const uint8_t *got = (c.in_place ? in : out)[at].At();
-            EXPECT_EQ(0, memcmp(expected.data(), got, expected.size()))
+            EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got))
                 << c.algo->base.name << " of " << c.count << " " << kolo_type_name(c.type) << ", "
                 << (c.op < KOLO_OPS ? kolo_op_name(c.op) : "premulsum") << ", root " << c.root
                 << ", " << c.slices << " slices, rank " << r << " of " << n

@@ -23,18 +23,24 @@ using namespace calls;
 constexpr size_t kLong = 300000, kShort = 1000;
 
 /* What kolo logs, from the first line on. */
-const std::string log_path = [] {
+const struct Log {
+    Log()
+    {
+        close(mkstemp(path.data()));
+        setenv("KOLO_DEBUG", "INFO", 1);
+        setenv("KOLO_DEBUG_FILE", path.c_str(), 1);
+    }
+    ~Log()
+    {
+        unlink(path.c_str());
+    }
     std::string path = testing::TempDir() + "kolo-direct-XXXXXX";
-    close(mkstemp(path.data()));
-    setenv("KOLO_DEBUG", "INFO", 1);
-    setenv("KOLO_DEBUG_FILE", path.c_str(), 1);
-    return path;
-}();
+} log_file;
 
 std::string Logged()
 {
     std::stringstream all;
-    all << std::ifstream(log_path).rdbuf();
+    all << std::ifstream(log_file.path).rdbuf();
     return all.str();
 }
 
