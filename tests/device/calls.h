@@ -101,14 +101,16 @@ inline Bytes Expected(const Call &c, const std::vector<Bytes> &in, int r)
     return all;
 }
 
+// Buffers of all ranks, of rank r on gpu[r].
 struct Data {
-    Data(const Call &c, size_t ranks, uint64_t seed)
+    Data(const Call &c, size_t ranks, uint64_t seed) : Data(c, std::vector<int>(ranks), seed) {}
+    Data(const Call &c, const std::vector<int> &gpu, uint64_t seed)
     {
+        const size_t ranks = gpu.size(), bytes = c.count * ranks * kBytes[c.type];
         for (size_t r = 0; r < ranks; r++) {
-            const size_t bytes = c.count * ranks * kBytes[c.type];
             host.push_back(Fill(c.type, c.count * ranks, seed + r));
-            in.emplace_back(bytes);
-            out.emplace_back(bytes);
+            in.emplace_back(bytes, gpu[r]);
+            out.emplace_back(bytes, gpu[r]);
             in[r].Put(host[r].data(), bytes);
             out[r].Put(Bytes(bytes, 0x5a).data(), bytes);
         }

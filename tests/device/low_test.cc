@@ -386,18 +386,7 @@ TEST_F(LowLatencyWaits, SeeThatAnotherRankRunsAProgramOrHasCalledForBuffers)
 
 TEST(LowLatencyKernels, AreThereForEveryPairThatMakesSense)
 {
-    char name[KOLO_PEER_NAME];
-    for (int type = 0; type < KOLO_TYPES; type++) {
-        const auto t = static_cast<kolo_type>(type);
-        for (kolo_op op = 0; op <= KOLO_OPS; op++) {
-            if (kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
-                kolo_low_name(KOLO_COLL_REDUCE, t, op, name);
-                EXPECT_EQ(sizeof(kolo_low_launch), emulator::ArgumentBytes(name)) << name;
-            }
-        }
-    }
-    kolo_low_name(KOLO_COLL_ALL_TO_ALL, KOLO_INT8, KOLO_SUM, name);
-    EXPECT_EQ(sizeof(kolo_low_launch), emulator::ArgumentBytes(name)) << name;
+    peer_calls::ExpectKernels(kolo_low_name, sizeof(kolo_low_launch));
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #ifndef KOLO_TESTS_PEER_SLABS_H
 #define KOLO_TESTS_PEER_SLABS_H
 
+#include "emulator.h"
 #include "peer_calls.h"
 
 namespace peer_calls
@@ -27,6 +28,23 @@ class Buffer
     Bytes store_;
     uint8_t *at_;
 };
+
+// That the emulator has a kernel of that argument for every type and operation that make sense.
+inline void ExpectKernels(decltype(kolo_peer_name) *name_of, size_t argument)
+{
+    char name[KOLO_PEER_NAME];
+    for (int type = 0; type < KOLO_TYPES; type++) {
+        const auto t = static_cast<kolo_type>(type);
+        for (kolo_op op = 0; op <= KOLO_OPS; op++) {
+            if (kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
+                name_of(KOLO_COLL_REDUCE, t, op, name);
+                EXPECT_EQ(argument, emulator::ArgumentBytes(name)) << name;
+            }
+        }
+        name_of(KOLO_COLL_ALL_TO_ALL, t, KOLO_SUM, name);
+        EXPECT_EQ(argument, emulator::ArgumentBytes(name)) << name;
+    }
+}
 
 // The slabs of all ranks, which go from call to call.
 class Slabs

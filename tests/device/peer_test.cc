@@ -348,18 +348,7 @@ TEST_F(PeerWaits, SeeThatAnotherRankIsInAnotherCall)
 
 TEST(PeerKernels, ThereIsOneForEveryPairThatMakesSense)
 {
-    char name[KOLO_PEER_NAME];
-    for (int type = 0; type < KOLO_TYPES; type++) {
-        const auto t = static_cast<kolo_type>(type);
-        for (kolo_op op = 0; op <= KOLO_OPS; op++) {
-            if (kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
-                kolo_peer_name(KOLO_COLL_REDUCE, t, op, name);
-                EXPECT_EQ(sizeof(kolo_peer_launch), emulator::ArgumentBytes(name)) << name;
-            }
-        }
-        kolo_peer_name(KOLO_COLL_ALL_TO_ALL, t, KOLO_SUM, name);
-        EXPECT_EQ(sizeof(kolo_peer_launch), emulator::ArgumentBytes(name)) << name;
-    }
+    ExpectKernels(kolo_peer_name, sizeof(kolo_peer_launch));
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <thread>
 
 namespace
@@ -69,6 +70,12 @@ class Peered
     {
         return first_ + r;
     }
+    std::vector<int> Gpus() const
+    {
+        std::vector<int> gpus(comm_.size());
+        std::iota(gpus.begin(), gpus.end(), first_);
+        return gpus;
+    }
     kolo_comm *Comm(int r) const
     {
         return comm_[static_cast<size_t>(r)];
@@ -86,19 +93,8 @@ class Peered
 };
 
 // Buffers of all ranks on their GPUs.
-struct Spread {
-    Spread(const Call &c, const Peered &peered, uint64_t seed)
-    {
-        const auto n = static_cast<size_t>(peered.Ranks());
-        const size_t bytes = c.count * n * kBytes[c.type];
-        for (int r = 0; r < peered.Ranks(); r++) {
-            host.push_back(Fill(c.type, c.count * n, seed + static_cast<uint64_t>(r)));
-            in.emplace_back(bytes, peered.Gpu(r));
-            out.emplace_back(bytes, peered.Gpu(r));
-            in.back().Put(host.back().data(), bytes);
-            out.back().Put(Bytes(bytes, 0x5a).data(), bytes);
-        }
-    }
+struct Spread : Data {
+    Spread(const Call &c, const Peered &peered, uint64_t seed) : Data(c, peered.Gpus(), seed) {}
     void *In(int r) const
     {
         return in[static_cast<size_t>(r)].Get();
@@ -107,15 +103,6 @@ struct Spread {
     {
         return out[static_cast<size_t>(r)].Get();
     }
-    void Check(const Call &c, int r) const
-    {
-        const Bytes expected = Expected(c, host, r);
-        EXPECT_EQ(expected, out[static_cast<size_t>(r)].Take(expected.size()))
-            << "collective " << c.coll << " of " << c.count << " " << kolo_type_name(c.type) << ", "
-            << kolo_op_name(c.op) << ", rank " << r << " of " << host.size();
-    }
-    std::vector<Bytes> host;
-    std::vector<Memory> in, out;
 };
 
 void CheckCalls(Peered &peered, const std::vector<Call> &calls)

@@ -7,6 +7,8 @@ extern "C" {
 #include "tune/tune.h"
 }
 
+#include "../temp_file.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -362,18 +364,6 @@ TEST(TableChoice, AForcedAlgorithmGoesBeforeAll)
 class TableFile : public testing::Test
 {
   protected:
-    void SetUp() override
-    {
-        path = testing::TempDir() + "kolo-table-XXXXXX";
-        const int fd = mkstemp(path.data());
-        ASSERT_GE(fd, 0);
-        close(fd);
-    }
-    void TearDown() override
-    {
-        unlink(path.c_str());
-    }
-
     static Host Recorded(const char *file)
     {
         kolo_host *host = nullptr;
@@ -401,7 +391,8 @@ class TableFile : public testing::Test
         return st;
     }
 
-    std::string path;
+    const TempFile file_;
+    const std::string &path = file_.path();
 };
 
 TEST_F(TableFile, AMachineIsNamedByAHashAndTheWordsItIsOf)

@@ -4,6 +4,8 @@ extern "C" {
 #include "tools/topo.h"
 }
 
+#include "../temp_file.h"
+
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -71,15 +73,11 @@ TEST(ToolTopo, WithoutANumberEveryPuGetsARank)
 
 TEST(ToolTopo, TheDrawingIsWrittenToTheNamedFile)
 {
-    std::string path = testing::TempDir() + "kolo-topo-XXXXXX";
-    const int fd = mkstemp(path.data());
-    ASSERT_GE(fd, 0);
-    close(fd);
-    const Result result = Topo({"-f", kMachine, "--svg", path});
-    std::ifstream file(path);
+    const TempFile drawing;
+    const Result result = Topo({"-f", kMachine, "--svg", drawing.path()});
+    std::ifstream file(drawing.path());
     std::stringstream svg;
     svg << file.rdbuf();
-    unlink(path.c_str());
     EXPECT_EQ(0, result.status);
     EXPECT_TRUE(Contains(result.out, "tree 1:"));
     EXPECT_EQ(0u, svg.str().rfind("<svg ", 0));

@@ -5,6 +5,7 @@ extern "C" {
 #include "util/util.h"
 }
 
+#include "../temp_file.h"
 #include "topology/topology.h"
 
 #include <algorithm>
@@ -84,31 +85,6 @@ class Host
   private:
     struct kolo_host *host_ = nullptr;
     kolo_status status_;
-};
-
-class TempFile
-{
-  public:
-    explicit TempFile(const std::string &content)
-    {
-        const int fd = mkstemp(path_.data());
-        EXPECT_GE(fd, 0);
-        EXPECT_EQ(static_cast<ssize_t>(content.size()), write(fd, content.data(), content.size()));
-        close(fd);
-    }
-    TempFile(const TempFile &) = delete;
-    TempFile &operator=(const TempFile &) = delete;
-    ~TempFile()
-    {
-        unlink(path_.c_str());
-    }
-    const std::string &path() const
-    {
-        return path_;
-    }
-
-  private:
-    std::string path_ = testing::TempDir() + "kolo-topology-XXXXXX";
 };
 
 /* Puts an environment variable back at the end of the test. */
@@ -394,7 +370,7 @@ TEST(TopologyHost, RecordedMachinesLoadAndEveryPuHasAPlace)
         Host host(folder + name);
         if (Contains(name, "v3format")) {
             EXPECT_EQ(KOLO_ERR_INVALID, host.status());
-            EXPECT_TRUE(Contains(kolo_error_text(), name + ":3: its format is newer than 2"))
+            EXPECT_TRUE(Contains(kolo_error_text(), name + ":3: <topology>: its format is newer than 2"))
                 << kolo_error_text();
             continue;
         }

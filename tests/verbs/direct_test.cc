@@ -4,6 +4,7 @@
  * copied by the GPU's driver here. */
 #include "fake_verbs.h"
 #include "tests/device/calls.h"
+#include "tests/temp_file.h"
 
 #include <array>
 #include <cerrno>
@@ -26,21 +27,16 @@ constexpr size_t kLong = 300000, kShort = 1000;
 const struct Log {
     Log()
     {
-        close(mkstemp(path.data()));
         setenv("KOLO_DEBUG", "INFO", 1);
-        setenv("KOLO_DEBUG_FILE", path.c_str(), 1);
+        setenv("KOLO_DEBUG_FILE", file.path().c_str(), 1);
     }
-    ~Log()
-    {
-        unlink(path.c_str());
-    }
-    std::string path = testing::TempDir() + "kolo-direct-XXXXXX";
-} log_file;
+    TempFile file;
+} logged;
 
 std::string Logged()
 {
     std::stringstream all;
-    all << std::ifstream(log_file.path).rdbuf();
+    all << std::ifstream(logged.file.path()).rdbuf();
     return all.str();
 }
 
