@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waiting: spin, yield, sleep; and waking.
  *
- * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times, then sleeps on the
- * doorbell of the rank it waits for; with more ranks than cores it yields after 20 polls, so that
- * that rank can run, and after 200 where the scheduler has put the two on one core. A sleeper says
+ * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times or for 20 ms (where others
+ * want the core, a yield takes as long as they are let run), then sleeps on the doorbell of the
+ * rank it waits for; with more ranks than cores it yields after 20 polls, so that that rank can
+ * run, and after 200 where the scheduler has put the two on one core. A sleeper says
  * so there (`asleep`), runs membarrier, looks once more, and sleeps. A signaller stores its flag,
  * then reads its own `asleep` with only a compiler fence between: the sleeper's membarrier makes
  * the two orders agree (store flag / load asleep against store asleep / load flag), so the fast
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 enum { BARE_POLLS = 200, PAUSED_POLLS = 2000, CROWDED_POLLS = 20, YIELDS = 200 };
+enum { YIELDING_US = 20 * 1000 };
 enum { FEW_YIELDS = 20, NEWS_NS = 10 * 1000 * 1000, NAP_FOR_LINES_NS = 50 * 1000 };
 enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000, ASK_US = 100 * 1000 };
 
@@ -149,7 +151,8 @@ static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _At
     if (comes_while_polling(w, word, want)) {
         return KOLO_OK;
     }
-    for (int i = 0; i < YIELDS; i++) {
+    const double until = kolo_now_us() + YIELDING_US;
+    for (int i = 0; i < YIELDS && kolo_now_us() < until; i++) {
         const kolo_status st = aborted(w);
         if (st != KOLO_OK) {
             return st;
@@ -186,7 +189,7 @@ static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *de
         w->asked_us = kolo_now_us();
         *deadline = w->asked_us + w->timeout_us;
     }
-    if (n < polls + yields) {
+    if (n < polls + yields && kolo_now_us() < *deadline - w->timeout_us + YIELDING_US) {
         sched_yield();
         return KOLO_OK;
     }
