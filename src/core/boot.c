@@ -5,6 +5,7 @@
  * a second more before it speaks of its own. A connection that ends before the hub acknowledged the
  * rank is tried again: the hub may have made room for another, or be about to come up anew. */
 #include "boot_wire.h"
+#include "transports/shm/service.h"
 
 #include <errno.h>
 #include <math.h>
@@ -62,6 +63,16 @@ static kolo_status check_parent(const struct kolo_boot *boot)
                            boot->rank, boot->meet.name);
 }
 
+/* Others may wait for memory of this process, which cannot even hear them. */
+static kolo_status check_descriptors(const struct kolo_boot *boot)
+{
+    return !kolo_service_starved()
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM,
+                           "no descriptor left for who asks rank %d for memory: %s", boot->rank,
+                           kolo_why(EMFILE));
+}
+
 static kolo_status wait_for(const struct kolo_boot *boot, short events)
 {
     for (;;) {
@@ -72,6 +83,7 @@ static kolo_status wait_for(const struct kolo_boot *boot, short events)
             return KOLO_OK;
         }
         KOLO_TRY(check_parent(boot));
+        KOLO_TRY(check_descriptors(boot));
         if (n < 0 && errno != EINTR) {
             return kolo_fail(KOLO_ERR_SYSTEM, "poll: %s", strerror(errno));
         }

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -298,6 +299,32 @@ TEST_F(ShmService, AnswersWhileStrangersHoldManyConnections)
     for (const int stranger : strangers) {
         close(stranger);
     }
+}
+
+TEST_F(ShmService, SaysThatItHasNoDescriptorToHearAClientByAndHearsItLater)
+{
+    const kolo_shm_owner owner = Owner();
+    rlimit enough{};
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &enough));
+    const rlimit none{2, enough.rlim_max}; // poll() takes no more than that many
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+    const pid_t client = fork();
+    if (client == 0) {
+        int fd = -1;
+        uint64_t len = 0;
+        setrlimit(RLIMIT_NOFILE, &enough);
+        _exit(kolo_service_fetch(&owner, 0xffffffff, &fd, &len) == KOLO_ERR_PEER ? 0 : 1);
+    }
+    const double begun = kolo_now_us();
+    while (!kolo_service_starved() && kolo_now_us() - begun < 4e6) {
+        usleep(1000);
+    }
+    EXPECT_TRUE(kolo_service_starved());
+    setrlimit(RLIMIT_NOFILE, &enough);
+    int status = -1;
+    ASSERT_EQ(client, waitpid(client, &status, 0));
+    EXPECT_EQ(0, status);
+    EXPECT_FALSE(kolo_service_starved());
 }
 
 TEST(ShmServiceClient, NamesAPeerThatIsGone)

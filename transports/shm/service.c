@@ -29,6 +29,7 @@
 #define MAGIC       UINT32_C(0x6b6f6c31)
 #define DEADLINE_US 5e6
 #define REFUSED_US  3e5
+#define STARVED_US  1e5
 
 enum { CLIENTS = 32, STOP = 0, LISTENER = 1, FIRST_CLIENT = 2 };
 
@@ -52,6 +53,7 @@ static struct {
     pthread_t thread;
     int listener, stop;
     _Atomic int spare; /* given up to answer a client when no descriptor is left; -1: in use */
+    _Atomic double starved_us; /* since when not even the spare was left; 0: nobody waits for it */
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void close_all(void)
@@ -196,6 +198,15 @@ static int take_connection(void)
     return accept4(service.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
+/* Another thread may have got the spare before the client did. The client waits on. */
+static void starve(void)
+{
+    if (service.starved_us == 0) {
+        service.starved_us = kolo_now_us();
+    }
+    (void)usleep(1000);
+}
+
 static void accept_client(struct clients *clients)
 {
     int fd = take_connection();
@@ -204,8 +215,12 @@ static void accept_client(struct clients *clients)
         fd = take_connection();
     }
     if (fd < 0) {
+        if (errno == EMFILE) {
+            starve();
+        }
         return;
     }
+    service.starved_us = 0;
     if (!same_user(fd)) {
         close(fd);
         return;
@@ -279,6 +294,7 @@ static kolo_status listen_and_start(void)
     service.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int spare = service.stop >= 0 ? make_spare() : -1;
     service.spare = spare;
+    service.starved_us = 0;
     int failed = 0;
     if (service.stop < 0 || service.listener < 0 || spare < 0 ||
         bind(service.listener, (const struct sockaddr *)&address, len) != 0 ||
@@ -318,6 +334,12 @@ void kolo_service_stop(void)
         close_all();
     }
     pthread_mutex_unlock(&service.lock);
+}
+
+bool kolo_service_starved(void)
+{
+    const double since_us = service.starved_us;
+    return since_us != 0 && kolo_now_us() - since_us > STARVED_US;
 }
 
 /* ---- the client ----------------------------------------------------------------------------- */
@@ -378,8 +400,8 @@ static kolo_status await_reason(const struct kolo_shm_owner *owner)
     return KOLO_OK;
 }
 
-/* Receive the answer; *fd gets the descriptor, or -1. */
-static ssize_t receive(int socket_fd, struct answer *answer, int *fd)
+/* Receive the answer; *fd gets the descriptor, or -1; *cut: this process had none left for it. */
+static ssize_t receive(int socket_fd, struct answer *answer, int *fd, bool *cut)
 {
     union kolo_fd_room room;
     struct iovec part = {answer, sizeof *answer};
@@ -389,6 +411,7 @@ static ssize_t receive(int socket_fd, struct answer *answer, int *fd)
                              .msg_controllen = sizeof room.bytes};
     const ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
     *fd = got >= 0 ? kolo_fd_attached(&message) : -1;
+    *cut = got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
     return got;
 }
 
@@ -414,7 +437,8 @@ static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32
     while (sent && poll(&wait, 1, 20) <= 0) {
         KOLO_TRY(still_waiting(owner, deadline));
     }
-    const ssize_t got = sent ? receive(socket_fd, &answer, fd) : -1;
+    bool cut = false;
+    const ssize_t got = sent ? receive(socket_fd, &answer, fd, &cut) : -1;
     if (got != (ssize_t)sizeof answer || answer.magic != MAGIC) {
         KOLO_TRY(await_reason(owner));
         return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) refuses to share its memory", owner->rank,
@@ -431,8 +455,9 @@ static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32
                          owner->rank, owner->pid, id);
     }
     if (*fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "no descriptor came from rank %d (pid %d)", owner->rank,
-                         owner->pid);
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s rank %d (pid %d)%s%s",
+                         cut ? "no descriptor left for memory of" : "no descriptor came from",
+                         owner->rank, owner->pid, cut ? ": " : "", cut ? kolo_why(EMFILE) : "");
     }
     if (!trustworthy(*fd, answer.len)) {
         return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) sent something that is no sealed segment",

@@ -31,6 +31,9 @@ kolo_status kolo_service_identity(struct kolo_shm_identity *out);
 /* Answer from now on, until as many kolo_service_stop(). Errors: SYSTEM. */
 kolo_status kolo_service_start(void);
 void kolo_service_stop(void);
+/* Whether some client has waited for 100 ms since no descriptor is left to hear it by: it cannot be
+ * told, so whoever waits for it here should fail. */
+bool kolo_service_starved(void);
 
 /* Ask `owner` for its segment `id`; the caller closes *fd. Waits for at most 5 s. Errors: PEER (the
  * process is gone), TIMEOUT, LINK (it refuses), INVALID (no such segment), SYSTEM; the status of
