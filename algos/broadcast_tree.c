@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Broadcast along the trees that the planner lays for the machine, hung up at the root: each tree
- * has its part of the vector, so that the links which no ring would use are used, too. Tiles follow
- * one another. See lanes.h.
+ * has its part of the vector and a lane, so that the links which no ring would use are used, too.
+ * Tiles follow one another. See lanes.h.
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.
@@ -15,19 +15,19 @@ static bool supports(const struct kolo_shape *shape)
 
 static void build(const struct kolo_shape *shape, struct kolo_builder *b)
 {
-    struct kolo_lane_tree tree[KOLO_LANES];
-    const int trees = shape->ntrees;
-    kolo_chunks(b, trees);
-    const int depth = kolo_lanes_open(shape, b, tree);
-    for (int level = 1; level <= depth; level++) {
-        for (int t = 0; t < trees; t++) {
-            kolo_lane_descend(&tree[t], b, level, t, KOLO_IN);
+    kolo_chunks(b, shape->ntrees);
+    for (int t = 0; t < shape->ntrees; t++) {
+        struct kolo_lane_tree tree;
+        kolo_lane(b, t);
+        if (kolo_lane_open(shape, t, shape->root, b, &tree)) {
+            for (int level = 1; level <= tree.depth; level++) {
+                kolo_lane_descend(&tree, b, level, t, KOLO_IN);
+                kolo_round(b);
+            }
+            kolo_local(b, shape->root, kolo_in(t), kolo_out(t), KOLO_MOVE);
         }
-        kolo_round(b);
+        kolo_lane_close(&tree);
     }
-    kolo_local(b, shape->root, kolo_slice_make(KOLO_IN, 0, trees),
-               kolo_slice_make(KOLO_OUT, 0, trees), KOLO_MOVE);
-    kolo_lanes_close(shape, tree);
 }
 
 const struct kolo_algo kolo_algo_broadcast_tree = {

@@ -90,25 +90,6 @@ void kolo_lane_close(struct kolo_lane_tree *tree)
     free(tree->up);
 }
 
-int kolo_lanes_open(const struct kolo_shape *shape, struct kolo_builder *b,
-                    struct kolo_lane_tree out[KOLO_LANES])
-{
-    int depth = 0;
-    bool all = true;
-    for (int t = 0; t < shape->ntrees; t++) {
-        all = kolo_lane_open(shape, t, shape->root, b, &out[t]) && all;
-        depth = out[t].depth > depth ? out[t].depth : depth;
-    }
-    return all ? depth : 0;
-}
-
-void kolo_lanes_close(const struct kolo_shape *shape, struct kolo_lane_tree tree[KOLO_LANES])
-{
-    for (int t = 0; t < shape->ntrees; t++) {
-        kolo_lane_close(&tree[t]);
-    }
-}
-
 void kolo_lane_climb(const struct kolo_lane_tree *tree, struct kolo_builder *b, int level,
                      int chunk, enum kolo_buf inner)
 {

@@ -32,12 +32,6 @@ bool kolo_lane_open(const struct kolo_shape *shape, int which, int root, struct 
                     struct kolo_lane_tree *out);
 void kolo_lane_close(struct kolo_lane_tree *tree);
 
-/* All planned trees, hung up at the shape's root. Returns the depth of the deepest; 0: no memory.
- * kolo_lanes_close() in either case. */
-int kolo_lanes_open(const struct kolo_shape *shape, struct kolo_builder *b,
-                    struct kolo_lane_tree out[KOLO_LANES]);
-void kolo_lanes_close(const struct kolo_shape *shape, struct kolo_lane_tree tree[KOLO_LANES]);
-
 /* What the ranks of a level (1 to depth) send up of chunk `chunk`: IN summed at the root into its
  * OUT; what is on its way lies in the same chunk of `inner` (OUT or SCRATCH). The deepest level
  * first, a round each. */

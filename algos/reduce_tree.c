@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reduce along the trees that the planner lays for the machine, hung up at the root: each tree has
- * its part of the vector. Tiles follow one another. See lanes.h.
+ * its part of the vector and a lane. Tiles follow one another. See lanes.h.
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.
@@ -14,21 +14,22 @@ static bool supports(const struct kolo_shape *shape)
 
 static void build(const struct kolo_shape *shape, struct kolo_builder *b)
 {
-    struct kolo_lane_tree tree[KOLO_LANES];
-    const int trees = shape->ntrees;
-    kolo_chunks(b, trees);
-    kolo_scratch_chunks(b, trees); /* OUT is the root's alone */
-    if (shape->nranks == 1) {
-        kolo_local(b, shape->root, kolo_slice_make(KOLO_IN, 0, trees),
-                   kolo_slice_make(KOLO_OUT, 0, trees), KOLO_MOVE);
-    }
-    for (int level = kolo_lanes_open(shape, b, tree); level > 0; level--) {
-        for (int t = 0; t < trees; t++) {
-            kolo_lane_climb(&tree[t], b, level, t, KOLO_SCRATCH);
+    kolo_chunks(b, shape->ntrees);
+    kolo_scratch_chunks(b, shape->ntrees); /* OUT is the root's alone */
+    for (int t = 0; t < shape->ntrees; t++) {
+        struct kolo_lane_tree tree;
+        kolo_lane(b, t);
+        if (shape->nranks == 1) {
+            kolo_local(b, shape->root, kolo_in(t), kolo_out(t), KOLO_MOVE);
         }
-        kolo_round(b);
+        if (kolo_lane_open(shape, t, shape->root, b, &tree)) {
+            for (int level = tree.depth; level > 0; level--) {
+                kolo_lane_climb(&tree, b, level, t, KOLO_SCRATCH);
+                kolo_round(b);
+            }
+        }
+        kolo_lane_close(&tree);
     }
-    kolo_lanes_close(shape, tree);
 }
 
 const struct kolo_algo kolo_algo_reduce_tree = {

@@ -14,7 +14,4 @@ extern const struct kolo_transport kolo_transport_shm;
 extern const struct kolo_transport kolo_transport_tcp;
 extern const struct kolo_transport kolo_transport_verbs;
 
-/* Channels of a link: kolo_req.channel is below this. */
-#define KOLO_CHANNELS 16
-
 #endif

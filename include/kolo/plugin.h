@@ -124,7 +124,7 @@ void kolo_chunks(struct kolo_builder *b, int chunks);
 /* Give each rank a SCRATCH buffer of so many chunks (default 0). */
 KOLO_EXPORT
 void kolo_scratch_chunks(struct kolo_builder *b, int chunks);
-#define KOLO_LANES 4
+#define KOLO_LANES 16
 /* Choose the lane of the steps from now on: 0 to KOLO_LANES-1. Lanes run concurrently. */
 KOLO_EXPORT
 void kolo_lane(struct kolo_builder *b, int lane);
@@ -245,6 +245,9 @@ struct kolo_bytes { /* `count` runs of `bytes`, `stride` bytes apart */
     void *at;
     size_t bytes, count, stride;
 };
+
+/* Channels of a link: kolo_req.channel is below this. */
+#define KOLO_CHANNELS 24
 
 /* One message in flight. The caller owns it until done != 0. */
 struct kolo_req {

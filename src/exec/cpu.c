@@ -207,12 +207,16 @@ static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
             return KOLO_INPROGRESS;
         }
     }
+    if (p->nlanes > 1 && t < x->begun) { /* who came first has its lines and slots */
+        return KOLO_OK;
+    }
     kolo_status st = kolo_credit(w, epoch, x->block);
     if (st == KOLO_OK && x->bound->in_long && p->fills_outbox) {
         st = kolo_take_long_slot(w, p, epoch, x->block);
     }
     if (st == KOLO_OK) {
         w->readers[epoch % KOLO_DEPTH] = (struct kolo_readers){p->readers, p->nreaders};
+        x->begun = t + 1;
     }
     return st;
 }
@@ -294,8 +298,9 @@ kolo_status kolo_exec_now(struct kolo_exec *x)
 void kolo_exec_start(struct kolo_exec *x)
 {
     const struct kolo_prog *p = x->bound->prog;
-    memset(x->lane, 0, sizeof x->lane);
+    memset(x->lane, 0, (size_t)p->nlanes * sizeof x->lane[0]);
     x->entered = p->nentries == 0;
+    x->begun = 0;
     if (p->nreqs > 0 || p->nlanes > 1) {
         x->block = false; /* several things to wait for at once: the caller steps */
     }

@@ -193,7 +193,8 @@ struct kolo_exec {
     uint64_t signature; /* of the call: equal on all ranks, or they called different things */
     bool block;         /* wait inside; else return INPROGRESS */
     bool entered;
-    bool moved; /* the last step moved messages */
+    bool moved;     /* the last step moved messages */
+    uint32_t begun; /* of several lanes: tiles that one of them has begun */
     struct kolo_lane_state lane[KOLO_LANES];
 };
 

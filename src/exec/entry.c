@@ -37,12 +37,12 @@ kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
 }
 
 /* A tile that is KOLO_DEPTH ago needs no look: since then the same readers had to finish it before
- * its lines were written again. The same tile: another lane of it was here first. */
+ * its lines were written again. */
 kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
                                 bool block)
 {
     const uint32_t slot = epoch % KOLO_LONG_DEPTH, last = w->long_slot[slot].epoch;
-    if (last != epoch && epoch - last < KOLO_DEPTH) {
+    if (epoch - last < KOLO_DEPTH) {
         const kolo_status st = finished(w, &w->long_slot[slot].readers, last + 1, block);
         if (st != KOLO_OK) {
             return st;

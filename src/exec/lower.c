@@ -588,15 +588,16 @@ static bool raise_levels(struct levels *v, int rank)
 }
 
 /* Stages post a link's messages out of program order, so that each message of an edge needs a
- * channel of its own. False where an edge has more messages than there are channels. */
+ * channel of its own. False where an edge has more messages than are worth one. */
 static bool channels_suffice(const struct kolo_plan *plan, int *count)
 {
+    enum { MOST = 8 };
     const int n = plan->shape.nranks;
     for (int r = 0; r < n; r++) {
         memset(count, 0, (size_t)n * sizeof *count);
         for (int i = 0; i < plan->rank[r].count; i++) {
             const struct kolo_step *s = &plan->rank[r].step[i];
-            if (s->op == KOLO_SEND && ++count[s->peer] > KOLO_PLAN_CHANNELS) {
+            if (s->op == KOLO_SEND && ++count[s->peer] > MOST) {
                 return false;
             }
         }

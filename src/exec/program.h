@@ -35,7 +35,8 @@ enum {
     KOLO_ENTRY_LINES = 4  /* of the line that says what a rank brings to a call */
 };
 enum { KOLO_STAGES = 3, KOLO_LINE_BYTES = 128, KOLO_INLINE_BYTES = 48 };
-enum { KOLO_PLAN_CHANNELS = 8 }; /* channels 0..7 of a link; the others are point-to-point's */
+/* Channels of a link from 0 on, each lane its own; the next ones are point-to-point's. */
+enum { KOLO_PLAN_CHANNELS = KOLO_LANES };
 
 /* What rank r's link to a peer offers; both ends agree on it. */
 enum kolo_link_bits {

@@ -54,32 +54,45 @@ static kolo_status join_readers(const struct kolo_turn *t, const struct kolo_pro
     return KOLO_OK;
 }
 
+/* What the slot held before tile `epoch`: of a rank's lanes the first to come takes it, the others
+ * find what it found. */
+static struct kolo_slot_use found_in(const struct kolo_slot_use *use, uint32_t epoch)
+{
+    const bool taken = use->prog != NULL && use->epoch == epoch;
+    return (struct kolo_slot_use){.prog = taken ? use->prog_before : use->prog,
+                                  .epoch = taken ? use->epoch_before : use->epoch};
+}
+
+static struct kolo_slot_use *use_of(const struct kolo_turn *t, uint32_t epoch)
+{
+    return &t->proof->runner[t->rank].use[epoch % t->proof->set->depth];
+}
+
+static struct kolo_slot_use *long_use_of(const struct kolo_turn *t, uint32_t epoch)
+{
+    return &t->proof->runner[t->rank].long_use[epoch % t->proof->set->long_depth];
+}
+
 /* May the lines and the short slot of tile `epoch` be written? */
 static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
 {
     const uint32_t depth = t->proof->set->depth;
-    const struct kolo_prog *old = t->proof->runner[t->rank].slot_prog[epoch % depth];
+    const struct kolo_prog *old = found_in(use_of(t, epoch), epoch).prog;
     return epoch >= depth ? join_readers(t, old, epoch - depth) : KOLO_OK;
 }
 
-/* May the long slot? Of a rank's lanes the first to come takes it, the others find what it found.
- */
+/* May the long slot? */
 static kolo_status long_credit(const struct kolo_turn *t, uint32_t epoch)
 {
-    const struct kolo_program_set *set = t->proof->set;
-    const struct kolo_long_use *use = &t->proof->runner[t->rank].long_use[epoch % set->long_depth];
-    const bool taken = use->prog != NULL && use->epoch == epoch;
-    const struct kolo_prog *old = taken ? use->prog_before : use->prog;
-    const uint32_t last = taken ? use->epoch_before : use->epoch;
-    return epoch - last < set->depth ? join_readers(t, old, last) : KOLO_OK;
+    const struct kolo_slot_use old = found_in(long_use_of(t, epoch), epoch);
+    return epoch - old.epoch < t->proof->set->depth ? join_readers(t, old.prog, old.epoch)
+                                                    : KOLO_OK;
 }
 
-static void take_long_slot(const struct kolo_turn *t)
+static void take(const struct kolo_turn *t, struct kolo_slot_use *use)
 {
-    struct kolo_long_use *use =
-        &t->proof->runner[t->rank].long_use[t->epoch % t->proof->set->long_depth];
     if (use->prog == NULL || use->epoch != t->epoch) {
-        *use = (struct kolo_long_use){t->prog, use->prog, t->epoch, use->epoch};
+        *use = (struct kolo_slot_use){t->prog, use->prog, t->epoch, use->epoch};
     }
 }
 
@@ -101,9 +114,9 @@ static kolo_status begin_tile(const struct kolo_turn *t)
         return st;
     }
     if (fills_long) {
-        take_long_slot(t);
+        take(t, long_use_of(t, t->epoch));
     }
-    r->slot_prog[t->epoch % p->set->depth] = t->prog;
+    take(t, use_of(t, t->epoch));
     const uint32_t slot = t->epoch & ((uint32_t)t->prog->depth - 1);
     p->slot_of[(size_t)t->rank * p->epochs + t->epoch] = (uint8_t)slot;
     return kolo_proof_claim_slot(t, t->epoch, slot);

@@ -56,7 +56,7 @@ struct kolo_runner_lane {
     struct kolo_wait wait;
 };
 
-struct kolo_long_use {                          /* of a long slot */
+struct kolo_slot_use {                          /* of a long slot; of lines and a short slot */
     const struct kolo_prog *prog, *prog_before; /* NULL: nobody's */
     uint32_t epoch, epoch_before;
 };
@@ -67,8 +67,7 @@ struct kolo_runner { /* one rank */
     uint32_t epoch; /* of the call's first tile */
     uint32_t done;
     struct kolo_runner_lane lane[KOLO_LANES];
-    const struct kolo_prog *slot_prog[KOLO_DEPTH]; /* what wrote the tile of this parity */
-    struct kolo_long_use long_use[KOLO_LONG_DEPTH];
+    struct kolo_slot_use use[KOLO_DEPTH], long_use[KOLO_LONG_DEPTH]; /* by tile */
     int32_t *request; /* [KOLO_TILE_COPIES][max_reqs]: message, -1: none */
     bool *entered;    /* [n] entry lines read in this call */
 };

@@ -20,7 +20,7 @@ struct ref {
     kolo_ref_fn *reduce;
     void *arg;
     struct message *sent; /* oldest first */
-    int *pc;              /* [nranks * KOLO_LANES]: next step */
+    int *pc;              /* [nranks * lanes]: next step */
     bool *done;           /* per rank and step, ranks behind one another */
     size_t *first_step;
     bool failed;
@@ -107,7 +107,7 @@ static bool run_step(struct ref *f, int rank, const struct kolo_step *s)
 static bool run_lane(struct ref *f, int rank, int lane)
 {
     const struct kolo_rank_plan *mine = &f->plan->rank[rank];
-    int *pc = &f->pc[rank * KOLO_LANES + lane];
+    int *pc = &f->pc[rank * f->plan->lanes + lane];
     bool moved = false;
     for (; *pc < mine->count; ++*pc) {
         const struct kolo_step *s = &mine->step[*pc];
@@ -140,7 +140,7 @@ static kolo_status run_all(struct ref *f)
     }
     for (int r = 0; r < n; r++) {
         for (int lane = 0; lane < f->plan->lanes; lane++) {
-            const int pc = f->pc[r * KOLO_LANES + lane];
+            const int pc = f->pc[r * f->plan->lanes + lane];
             if (pc < f->plan->rank[r].count) {
                 return kolo_fail(KOLO_ERR_INVALID, "%s: rank %d waits for ever in step %d",
                                  f->plan->algo->base.name, r, pc);
@@ -155,7 +155,7 @@ static bool open_ref(struct ref *f)
     const size_t n = (size_t)f->plan->shape.nranks;
     size_t steps = 0;
     f->scratch = calloc(n, sizeof *f->scratch);
-    f->pc = calloc(n * KOLO_LANES, sizeof *f->pc);
+    f->pc = calloc(n * (size_t)f->plan->lanes, sizeof *f->pc);
     f->first_step = calloc(n, sizeof *f->first_step);
     if (f->scratch == NULL || f->pc == NULL || f->first_step == NULL) {
         return false;

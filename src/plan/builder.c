@@ -27,7 +27,7 @@ struct sent {
 
 struct kolo_builder {
     struct kolo_plan *plan;
-    struct sent *sent; /* [nranks * KOLO_LANES] */
+    struct sent *sent; /* [KOLO_LANES * nranks]: what few lanes do not touch is never there */
     struct held *held;
     int nheld, cap, lane;
     uint32_t round; /* from 1: 0 in `sent` means never */
@@ -241,7 +241,7 @@ void kolo_lane(struct kolo_builder *b, int lane)
 static const struct sent *number_send(struct kolo_builder *b, int from, struct kolo_slice src)
 {
     struct kolo_rank_plan *mine = &b->plan->rank[from];
-    struct sent *last = &b->sent[from * KOLO_LANES + b->lane];
+    struct sent *last = &b->sent[b->lane * b->plan->shape.nranks + from];
     const bool same_run = last->round == b->round;
     if (!same_run) {
         last->round = b->round;

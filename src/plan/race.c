@@ -34,7 +34,7 @@ bool kolo_clocks_init(struct kolo_clocks *c, const struct kolo_order *order, int
     c->now = calloc(c->width * c->width, sizeof *c->now);
     c->sent = malloc(((size_t)order->links + 1) * c->width * sizeof *c->sent);
     if (lanes > 1) {
-        c->access = calloc((size_t)locations + 1, sizeof *c->access);
+        c->access = calloc((size_t)locations + 1, (2 + (size_t)lanes) * sizeof *c->access);
     }
     return c->now != NULL && c->sent != NULL && (lanes == 1 || c->access != NULL) &&
            number_notes(c);
@@ -96,17 +96,18 @@ static int unordered(const struct kolo_clocks *c, const struct kolo_event *e, in
 
 int kolo_clocks_access(struct kolo_clocks *c, const struct kolo_event *e, int location, bool write)
 {
-    struct kolo_access *at = &c->access[location];
+    enum { WRITE, WRITE_LANE, READ };
+    uint32_t *at = &c->access[(size_t)location * (READ + (size_t)c->lanes)];
     const uint32_t turn = (uint32_t)c->order->turn[e->number] + 1;
-    int other = unordered(c, e, at->write_lane, at->write);
+    int other = unordered(c, e, (int)at[WRITE_LANE], at[WRITE]);
     for (int lane = 0; write && other < 0 && lane < c->lanes; lane++) {
-        other = unordered(c, e, lane, at->read[lane]);
+        other = unordered(c, e, lane, at[READ + lane]);
     }
     if (write) {
-        at->write = turn;
-        at->write_lane = e->step->lane;
+        at[WRITE] = turn;
+        at[WRITE_LANE] = e->step->lane;
     } else {
-        at->read[e->step->lane] = turn;
+        at[READ + e->step->lane] = turn;
     }
     return other;
 }

@@ -12,20 +12,17 @@
 
 #include "walk.h"
 
-struct kolo_access { /* of one location: 1 + the turn in its lane, 0: never */
-    uint32_t write, read[KOLO_LANES];
-    int write_lane;
-};
-
 struct kolo_clocks {
     const struct kolo_order *order;
     int lanes;
-    size_t width;               /* entries of a clock: lanes of all ranks */
-    uint32_t *now;              /* [width * width]: the clock of each lane */
-    uint32_t *sent;             /* [links * width]: of the message under way; one slot a link */
-    uint32_t *noted;            /* [notes * width]: of the steps that others depend on */
-    int *note;                  /* [steps]: its number among them, or -1 */
-    struct kolo_access *access; /* [locations]; NULL for plans of one lane */
+    size_t width;    /* entries of a clock: lanes of all ranks */
+    uint32_t *now;   /* [width * width]: the clock of each lane */
+    uint32_t *sent;  /* [links * width]: of the message under way; one slot a link */
+    uint32_t *noted; /* [notes * width]: of the steps that others depend on */
+    int *note;       /* [steps]: its number among them, or -1 */
+    /* [locations * (2 + lanes)]: the newest write, its lane, the newest read of each lane; a turn
+     * is 1 + that in its lane, 0: never. NULL for plans of one lane. */
+    uint32_t *access;
 };
 
 bool kolo_clocks_init(struct kolo_clocks *c, const struct kolo_order *order, int locations);

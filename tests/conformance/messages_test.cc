@@ -127,18 +127,19 @@ TEST_P(Messages, AStuckChannelDoesNotHoldUpAnother)
 TEST_P(Messages, AllChannelsCarryTheirOwnBytes)
 {
     World world(GetParam(), 2);
-    std::vector<Bytes> sent(16);
-    std::vector<Bytes> came(16, Bytes(5000));
-    std::vector<kolo_req> reqs(32);
+    std::vector<Bytes> sent(KOLO_CHANNELS);
+    std::vector<Bytes> came(KOLO_CHANNELS, Bytes(5000));
+    std::vector<kolo_req> reqs(2 * KOLO_CHANNELS);
     std::vector<kolo_req *> all;
-    for (unsigned c = 0; c < 16; c++) {
+    for (unsigned c = 0; c < KOLO_CHANNELS; c++) {
         sent[c] = Pattern(5000, c + 1);
         ASSERT_EQ(KOLO_OK, world.Send(0, 1, c, Flat(sent[c].data(), 5000), reqs[c]));
         all.push_back(&reqs[c]);
     }
-    for (unsigned c = 16; c-- > 0;) { /* the other way round */
-        ASSERT_EQ(KOLO_OK, world.Recv(1, 0, c, Flat(came[c].data(), 5000), reqs[16 + c]));
-        all.push_back(&reqs[16 + c]);
+    for (unsigned c = KOLO_CHANNELS; c-- > 0;) { /* the other way round */
+        ASSERT_EQ(KOLO_OK,
+                  world.Recv(1, 0, c, Flat(came[c].data(), 5000), reqs[KOLO_CHANNELS + c]));
+        all.push_back(&reqs[KOLO_CHANNELS + c]);
     }
     ASSERT_TRUE(world.Finish(all));
     EXPECT_EQ(sent, came);
@@ -149,7 +150,7 @@ TEST_P(Messages, AChannelThatIsNotThereIsRefused)
     World world(GetParam(), 2);
     char byte = 0;
     kolo_req req;
-    EXPECT_EQ(KOLO_ERR_INVALID, world.Send(0, 1, 16, Flat(&byte, 1), req));
+    EXPECT_EQ(KOLO_ERR_INVALID, world.Send(0, 1, KOLO_CHANNELS, Flat(&byte, 1), req));
     EXPECT_EQ(KOLO_ERR_INVALID, world.Recv(0, 1, 4000000000u, Flat(&byte, 1), req));
 }
 

@@ -319,14 +319,14 @@ TEST(Tree, OfAMachineIsKeptByAllThatRunOnTrees)
 TEST(Tree, OfThreeHostsIsRunAsPlanned)
 {
     const std::string path = std::string(KOLO_SOURCE_ROOT) + "/tests/data/hwloc-4gpu-nvswitch.xml";
-    enum { HOSTS = 3, RANKS = 4 * HOSTS };
+    enum { HOSTS = 3, RANKS = 4 * HOSTS, TREES = 4 };
     struct kolo_graph *graph = nullptr;
     struct kolo_wiring wiring;
     ASSERT_EQ(KOLO_OK, kolo_graph_load(path.c_str(), &graph)) << kolo_error_text();
     ASSERT_EQ(KOLO_OK, kolo_wiring_make(graph, HOSTS, &wiring)) << kolo_error_text();
     ASSERT_EQ(2, wiring.nrings);
     std::vector<int> up;
-    for (int t = 0; t < KOLO_LANES; t++) {
+    for (int t = 0; t < TREES; t++) {
         std::vector<kolo_tree> tree(RANKS);
         kolo_wiring_tree(&wiring, t % 2, t / 2, tree.data());
         for (const kolo_tree &place : tree) {
@@ -336,18 +336,18 @@ TEST(Tree, OfThreeHostsIsRunAsPlanned)
     for (const char *name : {"allreduce_tree", "broadcast_tree", "reduce_tree"}) {
         kolo_shape shape =
             Shape(Named(name)->coll, RANKS, Named(name)->coll == KOLO_COLL_ALL_REDUCE ? 0 : 5);
-        shape.ntrees = KOLO_LANES;
+        shape.ntrees = TREES;
         shape.tree = up.data();
         const Plan plan = Build(Named(name), shape);
         ASSERT_NE(nullptr, plan) << kolo_error_text();
         EXPECT_EQ(KOLO_OK, kolo_verify_plan(plan.get())) << kolo_error_text();
         int between = 0; // pairs of ranks on two hosts, along which some tree goes
-        for (int chunk = 0; chunk < plan->chunks; chunk += plan->chunks / KOLO_LANES) {
+        for (int chunk = 0; chunk < plan->chunks; chunk += plan->chunks / TREES) {
             for (const auto &edge : EdgesOf(plan.get(), chunk)) {
                 between += edge.first / 4 != edge.second / 4;
             }
         }
-        EXPECT_EQ((HOSTS - 1) * KOLO_LANES, between) << name;
+        EXPECT_EQ((HOSTS - 1) * TREES, between) << name;
     }
     kolo_wiring_free(&wiring);
     kolo_graph_destroy(graph);

@@ -16,7 +16,7 @@ from tap import check, done
 KOLO, SWEEPS, TRACE, SOURCE = map(os.path.abspath, sys.argv[1:])
 OWN = os.path.join(SOURCE, "tests", "data")
 RECORDED = os.path.join(SOURCE, "..", "shared", "data", "topologies")
-LANES, BYTES = 4, 1 << 20
+LANES, BYTES = 16, 840 << 10  # which up to eight rings part evenly
 SHORT = ("smi-dgx1v-4nic.txt", "rccl-topo_4p4h.xml", "hwloc-nvidia-dgx2.xml")  # without --full
 
 
@@ -100,6 +100,8 @@ def check_machine(machine, folder):
     wanted = [cycle(ring["ranks"]) for ring in plan["rings"][:lanes]]
     got = [parsed["rings"][str(channel)] for channel in range(lanes)]
     check(got == wanted, f"the log of a job on {name} shows the rings that kolo topo shows", got, wanted)
+    check(max(parsed["nchannels"]) == min(plan["channels"], LANES),
+          f"a job on {name} has a channel for each ring and each tree", parsed["nchannels"])
     check(parsed["tree_inconsistencies"] == 0 and parsed["ranks_with_trees"] == ranks,
           f"kolo log finds every rank's trees of a job on {name}", parsed["issues"])
     check_trees(name, machine, plan, folder)

@@ -88,7 +88,8 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     if (why != KOLO_OK || req->channel >= KOLO_CHANNELS) {
         return link->dev->env.fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
-                                   why != KOLO_OK ? "loop: aborted" : "loop: channel above 15");
+                                   why != KOLO_OK ? "loop: aborted"
+                                                  : "loop: there is no such channel");
     }
     req->status = KOLO_INPROGRESS;
     req->bytes = kolo_bytes_total(data);

@@ -124,8 +124,9 @@ static kolo_status refuse(struct kolo_link *link, const struct kolo_req *req)
     if (link->failed != KOLO_OK) {
         return env->fail(link->failed, link->text);
     }
-    return req->channel < KOLO_CHANNELS ? KOLO_OK
-                                        : env->fail(KOLO_ERR_INVALID, "tcp: channel above 15");
+    return req->channel < KOLO_CHANNELS
+               ? KOLO_OK
+               : env->fail(KOLO_ERR_INVALID, "tcp: there is no such channel");
 }
 
 /* All of it came before its sender said good-bye. */

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CHANNELS = 16, PIECE_BYTES = 32768 };
+enum { PIECE_BYTES = 32768 };
 
 /* One direction of one channel. */
 struct way {
@@ -36,7 +36,7 @@ struct kolo_link {
     struct kolo_device *dev;
     int peer;
     atomic_int why; /* abort()'s status, or 0 */
-    struct way out[CHANNELS], in[CHANNELS];
+    struct way out[KOLO_CHANNELS], in[KOLO_CHANNELS];
 };
 
 static kolo_status dgram_open(const struct kolo_env *env, struct kolo_device **out)
@@ -84,7 +84,7 @@ static kolo_status dgram_connect(struct kolo_device *dev, const struct kolo_peer
     if (link == NULL) {
         return dev->env.fail(KOLO_ERR_SYSTEM, "dgram: no memory for a link");
     }
-    for (int c = 0; c < CHANNELS; c++) {
+    for (int c = 0; c < KOLO_CHANNELS; c++) {
         link->out[c].fd = link->in[c].fd = -1;
     }
     link->dev = dev;
@@ -111,7 +111,7 @@ static void dgram_disconnect(struct kolo_link *link)
         at = &(*at)->next;
     }
     *at = link->next;
-    for (int c = 0; c < CHANNELS; c++) {
+    for (int c = 0; c < KOLO_CHANNELS; c++) {
         struct way *ways[] = {&link->out[c], &link->in[c]};
         for (int i = 0; i < 2; i++) {
             end_all(ways[i], KOLO_ERR_ABORTED);
@@ -220,7 +220,7 @@ static int dgram_progress(struct kolo_device *dev, int budget)
 {
     int moved = 0;
     for (struct kolo_link *link = dev->links; link != NULL && moved < budget; link = link->next) {
-        for (uint32_t c = 0; c < CHANNELS; c++) {
+        for (uint32_t c = 0; c < KOLO_CHANNELS; c++) {
             const kolo_status why = (kolo_status)atomic_load(&link->why);
             if (why != KOLO_OK) {
                 end_all(&link->out[c], why);
@@ -240,8 +240,8 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
     if (why != KOLO_OK) {
         return link->dev->env.fail(why, "dgram: the link has ended");
     }
-    if (req->channel >= CHANNELS) {
-        return link->dev->env.fail(KOLO_ERR_INVALID, "dgram: channel above 15");
+    if (req->channel >= KOLO_CHANNELS) {
+        return link->dev->env.fail(KOLO_ERR_INVALID, "dgram: there is no such channel");
     }
     struct way *way = sends ? &link->out[req->channel] : &link->in[req->channel];
     const kolo_status status = open_way(link, sends, req->channel);
