@@ -7,7 +7,6 @@
 
 #include "device/peer_access.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -39,14 +38,8 @@ static bool tell_parent(int fd, const struct kolo_probed *pair)
 static bool try_pair(const struct kolo_cuda *cuda, struct kolo_probed *pair, int fd)
 {
     for (int i = 0; i < 2; i++) {
-        int device = 0;
-        char *bus = pair->bus[i];
-        if (cuda->device_get(&device, pair->gpu[i]) != KOLO_CUDA_OK ||
-            cuda->device_get_pci_bus_id(bus, sizeof pair->bus[i], device) != KOLO_CUDA_OK) {
-            bus[0] = '\0';
-        }
-        for (; *bus != '\0'; bus++) { /* as in /sys */
-            *bus = (char)tolower(*bus);
+        if (kolo_cuda_bus(cuda, pair->gpu[i], pair->bus[i], sizeof pair->bus[i]) < 0) {
+            pair->bus[i][0] = '\0';
         }
     }
     pair->status = KOLO_INPROGRESS;

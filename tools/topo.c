@@ -28,6 +28,7 @@ static const char usage[] =
     "  -f, --file FILE   the same as FILE (also KOLO_TOPO_FILE)\n"
     "  -m, --merge FILE  add what FILE knows of the same machine, by bus address\n"
     "  -p, --probe       try P2P of this machine's GPUs with data, and plan without what fails\n"
+    "  -g, --gpus LIST   plan on these GPUs alone, 0,2,5 as they are numbered here\n"
     "  -H, --hosts N     plan for N hosts like this one\n"
     "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
     "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, nothing else then)\n"
@@ -40,7 +41,7 @@ static const char usage[] =
 enum form { FORM_TEXT, FORM_JSON, FORM_XML, FORM_NCCL, FORM_DIFF };
 
 struct options {
-    const char *file, *second, *merge, *svg;
+    const char *file, *second, *merge, *svg, *gpus;
     int nranks; /* 0: as many as PUs */
     int nhosts;
     enum form form;
@@ -93,6 +94,9 @@ static bool take_option(int option, struct options *out)
     case 's':
         out->svg = optarg;
         return true;
+    case 'g':
+        out->gpus = optarg;
+        return true;
     case 'p':
         out->probe = true;
         return true;
@@ -121,18 +125,25 @@ static bool take_option(int option, struct options *out)
 static bool parse_options(int argc, char **argv, struct options *out)
 {
     static const struct option longs[] = {
-        {"file", required_argument, NULL, 'f'},  {"merge", required_argument, NULL, 'm'},
-        {"probe", no_argument, NULL, 'p'},       {"ranks", required_argument, NULL, 'n'},
-        {"hosts", required_argument, NULL, 'H'}, {"svg", required_argument, NULL, 's'},
-        {"json", no_argument, NULL, 'j'},        {"xml", no_argument, NULL, 'x'},
-        {"nccl-xml", no_argument, NULL, 'N'},    {"diff", no_argument, NULL, 'D'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+        {"file", required_argument, NULL, 'f'},
+        {"merge", required_argument, NULL, 'm'},
+        {"probe", no_argument, NULL, 'p'},
+        {"ranks", required_argument, NULL, 'n'},
+        {"hosts", required_argument, NULL, 'H'},
+        {"svg", required_argument, NULL, 's'},
+        {"gpus", required_argument, NULL, 'g'},
+        {"json", no_argument, NULL, 'j'},
+        {"xml", no_argument, NULL, 'x'},
+        {"nccl-xml", no_argument, NULL, 'N'},
+        {"diff", no_argument, NULL, 'D'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     int option = 0;
     opterr = 0; /* our own messages */
     optind = 0; /* start afresh: the dispatcher may have used getopt */
     out->nhosts = 1;
-    while ((option = getopt_long(argc, argv, ":f:m:n:H:s:pjxh", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":f:m:n:g:H:s:pjxh", longs, NULL)) != -1) {
         if (option == ':' || option == '?') {
             return kolo_option_refuse("kolo topo", argc, argv, option);
         }
@@ -165,6 +176,40 @@ static kolo_status open_host(struct shown *s)
     return strcmp(s->graph->source, "this machine") == 0 ? kolo_host_discover(&s->host) : KOLO_OK;
 }
 
+/* Of `list`, "0,2,5"; false: it is another text, or names a GPU that is not there. */
+static bool mark_gpus(const struct kolo_graph *graph, char *list, bool *used)
+{
+    char *rest = NULL;
+    long gpu = -1;
+    for (char *word = strtok_r(list, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
+        if (!kolo_parse_int(word, 0, graph->ngpus - 1, &gpu)) {
+            return false;
+        }
+        used[graph->gpu[gpu]] = true;
+    }
+    return gpu >= 0;
+}
+
+static kolo_status keep_gpus(struct kolo_graph *graph, const char *list)
+{
+    char *copy = strdup(list);
+    bool *used = calloc((size_t)graph->nnodes + 1, sizeof *used);
+    kolo_status st = copy != NULL && used != NULL
+                         ? KOLO_OK
+                         : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the GPUs");
+    if (st == KOLO_OK && !mark_gpus(graph, copy, used)) {
+        st = kolo_fail(KOLO_ERR_INVALID,
+                       "option --gpus: \"%s\" is not a list such as 0,2,5 of the %d GPUs", list,
+                       graph->ngpus);
+    }
+    if (st == KOLO_OK) {
+        kolo_graph_keep(graph, used);
+    }
+    free(copy);
+    free(used);
+    return st;
+}
+
 static kolo_status open_machine(struct shown *s)
 {
     const char *file = s->options->file;
@@ -182,6 +227,9 @@ static kolo_status open_machine(struct shown *s)
     }
     if (s->options->probe) {
         KOLO_TRY(kolo_topo_probe(s->graph, &s->probe));
+    }
+    if (s->options->gpus != NULL) {
+        KOLO_TRY(keep_gpus(s->graph, s->options->gpus));
     }
     KOLO_TRY(open_host(s));
     if (s->graph->ngpus > 0 && s->graph->ngpus <= KOLO_FABRIC_GPUS_MAX) {

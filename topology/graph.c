@@ -128,6 +128,27 @@ void kolo_graph_cut(struct kolo_graph *graph, int a, int b)
     graph->nlinks = kept;
 }
 
+void kolo_graph_keep(struct kolo_graph *graph, const bool *used)
+{
+    int gpus = 0, links = 0;
+    for (int i = 0; i < graph->ngpus; i++) {
+        if (used[graph->gpu[i]]) {
+            graph->gpu[gpus++] = graph->gpu[i];
+        } else {
+            graph->node[graph->gpu[i]].kind = KOLO_NODE_DEVICE;
+        }
+    }
+    graph->ngpus = gpus;
+    for (int i = 0; i < graph->nlinks; i++) {
+        const struct kolo_link *link = &graph->link[i];
+        if (link->kind == KOLO_LINK_PCI || (graph->node[link->a].kind != KOLO_NODE_DEVICE &&
+                                            graph->node[link->b].kind != KOLO_NODE_DEVICE)) {
+            graph->link[links++] = *link;
+        }
+    }
+    graph->nlinks = links;
+}
+
 bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link)
 {
     void *grown =

@@ -89,6 +89,9 @@ bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link);
 /* Take away the links over which two GPUs reach each other without PCI: those between them, and
  * those of both to the NVSwitch. */
 void kolo_graph_cut(struct kolo_graph *graph, int a, int b);
+/* Forget the GPUs whose nodes are not `used`: they become devices, which have no links beside PCI.
+ */
+void kolo_graph_keep(struct kolo_graph *graph, const bool *used);
 /* Copy text into a node's name, cpus or arch_text; NULL or "" leaves it. False: no memory. */
 bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text);
 /* Say that something was odd; the first 64 are kept, the rest counted. */

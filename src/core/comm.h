@@ -31,9 +31,13 @@ enum {
     KOLO_TRANSPORTS_MAX = 4
 };
 
+/* What joins GPUs, as NVML tells. */
+enum kolo_gpu_link { KOLO_GPU_LINK_UNKNOWN, KOLO_GPU_PCIE, KOLO_GPU_NVLINK, KOLO_GPU_NVSWITCH };
+
 struct kolo_member { /* a rank, as this one sees it */
     struct kolo_peer peer;
     struct kolo_place place;
+    uint64_t gpu;           /* its bus address; KOLO_BUS_NONE: the rank is on none */
     struct kolo_inet spare; /* where it can be met again; family 0: on this host only */
     const struct kolo_transport *transport; /* the one that reaches it best */
     struct kolo_device *device;
@@ -116,8 +120,9 @@ struct kolo_comm {
     int ntrees;
     struct kolo_tree branch[KOLO_LANES]; /* this rank's place in each */
     struct kolo_host *host;              /* while the communicator comes up */
-    struct kolo_graph *machine; /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
-    struct kolo_place *place;   /* [nranks] */
+    struct kolo_graph *machine;  /* of KOLO_TOPO_FILE, until the order is known; NULL: none */
+    enum kolo_gpu_link gpu_link; /* the slowest between two GPUs of a host */
+    struct kolo_place *place;    /* [nranks] */
     struct kolo_groups groups;
     int *host_of; /* [nranks], hosts numbered as they come */
     int nhosts, local_rank, local_size;

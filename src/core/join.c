@@ -155,7 +155,8 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
                                .rules = kolo_hash(0, c->algo_text, strlen(c->algo_text)),
                                .transports =
                                    kolo_hash(0, c->transport_text, strlen(c->transport_text)),
-                               .groups = kolo_hash(0, c->groups_text, strlen(c->groups_text))};
+                               .groups = kolo_hash(0, c->groups_text, strlen(c->groups_text)),
+                               .gpu = kolo_live_gpu(c)};
     const double now = kolo_now_us();
     const uint64_t stack = (uint64_t)(uintptr_t)c;
     out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
@@ -233,7 +234,8 @@ static kolo_status order_members(struct kolo_comm *c)
     }
     c->host_of = host_of;
     kolo_order_ranks(c->nranks, host_of, c->place, c->order);
-    KOLO_TRY(kolo_rings_lay(c, host_of));
+    c->nrings = 1;
+    KOLO_TRY(kolo_live_is_wanted(c) ? KOLO_OK : kolo_rings_lay(c));
     return kolo_groups_make(c->nranks, host_of, c->place, &c->groups);
 }
 
@@ -248,6 +250,7 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
                                      .host = all[q].host,
                                      .process = all[q].process};
         m->place = all[q].place;
+        m->gpu = all[q].gpu;
     }
     c->id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
     if (!kolo_prove(c->meet.secret, all[0].key, sizeof all[0].key, c->secret)) {

@@ -12,6 +12,7 @@ struct kolo_hello {
     struct kolo_place place;
     uint32_t deterministic;
     uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */
+    uint64_t gpu;                       /* bus address; KOLO_BUS_NONE: it is on none */
     uint64_t machine; /* of the graph that KOLO_TOPO_FILE describes; 0: none, or no GPUs */
     uint64_t salt;    /* rank 0's makes the communicator's id */
     unsigned char key[KOLO_SECRET_BYTES]; /* rank 0's makes its secret */
@@ -68,7 +69,15 @@ kolo_status kolo_mesh_join(struct kolo_comm *c, const struct kolo_boot *boot);
 /* rings.c: the machine that KOLO_TOPO_FILE names, if it has GPUs, and its hash, or 0. */
 kolo_status kolo_rings_plan(struct kolo_comm *c, uint64_t *hash_out);
 /* Where each host has as many ranks as that machine has GPUs: c->order becomes its rings. */
-kolo_status kolo_rings_lay(struct kolo_comm *c, const int *host_of);
+kolo_status kolo_rings_lay(struct kolo_comm *c);
+
+/* live.c: the bus address of the GPU that config.device names; KOLO_BUS_NONE: host memory. */
+uint64_t kolo_live_gpu(const struct kolo_comm *c);
+/* Whether every rank is on a GPU, and some host's ranks are on several; all ranks find the same. */
+bool kolo_live_is_wanted(const struct kolo_comm *c);
+/* If so: rank 0 plans on the GPUs of its machine that ranks are on, and all get its plan and what
+ * joins these GPUs; without a plan, kolo_rings_lay(). Errors: SYSTEM, and those of the meeting. */
+kolo_status kolo_live_lay(struct kolo_comm *c, struct kolo_boot *boot);
 
 /* table_file.c: rank 0 finds and reads the table, of which `out` tells; all take its text. */
 void kolo_table_make(struct kolo_comm *c, const struct kolo_host *host, struct kolo_ready *out);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The planner's rings and trees for a communicator. KOLO_TOPO_FILE may name a machine with GPUs; a
- * job that has a rank for each of them, numbered as they are, on every host, is laid on that
- * machine's rings and trees. Every rank plans by itself, from equal graphs, whose hashes are
- * compared when they meet; the planner is deterministic. KOLO_TOPO_DUMP_FILE gets the machine as
- * rank 0 knows it. */
+/* The planner's rings and trees for a communicator: see rings.h. KOLO_TOPO_FILE may name a machine
+ * with GPUs; a job that has a rank for each of them, numbered as they are, on every host, is laid
+ * on that machine's rings and trees. Every rank plans by itself, from equal graphs, whose hashes
+ * are compared when they meet; the planner is deterministic. For ranks that are on GPUs see live.c.
+ * KOLO_TOPO_DUMP_FILE gets the machine as rank 0 knows it. */
+#include "core/rings.h"
+
 #include "core/join.h"
-#include "topology/wiring.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- finding the machine ---- */
 
 static kolo_status dump(const struct kolo_graph *graph, const char *path)
 {
@@ -56,90 +59,155 @@ kolo_status kolo_rings_plan(struct kolo_comm *c, uint64_t *hash_out)
     return KOLO_OK;
 }
 
-/* Ranks of host h in order into rank_of[h * gpus + i]; false: some host has more or fewer. */
-static bool seat_ranks(const struct kolo_comm *c, const int *host_of, int gpus, int *rank_of)
+/* ---- places ---- */
+
+kolo_status kolo_seats_make(int nranks, const int *place, int places, struct kolo_seats *out)
 {
-    int *seats = calloc((size_t)c->nhosts, sizeof *seats);
-    bool fits = seats != NULL && c->nhosts * gpus == c->nranks;
-    for (int q = 0; q < c->nranks && fits; q++) {
-        const int host = host_of[q];
-        fits = seats[host] < gpus;
-        if (fits) {
-            rank_of[host * gpus + seats[host]++] = q;
-        }
+    *out = (struct kolo_seats){.places = places,
+                               .first = calloc((size_t)places + 1, sizeof *out->first),
+                               .rank = malloc((size_t)nranks * sizeof *out->rank)};
+    if (out->first == NULL || out->rank == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
-    free(seats);
-    return fits;
+    for (int q = 0; q < nranks; q++) {
+        out->first[place[q] + 1]++;
+    }
+    for (int p = 0; p < places; p++) {
+        out->first[p + 1] += out->first[p];
+    }
+    for (int q = nranks - 1; q >= 0; q--) { /* each end moves down to its beginning */
+        out->rank[--out->first[place[q] + 1]] = q;
+    }
+    memmove(out->first, out->first + 1, (size_t)places * sizeof *out->first);
+    out->first[places] = nranks;
+    return KOLO_OK;
+}
+
+void kolo_seats_free(struct kolo_seats *seats)
+{
+    free(seats->first);
+    free(seats->rank);
+    *seats = (struct kolo_seats){0};
+}
+
+static int first_at(const struct kolo_seats *seats, int place)
+{
+    return place >= 0 ? seats->rank[seats->first[place]] : -1;
+}
+
+static int last_at(const struct kolo_seats *seats, int place)
+{
+    return place >= 0 ? seats->rank[seats->first[place + 1] - 1] : -1;
+}
+
+/* ---- rings and trees of ranks ---- */
+
+kolo_status kolo_rings_open(int nranks, int nrings, int ntrees, struct kolo_rings *out)
+{
+    const size_t n = (size_t)nranks;
+    *out = (struct kolo_rings){.nrings = nrings,
+                               .ntrees = ntrees,
+                               .order = malloc((size_t)nrings * n * sizeof *out->order),
+                               .tree = malloc(((size_t)ntrees * n + 1) * sizeof *out->tree)};
+    return out->order != NULL && out->tree != NULL
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", nrings);
+}
+
+void kolo_rings_free(struct kolo_rings *rings)
+{
+    free(rings->order);
+    free(rings->tree);
+    *rings = (struct kolo_rings){0};
 }
 
 /* A ring begins at rank 0, as every order does. */
-static void take_ring(const struct kolo_wiring *w, int ring, const int *rank_of, int nranks,
-                      int *place, int *order)
+static void fill_ring(const struct kolo_seats *seats, const int *place, int nranks, int *order)
 {
-    int first = 0;
-    kolo_wiring_ring(w, ring, place);
-    while (rank_of[place[first]] != 0) {
-        first++;
+    int count = 0, before = 0; /* ranks, and those of them that stand before rank 0 */
+    for (int i = 0; i < seats->places; i++) {
+        const int p = place[i];
+        before = seats->rank[seats->first[p]] == 0 ? count : before;
+        count += seats->first[p + 1] - seats->first[p];
     }
-    for (int i = 0; i < nranks; i++) {
-        order[i] = rank_of[place[(first + i) % nranks]];
+    count = nranks - before;
+    for (int i = 0; i < seats->places; i++) {
+        for (int k = seats->first[place[i]]; k < seats->first[place[i] + 1]; k++) {
+            order[count++ % nranks] = seats->rank[k];
+        }
     }
 }
 
-static kolo_status lay_rings(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of,
-                             int *place)
+/* Ranks of one place are a chain: the first hangs where the place does, from the last hang those
+ * below. */
+static void fill_tree(const struct kolo_seats *seats, const struct kolo_tree *place,
+                      struct kolo_tree *out)
 {
-    const size_t n = (size_t)c->nranks;
-    int *order = realloc(c->order, (size_t)w->nrings * n * sizeof *order);
-    if (order == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", w->nrings);
-    }
-    c->order = order;
-    c->nrings = w->nrings;
-    for (int ring = 0; ring < w->nrings; ring++) {
-        take_ring(w, ring, rank_of, c->nranks, place, c->order + (size_t)ring * n);
-    }
-    return KOLO_OK;
-}
-
-static int rank_at(const int *rank_of, int place)
-{
-    return place >= 0 ? rank_of[place] : -1;
-}
-
-/* A pair of trees along each of the first rings, as many as there are lanes for: first all first
- * ones of a pair, as the planner numbers its channels. */
-static kolo_status lay_trees(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of)
-{
-    const int pairs = w->nrings < KOLO_LANES / 2 ? w->nrings : KOLO_LANES / 2;
-    const size_t n = (size_t)c->nranks;
-    struct kolo_tree *tree = malloc(n * sizeof *tree);
-    c->tree = malloc(2 * (size_t)pairs * n * sizeof *c->tree);
-    if (tree == NULL || c->tree == NULL) {
-        free(tree);
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d trees", 2 * pairs);
-    }
-    c->ntrees = 2 * pairs;
-    for (int t = 0; t < c->ntrees; t++) {
-        kolo_wiring_tree(w, t % pairs, t / pairs, tree);
-        for (int i = 0; i < c->nranks; i++) {
-            const int *down = tree[i].down;
-            c->tree[(size_t)t * n + (size_t)rank_of[i]] = rank_at(rank_of, tree[i].up);
-            if (rank_of[i] == c->rank) {
-                c->branch[t] =
-                    (struct kolo_tree){rank_at(rank_of, tree[i].up),
-                                       {rank_at(rank_of, down[0]), rank_at(rank_of, down[1]),
-                                        rank_at(rank_of, down[2])}};
+    for (int p = 0; p < seats->places; p++) {
+        const int end = seats->first[p + 1];
+        for (int k = seats->first[p]; k < end; k++) {
+            struct kolo_tree *t = &out[seats->rank[k]];
+            *t = (struct kolo_tree){k > seats->first[p] ? seats->rank[k - 1]
+                                                        : last_at(seats, place[p].up),
+                                    {k + 1 < end ? seats->rank[k + 1] : -1, -1, -1}};
+            for (int i = 0; i < 3 && k + 1 == end; i++) {
+                t->down[i] = first_at(seats, place[p].down[i]);
             }
         }
     }
+}
+
+kolo_status kolo_rings_make(const struct kolo_wiring *w, const struct kolo_seats *seats, int nranks,
+                            struct kolo_rings *out)
+{
+    const int pairs = nranks < 2 ? 0 : w->nrings < KOLO_LANES / 2 ? w->nrings : KOLO_LANES / 2;
+    const size_t places = (size_t)seats->places, n = (size_t)nranks;
+    kolo_status st = kolo_rings_open(nranks, w->nrings, 2 * pairs, out);
+    struct kolo_tree *tree = malloc(places * sizeof *tree);
+    int *place = malloc(places * sizeof *place);
+    if (st == KOLO_OK && (tree == NULL || place == NULL)) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d places", seats->places);
+    }
+    for (int ring = 0; ring < w->nrings && st == KOLO_OK; ring++) {
+        kolo_wiring_ring(w, ring, place);
+        fill_ring(seats, place, nranks, out->order + (size_t)ring * n);
+    }
+    for (int t = 0; t < out->ntrees && st == KOLO_OK; t++) { /* first the first ones of all pairs */
+        kolo_wiring_tree(w, t % pairs, t / pairs, tree);
+        fill_tree(seats, tree, out->tree + (size_t)t * n);
+    }
     free(tree);
+    free(place);
+    return st;
+}
+
+kolo_status kolo_rings_take(struct kolo_comm *c, struct kolo_rings *rings)
+{
+    const size_t n = (size_t)c->nranks;
+    c->tree = malloc(((size_t)rings->ntrees * n + 1) * sizeof *c->tree);
+    if (c->tree == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d trees", rings->ntrees);
+    }
+    free(c->order);
+    c->order = rings->order;
+    c->nrings = rings->nrings;
+    c->ntrees = rings->ntrees;
+    rings->order = NULL;
+    for (size_t i = 0; i < (size_t)c->ntrees * n; i++) {
+        c->tree[i] = rings->tree[i].up;
+    }
+    for (int t = 0; t < c->ntrees; t++) {
+        c->branch[t] = rings->tree[(size_t)t * n + (size_t)c->rank];
+    }
     return KOLO_OK;
 }
 
-static void log_verdict(const struct kolo_wiring *w)
+void kolo_rings_log(const struct kolo_comm *c, const struct kolo_wiring *w)
 {
     struct kolo_text text = {0};
+    if (c->rank != 0 || !kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
+        return;
+    }
     kolo_wiring_print(w, &text);
     if (text.chars != NULL) {
         text.chars[strcspn(text.chars, "\n")] = '\0';
@@ -148,47 +216,66 @@ static void log_verdict(const struct kolo_wiring *w)
     kolo_text_free(&text);
 }
 
-static kolo_status lay(struct kolo_comm *c, const struct kolo_wiring *w, const int *rank_of,
-                       int *place)
+/* ---- the machine of a file ---- */
+
+/* Ranks of host h take its GPUs in order, as places; false: some host has more or fewer. */
+static bool find_places(const struct kolo_comm *c, int gpus, int *taken, int *place)
 {
-    KOLO_TRY(lay_rings(c, w, rank_of, place));
-    KOLO_TRY(c->nranks > 1 ? lay_trees(c, w, rank_of) : KOLO_OK);
-    if (c->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
-        log_verdict(w);
+    bool fits = c->nhosts * gpus == c->nranks;
+    for (int q = 0; q < c->nranks && fits; q++) {
+        const int host = c->host_of[q];
+        fits = taken[host] < gpus;
+        place[q] = host * gpus + taken[host]++;
     }
-    return KOLO_OK;
+    return fits;
 }
 
-static kolo_status lay_machine(struct kolo_comm *c, const int *host_of)
+static kolo_status lay_seated(struct kolo_comm *c, const struct kolo_seats *seats)
 {
-    const int gpus = c->machine->ngpus;
     struct kolo_wiring w;
-    int *rank_of = malloc(2 * (size_t)c->nranks * sizeof *rank_of);
-    kolo_status st = rank_of != NULL
-                         ? KOLO_OK
-                         : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
-    if (st == KOLO_OK && gpus <= KOLO_FABRIC_GPUS_MAX && seat_ranks(c, host_of, gpus, rank_of)) {
-        st = kolo_wiring_make(c->machine, c->nhosts, &w);
-        if (st == KOLO_OK) {
-            st = lay(c, &w, rank_of, rank_of + c->nranks);
-            kolo_wiring_free(&w);
-        }
-    } else if (st == KOLO_OK && c->rank == 0) {
-        KOLO_LOG(INFO, GRAPH,
-                 "%s has %d GPUs, and not each host has as many ranks: not planned for",
-                 c->machine->source, gpus);
+    struct kolo_rings rings;
+    KOLO_TRY(kolo_wiring_make(c->machine, c->nhosts, &w));
+    kolo_status st = kolo_rings_make(&w, seats, c->nranks, &rings);
+    st = st == KOLO_OK ? kolo_rings_take(c, &rings) : st;
+    if (st == KOLO_OK) {
+        kolo_rings_log(c, &w);
     }
-    free(rank_of);
+    kolo_rings_free(&rings);
+    kolo_wiring_free(&w);
     return st;
 }
 
-kolo_status kolo_rings_lay(struct kolo_comm *c, const int *host_of)
+static kolo_status lay_machine(struct kolo_comm *c, int *taken, int *place)
 {
-    c->nrings = 1;
+    const int gpus = c->machine->ngpus;
+    struct kolo_seats seats;
+    if (gpus > KOLO_FABRIC_GPUS_MAX || !find_places(c, gpus, taken, place)) {
+        if (c->rank == 0) {
+            KOLO_LOG(INFO, GRAPH,
+                     "%s has %d GPUs, and not each host has as many ranks: not planned for",
+                     c->machine->source, gpus);
+        }
+        return KOLO_OK;
+    }
+    kolo_status st = kolo_seats_make(c->nranks, place, c->nranks, &seats);
+    st = st == KOLO_OK ? lay_seated(c, &seats) : st;
+    kolo_seats_free(&seats);
+    return st;
+}
+
+kolo_status kolo_rings_lay(struct kolo_comm *c)
+{
     if (c->machine == NULL) {
         return KOLO_OK;
     }
-    const kolo_status st = lay_machine(c, host_of);
+    int *taken = calloc((size_t)c->nhosts, sizeof *taken);
+    int *place = malloc((size_t)c->nranks * sizeof *place);
+    const kolo_status st =
+        taken != NULL && place != NULL
+            ? lay_machine(c, taken, place)
+            : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    free(taken);
+    free(place);
     kolo_graph_destroy(c->machine);
     c->machine = NULL;
     return st;

@@ -3,6 +3,7 @@
  * the plain one is a stub of the toolkit. Never unloaded: other libraries of the process use it. */
 #include "device/cuda.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -135,6 +136,18 @@ kolo_status kolo_cuda_open(const struct kolo_cuda **out)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", reason);
     }
     *out = &driver;
+    return KOLO_OK;
+}
+
+kolo_status kolo_cuda_bus(const struct kolo_cuda *cuda, int ordinal, char *out, int room)
+{
+    int device = 0;
+    KOLO_TRY(kolo_cuda_check(cuda, cuda->device_get(&device, ordinal), "cuDeviceGet"));
+    KOLO_TRY(kolo_cuda_check(cuda, cuda->device_get_pci_bus_id(out, room, device),
+                             "cuDeviceGetPCIBusId"));
+    for (; *out != '\0'; out++) {
+        *out = (char)tolower(*out);
+    }
     return KOLO_OK;
 }
 

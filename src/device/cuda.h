@@ -172,6 +172,9 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
  * the first call. Errors: UNSUPPORTED, with the reason. */
 kolo_status kolo_cuda_open(const struct kolo_cuda **out);
 
+/* The bus address of GPU `ordinal`, as /sys writes it. Errors: SYSTEM. */
+kolo_status kolo_cuda_bus(const struct kolo_cuda *cuda, int ordinal, char *out, int room);
+
 /* Keep "what: NAME: text" of a driver's error for kolo_error_text(). Returns SYSTEM, or OK for
  * KOLO_CUDA_OK. */
 kolo_status kolo_cuda_check(const struct kolo_cuda *cuda, int error, const char *what);

@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -34,7 +35,25 @@ namespace
 {
 
 constexpr int kMostDevices = 8;
-const int devices = getenv("FAKE_CUDA_DEVICES") != nullptr ? atoi(getenv("FAKE_CUDA_DEVICES")) : 2;
+std::vector<int> Buses()
+{
+    std::vector<int> buses;
+    const char *list = getenv("FAKE_CUDA_BUSES");
+    for (std::istringstream text(list != nullptr ? list : ""); text.good();) {
+        std::string word;
+        std::getline(text, word, ',');
+        if (!word.empty()) {
+            buses.push_back(word == "-" ? -1 : std::stoi(word, nullptr, 16));
+        }
+    }
+    const char *count = getenv("FAKE_CUDA_DEVICES");
+    for (int i = 0; list == nullptr && i < (count != nullptr ? atoi(count) : 2); i++) {
+        buses.push_back(0x1b + 0x10 * i);
+    }
+    return buses;
+}
+const std::vector<int> bus_of = Buses();
+const int devices = static_cast<int>(bus_of.size());
 constexpr int kInvalidContext = 201, kInvalidHandle = 400;
 constexpr int kCaptureUnsupported = 900, kCaptureInvalidated = 901, kCaptureUnjoined = 904;
 constexpr int kCaptureIsolation = 905, kCapturedEvent = 907;
@@ -420,7 +439,7 @@ KOLO_EXPORT
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
 {
     ENTER();
-    memset(uuid, device + 1, 16);
+    memset(uuid, bus_of[static_cast<size_t>(device)], 16);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -452,8 +471,9 @@ KOLO_EXPORT
 int cuDeviceGetPCIBusId(char *out, int room, int device)
 {
     ENTER();
-    snprintf(out, static_cast<size_t>(room), "0000:%02X:00.0", 0x1b + 0x10 * device);
-    return KOLO_CUDA_OK;
+    const int bus = bus_of[static_cast<size_t>(device)];
+    snprintf(out, static_cast<size_t>(room), "0000:%02X:00.0", static_cast<unsigned>(bus));
+    return bus < 0 ? KOLO_CUDA_INVALID_DEVICE : KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuDeviceCanAccessPeer(int *can, int device, int peer)

@@ -2,7 +2,8 @@
 /* A library with NVML's names that describes the machine KOLO_FAKE_NVML names: dgx1v, dgxa100,
  * dgxh100, h200nvl, pcie, vm (a DGX whose NVSwitches are hidden), p2p (a pair that may not reach
  * each other), pair (one that can, at the addresses of the tests' CUDA driver), broken (the driver
- * does not answer). For KOLO_NVML_PATH, in tests. */
+ * does not answer). KOLO_FAKE_NVML_LOG names a file that gets a line for each process that opens
+ * it. For KOLO_NVML_PATH, in tests. */
 #include "topology/nvml.h"
 
 #include <stdio.h>
@@ -66,6 +67,12 @@ static int peer_of(const struct machine *m, int gpu, unsigned link)
 int nvmlInit_v2(void);
 int nvmlInit_v2(void)
 {
+    const char *path = getenv("KOLO_FAKE_NVML_LOG");
+    FILE *log = path != NULL ? fopen(path, "ae") : NULL;
+    if (log != NULL) {
+        (void)fprintf(log, "opened\n");
+        (void)fclose(log);
+    }
     return find() != NULL ? 0 : 18; /* NVML_ERROR_LIB_RM_VERSION_MISMATCH */
 }
 
