@@ -86,13 +86,26 @@ static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
     return st;
 }
 
-/* The pairs of this rank and those after it. Native atomics go over NVLink and not over PCIe. */
-static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
+/* Whether NVLink joins this rank's GPU and another: NVML knows; where it could not be asked, native
+ * atomics go over NVLink and not over PCIe. */
+static bool is_fast(const struct kolo_peers *p, int ordinal)
 {
     enum { NATIVE_ATOMICS = 3 }; /* CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED */
+    int atomics = 0, device = 0;
+    if (p->comm->gpu_link != KOLO_GPU_LINK_UNKNOWN) {
+        return p->comm->gpu_link != KOLO_GPU_PCIE;
+    }
+    return p->gpu.cuda->device_get(&device, ordinal) == KOLO_CUDA_OK &&
+           p->gpu.cuda->device_get_p2p_attribute(&atomics, NATIVE_ATOMICS, p->gpu.device, device) ==
+               KOLO_CUDA_OK &&
+           atomics != 0;
+}
+
+/* The pairs of this rank and those after it. */
+static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
+{
     for (int q = p->comm->rank + 1; q < p->comm->nranks; q++) {
         const int pair[2] = {p->gpu.ordinal, ordinal_of(p->gpu.cuda, uuid[q])};
-        int atomics = 0, device = 0;
         if (pair[1] < 0) {
             KOLO_LOG(INFO, INIT,
                      "GPU %d of rank %d does not see rank %d's GPU (CUDA_VISIBLE_DEVICES?); calls "
@@ -108,10 +121,7 @@ static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
                      pair[0], p->comm->rank, pair[1], q, kolo_error_text());
             return false;
         }
-        p->fast = p->gpu.cuda->device_get(&device, pair[1]) == KOLO_CUDA_OK &&
-                  p->gpu.cuda->device_get_p2p_attribute(&atomics, NATIVE_ATOMICS, p->gpu.device,
-                                                        device) == KOLO_CUDA_OK &&
-                  atomics != 0 && p->fast;
+        p->fast = is_fast(p, pair[1]) && p->fast;
     }
     return true;
 }
@@ -267,10 +277,15 @@ static bool map_all(struct kolo_peers *p, const struct offer *all)
 
 static void say_links(const struct kolo_peers *p)
 {
+    const enum kolo_gpu_link link = p->comm->gpu_link;
     KOLO_LOG(INFO, INIT,
-             "GPU %d: %d ranks on a GPU each, over %s, up to %u blocks a call; low-latency kernels "
-             "where a rank gets at most %zu bytes%s",
-             p->gpu.ordinal, p->comm->nranks, p->fast ? "NVLink" : "PCIe", p->slices, p->low_bytes,
+             "GPU %d: %d ranks on a GPU each, over %s (%s), up to %u blocks a call; low-latency "
+             "kernels where a rank gets at most %zu bytes%s",
+             p->gpu.ordinal, p->comm->nranks,
+             !p->fast                    ? "PCIe"
+             : link == KOLO_GPU_NVSWITCH ? "NVSwitch"
+                                         : "NVLink",
+             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->low_bytes,
              p->direct ? "; longer ones from buffer to buffer" : "");
     for (int q = 0; q < p->comm->nranks; q++) {
         if (q != p->comm->rank) {

@@ -152,6 +152,18 @@ def test_no_plan():
           "a file's machine is planned on where the ranks' GPUs are not found", job.channels, job.log[-800:])
 
 
+def test_links():
+    """What joins the GPUs, where kernels store to each other's memory."""
+    for machine, link in (("dgxh100", "NVSwitch (NVML)"), ("dgx1v", "NVLink (NVML)"), ("pcie", "PCIe (NVML)"),
+                          ("h200nvl", "PCIe (NVML)"), ("broken", "NVLink (by native atomics)")):
+        job = Job("0123", threads=True, FAKE_CUDA_BUSES=buses(range(4)), KOLO_FAKE_NVML=machine, KOLO_CUDA_P2P="1")
+        said = [re.search(r"over ([^,]*),", line)[1] for line in job.said("ranks on a GPU each")]
+        check(job.ran.returncode == 0 and said == [link] * 4, f"{machine}: GPUs are joined by {link}", said,
+              job.ran.stderr[-800:], job.log[-800:])
+    job = Job("0123", threads=True, FAKE_CUDA_BUSES=buses([0, 1, 2, 5]), KOLO_FAKE_NVML="dgx1v", KOLO_CUDA_P2P="1")
+    check(len(job.said("over PCIe (NVML)")) == 4, "a pair without NVLink makes PCIe of all", job.log[-800:])
+
+
 def test_wrong_lists():
     for text in ("8", "x", "", "0,-1"):
         ran = subprocess.run([KOLO, "topo", "--gpus", text], capture_output=True, text=True, timeout=60,
@@ -159,6 +171,6 @@ def test_wrong_lists():
         check(ran.returncode == 1 and "--gpus" in ran.stderr, f"kolo topo refuses --gpus \"{text}\"", ran.stderr)
 
 
-for test in (test_machines, test_some_gpus, test_no_plan, test_wrong_lists):
+for test in (test_machines, test_some_gpus, test_no_plan, test_links, test_wrong_lists):
     test()
 done()
