@@ -5,34 +5,26 @@ Machines are those of fake_nvml.c, GPUs those of fake_cuda.cc on the same bus ad
 usage: live_test.py KOLO LIVE NVML CUDA SOURCE   (the kolo tool, the program live, the fake libraries,
 the source folder)
 """
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 
+import live_job
+from live_job import buses, check_plan
 from tap import check, done, machine_env
 
 KOLO, LIVE, NVML, CUDA, SOURCE = map(os.path.abspath, sys.argv[1:])
 MACHINES = {"dgx1v": 8, "dgxa100": 8, "dgxh100": 8, "vm": 8, "h200nvl": 4, "pcie": 4}
-FIRST_BUS = 0x10
 KERNELS = os.path.join(SOURCE, "meson.build")  # any bytes
 
 
-def buses(gpus):
-    """What FAKE_CUDA_BUSES is where a process sees these GPUs, in this order."""
-    return ",".join(f"{FIRST_BUS + gpu:x}" for gpu in gpus)
-
-
 def planned(machine, gpus=None):
-    chosen = [] if gpus is None else ["--gpus", ",".join(map(str, gpus))]
-    ran = subprocess.run([KOLO, "topo", "--json", *chosen], capture_output=True, text=True, timeout=60,
-                         check=True, env=machine_env(KOLO_NVML_PATH=NVML, KOLO_FAKE_NVML=machine))
-    return json.loads(ran.stdout)["plan"]
+    return live_job.planned(KOLO, NVML, machine, gpus)
 
 
-class Job:
+class Job(live_job.Job):
     """Ranks on `devices` of those that processes see; `threads` of one process, or processes."""
 
     def __init__(self, devices, threads=False, own=None, **env):
@@ -53,50 +45,9 @@ class Job:
                                    "KOLO_FAKE_NVML_LOG": opened, "KOLO_CUDA_P2P": "0", "KOLO_TUNE_FILE": "none",
                                    **env}))
             with open(log, encoding="utf-8") as file:
-                self.log = file.read()
+                super().__init__(file.read())
+            self.ended_well = self.ran.returncode == 0
             self.opened = os.path.exists(opened) and open(opened, encoding="utf-8").read().count("\n")
-        last = self.last_lines()
-        self.rings = {int(m[1]): list(map(int, m[3].split()))
-                      for m in re.finditer(r"Channel (\d+)/(\d+) :((?: +\d+)+)$", last, re.M)}
-        self.channels = {int(total) for total in re.findall(r"Channel \d+/(\d+) :", last)}
-        self.parents = {(int(tree), int(rank)): int(up)
-                        for tree, rank, up in re.findall(r" \[(\d+)\] \S+?->(\d+)->(-?\d+)", last)}
-
-    def last_lines(self):
-        """What each rank says of its last communicator to come up: a relay's, on host memory, comes before."""
-        saying, said = {}, {}
-        for line in self.log.splitlines():
-            who = line.split(" ")[0]
-            saying.setdefault(who, []).append(line)
-            if "Init COMPLETE" in line:
-                said[who] = saying.pop(who)
-        return "\n".join(line for lines in said.values() for line in lines)
-
-    def said(self, text):
-        return [line for line in self.log.splitlines() if text in line]
-
-
-def cycle(ring):
-    return ring[ring.index(0):] + ring[:ring.index(0)]
-
-
-def check_plan(name, job, plan, rank_of):
-    """`rank_of`: of each GPU of the plan its ranks."""
-    check(job.ran.returncode == 0, f"{name}: ranks call and end well", job.ran.stderr[-800:], job.log[-800:])
-    ranks = lambda ring: cycle([rank for gpu in ring for rank in rank_of[gpu]])
-    wanted = [ranks(ring["ranks"]) for ring in plan["rings"]]
-    check(job.channels == {plan["channels"]} and [job.rings[c] for c in sorted(job.rings)] == wanted,
-          f"{name}: the log's rings are those of kolo topo", job.rings, wanted)
-    # Those of a GPU are a chain, whose first hangs from the last of the GPU above.
-    parents = {}
-    for t, tree in enumerate(plan["trees"]):
-        for gpu, up in enumerate(tree):
-            above = rank_of[up][-1] if up >= 0 else -1
-            for rank in rank_of[gpu]:
-                parents[t, rank] = above
-                above = rank
-    check(job.parents == parents, f"{name}: the log's trees are those of kolo topo", job.parents, parents)
-    check(len(job.said(": plan over ")) == 1, f"{name}: the log says how good the plan is", job.log[-800:])
 
 
 def test_machines():
@@ -126,7 +77,7 @@ def test_some_gpus():
 
 
 def check_unplanned(name, job, why, *opened):
-    check(job.ran.returncode == 0, f"{name}: ranks call and end well", job.ran.stderr[-800:], job.log[-800:])
+    check(job.ended_well, f"{name}: ranks call and end well", job.ran.stderr[-800:], job.log[-800:])
     check(job.channels == {2} and job.opened in opened, f"{name}: ranks are in their usual order", job.channels,
           job.opened)
     said = job.said("no rings are planned on GPUs")
