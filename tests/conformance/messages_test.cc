@@ -124,6 +124,22 @@ TEST_P(Messages, AStuckChannelDoesNotHoldUpAnother)
     EXPECT_EQ(stuck, came);
 }
 
+TEST_P(Messages, TheFirstPartOfALongOneThatCameEarlyStaysAsItCame)
+{
+    World world(GetParam(), 2);
+    Bytes early = Pattern(1 << 20, 1), other = Pattern(5000, 2);
+    Bytes came(early.size()), came_other(other.size());
+    kolo_req reqs[4];
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 5, Flat(early.data(), early.size()), reqs[0]));
+    world.Settle();
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 1, Flat(came_other.data(), other.size()), reqs[1]));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 5, Flat(came.data(), came.size()), reqs[2]));
+    ASSERT_EQ(KOLO_OK, world.Send(0, 1, 1, Flat(other.data(), other.size()), reqs[3]));
+    ASSERT_TRUE(world.Finish({&reqs[0], &reqs[1], &reqs[2], &reqs[3]}));
+    EXPECT_EQ(other, came_other);
+    EXPECT_TRUE(early == came);
+}
+
 TEST_P(Messages, AllChannelsCarryTheirOwnBytes)
 {
     World world(GetParam(), 2);

@@ -248,7 +248,7 @@ static void taken(struct kolo_link *link, uint8_t channel, size_t total)
 static bool is_predictable(const struct kolo_tcp_message *m)
 {
     const struct kolo_req *req = m->req;
-    return req != NULL && req->lent != 0 && m->kept == NULL && !m->touched && !m->failed &&
+    return req != NULL && req->lent != 0 && !m->touched && !m->failed &&
            req->bytes >= PREDICTED_LEAST &&
            (req->data.count == 1 || req->data.stride == req->data.bytes);
 }
@@ -508,6 +508,7 @@ static struct kolo_tcp_message *keep(struct kolo_link *link, const struct kolo_t
         return NULL;
     }
     m->kept = kept;
+    m->touched = true; /* what is to come goes behind it, once it has its receive */
     insert(&c->recvs, m);
     return m;
 }

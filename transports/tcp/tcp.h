@@ -111,7 +111,7 @@ struct kolo_tcp_message { /* a send or a receive that is not done; or what came 
     uint8_t channel;
     bool begun;   /* its first frame is made, or has arrived whole */
     bool ready;   /* READY came, or was said */
-    bool touched; /* receive: a frame of it has come */
+    bool touched; /* receive: something of it has come */
     bool failed;  /* receive: its length is another */
     size_t total; /* bytes */
     size_t made;  /* send: bytes that frames were made for */
