@@ -75,8 +75,10 @@ static void begin(struct play *p, unsigned flags)
     }
     p->dev.env = (struct kolo_env){.nranks = 2, .log = log_line, .fail = fail};
     p->link = not_null(calloc(1, sizeof *p->link));
+    p->dev.all = (struct kolo_carriers){
+        .name = "tcp", .env = &p->dev.env, .record_bytes = sizeof(struct kolo_message)};
     p->link->dev = &p->dev;
-    p->link->peer.rank = 1;
+    kolo_carrier_join(&p->link->base, &p->dev.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;
     p->link->sums = p->sums;
     p->link->head = p->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
@@ -140,15 +142,15 @@ static void look(const struct play *p)
 {
     char scrap[4096];
     struct kolo_tcp_socket *s = &p->link->socket[0];
-    if (p->link->failed == KOLO_OK) {
+    if (p->link->base.failed == KOLO_OK) {
         (void)kolo_tcp_stream_read(s);
     }
-    while (p->link->failed == KOLO_OK && s->state == KOLO_TCP_UP && kolo_tcp_stream_write(s)) {
+    while (p->link->base.failed == KOLO_OK && s->state == KOLO_TCP_UP && kolo_tcp_stream_write(s)) {
         while (read(p->peer, scrap, sizeof scrap) > 0) {
         }
     }
-    if (p->link->failed != KOLO_OK) {
-        (void)kolo_tcp_message_end(p->link, p->link->failed);
+    if (p->link->base.failed != KOLO_OK) {
+        kolo_tcp_message_end(p->link, p->link->base.failed);
     }
 }
 
@@ -156,18 +158,19 @@ static void end(struct play *p)
 {
     close(p->peer);
     look(p);
-    (void)kolo_tcp_message_end(p->link, KOLO_ERR_ABORTED);
+    kolo_tcp_message_end(p->link, KOLO_ERR_ABORTED);
     for (int i = 0; i < p->posts; i++) {
         if (p->post[i].req.status == KOLO_INPROGRESS) {
             abort(); /* nobody would ever give it back */
         }
     }
-    (void)kolo_tcp_message_end(p->link, KOLO_ERR_ABORTED); /* what came before its receive */
+    kolo_tcp_message_end(p->link, KOLO_ERR_ABORTED); /* what came before its receive */
     if (p->link->socket[0].fd >= 0) {
         close(p->link->socket[0].fd);
     }
     free(p->link->socket[0].staging);
     kolo_tcp_message_free(p->link);
+    kolo_carrier_leave(&p->link->base);
     free(p->link);
     for (int i = 0; i < p->posts; i++) {
         free(p->post[i].bytes);

@@ -180,9 +180,12 @@ static bool join(struct world *w)
     }
     w->words = in[1];
     w->sink = out[1];
+    w->dev.all = (struct kolo_carriers){.name = "verbs",
+                                        .env = &w->dev.env,
+                                        .record_bytes = sizeof(struct kolo_verbs_message),
+                                        .drop = kolo_verbs_message_drop};
     w->link->dev = &w->dev;
-    w->dev.links = w->link;
-    w->link->peer.rank = 1;
+    kolo_carrier_join(&w->link->base, &w->dev.all, w->link, &(struct kolo_peer){.rank = 1});
     w->link->address.nrails = 1;
     w->link->in = (struct kolo_verbs_stream){.fd = in[0], .up = true};
     w->link->out = (struct kolo_verbs_stream){.fd = out[0], .up = true};
@@ -194,7 +197,7 @@ static void leave(struct world *w)
 {
     struct kolo_link *link = w->link;
     kolo_verbs_lanes_stop(link);
-    (void)kolo_verbs_message_end(link, KOLO_ERR_ABORTED);
+    kolo_verbs_message_end(link, KOLO_ERR_ABORTED);
     for (int i = 0; i < w->nreqs; i++) {
         if (w->req[i].status == KOLO_INPROGRESS) {
             abort(); /* a request that nobody ends */
@@ -204,6 +207,7 @@ static void leave(struct world *w)
     kolo_verbs_lanes_close(link);
     kolo_verbs_control_end(link);
     kolo_verbs_message_free(link);
+    kolo_carrier_leave(&link->base);
     free(link);
     kolo_verbs_memory_close(&w->dev);
     kolo_verbs_memory_free(&w->dev);
@@ -272,11 +276,11 @@ static void hear_entry(struct world *w, struct input *in, bool plausible)
         entry.channel %= 2;
         entry.kind = (uint8_t)(entry.kind % 4 + 1);
         entry.len %= KOLO_VERBS_PIECE + 1;
-        entry.number = w->link->channel[entry.channel].received + (entry.number % 8) - 4;
+        entry.number = w->link->base.channel[entry.channel].received + (entry.number % 8) - 4;
         entry.total =
             entry.kind == KOLO_VERBS_DATA ? entry.len + entry.total % 3 : entry.total % FLAT;
         entry.offset %= entry.total + 1;
-        entry.taken = w->link->channel[entry.channel].peer_taken + entry.taken % 2;
+        entry.taken = w->link->base.channel[entry.channel].peer_taken + entry.taken % 2;
     }
     char *slot = lane->in + (size_t)(lane->taken % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
     memcpy(slot, &entry, sizeof entry);
@@ -307,7 +311,7 @@ static void post(struct world *w, struct input *in, bool sends)
 static void turn(struct world *w)
 {
     (void)kolo_verbs_lanes_poll(&w->dev);
-    if (w->link->failed == KOLO_OK) {
+    if (w->link->base.failed == KOLO_OK) {
         kolo_verbs_lanes_step(w->link);
         (void)kolo_verbs_message_pump(w->link);
     }
@@ -355,7 +359,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!join(w)) {
         abort();
     }
-    while (in.left > 0 && w->link->failed == KOLO_OK) {
+    while (in.left > 0 && w->link->base.failed == KOLO_OK) {
         do_step(w, &in);
     }
     leave(w);

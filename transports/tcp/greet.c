@@ -91,7 +91,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         return;
     }
     (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
-                   dev->env.rank, s->link->peer.rank, s->index, s->link->nsockets,
+                   dev->env.rank, s->link->base.peer.rank, s->index, s->link->nsockets,
                    dev->interface.name, kolo_inet_name(&s->link->address.place, name));
     dev->env.log(text);
 }
@@ -133,7 +133,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
                                        .version = KOLO_VERSION,
                                        .comm = dev->env.comm,
                                        .from = dev->env.rank,
-                                       .to = link->peer.rank,
+                                       .to = link->base.peer.rank,
                                        .index = (uint32_t)index,
                                        .sockets = (uint32_t)link->nsockets};
     if (kolo_random(s->hello.nonce, sizeof s->hello.nonce) != KOLO_OK) {
@@ -217,15 +217,6 @@ void kolo_tcp_greet_step(struct kolo_tcp_socket *s)
 
 /* ---- the side that listens ---- */
 
-static struct kolo_link *link_of(const struct kolo_device *dev, int rank)
-{
-    struct kolo_link *link = dev->links;
-    while (link != NULL && (link->peer.rank != rank || link->self)) {
-        link = link->next;
-    }
-    return link;
-}
-
 static void guest_free(struct kolo_tcp_socket *s)
 {
     if (s->fd >= 0) {
@@ -295,22 +286,18 @@ static bool is_refused(const struct kolo_device *dev, const struct kolo_link *li
     }
     const struct kolo_tcp_socket *s = &link->socket[hello->index];
     return (int)hello->index >= link->nsockets || s->state == KOLO_TCP_UP ||
-           s->state == KOLO_TCP_ENDED || link->failed != KOLO_OK ||
+           s->state == KOLO_TCP_ENDED || link->base.failed != KOLO_OK ||
            (is_between(s->state) && dev->env.rank < hello->from);
 }
 
 static bool keep_waiting(struct kolo_device *dev, struct kolo_tcp_socket *s)
 {
-    if (dev->nwaiting == dev->waiting_cap) {
-        const int cap = dev->waiting_cap == 0 ? 8 : 2 * dev->waiting_cap;
-        struct kolo_tcp_socket **grown =
-            realloc(dev->waiting, (size_t)cap * sizeof(struct kolo_tcp_socket *));
-        if (grown == NULL) {
-            return false;
-        }
-        dev->waiting = grown;
-        dev->waiting_cap = cap;
+    struct kolo_tcp_socket **waiting =
+        kolo_grow(dev->waiting, dev->nwaiting, &dev->waiting_cap, sizeof *waiting);
+    if (waiting == NULL) {
+        return false;
     }
+    dev->waiting = waiting;
     dev->waiting[dev->nwaiting++] = s;
     return true;
 }
@@ -319,7 +306,7 @@ static bool keep_waiting(struct kolo_device *dev, struct kolo_tcp_socket *s)
 static void welcome(struct kolo_device *dev, int at)
 {
     struct kolo_tcp_socket *s = dev->guest[at];
-    struct kolo_link *link = link_of(dev, s->hello.from);
+    struct kolo_link *link = kolo_carriers_find(&dev->all, s->hello.from);
     const bool refused = is_refused(dev, link, &s->hello);
     const unsigned char answer = refused ? KOLO_TCP_REFUSED : KOLO_TCP_ACCEPTED;
     remove_guest(dev, at);
@@ -406,7 +393,7 @@ void kolo_tcp_greet_adopt(struct kolo_link *link)
     struct kolo_device *dev = link->dev;
     for (int i = 0; i < dev->nwaiting;) {
         struct kolo_tcp_socket *s = dev->waiting[i];
-        if (s->hello.from != link->peer.rank) {
+        if (s->hello.from != link->base.peer.rank) {
             i++;
             continue;
         }

@@ -21,7 +21,7 @@ static uint32_t head_sum(const struct kolo_tcp_frame *frame)
     return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
 }
 
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_tcp_message *message)
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message)
 {
     size_t run = 0;
     frame->payload_sum = 0;
@@ -158,7 +158,7 @@ static ssize_t send_parts(int fd, struct iovec *part, size_t nparts, size_t byte
 /* It cannot be written to any more; what it still holds may say why. */
 static void end(struct kolo_tcp_socket *s, int error)
 {
-    while (s->state == KOLO_TCP_UP && s->link->failed == KOLO_OK && kolo_tcp_stream_read(s)) {
+    while (s->state == KOLO_TCP_UP && s->link->base.failed == KOLO_OK && kolo_tcp_stream_read(s)) {
     }
     kolo_tcp_ended(s, error);
 }
@@ -229,7 +229,7 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 /* False: what came is not what was sent. */
 static bool came(struct kolo_tcp_socket *s, size_t len)
 {
-    struct kolo_tcp_message *into = s->into;
+    struct kolo_message *into = s->into;
     if (s->link->sums && !payload_is_right(s, len, s->left == len)) {
         return false;
     }

@@ -65,6 +65,7 @@ static kolo_status watch_listener(struct kolo_device *dev)
 }
 
 static void tcp_close(struct kolo_device *dev);
+static void tell_word(struct kolo_link *link, uint64_t word);
 
 static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out)
 {
@@ -76,6 +77,10 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out
         return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for a device");
     }
     dev->env = *env;
+    dev->all = (struct kolo_carriers){.name = "tcp",
+                                      .env = &dev->env,
+                                      .record_bytes = sizeof(struct kolo_message),
+                                      .say = tell_word};
     dev->listener = dev->epoll = -1;
     if (env->secret != NULL) {
         memcpy(dev->secret, env->secret, sizeof dev->secret);
@@ -151,9 +156,7 @@ static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *
         return dev->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a link");
     }
     link->dev = dev;
-    link->peer = *peer;
     link->address = address;
-    link->self = peer->rank == dev->env.rank;
     link->sums = dev->sums || address.sums == 1;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     link->nsockets = kolo_min(address.sockets, (size_t)dev->nsockets) > 1
@@ -164,9 +167,8 @@ static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *
         link->socket[i].index = i;
         link->socket[i].fd = -1;
     }
-    link->next = dev->links;
-    dev->links = link;
-    if (!link->self) {
+    kolo_carrier_join(&link->base, &dev->all, link, peer);
+    if (!link->base.self) {
         kolo_tcp_greet_adopt(link);
         if (link->socket[0].state == KOLO_TCP_NONE && dev->env.rank < peer->rank) {
             kolo_tcp_greet_begin(link, 0);
@@ -176,37 +178,6 @@ static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *
     }
     *out = link;
     return KOLO_OK;
-}
-
-void kolo_tcp_activate(struct kolo_link *link)
-{
-    struct kolo_device *dev = link->dev;
-    if (link->active) {
-        return;
-    }
-    link->active = true;
-    link->prev_active = NULL;
-    link->next_active = dev->active;
-    if (dev->active != NULL) {
-        dev->active->prev_active = link;
-    }
-    dev->active = link;
-    dev->nactive++;
-}
-
-static void rest(struct kolo_link *link)
-{
-    struct kolo_device *dev = link->dev;
-    if (!link->active) {
-        return;
-    }
-    *(link->prev_active != NULL ? &link->prev_active->next_active : &dev->active) =
-        link->next_active;
-    if (link->next_active != NULL) {
-        link->next_active->prev_active = link->prev_active;
-    }
-    link->active = false;
-    dev->nactive--;
 }
 
 static void hang_up(struct kolo_link *link)
@@ -220,47 +191,22 @@ static void hang_up(struct kolo_link *link)
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
 {
     const struct kolo_env *env = &link->dev->env;
-    char name[KOLO_INET_TEXT];
-    if (link->failed != KOLO_OK) {
-        return;
-    }
-    (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
-                   link->peer.pid, kolo_inet_name(&link->address.place, name), what,
-                   error != 0 && error != EBADMSG ? ": " : "",
-                   error != 0 && error != EBADMSG ? kolo_why(error) : "");
-    link->failed = KOLO_ERR_LINK;
-    link->bad = error == EBADMSG;
-    if (env->gone != NULL) {
-        env->gone(env->owner, link->peer.rank, what, error);
-    }
-    kolo_tcp_activate(link); /* its requests end at the next turn */
-}
-
-void kolo_tcp_aborted(struct kolo_link *link, int32_t reason)
-{
-    const struct kolo_env *env = &link->dev->env;
-    if (link->failed == KOLO_OK) {
-        (void)snprintf(link->text, sizeof link->text, "rank %d ended this communicator",
-                       link->peer.rank);
-        if (env->told != NULL) {
-            env->told(env->owner, link->peer.rank, reason);
+    const bool bad = error == EBADMSG;
+    if (kolo_carrier_fail(&link->base, &link->address.place, what, bad ? 0 : error)) {
+        link->bad = bad;
+        if (env->gone != NULL) {
+            env->gone(env->owner, link->base.peer.rank, what, error);
         }
-        link->failed = KOLO_ERR_ABORTED;
-        link->dev->told = link;
-        kolo_tcp_activate(link);
     }
 }
 
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 {
     struct kolo_link *link = s->link;
-    if (link->bye && error == 0) {
+    if (link->base.bye && error == 0) {
         kolo_tcp_socket_reset(s, KOLO_TCP_ENDED);
         if (s->index == 0) {
-            (void)snprintf(link->text, sizeof link->text, "rank %d has closed its end",
-                           link->peer.rank);
-            link->failed = KOLO_ERR_LINK;
-            kolo_tcp_activate(link);
+            kolo_carrier_left(&link->base);
         }
         return;
     }
@@ -273,16 +219,16 @@ void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 static bool wants_more(const struct kolo_link *link)
 {
     return link->has_long && !link->spread && link->nsockets > 1 &&
-           link->dev->env.rank < link->peer.rank && link->socket[0].state == KOLO_TCP_UP;
+           link->dev->env.rank < link->base.peer.rank && link->socket[0].state == KOLO_TCP_UP;
 }
 
 /* Each socket takes one batch after the other. */
 static bool write_sockets(struct kolo_link *link, bool asks)
 {
     bool moved = false;
-    for (bool more = true; more && link->failed == KOLO_OK;) {
+    for (bool more = true; more && link->base.failed == KOLO_OK;) {
         more = false;
-        for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
+        for (int i = 0; i < link->nsockets && link->base.failed == KOLO_OK; i++) {
             struct kolo_tcp_socket *s = &link->socket[i];
             if (s->state == KOLO_TCP_UP && (asks || !s->full) && kolo_tcp_stream_write(s)) {
                 moved = true;
@@ -297,7 +243,7 @@ static bool read_sockets_of(struct kolo_link *link, bool asks)
 {
     const bool listens = asks && kolo_tcp_message_listens(link);
     bool moved = false;
-    for (int i = 0; i < link->nsockets && link->failed == KOLO_OK; i++) {
+    for (int i = 0; i < link->nsockets && link->base.failed == KOLO_OK; i++) {
         struct kolo_tcp_socket *s = &link->socket[i];
         if (s->state != KOLO_TCP_UP) {
             kolo_tcp_greet_step(s);
@@ -313,7 +259,7 @@ static bool step_sockets(struct kolo_link *link, bool asks)
 {
     const bool wrote = write_sockets(link, asks);
     const bool read = read_sockets_of(link, asks);
-    const bool again = read && (link->notes > 0 || link->sends.first != NULL);
+    const bool again = read && (link->notes > 0 || link->base.sends.first != NULL);
     return (again && write_sockets(link, asks)) || wrote || read;
 }
 
@@ -330,16 +276,11 @@ static bool is_clean(const struct kolo_link *link)
 
 static bool is_idle(const struct kolo_link *link)
 {
-    bool idle = link->pending == 0 && link->notes == 0;
+    bool idle = link->base.pending == 0 && link->notes == 0;
     for (int i = 0; i < link->nsockets; i++) {
         idle = idle && link->socket[i].count == 0;
     }
     return idle;
-}
-
-static bool has_failed(const struct kolo_device *dev)
-{
-    return dev->env.aborted != NULL && __atomic_load_n(dev->env.aborted, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* Bytes that the peer's kernel has not got. */
@@ -370,15 +311,11 @@ static bool delivers(int fd)
 
 static bool close_later(struct kolo_device *dev, int fd)
 {
-    if (dev->nclosing == dev->closing_cap) {
-        const int cap = dev->closing_cap == 0 ? 16 : 2 * dev->closing_cap;
-        int *grown = realloc(dev->closing, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        dev->closing = grown;
-        dev->closing_cap = cap;
+    int *closing = kolo_grow(dev->closing, dev->nclosing, &dev->closing_cap, sizeof *closing);
+    if (closing == NULL) {
+        return false;
     }
+    dev->closing = closing;
     dev->closing[dev->nclosing++] = fd;
     return true;
 }
@@ -417,38 +354,34 @@ static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t n
  * dead. */
 static void complain(struct kolo_link *link)
 {
-    const struct kolo_env *env = &link->dev->env;
-    const int32_t reason = env->reason != NULL ? env->reason(env->owner) : KOLO_ERR_LINK;
     link->bad = false;
-    say_last(link, KOLO_TCP_ABORT, (uint32_t)reason);
+    say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, KOLO_ERR_LINK));
 }
 
 /* abort() was called: because the communicator failed, which the peer must know, or because this
  * side wants its requests back and goes. */
 static void give_up(struct kolo_link *link, kolo_status why)
 {
-    if (has_failed(link->dev)) {
-        const struct kolo_env *env = &link->dev->env;
-        const int32_t reason = env->reason != NULL ? env->reason(env->owner) : (int32_t)why;
-        say_last(link, KOLO_TCP_ABORT, (uint32_t)reason);
-        (void)kolo_tcp_message_end(link, why);
+    if (kolo_carriers_have_failed(&link->dev->all)) {
+        say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, why));
+        kolo_tcp_message_end(link, why);
     } else {
         const bool clean = is_clean(link);
-        (void)kolo_tcp_message_end(link, why);
+        kolo_tcp_message_end(link, why);
         if (clean) {
             say_last(link, KOLO_TCP_BYE, 0);
         }
     }
-    link->failed = why;
-    (void)snprintf(link->text, sizeof link->text, "tcp: aborted");
+    kolo_carrier_give_up(&link->base, why);
 }
 
 /* How many requests ended, or 1 where only bytes moved. */
 static int step_link(struct kolo_link *link, bool asks)
 {
-    const kolo_status why = (kolo_status)atomic_load_explicit(&link->why, memory_order_relaxed);
+    const kolo_status why =
+        (kolo_status)atomic_load_explicit(&link->base.why, memory_order_relaxed);
     bool moved = false;
-    if (why == KOLO_OK && link->failed == KOLO_OK && !link->self) {
+    if (why == KOLO_OK && link->base.failed == KOLO_OK && !link->base.self) {
         if (wants_more(link)) {
             link->spread = true;
             for (int i = 1; i < link->nsockets; i++) {
@@ -458,23 +391,23 @@ static int step_link(struct kolo_link *link, bool asks)
         link->words = link->notes > 0 && link->note[0].kind == KOLO_TCP_WORD;
         moved = step_sockets(link, asks) && !link->words;
     }
-    if (why != KOLO_OK && link->failed == KOLO_OK) {
+    if (why != KOLO_OK && link->base.failed == KOLO_OK) {
         give_up(link, why);
     }
-    if (link->failed != KOLO_OK) {
-        if (why == KOLO_OK && link->pending > 0) { /* for who finds the requests ended */
-            (void)link->dev->env.fail(link->failed, link->text);
+    if (link->base.failed != KOLO_OK) {
+        if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
+            (void)link->dev->env.fail(link->base.failed, link->base.text);
         }
         if (link->bad) {
             complain(link);
         }
-        (void)kolo_tcp_message_end(link, why != KOLO_OK ? why : link->failed);
+        kolo_tcp_message_end(link, why != KOLO_OK ? why : link->base.failed);
         hang_up(link);
     }
-    const int done = link->done;
-    link->done = 0;
+    const int done = link->base.done;
+    link->base.done = 0;
     if (is_idle(link)) {
-        rest(link);
+        kolo_carrier_rest(&link->base);
     }
     return done > 0 ? done : moved;
 }
@@ -494,7 +427,7 @@ static int ask_epoll(struct kolo_device *dev)
         }
         s->ripe = s->ripe || (event[i].events & ~(uint32_t)EPOLLOUT) != 0;
         s->full = s->full && (event[i].events & EPOLLOUT) == 0;
-        if (!s->link->active) {
+        if (!s->link->base.active) {
             moved += step_link(s->link, false);
         }
     }
@@ -504,59 +437,41 @@ static int ask_epoll(struct kolo_device *dev)
     return moved;
 }
 
-/* What other threads asked for, also of links that have nothing to do. */
-static void hear_threads(struct kolo_device *dev)
+static void tell_word(struct kolo_link *link, uint64_t word)
 {
-    const int calls = atomic_load_explicit(&dev->calls, memory_order_acquire);
-    if (calls == dev->calls_seen) {
-        return;
-    }
-    dev->calls_seen = calls;
-    for (struct kolo_link *link = dev->links; link != NULL; link = link->next) {
-        const uint64_t word = link->failed == KOLO_OK ? atomic_exchange(&link->word, 0) : 0;
-        if (word != 0 && link->notes < NOTES_MAX) { /* else it is not even connected */
-            kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
-        }
-        if (atomic_load(&link->why) != KOLO_OK && link->failed == KOLO_OK) {
-            kolo_tcp_activate(link);
-        }
+    if (link->notes < NOTES_MAX) { /* else it is not even connected */
+        kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
     }
 }
 
 static int tcp_progress(struct kolo_device *dev, int budget)
 {
     int moved = 0;
-    const bool idle = dev->active == NULL;
-    const bool few = dev->nactive <= FEW_LINKS;
+    const bool idle = dev->all.active == NULL;
+    const bool few = dev->all.nactive <= FEW_LINKS;
     const bool asks =
         idle || dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
     if (asks) {
         moved += ask_epoll(dev);
     }
-    hear_threads(dev);
-    for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
-        next = link->next_active;
-        moved += step_link(link, few);
+    kolo_carriers_hear(&dev->all);
+    for (struct kolo_carrier *c = dev->all.active, *next = NULL; c != NULL; c = next) {
+        next = c->next_active;
+        moved += step_link(c->link, few);
     }
-    if (idle && dev->told != NULL && !has_failed(dev)) { /* else the requests say it */
-        return (int)dev->env.fail(dev->told->failed, dev->told->text);
-    }
-    return moved;
+    return kolo_carriers_result(&dev->all, idle, moved);
 }
 
-/* Any thread; the peer is told at the next progress(). */
+/* The peer is told at the next progress(). */
 static void tcp_abort(struct kolo_link *link, kolo_status why)
 {
-    int none = 0;
-    (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
-    atomic_fetch_add(&link->dev->calls, 1);
+    kolo_carrier_abort(&link->base, why);
 }
 
 static void tcp_say(struct kolo_link *link, uint64_t word)
 {
-    atomic_store(&link->word, word);
-    atomic_fetch_add(&link->dev->calls, 1);
+    kolo_carrier_say(&link->base, word);
 }
 
 static int tcp_wait_fd(struct kolo_device *dev)
@@ -568,22 +483,16 @@ static int tcp_wait_fd(struct kolo_device *dev)
 
 static void tcp_disconnect(struct kolo_link *link)
 {
-    struct kolo_link **at = &link->dev->links;
-    if (link->failed == KOLO_OK) {
+    if (link->base.failed == KOLO_OK) {
         give_up(link, KOLO_ERR_ABORTED);
     }
-    (void)kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
+    kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
     hang_up(link);
-    rest(link);
-    link->dev->told = link->dev->told == link ? NULL : link->dev->told;
-    while (*at != link) {
-        at = &(*at)->next;
-    }
-    *at = link->next;
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         free(link->socket[i].staging);
     }
     kolo_tcp_message_free(link);
+    kolo_carrier_leave(&link->base);
     free(link);
 }
 

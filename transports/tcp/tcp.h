@@ -16,31 +16,24 @@
  *   ABORT  nothing more will come, and `number` is the status that says why
  *   WORD   `total` is what say() was given
  *
- * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_TCP_DEPTH messages of
- * its channel, and KOLO_TCP_WINDOW bytes, are not taken, whether or not its receive is posted; the
- * rest waits for READY and goes from user memory to user memory. So what a receiver has
+ * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_CARRIER_DEPTH messages
+ * of its channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not its receive is
+ * posted; the rest waits for READY and goes from user memory to user memory. So what a receiver has
  * to keep is bounded, and no channel holds up another. */
 #ifndef KOLO_TCP_TCP_H
 #define KOLO_TCP_TCP_H
 
-#include "transports/bytes.h"
-#include "transports/fifo.h"
-#include "transports/transports.h"
-#include "util/net.h"
+#include "transports/carrier.h"
 #include "util/secret.h"
-#include "util/util.h"
 
 #include <assert.h>
 #include <netinet/in.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 enum {
     KOLO_TCP_SOCKETS_MAX = 8,
     KOLO_TCP_EAGER = 256 << 10,
-    KOLO_TCP_DEPTH = 64,
-    KOLO_TCP_WINDOW = 2 << 20,
     KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
     KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
     KOLO_TCP_STAGING = 8 << 10, /* where headers and short messages are read to */
@@ -104,42 +97,14 @@ enum { KOLO_TCP_REFUSED = 0, KOLO_TCP_ACCEPTED = 1 };
 
 /* ---- messages ---- */
 
-struct kolo_tcp_message { /* a send or a receive that is not done; or what came without one */
-    struct kolo_tcp_message *next;
-    struct kolo_req *req; /* NULL: came before its receive was posted */
-    uint32_t number;
-    uint8_t channel;
-    bool begun;   /* its first frame is made, or has arrived whole */
-    bool ready;   /* READY came, or was said */
-    bool touched; /* receive: something of it has come */
-    bool failed;  /* receive: its length is another */
-    size_t total; /* bytes */
-    size_t made;  /* send: bytes that frames were made for */
-    size_t moved; /* bytes written, or arrived */
-    int flying;   /* frames of it in sockets */
-    char *kept;   /* what came before its receive */
-};
-
-struct kolo_tcp_list {
-    struct kolo_tcp_message *first, *last; /* last: only where first is not NULL */
-};
-
 struct kolo_tcp_early { /* READY for a send that is not posted yet */
     uint32_t number;
     uint64_t total;
 };
 
-struct kolo_tcp_channel {
-    uint32_t sent, received;        /* messages posted: the next one's number */
-    uint32_t taken, told;           /* messages taken here; what the peer knows of that */
-    size_t untold;                  /* bytes of those that it does not know of */
-    bool noted;                     /* a note tells of them */
-    uint32_t begun, peer_taken;     /* sends whose first part is on its way, or was taken */
-    size_t untaken;                 /* bytes of the first parts in between ... */
-    uint32_t first[KOLO_TCP_DEPTH]; /* ... and of message n's, at n % DEPTH */
-    struct kolo_tcp_list recvs;     /* posted, or come early; by number */
-    struct kolo_tcp_early *early;
-    int nearly, early_cap;
+struct kolo_tcp_earlies { /* those of a channel */
+    struct kolo_tcp_early *at;
+    int count, cap;
 };
 
 struct kolo_tcp_note { /* a frame without payload that waits for its turn */
@@ -152,8 +117,8 @@ struct kolo_tcp_note { /* a frame without payload that waits for its turn */
 
 struct kolo_tcp_out { /* a frame on its way */
     struct kolo_tcp_frame frame;
-    struct kolo_tcp_message *message; /* NULL: no payload */
-    size_t at;                        /* bytes of frame and payload written */
+    struct kolo_message *message; /* NULL: no payload */
+    size_t at;                    /* bytes of frame and payload written */
 };
 
 enum kolo_tcp_state {
@@ -183,7 +148,7 @@ struct kolo_tcp_socket {
     int first, count; /* in the ring out[] */
     /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
     struct kolo_tcp_frame frame;
-    struct kolo_tcp_message *into;
+    struct kolo_message *into;
     size_t left, at; /* at: where in the message */
     uint32_t sum;    /* of what came of the payload; where the link has sums */
     size_t head, tail;
@@ -191,36 +156,21 @@ struct kolo_tcp_socket {
 };
 
 struct kolo_link {
+    struct kolo_carrier base;
     struct kolo_device *dev;
-    struct kolo_peer peer; /* its address is the caller's no more */
     struct kolo_tcp_address address;
-    struct kolo_link *next; /* all of the device */
-    struct kolo_link *next_active, *prev_active;
-    bool active, self;
     bool sums;
     size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
     bool spread;   /* the further sockets were begun */
     bool has_long; /* there was a message worth further sockets */
-    int receiving; /* receives posted and not done */
     int nsockets;
-    int pending; /* requests not done */
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
-    struct kolo_tcp_channel channel[KOLO_CHANNELS];
-    struct kolo_tcp_list sends;        /* that have frames to be made, in the order posted */
-    struct kolo_tcp_list flying;       /* all of whose frames are made */
-    int done;                          /* requests done since progress() asked */
-    struct kolo_tcp_message *expected; /* the receive that the next frame is likely for, or NULL */
+    struct kolo_tcp_earlies early[KOLO_CHANNELS];
+    struct kolo_message *expected; /* the receive that the next frame is likely for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
-    struct kolo_tcp_message *spare; /* records to be used again */
-    struct kolo_fifo self_sends, self_recvs;
-    bool bye;           /* the peer said so */
-    bool bad;           /* what the peer sent is wrong, which it has not been told */
-    bool words;         /* say()'s moved in this turn, which is no progress of messages */
-    kolo_status failed; /* with text */
-    char text[320];
-    atomic_int why;        /* abort()'s status, or 0; any thread */
-    _Atomic uint64_t word; /* say()'s, or 0; any thread */
+    bool bad;   /* what the peer sent is wrong, which it has not been told */
+    bool words; /* say()'s moved in this turn, which is no progress of messages */
 };
 
 struct kolo_device {
@@ -229,13 +179,9 @@ struct kolo_device {
     struct kolo_interface interface; /* where we listen */
     int listener, epoll;
     int nsockets;
-    bool sums; /* KOLO_CRC */
-    struct kolo_link *links, *active;
-    int nactive;
+    bool sums;                /* KOLO_CRC */
+    struct kolo_carriers all; /* links */
     unsigned turns;
-    const struct kolo_link *told; /* whose peer has given up, and said so */
-    atomic_int calls;             /* of abort() and say(); any thread */
-    int calls_seen;
     int nconnecting;                                /* sockets between CONNECTING and UP */
     struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
     int nguests;
@@ -274,7 +220,7 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
 
 /* Give a frame that is about to be sent its sums; `message`: whose bytes it carries, or NULL. */
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_tcp_message *message);
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message);
 
 /* ---- message.c ---- */
 
@@ -291,14 +237,14 @@ bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kol
 /* A frame's header came. Where its payload goes: *into with bytes from frame->offset on (NULL where
  * there is no payload). False: it makes no sense. */
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                              struct kolo_tcp_message **into);
+                              struct kolo_message **into);
 /* Where bytes of its payload go, from byte `at` of the message on: at most `count` runs, which hold
  * at most `left` bytes; 0: nowhere, they are dropped. */
-int kolo_tcp_message_room(const struct kolo_tcp_message *into, size_t at, size_t left,
+int kolo_tcp_message_room(const struct kolo_message *into, size_t at, size_t left,
                           struct iovec *out, int count);
 /* `len` bytes of its payload came and are in place; `whole`: its last ones. */
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                           struct kolo_tcp_message *into, size_t len, bool whole);
+                           struct kolo_message *into, size_t len, bool whole);
 /* A note for the peer. */
 void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
                            uint32_t number, uint64_t total);
@@ -306,18 +252,15 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
                                   struct kolo_req *req);
 kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                   struct kolo_req *req);
-/* End all that is pending with `why`. Returns how many. */
-int kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
+/* End all that is pending with `why`. */
+void kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
 void kolo_tcp_message_free(struct kolo_link *link);
 
 /* ---- tcp.c ---- */
 
-void kolo_tcp_activate(struct kolo_link *link);
 /* The link is broken: requests end with LINK and this text. `error`: errno or 0; EBADMSG where the
  * peer lives and what it sent is wrong. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
-/* The peer has given up, and said why. */
-void kolo_tcp_aborted(struct kolo_link *link, int32_t reason);
 /* The socket has ended: after BYE that is all right. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
 

@@ -66,7 +66,7 @@ void kolo_verbs_control_begin(struct kolo_link *link)
                                             .version = KOLO_VERSION,
                                             .comm = dev->env.comm,
                                             .from = dev->env.rank,
-                                            .to = link->peer.rank};
+                                            .to = link->base.peer.rank};
     s->again_us = 0;
     s->since_us = kolo_now_us();
     s->fd = kolo_net_connect(&link->address.place, &dev->interface);
@@ -120,7 +120,8 @@ static void step_up(struct kolo_link *link)
         drop_stream(s);
         s->since_us = kolo_now_us();
     }
-    if (s->fd < 0 && !link->bye && (link->in.fd < 0 || kolo_now_us() - s->since_us > SILENT_US)) {
+    if (s->fd < 0 && !link->base.bye &&
+        (link->in.fd < 0 || kolo_now_us() - s->since_us > SILENT_US)) {
         kolo_verbs_fail(link, "closed its connection", 0, true);
     }
 }
@@ -165,7 +166,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
     link->word[link->words].magic = KOLO_VERBS_MAGIC;
     link->words++;
     (void)kolo_verbs_control_flush(link);
-    kolo_verbs_activate(link);
+    kolo_carrier_activate(&link->base);
 }
 
 /* ---- words in ---- */
@@ -174,20 +175,20 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
     const struct kolo_env *env = &link->dev->env;
-    if (word->magic != KOLO_VERBS_MAGIC || link->bye) {
+    if (word->magic != KOLO_VERBS_MAGIC || link->base.bye) {
         return false;
     }
     switch (word->kind) {
     case KOLO_VERBS_BYE:
-        link->bye = true;
-        kolo_verbs_activate(link);
+        link->base.bye = true;
+        kolo_carrier_activate(&link->base);
         return true;
     case KOLO_VERBS_ABORT:
-        kolo_verbs_aborted(link, word->reason);
+        kolo_carrier_aborted(&link->base, word->reason);
         return true;
     case KOLO_VERBS_SAY:
         if (env->said != NULL) {
-            env->said(env->owner, link->peer.rank, word->value);
+            env->said(env->owner, link->base.peer.rank, word->value);
         }
         return true;
     default:
@@ -199,7 +200,7 @@ static void read_words(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->in;
     int came = 1;
-    while (s->fd >= 0 && link->failed == KOLO_OK &&
+    while (s->fd >= 0 && link->base.failed == KOLO_OK &&
            (came = kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got)) > 0) {
         const struct kolo_verbs_word word = s->word;
         if (!hear(link, &word)) {
@@ -209,7 +210,7 @@ static void read_words(struct kolo_link *link)
     if (came < 0) {
         const int error = errno;
         drop_stream(s);
-        if (!link->bye) {
+        if (!link->base.bye) {
             kolo_verbs_fail(link, error == 0 ? "closed its connection" : "is not reached any more",
                             error, true);
         }
@@ -220,16 +221,16 @@ void kolo_verbs_control_step(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
     read_words(link);
-    if (link->failed == KOLO_OK && s->again_us > 0 && kolo_now_us() >= s->again_us) {
+    if (link->base.failed == KOLO_OK && s->again_us > 0 && kolo_now_us() >= s->again_us) {
         kolo_verbs_control_begin(link);
     }
-    if (link->failed == KOLO_OK && !s->up && s->fd >= 0 && s->got == SIZE_MAX) {
+    if (link->base.failed == KOLO_OK && !s->up && s->fd >= 0 && s->got == SIZE_MAX) {
         step_hello(link);
     }
-    if (link->failed == KOLO_OK && !s->up && s->fd >= 0 && s->got != SIZE_MAX) {
+    if (link->base.failed == KOLO_OK && !s->up && s->fd >= 0 && s->got != SIZE_MAX) {
         step_answer(link);
     }
-    if (link->failed == KOLO_OK && s->up) {
+    if (link->base.failed == KOLO_OK && s->up) {
         (void)kolo_verbs_control_flush(link);
         step_up(link);
     }
@@ -244,15 +245,6 @@ void kolo_verbs_control_end(struct kolo_link *link)
 }
 
 /* ---- the side that listens ---- */
-
-static struct kolo_link *link_of(const struct kolo_device *dev, int rank)
-{
-    struct kolo_link *link = dev->links;
-    while (link != NULL && (link->peer.rank != rank || link->self)) {
-        link = link->next;
-    }
-    return link;
-}
 
 static void free_stream(struct kolo_verbs_stream *s)
 {
@@ -279,27 +271,23 @@ static bool makes_sense(const struct kolo_device *dev, const struct kolo_verbs_h
 /* One of each rank is enough: another is somebody's who has listened to the first. */
 static bool is_known(const struct kolo_device *dev, int rank)
 {
-    const struct kolo_link *link = link_of(dev, rank);
+    const struct kolo_link *link = kolo_carriers_find(&dev->all, rank);
     for (int i = 0; i < dev->nwaiting; i++) {
         if (dev->waiting[i]->hello.from == rank) {
             return true;
         }
     }
-    return link != NULL && (link->in.fd >= 0 || link->failed != KOLO_OK || link->bye);
+    return link != NULL && (link->in.fd >= 0 || link->base.failed != KOLO_OK || link->base.bye);
 }
 
 static bool keep_waiting(struct kolo_device *dev, struct kolo_verbs_stream *s)
 {
-    if (dev->nwaiting == dev->waiting_cap) {
-        const int cap = dev->waiting_cap == 0 ? 8 : 2 * dev->waiting_cap;
-        struct kolo_verbs_stream **grown =
-            realloc(dev->waiting, (size_t)cap * sizeof(struct kolo_verbs_stream *));
-        if (grown == NULL) {
-            return false;
-        }
-        dev->waiting = grown;
-        dev->waiting_cap = cap;
+    struct kolo_verbs_stream **waiting =
+        kolo_grow(dev->waiting, dev->nwaiting, &dev->waiting_cap, sizeof *waiting);
+    if (waiting == NULL) {
+        return false;
     }
+    dev->waiting = waiting;
     dev->waiting[dev->nwaiting++] = s;
     return true;
 }
@@ -313,14 +301,14 @@ static void adopt(struct kolo_link *link, struct kolo_verbs_stream *s)
     s->fd = -1;
     free_stream(s);
     (void)watch(link->dev, EPOLL_CTL_MOD, link->in.fd, link);
-    kolo_verbs_activate(link);
+    kolo_carrier_activate(&link->base);
 }
 
 void kolo_verbs_control_adopt(struct kolo_link *link)
 {
     struct kolo_device *dev = link->dev;
     for (int i = 0; i < dev->nwaiting; i++) {
-        if (dev->waiting[i]->hello.from == link->peer.rank) {
+        if (dev->waiting[i]->hello.from == link->base.peer.rank) {
             struct kolo_verbs_stream *s = dev->waiting[i];
             dev->waiting[i] = dev->waiting[--dev->nwaiting];
             adopt(link, s);
@@ -333,7 +321,7 @@ void kolo_verbs_control_adopt(struct kolo_link *link)
 static void welcome(struct kolo_device *dev, struct kolo_verbs_stream *s)
 {
     struct kolo_verbs_answer answer;
-    struct kolo_link *link = link_of(dev, s->hello.from);
+    struct kolo_link *link = kolo_carriers_find(&dev->all, s->hello.from);
     if (is_known(dev, s->hello.from) ||
         !prove(dev, by_listener, &s->hello, dev->nonce, answer.proof) ||
         !kolo_net_say(s->fd, &answer, sizeof answer)) {

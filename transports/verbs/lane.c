@@ -233,10 +233,10 @@ static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         }
     } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* the peer was told that it is not taken */
         return;
-    } else if (link->failed == KOLO_OK && !take_value(lane, wc)) {
+    } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
         kolo_verbs_fail(link, "sent what is no message", 0, false);
     }
-    kolo_verbs_activate(link);
+    kolo_carrier_activate(&link->base);
 }
 
 /* NULL: of a queue pair that is there no more. */

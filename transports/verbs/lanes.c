@@ -30,7 +30,7 @@ static kolo_status modify(struct kolo_verbs_lane *lane, struct ibv_qp_attr *attr
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM,
                            "verbs: a queue pair to rank %d over %s port %u does not become %s: %s",
-                           lane->link->peer.rank, lane->rail->name, lane->rail->port, state,
+                           lane->link->base.peer.rank, lane->rail->name, lane->rail->port, state,
                            kolo_why(failed));
 }
 
@@ -101,7 +101,7 @@ static kolo_status create(struct kolo_verbs_lane *lane)
                              "verbs: %s port %u gives no queue pair with %d sends and %d receives "
                              "to rank %d: %s",
                              rail->name, rail->port, (int)KOLO_VERBS_SENDS, (int)KOLO_VERBS_RECVS,
-                             lane->link->peer.rank, kolo_why(errno));
+                             lane->link->base.peer.rank, kolo_why(errno));
         }
     }
     lane->max_inline = attr.cap.max_inline_data;
@@ -232,7 +232,8 @@ kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LA
     struct kolo_device *dev = link->dev;
     link->lane = calloc((size_t)count, sizeof *link->lane);
     if (link->lane == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for lanes to rank %d", link->peer.rank);
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for lanes to rank %d",
+                         link->base.peer.rank);
     }
     link->nlanes = count;
     for (int i = 0; i < count; i++) {
@@ -260,7 +261,7 @@ static void log_live(const struct kolo_verbs_lane *lane)
     const struct kolo_link *link = lane->link;
     const int rail = (int)(lane->rail - link->dev->rail);
     KOLO_LOG(INFO, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s port %u (%s)%s", rail,
-             link->dev->env.rank, link->peer.rank, lane->index, link->nlanes, lane->rail->name,
+             link->dev->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
              lane->rail->port, lane->rail->self.ethernet ? "RoCE" : "InfiniBand",
              lane->epoch > 0 ? ", again" : "");
 }
@@ -281,7 +282,7 @@ void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
     lane->link->lost_us = 0;
     log_live(lane);
     kolo_verbs_connected(lane->link);
-    kolo_verbs_activate(lane->link);
+    kolo_carrier_activate(&lane->link->base);
 }
 
 /* Both offers are there. */
@@ -370,15 +371,15 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
     lane->since_us = kolo_now_us();
     lane->nchain = 0;
     stop(lane);
-    if (what != NULL && !link->bye && link->failed == KOLO_OK) {
+    if (what != NULL && !link->base.bye && link->base.failed == KOLO_OK) {
         (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
                        lane->rail->port, what);
         KOLO_LOG(WARN, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s",
-                 (int)(lane->rail - link->dev->rail), link->dev->env.rank, link->peer.rank,
+                 (int)(lane->rail - link->dev->rail), link->dev->env.rank, link->base.peer.rank,
                  lane->index, link->nlanes, link->lost);
         lane->rail->asked_us = 0;
     }
-    kolo_verbs_activate(link);
+    kolo_carrier_activate(&link->base);
 }
 
 /* Keep an entry that the peer did not take. */
@@ -476,13 +477,13 @@ static bool is_all_here(const struct kolo_link *link)
 
 void kolo_verbs_lanes_step(struct kolo_link *link)
 {
-    if (link->bye) {
+    if (link->base.bye) {
         if (is_all_here(link)) {
-            kolo_verbs_left(link);
+            kolo_carrier_left(&link->base);
         }
         return;
     }
-    for (int i = 0; i < link->nlanes && link->failed == KOLO_OK; i++) {
+    for (int i = 0; i < link->nlanes && link->base.failed == KOLO_OK; i++) {
         if (link->lane[i].state < KOLO_VERBS_LANE_OFFERED ||
             link->lane[i].state > KOLO_VERBS_LANE_LIVE) {
             step(&link->lane[i]);
@@ -491,7 +492,7 @@ void kolo_verbs_lanes_step(struct kolo_link *link)
     const double patience_ms = link->dev->env.timeout_ms > 0 && link->dev->env.timeout_ms < LOST_MS
                                    ? link->dev->env.timeout_ms
                                    : LOST_MS;
-    if (link->failed == KOLO_OK && link->lost_us > 0 &&
+    if (link->base.failed == KOLO_OK && link->lost_us > 0 &&
         kolo_now_us() - link->lost_us > patience_ms * 1e3) {
         char what[240];
         (void)snprintf(what, sizeof what, "lives, but no rail reaches it: %s", link->lost);

@@ -74,6 +74,7 @@ static void log_rails(const struct kolo_device *dev)
 }
 
 static void verbs_close(struct kolo_device *dev);
+static void say_word(struct kolo_link *link, uint64_t word);
 
 static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **out)
 {
@@ -83,6 +84,11 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **o
         return env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for a device");
     }
     dev->env = *env;
+    dev->all = (struct kolo_carriers){.name = "verbs",
+                                      .env = &dev->env,
+                                      .record_bytes = sizeof(struct kolo_verbs_message),
+                                      .drop = kolo_verbs_message_drop,
+                                      .say = say_word};
     dev->pid = (int)getpid();
     dev->listener = dev->epoll = -1;
     if (env->secret != NULL) {
@@ -218,56 +224,24 @@ static kolo_status verbs_connect(struct kolo_device *dev, const struct kolo_peer
         return dev->env.fail(KOLO_ERR_SYSTEM, "verbs: no memory for a link");
     }
     link->dev = dev;
-    link->peer = *peer;
     link->address = address;
-    link->self = peer->rank == dev->env.rank;
     link->in.fd = link->out.fd = -1;
-    link->next = dev->links;
-    dev->links = link;
-    if (!link->self) {
+    kolo_carrier_join(&link->base, &dev->all, link, peer);
+    if (!link->base.self) {
         link->connecting = true;
         dev->nconnecting++;
         const kolo_status st = kolo_verbs_lanes_open(link, pair, count);
         if (st != KOLO_OK) {
-            link->failed = st; /* nobody is to be told */
+            link->base.failed = st; /* nobody is to be told */
             verbs_disconnect(link);
             return st;
         }
         kolo_verbs_control_begin(link);
         kolo_verbs_control_adopt(link);
-        kolo_verbs_activate(link);
+        kolo_carrier_activate(&link->base);
     }
     *out = link;
     return KOLO_OK;
-}
-
-void kolo_verbs_activate(struct kolo_link *link)
-{
-    struct kolo_device *dev = link->dev;
-    if (link->active) {
-        return;
-    }
-    link->active = true;
-    link->prev_active = NULL;
-    link->next_active = dev->active;
-    if (dev->active != NULL) {
-        dev->active->prev_active = link;
-    }
-    dev->active = link;
-}
-
-static void rest(struct kolo_link *link)
-{
-    struct kolo_device *dev = link->dev;
-    if (!link->active) {
-        return;
-    }
-    *(link->prev_active != NULL ? &link->prev_active->next_active : &dev->active) =
-        link->next_active;
-    if (link->next_active != NULL) {
-        link->next_active->prev_active = link->prev_active;
-    }
-    link->active = false;
 }
 
 void kolo_verbs_connected(struct kolo_link *link)
@@ -279,59 +253,22 @@ void kolo_verbs_connected(struct kolo_link *link)
 void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone)
 {
     const struct kolo_env *env = &link->dev->env;
-    char name[KOLO_INET_TEXT];
-    if (link->failed != KOLO_OK) {
-        return;
-    }
-    (void)snprintf(link->text, sizeof link->text, "rank %d (pid %d, %s) %s%s%s", link->peer.rank,
-                   link->peer.pid, kolo_inet_name(&link->address.place, name), what,
-                   error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
-    link->failed = KOLO_ERR_LINK;
-    KOLO_LOG(INFO, NET, "NET/IB : %s", link->text);
-    if (gone && env->gone != NULL) {
-        env->gone(env->owner, link->peer.rank, what, error);
-    }
-    kolo_verbs_activate(link); /* its requests end at the next turn */
-}
-
-void kolo_verbs_aborted(struct kolo_link *link, int32_t reason)
-{
-    const struct kolo_env *env = &link->dev->env;
-    if (link->failed == KOLO_OK) {
-        (void)snprintf(link->text, sizeof link->text, "rank %d ended this communicator",
-                       link->peer.rank);
-        if (env->told != NULL) {
-            env->told(env->owner, link->peer.rank, reason);
+    if (kolo_carrier_fail(&link->base, &link->address.place, what, error)) {
+        KOLO_LOG(INFO, NET, "NET/IB : %s", link->base.text);
+        if (gone && env->gone != NULL) {
+            env->gone(env->owner, link->base.peer.rank, what, error);
         }
-        link->failed = KOLO_ERR_ABORTED;
-        link->dev->heard = link;
-        kolo_verbs_activate(link);
-    }
-}
-
-void kolo_verbs_left(struct kolo_link *link)
-{
-    if (link->failed == KOLO_OK) {
-        (void)snprintf(link->text, sizeof link->text, "rank %d has closed its end",
-                       link->peer.rank);
-        link->failed = KOLO_ERR_LINK;
-        kolo_verbs_activate(link);
     }
 }
 
 /* ---- progress ---- */
-
-static bool has_failed(const struct kolo_device *dev)
-{
-    return dev->env.aborted != NULL && __atomic_load_n(dev->env.aborted, __ATOMIC_ACQUIRE) != 0;
-}
 
 /* Let what was sent arrive, and say good-bye. */
 static void part(struct kolo_link *link)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
     bool quiet = false;
-    while (link->nlive > 0 && !quiet && !link->bye && link->failed == KOLO_OK &&
+    while (link->nlive > 0 && !quiet && !link->base.bye && link->base.failed == KOLO_OK &&
            kolo_now_us() < deadline) {
         quiet = true;
         for (int i = 0; i < link->nlanes; i++) {
@@ -359,61 +296,59 @@ static void part(struct kolo_link *link)
  * side wants its requests back and goes. */
 static void give_up(struct kolo_link *link, kolo_status why)
 {
-    const struct kolo_env *env = &link->dev->env;
-    if (!link->self && has_failed(link->dev)) {
+    if (!link->base.self && kolo_carriers_have_failed(&link->dev->all)) {
         const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
-                                             .reason = env->reason != NULL ? env->reason(env->owner)
-                                                                           : (int32_t)why};
+                                             .reason = kolo_carriers_reason(&link->dev->all, why)};
         kolo_verbs_control_say(link, &word);
-    } else if (!link->self && link->out.up) {
+    } else if (!link->base.self && link->out.up) {
         part(link);
     }
-    link->failed = why;
-    (void)snprintf(link->text, sizeof link->text, "verbs: aborted");
+    kolo_carrier_give_up(&link->base, why);
 }
 
 static void end_link(struct kolo_link *link, kolo_status why)
 {
-    if (why == KOLO_OK && link->pending > 0) { /* for who finds the requests ended */
-        (void)link->dev->env.fail(link->failed, link->text);
+    if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
+        (void)link->dev->env.fail(link->base.failed, link->base.text);
     }
     kolo_verbs_lanes_stop(link);
-    (void)kolo_verbs_message_end(link, why != KOLO_OK ? why : link->failed);
+    kolo_verbs_message_end(link, why != KOLO_OK ? why : link->base.failed);
     kolo_verbs_connected(link);
     kolo_verbs_control_end(link);
 }
 
 static bool is_idle(const struct kolo_link *link)
 {
-    return link->pending == 0 && link->notes == 0 && link->words == 0 && link->again == NULL &&
-           (link->failed != KOLO_OK || link->self ||
-            (!link->connecting && !link->bye && link->nlive == link->nlanes));
+    return link->base.pending == 0 && link->notes == 0 && link->words == 0 && link->again == NULL &&
+           (link->base.failed != KOLO_OK || link->base.self ||
+            (!link->connecting && !link->base.bye && link->nlive == link->nlanes));
 }
 
 /* How many requests ended, or 1 where only bytes moved. */
 static int step_link(struct kolo_link *link, bool asks)
 {
-    const kolo_status why = (kolo_status)atomic_load_explicit(&link->why, memory_order_relaxed);
+    const kolo_status why =
+        (kolo_status)atomic_load_explicit(&link->base.why, memory_order_relaxed);
     bool moved = false;
-    if (why == KOLO_OK && link->failed == KOLO_OK && !link->self) {
+    if (why == KOLO_OK && link->base.failed == KOLO_OK && !link->base.self) {
         if (asks || link->connecting) {
             kolo_verbs_control_step(link);
         }
-        if (link->nlive < link->nlanes || link->bye) {
+        if (link->nlive < link->nlanes || link->base.bye) {
             kolo_verbs_lanes_step(link);
         }
-        moved = link->nlive > 0 && link->failed == KOLO_OK && kolo_verbs_message_pump(link);
+        moved = link->nlive > 0 && link->base.failed == KOLO_OK && kolo_verbs_message_pump(link);
     }
-    if (why != KOLO_OK && link->failed == KOLO_OK) {
+    if (why != KOLO_OK && link->base.failed == KOLO_OK) {
         give_up(link, why);
     }
-    if (link->failed != KOLO_OK) {
+    if (link->base.failed != KOLO_OK) {
         end_link(link, why);
     }
-    const int done = link->done;
-    link->done = 0;
+    const int done = link->base.done;
+    link->base.done = 0;
     if (is_idle(link)) {
-        rest(link);
+        kolo_carrier_rest(&link->base);
     }
     return done > 0 ? done : moved;
 }
@@ -428,7 +363,7 @@ static void ask_epoll(struct kolo_device *dev)
         struct kolo_link *link = event[i].data.ptr;
         if (link != NULL) {
             link->ripe = true;
-            kolo_verbs_activate(link);
+            kolo_carrier_activate(&link->base);
         }
         others = others || link == NULL;
     }
@@ -441,30 +376,18 @@ static void ask_epoll(struct kolo_device *dev)
     }
 }
 
-/* What other threads asked for, also of links that have nothing to do. */
-static void hear_threads(struct kolo_device *dev)
+static void say_word(struct kolo_link *link, uint64_t word)
 {
-    const int calls = atomic_load_explicit(&dev->calls, memory_order_acquire);
-    if (calls == dev->calls_seen) {
-        return;
-    }
-    dev->calls_seen = calls;
-    for (struct kolo_link *link = dev->links; link != NULL; link = link->next) {
-        const uint64_t word = link->failed == KOLO_OK ? atomic_exchange(&link->saying, 0) : 0;
-        if (word != 0 && !link->self) {
-            kolo_verbs_control_say(
-                link, &(struct kolo_verbs_word){.kind = KOLO_VERBS_SAY, .value = word});
-        }
-        if (atomic_load(&link->why) != KOLO_OK && link->failed == KOLO_OK) {
-            kolo_verbs_activate(link);
-        }
+    if (!link->base.self) {
+        kolo_verbs_control_say(link,
+                               &(struct kolo_verbs_word){.kind = KOLO_VERBS_SAY, .value = word});
     }
 }
 
 static int verbs_progress(struct kolo_device *dev, int budget)
 {
     int moved = 0;
-    const bool idle = dev->active == NULL;
+    const bool idle = dev->all.active == NULL;
     const bool asks =
         idle || dev->nconnecting > 0 || dev->nguests > 0 || dev->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every rail gives a bounded number of completions */
@@ -472,33 +395,28 @@ static int verbs_progress(struct kolo_device *dev, int budget)
         ask_epoll(dev);
     }
     const int seen = kolo_verbs_lanes_poll(dev);
-    hear_threads(dev);
-    for (struct kolo_link *link = dev->active, *next = NULL; link != NULL; link = next) {
+    kolo_carriers_hear(&dev->all);
+    for (struct kolo_carrier *c = dev->all.active, *next = NULL; c != NULL; c = next) {
+        struct kolo_link *link = c->link;
         const bool ripe = link->ripe;
-        next = link->next_active;
+        next = c->next_active;
         link->ripe = false;
         moved += step_link(link, ripe || (asks && link->nlive < link->nlanes));
     }
     /* Who saw some may have left some. */
     dev->quiet = moved > 0 || seen > 0 ? 0 : dev->quiet + 1;
-    if (idle && dev->heard != NULL && !has_failed(dev)) { /* else the requests say it */
-        return (int)dev->env.fail(dev->heard->failed, dev->heard->text);
-    }
-    return moved;
+    return kolo_carriers_result(&dev->all, idle, moved);
 }
 
-/* Any thread; the peer is told at the next progress(). */
+/* The peer is told at the next progress(). */
 static void verbs_abort(struct kolo_link *link, kolo_status why)
 {
-    int none = 0;
-    (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
-    atomic_fetch_add(&link->dev->calls, 1);
+    kolo_carrier_abort(&link->base, why);
 }
 
 static void verbs_say(struct kolo_link *link, uint64_t word)
 {
-    atomic_store(&link->saying, word);
-    atomic_fetch_add(&link->dev->calls, 1);
+    kolo_carrier_say(&link->base, word);
 }
 
 /* Who waits for long sleeps until a completion; who waits shortly is better off without. A queue
@@ -528,24 +446,18 @@ static bool is_ours(const struct kolo_device *dev)
 static void verbs_disconnect(struct kolo_link *link)
 {
     struct kolo_device *dev = link->dev;
-    struct kolo_link **at = &dev->links;
     if (is_ours(dev)) {
-        if (link->failed == KOLO_OK) {
+        if (link->base.failed == KOLO_OK) {
             give_up(link, KOLO_ERR_ABORTED);
         }
         kolo_verbs_lanes_stop(link);
-        (void)kolo_verbs_message_end(link, KOLO_ERR_ABORTED);
+        kolo_verbs_message_end(link, KOLO_ERR_ABORTED);
         kolo_verbs_lanes_close(link);
     }
     kolo_verbs_connected(link);
     kolo_verbs_control_end(link);
-    rest(link);
-    dev->heard = dev->heard == link ? NULL : dev->heard;
-    while (*at != link) {
-        at = &(*at)->next;
-    }
-    *at = link->next;
     kolo_verbs_message_free(link);
+    kolo_carrier_leave(&link->base);
     free(link);
 }
 

@@ -22,8 +22,8 @@
  *   PLACED  `offset` bytes of the message were written there, by this lane, before this entry
  *   TAKEN   nothing; like every entry it says how many messages of its channel were taken
  *
- * Messages below KOLO_VERBS_LONG go through slots as soon as fewer than KOLO_VERBS_DEPTH messages
- * of their channel, and KOLO_VERBS_WINDOW bytes, are not taken, whether or not the receive is
+ * Messages below KOLO_VERBS_LONG go through slots as soon as fewer than KOLO_CARRIER_DEPTH messages
+ * of their channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not the receive is
  * posted. Longer ones wait for READY and go from user memory to user memory, in chunks that the
  * lanes pull. An entry says which message it is about, so entries may take any lane.
  *
@@ -31,15 +31,11 @@
 #ifndef KOLO_VERBS_VERBS_H
 #define KOLO_VERBS_VERBS_H
 
-#include "transports/bytes.h"
-#include "transports/fifo.h"
-#include "transports/transports.h"
+#include "transports/carrier.h"
 #include "transports/verbs/library.h"
-#include "util/net.h"
 #include "util/secret.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 
 enum {
     KOLO_VERBS_RAILS = 4,
@@ -47,8 +43,6 @@ enum {
     KOLO_VERBS_SLOTS = 32,            /* of a lane, each way */
     KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB, and a head, of whole cache lines */
     KOLO_VERBS_LONG = 64 << 10,       /* bytes of a message from which on it is written in place */
-    KOLO_VERBS_DEPTH = 64,
-    KOLO_VERBS_WINDOW = 2 << 20,
     KOLO_VERBS_CHUNK = 1 << 20,
     KOLO_VERBS_RUN = 4 << 10, /* the shortest run of bytes that is worth a work request */
     KOLO_VERBS_SENDS = 128,   /* work requests in a send queue */
@@ -159,27 +153,13 @@ struct kolo_verbs_piece { /* bytes of a message */
     size_t at, len;
 };
 
-struct kolo_verbs_message { /* a send or a receive that is not done; or what came without one */
-    struct kolo_verbs_message *next;
-    struct kolo_req *req; /* NULL: came before its receive was posted */
-    uint32_t number;
-    uint8_t channel;
-    bool begun;  /* send: its first entry is made */
-    bool ready;  /* send: READY came */
-    bool placed; /* send: it is written in place */
-    bool failed; /* its length is another at the other end */
-    bool of_gpu; /* its bytes are */
-    int flying;  /* chunks of it that are being written */
-    size_t total, made, moved;
+struct kolo_verbs_message {
+    struct kolo_message base;
+    bool of_gpu;                   /* its bytes are */
     struct kolo_verbs_place place; /* send: of the receive */
     struct kolo_verbs_hold *hold;
-    char *kept; /* what came before its receive */
     int nagain;
     struct kolo_verbs_piece again[KOLO_VERBS_AGAIN]; /* chunks whose lane has failed */
-};
-
-struct kolo_verbs_list {
-    struct kolo_verbs_message *first, *last; /* last: only where first is not NULL */
 };
 
 struct kolo_verbs_early { /* READY for a send that is not posted yet */
@@ -188,17 +168,9 @@ struct kolo_verbs_early { /* READY for a send that is not posted yet */
     struct kolo_verbs_place place;
 };
 
-struct kolo_verbs_channel {
-    uint32_t sent, received;          /* messages posted: the next one's number */
-    uint32_t taken, told;             /* messages taken here; what the peer knows of that */
-    size_t untold;                    /* bytes of those that it does not know of */
-    bool noted;                       /* a note tells of them */
-    uint32_t begun, peer_taken;       /* sends whose first entry is made, or that were taken */
-    size_t untaken;                   /* bytes through slots in between ... */
-    uint32_t bytes[KOLO_VERBS_DEPTH]; /* ... and of message n, at n % DEPTH */
-    struct kolo_verbs_list recvs;     /* posted, or come early; by number */
-    struct kolo_verbs_early *early;
-    int nearly, early_cap;
+struct kolo_verbs_earlies { /* those of a channel */
+    struct kolo_verbs_early *at;
+    int count, cap;
 };
 
 struct kolo_verbs_note { /* an entry that waits for its turn */
@@ -239,10 +211,10 @@ enum kolo_verbs_state {
     KOLO_VERBS_LANE_DOWN    /* nothing more comes from it */
 };
 
-struct kolo_verbs_flight {              /* a chunk that is being written */
-    struct kolo_verbs_message *message; /* NULL: its request has ended */
-    uint32_t posted;                    /* work requests up to its entry */
-    uint32_t entry;                     /* which tells of it */
+struct kolo_verbs_flight {        /* a chunk that is being written */
+    struct kolo_message *message; /* NULL: its request has ended */
+    uint32_t posted;              /* work requests up to its entry */
+    uint32_t entry;               /* which tells of it */
     size_t at, len;
 };
 
@@ -303,39 +275,24 @@ struct kolo_verbs_again { /* an entry of a lane that has failed, which the peer 
 };
 
 struct kolo_link {
+    struct kolo_carrier base;
     struct kolo_device *dev;
-    struct kolo_peer peer; /* its address is the caller's no more */
     struct kolo_verbs_address address;
-    struct kolo_link *next; /* all of the device */
-    struct kolo_link *next_active, *prev_active;
-    bool active, self;
     bool connecting; /* no lane has been live */
     bool ripe;       /* there may be something to read */
-    int pending;     /* requests not done */
-    int receiving;   /* of them receives */
-    int done;        /* requests done since progress() asked */
     int nlanes, nlive;
     struct kolo_verbs_lane *lane; /* [nlanes] */
-    struct kolo_verbs_channel channel[KOLO_CHANNELS];
-    struct kolo_verbs_list sends;  /* that have entries or chunks to be made, in the order posted */
-    struct kolo_verbs_list flying; /* all of whose chunks are made */
+    struct kolo_verbs_earlies early[KOLO_CHANNELS];
     struct kolo_verbs_again *again, *again_last;
     struct kolo_verbs_note *note;
     int notes, note_cap;
-    struct kolo_verbs_message *spare; /* records to be used again */
-    struct kolo_fifo self_sends, self_recvs;
     struct kolo_verbs_stream out, in;
     struct kolo_verbs_hello hello; /* ours, on `out` */
     struct kolo_verbs_word *word;  /* to go out */
     int words, word_cap;
-    size_t word_at;     /* bytes of the first one that are out */
-    bool bye;           /* the peer said so */
-    double lost_us;     /* since when no lane is live; 0: one is */
-    char lost[200];     /* the last lane that failed, and why */
-    kolo_status failed; /* with text */
-    char text[256];
-    atomic_int why;          /* abort()'s status, or 0; any thread */
-    _Atomic uint64_t saying; /* say()'s, or 0; any thread */
+    size_t word_at; /* bytes of the first one that are out */
+    double lost_us; /* since when no lane is live; 0: one is */
+    char lost[200]; /* the last lane that failed, and why */
 };
 
 struct kolo_device {
@@ -353,12 +310,9 @@ struct kolo_device {
     struct kolo_verbs_lane **lane; /* by index, of all links */
     uint32_t *lane_use;            /* how often the index was given away */
     int nlane, lane_cap;
-    struct kolo_link *links, *active;
+    struct kolo_carriers all; /* links */
     int nconnecting;
-    unsigned turns, quiet;         /* progress() calls; those in a row without any */
-    const struct kolo_link *heard; /* whose peer has given up, and said so */
-    atomic_int calls;              /* of abort() and say(); any thread */
-    int calls_seen;
+    unsigned turns, quiet; /* progress() calls; those in a row without any */
     struct kolo_verbs_stream *guest[KOLO_VERBS_GUESTS];
     int nguests;
     struct kolo_verbs_stream **waiting; /* proved, and no link asked for them yet */
@@ -489,8 +443,10 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
                                     struct kolo_req *req);
 kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                     struct kolo_req *req);
-/* End all that is pending with `why`. Returns how many. */
-int kolo_verbs_message_end(struct kolo_link *link, kolo_status why);
+/* A record is used no more; see kolo_carriers. */
+void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_message *m);
+/* End all that is pending with `why`. */
+void kolo_verbs_message_end(struct kolo_link *link, kolo_status why);
 void kolo_verbs_message_free(struct kolo_link *link);
 
 /* ---- verbs.c ---- */
@@ -500,13 +456,8 @@ void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_ad
 bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out);
 /* A lane is live, or none will be. */
 void kolo_verbs_connected(struct kolo_link *link);
-void kolo_verbs_activate(struct kolo_link *link);
 /* The link is broken: requests end with LINK and this text. `error`: errno or 0. `gone`: so is the
  * rank. */
 void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);
-/* The peer has given up, and said why. */
-void kolo_verbs_aborted(struct kolo_link *link, int32_t reason);
-/* The peer has left, and all that it sent is here. */
-void kolo_verbs_left(struct kolo_link *link);
 
 #endif

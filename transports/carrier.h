@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What links have in common that carry messages to a rank of another process, whichever way the
+ * bytes go: tcp and verbs.
+ *
+ * The n-th send of a channel meets its n-th receive, so both ends number them alike and nothing has
+ * to be asked. A send is in `sends` until the last of its parts was made, then in `flying` until
+ * they are there. A receive is in its channel's `recvs`, by number; so is what came before its
+ * receive was posted, as far as the window lets it come: fewer than KOLO_CARRIER_DEPTH messages of
+ * a channel, and KOLO_CARRIER_WINDOW bytes, go before the peer says that it has taken some.
+ *
+ * A transport has a kolo_carriers in its device and a kolo_carrier in its link. It gives `name`,
+ * `env`, `record_bytes` and `say`, and `drop` where its records hold something; it makes the parts
+ * of sends, brings what arrives to its place, and calls kolo_carrier_finish(). */
+#ifndef KOLO_TRANSPORTS_CARRIER_H
+#define KOLO_TRANSPORTS_CARRIER_H
+
+#include "transports/bytes.h"
+#include "transports/fifo.h"
+#include "transports/transports.h"
+#include "util/grow.h"
+#include "util/net.h"
+#include "util/util.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { KOLO_CARRIER_DEPTH = 64, KOLO_CARRIER_WINDOW = 2 << 20, KOLO_CARRIER_EARLY = 1 << 16 };
+
+/* ---- messages ---- */
+
+struct kolo_message { /* a send or a receive that is not done; or what came without one */
+    struct kolo_message *next;
+    struct kolo_req *req; /* NULL: came before its receive was posted */
+    uint32_t number;
+    uint8_t channel;
+    bool begun;   /* its first part is made, or has arrived whole */
+    bool ready;   /* READY came, or was said */
+    bool touched; /* receive: something of it has come */
+    bool failed;  /* its length is another at the other end */
+    int flying;   /* parts of it that are on their way */
+    size_t total; /* bytes */
+    size_t made;  /* send: bytes that parts were made of */
+    size_t moved; /* bytes written, or arrived */
+    char *kept;   /* what came before its receive */
+};
+
+struct kolo_message_list {
+    struct kolo_message *first, *last; /* last: only where first is not NULL */
+};
+
+static inline void kolo_message_append(struct kolo_message_list *list, struct kolo_message *m)
+{
+    m->next = NULL;
+    *(list->first == NULL ? &list->first : &list->last->next) = m;
+    list->last = m;
+}
+
+/* Behind all of smaller numbers. */
+static inline void kolo_message_insert(struct kolo_message_list *list, struct kolo_message *m)
+{
+    struct kolo_message *before = NULL;
+    if (list->first == NULL || (int32_t)(m->number - list->last->number) > 0) {
+        kolo_message_append(list, m);
+        return;
+    }
+    for (struct kolo_message *at = list->first; (int32_t)(m->number - at->number) > 0;
+         at = at->next) {
+        before = at;
+    }
+    struct kolo_message **here = before == NULL ? &list->first : &before->next;
+    m->next = *here;
+    *here = m;
+}
+
+static inline void kolo_message_take_out(struct kolo_message_list *list,
+                                         const struct kolo_message *m)
+{
+    struct kolo_message *before = NULL;
+    for (struct kolo_message *at = list->first; at != m; at = at->next) {
+        before = at;
+    }
+    *(before == NULL ? &list->first : &before->next) = m->next;
+    list->last = m->next == NULL ? before : list->last;
+}
+
+static inline struct kolo_message *kolo_message_find(const struct kolo_message_list *list,
+                                                     uint32_t channel, uint32_t number)
+{
+    struct kolo_message *m = list->first;
+    while (m != NULL && (m->number != number || m->channel != channel)) {
+        m = m->next;
+    }
+    return m;
+}
+
+/* ---- channels and their windows ---- */
+
+struct kolo_channel {
+    uint32_t sent, received;    /* messages posted: the next one's number */
+    uint32_t taken, told;       /* messages taken here; what the peer knows of that */
+    size_t untold;              /* bytes of those that it does not know of */
+    bool noted;                 /* a note tells of them */
+    uint32_t begun, peer_taken; /* sends whose first part is made, or that were taken */
+    size_t untaken;             /* bytes that the peer may have to keep of those in between ... */
+    uint32_t bytes[KOLO_CARRIER_DEPTH]; /* ... and of message n, at n % DEPTH */
+    struct kolo_message_list recvs;     /* posted, or come early; by number */
+};
+
+/* Whether a message of which the peer may have to keep `bytes` must wait for the window. */
+static inline bool kolo_channel_is_full(const struct kolo_channel *c, const struct kolo_message *m,
+                                        size_t bytes)
+{
+    return m->number != c->begun || m->number - c->peer_taken >= KOLO_CARRIER_DEPTH ||
+           c->untaken + bytes > KOLO_CARRIER_WINDOW;
+}
+
+/* Its first part is made. */
+static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_message *m, size_t bytes)
+{
+    c->bytes[m->number % KOLO_CARRIER_DEPTH] = (uint32_t)bytes;
+    c->untaken += bytes;
+    c->begun++;
+    m->begun = true;
+}
+
+/* One more is taken here. True: a note must tell of it, late enough to be rare, early enough that
+ * nobody waits for it. */
+static inline bool kolo_channel_take(struct kolo_channel *c, size_t bytes)
+{
+    c->taken++;
+    c->untold += bytes;
+    if (c->noted ||
+        (c->taken - c->told < KOLO_CARRIER_DEPTH / 2 && c->untold < KOLO_CARRIER_WINDOW / 2)) {
+        return false;
+    }
+    c->noted = true;
+    return true;
+}
+
+/* What goes to the peer now says how many: that. */
+static inline uint32_t kolo_channel_tell(struct kolo_channel *c)
+{
+    c->told = c->taken;
+    c->untold = 0;
+    c->noted = false;
+    return c->taken;
+}
+
+/* The peer has taken `taken`. The oldest are taken to be those: where parts overtake each other
+ * that is near enough. */
+static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
+{
+    if (c->begun - taken > c->begun - c->peer_taken) {
+        return; /* older news, or more than there were */
+    }
+    while (c->peer_taken != taken) {
+        c->untaken -= c->bytes[c->peer_taken % KOLO_CARRIER_DEPTH];
+        c->bytes[c->peer_taken++ % KOLO_CARRIER_DEPTH] = 0;
+    }
+}
+
+/* ---- links ---- */
+
+struct kolo_carriers { /* of a device */
+    const char *name;  /* of the transport */
+    const struct kolo_env *env;
+    size_t record_bytes; /* a kolo_message, and what the transport has behind it: zeros at first */
+    /* The record is used no more: let go what it holds behind the kolo_message, and zero it. */
+    void (*drop)(struct kolo_link *link, struct kolo_message *m);
+    /* Tell the peer what another thread gave say(). */
+    void (*say)(struct kolo_link *link, uint64_t word);
+    struct kolo_carrier *first;  /* all */
+    struct kolo_carrier *active; /* those with something to do */
+    int nactive;
+    const struct kolo_carrier *told; /* whose peer has given up, and said so */
+    atomic_int calls;                /* of abort() and say(); any thread */
+    int calls_seen;
+};
+
+struct kolo_carrier { /* of a link */
+    struct kolo_carriers *all;
+    struct kolo_link *link; /* whose part it is */
+    struct kolo_peer peer;  /* its address is the caller's no more */
+    struct kolo_carrier *next, *next_active, *prev_active;
+    bool active, self;
+    int pending;   /* requests not done */
+    int receiving; /* of them receives */
+    int done;      /* requests done since progress() asked */
+    struct kolo_channel channel[KOLO_CHANNELS];
+    struct kolo_message_list sends;  /* that have parts to be made, in the order posted */
+    struct kolo_message_list flying; /* all of whose parts are made */
+    struct kolo_message *spare;      /* records to be used again */
+    struct kolo_fifo self_sends, self_recvs;
+    bool bye;           /* the peer said so */
+    kolo_status failed; /* with text */
+    char text[320];
+    atomic_int why;        /* abort()'s status, or 0; any thread */
+    _Atomic uint64_t word; /* say()'s, or 0; any thread */
+};
+
+/* Make it one of `all`, to `peer`. */
+void kolo_carrier_join(struct kolo_carrier *c, struct kolo_carriers *all, struct kolo_link *link,
+                       const struct kolo_peer *peer);
+/* Free what it has; all requests have ended. */
+void kolo_carrier_leave(struct kolo_carrier *c);
+/* The link to a rank, or NULL: there is none. */
+struct kolo_link *kolo_carriers_find(const struct kolo_carriers *all, int rank);
+
+/* It has something to do, or nothing. */
+static inline void kolo_carrier_activate(struct kolo_carrier *c)
+{
+    struct kolo_carriers *all = c->all;
+    if (c->active) {
+        return;
+    }
+    c->active = true;
+    c->prev_active = NULL;
+    c->next_active = all->active;
+    if (all->active != NULL) {
+        all->active->prev_active = c;
+    }
+    all->active = c;
+    all->nactive++;
+}
+
+static inline void kolo_carrier_rest(struct kolo_carrier *c)
+{
+    struct kolo_carriers *all = c->all;
+    if (!c->active) {
+        return;
+    }
+    *(c->prev_active != NULL ? &c->prev_active->next_active : &all->active) = c->next_active;
+    if (c->next_active != NULL) {
+        c->next_active->prev_active = c->prev_active;
+    }
+    c->active = false;
+    all->nactive--;
+}
+
+/* Its owner may use the request again from here on. */
+static inline void kolo_carrier_finish(struct kolo_carrier *c, struct kolo_req *req,
+                                       kolo_status status)
+{
+    c->pending--;
+    c->done++;
+    c->receiving -= req->own != NULL;
+    req->moved = status == KOLO_OK ? req->bytes : req->moved;
+    __atomic_store_n(&req->status, status, __ATOMIC_RELEASE);
+}
+
+static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_message *m)
+{
+    if (c->all->drop != NULL) {
+        c->all->drop(c->link, m);
+    }
+    free(m->kept);
+    m->next = c->spare;
+    c->spare = m;
+}
+
+/* ---- posting ---- */
+
+/* The status with which a post is refused: it says why. */
+KOLO_CHECK kolo_status kolo_carrier_refuse(const struct kolo_carrier *c);
+KOLO_CHECK kolo_status kolo_carrier_no_memory(const struct kolo_carrier *c);
+/* The peer has left, and what it sent for this receive is here. */
+bool kolo_carrier_holds(const struct kolo_carrier *c, const struct kolo_req *req);
+/* A rank's message to itself: whoever comes second copies. */
+KOLO_CHECK kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends,
+                                              const struct kolo_bytes *data, struct kolo_req *req);
+
+static inline struct kolo_message *kolo_carrier_record(struct kolo_carrier *c, uint32_t channel,
+                                                       uint32_t number)
+{
+    struct kolo_message *m = c->spare;
+    if (m != NULL) {
+        c->spare = m->next;
+    } else {
+        m = calloc(1, c->all->record_bytes);
+    }
+    if (m != NULL) {
+        *m = (struct kolo_message){.number = number, .channel = (uint8_t)channel};
+    }
+    return m;
+}
+
+static inline bool kolo_carrier_takes(const struct kolo_carrier *c, const struct kolo_req *req)
+{
+    return atomic_load(&c->why) == KOLO_OK && c->failed == KOLO_OK && req->channel < KOLO_CHANNELS;
+}
+
+static inline void kolo_carrier_begin(struct kolo_carrier *c, bool receives,
+                                      const struct kolo_bytes *data, struct kolo_req *req)
+{
+    c->pending++;
+    c->receiving += receives;
+    req->own = receives ? c : NULL;
+    req->status = KOLO_INPROGRESS;
+    req->bytes = kolo_bytes_total(data);
+    req->moved = 0;
+    req->data = *data;
+    kolo_carrier_activate(c);
+}
+
+/* Post a send or a receive. *out gets its record, which is among the sends or receives; of a
+ * receive it may be `touched` already. NULL: nothing is to be done, it is to this rank itself. */
+KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
+                                                       const struct kolo_bytes *src,
+                                                       struct kolo_req *req,
+                                                       struct kolo_message **out)
+{
+    *out = NULL;
+    if (!kolo_carrier_takes(c, req)) {
+        return kolo_carrier_refuse(c);
+    }
+    if (c->self) {
+        return kolo_carrier_post_self(c, true, src, req);
+    }
+    struct kolo_channel *channel = &c->channel[req->channel];
+    struct kolo_message *m = kolo_carrier_record(c, req->channel, channel->sent);
+    if (m == NULL) {
+        return kolo_carrier_no_memory(c);
+    }
+    kolo_carrier_begin(c, false, src, req);
+    channel->sent++;
+    m->req = req;
+    m->total = req->bytes;
+    kolo_message_append(&c->sends, m);
+    *out = m;
+    return KOLO_OK;
+}
+
+KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
+                                                       const struct kolo_bytes *dst,
+                                                       struct kolo_req *req,
+                                                       struct kolo_message **out)
+{
+    *out = NULL;
+    if (!kolo_carrier_takes(c, req) && !kolo_carrier_holds(c, req)) {
+        return kolo_carrier_refuse(c);
+    }
+    if (c->self) {
+        return kolo_carrier_post_self(c, false, dst, req);
+    }
+    struct kolo_channel *channel = &c->channel[req->channel];
+    struct kolo_message *m = kolo_message_find(&channel->recvs, req->channel, channel->received);
+    const bool came = m != NULL;
+    if (!came && (m = kolo_carrier_record(c, req->channel, channel->received)) == NULL) {
+        return kolo_carrier_no_memory(c);
+    }
+    kolo_carrier_begin(c, true, dst, req);
+    channel->received++;
+    m->req = req;
+    if (came) {
+        m->failed = m->total != req->bytes;
+    } else {
+        m->total = req->bytes;
+        kolo_message_insert(&channel->recvs, m);
+    }
+    *out = m;
+    return KOLO_OK;
+}
+
+/* A record for a message that came before its receive, with `room` bytes for what is kept (0: none
+ * is). NULL: there are more than may be, or no memory. */
+struct kolo_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel, uint32_t number,
+                                       size_t total, size_t room);
+/* End all that is pending with `why`. Where the peer left, what it had sent stays for the receives
+ * that will be posted. */
+void kolo_carrier_end(struct kolo_carrier *c, kolo_status why);
+
+/* ---- other threads, failures, the end ---- */
+
+/* What other threads asked for, also of links that have nothing to do. */
+void kolo_carriers_hear_calls(struct kolo_carriers *all);
+static inline void kolo_carriers_hear(struct kolo_carriers *all)
+{
+    if (atomic_load_explicit(&all->calls, memory_order_acquire) != all->calls_seen) {
+        kolo_carriers_hear_calls(all);
+    }
+}
+/* Slots of the transport; any thread. */
+void kolo_carrier_abort(struct kolo_carrier *c, kolo_status why);
+void kolo_carrier_say(struct kolo_carrier *c, uint64_t word);
+
+/* The link is broken: requests end with LINK at the next turn. `error`: errno, or 0. False: it had
+ * failed already. */
+bool kolo_carrier_fail(struct kolo_carrier *c, const struct kolo_inet *place, const char *what,
+                       int error);
+/* The peer has given up, and said why. */
+void kolo_carrier_aborted(struct kolo_carrier *c, int32_t reason);
+/* The peer has left, and all that it sent is here. */
+void kolo_carrier_left(struct kolo_carrier *c);
+/* This side gives up, or has. */
+void kolo_carrier_give_up(struct kolo_carrier *c, kolo_status why);
+/* Whether the communicator failed; and why, for the peer to know (else `why`). */
+bool kolo_carriers_have_failed(const struct kolo_carriers *all);
+int32_t kolo_carriers_reason(const struct kolo_carriers *all, kolo_status why);
+/* What progress() returns: `moved`, or that a peer has given up where nobody's request says it. */
+static inline int kolo_carriers_result(const struct kolo_carriers *all, bool idle, int moved)
+{
+    const struct kolo_carrier *told = all->told;
+    return idle && told != NULL && !kolo_carriers_have_failed(all)
+               ? (int)all->env->fail(told->failed, told->text)
+               : moved;
+}
+
+#endif
