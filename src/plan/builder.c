@@ -8,6 +8,7 @@
  */
 #include "facts.h"
 #include "plan.h"
+#include "util/grow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,31 +151,23 @@ void kolo_refuse(struct kolo_builder *b, const char *why)
 static void append(struct kolo_builder *b, int rank, const struct kolo_step *step)
 {
     struct kolo_rank_plan *mine = &b->plan->rank[rank];
-    if (mine->count == mine->cap) {
-        const int cap = mine->cap > 0 ? 2 * mine->cap : 16;
-        struct kolo_step *grown = realloc(mine->step, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", cap);
-            return;
-        }
-        mine->step = grown;
-        mine->cap = cap;
+    struct kolo_step *grown = kolo_grow(mine->step, mine->count, &mine->cap, sizeof *grown);
+    if (grown == NULL) {
+        refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", mine->count);
+        return;
     }
+    mine->step = grown;
     mine->step[mine->count++] = *step;
 }
 
 static void hold(struct kolo_builder *b, int rank, int join, const struct kolo_step *step)
 {
-    if (b->nheld == b->cap) {
-        const int cap = b->cap > 0 ? 2 * b->cap : 64;
-        struct held *grown = realloc(b->held, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", cap);
-            return;
-        }
-        b->held = grown;
-        b->cap = cap;
+    struct held *grown = kolo_grow(b->held, b->nheld, &b->cap, sizeof *grown);
+    if (grown == NULL) {
+        refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", b->nheld);
+        return;
     }
+    b->held = grown;
     b->held[b->nheld++] = (struct held){.rank = rank, .join = join, .step = *step};
 }
 

@@ -2,6 +2,8 @@
 /* The claims of messages: see claim.h. */
 #include "claim.h"
 
+#include "util/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,15 +74,11 @@ kolo_status kolo_claims_send(struct kolo_claims *c, const struct kolo_event *e, 
         return kolo_step_refuse(plan, e->rank, e->index,
                                 "claims STABLE of scratch, or FRESH of what is not out");
     }
-    if (c->count == c->cap) {
-        const int cap = c->cap > 0 ? 2 * c->cap : 256;
-        struct claim_send *grown = realloc(c->sends, (size_t)cap * sizeof *grown);
-        if (grown == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
-        }
-        c->sends = grown;
-        c->cap = cap;
+    struct claim_send *grown = kolo_grow(c->sends, c->count, &c->cap, sizeof *grown);
+    if (grown == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", plan->algo->base.name);
     }
+    c->sends = grown;
     c->sends[c->count] = (struct claim_send){e->index, c->newest[location]};
     c->newest[location] = c->count++;
     return check_place(c, e, i, symbol);

@@ -9,6 +9,8 @@
  */
 #include "facts.h"
 
+#include "util/grow.h"
+
 #include <stdlib.h>
 
 struct use { /* of one location, in program order */
@@ -40,16 +42,12 @@ static void add_use(struct view *v, struct kolo_slice s, int step, bool write, b
 {
     for (int c = 0; s.buf != KOLO_SCRATCH && c < s.count; c++) {
         const int at = location(v, (enum kolo_buf)s.buf, (int)s.first + c);
-        if (v->nuses == v->cap) {
-            const int cap = v->cap > 0 ? 2 * v->cap : 256;
-            struct use *grown = realloc(v->use, (size_t)cap * sizeof *grown);
-            if (grown == NULL) {
-                v->failed = true;
-                return;
-            }
-            v->use = grown;
-            v->cap = cap;
+        struct use *grown = kolo_grow(v->use, v->nuses, &v->cap, sizeof *grown);
+        if (grown == NULL) {
+            v->failed = true;
+            return;
         }
+        v->use = grown;
         v->use[v->nuses] = (struct use){step, write, onto_itself, -1};
         if (v->tail[at] >= 0) {
             v->use[v->tail[at]].next = v->nuses;

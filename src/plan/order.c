@@ -6,6 +6,7 @@
  * in the steps, whatever the number of pairs.
  */
 #include "print.h"
+#include "util/grow.h"
 #include "walk.h"
 
 #include <stdio.h>
@@ -94,14 +95,11 @@ static kolo_status no_memory(const struct kolo_plan *plan)
 static bool add_link(struct matcher *m, int from, int to, int lane)
 {
     struct kolo_order *o = m->order;
-    if (o->links == m->cap) {
-        m->cap = m->cap > 0 ? 2 * m->cap : 64;
-        struct link *grown = realloc(m->link, (size_t)m->cap * sizeof *grown);
-        if (grown == NULL) {
-            return false;
-        }
-        m->link = grown;
+    struct link *grown = kolo_grow(m->link, o->links, &m->cap, sizeof *grown);
+    if (grown == NULL) {
+        return false;
     }
+    m->link = grown;
     m->link[o->links++] = (struct link){from, to, lane, 0, 0};
     return true;
 }

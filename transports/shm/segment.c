@@ -7,6 +7,8 @@
  * first, because only page faults give a memfd huge pages; see madvise(2), MADV_POPULATE_WRITE. */
 #include "transports/shm/segment.h"
 
+#include "util/grow.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -161,15 +163,11 @@ static int place_of(const char *ptr)
 /* Under the lock. */
 static bool insert(struct kolo_segment *segment)
 {
-    if (store.count == store.cap) {
-        const int cap = store.cap == 0 ? 16 : 2 * store.cap;
-        struct kolo_segment **at = realloc(store.at, (size_t)cap * sizeof *at);
-        if (at == NULL) {
-            return false;
-        }
-        store.at = at;
-        store.cap = cap;
+    struct kolo_segment **at = kolo_grow(store.at, store.count, &store.cap, sizeof *at);
+    if (at == NULL) {
+        return false;
     }
+    store.at = at;
     const int place = place_of(segment->base) + 1;
     memmove(store.at + place + 1, store.at + place,
             (size_t)(store.count - place) * sizeof *store.at);

@@ -7,6 +7,7 @@
 #include "transports/shm/shm.h"
 
 #include "transports/futex.h"
+#include "util/grow.h"
 
 #include <stdlib.h>
 
@@ -134,15 +135,11 @@ static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo
         *out = link->views[place];
         return KOLO_OK;
     }
-    if (link->nviews == link->cap) {
-        const int cap = link->cap == 0 ? 4 : 2 * link->cap;
-        struct kolo_shm_view *views = realloc(link->views, (size_t)cap * sizeof *views);
-        if (views == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a view");
-        }
-        link->views = views;
-        link->cap = cap;
+    struct kolo_shm_view *views = kolo_grow(link->views, link->nviews, &link->cap, sizeof *views);
+    if (views == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a view");
     }
+    link->views = views;
     struct kolo_shm_view view = {0};
     KOLO_TRY(hold_segment(link, id, &view));
     memmove(link->views + place + 1, link->views + place,

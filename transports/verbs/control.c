@@ -151,17 +151,14 @@ bool kolo_verbs_control_flush(struct kolo_link *link)
 
 void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
-    if (link->words == link->word_cap) {
-        const int cap = link->word_cap == 0 ? 16 : 2 * link->word_cap;
-        struct kolo_verbs_word *grown =
-            cap <= WORDS_MAX ? realloc(link->word, (size_t)cap * sizeof *grown) : NULL;
-        if (grown == NULL) {
-            kolo_verbs_fail(link, "is told more than it takes", 0, false);
-            return;
-        }
-        link->word = grown;
-        link->word_cap = cap;
+    struct kolo_verbs_word *grown =
+        link->words < WORDS_MAX ? kolo_grow(link->word, link->words, &link->word_cap, sizeof *grown)
+                                : NULL;
+    if (grown == NULL) {
+        kolo_verbs_fail(link, "is told more than it takes", 0, false);
+        return;
     }
+    link->word = grown;
     link->word[link->words] = *word;
     link->word[link->words].magic = KOLO_VERBS_MAGIC;
     link->words++;
