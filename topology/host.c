@@ -16,10 +16,17 @@
 
 /* ---- hwloc ---- */
 
+static void leave_out(hwloc_topology_t t, const char *component)
+{
+    (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+}
+
 /* Filters before loading. Each can only fail for an unknown name or type: then more is discovered
- * than we need. */
+ * than we need. Components that start GPU drivers or ask an X server tell nothing that sysfs and
+ * NVML do not, and have no place in an application. */
 static kolo_status begin(bool devices, bool with_x86, hwloc_topology_t *out)
 {
+    static const char *const drivers[] = {"cuda", "opencl", "gl", "rsmi", "levelzero"};
     if (hwloc_topology_init(out) != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the topology");
     }
@@ -28,7 +35,10 @@ static kolo_status begin(bool devices, bool with_x86, hwloc_topology_t *out)
     (void)hwloc_topology_set_type_filter(*out, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
     (void)hwloc_topology_set_icache_types_filter(*out, HWLOC_TYPE_FILTER_KEEP_NONE);
     if (!with_x86) {
-        (void)hwloc_topology_set_components(*out, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+        leave_out(*out, "x86");
+    }
+    for (size_t i = 0; i < KOLO_LENGTH(drivers) && devices; i++) {
+        leave_out(*out, drivers[i]);
     }
     return KOLO_OK;
 }
