@@ -3,68 +3,35 @@
 #include "core/lend.h"
 
 #include "core/call_parts.h"
+#include "core/lent.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct lent {    /* a buffer */
-    uint64_t at; /* 0: none */
-    uint64_t base, bytes, id;
-    uint64_t by_fd; /* 1: as a descriptor, on demand; else by the handle */
-    struct kolo_cuda_ipc handle;
-};
-
 struct offer { /* what a rank tells all */
     uint64_t what, factor;
     uint64_t usable;
-    struct lent in, out;
+    struct kolo_lent in, out;
 };
 
 enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
 
 /* ---- offering ---- */
 
-static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo_cuda_address at)
-{
-    uint64_t value = 0; /* the driver's bools and masks are shorter */
-    return cuda->pointer_get_attribute(&value, attribute, at) == KOLO_CUDA_OK &&
-           (value & mask) != 0;
-}
-
-/* Whether memory of virtual memory management can be exported; memory of pools is another matter.
- */
-static bool exports(const struct kolo_cuda *cuda, kolo_cuda_address at)
-{
-    void *pool = NULL;
-    return has(cuda, KOLO_CUDA_POINTER_HANDLES, KOLO_CUDA_HANDLE_FD, at) &&
-           cuda->pointer_get_attribute(&pool, KOLO_CUDA_POINTER_POOL, at) == KOLO_CUDA_OK &&
-           pool == NULL;
-}
-
 /* A buffer of so many bytes. */
-static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struct lent *out)
+static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struct kolo_lent *out)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     const kolo_cuda_address at = (uintptr_t)ptr;
-    kolo_cuda_address base = 0;
-    unsigned long long id = 0;
-    size_t room = 0;
     if (ptr == NULL) {
         return true;
     }
-    const bool ipc = has(cuda, KOLO_CUDA_POINTER_IPC, 0xff, at);
-    const bool known = (ipc || (l->fds.works && exports(cuda, at))) &&
-                       cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, at) == KOLO_CUDA_OK &&
-                       cuda->mem_get_address_range(&base, &room, at) == KOLO_CUDA_OK &&
-                       at + bytes <= base + room &&
-                       (!ipc || cuda->ipc_get_mem_handle(&out->handle, base) == KOLO_CUDA_OK);
-    out->at = at;
-    out->base = base;
-    out->bytes = room;
-    out->id = id;
-    out->by_fd = !ipc;
-    return known;
+    const enum kolo_lent_way way = kolo_lent_way(cuda, at);
+    return (way == KOLO_LENT_BY_HANDLE || (way == KOLO_LENT_BY_FD && l->fds.works)) &&
+           kolo_lent_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
+           (way == KOLO_LENT_BY_FD ||
+            cuda->ipc_get_mem_handle(&out->handle, out->base) == KOLO_CUDA_OK);
 }
 
 static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_call *call)
@@ -112,7 +79,8 @@ void kolo_lend_close(struct kolo_lend *l)
 
 /* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
  * and is another allocation is gone there. */
-static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q, const struct lent *lent)
+static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q,
+                                              const struct kolo_lent *lent)
 {
     struct kolo_lend_mapping *oldest = &l->mapping[0];
     for (int i = 0; i < KOLO_LEND_MAPPINGS; i++) {
@@ -131,24 +99,22 @@ static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q, const 
     return oldest;
 }
 
-static bool is_here(const struct kolo_lend *l, int q, const struct lent *lent)
+static bool is_here(const struct kolo_lend *l, int q, const struct kolo_lent *lent)
 {
     return lent->at == 0 ||
            l->host->member[q].peer.process == l->host->member[l->host->rank].peer.process;
 }
 
-static bool open_lent(struct kolo_lend *l, int q, const struct lent *lent, uint64_t *out)
+static bool open_lent(struct kolo_lend *l, int q, const struct kolo_lent *lent, uint64_t *out)
 {
-    enum { LAZY_PEER_ACCESS = 1 };
     if (is_here(l, q, lent)) {
         *out = lent->at;
         return true;
     }
     struct kolo_lend_mapping *m = find_mapping(l, q, lent);
     if (m->at == 0) {
-        kolo_cuda_address at = 0;
-        if (lent->by_fd || l->gpu->cuda->ipc_open_mem_handle(&at, lent->handle, LAZY_PEER_ACCESS) !=
-                               KOLO_CUDA_OK) {
+        const kolo_cuda_address at = lent->by_fd ? 0 : kolo_lent_open(l->gpu->cuda, &lent->handle);
+        if (at == 0) {
             return false;
         }
         *m = (struct kolo_lend_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
@@ -167,20 +133,10 @@ kolo_status kolo_lend_open(struct kolo_lend *l)
     return kolo_fds_open(l->host, &l->fds);
 }
 
-static void export_lent(const struct kolo_lend *l, int what, const struct lent *lent)
+static void export_lent(const struct kolo_lend *l, int32_t what, const struct kolo_lent *lent)
 {
-    const struct kolo_cuda *cuda = l->gpu->cuda;
-    kolo_cuda_allocation allocation = 0;
-    int fd = -1;
-    if (cuda->mem_retain_allocation_handle(&allocation, (void *)(uintptr_t)lent->at) ==
-        KOLO_CUDA_OK) {
-        if (cuda->mem_export_to_shareable_handle(&fd, allocation, KOLO_CUDA_HANDLE_FD, 0) !=
-            KOLO_CUDA_OK) {
-            fd = -1;
-        }
-        (void)cuda->mem_release(allocation);
-    }
-    (void)kolo_fds_send(&l->fds, what, fd); /* rank 0 waits for it, but not for ever */
+    const int fd = kolo_lent_export(l->gpu->cuda, lent);
+    (void)kolo_fds_send(&l->fds, 0, &what, sizeof what, fd); /* rank 0 waits, but not for ever */
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -190,29 +146,18 @@ static void export_lent(const struct kolo_lend *l, int what, const struct lent *
 static kolo_cuda_address map_fd(const struct kolo_lend *l, int fd, size_t bytes)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
-    const struct kolo_cuda_access access = {
-        .kind = KOLO_CUDA_LOCATION_DEVICE, .device = l->gpu->device, .flags = KOLO_CUDA_READ_WRITE};
-    kolo_cuda_allocation allocation = 0;
     kolo_cuda_address at = 0;
-    if (cuda->mem_import_from_shareable_handle(&allocation, (void *)(uintptr_t)fd,
-                                               KOLO_CUDA_HANDLE_FD) != KOLO_CUDA_OK) {
+    if (cuda->mem_address_reserve(&at, bytes, 0, 0, 0) != KOLO_CUDA_OK) {
         return 0;
     }
-    if (cuda->mem_address_reserve(&at, bytes, 0, 0, 0) != KOLO_CUDA_OK) {
-        at = 0;
-    } else if (cuda->mem_map(at, bytes, 0, allocation, 0) != KOLO_CUDA_OK) {
+    if (!kolo_lent_map(cuda, l->gpu->device, fd, at, bytes)) {
         (void)cuda->mem_address_free(at, bytes);
-        at = 0;
-    } else if (cuda->mem_set_access(at, bytes, &access, 1) != KOLO_CUDA_OK) {
-        (void)cuda->mem_unmap(at, bytes);
-        (void)cuda->mem_address_free(at, bytes);
-        at = 0;
+        return 0;
     }
-    (void)cuda->mem_release(allocation); /* the mapping keeps it */
     return at;
 }
 
-static bool needs(struct kolo_lend *l, int q, const struct lent *lent)
+static bool needs(struct kolo_lend *l, int q, const struct kolo_lent *lent)
 {
     return lent->by_fd != 0 && !is_here(l, q, lent) && find_mapping(l, q, lent)->at == 0;
 }
@@ -222,8 +167,8 @@ static void receive_fds(struct kolo_lend *l, const struct offer *offer, int aske
 {
     int q = 0, fd = -1;
     int32_t what = 0;
-    for (; asked > 0 && kolo_fds_recv(&l->fds, &q, &what, &fd); asked--) {
-        const struct lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
+    for (; asked > 0 && kolo_fds_recv(&l->fds, &q, &what, sizeof what, &fd); asked--) {
+        const struct kolo_lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
         const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, lent->bytes) : 0;
         if (fd >= 0) {
             (void)close(fd);
