@@ -249,7 +249,8 @@ static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, u
     }
 }
 
-/* Peer access is to what cudaMalloc() gives, not to pools, managed memory and mapped handles. */
+/* Of ranks in one process: peer access is to what cudaMalloc() gives, not to pools, managed memory
+ * and mapped handles. */
 static bool is_reached(const struct kolo_peers *p, const void *ptr)
 {
     uint64_t able = 0; /* the driver's bool is shorter */
@@ -258,16 +259,39 @@ static bool is_reached(const struct kolo_peers *p, const void *ptr)
            (able & 0xff) != 0;
 }
 
+static bool are_lent(const struct kolo_peers *p, const struct kolo_gpu_call *call, bool wait,
+                     struct kolo_peer_launch *out)
+{
+    const size_t block = call->count * kolo_type_bytes(call->type);
+    const size_t all = block * (size_t)p->comm->nranks;
+    const size_t in = call->coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
+    const bool lent = kolo_loans_find(p->loans, call->in, in, wait, out->in_shift);
+    return kolo_loans_find(p->loans, call->out, call->coll == KOLO_COLL_ALL_GATHER ? all : block,
+                           wait, out->out_shift) &&
+           lent;
+}
+
 /* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
  * is safe through slots only. */
-static bool are_reached(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+static kolo_status reach(const struct kolo_peers *p, const struct kolo_gpu_call *call,
+                         struct kolo_peer_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
     const size_t bytes = block * (size_t)p->comm->nranks;
-    const uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
-    const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && out + block > in &&
-                          out < in + bytes && out != in + (size_t)p->comm->rank * block;
-    return !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
+    const uintptr_t from = (uintptr_t)call->in, to = (uintptr_t)call->out;
+    const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
+                          to < from + bytes && to != from + (size_t)p->comm->rank * block;
+    bool capturing = false;
+    if (overlaps || p->loans == NULL) {
+        out->reached = !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
+        return KOLO_OK;
+    }
+    out->reached = are_lent(p, call, false, out);
+    if (out->reached == 0) {
+        KOLO_TRY(is_capturing(p, call->stream, &capturing));
+        out->reached = capturing && are_lent(p, call, true, out);
+    }
+    return KOLO_OK;
 }
 
 static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call)
@@ -277,7 +301,7 @@ static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call
     void *arguments[] = {&b->launch};
     fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
     if (!b->is_low && b->launch.meets != 0) {
-        b->launch.reached = are_reached(p, call);
+        KOLO_TRY(reach(p, call, &b->launch));
     }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
                      launch_kernel(b->kernel, b->slices, 1, 1, b->threads, 1, 1, 0, call->stream,

@@ -3,6 +3,7 @@
 #ifndef KOLO_CORE_PEERS_INNER_H
 #define KOLO_CORE_PEERS_INNER_H
 
+#include "core/loans.h"
 #include "core/peers.h"
 #include "exec/peer.h"
 
@@ -32,12 +33,13 @@ struct kolo_peer_bound { /* a call that was made before */
 
 struct kolo_peers {
     struct kolo_comm *comm;
-    struct kolo_gpu gpu; /* as the relay has it, which closes it */
-    bool able;           /* it has its kernels */
-    bool fast;           /* every pair is joined by NVLink */
-    unsigned slices;     /* the most that a call may have; of the ledger's */
-    bool direct;         /* GPUs reach each other's cudaMalloc() memory by its address */
-    size_t low_bytes;    /* the longest call for exec/low.h, as kolo_low_bytes() */
+    struct kolo_gpu gpu;      /* as the relay has it, which closes it */
+    bool able;                /* it has its kernels */
+    bool fast;                /* every pair is joined by NVLink */
+    unsigned slices;          /* the most that a call may have; of the ledger's */
+    bool direct;              /* calls may go from buffer to buffer */
+    struct kolo_loans *loans; /* of buffers, where not all ranks are in one process; else NULL */
+    size_t low_bytes;         /* the longest call for exec/low.h, as kolo_low_bytes() */
     struct kolo_peer_room room;
     kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PEER_RANKS];            /* by a handle */

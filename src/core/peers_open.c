@@ -240,7 +240,7 @@ static bool agree(struct kolo_peers *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
     uint64_t low = UINT64_MAX;
-    bool able = true, direct = !other_processes(p->comm);
+    bool able = true, direct = true;
     for (int q = 0; q < p->comm->nranks; q++) {
         able = able && all[q].able;
         p->fast = p->fast && all[q].fast;
@@ -328,6 +328,10 @@ static kolo_status meet(struct kolo_peers *p, const unsigned char (*uuid)[16], s
         unmap_slabs(p);
         return kolo_barrier(p->comm, NULL);
     }
+    if (p->direct && other_processes(p->comm)) {
+        KOLO_TRY(kolo_loans_open(p->comm, &p->gpu, &p->loans));
+        p->direct = p->loans != NULL;
+    }
     *up_out = true;
     return KOLO_OK;
 }
@@ -412,7 +416,9 @@ void kolo_peers_close(struct kolo_peers *p, int timeout_ms)
         return;
     }
     const struct kolo_gpu gpu = p->gpu;
-    if (drain(p, timeout_ms)) { /* else what it uses stays with the driver */
+    const bool over = drain(p, timeout_ms);
+    kolo_loans_close(p->loans, over);
+    if (over) { /* else what it uses stays with the driver */
         kolo_peer_slab_leave(p);
         unmap_slabs(p);
         peers_free(p);

@@ -371,7 +371,7 @@ KOLO_GPU bool wait_all(const Tile &tile, uint32_t word, const Threads &threads)
 
 enum Met { MET_APART, MET_ALL, MET_FAILED };
 
-/* Tell all where this rank's buffers are, if the others reach them, and hear it of all. If all are
+/* Tell all where they have this rank's buffers, if they reach them, and hear it of all. If all are
  * reached, the sides of the move are there, from address[KOLO_PEER_SIDES] on, and the factors, from
  * address[0] on. A place is written again in the next such call, which its writer only makes after
  * this one, thus after it has heard of this rank something that came behind what is read here. */
@@ -379,9 +379,10 @@ KOLO_GPU Met meet(const Tile &tile, const kolo_peer_op &op, uint64_t *address,
                   const Threads &threads)
 {
     const kolo_peer_launch &l = *tile.launch;
-    const kolo_peer_place place = {l.reached != 0 ? l.ends.in : 0, l.ends.out, l.ends.factor, 0};
     bool apart = false;
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
+        const kolo_peer_place place = {l.reached != 0 ? l.ends.in + l.in_shift[q] : 0,
+                                       l.ends.out + l.out_shift[q], l.ends.factor, 0};
         slice_of(l, q, tile.block.slice)->place[l.me] = place;
     }
     tell(tile, all_ranks(l), KOLO_PEER_MET, threads);

@@ -90,6 +90,8 @@ struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it a
     uint32_t unused;
     uint64_t part, piece; /* bytes of each chunk that a slice takes; that a tile of it takes */
     uint64_t in_at, out_at, direct_part; /* DIRECT: where in each buffer; bytes of a slice */
+    /* What a rank adds to the addresses of this one's buffers, to reach them. */
+    uint64_t in_shift[KOLO_PEER_RANKS], out_shift[KOLO_PEER_RANKS];
     uint8_t nops, nstages;
     uint8_t stage[KOLO_PEER_STAGES + 1]; /* bounds of pipeline stages */
     uint8_t padding[2];
@@ -106,5 +108,5 @@ KOLO_PEER_ASSERT(sizeof(struct kolo_peer_slice) ==
                          128 + 8 * KOLO_PEER_RANKS * (4 + KOLO_PEER_WORDS) &&
                      sizeof(struct kolo_peer_record) == 32 && sizeof(struct kolo_peer_op) == 16,
                  "the same layout on the host and the GPU");
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3728, "arguments of a kernel: 4096 at most");
+KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3984, "arguments of a kernel: 4096 at most");
 #endif

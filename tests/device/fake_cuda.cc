@@ -27,6 +27,7 @@
 #include <sstream>
 #include <string>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -155,6 +156,7 @@ struct Allocation {
     int fd;            // of shared memory that other processes open; -1: none
     int physical = -1; // of what is mapped there by virtual memory management; -1: nothing is
     bool exports = false;
+    bool pooled = false;
 };
 struct Physical { // memory of virtual memory management
     int fd;
@@ -168,7 +170,14 @@ struct Physical { // memory of virtual memory management
 struct Handle { // in a kolo_cuda_ipc
     int pid, fd;
     size_t bytes;
+    ino_t file; // that descriptor may be another one's by now
 };
+
+ino_t FileOf(int fd)
+{
+    struct stat found = {};
+    return fstat(fd, &found) == 0 ? found.st_ino : 0;
+}
 
 std::mutex lock;
 // The two are never destroyed: what a caller leaves to the driver is no leak of its own.
@@ -397,6 +406,13 @@ size_t FakeCudaLaunchesLow()
     return launches_low;
 }
 
+KOLO_EXPORT
+size_t FakeCudaOpened()
+{
+    std::lock_guard<std::mutex> hold(lock);
+    return opened.size();
+}
+
 // ---- the driver, devices and contexts ----
 
 KOLO_EXPORT
@@ -603,6 +619,19 @@ int cuMemFree_v2(kolo_cuda_address at)
     allocations.erase(found);
     return KOLO_CUDA_OK;
 }
+// Of a pool whose memory may be exported, by calls of its own.
+KOLO_EXPORT
+int cuMemAllocAsync(kolo_cuda_address *at, size_t bytes, kolo_cuda_stream)
+{
+    ENTER_CONTEXT();
+    void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::lock_guard<std::mutex> hold(lock);
+    Allocation made = {bytes, contexts.back() - 1, ++ids, false, -1};
+    made.exports = made.pooled = true;
+    *at = reinterpret_cast<kolo_cuda_address>(memory);
+    allocations[*at] = made;
+    return KOLO_CUDA_OK;
+}
 KOLO_EXPORT
 int cuMemHostAlloc(void **at, size_t bytes, unsigned)
 {
@@ -764,14 +793,15 @@ int cuIpcGetMemHandle(kolo_cuda_ipc *out, kolo_cuda_address base)
     if (found == allocations.end() || found->second.fd < 0) {
         return KOLO_CUDA_INVALID_VALUE;
     }
-    const Handle handle = {getpid(), found->second.fd, found->second.bytes};
+    const Handle handle = {getpid(), found->second.fd, found->second.bytes,
+                           FileOf(found->second.fd)};
     memcpy(out, &handle, sizeof handle);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc given, unsigned)
 {
-    ENTER_CONTEXT();
+    ENTER_UNSAFE();
     Handle handle;
     memcpy(&handle, &given, sizeof handle);
     if (handle.pid == getpid()) {
@@ -780,7 +810,9 @@ int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc given, unsigned)
     const std::string path =
         "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    void *memory = mmap(nullptr, handle.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = FileOf(fd) == handle.file && fd >= 0
+                       ? mmap(nullptr, handle.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                       : MAP_FAILED;
     close(fd);
     if (memory == MAP_FAILED) {
         return KOLO_CUDA_INVALID_VALUE;
@@ -857,7 +889,7 @@ int cuPointerGetAttribute(void *value, int attribute, kolo_cuda_address at)
         *static_cast<int *>(value) = found.exports ? KOLO_CUDA_HANDLE_FD : 0;
         break;
     case KOLO_CUDA_POINTER_POOL:
-        *static_cast<void **>(value) = nullptr;
+        *static_cast<const void **>(value) = found.pooled ? &allocations : nullptr;
         break;
     default:
         *static_cast<int *>(value) = found.device;

@@ -12,6 +12,8 @@ extern "C" {
 // What is there now: allocations, streams, events, modules, retained contexts and
 // peers that may be reached together.
 size_t FakeCudaLive();
+// Ranges of addresses among them at which memory of other processes lies, or that are reserved.
+size_t FakeCudaOpened();
 // The n-th call from now on (1: the next) fails with CUDA_ERROR_OUT_OF_MEMORY; 0: none does.
 void FakeCudaFailNth(long n);
 // Whether that call has come.

@@ -85,8 +85,9 @@ class Memory
             Do("cuMemAlloc_v2", &at_, bytes + 64);
         }
     }
-    // Of virtual memory management, as allocators with segments that grow have it.
-    static Memory Virtual(size_t bytes, bool exports, int device = 0)
+    // Of virtual memory management, as allocators with segments that grow have it: in so many
+    // pieces, each an allocation of its own.
+    static Memory Virtual(size_t bytes, bool exports, int device = 0, size_t pieces = 1)
     {
         struct {
             int type, handles, place, device;
@@ -103,15 +104,30 @@ class Memory
         unsigned long long physical;
         size_t unit;
         Do("cuMemGetAllocationGranularity", &unit, &properties, 0 /* the least */);
-        made.mapped_ = (bytes + 64 + unit - 1) / unit * unit;
-        Do("cuMemCreate", &physical, made.mapped_, &properties, 0ull);
-        Do("cuMemAddressReserve", &made.at_, made.mapped_, size_t{0}, 0ull, 0ull);
-        Do("cuMemMap", made.at_, made.mapped_, size_t{0}, physical, 0ull);
-        Do("cuMemSetAccess", made.at_, made.mapped_, &access, size_t{1});
-        Do("cuMemRelease", physical);
+        made.piece_ = ((bytes + 64) / pieces + unit) / unit * unit;
+        made.pieces_ = pieces;
+        Do("cuMemAddressReserve", &made.at_, pieces * made.piece_, size_t{0}, 0ull, 0ull);
+        for (size_t i = 0; i < pieces; i++) {
+            const unsigned long long at = made.at_ + i * made.piece_;
+            Do("cuMemCreate", &physical, made.piece_, &properties, 0ull);
+            Do("cuMemMap", at, made.piece_, size_t{0}, physical, 0ull);
+            Do("cuMemSetAccess", at, made.piece_, &access, size_t{1});
+            Do("cuMemRelease", physical);
+        }
         return made;
     }
-    Memory(Memory &&other) noexcept : device_(other.device_), at_(other.at_), mapped_(other.mapped_)
+    // Of the device's pool.
+    static Memory Pooled(size_t bytes, int device = 0)
+    {
+        Memory made;
+        made.device_ = device;
+        const Context context(made.device_);
+        Do("cuMemAllocAsync", &made.at_, bytes + 64, static_cast<void *>(nullptr));
+        Do("cuStreamSynchronize", static_cast<void *>(nullptr));
+        return made;
+    }
+    Memory(Memory &&other) noexcept
+        : device_(other.device_), at_(other.at_), piece_(other.piece_), pieces_(other.pieces_)
     {
         other.at_ = 0;
     }
@@ -121,9 +137,11 @@ class Memory
             return;
         }
         const Context context(device_);
-        if (mapped_ > 0) {
-            Do("cuMemUnmap", at_, mapped_);
-            Do("cuMemAddressFree", at_, mapped_);
+        for (size_t i = 0; i < pieces_; i++) {
+            Do("cuMemUnmap", at_ + i * piece_, piece_);
+        }
+        if (pieces_ > 0) {
+            Do("cuMemAddressFree", at_, pieces_ * piece_);
         } else {
             Do("cuMemFree_v2", at_);
         }
@@ -158,7 +176,7 @@ class Memory
     Memory() = default;
     int device_ = 0;
     unsigned long long at_ = 0;
-    size_t mapped_ = 0; // by virtual memory management
+    size_t piece_ = 0, pieces_ = 0; // by virtual memory management
 };
 
 class Stream

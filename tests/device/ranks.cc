@@ -2,102 +2,16 @@
 // Ranks as processes on one GPU: `kolo run -n N ranks`; with KOLO_TEST_GPUS set on one each. On a
 // real GPU, or over the driver of fake_cuda.cc with FAKE_CUDA_SHARES set. TAP from rank 0; every
 // rank's complaints go to its standard error and into the result.
-#include "calls.h"
+#include "job.h"
 
-#include <chrono>
-#include <string>
 #include <thread>
 
 namespace
 {
 
-using namespace calls;
-
-int tests, failures;
-kolo_comm *world; // on host memory: counts complaints
-
-struct Job {
-    int rank, ranks;
-    kolo_comm *comm;
-    void *stream;
-    int complaints;
-};
-
-void Expect(Job &job, bool holds, const std::string &what)
-{
-    if (!holds) {
-        job.complaints++;
-        fprintf(stderr, "rank %d: %s: %s\n", job.rank, what.c_str(), kolo_error_text());
-    }
-}
-
-// Whether rank r is on GPU r, not on the one that all share.
-bool Spreads()
-{
-    return getenv("KOLO_TEST_GPUS") != nullptr;
-}
-
-int Gpu(int rank)
-{
-    return Spreads() ? rank : 0;
-}
-
-double Seconds()
-{
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(now).count();
-}
-
-kolo_comm *Join(int device)
-{
-    kolo_config config = KOLO_CONFIG_INIT;
-    kolo_comm *comm = nullptr;
-    config.device = device;
-    config.timeout_ms = 60000;
-    if (kolo_comm_create_env(&config, &comm) != KOLO_OK) {
-        fprintf(stderr, "no communicator: %s\n", kolo_error_text());
-        exit(2);
-    }
-    return comm;
-}
-
-void Say(Job &job, const char *name)
-{
-    int all = 0;
-    if (kolo_all_reduce(&job.complaints, &all, 1, KOLO_INT32, KOLO_SUM, world, nullptr) !=
-        KOLO_OK) {
-        fprintf(stderr, "no result: %s\n", kolo_error_text());
-        exit(2);
-    }
-    tests++;
-    failures += all != 0;
-    job.complaints = 0;
-    if (job.rank == 0) {
-        printf("%s %d - %s\n", all == 0 ? "ok" : "not ok", tests, name);
-        fflush(stdout);
-    }
-}
-
-void Sync(const Job &job)
-{
-    const Context context(Gpu(job.rank));
-    Do("cuStreamSynchronize", job.stream);
-}
+using namespace job;
 
 // ---- results -----------------------------------------------------------------------------------
-
-// All ranks' inputs, which each rank knows.
-std::vector<Bytes> Inputs(const Call &c, int ranks, uint64_t seed)
-{
-    const bool one = c.coll == kAllReduce || c.coll == kReduce || c.coll == kBroadcast ||
-                     c.coll == kGather || c.coll == kAllGather;
-    std::vector<Bytes> in;
-    for (int q = 0; q < ranks; q++) {
-        in.push_back(Fill(c.type, c.count * static_cast<size_t>(one ? 1 : ranks),
-                          seed + static_cast<uint64_t>(q)));
-    }
-    return in;
-}
 
 constexpr size_t kLong = 3 << 20; // bytes a block: several tiles
 
