@@ -8,6 +8,20 @@
 
 /* ---- plans and programs, cached ---- */
 
+struct kolo_shape kolo_comm_shape(const struct kolo_comm *c, enum kolo_coll coll, int root)
+{
+    return (struct kolo_shape){.size = sizeof(struct kolo_shape),
+                               .coll = coll,
+                               .nranks = c->nranks,
+                               .root = root,
+                               .order = c->order,
+                               .nlevels = c->groups.nlevels,
+                               .group = c->groups.group,
+                               .nrings = c->nrings,
+                               .ntrees = c->ntrees,
+                               .tree = c->tree};
+}
+
 kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *algo, int root,
                                 const struct kolo_plan **out)
 {
@@ -16,16 +30,7 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
         found = found->next;
     }
     if (found == NULL) {
-        const struct kolo_shape shape = {.size = sizeof shape,
-                                         .coll = algo->coll,
-                                         .nranks = c->nranks,
-                                         .root = root,
-                                         .order = c->order,
-                                         .nlevels = c->groups.nlevels,
-                                         .group = c->groups.group,
-                                         .nrings = c->nrings,
-                                         .ntrees = c->ntrees,
-                                         .tree = c->tree};
+        const struct kolo_shape shape = kolo_comm_shape(c, algo->coll, root);
         struct kolo_plan *plan = NULL;
         KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
                                  &plan));

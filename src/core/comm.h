@@ -199,6 +199,9 @@ kolo_status kolo_comm_fail_of(struct kolo_comm *comm, kolo_status status, int ra
 kolo_status kolo_comm_connect(struct kolo_comm *comm, int q);
 /* The same, and its region mapped where it can be. By who holds `busy`, device_lock taken. */
 kolo_status kolo_comm_reach(struct kolo_comm *comm, int q);
+
+/* What plans of this communicator are made for; it points into the communicator. */
+struct kolo_shape kolo_comm_shape(const struct kolo_comm *comm, enum kolo_coll coll, int root);
 /* Make this rank's outbox, and map rank q's once it is there (INPROGRESS until then). */
 kolo_status kolo_comm_make_slots(struct kolo_comm *comm);
 kolo_status kolo_comm_map_slots(struct kolo_comm *comm, int q);

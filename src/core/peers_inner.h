@@ -9,20 +9,29 @@
 
 #include <pthread.h>
 
-enum { KOLO_PEER_LAUNCHES = 8 };
+enum {
+    KOLO_PEER_LAUNCHES = 8,
+    KOLO_PEER_PROGRAMS = 128 << 10 /* words of all long programs of a communicator */
+};
+
+struct kolo_peer_pinned { /* memory of the host's that the GPU reads and writes */
+    struct kolo_peer_control control;
+    uint64_t word[KOLO_PEER_PROGRAMS];
+};
 
 struct kolo_peer_plan {
     struct kolo_peer_plan *next;
     const struct kolo_algo *algo;
     int root;
     struct kolo_plan *plan;
-    struct kolo_prog *prog;
+    struct kolo_peer_program *program;
+    uint64_t at; /* of its words; 0: they go with each launch */
 };
 
 struct kolo_peer_bound { /* a call that was made before */
     uint64_t what;       /* 0: none */
     size_t elem;
-    unsigned slices, threads;
+    unsigned blocks, threads;
     kolo_cuda_function kernel;
     bool is_low; /* of exec/low.h */
     union {
@@ -43,20 +52,22 @@ struct kolo_peers {
     struct kolo_peer_room room;
     kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PEER_RANKS];            /* by a handle */
-    struct kolo_peer_control *control;
-    kolo_cuda_address control_at;
-    kolo_cuda_stream stream; /* for the slab's end */
+    struct kolo_peer_pinned *pinned;
+    kolo_cuda_address pinned_at; /* as the GPU sees it */
+    kolo_cuda_stream stream;     /* for the slab's end */
 
     pthread_mutex_t order; /* of all below, in calls that enqueue */
     kolo_cuda_stream user; /* of the last call outside graphs, */
     kolo_cuda_event event; /* which is recorded after it */
     bool recorded;
     struct kolo_peer_plan *plans;
+    uint32_t nwords;              /* of their programs, pinned */
+    struct kolo_chooser *chooser; /* of what rules force; NULL: not asked yet */
     struct kolo_peer_bound bound[KOLO_PEER_LAUNCHES];
     unsigned next_bound;
 };
 
-/* Free its plans. */
+/* Free its plans and its chooser. */
 void kolo_peers_forget(struct kolo_peers *p);
 
 /* ---- peers_slab.c: memory that outlives its communicator until nobody stores to it ---- */

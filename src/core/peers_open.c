@@ -11,7 +11,9 @@
 enum {
     NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks */
     PCIE_SLICES = 4,    /* and PCIe with 4 */
-    SLOT_BYTES = 64 << 10,
+    INBOX_BYTES = 64 << 10, /* for each rank that may store to it, up to INBOXES of them */
+    INBOXES = 16,
+    SCRATCH_BYTES = 64 << 10,
     /* What goes with its flags takes twice the bytes and saves the signals' way. NCCL 2.30's model
      * of its kernels for 8 H100 (src/sym_kernels.cc there) has the border near 20 KiB an
      * all-reduce, MSCCL++ takes 16 KiB: 7 times that comes in. PCIe is an eighth as fast, as in
@@ -141,11 +143,11 @@ static kolo_status make(struct kolo_peers *p)
     void *pinned = NULL;
     KOLO_TRY(kolo_peer_slab_make(p));
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostAlloc",
-                       mem_host_alloc(&pinned, sizeof *p->control, PORTABLE | DEVICEMAP)));
-    p->control = pinned;
-    memset(p->control, 0, sizeof *p->control);
+                       mem_host_alloc(&pinned, sizeof *p->pinned, PORTABLE | DEVICEMAP)));
+    p->pinned = pinned;
+    memset(&p->pinned->control, 0, sizeof p->pinned->control);
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostGetDevicePointer",
-                       mem_host_get_device_pointer(&p->control_at, pinned, 0)));
+                       mem_host_get_device_pointer(&p->pinned_at, pinned, 0)));
     return KOLO_CUDA(&p->gpu, "cuEventCreate", event_create(&p->event, KOLO_CUDA_DISABLE_TIMING));
 }
 
@@ -250,7 +252,8 @@ static bool agree(struct kolo_peers *p, const struct offer *all)
     }
     p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
     p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
-    const unsigned most = p->fast ? NVLINK_SLICES : PCIE_SLICES;
+    const bool wired = p->comm->nrings > 1; /* on links that not all pairs have */
+    const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
     give_back(&p->gpu, p->slices - blocks);
     p->slices = blocks;
@@ -303,8 +306,8 @@ static void peers_free(struct kolo_peers *p)
     if (p->event != NULL) {
         (void)p->gpu.cuda->event_destroy(p->event);
     }
-    if (p->control != NULL) {
-        (void)p->gpu.cuda->mem_free_host(p->control);
+    if (p->pinned != NULL) {
+        (void)p->gpu.cuda->mem_free_host(p->pinned);
     }
     kolo_peers_forget(p);
     give_back(&p->gpu, p->slices);
@@ -363,10 +366,11 @@ kolo_status kolo_peers_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     p->comm = comm;
     p->fast = true;
     p->slices = reserve(gpu, NVLINK_SLICES);
-    p->room = (struct kolo_peer_room){.nranks = (uint32_t)comm->nranks,
-                                      .slices = NVLINK_SLICES,
-                                      .slot_bytes = SLOT_BYTES,
-                                      .scratch_bytes = SLOT_BYTES};
+    p->room = (struct kolo_peer_room){
+        .nranks = (uint32_t)comm->nranks,
+        .slices = NVLINK_SLICES,
+        .inbox_bytes = INBOX_BYTES * (uint32_t)(comm->nranks < INBOXES ? comm->nranks : INBOXES),
+        .scratch_bytes = SCRATCH_BYTES};
     pthread_mutex_init(&p->order, NULL);
     p->able = kolo_gpu_enter(gpu) == KOLO_OK;
     const bool entered = p->able;

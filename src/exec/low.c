@@ -13,7 +13,7 @@
 
 static uint32_t all_of(const struct kolo_low_call *call)
 {
-    return (UINT32_C(1) << call->nranks) - 1;
+    return (uint32_t)((UINT64_C(1) << call->nranks) - 1);
 }
 
 /* The whole difference between the collectives: to whom, from whom, and whether each gets, or

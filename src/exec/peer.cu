@@ -8,9 +8,9 @@
     extern "C" __global__ void __launch_bounds__(KOLO_PEER_THREADS, 1)                             \
         kolo_peer_##name(const __grid_constant__ kolo_peer_launch launch)                          \
     {                                                                                              \
-        __shared__ uint64_t address[2 * KOLO_PEER_SIDES];                                          \
+        __shared__ kolo_gpu::Shared shared;                                                        \
         const kolo_gpu::Threads threads = {threadIdx.x, blockDim.x, blockDim.x};                   \
-        KOLO_PEER_OF(__VA_ARGS__)::run(launch, blockIdx.x, address, threads);                      \
+        KOLO_PEER_OF(__VA_ARGS__)::run(launch, blockIdx.x, &shared, threads);                      \
     }
 KOLO_PEER_TABLE(KERNEL)
 

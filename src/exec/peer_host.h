@@ -48,6 +48,14 @@ KOLO_GPU bool claim(uint32_t *at)
 {
     return __atomic_exchange_n(at, 1u, __ATOMIC_RELAXED) == 0;
 }
+KOLO_GPU bool is_last(uint32_t *at, uint32_t count)
+{
+    const bool last = __atomic_add_fetch(at, 1u, __ATOMIC_ACQ_REL) == count;
+    if (last) {
+        __atomic_store_n(at, 0u, __ATOMIC_RELAXED);
+    }
+    return last;
+}
 KOLO_GPU bool any(bool x)
 {
     return x;

@@ -7,55 +7,67 @@
 #include <stdint.h>
 
 enum {
-    KOLO_PEER_RANKS = 16,
+    KOLO_PEER_RANKS = 32,
     KOLO_PEER_SLICES = 32,   /* thread blocks of a rank */
     KOLO_PEER_THREADS = 512, /* of a block */
-    KOLO_PEER_DEPTH = 4,     /* copies of a slot: tiles ahead of one's readers */
+    KOLO_PEER_LANES = 16,    /* KOLO_LANES */
+    KOLO_PEER_DEPTH = 4,     /* copies of an inbox: tiles ahead of one's readers */
     KOLO_PEER_COPIES = 4,    /* of scratch */
-    KOLO_PEER_SIGNALS = 32,  /* words of one writer: its `done`, then its signals, */
-    KOLO_PEER_MET = 32,      /* then that it has come with its buffers, */
-    KOLO_PEER_OVER = 33,     /* and that it leaves the others' alone again */
-    KOLO_PEER_WORDS = 34,
-    KOLO_PEER_OPS = 88,
-    KOLO_PEER_SIDES = 40, /* sources and destinations of a move */
-    KOLO_PEER_OPERANDS = 256,
-    KOLO_PEER_STAGES = 3
+    KOLO_PEER_SIGNALS = 64,  /* words of one writer: its `done`, then its signals, */
+    KOLO_PEER_MET = 64,      /* then that it has come with its buffers, */
+    KOLO_PEER_OVER = 65,     /* and that it leaves the others' alone again */
+    KOLO_PEER_WORDS = 66,
+    KOLO_PEER_OWN = 1,    /* where the writer is the rank itself: `done` of its lanes, */
+    KOLO_PEER_MARKS = 17, /* then that a lane has come to where another waits for it */
+    KOLO_PEER_SIDES = 64, /* sources and destinations of a move */
+    KOLO_PEER_STAGES = 3,
+    KOLO_PEER_HELD = 256,  /* words of a program that goes with its launch */
+    KOLO_PEER_WINDOW = 512 /* words of a program that a block has at hand */
 };
 
-/* Codes of ops. DIRECT: a MOVE between the users' buffers, beside the program. */
-enum { KOLO_PEER_WAIT, KOLO_PEER_MOVE, KOLO_PEER_SIGNAL, KOLO_PEER_DONE, KOLO_PEER_DIRECT };
-
-struct kolo_peer_op {
-    uint8_t code, last, nsrc, ndst; /* last: the reduction is complete here */
-    uint16_t first;                 /* operand: sources, then destinations */
-    uint16_t word;                  /* SIGNAL: which */
-    uint64_t bytes;                 /* MOVE: of the whole chunk */
+/* A program is words of 8 bytes, of which the lanes have one run after the other: an op, then its
+ * operands, sources first. */
+enum {
+    KOLO_PEER_WAIT,          /* for words of mine; `value` is the step of the plan */
+    KOLO_PEER_MOVE,          /* `value`: the number of a chunk as long as what is moved, */
+    KOLO_PEER_FULL = 0xffff, /* or this: the longest */
+    KOLO_PEER_SIGNAL = 2,    /* `value`: the word, at all readers */
+    KOLO_PEER_DONE,          /* with this tile */
+    KOLO_PEER_MARK,          /* words of lanes of mine, which wait for it */
+    KOLO_PEER_DIRECT         /* a MOVE between the users' buffers, beside the program */
 };
+#define KOLO_PEER_OP(code, last, nsrc, ndst, value)                                                \
+    ((uint64_t)(code) | (uint64_t)(last) << 8 | (uint64_t)(nsrc) << 16 | (uint64_t)(ndst) << 24 |  \
+     (uint64_t)(value) << 32) /* last: the reduction is complete here */
 
-/* An operand is kind << 56 | rank << 48 | where; `where` is in bytes but of a WAIT, which has the
- * number of a word. Slots lie at their readers: FROM is mine, of writer `rank`; TO is `rank`'s, of
- * mine. */
-enum { KOLO_PEER_IN, KOLO_PEER_OUT, KOLO_PEER_SCRATCH, KOLO_PEER_FROM, KOLO_PEER_TO };
+/* An operand is kind << 56 | rank << 48 | index: of a chunk of IN, OUT or scratch, or of a place in
+ * the inbox of `rank`. A WAIT's is of a word of `rank`, a MARK's of a word of mine in lane `rank`.
+ */
+enum { KOLO_PEER_IN, KOLO_PEER_OUT, KOLO_PEER_SCRATCH, KOLO_PEER_INBOX };
+#define KOLO_PEER_OPERAND(kind, rank, index)                                                       \
+    ((uint64_t)(kind) << 56 | (uint64_t)(rank) << 48 | (uint64_t)(index))
 
-/* A rank's memory that the others map, its *slab*: slices, then slots by slice, writer and tile,
- * then scratch by slice and tile, then what low_layout.h says. A word has one writer. */
+/* A rank's memory that the others map, its *slab*: slices, then inboxes by slice and tile, then
+ * scratch by slice and tile, then what low_layout.h says. A slice is a block's; those of a lane
+ * follow one another. Which rank stores to which place of an inbox is the plan's. A word has one
+ * writer. */
 struct kolo_peer_place { /* of a rank's buffers; `in` 0: the others do not reach them */
     uint64_t in, out, factor, unused;
 };
 struct kolo_peer_slice {
-    /* Its block's alone: tiles that it has run; the readers of the tile in each slot, a bit a rank;
-     * whether a thread has given up. */
-    uint32_t epoch, readers[KOLO_PEER_DEPTH], failed;
+    /* Its block's alone: tiles that it has run; whether a thread has given up. */
+    uint32_t epoch, failed;
+    uint32_t through; /* of lane 0: lanes that wait for each other and are through a call */
+    uint32_t low;     /* calls that it has run of the low-latency kernels */
+    uint32_t met;     /* calls in which ranks have said where their buffers are */
+    uint32_t unused[27];
     uint32_t left[KOLO_PEER_RANKS]; /* of the first slice: not 0, that rank stores no more here */
-    uint32_t low;                   /* calls that it has run of the low-latency kernels */
-    uint32_t met;                   /* calls in which ranks have said where their buffers are */
-    uint32_t unused[8];
     struct kolo_peer_place place[KOLO_PEER_RANKS];   /* by writer, ahead of its word */
     uint64_t word[KOLO_PEER_RANKS][KOLO_PEER_WORDS]; /* signature << 32 | 1 + epoch */
 };
 struct kolo_peer_room { /* of a slab; alike on all ranks of a communicator */
     uint32_t nranks, slices;
-    uint32_t slot_bytes, scratch_bytes; /* of a tile, multiples of 128 */
+    uint32_t inbox_bytes, scratch_bytes; /* of a tile, multiples of 128 */
 };
 
 /* Pinned memory of the host's. */
@@ -80,23 +92,34 @@ struct kolo_peer_ends {       /* what a call of any form has that was not known 
     uint64_t slab[KOLO_PEER_RANKS];
 };
 
+struct kolo_peer_lane {
+    uint32_t readers, sources; /* bits: ranks that read my words and places; whose I read */
+    uint32_t stage[KOLO_PEER_STAGES + 1]; /* bounds of pipeline stages, in words */
+};
+struct kolo_peer_span { /* of a rank's block, where each is as long as it likes */
+    uint64_t at, bytes;
+};
+
 struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it as it is */
     struct kolo_peer_ends ends;
     struct kolo_peer_room room;
-    uint32_t me, divisor;      /* divisor above 1: of the total */
-    uint32_t readers, sources; /* bits: ranks that read my words and slots; whose I read */
-    uint32_t tiles;
-    uint32_t meets, reached; /* it may be DIRECT, by op[nops]; this rank's buffers allow it */
-    uint32_t unused;
+    uint32_t me, divisor;   /* divisor above 1: of the total */
+    uint32_t lanes, slices; /* blocks: slices of a lane */
+    uint32_t nstages, tiles;
+    uint32_t joined;         /* lanes wait for each other */
+    uint32_t meets, reached; /* it may be `direct`; this rank's buffers allow it */
+    uint32_t varied;      /* lengths are those of `span`; so are offsets but where strides are 0 */
     uint64_t part, piece; /* bytes of each chunk that a slice takes; that a tile of it takes */
-    uint64_t in_at, out_at, direct_part; /* DIRECT: where in each buffer; bytes of a slice */
+    uint64_t full, total; /* the longest chunk; chunk c has what is left of `total` after c such */
+    uint64_t in_stride, out_stride;      /* between chunks of IN, of OUT */
+    uint64_t direct, direct_bytes;       /* an op, and what it moves */
+    uint64_t in_at, out_at, direct_part; /* where in each buffer; bytes of a slice */
     /* What a rank adds to the addresses of this one's buffers, to reach them. */
     uint64_t in_shift[KOLO_PEER_RANKS], out_shift[KOLO_PEER_RANKS];
-    uint8_t nops, nstages;
-    uint8_t stage[KOLO_PEER_STAGES + 1]; /* bounds of pipeline stages */
-    uint8_t padding[2];
-    struct kolo_peer_op op[KOLO_PEER_OPS];
-    uint64_t at[KOLO_PEER_OPERANDS];
+    uint64_t program; /* words that the host has pinned; 0: they are `word` */
+    struct kolo_peer_lane lane[KOLO_PEER_LANES];
+    struct kolo_peer_span span[KOLO_PEER_RANKS];
+    uint64_t word[KOLO_PEER_HELD];
 };
 
 #ifdef __cplusplus
@@ -105,8 +128,9 @@ struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it a
 #define KOLO_PEER_ASSERT _Static_assert
 #endif
 KOLO_PEER_ASSERT(sizeof(struct kolo_peer_slice) ==
-                         128 + 8 * KOLO_PEER_RANKS * (4 + KOLO_PEER_WORDS) &&
-                     sizeof(struct kolo_peer_record) == 32 && sizeof(struct kolo_peer_op) == 16,
+                         128 + KOLO_PEER_RANKS * (36 + 8 * KOLO_PEER_WORDS) &&
+                     sizeof(struct kolo_peer_slice) % 128 == 0 &&
+                     sizeof(struct kolo_peer_record) == 32,
                  "the same layout on the host and the GPU");
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3984, "arguments of a kernel: 4096 at most");
+KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3912, "arguments of a kernel: 4096 at most");
 #endif

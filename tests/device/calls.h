@@ -152,6 +152,11 @@ inline size_t LaunchesDirect()
     return gpu::IsFake() ? Find<size_t()>("FakeCudaLaunchesDirect")() : 0;
 }
 
+inline size_t LaunchesLanes()
+{
+    return gpu::IsFake() ? Find<size_t()>("FakeCudaLaunchesLanes")() : 0;
+}
+
 inline size_t LaunchesLow()
 {
     return gpu::IsFake() ? Find<size_t()>("FakeCudaLaunchesLow")() : 0;

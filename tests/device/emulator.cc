@@ -22,7 +22,7 @@ static const std::map<std::string, Kernel> &Table()
     return table;
 }
 
-using PeerKernel = void (*)(const kolo_peer_launch &, uint32_t, uint64_t *,
+using PeerKernel = void (*)(const kolo_peer_launch &, uint32_t, kolo_gpu::Shared *,
                             const kolo_gpu::Threads &);
 
 static const std::map<std::string, PeerKernel> &PeerTable()
@@ -69,8 +69,8 @@ bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsi
 {
     const auto found = PeerTable().find(name);
     EachInAThread(found != PeerTable().end() ? blocks : 0, [&](unsigned block) {
-        uint64_t address[2 * KOLO_PEER_SIDES];
-        found->second(launch, block, address, {0, 1, threads});
+        kolo_gpu::Shared shared;
+        found->second(launch, block, &shared, {0, 1, threads});
     });
     return found != PeerTable().end();
 }

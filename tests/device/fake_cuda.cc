@@ -189,8 +189,8 @@ std::set<Stream *> streams;
 std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained;
 std::atomic<long> fail_in{0};
-std::atomic<size_t> launches{0}, launches_low{0}, launches_direct{0}, syncs{0}, copied{0},
-    flushes{0};
+std::atomic<size_t> launches{0}, launches_low{0}, launches_direct{0}, launches_lanes{0}, syncs{0},
+    copied{0}, flushes{0};
 std::atomic<int> copy_ms{0};
 std::atomic<int> copying[kMostDevices], copied_at_once{0}; // by a GPU; the most so far
 thread_local std::vector<int> contexts;                    // of devices, 1 + ordinal
@@ -405,6 +405,11 @@ size_t FakeCudaLaunchesLow()
 {
     return launches_low;
 }
+KOLO_EXPORT
+size_t FakeCudaLaunchesLanes()
+{
+    return launches_lanes;
+}
 
 KOLO_EXPORT
 size_t FakeCudaOpened()
@@ -502,7 +507,7 @@ KOLO_EXPORT
 int cuDeviceGetP2PAttribute(int *value, int, int, int)
 {
     ENTER();
-    *value = 1;
+    *value = peer_word.Get() != "slow" ? 1 : 0;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1193,6 +1198,7 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
     if (bytes == sizeof(kolo_peer_launch)) {
         const auto *launch = static_cast<const kolo_peer_launch *>(arguments[0]);
         launches_direct += launch->meets != 0 && launch->reached != 0;
+        launches_lanes += launch->lanes > 1;
         PushKernel<kolo_peer_launch>(stream, name, grid_x, block_x, arguments[0]);
     } else if (bytes == sizeof(kolo_low_launch)) {
         launches_low++;

@@ -21,9 +21,9 @@ bool FakeCudaHasFailed();
 // Wait until all streams are idle. None may be made or destroyed meanwhile.
 void FakeCudaDrain();
 // From now on peer access "work"s (at the start, where FAKE_CUDA_PEERS in the environment says
-// nothing else), is not claimed ("none"), or is claimed and "refuse"d; or copies by it "hang" until
-// the next word, "lose" all bytes, "lose reads of 1", of GPU 1, only, "spoil" a byte, or end the
-// process ("die").
+// nothing else), does so by PCIe ("slow"), is not claimed ("none"), or is claimed and "refuse"d; or
+// copies by it "hang" until the next word, "lose" all bytes, "lose reads of 1", of GPU 1, only,
+// "spoil" a byte, or end the process ("die").
 void FakeCudaPeers(const char *word);
 // Calls of cuStreamSynchronize so far.
 size_t FakeCudaSyncs();
@@ -38,10 +38,12 @@ size_t FakeCudaCopied();
 void FakeCudaDirect(const char *word);
 // Calls of cuFlushGPUDirectRDMAWrites so far.
 size_t FakeCudaFlushes();
-// Kernels launched so far; those of exec/low.h among them, those whose buffers other GPUs may use.
+// Kernels launched so far; those of exec/low.h among them, those whose buffers other GPUs may use,
+// those of several lanes.
 size_t FakeCudaLaunches();
 size_t FakeCudaLaunchesLow();
 size_t FakeCudaLaunchesDirect();
+size_t FakeCudaLaunchesLanes();
 }
 
 #endif

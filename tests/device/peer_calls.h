@@ -8,6 +8,8 @@
 #include "calls.h"
 #include "exec/peer.h"
 
+#include <deque>
+#include <functional>
 #include <map>
 
 namespace peer_calls
@@ -51,43 +53,96 @@ struct Call {
     bool in_place = false;
     size_t shift = 0;    // of the buffers, in elements
     bool direct = false; // from buffer to buffer
+    int rings = 2;       // that the planner lays
+    const Grouping *groups = nullptr;
+    bool pinned = false; // the program, however short
 };
 
-// All of the launches but their ends. False where the algorithm does not do
-// this, or a launch does not hold it.
-inline bool Bind(const Call &c, int n, const kolo_peer_room &room,
-                 std::vector<kolo_peer_launch> *out)
+// Ring k of some that differ: as ranks are numbered, backwards, the even before the odd, that
+// backwards.
+inline std::vector<int> Rings(int n, int rings)
 {
-    const Plan plan = BuildPlan(c.algo, n, c.root);
-    if (plan == nullptr) {
-        return false;
+    std::vector<int> order;
+    for (int k = 0; k < rings; k++) {
+        for (int i = 0; i < n; i++) {
+            const int at = k % 2 == 0 ? i : (n - i) % n;
+            order.push_back(k < 2 ? at : at < (n + 1) / 2 ? 2 * at : 2 * (at - (n + 1) / 2) + 1);
+        }
     }
-    const std::vector<uint8_t> links(static_cast<size_t>(n), KOLO_LINK_MAP);
-    for (int r = 0; r < n; r++) {
-        kolo_prog *lowered = nullptr;
-        kolo_extents extents;
-        size_t *arrays = nullptr;
+    return order;
+}
+
+// NULL where the algorithm does not do this.
+inline Plan PlanOf(const Call &c, int n)
+{
+    kolo_shape shape = {};
+    kolo_plan *plan = nullptr;
+    shape.size = sizeof shape;
+    shape.coll = c.algo->coll;
+    shape.nranks = n;
+    shape.root = c.root;
+    ApplyLayout(&shape, nullptr);
+    shape.order = KeptForGood(Rings(n, c.rings));
+    shape.nrings = c.rings;
+    (c.groups != nullptr ? *c.groups : UsualGroups(n)).Apply(&shape);
+    if (c.algo->supports != nullptr && !c.algo->supports(&shape)) {
+        return nullptr;
+    }
+    EXPECT_EQ(KOLO_OK, kolo_plan_build(c.algo, &shape, -1, &plan)) << kolo_error_text();
+    return Plan(plan);
+}
+
+// Where a program lies that does not go with its launch: kept for good.
+using Pin = std::function<uint64_t(const uint64_t *words, size_t count)>;
+inline uint64_t PinOnHost(const uint64_t *words, size_t count)
+{
+    static std::deque<std::vector<uint64_t>> kept;
+    kept.emplace_back(words, words + count);
+    return reinterpret_cast<uintptr_t>(kept.back().data());
+}
+
+inline kolo_status BindRank(const Call &c, const kolo_plan *plan, int r, const kolo_peer_room &room,
+                            const Pin &pin, kolo_peer_launch *out)
+{
+    kolo_peer_program *program = nullptr;
+    kolo_extents extents;
+    size_t *arrays = nullptr;
+    const size_t elem = reduce_reference::kBytes[c.type];
+    const kolo_sizes sizes = {c.count, elem, nullptr, nullptr, nullptr, nullptr};
+    kolo_status st = kolo_peer_program_make(plan, r, &program);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    EXPECT_EQ(KOLO_OK, kolo_extents_make(plan, r, &sizes, &extents, &arrays));
+    const bool held = program->nwords <= KOLO_PEER_HELD && !c.pinned;
+    st = kolo_peer_bind(program, held ? 0 : pin(program->word, program->nwords), &extents, &room,
+                        c.slices, out);
+    free(arrays);
+    kolo_peer_program_destroy(program);
+    if (st == KOLO_OK && c.direct) {
+        kolo_peer_bind_direct(c.algo->coll, c.count * elem, out);
+        out->reached = 1;
+    }
+    out->divisor = c.op == KOLO_AVG ? static_cast<uint32_t>(plan->shape.nranks) : 0;
+    return st;
+}
+
+// All of the launches but their ends. False where the algorithm does not do this, or there is no
+// room for it.
+inline bool Bind(const Call &c, int n, const kolo_peer_room &room,
+                 std::vector<kolo_peer_launch> *out, const Pin &pin = PinOnHost)
+{
+    const Plan plan = PlanOf(c, n);
+    for (int r = 0; r < n && plan != nullptr; r++) {
         kolo_peer_launch launch;
-        const kolo_sizes sizes = {
-            c.count, reduce_reference::kBytes[c.type], nullptr, nullptr, nullptr, nullptr};
-        EXPECT_EQ(KOLO_OK, kolo_lower(plan.get(), r, links.data(), &lowered));
-        const Prog prog(lowered);
-        EXPECT_EQ(KOLO_OK, kolo_extents_make(plan.get(), r, &sizes, &extents, &arrays));
-        const kolo_status st = kolo_peer_bind(lowered, &extents, &room, c.slices, &launch);
-        free(arrays);
+        const kolo_status st = BindRank(c, plan.get(), r, room, pin, &launch);
         if (st != KOLO_OK) {
             EXPECT_EQ(KOLO_ERR_UNSUPPORTED, st) << kolo_error_text();
             return false;
         }
-        if (c.direct) {
-            kolo_peer_bind_direct(c.algo->coll, c.count * reduce_reference::kBytes[c.type],
-                                  c.slices, &launch);
-            launch.reached = 1;
-        }
-        launch.divisor = c.op == KOLO_AVG ? static_cast<uint32_t>(n) : 0;
         out->push_back(launch);
     }
-    return true;
+    return plan != nullptr;
 }
 
 } // namespace peer_calls

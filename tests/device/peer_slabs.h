@@ -50,8 +50,10 @@ inline void ExpectKernels(decltype(kolo_peer_name) *name_of, size_t argument)
 class Slabs
 {
   public:
-    explicit Slabs(int n, uint32_t slot_bytes = 4096, uint32_t slices = 3)
-        : n_(n), room_{static_cast<uint32_t>(n), slices, slot_bytes, 2048}
+    // An inbox has so many bytes for each rank.
+    explicit Slabs(int n, uint32_t inbox_bytes = 4096, uint32_t slices = 3)
+        : n_(n), room_{static_cast<uint32_t>(n), slices, inbox_bytes * static_cast<uint32_t>(n),
+                       2048}
     {
         const size_t bytes = kolo_peer_slab_bytes(&room_);
         for (int r = 0; r < n; r++) {
@@ -60,6 +62,10 @@ class Slabs
             memset(slabs_.back().get(), 0, bytes);
             controls_.push_back(std::make_unique<kolo_peer_control>());
         }
+    }
+    int Count() const
+    {
+        return n_;
     }
     // As if so many tiles, or calls of the low-latency kernels, had run.
     void Begin(uint32_t epoch)

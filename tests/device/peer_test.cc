@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowered programs as the peer kernels run them, on the host: every block of every rank is a
 // thread, memory of several GPUs is the host's. Without any driver.
+#include "../exec/catalogue.h"
 #include "emulator.h"
 #include "peer_slabs.h"
+extern "C" {
+#include "exec/ref.h"
+}
 
 #include <algorithm>
-#include <set>
 #include <thread>
 
 namespace
@@ -18,10 +21,49 @@ using reduce_reference::Bytes;
 using reduce_reference::Fill;
 using reduce_reference::kBytes;
 
+// What rank r gets from the reference executor, which joins two sources at a time.
+Bytes PlansBits(const Call &c, std::vector<Bytes> in, int r)
+{
+    const auto n = static_cast<unsigned>(in.size());
+    const Plan plan = PlanOf(c, static_cast<int>(n));
+    const size_t bytes = c.count * kBytes[c.type];
+    std::vector<Bytes> out(n, Bytes(bytes));
+    std::vector<const void *> from;
+    std::vector<void *> to;
+    for (unsigned q = 0; q < n; q++) {
+        from.push_back(in[q].data());
+        to.push_back(out[q].data());
+    }
+    struct Joining {
+        const Call &call;
+        unsigned ranks;
+    } joining = {c, n};
+    const auto join = [](void *arg, void *dst, const void *a, const void *b, size_t length,
+                         bool last) {
+        const auto *j = static_cast<Joining *>(arg);
+        const size_t elem = kBytes[j->call.type];
+        const reduce_reference::Job job = {
+            j->call.op == KOLO_OPS ? kolo_op{KOLO_SUM} : j->call.op,
+            {static_cast<const uint8_t *>(a), static_cast<const uint8_t *>(b)},
+            length / elem,
+            elem,
+            last && j->call.op == KOLO_AVG ? j->ranks : 0};
+        const Bytes joined = reduce_reference::Reference(j->call.type, job);
+        memcpy(dst, joined.data(), joined.size());
+    };
+    EXPECT_EQ(KOLO_OK, kolo_ref_run(plan.get(), bytes / static_cast<size_t>(plan->chunks),
+                                    from.data(), to.data(), join, &joining))
+        << kolo_error_text();
+    return out[static_cast<size_t>(r)];
+}
+
 class Ranks : public Slabs
 {
   public:
-    explicit Ranks(int n, uint32_t slot_bytes = 4096) : Slabs(n, slot_bytes) {}
+    explicit Ranks(int n, uint32_t inbox_bytes = 4096, uint32_t slices = 3)
+        : Slabs(n, inbox_bytes, slices)
+    {
+    }
     bool Bind(const Call &c, std::vector<kolo_peer_launch> *out)
     {
         if (!peer_calls::Bind(c, n_, room_, out)) {
@@ -32,14 +74,21 @@ class Ranks : public Slabs
         }
         return true;
     }
+    uint32_t LanesOf(const Call &c)
+    {
+        std::vector<kolo_peer_launch> launches;
+        return Bind(c, &launches) ? launches[0].lanes : 0;
+    }
     void Launch(const Call &c, const std::vector<kolo_peer_launch> &launches)
     {
         char name[KOLO_PEER_NAME];
         kolo_peer_name(c.algo->coll, c.type, c.op, name);
         std::vector<std::thread> ranks;
         for (const kolo_peer_launch &launch : launches) {
-            ranks.emplace_back(
-                [&] { EXPECT_TRUE(emulator::Run(name, launch, c.slices, 5)) << name; });
+            ranks.emplace_back([&] {
+                const unsigned blocks = launch.lanes * launch.slices;
+                EXPECT_TRUE(emulator::Run(name, launch, blocks, 5)) << name;
+            });
         }
         for (std::thread &rank : ranks) {
             rank.join();
@@ -47,7 +96,7 @@ class Ranks : public Slabs
     }
     // Whether it could be run; then its results are right. Others do not reach rank `apart`'s
     // buffers.
-    bool Check(const Call &c, int apart = -1)
+    bool Check(const Call &c, int apart = -1, bool plans_bits = false)
     {
         std::vector<kolo_peer_launch> launches;
         if (!Bind(c, &launches)) {
@@ -80,7 +129,9 @@ class Ranks : public Slabs
         for (int r = 0; r < n_; r++) {
             EXPECT_EQ(0u, Control(r)->record[0].status);
             const auto at = static_cast<size_t>(r);
-            const Bytes expected = what.coll == kColls ? Bytes() : Expected(what, scaled, r);
+            const Bytes expected = what.coll == kColls ? Bytes()
+                                   : plans_bits        ? PlansBits(c, scaled, r)
+                                                       : Expected(what, scaled, r);
             const uint8_t *got = (c.in_place ? in : out)[at].At();
             EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got))
                 << c.algo->base.name << " of " << c.count << " " << kolo_type_name(c.type) << ", "
@@ -99,30 +150,99 @@ bool CanBeInPlace(kolo_coll coll)
            coll == KOLO_COLL_BROADCAST || coll == KOLO_COLL_ALL_TO_ALL;
 }
 
+// Every collective, out of place and in place; how many could not be run.
+int CheckAll(Ranks *ranks, const kolo_algo *algo, const Grouping *groups, int rings)
+{
+    const int n = ranks->Count();
+    int refused = 0;
+    for (const size_t count : {size_t{1}, size_t{37}, size_t{5003}}) {
+        const bool barrier = algo->coll == KOLO_COLL_BARRIER;
+        Call call = {algo, KOLO_INT32, KOLO_SUM, barrier ? 0 : count, n - 1};
+        call.slices = count == 37 ? 1 : 3;
+        call.pinned = count == 37;
+        call.rings = rings;
+        call.groups = groups;
+        refused += !ranks->Check(call);
+        call.in_place = CanBeInPlace(algo->coll);
+        refused += call.in_place && !ranks->Check(call);
+    }
+    return refused;
+}
+
 TEST(PeerPrograms, OfEveryAlgorithmGiveTheResultsOfTheirCollective)
 {
-    std::set<kolo_coll> colls;
     for (const int n : RankCounts()) {
-        Ranks ranks(n);
-        int run = 0, held = 0;
+        Ranks ranks(n, 4096, 12);
         for (int i = 0; i < kolo_algos_count; i++) {
-            const kolo_algo *algo = kolo_algos[i];
-            const bool barrier = algo->coll == KOLO_COLL_BARRIER;
-            for (const size_t count : {size_t{1}, size_t{37}, size_t{5003}}) {
-                Call call = {algo, KOLO_INT32, KOLO_SUM, barrier ? 0 : count, n - 1};
-                call.slices = count == 37 ? 1 : 3;
-                const bool did = ranks.Check(call);
-                call.in_place = true;
-                held += did && (!CanBeInPlace(algo->coll) || ranks.Check(call));
-                run++;
-                if (did) {
-                    colls.insert(algo->coll);
+            const Call call = {kolo_algos[i], KOLO_INT32, KOLO_SUM, 1, n - 1};
+            if (PlanOf(call, n) != nullptr) { // else the algorithm is not for so many ranks
+                EXPECT_EQ(0, CheckAll(&ranks, kolo_algos[i], nullptr, 2))
+                    << kolo_algos[i]->base.name << " of " << n << ": " << kolo_error_text();
+            }
+        }
+    }
+}
+
+TEST(PeerPrograms, OfSeveralRingsAndTreesGoRoundAllOfThem)
+{
+    for (const int n : RankCounts()) {
+        Ranks ranks(n, 4096, 12);
+        for (const int rings : {1, 2, 4}) {
+            for (const char *name :
+                 {"allreduce_ring", "allreduce_rings", "allreduce_tree", "allgather_ring",
+                  "reducescatter_ring", "broadcast_tree", "reduce_tree", "broadcast_chain"}) {
+                if (rings > 1 || Algorithm(name) != Algorithm("allreduce_rings")) {
+                    EXPECT_EQ(0, CheckAll(&ranks, Algorithm(name), nullptr, rings)) << name;
                 }
             }
         }
-        EXPECT_GT(held, run * 3 / 4) << n; // the others have lanes, or are not for so many ranks
+        Call call = {Algorithm("allreduce_rings"), KOLO_INT8, KOLO_SUM, 9};
+        call.rings = 4;
+        EXPECT_EQ(4u, ranks.LanesOf(call));
     }
-    EXPECT_EQ(9u, colls.size());
+}
+
+TEST(PeerPrograms, OfHierarchiesGiveTheirResultsOverGroupsOfEveryKind)
+{
+    for (const int n : RankCounts()) {
+        Ranks ranks(n);
+        for (const Grouping &groups : Groupings(n)) {
+            for (const int i : Hierarchies()) {
+                Call call = {kolo_algos[i], KOLO_INT32, KOLO_SUM, 1, n - 1};
+                call.groups = &groups;
+                if (PlanOf(call, n) != nullptr) {
+                    call.count = 701;
+                    call.slices = 2;
+                    EXPECT_TRUE(kolo_algos[i]->coll == KOLO_COLL_BARRIER || ranks.Check(call))
+                        << kolo_algos[i]->base.name << " of " << n << ", " << groups.name << ": "
+                        << kolo_error_text();
+                }
+            }
+        }
+    }
+}
+
+TEST(PeerPrograms, OfRingsGiveTheirPlansBitsForEveryTypeAndOperation)
+{
+    for (const int n : {2, 3, 4}) {
+        Ranks ranks(n, 1024, 8);
+        for (int type = 0; type < KOLO_TYPES; type++) {
+            for (kolo_op op = 0; op <= KOLO_OPS; op++) {
+                const auto t = static_cast<kolo_type>(type);
+                if (!kolo_op_valid(t, op == KOLO_OPS ? kolo_op{KOLO_AVG} : op)) {
+                    continue;
+                }
+                for (const int rings : {2, 4}) { // chunks of a multiple of 64 bytes
+                    Call call = {Algorithm("allreduce_rings"), t, op,
+                                 64u * 4 * static_cast<size_t>(n)};
+                    call.rings = rings;
+                    call.slices = 2;
+                    call.in_place = op % 2 == 0;
+                    EXPECT_TRUE(ranks.Check(call, -1, true)) << kolo_error_text();
+                }
+            }
+        }
+    }
 }
 
 TEST(PeerPrograms, InRankOrderGiveTheReferencesBitsForEveryTypeAndOperation)
@@ -158,13 +278,79 @@ TEST(PeerPrograms, MoveElementsOfEverySizeFromAnyAddress)
     }
 }
 
+TEST(PeerPrograms, OfAsManyRanksAsThereMayBe)
+{
+    Ranks ranks(KOLO_PEER_RANKS, 1024, 4);
+    for (const char *name : {"allreduce_direct", "allreduce_rings", "allreduce_ring",
+                             "allreduce_tree", "allgather_direct", "alltoall_direct"}) {
+        Call call = {Algorithm(name), KOLO_INT32, KOLO_SUM, 700};
+        call.rings = 4;
+        EXPECT_TRUE(ranks.Check(call)) << name << ": " << kolo_error_text();
+    }
+}
+
+// Lane 0 brings what lane 1 takes on: through scratch, so that neither may be far ahead.
+void BuildJoined(const kolo_shape *shape, kolo_builder *b)
+{
+    const int n = shape->nranks;
+    kolo_scratch_chunks(b, 1);
+    kolo_local(b, shape->root, kolo_in(0), kolo_scratch(0), KOLO_MOVE);
+    for (int q = 0; q < n; q++) {
+        if (q != shape->root) {
+            kolo_transfer(b, shape->root, kolo_in(0), q, kolo_scratch(0), KOLO_MOVE);
+        }
+    }
+    kolo_round(b);
+    kolo_lane(b, 1);
+    for (int q = 0; q < n; q++) {
+        kolo_join(b, q, 0);
+        kolo_local(b, q, kolo_scratch(0), kolo_out(0), KOLO_MOVE);
+    }
+}
+
+TEST(PeerPrograms, OfLanesThatWaitForEachOtherDoSo)
+{
+    const kolo_algo joined = {{KOLO_PLUGIN_ABI, sizeof(kolo_algo), "broadcast_joined"},
+                              KOLO_COLL_BROADCAST,
+                              "made up",
+                              nullptr,
+                              BuildJoined};
+    for (const int n : {2, 3}) {
+        Ranks ranks(n, 1024, 6);
+        ranks.Begin(0xffffff80u);
+        for (int i = 0; i < 12; i++) { // of about 20 tiles each; between them lanes of one block
+            Call call = {&joined, KOLO_INT32, KOLO_SUM, 12000, i % n, 2};
+            EXPECT_EQ(2u, ranks.LanesOf(call));
+            EXPECT_TRUE(ranks.Check(call)) << kolo_error_text();
+            EXPECT_TRUE(ranks.Check(
+                {Algorithm("allreduce_rings"), KOLO_INT32, KOLO_SUM, 3000, 0, 1u + i % 3u}));
+        }
+    }
+}
+
+// Of 2^31 tiles ago and more, which only look as if they were ahead.
+TEST(PeerPrograms, DoNotTakeWordsOfLongAgoForNewOnes)
+{
+    Ranks ranks(2);
+    ranks.Begin(0x90000000u);
+    for (int r = 0; r < 2; r++) {
+        for (uint32_t signal = 1; signal < KOLO_PEER_SIGNALS; signal++) {
+            ranks.Slice(r, 0)->word[1 - r][signal] = 5;
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        EXPECT_TRUE(ranks.Check({Algorithm("allreduce_ring"), KOLO_INT32, KOLO_SUM, 200}));
+    }
+}
+
 TEST(PeerPrograms, GoOnWhereEpochsWrap)
 {
-    Ranks ranks(3, 1024);
+    Ranks ranks(3, 1024, 12);
     ranks.Begin(0xfffffff0u);
     for (int i = 0; i < 8; i++) { // of about 10 tiles each, then 1
         EXPECT_TRUE(
             ranks.Check({Algorithm("allreduce_direct"), KOLO_FLOAT32, KOLO_SUM, 5000, 0, 2}));
+        EXPECT_TRUE(ranks.Check({Algorithm("allreduce_rings"), KOLO_INT32, KOLO_SUM, 5000, 0, 3}));
         EXPECT_TRUE(ranks.Check({Algorithm("broadcast_direct"), KOLO_INT8, KOLO_SUM, 9, i % 3, 1}));
     }
 }

@@ -242,6 +242,83 @@ TEST_F(Several, GpusReadAndWriteEachOthersBuffersWhereAllRanksAreReached)
     }
 }
 
+// Of what is exact in any order.
+std::vector<Call> ExactCalls(size_t count, int root)
+{
+    std::vector<Call> exact;
+    for (const Call &call : EveryCall(count, root)) {
+        if (!Reduces(call.coll) || (call.type <= KOLO_UINT64 && call.op != KOLO_AVG)) {
+            exact.push_back(call);
+        }
+    }
+    return exact;
+}
+
+TEST_F(Several, GpusRunTheAlgorithmsThatRulesForce)
+{
+    const char *const rules[] = {
+        "allreduce:ring;reduce:binomial;broadcast:chain;gather:binomial;scatter:binomial;"
+        "allgather:ring;reducescatter:ring;alltoall:bruck",
+        "allreduce:tree;reduce:chain;broadcast:scatter;allgather:bruck;alltoall:pairwise;"
+        "reducescatter:circulant"};
+    for (const char *rule : rules) {
+        setenv("KOLO_ALGO", rule, 1);
+        for (const int ranks : {2, 3, 4}) {
+            Peered peered(ranks);
+            ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+            const std::vector<Call> calls = ExactCalls(700, ranks - 1);
+            const size_t before = Launches(), direct = LaunchesDirect();
+            CheckCalls(peered, calls);
+            EXPECT_EQ(before + calls.size() * static_cast<size_t>(ranks), Launches());
+            EXPECT_EQ(direct, LaunchesDirect());
+            CheckCalls(peered, {{kAllReduce, KOLO_INT64, KOLO_SUM, 300001, 0},
+                                {kAllGather, KOLO_UINT8, KOLO_SUM, 300001, 0},
+                                {kBroadcast, KOLO_FLOAT64, KOLO_SUM, 100003, ranks - 1}});
+        }
+    }
+    unsetenv("KOLO_ALGO");
+}
+
+TEST_F(Several, GpusRefuseARuleThatCannotBeFollowedAndGoOn)
+{
+    setenv("KOLO_ALGO", "allreduce:1k-:rings", 1); // which nobody has planned
+    Peered peered(2);
+    unsetenv("KOLO_ALGO");
+    ASSERT_TRUE(peered.IsUp());
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 1000, 0};
+    const Spread data(call, peered, 1);
+    for (int r = 0; r < 2; r++) {
+        EXPECT_EQ(KOLO_ERR_INVALID,
+                  Make(call, data.In(r), data.Out(r), peered.Comm(r), peered.At(r).Get()));
+        EXPECT_NE(nullptr, strstr(kolo_error_text(), "allreduce_rings cannot run"))
+            << kolo_error_text();
+    }
+    CheckCalls(peered, {{kAllGather, KOLO_INT16, KOLO_SUM, 31, 0}});
+}
+
+TEST_F(Several, GpusGoRoundThePlannersRingsWhereNotAllAreJoinedByNvlink)
+{
+    Peers("slow");
+    setenv("KOLO_CUDA_LOW_BYTES", "0", 1);
+    setenv("KOLO_TOPO_FILE", KOLO_TESTS_DATA "/smi-4gpu.txt", 1);
+    {
+        Peered peered(4);
+        ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
+        const size_t before = Launches(), lanes = LaunchesLanes();
+        CheckCalls(peered, {{kAllReduce, KOLO_INT32, KOLO_SUM, 400000, 0}});
+        CheckCalls(peered, {{kReduce, KOLO_INT32, KOLO_SUM, 400000, 3},
+                            {kBroadcast, KOLO_INT16, KOLO_SUM, 400000, 2}});
+        EXPECT_EQ(lanes + 12, LaunchesLanes());
+        CheckCalls(peered, {{kAllGather, KOLO_INT8, KOLO_SUM, 140001, 0}, // one ring is all it has
+                            {kReduceScatter, KOLO_UINT32, KOLO_SUM, 40001, 0},
+                            {kAllReduce, KOLO_INT32, KOLO_SUM, 40000, 0}});
+        EXPECT_EQ(lanes + 12, LaunchesLanes());
+        EXPECT_EQ(before + 24, Launches());
+    }
+    unsetenv("KOLO_CUDA_LOW_BYTES");
+    unsetenv("KOLO_TOPO_FILE");
+}
+
 TEST_F(Several, GpusTakeLongCallsInTiles)
 {
     Peered peered(3);
@@ -336,6 +413,9 @@ TEST_F(Several, GpusGraphsGiveNewResultsEachTimeTheyAreLaunched)
     EXPECT_EQ(direct, LaunchesDirect());
     CheckGraphs(60000);
     EXPECT_LT(direct, LaunchesDirect());
+    setenv("KOLO_ALGO", "allreduce:ring;barrier:dissemination", 1); // made while it is captured
+    CheckGraphs(60000);
+    unsetenv("KOLO_ALGO");
 }
 
 TEST_F(Several, GpusOfOneThreadMakeTheirCallsInAGroup)

@@ -42,26 +42,43 @@ class Ranks
             slabs_.back().Put(zeros.data(), zeros.size());
             streams_.push_back(std::make_unique<Stream>());
         }
-        Do("cuMemHostAlloc", &pinned_, sizeof(kolo_peer_control) * static_cast<size_t>(n),
+        const size_t controls = sizeof(kolo_peer_control) * static_cast<size_t>(n);
+        Do("cuMemHostAlloc", &pinned_, controls + kWords * sizeof(uint64_t),
            3u /* portable, mapped */);
-        memset(pinned_, 0, sizeof(kolo_peer_control) * static_cast<size_t>(n));
+        memset(pinned_, 0, controls);
         Do("cuMemHostGetDevicePointer_v2", &pinned_at_, pinned_, 0u);
     }
     ~Ranks()
     {
         Do("cuMemFreeHost", pinned_);
     }
+    // Programs lie behind the controls; those of a call may lie where the last call's did.
+    bool Bind(const peer_calls::Call &c, std::vector<kolo_peer_launch> *out)
+    {
+        size_t used = 0;
+        const size_t controls = sizeof(kolo_peer_control) * static_cast<size_t>(n_);
+        return peer_calls::Bind(c, n_, room_, out, [&](const uint64_t *words, size_t count) {
+            const size_t at = controls + used * sizeof *words;
+            used += count;
+            if (used > kWords) {
+                abort();
+            }
+            memcpy(static_cast<char *>(pinned_) + at, words, count * sizeof *words);
+            return uint64_t{pinned_at_ + at};
+        });
+    }
     void Check(const peer_calls::Call &c)
     {
         const calls::Call what = {peer_calls::CollOf(c.algo->coll), c.type, c.op, c.count, c.root};
         const Data data(what, static_cast<size_t>(n_), c.count);
         std::vector<kolo_peer_launch> launches;
-        ASSERT_TRUE(peer_calls::Bind(c, n_, room_, &launches));
+        ASSERT_TRUE(Bind(c, &launches)) << c.algo->base.name << ": " << kolo_error_text();
         const kolo_gpu_call call = Described(c.algo->coll, c.type, c.op);
         for (int r = 0; r < n_; r++) {
             kolo_peer_launch *launch = &launches[static_cast<size_t>(r)];
             SetEnds(data, r, &launch->ends);
-            Launch(kolo_gpu_kernel(&gpu_, &call), c.slices, KOLO_PEER_THREADS, r, launch);
+            Launch(kolo_gpu_kernel(&gpu_, &call), launch->lanes * launch->slices, KOLO_PEER_THREADS,
+                   r, launch);
         }
         Finish(what, data);
     }
@@ -81,6 +98,7 @@ class Ranks
     }
 
   private:
+    static constexpr size_t kWords = 1 << 15;
     static kolo_gpu_call Described(kolo_coll coll, kolo_type type, kolo_op op)
     {
         kolo_gpu_call call = {};
@@ -125,7 +143,7 @@ class Ranks
     }
     const kolo_gpu &gpu_;
     int n_;
-    kolo_peer_room room_ = {static_cast<uint32_t>(n_), 3, 16384, 16384};
+    kolo_peer_room room_ = {static_cast<uint32_t>(n_), 8, 65536, 16384};
     std::vector<Memory> slabs_;
     std::vector<std::unique_ptr<Stream>> streams_;
     void *pinned_ = nullptr;
@@ -191,16 +209,20 @@ TEST_F(OneGpu, RunsTheKernelsFromBufferToBufferWhichGiveTheReferencesBits)
     }
 }
 
-TEST_F(OneGpu, RunsEveryAlgorithmThatHasOneLane)
+// Of one lane and of several, which are up to 8 blocks a rank.
+TEST_F(OneGpu, RunsEveryAlgorithmOverSeveralRingsAndTrees)
 {
     Ranks ranks(gpu_, 4);
     for (int i = 0; i < kolo_algos_count; i++) {
-        std::vector<kolo_peer_launch> launches;
-        const peer_calls::Call call = {kolo_algos[i], KOLO_INT32, KOLO_SUM, 20011, 1, 2};
-        const kolo_peer_room room = {4, 3, 16384, 16384};
-        if (kolo_algos[i]->coll != KOLO_COLL_BARRIER &&
-            peer_calls::Bind(call, 4, room, &launches)) {
-            ranks.Check(call);
+        for (const int rings : {1, 2, 4}) {
+            std::vector<kolo_peer_launch> launches;
+            peer_calls::Call call = {kolo_algos[i], KOLO_INT32, KOLO_SUM, 20011, 1, 2};
+            call.rings = rings;
+            call.pinned = rings == 2;
+            if (kolo_algos[i]->coll != KOLO_COLL_BARRIER &&
+                peer_calls::PlanOf(call, 4) != nullptr) {
+                ranks.Check(call);
+            }
         }
     }
 }
