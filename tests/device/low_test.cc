@@ -191,7 +191,7 @@ TEST(LowLatencyKernels, GoOnWhereTheirCallsWrap)
 TEST(LowLatencyKernels, WriteAllLinesAgainLongBeforeTheirFlagsComeAgain)
 {
     constexpr uint32_t kCall = 3u * KOLO_LOW_REFRESH, kOld = 0xdeadbeef;
-    const kolo_peer_room room = {3, 3, 4096, 2048};
+    const kolo_peer_room room = {3, 3, 3 * 4096, 2048};
     Ranks ranks(3);
     ranks.Begin(kCall);
     for (int r = 0; r < 3; r++) {
@@ -222,7 +222,7 @@ class Played : public testing::Test
     // Where the writer's lines of call `flag` are at the reader; the head is line 0.
     uint64_t *Slot(int reader, uint32_t flag)
     {
-        const kolo_peer_room room = {2, 3, 4096, 2048};
+        const kolo_peer_room room = {2, 3, 2 * 4096, 2048};
         const size_t slot = (flag - 1) % KOLO_LOW_TURNS * 2 + (reader == 0 ? 1 : 0);
         return ranks_.Slab(reader) + (kolo_peer_low_at(&room) + slot * KOLO_LOW_SLOT) / 8;
     }
