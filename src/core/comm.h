@@ -89,6 +89,7 @@ struct kolo_team;
 struct kolo_relay;
 struct kolo_direct;
 struct kolo_peers;
+struct kolo_layers;
 
 struct kolo_comm {
     int rank, nranks;
@@ -166,7 +167,10 @@ struct kolo_comm {
     struct kolo_direct *direct; /* of a relay's own communicator: lends its GPU; device_lock */
     /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
     struct kolo_peers *_Atomic peers;
-    _Atomic int error; /* the status that ended this communicator */
+    struct kolo_layers *_Atomic layers; /* beside the relay, too: see layers.h */
+    struct kolo_comm *_Atomic above;    /* this one is a layer of that; or NULL */
+    _Atomic int ranks_above; /* which a verdict may name, too, behind the own: see layers.c */
+    _Atomic int error;       /* the status that ended this communicator */
     pthread_mutex_t error_lock;
     char error_text[512];
     struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */

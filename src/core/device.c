@@ -4,6 +4,7 @@
 #include "core/device.h"
 
 #include "core/call_parts.h"
+#include "core/layers.h"
 #include "core/peers.h"
 #include "core/quick.h"
 #include "core/relay.h"
@@ -19,16 +20,36 @@ struct intro { /* what a rank tells of its GPU */
     uint32_t kernels; /* 1: kolo has some here */
     uint32_t opens;   /* 1: memory of other processes may be opened */
     uint32_t stores;  /* 1: to memory of other GPUs may be stored */
+    uint32_t layers;  /* 1: calls may go in layers, */
+    uint64_t least;   /* from so many bytes on */
     unsigned char uuid[16];
 };
+
+/* From where on two layers take less than one. Unmeasured: two low-latency kernels take 9 us (the
+ * model of NCCL 2.30, src/sym_kernels.cc there, for 8 H100); a host that adds or copies some 10
+ * GB/s a core saves that from about 64 KiB on. */
+static uint64_t least_bytes(void)
+{
+    enum { LEAST = 64 << 10 };
+    const char *text = kolo_env("KOLO_CUDA_LAYER_BYTES");
+    size_t bytes = LEAST;
+    if (text != NULL && !kolo_parse_bytes(text, &bytes)) {
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LAYER_BYTES is %s, which is no size; it is not used", text);
+        bytes = LEAST;
+    }
+    return bytes;
+}
 
 static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
+    const char *layers = kolo_env("KOLO_CUDA_LAYERS");
     struct intro intro = {.status = kolo_gpu_open(c->device, gpu), .ordinal = c->device};
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
     intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
+    intro.layers = intro.kernels && (layers == NULL || strcmp(layers, "0") != 0);
+    intro.least = least_bytes();
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;
 }
@@ -96,6 +117,50 @@ static kolo_status join_peers(struct kolo_comm *c, struct kolo_gpu *gpu, const s
     return KOLO_OK;
 }
 
+struct ranks { /* what relations look at */
+    const struct kolo_comm *comm;
+    const struct intro *intro;
+};
+
+static bool are_on_one_host(const void *who, int q, int r)
+{
+    const struct ranks *all = who;
+    const struct kolo_peer *a = &all->comm->member[q].peer, *b = &all->comm->member[r].peer;
+    const struct intro *x = &all->intro[q], *y = &all->intro[r];
+    return a->host == b->host && memcmp(x->uuid, y->uuid, sizeof x->uuid) != 0 && x->stores != 0 &&
+           y->stores != 0 && (a->process == b->process || (x->opens != 0 && y->opens != 0));
+}
+
+static bool are_on_one_gpu(const void *who, int q, int r)
+{
+    const struct ranks *all = who;
+    const struct kolo_peer *a = &all->comm->member[q].peer, *b = &all->comm->member[r].peer;
+    return a->host == b->host && a->process == b->process &&
+           memcmp(all->intro[q].uuid, all->intro[r].uuid, sizeof all->intro[q].uuid) == 0;
+}
+
+/* NULL: calls go in one layer. */
+static kolo_status join_layers(struct kolo_comm *c, struct kolo_gpu *gpu, const struct intro *all,
+                               struct kolo_layers **out)
+{
+    const struct ranks who = {c, all};
+    bool may = c->nranks > 1;
+    size_t least = 0;
+    for (int q = 0; q < c->nranks; q++) {
+        may = may && all[q].layers != 0;
+        least = kolo_max(least, all[q].least);
+    }
+    int *group = calloc((size_t)c->nranks, sizeof *group);
+    if (group == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    may = may && (kolo_layers_cut(c->nranks, KOLO_PEER_RANKS, are_on_one_host, &who, group) ||
+                  kolo_layers_cut(c->nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
+    const kolo_status st = may ? kolo_layers_open(c, gpu, group, least, out) : KOLO_OK;
+    free(group);
+    return st;
+}
+
 static kolo_status join_with(struct kolo_comm *c, struct kolo_gpu *gpu, const struct intro *all)
 {
     const struct shared shared = what_is_shared(c, all);
@@ -117,12 +182,22 @@ static kolo_status join_with(struct kolo_comm *c, struct kolo_gpu *gpu, const st
     if (c->peers != NULL) {
         return join_relay(c, gpu, false); /* for messages, and v-forms that not all ranks know */
     }
-    KOLO_LOG(INFO, INIT, "GPU %d: %s", c->device,
+    struct kolo_layers *layers = NULL;
+    if (!(fuses && shared.opens)) {
+        KOLO_TRY(join_layers(c, gpu, all, &layers));
+    }
+    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->device, layers != NULL ? "other " : "",
              fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
              : all[0].kernels      ? "calls go through host memory"
                                    : "calls go through host memory; kolo was built without nvcc, "
                                      "so without kernels for GPUs");
-    return join_relay(c, gpu, fuses && shared.opens);
+    const kolo_status st = join_relay(c, gpu, fuses && shared.opens);
+    if (layers != NULL && st == KOLO_OK) {
+        kolo_layers_join(layers);
+    } else if (layers != NULL) {
+        kolo_layers_drop(layers, gpu);
+    }
+    return st;
 }
 
 kolo_status kolo_device_join(struct kolo_comm *c)
@@ -161,9 +236,13 @@ void kolo_device_leave(struct kolo_comm *c)
     if (c->peers != NULL) {
         kolo_peers_close(c->peers, c->timeout_ms);
     }
+    if (c->layers != NULL) {
+        kolo_layers_close(c->layers, c->timeout_ms);
+    }
     if (c->relay != NULL) {
         kolo_relay_close(c->relay, c->timeout_ms);
     }
+    c->layers = NULL;
     c->team = NULL;
     c->relay = NULL;
     c->peers = NULL;
@@ -176,6 +255,9 @@ void kolo_device_abort(struct kolo_comm *c)
     }
     if (c->peers != NULL) {
         kolo_peers_abort(c->peers);
+    }
+    if (c->layers != NULL) {
+        kolo_layers_abort(c->layers);
     }
     if (c->relay != NULL) {
         kolo_relay_abort(c->relay);
@@ -297,14 +379,17 @@ static kolo_status add_pending(struct kolo_call *call, const struct kolo_gpu_cal
     return KOLO_OK;
 }
 
-static kolo_status enqueue(struct kolo_comm *c, const struct kolo_gpu_call *what,
-                           struct kolo_counts *v)
+kolo_status kolo_device_enqueue(struct kolo_comm *c, const struct kolo_gpu_call *what,
+                                struct kolo_counts *v)
 {
     if (c->team != NULL) {
         return kolo_team_enqueue(c->team, c->rank, what);
     }
     if (c->peers != NULL && !kolo_gpu_call_by_messages(what)) {
         return kolo_device_learn(c) ? kolo_comm_usable(c) : kolo_peers_enqueue(c->peers, what);
+    }
+    if (c->layers != NULL && kolo_layers_take(c->layers, what)) {
+        return kolo_layers_enqueue(c->layers, what);
     }
     KOLO_TRY(kolo_peers_follow(c->peers, what->stream));
     KOLO_TRY(kolo_relay_enqueue(c->relay, what, v));
@@ -325,7 +410,7 @@ static kolo_status take(struct kolo_call *call, kolo_stream stream)
     if (kolo_group_depth > 0) {
         return add_pending(call, &what);
     }
-    return enqueue(call->comm, &what, &call->v);
+    return kolo_device_enqueue(call->comm, &what, &call->v);
 }
 
 bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *out)
@@ -519,7 +604,7 @@ static kolo_status issue_first(void)
         call[r] = all ? &of[r]->call : NULL;
     }
     const kolo_status st =
-        all ? kolo_team_enqueue_all(c->team, call) : enqueue(c, &head->call, &head->v);
+        all ? kolo_team_enqueue_all(c->team, call) : kolo_device_enqueue(c, &head->call, &head->v);
     for (int r = 0; r < c->nranks; r++) {
         struct pending *done = all ? of[r] : r == c->rank ? head : NULL;
         for (struct pending **at = &pending; done != NULL && *at != NULL;) {

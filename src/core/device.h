@@ -6,6 +6,7 @@
 #define KOLO_CORE_DEVICE_H
 
 #include "core/call.h"
+#include "core/gpu.h"
 
 /* Collective: join the ranks of a communicator that has a GPU, once host memory works on it.
  * Errors: UNSUPPORTED (some rank cannot use its GPU), INVALID (no such GPU), SYSTEM, and those of
@@ -31,6 +32,10 @@ bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *
 /* The same for a send or a receive, which was checked. */
 bool kolo_device_takes_message(struct kolo_comm *c, const struct kolo_message *m,
                                kolo_stream stream, kolo_status *out);
+/* Enqueue a call on memory of the GPU, at once; takes v->all if it sets it to NULL. Errors: those
+ * of what takes it. */
+kolo_status kolo_device_enqueue(struct kolo_comm *c, const struct kolo_gpu_call *what,
+                                struct kolo_counts *v);
 /* Enqueue what this thread's group collected. */
 kolo_status kolo_device_group_end(void);
 

@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "core/dump.h"
 #include "core/join.h"
+#include "core/layers.h"
 #include "core/watch.h"
 
 #include <errno.h>
@@ -155,9 +156,14 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
     if (teller >= 0) {
         const int32_t reason = atomic_load(&c->heard.reason);
         *status = (kolo_status) - (reason & 0xff);
-        *rank = (reason >> 8) - 1 < c->nranks ? (reason >> 8) - 1 : -1;
+        *rank =
+            (reason >> 8) - 1 < c->nranks + atomic_load(&c->ranks_above) ? (reason >> 8) - 1 : -1;
         *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
-        kolo_comm_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
+        if (*rank < c->nranks) {
+            kolo_comm_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
+        } else {
+            (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->nranks);
+        }
         kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
                   kolo_status_name(*status), who,
                   *status == KOLO_ERR_PEER ? "died" : "is the one it is about");
@@ -274,7 +280,9 @@ kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
         kolo_device_abort(c);
     }
     pthread_mutex_unlock(&c->error_lock);
-    if (is_first) {
+    if (is_first && c->above != NULL) {
+        kolo_layers_tell(c);
+    } else if (is_first) {
         kolo_dump_failed(c);
     }
     kolo_error_set(c->error_text);

@@ -165,34 +165,76 @@ static bool is_aborted(struct kolo_relay *r)
     return aborted;
 }
 
+/* What a graph holds is ordered by where it is launched. */
+static kolo_status is_capturing(const struct kolo_relay *r, kolo_stream stream, bool *out)
+{
+    int status = 0;
+    const kolo_status st =
+        KOLO_CUDA(&r->gpu, "cuStreamIsCapturing", stream_is_capturing(stream, &status));
+    *out = status != 0;
+    return st;
+}
+
+static kolo_status follow(struct kolo_relay *r, kolo_stream stream, bool captured)
+{
+    return r->recorded && r->user != stream && !captured
+               ? KOLO_CUDA(&r->gpu, "cuStreamWaitEvent", stream_wait_event(stream, r->event, 0))
+               : KOLO_OK;
+}
+
+static kolo_status note(struct kolo_relay *r, kolo_stream stream, bool captured)
+{
+    if (captured) {
+        return KOLO_OK;
+    }
+    r->user = stream;
+    r->recorded = true;
+    return KOLO_CUDA(&r->gpu, "cuEventRecord", event_record(r->event, stream));
+}
+
+static kolo_status in_order(struct kolo_relay *r, kolo_stream stream,
+                            kolo_status (*what)(struct kolo_relay *, kolo_stream, bool))
+{
+    bool captured = false;
+    KOLO_TRY(kolo_gpu_enter(&r->gpu));
+    pthread_mutex_lock(&r->order);
+    kolo_status st = is_capturing(r, stream, &captured);
+    st = st == KOLO_OK ? what(r, stream, captured) : st;
+    pthread_mutex_unlock(&r->order);
+    kolo_gpu_leave(&r->gpu);
+    return st;
+}
+
+kolo_status kolo_relay_follow(struct kolo_relay *r, kolo_stream stream)
+{
+    return in_order(r, stream, follow);
+}
+
+kolo_status kolo_relay_note(struct kolo_relay *r, kolo_stream stream)
+{
+    return in_order(r, stream, note);
+}
+
 static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
     struct kolo_cuda_stream_op ops[] = {
         {.kind = KOLO_CUDA_WAIT_32, .at = r->done_at, .value = 1, .flags = KOLO_CUDA_WAIT_EQUAL},
         {.kind = KOLO_CUDA_WRITE_32, .at = r->done_at, .value = 0}};
-    int capturing = 0;
     if (is_aborted(r)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamIsCapturing", stream_is_capturing(stream, &capturing)));
-    job->captured = capturing != 0;
-    if (r->recorded && r->user != stream && !job->captured) {
-        KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamWaitEvent", stream_wait_event(stream, r->event, 0)));
-    }
+    KOLO_TRY(is_capturing(r, stream, &job->captured));
+    const bool captured = job->captured;
+    KOLO_TRY(follow(r, stream, captured));
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, come, job)));
     *taken_out = true; /* and gone, if the stream has come to it; what is captured stays */
-    if (capturing != 0) {
+    if (captured) {
         job->kept = r->kept;
         r->kept = job;
     }
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0)));
-    if (capturing == 0) {
-        r->user = stream;
-        r->recorded = true;
-        return KOLO_CUDA(&r->gpu, "cuEventRecord", event_record(r->event, stream));
-    }
-    return KOLO_OK;
+    return note(r, stream, captured);
 }
 
 /* Takes the job. */
@@ -246,7 +288,17 @@ void kolo_relay_abort(struct kolo_relay *r)
     pthread_mutex_lock(&r->lock);
     r->aborted = true;
     pthread_mutex_unlock(&r->lock);
-    kolo_comm_abort(r->host);
+    if (atomic_load(&r->comm->error) == KOLO_OK) {
+        kolo_comm_abort(r->host);
+        return;
+    }
+    kolo_error_set(r->comm->error_text); /* for what the others are told */
+    (void)kolo_comm_fail_of(r->host, (kolo_status)r->comm->verdict.status, r->comm->verdict.rank);
+}
+
+void kolo_relay_widen(struct kolo_relay *r, int ranks)
+{
+    atomic_store(&r->host->ranks_above, ranks);
 }
 
 /* ---- coming up, and going down ---- */
@@ -335,31 +387,28 @@ static bool is_over(struct kolo_relay *r)
     return over;
 }
 
-static void drain(struct kolo_relay *r, int timeout_ms)
+bool kolo_relay_wait(struct kolo_relay *r, int timeout_ms)
 {
     const struct timespec nap = {0, 100 * 1000};
-    double end = kolo_now_us() + timeout_ms * 1e3;
-    bool aborted = false;
-    if (kolo_gpu_enter(&r->gpu) != KOLO_OK) {
-        return;
+    const double end = kolo_now_us() + timeout_ms * 1e3;
+    bool over = kolo_gpu_enter(&r->gpu) != KOLO_OK;
+    if (over) {
+        return true;
     }
-    while (!is_over(r)) {
-        if (kolo_now_us() > end) {
-            if (aborted) {
-                break;
-            }
-            kolo_relay_abort(r);
-            aborted = true;
-            end += 10e6;
-        }
-        nanosleep(&nap, NULL);
+    while (!(over = is_over(r)) && kolo_now_us() <= end) {
+        (void)nanosleep(&nap, NULL);
     }
     kolo_gpu_leave(&r->gpu);
+    return over;
 }
 
 void kolo_relay_close(struct kolo_relay *r, int timeout_ms)
 {
-    drain(r, timeout_ms);
+    enum { GRACE_MS = 10000 };
+    if (!kolo_relay_wait(r, timeout_ms)) {
+        kolo_relay_abort(r);
+        (void)kolo_relay_wait(r, GRACE_MS);
+    }
     pthread_mutex_lock(&r->lock);
     r->stop = true;
     pthread_cond_signal(&r->came);

@@ -35,6 +35,14 @@ kolo_status kolo_relay_enqueue(struct kolo_relay *relay, const struct kolo_gpu_c
 /* The same for n sends and receives, which go together; their array is copied. */
 kolo_status kolo_relay_enqueue_messages(struct kolo_relay *relay, const struct kolo_message *m,
                                         int n, kolo_stream stream);
+/* Around what else is enqueued for the communicator: it takes effect in the order of the calls,
+ * whatever their streams. Errors: SYSTEM. */
+kolo_status kolo_relay_follow(struct kolo_relay *relay, kolo_stream stream);
+kolo_status kolo_relay_note(struct kolo_relay *relay, kolo_stream stream);
+/* Whether all of that is over, in `timeout_ms` at most. */
+bool kolo_relay_wait(struct kolo_relay *relay, int timeout_ms);
+/* Its communicator's failures may name so many ranks of another one behind its own. */
+void kolo_relay_widen(struct kolo_relay *relay, int ranks);
 /* Streams that wait go on; what they give then is not defined. Never blocks. */
 void kolo_relay_abort(struct kolo_relay *relay);
 

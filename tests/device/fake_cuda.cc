@@ -471,7 +471,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int)
     const bool ordered = word != "unordered" && word != "unflushed";
     switch (attribute) {
     case KOLO_CUDA_MULTIPROCESSORS:
-        *value = 4;
+        *value = getenv("FAKE_CUDA_SMS") != nullptr ? atoi(getenv("FAKE_CUDA_SMS")) : 4;
         break;
     case KOLO_CUDA_DMA_BUFS:
         *value = word != "no dma-bufs" ? 1 : 0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests ask of the driver in fake_cuda.cc beyond the functions of CUDA's. Where
 // FAKE_CUDA_SHARES is set in the environment, other processes can open its memory;
-// FAKE_CUDA_DEVICES says how many GPUs there are (2); FAKE_CUDA_BUSES on which buses those are that
-// a process sees ("1b,2b", and eight at most; "-" is one without an address).
+// FAKE_CUDA_DEVICES says how many GPUs there are (2), FAKE_CUDA_SMS how many multiprocessors each
+// has (4); FAKE_CUDA_BUSES on which buses those are that a process sees ("1b,2b", and eight at
+// most;
+// "-" is one without an address).
 #ifndef KOLO_TESTS_FAKE_CUDA_H
 #define KOLO_TESTS_FAKE_CUDA_H
 
