@@ -162,8 +162,9 @@ struct kolo_comm {
     uint64_t warned;     /* number of the last call of which a straggler was told */
 
     struct kolo_p2p *p2p;
-    struct kolo_team *team;     /* one of these where `device` is a GPU, see device.h */
-    struct kolo_relay *relay;   /* once all have joined */
+    /* One of these where `device` is a GPU, see device.h. The watcher looks at them. */
+    struct kolo_team *_Atomic team;
+    struct kolo_relay *_Atomic relay; /* once all have joined */
     struct kolo_direct *direct; /* of a relay's own communicator: lends its GPU; device_lock */
     /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
     struct kolo_peers *_Atomic peers;

@@ -101,8 +101,19 @@ static kolo_status join_relay(struct kolo_comm *c, struct kolo_gpu *gpu, bool fu
         kolo_gpu_leave(gpu);
         KOLO_TRY(st);
     }
+    struct kolo_relay *relay = NULL;
     KOLO_TRY(make_host(c, &host));
-    return kolo_relay_open(c, host, gpu, fuses, &c->relay);
+    KOLO_TRY(kolo_relay_open(c, host, gpu, fuses, &relay));
+    c->relay = relay;
+    return KOLO_OK;
+}
+
+static kolo_status join_team(struct kolo_comm *c)
+{
+    struct kolo_team *team = NULL;
+    KOLO_TRY(kolo_team_join(c->id, c->nranks, c->rank, c->device, &team));
+    c->team = team;
+    return KOLO_OK;
 }
 
 static kolo_status join_peers(struct kolo_comm *c, struct kolo_gpu *gpu, const struct intro *all)
@@ -174,7 +185,7 @@ static kolo_status join_with(struct kolo_comm *c, struct kolo_gpu *gpu, const st
     if (fuses && shared.process) {
         kolo_gpu_close(gpu);
         KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->device, c->nranks);
-        return kolo_team_join(c->id, c->nranks, c->rank, c->device, &c->team);
+        return join_team(c);
     }
     if (shared.stores) {
         KOLO_TRY(join_peers(c, gpu, all));
@@ -219,13 +230,15 @@ kolo_status kolo_device_join(struct kolo_comm *c)
     if (c->relay == NULL) {
         kolo_gpu_close(&gpu);
     }
+    if (atomic_load(&c->error) != KOLO_OK) { /* before these were there to be ended */
+        kolo_device_abort(c);
+    }
     return st;
 }
 
 kolo_status kolo_device_join_local(struct kolo_comm *c)
 {
-    return c->device == KOLO_HOST ? KOLO_OK
-                                  : kolo_team_join(c->id, c->nranks, c->rank, c->device, &c->team);
+    return c->device == KOLO_HOST ? KOLO_OK : join_team(c);
 }
 
 void kolo_device_leave(struct kolo_comm *c)

@@ -370,7 +370,8 @@ TEST(TopologyHost, RecordedMachinesLoadAndEveryPuHasAPlace)
         Host host(folder + name);
         if (Contains(name, "v3format")) {
             EXPECT_EQ(KOLO_ERR_INVALID, host.status());
-            EXPECT_TRUE(Contains(kolo_error_text(), name + ":3: <topology>: its format is newer than 2"))
+            EXPECT_TRUE(
+                Contains(kolo_error_text(), name + ":3: <topology>: its format is newer than 2"))
                 << kolo_error_text();
             continue;
         }
