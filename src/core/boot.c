@@ -5,7 +5,6 @@
  * a second more before it speaks of its own. A connection that ends before the hub acknowledged the
  * rank is tried again: the hub may have made room for another, or be about to come up anew. */
 #include "boot_wire.h"
-#include "transports/shm/service.h"
 
 #include <errno.h>
 #include <math.h>
@@ -66,7 +65,7 @@ static kolo_status check_parent(const struct kolo_boot *boot)
 /* Others may wait for memory of this process, which cannot even hear them. */
 static kolo_status check_descriptors(const struct kolo_boot *boot)
 {
-    return !kolo_service_starved()
+    return boot->meet.starved == NULL || !boot->meet.starved()
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM,
                            "no descriptor left for who asks rank %d for memory: %s", boot->rank,

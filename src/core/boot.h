@@ -25,6 +25,8 @@ struct kolo_meet {
     /* Of the communicator that the ranks come from: not 0 once it has failed, after which nobody
      * waits here any more; NULL: there is none. */
     const int *parent_failed;
+    /* Whether others wait in vain for what this process serves, which then waits no more; NULL. */
+    bool (*starved)(void);
 };
 
 struct kolo_boot;

@@ -13,6 +13,7 @@
 #include "core/plugins.h"
 #include "core/watch.h"
 #include "transports/shm/segment.h"
+#include "transports/shm/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,8 +169,9 @@ static kolo_status create_at(const struct kolo_meet *meet, int nranks, int rank,
     double at[5] = {kolo_now_us(), 0, 0, 0, 0};
     KOLO_TRY(comm_new(nranks, rank, config, &c));
     c->meet = *meet;
+    c->meet.starved = kolo_service_starved;
     kolo_status st = rounds_make(nranks, &rounds);
-    st = st == KOLO_OK ? kolo_boot_open(meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
+    st = st == KOLO_OK ? kolo_boot_open(&c->meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
     st = st == KOLO_OK ? kolo_device_join(c) : st;
