@@ -24,6 +24,8 @@ struct kolo_layers {
     const struct kolo_gpu *gpu;
     kolo_cuda_address scratch;
     pthread_mutex_t order; /* in calls that enqueue: the steps of one stay together */
+    pthread_mutex_t gate;  /* while one layer's failure ends the other; of `closed` */
+    bool closed;           /* they are being destroyed, one after the other */
 };
 
 /* ---- groups ---- */
@@ -163,6 +165,7 @@ void kolo_layers_drop(struct kolo_layers *l, const struct kolo_gpu *gpu)
     kolo_comm_destroy(l->far);
     kolo_comm_destroy(l->near);
     pthread_mutex_destroy(&l->order);
+    pthread_mutex_destroy(&l->gate);
     free(l->rank_of);
     free(l->group_of);
     free(l);
@@ -213,6 +216,7 @@ kolo_status kolo_layers_open(struct kolo_comm *comm, const struct kolo_gpu *gpu,
     l->rank_of = calloc(n, sizeof *l->rank_of);
     l->group_of = calloc(n, sizeof *l->group_of);
     pthread_mutex_init(&l->order, NULL);
+    pthread_mutex_init(&l->gate, NULL);
     for (size_t q = 0; q < n; q++) {
         size += group[q] == group[0];
     }
@@ -260,6 +264,9 @@ void kolo_layers_close(struct kolo_layers *l, int timeout_ms)
     if (!kolo_relay_wait(l->comm->relay, FAR_GRACE_MS)) {
         l->scratch = 0; /* the driver keeps what is used */
     }
+    pthread_mutex_lock(&l->gate);
+    l->closed = true;
+    pthread_mutex_unlock(&l->gate);
     kolo_layers_drop(l, l->gpu);
 }
 
@@ -304,12 +311,14 @@ void kolo_layers_tell(struct kolo_comm *layer)
 void kolo_layers_abort(struct kolo_layers *l)
 {
     struct kolo_comm *const layer[] = {l->near, l->far};
-    for (int i = 0; i < 2; i++) {
+    pthread_mutex_lock(&l->gate);
+    for (int i = 0; i < 2 && !l->closed; i++) {
         const struct kolo_verdict *why = &l->comm->verdict;
         kolo_error_set(l->comm->error_text);
         (void)kolo_comm_fail_of(layer[i], (kolo_status)why->status,
                                 rank_below(l, layer[i], why->rank));
     }
+    pthread_mutex_unlock(&l->gate);
 }
 
 /* ---- which calls ---- */
