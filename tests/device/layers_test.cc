@@ -569,7 +569,7 @@ TEST_F(Layers, AllComesBackWhicheverCallOfTheDriverFails)
         ASSERT_EQ(4, right);
         const size_t live = Find<size_t()>("FakeCudaLive")();
         failed = true;
-        for (long nth = 1; failed; nth += full ? 1 : 37, rounds++) {
+        for (long nth = 1; failed; nth += full ? 3 : 37, rounds++) {
             CallWithFailure(nth, &failed, &right);
             ASSERT_EQ(live, Find<size_t()>("FakeCudaLive")()) << "call " << nth << " of the driver";
             ASSERT_LT(rounds, 20000);
