@@ -30,7 +30,7 @@ class TempFile
     }
 
   private:
-    std::string path_ = testing::TempDir() + "kolo-test-XXXXXX";
+    std::string path_ = testing::TempDir() + "kolo-test-" + std::string(6, 'X'); // see mkstemp(3)
 };
 
 #endif

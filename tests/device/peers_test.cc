@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators of threads on a GPU each, over the driver of fake_cuda.cc with four GPUs: calls are
 // kernels that store to each other's memory.
-#include "calls.h"
+#include "gpu_threads.h"
 
 #include <chrono>
 #include <functional>
@@ -14,82 +14,19 @@ namespace
 
 using namespace calls;
 
-void Peers(const char *word)
+std::vector<int> GpusFrom(int first, int ranks)
 {
-    Find<void(const char *)>("FakeCudaPeers")(word);
+    std::vector<int> gpus(static_cast<size_t>(ranks));
+    std::iota(gpus.begin(), gpus.end(), first);
+    return gpus;
 }
 
 // Rank r is a thread on GPU first + r.
-class Peered
-{
-  public:
-    // The fail-th call of the driver fails from where they meet on; 0: none.
+struct Peered : GpuThreads {
     explicit Peered(int ranks, int first = 0, int timeout_ms = 30000, long fail = 0)
-        : first_(first), comm_(static_cast<size_t>(ranks)), status_(comm_.size(), KOLO_ERR_INTERNAL)
+        : GpuThreads(GpusFrom(first, ranks), false, timeout_ms, fail)
     {
-        kolo_id id;
-        for (int r = 0; r < ranks; r++) {
-            stream_.push_back(std::make_unique<Stream>(first + r));
-        }
-        const kolo_status made = kolo_id_create(&id);
-        Find<void(long)>("FakeCudaFailNth")(fail);
-        Threads([&](int r) {
-            kolo_config config = KOLO_CONFIG_INIT;
-            config.device = first + r;
-            config.timeout_ms = timeout_ms;
-            status_[static_cast<size_t>(r)] =
-                made == KOLO_OK
-                    ? kolo_comm_create(&id, ranks, r, &config, &comm_[static_cast<size_t>(r)])
-                    : made;
-        });
     }
-    ~Peered()
-    {
-        Threads([&](int r) { kolo_comm_destroy(Comm(r)); });
-    }
-    void Threads(const std::function<void(int)> &body)
-    {
-        std::vector<std::thread> threads;
-        for (size_t r = 0; r < comm_.size(); r++) {
-            threads.emplace_back(body, static_cast<int>(r));
-        }
-        for (std::thread &thread : threads) {
-            thread.join();
-        }
-    }
-    bool IsUp() const
-    {
-        return std::all_of(status_.begin(), status_.end(),
-                           [](kolo_status st) { return st == KOLO_OK; });
-    }
-    int Ranks() const
-    {
-        return static_cast<int>(comm_.size());
-    }
-    int Gpu(int r) const
-    {
-        return first_ + r;
-    }
-    std::vector<int> Gpus() const
-    {
-        std::vector<int> gpus(comm_.size());
-        std::iota(gpus.begin(), gpus.end(), first_);
-        return gpus;
-    }
-    kolo_comm *Comm(int r) const
-    {
-        return comm_[static_cast<size_t>(r)];
-    }
-    const Stream &At(int r) const
-    {
-        return *stream_[static_cast<size_t>(r)];
-    }
-
-  private:
-    int first_;
-    std::vector<std::unique_ptr<Stream>> stream_; // before comm_: what is queued ends first
-    std::vector<kolo_comm *> comm_;
-    std::vector<kolo_status> status_;
 };
 
 // Buffers of all ranks on their GPUs.
