@@ -3,6 +3,7 @@
 #ifndef KOLO_CORE_PEERS_INNER_H
 #define KOLO_CORE_PEERS_INNER_H
 
+#include "core/gpu_order.h"
 #include "core/loans.h"
 #include "core/peers.h"
 #include "exec/peer.h"
@@ -57,9 +58,7 @@ struct kolo_peers {
     kolo_cuda_stream stream;     /* for the slab's end */
 
     pthread_mutex_t order; /* of all below, in calls that enqueue */
-    kolo_cuda_stream user; /* of the last call outside graphs, */
-    kolo_cuda_event event; /* which is recorded after it */
-    bool recorded;
+    struct kolo_gpu_order calls;
     struct kolo_peer_plan *plans;
     uint32_t nwords;              /* of their programs, pinned */
     struct kolo_chooser *chooser; /* of what rules force; NULL: not asked yet */
