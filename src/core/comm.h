@@ -8,8 +8,8 @@
 #ifndef KOLO_CORE_COMM_H
 #define KOLO_CORE_COMM_H
 
+#include "boot/bootstrap.h"
 #include "core/board.h"
-#include "core/boot.h"
 #include "exec/cpu.h"
 #include "plan/plan.h"
 #include "topology/graph.h"

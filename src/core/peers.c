@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls of peers: see peers.h. */
 #include "core/peers_inner.h"
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
 #include <ctype.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * A *meeting point* is a hub that some process of the job runs as a thread; every rank holds one
  * connection to it (a star): on its host by an abstract UNIX socket, which leaves nothing behind
  * even by SIGKILL, from other hosts by TCP. */
-#ifndef KOLO_CORE_BOOT_H
-#define KOLO_CORE_BOOT_H
+#ifndef KOLO_BOOT_BOOTSTRAP_H
+#define KOLO_BOOT_BOOTSTRAP_H
 
 #include "util/net.h"
 #include "util/util.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hub in two parts: boot_hub.c is a thread that reads connections and keeps the clock,
- * boot_job.c knows who the ranks are and decides what they are told.
+/* The hub in two parts: hub.c is a thread that reads connections and keeps the clock,
+ * hub_job.c knows who the ranks are and decides what they are told.
  *
  *   accepted --HELLO--> challenged --PROOF--> joined --(all came)--> exchanges --> left
  *
  * A connection changes no state of the job before its proof. After the first error every rank that
  * is here, or still comes within a while, is told the same sentence. */
-#ifndef KOLO_CORE_BOOT_HUB_H
-#define KOLO_CORE_BOOT_HUB_H
+#ifndef KOLO_BOOT_HUB_H
+#define KOLO_BOOT_HUB_H
 
-#include "boot_wire.h"
+#include "boot/wire.h"
 
 /* Of a connection. TOLD: it knows its error, and what it says is ignored. */
 enum kolo_conn_state { KOLO_CONN_ACCEPTED, KOLO_CONN_CHALLENGED, KOLO_CONN_JOINED, KOLO_CONN_TOLD };

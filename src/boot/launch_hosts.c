@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where ranks on several hosts meet: at an address that all were given, or by an id that rank 0
  * makes and the launcher, or a file, passes on. */
-#include "launch.h"
-#include "pmi.h"
+#include "boot/launch.h"
+#include "boot/pmi.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* Whether the struct that a plug-in exports can be used: its ABI, size, name and slots. It may be
  * older than ours, and so shorter, or of a file that lies: no byte beyond `bytes` is read, which is
  * what the file's symbol table gives the struct. */
-#include "core/plugin_load.h"
 #include "plan/plan.h"
+#include "plugin/load.h"
 
 #include <ctype.h>
 #include <string.h>

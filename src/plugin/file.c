@@ -2,7 +2,7 @@
 /* Which files may be loaded as plug-ins: loading runs them, so only what root and this user can
  * change. The directories are resolved first and checked from the root down; with all of them
  * safe, nobody can exchange the file between this check and dlopen(). */
-#include "core/plugin_load.h"
+#include "plugin/load.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Declarations are from the PMIx 4 standard and Slurm's pmi2.h, reduced to what is used. */
-#include "pmi.h"
+#include "boot/pmi.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,10 +4,10 @@
  * Path and permissions are checked first (nothing of the file has run), then the file is linked
  * with RTLD_NOW | RTLD_LOCAL, then its one symbol is checked: ABI, size, name, slots. An accepted
  * plug-in is never unloaded, since plans and communicators point into it. */
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
-#include "core/plugin_load.h"
 #include "plan/plan.h"
+#include "plugin/load.h"
 #include "transports/transports.h"
 
 #include <dlfcn.h>

@@ -4,7 +4,7 @@
  * The hub watches this rank's deadlines too, because it alone knows who is missing; a rank gives it
  * a second more before it speaks of its own. A connection that ends before the hub acknowledged the
  * rank is tried again: the hub may have made room for another, or be about to come up anew. */
-#include "boot_wire.h"
+#include "boot/wire.h"
 
 #include <errno.h>
 #include <math.h>

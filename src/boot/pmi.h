@@ -4,8 +4,8 @@
  * PMIx (mpirun of Open MPI, srun --mpi=pmix) and PMI-2 (srun --mpi=pmi2) are libraries of the
  * launcher; they are opened when they are needed. Where there is neither, KOLO_ID_FILE names a file
  * that rank 0 makes and the others read. */
-#ifndef KOLO_CORE_PMI_H
-#define KOLO_CORE_PMI_H
+#ifndef KOLO_BOOT_PMI_H
+#define KOLO_BOOT_PMI_H
 
 #include "util/util.h"
 

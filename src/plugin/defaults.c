@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What stands in the slots that a plug-in, older than this header or with fewer abilities, left
  * empty. The tables are positional: a new slot without a default draws the compiler's warning. */
-#include "core/plugin_load.h"
+#include "plugin/load.h"
 
 #include <string.h>
 

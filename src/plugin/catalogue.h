@@ -9,8 +9,8 @@
  * an absolute path, no symbolic link at its end; the file and every directory above it belong to
  * root or to this user; nobody else may write to them (a directory with the sticky bit, such as
  * /tmp, will do, as others cannot replace our files in it). */
-#ifndef KOLO_CORE_PLUGINS_H
-#define KOLO_CORE_PLUGINS_H
+#ifndef KOLO_PLUGIN_CATALOGUE_H
+#define KOLO_PLUGIN_CATALOGUE_H
 
 #include "util/util.h"
 

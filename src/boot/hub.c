@@ -3,7 +3,7 @@
  *
  * Until its proof a connection may cost one descriptor for at most 5 s, and the oldest such makes
  * room for a newer: a stranger delays nobody. */
-#include "boot_hub.h"
+#include "boot/hub.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which launcher started this process, as which rank, and where its ranks meet. */
-#ifndef KOLO_CORE_LAUNCH_H
-#define KOLO_CORE_LAUNCH_H
+#ifndef KOLO_BOOT_LAUNCH_H
+#define KOLO_BOOT_LAUNCH_H
 
-#include "boot.h"
+#include "boot/bootstrap.h"
 
 struct kolo_launch {
     int rank, nranks;

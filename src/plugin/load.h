@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Parts of the plug-in loader; the rest of core uses plugins.h. */
-#ifndef KOLO_CORE_PLUGIN_LOAD_H
-#define KOLO_CORE_PLUGIN_LOAD_H
+/* Parts of the plug-in loader; the rest of core uses catalogue.h. */
+#ifndef KOLO_PLUGIN_LOAD_H
+#define KOLO_PLUGIN_LOAD_H
 
 #include "util/util.h"
 
@@ -26,7 +26,7 @@ kolo_status kolo_plugin_read_transport(const struct kolo_plugin_found *found,
                                        struct kolo_transport *out);
 kolo_status kolo_plugin_read_tuner(const struct kolo_plugin_found *found, struct kolo_tuner *out);
 
-/* Whether `path` may be loaded, by the rules of plugins.h; *real gets the path without symbolic
+/* Whether `path` may be loaded, by the rules of catalogue.h; *real gets the path without symbolic
  * links in its directories, to be freed. Errors: INVALID, SYSTEM. */
 kolo_status kolo_plugin_path_check(const char *path, char **real);
 

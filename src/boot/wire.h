@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What boot.c (a rank) and boot_hub.c (the hub) say to each other, and the sockets they say it on.
+/* What rank.c (a rank) and hub.c (the hub) say to each other, and the sockets they say it on.
  *
  *   rank                                    hub
  *   HELLO  rank, nranks, version, nonce ->
@@ -14,10 +14,10 @@
  * secret over direction, meeting name, HELLO and CHALLENGE, so it fits no other connection. Both
  * nonces are fresh. Little-endian, no pointers, no padding. HELLO, CHALLENGE, PROOF, JOINED and
  * ERROR keep their layout in all versions, so that a version mismatch can be told. */
-#ifndef KOLO_CORE_BOOT_WIRE_H
-#define KOLO_CORE_BOOT_WIRE_H
+#ifndef KOLO_BOOT_WIRE_H
+#define KOLO_BOOT_WIRE_H
 
-#include "boot.h"
+#include "boot/bootstrap.h"
 #include "util/secret.h"
 
 #include <assert.h>

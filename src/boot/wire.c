@@ -2,7 +2,7 @@
 /* Sockets, proofs and frames of the meeting point. Abstract UNIX sockets have no file and hence no
  * permissions (CVE-2022-42919 came of relying on that), so both ends look at SO_PEERCRED: another
  * user's process is turned away before a byte is read. See unix(7), RFC 2104 (HMAC). */
-#include "boot_wire.h"
+#include "boot/wire.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
  *
  * Hydra (MPICH) names no job, but every rank inherits the proxy's control socket: its inode number
  * is the same in all of them, also behind a wrapper script, and differs between jobs. */
-#include "launch.h"
+#include "boot/launch.h"
 
 #include <limits.h>
 #include <stdatomic.h>

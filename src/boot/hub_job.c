@@ -2,7 +2,7 @@
 /* The hub's knowledge of the job: who has come, who is missing, what each has contributed, and the
  * one sentence that all are told when it fails. Nothing here waits: what a socket does not take is
  * kept for later, what a rank has not sent yet is not waited for. */
-#include "boot_hub.h"
+#include "boot/hub.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * A host is a kernel (its boot id) seen from one network and one user namespace: there abstract
  * sockets meet and SO_PEERCRED compares. Host names prove nothing: containers share them. */
-#include "boot_wire.h"
+#include "boot/wire.h"
 
 #include <assert.h>
 #include <fcntl.h>
