@@ -11,9 +11,9 @@
 #include "core/device.h"
 #include "core/join.h"
 #include "core/watch.h"
+#include "memory/segment.h"
+#include "memory/serve.h"
 #include "plugin/catalogue.h"
-#include "transports/shm/segment.h"
-#include "transports/shm/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>

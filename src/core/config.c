@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of a communicator: the caller's, else the environment's, else the defaults. */
 #include "core/join.h"
-#include "device/cuda.h"
+#include "cuda/driver.h"
 #include "plugin/catalogue.h"
 
 #include <limits.h>

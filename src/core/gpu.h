@@ -3,7 +3,7 @@
 #ifndef KOLO_CORE_GPU_H
 #define KOLO_CORE_GPU_H
 
-#include "device/cuda.h"
+#include "cuda/driver.h"
 #include "exec/fused.h"
 #include "exec/low.h"
 

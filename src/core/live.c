@@ -8,7 +8,7 @@
 #include "boot/bootstrap.h"
 #include "core/join.h"
 #include "core/rings.h"
-#include "device/cuda.h"
+#include "cuda/driver.h"
 #include "topology/nvml.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "core/loans.h"
 
 #include "core/fds.h"
-#include "core/lent.h"
+#include "cuda/ipc.h"
 #include "exec/peer_layout.h"
 
 #include <errno.h>

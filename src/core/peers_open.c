@@ -2,7 +2,7 @@
 /* How peers come up and go down: see peers.h. Every rank does its part, then tells all how it went;
  * only where all are able goes any of them on. */
 #include "core/peers_inner.h"
-#include "device/peer_access.h"
+#include "cuda/peer_access.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -28,7 +28,7 @@ CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitc
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
-    MORE["verbs"] = ["transports/carrier.c", "transports/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
+    MORE["verbs"] = ["transports/carrier.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
     CORPORA["verbs"] = ["fuzz/verbs"]
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]

@@ -3,8 +3,8 @@
  * were registered. What a transport found out about such a range, it may keep under its name; about
  * any other memory nothing can be kept, since it may be unmapped, and other memory mapped there,
  * without a word. Any thread may call. */
-#ifndef KOLO_TRANSPORTS_LASTING_H
-#define KOLO_TRANSPORTS_LASTING_H
+#ifndef KOLO_MEMORY_LASTING_H
+#define KOLO_MEMORY_LASTING_H
 
 #include "util/util.h"
 

@@ -4,8 +4,8 @@
  * The declarations are ours, so that no header of CUDA's is needed; names and numbers are those of
  * NVIDIA's CUDA Driver API reference (13.0), and tests/device compares them with cuda.h where there
  * is one. Only what kolo calls is here. */
-#ifndef KOLO_DEVICE_CUDA_H
-#define KOLO_DEVICE_CUDA_H
+#ifndef KOLO_CUDA_DRIVER_H
+#define KOLO_CUDA_DRIVER_H
 
 #include "util/util.h"
 

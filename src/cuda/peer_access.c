@@ -3,7 +3,7 @@
  * the driver, which has no deadline. A copy between contexts with peer access runs in the engine of
  * its stream's GPU, so that four ways are tried: each GPU writes to the other, and reads from it;
  * requests and their completions take different ways through bridges. */
-#include "device/peer_access.h"
+#include "cuda/peer_access.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that lasts: a list, since programs have few such ranges. See lasting.h. */
-#include "transports/lasting.h"
+#include "memory/lasting.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,8 +6,8 @@
  * Requests below KOLO_SEGMENT_BIG share slabs, larger ones get a segment of their own. All
  * functions may be called by any thread. A forked child starts with an empty store: what it
  * inherited stays mapped, but is private memory as far as kolo is concerned. */
-#ifndef KOLO_SHM_SEGMENT_H
-#define KOLO_SHM_SEGMENT_H
+#ifndef KOLO_MEMORY_SEGMENT_H
+#define KOLO_MEMORY_SEGMENT_H
 
 #include "util/util.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See lent.h. */
-#include "core/lent.h"
+/* See ipc.h. */
+#include "cuda/ipc.h"
 
 static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo_cuda_address at)
 {

@@ -4,9 +4,9 @@
  * A stranger can connect, since abstract names have no permissions, but holds one of a few places
  * for a few seconds at most: a full table drops its oldest client. Nothing is read but one request
  * of fixed size. */
-#include "transports/shm/service.h"
+#include "memory/serve.h"
 
-#include "transports/shm/segment.h"
+#include "memory/segment.h"
 #include "util/pass_fd.h"
 
 #include <assert.h>

@@ -4,8 +4,8 @@
  * The owner listens on an abstract UNIX socket with a random name, served by one small thread. A
  * client sends {magic, segment, token}; the answer is {magic, status, length} and the descriptor.
  * Both sides check the other's user. A wrong token or user gets no answer. */
-#ifndef KOLO_SHM_SERVICE_H
-#define KOLO_SHM_SERVICE_H
+#ifndef KOLO_MEMORY_SERVE_H
+#define KOLO_MEMORY_SERVE_H
 
 #include "util/util.h"
 

@@ -5,7 +5,7 @@
  * 0 where page p is free (or inside a run). Only pages in runs are reserved; freeing a run punches
  * them out, so that a slab costs what is in use. Big segments are populated through the mapping
  * first, because only page faults give a memfd huge pages; see madvise(2), MADV_POPULATE_WRITE. */
-#include "transports/shm/segment.h"
+#include "memory/segment.h"
 
 #include "util/grow.h"
 

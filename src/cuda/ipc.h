@@ -5,10 +5,10 @@
  * exportable, as expandable segments of PyTorch, by a descriptor (see fds.h). Memory of pools
  * (cudaMallocAsync) is refused, also of those that could be exported, and managed memory. The
  * driver's number of an allocation tells it from a later one at the same address. */
-#ifndef KOLO_CORE_LENT_H
-#define KOLO_CORE_LENT_H
+#ifndef KOLO_CUDA_IPC_H
+#define KOLO_CUDA_IPC_H
 
-#include "device/cuda.h"
+#include "cuda/driver.h"
 
 enum kolo_lent_way { KOLO_LENT_NOT, KOLO_LENT_BY_HANDLE, KOLO_LENT_BY_FD };
 

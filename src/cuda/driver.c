@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Loading the driver, and what its answers mean: see cuda.h. The versioned name is the driver's;
+/* Loading the driver, and what its answers mean: see driver.h. The versioned name is the driver's;
  * the plain one is a stub of the toolkit. Never unloaded: other libraries of the process use it. */
-#include "device/cuda.h"
+#include "cuda/driver.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

@@ -2,10 +2,10 @@
 /* Whether two GPUs reach each other's memory, by trying. The driver says what the chipset could do;
  * PCI access control (ACS), an IOMMU or a virtual machine makes the same copies arrive wrong, late
  * or never, and no call fails. */
-#ifndef KOLO_DEVICE_PEER_ACCESS_H
-#define KOLO_DEVICE_PEER_ACCESS_H
+#ifndef KOLO_CUDA_PEER_ACCESS_H
+#define KOLO_CUDA_PEER_ACCESS_H
 
-#include "device/cuda.h"
+#include "cuda/driver.h"
 
 #ifdef __cplusplus
 extern "C" {
