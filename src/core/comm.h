@@ -10,7 +10,7 @@
 
 #include "boot/bootstrap.h"
 #include "core/board.h"
-#include "exec/cpu.h"
+#include "exec/cpu/exec.h"
 #include "plan/plan.h"
 #include "topology/graph.h"
 #include "topology/topology.h"

@@ -4,7 +4,7 @@
 
 #include "core/fds.h"
 #include "cuda/ipc.h"
-#include "exec/peer_layout.h"
+#include "exec/gpu/program/program_layout.h"
 
 #include <errno.h>
 #include <poll.h>
