@@ -12,7 +12,7 @@
 #include "core/board.h"
 #include "exec/cpu/exec.h"
 #include "plan/plan.h"
-#include "topology/graph.h"
+#include "topology/machine/graph.h"
 #include "topology/topology.h"
 #include "tune/tune.h"
 #include "util/secret.h"

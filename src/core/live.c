@@ -9,7 +9,7 @@
 #include "core/join.h"
 #include "core/rings.h"
 #include "cuda/driver.h"
-#include "topology/nvml.h"
+#include "topology/machine/nvml.h"
 
 #include <stdlib.h>
 #include <string.h>
