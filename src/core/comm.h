@@ -15,8 +15,10 @@
 #include "topology/machine/graph.h"
 #include "topology/topology.h"
 #include "tune/tune.h"
+#include "util/fork.h"
 #include "util/secret.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -80,6 +82,7 @@ struct kolo_cached_bound {
     struct kolo_bound *bound;
 };
 
+struct kolo_link_address;
 struct kolo_memo;
 struct kolo_shared_memo;
 
@@ -90,6 +93,9 @@ struct kolo_relay;
 struct kolo_direct;
 struct kolo_peers;
 struct kolo_layers;
+
+/* Whether some thread holds the mutex; for assertions. */
+#define KOLO_IS_HELD(mutex) (pthread_mutex_trylock(mutex) == EBUSY)
 
 struct kolo_comm {
     int rank, nranks;
@@ -104,8 +110,8 @@ struct kolo_comm {
     int spare_fd;                            /* holds the port of member[rank].spare; or -1 */
     char toward[KOLO_INET_TEXT];             /* an address that all hosts reach; or "" */
 
-    struct kolo_member *member; /* [nranks] */
-    unsigned char *addresses;
+    struct kolo_member *member;          /* [nranks] */
+    struct kolo_link_address *addresses; /* [nranks] */
     struct kolo_opened opened[KOLO_TRANSPORTS_MAX];
     int nopened;
     char unused[224];           /* which transport cannot be used, and why */
@@ -185,44 +191,8 @@ struct kolo_comm {
     struct kolo_premulsum *premulsums;
 };
 
-/* INVALID for NULL, FORKED in a child process, the error that ended it; else OK. */
-kolo_status kolo_comm_usable(const struct kolo_comm *comm);
-/* End the communicator with `status` (its text: this thread's), and tell the ranks it reaches.
- * Returns the status that ended it first. */
-kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
-/* kolo_env.gone: a transport saw that rank `rank` is not there any more; told: that rank says that
- * it ended the communicator; reason: what is told so, a status and the rank at fault. What is
- * learned so ends the communicator at the next look: of a call that fails, or of the watcher. */
-void kolo_comm_gone(void *comm, int rank, const char *what, int error);
-void kolo_comm_told(void *comm, int rank, int32_t reason);
-void kolo_comm_said(void *comm, int rank, uint64_t word); /* core/health/gossip.c */
-int32_t kolo_comm_reason(void *comm);
-/* End it for what was learned; false if nothing was. */
-bool kolo_comm_learn(struct kolo_comm *comm);
-/* The same about a rank that is at fault, -1: none in particular. */
-kolo_status kolo_comm_fail_of(struct kolo_comm *comm, kolo_status status, int rank);
-/* Link to rank q, made when first needed. device_lock is taken. */
-kolo_status kolo_comm_connect(struct kolo_comm *comm, int q);
-/* The same, and its region mapped where it can be. By who holds `busy`, device_lock taken. */
-kolo_status kolo_comm_reach(struct kolo_comm *comm, int q);
-
 /* What plans of this communicator are made for; it points into the communicator. */
 struct kolo_shape kolo_comm_shape(const struct kolo_comm *comm, enum kolo_coll coll, int root);
-/* Make this rank's outbox, and map rank q's once it is there (INPROGRESS until then). */
-kolo_status kolo_comm_make_slots(struct kolo_comm *comm);
-kolo_status kolo_comm_map_slots(struct kolo_comm *comm, int q);
-/* Generation of forks: a communicator of another one belongs to the parent process. */
-extern _Atomic unsigned kolo_forks;
-static inline unsigned kolo_fork_generation(void)
-{
-    return atomic_load_explicit(&kolo_forks, memory_order_relaxed);
-}
-/* kolo_comm_usable(), by who holds `busy`, which nobody gets in a forked child: who fails says so
- * in its own region, too. */
-static inline bool kolo_comm_is_usable(const struct kolo_comm *c)
-{
-    return atomic_load_explicit(&c->own->abort, memory_order_acquire) == KOLO_OK;
-}
 /* Collectives begun: the number of the last one. */
 static inline uint64_t kolo_comm_calls(const struct kolo_comm *c)
 {

@@ -282,7 +282,7 @@ bool kolo_device_learn(struct kolo_comm *c)
     int rank = -1;
     const kolo_status st = c->peers != NULL ? kolo_peers_learn(c->peers, &rank) : KOLO_OK;
     if (st != KOLO_OK) {
-        (void)kolo_comm_fail_of(c, st, rank);
+        (void)kolo_failure_end(c, st, rank);
     }
     return st != KOLO_OK;
 }

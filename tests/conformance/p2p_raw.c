@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "p2p_raw.h"
 
+#include "core/link/links.h"
 #include "core/p2p/inner.h"
 
 #include <sched.h>
@@ -20,7 +21,7 @@ void RawSend(struct kolo_comm *comm, int to, const struct RawHeader *raw)
     struct kolo_req req = {.channel = KOLO_P2P_CONTROL};
     pthread_mutex_lock(&comm->device_lock);
     const struct kolo_member *member = &comm->member[to];
-    if (kolo_comm_connect(comm, to) != KOLO_OK ||
+    if (kolo_links_connect(comm, to) != KOLO_OK ||
         member->transport->send(member->link, &data, &req) != KOLO_OK) {
         abort();
     }

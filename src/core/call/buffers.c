@@ -11,6 +11,7 @@
  * of messages prove nothing and do not count.) Where ranks are threads, or sit on several hosts, or
  * some rank cannot map another, entries are there from the start. */
 #include "core/call/parts.h"
+#include "core/link/links.h"
 #include "memory/segment.h"
 
 #include <stddef.h>
@@ -55,7 +56,7 @@ static kolo_status shares_by_now(struct kolo_comm *c, bool *out)
     announce(c);
     for (int q = 0; q < c->nranks; q++) {
         pthread_mutex_lock(&c->device_lock);
-        const kolo_status st = q == c->rank ? KOLO_OK : kolo_comm_reach(c, q);
+        const kolo_status st = q == c->rank ? KOLO_OK : kolo_links_reach(c, q);
         pthread_mutex_unlock(&c->device_lock);
         KOLO_TRY(st);
         const struct kolo_region *region = c->wires.region[q];
@@ -140,7 +141,7 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
             continue;
         }
         pthread_mutex_lock(&c->device_lock);
-        kolo_status st = kolo_comm_reach(c, q);
+        kolo_status st = kolo_links_reach(c, q);
         pthread_mutex_unlock(&c->device_lock);
         KOLO_TRY(st);
         st = kolo_entry_wait(&c->wires, q, block);

@@ -7,6 +7,7 @@
 #define KOLO_CORE_CALL_CALL_H
 
 #include "core/comm.h"
+#include "core/failure/failure.h"
 #include "core/p2p/p2p.h"
 
 enum kolo_call_state {

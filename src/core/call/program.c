@@ -2,6 +2,7 @@
 /* A call's plan, its program for the links of this call, and the program bound to its bytes: each
  * from a cache of the communicator where it was made before. */
 #include "core/call/parts.h"
+#include "core/link/links.h"
 #include "plan/verify.h"
 
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, 
     const struct kolo_rank_plan *mine = &plan->rank[c->rank];
     pthread_mutex_lock(&c->device_lock);
     for (int i = 0; i < mine->count && st == KOLO_OK; i++) {
-        st = mine->step[i].peer >= 0 ? kolo_comm_reach(c, mine->step[i].peer) : KOLO_OK;
+        st = mine->step[i].peer >= 0 ? kolo_links_reach(c, mine->step[i].peer) : KOLO_OK;
     }
     pthread_mutex_unlock(&c->device_lock);
     if (st != KOLO_OK) {
@@ -194,7 +195,7 @@ static kolo_status map_outboxes(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->comm;
     pthread_mutex_lock(&c->device_lock);
-    kolo_status st = kolo_comm_make_slots(c);
+    kolo_status st = kolo_links_make_outbox(c);
     pthread_mutex_unlock(&c->device_lock);
     for (; st == KOLO_OK && call->next < call->prog->nsources; call->next += st == KOLO_OK) {
         const int q = call->prog->sources[call->next];
@@ -205,7 +206,7 @@ static kolo_status map_outboxes(struct kolo_call *call, bool block)
             KOLO_TRY(kolo_wait(&c->wires, &c->wires.region[q]->head.slots_ready, 1, q));
         }
         pthread_mutex_lock(&c->device_lock);
-        st = kolo_comm_map_slots(c, q);
+        st = kolo_links_map_outbox(c, q);
         pthread_mutex_unlock(&c->device_lock);
     }
     return st;

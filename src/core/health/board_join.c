@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the members of a host come to their board, and leave it. */
+#include "core/link/links.h"
 #include "core/setup/join.h"
 #include "memory/segment.h"
 
@@ -98,7 +99,7 @@ static kolo_status attach(struct kolo_comm *c, int q, const void *handle, struct
 {
     void *board = NULL;
     size_t len = 0;
-    KOLO_TRY(kolo_comm_connect(c, q));
+    KOLO_TRY(kolo_links_connect(c, q));
     KOLO_TRY(c->member[q].transport->attach(c->member[q].link, handle, &board, &len));
     *out = board;
     if (c->member[q].peer.process == c->member[c->rank].peer.process) {

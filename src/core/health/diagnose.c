@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waits that last: whom they are for in the end, and whether they can end at all. */
+#include "core/board/text.h"
 #include "core/health/watchdog.h"
 
 #include <stdio.h>
@@ -7,27 +8,7 @@
 
 enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
 
-/* ---- saying who and what ---- */
-
-void kolo_comm_say_rank(const struct kolo_comm *c, int q, char *out, size_t room)
-{
-    (void)snprintf(out, room, "rank %d (pid %d)", q, c->member[q].peer.pid);
-}
-
-void kolo_comm_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room)
-{
-    struct kolo_recorded recorded;
-    char what[96];
-    const struct kolo_post *post = q == c->rank ? c->post : kolo_comm_post(c, q);
-    if (number == 0) {
-        (void)snprintf(out, room, "no call");
-    } else if (post != NULL && kolo_record_find(post, number, &recorded)) {
-        kolo_record_text(&recorded, what, sizeof what);
-        (void)snprintf(out, room, "call %llu, %s", (unsigned long long)number, what);
-    } else {
-        (void)snprintf(out, room, "call %llu", (unsigned long long)number);
-    }
-}
+/* ---- what a rank does ---- */
 
 /* 'R', 'S', 'T', 'Z', ... of a process of this host; 0: not known. */
 static char process_state(const struct kolo_comm *c, int q)
@@ -65,27 +46,11 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
     } else if (!knows_calls(c, q, &begun) || message) {
         (void)snprintf(out, room, "which does not answer");
     } else if (begun < mine) {
-        kolo_comm_say_call(c, q, begun, call, sizeof call);
+        kolo_say_call(c, q, begun, call, sizeof call);
         (void)snprintf(out, room, "which has not made that call; its last was %s", call);
     } else {
         (void)snprintf(out, room, "which has made that call, too, and does not go on");
     }
-}
-
-/* ---- other calls ---- */
-
-bool kolo_comm_say_mismatch(const struct kolo_comm *c, int q)
-{
-    char mine[128], other[128];
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    const uint64_t number = post != NULL ? kolo_record_differ(c->post, post) : 0;
-    if (number > 0) {
-        kolo_comm_say_call(c, c->rank, number, mine, sizeof mine);
-        kolo_comm_say_call(c, q, number, other, sizeof other);
-        (void)kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d are in different calls: %s, and %s",
-                        c->rank, q, mine, other);
-    }
-    return number > 0;
 }
 
 /* ---- whom all wait for ---- */
@@ -131,7 +96,7 @@ kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool mes
     const int last = peer >= 0 && peer < c->nranks ? whom(c, peer) : -1;
     if (!message) {
         char call[120];
-        kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), call, sizeof call);
+        kolo_say_call(c, c->rank, kolo_comm_calls(c), call, sizeof call);
         (void)snprintf(mine, sizeof mine, "in %s,", call);
     }
     c->wires.blamed = last;
@@ -139,7 +104,7 @@ kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool mes
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->rank, limit_ms, mine,
                          message ? " from any rank" : " it is not known for whom");
     }
-    kolo_comm_say_rank(c, last, who, sizeof who);
+    kolo_say_rank(c, last, who, sizeof who);
     say_state(c, last, message, state, sizeof state);
     if (last == peer) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s for %s, %s", c->rank, limit_ms,
@@ -160,7 +125,7 @@ static void warn(struct kolo_comm *c, int q, double waited_us, bool message)
         return;
     }
     c->warned = number + 1;
-    kolo_comm_say_rank(c, q, who, sizeof who);
+    kolo_say_rank(c, q, who, sizeof who);
     say_state(c, q, message, state, sizeof state);
     KOLO_LOG(WARN, COLL, "comm %p (%s) rank %d has waited %.1f s for %s, %s", (void *)c, c->name,
              c->rank, waited_us / 1e6, who, state);
@@ -186,9 +151,9 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
         return KOLO_OK;
     }
     c->wires.blamed = q;
-    kolo_comm_say_rank(c, q, who, sizeof who);
+    kolo_say_rank(c, q, who, sizeof who);
     if (!message) {
-        kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+        kolo_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
     }
     return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
 }

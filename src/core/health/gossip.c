@@ -7,7 +7,9 @@
  * host it goes over the board.
  * A rank that has waited for a while asks whom it waits for, who in turn answers whom that one
  * waits for in the end. Who gives no answer is where the chain of waits ends. */
+#include "core/failure/failure.h"
 #include "core/health/watchdog.h"
+#include "core/link/links.h"
 #include "core/setup/join.h"
 
 #include <unistd.h>
@@ -33,7 +35,7 @@ static void say(struct kolo_comm *c, int q, uint64_t word)
     }
 }
 
-void kolo_comm_said(void *comm, int rank, uint64_t word)
+void kolo_mesh_said(void *comm, int rank, uint64_t word)
 {
     struct kolo_comm *c = comm;
     struct kolo_member *m = &c->member[rank];
@@ -110,7 +112,7 @@ kolo_status kolo_mesh_begin(struct kolo_comm *c, const struct kolo_ready *all)
     pthread_mutex_lock(&c->device_lock);
     for (int q = 0; q < c->nranks && mine >= 0 && st == KOLO_OK; q++) {
         if (speaker(c, all, q) == q && is_neighbour(mine, at++, count) && can_say(c, q)) {
-            st = kolo_comm_connect(c, q);
+            st = kolo_links_connect(c, q);
             c->member[q].in_mesh = st == KOLO_OK;
             say(c, q, make_word(c));
         }

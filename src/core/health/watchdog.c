@@ -7,6 +7,8 @@
  * other members found, and whether they make the same calls. */
 #include "core/health/watchdog.h"
 
+#include "core/board/text.h"
+#include "core/failure/failure.h"
 #include "gpu/path.h"
 
 #include <errno.h>
@@ -146,13 +148,13 @@ static void lost(struct kolo_comm *c, int q)
         return; /* without a board it cannot be told from one that has left */
     }
     m->lost = true;
-    kolo_comm_say_rank(c, q, who, sizeof who);
-    kolo_comm_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
+    kolo_say_rank(c, q, who, sizeof who);
+    kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
     (void)kolo_fail(KOLO_ERR_PEER,
                     "%s died: its process ended without kolo_comm_destroy(); the last that it had "
                     "begun was %s",
                     who, call);
-    (void)kolo_comm_fail_of(c, KOLO_ERR_PEER, q);
+    (void)kolo_failure_end(c, KOLO_ERR_PEER, q);
 }
 
 static void tell_of_process(const struct watched *p)
@@ -214,7 +216,7 @@ static bool look_at_board(struct kolo_comm *c)
         return false;
     }
     listen_to_peers(c);
-    if (kolo_comm_learn(c) || kolo_device_learn(c)) {
+    if (kolo_failure_learn(c) || kolo_device_learn(c)) {
         return true;
     }
     if (c->board == NULL) {
@@ -222,7 +224,7 @@ static bool look_at_board(struct kolo_comm *c)
     }
     if (kolo_verdict_read(c->board, &verdict)) {
         kolo_error_set(verdict.text);
-        (void)kolo_comm_fail_of(c, (kolo_status)verdict.status, verdict.rank);
+        (void)kolo_failure_end(c, (kolo_status)verdict.status, verdict.rank);
         return true;
     }
     const uint64_t calls = calls_seen(c);
@@ -232,8 +234,8 @@ static bool look_at_board(struct kolo_comm *c)
     c->seen_calls = calls;
     for (int i = 1; i <= COMPARED && i < c->nranks; i++) { /* what differs, differs from these */
         const int q = (c->rank + i) % c->nranks;
-        if (kolo_comm_say_mismatch(c, q)) {
-            (void)kolo_comm_fail_of(c, KOLO_ERR_MISMATCH, q);
+        if (kolo_say_mismatch(c, q)) {
+            (void)kolo_failure_end(c, KOLO_ERR_MISMATCH, q);
         }
     }
     return true;
@@ -250,14 +252,14 @@ static bool waits_in(const struct kolo_comm *d, int r)
 static void end_crossed(struct kolo_comm *c, int q, struct kolo_comm *d, int r)
 {
     char mine[128], other[128];
-    kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
-    kolo_comm_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
+    kolo_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+    kolo_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
     (void)kolo_fail(KOLO_ERR_MISMATCH,
                     "rank %d waits in %s of %s (%llx) for rank %d, and that one in %s of %s (%llx) "
                     "for the other: the communicators are used in another order",
                     c->rank, mine, c->name, (unsigned long long)c->id, q, other, d->name,
                     (unsigned long long)d->id);
-    (void)kolo_comm_fail_of(d, KOLO_ERR_MISMATCH, r);
+    (void)kolo_failure_end(d, KOLO_ERR_MISMATCH, r);
 }
 
 bool kolo_watch_crossed(struct kolo_comm *c, int q)
@@ -375,13 +377,13 @@ static kolo_status start(struct watcher **out)
     return KOLO_OK;
 }
 
-void kolo_watch_before_fork(void)
+static void before_fork(void)
 {
     pthread_mutex_lock(&watch.lock);
 }
 
 /* The child has no watcher, and its communicators are the parent's: nobody gets to run on them. */
-void kolo_watch_after_fork(bool child)
+static void after_fork(bool child)
 {
     for (struct kolo_comm *c = watch.comms; c != NULL && child; c = c->watched_next) {
         atomic_store(&c->busy, 1);
@@ -394,6 +396,21 @@ void kolo_watch_after_fork(bool child)
         watch.callers = 0;
     }
     pthread_mutex_unlock(&watch.lock);
+}
+
+static void in_parent(void)
+{
+    after_fork(false);
+}
+
+static void in_child(void)
+{
+    after_fork(true);
+}
+
+static void register_fork(void)
+{
+    (void)pthread_atfork(before_fork, in_parent, in_child);
 }
 
 /* Those of the first `n` ranks. */
@@ -420,6 +437,8 @@ static kolo_status add_processes(const struct kolo_comm *c)
 
 kolo_status kolo_watch(struct kolo_comm *c)
 {
+    static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&fork_once, register_fork);
     pthread_mutex_lock(&watch.lock);
     kolo_status st = KOLO_OK;
     if (watch.watcher == NULL && c->nranks > 1) {

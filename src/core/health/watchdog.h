@@ -11,9 +11,6 @@
  * Errors: SYSTEM (no thread). */
 kolo_status kolo_watch(struct kolo_comm *c);
 void kolo_unwatch(struct kolo_comm *c);
-/* Around a fork. */
-void kolo_watch_before_fork(void);
-void kolo_watch_after_fork(bool child);
 /* One more thread makes calls, or serves streams. */
 void kolo_watch_caller(void);
 /* Whether rank q of `c`, for which this rank waits, itself waits for this rank in another
@@ -29,16 +26,12 @@ int kolo_comm_waits_for_last(const struct kolo_comm *c);
 /* gossip.c: ask rank q, which has no post on our board, whom it waits for; and what it last
  * answered, if that is not old. */
 void kolo_mesh_ask(struct kolo_comm *c, int q);
+/* kolo_env.said: rank `rank` said `word`. */
+void kolo_mesh_said(void *comm, int rank, uint64_t word);
 bool kolo_mesh_knows(const struct kolo_comm *c, int q, int *waits_for_out, uint64_t *calls_out);
 /* It lasted too long: TIMEOUT, naming whom all wait for. */
 kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool message);
 /* kolo_wires.stalled. */
 kolo_status kolo_comm_stalled(struct kolo_wires *w, int peer, double waited_us);
-/* The call that this rank and rank q number alike and that is not the same: this thread's error
- * names both. False: none is known. */
-bool kolo_comm_say_mismatch(const struct kolo_comm *c, int q);
-/* "rank 3 (pid 4711)", "call 17, all_reduce of 4 float32, sum". */
-void kolo_comm_say_rank(const struct kolo_comm *c, int q, char *out, size_t room);
-void kolo_comm_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room);
 
 #endif

@@ -19,6 +19,7 @@
 #define KOLO_CORE_P2P_INNER_H
 
 #include "core/comm.h"
+#include "core/failure/failure.h"
 #include "core/p2p/p2p.h"
 
 #include <string.h>
@@ -162,7 +163,7 @@ kolo_status kolo_p2p_expect_header(struct kolo_p2p_peer *peer);
 
 /* The peer's record, unconnected. NULL: no memory. */
 struct kolo_p2p_peer *kolo_p2p_peer_get(struct kolo_p2p *p2p, int rank);
-/* The same, connected. Errors: LINK (it has left), SYSTEM, as kolo_comm_reach(). */
+/* The same, connected. Errors: LINK (it has left), SYSTEM, as kolo_links_reach(). */
 kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_peer **out);
 /* Put a started send on its way; it is in some queue afterwards, whatever happened. */
 kolo_status kolo_p2p_send(struct kolo_p2p *p2p, struct kolo_p2p_op *op);

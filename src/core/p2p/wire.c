@@ -2,6 +2,7 @@
 /* Posting to peers, connecting to them, and sending; see inner.h for the protocol.
  *
  * An operation is put into a queue before anything is posted for it, so that an error finds it. */
+#include "core/link/links.h"
 #include "core/p2p/inner.h"
 #include "gpu/proxy/gdr.h"
 
@@ -93,7 +94,7 @@ static void use_device(struct kolo_p2p *p2p, const struct kolo_member *member)
 /* INVALID and UNSUPPORTED would say that nothing happened; but an operation was begun. */
 static kolo_status reach(struct kolo_comm *comm, int rank)
 {
-    const kolo_status status = kolo_comm_connect(comm, rank);
+    const kolo_status status = kolo_links_connect(comm, rank);
     const bool harmless = status == KOLO_ERR_INVALID || status == KOLO_ERR_UNSUPPORTED;
     return harmless ? KOLO_ERR_LINK : status;
 }

@@ -3,7 +3,10 @@
 #include "core/setup/join.h"
 
 #include "core/call/call.h"
+#include "core/failure/failure.h"
 #include "core/health/watchdog.h"
+#include "core/link/open.h"
+#include "core/link/region.h"
 #include "gpu/proxy/gdr.h"
 #include "plugin/catalogue.h"
 
@@ -11,134 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- transports ---- */
-
-static void log_line(const char *text)
-{
-    KOLO_LOG(INFO, NET, "%s", text);
-}
-
-static kolo_status fail_text(kolo_status status, const char *text)
-{
-    return kolo_fail(status, "%s", text);
-}
-
-static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transport *transport)
-{
-    struct kolo_device *device = NULL;
-    if (c->nopened == KOLO_TRANSPORTS_MAX) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "more than %d transports", KOLO_TRANSPORTS_MAX);
-    }
-    const kolo_status st = transport->open(&c->env, &device);
-    if (st < 0) {
-        KOLO_LOG(INFO, NET, "transport %s is not used: %s", transport->base.name,
-                 kolo_error_text());
-        return st;
-    }
-    c->opened[c->nopened++] = (struct kolo_opened){transport, device};
-    return KOLO_OK;
-}
-
-static void say_unused(struct kolo_comm *c, const struct kolo_transport *transport)
-{
-    (void)snprintf(c->unused, sizeof c->unused, "; %s is not used: %s", transport->base.name,
-                   kolo_error_text());
-}
-
-/* Those that map memory, or those that only carry messages. One that cannot open is done without.
- * True if there was none such. */
-static bool open_all(struct kolo_comm *c, bool maps)
-{
-    bool all = true;
-    for (int i = 0; i < kolo_transport_count_all(); i++) {
-        const struct kolo_transport *transport = kolo_transport_at(i);
-        if (((transport->caps & KOLO_CAP_MAP) != 0) == maps &&
-            open_transport(c, transport) != KOLO_OK) {
-            all = false;
-            say_unused(c, transport);
-        }
-    }
-    return all;
-}
-
-/* The transports of config.transport in its order, or all that this communicator may need. */
-static kolo_status open_transports(struct kolo_comm *c)
-{
-    char *list = strdup(c->transport_text), *rest = NULL;
-    kolo_status st = list != NULL ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory");
-    for (char *word = list != NULL ? strtok_r(list, ",", &rest) : NULL;
-         word != NULL && st == KOLO_OK; word = strtok_r(NULL, ",", &rest)) {
-        const struct kolo_transport *transport = kolo_transport_find(word);
-        st = transport != NULL ? open_transport(c, transport)
-                               : kolo_fail(KOLO_ERR_INVALID,
-                                           "no transport is called %s (config.transport or "
-                                           "KOLO_TRANSPORT is \"%s\")",
-                                           word, c->transport_text);
-    }
-    if (st == KOLO_OK && c->transport_text[0] == '\0') {
-        const bool all = open_all(c, true);
-        if (c->nhosts > 1 || !all) { /* else nobody would use them */
-            (void)open_all(c, false);
-        }
-    }
-    free(list);
-    if (st == KOLO_OK && c->nopened == 0) {
-        st = kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport could be opened%s", c->unused);
-    }
-    return st;
-}
-
-/* Where rank q's address for a transport is; -1: it has not opened it. */
-static int part_of(const struct kolo_address *from, const struct kolo_transport *transport)
-{
-    char name[TRANSPORT_NAME] = "";
-    strncpy(name, transport->base.name, sizeof name - 1);
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++) {
-        const bool within = from->part[i].at + from->part[i].len <= ADDRESS_BYTES;
-        if (within && memcmp(from->part[i].name, name, sizeof name) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-static void use_address(struct kolo_member *m, const struct kolo_address *from, int part)
-{
-    m->peer.address = from->bytes + from->part[part].at;
-    m->peer.address_len = from->part[part].len;
-}
-
-/* Of the transports that reach rank q, the one with the highest score. */
-static kolo_status choose_transport(struct kolo_comm *c, int q, const struct kolo_address *from)
-{
-    struct kolo_member *m = &c->member[q];
-    for (int i = 0; i < c->nopened; i++) {
-        struct kolo_reach reach = {.size = sizeof reach};
-        const int part = part_of(from, c->opened[i].transport);
-        if (part < 0) {
-            continue;
-        }
-        use_address(m, from, part);
-        if (c->opened[i].transport->probe(c->opened[i].device, &m->peer, &reach) < 0) {
-            say_unused(c, c->opened[i].transport);
-            continue;
-        }
-        if (reach.caps == 0 || (m->transport != NULL && reach.score <= m->reach.score)) {
-            continue;
-        }
-        m->transport = c->opened[i].transport;
-        m->device = c->opened[i].device;
-        m->reach = reach;
-    }
-    if (m->transport == NULL) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "no transport reaches rank %d (it is %s this host)%s", q,
-                         m->peer.host == c->member[c->rank].peer.host ? "on" : "not on", c->unused);
-    }
-    use_address(m, from, part_of(from, m->transport));
-    return KOLO_OK;
-}
 
 /* ---- round 1: hello ---- */
 
@@ -262,6 +137,16 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
 
 /* ---- round 2: addresses ---- */
 
+static void log_line(const char *text)
+{
+    KOLO_LOG(INFO, NET, "%s", text);
+}
+
+static kolo_status fail_text(kolo_status status, const char *text)
+{
+    return kolo_fail(status, "%s", text);
+}
+
 static void make_env(struct kolo_comm *c)
 {
     if (c->meet.place.family != 0) {
@@ -279,30 +164,13 @@ static void make_env(struct kolo_comm *c)
                                .timeout_ms = c->timeout_ms,
                                .secret = c->secret,
                                .toward = c->toward[0] != '\0' ? c->toward : NULL,
-                               .gone = kolo_comm_gone,
-                               .reason = kolo_comm_reason,
-                               .told = kolo_comm_told,
-                               .said = kolo_comm_said,
+                               .gone = kolo_failure_peer_lost,
+                               .reason = kolo_failure_reason,
+                               .told = kolo_failure_peer_failed,
+                               .said = kolo_mesh_said,
                                .dma_buf = kolo_direct_export,
                                .copy = kolo_direct_copy,
                                .owner = c};
-}
-
-static kolo_status add_address(const struct kolo_opened *opened, int part, size_t *used,
-                               struct kolo_address *out)
-{
-    const char *name = opened->transport->base.name;
-    size_t len = ADDRESS_BYTES - *used;
-    KOLO_TRY(opened->transport->address(opened->device, out->bytes + *used, &len));
-    if (len > ADDRESS_BYTES - *used) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "the address of transport %s has %zu bytes; %zu fit",
-                         name, len, ADDRESS_BYTES - *used);
-    }
-    strncpy(out->part[part].name, name, TRANSPORT_NAME - 1);
-    out->part[part].at = (uint16_t)*used;
-    out->part[part].len = (uint16_t)len;
-    *used += len;
-    return KOLO_OK;
 }
 
 /* A port that nobody listens on, until this rank is the first of a communicator that shrank: by
@@ -321,51 +189,30 @@ static kolo_status make_spare(struct kolo_comm *c, struct kolo_inet *out)
 
 kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
 {
-    size_t used = 0;
     memset(out, 0, sizeof *out);
     make_env(c);
     KOLO_TRY(make_spare(c, &out->spare));
-    KOLO_TRY(open_transports(c));
-    for (int i = 0; i < c->nopened; i++) {
-        KOLO_TRY(add_address(&c->opened[i], i, &used, out));
-    }
-    return KOLO_OK;
+    KOLO_TRY(kolo_links_open(c));
+    return kolo_links_address(c, &out->links);
 }
 
 kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *all)
 {
-    const size_t bytes = (size_t)c->nranks * sizeof *all;
-    c->addresses = malloc(bytes);
+    c->addresses = malloc((size_t)c->nranks * sizeof *c->addresses);
     if (c->addresses == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d addresses", c->nranks);
     }
-    memcpy(c->addresses, all, bytes);
     for (int q = 0; q < c->nranks; q++) {
+        c->addresses[q] = all[q].links;
         c->member[q].spare = all[q].spare;
         if (q != c->rank) {
-            KOLO_TRY(choose_transport(c, q,
-                                      (const struct kolo_address *)(const void *)c->addresses + q));
+            KOLO_TRY(kolo_links_choose(c, q, &c->addresses[q]));
         }
     }
     return KOLO_OK;
 }
 
 /* ---- round 3: regions and costs ---- */
-
-/* The device whose memory our peers can map: the first that reaches one so, else the first there
- * is. */
-static struct kolo_opened *find_mapper(struct kolo_comm *c)
-{
-    for (int q = 0; q < c->nranks; q++) {
-        const struct kolo_member *m = &c->member[q];
-        for (int i = 0; i < c->nopened && q != c->rank; i++) {
-            if (c->opened[i].device == m->device && (m->reach.caps & KOLO_CAP_MAP) != 0) {
-                return &c->opened[i];
-            }
-        }
-    }
-    return NULL;
-}
 
 static bool maps_all(const struct kolo_comm *c)
 {
@@ -377,60 +224,6 @@ static bool maps_all(const struct kolo_comm *c)
         }
     }
     return true;
-}
-
-/* A ring has 2(n-1) rounds, an all-to-all n - 1; trees and chains of few ranks some dozens. Inside
- * one host a ring of very many ranks is slower than what else there is, and its lines would be most
- * of the memory that they take. */
-static int phases_for(const struct kolo_comm *c)
-{
-    const int rings = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
-    const bool crowd = c->nhosts == 1 && c->nranks > 128;
-    return (crowd ? 1 : 2 * rings) * c->nranks + 62;
-}
-
-static kolo_status make_region(struct kolo_comm *c)
-{
-    struct kolo_wires *w = &c->wires;
-    const size_t n = (size_t)c->nranks, bytes = kolo_region_bytes(phases_for(c));
-    *w = (struct kolo_wires){.me = c->rank,
-                             .nranks = c->nranks,
-                             .slot_bytes = KOLO_SLOT_BYTES,
-                             .short_slot_bytes = KOLO_SHORT_SLOT_BYTES,
-                             .phases = phases_for(c),
-                             .timeout_us = c->timeout_ms * 1e3,
-                             .aborted = &c->error,
-                             .resolve = kolo_call_resolve,
-                             .owner = c,
-                             .stalled = kolo_comm_stalled,
-                             .stuck_at = -1,
-                             .blamed = -1};
-    w->region = calloc(n, sizeof *w->region);
-    w->slots = calloc(n, sizeof *w->slots);
-    w->peer_in = calloc(n, sizeof *w->peer_in);
-    w->peer_out = calloc(n, sizeof *w->peer_out);
-    w->link = calloc(n, sizeof *w->link);
-    w->transport = calloc(n, sizeof *w->transport);
-    w->device = calloc(n, sizeof *w->device);
-    w->seen_done = calloc(n, sizeof *w->seen_done);
-    if (w->region == NULL || w->slots == NULL || w->peer_in == NULL || w->peer_out == NULL ||
-        w->link == NULL || w->transport == NULL || w->device == NULL || w->seen_done == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
-    }
-    c->mapper = find_mapper(c);
-    if (c->mapper != NULL) {
-        KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, bytes, &c->region));
-    } else { /* nobody maps it, but the executor keeps its own flags there */
-        c->region.ptr = aligned_alloc(4096, kolo_round_up(bytes, 4096));
-        if (c->region.ptr == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a region of %zu bytes", bytes);
-        }
-        memset(c->region.ptr, 0, bytes);
-    }
-    w->region[c->rank] = c->region.ptr;
-    c->own = &w->region[c->rank]->head;
-    atomic_store(&c->member[c->rank].told_region, w->region[c->rank]);
-    return KOLO_OK;
 }
 
 /* KOLO_COSTS, or measured once a process: a second communicator comes up the faster. */
@@ -491,7 +284,8 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
 {
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *out = (struct kolo_ready){.mapper = -1};
-    KOLO_TRY(make_region(c));
+    const struct kolo_region_calls calls = {kolo_call_resolve, kolo_comm_stalled};
+    KOLO_TRY(kolo_region_make(c, &calls));
     if (c->mapper != NULL) {
         memcpy(out->region, c->region.handle, sizeof out->region);
         out->mapper = (int32_t)(c->mapper - c->opened);

@@ -4,6 +4,7 @@
 #define KOLO_CORE_SETUP_JOIN_H
 
 #include "core/comm.h"
+#include "core/link/open.h"
 
 struct kolo_hello {
     uint32_t magic, version;
@@ -17,16 +18,11 @@ struct kolo_hello {
     uint64_t salt;    /* rank 0's makes the communicator's id */
     unsigned char key[KOLO_SECRET_BYTES]; /* rank 0's makes its secret */
 };
-enum { HELLO_MAGIC = 0x6b6f6c6f, ADDRESS_BYTES = 384, TRANSPORT_NAME = 12 };
+enum { HELLO_MAGIC = 0x6b6f6c6f };
 
-struct kolo_address { /* of each transport that is open here; `len` bytes from `at` on */
-    struct {
-        char name[TRANSPORT_NAME]; /* its beginning */
-        uint16_t at, len;
-    } part[KOLO_TRANSPORTS_MAX];
-    unsigned char bytes[ADDRESS_BYTES];
-    struct kolo_inet
-        spare; /* where this rank would listen if it came to be the first; see shrink */
+struct kolo_address {
+    struct kolo_link_address links;
+    struct kolo_inet spare; /* where this rank would listen as the first of those that shrink */
 };
 
 struct kolo_ready {

@@ -305,7 +305,7 @@ void kolo_layers_tell(struct kolo_comm *layer)
     (void)kolo_fail(st, "%s, of which rank 0 is rank %d and rank %d is rank %d here: %s",
                     near ? "in this rank's group" : "between the groups", rank_above(l, layer, 0),
                     layer->nranks - 1, rank_above(l, layer, layer->nranks - 1), layer->error_text);
-    (void)kolo_comm_fail_of(c, st, rank);
+    (void)kolo_failure_end(c, st, rank);
 }
 
 void kolo_layers_abort(struct kolo_layers *l)
@@ -315,8 +315,8 @@ void kolo_layers_abort(struct kolo_layers *l)
     for (int i = 0; i < 2 && !l->closed; i++) {
         const struct kolo_verdict *why = &l->comm->verdict;
         kolo_error_set(l->comm->error_text);
-        (void)kolo_comm_fail_of(layer[i], (kolo_status)why->status,
-                                rank_below(l, layer[i], why->rank));
+        (void)kolo_failure_end(layer[i], (kolo_status)why->status,
+                               rank_below(l, layer[i], why->rank));
     }
     pthread_mutex_unlock(&l->gate);
 }

@@ -112,7 +112,7 @@ static void fail(struct kolo_relay *r, kolo_status st)
     if (known) {
         kolo_error_set(found.text);
     }
-    (void)kolo_comm_fail_of(r->comm, st, known ? found.rank : -1);
+    (void)kolo_failure_end(r->comm, st, known ? found.rank : -1);
 }
 
 static void *run(void *arg)
@@ -252,7 +252,7 @@ void kolo_relay_abort(struct kolo_relay *r)
         return;
     }
     kolo_error_set(r->comm->error_text); /* for what the others are told */
-    (void)kolo_comm_fail_of(r->host, (kolo_status)r->comm->verdict.status, r->comm->verdict.rank);
+    (void)kolo_failure_end(r->host, (kolo_status)r->comm->verdict.status, r->comm->verdict.rank);
 }
 
 void kolo_relay_widen(struct kolo_relay *r, int ranks)

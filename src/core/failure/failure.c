@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Links to peers and their memory, made when first needed; and how a failure is passed on. */
+/* How a communicator ends: which cause counts, and who is told of it.
+ *
+ * The first cause wins. Among the ranks of a host the board decides which cause was first. The rank
+ * then tells its peers over the links that it has, and its observers. */
+#include "core/failure/failure.h"
+
+#include "core/board/text.h"
 #include "core/health/flight_recorder.h"
-#include "core/health/watchdog.h"
-#include "core/setup/join.h"
 #include "gpu/hier/hier_path.h"
 #include "gpu/path.h"
 
@@ -10,90 +14,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* ---- links, when first needed ---- */
-
-/* Whoever fails after this tells the new link; whoever failed before is seen here. */
-static kolo_status check_failure(const struct kolo_comm *c)
-{
-    const int error = atomic_load(&c->error);
-    return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->error_text);
-}
-
-kolo_status kolo_comm_connect(struct kolo_comm *c, int q)
-{
-    struct kolo_member *m = &c->member[q];
-    if (m->link != NULL) {
-        return KOLO_OK;
-    }
-    KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
-    c->wires.link[q] = m->link;
-    atomic_store(&m->told_link, m->link);
-    return check_failure(c);
-}
-
-kolo_status kolo_comm_reach(struct kolo_comm *c, int q)
-{
-    struct kolo_member *m = &c->member[q];
-    void *region = NULL;
-    size_t len = 0;
-    KOLO_TRY(kolo_comm_connect(c, q));
-    if (!m->maps || c->wires.region[q] != NULL) {
-        return KOLO_OK;
-    }
-    KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
-    if (len < kolo_region_bytes(c->wires.phases)) {
-        return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
-    }
-    c->wires.region[q] = region;
-    atomic_store(&m->told_region, c->wires.region[q]);
-    return check_failure(c);
-}
-
-static size_t outbox_bytes(const struct kolo_comm *c)
-{
-    return kolo_outbox_bytes(c->wires.slot_bytes, c->wires.short_slot_bytes);
-}
-
-kolo_status kolo_comm_make_slots(struct kolo_comm *c)
-{
-    struct kolo_head *head = &c->wires.region[c->rank]->head;
-    if (c->slots.ptr != NULL || c->mapper == NULL) {
-        return KOLO_OK;
-    }
-    KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, outbox_bytes(c), &c->slots));
-    (void)madvise(c->slots.ptr, c->slots.len, MADV_HUGEPAGE);
-    c->wires.slots[c->rank] = c->slots.ptr;
-    memcpy(head->slots, c->slots.handle, sizeof head->slots);
-    atomic_store_explicit(&head->slots_ready, 1, memory_order_release);
-    kolo_wake(head);
-    KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->rank, c->slots.len);
-    return KOLO_OK;
-}
-
-kolo_status kolo_comm_map_slots(struct kolo_comm *c, int q)
-{
-    struct kolo_member *m = &c->member[q];
-    void *slots = NULL;
-    size_t len = 0;
-    if (m->in_slots) {
-        return KOLO_OK;
-    }
-    struct kolo_head *head = &c->wires.region[q]->head;
-    if (!kolo_reached(&head->slots_ready, 1)) {
-        return KOLO_INPROGRESS;
-    }
-    KOLO_TRY(m->transport->attach(m->link, head->slots, &slots, &len));
-    if (len < outbox_bytes(c)) {
-        return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
-    }
-    c->wires.slots[q] = slots;
-    m->in_slots = true;
-    return KOLO_OK;
-}
-
-/* ---- errors ---- */
 
 kolo_status kolo_comm_usable(const struct kolo_comm *comm)
 {
@@ -117,7 +37,7 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
 }
 
 /* A status in the low 8 bits, negated, and 1 + the rank at fault above. */
-int32_t kolo_comm_reason(void *comm)
+int32_t kolo_failure_reason(void *comm)
 {
     const struct kolo_comm *c = comm;
     const bool ended = atomic_load(&c->error) != KOLO_OK; /* else a link only, and this is why */
@@ -126,7 +46,7 @@ int32_t kolo_comm_reason(void *comm)
     return (int32_t)(((uint32_t)rank << 8) | (uint8_t)-status);
 }
 
-void kolo_comm_told(void *comm, int rank, int32_t reason)
+void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
 {
     struct kolo_comm *c = comm;
     if (atomic_load(&c->heard.teller) == 0) {
@@ -135,7 +55,7 @@ void kolo_comm_told(void *comm, int rank, int32_t reason)
     }
 }
 
-void kolo_comm_gone(void *comm, int rank, const char *what, int error)
+void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->rank, rank, what,
@@ -160,7 +80,7 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
             (reason >> 8) - 1 < c->nranks + atomic_load(&c->ranks_above) ? (reason >> 8) - 1 : -1;
         *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
         if (*rank < c->nranks) {
-            kolo_comm_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
+            kolo_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
         } else {
             (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->nranks);
         }
@@ -172,7 +92,7 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
     if (lost >= 0 && error == EBADMSG) {
         *status = KOLO_ERR_LINK;
         *rank = lost;
-        kolo_comm_say_rank(c, lost, who, sizeof who);
+        kolo_say_rank(c, lost, who, sizeof who);
         kolo_fail(*status, "%s %s", who, c->heard.what);
         return true;
     }
@@ -180,7 +100,7 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
         const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
         *status = closed ? KOLO_ERR_PEER : KOLO_ERR_LINK;
         *rank = lost;
-        kolo_comm_say_rank(c, lost, who, sizeof who);
+        kolo_say_rank(c, lost, who, sizeof who);
         kolo_fail(*status,
                   closed ? "%s died: its connection ended without a good-bye%s%s"
                          : "%s is not reached any more%s%s",
@@ -190,14 +110,14 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
     return false;
 }
 
-bool kolo_comm_learn(struct kolo_comm *c)
+bool kolo_failure_learn(struct kolo_comm *c)
 {
     kolo_status status = KOLO_OK;
     int rank = -1;
     if (atomic_load(&c->error) != KOLO_OK || !say_heard(c, &status, &rank)) {
         return false;
     }
-    (void)kolo_comm_fail_of(c, status, rank);
+    (void)kolo_failure_end(c, status, rank);
     return true;
 }
 
@@ -264,7 +184,7 @@ static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
     }
 }
 
-kolo_status kolo_comm_fail_of(struct kolo_comm *c, kolo_status status, int rank)
+kolo_status kolo_failure_end(struct kolo_comm *c, kolo_status status, int rank)
 {
     pthread_mutex_lock(&c->error_lock);
     kolo_status first = (kolo_status)atomic_load(&c->error);
@@ -296,9 +216,9 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
         (void)say_heard(c, &status, &q); /* what is behind it */
     }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->error) == KOLO_OK) {
-        (void)kolo_comm_say_mismatch(c, q);
+        (void)kolo_say_mismatch(c, q);
     }
-    return kolo_comm_fail_of(c, status, q);
+    return kolo_failure_end(c, status, q);
 }
 
 void kolo_comm_abort(struct kolo_comm *comm)
@@ -307,7 +227,7 @@ void kolo_comm_abort(struct kolo_comm *comm)
         return;
     }
     kolo_error_set("kolo_comm_abort() was called");
-    (void)kolo_comm_fail_of(comm, KOLO_ERR_ABORTED, comm->rank);
+    (void)kolo_failure_end(comm, KOLO_ERR_ABORTED, comm->rank);
 }
 
 /* What this rank found, else what another rank told it. */
@@ -338,7 +258,7 @@ kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out)
     if (error != KOLO_OK) {
         if (atomic_load_explicit(&comm->error, memory_order_acquire) == KOLO_OK) {
             kolo_error_set("another rank failed or was aborted");
-            (void)kolo_comm_fail_of(comm, error, -1); /* learn what it is */
+            (void)kolo_failure_end(comm, error, -1); /* learn what it is */
         }
         pthread_mutex_lock(&comm->error_lock);
         found.status = (kolo_status)comm->verdict.status;
@@ -356,14 +276,4 @@ kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out)
     found.size = size;
     memcpy(out, &found, size);
     return KOLO_OK;
-}
-
-int kolo_comm_rank(const struct kolo_comm *comm)
-{
-    return comm != NULL ? comm->rank : -1;
-}
-
-int kolo_comm_size(const struct kolo_comm *comm)
-{
-    return comm != NULL ? comm->nranks : -1;
 }

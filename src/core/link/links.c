@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Links to peers, and the memory of peers: each is made when a call first needs it. */
+#include "core/link/links.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Whoever fails after this tells the new link; whoever failed before is seen here. */
+static kolo_status check_failure(const struct kolo_comm *c)
+{
+    const int error = atomic_load(&c->error);
+    return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->error_text);
+}
+
+kolo_status kolo_links_connect(struct kolo_comm *c, int q)
+{
+    struct kolo_member *m = &c->member[q];
+    assert(KOLO_IS_HELD(&c->device_lock));
+    if (m->link != NULL) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
+    c->wires.link[q] = m->link;
+    atomic_store(&m->told_link, m->link);
+    return check_failure(c);
+}
+
+kolo_status kolo_links_reach(struct kolo_comm *c, int q)
+{
+    struct kolo_member *m = &c->member[q];
+    void *region = NULL;
+    size_t len = 0;
+    KOLO_TRY(kolo_links_connect(c, q));
+    if (!m->maps || c->wires.region[q] != NULL) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
+    if (len < kolo_region_bytes(c->wires.phases)) {
+        return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
+    }
+    c->wires.region[q] = region;
+    atomic_store(&m->told_region, c->wires.region[q]);
+    return check_failure(c);
+}
+
+static size_t outbox_bytes(const struct kolo_comm *c)
+{
+    return kolo_outbox_bytes(c->wires.slot_bytes, c->wires.short_slot_bytes);
+}
+
+kolo_status kolo_links_make_outbox(struct kolo_comm *c)
+{
+    struct kolo_head *head = &c->wires.region[c->rank]->head;
+    assert(KOLO_IS_HELD(&c->device_lock));
+    if (c->slots.ptr != NULL || c->mapper == NULL) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, outbox_bytes(c), &c->slots));
+    (void)madvise(c->slots.ptr, c->slots.len, MADV_HUGEPAGE);
+    c->wires.slots[c->rank] = c->slots.ptr;
+    memcpy(head->slots, c->slots.handle, sizeof head->slots);
+    atomic_store_explicit(&head->slots_ready, 1, memory_order_release);
+    kolo_wake(head);
+    KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->rank, c->slots.len);
+    return KOLO_OK;
+}
+
+kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
+{
+    struct kolo_member *m = &c->member[q];
+    void *slots = NULL;
+    size_t len = 0;
+    assert(KOLO_IS_HELD(&c->device_lock));
+    if (m->in_slots) {
+        return KOLO_OK;
+    }
+    struct kolo_head *head = &c->wires.region[q]->head;
+    if (!kolo_reached(&head->slots_ready, 1)) {
+        return KOLO_INPROGRESS;
+    }
+    KOLO_TRY(m->transport->attach(m->link, head->slots, &slots, &len));
+    if (len < outbox_bytes(c)) {
+        return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
+    }
+    c->wires.slots[q] = slots;
+    m->in_slots = true;
+    return KOLO_OK;
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which rank this is, and of how many. */
+#include "core/comm.h"
+
+int kolo_comm_rank(const struct kolo_comm *comm)
+{
+    return comm != NULL ? comm->rank : -1;
+}
+
+int kolo_comm_size(const struct kolo_comm *comm)
+{
+    return comm != NULL ? comm->nranks : -1;
+}
