@@ -30,7 +30,8 @@ enum {
         64, /* larger communicators build one rank's plan: no facts, no stages */
     KOLO_BOUND_CACHE = 128,
     KOLO_MEMOS = 64,
-    KOLO_TRANSPORTS_MAX = 4
+    KOLO_TRANSPORTS_MAX = 4,
+    KOLO_OBSERVERS = 4
 };
 
 /* What joins GPUs, as NVML tells. */
@@ -56,6 +57,11 @@ struct kolo_member { /* a rank, as this one sees it */
     bool in_mesh;                   /* the link to it tells who is gone; core/health/gossip.c */
     _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
     bool in_slots;                  /* its outbox is mapped */
+};
+
+struct kolo_observer { /* see core/failure/failure.h */
+    void (*ended)(void *owner, const struct kolo_verdict *why);
+    void *owner;
 };
 
 struct kolo_opened { /* a transport's device of this communicator */
@@ -175,12 +181,14 @@ struct kolo_comm {
     /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
     struct kolo_peers *_Atomic peers;
     struct kolo_layers *_Atomic layers; /* beside the relay, too: see gpu/hier/hier_path.h */
-    struct kolo_comm *_Atomic above;    /* this one is a layer of that; or NULL */
     _Atomic int
         ranks_above;   /* which a verdict may name, too, behind the own: see gpu/hier/hier_path.c */
     _Atomic int error; /* the status that ended this communicator */
     pthread_mutex_t error_lock;
     char error_text[512];
+    struct kolo_observer observer[KOLO_OBSERVERS]; /* told in this order; error_lock */
+    int nobservers;
+    _Atomic bool is_part;        /* of another communicator, which records the failure of both */
     struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */
     struct {
         _Atomic int rank, error; /* 1 + the first rank that a transport lost, 0: none; its errno */

@@ -6,10 +6,8 @@
 #include "core/failure/failure.h"
 
 #include "core/board/text.h"
-#include "core/health/flight_recorder.h"
-#include "gpu/hier/hier_path.h"
-#include "gpu/path.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -197,16 +195,29 @@ kolo_status kolo_failure_end(struct kolo_comm *c, kolo_status status, int rank)
                  kolo_status_name(first), c->error_text);
         tell_peers(c, KOLO_ERR_ABORTED);
         send_news(c);
-        kolo_device_abort(c);
     }
+    const int observers = is_first ? c->nobservers : 0;
     pthread_mutex_unlock(&c->error_lock);
-    if (is_first && c->above != NULL) {
-        kolo_layers_tell(c);
-    } else if (is_first) {
-        kolo_dump_failed(c);
+    for (int i = 0; i < observers; i++) {
+        c->observer[i].ended(c->observer[i].owner, &c->verdict);
     }
     kolo_error_set(c->error_text);
     return first;
+}
+
+void kolo_failure_observe(struct kolo_comm *c,
+                          void (*ended)(void *owner, const struct kolo_verdict *why), void *owner)
+{
+    pthread_mutex_lock(&c->error_lock);
+    const bool is_over = atomic_load(&c->error) != KOLO_OK;
+    if (!is_over) {
+        assert(c->nobservers < KOLO_OBSERVERS);
+        c->observer[c->nobservers++] = (struct kolo_observer){ended, owner};
+    }
+    pthread_mutex_unlock(&c->error_lock);
+    if (is_over) {
+        ended(owner, &c->verdict);
+    }
 }
 
 kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)

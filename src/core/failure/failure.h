@@ -23,6 +23,14 @@ kolo_status kolo_failure_end(struct kolo_comm *comm, kolo_status status, int ran
 /* End the communicator for what transports have reported; false: they have reported nothing. */
 bool kolo_failure_learn(struct kolo_comm *comm);
 
+/* Call `ended` once when the communicator ends; at once, if it has ended. Observers are told in the
+ * order of registration: first set-up releases the path (streams that wait), then the flight
+ * recorder writes its file, last a communicator above ends in turn. They are told after the peers,
+ * by the thread that found the failure, without any lock of the communicator. An observer must not
+ * block. It stays until the communicator is gone. */
+void kolo_failure_observe(struct kolo_comm *comm,
+                          void (*ended)(void *owner, const struct kolo_verdict *why), void *owner);
+
 /* What transports report, as struct kolo_env says. A report is only noted here. It ends the
  * communicator at the next look, of a call that fails or of the watchdog. */
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error);

@@ -4,6 +4,8 @@
  * the name's first half is a library that every version of the reader knows. */
 #include "core/health/flight_recorder.h"
 
+#include "core/failure/failure.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -337,18 +339,24 @@ static void write_post(const struct kolo_board *board, const struct kolo_post *p
     kolo_text_free(&text);
 }
 
-void kolo_dump_failed(const struct kolo_comm *c)
+static void write_failed(void *owner, const struct kolo_verdict *why)
 {
+    const struct kolo_comm *c = owner;
     const char *pattern = kolo_env("KOLO_RECORD_FILE");
     const struct kolo_board *board = c->board;
-    if (pattern == NULL || board == NULL) {
+    if (pattern == NULL || board == NULL || atomic_load(&c->is_part)) {
         return;
     }
     write_post(board, c->post, pattern);
-    for (uint32_t i = 0; i < board->nposts && c->verdict.seen_by == c->rank; i++) {
+    for (uint32_t i = 0; i < board->nposts && why->seen_by == c->rank; i++) {
         const struct kolo_post *post = &board->post[i];
         if (post != c->post && strcmp(kolo_post_state(post), "dead") == 0) {
             write_post(board, post, pattern);
         }
     }
+}
+
+void kolo_dump_start(struct kolo_comm *c)
+{
+    kolo_failure_observe(c, write_failed, c);
 }

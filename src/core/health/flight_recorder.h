@@ -20,10 +20,10 @@ KOLO_CHECK kolo_status kolo_dump_write(const char *path, const struct kolo_text 
 void kolo_dump_path(const char *pattern, const struct kolo_board *board,
                     const struct kolo_post *post, struct kolo_text *out);
 
-/* `c` has just failed: if KOLO_RECORD_FILE is set, write this rank's records there, and, by the
- * rank that saw it, those of ranks of this host that are dead. What cannot be written is a warning.
- */
-void kolo_dump_failed(const struct kolo_comm *c);
+/* Write records when the communicator fails, if KOLO_RECORD_FILE is set. Each rank writes its own
+ * records. The rank that saw the failure also writes those of dead ranks of its host. A file that
+ * cannot be written is a warning. */
+void kolo_dump_start(struct kolo_comm *c);
 
 /* "runs", "waits", "stopped", "dead", "left" or "comes": what the rank of a post does. */
 const char *kolo_post_state(const struct kolo_post *post);

@@ -9,6 +9,7 @@
 #include "boot/launch.h"
 #include "core/call/parts.h"
 #include "core/comm.h"
+#include "core/failure/failure.h"
 #include "core/health/watchdog.h"
 #include "core/setup/join.h"
 #include "gpu/path.h"
@@ -20,6 +21,13 @@
 #include <string.h>
 
 /* ---- creation ---- */
+
+/* A failure may come before the path has joined, or after. */
+static void abort_path(void *owner, const struct kolo_verdict *why)
+{
+    (void)why;
+    kolo_device_abort(owner);
+}
 
 static kolo_status comm_new(int nranks, int rank, const struct kolo_config *config,
                             struct kolo_comm **out)
@@ -52,6 +60,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     }
     memset(c->own_post, 0, sizeof *c->own_post);
     c->wires.blamed = -1;
+    kolo_failure_observe(c, abort_path, c);
     kolo_log_start(c);
     *out = c;
     return KOLO_OK;

@@ -4,6 +4,7 @@
 
 #include "core/call/call.h"
 #include "core/failure/failure.h"
+#include "core/health/flight_recorder.h"
 #include "core/health/watchdog.h"
 #include "core/link/open.h"
 #include "core/link/region.h"
@@ -343,6 +344,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
     }
     KOLO_TRY(kolo_board_take(c, all));
     c->wires.waits_for = &c->post->waits_for;
+    kolo_dump_start(c);
     KOLO_TRY(kolo_watch(c));
     KOLO_TRY(kolo_mesh_begin(c, all));
     c->logs_calls = kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_COLL);

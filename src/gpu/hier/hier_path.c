@@ -2,6 +2,7 @@
 /* See hier_path.h. */
 #include "gpu/hier/hier_path.h"
 
+#include "core/failure/failure.h"
 #include "gpu/path.h"
 #include "gpu/proxy/proxy.h"
 
@@ -15,7 +16,13 @@ enum {
     FAR_GRACE_MS = 1000
 };
 
+struct tie { /* what a layer's failure is told to */
+    struct kolo_layers *layers;
+    struct kolo_comm *layer;
+};
+
 struct kolo_layers {
+    struct tie tie[2];
     struct kolo_comm *comm, *near, *far;
     int *rank_of;  /* [groups * size]: of place i of group g in [g * size + i] */
     int *group_of; /* [nranks] */
@@ -235,41 +242,6 @@ kolo_status kolo_layers_open(struct kolo_comm *comm, const struct kolo_gpu *gpu,
     return st;
 }
 
-void kolo_layers_join(struct kolo_layers *l)
-{
-    struct kolo_comm *const layer[] = {l->near, l->far};
-    l->gpu = kolo_relay_gpu(l->comm->relay);
-    l->comm->layers = l;
-    for (int i = 0; i < 2; i++) {
-        atomic_store(&layer[i]->ranks_above, l->comm->nranks);
-        if (layer[i]->relay != NULL) {
-            kolo_relay_widen(layer[i]->relay, l->comm->nranks);
-        }
-        layer[i]->above = l->comm;
-        if (atomic_load(&layer[i]->error) != KOLO_OK) { /* it failed meanwhile */
-            kolo_layers_tell(layer[i]);
-        }
-    }
-    if (atomic_load(&l->comm->error) != KOLO_OK) {
-        kolo_layers_abort(l);
-    }
-}
-
-void kolo_layers_close(struct kolo_layers *l, int timeout_ms)
-{
-    if (!kolo_relay_wait(l->comm->relay, timeout_ms)) {
-        kolo_comm_abort(l->near);
-        kolo_comm_abort(l->far);
-    }
-    if (!kolo_relay_wait(l->comm->relay, FAR_GRACE_MS)) {
-        l->scratch = 0; /* the driver keeps what is used */
-    }
-    pthread_mutex_lock(&l->gate);
-    l->closed = true;
-    pthread_mutex_unlock(&l->gate);
-    kolo_layers_drop(l, l->gpu);
-}
-
 /* ---- failures ---- */
 
 /* Ranks of the communicator above that are none of the layer's are counted behind its own. */
@@ -292,16 +264,19 @@ static int rank_below(const struct kolo_layers *l, const struct kolo_comm *layer
     return rank < 0 ? -1 : layer->nranks + rank;
 }
 
-void kolo_layers_tell(struct kolo_comm *layer)
+/* A layer has failed: so does the communicator above it. */
+static void end_above(void *owner, const struct kolo_verdict *why)
 {
-    struct kolo_comm *c = layer->above;
+    const struct tie *tie = owner;
+    const struct kolo_layers *l = tie->layers;
+    const struct kolo_comm *layer = tie->layer;
+    struct kolo_comm *c = l->comm;
     if (atomic_load(&c->error) != KOLO_OK) { /* it is what has ended the layer */
         return;
     }
-    const struct kolo_layers *l = c->layers;
     const bool near = layer == l->near;
-    const int rank = rank_above(l, layer, layer->verdict.rank);
-    const kolo_status st = (kolo_status)layer->verdict.status;
+    const int rank = rank_above(l, layer, why->rank);
+    const kolo_status st = (kolo_status)why->status;
     (void)kolo_fail(st, "%s, of which rank 0 is rank %d and rank %d is rank %d here: %s",
                     near ? "in this rank's group" : "between the groups", rank_above(l, layer, 0),
                     layer->nranks - 1, rank_above(l, layer, layer->nranks - 1), layer->error_text);
@@ -319,6 +294,42 @@ void kolo_layers_abort(struct kolo_layers *l)
                                rank_below(l, layer[i], why->rank));
     }
     pthread_mutex_unlock(&l->gate);
+}
+
+/* ---- joining, and leaving ---- */
+
+void kolo_layers_join(struct kolo_layers *l)
+{
+    struct kolo_comm *const layer[] = {l->near, l->far};
+    l->gpu = kolo_relay_gpu(l->comm->relay);
+    l->comm->layers = l;
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&layer[i]->ranks_above, l->comm->nranks);
+        if (layer[i]->relay != NULL) {
+            kolo_relay_widen(layer[i]->relay, l->comm->nranks);
+        }
+        atomic_store(&layer[i]->is_part, true);
+        l->tie[i] = (struct tie){l, layer[i]};
+        kolo_failure_observe(layer[i], end_above, &l->tie[i]);
+    }
+    if (atomic_load(&l->comm->error) != KOLO_OK) {
+        kolo_layers_abort(l);
+    }
+}
+
+void kolo_layers_close(struct kolo_layers *l, int timeout_ms)
+{
+    if (!kolo_relay_wait(l->comm->relay, timeout_ms)) {
+        kolo_comm_abort(l->near);
+        kolo_comm_abort(l->far);
+    }
+    if (!kolo_relay_wait(l->comm->relay, FAR_GRACE_MS)) {
+        l->scratch = 0; /* the driver keeps what is used */
+    }
+    pthread_mutex_lock(&l->gate);
+    l->closed = true;
+    pthread_mutex_unlock(&l->gate);
+    kolo_layers_drop(l, l->gpu);
 }
 
 /* ---- which calls ---- */

@@ -52,8 +52,6 @@ bool kolo_layers_take(const struct kolo_layers *layers, const struct kolo_gpu_ca
 /* Enqueue one that does. Errors: those of kolo_device_enqueue(). */
 kolo_status kolo_layers_enqueue(struct kolo_layers *layers, const struct kolo_gpu_call *call);
 
-/* A layer has failed: so does the communicator above it. */
-void kolo_layers_tell(struct kolo_comm *layer);
 /* The communicator has failed: so do its layers. Never blocks. */
 void kolo_layers_abort(struct kolo_layers *layers);
 
