@@ -88,17 +88,14 @@ struct kolo_cached_bound {
     struct kolo_bound *bound;
 };
 
+struct kolo_device_memory;
 struct kolo_link_address;
 struct kolo_memo;
 struct kolo_shared_memo;
 
 struct kolo_call;
 struct kolo_p2p;
-struct kolo_team;
-struct kolo_relay;
-struct kolo_direct;
-struct kolo_peers;
-struct kolo_layers;
+struct kolo_comm_path;
 
 /* Whether some thread holds the mutex; for assertions. */
 #define KOLO_IS_HELD(mutex) (pthread_mutex_trylock(mutex) == EBUSY)
@@ -174,15 +171,10 @@ struct kolo_comm {
     uint64_t warned;     /* number of the last call of which a straggler was told */
 
     struct kolo_p2p *p2p;
-    /* One of these where `device` is a GPU, see gpu/path.h. The watcher looks at them. */
-    struct kolo_team *_Atomic team;
-    struct kolo_relay *_Atomic relay; /* once all have joined */
-    struct kolo_direct *direct; /* of a relay's own communicator: lends its GPU; device_lock */
-    /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
-    struct kolo_peers *_Atomic peers;
-    struct kolo_layers *_Atomic layers; /* beside the relay, too: see gpu/hier/hier_path.h */
+    struct kolo_comm_path *_Atomic path;   /* of `device`; NULL: host memory alone */
+    const struct kolo_device_memory *lent; /* core/link/links.h; device_lock */
     _Atomic int
-        ranks_above;   /* which a verdict may name, too, behind the own: see gpu/hier/hier_path.c */
+        ranks_above; /* of the communicator above that a verdict may name, behind this one's own */
     _Atomic int error; /* the status that ended this communicator */
     pthread_mutex_t error_lock;
     char error_text[512];
@@ -219,7 +211,5 @@ void kolo_mem_take_back(struct kolo_comm *c, void *out, size_t bytes);
 /* How often memory of kolo_mem_alloc() came and went in this process. */
 unsigned kolo_mem_allocs(void);
 unsigned kolo_mem_frees(void);
-/* Free memory of a GPU; false: it is no such memory of kolo's. */
-bool kolo_mem_free_device(void *ptr);
 
 #endif

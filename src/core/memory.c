@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that ranks can map, registered ranges, and created operations. */
 #include "core/call/call.h"
+#include "core/path.h"
 #include "memory/lasting.h"
 #include "memory/segment.h"
 
@@ -30,9 +31,34 @@ kolo_status kolo_mem_alloc(size_t bytes, void **out)
     return KOLO_OK;
 }
 
+kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out)
+{
+    const struct kolo_path_ops *ops = NULL;
+    if (device == KOLO_HOST || out == NULL) {
+        return kolo_mem_alloc(bytes, out);
+    }
+    if (device < 0 || bytes == 0) {
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "device is %d and bytes is %zu; they must be a CUDA ordinal and 1 at least", device,
+            bytes);
+    }
+    KOLO_TRY(kolo_path_find(device, &ops));
+    return ops->alloc(device, bytes, out);
+}
+
+static bool free_on_device(void *ptr)
+{
+    bool freed = false;
+    for (int i = 0; kolo_paths[i] != NULL && !freed; i++) {
+        freed = kolo_paths[i]->free(ptr);
+    }
+    return freed;
+}
+
 void kolo_mem_free(void *ptr)
 {
-    if (ptr != NULL && !kolo_mem_free_device(ptr)) {
+    if (ptr != NULL && !free_on_device(ptr)) {
         atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
         kolo_lasting_remove(ptr);
         kolo_segment_free(ptr);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of a communicator: the caller's, else the environment's, else the defaults. */
+#include "core/path.h"
 #include "core/setup/join.h"
-#include "cuda/driver.h"
 #include "plugin/catalogue.h"
 
 #include <limits.h>
@@ -44,8 +44,9 @@ static kolo_status check_config(const struct kolo_comm *c)
                          c->device);
     }
     if (c->device != KOLO_HOST) {
-        const struct kolo_cuda *cuda = NULL;
-        const kolo_status st = kolo_cuda_open(&cuda); /* before anybody waits for this rank */
+        const struct kolo_path_ops *ops = NULL;
+        kolo_status st = kolo_path_find(c->device, &ops);
+        st = st == KOLO_OK ? ops->check() : st; /* before another rank waits for this one */
         if (st < 0) {
             char why[256];
             (void)snprintf(why, sizeof why, "%s", kolo_error_text());

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory of GPUs, by kolo_mem_alloc_on(): allocations of their own, of the kind that other
  * processes can open. */
-#include "core/comm.h"
+#include "gpu/memory.h"
+
 #include "cuda/driver.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 struct allocation {
@@ -42,20 +44,11 @@ static void free_in_context(const struct kolo_cuda *cuda, const struct allocatio
     (void)cuda->device_primary_ctx_release(a->device);
 }
 
-kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out)
+kolo_status kolo_gpu_memory_alloc(int device, size_t bytes, void **out)
 {
     const struct kolo_cuda *cuda = NULL;
     struct allocation *made = NULL;
     int count = 0;
-    if (device == KOLO_HOST || out == NULL) {
-        return kolo_mem_alloc(bytes, out);
-    }
-    if (device < 0 || bytes == 0) {
-        return kolo_fail(
-            KOLO_ERR_INVALID,
-            "device is %d and bytes is %zu; they must be a CUDA ordinal and 1 at least", device,
-            bytes);
-    }
     KOLO_TRY(kolo_cuda_open(&cuda));
     KOLO_TRY(kolo_cuda_check(cuda, cuda->device_get_count(&count), "cuDeviceGetCount"));
     if (device >= count) {
@@ -80,7 +73,7 @@ kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out)
     return KOLO_OK;
 }
 
-bool kolo_mem_free_device(void *ptr)
+bool kolo_gpu_memory_free(void *ptr)
 {
     struct allocation *found = NULL;
     const struct kolo_cuda *cuda = NULL;

@@ -4,7 +4,7 @@
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
 #include "core/health/watchdog.h"
-#include "gpu/path.h"
+#include "core/path.h"
 
 #include <stdlib.h>
 
@@ -49,7 +49,7 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
         return KOLO_OK; /* nothing to move, on every rank alike */
     }
     kolo_status taken = KOLO_OK;
-    if (call->comm->device != KOLO_HOST && kolo_device_takes(call, stream, &taken)) {
+    if (kolo_path_take(call, call->comm, stream, &taken)) {
         return taken;
     }
     return kolo_call_submit(call, stream);
@@ -366,7 +366,7 @@ kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *com
 {
     KOLO_TRY(check_message(m, comm));
     kolo_status taken = KOLO_OK;
-    if (comm->device != KOLO_HOST && kolo_device_takes_message(comm, m, stream, &taken)) {
+    if (kolo_path_take_message(m, comm, stream, &taken)) {
         return taken;
     }
     struct kolo_call call = {.comm = comm, .p2p = true, .info = m->info};

@@ -10,7 +10,7 @@
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
 #include "core/health/watchdog.h"
-#include "gpu/path.h"
+#include "core/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -619,7 +619,7 @@ kolo_status kolo_group_end(void)
     }
     struct kolo_call *calls = group.head;
     group.head = group.tail = NULL;
-    const kolo_status on_devices = kolo_device_group_end();
+    const kolo_status on_devices = kolo_path_group_end();
     kolo_status first_error = start_group(calls, &waiting);
     first_error = first_error == KOLO_OK ? on_devices : first_error;
     for (bool done = false; !done;) {

@@ -9,7 +9,7 @@
 
 #include "core/board/text.h"
 #include "core/failure/failure.h"
-#include "gpu/path.h"
+#include "core/path.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -208,6 +208,17 @@ static void listen_to_peers(struct kolo_comm *c)
     }
 }
 
+/* End the communicator if a kernel of its path has given up. */
+static bool learn_of_path(struct kolo_comm *c)
+{
+    int rank = -1;
+    const kolo_status st = kolo_path_poll(c, &rank);
+    if (st != KOLO_OK) {
+        (void)kolo_failure_end(c, st, rank);
+    }
+    return st != KOLO_OK;
+}
+
 /* True if something has changed since the last look. */
 static bool look_at_board(struct kolo_comm *c)
 {
@@ -216,7 +227,7 @@ static bool look_at_board(struct kolo_comm *c)
         return false;
     }
     listen_to_peers(c);
-    if (kolo_failure_learn(c) || kolo_device_learn(c)) {
+    if (kolo_failure_learn(c) || learn_of_path(c)) {
         return true;
     }
     if (c->board == NULL) {

@@ -87,3 +87,33 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
     m->in_slots = true;
     return KOLO_OK;
 }
+
+/* ---- memory of a device ---- */
+
+void kolo_links_lend_memory(struct kolo_comm *c, const struct kolo_device_memory *memory)
+{
+    c->lent = memory;
+}
+
+bool kolo_links_take_memory(const struct kolo_comm *c, int q, size_t bytes)
+{
+    return c->lent != NULL && c->lent->endpoint != NULL && bytes >= c->lent->least_bytes &&
+           c->lent->endpoint == c->member[q].device;
+}
+
+static kolo_status refuse_memory(void)
+{
+    return kolo_fail(KOLO_ERR_UNSUPPORTED, "this communicator has no GPU");
+}
+
+kolo_status kolo_links_dma_buf(void *comm, const void *at, size_t len, int *fd, uint64_t *offset)
+{
+    const struct kolo_device_memory *lent = ((const struct kolo_comm *)comm)->lent;
+    return lent != NULL ? lent->dma_buf(lent->owner, at, len, fd, offset) : refuse_memory();
+}
+
+kolo_status kolo_links_copy(void *comm, void *to, const void *from, size_t len, bool to_device)
+{
+    const struct kolo_device_memory *lent = ((const struct kolo_comm *)comm)->lent;
+    return lent != NULL ? lent->copy(lent->owner, to, from, len, to_device) : refuse_memory();
+}

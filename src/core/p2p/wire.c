@@ -4,7 +4,6 @@
  * An operation is put into a queue before anything is posted for it, so that an error finds it. */
 #include "core/link/links.h"
 #include "core/p2p/inner.h"
-#include "gpu/proxy/gdr.h"
 
 #include <stdlib.h>
 
@@ -34,7 +33,7 @@ void *kolo_p2p_place(const struct kolo_p2p *p2p, const struct kolo_p2p_peer *pee
                      const struct kolo_p2p_op *op, size_t bytes)
 {
     const bool direct = op->direct != NULL && op->direct->at != NULL &&
-                        bytes >= KOLO_DIRECT_LEAST && kolo_direct_reaches(p2p->comm, peer->rank);
+                        kolo_links_take_memory(p2p->comm, peer->rank, bytes);
     if (direct) {
         op->direct->used = true;
         return op->direct->at;

@@ -11,8 +11,8 @@
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/health/watchdog.h"
+#include "core/path.h"
 #include "core/setup/join.h"
-#include "gpu/path.h"
 #include "memory/serve.h"
 #include "plugin/catalogue.h"
 
@@ -22,11 +22,33 @@
 
 /* ---- creation ---- */
 
-/* A failure may come before the path has joined, or after. */
 static void abort_path(void *owner, const struct kolo_verdict *why)
 {
+    struct kolo_comm *c = owner;
+    struct kolo_comm_path *path = atomic_load(&c->path);
     (void)why;
-    kolo_device_abort(owner);
+    if (path != NULL) {
+        path->ops->abort(path);
+    }
+}
+
+/* A failure may come before the path is there to be ended, so the failure is looked for behind. */
+static kolo_status join_path(struct kolo_comm *c, bool local)
+{
+    const struct kolo_path_env env = {
+        .comm = c, .local = local, .split = kolo_comm_split, .destroy = kolo_comm_destroy};
+    const struct kolo_path_ops *ops = NULL;
+    struct kolo_comm_path *path = NULL;
+    if (c->device == KOLO_HOST) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_path_find(c->device, &ops));
+    const kolo_status st = ops->join(&env, &path);
+    atomic_store(&c->path, path);
+    if (atomic_load(&c->error) != KOLO_OK) {
+        abort_path(c, &c->verdict);
+    }
+    return st;
 }
 
 static kolo_status comm_new(int nranks, int rank, const struct kolo_config *config,
@@ -161,7 +183,7 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
     st = st == KOLO_OK ? kolo_boot_open(&c->meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
-    st = st == KOLO_OK ? kolo_device_join(c) : st;
+    st = st == KOLO_OK ? join_path(c, false) : st;
     if (st != KOLO_OK && boot != NULL) {
         kolo_boot_give_up(boot, st);
     }
@@ -237,7 +259,7 @@ static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r
     for (int i = 0; i < n; i++) {
         KOLO_TRY(kolo_table_take(c[i], &r->ready[0], c[0]->table_text));
         KOLO_TRY(kolo_ready_take(c[i], r->ready));
-        KOLO_TRY(kolo_device_join_local(c[i]));
+        KOLO_TRY(join_path(c[i], true));
     }
     return KOLO_OK;
 }

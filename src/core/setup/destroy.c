@@ -4,8 +4,8 @@
 #include "core/health/watchdog.h"
 #include "core/link/open.h"
 #include "core/link/region.h"
+#include "core/path.h"
 #include "core/setup/join.h"
-#include "gpu/path.h"
 #include "memory/segment.h"
 
 #include <stdlib.h>
@@ -26,7 +26,10 @@ void kolo_comm_destroy(struct kolo_comm *c)
     }
     kolo_board_leave(c);
     kolo_unwatch(c);
-    kolo_device_leave(c);
+    if (c->path != NULL) {
+        c->path->ops->leave(c->path, c->timeout_ms);
+        c->path = NULL;
+    }
     kolo_p2p_close(c);
     kolo_call_forget(c);
     if (c->spare_fd >= 0) {

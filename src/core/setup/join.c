@@ -6,9 +6,9 @@
 #include "core/failure/failure.h"
 #include "core/health/flight_recorder.h"
 #include "core/health/watchdog.h"
+#include "core/link/links.h"
 #include "core/link/open.h"
 #include "core/link/region.h"
-#include "gpu/proxy/gdr.h"
 #include "plugin/catalogue.h"
 
 #include <stdio.h>
@@ -169,8 +169,8 @@ static void make_env(struct kolo_comm *c)
                                .reason = kolo_failure_reason,
                                .told = kolo_failure_peer_failed,
                                .said = kolo_mesh_said,
-                               .dma_buf = kolo_direct_export,
-                               .copy = kolo_direct_copy,
+                               .dma_buf = kolo_links_dma_buf,
+                               .copy = kolo_links_copy,
                                .owner = c};
 }
 

@@ -6,9 +6,9 @@
  * they must not plan differently. The other hosts must have ranks on the same addresses. What goes
  * wrong here costs the plan and no more. */
 #include "boot/bootstrap.h"
+#include "core/path.h"
 #include "core/setup/join.h"
 #include "core/setup/layout_file.h"
-#include "cuda/driver.h"
 #include "topology/machine/nvml.h"
 
 #include <stdlib.h>
@@ -18,14 +18,14 @@
 
 uint64_t kolo_live_gpu(const struct kolo_comm *c)
 {
-    const struct kolo_cuda *cuda = NULL;
+    const struct kolo_path_ops *ops = NULL;
     uint64_t bus = KOLO_BUS_NONE;
     char text[32];
     if (c->device == KOLO_HOST) {
         return KOLO_BUS_NONE;
     }
-    kolo_status st = kolo_cuda_open(&cuda);
-    st = st == KOLO_OK ? kolo_cuda_bus(cuda, c->device, text, sizeof text) : st;
+    kolo_status st = kolo_path_find(c->device, &ops);
+    st = st == KOLO_OK ? ops->bus(c->device, text, sizeof text) : st;
     if (st < 0 || !kolo_bus_parse(text, &bus)) {
         KOLO_LOG(INFO, GRAPH, "GPU %d: no bus address, no rings are planned on GPUs: %s", c->device,
                  st < 0 ? kolo_error_text() : text);

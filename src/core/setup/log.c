@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the log says of a new communicator: who, which rings and trees, how long it took. */
+#include "core/path.h"
 #include "core/setup/join.h"
-#include "gpu/proxy/proxy.h"
 
 #include <stdio.h>
 
@@ -37,11 +37,10 @@ static void log_edge(const struct kolo_comm *c, int channel)
         at++;
     }
     const int next = ring[(at + 1) % c->nranks];
-    const bool direct = c->relay != NULL && kolo_relay_is_direct(c->relay, next);
     const struct kolo_reach *reach = &c->member[next].reach;
     (void)snprintf(via, sizeof via, "%s%s",
                    reach->nvias > 0 ? reach->vias[channel % reach->nvias] : reach->via,
-                   direct ? "/GDRDMA" : "");
+                   kolo_path_via(c, next));
     const struct kolo_edge edge = {.channel = channel,
                                    .connection = 0,
                                    .from = c->rank,

@@ -2,8 +2,8 @@
 /* Teams: see fused_path.h. */
 #include "gpu/fused/fused_path.h"
 
-#include "gpu/stream_ops.h"
-#include "gpu/stream_order.h"
+#include "gpu/context/stream_ops.h"
+#include "gpu/context/stream_order.h"
 #include "plan/plan.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 /* See p2p.h. */
 #include "gpu/fused/p2p.h"
 
-#include "gpu/stream_ops.h"
+#include "gpu/context/stream_ops.h"
 
 #include <stdlib.h>
 

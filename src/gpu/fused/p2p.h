@@ -15,7 +15,7 @@
 #define KOLO_GPU_FUSED_P2P_H
 
 #include "core/call/call.h"
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 
 enum {
     KOLO_MAIL_POSTS = 1024,  /* ends of one rank that a group may post */

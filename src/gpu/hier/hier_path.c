@@ -3,7 +3,6 @@
 #include "gpu/hier/hier_path.h"
 
 #include "core/failure/failure.h"
-#include "gpu/path.h"
 #include "gpu/proxy/proxy.h"
 
 #include <limits.h>
@@ -24,9 +23,12 @@ struct tie { /* what a layer's failure is told to */
 struct kolo_layers {
     struct tie tie[2];
     struct kolo_comm *comm, *near, *far;
-    int *rank_of;  /* [groups * size]: of place i of group g in [g * size + i] */
-    int *group_of; /* [nranks] */
-    bool in_order; /* a group's ranks follow each other, and groups do */
+    struct kolo_path_env env;
+    const struct kolo_layer_calls *calls;
+    struct kolo_relay *relay; /* of `comm`: for calls that go in one layer */
+    int *rank_of;             /* [groups * size]: of place i of group g in [g * size + i] */
+    int *group_of;            /* [nranks] */
+    bool in_order;            /* a group's ranks follow each other, and groups do */
     size_t least_bytes;
     const struct kolo_gpu *gpu;
     kolo_cuda_address scratch;
@@ -139,7 +141,7 @@ static kolo_status split(struct kolo_layers *l, const char *what, const int at[2
     config.name = name;
     config.algo = "";
     config.transport = c->transport_text;
-    return kolo_comm_split(l->comm, at[0], at[1], &config, out);
+    return l->env.split(l->comm, at[0], at[1], &config, out);
 }
 
 /* Whether all ranks have come so far. */
@@ -169,8 +171,8 @@ void kolo_layers_drop(struct kolo_layers *l, const struct kolo_gpu *gpu)
         (void)gpu->cuda->mem_free(l->scratch);
         kolo_gpu_leave(gpu);
     }
-    kolo_comm_destroy(l->far);
-    kolo_comm_destroy(l->near);
+    l->env.destroy(l->far);
+    l->env.destroy(l->near);
     pthread_mutex_destroy(&l->order);
     pthread_mutex_destroy(&l->gate);
     free(l->rank_of);
@@ -178,13 +180,20 @@ void kolo_layers_drop(struct kolo_layers *l, const struct kolo_gpu *gpu)
     free(l);
 }
 
+/* A group's calls need no host. */
+static bool is_near_enough(const struct kolo_layers *l)
+{
+    const enum kolo_layer_way way = l->calls->way(l->near);
+    return way == KOLO_LAYER_FUSED || way == KOLO_LAYER_P2P;
+}
+
 /* Each step, if all ranks have made the one before. A rank that cannot goes on in one layer. */
 static kolo_status make(struct kolo_layers *l, const struct kolo_gpu *gpu, const int at[2],
                         bool *up_out)
 {
     const int back[2] = {at[1], at[0]};
-    bool good = split(l, "near", at, &l->near) == KOLO_OK &&
-                (l->near->peers != NULL || l->near->team != NULL) && make_scratch(l, gpu);
+    bool good =
+        split(l, "near", at, &l->near) == KOLO_OK && is_near_enough(l) && make_scratch(l, gpu);
     KOLO_TRY(agree(l->comm, good, &good));
     if (good) {
         good = split(l, "far", back, &l->far) == KOLO_OK;
@@ -196,21 +205,24 @@ static kolo_status make(struct kolo_layers *l, const struct kolo_gpu *gpu, const
 
 static void say_layers(const struct kolo_layers *l)
 {
-    const bool shares = l->near->team != NULL;
+    const bool shares = l->calls->way(l->near) == KOLO_LAYER_FUSED;
+    const enum kolo_layer_way far = l->calls->way(l->far);
     KOLO_LOG(
         INFO, INIT,
         "GPU %d: %d groups of %d %s: of calls from %zu bytes on, 1/%d goes from group to group "
         "(%s), the rest stays inside",
         l->comm->device, groups_of(l), size_of(l), shares ? "ranks on a GPU" : "GPUs",
         l->least_bytes, size_of(l),
-        l->far->peers != NULL    ? "over NVLink or PCIe"
-        : l->far->layers != NULL ? "in layers again"
+        far == KOLO_LAYER_P2P    ? "over NVLink or PCIe"
+        : far == KOLO_LAYER_HIER ? "in layers again"
                                  : "through host memory");
 }
 
-kolo_status kolo_layers_open(struct kolo_comm *comm, const struct kolo_gpu *gpu, const int *group,
+kolo_status kolo_layers_open(const struct kolo_layers_env *env, const int *group,
                              size_t least_bytes, struct kolo_layers **out)
 {
+    struct kolo_comm *comm = env->path->comm;
+    const struct kolo_gpu *gpu = env->gpu;
     const size_t n = (size_t)comm->nranks;
     struct kolo_layers *l = calloc(1, sizeof *l);
     bool up = false;
@@ -219,6 +231,8 @@ kolo_status kolo_layers_open(struct kolo_comm *comm, const struct kolo_gpu *gpu,
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for layers");
     }
     l->comm = comm;
+    l->env = *env->path;
+    l->calls = env->calls;
     l->least_bytes = least_bytes;
     l->rank_of = calloc(n, sizeof *l->rank_of);
     l->group_of = calloc(n, sizeof *l->group_of);
@@ -298,16 +312,14 @@ void kolo_layers_abort(struct kolo_layers *l)
 
 /* ---- joining, and leaving ---- */
 
-void kolo_layers_join(struct kolo_layers *l)
+void kolo_layers_join(struct kolo_layers *l, struct kolo_relay *relay)
 {
     struct kolo_comm *const layer[] = {l->near, l->far};
-    l->gpu = kolo_relay_gpu(l->comm->relay);
-    l->comm->layers = l;
+    l->relay = relay;
+    l->gpu = kolo_relay_gpu(relay);
     for (int i = 0; i < 2; i++) {
         atomic_store(&layer[i]->ranks_above, l->comm->nranks);
-        if (layer[i]->relay != NULL) {
-            kolo_relay_widen(layer[i]->relay, l->comm->nranks);
-        }
+        l->calls->widen(layer[i], l->comm->nranks);
         atomic_store(&layer[i]->is_part, true);
         l->tie[i] = (struct tie){l, layer[i]};
         kolo_failure_observe(layer[i], end_above, &l->tie[i]);
@@ -319,11 +331,11 @@ void kolo_layers_join(struct kolo_layers *l)
 
 void kolo_layers_close(struct kolo_layers *l, int timeout_ms)
 {
-    if (!kolo_relay_wait(l->comm->relay, timeout_ms)) {
+    if (!kolo_relay_wait(l->relay, timeout_ms)) {
         kolo_comm_abort(l->near);
         kolo_comm_abort(l->far);
     }
-    if (!kolo_relay_wait(l->comm->relay, FAR_GRACE_MS)) {
+    if (!kolo_relay_wait(l->relay, FAR_GRACE_MS)) {
         l->scratch = 0; /* the driver keeps what is used */
     }
     pthread_mutex_lock(&l->gate);
@@ -373,8 +385,8 @@ struct step { /* `in` and `out` may be one */
     int root;
 };
 
-static kolo_status take_step(struct kolo_comm *layer, const struct kolo_gpu_call *call,
-                             const struct step *s)
+static kolo_status take_step(const struct kolo_layers *l, struct kolo_comm *layer,
+                             const struct kolo_gpu_call *call, const struct step *s)
 {
     struct kolo_gpu_call what = *call;
     struct kolo_counts none = {NULL, 0};
@@ -383,10 +395,10 @@ static kolo_status take_step(struct kolo_comm *layer, const struct kolo_gpu_call
     what.out = s->out;
     what.count = s->count;
     what.root = s->root;
-    return s->count > 0 ? kolo_device_enqueue(layer, &what, &none) : KOLO_OK;
+    return s->count > 0 ? l->calls->enqueue(layer, &what, &none) : KOLO_OK;
 }
 
-#define NEAR(l, call, ...) take_step((l)->near, call, &(struct step){__VA_ARGS__})
+#define NEAR(l, call, ...) take_step(l, (l)->near, call, &(struct step){__VA_ARGS__})
 
 /* What was multiplied once is only added now. */
 static kolo_status go_far(struct kolo_layers *l, const struct kolo_gpu_call *call,
@@ -394,12 +406,13 @@ static kolo_status go_far(struct kolo_layers *l, const struct kolo_gpu_call *cal
 {
     struct kolo_gpu_call what = *call;
     what.op = call->op == KOLO_OPS ? KOLO_SUM : call->op;
-    return take_step(l->far, &what, s);
+    return take_step(l, l->far, &what, s);
 }
 
 /* An all-gather of `count` elements each, rank q's at displs[q] * count of `out`. */
-static kolo_status gather_blocks(struct kolo_comm *layer, const struct kolo_gpu_call *call,
-                                 const struct step *s, const int *at, int stride)
+static kolo_status gather_blocks(const struct kolo_layers *l, struct kolo_comm *layer,
+                                 const struct kolo_gpu_call *call, const struct step *s,
+                                 const int *at, int stride)
 {
     const size_t n = (size_t)layer->nranks;
     struct kolo_counts v = {calloc(4 * n, sizeof *v.all), s->count};
@@ -416,7 +429,7 @@ static kolo_status gather_blocks(struct kolo_comm *layer, const struct kolo_gpu_
     what.count = 0;
     what.counts = v.all;
     what.displs = v.all + n;
-    const kolo_status st = kolo_device_enqueue(layer, &what, &v);
+    const kolo_status st = l->calls->enqueue(layer, &what, &v);
     free(v.all);
     return st;
 }
@@ -521,7 +534,7 @@ static kolo_status all_gather(struct kolo_layers *l, const struct kolo_gpu_call 
     const size_t bytes = call->count * kolo_type_bytes(call->type);
     const int size = size_of(l), groups = groups_of(l), place = l->near->rank;
     char *out = call->out;
-    KOLO_TRY(gather_blocks(l->far, call,
+    KOLO_TRY(gather_blocks(l, l->far, call,
                            &(struct step){.in = call->in, .out = out, .count = call->count},
                            l->rank_of + place, size));
     for (int g = 0; g < groups; g++) {
@@ -529,8 +542,8 @@ static kolo_status all_gather(struct kolo_layers *l, const struct kolo_gpu_call 
         const struct step s = {KOLO_COLL_ALL_GATHER, own, out + (size_t)(g * size) * bytes,
                                call->count, 0};
         const struct step apart = {.in = own, .out = out, .count = call->count};
-        KOLO_TRY(l->in_order ? take_step(l->near, call, &s)
-                             : gather_blocks(l->near, call, &apart, l->rank_of + g * size, 1));
+        KOLO_TRY(l->in_order ? take_step(l, l->near, call, &s)
+                             : gather_blocks(l, l->near, call, &apart, l->rank_of + g * size, 1));
     }
     return KOLO_OK;
 }
@@ -606,9 +619,9 @@ static kolo_status enqueue_steps(struct kolo_layers *l, const struct kolo_gpu_ca
 kolo_status kolo_layers_enqueue(struct kolo_layers *l, const struct kolo_gpu_call *call)
 {
     pthread_mutex_lock(&l->order);
-    kolo_status st = kolo_relay_follow(l->comm->relay, call->stream);
+    kolo_status st = kolo_relay_follow(l->relay, call->stream);
     st = st == KOLO_OK ? enqueue_steps(l, call) : st;
-    st = st == KOLO_OK ? kolo_relay_note(l->comm->relay, call->stream) : st;
+    st = st == KOLO_OK ? kolo_relay_note(l->relay, call->stream) : st;
     pthread_mutex_unlock(&l->order);
     return st;
 }

@@ -24,10 +24,28 @@
 #ifndef KOLO_GPU_HIER_HIER_PATH_H
 #define KOLO_GPU_HIER_HIER_PATH_H
 
-#include "core/comm.h"
-#include "gpu/gpu.h"
+#include "core/path.h"
+#include "gpu/context/gpu.h"
+#include "gpu/proxy/proxy.h"
 
 struct kolo_layers;
+
+/* Which way calls of a layer go. */
+enum kolo_layer_way { KOLO_LAYER_FUSED, KOLO_LAYER_P2P, KOLO_LAYER_HIER, KOLO_LAYER_PROXY };
+
+struct kolo_layer_calls { /* what layers need of their own paths */
+    kolo_status (*enqueue)(struct kolo_comm *layer, const struct kolo_gpu_call *call,
+                           struct kolo_counts *v);
+    enum kolo_layer_way (*way)(const struct kolo_comm *layer);
+    /* Failures of the layer may name so many ranks of another communicator behind its own. */
+    void (*widen)(struct kolo_comm *layer, int ranks);
+};
+
+struct kolo_layers_env {
+    const struct kolo_path_env *path;
+    const struct kolo_layer_calls *calls;
+    const struct kolo_gpu *gpu; /* while the layers are made */
+};
 
 /* Whether ranks q and r may be in one group; symmetric. */
 typedef bool kolo_layers_near(const void *who, int q, int r);
@@ -35,13 +53,13 @@ typedef bool kolo_layers_near(const void *who, int q, int r);
  * all of one size of 2 to `most` ranks, which the relation makes. */
 bool kolo_layers_cut(int nranks, int most, kolo_layers_near *near, const void *who, int *group_out);
 
-/* Collective over host memory of `comm`, whose rank q is in group[q]. Calls of at least
+/* Collective over host memory of the communicator, whose rank q is in group[q]. Calls of at least
  * `least_bytes` are taken. *out NULL: some group needs the host, or a rank lacks memory, which the
  * log tells. Errors: those of collectives, SYSTEM. */
-kolo_status kolo_layers_open(struct kolo_comm *comm, const struct kolo_gpu *gpu, const int *group,
+kolo_status kolo_layers_open(const struct kolo_layers_env *env, const int *group,
                              size_t least_bytes, struct kolo_layers **out);
-/* From now on comm->layers is `layers`, and each fails with the others. */
-void kolo_layers_join(struct kolo_layers *layers);
+/* From now on the communicator and its layers fail together. `relay` is the communicator's. */
+void kolo_layers_join(struct kolo_layers *layers, struct kolo_relay *relay);
 /* Before that: away with them. */
 void kolo_layers_drop(struct kolo_layers *layers, const struct kolo_gpu *gpu);
 /* Waits until this rank's calls are over, `timeout_ms` at most. The relay is still open. */
@@ -49,7 +67,7 @@ void kolo_layers_close(struct kolo_layers *layers, int timeout_ms);
 
 /* Whether a call goes in layers; alike on all ranks. */
 bool kolo_layers_take(const struct kolo_layers *layers, const struct kolo_gpu_call *call);
-/* Enqueue one that does. Errors: those of kolo_device_enqueue(). */
+/* Enqueue one that does. Errors: those of kolo_gpu_path_enqueue(). */
 kolo_status kolo_layers_enqueue(struct kolo_layers *layers, const struct kolo_gpu_call *call);
 
 /* The communicator has failed: so do its layers. Never blocks. */

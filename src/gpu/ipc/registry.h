@@ -26,7 +26,7 @@
 #define KOLO_GPU_IPC_REGISTRY_H
 
 #include "core/comm.h"
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 
 struct kolo_loans;
 

@@ -4,9 +4,9 @@
 #define KOLO_GPU_P2P_INNER_H
 
 #include "exec/gpu/program/program_kernel.h"
+#include "gpu/context/stream_order.h"
 #include "gpu/ipc/registry.h"
 #include "gpu/p2p/p2p_path.h"
-#include "gpu/stream_order.h"
 
 #include <pthread.h>
 

@@ -12,7 +12,7 @@
 #define KOLO_GPU_P2P_P2P_PATH_H
 
 #include "core/comm.h"
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 
 struct kolo_peers;
 

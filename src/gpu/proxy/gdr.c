@@ -65,6 +65,39 @@ static kolo_status try_out(struct kolo_direct *d)
     return st;
 }
 
+/* ---- for transports ---- */
+
+/* The driver gives whole pages. */
+static kolo_status export_memory(void *owner, const void *at, size_t len, int *fd, uint64_t *offset)
+{
+    const struct kolo_direct *d = owner;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at;
+    const uint64_t first = from & ~(page - 1), end = (from + len + page - 1) & ~(page - 1);
+    KOLO_TRY(kolo_gpu_enter(d->gpu));
+    const kolo_status st = KOLO_CUDA(
+        d->gpu, "cuMemGetHandleForAddressRange",
+        mem_get_handle_for_address_range(fd, first, end - first, KOLO_CUDA_RANGE_DMA_BUF, 0));
+    kolo_gpu_leave(d->gpu);
+    *offset = from - first;
+    return st;
+}
+
+static kolo_status copy_memory(void *owner, void *to, const void *from, size_t len, bool to_gpu)
+{
+    const struct kolo_direct *d = owner;
+    KOLO_TRY(kolo_gpu_enter(d->gpu));
+    kolo_status st = to_gpu ? KOLO_CUDA(d->gpu, "cuMemcpyHtoDAsync",
+                                        memcpy_htod_async((uintptr_t)to, from, len, d->stream))
+                            : KOLO_CUDA(d->gpu, "cuMemcpyDtoHAsync",
+                                        memcpy_dtoh_async(to, (uintptr_t)from, len, d->stream));
+    st = st == KOLO_OK ? KOLO_CUDA(d->gpu, "cuStreamSynchronize", stream_synchronize(d->stream))
+                       : st;
+    kolo_gpu_leave(d->gpu);
+    return st;
+}
+
+/* ---- coming up, and going down ---- */
+
 void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
                       kolo_cuda_stream stream)
 {
@@ -73,7 +106,12 @@ void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struc
     if (d->device == NULL) {
         return;
     }
-    host->direct = d;
+    d->memory = (struct kolo_device_memory){.endpoint = d->device,
+                                            .least_bytes = KOLO_DIRECT_LEAST,
+                                            .dma_buf = export_memory,
+                                            .copy = copy_memory,
+                                            .owner = d};
+    kolo_links_lend_memory(host, &d->memory);
     if (check_gpu(d) == KOLO_OK && try_out(d) == KOLO_OK) {
         KOLO_LOG(
             INFO, NET,
@@ -82,6 +120,7 @@ void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struc
         return;
     }
     d->device = NULL;
+    d->memory.endpoint = NULL;
     KOLO_LOG(INFO, NET, "NET/IB : GPU Direct RDMA disabled for GPU %d: %s", gpu->ordinal,
              kolo_error_text());
 }
@@ -89,7 +128,7 @@ void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struc
 void kolo_direct_close(struct kolo_direct *d)
 {
     if (d->host != NULL) {
-        d->host->direct = NULL;
+        kolo_links_lend_memory(d->host, NULL);
     }
 }
 
@@ -122,41 +161,4 @@ kolo_status kolo_direct_flush(const struct kolo_direct *d)
                ? KOLO_CUDA(d->gpu, "cuFlushGPUDirectRDMAWrites",
                            flush_gpu_direct_rdma_writes(CURRENT_CONTEXT, KOLO_CUDA_RDMA_OWNER))
                : KOLO_OK;
-}
-
-/* ---- for transports ---- */
-
-/* The driver gives whole pages. */
-kolo_status kolo_direct_export(void *comm, const void *at, size_t len, int *fd, uint64_t *offset)
-{
-    const struct kolo_direct *d = ((const struct kolo_comm *)comm)->direct;
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at;
-    const uint64_t first = from & ~(page - 1), end = (from + len + page - 1) & ~(page - 1);
-    if (d == NULL) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "this communicator has no GPU");
-    }
-    KOLO_TRY(kolo_gpu_enter(d->gpu));
-    const kolo_status st = KOLO_CUDA(
-        d->gpu, "cuMemGetHandleForAddressRange",
-        mem_get_handle_for_address_range(fd, first, end - first, KOLO_CUDA_RANGE_DMA_BUF, 0));
-    kolo_gpu_leave(d->gpu);
-    *offset = from - first;
-    return st;
-}
-
-kolo_status kolo_direct_copy(void *comm, void *to, const void *from, size_t len, bool to_gpu)
-{
-    const struct kolo_direct *d = ((const struct kolo_comm *)comm)->direct;
-    if (d == NULL) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "this communicator has no GPU");
-    }
-    KOLO_TRY(kolo_gpu_enter(d->gpu));
-    kolo_status st = to_gpu ? KOLO_CUDA(d->gpu, "cuMemcpyHtoDAsync",
-                                        memcpy_htod_async((uintptr_t)to, from, len, d->stream))
-                            : KOLO_CUDA(d->gpu, "cuMemcpyDtoHAsync",
-                                        memcpy_dtoh_async(to, (uintptr_t)from, len, d->stream));
-    st = st == KOLO_OK ? KOLO_CUDA(d->gpu, "cuStreamSynchronize", stream_synchronize(d->stream))
-                       : st;
-    kolo_gpu_leave(d->gpu);
-    return st;
 }

@@ -13,12 +13,13 @@
 #ifndef KOLO_GPU_PROXY_GDR_H
 #define KOLO_GPU_PROXY_GDR_H
 
-#include "core/comm.h"
-#include "gpu/gpu.h"
+#include "core/link/links.h"
+#include "gpu/context/gpu.h"
 
 enum { KOLO_DIRECT_LEAST = 64 << 10 }; /* bytes: to register fewer takes longer than to copy them */
 
 struct kolo_direct {
+    struct kolo_device_memory memory; /* lent to the links of `host` */
     struct kolo_comm *host;
     const struct kolo_gpu *gpu;
     kolo_cuda_stream stream;                /* of what has to be copied all the same */
@@ -33,21 +34,10 @@ void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struc
                       kolo_cuda_stream stream);
 void kolo_direct_close(struct kolo_direct *d);
 
-/* Whether messages with rank q may be of memory of the GPU that is lent to this communicator. */
-static inline bool kolo_direct_reaches(const struct kolo_comm *host, int q)
-{
-    return host->direct != NULL && host->direct->device != NULL &&
-           host->direct->device == host->member[q].device;
-}
-
 /* Register memory for messages. False: they go another way, and the log has said why once. */
 bool kolo_direct_map(struct kolo_direct *d, void *at, size_t len, struct kolo_mem *out);
 void kolo_direct_unmap(struct kolo_direct *d, struct kolo_mem *mem);
 /* What NICs have written is there for the GPU. Errors: SYSTEM. */
 kolo_status kolo_direct_flush(const struct kolo_direct *d);
-
-/* kolo_env.dma_buf and .copy, by the GPU that is lent to the communicator. */
-kolo_status kolo_direct_export(void *comm, const void *at, size_t len, int *fd, uint64_t *offset);
-kolo_status kolo_direct_copy(void *comm, void *to, const void *from, size_t len, bool to_gpu);
 
 #endif

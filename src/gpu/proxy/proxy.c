@@ -3,9 +3,9 @@
  * which wait for the thread. */
 #include "gpu/proxy/proxy.h"
 
+#include "gpu/context/stream_order.h"
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
-#include "gpu/stream_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@ struct job { /* one rank's call */
 
 struct kolo_relay {
     struct kolo_comm *comm, *host;
+    void (*destroy)(struct kolo_comm *); /* of `host` */
     struct kolo_gpu gpu;
     bool fuses;
     _Atomic uint32_t *done; /* pinned */
@@ -46,7 +47,7 @@ struct kolo_relay {
 
 bool kolo_relay_is_direct(const struct kolo_relay *relay, int q)
 {
-    return kolo_direct_reaches(relay->host, q);
+    return kolo_links_take_memory(relay->host, q, KOLO_DIRECT_LEAST);
 }
 
 const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay)
@@ -299,19 +300,20 @@ static void relay_free(struct kolo_relay *r)
     pthread_cond_destroy(&r->came);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->order);
-    kolo_comm_destroy(r->host);
+    r->destroy(r->host);
     free(r);
 }
 
-kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
+kolo_status kolo_relay_open(const struct kolo_path_env *env, struct kolo_comm *host,
                             const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out)
 {
     struct kolo_relay *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        kolo_comm_destroy(host);
+        env->destroy(host);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator of a GPU");
     }
-    r->comm = comm;
+    r->comm = env->comm;
+    r->destroy = env->destroy;
     r->host = host;
     r->gpu = *gpu;
     r->fuses = fuses;

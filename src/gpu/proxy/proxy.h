@@ -15,13 +15,14 @@
 #define KOLO_GPU_PROXY_PROXY_H
 
 #include "core/call/call.h"
-#include "gpu/gpu.h"
+#include "core/path.h"
+#include "gpu/context/gpu.h"
 
 struct kolo_relay;
 
 /* `host` becomes the relay's, also when this fails; `gpu`, which is open, when it succeeds. fuses:
  * all ranks are on this GPU, and rank 0 has its kernels; alike on all ranks. Errors: SYSTEM. */
-kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
+kolo_status kolo_relay_open(const struct kolo_path_env *env, struct kolo_comm *host,
                             const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out);
 /* Waits until this rank's calls are over, `timeout_ms` at most. */
 void kolo_relay_close(struct kolo_relay *relay, int timeout_ms);

@@ -14,7 +14,7 @@
 #define KOLO_GPU_PROXY_SHARED_GPU_H
 
 #include "core/comm.h"
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 #include "gpu/ipc/unix_socket.h"
 
 enum { KOLO_LEND_MAPPINGS = 64 };

@@ -332,7 +332,8 @@ static size_t bytes_of(const struct kolo_message *m)
 static void try_direct(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
 {
     const bool any = m->peer == KOLO_ANY_SOURCE;
-    const bool may = any ? s->direct.device != NULL : kolo_direct_reaches(s->host, m->peer);
+    const bool may =
+        any ? s->direct.device != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
     if (may && bytes_of(m) >= KOLO_DIRECT_LEAST &&
         kolo_direct_map(&s->direct, m->buf, bytes_of(m), &c->mem)) {
         c->direct.at = m->buf;

@@ -15,7 +15,7 @@
 #define KOLO_GPU_PROXY_STAGING_H
 
 #include "core/call/call.h"
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 #include "gpu/proxy/gdr.h"
 
 enum {

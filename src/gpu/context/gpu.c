@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* See gpu.h. */
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 
 #include "exec/reduce/reduce.h"
 #include "plan/plan.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* See stream_order.h. */
-#include "gpu/stream_order.h"
+#include "gpu/context/stream_order.h"
 
 kolo_status kolo_gpu_order_open(const struct kolo_gpu *gpu, struct kolo_gpu_order *order)
 {

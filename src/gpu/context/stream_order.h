@@ -5,7 +5,7 @@
 #ifndef KOLO_GPU_STREAM_ORDER_H
 #define KOLO_GPU_STREAM_ORDER_H
 
-#include "gpu/gpu.h"
+#include "gpu/context/gpu.h"
 
 #include <pthread.h>
 

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Calls of a group wait until its end, since one kernel may serve all ranks of a thread. */
+#include "gpu/inner.h"
+
+#include <stdlib.h>
+
+/* ---- collecting ---- */
+
+struct pending { /* a call of a group */
+    struct pending *next;
+    struct kolo_gpu_path *path;
+    struct kolo_counts v; /* owned */
+    struct kolo_gpu_call call;
+};
+static _Thread_local struct pending *pending;
+
+kolo_status kolo_gpu_group_add(struct kolo_gpu_path *p, struct kolo_call *call,
+                               const struct kolo_gpu_call *what)
+{
+    struct pending *kept = malloc(sizeof *kept);
+    struct pending **at = &pending;
+    if (kept == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *kept = (struct pending){.path = p, .v = call->v, .call = *what};
+    call->v.all = NULL;
+    *at = kept;
+    return KOLO_OK;
+}
+
+struct posted { /* a message of a group */
+    struct posted *next;
+    struct kolo_gpu_path *path;
+    struct kolo_message message;
+    kolo_stream stream;
+};
+static _Thread_local struct posted *posted;
+
+kolo_status kolo_gpu_group_add_message(struct kolo_gpu_path *p, const struct kolo_message *m,
+                                       kolo_stream stream)
+{
+    struct posted *made = malloc(sizeof *made);
+    struct posted **at = &posted;
+    if (made == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message");
+    }
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *made = (struct posted){.path = p, .message = *m, .stream = stream};
+    *at = made;
+    return KOLO_OK;
+}
+
+/* ---- messages ---- */
+
+/* Those that go together with the first: of its communicator, or of its team's ranks. */
+static bool goes_with(const struct posted *first, const struct posted *p)
+{
+    return p->path == first->path || (p->path->team != NULL && p->path->team == first->path->team);
+}
+
+/* Take them off the list. */
+static struct posted *take_together(int *n_out)
+{
+    struct posted *taken = NULL, **end = &taken, *first = posted;
+    for (struct posted **at = &posted; *at != NULL;) {
+        struct posted *p = *at;
+        if (!goes_with(first, p)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        *end = p;
+        end = &p->next;
+        (*n_out)++;
+    }
+    *end = NULL;
+    return taken;
+}
+
+static kolo_status check_posted(const struct posted *all)
+{
+    for (const struct posted *p = all; p != NULL; p = p->next) {
+        KOLO_TRY(kolo_comm_usable(p->path->comm));
+        for (const struct posted *q = all; q != p; q = q->next) {
+            if (q->path == p->path && q->stream != p->stream) {
+                return kolo_fail(KOLO_ERR_UNSUPPORTED, "the messages of a group are of GPU memory "
+                                                       "and on several streams; they must be on "
+                                                       "one");
+            }
+        }
+    }
+    return KOLO_OK;
+}
+
+static kolo_status enqueue_posted(const struct posted *all, int n)
+{
+    struct kolo_gpu_path *path = all->path;
+    struct kolo_letter *letter = calloc((size_t)n, sizeof *letter);
+    struct kolo_message *message = malloc((size_t)n * sizeof *message);
+    kolo_status st = letter != NULL && message != NULL
+                         ? KOLO_OK
+                         : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
+    for (int i = 0; i < n && st == KOLO_OK; all = all->next, i++) {
+        message[i] = all->message;
+        letter[i] = (struct kolo_letter){
+            .rank = all->path->comm->rank, .m = all->message, .stream = all->stream};
+    }
+    if (st == KOLO_OK) {
+        st = path->team != NULL
+                 ? kolo_team_enqueue_letters(path->team, letter, (size_t)n)
+                 : kolo_gpu_path_enqueue_messages(path, message, n, letter[0].stream);
+    }
+    free(letter);
+    free(message);
+    return st;
+}
+
+static kolo_status issue_messages(void)
+{
+    int n = 0;
+    struct posted *all = take_together(&n);
+    kolo_status st = check_posted(all);
+    st = st == KOLO_OK ? enqueue_posted(all, n) : st;
+    while (all != NULL) {
+        struct posted *p = all;
+        all = p->next;
+        (void)kolo_gpu_path_ended(p->path->comm, st);
+        free(p);
+    }
+    return st;
+}
+
+/* ---- the end of a group ---- */
+
+/* How many calls of rank r of this team the group has; *first: the first of them, from `from` on.
+ */
+static int calls_of(struct pending *from, const struct kolo_team *team, int rank,
+                    struct pending **first_out)
+{
+    int count = 0;
+    for (struct pending *p = from; p != NULL; p = p->next) {
+        if (p->path->team == team && p->path->comm->rank == rank) {
+            *first_out = count++ == 0 ? p : *first_out;
+        }
+    }
+    return count;
+}
+
+/* Take the first call off the list, with those of the other ranks if the group has all of them. */
+static kolo_status issue_first(void)
+{
+    struct pending *of[KOLO_FUSED_RANKS];
+    const struct kolo_gpu_call *call[KOLO_FUSED_RANKS];
+    struct pending *head = pending;
+    struct kolo_gpu_path *path = head->path;
+    const struct kolo_comm *c = path->comm;
+    const int mine = path->team != NULL ? calls_of(head, path->team, c->rank, &of[c->rank]) : 0;
+    bool all = path->team != NULL;
+    for (int r = 0; r < c->nranks && all; r++) {
+        all = all && calls_of(head, path->team, r, &of[r]) == mine;
+        call[r] = all ? &of[r]->call : NULL;
+    }
+    const kolo_status st = all ? kolo_team_enqueue_all(path->team, call)
+                               : kolo_gpu_path_enqueue(path, &head->call, &head->v);
+    for (int r = 0; r < c->nranks; r++) {
+        struct pending *done = all ? of[r] : r == c->rank ? head : NULL;
+        for (struct pending **at = &pending; done != NULL && *at != NULL;) {
+            if (*at == done) {
+                *at = done->next;
+                break;
+            }
+            at = &(*at)->next;
+        }
+        if (done != NULL) {
+            (void)kolo_gpu_path_ended(done->path->comm, st);
+            free(done->v.all);
+            free(done);
+        }
+    }
+    return st;
+}
+
+kolo_status kolo_gpu_group_end(void)
+{
+    kolo_status first = KOLO_OK;
+    while (pending != NULL) {
+        const kolo_status usable = kolo_comm_usable(pending->path->comm);
+        if (usable != KOLO_OK) { /* drop it */
+            struct pending *dropped = pending;
+            pending = dropped->next;
+            free(dropped->v.all);
+            free(dropped);
+        }
+        const kolo_status st = usable == KOLO_OK ? issue_first() : usable;
+        first = first == KOLO_OK ? st : first;
+    }
+    while (posted != NULL) { /* after collectives on every rank */
+        const kolo_status st = issue_messages();
+        first = first == KOLO_OK ? st : first;
+    }
+    return first;
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How the ranks of a communicator come to a path, and leave it. Each rank tells which GPU it has
+ * and what it can do; from that all ranks choose the same ways. */
+#include "gpu/inner.h"
+#include "gpu/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what each rank can do ---- */
+
+struct intro { /* what a rank tells of its GPU */
+    int32_t status, ordinal;
+    uint32_t kernels; /* 1: kolo has some here */
+    uint32_t opens;   /* 1: memory of other processes may be opened */
+    uint32_t stores;  /* 1: to memory of other GPUs may be stored */
+    uint32_t layers;  /* 1: calls may go in layers, */
+    uint64_t least;   /* from so many bytes on */
+    unsigned char uuid[16];
+};
+
+/* From where on two layers take less than one. Unmeasured: two low-latency kernels take 9 us (the
+ * model of NCCL 2.30, src/sym_kernels.cc there, for 8 H100); a host that adds or copies some 10
+ * GB/s a core saves that from about 64 KiB on. */
+static uint64_t least_bytes(void)
+{
+    enum { LEAST = 64 << 10 };
+    const char *text = kolo_env("KOLO_CUDA_LAYER_BYTES");
+    size_t bytes = LEAST;
+    if (text != NULL && !kolo_parse_bytes(text, &bytes)) {
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LAYER_BYTES is %s, which is no size; it is not used", text);
+        bytes = LEAST;
+    }
+    return bytes;
+}
+
+static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
+{
+    const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
+    const char *layers = kolo_env("KOLO_CUDA_LAYERS");
+    struct intro intro = {.status = kolo_gpu_open(c->device, gpu), .ordinal = c->device};
+    intro.kernels = kolo_gpu_has_kernels();
+    intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
+    intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
+    intro.layers = intro.kernels && (layers == NULL || strcmp(layers, "0") != 0);
+    intro.least = least_bytes();
+    memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
+    return intro;
+}
+
+struct shared { /* by all ranks */
+    bool gpu, process, opens;
+    bool stores; /* all are on one host, on a GPU each, and may store to the others' */
+};
+
+static struct shared what_is_shared(const struct kolo_comm *c, const struct intro *all)
+{
+    struct shared shared = {true, true, true, c->nranks > 1 && c->nranks <= KOLO_PEER_RANKS};
+    for (int q = 0; q < c->nranks; q++) {
+        const struct kolo_peer *peer = &c->member[q].peer, *first = &c->member[0].peer;
+        shared.gpu = shared.gpu && peer->host == first->host &&
+                     memcmp(all[q].uuid, all[0].uuid, sizeof all[q].uuid) == 0;
+        shared.process = shared.process && peer->process == first->process;
+        shared.opens = shared.opens && all[q].opens;
+        shared.stores = shared.stores && all[q].stores && peer->host == first->host;
+        for (int r = 0; r < q; r++) {
+            const bool other = memcmp(all[q].uuid, all[r].uuid, sizeof all[q].uuid) != 0;
+            shared.stores = shared.stores && other;
+        }
+    }
+    shared.stores = shared.stores && (shared.process || shared.opens);
+    return shared;
+}
+
+/* A communicator of the same ranks on host memory, which sums in the order that kernels do: bits
+ * do not depend on the way that a call takes. */
+static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
+{
+    struct kolo_comm *c = p->comm;
+    struct kolo_config config = KOLO_CONFIG_INIT;
+    config.deterministic = 1;
+    config.timeout_ms = c->timeout_ms;
+    config.device = KOLO_HOST;
+    config.name = c->name;
+    config.algo = "";
+    config.transport = c->transport_text;
+    return p->env.split(c, 0, c->rank, &config, out);
+}
+
+static kolo_status join_relay(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
+{
+    struct kolo_comm *host = NULL;
+    if (fuses && p->comm->rank == 0) {
+        KOLO_TRY(kolo_gpu_enter(gpu));
+        const kolo_status st = kolo_gpu_load(gpu);
+        kolo_gpu_leave(gpu);
+        KOLO_TRY(st);
+    }
+    KOLO_TRY(make_host(p, &host));
+    return kolo_relay_open(&p->env, host, gpu, fuses, &p->relay);
+}
+
+static kolo_status join_team(struct kolo_gpu_path *p)
+{
+    const struct kolo_comm *c = p->comm;
+    return kolo_team_join(c->id, c->nranks, c->rank, c->device, &p->team);
+}
+
+static kolo_status join_peers(struct kolo_gpu_path *p, struct kolo_gpu *gpu,
+                              const struct intro *all)
+{
+    unsigned char uuid[KOLO_PEER_RANKS][16];
+    for (int q = 0; q < p->comm->nranks; q++) {
+        memcpy(uuid[q], all[q].uuid, sizeof uuid[q]);
+    }
+    return kolo_peers_open(p->comm, gpu, (const unsigned char(*)[16])uuid, &p->peers);
+}
+
+struct ranks { /* what relations look at */
+    const struct kolo_comm *comm;
+    const struct intro *intro;
+};
+
+static bool are_on_one_host(const void *who, int q, int r)
+{
+    const struct ranks *all = who;
+    const struct kolo_peer *a = &all->comm->member[q].peer, *b = &all->comm->member[r].peer;
+    const struct intro *x = &all->intro[q], *y = &all->intro[r];
+    return a->host == b->host && memcmp(x->uuid, y->uuid, sizeof x->uuid) != 0 && x->stores != 0 &&
+           y->stores != 0 && (a->process == b->process || (x->opens != 0 && y->opens != 0));
+}
+
+static bool are_on_one_gpu(const void *who, int q, int r)
+{
+    const struct ranks *all = who;
+    const struct kolo_peer *a = &all->comm->member[q].peer, *b = &all->comm->member[r].peer;
+    return a->host == b->host && a->process == b->process &&
+           memcmp(all->intro[q].uuid, all->intro[r].uuid, sizeof all->intro[q].uuid) == 0;
+}
+
+/* NULL: calls go in one layer. */
+static kolo_status join_layers(struct kolo_gpu_path *p, struct kolo_gpu *gpu,
+                               const struct intro *all, struct kolo_layers **out)
+{
+    const struct kolo_comm *c = p->comm;
+    const struct ranks who = {c, all};
+    bool may = c->nranks > 1;
+    size_t least = 0;
+    for (int q = 0; q < c->nranks; q++) {
+        may = may && all[q].layers != 0;
+        least = kolo_max(least, all[q].least);
+    }
+    int *group = calloc((size_t)c->nranks, sizeof *group);
+    if (group == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    may = may && (kolo_layers_cut(c->nranks, KOLO_PEER_RANKS, are_on_one_host, &who, group) ||
+                  kolo_layers_cut(c->nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
+    const struct kolo_layers_env layers = {&p->env, &kolo_gpu_layer_calls, gpu};
+    const kolo_status st = may ? kolo_layers_open(&layers, group, least, out) : KOLO_OK;
+    free(group);
+    return st;
+}
+
+static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
+{
+    const struct kolo_comm *c = p->comm;
+    const struct shared shared = what_is_shared(c, all);
+    const bool fuses = shared.gpu && c->nranks <= KOLO_FUSED_RANKS && all[0].kernels;
+    for (int q = 0; q < c->nranks; q++) {
+        if (all[q].status != KOLO_OK) {
+            return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d cannot use its GPU %d: %s", q,
+                             all[q].ordinal, kolo_status_name((kolo_status)all[q].status));
+        }
+    }
+    if (fuses && shared.process) {
+        kolo_gpu_close(gpu);
+        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->device, c->nranks);
+        return join_team(p);
+    }
+    if (shared.stores) {
+        KOLO_TRY(join_peers(p, gpu, all));
+    }
+    if (p->peers != NULL) {
+        return join_relay(p, gpu, false); /* for messages, and v-forms that not all ranks know */
+    }
+    struct kolo_layers *layers = NULL;
+    if (!(fuses && shared.opens)) {
+        KOLO_TRY(join_layers(p, gpu, all, &layers));
+    }
+    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->device, layers != NULL ? "other " : "",
+             fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
+             : all[0].kernels      ? "calls go through host memory"
+                                   : "calls go through host memory; kolo was built without nvcc, "
+                                     "so without kernels for GPUs");
+    const kolo_status st = join_relay(p, gpu, fuses && shared.opens);
+    if (layers != NULL && st == KOLO_OK) {
+        p->layers = layers;
+        kolo_layers_join(layers, p->relay);
+    } else if (layers != NULL) {
+        kolo_layers_drop(layers, gpu);
+    }
+    return st;
+}
+
+static kolo_status join_over_host(struct kolo_gpu_path *p)
+{
+    struct kolo_comm *c = p->comm;
+    struct kolo_gpu gpu = {.context = NULL};
+    struct intro *all = calloc((size_t)c->nranks, sizeof *all);
+    if (all == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    const struct intro mine = introduce(c, &gpu);
+    kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, c, NULL);
+    st = mine.status != KOLO_OK ? (kolo_status)mine.status
+         : st == KOLO_OK        ? join_with(p, &gpu, all)
+                                : st;
+    free(all);
+    if (p->relay == NULL) {
+        kolo_gpu_close(&gpu);
+    }
+    return st;
+}
+
+kolo_status kolo_gpu_path_join(const struct kolo_path_env *env, struct kolo_comm_path **out)
+{
+    struct kolo_gpu_path *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a path to a GPU");
+    }
+    p->base.ops = &kolo_gpu_path_ops;
+    p->env = *env;
+    p->comm = env->comm;
+    *out = &p->base;
+    return env->local ? join_team(p) : join_over_host(p);
+}
+
+void kolo_gpu_path_leave(struct kolo_comm_path *path, int timeout_ms)
+{
+    struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
+    if (p->team != NULL) {
+        kolo_team_leave(p->team, p->comm->rank, timeout_ms);
+    }
+    if (p->peers != NULL) {
+        kolo_peers_close(p->peers, timeout_ms);
+    }
+    if (p->layers != NULL) {
+        kolo_layers_close(p->layers, timeout_ms);
+    }
+    if (p->relay != NULL) {
+        kolo_relay_close(p->relay, timeout_ms);
+    }
+    free(p);
+}
+
+void kolo_gpu_path_abort(struct kolo_comm_path *path)
+{
+    const struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
+    if (p->team != NULL) {
+        kolo_team_abort(p->team);
+    }
+    if (p->peers != NULL) {
+        kolo_peers_abort(p->peers);
+    }
+    if (p->layers != NULL) {
+        kolo_layers_abort(p->layers);
+    }
+    if (p->relay != NULL) {
+        kolo_relay_abort(p->relay);
+    }
+}
+
+kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out)
+{
+    const struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
+    return p->peers != NULL ? kolo_peers_learn(p->peers, rank_out) : KOLO_OK;
+}
