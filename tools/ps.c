@@ -290,9 +290,9 @@ static bool write_json(const struct found *f, const char *pattern)
     bool well = true;
     for (uint32_t i = 0; i < f->board->nposts && well; i++) {
         struct kolo_text path = {0}, text = {0};
-        kolo_dump_path(pattern, f->board, &f->board->post[i], &path);
-        kolo_dump_text(f->board, &f->board->post[i], &text);
-        well = path.chars != NULL && kolo_dump_write(path.chars, &text) == KOLO_OK;
+        kolo_flight_recorder_path(pattern, f->board, &f->board->post[i], &path);
+        kolo_flight_recorder_text(f->board, &f->board->post[i], &text);
+        well = path.chars != NULL && kolo_flight_recorder_write(path.chars, &text) == KOLO_OK;
         if (well) {
             (void)printf("%s\n", path.chars);
         } else {

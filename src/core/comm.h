@@ -40,21 +40,21 @@ enum kolo_gpu_link { KOLO_GPU_LINK_UNKNOWN, KOLO_GPU_PCIE, KOLO_GPU_NVLINK, KOLO
 struct kolo_member { /* a rank, as this one sees it */
     struct kolo_peer peer;
     struct kolo_place place;
-    uint64_t gpu;           /* its bus address; KOLO_BUS_NONE: the rank is on none */
-    struct kolo_inet spare; /* where it can be met again; family 0: on this host only */
+    uint64_t gpu;              /* its bus address; KOLO_BUS_NONE: the rank is on none */
+    struct kolo_inet reserved; /* where it can be met again; family 0: on this host only */
     const struct kolo_transport *transport; /* the one that reaches it best */
     struct kolo_device *device;
     struct kolo_reach reach;
     struct kolo_link *link; /* NULL until first used; device_lock */
     /* The same for threads that hold nothing and only tell of a failure. */
-    _Atomic(struct kolo_link *) told_link;
-    _Atomic(struct kolo_region *) told_region;
+    _Atomic(struct kolo_link *) abort_link;
+    _Atomic(struct kolo_region *) abort_region;
     unsigned char region[KOLO_HANDLE_BYTES];
     bool maps;                      /* its region can be mapped here, and ours there */
-    int seat;                       /* its post on the board, -1: none */
+    int slot;                       /* its post on the board, -1: none */
     _Atomic bool lost;              /* its process is gone; core/health/watchdog.c */
     _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
-    bool in_mesh;                   /* the link to it tells who is gone; core/health/gossip.c */
+    bool in_gossip;                 /* the link to it tells who is gone; core/health/gossip.c */
     _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
     bool in_slots;                  /* its outbox is mapped */
 };
@@ -108,9 +108,9 @@ struct kolo_comm {
     int deterministic, timeout_ms, device;
     char *algo_text, *transport_text, *groups_text; /* groups_text "": as ranks are bound */
     unsigned splits; /* splits and shrinks so far: names their meeting points */
-    struct kolo_meet meet;
+    struct kolo_meet rendezvous;
     unsigned char secret[KOLO_SECRET_BYTES]; /* of its ranks alone */
-    int spare_fd;                            /* holds the port of member[rank].spare; or -1 */
+    int reserved_fd;                         /* holds the port of member[rank].reserved; or -1 */
     char toward[KOLO_INET_TEXT];             /* an address that all hosts reach; or "" */
 
     struct kolo_member *member;          /* [nranks] */
@@ -187,7 +187,7 @@ struct kolo_comm {
         char what[200];          /* what it is, where error is EBADMSG; before `rank` */
         _Atomic int teller;      /* 1 + the first rank that told of a failure, 0: none */
         _Atomic int32_t reason;
-    } heard;
+    } evidence;
     struct kolo_premulsum *premulsums;
 };
 
@@ -201,8 +201,8 @@ static inline uint64_t kolo_comm_calls(const struct kolo_comm *c)
 /* Rank q's post, or NULL. */
 static inline struct kolo_post *kolo_comm_post(const struct kolo_comm *c, int q)
 {
-    return c->board != NULL && q >= 0 && q < c->nranks && c->member[q].seat >= 0
-               ? &c->board->post[c->member[q].seat]
+    return c->board != NULL && q >= 0 && q < c->nranks && c->member[q].slot >= 0
+               ? &c->board->post[c->member[q].slot]
                : NULL;
 }
 /* A call failed whose output peers may write: unless they are dead or threads of this process,

@@ -57,10 +57,11 @@ kolo_status kolo_gpu_group_add_message(struct kolo_gpu_path *p, const struct kol
 
 /* ---- messages ---- */
 
-/* Those that go together with the first: of its communicator, or of its team's ranks. */
+/* Those that go together with the first: of its communicator, or of its fused's ranks. */
 static bool goes_with(const struct posted *first, const struct posted *p)
 {
-    return p->path == first->path || (p->path->team != NULL && p->path->team == first->path->team);
+    return p->path == first->path ||
+           (p->path->fused != NULL && p->path->fused == first->path->fused);
 }
 
 /* Take them off the list. */
@@ -100,23 +101,23 @@ static kolo_status check_posted(const struct posted *all)
 static kolo_status enqueue_posted(const struct posted *all, int n)
 {
     struct kolo_gpu_path *path = all->path;
-    struct kolo_letter *letter = calloc((size_t)n, sizeof *letter);
-    struct kolo_message *message = malloc((size_t)n * sizeof *message);
-    kolo_status st = letter != NULL && message != NULL
+    struct kolo_gpu_message *message = calloc((size_t)n, sizeof *message);
+    struct kolo_message *on_host = malloc((size_t)n * sizeof *on_host);
+    kolo_status st = message != NULL && on_host != NULL
                          ? KOLO_OK
                          : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     for (int i = 0; i < n && st == KOLO_OK; all = all->next, i++) {
-        message[i] = all->message;
-        letter[i] = (struct kolo_letter){
+        on_host[i] = all->message;
+        message[i] = (struct kolo_gpu_message){
             .rank = all->path->comm->rank, .m = all->message, .stream = all->stream};
     }
     if (st == KOLO_OK) {
-        st = path->team != NULL
-                 ? kolo_team_enqueue_letters(path->team, letter, (size_t)n)
-                 : kolo_gpu_path_enqueue_messages(path, message, n, letter[0].stream);
+        st = path->fused != NULL
+                 ? kolo_fused_path_enqueue_messages(path->fused, message, (size_t)n)
+                 : kolo_gpu_path_enqueue_messages(path, on_host, n, message[0].stream);
     }
-    free(letter);
     free(message);
+    free(on_host);
     return st;
 }
 
@@ -137,14 +138,14 @@ static kolo_status issue_messages(void)
 
 /* ---- the end of a group ---- */
 
-/* How many calls of rank r of this team the group has; *first: the first of them, from `from` on.
+/* How many calls of rank r of this fused the group has; *first: the first of them, from `from` on.
  */
-static int calls_of(struct pending *from, const struct kolo_team *team, int rank,
+static int calls_of(struct pending *from, const struct kolo_fused_path *fused, int rank,
                     struct pending **first_out)
 {
     int count = 0;
     for (struct pending *p = from; p != NULL; p = p->next) {
-        if (p->path->team == team && p->path->comm->rank == rank) {
+        if (p->path->fused == fused && p->path->comm->rank == rank) {
             *first_out = count++ == 0 ? p : *first_out;
         }
     }
@@ -159,13 +160,13 @@ static kolo_status issue_first(void)
     struct pending *head = pending;
     struct kolo_gpu_path *path = head->path;
     const struct kolo_comm *c = path->comm;
-    const int mine = path->team != NULL ? calls_of(head, path->team, c->rank, &of[c->rank]) : 0;
-    bool all = path->team != NULL;
+    const int mine = path->fused != NULL ? calls_of(head, path->fused, c->rank, &of[c->rank]) : 0;
+    bool all = path->fused != NULL;
     for (int r = 0; r < c->nranks && all; r++) {
-        all = all && calls_of(head, path->team, r, &of[r]) == mine;
+        all = all && calls_of(head, path->fused, r, &of[r]) == mine;
         call[r] = all ? &of[r]->call : NULL;
     }
-    const kolo_status st = all ? kolo_team_enqueue_all(path->team, call)
+    const kolo_status st = all ? kolo_fused_path_enqueue_all(path->fused, call)
                                : kolo_gpu_path_enqueue(path, &head->call, &head->v);
     for (int r = 0; r < c->nranks; r++) {
         struct pending *done = all ? of[r] : r == c->rank ? head : NULL;

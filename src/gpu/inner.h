@@ -26,10 +26,10 @@ struct kolo_gpu_path {
     struct kolo_path_env env;
     struct kolo_comm *comm;
     /* The ways that there are; each is NULL or open from joining to leaving. */
-    struct kolo_team *team;
-    struct kolo_peers *peers;
-    struct kolo_layers *layers;
-    struct kolo_relay *relay;
+    struct kolo_fused_path *fused;
+    struct kolo_p2p_path *p2p;
+    struct kolo_hier_path *hier;
+    struct kolo_proxy *proxy;
 };
 
 /* That of a communicator which is up; NULL: it has none. */
@@ -53,7 +53,7 @@ kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *path, const struct kolo_
 kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *path, const struct kolo_message *m,
                                            int n, kolo_stream stream);
 /* What the hierarchical way asks about its layers. */
-extern const struct kolo_layer_calls kolo_gpu_layer_calls;
+extern const struct kolo_hier_calls kolo_gpu_hier_calls;
 
 /* group.c: keep a call for the end of the group; takes what `call` owns. Errors: SYSTEM. */
 kolo_status kolo_gpu_group_add(struct kolo_gpu_path *path, struct kolo_call *call,

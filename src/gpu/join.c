@@ -14,7 +14,7 @@ struct intro { /* what a rank tells of its GPU */
     uint32_t kernels; /* 1: kolo has some here */
     uint32_t opens;   /* 1: memory of other processes may be opened */
     uint32_t stores;  /* 1: to memory of other GPUs may be stored */
-    uint32_t layers;  /* 1: calls may go in layers, */
+    uint32_t hier;    /* 1: calls may go in layers, */
     uint64_t least;   /* from so many bytes on */
     unsigned char uuid[16];
 };
@@ -42,7 +42,7 @@ static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
     intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
-    intro.layers = intro.kernels && (layers == NULL || strcmp(layers, "0") != 0);
+    intro.hier = intro.kernels && (layers == NULL || strcmp(layers, "0") != 0);
     intro.least = least_bytes();
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;
@@ -87,7 +87,7 @@ static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
     return p->env.split(c, 0, c->rank, &config, out);
 }
 
-static kolo_status join_relay(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
+static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
 {
     struct kolo_comm *host = NULL;
     if (fuses && p->comm->rank == 0) {
@@ -97,23 +97,22 @@ static kolo_status join_relay(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
         KOLO_TRY(st);
     }
     KOLO_TRY(make_host(p, &host));
-    return kolo_relay_open(&p->env, host, gpu, fuses, &p->relay);
+    return kolo_proxy_open(&p->env, host, gpu, fuses, &p->proxy);
 }
 
-static kolo_status join_team(struct kolo_gpu_path *p)
+static kolo_status join_fused(struct kolo_gpu_path *p)
 {
     const struct kolo_comm *c = p->comm;
-    return kolo_team_join(c->id, c->nranks, c->rank, c->device, &p->team);
+    return kolo_fused_path_join(c->id, c->nranks, c->rank, c->device, &p->fused);
 }
 
-static kolo_status join_peers(struct kolo_gpu_path *p, struct kolo_gpu *gpu,
-                              const struct intro *all)
+static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
 {
     unsigned char uuid[KOLO_PEER_RANKS][16];
     for (int q = 0; q < p->comm->nranks; q++) {
         memcpy(uuid[q], all[q].uuid, sizeof uuid[q]);
     }
-    return kolo_peers_open(p->comm, gpu, (const unsigned char(*)[16])uuid, &p->peers);
+    return kolo_p2p_path_open(p->comm, gpu, (const unsigned char(*)[16])uuid, &p->p2p);
 }
 
 struct ranks { /* what relations look at */
@@ -139,25 +138,25 @@ static bool are_on_one_gpu(const void *who, int q, int r)
 }
 
 /* NULL: calls go in one layer. */
-static kolo_status join_layers(struct kolo_gpu_path *p, struct kolo_gpu *gpu,
-                               const struct intro *all, struct kolo_layers **out)
+static kolo_status join_hier(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all,
+                             struct kolo_hier_path **out)
 {
     const struct kolo_comm *c = p->comm;
     const struct ranks who = {c, all};
     bool may = c->nranks > 1;
     size_t least = 0;
     for (int q = 0; q < c->nranks; q++) {
-        may = may && all[q].layers != 0;
+        may = may && all[q].hier != 0;
         least = kolo_max(least, all[q].least);
     }
     int *group = calloc((size_t)c->nranks, sizeof *group);
     if (group == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
     }
-    may = may && (kolo_layers_cut(c->nranks, KOLO_PEER_RANKS, are_on_one_host, &who, group) ||
-                  kolo_layers_cut(c->nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
-    const struct kolo_layers_env layers = {&p->env, &kolo_gpu_layer_calls, gpu};
-    const kolo_status st = may ? kolo_layers_open(&layers, group, least, out) : KOLO_OK;
+    may = may && (kolo_hier_path_cut(c->nranks, KOLO_PEER_RANKS, are_on_one_host, &who, group) ||
+                  kolo_hier_path_cut(c->nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
+    const struct kolo_hier_env layers = {&p->env, &kolo_gpu_hier_calls, gpu};
+    const kolo_status st = may ? kolo_hier_path_open(&layers, group, least, out) : KOLO_OK;
     free(group);
     return st;
 }
@@ -176,29 +175,29 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     if (fuses && shared.process) {
         kolo_gpu_close(gpu);
         KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->device, c->nranks);
-        return join_team(p);
+        return join_fused(p);
     }
     if (shared.stores) {
-        KOLO_TRY(join_peers(p, gpu, all));
+        KOLO_TRY(join_p2p(p, gpu, all));
     }
-    if (p->peers != NULL) {
-        return join_relay(p, gpu, false); /* for messages, and v-forms that not all ranks know */
+    if (p->p2p != NULL) {
+        return join_proxy(p, gpu, false); /* for messages, and v-forms that not all ranks know */
     }
-    struct kolo_layers *layers = NULL;
+    struct kolo_hier_path *layers = NULL;
     if (!(fuses && shared.opens)) {
-        KOLO_TRY(join_layers(p, gpu, all, &layers));
+        KOLO_TRY(join_hier(p, gpu, all, &layers));
     }
     KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->device, layers != NULL ? "other " : "",
              fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
              : all[0].kernels      ? "calls go through host memory"
                                    : "calls go through host memory; kolo was built without nvcc, "
                                      "so without kernels for GPUs");
-    const kolo_status st = join_relay(p, gpu, fuses && shared.opens);
+    const kolo_status st = join_proxy(p, gpu, fuses && shared.opens);
     if (layers != NULL && st == KOLO_OK) {
-        p->layers = layers;
-        kolo_layers_join(layers, p->relay);
+        p->hier = layers;
+        kolo_hier_path_join(layers, p->proxy);
     } else if (layers != NULL) {
-        kolo_layers_drop(layers, gpu);
+        kolo_hier_path_drop(layers, gpu);
     }
     return st;
 }
@@ -217,7 +216,7 @@ static kolo_status join_over_host(struct kolo_gpu_path *p)
          : st == KOLO_OK        ? join_with(p, &gpu, all)
                                 : st;
     free(all);
-    if (p->relay == NULL) {
+    if (p->proxy == NULL) {
         kolo_gpu_close(&gpu);
     }
     return st;
@@ -233,23 +232,23 @@ kolo_status kolo_gpu_path_join(const struct kolo_path_env *env, struct kolo_comm
     p->env = *env;
     p->comm = env->comm;
     *out = &p->base;
-    return env->local ? join_team(p) : join_over_host(p);
+    return env->local ? join_fused(p) : join_over_host(p);
 }
 
 void kolo_gpu_path_leave(struct kolo_comm_path *path, int timeout_ms)
 {
     struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
-    if (p->team != NULL) {
-        kolo_team_leave(p->team, p->comm->rank, timeout_ms);
+    if (p->fused != NULL) {
+        kolo_fused_path_leave(p->fused, p->comm->rank, timeout_ms);
     }
-    if (p->peers != NULL) {
-        kolo_peers_close(p->peers, timeout_ms);
+    if (p->p2p != NULL) {
+        kolo_p2p_path_close(p->p2p, timeout_ms);
     }
-    if (p->layers != NULL) {
-        kolo_layers_close(p->layers, timeout_ms);
+    if (p->hier != NULL) {
+        kolo_hier_path_close(p->hier, timeout_ms);
     }
-    if (p->relay != NULL) {
-        kolo_relay_close(p->relay, timeout_ms);
+    if (p->proxy != NULL) {
+        kolo_proxy_close(p->proxy, timeout_ms);
     }
     free(p);
 }
@@ -257,22 +256,22 @@ void kolo_gpu_path_leave(struct kolo_comm_path *path, int timeout_ms)
 void kolo_gpu_path_abort(struct kolo_comm_path *path)
 {
     const struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
-    if (p->team != NULL) {
-        kolo_team_abort(p->team);
+    if (p->fused != NULL) {
+        kolo_fused_path_abort(p->fused);
     }
-    if (p->peers != NULL) {
-        kolo_peers_abort(p->peers);
+    if (p->p2p != NULL) {
+        kolo_p2p_path_abort(p->p2p);
     }
-    if (p->layers != NULL) {
-        kolo_layers_abort(p->layers);
+    if (p->hier != NULL) {
+        kolo_hier_path_abort(p->hier);
     }
-    if (p->relay != NULL) {
-        kolo_relay_abort(p->relay);
+    if (p->proxy != NULL) {
+        kolo_proxy_abort(p->proxy);
     }
 }
 
 kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out)
 {
     const struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
-    return p->peers != NULL ? kolo_peers_learn(p->peers, rank_out) : KOLO_OK;
+    return p->p2p != NULL ? kolo_p2p_path_learn(p->p2p, rank_out) : KOLO_OK;
 }

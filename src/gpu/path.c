@@ -13,7 +13,7 @@ static kolo_status find_place(const struct kolo_gpu_path *p, const void *ptr,
                               struct kolo_cuda_place *out)
 {
     const struct kolo_gpu *gpu =
-        p->team != NULL ? kolo_team_gpu(p->team) : kolo_relay_gpu(p->relay);
+        p->fused != NULL ? kolo_fused_path_gpu(p->fused) : kolo_proxy_gpu(p->proxy);
     KOLO_TRY(kolo_gpu_enter(gpu));
     const kolo_status st = kolo_cuda_find(gpu->cuda, ptr, out);
     kolo_gpu_leave(gpu);
@@ -120,9 +120,9 @@ static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, k
 static kolo_status enqueue_message(struct kolo_gpu_path *p, const struct kolo_message *m,
                                    kolo_stream stream)
 {
-    struct kolo_letter letter = {.rank = p->comm->rank, .m = *m, .stream = stream};
-    return p->team != NULL ? kolo_team_enqueue_letters(p->team, &letter, 1)
-                           : kolo_gpu_path_enqueue_messages(p, m, 1, stream);
+    struct kolo_gpu_message message = {.rank = p->comm->rank, .m = *m, .stream = stream};
+    return p->fused != NULL ? kolo_fused_path_enqueue_messages(p->fused, &message, 1)
+                            : kolo_gpu_path_enqueue_messages(p, m, 1, stream);
 }
 
 static bool gpu_path_take_message(struct kolo_comm_path *path, const struct kolo_message *m,
@@ -169,7 +169,7 @@ static kolo_status gpu_path_bus(int device, char *out, size_t room)
 static const char *gpu_path_via(const struct kolo_comm_path *path, int peer)
 {
     const struct kolo_gpu_path *p = (const struct kolo_gpu_path *)(const void *)path;
-    return p->relay != NULL && kolo_relay_is_direct(p->relay, peer) ? "/GDRDMA" : "";
+    return p->proxy != NULL && kolo_proxy_uses_gdr(p->proxy, peer) ? "/GDRDMA" : "";
 }
 
 const struct kolo_path_ops kolo_gpu_path_ops = {

@@ -17,26 +17,26 @@ static bool has_failed(struct kolo_gpu_path *p)
 kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu_call *what,
                                   struct kolo_counts *v)
 {
-    if (p->team != NULL) {
-        return kolo_team_enqueue(p->team, p->comm->rank, what);
+    if (p->fused != NULL) {
+        return kolo_fused_path_enqueue(p->fused, p->comm->rank, what);
     }
-    if (p->peers != NULL && !kolo_gpu_call_by_messages(what)) {
-        return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_peers_enqueue(p->peers, what);
+    if (p->p2p != NULL && !kolo_gpu_call_by_messages(what)) {
+        return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, what);
     }
-    if (p->layers != NULL && kolo_layers_take(p->layers, what)) {
-        return kolo_layers_enqueue(p->layers, what);
+    if (p->hier != NULL && kolo_hier_path_take(p->hier, what)) {
+        return kolo_hier_path_enqueue(p->hier, what);
     }
-    KOLO_TRY(kolo_peers_follow(p->peers, what->stream));
-    KOLO_TRY(kolo_relay_enqueue(p->relay, what, v));
-    return kolo_peers_note(p->peers, what->stream);
+    KOLO_TRY(kolo_p2p_path_follow(p->p2p, what->stream));
+    KOLO_TRY(kolo_proxy_enqueue(p->proxy, what, v));
+    return kolo_p2p_path_note(p->p2p, what->stream);
 }
 
 kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *p, const struct kolo_message *m,
                                            int n, kolo_stream stream)
 {
-    KOLO_TRY(kolo_peers_follow(p->peers, stream));
-    KOLO_TRY(kolo_relay_enqueue_messages(p->relay, m, n, stream));
-    return kolo_peers_note(p->peers, stream);
+    KOLO_TRY(kolo_p2p_path_follow(p->p2p, stream));
+    KOLO_TRY(kolo_proxy_enqueue_messages(p->proxy, m, n, stream));
+    return kolo_p2p_path_note(p->p2p, stream);
 }
 
 /* ---- layers of the hierarchical way ---- */
@@ -47,24 +47,24 @@ static kolo_status enqueue_in_layer(struct kolo_comm *layer, const struct kolo_g
     return kolo_gpu_path_enqueue(kolo_gpu_path_of(layer), what, v);
 }
 
-static enum kolo_layer_way way_of_layer(const struct kolo_comm *layer)
+static enum kolo_hier_way way_of_layer(const struct kolo_comm *layer)
 {
     const struct kolo_gpu_path *p = kolo_gpu_path_of(layer);
-    return p->team != NULL     ? KOLO_LAYER_FUSED
-           : p->peers != NULL  ? KOLO_LAYER_P2P
-           : p->layers != NULL ? KOLO_LAYER_HIER
-                               : KOLO_LAYER_PROXY;
+    return p->fused != NULL  ? KOLO_HIER_FUSED
+           : p->p2p != NULL  ? KOLO_HIER_P2P
+           : p->hier != NULL ? KOLO_HIER_HIER
+                             : KOLO_HIER_PROXY;
 }
 
 static void widen_layer(struct kolo_comm *layer, int ranks)
 {
     const struct kolo_gpu_path *p = kolo_gpu_path_of(layer);
-    if (p->relay != NULL) {
-        kolo_relay_widen(p->relay, ranks);
+    if (p->proxy != NULL) {
+        kolo_proxy_widen(p->proxy, ranks);
     }
 }
 
-const struct kolo_layer_calls kolo_gpu_layer_calls = {
+const struct kolo_hier_calls kolo_gpu_hier_calls = {
     .enqueue = enqueue_in_layer,
     .way = way_of_layer,
     .widen = widen_layer,

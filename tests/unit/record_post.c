@@ -65,7 +65,7 @@ void post_path(const char *pattern, char *out, size_t room)
     struct kolo_text text = {0};
     atomic_store(&post->it.rank, 3);
     atomic_store(&post->it.pid, 4711);
-    kolo_dump_path(pattern, &board, &post->it, &text);
+    kolo_flight_recorder_path(pattern, &board, &post->it, &text);
     (void)snprintf(out, room, "%s", text.chars);
     kolo_text_free(&text);
     post_destroy(post);

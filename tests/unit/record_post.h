@@ -22,7 +22,7 @@ void post_begin(struct post *post, uint64_t what, uint64_t count);
 void post_end(struct post *post); /* of the call that was begun last */
 bool post_find(const struct post *post, uint64_t number, struct post_call *out);
 uint64_t post_differ(const struct post *a, const struct post *b);
-/* kolo_dump_path() of rank 3, process 4711, communicator abc. */
+/* kolo_flight_recorder_path() of rank 3, process 4711, communicator abc. */
 void post_path(const char *pattern, char *out, size_t room);
 
 #endif

@@ -26,7 +26,7 @@ static void record_begin(struct kolo_call *call)
     call->number = kolo_comm_calls(call->comm);
     if (!calls) {
         calls = true;
-        kolo_watch_caller();
+        kolo_watchdog_count_caller();
     }
 }
 

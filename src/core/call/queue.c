@@ -9,6 +9,7 @@
  */
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
+#include "core/health/diagnose.h"
 #include "core/health/watchdog.h"
 #include "core/path.h"
 
@@ -120,11 +121,11 @@ static kolo_status check_deadline(struct kolo_call *call)
     }
     const int peer = call->p2p ? call->message->peer : c->wires.stuck_at;
     if (now > call->deadline) {
-        return kolo_comm_late(c, peer, limit_ms, call->p2p);
+        return kolo_diagnose_late(c, peer, limit_ms, call->p2p);
     }
     if (now - call->asked_us > 1e5) {
         call->asked_us = now;
-        return kolo_comm_ask(c, peer, now - (call->deadline - limit_ms * 1e3), call->p2p);
+        return kolo_diagnose_ask(c, peer, now - (call->deadline - limit_ms * 1e3), call->p2p);
     }
     return KOLO_OK;
 }
@@ -668,7 +669,7 @@ kolo_status kolo_stream_create(kolo_stream *out)
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
     }
     pthread_mutex_init(&s->lock, NULL);
-    kolo_watch_caller(); /* the progress thread */
+    kolo_watchdog_count_caller(); /* the progress thread */
     *out = s;
     return KOLO_OK;
 }

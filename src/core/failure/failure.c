@@ -39,7 +39,7 @@ int32_t kolo_failure_reason(void *comm)
 {
     const struct kolo_comm *c = comm;
     const bool ended = atomic_load(&c->error) != KOLO_OK; /* else a link only, and this is why */
-    const int rank = ended ? c->verdict.rank + 1 : atomic_load(&c->heard.rank);
+    const int rank = ended ? c->verdict.rank + 1 : atomic_load(&c->evidence.rank);
     const int status = ended ? c->verdict.status : KOLO_ERR_LINK;
     return (int32_t)(((uint32_t)rank << 8) | (uint8_t)-status);
 }
@@ -47,9 +47,9 @@ int32_t kolo_failure_reason(void *comm)
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
 {
     struct kolo_comm *c = comm;
-    if (atomic_load(&c->heard.teller) == 0) {
-        atomic_store(&c->heard.reason, reason);
-        atomic_store(&c->heard.teller, rank + 1);
+    if (atomic_load(&c->evidence.teller) == 0) {
+        atomic_store(&c->evidence.reason, reason);
+        atomic_store(&c->evidence.teller, rank + 1);
     }
 }
 
@@ -58,21 +58,22 @@ void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
     struct kolo_comm *c = comm;
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
-    if (atomic_load(&c->heard.rank) == 0) {
-        (void)snprintf(c->heard.what, sizeof c->heard.what, "%s", what);
-        atomic_store(&c->heard.error, error);
-        atomic_store(&c->heard.rank, rank + 1);
+    if (atomic_load(&c->evidence.rank) == 0) {
+        (void)snprintf(c->evidence.what, sizeof c->evidence.what, "%s", what);
+        atomic_store(&c->evidence.error, error);
+        atomic_store(&c->evidence.rank, rank + 1);
     }
 }
 
 /* What a peer told, else what was seen here: in this thread's error. */
-static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
+static bool say_evidence(struct kolo_comm *c, kolo_status *status, int *rank)
 {
     char who[48];
-    const int teller = atomic_load(&c->heard.teller) - 1, lost = atomic_load(&c->heard.rank) - 1;
-    const int error = atomic_load(&c->heard.error);
+    const int teller = atomic_load(&c->evidence.teller) - 1,
+              lost = atomic_load(&c->evidence.rank) - 1;
+    const int error = atomic_load(&c->evidence.error);
     if (teller >= 0) {
-        const int32_t reason = atomic_load(&c->heard.reason);
+        const int32_t reason = atomic_load(&c->evidence.reason);
         *status = (kolo_status) - (reason & 0xff);
         *rank =
             (reason >> 8) - 1 < c->nranks + atomic_load(&c->ranks_above) ? (reason >> 8) - 1 : -1;
@@ -91,7 +92,7 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
         *status = KOLO_ERR_LINK;
         *rank = lost;
         kolo_say_rank(c, lost, who, sizeof who);
-        kolo_fail(*status, "%s %s", who, c->heard.what);
+        kolo_fail(*status, "%s %s", who, c->evidence.what);
         return true;
     }
     if (lost >= 0) {
@@ -112,7 +113,7 @@ bool kolo_failure_learn(struct kolo_comm *c)
 {
     kolo_status status = KOLO_OK;
     int rank = -1;
-    if (atomic_load(&c->error) != KOLO_OK || !say_heard(c, &status, &rank)) {
+    if (atomic_load(&c->error) != KOLO_OK || !say_evidence(c, &status, &rank)) {
         return false;
     }
     (void)kolo_failure_end(c, status, rank);
@@ -122,8 +123,8 @@ bool kolo_failure_learn(struct kolo_comm *c)
 static void tell_peers(struct kolo_comm *c, kolo_status why)
 {
     for (int q = 0; c->member != NULL && q < c->nranks; q++) {
-        struct kolo_link *link = atomic_load(&c->member[q].told_link);
-        struct kolo_region *region = atomic_load(&c->member[q].told_region);
+        struct kolo_link *link = atomic_load(&c->member[q].abort_link);
+        struct kolo_region *region = atomic_load(&c->member[q].abort_region);
         int32_t none = 0;
         if (link != NULL) {
             c->member[q].transport->abort(link, why);
@@ -133,7 +134,7 @@ static void tell_peers(struct kolo_comm *c, kolo_status why)
         }
     }
     for (int q = 0; c->member != NULL && q < c->nranks; q++) { /* each sleeps on some other's */
-        struct kolo_region *region = atomic_load(&c->member[q].told_region);
+        struct kolo_region *region = atomic_load(&c->member[q].abort_region);
         if (region != NULL) {
             kolo_ring(&region->head);
         }
@@ -224,7 +225,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 {
     int q = c->wires.blamed;
     if (status == KOLO_ERR_LINK || status == KOLO_ERR_ABORTED) {
-        (void)say_heard(c, &status, &q); /* what is behind it */
+        (void)say_evidence(c, &status, &q); /* what is behind it */
     }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->error) == KOLO_OK) {
         (void)kolo_say_mismatch(c, q);

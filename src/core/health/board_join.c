@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the members of a host come to their board, and leave it. */
+#include "core/health/board_join.h"
+
 #include "core/link/links.h"
-#include "core/setup/join.h"
 #include "memory/segment.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static int lowest_of_host(const struct kolo_comm *c)
+int kolo_board_maker(const struct kolo_comm *c)
 {
     int q = 0;
     while (c->member[q].peer.host != c->member[c->rank].peer.host) {
@@ -17,18 +18,18 @@ static int lowest_of_host(const struct kolo_comm *c)
     return q;
 }
 
-static void find_seats(struct kolo_comm *c)
+static void number_slots(struct kolo_comm *c)
 {
     int next = 0;
     for (int q = 0; q < c->nranks; q++) {
         const bool here = c->member[q].peer.host == c->member[c->rank].peer.host;
-        c->member[q].seat = here ? next++ : -1;
+        c->member[q].slot = here ? next++ : -1;
     }
 }
 
-static void sit_down(struct kolo_comm *c, struct kolo_board *board)
+static void take_slot(struct kolo_comm *c, struct kolo_board *board)
 {
-    struct kolo_post *post = &board->post[c->member[c->rank].seat];
+    struct kolo_post *post = &board->post[c->member[c->rank].slot];
     c->board = board;
     c->post = post;
     atomic_store(&post->rank, c->rank);
@@ -52,7 +53,7 @@ static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int npo
 
 /* A board that nobody shares: what this rank does can be read from outside all the same. Where
  * there is no memory for one, it goes without. */
-static void sit_alone(struct kolo_comm *c)
+static void use_own_board(struct kolo_comm *c)
 {
     if (c->nranks < 2 ||
         (c->own_board == NULL &&
@@ -60,18 +61,18 @@ static void sit_alone(struct kolo_comm *c)
         return;
     }
     for (int q = 0; q < c->nranks; q++) {
-        c->member[q].seat = q == c->rank ? 0 : -1;
+        c->member[q].slot = q == c->rank ? 0 : -1;
     }
     lay_out(c, kolo_segment_base(c->own_board), 1);
-    sit_down(c, kolo_segment_base(c->own_board));
+    take_slot(c, kolo_segment_base(c->own_board));
 }
 
-kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
+kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_board_offer *out)
 {
     struct kolo_mem mem;
     const size_t bytes = kolo_board_bytes(c->local_size);
-    find_seats(c);
-    if (c->mapper == NULL || c->local_size < 2 || lowest_of_host(c) != c->rank) {
+    number_slots(c);
+    if (c->mapper == NULL || c->local_size < 2 || kolo_board_maker(c) != c->rank) {
         return KOLO_OK;
     }
     KOLO_TRY(kolo_segment_create_whole(bytes, &c->own_board));
@@ -80,12 +81,12 @@ kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out)
         return KOLO_OK; /* it maps other memory than this host's */
     }
     lay_out(c, board, c->local_size);
-    memcpy(out->board, mem.handle, sizeof out->board);
+    memcpy(out->handle, mem.handle, sizeof out->handle);
     out->has_board = 1;
     return KOLO_OK;
 }
 
-static void hold(struct kolo_comm *c, const void *board)
+static void hold_board(struct kolo_comm *c, const void *board)
 {
     uint32_t id = 0;
     uint64_t offset = 0;
@@ -95,7 +96,8 @@ static void hold(struct kolo_comm *c, const void *board)
     }
 }
 
-static kolo_status attach(struct kolo_comm *c, int q, const void *handle, struct kolo_board **out)
+static kolo_status attach_board(struct kolo_comm *c, int q, const void *handle,
+                                struct kolo_board **out)
 {
     void *board = NULL;
     size_t len = 0;
@@ -103,30 +105,30 @@ static kolo_status attach(struct kolo_comm *c, int q, const void *handle, struct
     KOLO_TRY(c->member[q].transport->attach(c->member[q].link, handle, &board, &len));
     *out = board;
     if (c->member[q].peer.process == c->member[c->rank].peer.process) {
-        hold(c, board); /* a link between threads need not */
+        hold_board(c, board); /* a link between threads need not */
     }
     return len >= kolo_board_bytes(c->local_size)
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_INTERNAL, "the board of rank %d has %zu bytes", q, len);
 }
 
-kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all)
+kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_board_offer *offer)
 {
-    const int q = lowest_of_host(c);
+    const int q = kolo_board_maker(c);
     struct kolo_board *board = NULL;
-    if (!all[q].has_board || (q != c->rank && !c->member[q].maps)) {
-        sit_alone(c);
+    if (!offer->has_board || (q != c->rank && !c->member[q].maps)) {
+        use_own_board(c);
         return KOLO_OK;
     }
     if (q == c->rank) {
         board = kolo_segment_base(c->own_board);
     } else {
         pthread_mutex_lock(&c->device_lock);
-        const kolo_status st = attach(c, q, all[q].board, &board);
+        const kolo_status st = attach_board(c, q, offer->handle, &board);
         pthread_mutex_unlock(&c->device_lock);
         KOLO_TRY(st);
     }
-    sit_down(c, board);
+    take_slot(c, board);
     return KOLO_OK;
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waits that last: whom they are for in the end, and whether they can end at all. */
+#include "core/health/diagnose.h"
+
 #include "core/board/text.h"
+#include "core/health/gossip.h"
+#include "core/health/waits.h"
 #include "core/health/watchdog.h"
 
 #include <stdio.h>
@@ -9,19 +13,6 @@
 enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
 
 /* ---- what a rank does ---- */
-
-/* 'R', 'S', 'T', 'Z', ... of a process of this host; 0: not known. */
-static char process_state(const struct kolo_comm *c, int q)
-{
-    const struct kolo_peer *peer = &c->member[q].peer;
-    return peer->host == c->member[c->rank].peer.host ? kolo_process_state(peer->pid) : 0;
-}
-
-static bool is_stopped(const struct kolo_comm *c, int q)
-{
-    const char state = process_state(c, q);
-    return state == 'T' || state == 't';
-}
 
 /* How many calls rank q has begun, by the board or by its own word. */
 static bool knows_calls(const struct kolo_comm *c, int q, uint64_t *out)
@@ -32,7 +23,7 @@ static bool knows_calls(const struct kolo_comm *c, int q, uint64_t *out)
         *out = atomic_load_explicit(&post->begun, memory_order_acquire);
         return true;
     }
-    return kolo_mesh_knows(c, q, &waits_for, out);
+    return kolo_waits_known(c, q, &waits_for, out);
 }
 
 /* What rank q does instead of what is waited for. */
@@ -41,7 +32,7 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
     char call[128];
     uint64_t begun = 0;
     const uint64_t mine = kolo_comm_calls(c);
-    if (is_stopped(c, q)) {
+    if (kolo_waits_is_stopped(c, q)) {
         (void)snprintf(out, room, "which is stopped (SIGSTOP or a debugger)");
     } else if (!knows_calls(c, q, &begun) || message) {
         (void)snprintf(out, room, "which does not answer");
@@ -53,47 +44,12 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
     }
 }
 
-/* ---- whom all wait for ---- */
+/* ---- too late ---- */
 
-/* For whom rank q waits; where that is a rank of another host, for whom that one waits in the end.
- * -1: for nobody, or it is not known. */
-static int next_of(const struct kolo_comm *c, int q)
-{
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    uint64_t calls = 0;
-    int next = -1;
-    if (post == NULL) {
-        return kolo_mesh_knows(c, q, &next, &calls) ? next : -1;
-    }
-    next = atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1;
-    return next < 0 || kolo_comm_post(c, next) != NULL
-               ? next
-               : atomic_load_explicit(&post->waits_for_last, memory_order_relaxed) - 1;
-}
-
-/* The end of the chain of waits that begins with one for rank q. */
-static int whom(const struct kolo_comm *c, int q)
-{
-    for (int steps = 0; steps < c->nranks; steps++) {
-        const int next = is_stopped(c, q) ? -1 : next_of(c, q);
-        if (next < 0 || next >= c->nranks || next == c->rank || next == q) {
-            return q;
-        }
-        q = next;
-    }
-    return q;
-}
-
-int kolo_comm_waits_for_last(const struct kolo_comm *c)
-{
-    const int next = atomic_load_explicit(&c->post->waits_for, memory_order_relaxed) - 1;
-    return next >= 0 && next < c->nranks ? whom(c, next) : -1;
-}
-
-kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool message)
+kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool message)
 {
     char mine[128] = "for a message", state[200], who[48];
-    const int last = peer >= 0 && peer < c->nranks ? whom(c, peer) : -1;
+    const int last = peer >= 0 && peer < c->nranks ? kolo_waits_end(c, peer) : -1;
     if (!message) {
         char call[120];
         kolo_say_call(c, c->rank, kolo_comm_calls(c), call, sizeof call);
@@ -158,30 +114,30 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
     return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
 }
 
-kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool message)
+kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message)
 {
     if (peer < 0 || peer >= c->nranks || peer == c->rank) {
         return KOLO_OK;
     }
     atomic_store_explicit(&c->post->since_us, (uint64_t)(kolo_now_us() - waited_us),
                           memory_order_relaxed);
-    const int last = whom(c, peer);
+    const int last = kolo_waits_end(c, peer);
     atomic_store_explicit(&c->post->waits_for_last, last + 1, memory_order_relaxed);
-    kolo_mesh_ask(c, peer);
-    if (waited_us > WARN_US || (waited_us > STOPPED_US && is_stopped(c, last))) {
+    kolo_gossip_ask(c, peer);
+    if (waited_us > WARN_US || (waited_us > STOPPED_US && kolo_waits_is_stopped(c, last))) {
         warn(c, last, waited_us, message);
     }
     KOLO_TRY(check_left(c, message ? peer : last, message));
-    if (!message && kolo_watch_crossed(c, peer)) {
+    if (!message && kolo_watchdog_crossed(c, peer)) {
         c->wires.blamed = peer;
         return KOLO_ERR_MISMATCH;
     }
     return KOLO_OK;
 }
 
-kolo_status kolo_comm_stalled(struct kolo_wires *w, int peer, double waited_us)
+kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us)
 {
     struct kolo_comm *c = w->owner;
-    return waited_us > w->timeout_us ? kolo_comm_late(c, peer, c->timeout_ms, false)
-                                     : kolo_comm_ask(c, peer, waited_us, false);
+    return waited_us > w->timeout_us ? kolo_diagnose_late(c, peer, c->timeout_ms, false)
+                                     : kolo_diagnose_ask(c, peer, waited_us, false);
 }

@@ -237,8 +237,8 @@ static void add_own(struct kolo_text *out, const struct source *s)
     kolo_text_add(out, "}");
 }
 
-void kolo_dump_text(const struct kolo_board *board, const struct kolo_post *post,
-                    struct kolo_text *out)
+void kolo_flight_recorder_text(const struct kolo_board *board, const struct kolo_post *post,
+                               struct kolo_text *out)
 {
     const struct source s = source_of(board, post);
     kolo_text_add(out, "{\"version\": \"2.4\",\n");
@@ -256,8 +256,8 @@ void kolo_dump_text(const struct kolo_board *board, const struct kolo_post *post
 
 /* ---- files ---- */
 
-void kolo_dump_path(const char *pattern, const struct kolo_board *board,
-                    const struct kolo_post *post, struct kolo_text *out)
+void kolo_flight_recorder_path(const char *pattern, const struct kolo_board *board,
+                               const struct kolo_post *post, struct kolo_text *out)
 {
     bool told_apart = false;
     for (const char *c = pattern; *c != '\0'; c++) {
@@ -301,7 +301,7 @@ static bool write_all(int fd, const char *from, size_t len)
 }
 
 /* Under another name first, which nobody else can have laid there; rename() follows no link. */
-kolo_status kolo_dump_write(const char *path, const struct kolo_text *text)
+kolo_status kolo_flight_recorder_write(const char *path, const struct kolo_text *text)
 {
     struct kolo_text part = {0};
     kolo_text_add(&part, "%s.%d.part", path, (int)gettid());
@@ -327,9 +327,9 @@ static void write_post(const struct kolo_board *board, const struct kolo_post *p
                        const char *pattern)
 {
     struct kolo_text path = {0}, text = {0};
-    kolo_dump_path(pattern, board, post, &path);
-    kolo_dump_text(board, post, &text);
-    if (path.chars != NULL && kolo_dump_write(path.chars, &text) == KOLO_OK) {
+    kolo_flight_recorder_path(pattern, board, post, &path);
+    kolo_flight_recorder_text(board, post, &text);
+    if (path.chars != NULL && kolo_flight_recorder_write(path.chars, &text) == KOLO_OK) {
         KOLO_LOG(INFO, COLL, "the last calls of rank %d are in %s", atomic_load(&post->rank),
                  path.chars);
     } else {
@@ -356,7 +356,7 @@ static void write_failed(void *owner, const struct kolo_verdict *why)
     }
 }
 
-void kolo_dump_start(struct kolo_comm *c)
+void kolo_flight_recorder_start(struct kolo_comm *c)
 {
     kolo_failure_observe(c, write_failed, c);
 }

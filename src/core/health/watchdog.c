@@ -75,7 +75,7 @@ static bool shares_host(const struct kolo_comm *c, int q)
     return peer->host == me->host && peer->process != me->process;
 }
 
-static struct watched *find(uint64_t process)
+static struct watched *find_process(uint64_t process)
 {
     struct watched *p = watch.processes;
     while (p != NULL && p->process != process) {
@@ -94,7 +94,7 @@ static bool poll_for(const struct watcher *w, int fd, uint64_t name)
 
 static kolo_status add_process(const struct kolo_peer *peer)
 {
-    struct watched *p = find(peer->process);
+    struct watched *p = find_process(peer->process);
     if (p == NULL) {
         p = calloc(1, sizeof *p);
         if (p == NULL) {
@@ -139,7 +139,7 @@ static void drop_process(uint64_t process)
 
 /* ---- what is found ---- */
 
-static void lost(struct kolo_comm *c, int q)
+static void lose_rank(struct kolo_comm *c, int q)
 {
     char who[48], call[128];
     struct kolo_member *m = &c->member[q];
@@ -162,7 +162,7 @@ static void tell_of_process(const struct watched *p)
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
         for (int q = 0; q < c->nranks; q++) {
             if (c->member[q].peer.process == p->process && shares_host(c, q)) {
-                lost(c, q);
+                lose_rank(c, q);
             }
         }
     }
@@ -273,7 +273,7 @@ static void end_crossed(struct kolo_comm *c, int q, struct kolo_comm *d, int r)
     (void)kolo_failure_end(d, KOLO_ERR_MISMATCH, r);
 }
 
-bool kolo_watch_crossed(struct kolo_comm *c, int q)
+bool kolo_watchdog_crossed(struct kolo_comm *c, int q)
 {
     bool crossed = false;
     const struct kolo_post *post = kolo_comm_post(c, q);
@@ -302,7 +302,8 @@ static bool find_ended(const struct epoll_event *event, int n)
 {
     bool news = false;
     for (int i = 0; i < n; i++) {
-        struct watched *p = find(event[i].data.u64); /* NULL: the wake-up, or dropped meanwhile */
+        struct watched *p =
+            find_process(event[i].data.u64); /* NULL: the wake-up, or dropped meanwhile */
         if (p != NULL) {
             p->gone = news = true;
         }
@@ -315,7 +316,7 @@ static bool find_ended(const struct epoll_event *event, int n)
     return news;
 }
 
-static bool look(const struct epoll_event *event, int n)
+static bool look_around(const struct epoll_event *event, int n)
 {
     bool changed = find_ended(event, n);
     for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
@@ -329,7 +330,7 @@ static bool look(const struct epoll_event *event, int n)
     return changed;
 }
 
-static void *run(void *arg)
+static void *run_watchdog(void *arg)
 {
     struct watcher *self = arg;
     unsigned idle = 0;
@@ -342,7 +343,7 @@ static void *run(void *arg)
         const int n = epoll_wait(self->epoll, event, EVENTS, often ? TICK_MS : IDLE_TICK_MS);
         (void)!read(self->wake, &count, sizeof count);
         pthread_mutex_lock(&watch.lock);
-        idle = !self->stop && look(event, n) ? 0 : idle + 1;
+        idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
     }
     pthread_mutex_unlock(&watch.lock);
     return NULL;
@@ -365,7 +366,7 @@ static void free_watcher(struct watcher *w)
     free(w);
 }
 
-static kolo_status start(struct watcher **out)
+static kolo_status start_thread(struct watcher **out)
 {
     struct watcher *w = calloc(1, sizeof *w);
     if (w == NULL) {
@@ -379,7 +380,7 @@ static kolo_status start(struct watcher **out)
         free_watcher(w);
         return st;
     }
-    const int failed = pthread_create(&w->thread, NULL, run, w);
+    const int failed = pthread_create(&w->thread, NULL, run_watchdog, w);
     if (failed != 0) {
         free_watcher(w);
         return kolo_fail(KOLO_ERR_SYSTEM, "a thread to watch peers: %s", strerror(failed));
@@ -446,14 +447,14 @@ static kolo_status add_processes(const struct kolo_comm *c)
     return KOLO_OK;
 }
 
-kolo_status kolo_watch(struct kolo_comm *c)
+kolo_status kolo_watchdog_add(struct kolo_comm *c)
 {
     static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&fork_once, register_fork);
     pthread_mutex_lock(&watch.lock);
     kolo_status st = KOLO_OK;
     if (watch.watcher == NULL && c->nranks > 1) {
-        st = start(&watch.watcher);
+        st = start_thread(&watch.watcher);
     }
     st = st == KOLO_OK ? add_processes(c) : st;
     if (st == KOLO_OK) {
@@ -469,7 +470,7 @@ kolo_status kolo_watch(struct kolo_comm *c)
     return st;
 }
 
-void kolo_unwatch(struct kolo_comm *c)
+void kolo_watchdog_remove(struct kolo_comm *c)
 {
     struct watcher *last = NULL;
     pthread_mutex_lock(&watch.lock);
@@ -495,7 +496,7 @@ void kolo_unwatch(struct kolo_comm *c)
     }
 }
 
-void kolo_watch_caller(void)
+void kolo_watchdog_count_caller(void)
 {
     pthread_mutex_lock(&watch.lock);
     watch.callers++;

@@ -1,37 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who sees that something is wrong: a thread that is told when a peer's process ends, and waits
- * that last. */
+/* The watchdog: one thread of the process, while it has communicators with peers on this host. It
+ * ends a communicator when the process of a member is gone, when another member has failed, and
+ * when members make different calls. */
 #ifndef KOLO_CORE_HEALTH_WATCHDOG_H
 #define KOLO_CORE_HEALTH_WATCHDOG_H
 
 #include "core/comm.h"
 
-/* watchdog.c: one thread of the process, while it has communicators with peers on this host. It
- * ends those of which a member's process is gone, hears of what others found, and compares calls.
- * Errors: SYSTEM (no thread). */
-kolo_status kolo_watch(struct kolo_comm *c);
-void kolo_unwatch(struct kolo_comm *c);
+/* Errors: SYSTEM (no thread). */
+kolo_status kolo_watchdog_add(struct kolo_comm *c);
+void kolo_watchdog_remove(struct kolo_comm *c);
 /* One more thread makes calls, or serves streams. */
-void kolo_watch_caller(void);
+void kolo_watchdog_count_caller(void);
 /* Whether rank q of `c`, for which this rank waits, itself waits for this rank in another
  * communicator, in a call that this rank has not made. Then both end; the thread's error says why.
  */
-bool kolo_watch_crossed(struct kolo_comm *c, int q);
-
-/* diagnose.c: a wait for rank `peer` (-1: not known) that lasts. Warns of a straggler, once a call.
- * Errors: MISMATCH, PEER (it can never end). */
-kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool message);
-/* For whom this rank waits in the end, as far as it knows; -1: for nobody. */
-int kolo_comm_waits_for_last(const struct kolo_comm *c);
-/* gossip.c: ask rank q, which has no post on our board, whom it waits for; and what it last
- * answered, if that is not old. */
-void kolo_mesh_ask(struct kolo_comm *c, int q);
-/* kolo_env.said: rank `rank` said `word`. */
-void kolo_mesh_said(void *comm, int rank, uint64_t word);
-bool kolo_mesh_knows(const struct kolo_comm *c, int q, int *waits_for_out, uint64_t *calls_out);
-/* It lasted too long: TIMEOUT, naming whom all wait for. */
-kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool message);
-/* kolo_wires.stalled. */
-kolo_status kolo_comm_stalled(struct kolo_wires *w, int peer, double waited_us);
+bool kolo_watchdog_crossed(struct kolo_comm *c, int q);
 
 #endif

@@ -22,7 +22,7 @@ kolo_status kolo_links_connect(struct kolo_comm *c, int q)
     }
     KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
     c->wires.link[q] = m->link;
-    atomic_store(&m->told_link, m->link);
+    atomic_store(&m->abort_link, m->link);
     return check_failure(c);
 }
 
@@ -40,7 +40,7 @@ kolo_status kolo_links_reach(struct kolo_comm *c, int q)
         return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
     }
     c->wires.region[q] = region;
-    atomic_store(&m->told_region, c->wires.region[q]);
+    atomic_store(&m->abort_region, c->wires.region[q]);
     return check_failure(c);
 }
 

@@ -76,7 +76,7 @@ kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls
     }
     w->region[c->rank] = c->region.ptr;
     c->own = &w->region[c->rank]->head;
-    atomic_store(&c->member[c->rank].told_region, w->region[c->rank]);
+    atomic_store(&c->member[c->rank].abort_region, w->region[c->rank]);
     return KOLO_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "core/call/parts.h"
 #include "core/comm.h"
 #include "core/failure/failure.h"
-#include "core/health/watchdog.h"
+#include "core/health/gossip.h"
 #include "core/path.h"
 #include "core/setup/join.h"
 #include "memory/serve.h"
@@ -62,7 +62,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     }
     c->rank = rank;
     c->nranks = nranks;
-    c->spare_fd = -1;
+    c->reserved_fd = -1;
     c->fork_generation = kolo_fork_generation();
     pthread_mutex_init(&c->device_lock, NULL);
     pthread_mutex_init(&c->queue_lock, NULL);
@@ -149,7 +149,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     at[3] = kolo_now_us();
     KOLO_TRY(spread_table(c, boot, &r->ready[0]));
     KOLO_TRY(kolo_ready_take(c, r->ready));
-    KOLO_TRY(kolo_mesh_join(c, boot));
+    KOLO_TRY(kolo_gossip_join(c, boot));
     KOLO_TRY(kolo_boot_barrier(boot));
     at[4] = kolo_now_us();
     return KOLO_OK;
@@ -177,10 +177,11 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
     struct rounds rounds = {0};
     double at[5] = {kolo_now_us(), 0, 0, 0, 0};
     KOLO_TRY(comm_new(nranks, rank, config, &c));
-    c->meet = *meet;
-    c->meet.starved = kolo_service_starved;
+    c->rendezvous = *meet;
+    c->rendezvous.starved = kolo_service_starved;
     kolo_status st = rounds_make(nranks, &rounds);
-    st = st == KOLO_OK ? kolo_boot_open(&c->meet, nranks, rank, hub, c->timeout_ms, &boot) : st;
+    st = st == KOLO_OK ? kolo_boot_open(&c->rendezvous, nranks, rank, hub, c->timeout_ms, &boot)
+                       : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
     st = st == KOLO_OK ? join_path(c, false) : st;
@@ -281,7 +282,7 @@ kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
     for (int i = 0; i < nranks && st == KOLO_OK; i++) {
         st = comm_new(nranks, i, config, &c[i]);
         if (st == KOLO_OK) {
-            (void)snprintf(c[i]->meet.name, sizeof c[i]->meet.name, "local-%llx-%u",
+            (void)snprintf(c[i]->rendezvous.name, sizeof c[i]->rendezvous.name, "local-%llx-%u",
                            (unsigned long long)kolo_process_id(), number);
         }
     }

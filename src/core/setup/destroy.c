@@ -25,15 +25,15 @@ void kolo_comm_destroy(struct kolo_comm *c)
                  c->nranks);
     }
     kolo_board_leave(c);
-    kolo_unwatch(c);
+    kolo_watchdog_remove(c);
     if (c->path != NULL) {
         c->path->ops->leave(c->path, c->timeout_ms);
         c->path = NULL;
     }
     kolo_p2p_close(c);
     kolo_call_forget(c);
-    if (c->spare_fd >= 0) {
-        close(c->spare_fd);
+    if (c->reserved_fd >= 0) {
+        close(c->reserved_fd);
     }
     kolo_links_close(c);
     if (c->own_board != NULL) {

@@ -4,7 +4,9 @@
 
 #include "core/call/call.h"
 #include "core/failure/failure.h"
+#include "core/health/diagnose.h"
 #include "core/health/flight_recorder.h"
+#include "core/health/gossip.h"
 #include "core/health/watchdog.h"
 #include "core/link/links.h"
 #include "core/link/open.h"
@@ -129,7 +131,7 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
         m->gpu = all[q].gpu;
     }
     c->id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
-    if (!kolo_prove(c->meet.secret, all[0].key, sizeof all[0].key, c->secret)) {
+    if (!kolo_prove(c->rendezvous.secret, all[0].key, sizeof all[0].key, c->secret)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
     }
     KOLO_TRY(place_members(c));
@@ -150,8 +152,8 @@ static kolo_status fail_text(kolo_status status, const char *text)
 
 static void make_env(struct kolo_comm *c)
 {
-    if (c->meet.place.family != 0) {
-        (void)kolo_inet_ip(&c->meet.place, c->toward);
+    if (c->rendezvous.place.family != 0) {
+        (void)kolo_inet_ip(&c->rendezvous.place, c->toward);
     }
     c->env = (struct kolo_env){.size = sizeof c->env,
                                .rank = c->rank,
@@ -168,7 +170,7 @@ static void make_env(struct kolo_comm *c)
                                .gone = kolo_failure_peer_lost,
                                .reason = kolo_failure_reason,
                                .told = kolo_failure_peer_failed,
-                               .said = kolo_mesh_said,
+                               .said = kolo_gossip_said,
                                .dma_buf = kolo_links_dma_buf,
                                .copy = kolo_links_copy,
                                .owner = c};
@@ -176,14 +178,14 @@ static void make_env(struct kolo_comm *c)
 
 /* A port that nobody listens on, until this rank is the first of a communicator that shrank: by
  * then the ranks could not tell each other any more. */
-static kolo_status make_spare(struct kolo_comm *c, struct kolo_inet *out)
+static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
 {
     struct kolo_interface at;
     if (c->nhosts == 1) {
         return KOLO_OK;
     }
     KOLO_TRY(kolo_net_choose(false, c->env.toward, &at));
-    KOLO_TRY(kolo_net_reserve(&at, &c->spare_fd));
+    KOLO_TRY(kolo_net_reserve(&at, &c->reserved_fd));
     *out = at.place;
     return KOLO_OK;
 }
@@ -192,7 +194,7 @@ kolo_status kolo_address_make(struct kolo_comm *c, struct kolo_address *out)
 {
     memset(out, 0, sizeof *out);
     make_env(c);
-    KOLO_TRY(make_spare(c, &out->spare));
+    KOLO_TRY(reserve_port(c, &out->reserved));
     KOLO_TRY(kolo_links_open(c));
     return kolo_links_address(c, &out->links);
 }
@@ -205,7 +207,7 @@ kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *al
     }
     for (int q = 0; q < c->nranks; q++) {
         c->addresses[q] = all[q].links;
-        c->member[q].spare = all[q].spare;
+        c->member[q].reserved = all[q].reserved;
         if (q != c->rank) {
             KOLO_TRY(kolo_links_choose(c, q, &c->addresses[q]));
         }
@@ -285,14 +287,14 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
 {
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *out = (struct kolo_ready){.mapper = -1};
-    const struct kolo_region_calls calls = {kolo_call_resolve, kolo_comm_stalled};
+    const struct kolo_region_calls calls = {kolo_call_resolve, kolo_diagnose_stalled};
     KOLO_TRY(kolo_region_make(c, &calls));
     if (c->mapper != NULL) {
         memcpy(out->region, c->region.handle, sizeof out->region);
         out->mapper = (int32_t)(c->mapper - c->opened);
     }
     out->maps_all = maps_all(c);
-    KOLO_TRY(kolo_board_make(c, out));
+    KOLO_TRY(kolo_board_make(c, &out->board));
     if (c->host != NULL) {
         cores = kolo_host_pus(c->host);
         c->wires.cache_bytes = cache_part(c, c->host);
@@ -323,6 +325,20 @@ static bool shares_process(const struct kolo_comm *c)
     return false;
 }
 
+static kolo_status begin_gossip(struct kolo_comm *c, const struct kolo_ready *all)
+{
+    bool *has_board = calloc((size_t)c->nranks, sizeof *has_board);
+    if (has_board == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+    }
+    for (int q = 0; q < c->nranks; q++) {
+        has_board[q] = all[q].board.has_board != 0;
+    }
+    const kolo_status st = kolo_gossip_begin(c, has_board);
+    free(has_board);
+    return st;
+}
+
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->costs = all[0].costs;
@@ -342,11 +358,11 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
         c->wires.transport[q] = m->transport;
         c->wires.device[q] = m->device;
     }
-    KOLO_TRY(kolo_board_take(c, all));
+    KOLO_TRY(kolo_board_take(c, &all[kolo_board_maker(c)].board));
     c->wires.waits_for = &c->post->waits_for;
-    kolo_dump_start(c);
-    KOLO_TRY(kolo_watch(c));
-    KOLO_TRY(kolo_mesh_begin(c, all));
+    kolo_flight_recorder_start(c);
+    KOLO_TRY(kolo_watchdog_add(c));
+    KOLO_TRY(begin_gossip(c, all));
     c->logs_calls = kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_COLL);
     const int tuners = kolo_tuner_count_all();
     c->tuner = tuners > 0 ? kolo_tuner_at(tuners - 1) : NULL;

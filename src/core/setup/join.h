@@ -3,7 +3,9 @@
 #ifndef KOLO_CORE_SETUP_JOIN_H
 #define KOLO_CORE_SETUP_JOIN_H
 
+#include "boot/bootstrap.h"
 #include "core/comm.h"
+#include "core/health/board_join.h"
 #include "core/link/open.h"
 
 struct kolo_hello {
@@ -22,16 +24,15 @@ enum { HELLO_MAGIC = 0x6b6f6c6f };
 
 struct kolo_address {
     struct kolo_link_address links;
-    struct kolo_inet spare; /* where this rank would listen as the first of those that shrink */
+    struct kolo_inet reserved; /* where this rank would listen as the first of those that shrink */
 };
 
 struct kolo_ready {
     unsigned char region[KOLO_HANDLE_BYTES];
     struct kolo_costs costs;
-    int32_t mapper;    /* index of the transport that made the region */
-    uint32_t maps_all; /* by that transport this rank maps every other's */
-    uint32_t has_board;
-    unsigned char board[KOLO_HANDLE_BYTES]; /* of its host's members: the lowest of them made it */
+    int32_t mapper;                /* index of the transport that made the region */
+    uint32_t maps_all;             /* by that transport this rank maps every other's */
+    struct kolo_board_offer board; /* of its host's members */
     /* Rank 0: bytes of the table's text, with its end; or of what is wrong with it. 0: no table. */
     uint32_t table_bytes;
     int32_t table_status;
@@ -49,18 +50,6 @@ kolo_status kolo_address_take(struct kolo_comm *c, const struct kolo_address *al
 /* Round 3: regions, rank 0's costs and table; then calls can be chosen. */
 kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out);
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all);
-
-/* board_join.c: the lowest member of a host makes the board, all of them map it. Errors: SYSTEM,
- * and what attach gives. */
-kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_ready *out);
-kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_ready *all);
-void kolo_board_leave(struct kolo_comm *c);
-
-/* core/health/gossip.c: links to the first ranks of some other hosts, which tell of deaths while
- * nobody calls; then wait until these stand on both sides, or the meeting has ended, which says why
- * at its next exchange. Errors: what connect gives, PEER, TIMEOUT. */
-kolo_status kolo_mesh_begin(struct kolo_comm *c, const struct kolo_ready *all);
-kolo_status kolo_mesh_join(struct kolo_comm *c, const struct kolo_boot *boot);
 
 /* layout_file.c: the machine that KOLO_TOPO_FILE names, if it has GPUs, and its hash, or 0. */
 kolo_status kolo_rings_plan(struct kolo_comm *c, uint64_t *hash_out);

@@ -54,10 +54,10 @@ kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nex
     }
     const struct kolo_config as_parent = kolo_create_config(comm);
     KOLO_TRY(kolo_create_name(comm, "shrink", (unsigned)who, nexclude, &meet));
-    meet.place = comm->member[first_survivor(exclude, nexclude)].spare;
-    if (rank == 0 && comm->spare_fd >= 0) { /* it listens there now */
-        close(comm->spare_fd);
-        comm->spare_fd = -1;
+    meet.place = comm->member[first_survivor(exclude, nexclude)].reserved;
+    if (rank == 0 && comm->reserved_fd >= 0) { /* it listens there now */
+        close(comm->reserved_fd);
+        comm->reserved_fd = -1;
     }
     return kolo_create_at(&meet, comm->nranks - nexclude, rank, rank == 0,
                           config != NULL ? config : &as_parent, out);

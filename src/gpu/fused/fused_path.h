@@ -19,28 +19,31 @@
 
 #include "gpu/fused/p2p.h"
 
-struct kolo_team;
+struct kolo_fused_path;
 
-/* Join as `rank` of the team of communicator `comm`, which the first to come makes. Errors:
+/* Join as `rank` of the path of communicator `comm`, which the first to come makes. Errors:
  * UNSUPPORTED (no driver, no kernels, ranks on different GPUs), INVALID (no such GPU), SYSTEM. */
-kolo_status kolo_team_join(uint64_t comm, int nranks, int rank, int ordinal,
-                           struct kolo_team **out);
+kolo_status kolo_fused_path_join(uint64_t comm, int nranks, int rank, int ordinal,
+                                 struct kolo_fused_path **out);
 /* Waits until this rank's calls are over, `timeout_ms` at most; the last to leave frees all. */
-void kolo_team_leave(struct kolo_team *team, int rank, int timeout_ms);
+void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_ms);
 
-const struct kolo_gpu *kolo_team_gpu(const struct kolo_team *team);
+const struct kolo_gpu *kolo_fused_path_gpu(const struct kolo_fused_path *path);
 
 /* Enqueue this rank's part. Errors: INVALID (stream), MISMATCH (another rank's call of the same
  * number is another one), ABORTED, SYSTEM. */
-kolo_status kolo_team_enqueue(struct kolo_team *team, int rank, const struct kolo_gpu_call *call);
+kolo_status kolo_fused_path_enqueue(struct kolo_fused_path *path, int rank,
+                                    const struct kolo_gpu_call *call);
 /* Enqueue the parts of all ranks, call[r] of rank r. */
-kolo_status kolo_team_enqueue_all(struct kolo_team *team, const struct kolo_gpu_call *const *call);
+kolo_status kolo_fused_path_enqueue_all(struct kolo_fused_path *path,
+                                        const struct kolo_gpu_call *const *call);
 /* Enqueue the sends and receives of a group, of one or more ranks, each on one stream: see p2p.h.
- * Errors: those of kolo_mail_enqueue(), ABORTED. */
-kolo_status kolo_team_enqueue_letters(struct kolo_team *team, struct kolo_letter *letter, size_t n);
+ * Errors: those of kolo_gpu_p2p_enqueue(), ABORTED. */
+kolo_status kolo_fused_path_enqueue_messages(struct kolo_fused_path *path,
+                                             struct kolo_gpu_message *message, size_t n);
 
-/* Release all streams that wait for a rank, now and until the team is gone: what they give then is
+/* Release all streams that wait for a rank, now and until the path is gone: what they give then is
  * not defined, and no more can be enqueued. From any thread; does not block. */
-void kolo_team_abort(struct kolo_team *team);
+void kolo_fused_path_abort(struct kolo_fused_path *path);
 
 #endif

@@ -18,52 +18,54 @@
 #include "gpu/context/gpu.h"
 
 enum {
-    KOLO_MAIL_POSTS = 1024,  /* ends of one rank that a group may post */
-    KOLO_MAIL_GRAPHS = 8192, /* messages that the graphs of a team hold, in all */
-    KOLO_MAIL_BLOCK = -3     /* tag of blocks of collectives, whose lengths must be equal */
+    KOLO_GPU_P2P_POSTS = 1024,  /* ends of one rank that a group may post */
+    KOLO_GPU_P2P_GRAPHS = 8192, /* messages that the graphs of a fused hold, in all */
+    KOLO_GPU_P2P_BLOCK = -3     /* tag of blocks of collectives, whose lengths must be equal */
 };
 
-enum kolo_letter_part {
-    KOLO_LETTER_NONE,  /* nothing is left to do */
-    KOLO_LETTER_WAITS, /* says that it has come, and waits */
-    KOLO_LETTER_COPIES /* waits for the other end's stream, copies, tells it */
+enum kolo_gpu_message_part {
+    KOLO_GPU_MESSAGE_NONE,  /* nothing is left to do */
+    KOLO_GPU_MESSAGE_WAITS, /* says that it has come, and waits */
+    KOLO_GPU_MESSAGE_COPIES /* waits for the other end's stream, copies, tells it */
 };
 
-struct kolo_mail_post;
+struct kolo_gpu_p2p_pending;
 
-struct kolo_letter { /* one end of a message */
-    int rank;        /* whose */
+struct kolo_gpu_message { /* one end of a message */
+    int rank;             /* whose */
     struct kolo_message m;
-    kolo_stream stream; /* one for all letters of a rank in a group */
+    kolo_stream stream; /* one for all messages of a rank in a group */
     bool captured;
 
-    /* Of the mail's: */
-    enum kolo_letter_part part;
+    /* Of the p2p's: */
+    enum kolo_gpu_message_part part;
     bool apart; /* the other end has another stream, or comes in another call */
-    struct kolo_mail_post *other;
+    struct kolo_gpu_p2p_pending *other;
     kolo_cuda_address came, taken; /* words of the post */
     uint64_t value;
 };
 
-struct kolo_mail;
+struct kolo_gpu_p2p;
 
 /* The GPU's context is entered, here and below. Errors: SYSTEM. */
-kolo_status kolo_mail_open(const struct kolo_gpu *gpu, int nranks, struct kolo_mail **out);
-void kolo_mail_close(struct kolo_mail *mail);
+kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, struct kolo_gpu_p2p **out);
+void kolo_gpu_p2p_close(struct kolo_gpu_p2p *p2p);
 
-/* Letters of rank r's part in a call by messages; at most 2 * nranks. Returns how many. */
-size_t kolo_mail_blocks(const struct kolo_gpu_call *call, int rank, int nranks,
-                        struct kolo_letter *out);
+/* Messages of rank r's part in a call by messages; at most 2 * nranks. Returns how many. */
+size_t kolo_gpu_p2p_blocks(const struct kolo_gpu_call *call, int rank, int nranks,
+                           struct kolo_gpu_message *out);
 
-/* Match the letters of a group and enqueue what they are; nobody else enqueues for their ranks
+/* Match the messages of a group and enqueue what they are; nobody else enqueues for their ranks
  * meanwhile. Errors: INVALID (a stream that would wait for itself, an end in a graph and one that
  * is not, a message longer than the room that this call has for it: nothing happened), UNSUPPORTED
  * (too many), MISMATCH (a message longer than the other end's room, blocks of different lengths),
  * SYSTEM. */
-kolo_status kolo_mail_enqueue(struct kolo_mail *mail, struct kolo_letter *letter, size_t n);
+kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message,
+                                 size_t n);
 
-/* Let streams that wait for letters go on, by operations of `stream`. Once no letters are enqueued
- * any more, ends that met end by their copies; the others are told, by each call of this. */
-kolo_status kolo_mail_release(struct kolo_mail *mail, kolo_cuda_stream stream);
+/* Let streams that wait for messages go on, by operations of `stream`. Once no messages are
+ * enqueued any more, ends that met end by their copies; the others are told, by each call of this.
+ */
+kolo_status kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p, kolo_cuda_stream stream);
 
 #endif

@@ -15,23 +15,23 @@
 #include <time.h>
 #include <unistd.h>
 
-struct kolo_fds_end { /* a rank's socket, which it tells all */
-    uint32_t bytes;   /* of the name; 0: there is none */
-    unsigned char secret[KOLO_FDS_SECRET];
+struct kolo_unix_socket_end { /* a rank's socket, which it tells all */
+    uint32_t bytes;           /* of the name; 0: there is none */
+    unsigned char secret[KOLO_UNIX_SOCKET_SECRET];
     struct sockaddr_un name;
 };
 
 struct note {
-    unsigned char secret[KOLO_FDS_SECRET];
+    unsigned char secret[KOLO_UNIX_SOCKET_SECRET];
     int32_t rank; /* the sender's */
     uint32_t bytes;
-    unsigned char data[KOLO_FDS_BYTES];
+    unsigned char data[KOLO_UNIX_SOCKET_BYTES];
 };
 
 /* ---- coming up, and going down ---- */
 
 /* A name that is left out is given by the kernel: unix(7), autobind. */
-static void invite(const struct kolo_fds *f, struct kolo_fds_end *out)
+static void invite(const struct kolo_unix_socket *f, struct kolo_unix_socket_end *out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof out->name;
@@ -42,7 +42,7 @@ static void invite(const struct kolo_fds *f, struct kolo_fds_end *out)
     }
 }
 
-static bool reaches(const struct kolo_fds_end *end)
+static bool reaches(const struct kolo_unix_socket_end *end)
 {
     const int trial = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const bool reached = trial >= 0 && end->bytes > 0 && end->bytes <= sizeof end->name &&
@@ -53,9 +53,9 @@ static bool reaches(const struct kolo_fds_end *end)
     return reached;
 }
 
-static kolo_status meet(struct kolo_fds *f)
+static kolo_status meet(struct kolo_unix_socket *f)
 {
-    struct kolo_fds_end mine = {.bytes = 0};
+    struct kolo_unix_socket_end mine = {.bytes = 0};
     uint8_t works = 1, all_work = 0;
     invite(f, &mine);
     KOLO_TRY(kolo_all_gather(&mine, f->end, sizeof mine, KOLO_UINT8, f->host, NULL));
@@ -67,9 +67,9 @@ static kolo_status meet(struct kolo_fds *f)
     return KOLO_OK;
 }
 
-kolo_status kolo_fds_open(struct kolo_comm *host, struct kolo_fds *out)
+kolo_status kolo_unix_socket_open(struct kolo_comm *host, struct kolo_unix_socket *out)
 {
-    struct kolo_fds f = {.host = host};
+    struct kolo_unix_socket f = {.host = host};
     f.end = calloc((size_t)host->nranks, sizeof *f.end);
     if (f.end == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for sockets of %d ranks", host->nranks);
@@ -77,13 +77,13 @@ kolo_status kolo_fds_open(struct kolo_comm *host, struct kolo_fds *out)
     f.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const kolo_status st = meet(&f);
     if (st != KOLO_OK || !f.works) {
-        kolo_fds_close(&f);
+        kolo_unix_socket_close(&f);
     }
     *out = f;
     return st;
 }
 
-void kolo_fds_close(struct kolo_fds *f)
+void kolo_unix_socket_close(struct kolo_unix_socket *f)
 {
     if (f->socket >= 0) {
         (void)close(f->socket);
@@ -96,9 +96,10 @@ void kolo_fds_close(struct kolo_fds *f)
 
 /* ---- messages ---- */
 
-bool kolo_fds_try(const struct kolo_fds *f, int to, const void *data, size_t bytes, int fd)
+bool kolo_unix_socket_try(const struct kolo_unix_socket *f, int to, const void *data, size_t bytes,
+                          int fd)
 {
-    struct kolo_fds_end *end = &f->end[to];
+    struct kolo_unix_socket_end *end = &f->end[to];
     struct note note = {.rank = f->host->rank, .bytes = (uint32_t)bytes};
     struct iovec iov = {&note, sizeof note};
     union kolo_fd_room room;
@@ -113,11 +114,12 @@ bool kolo_fds_try(const struct kolo_fds *f, int to, const void *data, size_t byt
     return sendmsg(f->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
-bool kolo_fds_send(const struct kolo_fds *f, int to, const void *data, size_t bytes, int fd)
+bool kolo_unix_socket_send(const struct kolo_unix_socket *f, int to, const void *data, size_t bytes,
+                           int fd)
 {
     const struct timespec nap = {0, 1000 * 1000};
-    const double end = kolo_now_us() + KOLO_FDS_MS * 1e3;
-    while (!kolo_fds_try(f, to, data, bytes, fd)) {
+    const double end = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
+    while (!kolo_unix_socket_try(f, to, data, bytes, fd)) {
         if ((errno != EAGAIN && errno != EINTR && errno != ENOBUFS) || kolo_now_us() > end) {
             return false;
         }
@@ -127,7 +129,7 @@ bool kolo_fds_send(const struct kolo_fds *f, int to, const void *data, size_t by
 }
 
 /* One datagram, which may be no message: false, and there is none if errno is EAGAIN. */
-static bool take_one(const struct kolo_fds *f, struct note *note, int *fd_out)
+static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *fd_out)
 {
     struct iovec iov = {note, sizeof *note};
     union kolo_fd_room room;
@@ -140,7 +142,7 @@ static bool take_one(const struct kolo_fds *f, struct note *note, int *fd_out)
         return false;
     }
     const int fd = kolo_fd_attached(&message);
-    const struct kolo_fds_end *own = &f->end[f->host->rank];
+    const struct kolo_unix_socket_end *own = &f->end[f->host->rank];
     if (got == sizeof *note && memcmp(note->secret, own->secret, sizeof own->secret) == 0 &&
         note->rank >= 0 && note->rank < f->host->nranks) {
         *fd_out = fd;
@@ -153,7 +155,8 @@ static bool take_one(const struct kolo_fds *f, struct note *note, int *fd_out)
     return false;
 }
 
-bool kolo_fds_take(const struct kolo_fds *f, int *rank_out, void *data, size_t bytes, int *fd_out)
+bool kolo_unix_socket_take(const struct kolo_unix_socket *f, int *rank_out, void *data,
+                           size_t bytes, int *fd_out)
 {
     struct note note;
     for (;;) {
@@ -176,13 +179,14 @@ bool kolo_fds_take(const struct kolo_fds *f, int *rank_out, void *data, size_t b
     }
 }
 
-bool kolo_fds_recv(const struct kolo_fds *f, int *rank_out, void *data, size_t bytes, int *fd_out)
+bool kolo_unix_socket_recv(const struct kolo_unix_socket *f, int *rank_out, void *data,
+                           size_t bytes, int *fd_out)
 {
-    const double end = kolo_now_us() + KOLO_FDS_MS * 1e3;
+    const double end = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
     struct pollfd ready = {.fd = f->socket, .events = POLLIN};
     for (double left_us; (left_us = end - kolo_now_us()) > 0;) {
         if (poll(&ready, 1, (int)(left_us / 1e3) + 1) > 0 &&
-            kolo_fds_take(f, rank_out, data, bytes, fd_out)) {
+            kolo_unix_socket_take(f, rank_out, data, bytes, fd_out)) {
             return true;
         }
     }

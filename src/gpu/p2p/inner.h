@@ -41,15 +41,16 @@ struct kolo_peer_bound { /* a call that was made before */
     };
 };
 
-struct kolo_peers {
+struct kolo_p2p_path {
     struct kolo_comm *comm;
-    struct kolo_gpu gpu;      /* as the relay has it, which closes it */
-    bool able;                /* it has its kernels */
-    bool fast;                /* every pair is joined by NVLink */
-    unsigned slices;          /* the most that a call may have; of the ledger's */
-    bool direct;              /* calls may go from buffer to buffer */
-    struct kolo_loans *loans; /* of buffers, where not all ranks are in one process; else NULL */
-    size_t low_bytes;         /* the longest call for exec/gpu/ll/ll.h, as kolo_low_bytes() */
+    struct kolo_gpu gpu; /* as the proxy has it, which closes it */
+    bool able;           /* it has its kernels */
+    bool fast;           /* every pair is joined by NVLink */
+    unsigned slices;     /* the most that a call may have; of the ledger's */
+    bool direct;         /* calls may go from buffer to buffer */
+    struct kolo_ipc_registry
+        *registry;    /* of buffers, where not all ranks are in one process; else NULL */
+    size_t low_bytes; /* the longest call for exec/gpu/ll/ll.h, as kolo_low_bytes() */
     struct kolo_peer_room room;
     kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PEER_RANKS];            /* by a handle */
@@ -67,16 +68,16 @@ struct kolo_peers {
 };
 
 /* Free its plans and its chooser. */
-void kolo_peers_forget(struct kolo_peers *p);
+void kolo_p2p_path_forget(struct kolo_p2p_path *p);
 
 /* ---- slab.c: memory that outlives its communicator until nobody stores to it ---- */
 
 /* Of zeros, on the GPU whose context is entered, with a stream to look at it. Errors: SYSTEM. */
-kolo_status kolo_peer_slab_make(struct kolo_peers *p);
+kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p);
 /* Tell the others that this rank stores no more to theirs, and leave ours to be freed when all of
  * them have said so of it. */
-void kolo_peer_slab_leave(struct kolo_peers *p);
+void kolo_peer_slab_leave(struct kolo_p2p_path *p);
 /* Free ours at once: nobody has it mapped. */
-void kolo_peer_slab_drop(struct kolo_peers *p);
+void kolo_peer_slab_drop(struct kolo_p2p_path *p);
 
 #endif

@@ -90,7 +90,7 @@ static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
 
 /* Whether NVLink joins this rank's GPU and another: NVML knows; where it could not be asked, native
  * atomics go over NVLink and not over PCIe. */
-static bool is_fast(const struct kolo_peers *p, int ordinal)
+static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
 {
     enum { NATIVE_ATOMICS = 3 }; /* CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED */
     int atomics = 0, device = 0;
@@ -104,7 +104,7 @@ static bool is_fast(const struct kolo_peers *p, int ordinal)
 }
 
 /* The pairs of this rank and those after it. */
-static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
+static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
     for (int q = p->comm->rank + 1; q < p->comm->nranks; q++) {
         const int pair[2] = {p->gpu.ordinal, ordinal_of(p->gpu.cuda, uuid[q])};
@@ -137,7 +137,7 @@ struct offer { /* what a rank tells all */
     struct kolo_cuda_ipc handle;
 };
 
-static kolo_status make(struct kolo_peers *p)
+static kolo_status make(struct kolo_p2p_path *p)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2 };
     void *pinned = NULL;
@@ -182,7 +182,7 @@ static bool wants_direct(void)
 }
 
 /* In the GPU's context. */
-static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)[16])
+static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
     struct offer offer = {.able = 0};
     if (p->able && !try_pairs(p, uuid)) {
@@ -210,7 +210,7 @@ static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)
 
 /* ---- the others' slabs ---- */
 
-static kolo_status map_slab(struct kolo_peers *p, int q, const struct offer *offer)
+static kolo_status map_slab(struct kolo_p2p_path *p, int q, const struct offer *offer)
 {
     enum { LAZY_PEER_ACCESS = 1 };
     const struct kolo_comm *c = p->comm;
@@ -227,7 +227,7 @@ static kolo_status map_slab(struct kolo_peers *p, int q, const struct offer *off
                            "cuCtxEnablePeerAccess");
 }
 
-static void unmap_slabs(struct kolo_peers *p)
+static void unmap_slabs(struct kolo_p2p_path *p)
 {
     for (int q = 0; q < p->comm->nranks; q++) {
         if (p->opened[q]) {
@@ -238,7 +238,7 @@ static void unmap_slabs(struct kolo_peers *p)
 }
 
 /* What all ranks have; false: some are not able. */
-static bool agree(struct kolo_peers *p, const struct offer *all)
+static bool agree(struct kolo_p2p_path *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
     uint64_t low = UINT64_MAX;
@@ -266,7 +266,7 @@ static bool agree(struct kolo_peers *p, const struct offer *all)
     return able && blocks > 0;
 }
 
-static bool map_all(struct kolo_peers *p, const struct offer *all)
+static bool map_all(struct kolo_p2p_path *p, const struct offer *all)
 {
     for (int q = 0; q < p->comm->nranks; q++) {
         if (q != p->comm->rank && map_slab(p, q, &all[q]) != KOLO_OK) {
@@ -278,7 +278,7 @@ static bool map_all(struct kolo_peers *p, const struct offer *all)
     return true;
 }
 
-static void say_links(const struct kolo_peers *p)
+static void say_links(const struct kolo_p2p_path *p)
 {
     const enum kolo_gpu_link link = p->comm->gpu_link;
     KOLO_LOG(INFO, INIT,
@@ -301,20 +301,20 @@ static void say_links(const struct kolo_peers *p)
 /* ---- coming up, and going down ---- */
 
 /* Nobody has this rank's slab mapped. */
-static void peers_free(struct kolo_peers *p)
+static void peers_free(struct kolo_p2p_path *p)
 {
     kolo_gpu_order_close(&p->gpu, &p->calls);
     if (p->pinned != NULL) {
         (void)p->gpu.cuda->mem_free_host(p->pinned);
     }
-    kolo_peers_forget(p);
+    kolo_p2p_path_forget(p);
     give_back(&p->gpu, p->slices);
     pthread_mutex_destroy(&p->order);
     free(p);
 }
 
 /* In the GPU's context. *up_out is alike on all ranks; if it is false, nothing is mapped. */
-static kolo_status meet(struct kolo_peers *p, const unsigned char (*uuid)[16], struct offer *all,
+static kolo_status meet(struct kolo_p2p_path *p, const unsigned char (*uuid)[16], struct offer *all,
                         bool *up_out)
 {
     const struct offer mine = make_offer(p, uuid);
@@ -330,14 +330,14 @@ static kolo_status meet(struct kolo_peers *p, const unsigned char (*uuid)[16], s
         return kolo_barrier(p->comm, NULL);
     }
     if (p->direct && other_processes(p->comm)) {
-        KOLO_TRY(kolo_loans_open(p->comm, &p->gpu, &p->loans));
-        p->direct = p->loans != NULL;
+        KOLO_TRY(kolo_ipc_registry_open(p->comm, &p->gpu, &p->registry));
+        p->direct = p->registry != NULL;
     }
     *up_out = true;
     return KOLO_OK;
 }
 
-static kolo_status open_in_context(struct kolo_peers *p, const unsigned char (*uuid)[16],
+static kolo_status open_in_context(struct kolo_p2p_path *p, const unsigned char (*uuid)[16],
                                    bool *up_out)
 {
     struct offer *all = calloc((size_t)p->comm->nranks, sizeof *all);
@@ -353,10 +353,10 @@ static kolo_status open_in_context(struct kolo_peers *p, const unsigned char (*u
     return st;
 }
 
-kolo_status kolo_peers_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
-                            const unsigned char (*uuid)[16], struct kolo_peers **out)
+kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
+                               const unsigned char (*uuid)[16], struct kolo_p2p_path **out)
 {
-    struct kolo_peers *p = calloc(1, sizeof *p);
+    struct kolo_p2p_path *p = calloc(1, sizeof *p);
     bool up = false;
     if (p == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator of several GPUs");
@@ -389,7 +389,7 @@ kolo_status kolo_peers_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     return st;
 }
 
-static bool is_over(struct kolo_peers *p)
+static bool is_over(struct kolo_p2p_path *p)
 {
     pthread_mutex_lock(&p->order);
     const bool over = kolo_gpu_order_is_over(&p->gpu, &p->calls);
@@ -398,28 +398,28 @@ static bool is_over(struct kolo_peers *p)
 }
 
 /* Whether nothing of this rank runs any more. */
-static bool drain(struct kolo_peers *p, int timeout_ms)
+static bool drain(struct kolo_p2p_path *p, int timeout_ms)
 {
     enum { GRACE_US = 10000000 };
     const struct timespec nap = {0, 100 * 1000};
     const double end_us = kolo_now_us() + timeout_ms * 1e3;
     while (!is_over(p) && kolo_now_us() < end_us + GRACE_US) {
         if (kolo_now_us() > end_us) {
-            kolo_peers_abort(p);
+            kolo_p2p_path_abort(p);
         }
         (void)nanosleep(&nap, NULL);
     }
     return is_over(p);
 }
 
-void kolo_peers_close(struct kolo_peers *p, int timeout_ms)
+void kolo_p2p_path_close(struct kolo_p2p_path *p, int timeout_ms)
 {
     if (kolo_gpu_enter(&p->gpu) != KOLO_OK) {
         return;
     }
     const struct kolo_gpu gpu = p->gpu;
     const bool over = drain(p, timeout_ms);
-    kolo_loans_close(p->loans, over);
+    kolo_ipc_registry_close(p->registry, over);
     if (over) { /* else what it uses stays with the driver */
         kolo_peer_slab_leave(p);
         unmap_slabs(p);

@@ -18,7 +18,7 @@ static size_t bytes_of(const struct kolo_gpu_call *call)
 /* All sum in rank order, each sum in one move. What one-shot sends grows with the ranks, two-shot
  * has one more exchange: published measurements of 4 and 8 H100 put the border near 512 and 128
  * KiB, and PCIe's lower. */
-static const char *flat_name(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     static const char *const name[] = {
         [KOLO_COLL_ALL_REDUCE] = "allreduce_direct",
@@ -38,7 +38,7 @@ static const char *flat_name(const struct kolo_peers *p, const struct kolo_gpu_c
 }
 
 /* Of so many rings or trees those that have a block, as each is a lane. */
-static int lanes_of(const struct kolo_peers *p, int wanted)
+static int lanes_of(const struct kolo_p2p_path *p, int wanted)
 {
     return wanted < (int)p->slices ? wanted : (int)p->slices;
 }
@@ -48,7 +48,7 @@ static int lanes_of(const struct kolo_peers *p, int wanted)
  * stream in and one out, of neighbours that the planner has laid on what links there are
  * (FlashInfer measured both on PCIe, pull request 4393). Its 2 (n - 1) steps pay where their chunks
  * are long. NULL: none is better. */
-static const char *ring_name(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     enum { CHUNK_BYTES = 128 << 10 };
     const struct kolo_comm *c = p->comm;
@@ -75,13 +75,13 @@ static const char *ring_name(const struct kolo_peers *p, const struct kolo_gpu_c
 }
 
 /* A rule, of those that KOLO_ALGO or the configuration has, for this call; v-forms have none. */
-static bool is_ruled(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+static bool is_ruled(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     return call->counts == NULL &&
            kolo_rules_find(p->comm->rules, call->coll, bytes_of(call)) != NULL;
 }
 
-static kolo_status open_chooser(struct kolo_peers *p)
+static kolo_status open_chooser(struct kolo_p2p_path *p)
 {
     const struct kolo_comm *c = p->comm;
     const struct kolo_chooser_options options = {.nranks = c->nranks,
@@ -102,7 +102,7 @@ static kolo_status open_chooser(struct kolo_peers *p)
 }
 
 /* Of a communicator's chooser only what it says of rules: its prices are of the host's memory. */
-static kolo_status choose_by_rule(struct kolo_peers *p, const struct kolo_gpu_call *call,
+static kolo_status choose_by_rule(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                   const struct kolo_algo **out)
 {
     const int root = kolo_coll_rooted(call->coll) ? call->root : 0;
@@ -124,7 +124,7 @@ struct choice {
     const char *why;
 };
 
-static kolo_status choose(struct kolo_peers *p, const struct kolo_gpu_call *call,
+static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                           struct choice *out)
 {
     if (is_ruled(p, call)) {
@@ -141,7 +141,7 @@ static kolo_status choose(struct kolo_peers *p, const struct kolo_gpu_call *call
 
 /* Where the GPU reads a program that is too long to go with its launches. It stays there as long as
  * the communicator: graphs may have it. */
-static kolo_status pin(struct kolo_peers *p, struct kolo_peer_plan *plan)
+static kolo_status pin(struct kolo_p2p_path *p, struct kolo_peer_plan *plan)
 {
     const struct kolo_peer_program *program = plan->program;
     if (program->nwords <= KOLO_PEER_HELD) {
@@ -158,7 +158,7 @@ static kolo_status pin(struct kolo_peers *p, struct kolo_peer_plan *plan)
     return KOLO_OK;
 }
 
-static kolo_status make_plan(struct kolo_peers *p, const struct kolo_algo *algo, int root,
+static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *algo, int root,
                              struct kolo_peer_plan *out)
 {
     struct kolo_shape shape = kolo_comm_shape(p->comm, algo->coll, root);
@@ -190,7 +190,7 @@ static void log_choice(const struct kolo_gpu_call *call, const struct choice *ch
              kolo_coll_title(call->coll), bytes_of(call), name, choice->why, plan->program->nlanes);
 }
 
-static kolo_status find_plan(struct kolo_peers *p, const struct kolo_gpu_call *call,
+static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                              const struct kolo_peer_plan **out)
 {
     struct choice choice = {.algo = NULL};
@@ -222,7 +222,7 @@ static kolo_status find_plan(struct kolo_peers *p, const struct kolo_gpu_call *c
     return KOLO_OK;
 }
 
-void kolo_peers_forget(struct kolo_peers *p)
+void kolo_p2p_path_forget(struct kolo_p2p_path *p)
 {
     kolo_chooser_destroy(p->chooser);
     while (p->plans != NULL) {
@@ -235,7 +235,7 @@ void kolo_peers_forget(struct kolo_peers *p)
 /* ---- binding ---- */
 
 /* Of a lane. Few where there is little to move, as each adds words to tell. */
-static unsigned slices_for(const struct kolo_peers *p, unsigned lanes, size_t chunk_bytes)
+static unsigned slices_for(const struct kolo_p2p_path *p, unsigned lanes, size_t chunk_bytes)
 {
     enum { SLICE_BYTES = 8 << 10 };
     const size_t want = (chunk_bytes + SLICE_BYTES - 1) / SLICE_BYTES;
@@ -243,7 +243,7 @@ static unsigned slices_for(const struct kolo_peers *p, unsigned lanes, size_t ch
 }
 
 /* Not where a program sends less, or each block is as long as it likes, or a rule wants another. */
-static bool goes_direct(const struct kolo_peers *p, const struct kolo_gpu_call *call,
+static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                         const struct kolo_algo *algo)
 {
     const bool wanted = !is_ruled(p, call) || strcmp(kolo_algo_word(algo), "direct") == 0;
@@ -252,7 +252,7 @@ static bool goes_direct(const struct kolo_peers *p, const struct kolo_gpu_call *
             call->coll == KOLO_COLL_REDUCE_SCATTER);
 }
 
-static bool bind_low(const struct kolo_peers *p, const struct kolo_gpu_call *call,
+static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                      struct kolo_peer_bound *out)
 {
     const struct kolo_low_call low = {.coll = call->coll,
@@ -268,7 +268,7 @@ static bool bind_low(const struct kolo_peers *p, const struct kolo_gpu_call *cal
     return out->is_low;
 }
 
-static kolo_status bind_program(struct kolo_peers *p, const struct kolo_gpu_call *call,
+static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                 struct kolo_peer_bound *out)
 {
     const struct kolo_sizes sizes = {.count = call->count,
@@ -292,7 +292,7 @@ static kolo_status bind_program(struct kolo_peers *p, const struct kolo_gpu_call
     return st;
 }
 
-static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
+static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                         struct kolo_peer_bound *out)
 {
     if (bind_low(p, call, out)) {
@@ -306,7 +306,7 @@ static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
     return KOLO_OK;
 }
 
-static kolo_status find_bound(struct kolo_peers *p, const struct kolo_gpu_call *call,
+static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                               struct kolo_peer_bound **out)
 {
     const uint64_t what = kolo_gpu_call_what(call, p->comm->nranks) | 1;
@@ -329,17 +329,17 @@ static kolo_status find_bound(struct kolo_peers *p, const struct kolo_gpu_call *
 
 /* ---- enqueueing ---- */
 
-kolo_status kolo_peers_follow(struct kolo_peers *p, kolo_stream stream)
+kolo_status kolo_p2p_path_follow(struct kolo_p2p_path *p, kolo_stream stream)
 {
     return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, false);
 }
 
-kolo_status kolo_peers_note(struct kolo_peers *p, kolo_stream stream)
+kolo_status kolo_p2p_path_note(struct kolo_p2p_path *p, kolo_stream stream)
 {
     return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, true);
 }
 
-static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, uint64_t what,
+static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t what,
                  struct kolo_peer_ends *out)
 {
     out->in = (uintptr_t)call->in;
@@ -355,7 +355,7 @@ static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, u
 
 /* Of ranks in one process: peer access is to what cudaMalloc() gives, not to pools, managed memory
  * and mapped handles. */
-static bool is_reached(const struct kolo_peers *p, const void *ptr)
+static bool is_reached(const struct kolo_p2p_path *p, const void *ptr)
 {
     uint64_t able = 0; /* the driver's bool is shorter */
     return p->gpu.cuda->pointer_get_attribute(&able, KOLO_CUDA_POINTER_IPC, (uintptr_t)ptr) ==
@@ -363,21 +363,22 @@ static bool is_reached(const struct kolo_peers *p, const void *ptr)
            (able & 0xff) != 0;
 }
 
-static bool are_lent(const struct kolo_peers *p, const struct kolo_gpu_call *call, bool wait,
+static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool wait,
                      struct kolo_peer_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
     const size_t all = block * (size_t)p->comm->nranks;
     const size_t in = call->coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
-    const bool lent = kolo_loans_find(p->loans, call->in, in, wait, out->in_shift);
-    return kolo_loans_find(p->loans, call->out, call->coll == KOLO_COLL_ALL_GATHER ? all : block,
-                           wait, out->out_shift) &&
+    const bool lent = kolo_ipc_registry_find(p->registry, call->in, in, wait, out->in_shift);
+    return kolo_ipc_registry_find(p->registry, call->out,
+                                  call->coll == KOLO_COLL_ALL_GATHER ? all : block, wait,
+                                  out->out_shift) &&
            lent;
 }
 
 /* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
  * is safe through slots only. */
-static void reach(const struct kolo_peers *p, const struct kolo_gpu_call *call, bool captured,
+static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured,
                   struct kolo_peer_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
@@ -385,14 +386,14 @@ static void reach(const struct kolo_peers *p, const struct kolo_gpu_call *call, 
     const uintptr_t from = (uintptr_t)call->in, to = (uintptr_t)call->out;
     const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
                           to < from + bytes && to != from + (size_t)p->comm->rank * block;
-    if (overlaps || p->loans == NULL) {
+    if (overlaps || p->registry == NULL) {
         out->reached = !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
         return;
     }
     out->reached = are_lent(p, call, false, out) || (captured && are_lent(p, call, true, out));
 }
 
-static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call, bool captured)
+static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured)
 {
     struct kolo_peer_bound *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
@@ -406,7 +407,7 @@ static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call
                                    arguments, NULL));
 }
 
-static bool moves_something(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+static bool moves_something(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     size_t count = call->coll == KOLO_COLL_BARRIER ? 1 : call->count;
     for (int q = 0; call->counts != NULL && q < p->comm->nranks; q++) {
@@ -415,7 +416,7 @@ static bool moves_something(const struct kolo_peers *p, const struct kolo_gpu_ca
     return count > 0;
 }
 
-static kolo_status enqueue_locked(struct kolo_peers *p, const struct kolo_gpu_call *call)
+static kolo_status enqueue_locked(struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     if (__atomic_load_n(&p->pinned->control.abort, __ATOMIC_ACQUIRE) != 0) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
@@ -427,7 +428,7 @@ static kolo_status enqueue_locked(struct kolo_peers *p, const struct kolo_gpu_ca
     return kolo_gpu_order_note(&p->gpu, &p->calls, call->stream, captured);
 }
 
-kolo_status kolo_peers_enqueue(struct kolo_peers *p, const struct kolo_gpu_call *call)
+kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     KOLO_TRY(kolo_gpu_enter(&p->gpu));
     pthread_mutex_lock(&p->order);
@@ -439,7 +440,7 @@ kolo_status kolo_peers_enqueue(struct kolo_peers *p, const struct kolo_gpu_call 
 
 /* ---- giving up ---- */
 
-kolo_status kolo_peers_learn(const struct kolo_peers *p, int *rank_out)
+kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
 {
     for (unsigned s = 0; s < p->slices; s++) {
         const struct kolo_peer_record *r = &p->pinned->control.record[s];
@@ -463,7 +464,7 @@ kolo_status kolo_peers_learn(const struct kolo_peers *p, int *rank_out)
     return KOLO_OK;
 }
 
-void kolo_peers_abort(struct kolo_peers *p)
+void kolo_p2p_path_abort(struct kolo_p2p_path *p)
 {
     __atomic_store_n(&p->pinned->control.abort, 1, __ATOMIC_RELEASE);
 }

@@ -14,27 +14,27 @@
 #include "core/comm.h"
 #include "gpu/context/gpu.h"
 
-struct kolo_peers;
+struct kolo_p2p_path;
 
 /* Collective over host memory of `comm`, whose ranks are on one host, rank q on the GPU of
  * uuid[q]; those differ. Each pair of GPUs is tried with data first. Loads kernels into *gpu, which
  * is open. *out NULL: some rank cannot, which the log tells. Errors: SYSTEM, and those of
  * collectives. */
-kolo_status kolo_peers_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
-                            const unsigned char (*uuid)[16], struct kolo_peers **out);
+kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
+                               const unsigned char (*uuid)[16], struct kolo_p2p_path **out);
 /* Waits until this rank's calls are over, `timeout_ms` at most. The GPU is still open. */
-void kolo_peers_close(struct kolo_peers *peers, int timeout_ms);
+void kolo_p2p_path_close(struct kolo_p2p_path *peers, int timeout_ms);
 
 /* Enqueue this rank's kernel; not for v-forms that not all ranks know. Errors: ABORTED, SYSTEM. */
-kolo_status kolo_peers_enqueue(struct kolo_peers *peers, const struct kolo_gpu_call *call);
+kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *peers, const struct kolo_gpu_call *call);
 /* Around what else is enqueued for the communicator: it takes effect in the order of the calls,
  * whatever their streams. `peers` may be NULL. Errors: SYSTEM. */
-kolo_status kolo_peers_follow(struct kolo_peers *peers, kolo_stream stream);
-kolo_status kolo_peers_note(struct kolo_peers *peers, kolo_stream stream);
+kolo_status kolo_p2p_path_follow(struct kolo_p2p_path *peers, kolo_stream stream);
+kolo_status kolo_p2p_path_note(struct kolo_p2p_path *peers, kolo_stream stream);
 
 /* Why a kernel gave up, once one has: TIMEOUT or MISMATCH with the rank it waited for; else OK. */
-kolo_status kolo_peers_learn(const struct kolo_peers *peers, int *rank_out);
+kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *peers, int *rank_out);
 /* Kernels that wait give up. From any thread; never blocks. */
-void kolo_peers_abort(struct kolo_peers *peers);
+void kolo_p2p_path_abort(struct kolo_p2p_path *peers);
 
 #endif

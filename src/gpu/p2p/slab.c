@@ -20,7 +20,7 @@ struct orphan {
 static struct orphan *orphans;
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 
-kolo_status kolo_peer_slab_make(struct kolo_peers *p)
+kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
 {
     const size_t bytes = kolo_peer_slab_bytes(&p->room);
     kolo_cuda_address *slab = &p->slab[p->comm->rank];
@@ -30,7 +30,7 @@ kolo_status kolo_peer_slab_make(struct kolo_peers *p)
     return KOLO_CUDA(&p->gpu, "cuMemsetD8", memset_d8(*slab, 0, bytes));
 }
 
-void kolo_peer_slab_drop(struct kolo_peers *p)
+void kolo_peer_slab_drop(struct kolo_p2p_path *p)
 {
     kolo_cuda_address *slab = &p->slab[p->comm->rank];
     if (*slab != 0) {
@@ -50,7 +50,7 @@ static kolo_cuda_address left_at(kolo_cuda_address slab, int rank)
     return slab + offsetof(struct kolo_peer_slice, left) + (size_t)rank * sizeof(uint32_t);
 }
 
-static bool say_left(struct kolo_peers *p)
+static bool say_left(struct kolo_p2p_path *p)
 {
     static const uint32_t one = 1;
     bool said = true;
@@ -113,7 +113,7 @@ static void bury_all(void)
     pthread_mutex_unlock(&orphans_lock);
 }
 
-void kolo_peer_slab_leave(struct kolo_peers *p)
+void kolo_peer_slab_leave(struct kolo_p2p_path *p)
 {
     struct orphan *o = calloc(1, sizeof *o);
     const bool said = say_left(p);

@@ -7,7 +7,7 @@
 
 /* ---- what can be used ---- */
 
-static void find_device(struct kolo_direct *d)
+static void find_device(struct kolo_gdr *d)
 {
     const struct kolo_comm *host = d->host;
     for (int q = 0; q < host->nranks && d->device == NULL; q++) {
@@ -19,7 +19,7 @@ static void find_device(struct kolo_direct *d)
     }
 }
 
-static kolo_status check_gpu(struct kolo_direct *d)
+static kolo_status check_gpu(struct kolo_gdr *d)
 {
     const char *enabled = kolo_env("KOLO_DMABUF_ENABLE");
     int gives = 0, ordering = 0, flushes = 0;
@@ -44,7 +44,7 @@ static kolo_status check_gpu(struct kolo_direct *d)
     return KOLO_OK;
 }
 
-static kolo_status map(struct kolo_direct *d, void *at, size_t len, struct kolo_mem *out)
+static kolo_status map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
     pthread_mutex_lock(&d->host->device_lock);
     const kolo_status st = d->transport->map(d->device, at, len, out);
@@ -52,14 +52,14 @@ static kolo_status map(struct kolo_direct *d, void *at, size_t len, struct kolo_
     return st;
 }
 
-static kolo_status try_out(struct kolo_direct *d)
+static kolo_status try_out(struct kolo_gdr *d)
 {
     struct kolo_mem mem;
     kolo_cuda_address at = 0;
-    KOLO_TRY(KOLO_CUDA(d->gpu, "cuMemAlloc", mem_alloc(&at, KOLO_DIRECT_LEAST)));
-    const kolo_status st = map(d, (void *)(uintptr_t)at, KOLO_DIRECT_LEAST, &mem);
+    KOLO_TRY(KOLO_CUDA(d->gpu, "cuMemAlloc", mem_alloc(&at, KOLO_GDR_LEAST)));
+    const kolo_status st = map(d, (void *)(uintptr_t)at, KOLO_GDR_LEAST, &mem);
     if (st == KOLO_OK) {
-        kolo_direct_unmap(d, &mem);
+        kolo_gdr_unmap(d, &mem);
     }
     (void)d->gpu->cuda->mem_free(at);
     return st;
@@ -70,7 +70,7 @@ static kolo_status try_out(struct kolo_direct *d)
 /* The driver gives whole pages. */
 static kolo_status export_memory(void *owner, const void *at, size_t len, int *fd, uint64_t *offset)
 {
-    const struct kolo_direct *d = owner;
+    const struct kolo_gdr *d = owner;
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at;
     const uint64_t first = from & ~(page - 1), end = (from + len + page - 1) & ~(page - 1);
     KOLO_TRY(kolo_gpu_enter(d->gpu));
@@ -84,7 +84,7 @@ static kolo_status export_memory(void *owner, const void *at, size_t len, int *f
 
 static kolo_status copy_memory(void *owner, void *to, const void *from, size_t len, bool to_gpu)
 {
-    const struct kolo_direct *d = owner;
+    const struct kolo_gdr *d = owner;
     KOLO_TRY(kolo_gpu_enter(d->gpu));
     kolo_status st = to_gpu ? KOLO_CUDA(d->gpu, "cuMemcpyHtoDAsync",
                                         memcpy_htod_async((uintptr_t)to, from, len, d->stream))
@@ -98,16 +98,16 @@ static kolo_status copy_memory(void *owner, void *to, const void *from, size_t l
 
 /* ---- coming up, and going down ---- */
 
-void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
-                      kolo_cuda_stream stream)
+void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
+                   kolo_cuda_stream stream)
 {
-    *d = (struct kolo_direct){.host = host, .gpu = gpu, .stream = stream};
+    *d = (struct kolo_gdr){.host = host, .gpu = gpu, .stream = stream};
     find_device(d);
     if (d->device == NULL) {
         return;
     }
     d->memory = (struct kolo_device_memory){.endpoint = d->device,
-                                            .least_bytes = KOLO_DIRECT_LEAST,
+                                            .least_bytes = KOLO_GDR_LEAST,
                                             .dma_buf = export_memory,
                                             .copy = copy_memory,
                                             .owner = d};
@@ -116,7 +116,7 @@ void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struc
         KOLO_LOG(
             INFO, NET,
             "NET/IB : GPU Direct RDMA (DMABUF) enabled for GPU %d: messages from %d bytes on%s",
-            gpu->ordinal, (int)KOLO_DIRECT_LEAST, d->flushes ? ", flushed when received" : "");
+            gpu->ordinal, (int)KOLO_GDR_LEAST, d->flushes ? ", flushed when received" : "");
         return;
     }
     d->device = NULL;
@@ -125,7 +125,7 @@ void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struc
              kolo_error_text());
 }
 
-void kolo_direct_close(struct kolo_direct *d)
+void kolo_gdr_close(struct kolo_gdr *d)
 {
     if (d->host != NULL) {
         kolo_links_lend_memory(d->host, NULL);
@@ -134,7 +134,7 @@ void kolo_direct_close(struct kolo_direct *d)
 
 /* ---- messages ---- */
 
-bool kolo_direct_map(struct kolo_direct *d, void *at, size_t len, struct kolo_mem *out)
+bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
     if (map(d, at, len, out) == KOLO_OK) {
         return true;
@@ -147,14 +147,14 @@ bool kolo_direct_map(struct kolo_direct *d, void *at, size_t len, struct kolo_me
     return false;
 }
 
-void kolo_direct_unmap(struct kolo_direct *d, struct kolo_mem *mem)
+void kolo_gdr_unmap(struct kolo_gdr *d, struct kolo_mem *mem)
 {
     pthread_mutex_lock(&d->host->device_lock);
     d->transport->unmap(d->device, mem);
     pthread_mutex_unlock(&d->host->device_lock);
 }
 
-kolo_status kolo_direct_flush(const struct kolo_direct *d)
+kolo_status kolo_gdr_flush(const struct kolo_gdr *d)
 {
     enum { CURRENT_CONTEXT = 0 };
     return d->flushes

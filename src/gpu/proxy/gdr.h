@@ -16,9 +16,9 @@
 #include "core/link/links.h"
 #include "gpu/context/gpu.h"
 
-enum { KOLO_DIRECT_LEAST = 64 << 10 }; /* bytes: to register fewer takes longer than to copy them */
+enum { KOLO_GDR_LEAST = 64 << 10 }; /* bytes: to register fewer takes longer than to copy them */
 
-struct kolo_direct {
+struct kolo_gdr {
     struct kolo_device_memory memory; /* lent to the links of `host` */
     struct kolo_comm *host;
     const struct kolo_gpu *gpu;
@@ -30,14 +30,14 @@ struct kolo_direct {
 
 /* Find out whether a transport of `host` takes memory of the GPU, whose context is entered, and say
  * why not. `d` is zero. */
-void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
-                      kolo_cuda_stream stream);
-void kolo_direct_close(struct kolo_direct *d);
+void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
+                   kolo_cuda_stream stream);
+void kolo_gdr_close(struct kolo_gdr *d);
 
 /* Register memory for messages. False: they go another way, and the log has said why once. */
-bool kolo_direct_map(struct kolo_direct *d, void *at, size_t len, struct kolo_mem *out);
-void kolo_direct_unmap(struct kolo_direct *d, struct kolo_mem *mem);
+bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out);
+void kolo_gdr_unmap(struct kolo_gdr *d, struct kolo_mem *mem);
 /* What NICs have written is there for the GPU. Errors: SYSTEM. */
-kolo_status kolo_direct_flush(const struct kolo_direct *d);
+kolo_status kolo_gdr_flush(const struct kolo_gdr *d);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Relays: see proxy.h. The thread allocates nothing of the driver's: that may wait for streams,
+/* Proxies: see proxy.h. The thread allocates nothing of the driver's: that may wait for streams,
  * which wait for the thread. */
 #include "gpu/proxy/proxy.h"
 
@@ -13,7 +13,7 @@
 
 struct job { /* one rank's call */
     struct job *next;
-    struct kolo_relay *relay;
+    struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
     struct kolo_message *message; /* [nmessages], in place of a collective; call.stream counts */
@@ -22,15 +22,15 @@ struct job { /* one rank's call */
     bool captured;
 };
 
-struct kolo_relay {
+struct kolo_proxy {
     struct kolo_comm *comm, *host;
     void (*destroy)(struct kolo_comm *); /* of `host` */
     struct kolo_gpu gpu;
     bool fuses;
     _Atomic uint32_t *done; /* pinned */
     kolo_cuda_address done_at;
-    struct kolo_staging staging; /* the thread's */
-    struct kolo_lend lend;       /* the thread's */
+    struct kolo_staging staging;   /* the thread's */
+    struct kolo_shared_gpu shared; /* the thread's */
 
     /* Of what follows, held in calls that enqueue: those may wait until a stream has room, which
      * may wait for the thread. */
@@ -45,26 +45,26 @@ struct kolo_relay {
     pthread_t thread;
 };
 
-bool kolo_relay_is_direct(const struct kolo_relay *relay, int q)
+bool kolo_proxy_uses_gdr(const struct kolo_proxy *proxy, int q)
 {
-    return kolo_links_take_memory(relay->host, q, KOLO_DIRECT_LEAST);
+    return kolo_links_take_memory(proxy->host, q, KOLO_GDR_LEAST);
 }
 
-const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay)
+const struct kolo_gpu *kolo_proxy_gpu(const struct kolo_proxy *proxy)
 {
-    return &relay->gpu;
+    return &proxy->gpu;
 }
 
 /* ---- the thread ---- */
 
-static bool can_fuse(const struct kolo_relay *r, const struct job *job)
+static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
 {
     return r->fuses && !kolo_gpu_call_by_messages(&job->call);
 }
 
 static kolo_status serve(struct job *job)
 {
-    struct kolo_relay *r = job->relay;
+    struct kolo_proxy *r = job->proxy;
     bool fused = false;
     if (job->message != NULL) {
         return kolo_staging_exchange(&r->staging, job->message, job->nmessages);
@@ -75,13 +75,13 @@ static kolo_status serve(struct job *job)
     if (can_fuse(r, job)) {
         struct kolo_gpu_call own = job->call;
         own.stream = r->staging.in.stream;
-        KOLO_TRY(kolo_lend_run(&r->lend, &own, &fused));
+        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &own, &fused));
         r->fuses = fused; /* alike on all ranks; what failed once fails again */
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
 
-static struct job *next_job(struct kolo_relay *r, bool *aborted_out)
+static struct job *next_job(struct kolo_proxy *r, bool *aborted_out)
 {
     pthread_mutex_lock(&r->lock);
     while (r->first == NULL && !r->stop) {
@@ -106,7 +106,7 @@ static void job_free(struct job *job)
 
 /* End the user's communicator, for the rank that is at fault as the host's members know it: they
  * have the same numbers. */
-static void fail(struct kolo_relay *r, kolo_status st)
+static void fail(struct kolo_proxy *r, kolo_status st)
 {
     struct kolo_failure found = {.size = sizeof found};
     const bool known = kolo_comm_failure(r->host, &found) == KOLO_OK && found.status != KOLO_OK;
@@ -118,7 +118,7 @@ static void fail(struct kolo_relay *r, kolo_status st)
 
 static void *run(void *arg)
 {
-    struct kolo_relay *r = arg;
+    struct kolo_proxy *r = arg;
     int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: another thread's capture is not this one's */
     bool aborted = false;
     kolo_status st = KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
@@ -135,7 +135,7 @@ static void *run(void *arg)
             job_free(job);
         }
     }
-    kolo_lend_close(&r->lend);
+    kolo_shared_gpu_close(&r->shared);
     if (entered) {
         kolo_gpu_leave(&r->gpu);
     }
@@ -146,7 +146,7 @@ static void *run(void *arg)
 static void come(void *arg)
 {
     struct job *job = arg;
-    struct kolo_relay *r = job->relay;
+    struct kolo_proxy *r = job->proxy;
     pthread_mutex_lock(&r->lock);
     job->next = NULL;
     *r->last = job;
@@ -157,7 +157,7 @@ static void come(void *arg)
 
 /* ---- enqueueing ---- */
 
-static bool is_aborted(struct kolo_relay *r)
+static bool is_aborted(struct kolo_proxy *r)
 {
     pthread_mutex_lock(&r->lock);
     const bool aborted = r->aborted;
@@ -165,17 +165,17 @@ static bool is_aborted(struct kolo_relay *r)
     return aborted;
 }
 
-kolo_status kolo_relay_follow(struct kolo_relay *r, kolo_stream stream)
+kolo_status kolo_proxy_follow(struct kolo_proxy *r, kolo_stream stream)
 {
     return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, false);
 }
 
-kolo_status kolo_relay_note(struct kolo_relay *r, kolo_stream stream)
+kolo_status kolo_proxy_note(struct kolo_proxy *r, kolo_stream stream)
 {
     return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, true);
 }
 
-static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *taken_out)
+static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
     struct kolo_cuda_stream_op ops[] = {
@@ -198,7 +198,7 @@ static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *t
 }
 
 /* Takes the job. */
-static kolo_status enqueue(struct kolo_relay *r, struct job *job)
+static kolo_status enqueue(struct kolo_proxy *r, struct job *job)
 {
     bool taken = false;
     kolo_status st = kolo_gpu_enter(&r->gpu);
@@ -214,7 +214,7 @@ static kolo_status enqueue(struct kolo_relay *r, struct job *job)
     return st;
 }
 
-kolo_status kolo_relay_enqueue(struct kolo_relay *r, const struct kolo_gpu_call *call,
+kolo_status kolo_proxy_enqueue(struct kolo_proxy *r, const struct kolo_gpu_call *call,
                                struct kolo_counts *v)
 {
     struct job *job = calloc(1, sizeof *job);
@@ -223,12 +223,12 @@ kolo_status kolo_relay_enqueue(struct kolo_relay *r, const struct kolo_gpu_call 
         v->all = NULL;
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
     }
-    *job = (struct job){.relay = r, .call = *call, .v = *v};
+    *job = (struct job){.proxy = r, .call = *call, .v = *v};
     v->all = NULL;
     return enqueue(r, job);
 }
 
-kolo_status kolo_relay_enqueue_messages(struct kolo_relay *r, const struct kolo_message *m, int n,
+kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_message *m, int n,
                                         kolo_stream stream)
 {
     struct job *job = calloc(1, sizeof *job);
@@ -239,11 +239,11 @@ kolo_status kolo_relay_enqueue_messages(struct kolo_relay *r, const struct kolo_
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
     memcpy(all, m, (size_t)n * sizeof *all);
-    *job = (struct job){.relay = r, .call = {.stream = stream}, .message = all, .nmessages = n};
+    *job = (struct job){.proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n};
     return enqueue(r, job);
 }
 
-void kolo_relay_abort(struct kolo_relay *r)
+void kolo_proxy_abort(struct kolo_proxy *r)
 {
     pthread_mutex_lock(&r->lock);
     r->aborted = true;
@@ -256,14 +256,14 @@ void kolo_relay_abort(struct kolo_relay *r)
     (void)kolo_failure_end(r->host, (kolo_status)r->comm->verdict.status, r->comm->verdict.rank);
 }
 
-void kolo_relay_widen(struct kolo_relay *r, int ranks)
+void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 {
     atomic_store(&r->host->ranks_above, ranks);
 }
 
 /* ---- coming up, and going down ---- */
 
-static kolo_status make(struct kolo_relay *r)
+static kolo_status make(struct kolo_proxy *r)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
     void *pinned = NULL;
@@ -281,9 +281,9 @@ static kolo_status make(struct kolo_relay *r)
     return KOLO_OK;
 }
 
-static void relay_free(struct kolo_relay *r)
+static void proxy_free(struct kolo_proxy *r)
 {
-    kolo_fds_close(&r->lend.fds);
+    kolo_unix_socket_close(&r->shared.sockets);
     if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
         kolo_gpu_order_close(&r->gpu, &r->calls);
         kolo_staging_close(&r->staging);
@@ -304,10 +304,10 @@ static void relay_free(struct kolo_relay *r)
     free(r);
 }
 
-kolo_status kolo_relay_open(const struct kolo_path_env *env, struct kolo_comm *host,
-                            const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out)
+kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *host,
+                            const struct kolo_gpu *gpu, bool fuses, struct kolo_proxy **out)
 {
-    struct kolo_relay *r = calloc(1, sizeof *r);
+    struct kolo_proxy *r = calloc(1, sizeof *r);
     if (r == NULL) {
         env->destroy(host);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator of a GPU");
@@ -318,26 +318,26 @@ kolo_status kolo_relay_open(const struct kolo_path_env *env, struct kolo_comm *h
     r->gpu = *gpu;
     r->fuses = fuses;
     r->last = &r->first;
-    r->lend = (struct kolo_lend){.host = host, .gpu = &r->gpu, .fds = {.socket = -1}};
+    r->shared = (struct kolo_shared_gpu){.host = host, .gpu = &r->gpu, .sockets = {.socket = -1}};
     r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->came, NULL);
-    kolo_status st = fuses ? kolo_lend_open(&r->lend) : KOLO_OK;
+    kolo_status st = fuses ? kolo_shared_gpu_open(&r->shared) : KOLO_OK;
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     if (st == KOLO_OK) {
         st = make(r);
         kolo_gpu_leave(&r->gpu);
     }
     if (st != KOLO_OK) {
-        relay_free(r);
+        proxy_free(r);
         return st;
     }
     *out = r;
     return KOLO_OK;
 }
 
-static bool is_over(struct kolo_relay *r)
+static bool is_over(struct kolo_proxy *r)
 {
     pthread_mutex_lock(&r->order);
     const bool over = kolo_gpu_order_is_over(&r->gpu, &r->calls);
@@ -345,7 +345,7 @@ static bool is_over(struct kolo_relay *r)
     return over;
 }
 
-bool kolo_relay_wait(struct kolo_relay *r, int timeout_ms)
+bool kolo_proxy_wait(struct kolo_proxy *r, int timeout_ms)
 {
     const struct timespec nap = {0, 100 * 1000};
     const double end = kolo_now_us() + timeout_ms * 1e3;
@@ -360,12 +360,12 @@ bool kolo_relay_wait(struct kolo_relay *r, int timeout_ms)
     return over;
 }
 
-void kolo_relay_close(struct kolo_relay *r, int timeout_ms)
+void kolo_proxy_close(struct kolo_proxy *r, int timeout_ms)
 {
     enum { GRACE_MS = 10000 };
-    if (!kolo_relay_wait(r, timeout_ms)) {
-        kolo_relay_abort(r);
-        (void)kolo_relay_wait(r, GRACE_MS);
+    if (!kolo_proxy_wait(r, timeout_ms)) {
+        kolo_proxy_abort(r);
+        (void)kolo_proxy_wait(r, GRACE_MS);
     }
     pthread_mutex_lock(&r->lock);
     r->stop = true;
@@ -373,6 +373,6 @@ void kolo_relay_close(struct kolo_relay *r, int timeout_ms)
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
     struct kolo_gpu gpu = r->gpu;
-    relay_free(r);
+    proxy_free(r);
     kolo_gpu_close(&gpu);
 }

@@ -18,33 +18,33 @@
 #include "core/path.h"
 #include "gpu/context/gpu.h"
 
-struct kolo_relay;
+struct kolo_proxy;
 
-/* `host` becomes the relay's, also when this fails; `gpu`, which is open, when it succeeds. fuses:
+/* `host` becomes the proxy's, also when this fails; `gpu`, which is open, when it succeeds. fuses:
  * all ranks are on this GPU, and rank 0 has its kernels; alike on all ranks. Errors: SYSTEM. */
-kolo_status kolo_relay_open(const struct kolo_path_env *env, struct kolo_comm *host,
-                            const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out);
+kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *host,
+                            const struct kolo_gpu *gpu, bool fuses, struct kolo_proxy **out);
 /* Waits until this rank's calls are over, `timeout_ms` at most. */
-void kolo_relay_close(struct kolo_relay *relay, int timeout_ms);
+void kolo_proxy_close(struct kolo_proxy *proxy, int timeout_ms);
 /* Whether long messages with rank q go from and to memory of the GPU. */
-bool kolo_relay_is_direct(const struct kolo_relay *relay, int q);
-const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay);
+bool kolo_proxy_uses_gdr(const struct kolo_proxy *proxy, int q);
+const struct kolo_gpu *kolo_proxy_gpu(const struct kolo_proxy *proxy);
 
 /* Enqueue; takes v->all in any case. Errors: ABORTED, SYSTEM. */
-kolo_status kolo_relay_enqueue(struct kolo_relay *relay, const struct kolo_gpu_call *call,
+kolo_status kolo_proxy_enqueue(struct kolo_proxy *proxy, const struct kolo_gpu_call *call,
                                struct kolo_counts *v);
 /* The same for n sends and receives, which go together; their array is copied. */
-kolo_status kolo_relay_enqueue_messages(struct kolo_relay *relay, const struct kolo_message *m,
+kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *proxy, const struct kolo_message *m,
                                         int n, kolo_stream stream);
 /* Around what else is enqueued for the communicator: it takes effect in the order of the calls,
  * whatever their streams. Errors: SYSTEM. */
-kolo_status kolo_relay_follow(struct kolo_relay *relay, kolo_stream stream);
-kolo_status kolo_relay_note(struct kolo_relay *relay, kolo_stream stream);
+kolo_status kolo_proxy_follow(struct kolo_proxy *proxy, kolo_stream stream);
+kolo_status kolo_proxy_note(struct kolo_proxy *proxy, kolo_stream stream);
 /* Whether all of that is over, in `timeout_ms` at most. */
-bool kolo_relay_wait(struct kolo_relay *relay, int timeout_ms);
+bool kolo_proxy_wait(struct kolo_proxy *proxy, int timeout_ms);
 /* Its communicator's failures may name so many ranks of another one behind its own. */
-void kolo_relay_widen(struct kolo_relay *relay, int ranks);
+void kolo_proxy_widen(struct kolo_proxy *proxy, int ranks);
 /* Streams that wait go on; what they give then is not defined. Never blocks. */
-void kolo_relay_abort(struct kolo_relay *relay);
+void kolo_proxy_abort(struct kolo_proxy *proxy);
 
 #endif

@@ -20,7 +20,8 @@ enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
 /* ---- offering ---- */
 
 /* A buffer of so many bytes. */
-static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struct kolo_lent *out)
+static bool offer_memory(const struct kolo_shared_gpu *l, const void *ptr, size_t bytes,
+                         struct kolo_lent *out)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     const kolo_cuda_address at = (uintptr_t)ptr;
@@ -28,13 +29,13 @@ static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struc
         return true;
     }
     const enum kolo_lent_way way = kolo_lent_way(cuda, at);
-    return (way == KOLO_LENT_BY_HANDLE || (way == KOLO_LENT_BY_FD && l->fds.works)) &&
+    return (way == KOLO_LENT_BY_HANDLE || (way == KOLO_LENT_BY_FD && l->sockets.works)) &&
            kolo_lent_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
            (way == KOLO_LENT_BY_FD ||
             cuda->ipc_get_mem_handle(&out->handle, out->base) == KOLO_CUDA_OK);
 }
 
-static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_call *call)
+static struct offer make_offer(const struct kolo_shared_gpu *l, const struct kolo_gpu_call *call)
 {
     const struct kolo_call as_host = {.comm = l->host,
                                       .coll = call->coll,
@@ -44,17 +45,17 @@ static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_
     const size_t elem = kolo_type_bytes(call->type);
     struct offer offer = {.what = kolo_gpu_call_what(call, l->host->nranks),
                           .factor = call->factor};
-    const bool in = lend(l, kolo_call_has_in(&as_host) ? call->in : NULL,
-                         kolo_call_span(&as_host, true) * elem, &offer.in);
-    const bool out = lend(l, kolo_call_has_out(&as_host) ? call->out : NULL,
-                          kolo_call_span(&as_host, false) * elem, &offer.out);
+    const bool in = offer_memory(l, kolo_call_has_in(&as_host) ? call->in : NULL,
+                                 kolo_call_span(&as_host, true) * elem, &offer.in);
+    const bool out = offer_memory(l, kolo_call_has_out(&as_host) ? call->out : NULL,
+                                  kolo_call_span(&as_host, false) * elem, &offer.out);
     offer.usable = in && out;
     return offer;
 }
 
 /* ---- opening ---- */
 
-static void close_mapping(struct kolo_lend *l, struct kolo_lend_mapping *m)
+static void close_mapping(struct kolo_shared_gpu *l, struct kolo_shared_gpu_mapping *m)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     if (m->at == 0) {
@@ -69,22 +70,22 @@ static void close_mapping(struct kolo_lend *l, struct kolo_lend_mapping *m)
     m->at = 0;
 }
 
-void kolo_lend_close(struct kolo_lend *l)
+void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
 {
-    for (int i = 0; i < KOLO_LEND_MAPPINGS; i++) {
+    for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
         close_mapping(l, &l->mapping[i]);
     }
-    kolo_fds_close(&l->fds);
+    kolo_unix_socket_close(&l->sockets);
 }
 
 /* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
  * and is another allocation is gone there. */
-static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q,
-                                              const struct kolo_lent *lent)
+static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, int q,
+                                                    const struct kolo_lent *lent)
 {
-    struct kolo_lend_mapping *oldest = &l->mapping[0];
-    for (int i = 0; i < KOLO_LEND_MAPPINGS; i++) {
-        struct kolo_lend_mapping *m = &l->mapping[i];
+    struct kolo_shared_gpu_mapping *oldest = &l->mapping[0];
+    for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
+        struct kolo_shared_gpu_mapping *m = &l->mapping[i];
         const bool overlaps = m->at != 0 && m->rank == q && m->base < lent->base + lent->bytes &&
                               lent->base < m->base + m->bytes;
         if (overlaps && m->base == lent->base && m->bytes == lent->bytes && m->id == lent->id) {
@@ -99,25 +100,25 @@ static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q,
     return oldest;
 }
 
-static bool is_here(const struct kolo_lend *l, int q, const struct kolo_lent *lent)
+static bool is_here(const struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
 {
     return lent->at == 0 ||
            l->host->member[q].peer.process == l->host->member[l->host->rank].peer.process;
 }
 
-static bool open_lent(struct kolo_lend *l, int q, const struct kolo_lent *lent, uint64_t *out)
+static bool open_lent(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent, uint64_t *out)
 {
     if (is_here(l, q, lent)) {
         *out = lent->at;
         return true;
     }
-    struct kolo_lend_mapping *m = find_mapping(l, q, lent);
+    struct kolo_shared_gpu_mapping *m = find_mapping(l, q, lent);
     if (m->at == 0) {
         const kolo_cuda_address at = lent->by_fd ? 0 : kolo_lent_open(l->gpu->cuda, &lent->handle);
         if (at == 0) {
             return false;
         }
-        *m = (struct kolo_lend_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
+        *m = (struct kolo_shared_gpu_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
     }
     m->used = ++l->uses;
     *out = m->at + (lent->at - lent->base);
@@ -128,22 +129,23 @@ static bool open_lent(struct kolo_lend *l, int q, const struct kolo_lent *lent, 
 
 enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* what rank 0 asks a rank for */
 
-kolo_status kolo_lend_open(struct kolo_lend *l)
+kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *l)
 {
-    return kolo_fds_open(l->host, &l->fds);
+    return kolo_unix_socket_open(l->host, &l->sockets);
 }
 
-static void export_lent(const struct kolo_lend *l, int32_t what, const struct kolo_lent *lent)
+static void export_lent(const struct kolo_shared_gpu *l, int32_t what, const struct kolo_lent *lent)
 {
     const int fd = kolo_lent_export(l->gpu->cuda, lent);
-    (void)kolo_fds_send(&l->fds, 0, &what, sizeof what, fd); /* rank 0 waits, but not for ever */
+    (void)kolo_unix_socket_send(&l->sockets, 0, &what, sizeof what,
+                                fd); /* rank 0 waits, but not for ever */
     if (fd >= 0) {
         (void)close(fd);
     }
 }
 
 /* All of an allocation, by its descriptor; 0: it cannot be. */
-static kolo_cuda_address map_fd(const struct kolo_lend *l, int fd, size_t bytes)
+static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t bytes)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     kolo_cuda_address at = 0;
@@ -157,27 +159,27 @@ static kolo_cuda_address map_fd(const struct kolo_lend *l, int fd, size_t bytes)
     return at;
 }
 
-static bool needs(struct kolo_lend *l, int q, const struct kolo_lent *lent)
+static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
 {
     return lent->by_fd != 0 && !is_here(l, q, lent) && find_mapping(l, q, lent)->at == 0;
 }
 
 /* On rank 0: what comes is mapped; what cannot be is missed when it is opened. */
-static void receive_fds(struct kolo_lend *l, const struct offer *offer, int asked)
+static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, int asked)
 {
     int q = 0, fd = -1;
     int32_t what = 0;
-    for (; asked > 0 && kolo_fds_recv(&l->fds, &q, &what, sizeof what, &fd); asked--) {
+    for (; asked > 0 && kolo_unix_socket_recv(&l->sockets, &q, &what, sizeof what, &fd); asked--) {
         const struct kolo_lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
         const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, lent->bytes) : 0;
         if (fd >= 0) {
             (void)close(fd);
         }
         if (at != 0) {
-            struct kolo_lend_mapping *m = find_mapping(l, q, lent);
+            struct kolo_shared_gpu_mapping *m = find_mapping(l, q, lent);
             close_mapping(l, m);
-            *m = (struct kolo_lend_mapping){q,    lent->base, lent->bytes, lent->id,
-                                            true, at,         ++l->uses};
+            *m = (struct kolo_shared_gpu_mapping){q,    lent->base, lent->bytes, lent->id,
+                                                  true, at,         ++l->uses};
             KOLO_LOG(INFO, INIT, "Channel 00/0 : %d[%d] -> 0[%d] via P2P/CUMEM", q, l->gpu->ordinal,
                      l->gpu->ordinal);
         }
@@ -185,7 +187,7 @@ static void receive_fds(struct kolo_lend *l, const struct offer *offer, int aske
 }
 
 /* Rank 0 says which descriptors it lacks, and gets them. */
-static kolo_status exchange_fds(struct kolo_lend *l, const struct offer *offer)
+static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *offer)
 {
     uint8_t mine[KOLO_FUSED_RANKS] = {0}, need[KOLO_FUSED_RANKS] = {0};
     const int n = l->host->nranks;
@@ -217,7 +219,7 @@ static kolo_status exchange_fds(struct kolo_lend *l, const struct offer *offer)
 
 /* ---- running ---- */
 
-static int32_t lead(struct kolo_lend *l, const struct kolo_gpu_call *call,
+static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
                     const struct offer *offer)
 {
     struct kolo_fused_launch argument = {.table = 0};
@@ -235,7 +237,7 @@ static int32_t lead(struct kolo_lend *l, const struct kolo_gpu_call *call,
                                               stream_synchronize(call->stream));
 }
 
-static kolo_status check_same(const struct kolo_lend *l, const struct offer *offer)
+static kolo_status check_same(const struct kolo_shared_gpu *l, const struct offer *offer)
 {
     for (int q = 1; q < l->host->nranks; q++) {
         if (offer[q].what != offer[0].what) {
@@ -246,7 +248,7 @@ static kolo_status check_same(const struct kolo_lend *l, const struct offer *off
     return KOLO_OK;
 }
 
-static kolo_status run_offers(struct kolo_lend *l, const struct kolo_gpu_call *call,
+static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
                               const struct offer *offer, bool *done_out)
 {
     int32_t outcome = DONE;
@@ -273,7 +275,8 @@ static kolo_status run_offers(struct kolo_lend *l, const struct kolo_gpu_call *c
     return KOLO_OK;
 }
 
-kolo_status kolo_lend_run(struct kolo_lend *l, const struct kolo_gpu_call *call, bool *done_out)
+kolo_status kolo_shared_gpu_run(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
+                                bool *done_out)
 {
     const struct offer mine = make_offer(l, call);
     struct offer *all = calloc((size_t)l->host->nranks, sizeof *all);

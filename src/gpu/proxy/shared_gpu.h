@@ -17,9 +17,9 @@
 #include "gpu/context/gpu.h"
 #include "gpu/ipc/unix_socket.h"
 
-enum { KOLO_LEND_MAPPINGS = 64 };
+enum { KOLO_SHARED_GPU_MAPPINGS = 64 };
 
-struct kolo_lend_mapping {
+struct kolo_shared_gpu_mapping {
     int rank;
     uint64_t base, bytes, id; /* there */
     bool by_fd;
@@ -27,21 +27,22 @@ struct kolo_lend_mapping {
     uint64_t used;
 };
 
-struct kolo_lend {
+struct kolo_shared_gpu {
     struct kolo_comm *host; /* borrowed */
     struct kolo_gpu *gpu;   /* with kernels on rank 0 */
-    struct kolo_fds fds;
+    struct kolo_unix_socket sockets;
     uint64_t uses;
-    struct kolo_lend_mapping mapping[KOLO_LEND_MAPPINGS];
+    struct kolo_shared_gpu_mapping mapping[KOLO_SHARED_GPU_MAPPINGS];
 };
 
 /* Collective; *l has host and gpu, the rest is zero. Errors: those of collectives. */
-kolo_status kolo_lend_open(struct kolo_lend *lend);
+kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *shared);
 /* One rank's part of a call; call->stream is one of its own, the GPU's context is entered. Not for
  * barriers and v-forms that not all ranks know. *done_out, alike on all ranks: false if some memory
  * cannot be opened, and nothing was done. Errors: MISMATCH, and those of collectives. */
-kolo_status kolo_lend_run(struct kolo_lend *lend, const struct kolo_gpu_call *call, bool *done_out);
+kolo_status kolo_shared_gpu_run(struct kolo_shared_gpu *shared, const struct kolo_gpu_call *call,
+                                bool *done_out);
 /* Close what is open. */
-void kolo_lend_close(struct kolo_lend *lend);
+void kolo_shared_gpu_close(struct kolo_shared_gpu *shared);
 
 #endif

@@ -32,7 +32,7 @@ kolo_status kolo_staging_open(struct kolo_staging *s)
 {
     KOLO_TRY(open_side(s, &s->in));
     KOLO_TRY(open_side(s, &s->out));
-    kolo_direct_open(&s->direct, s->host, s->gpu, s->out.stream);
+    kolo_gdr_open(&s->gdr, s->host, s->gpu, s->out.stream);
     return KOLO_OK;
 }
 
@@ -53,7 +53,7 @@ static void close_side(const struct kolo_cuda *cuda, struct kolo_staging_side *s
 
 void kolo_staging_close(struct kolo_staging *s)
 {
-    kolo_direct_close(&s->direct);
+    kolo_gdr_close(&s->gdr);
     close_side(s->gpu->cuda, &s->in);
     close_side(s->gpu->cuda, &s->out);
 }
@@ -333,9 +333,9 @@ static void try_direct(struct kolo_staging *s, const struct kolo_message *m, str
 {
     const bool any = m->peer == KOLO_ANY_SOURCE;
     const bool may =
-        any ? s->direct.device != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
-    if (may && bytes_of(m) >= KOLO_DIRECT_LEAST &&
-        kolo_direct_map(&s->direct, m->buf, bytes_of(m), &c->mem)) {
+        any ? s->gdr.device != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
+    if (may && bytes_of(m) >= KOLO_GDR_LEAST &&
+        kolo_gdr_map(&s->gdr, m->buf, bytes_of(m), &c->mem)) {
         c->direct.at = m->buf;
     }
 }
@@ -413,7 +413,7 @@ static kolo_status store_messages(struct kolo_staging *s, const struct kolo_mess
             m->info->bytes = info->bytes;
         }
     }
-    return written ? kolo_direct_flush(&s->direct) : KOLO_OK;
+    return written ? kolo_gdr_flush(&s->gdr) : KOLO_OK;
 }
 
 kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_message *message, int n)
@@ -428,7 +428,7 @@ kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_mess
     st = finish_both(s, st);
     for (int i = 0; i < n; i++) {
         if (on_host[i].direct.at != NULL) {
-            kolo_direct_unmap(&s->direct, &on_host[i].mem);
+            kolo_gdr_unmap(&s->gdr, &on_host[i].mem);
         }
         free(on_host[i].own);
     }

@@ -35,7 +35,7 @@ struct kolo_staging { /* one thread's, the GPU's context is entered */
     const struct kolo_gpu *gpu;
     struct kolo_comm *host; /* of the same ranks, on host memory */
     struct kolo_staging_side in, out;
-    struct kolo_direct direct; /* for long messages that need not go through the host */
+    struct kolo_gdr gdr; /* for long messages that need not go through the host */
 };
 
 /* `s` has gpu and host, the rest is zero. Errors: SYSTEM; close it then, too. */

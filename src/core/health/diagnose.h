@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Waits that last. */
+#ifndef KOLO_CORE_HEALTH_DIAGNOSE_H
+#define KOLO_CORE_HEALTH_DIAGNOSE_H
+
+#include "core/comm.h"
+
+/* A wait for rank `peer` (-1: not known) lasts. Warns of a straggler, once a call. Errors:
+ * MISMATCH, PEER (the wait can never end). */
+kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message);
+/* It lasted too long: TIMEOUT, naming the rank for which all wait. */
+kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool message);
+/* kolo_wires.stalled. */
+kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us);
+
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What open.c, which joins and leaves, and fused_path.c, which enqueues, share. */
+#ifndef KOLO_GPU_FUSED_INNER_H
+#define KOLO_GPU_FUSED_INNER_H
+
+#include "gpu/context/stream_ops.h"
+#include "gpu/context/stream_order.h"
+#include "gpu/fused/fused_path.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+enum { KOLO_FUSED_RECENT = 64 };
+
+struct part { /* a rank's */
+    bool here;
+    uint64_t calls;
+    struct kolo_gpu_order order;
+    kolo_cuda_event joint; /* of calls that one thread brings; in graphs, too */
+    pthread_mutex_t lock;  /* of all above, while a call of the rank is enqueued */
+};
+
+struct recent { /* a call that some rank made, to compare the others' with */
+    uint64_t number;
+    uint64_t what;
+    int rank;
+    enum kolo_coll coll;
+    enum kolo_type type;
+    size_t count;
+    uint64_t shared_by; /* ranks that made it, and their streams */
+    kolo_stream stream[KOLO_FUSED_RANKS];
+};
+
+struct kolo_fused_path {
+    struct kolo_fused_path *next;
+    uint64_t comm;
+    int nranks, members;
+    struct kolo_gpu gpu;
+    kolo_cuda_address table; /* struct kolo_fused_table */
+    struct kolo_gpu_p2p *p2p;
+
+    struct part part[KOLO_FUSED_RANKS];
+    /* Of all below. Not held in calls that enqueue: those may wait until a stream has room, which
+     * may wait for another rank's call. */
+    pthread_mutex_t lock;
+    struct recent recent[KOLO_FUSED_RECENT]; /* call k in [k % KOLO_FUSED_RECENT] */
+    bool aborted, releasing, stop;
+    pthread_t releaser;
+};
+
+#define CHECK(path, name, call) KOLO_CUDA(&(path)->gpu, name, call)
+
+static inline kolo_cuda_address kolo_fused_field(const struct kolo_fused_path *path, int rank,
+                                                 size_t offset)
+{
+    return path->table + offsetof(struct kolo_fused_table, rank) +
+           (size_t)rank * sizeof(struct kolo_fused_rank) + offset;
+}
+#define FIELD(path, r, member) kolo_fused_field(path, r, offsetof(struct kolo_fused_rank, member))
+
+#endif

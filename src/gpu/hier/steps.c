@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which calls go in layers, and the steps that each of them is. */
+#include "gpu/hier/inner.h"
+
+#include <stdlib.h>
+
+/* ---- which calls ---- */
+
+/* Whether the order of additions or multiplications shows. That of MIN and MAX does not. */
+static bool rounds(const struct kolo_gpu_call *call)
+{
+    const bool adds = call->op == KOLO_SUM || call->op == KOLO_PROD || call->op == KOLO_AVG ||
+                      call->op == KOLO_OPS;
+    return adds && call->type >= KOLO_FLOAT16 && call->type <= KOLO_FLOAT8_E5M2;
+}
+
+static size_t bytes_of(const struct kolo_gpu_call *call, int nranks)
+{
+    const size_t blocks = kolo_coll_flat(call->coll) ? 1 : (size_t)nranks;
+    return call->count * blocks * kolo_type_bytes(call->type);
+}
+
+/* An integer's average is rounded once, which two cannot do. A barrier has nothing to spare. */
+static bool may_reduce(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    return rounds(call) ? l->comm->deterministic == 0 : call->op != KOLO_AVG;
+}
+
+bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    if (call->counts != NULL || bytes_of(call, l->comm->nranks) < l->least_bytes) {
+        return false;
+    }
+    return call->coll == KOLO_COLL_ALL_GATHER || call->coll == KOLO_COLL_BROADCAST ||
+           (kolo_coll_reduces(call->coll) && may_reduce(l, call));
+}
+
+/* ---- steps ---- */
+
+struct step { /* `in` and `out` may be one */
+    enum kolo_coll coll;
+    const char *in;
+    char *out;
+    size_t count;
+    int root;
+};
+
+static kolo_status take_step(const struct kolo_hier_path *l, struct kolo_comm *layer,
+                             const struct kolo_gpu_call *call, const struct step *s)
+{
+    struct kolo_gpu_call what = *call;
+    struct kolo_counts none = {NULL, 0};
+    what.coll = s->coll;
+    what.in = s->in;
+    what.out = s->out;
+    what.count = s->count;
+    what.root = s->root;
+    return s->count > 0 ? l->calls->enqueue(layer, &what, &none) : KOLO_OK;
+}
+
+#define INTRA(l, call, ...) take_step(l, (l)->intra, call, &(struct step){__VA_ARGS__})
+
+/* What was multiplied once is only added now. */
+static kolo_status take_inter(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                              const struct step *s)
+{
+    struct kolo_gpu_call what = *call;
+    what.op = call->op == KOLO_OPS ? KOLO_SUM : call->op;
+    return take_step(l, l->inter, &what, s);
+}
+
+/* An all-gather of `count` elements each, rank q's at displs[q] * count of `out`. */
+static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_comm *layer,
+                                 const struct kolo_gpu_call *call, const struct step *s,
+                                 const int *at, int stride)
+{
+    const size_t n = (size_t)layer->nranks;
+    struct kolo_counts v = {calloc(4 * n, sizeof *v.all), s->count};
+    struct kolo_gpu_call what = *call;
+    if (v.all == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
+    }
+    for (size_t q = 0; q < n; q++) {
+        v.all[q] = s->count;
+        v.all[n + q] = (size_t)at[q * (size_t)stride] * s->count;
+    }
+    what.in = s->in;
+    what.out = s->out;
+    what.count = 0;
+    what.counts = v.all;
+    what.displs = v.all + n;
+    const kolo_status st = l->calls->enqueue(layer, &what, &v);
+    free(v.all);
+    return st;
+}
+
+/* ---- flat calls ---- */
+
+struct cut { /* of elements that each rank has */
+    size_t elem, shard, rest;
+    char *own, *tail; /* this rank's shard, which the last one's tail is behind; `rest` elements */
+    size_t inter;     /* elements that this rank sends on */
+};
+
+/* Shards of whole pieces of 16 bytes, which kernels move best. */
+static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                      size_t count)
+{
+    enum { PIECE_BYTES = 16 };
+    const size_t size = (size_t)size_of(l), place = (size_t)l->intra->rank;
+    struct cut c = {.elem = kolo_type_bytes(call->type)};
+    const size_t piece = kolo_max(1, PIECE_BYTES / c.elem);
+    c.shard = count / size / piece * piece;
+    c.rest = count - size * c.shard;
+    c.inter = c.shard + (place + 1 == size ? c.rest : 0);
+    return c;
+}
+
+static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                         char *all, size_t count)
+{
+    struct cut c = cut(l, call, count);
+    c.own = all + (size_t)l->intra->rank * c.shard * c.elem;
+    c.tail = all + (size_t)size_of(l) * c.shard * c.elem;
+    return c;
+}
+
+/* All have their shards in place, the last one the tail, too: now all have all. */
+static kolo_status spread(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                          const struct cut *c)
+{
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_GATHER, c->own, call->out, c->shard, 0));
+    return INTRA(l, call, KOLO_COLL_BROADCAST, c->tail, c->tail, c->rest, size_of(l) - 1);
+}
+
+static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    const struct cut c = cut_in(l, call, call->out, call->count);
+    const char *in = call->in, *tail = in + (c.tail - (char *)call->out);
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_REDUCE, tail, c.tail, c.rest, 0));
+    KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_ALL_REDUCE, c.own, c.own, c.inter, 0}));
+    return spread(l, call, &c);
+}
+
+static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    const struct cut c = cut_in(l, call, call->out, call->count);
+    const int from = l->group_of[call->root], root = place_of(l, call->root);
+    const char *in = l->comm->rank == call->root ? call->in : call->out;
+    if (from == l->inter->rank) {
+        const char *tail = in + (c.tail - (char *)call->out);
+        KOLO_TRY(INTRA(l, call, KOLO_COLL_SCATTER, in, c.own, c.shard, root));
+        KOLO_TRY(INTRA(l, call, KOLO_COLL_BROADCAST, tail, c.tail, c.rest, root));
+    }
+    KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_BROADCAST, c.own, c.own, c.inter, from}));
+    return spread(l, call, &c);
+}
+
+/* `count` elements, whose shards and tail the scratch holds, from `at` on. */
+static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                               size_t at, size_t count)
+{
+    struct cut c = cut(l, call, count);
+    const int to = l->group_of[call->root], root = place_of(l, call->root), last = size_of(l) - 1;
+    const bool mine = l->comm->rank == call->root;
+    const size_t whole = (size_t)size_of(l) * c.shard * c.elem;
+    const char *in = (const char *)call->in + at * c.elem;
+    char *out = mine ? (char *)call->out + at * c.elem : NULL;
+    c.own = (char *)(uintptr_t)l->scratch;
+    c.tail = c.own + c.shard * c.elem;
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE, in + whole, c.tail, c.rest, last));
+    KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_REDUCE, c.own, c.own, c.inter, to}));
+    if (to != l->inter->rank) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_GATHER, c.own, out, c.shard, root));
+    return INTRA(l, call, KOLO_COLL_BROADCAST, c.tail, mine ? out + whole : c.tail, c.rest, last);
+}
+
+static kolo_status reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    const size_t most = SCRATCH_BYTES / 2 / kolo_type_bytes(call->type) * (size_t)size_of(l);
+    for (size_t at = 0; at < call->count; at += most) {
+        KOLO_TRY(reduce_tile(l, call, at, kolo_min(most, call->count - at)));
+    }
+    return KOLO_OK;
+}
+
+/* ---- calls of blocks ---- */
+
+static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    const size_t bytes = call->count * kolo_type_bytes(call->type);
+    const int size = size_of(l), groups = groups_of(l), place = l->intra->rank;
+    char *out = call->out;
+    KOLO_TRY(gather_blocks(l, l->inter, call,
+                           &(struct step){.in = call->in, .out = out, .count = call->count},
+                           l->rank_of + place, size));
+    for (int g = 0; g < groups; g++) {
+        const char *own = out + (size_t)rank_at(l, g, place) * bytes;
+        const struct step s = {KOLO_COLL_ALL_GATHER, own, out + (size_t)(g * size) * bytes,
+                               call->count, 0};
+        const struct step apart = {.in = own, .out = out, .count = call->count};
+        KOLO_TRY(l->in_order ? take_step(l, l->intra, call, &s)
+                             : gather_blocks(l, l->intra, call, &apart, l->rank_of + g * size, 1));
+    }
+    return KOLO_OK;
+}
+
+/* Elements [at, at + n) of the blocks of group g's ranks, one after the other. */
+static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_call *call, int g,
+                        const size_t part[2])
+{
+    const size_t elem = kolo_type_bytes(call->type);
+    KOLO_TRY(kolo_gpu_enter(l->gpu));
+    kolo_status st = KOLO_OK;
+    for (int i = 0; i < size_of(l) && st == KOLO_OK; i++) {
+        const size_t at = (size_t)rank_at(l, g, i) * call->count + part[0];
+        st = KOLO_CUDA(l->gpu, "cuMemcpyDtoDAsync",
+                       memcpy_dtod_async(l->scratch + (size_t)i * part[1] * elem,
+                                         (uintptr_t)call->in + at * elem, part[1] * elem,
+                                         (kolo_cuda_stream)call->stream));
+    }
+    kolo_gpu_leave(l->gpu);
+    return st;
+}
+
+/* What is packed goes first in the scratch, then a block for each group. */
+static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                                       const size_t part[2], bool packed)
+{
+    const size_t elem = kolo_type_bytes(call->type), n = part[1];
+    const size_t size = (size_t)size_of(l);
+    char *scratch = (char *)(uintptr_t)l->scratch, *sums = scratch + (packed ? size * n * elem : 0);
+    for (int g = 0; g < groups_of(l); g++) {
+        const char *in = packed ? scratch : (const char *)call->in + (size_t)g * size * n * elem;
+        KOLO_TRY(packed ? pack(l, call, g, part) : KOLO_OK);
+        KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, sums + (size_t)g * n * elem, n, 0));
+    }
+    char *out = (char *)call->out + part[0] * elem;
+    return take_inter(l, call, &(struct step){KOLO_COLL_REDUCE_SCATTER, sums, out, n, 0});
+}
+
+static kolo_status reduce_scatter(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    const size_t room = SCRATCH_BYTES / kolo_type_bytes(call->type);
+    const size_t size = (size_t)size_of(l), groups = (size_t)groups_of(l);
+    if (l->in_order && call->count <= room / groups) {
+        return reduce_scatter_tile(l, call, (size_t[]){0, call->count}, false);
+    }
+    const size_t most = room / (size + groups);
+    for (size_t at = 0; at < call->count; at += most) {
+        const size_t part[2] = {at, kolo_min(most, call->count - at)};
+        KOLO_TRY(reduce_scatter_tile(l, call, part, true));
+    }
+    return KOLO_OK;
+}
+
+/* ---- calls ---- */
+
+static kolo_status enqueue_steps(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    switch (call->coll) {
+    case KOLO_COLL_ALL_REDUCE:
+        return all_reduce(l, call);
+    case KOLO_COLL_REDUCE_SCATTER:
+        return reduce_scatter(l, call);
+    case KOLO_COLL_ALL_GATHER:
+        return all_gather(l, call);
+    case KOLO_COLL_BROADCAST:
+        return broadcast(l, call);
+    default:
+        return reduce(l, call);
+    }
+}
+
+/* The proxy knows where the communicator's last call is. */
+kolo_status kolo_hier_path_enqueue(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
+{
+    pthread_mutex_lock(&l->order);
+    kolo_status st = kolo_proxy_follow(l->proxy, call->stream);
+    st = st == KOLO_OK ? enqueue_steps(l, call) : st;
+    st = st == KOLO_OK ? kolo_proxy_note(l->proxy, call->stream) : st;
+    pthread_mutex_unlock(&l->order);
+    return st;
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The registry's thread: it offers new entries to the other ranks, maps what they offer, and
+ * withdraws entries whose memory is gone. */
+#include "gpu/ipc/registry_inner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Whether rank q is told of an entry. In this process legacy handles cannot be opened, and pointers
+ * are good as they are. */
+static bool is_asked(const struct kolo_ipc_registry *l, const struct entry *entry, int q)
+{
+    const struct kolo_member *member = l->comm->member;
+    const int me = l->comm->rank;
+    return q != me && (member[q].peer.process != member[me].peer.process || entry->piece[0].by_fd);
+}
+
+/* Whether a piece is what it was; where the driver has no answer, it is. */
+static bool is_alive(const struct kolo_ipc_registry *l, const struct kolo_lent *piece)
+{
+    unsigned long long id = 0;
+    const int error = l->gpu->cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, piece->base);
+    return error == KOLO_CUDA_OK ? id == piece->id : error != KOLO_CUDA_INVALID_VALUE;
+}
+
+bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l, const struct entry *entry)
+{
+    bool alive = true;
+    for (unsigned i = 0; i < entry->pieces; i++) {
+        alive = alive && is_alive(l, &entry->piece[i]);
+    }
+    return alive;
+}
+
+/* ---- messages ---- */
+
+static bool keep_arrival(struct kolo_ipc_registry *l)
+{
+    struct arrival *arrival = malloc(sizeof *arrival);
+    if (arrival == NULL || !kolo_unix_socket_take(&l->sockets, &arrival->rank, &arrival->message,
+                                                  sizeof arrival->message, &arrival->fd)) {
+        free(arrival);
+        return false;
+    }
+    arrival->next = NULL;
+    *l->end = arrival;
+    l->end = &arrival->next;
+    return true;
+}
+
+/* While the receiver has to take others first, which may wait for this rank to take one. */
+static bool post_message(struct kolo_ipc_registry *l, int q, const struct message *message, int fd)
+{
+    const double end_us = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
+    while (!kolo_unix_socket_try(&l->sockets, q, message, sizeof *message, fd)) {
+        if ((errno != EAGAIN && errno != EINTR && errno != ENOBUFS) || kolo_now_us() > end_us ||
+            atomic_load(&l->stop)) {
+            return false;
+        }
+        if (!keep_arrival(l)) {
+            nap();
+        }
+    }
+    return true;
+}
+
+/* ---- offering ---- */
+
+static bool offer_piece(struct kolo_ipc_registry *l, struct entry *entry, unsigned i)
+{
+    const struct kolo_lent *piece = &entry->piece[i];
+    struct message m = {.kind = OFFER,
+                        .by_fd = (uint32_t)piece->by_fd,
+                        .piece = i,
+                        .pieces = entry->pieces,
+                        .number = entry->number,
+                        .offset = piece->base - entry->piece[0].base,
+                        .bytes = piece->bytes,
+                        .total = entry->bytes};
+    const int fd = piece->by_fd ? kolo_lent_export(l->gpu->cuda, piece) : -1;
+    bool sent = piece->by_fd
+                    ? fd >= 0
+                    : l->gpu->cuda->ipc_get_mem_handle(&m.handle, piece->base) == KOLO_CUDA_OK;
+    for (int q = 0; q < l->comm->nranks && sent; q++) {
+        sent = !is_asked(l, entry, q) || post_message(l, q, &m, fd);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return sent;
+}
+
+static void withdraw_entry(struct kolo_ipc_registry *l, const struct entry *entry)
+{
+    const struct message m = {.kind = WITHDRAW, .number = entry->number};
+    for (int q = 0; q < l->comm->nranks; q++) {
+        if (is_asked(l, entry, q)) {
+            (void)post_message(l, q, &m,
+                               -1); /* who does not take_answer it ends, and with it the mapping */
+        }
+    }
+}
+
+static void refuse_entry(struct kolo_ipc_registry *l, struct entry *entry, const char *why,
+                         int rank)
+{
+    pthread_mutex_lock(&l->lock);
+    entry->state = REFUSED;
+    pthread_mutex_unlock(&l->lock);
+    KOLO_LOG(INFO, INIT, "GPU %d: %s rank %d; calls on %zu bytes of memory go through slots",
+             l->gpu->ordinal, why, rank, (size_t)entry->bytes);
+}
+
+/* The oldest that nobody was asked for. */
+static struct entry *next_new(struct kolo_ipc_registry *l)
+{
+    struct entry *found = NULL;
+    pthread_mutex_lock(&l->lock);
+    for (struct entry *entry = l->entries; entry != NULL; entry = entry->next) {
+        found = entry->state == NEW ? entry : found;
+    }
+    if (found != NULL) {
+        found->state = ASKED;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return found;
+}
+
+static void offer_new(struct kolo_ipc_registry *l)
+{
+    for (struct entry *entry; (entry = next_new(l)) != NULL;) {
+        bool sent = true;
+        for (unsigned i = 0; i < entry->pieces && sent; i++) {
+            sent = offer_piece(l, entry, i);
+        }
+        if (!sent) {
+            refuse_entry(l, entry, "no handle for the others from", l->comm->rank);
+            withdraw_entry(l, entry);
+        }
+    }
+}
+
+static void take_answer(struct kolo_ipc_registry *l, int q, const struct message *m)
+{
+    bool refused = false;
+    struct entry *entry = NULL;
+    int asked = 0;
+    pthread_mutex_lock(&l->lock);
+    for (entry = l->entries; entry != NULL && entry->number != m->number;) {
+        entry = entry->next;
+    }
+    for (int r = 0; r < l->comm->nranks && entry != NULL; r++) {
+        asked += is_asked(l, entry, r);
+    }
+    if (entry != NULL && entry->state == ASKED) {
+        refused = m->at == 0;
+        entry->there[q] = m->at;
+        entry->state = ++entry->answers == asked && !refused ? THERE : ASKED;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (refused) {
+        refuse_entry(l, entry, "it is not mapped by", q);
+        withdraw_entry(l, entry); /* who has mapped it need not */
+    }
+}
+
+static bool is_time_to_sweep(const struct kolo_ipc_registry *l)
+{
+    bool new = false;
+    for (const struct entry *entry = l->entries; entry != NULL; entry = entry->next) {
+        new = new || entry->state == NEW;
+    }
+    return new || kolo_now_us() > l->swept_us + SWEEP_MS * 1e3;
+}
+
+/* Entries of memory that is gone; before new ones are made, which may lie there. */
+static void sweep_entries(struct kolo_ipc_registry *l)
+{
+    struct entry *gone = NULL;
+    pthread_mutex_lock(&l->lock);
+    if (!is_time_to_sweep(l)) {
+        pthread_mutex_unlock(&l->lock);
+        return;
+    }
+    l->swept_us = kolo_now_us();
+    for (struct entry **at = &l->entries; *at != NULL;) {
+        struct entry *entry = *at;
+        if (entry->state == NEW || kolo_ipc_registry_is_alive(l, entry)) {
+            at = &entry->next;
+            continue;
+        }
+        *at = entry->next;
+        l->count--;
+        entry->next = gone;
+        gone = entry;
+    }
+    pthread_mutex_unlock(&l->lock);
+    while (gone != NULL) {
+        struct entry *entry = gone;
+        gone = entry->next;
+        withdraw_entry(l, entry);
+        free(entry);
+    }
+}
+
+/* ---- mapping ---- */
+
+static void unmap_pieces(const struct kolo_ipc_registry *l, struct mapping *m)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    if (m->at == 0) {
+        return;
+    }
+    if (m->by_fd) {
+        for (unsigned i = 0; i < m->pieces; i++) {
+            (void)cuda->mem_unmap(m->at + m->offset[i], m->bytes[i]);
+        }
+        (void)cuda->mem_address_free(m->at, m->total);
+    } else {
+        (void)cuda->ipc_close_mem_handle(m->at);
+    }
+    m->at = 0;
+    m->pieces = 0;
+}
+
+static struct mapping **find_mapping(struct kolo_ipc_registry *l, int q, uint64_t number)
+{
+    struct mapping **at = &l->mappings;
+    while (*at != NULL && ((*at)->rank != q || (*at)->number != number)) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+static void drop_mapping(struct kolo_ipc_registry *l, struct mapping **at)
+{
+    struct mapping *m = *at;
+    if (m != NULL) {
+        *at = m->next;
+        unmap_pieces(l, m);
+        free(m);
+    }
+}
+
+/* Its first piece. */
+static void start_mapping(const struct kolo_ipc_registry *l, struct mapping *map,
+                          const struct message *m)
+{
+    if (!map->by_fd) {
+        map->at = kolo_lent_open(l->gpu->cuda, &m->handle);
+    } else if (l->gpu->cuda->mem_address_reserve(&map->at, m->total, 0, 0, 0) != KOLO_CUDA_OK) {
+        map->at = 0;
+    }
+}
+
+static void map_piece(const struct kolo_ipc_registry *l, struct mapping *map,
+                      const struct message *m, int fd)
+{
+    if (m->piece == 0) {
+        start_mapping(l, map, m);
+    }
+    if (map->at == 0 || !map->by_fd) {
+        return;
+    }
+    if (map->pieces == PIECES || fd < 0 || m->offset + m->bytes > map->total ||
+        !kolo_lent_map(l->gpu->cuda, l->gpu->device, fd, map->at + m->offset, m->bytes)) {
+        unmap_pieces(l, map);
+        return;
+    }
+    map->offset[map->pieces] = m->offset;
+    map->bytes[map->pieces++] = m->bytes;
+}
+
+static void take_offer(struct kolo_ipc_registry *l, int q, const struct message *m, int fd)
+{
+    struct message answer = {.kind = ANSWER, .number = m->number};
+    struct mapping *map = *find_mapping(l, q, m->number);
+    if (map == NULL && m->piece == 0) {
+        map = calloc(1, sizeof *map);
+    }
+    if (map != NULL && m->piece == 0) {
+        *map = (struct mapping){
+            .next = l->mappings, .rank = q, .number = m->number, .total = m->total};
+        map->by_fd = m->by_fd != 0;
+        l->mappings = map;
+    }
+    if (map != NULL) {
+        map_piece(l, map, m, fd);
+    }
+    if (m->piece + 1 < m->pieces) {
+        return;
+    }
+    answer.at = map != NULL ? map->at : 0;
+    if (answer.at == 0) {
+        drop_mapping(l, find_mapping(l, q, m->number));
+    } else {
+        KOLO_LOG(INFO, INIT, "GPU %d: %zu bytes of rank %d's memory via P2P/%s", l->gpu->ordinal,
+                 (size_t)m->total, q, m->by_fd ? "CUMEM" : "IPC");
+    }
+    (void)post_message(l, q, &answer, -1);
+}
+
+/* ---- the thread ---- */
+
+static bool next_arrival(struct kolo_ipc_registry *l, struct arrival *out)
+{
+    struct arrival *first = l->inbox;
+    if (first == NULL) {
+        return kolo_unix_socket_take(&l->sockets, &out->rank, &out->message, sizeof out->message,
+                                     &out->fd);
+    }
+    *out = *first;
+    l->inbox = first->next;
+    l->end = l->inbox == NULL ? &l->inbox : l->end;
+    free(first);
+    return true;
+}
+
+static void serve_message(struct kolo_ipc_registry *l, const struct arrival *arrival)
+{
+    const struct message *m = &arrival->message;
+    switch (m->kind) {
+    case OFFER:
+        take_offer(l, arrival->rank, m, arrival->fd);
+        break;
+    case ANSWER:
+        take_answer(l, arrival->rank, m);
+        break;
+    default:
+        drop_mapping(l, find_mapping(l, arrival->rank, m->number));
+        break;
+    }
+    if (arrival->fd >= 0) {
+        (void)close(arrival->fd);
+    }
+}
+
+static void wait_for_work(struct kolo_ipc_registry *l)
+{
+    struct pollfd ready[] = {{.fd = l->sockets.socket, .events = POLLIN},
+                             {.fd = l->wake, .events = POLLIN}};
+    uint64_t count = 0;
+    pthread_mutex_lock(&l->lock);
+    const int timeout_ms = l->count > 0 ? SWEEP_MS : -1;
+    pthread_mutex_unlock(&l->lock);
+    (void)poll(ready, KOLO_LENGTH(ready), l->inbox != NULL ? 0 : timeout_ms);
+    if ((ready[1].revents & POLLIN) != 0) {
+        (void)!read(l->wake, &count, sizeof count);
+    }
+}
+
+void *kolo_ipc_registry_run(void *arg)
+{
+    struct kolo_ipc_registry *l = arg;
+    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: another thread's capture is not this one's */
+    (void)l->gpu->cuda->thread_exchange_stream_capture_mode(&mode);
+    const bool entered = kolo_gpu_enter(l->gpu) == KOLO_OK; /* else all that is asked for fails */
+    while (!atomic_load(&l->stop)) {
+        struct arrival arrival;
+        wait_for_work(l);
+        while (!atomic_load(&l->stop) && next_arrival(l, &arrival)) {
+            serve_message(l, &arrival);
+        }
+        sweep_entries(l);
+        offer_new(l);
+    }
+    if (entered) {
+        kolo_gpu_leave(l->gpu);
+    }
+    return NULL;
+}
+
+/* ---- after the thread ---- */
+
+void kolo_ipc_registry_unmap(struct kolo_ipc_registry *l)
+{
+    for (struct mapping *m = l->mappings; m != NULL; m = m->next) {
+        unmap_pieces(l, m);
+    }
+}
+
+void kolo_ipc_registry_forget(struct kolo_ipc_registry *l)
+{
+    while (l->inbox != NULL) {
+        struct arrival arrival;
+        if (next_arrival(l, &arrival) && arrival.fd >= 0) {
+            (void)close(arrival.fd);
+        }
+    }
+    while (l->mappings != NULL) {
+        struct mapping *m = l->mappings;
+        l->mappings = m->next;
+        free(m);
+    }
+}

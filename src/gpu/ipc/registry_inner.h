@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What registry.c, which serves calls, and exchange.c, the thread, share. */
+#ifndef KOLO_GPU_IPC_REGISTRY_INNER_H
+#define KOLO_GPU_IPC_REGISTRY_INNER_H
+
+#include "cuda/ipc.h"
+#include "exec/gpu/program/program_layout.h"
+#include "gpu/ipc/registry.h"
+#include "gpu/ipc/unix_socket.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum {
+    PIECES = 32,    /* allocations that one buffer may lie in */
+    ENTRIES = 1024, /* of a rank, at a time */
+    SWEEP_MS = 1000
+};
+
+enum message_kind { OFFER, ANSWER, WITHDRAW };
+struct message {
+    uint32_t kind, by_fd;
+    uint32_t piece, pieces; /* OFFER: which of how many, */
+    uint64_t number;
+    uint64_t offset, bytes, total; /* where in the buffer's memory, and of how much */
+    uint64_t at;                   /* ANSWER: where it lies there; 0: it cannot be mapped */
+    struct kolo_cuda_ipc handle;
+};
+_Static_assert(sizeof(struct message) <= KOLO_UNIX_SOCKET_BYTES, "one message");
+
+struct arrival { /* a message that came while another one was sent */
+    struct arrival *next;
+    struct message message;
+    int rank, fd;
+};
+
+enum entry_state { NEW, ASKED, THERE, REFUSED };
+struct entry { /* made by calls, ended by the thread */
+    struct entry *next;
+    uint64_t number, bytes;
+    enum entry_state state;
+    int answers;
+    uint64_t there[KOLO_PEER_RANKS];
+    unsigned pieces;
+    struct kolo_lent piece[]; /* one after the other in memory */
+};
+
+struct mapping { /* of another rank's memory; the thread's alone */
+    struct mapping *next;
+    int rank;
+    uint64_t number, total;
+    bool by_fd;
+    kolo_cuda_address at; /* 0: it could not be mapped */
+    unsigned pieces;
+    uint64_t offset[PIECES], bytes[PIECES];
+};
+
+struct kolo_ipc_registry {
+    struct kolo_comm *comm;
+    const struct kolo_gpu *gpu;
+    struct kolo_unix_socket sockets;
+    int wake; /* an eventfd */
+    atomic_bool stop;
+    pthread_t thread;
+    struct mapping *mappings;     /* the thread's, */
+    struct arrival *inbox, **end; /* and these */
+    double swept_us;
+
+    pthread_mutex_t lock; /* of all below, and of entries' states; not held in calls that wait */
+    struct entry *entries;
+    int count;
+    uint64_t numbers;
+    bool told, impatient;
+};
+
+static inline void nap(void)
+{
+    const struct timespec time = {0, 50 * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* exchange.c: the thread, until `stop`; its argument is the registry. */
+void *kolo_ipc_registry_run(void *registry);
+/* Whether the memory of an entry is still what it was. */
+bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l, const struct entry *entry);
+/* Once the thread has ended: unmap the memory of other ranks; free what the thread kept. */
+void kolo_ipc_registry_unmap(struct kolo_ipc_registry *l);
+void kolo_ipc_registry_forget(struct kolo_ipc_registry *l);
+
+#endif
