@@ -28,8 +28,9 @@ struct kolo_path_ops {
     kolo_status (*bus)(int device, char *out, size_t room);
 
     /* Collective, unless env->local: join the ranks, once host memory works. *out is set as soon as
-     * leave() has something to free, also if joining fails. Errors: UNSUPPORTED (some rank cannot
-     * use its device), INVALID (no such device), SYSTEM, and those of collectives. */
+     * leave() has something to free, also if joining fails; the caller sets its `ops`. Errors:
+     * UNSUPPORTED (some rank cannot use its device), INVALID (no such device), SYSTEM, and those of
+     * collectives. */
     kolo_status (*join)(const struct kolo_path_env *env, struct kolo_comm_path **out);
     /* Wait until this rank's calls are over, `timeout_ms` at most; then free the path. */
     void (*leave)(struct kolo_comm_path *path, int timeout_ms);

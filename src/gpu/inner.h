@@ -43,9 +43,10 @@ static inline struct kolo_gpu_path *kolo_gpu_path_of(const struct kolo_comm *c)
 kolo_status kolo_gpu_path_join(const struct kolo_path_env *env, struct kolo_comm_path **out);
 void kolo_gpu_path_leave(struct kolo_comm_path *path, int timeout_ms);
 void kolo_gpu_path_abort(struct kolo_comm_path *path);
-kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out);
 
-/* way.c: enqueue a call on memory of the GPU, at once; takes v->all if it sets it to NULL. Errors:
+/* way.c: as struct kolo_path_ops says. */
+kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out);
+/* Enqueue a call on memory of the GPU, at once; takes v->all if it sets it to NULL. Errors:
  * those of the way. */
 kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *path, const struct kolo_gpu_call *what,
                                   struct kolo_counts *v);

@@ -2,7 +2,6 @@
 /* How the ranks of a communicator come to a path, and leave it. Each rank tells which GPU it has
  * and what it can do; from that all ranks choose the same ways. */
 #include "gpu/inner.h"
-#include "gpu/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +227,6 @@ kolo_status kolo_gpu_path_join(const struct kolo_path_env *env, struct kolo_comm
     if (p == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a path to a GPU");
     }
-    p->base.ops = &kolo_gpu_path_ops;
     p->env = *env;
     p->comm = env->comm;
     *out = &p->base;
@@ -268,10 +266,4 @@ void kolo_gpu_path_abort(struct kolo_comm_path *path)
     if (p->proxy != NULL) {
         kolo_proxy_abort(p->proxy);
     }
-}
-
-kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out)
-{
-    const struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
-    return p->p2p != NULL ? kolo_p2p_path_learn(p->p2p, rank_out) : KOLO_OK;
 }

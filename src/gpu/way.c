@@ -3,6 +3,12 @@
 #include "core/failure/failure.h"
 #include "gpu/inner.h"
 
+kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out)
+{
+    const struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
+    return p->p2p != NULL ? kolo_p2p_path_learn(p->p2p, rank_out) : KOLO_OK;
+}
+
 /* End the communicator if a kernel of its has given up; false if none has. */
 static bool has_failed(struct kolo_gpu_path *p)
 {

@@ -9,7 +9,7 @@
 
 #include "core/board/text.h"
 #include "core/failure/failure.h"
-#include "core/path.h"
+#include "core/health/look.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,14 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum {
-    TICK_MS = 100,
-    IDLE_TICK_MS = 500,
-    IDLE_TICKS = 20,
-    COMPARED = 8,
-    CROSSED_US = 200000,
-    EVENTS = 32
-};
+enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, CROSSED_US = 200000, EVENTS = 32 };
 
 struct watched { /* a process */
     struct watched *next;
@@ -139,117 +132,24 @@ static void drop_process(uint64_t process)
 
 /* ---- what is found ---- */
 
-static void lose_rank(struct kolo_comm *c, int q)
-{
-    char who[48], call[128];
-    struct kolo_member *m = &c->member[q];
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    if (m->lost || post == NULL || atomic_load(&post->presence) == KOLO_POST_LEFT) {
-        return; /* without a board it cannot be told from one that has left */
-    }
-    m->lost = true;
-    kolo_say_rank(c, q, who, sizeof who);
-    kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
-    (void)kolo_fail(KOLO_ERR_PEER,
-                    "%s died: its process ended without kolo_comm_destroy(); the last that it had "
-                    "begun was %s",
-                    who, call);
-    (void)kolo_failure_end(c, KOLO_ERR_PEER, q);
-}
-
 static void tell_of_process(const struct watched *p)
 {
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
         for (int q = 0; q < c->nranks; q++) {
             if (c->member[q].peer.process == p->process && shares_host(c, q)) {
-                lose_rank(c, q);
+                kolo_look_lose_rank(c, q);
             }
         }
     }
-}
-
-/* Of this rank and of those that it is compared with. */
-static uint64_t calls_seen(const struct kolo_comm *c)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i <= COMPARED && i < c->nranks; i++) {
-        const struct kolo_post *post = kolo_comm_post(c, (c->rank + i) % c->nranks);
-        sum += post != NULL ? atomic_load_explicit(&post->begun, memory_order_relaxed) : 0;
-    }
-    return sum;
-}
-
-/* It has peers that only connections tell of. */
-static bool listens(const struct kolo_comm *c)
-{
-    return c->nranks > 1 && (c->nhosts > 1 || c->mapper == NULL);
 }
 
 static bool any_listens(void)
 {
     const struct kolo_comm *c = watch.comms;
-    while (c != NULL && (!listens(c) || atomic_load(&c->error) != KOLO_OK)) {
+    while (c != NULL && (!kolo_look_listens(c) || atomic_load(&c->error) != KOLO_OK)) {
         c = c->watched_next;
     }
     return c != NULL;
-}
-
-/* What came over connections while no call looks. */
-static void listen_to_peers(struct kolo_comm *c)
-{
-    if (listens(c) && pthread_mutex_trylock(&c->device_lock) == 0) {
-        for (int i = 0; i < c->nopened; i++) {
-            const struct kolo_opened *o = &c->opened[i];
-            if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
-                (void)o->transport->progress(o->device, 16);
-            }
-        }
-        pthread_mutex_unlock(&c->device_lock);
-    }
-}
-
-/* End the communicator if a kernel of its path has given up. */
-static bool learn_of_path(struct kolo_comm *c)
-{
-    int rank = -1;
-    const kolo_status st = kolo_path_poll(c, &rank);
-    if (st != KOLO_OK) {
-        (void)kolo_failure_end(c, st, rank);
-    }
-    return st != KOLO_OK;
-}
-
-/* True if something has changed since the last look. */
-static bool look_at_board(struct kolo_comm *c)
-{
-    struct kolo_verdict verdict;
-    if (atomic_load(&c->error) != KOLO_OK) {
-        return false;
-    }
-    listen_to_peers(c);
-    if (kolo_failure_learn(c) || learn_of_path(c)) {
-        return true;
-    }
-    if (c->board == NULL) {
-        return false;
-    }
-    if (kolo_verdict_read(c->board, &verdict)) {
-        kolo_error_set(verdict.text);
-        (void)kolo_failure_end(c, (kolo_status)verdict.status, verdict.rank);
-        return true;
-    }
-    const uint64_t calls = calls_seen(c);
-    if (calls == c->seen_calls) {
-        return false;
-    }
-    c->seen_calls = calls;
-    for (int i = 1; i <= COMPARED && i < c->nranks; i++) { /* what differs, differs from these */
-        const int q = (c->rank + i) % c->nranks;
-        if (kolo_say_mismatch(c, q)) {
-            (void)kolo_failure_end(c, KOLO_ERR_MISMATCH, q);
-        }
-    }
-    return true;
 }
 
 /* Rank `r` of `d` waits there for this rank, in a call that this rank has not made. */
@@ -325,7 +225,7 @@ static bool look_around(const struct epoll_event *event, int n)
         }
     }
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
-        changed = look_at_board(c) || changed;
+        changed = kolo_look_at(c) || changed;
     }
     return changed;
 }

@@ -44,6 +44,9 @@ static kolo_status join_path(struct kolo_comm *c, bool local)
     }
     KOLO_TRY(kolo_path_find(c->device, &ops));
     const kolo_status st = ops->join(&env, &path);
+    if (path != NULL) {
+        path->ops = ops;
+    }
     atomic_store(&c->path, path);
     if (atomic_load(&c->error) != KOLO_OK) {
         abort_path(c, &c->verdict);

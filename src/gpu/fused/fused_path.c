@@ -36,8 +36,8 @@ static kolo_status note_call(struct kolo_fused_path *path, int rank, kolo_stream
 
 /* ---- whether all ranks make the same call ---- */
 
-static kolo_status check_same(const struct recent *r, const struct kolo_gpu_call *call, int rank,
-                              uint64_t what)
+static kolo_status check_same(const struct kolo_fused_recent *r, const struct kolo_gpu_call *call,
+                              int rank, uint64_t what)
 {
     if (r->what == what) {
         return KOLO_OK;
@@ -55,14 +55,14 @@ static kolo_status compare_call(struct kolo_fused_path *path, int rank,
                                 const struct kolo_gpu_call *call)
 {
     const uint64_t number = path->part[rank].calls, what = kolo_gpu_call_what(call, path->nranks);
-    struct recent *r = &path->recent[number % KOLO_FUSED_RECENT];
+    struct kolo_fused_recent *r = &path->recent[number % KOLO_FUSED_RECENT];
     if (r->shared_by == 0 || r->number < number) {
-        *r = (struct recent){.number = number,
-                             .what = what,
-                             .rank = rank,
-                             .coll = call->coll,
-                             .type = call->type,
-                             .count = call->count};
+        *r = (struct kolo_fused_recent){.number = number,
+                                        .what = what,
+                                        .rank = rank,
+                                        .coll = call->coll,
+                                        .type = call->type,
+                                        .count = call->count};
     }
     if (r->number != number) { /* the others are far ahead */
         return KOLO_OK;
@@ -245,11 +245,11 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
 {
     struct kolo_fused_launch argument = {.table = 0};
     const uint64_t what = kolo_gpu_call_what(call[0], path->nranks);
-    const struct recent first = {.number = path->part[0].calls,
-                                 .what = what,
-                                 .coll = call[0]->coll,
-                                 .type = call[0]->type,
-                                 .count = call[0]->count};
+    const struct kolo_fused_recent first = {.number = path->part[0].calls,
+                                            .what = what,
+                                            .coll = call[0]->coll,
+                                            .type = call[0]->type,
+                                            .count = call[0]->count};
     if (is_aborted(path)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }

@@ -12,7 +12,7 @@
 
 enum { KOLO_FUSED_RECENT = 64 };
 
-struct part { /* a rank's */
+struct kolo_fused_part { /* a rank's */
     bool here;
     uint64_t calls;
     struct kolo_gpu_order order;
@@ -20,7 +20,7 @@ struct part { /* a rank's */
     pthread_mutex_t lock;  /* of all above, while a call of the rank is enqueued */
 };
 
-struct recent { /* a call that some rank made, to compare the others' with */
+struct kolo_fused_recent { /* a call that some rank made, to compare the others' with */
     uint64_t number;
     uint64_t what;
     int rank;
@@ -39,11 +39,11 @@ struct kolo_fused_path {
     kolo_cuda_address table; /* struct kolo_fused_table */
     struct kolo_gpu_p2p *p2p;
 
-    struct part part[KOLO_FUSED_RANKS];
+    struct kolo_fused_part part[KOLO_FUSED_RANKS];
     /* Of all below. Not held in calls that enqueue: those may wait until a stream has room, which
      * may wait for another rank's call. */
     pthread_mutex_t lock;
-    struct recent recent[KOLO_FUSED_RECENT]; /* call k in [k % KOLO_FUSED_RECENT] */
+    struct kolo_fused_recent recent[KOLO_FUSED_RECENT]; /* call k in [k % KOLO_FUSED_RECENT] */
     bool aborted, releasing, stop;
     pthread_t releaser;
 };

@@ -173,7 +173,7 @@ kolo_status kolo_fused_path_join(uint64_t comm, int nranks, int rank, int ordina
 
 static bool is_over(struct kolo_fused_path *path, int rank)
 {
-    struct part *part = &path->part[rank];
+    struct kolo_fused_part *part = &path->part[rank];
     pthread_mutex_lock(&part->lock);
     const bool over = kolo_gpu_order_is_over(&path->gpu, &part->order);
     pthread_mutex_unlock(&part->lock);

@@ -81,8 +81,8 @@ static kolo_status split(struct kolo_hier_path *l, const char *what, const int a
     (void)snprintf(name, sizeof name, "%.24s %s", c->name, what);
     config.deterministic = c->deterministic;
     config.timeout_ms = c->timeout_ms;
-    if (out == &l->inter && c->timeout_ms < INT_MAX - INTER_GRACE_MS) {
-        config.timeout_ms += INTER_GRACE_MS;
+    if (out == &l->inter && c->timeout_ms < INT_MAX - KOLO_HIER_GRACE_MS) {
+        config.timeout_ms += KOLO_HIER_GRACE_MS;
     }
     config.device = c->device;
     config.name = name;
@@ -105,7 +105,7 @@ static bool make_scratch(struct kolo_hier_path *l, const struct kolo_gpu *gpu)
 {
     kolo_status st = kolo_gpu_enter(gpu);
     if (st == KOLO_OK) {
-        st = KOLO_CUDA(gpu, "cuMemAlloc", mem_alloc(&l->scratch, SCRATCH_BYTES));
+        st = KOLO_CUDA(gpu, "cuMemAlloc", mem_alloc(&l->scratch, KOLO_HIER_SCRATCH_BYTES));
         kolo_gpu_leave(gpu);
     }
     return st == KOLO_OK;
@@ -158,8 +158,8 @@ static void say_layers(const struct kolo_hier_path *l)
         INFO, INIT,
         "GPU %d: %d groups of %d %s: of calls from %zu bytes on, 1/%d goes from group to group "
         "(%s), the rest stays inside",
-        l->comm->device, groups_of(l), size_of(l), shares ? "ranks on a GPU" : "GPUs",
-        l->least_bytes, size_of(l),
+        l->comm->device, kolo_hier_groups(l), kolo_hier_size(l), shares ? "ranks on a GPU" : "GPUs",
+        l->least_bytes, kolo_hier_size(l),
         inter == KOLO_HIER_P2P    ? "over NVLink or PCIe"
         : inter == KOLO_HIER_HIER ? "in layers again"
                                   : "through host memory");
@@ -211,8 +211,8 @@ static int rank_above(const struct kolo_hier_path *l, const struct kolo_comm *la
     if (rank < 0 || rank >= layer->nranks) {
         return rank < 0 ? -1 : rank - layer->nranks;
     }
-    return layer == l->intra ? rank_at(l, l->group_of[l->comm->rank], rank)
-                             : rank_at(l, rank, l->intra->rank);
+    return layer == l->intra ? kolo_hier_rank_at(l, l->group_of[l->comm->rank], rank)
+                             : kolo_hier_rank_at(l, rank, l->intra->rank);
 }
 
 static int rank_below(const struct kolo_hier_path *l, const struct kolo_comm *layer, int rank)
@@ -228,7 +228,7 @@ static int rank_below(const struct kolo_hier_path *l, const struct kolo_comm *la
 /* A layer has failed: so does the communicator above it. */
 static void end_above(void *owner, const struct kolo_verdict *why)
 {
-    const struct tie *tie = owner;
+    const struct kolo_hier_tie *tie = owner;
     const struct kolo_hier_path *l = tie->path;
     const struct kolo_comm *layer = tie->layer;
     struct kolo_comm *c = l->comm;
@@ -268,7 +268,7 @@ void kolo_hier_path_join(struct kolo_hier_path *l, struct kolo_proxy *proxy)
         atomic_store(&layer[i]->ranks_above, l->comm->nranks);
         l->calls->widen(layer[i], l->comm->nranks);
         atomic_store(&layer[i]->is_part, true);
-        l->tie[i] = (struct tie){l, layer[i]};
+        l->tie[i] = (struct kolo_hier_tie){l, layer[i]};
         kolo_failure_observe(layer[i], end_above, &l->tie[i]);
     }
     if (atomic_load(&l->comm->error) != KOLO_OK) {
@@ -282,7 +282,7 @@ void kolo_hier_path_close(struct kolo_hier_path *l, int timeout_ms)
         kolo_comm_abort(l->intra);
         kolo_comm_abort(l->inter);
     }
-    if (!kolo_proxy_wait(l->proxy, INTER_GRACE_MS)) {
+    if (!kolo_proxy_wait(l->proxy, KOLO_HIER_GRACE_MS)) {
         l->scratch = 0; /* the driver keeps what is used */
     }
     pthread_mutex_lock(&l->gate);

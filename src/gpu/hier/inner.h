@@ -8,18 +8,18 @@
 #include <pthread.h>
 
 enum {
-    SCRATCH_BYTES = 8 << 20, /* what does not fit there goes in tiles */
+    KOLO_HIER_SCRATCH_BYTES = 8 << 20, /* what does not fit there goes in tiles */
     /* A layer's time-out comes later than what is inside it, which is more exact. */
-    INTER_GRACE_MS = 1000
+    KOLO_HIER_GRACE_MS = 1000
 };
 
-struct tie { /* what a layer's failure is told to */
+struct kolo_hier_tie { /* what a layer's failure is told to */
     struct kolo_hier_path *path;
     struct kolo_comm *layer;
 };
 
 struct kolo_hier_path {
-    struct tie tie[2];
+    struct kolo_hier_tie tie[2];
     struct kolo_comm *comm, *intra, *inter;
     struct kolo_path_env env;
     const struct kolo_hier_calls *calls;
@@ -35,25 +35,25 @@ struct kolo_hier_path {
     bool closed;           /* they are being destroyed, one after the other */
 };
 
-static inline int size_of(const struct kolo_hier_path *l)
+static inline int kolo_hier_size(const struct kolo_hier_path *l)
 {
     return l->intra->nranks;
 }
 
-static inline int groups_of(const struct kolo_hier_path *l)
+static inline int kolo_hier_groups(const struct kolo_hier_path *l)
 {
     return l->inter->nranks;
 }
 
-static inline int rank_at(const struct kolo_hier_path *l, int group, int place)
+static inline int kolo_hier_rank_at(const struct kolo_hier_path *l, int group, int place)
 {
-    return l->rank_of[group * size_of(l) + place];
+    return l->rank_of[group * kolo_hier_size(l) + place];
 }
 
-static inline int place_of(const struct kolo_hier_path *l, int rank)
+static inline int kolo_hier_place_of(const struct kolo_hier_path *l, int rank)
 {
     int place = 0;
-    while (rank_at(l, l->group_of[rank], place) != rank) {
+    while (kolo_hier_rank_at(l, l->group_of[rank], place) != rank) {
         place++;
     }
     return place;

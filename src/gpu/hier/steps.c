@@ -107,7 +107,7 @@ static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call
                       size_t count)
 {
     enum { PIECE_BYTES = 16 };
-    const size_t size = (size_t)size_of(l), place = (size_t)l->intra->rank;
+    const size_t size = (size_t)kolo_hier_size(l), place = (size_t)l->intra->rank;
     struct cut c = {.elem = kolo_type_bytes(call->type)};
     const size_t piece = kolo_max(1, PIECE_BYTES / c.elem);
     c.shard = count / size / piece * piece;
@@ -121,7 +121,7 @@ static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_c
 {
     struct cut c = cut(l, call, count);
     c.own = all + (size_t)l->intra->rank * c.shard * c.elem;
-    c.tail = all + (size_t)size_of(l) * c.shard * c.elem;
+    c.tail = all + (size_t)kolo_hier_size(l) * c.shard * c.elem;
     return c;
 }
 
@@ -130,7 +130,7 @@ static kolo_status spread(struct kolo_hier_path *l, const struct kolo_gpu_call *
                           const struct cut *c)
 {
     KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_GATHER, c->own, call->out, c->shard, 0));
-    return INTRA(l, call, KOLO_COLL_BROADCAST, c->tail, c->tail, c->rest, size_of(l) - 1);
+    return INTRA(l, call, KOLO_COLL_BROADCAST, c->tail, c->tail, c->rest, kolo_hier_size(l) - 1);
 }
 
 static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
@@ -146,7 +146,7 @@ static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_ca
 static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     const struct cut c = cut_in(l, call, call->out, call->count);
-    const int from = l->group_of[call->root], root = place_of(l, call->root);
+    const int from = l->group_of[call->root], root = kolo_hier_place_of(l, call->root);
     const char *in = l->comm->rank == call->root ? call->in : call->out;
     if (from == l->inter->rank) {
         const char *tail = in + (c.tail - (char *)call->out);
@@ -162,9 +162,10 @@ static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_c
                                size_t at, size_t count)
 {
     struct cut c = cut(l, call, count);
-    const int to = l->group_of[call->root], root = place_of(l, call->root), last = size_of(l) - 1;
+    const int to = l->group_of[call->root], root = kolo_hier_place_of(l, call->root),
+              last = kolo_hier_size(l) - 1;
     const bool mine = l->comm->rank == call->root;
-    const size_t whole = (size_t)size_of(l) * c.shard * c.elem;
+    const size_t whole = (size_t)kolo_hier_size(l) * c.shard * c.elem;
     const char *in = (const char *)call->in + at * c.elem;
     char *out = mine ? (char *)call->out + at * c.elem : NULL;
     c.own = (char *)(uintptr_t)l->scratch;
@@ -181,7 +182,8 @@ static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_c
 
 static kolo_status reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    const size_t most = SCRATCH_BYTES / 2 / kolo_type_bytes(call->type) * (size_t)size_of(l);
+    const size_t most =
+        KOLO_HIER_SCRATCH_BYTES / 2 / kolo_type_bytes(call->type) * (size_t)kolo_hier_size(l);
     for (size_t at = 0; at < call->count; at += most) {
         KOLO_TRY(reduce_tile(l, call, at, kolo_min(most, call->count - at)));
     }
@@ -193,13 +195,13 @@ static kolo_status reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *
 static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     const size_t bytes = call->count * kolo_type_bytes(call->type);
-    const int size = size_of(l), groups = groups_of(l), place = l->intra->rank;
+    const int size = kolo_hier_size(l), groups = kolo_hier_groups(l), place = l->intra->rank;
     char *out = call->out;
     KOLO_TRY(gather_blocks(l, l->inter, call,
                            &(struct step){.in = call->in, .out = out, .count = call->count},
                            l->rank_of + place, size));
     for (int g = 0; g < groups; g++) {
-        const char *own = out + (size_t)rank_at(l, g, place) * bytes;
+        const char *own = out + (size_t)kolo_hier_rank_at(l, g, place) * bytes;
         const struct step s = {KOLO_COLL_ALL_GATHER, own, out + (size_t)(g * size) * bytes,
                                call->count, 0};
         const struct step apart = {.in = own, .out = out, .count = call->count};
@@ -216,8 +218,8 @@ static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_ca
     const size_t elem = kolo_type_bytes(call->type);
     KOLO_TRY(kolo_gpu_enter(l->gpu));
     kolo_status st = KOLO_OK;
-    for (int i = 0; i < size_of(l) && st == KOLO_OK; i++) {
-        const size_t at = (size_t)rank_at(l, g, i) * call->count + part[0];
+    for (int i = 0; i < kolo_hier_size(l) && st == KOLO_OK; i++) {
+        const size_t at = (size_t)kolo_hier_rank_at(l, g, i) * call->count + part[0];
         st = KOLO_CUDA(l->gpu, "cuMemcpyDtoDAsync",
                        memcpy_dtod_async(l->scratch + (size_t)i * part[1] * elem,
                                          (uintptr_t)call->in + at * elem, part[1] * elem,
@@ -232,9 +234,9 @@ static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct ko
                                        const size_t part[2], bool packed)
 {
     const size_t elem = kolo_type_bytes(call->type), n = part[1];
-    const size_t size = (size_t)size_of(l);
+    const size_t size = (size_t)kolo_hier_size(l);
     char *scratch = (char *)(uintptr_t)l->scratch, *sums = scratch + (packed ? size * n * elem : 0);
-    for (int g = 0; g < groups_of(l); g++) {
+    for (int g = 0; g < kolo_hier_groups(l); g++) {
         const char *in = packed ? scratch : (const char *)call->in + (size_t)g * size * n * elem;
         KOLO_TRY(packed ? pack(l, call, g, part) : KOLO_OK);
         KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, sums + (size_t)g * n * elem, n, 0));
@@ -245,8 +247,8 @@ static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct ko
 
 static kolo_status reduce_scatter(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    const size_t room = SCRATCH_BYTES / kolo_type_bytes(call->type);
-    const size_t size = (size_t)size_of(l), groups = (size_t)groups_of(l);
+    const size_t room = KOLO_HIER_SCRATCH_BYTES / kolo_type_bytes(call->type);
+    const size_t size = (size_t)kolo_hier_size(l), groups = (size_t)kolo_hier_groups(l);
     if (l->in_order && call->count <= room / groups) {
         return reduce_scatter_tile(l, call, (size_t[]){0, call->count}, false);
     }

@@ -10,7 +10,7 @@
 
 /* Whether rank q is told of an entry. In this process legacy handles cannot be opened, and pointers
  * are good as they are. */
-static bool is_asked(const struct kolo_ipc_registry *l, const struct entry *entry, int q)
+static bool is_asked(const struct kolo_ipc_registry *l, const struct kolo_ipc_entry *entry, int q)
 {
     const struct kolo_member *member = l->comm->member;
     const int me = l->comm->rank;
@@ -25,7 +25,8 @@ static bool is_alive(const struct kolo_ipc_registry *l, const struct kolo_lent *
     return error == KOLO_CUDA_OK ? id == piece->id : error != KOLO_CUDA_INVALID_VALUE;
 }
 
-bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l, const struct entry *entry)
+bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l,
+                                const struct kolo_ipc_entry *entry)
 {
     bool alive = true;
     for (unsigned i = 0; i < entry->pieces; i++) {
@@ -38,7 +39,7 @@ bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l, const struct 
 
 static bool keep_arrival(struct kolo_ipc_registry *l)
 {
-    struct arrival *arrival = malloc(sizeof *arrival);
+    struct kolo_ipc_arrival *arrival = malloc(sizeof *arrival);
     if (arrival == NULL || !kolo_unix_socket_take(&l->sockets, &arrival->rank, &arrival->message,
                                                   sizeof arrival->message, &arrival->fd)) {
         free(arrival);
@@ -51,7 +52,8 @@ static bool keep_arrival(struct kolo_ipc_registry *l)
 }
 
 /* While the receiver has to take others first, which may wait for this rank to take one. */
-static bool post_message(struct kolo_ipc_registry *l, int q, const struct message *message, int fd)
+static bool post_message(struct kolo_ipc_registry *l, int q, const struct kolo_ipc_message *message,
+                         int fd)
 {
     const double end_us = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
     while (!kolo_unix_socket_try(&l->sockets, q, message, sizeof *message, fd)) {
@@ -60,7 +62,7 @@ static bool post_message(struct kolo_ipc_registry *l, int q, const struct messag
             return false;
         }
         if (!keep_arrival(l)) {
-            nap();
+            kolo_ipc_nap();
         }
     }
     return true;
@@ -68,17 +70,17 @@ static bool post_message(struct kolo_ipc_registry *l, int q, const struct messag
 
 /* ---- offering ---- */
 
-static bool offer_piece(struct kolo_ipc_registry *l, struct entry *entry, unsigned i)
+static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entry, unsigned i)
 {
     const struct kolo_lent *piece = &entry->piece[i];
-    struct message m = {.kind = OFFER,
-                        .by_fd = (uint32_t)piece->by_fd,
-                        .piece = i,
-                        .pieces = entry->pieces,
-                        .number = entry->number,
-                        .offset = piece->base - entry->piece[0].base,
-                        .bytes = piece->bytes,
-                        .total = entry->bytes};
+    struct kolo_ipc_message m = {.kind = OFFER,
+                                 .by_fd = (uint32_t)piece->by_fd,
+                                 .piece = i,
+                                 .pieces = entry->pieces,
+                                 .number = entry->number,
+                                 .offset = piece->base - entry->piece[0].base,
+                                 .bytes = piece->bytes,
+                                 .total = entry->bytes};
     const int fd = piece->by_fd ? kolo_lent_export(l->gpu->cuda, piece) : -1;
     bool sent = piece->by_fd
                     ? fd >= 0
@@ -92,9 +94,9 @@ static bool offer_piece(struct kolo_ipc_registry *l, struct entry *entry, unsign
     return sent;
 }
 
-static void withdraw_entry(struct kolo_ipc_registry *l, const struct entry *entry)
+static void withdraw_entry(struct kolo_ipc_registry *l, const struct kolo_ipc_entry *entry)
 {
-    const struct message m = {.kind = WITHDRAW, .number = entry->number};
+    const struct kolo_ipc_message m = {.kind = WITHDRAW, .number = entry->number};
     for (int q = 0; q < l->comm->nranks; q++) {
         if (is_asked(l, entry, q)) {
             (void)post_message(l, q, &m,
@@ -103,7 +105,7 @@ static void withdraw_entry(struct kolo_ipc_registry *l, const struct entry *entr
     }
 }
 
-static void refuse_entry(struct kolo_ipc_registry *l, struct entry *entry, const char *why,
+static void refuse_entry(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entry, const char *why,
                          int rank)
 {
     pthread_mutex_lock(&l->lock);
@@ -114,11 +116,11 @@ static void refuse_entry(struct kolo_ipc_registry *l, struct entry *entry, const
 }
 
 /* The oldest that nobody was asked for. */
-static struct entry *next_new(struct kolo_ipc_registry *l)
+static struct kolo_ipc_entry *next_new(struct kolo_ipc_registry *l)
 {
-    struct entry *found = NULL;
+    struct kolo_ipc_entry *found = NULL;
     pthread_mutex_lock(&l->lock);
-    for (struct entry *entry = l->entries; entry != NULL; entry = entry->next) {
+    for (struct kolo_ipc_entry *entry = l->entries; entry != NULL; entry = entry->next) {
         found = entry->state == NEW ? entry : found;
     }
     if (found != NULL) {
@@ -130,7 +132,7 @@ static struct entry *next_new(struct kolo_ipc_registry *l)
 
 static void offer_new(struct kolo_ipc_registry *l)
 {
-    for (struct entry *entry; (entry = next_new(l)) != NULL;) {
+    for (struct kolo_ipc_entry *entry; (entry = next_new(l)) != NULL;) {
         bool sent = true;
         for (unsigned i = 0; i < entry->pieces && sent; i++) {
             sent = offer_piece(l, entry, i);
@@ -142,10 +144,10 @@ static void offer_new(struct kolo_ipc_registry *l)
     }
 }
 
-static void take_answer(struct kolo_ipc_registry *l, int q, const struct message *m)
+static void take_answer(struct kolo_ipc_registry *l, int q, const struct kolo_ipc_message *m)
 {
     bool refused = false;
-    struct entry *entry = NULL;
+    struct kolo_ipc_entry *entry = NULL;
     int asked = 0;
     pthread_mutex_lock(&l->lock);
     for (entry = l->entries; entry != NULL && entry->number != m->number;) {
@@ -169,7 +171,7 @@ static void take_answer(struct kolo_ipc_registry *l, int q, const struct message
 static bool is_time_to_sweep(const struct kolo_ipc_registry *l)
 {
     bool new = false;
-    for (const struct entry *entry = l->entries; entry != NULL; entry = entry->next) {
+    for (const struct kolo_ipc_entry *entry = l->entries; entry != NULL; entry = entry->next) {
         new = new || entry->state == NEW;
     }
     return new || kolo_now_us() > l->swept_us + SWEEP_MS * 1e3;
@@ -178,15 +180,15 @@ static bool is_time_to_sweep(const struct kolo_ipc_registry *l)
 /* Entries of memory that is gone; before new ones are made, which may lie there. */
 static void sweep_entries(struct kolo_ipc_registry *l)
 {
-    struct entry *gone = NULL;
+    struct kolo_ipc_entry *gone = NULL;
     pthread_mutex_lock(&l->lock);
     if (!is_time_to_sweep(l)) {
         pthread_mutex_unlock(&l->lock);
         return;
     }
     l->swept_us = kolo_now_us();
-    for (struct entry **at = &l->entries; *at != NULL;) {
-        struct entry *entry = *at;
+    for (struct kolo_ipc_entry **at = &l->entries; *at != NULL;) {
+        struct kolo_ipc_entry *entry = *at;
         if (entry->state == NEW || kolo_ipc_registry_is_alive(l, entry)) {
             at = &entry->next;
             continue;
@@ -198,7 +200,7 @@ static void sweep_entries(struct kolo_ipc_registry *l)
     }
     pthread_mutex_unlock(&l->lock);
     while (gone != NULL) {
-        struct entry *entry = gone;
+        struct kolo_ipc_entry *entry = gone;
         gone = entry->next;
         withdraw_entry(l, entry);
         free(entry);
@@ -207,7 +209,7 @@ static void sweep_entries(struct kolo_ipc_registry *l)
 
 /* ---- mapping ---- */
 
-static void unmap_pieces(const struct kolo_ipc_registry *l, struct mapping *m)
+static void unmap_pieces(const struct kolo_ipc_registry *l, struct kolo_ipc_mapping *m)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     if (m->at == 0) {
@@ -225,18 +227,18 @@ static void unmap_pieces(const struct kolo_ipc_registry *l, struct mapping *m)
     m->pieces = 0;
 }
 
-static struct mapping **find_mapping(struct kolo_ipc_registry *l, int q, uint64_t number)
+static struct kolo_ipc_mapping **find_mapping(struct kolo_ipc_registry *l, int q, uint64_t number)
 {
-    struct mapping **at = &l->mappings;
+    struct kolo_ipc_mapping **at = &l->mappings;
     while (*at != NULL && ((*at)->rank != q || (*at)->number != number)) {
         at = &(*at)->next;
     }
     return at;
 }
 
-static void drop_mapping(struct kolo_ipc_registry *l, struct mapping **at)
+static void drop_mapping(struct kolo_ipc_registry *l, struct kolo_ipc_mapping **at)
 {
-    struct mapping *m = *at;
+    struct kolo_ipc_mapping *m = *at;
     if (m != NULL) {
         *at = m->next;
         unmap_pieces(l, m);
@@ -245,8 +247,8 @@ static void drop_mapping(struct kolo_ipc_registry *l, struct mapping **at)
 }
 
 /* Its first piece. */
-static void start_mapping(const struct kolo_ipc_registry *l, struct mapping *map,
-                          const struct message *m)
+static void start_mapping(const struct kolo_ipc_registry *l, struct kolo_ipc_mapping *map,
+                          const struct kolo_ipc_message *m)
 {
     if (!map->by_fd) {
         map->at = kolo_lent_open(l->gpu->cuda, &m->handle);
@@ -255,8 +257,8 @@ static void start_mapping(const struct kolo_ipc_registry *l, struct mapping *map
     }
 }
 
-static void map_piece(const struct kolo_ipc_registry *l, struct mapping *map,
-                      const struct message *m, int fd)
+static void map_piece(const struct kolo_ipc_registry *l, struct kolo_ipc_mapping *map,
+                      const struct kolo_ipc_message *m, int fd)
 {
     if (m->piece == 0) {
         start_mapping(l, map, m);
@@ -273,15 +275,15 @@ static void map_piece(const struct kolo_ipc_registry *l, struct mapping *map,
     map->bytes[map->pieces++] = m->bytes;
 }
 
-static void take_offer(struct kolo_ipc_registry *l, int q, const struct message *m, int fd)
+static void take_offer(struct kolo_ipc_registry *l, int q, const struct kolo_ipc_message *m, int fd)
 {
-    struct message answer = {.kind = ANSWER, .number = m->number};
-    struct mapping *map = *find_mapping(l, q, m->number);
+    struct kolo_ipc_message answer = {.kind = ANSWER, .number = m->number};
+    struct kolo_ipc_mapping *map = *find_mapping(l, q, m->number);
     if (map == NULL && m->piece == 0) {
         map = calloc(1, sizeof *map);
     }
     if (map != NULL && m->piece == 0) {
-        *map = (struct mapping){
+        *map = (struct kolo_ipc_mapping){
             .next = l->mappings, .rank = q, .number = m->number, .total = m->total};
         map->by_fd = m->by_fd != 0;
         l->mappings = map;
@@ -304,9 +306,9 @@ static void take_offer(struct kolo_ipc_registry *l, int q, const struct message 
 
 /* ---- the thread ---- */
 
-static bool next_arrival(struct kolo_ipc_registry *l, struct arrival *out)
+static bool next_arrival(struct kolo_ipc_registry *l, struct kolo_ipc_arrival *out)
 {
-    struct arrival *first = l->inbox;
+    struct kolo_ipc_arrival *first = l->inbox;
     if (first == NULL) {
         return kolo_unix_socket_take(&l->sockets, &out->rank, &out->message, sizeof out->message,
                                      &out->fd);
@@ -318,9 +320,9 @@ static bool next_arrival(struct kolo_ipc_registry *l, struct arrival *out)
     return true;
 }
 
-static void serve_message(struct kolo_ipc_registry *l, const struct arrival *arrival)
+static void serve_message(struct kolo_ipc_registry *l, const struct kolo_ipc_arrival *arrival)
 {
-    const struct message *m = &arrival->message;
+    const struct kolo_ipc_message *m = &arrival->message;
     switch (m->kind) {
     case OFFER:
         take_offer(l, arrival->rank, m, arrival->fd);
@@ -358,7 +360,7 @@ void *kolo_ipc_registry_run(void *arg)
     (void)l->gpu->cuda->thread_exchange_stream_capture_mode(&mode);
     const bool entered = kolo_gpu_enter(l->gpu) == KOLO_OK; /* else all that is asked for fails */
     while (!atomic_load(&l->stop)) {
-        struct arrival arrival;
+        struct kolo_ipc_arrival arrival;
         wait_for_work(l);
         while (!atomic_load(&l->stop) && next_arrival(l, &arrival)) {
             serve_message(l, &arrival);
@@ -376,7 +378,7 @@ void *kolo_ipc_registry_run(void *arg)
 
 void kolo_ipc_registry_unmap(struct kolo_ipc_registry *l)
 {
-    for (struct mapping *m = l->mappings; m != NULL; m = m->next) {
+    for (struct kolo_ipc_mapping *m = l->mappings; m != NULL; m = m->next) {
         unmap_pieces(l, m);
     }
 }
@@ -384,13 +386,13 @@ void kolo_ipc_registry_unmap(struct kolo_ipc_registry *l)
 void kolo_ipc_registry_forget(struct kolo_ipc_registry *l)
 {
     while (l->inbox != NULL) {
-        struct arrival arrival;
+        struct kolo_ipc_arrival arrival;
         if (next_arrival(l, &arrival) && arrival.fd >= 0) {
             (void)close(arrival.fd);
         }
     }
     while (l->mappings != NULL) {
-        struct mapping *m = l->mappings;
+        struct kolo_ipc_mapping *m = l->mappings;
         l->mappings = m->next;
         free(m);
     }

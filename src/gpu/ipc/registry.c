@@ -18,10 +18,10 @@ static void wake_thread(const struct kolo_ipc_registry *l)
 /* ---- entries ---- */
 
 /* `id`: of the memory at `at` now. */
-static struct entry *find_entry(const struct kolo_ipc_registry *l, uint64_t id, uint64_t at,
-                                size_t bytes)
+static struct kolo_ipc_entry *find_entry(const struct kolo_ipc_registry *l, uint64_t id,
+                                         uint64_t at, size_t bytes)
 {
-    for (struct entry *entry = l->entries; entry != NULL; entry = entry->next) {
+    for (struct kolo_ipc_entry *entry = l->entries; entry != NULL; entry = entry->next) {
         const uint64_t base = entry->piece[0].base;
         bool known = false;
         for (unsigned i = 0; i < entry->pieces; i++) {
@@ -55,11 +55,11 @@ static unsigned find_pieces(const struct kolo_ipc_registry *l, uint64_t at, size
     return count;
 }
 
-static struct entry *begin_entry(struct kolo_ipc_registry *l, uint64_t at, size_t bytes)
+static struct kolo_ipc_entry *begin_entry(struct kolo_ipc_registry *l, uint64_t at, size_t bytes)
 {
     struct kolo_lent piece[PIECES] = {{.at = 0}};
     const unsigned count = find_pieces(l, at, bytes, piece);
-    struct entry *entry =
+    struct kolo_ipc_entry *entry =
         count > 0 && l->count < ENTRIES ? calloc(1, sizeof *entry + count * sizeof *piece) : NULL;
     if (entry == NULL) {
         if (!l->told) {
@@ -87,20 +87,21 @@ static struct entry *begin_entry(struct kolo_ipc_registry *l, uint64_t at, size_
     return entry;
 }
 
-static bool is_under_way(const struct entry *entry)
+static bool is_under_way(const struct kolo_ipc_entry *entry)
 {
     return entry != NULL && (entry->state == NEW || entry->state == ASKED);
 }
 
 /* Returns what has become of the entry: NULL, it is gone. */
-static struct entry *wait_for(struct kolo_ipc_registry *l, uint64_t id, uint64_t at, size_t bytes)
+static struct kolo_ipc_entry *wait_for(struct kolo_ipc_registry *l, uint64_t id, uint64_t at,
+                                       size_t bytes)
 {
     const double end_us = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
-    struct entry *entry = NULL;
+    struct kolo_ipc_entry *entry = NULL;
     while (is_under_way(entry = find_entry(l, id, at, bytes)) && !l->impatient) {
         l->impatient = kolo_now_us() > end_us; /* once is enough */
         pthread_mutex_unlock(&l->lock);
-        nap();
+        kolo_ipc_nap();
         pthread_mutex_lock(&l->lock);
     }
     return entry;
@@ -115,7 +116,7 @@ bool kolo_ipc_registry_find(struct kolo_ipc_registry *l, const void *ptr, size_t
         return false;
     }
     pthread_mutex_lock(&l->lock);
-    struct entry *entry = find_entry(l, id, at, bytes);
+    struct kolo_ipc_entry *entry = find_entry(l, id, at, bytes);
     entry = entry != NULL ? entry : begin_entry(l, at, bytes);
     entry = wait && is_under_way(entry) ? wait_for(l, id, at, bytes) : entry;
     const bool there = entry != NULL && entry->state == THERE;
@@ -131,7 +132,7 @@ bool kolo_ipc_registry_find(struct kolo_ipc_registry *l, const void *ptr, size_t
 static void registry_free(struct kolo_ipc_registry *l)
 {
     while (l->entries != NULL) {
-        struct entry *entry = l->entries;
+        struct kolo_ipc_entry *entry = l->entries;
         l->entries = entry->next;
         free(entry);
     }

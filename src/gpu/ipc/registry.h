@@ -38,12 +38,12 @@ kolo_status kolo_ipc_registry_open(struct kolo_comm *comm, const struct kolo_gpu
                                    struct kolo_ipc_registry **out);
 /* In the GPU's context; NULL is allowed. over: no kernel of this rank uses the others' memory any
  * more; else what it has mapped stays. */
-void kolo_ipc_registry_close(struct kolo_ipc_registry *loans, bool over);
+void kolo_ipc_registry_close(struct kolo_ipc_registry *registry, bool over);
 
 /* Whether all ranks reach so many bytes from `ptr` on; if not, they are asked to, and `wait` waits
  * a second at most for that. shift_out[q]: rank q has them at the address here plus this. In the
  * GPU's context. Takes one query of the driver where the answer is known. */
-bool kolo_ipc_registry_find(struct kolo_ipc_registry *loans, const void *ptr, size_t bytes,
+bool kolo_ipc_registry_find(struct kolo_ipc_registry *registry, const void *ptr, size_t bytes,
                             bool wait, uint64_t *shift_out);
 
 #endif

@@ -18,8 +18,8 @@ enum {
     SWEEP_MS = 1000
 };
 
-enum message_kind { OFFER, ANSWER, WITHDRAW };
-struct message {
+enum kolo_ipc_kind { OFFER, ANSWER, WITHDRAW };
+struct kolo_ipc_message {
     uint32_t kind, by_fd;
     uint32_t piece, pieces; /* OFFER: which of how many, */
     uint64_t number;
@@ -27,27 +27,27 @@ struct message {
     uint64_t at;                   /* ANSWER: where it lies there; 0: it cannot be mapped */
     struct kolo_cuda_ipc handle;
 };
-_Static_assert(sizeof(struct message) <= KOLO_UNIX_SOCKET_BYTES, "one message");
+_Static_assert(sizeof(struct kolo_ipc_message) <= KOLO_UNIX_SOCKET_BYTES, "one message");
 
-struct arrival { /* a message that came while another one was sent */
-    struct arrival *next;
-    struct message message;
+struct kolo_ipc_arrival { /* a message that came while another one was sent */
+    struct kolo_ipc_arrival *next;
+    struct kolo_ipc_message message;
     int rank, fd;
 };
 
-enum entry_state { NEW, ASKED, THERE, REFUSED };
-struct entry { /* made by calls, ended by the thread */
-    struct entry *next;
+enum kolo_ipc_state { NEW, ASKED, THERE, REFUSED };
+struct kolo_ipc_entry { /* made by calls, ended by the thread */
+    struct kolo_ipc_entry *next;
     uint64_t number, bytes;
-    enum entry_state state;
+    enum kolo_ipc_state state;
     int answers;
     uint64_t there[KOLO_PEER_RANKS];
     unsigned pieces;
     struct kolo_lent piece[]; /* one after the other in memory */
 };
 
-struct mapping { /* of another rank's memory; the thread's alone */
-    struct mapping *next;
+struct kolo_ipc_mapping { /* of another rank's memory; the thread's alone */
+    struct kolo_ipc_mapping *next;
     int rank;
     uint64_t number, total;
     bool by_fd;
@@ -63,18 +63,18 @@ struct kolo_ipc_registry {
     int wake; /* an eventfd */
     atomic_bool stop;
     pthread_t thread;
-    struct mapping *mappings;     /* the thread's, */
-    struct arrival *inbox, **end; /* and these */
+    struct kolo_ipc_mapping *mappings;     /* the thread's, */
+    struct kolo_ipc_arrival *inbox, **end; /* and these */
     double swept_us;
 
     pthread_mutex_t lock; /* of all below, and of entries' states; not held in calls that wait */
-    struct entry *entries;
+    struct kolo_ipc_entry *entries;
     int count;
     uint64_t numbers;
     bool told, impatient;
 };
 
-static inline void nap(void)
+static inline void kolo_ipc_nap(void)
 {
     const struct timespec time = {0, 50 * 1000};
     nanosleep(&time, NULL);
@@ -83,7 +83,8 @@ static inline void nap(void)
 /* exchange.c: the thread, until `stop`; its argument is the registry. */
 void *kolo_ipc_registry_run(void *registry);
 /* Whether the memory of an entry is still what it was. */
-bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l, const struct entry *entry);
+bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l,
+                                const struct kolo_ipc_entry *entry);
 /* Once the thread has ended: unmap the memory of other ranks; free what the thread kept. */
 void kolo_ipc_registry_unmap(struct kolo_ipc_registry *l);
 void kolo_ipc_registry_forget(struct kolo_ipc_registry *l);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the watchdog finds when it looks at one communicator. */
+#include "core/health/look.h"
+
+#include "core/board/text.h"
+#include "core/failure/failure.h"
+#include "core/path.h"
+
+enum { COMPARED = 8 };
+
+void kolo_look_lose_rank(struct kolo_comm *c, int q)
+{
+    char who[48], call[128];
+    struct kolo_member *m = &c->member[q];
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    if (m->lost || post == NULL || atomic_load(&post->presence) == KOLO_POST_LEFT) {
+        return; /* without a board it cannot be told from one that has left */
+    }
+    m->lost = true;
+    kolo_say_rank(c, q, who, sizeof who);
+    kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
+    (void)kolo_fail(KOLO_ERR_PEER,
+                    "%s died: its process ended without kolo_comm_destroy(); the last that it had "
+                    "begun was %s",
+                    who, call);
+    (void)kolo_failure_end(c, KOLO_ERR_PEER, q);
+}
+
+/* Of this rank and of those that it is compared with. */
+static uint64_t calls_seen(const struct kolo_comm *c)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i <= COMPARED && i < c->nranks; i++) {
+        const struct kolo_post *post = kolo_comm_post(c, (c->rank + i) % c->nranks);
+        sum += post != NULL ? atomic_load_explicit(&post->begun, memory_order_relaxed) : 0;
+    }
+    return sum;
+}
+
+bool kolo_look_listens(const struct kolo_comm *c)
+{
+    return c->nranks > 1 && (c->nhosts > 1 || c->mapper == NULL);
+}
+
+/* What came over connections while no call looks. */
+static void listen_to_peers(struct kolo_comm *c)
+{
+    if (kolo_look_listens(c) && pthread_mutex_trylock(&c->device_lock) == 0) {
+        for (int i = 0; i < c->nopened; i++) {
+            const struct kolo_opened *o = &c->opened[i];
+            if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
+                (void)o->transport->progress(o->device, 16);
+            }
+        }
+        pthread_mutex_unlock(&c->device_lock);
+    }
+}
+
+/* End the communicator if a kernel of its path has given up. */
+static bool learn_of_path(struct kolo_comm *c)
+{
+    int rank = -1;
+    const kolo_status st = kolo_path_poll(c, &rank);
+    if (st != KOLO_OK) {
+        (void)kolo_failure_end(c, st, rank);
+    }
+    return st != KOLO_OK;
+}
+
+bool kolo_look_at(struct kolo_comm *c)
+{
+    struct kolo_verdict verdict;
+    if (atomic_load(&c->error) != KOLO_OK) {
+        return false;
+    }
+    listen_to_peers(c);
+    if (kolo_failure_learn(c) || learn_of_path(c)) {
+        return true;
+    }
+    if (c->board == NULL) {
+        return false;
+    }
+    if (kolo_verdict_read(c->board, &verdict)) {
+        kolo_error_set(verdict.text);
+        (void)kolo_failure_end(c, (kolo_status)verdict.status, verdict.rank);
+        return true;
+    }
+    const uint64_t calls = calls_seen(c);
+    if (calls == c->seen_calls) {
+        return false;
+    }
+    c->seen_calls = calls;
+    for (int i = 1; i <= COMPARED && i < c->nranks; i++) { /* what differs, differs from these */
+        const int q = (c->rank + i) % c->nranks;
+        if (kolo_say_mismatch(c, q)) {
+            (void)kolo_failure_end(c, KOLO_ERR_MISMATCH, q);
+        }
+    }
+    return true;
+}
