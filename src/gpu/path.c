@@ -316,7 +316,7 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 /* Of the buffers that count; *host_out: all of them are host memory. */
 static kolo_status find_places(const struct kolo_call *call, bool *host_out)
 {
-    const struct kolo_comm *c = call->comm;
+    const struct kolo_comm *c = call->base.comm;
     const void *const ptr[2] = {kolo_call_has_in(call) ? call->in : NULL,
                                 kolo_call_has_out(call) ? call->out : NULL};
     static const char *const name[2] = {"send", "recv"};
@@ -357,7 +357,7 @@ static _Thread_local struct pending *pending;
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
     const bool scales = kolo_call_reduces(call) && call->op >= KOLO_OPS;
-    const size_t n = (size_t)call->comm->nranks;
+    const size_t n = (size_t)call->base.comm->nranks;
     return (struct kolo_gpu_call){.coll = call->coll,
                                   .in = call->in,
                                   .out = call->out,
@@ -386,7 +386,7 @@ static kolo_status add_pending(struct kolo_call *call, const struct kolo_gpu_cal
     while (*at != NULL) {
         at = &(*at)->next;
     }
-    *kept = (struct pending){.comm = call->comm, .v = call->v, .call = *what};
+    *kept = (struct pending){.comm = call->base.comm, .v = call->v, .call = *what};
     call->v.all = NULL;
     *at = kept;
     return KOLO_OK;
@@ -423,14 +423,14 @@ static kolo_status take(struct kolo_call *call, kolo_stream stream)
     if (kolo_group_depth > 0) {
         return add_pending(call, &what);
     }
-    return kolo_device_enqueue(call->comm, &what, &call->v);
+    return kolo_device_enqueue(call->base.comm, &what, &call->v);
 }
 
 bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *out)
 {
     bool host = stream == NULL;
     kolo_status st = KOLO_OK;
-    if (!kolo_device_is_up(call->comm)) {
+    if (!kolo_device_is_up(call->base.comm)) {
         return false;
     }
     if (call->coll != KOLO_COLL_BARRIER) {
@@ -445,7 +445,7 @@ bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *
     if (st == KOLO_OK && host) {
         return false;
     }
-    *out = ended(call->comm, st == KOLO_OK ? take(call, stream) : st);
+    *out = ended(call->base.comm, st == KOLO_OK ? take(call, stream) : st);
     kolo_call_close(call);
     return true;
 }

@@ -7,6 +7,7 @@
  *   SLOTS    outboxes of those I read from
  *   RUN      the executor; then what is left to do to the result
  */
+#include "core/call/memo.h"
 #include "core/call/parts.h"
 
 #include <stdlib.h>
@@ -17,8 +18,9 @@
 static void log_choice(const struct kolo_call *call)
 {
     struct kolo_text text = {0};
-    if (call->comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
-        kolo_choice_line(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call), &text);
+    if (call->base.comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
+        kolo_choice_line(call->base.comm->chooser, call->coll, call->root, kolo_call_bytes(call),
+                         &text);
         KOLO_LOG(INFO, TUNE, "%s", text.chars != NULL ? text.chars : "");
         kolo_text_free(&text);
     }
@@ -67,7 +69,7 @@ static kolo_status choose(struct kolo_call *call)
         call->algo = builtin(v_algorithm(call->coll));
         return call->algo != NULL ? KOLO_OK : KOLO_ERR_INTERNAL;
     }
-    KOLO_TRY(kolo_choose(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call),
+    KOLO_TRY(kolo_choose(call->base.comm->chooser, call->coll, call->root, kolo_call_bytes(call),
                          call->type, &pick));
     call->wide = pick.wide;
     take_pick(call, &pick);
@@ -78,7 +80,7 @@ static kolo_status choose(struct kolo_call *call)
  * entries have it. */
 static kolo_status choose_again(struct kolo_call *call)
 {
-    struct kolo_chooser *chooser = call->comm->chooser;
+    struct kolo_chooser *chooser = call->base.comm->chooser;
     const size_t bytes = kolo_call_bytes(call);
     struct kolo_pick pick;
     if (call->wide || call->v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
@@ -119,16 +121,6 @@ static kolo_status widen_input(struct kolo_call *call)
     kolo_widen(call->type, call->wide_in, call->in, nin);
     call->run_elem = sizeof(float);
     return KOLO_OK;
-}
-
-const void *kolo_call_run_in(const struct kolo_call *call)
-{
-    return call->wide_in != NULL ? call->wide_in : call->in;
-}
-
-void *kolo_call_run_out(const struct kolo_call *call)
-{
-    return call->wide_out != NULL ? call->wide_out : call->out;
 }
 
 /* ---- signature ---- */
@@ -181,7 +173,7 @@ static kolo_status do_choose(struct kolo_call *call)
 static kolo_status do_lower(struct kolo_call *call)
 {
     const struct kolo_plan *plan = NULL;
-    KOLO_TRY(kolo_call_find_plan(call->comm, call->algo, call->root, &plan));
+    KOLO_TRY(kolo_call_find_plan(call->base.comm, call->algo, call->root, &plan));
     KOLO_TRY(kolo_call_find_prog(call, plan));
     call->state = KOLO_CALL_SLOTS;
     return KOLO_OK;
@@ -189,7 +181,7 @@ static kolo_status do_lower(struct kolo_call *call)
 
 static void start_exec(struct kolo_call *call, bool block)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     call->exec = (struct kolo_exec){.wires = &c->wires,
                                     .bound = call->bound,
                                     .in = kolo_call_run_in(call),
@@ -218,7 +210,7 @@ static kolo_status do_slots(struct kolo_call *call, bool block)
 
 static kolo_status do_run(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const bool messages = call->prog->nreqs > 0;
     if (messages && !call->exec.entered) { /* which takes the lock itself */
         const kolo_status entered = kolo_exec_enter(&call->exec);
@@ -292,24 +284,25 @@ static void find_news(const struct kolo_comm *c, struct kolo_news *news)
 
 static kolo_status pause_call(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const struct kolo_prog *p = call->prog;
     struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
-    call->spins = call->exec.moved ? 0 : call->spins;
+    call->base.spins = call->exec.moved ? 0 : call->base.spins;
     if (p->nreqs > 0) {
         pthread_mutex_lock(&c->device_lock);
         find_news(c, &news);
         pthread_mutex_unlock(&c->device_lock);
     }
-    return news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
-                          : kolo_pause(&c->wires, &call->spins, &call->deadline);
+    return news.count > 0
+               ? kolo_pause_for_news(&c->wires, &call->base.spins, &call->base.deadline, &news)
+               : kolo_pause(&c->wires, &call->base.spins, &call->base.deadline);
 }
 static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
 
 kolo_status kolo_call_step(struct kolo_call *call, bool block)
 {
     kolo_status st = KOLO_OK;
-    if (call->comm->nranks == 1) {
+    if (call->base.comm->nranks == 1) {
         return run_alone(call);
     }
     if (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call)) {
@@ -350,7 +343,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
  * What a transport does not give back is left to it. */
 static void end_messages(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const struct kolo_bound *bound = call->exec.bound; /* NULL: not begun, or over */
     const size_t copies = bound != NULL && bound->tiles > 1 ? KOLO_TILE_COPIES : 1;
     const size_t n = bound != NULL ? copies * call->prog->nreqs : 0;
@@ -375,15 +368,15 @@ static void end_messages(struct kolo_call *call)
 
 void kolo_call_record_end(const struct kolo_call *call)
 {
-    if (call->number > 0 && kolo_comm_calls(call->comm) - call->number < KOLO_RECORDS) {
-        kolo_record_end(&call->comm->post->record[call->number % KOLO_RECORDS]);
+    if (call->number > 0 && kolo_comm_calls(call->base.comm) - call->number < KOLO_RECORDS) {
+        kolo_record_end(&call->base.comm->post->record[call->number % KOLO_RECORDS]);
     }
 }
 
 void kolo_call_take_back(const struct kolo_call *call)
 {
-    if (!call->p2p && call->wide_out == NULL && kolo_call_has_out(call)) {
-        kolo_mem_take_back(call->comm, call->out,
+    if (call->wide_out == NULL && kolo_call_has_out(call)) {
+        kolo_mem_take_back(call->base.comm, call->out,
                            kolo_call_span(call, false) * kolo_type_bytes(call->type));
     }
 }
@@ -392,13 +385,11 @@ void kolo_call_close(struct kolo_call *call)
 {
     end_messages(call);
     kolo_bound_destroy(call->own_bound);
-    free(call->message);
     free(call->v.all);
     free(call->scaled);
     free(call->wide_in);
     free(call->wide_out);
     call->own_bound = NULL;
-    call->message = NULL;
     call->v.all = NULL;
     call->scaled = call->wide_in = call->wide_out = NULL;
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a call's arguments mean in bytes, and whether they make sense. */
+#include "core/call/op.h"
 #include "core/call/parts.h"
-
-#include <string.h>
 
 /* ---- bytes of IN and OUT ---- */
 
 bool kolo_call_has_in(const struct kolo_call *call)
 {
-    const bool root = call->comm->rank == call->root;
+    const bool root = call->base.comm->rank == call->root;
     return call->coll == KOLO_COLL_BROADCAST || call->coll == KOLO_COLL_SCATTER
                ? root
                : call->coll != KOLO_COLL_BARRIER;
@@ -16,7 +15,7 @@ bool kolo_call_has_in(const struct kolo_call *call)
 
 bool kolo_call_has_out(const struct kolo_call *call)
 {
-    const bool root = call->comm->rank == call->root;
+    const bool root = call->base.comm->rank == call->root;
     return call->coll == KOLO_COLL_REDUCE || call->coll == KOLO_COLL_GATHER
                ? root
                : call->coll != KOLO_COLL_BARRIER;
@@ -34,7 +33,7 @@ static size_t blocks_end(const size_t *counts, const size_t *displs, int n)
 /* Elements that a buffer spans, from its start. */
 size_t kolo_call_span(const struct kolo_call *call, bool in)
 {
-    const int n = call->comm->nranks;
+    const int n = call->base.comm->nranks;
     const size_t *all = call->v.all;
     const bool one = in ? call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_ALL_GATHER
                         : call->coll == KOLO_COLL_SCATTER || call->coll == KOLO_COLL_REDUCE_SCATTER;
@@ -45,7 +44,7 @@ size_t kolo_call_span(const struct kolo_call *call, bool in)
         return one ? call->count : call->count * (size_t)n;
     }
     if (one) {
-        return all[call->comm->rank];
+        return all[call->base.comm->rank];
     }
     const bool second = call->coll == KOLO_COLL_ALL_TO_ALL && !in;
     return blocks_end(all + (second ? 2 * n : 0), all + (second ? 3 * n : n), n);
@@ -80,9 +79,9 @@ static bool overlap(const void *a, size_t na, const void *b, size_t nb)
 /* The place where one buffer may lie in the other, in elements; see kolo.h. */
 static bool in_place(const struct kolo_call *call)
 {
-    const size_t elem = kolo_type_bytes(call->type), r = (size_t)call->comm->rank;
+    const size_t elem = kolo_type_bytes(call->type), r = (size_t)call->base.comm->rank;
     const size_t off =
-        (call->v.all != NULL ? call->v.all[(size_t)call->comm->nranks + r] : r * call->count) *
+        (call->v.all != NULL ? call->v.all[(size_t)call->base.comm->nranks + r] : r * call->count) *
         elem;
     const char *in = call->in, *out = call->out;
     switch (call->coll) {
@@ -120,29 +119,10 @@ static kolo_status check_buffers(const struct kolo_call *call)
     return KOLO_OK;
 }
 
-static const struct kolo_premulsum *find_premulsum(struct kolo_comm *comm, kolo_op op)
-{
-    const struct kolo_premulsum *p = comm->premulsums;
-    while (p != NULL && p->op != op) {
-        p = p->next;
-    }
-    return p;
-}
-
 static kolo_status check_op(struct kolo_call *call)
 {
     if (call->op >= KOLO_OPS) {
-        const struct kolo_premulsum *p = find_premulsum(call->comm, call->op);
-        if (p == NULL) {
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "op is %u, which is no operation of this communicator", call->op);
-        }
-        if (p->type != call->type) {
-            return kolo_fail(KOLO_ERR_INVALID, "op is a premulsum of %s, type is %s",
-                             kolo_type_name(p->type), kolo_type_name(call->type));
-        }
-        memcpy(&call->factor, p->factor, sizeof call->factor);
-        return KOLO_OK;
+        return kolo_op_find(call->base.comm, call->op, call->type, &call->factor);
     }
     if (!kolo_op_valid(call->type, call->op)) {
         return kolo_fail(KOLO_ERR_INVALID,
@@ -154,7 +134,7 @@ static kolo_status check_op(struct kolo_call *call)
 
 kolo_status kolo_call_check(struct kolo_call *call)
 {
-    KOLO_TRY(kolo_comm_usable(call->comm));
+    KOLO_TRY(kolo_comm_usable(call->base.comm));
     if (call->coll == KOLO_COLL_BARRIER) {
         return KOLO_OK;
     }
@@ -163,15 +143,15 @@ kolo_status kolo_call_check(struct kolo_call *call)
         return kolo_fail(KOLO_ERR_INVALID, "type is %d; it must be 0 to %d", (int)call->type,
                          KOLO_TYPES - 1);
     }
-    const size_t most = (size_t)PTRDIFF_MAX / elem / (size_t)call->comm->nranks;
+    const size_t most = (size_t)PTRDIFF_MAX / elem / (size_t)call->base.comm->nranks;
     if (call->count > most) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "count is %zu; %d blocks of so many %s overflow (at most %zu)",
-                         call->count, call->comm->nranks, kolo_type_name(call->type), most);
+                         call->count, call->base.comm->nranks, kolo_type_name(call->type), most);
     }
-    if (call->root < 0 || call->root >= call->comm->nranks) {
+    if (call->root < 0 || call->root >= call->base.comm->nranks) {
         return kolo_fail(KOLO_ERR_INVALID, "root is %d; it must be 0 to %d", call->root,
-                         call->comm->nranks - 1);
+                         call->base.comm->nranks - 1);
     }
     if (kolo_call_reduces(call)) {
         KOLO_TRY(check_op(call));

@@ -36,7 +36,7 @@ static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struc
 
 static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_call *call)
 {
-    const struct kolo_call as_host = {.comm = l->host,
+    const struct kolo_call as_host = {.base.comm = l->host,
                                       .coll = call->coll,
                                       .root = call->root,
                                       .count = call->count,

@@ -102,17 +102,17 @@ static bool one_block(const struct kolo_call *call, bool in)
 static int blocks_of(const struct kolo_call *call, bool in)
 {
     const bool has = in ? kolo_call_has_in(call) : kolo_call_has_out(call);
-    return !has ? 0 : one_block(call, in) ? 1 : call->comm->nranks;
+    return !has ? 0 : one_block(call, in) ? 1 : call->base.comm->nranks;
 }
 
 static struct block block_of(const struct kolo_call *call, bool in, int q)
 {
-    const size_t n = (size_t)call->comm->nranks, *all = call->v.all;
+    const size_t n = (size_t)call->base.comm->nranks, *all = call->v.all;
     if (all == NULL) {
         return (struct block){(size_t)q * call->count, call->count};
     }
     if (one_block(call, in)) {
-        return (struct block){0, all[call->comm->rank]};
+        return (struct block){0, all[call->base.comm->rank]};
     }
     const size_t *own = call->coll == KOLO_COLL_ALL_TO_ALL && !in ? all + 2 * n : all;
     return (struct block){own[n + (size_t)q], own[q]};
@@ -169,7 +169,7 @@ static kolo_status wait_tile(const struct tiles *t, const struct kolo_staging_si
 /* The counts of a tile, whose blocks are one after the other. */
 static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_counts *out)
 {
-    const size_t n = (size_t)t->call->comm->nranks;
+    const size_t n = (size_t)t->call->base.comm->nranks;
     size_t *all = calloc(4 * n, sizeof *all);
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
@@ -221,7 +221,7 @@ static size_t part_bytes(size_t bytes, size_t blocks)
 /* Of a call that all ranks know whole. */
 static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *call)
 {
-    const size_t n = (size_t)call->comm->nranks, blocks = kolo_coll_flat(call->coll) ? 1 : n;
+    const size_t n = (size_t)call->base.comm->nranks, blocks = kolo_coll_flat(call->coll) ? 1 : n;
     struct tiles t = {.s = s, .call = call, .elem = kolo_type_bytes(call->type)};
     size_t longest = call->count;
     for (size_t q = 0; q < n && call->v.all != NULL; q++) {
@@ -264,7 +264,7 @@ static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *c
 
 static kolo_status run_whole(const struct kolo_call *call, const char *in, char *out)
 {
-    const size_t words = 4 * (size_t)call->comm->nranks;
+    const size_t words = 4 * (size_t)call->base.comm->nranks;
     struct kolo_call whole = *call;
     whole.in = in;
     whole.out = out;
@@ -294,7 +294,7 @@ static kolo_status stage_whole(struct kolo_staging *s, const struct kolo_call *c
 kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *what,
                              const struct kolo_counts *v)
 {
-    struct kolo_call call = {.comm = s->host,
+    struct kolo_call call = {.base.comm = s->host,
                              .coll = what->coll,
                              .in = what->in,
                              .out = what->out,
