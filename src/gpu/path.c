@@ -317,8 +317,8 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 static kolo_status find_places(const struct kolo_call *call, bool *host_out)
 {
     const struct kolo_comm *c = call->base.comm;
-    const void *const ptr[2] = {kolo_call_has_in(call) ? call->in : NULL,
-                                kolo_call_has_out(call) ? call->out : NULL};
+    const void *const ptr[2] = {call->extent.has_in ? call->args.in : NULL,
+                                call->extent.has_out ? call->args.out : NULL};
     static const char *const name[2] = {"send", "recv"};
     struct kolo_cuda_place place[2];
     char text[2][32];
@@ -356,18 +356,18 @@ static _Thread_local struct pending *pending;
 
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
-    const bool scales = kolo_call_reduces(call) && call->op >= KOLO_OPS;
+    const bool scales = call->extent.reduces && call->args.op >= KOLO_OPS;
     const size_t n = (size_t)call->base.comm->nranks;
-    return (struct kolo_gpu_call){.coll = call->coll,
-                                  .in = call->in,
-                                  .out = call->out,
-                                  .count = call->count,
-                                  .type = call->type,
-                                  .op = scales ? KOLO_OPS : call->op,
-                                  .root = call->root,
-                                  .factor = call->factor,
-                                  .counts = call->v.all,
-                                  .displs = call->v.all != NULL ? call->v.all + n : NULL,
+    return (struct kolo_gpu_call){.coll = call->args.coll,
+                                  .in = call->args.in,
+                                  .out = call->args.out,
+                                  .count = call->args.count,
+                                  .type = call->args.type,
+                                  .op = scales ? KOLO_OPS : call->args.op,
+                                  .root = call->args.root,
+                                  .factor = call->args.factor,
+                                  .counts = call->args.v.all,
+                                  .displs = call->args.v.all != NULL ? call->args.v.all + n : NULL,
                                   .stream = stream};
 }
 
@@ -386,8 +386,8 @@ static kolo_status add_pending(struct kolo_call *call, const struct kolo_gpu_cal
     while (*at != NULL) {
         at = &(*at)->next;
     }
-    *kept = (struct pending){.comm = call->base.comm, .v = call->v, .call = *what};
-    call->v.all = NULL;
+    *kept = (struct pending){.comm = call->base.comm, .v = call->args.v, .call = *what};
+    call->args.v.all = NULL;
     *at = kept;
     return KOLO_OK;
 }
@@ -423,7 +423,7 @@ static kolo_status take(struct kolo_call *call, kolo_stream stream)
     if (kolo_group_depth > 0) {
         return add_pending(call, &what);
     }
-    return kolo_device_enqueue(call->base.comm, &what, &call->v);
+    return kolo_device_enqueue(call->base.comm, &what, &call->args.v);
 }
 
 bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *out)
@@ -433,7 +433,7 @@ bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *
     if (!kolo_device_is_up(call->base.comm)) {
         return false;
     }
-    if (call->coll != KOLO_COLL_BARRIER) {
+    if (call->args.coll != KOLO_COLL_BARRIER) {
         st = find_places(call, &host);
     }
     if (st == KOLO_OK && host && stream != NULL) {

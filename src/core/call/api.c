@@ -16,13 +16,11 @@ int kolo_version(void)
 static void record_begin(struct kolo_call *call)
 {
     static _Thread_local bool calls;
-    const struct kolo_args args = {.coll = call->coll,
-                                   .type = call->type,
-                                   .op = call->op < KOLO_OPS ? call->op : KOLO_OPS,
-                                   .root = call->root};
+    struct kolo_coll_args args = call->args;
+    args.op = args.op < KOLO_OPS ? args.op : KOLO_OPS; /* handles are local */
     (void)kolo_record_begin(call->base.comm->post,
-                            kolo_memo_what(&args) | (call->v.all != NULL ? KOLO_WHAT_V : 0),
-                            call->count);
+                            kolo_memo_what(&args) | (args.v.all != NULL ? KOLO_WHAT_V : 0),
+                            args.count);
     call->number = kolo_comm_calls(call->base.comm);
     if (!calls) {
         calls = true;
@@ -40,11 +38,11 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
     KOLO_LOG(INFO, COLL,
              "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %u root %d comm %p "
              "[nranks=%d] stream %p",
-             kolo_coll_title(call->coll), (unsigned long long)kolo_comm_calls(call->base.comm),
-             call->in, call->out, call->count, (int)call->type, call->op, call->root,
-             (void *)call->base.comm, call->base.comm->nranks, stream);
+             kolo_coll_title(call->args.coll), (unsigned long long)kolo_comm_calls(call->base.comm),
+             call->args.in, call->args.out, call->args.count, (int)call->args.type, call->args.op,
+             call->args.root, (void *)call->base.comm, call->base.comm->nranks, stream);
     record_begin(call);
-    if (call->coll != KOLO_COLL_BARRIER && call->count == 0 && call->v.all == NULL) {
+    if (call->args.coll != KOLO_COLL_BARRIER && call->args.count == 0 && call->args.v.all == NULL) {
         kolo_call_record_end(call);
         return KOLO_OK; /* nothing to move, on every rank alike */
     }
@@ -55,23 +53,16 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
     return kolo_call_submit(call, stream);
 }
 
-static __attribute__((noinline)) kolo_status run_args(struct kolo_args args, struct kolo_comm *comm,
-                                                      kolo_stream stream)
+static __attribute__((noinline)) kolo_status run_args(struct kolo_coll_args args,
+                                                      struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.base.comm = comm,
-                             .coll = args.coll,
-                             .in = args.in,
-                             .out = args.out,
-                             .count = args.count,
-                             .type = args.type,
-                             .op = args.op,
-                             .root = args.root};
+    struct kolo_call call = {.base.comm = comm, .args = args};
     return kolo_call_run(&call, stream);
 }
 
 /* Inlined, so that the arguments of a call that is known stay in registers. */
 static inline __attribute__((always_inline)) kolo_status
-submit(const struct kolo_args *args, struct kolo_comm *comm, kolo_stream stream)
+submit(const struct kolo_coll_args *args, struct kolo_comm *comm, kolo_stream stream)
 {
     kolo_status st;
     if (KOLO_LIKELY(stream == NULL) && KOLO_LIKELY(kolo_quick(args, comm, &st))) {
@@ -83,68 +74,68 @@ submit(const struct kolo_args *args, struct kolo_comm *comm, kolo_stream stream)
 kolo_status kolo_all_reduce(const void *send, void *recv, size_t count, enum kolo_type type,
                             kolo_op op, struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_ALL_REDUCE,
-                                   .in = send,
-                                   .out = recv,
-                                   .count = count,
-                                   .type = type,
-                                   .op = op};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_ALL_REDUCE,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .op = op};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_reduce(const void *send, void *recv, size_t count, enum kolo_type type, kolo_op op,
                         int root, struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_REDUCE,
-                                   .in = send,
-                                   .out = recv,
-                                   .count = count,
-                                   .type = type,
-                                   .op = op,
-                                   .root = root};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_REDUCE,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .op = op,
+                                        .root = root};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_broadcast(const void *send, void *recv, size_t count, enum kolo_type type,
                            int root, struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_BROADCAST,
-                                   .in = send,
-                                   .out = recv,
-                                   .count = count,
-                                   .type = type,
-                                   .root = root};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_BROADCAST,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .root = root};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_gather(const void *send, void *recv, size_t count, enum kolo_type type, int root,
                         struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_GATHER,
-                                   .in = send,
-                                   .out = recv,
-                                   .count = count,
-                                   .type = type,
-                                   .root = root};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_GATHER,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .root = root};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_scatter(const void *send, void *recv, size_t count, enum kolo_type type, int root,
                          struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_SCATTER,
-                                   .in = send,
-                                   .out = recv,
-                                   .count = count,
-                                   .type = type,
-                                   .root = root};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_SCATTER,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .root = root};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_all_gather(const void *send, void *recv, size_t count, enum kolo_type type,
                             struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {
+    const struct kolo_coll_args args = {
         .coll = KOLO_COLL_ALL_GATHER, .in = send, .out = recv, .count = count, .type = type};
     return submit(&args, comm, stream);
 }
@@ -152,25 +143,25 @@ kolo_status kolo_all_gather(const void *send, void *recv, size_t count, enum kol
 kolo_status kolo_reduce_scatter(const void *send, void *recv, size_t count, enum kolo_type type,
                                 kolo_op op, struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_REDUCE_SCATTER,
-                                   .in = send,
-                                   .out = recv,
-                                   .count = count,
-                                   .type = type,
-                                   .op = op};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_REDUCE_SCATTER,
+                                        .in = send,
+                                        .out = recv,
+                                        .count = count,
+                                        .type = type,
+                                        .op = op};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_all_to_all(const void *send, void *recv, size_t count, enum kolo_type type,
                             struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {
+    const struct kolo_coll_args args = {
         .coll = KOLO_COLL_ALL_TO_ALL, .in = send, .out = recv, .count = count, .type = type};
     return submit(&args, comm, stream);
 }
 
 kolo_status kolo_barrier(struct kolo_comm *comm, kolo_stream stream)
 {
-    const struct kolo_args args = {.coll = KOLO_COLL_BARRIER, .type = KOLO_INT8};
+    const struct kolo_coll_args args = {.coll = KOLO_COLL_BARRIER, .type = KOLO_INT8};
     return submit(&args, comm, stream);
 }

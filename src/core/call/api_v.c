@@ -10,7 +10,7 @@
 static kolo_status add_counts(struct kolo_call *call, size_t at, const char *names,
                               const size_t *counts, const size_t *displs)
 {
-    const size_t n = (size_t)call->base.comm->nranks, elem = kolo_type_bytes(call->type);
+    const size_t n = (size_t)call->base.comm->nranks, elem = kolo_type_bytes(call->args.type);
     size_t packed = 0;
     for (size_t r = 0; r < n; r++) {
         const size_t off = displs != NULL ? displs[r] : packed;
@@ -19,9 +19,9 @@ static kolo_status add_counts(struct kolo_call *call, size_t at, const char *nam
             return kolo_fail(KOLO_ERR_INVALID, "%s of rank %zu: %zu elements at %zu overflow",
                              names, r, counts[r], off);
         }
-        call->v.all[at * n + r] = counts[r];
-        call->v.all[(at + 1) * n + r] = off;
-        call->v.full = kolo_max(call->v.full, counts[r]);
+        call->args.v.all[at * n + r] = counts[r];
+        call->args.v.all[(at + 1) * n + r] = off;
+        call->args.v.full = kolo_max(call->args.v.full, counts[r]);
         packed = off + counts[r];
     }
     return KOLO_OK;
@@ -35,8 +35,8 @@ static kolo_status open_counts(struct kolo_call *call, const char *names, const 
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", names,
                          counts == NULL ? "counts" : "displs");
     }
-    call->v.all = calloc(4 * (size_t)call->base.comm->nranks, sizeof *call->v.all);
-    if (call->v.all == NULL) {
+    call->args.v.all = calloc(4 * (size_t)call->base.comm->nranks, sizeof *call->args.v.all);
+    if (call->args.v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
     const kolo_status st = add_counts(call, 0, names, counts, displs);
@@ -52,10 +52,11 @@ static kolo_status open_rooted_counts(struct kolo_call *call, const size_t *coun
 {
     KOLO_TRY(kolo_comm_usable(call->base.comm));
     const int rank = call->base.comm->rank, n = call->base.comm->nranks;
-    if (call->root < 0 || call->root >= n) {
-        return kolo_fail(KOLO_ERR_INVALID, "root is %d; it must be 0 to %d", call->root, n - 1);
+    if (call->args.root < 0 || call->args.root >= n) {
+        return kolo_fail(KOLO_ERR_INVALID, "root is %d; it must be 0 to %d", call->args.root,
+                         n - 1);
     }
-    if (rank == call->root) {
+    if (rank == call->args.root) {
         KOLO_TRY(open_counts(call, "counts and displs", counts, displs, true));
         if (counts[rank] != count) {
             kolo_call_close(call);
@@ -80,11 +81,11 @@ kolo_status kolo_gatherv(const void *send, size_t count, void *recv, const size_
                          struct kolo_comm *comm, kolo_stream stream)
 {
     struct kolo_call call = {.base.comm = comm,
-                             .coll = KOLO_COLL_GATHER,
-                             .in = send,
-                             .out = recv,
-                             .type = type,
-                             .root = root};
+                             .args.coll = KOLO_COLL_GATHER,
+                             .args.in = send,
+                             .args.out = recv,
+                             .args.type = type,
+                             .args.root = root};
     KOLO_TRY(open_rooted_counts(&call, counts, displs, count));
     return kolo_call_run(&call, stream);
 }
@@ -94,11 +95,11 @@ kolo_status kolo_scatterv(const void *send, const size_t *counts, const size_t *
                           kolo_stream stream)
 {
     struct kolo_call call = {.base.comm = comm,
-                             .coll = KOLO_COLL_SCATTER,
-                             .in = send,
-                             .out = recv,
-                             .type = type,
-                             .root = root};
+                             .args.coll = KOLO_COLL_SCATTER,
+                             .args.in = send,
+                             .args.out = recv,
+                             .args.type = type,
+                             .args.root = root};
     KOLO_TRY(open_rooted_counts(&call, counts, displs, count));
     return kolo_call_run(&call, stream);
 }
@@ -107,8 +108,11 @@ kolo_status kolo_all_gatherv(const void *send, void *recv, const size_t *counts,
                              const size_t *displs, enum kolo_type type, struct kolo_comm *comm,
                              kolo_stream stream)
 {
-    struct kolo_call call = {
-        .base.comm = comm, .coll = KOLO_COLL_ALL_GATHER, .in = send, .out = recv, .type = type};
+    struct kolo_call call = {.base.comm = comm,
+                             .args.coll = KOLO_COLL_ALL_GATHER,
+                             .args.in = send,
+                             .args.out = recv,
+                             .args.type = type};
     KOLO_TRY(open_counts(&call, "counts and displs", counts, displs, true));
     return kolo_call_run(&call, stream);
 }
@@ -118,11 +122,11 @@ kolo_status kolo_reduce_scatterv(const void *send, void *recv, const size_t *cou
                                  kolo_stream stream)
 {
     struct kolo_call call = {.base.comm = comm,
-                             .coll = KOLO_COLL_REDUCE_SCATTER,
-                             .in = send,
-                             .out = recv,
-                             .type = type,
-                             .op = op};
+                             .args.coll = KOLO_COLL_REDUCE_SCATTER,
+                             .args.in = send,
+                             .args.out = recv,
+                             .args.type = type,
+                             .args.op = op};
     KOLO_TRY(open_counts(&call, "counts", counts, NULL, false));
     return kolo_call_run(&call, stream);
 }
@@ -131,8 +135,11 @@ kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts, const 
                              void *recv, const size_t *recv_counts, const size_t *recv_displs,
                              enum kolo_type type, struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {
-        .base.comm = comm, .coll = KOLO_COLL_ALL_TO_ALL, .in = send, .out = recv, .type = type};
+    struct kolo_call call = {.base.comm = comm,
+                             .args.coll = KOLO_COLL_ALL_TO_ALL,
+                             .args.in = send,
+                             .args.out = recv,
+                             .args.type = type};
     KOLO_TRY(open_counts(&call, "send_counts and send_displs", send_counts, send_displs, true));
     if (recv_counts == NULL || recv_displs == NULL) {
         kolo_call_close(&call);

@@ -69,8 +69,8 @@ static kolo_status shares_by_now(struct kolo_comm *c, bool *out)
 
 bool kolo_call_may_have_entries(const struct kolo_call *call)
 {
-    return call->base.comm->nranks <= KOLO_WHOLE_PLAN_RANKS && !kolo_call_by_messages(call) &&
-           kolo_call_bytes(call) >= KOLO_ENTRY_BYTES && call->base.comm->mapper != NULL;
+    return call->base.comm->nranks <= KOLO_WHOLE_PLAN_RANKS && !call->extent.by_messages &&
+           call->extent.bytes >= KOLO_ENTRY_BYTES && call->base.comm->mapper != NULL;
 }
 
 kolo_status kolo_call_decide_entries(struct kolo_call *call)
@@ -114,13 +114,13 @@ void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out)
         out->in_at = (uintptr_t)kolo_call_run_in(call);
         out->out_at = (uintptr_t)kolo_call_run_out(call);
     }
-    if (kolo_call_has_in(call)) {
+    if (call->extent.has_in) {
         out->in_shared =
-            share(c, kolo_call_run_in(call), kolo_call_span(call, true) * call->run_elem, out->in);
+            share(c, kolo_call_run_in(call), call->extent.in_elems * call->run_elem, out->in);
     }
-    if (kolo_call_has_out(call)) {
-        out->out_shared = share(c, kolo_call_run_out(call),
-                                kolo_call_span(call, false) * call->run_elem, out->out);
+    if (call->extent.has_out) {
+        out->out_shared =
+            share(c, kolo_call_run_out(call), call->extent.out_elems * call->run_elem, out->out);
     }
     out->buffers = kolo_hash(0, out, offsetof(struct kolo_entry, buffers));
 }
@@ -157,11 +157,12 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
 static bool brings_mapped(const struct kolo_call *call, int q)
 {
     const struct kolo_wires *w = &call->base.comm->wires;
-    const bool to_root = call->coll == KOLO_COLL_REDUCE || call->coll == KOLO_COLL_GATHER;
-    const bool from_root = call->coll == KOLO_COLL_BROADCAST || call->coll == KOLO_COLL_SCATTER;
+    const bool to_root = call->args.coll == KOLO_COLL_REDUCE || call->args.coll == KOLO_COLL_GATHER;
+    const bool from_root =
+        call->args.coll == KOLO_COLL_BROADCAST || call->args.coll == KOLO_COLL_SCATTER;
     const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
-    return (entry->in_shared || (from_root && q != call->root)) &&
-           (entry->out_shared || (to_root && q != call->root));
+    return (entry->in_shared || (from_root && q != call->args.root)) &&
+           (entry->out_shared || (to_root && q != call->args.root));
 }
 
 bool kolo_call_is_mapped(const struct kolo_call *call)

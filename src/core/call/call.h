@@ -7,6 +7,7 @@
 #define KOLO_CORE_CALL_CALL_H
 
 #include "core/call/queue.h"
+#include "plan/coll.h"
 
 enum kolo_call_state {
     KOLO_CALL_CHOOSE,
@@ -16,23 +17,10 @@ enum kolo_call_state {
     KOLO_CALL_RUN
 };
 
-/* The counts of a v-form, copied: counts[n] displs[n] out_counts[n] out_displs[n]. */
-struct kolo_counts {
-    size_t *all;
-    size_t full; /* longest block that this rank knows */
-};
-
 struct kolo_call {
     struct kolo_queued base;
-    enum kolo_coll coll;
-    const void *in;
-    void *out;
-    size_t count;
-    enum kolo_type type;
-    kolo_op op;
-    uint64_t factor; /* the bits of PREMULSUM's: its operation may be gone when the call begins */
-    int root;
-    struct kolo_counts v; /* v.all NULL: a regular collective */
+    struct kolo_coll_args args;     /* v.all: owned */
+    struct kolo_coll_extent extent; /* of args, from kolo_call_check() on */
 
     enum kolo_call_state state;
     bool uses_entries, wide, started;

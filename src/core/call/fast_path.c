@@ -22,16 +22,11 @@ kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
 
 /* The entry is published, and somebody's is another than last time. */
 static __attribute__((noinline)) kolo_status
-go_on_slowly(struct kolo_comm *c, const struct kolo_args *a, const struct kolo_memo *m)
+go_on_slowly(struct kolo_comm *c, const struct kolo_coll_args *a, const struct kolo_memo *m)
 {
     struct kolo_call call = {.base.comm = c,
-                             .coll = a->coll,
-                             .in = a->in,
-                             .out = a->out,
-                             .count = a->count,
-                             .type = a->type,
-                             .op = a->op,
-                             .root = a->root,
+                             .args = *a,
+                             .extent = kolo_coll_extent_of(a, c->rank, c->nranks),
                              .algo = m->bound->prog->plan->algo,
                              .run_elem = m->elem,
                              .tile_bytes = m->bound->extents.tile_bytes,
@@ -44,7 +39,7 @@ go_on_slowly(struct kolo_comm *c, const struct kolo_args *a, const struct kolo_m
     return st;
 }
 
-static kolo_status run_shared(struct kolo_comm *c, const struct kolo_args *a,
+static kolo_status run_shared(struct kolo_comm *c, const struct kolo_coll_args *a,
                               const struct kolo_memo *m, const struct kolo_shared_memo *s)
 {
     struct kolo_wires *w = &c->wires;
@@ -70,7 +65,7 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_args *a,
 
 /* The memo of this call's buffers, or NULL. */
 static const struct kolo_shared_memo *find_shared(const struct kolo_comm *c,
-                                                  const struct kolo_args *a, uint64_t what)
+                                                  const struct kolo_coll_args *a, uint64_t what)
 {
     const struct kolo_shared_memo *s =
         &c->shared_memo[kolo_shared_memo_place(what, a->count, a->in, a->out)];
@@ -88,7 +83,7 @@ static void end_if_well(struct kolo_record *record, kolo_status st)
 }
 
 /* By who holds comm->busy. False: not a call that is known. */
-static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_status *out)
+static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_status *out)
 {
     const uint64_t what = kolo_memo_what(a);
     const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
@@ -115,7 +110,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_args *a, kolo_statu
     return true;
 }
 
-bool kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args, kolo_status *out)
+bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out)
 {
     kolo_status st = KOLO_OK;
     const bool known =

@@ -16,11 +16,11 @@ extern _Thread_local int kolo_group_depth;
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out);
 /* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
-bool kolo_quick_run(struct kolo_comm *c, const struct kolo_args *args, kolo_status *out);
+bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out);
 
 /* Blocking calls that are like one before run here and now. False: nothing was done, the call must
  * take the long way. */
-static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_args *a,
+static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_coll_args *a,
                                                              struct kolo_comm *c, kolo_status *out)
 {
     if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || (unsigned)a->op >= KOLO_OPS ||
@@ -33,7 +33,7 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_a
     if (KOLO_UNLIKELY(m->quick != what || !kolo_memo_serves(m, a) ||
                       atomic_load_explicit(&c->head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
-        const struct kolo_args args = *a;
+        const struct kolo_coll_args args = *a;
         return kolo_quick_run(c, &args, out);
     }
     struct kolo_record *record = kolo_record_begin(c->post, what, a->count);

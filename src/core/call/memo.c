@@ -7,31 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t what_of(const struct kolo_call *call)
-{
-    const struct kolo_args args = {
-        .coll = call->coll, .type = call->type, .op = call->op, .root = call->root};
-    return kolo_memo_what(&args);
-}
-
 static bool can_be_kept(const struct kolo_call *call)
 {
-    return !call->wide && call->v.all == NULL && call->op < KOLO_OPS;
-}
-
-static ptrdiff_t in_place_of(const struct kolo_call *call)
-{
-    const ptrdiff_t bytes = (ptrdiff_t)(call->count * kolo_type_bytes(call->type));
-    switch (call->coll) {
-    case KOLO_COLL_GATHER:
-    case KOLO_COLL_ALL_GATHER:
-        return -call->base.comm->rank * bytes;
-    case KOLO_COLL_SCATTER:
-    case KOLO_COLL_REDUCE_SCATTER:
-        return call->base.comm->rank * bytes;
-    default:
-        return 0;
-    }
+    return !call->wide && call->args.v.all == NULL && call->args.op < KOLO_OPS;
 }
 
 bool kolo_memo_create(struct kolo_comm *c)
@@ -76,12 +54,12 @@ static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
 static void learn_shared(struct kolo_call *call, uint64_t what)
 {
     struct kolo_comm *c = call->base.comm;
-    struct kolo_shared_memo *m =
-        &c->shared_memo[kolo_shared_memo_place(what, call->count, call->in, call->out)];
+    struct kolo_shared_memo *m = &c->shared_memo[kolo_shared_memo_place(
+        what, call->args.count, call->args.in, call->args.out)];
     m->what = what;
-    m->count = call->count;
-    m->in = call->in;
-    m->out = call->out;
+    m->count = call->args.count;
+    m->in = call->args.in;
+    m->out = call->args.out;
     m->frees = kolo_mem_frees();
     kolo_call_make_entry(call, &m->entry);
     learn_peers(call, m);
@@ -90,28 +68,27 @@ static void learn_shared(struct kolo_call *call, uint64_t what)
 void kolo_memo_learn(struct kolo_call *call)
 {
     struct kolo_comm *c = call->base.comm;
-    const uint64_t what = what_of(call);
+    const uint64_t what = kolo_memo_what(&call->args);
     if (!can_be_kept(call)) {
         return;
     }
-    const size_t elem = kolo_type_bytes(call->type);
-    const bool reduces = kolo_call_reduces(call), moves = call->coll != KOLO_COLL_BARRIER;
-    c->memo[kolo_memo_place(what, call->count)] = (struct kolo_memo){
+    const bool reduces = call->extent.reduces;
+    c->memo[kolo_memo_place(what, call->args.count)] = (struct kolo_memo){
         .what = what,
-        .count = call->count,
+        .count = call->args.count,
         .bound = call->bound,
         .exchange = call->uses_entries ? NULL : call->bound->exchange,
-        .how = {.reduce = reduces ? kolo_reduce_kernel(call->type, call->op) : NULL,
-                .divisor = reduces && call->op == KOLO_AVG ? (unsigned)c->nranks : 0,
+        .how = {.reduce = reduces ? kolo_reduce_kernel(call->args.type, call->args.op) : NULL,
+                .divisor = reduces && call->args.op == KOLO_AVG ? (unsigned)c->nranks : 0,
                 .signature = call->signature},
-        .in_bytes = moves && kolo_call_has_in(call) ? kolo_call_span(call, true) * elem : 0,
-        .out_bytes = moves && kolo_call_has_out(call) ? kolo_call_span(call, false) * elem : 0,
-        .in_place = (uintptr_t)in_place_of(call),
+        .in_bytes = kolo_coll_in_bytes(&call->args, &call->extent),
+        .out_bytes = kolo_coll_out_bytes(&call->args, &call->extent),
+        .in_place = (uintptr_t)kolo_coll_in_place(&call->args, c->rank, c->nranks),
         .elem = call->run_elem,
         .entries = call->uses_entries,
         .asks = !c->sharing && kolo_call_may_have_entries(call),
         .steps = !kolo_exec_is_plain(call->prog)};
-    struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
+    struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->args.count)];
     const bool simple =
         !m->entries && !m->asks && !m->steps && !c->logs_calls && c->device == KOLO_HOST;
     m->quick = simple ? what : KOLO_NOT_SIMPLE;
@@ -148,12 +125,12 @@ void kolo_memo_destroy(struct kolo_comm *c)
 bool kolo_memo_recall(struct kolo_call *call)
 {
     struct kolo_comm *c = call->base.comm;
-    if (call->op >= KOLO_OPS || call->v.all != NULL) {
+    if (call->args.op >= KOLO_OPS || call->args.v.all != NULL) {
         return false;
     }
-    const uint64_t what = what_of(call);
-    const struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->count)];
-    if (m->bound == NULL || m->what != what || m->count != call->count || m->entries ||
+    const uint64_t what = kolo_memo_what(&call->args);
+    const struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->args.count)];
+    if (m->bound == NULL || m->what != what || m->count != call->args.count || m->entries ||
         (m->asks && kolo_comm_must_ask(c))) {
         return false;
     }

@@ -9,17 +9,6 @@
 
 #include "core/call/call.h"
 
-/* A call's arguments, as they are given. */
-struct kolo_args {
-    enum kolo_coll coll;
-    enum kolo_type type;
-    kolo_op op;
-    int root;
-    const void *in;
-    void *out;
-    size_t count;
-};
-
 #define KOLO_NOT_SIMPLE UINT64_MAX /* no call's */
 
 struct kolo_memo {               /* bound NULL: empty */
@@ -56,7 +45,7 @@ struct kolo_shared_memo { /* bound NULL: empty */
 
 /* Each number has bits of its own only where op < KOLO_OPS and type < KOLO_TYPES: other calls are
  * neither kept nor looked up. */
-static inline uint64_t kolo_memo_what(const struct kolo_args *a)
+static inline uint64_t kolo_memo_what(const struct kolo_coll_args *a)
 {
     return (uint64_t)(uint32_t)a->root << 32 | (uint64_t)a->op << 16 | (uint64_t)a->type << 8 |
            (uint64_t)a->coll;
@@ -70,7 +59,7 @@ static_assert(KOLO_MEMOS == 64, "kolo_memo_place() gives 6 bits");
 
 /* A call whose `what` is the memo's, with its count, and buffers as kolo_call_check() wants them.
  */
-static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo_args *a)
+static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo_coll_args *a)
 {
     const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
     if (m->count != a->count || (in == 0 && m->in_bytes > 0) || (out == 0 && m->out_bytes > 0)) {

@@ -5,18 +5,6 @@
 
 #include "core/call/call.h"
 
-/* ---- check.c: what the arguments say ---- */
-
-/* Whether this rank reads send, writes recv; elements that they span from their start. */
-bool kolo_call_has_in(const struct kolo_call *call);
-bool kolo_call_has_out(const struct kolo_call *call);
-size_t kolo_call_span(const struct kolo_call *call, bool in);
-/* As struct kolo_query says. */
-size_t kolo_call_bytes(const struct kolo_call *call);
-bool kolo_call_reduces(const struct kolo_call *call);
-/* v-forms that not all ranks know run as messages, so that each edge has its own length. */
-bool kolo_call_by_messages(const struct kolo_call *call);
-
 /* ---- call.c ---- */
 
 /* What all ranks must agree on, hashed. */
@@ -24,11 +12,11 @@ uint64_t kolo_call_signature(const struct kolo_call *call);
 /* The buffers that the program runs on: the caller's, or those in the accumulator type. */
 static inline const void *kolo_call_run_in(const struct kolo_call *call)
 {
-    return call->wide_in != NULL ? call->wide_in : call->in;
+    return call->wide_in != NULL ? call->wide_in : call->args.in;
 }
 static inline void *kolo_call_run_out(const struct kolo_call *call)
 {
-    return call->wide_out != NULL ? call->wide_out : call->out;
+    return call->wide_out != NULL ? call->wide_out : call->args.out;
 }
 
 /* ---- buffers.c: entry lines, and which calls have them ---- */

@@ -120,7 +120,7 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", c->nranks);
     }
     for (int q = 0; q < c->nranks; q++) {
-        bits[q] = q == c->rank || kolo_call_by_messages(call) ? 0 : link_bits(call, q);
+        bits[q] = q == c->rank || call->extent.by_messages ? 0 : link_bits(call, q);
     }
     const uint64_t hash = kolo_hash(0, bits, (size_t)c->nranks);
     const struct kolo_cached_prog *found = c->progs;
@@ -141,8 +141,8 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
 static struct kolo_sizes sizes_of(const struct kolo_call *call)
 {
     const size_t n = (size_t)call->base.comm->nranks;
-    const size_t *all = call->v.all;
-    struct kolo_sizes sizes = {.count = call->count, .elem = call->run_elem};
+    const size_t *all = call->args.v.all;
+    struct kolo_sizes sizes = {.count = call->args.count, .elem = call->run_elem};
     if (all != NULL) {
         sizes.counts = all;
         sizes.displs = all + n;
@@ -219,7 +219,7 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     uint32_t tiles = 0;
     bool inlined = false;
     KOLO_TRY(kolo_extents_make(plan, c->rank, &sizes, &extents, &arrays));
-    extents.one_tile = kolo_call_by_messages(call);
+    extents.one_tile = call->extent.by_messages;
     extents.tile_bytes = call->tile_bytes;
     kolo_tile(plan, &extents, c->wires.slot_bytes, &piece, &tiles, &inlined);
     kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
@@ -233,14 +233,14 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
     struct kolo_cached_bound *oldest = &c->bounds[0];
-    if (call->v.all != NULL) {
+    if (call->args.v.all != NULL) {
         const kolo_status st = bind_call(call, block, &call->own_bound);
         call->bound = call->own_bound;
         return st;
     }
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
         struct kolo_cached_bound *b = &c->bounds[i];
-        if (b->prog == call->prog && b->count == call->count && b->elem == call->run_elem &&
+        if (b->prog == call->prog && b->count == call->args.count && b->elem == call->run_elem &&
             b->tile_bytes == call->tile_bytes) {
             b->used = ++c->uses;
             call->bound = b->bound;
@@ -253,8 +253,8 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     if (st == KOLO_OK) {
         kolo_memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
-        *oldest = (struct kolo_cached_bound){call->prog,       call->count, call->run_elem,
-                                             call->tile_bytes, ++c->uses,   bound};
+        *oldest = (struct kolo_cached_bound){call->prog,       call->args.count, call->run_elem,
+                                             call->tile_bytes, ++c->uses,        bound};
         call->bound = bound;
     }
     return st;
