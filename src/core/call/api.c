@@ -53,10 +53,10 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
     return kolo_call_submit(call, stream);
 }
 
-static __attribute__((noinline)) kolo_status run_args(struct kolo_coll_args args,
+static __attribute__((noinline)) kolo_status run_args(const struct kolo_coll_args *args,
                                                       struct kolo_comm *comm, kolo_stream stream)
 {
-    struct kolo_call call = {.base.comm = comm, .args = args};
+    struct kolo_call call = {.base.comm = comm, .args = *args};
     return kolo_call_run(&call, stream);
 }
 
@@ -68,7 +68,8 @@ submit(const struct kolo_coll_args *args, struct kolo_comm *comm, kolo_stream st
     if (KOLO_LIKELY(stream == NULL) && KOLO_LIKELY(kolo_quick(args, comm, &st))) {
         return st;
     }
-    return run_args(*args, comm, stream);
+    const struct kolo_coll_args again = kolo_coll_args_again(args);
+    return run_args(&again, comm, stream);
 }
 
 kolo_status kolo_all_reduce(const void *send, void *recv, size_t count, enum kolo_type type,

@@ -18,6 +18,20 @@ kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
 /* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
 bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out);
 
+/* The same arguments of a regular call, for the slow branches. A copy of the whole struct there
+ * would make the fast one store the parts that it never reads. */
+static inline __attribute__((always_inline)) struct kolo_coll_args
+kolo_coll_args_again(const struct kolo_coll_args *a)
+{
+    return (struct kolo_coll_args){.coll = a->coll,
+                                   .type = a->type,
+                                   .op = a->op,
+                                   .root = a->root,
+                                   .in = a->in,
+                                   .out = a->out,
+                                   .count = a->count};
+}
+
 /* Blocking calls that are like one before run here and now. False: nothing was done, the call must
  * take the long way. */
 static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_coll_args *a,
@@ -33,7 +47,7 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_c
     if (KOLO_UNLIKELY(m->quick != what || !kolo_memo_serves(m, a) ||
                       atomic_load_explicit(&c->head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
-        const struct kolo_coll_args args = *a;
+        const struct kolo_coll_args args = kolo_coll_args_again(a);
         return kolo_quick_run(c, &args, out);
     }
     struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
