@@ -19,7 +19,7 @@ exclude_patterns = ["targets.json"]
 source_suffix = {".md": "markdown"}
 
 myst_heading_anchors = 6
-myst_enable_extensions = ["html_image", "strikethrough", "tasklist"]
+myst_enable_extensions = ["colon_fence", "html_image", "strikethrough", "tasklist"]
 # What a code host does not know must not mean anything here.
 myst_disable_syntax = ["myst_block_break", "myst_line_comment", "myst_target", "myst_role"]
 lexers["log"] = TextLexer(stripnl=False)

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass, field
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include"))
@@ -19,7 +20,7 @@ SECTION = re.compile(r'<section class="Sh">\s*<h1 class="Sh"[^>]*>(.*?)</h1>(.*?
                      r'(?=<section class="Sh">|</div>\s*<table class="foot">)', re.DOTALL)
 BANNER = re.compile(r"/\* -{4} (.*?) -{4}\s*\*/")
 REFERENCE = re.compile(r"<(b|i)>([\w-]+)</\1>\((\d)\)")
-VARIABLE = re.compile(r"<b>(KOLO_[A-Z0-9_]+)</b>(?!</a>)")
+VARIABLE = re.compile(r"<b>(KOLO_[A-Z0-9_]+)</b>(?!</dt>)")
 ENTRY = re.compile(r'<dt id="([^"]*)">')
 PRE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 TAG = re.compile(r"<(/?)(\w+)[^>]*?(/?)>")
@@ -103,6 +104,9 @@ class Manual:
         out = [f"# {page.title}"]
         for heading, markup in page.sections:
             out.append(f"## {heading}")
+            if heading == "SYNOPSIS" and "<pre>" not in markup:
+                out.append(synopsis(markup))
+                continue
             for is_code, piece in pieces_of(self.linked(markup)):
                 out.append(code_block(piece) if is_code else f"````{{raw}} html\n{piece}\n````")
         return "\n\n".join(out) + "\n"
@@ -117,10 +121,11 @@ class Manual:
         return f"# {topic.title}\n\n{self.table(topic)}\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
 
     def index(self):
-        out = ["# Manual, by topic", "Each page is also there for `man`, once kolo is installed."]
+        out = ["# Manual, by topic", "`man` shows the same pages where kolo is installed."]
         for topic in self.topics:
             out += [f"## {topic.title}", self.table(topic)]
-        return "\n\n".join(out) + "\n"
+        entries = "\n".join(topic.name for topic in self.topics)
+        return "\n\n".join([*out, f"```{{toctree}}\n:hidden:\n\n{entries}\n```"]) + "\n"
 
 
 def cell(text):
@@ -175,6 +180,16 @@ def joined(pieces):
         else:
             out.append((is_code, piece))
     return out
+
+
+def synopsis(markup):
+    """Lines in bold, as code. A long line breaks between brackets, never inside."""
+    out = []
+    for line in markup.split("<br/>"):
+        line = " ".join(text_of(line).split())
+        line = re.sub(r"\[[^]]*\]", lambda match: match.group(0).replace(" ", "\xa0"), line)
+        out += textwrap.wrap(line, 88, subsequent_indent=" " * 8, break_on_hyphens=False)
+    return code_block(html.escape("\n".join(out)).replace("\xa0", " "))
 
 
 def code_block(markup):

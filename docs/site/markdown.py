@@ -5,7 +5,9 @@ Code is not prose: fences, code spans and comments are blanked out, letter by le
 looked for, so that offsets stay those of the file.
 """
 import html
+import os
 import re
+from urllib.parse import unquote
 
 FENCE = re.compile(r"^[ >]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ >]*\1[`~]*[ ]*$|\Z)", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(?<!`)(`+)(?!`)((?:(?!\n\s*\n).)+?)(?<!`)\1(?!`)", re.DOTALL)
@@ -18,6 +20,8 @@ TAG = re.compile(r"<(?:a|img|source)\b[^>]*?\b(?:href|src)\s*=\s*[\"']([^\"']*)[
 EXPLICIT = re.compile(r"<\w+\b[^>]*?\b(?:id|name)\s*=\s*[\"']([^\"']+)[\"']", re.IGNORECASE)
 HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]*?)[ \t]*#*[ \t]*$"
                      r"|^(?! {4}|[ ]*[-*+>|#])([^\n]*\S[^\n]*)\n {0,3}(=+|-+)[ \t]*$", re.MULTILINE)
+HOST_PAGES = ("../../actions", "../../discussions", "../../issues", "../../pulls", "../../releases",
+              "../../security")
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 
 
@@ -54,6 +58,29 @@ def undefined(text):
 def is_web(target):
     """Has a scheme, such as https: or mailto:."""
     return bool(SCHEME.match(target))
+
+
+def place(source, target):
+    """(path from the root of the tree, anchor) of a relative link in the file `source`. A path that
+    leaves the tree begins with ../"""
+    path, _, anchor = target.partition("#")
+    path = unquote(path.partition("?")[0])
+    if not path:
+        return source, anchor
+    if not path.startswith("/"):
+        path = os.path.join(os.path.dirname(source), path)
+    return os.path.normpath(path.lstrip("/") or "."), anchor
+
+
+def is_host_page(source, target):
+    """A page of the code host beside the files, such as ../../actions from the root of the tree: there a
+    file's address ends in blob/BRANCH/PATH."""
+    return not is_web(target) and place(source, target)[0].startswith(HOST_PAGES)
+
+
+def is_remote(source, target):
+    """Needs a network."""
+    return is_web(target) or is_host_page(source, target)
 
 
 def line_of(text, offset):

@@ -13,22 +13,21 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 import man_pages
 import markdown
 
 # The order of a newcomer. A pattern takes what no exact name and no earlier pattern has taken.
 SECTIONS = {
-    "Start": ["README.md", "docs/install.md"],
-    "Guides": ["docs/hosts.md", "docs/gpu.md", "docs/failures.md", "docs/log.md", "docs/tuning.md",
-               "docs/*.md", "torch/README.md", "python/README.md", "train/README.md", "examples/README.md",
-               "examples/*/README.md"],
+    "Start": ["README.md", "docs/install.md", "docs/README.md"],
+    "Guides": ["docs/hosts.md", "docs/pytorch.md", "torch/README.md", "python/README.md", "docs/nccl.md",
+               "docs/gpu.md", "docs/failures.md", "docs/log.md", "docs/tuning.md", "train/README.md",
+               "docs/*.md", "examples/README.md", "examples/*/README.md"],
     "Reference": ["docs/tools.md", "docs/environment.md", "@manual", "@headers"],
     "How it works": ["docs/architecture.md", "docs/decisions", "@pictures", "docs/glossary.md"],
     "Results": ["perf/README.md", "perf/RESULTS.md", "perf/RESULTS*.md", "perf/*.md"],
     "Contributing": ["CONTRIBUTING.md", "docs/algorithm.md", "docs/transport.md", "tests/README.md",
-                     "CHANGELOG.md"],
+                     "SECURITY.md", "CHANGELOG.md", "*.md"],
 }
 HEADERS = ["include/kolo/kolo.h", "include/kolo/plugin.h", "include/kolo/nccl/nccl.h"]
 LANGUAGES = {".c": "c", ".h": "c", ".def": "c", ".cpp": "cpp", ".cc": "cpp", ".cu": "cpp", ".py": "python",
@@ -36,7 +35,7 @@ LANGUAGES = {".c": "c", ".h": "c", ".def": "c", ".cpp": "cpp", ".cc": "cpp", ".c
 PICTURES = (".svg", ".png", ".jpg", ".jpeg", ".gif")
 # File, what is seen on it, and the command that draws it.
 DRAWN = [
-    ("ring.svg", "All-reduce round a ring of four ranks: chunks travel to the right, first added, then copied.",
+    ("ring.svg", "All-reduce round a ring of four ranks: chunks travel on, first added, then copied.",
      "kolo plan allreduce_ring -n 4"),
     ("tree.svg", "All-reduce of eight ranks over two trees.", "kolo plan allreduce_tree -n 8"),
     ("doubling.svg", "All-reduce of eight ranks by recursive doubling.", "kolo plan allreduce_doubling -n 8"),
@@ -48,6 +47,9 @@ DRAWN = [
      "kolo topo tests/data/nccl-8gpu-4nic.xml"),
     ("nvswitch.svg", "Four GPUs behind NVSwitch.", "kolo topo tests/data/hwloc-4gpu-nvswitch.xml"),
 ]
+ALERT = re.compile(r"^> \[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\n((?:>.*\n)+)", re.MULTILINE)
+BADGE = re.compile(r"\[!\[[^\]]*\]\(([^)\s]+)\)\]\([^)\s]+\)|!\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[([^\[\]]+)\]\(([^)\s]+)\)")
 NOT_DOCUMENTS = ("build", "__pycache__", "dist")
 
 
@@ -63,6 +65,27 @@ def documents(root):
         below[:] = [name for name in below if not name.startswith((".", *NOT_DOCUMENTS))]
         found += [os.path.relpath(os.path.join(here, name), root) for name in names if name.endswith(".md")]
     return sorted(found)
+
+
+def header_page(path):
+    return "headers/" + os.path.basename(path)
+
+
+def without_remote(source, text):
+    """A document without pictures from a network, and without links to pages of a code host."""
+    for match in reversed(list(BADGE.finditer(markdown.prose(text)))):
+        if markdown.is_remote(source, match.group(1) or match.group(2)):
+            text = text[:match.start()] + text[match.end():]
+    for match in reversed(list(LINK.finditer(markdown.prose(text)))):
+        if markdown.is_host_page(source, match.group(2)):
+            text = text[:match.start()] + text[slice(*match.span(1))] + text[match.end():]
+    return text
+
+
+def admonition(match):
+    """What a code host shows as a box is a box here."""
+    lines = re.sub(r"^> ?", "", match.group(2), flags=re.MULTILINE)
+    return f":::{{{match.group(1).lower()}}}\n{lines}:::\n"
 
 
 @dataclass
@@ -101,9 +124,10 @@ class Stage:
     # ---- Markdown files ----
 
     def document(self, source, node):
-        text = read(os.path.join(self.root, source))
+        text = without_remote(source, read(os.path.join(self.root, source)))
         for target, first, last in reversed(markdown.links(text)):
             text = text[:first] + self.target(source, target) + text[last:]
+        text = ALERT.sub(admonition, text)
         if node is None:
             text = "---\norphan: true\n---\n\n" + text
         elif node.below:
@@ -116,10 +140,8 @@ class Stage:
         """Where a link of a document leads on the site."""
         if markdown.is_web(target) or target.startswith("#"):
             return target
-        path, _, anchor = target.partition("#")
         here = os.path.dirname(source)
-        path = unquote(path)
-        path = os.path.normpath(path.lstrip("/") if path.startswith("/") else os.path.join(here, path))
+        path, anchor = markdown.place(source, target)
         if os.path.isdir(os.path.join(self.root, path)):
             readme = os.path.normpath(os.path.join(path, "README.md"))
             path = readme if readme in self.sources else path
@@ -134,6 +156,8 @@ class Stage:
     # ---- listings of files and folders ----
 
     def listing(self, path):
+        if path in HEADERS:
+            return header_page(path)
         page = "source/" + path
         if path not in self.listings:
             self.listings.append(path)
@@ -151,25 +175,27 @@ class Stage:
         kind = "sh" if re.match(r"#!.*\b(ba)?sh\b", text) else kind
         return f"``````{kind}\n{text.rstrip()}\n``````\n"
 
-    def header(self, path):
-        title = os.path.relpath(path, "include")
-        self.write("headers/" + os.path.basename(path), f"# {title}\n\n" + self.fence(path))
-        self.listings.append(path)
-        return "headers/" + os.path.basename(path)
-
     # ---- what is made ----
 
     def write_manual(self):
-        """The names of the pages that stand in the navigation."""
         for page in self.manual.pages.values():
             self.write("man/" + page.name, self.manual.markdown(page))
         for topic in self.manual.topics:
             self.write("man/" + topic.name, self.manual.topic_page(topic))
         self.write("man/index", self.manual.index())
-        return ["man/index"] + ["man/" + topic.name for topic in self.manual.topics]
+        return "man/index"
+
+    def write_headers(self):
+        names = [header_page(path) for path in HEADERS]
+        for path, name in zip(HEADERS, names):
+            self.write(name, f"# {os.path.relpath(path, 'include')}\n\n" + self.fence(path))
+        links = [f"- [{os.path.relpath(path, 'include')}]({os.path.basename(path)}.md)" for path in HEADERS]
+        text = "\n".join(["# Public headers", "", *links, toctree("", names, "headers/index.md")])
+        self.write("headers/index", text)
+        return "headers/index"
 
     def write_pictures(self):
-        out = ["# Pictures", "What `kolo topo --svg` and `kolo plan --svg` draw, some of it; the command stands"
+        out = ["# Pictures", "`kolo topo --svg` and `kolo plan --svg` drew these pictures. The command stands"
                " below each picture."]
         os.makedirs(os.path.join(self.folder, "pictures"), exist_ok=True)
         for name, what, command in DRAWN:
@@ -194,12 +220,10 @@ class Stage:
         return found
 
     def nodes(self, pattern, free):
-        if pattern == "@manual":
-            return [Node(name) for name in self.write_manual()]
-        if pattern == "@headers":
-            return [Node(self.header(path)) for path in HEADERS]
-        if pattern == "@pictures":
-            return [Node(self.write_pictures())]
+        made = {"@manual": self.write_manual, "@headers": self.write_headers,
+                "@pictures": self.write_pictures}
+        if pattern in made:
+            return [Node(made[pattern]())]
         if pattern in self.sources:
             return [Node(self.page_of(pattern))]
         if os.path.isdir(os.path.join(self.root, pattern)):
@@ -223,7 +247,7 @@ class Stage:
     def targets(self):
         """{text of a code span: page#anchor} of what documents name without a link."""
         found = {source: self.page_of(source) for source in self.sources}
-        found |= {path: "headers/" + os.path.basename(path) for path in HEADERS}
+        found |= {path: header_page(path) for path in HEADERS}
         for page in self.manual.pages.values():
             name, place = page.name[:-2], "man/" + page.name
             found[page.title] = place

@@ -8,7 +8,6 @@ usage: links.py ROOT
 import os
 import sys
 import tempfile
-from urllib.parse import unquote
 
 import tap
 import tree
@@ -39,20 +38,9 @@ class Tree:
             self.known[path] = markdown.anchors(self.text(path))
         return self.known[path]
 
-    @staticmethod
-    def place(source, target):
-        """(path from the root, anchor) of a link in `source`."""
-        path, _, anchor = target.partition("#")
-        path = unquote(path).partition("?")[0]
-        if not path:
-            return source, anchor
-        if not path.startswith("/"):
-            path = os.path.join(os.path.dirname(source), path)
-        return os.path.normpath(path.lstrip("/") or "."), anchor
-
     def complaint(self, source, target):
         """What is wrong with a link of `source`, "" if nothing."""
-        path, anchor = self.place(source, target)
+        path, anchor = markdown.place(source, target)
         if path in self.folders and anchor:
             path = os.path.normpath(os.path.join(path, "README.md"))
         if path not in self.files | self.folders:
@@ -75,7 +63,7 @@ class Tree:
         text = self.text(source)
         found = [f"{source}: the link [{label}] has no target" for label in markdown.undefined(text)]
         for target, first, _ in markdown.links(text):
-            said = "" if markdown.is_web(target) else self.complaint(source, target)
+            said = "" if markdown.is_remote(source, target) else self.complaint(source, target)
             if said:
                 found.append(f"{source}:{markdown.line_of(text, first)}: {target}: {said}")
         return found
@@ -85,7 +73,7 @@ RIGHT = """# A `code_word` & more: (twice)
 [one](#a-code_word--more-twice), [two](docs/b.md#b), [three](docs/b.md#b-1), [four](/docs)
 ![five](docs/x.svg)
 [six][label], <a href="docs/b.md">seven</a>, [eight](https://example.org/none#here), [nine](docs/b.md#by-hand)
-`[code](gone.md)` [ten](docs/x.svg#L1)
+`[code](gone.md)` [ten](docs/x.svg#L1) [![eleven](../../actions/x.svg)](../../actions/x)
 
 ```text
 [fence](gone.md)
@@ -104,6 +92,7 @@ WRONG = {
     "a label without a target": "[x][y]",
     "a target of a label": "[x][y]\n\n[y]: docs/y.md",
     "a path out of the tree": "[x](../a.md)",
+    "a page that no code host has": "[x](../../gone)",
     "a line that a file does not have": "[x](docs/x.svg#L7)",
     "an anchor in capitals": "# Ab\n[x](#Ab)",
 }
@@ -112,7 +101,8 @@ WRONG = {
 def check_that_faults_are_seen():
     with tempfile.TemporaryDirectory(prefix="kolo-links-") as root:
         os.mkdir(os.path.join(root, "docs"))
-        files = {"docs/b.md": '# B\n## B\n<a id="by-hand"></a>\n', "docs/x.svg": "<svg/>\n", "right.md": RIGHT}
+        beside = '# B\n## B\n<a id="by-hand"></a>\n'
+        files = {"docs/b.md": beside, "docs/x.svg": "<svg/>\n", "right.md": RIGHT}
         names = {f"wrong{i}.md": text for i, text in enumerate(WRONG.values())}
         for name, text in {**files, **names}.items():
             with open(os.path.join(root, name), "w", encoding="utf-8") as file:

@@ -157,7 +157,7 @@ def check_site(site):
     calls = [one.name for one in declared.functions(read(os.path.join(ROOT, "include/kolo/kolo.h")))]
     lost = [name for name in calls
             if f"{name}.3.html" not in index.links or f"man/{name}.3.html" not in site.pages]
-    tap.check(calls and not lost, f"each of the {len(calls)} public calls has a page that the index names", *lost)
+    tap.check(calls and not lost, f"the index has a page for each of the {len(calls)} public calls", *lost)
     documents = [path for path in tree.files(ROOT) if path.endswith(".md") and path != "README.md"]
     lost = [path for path in documents if path.removesuffix(".md") + ".html" not in site.pages]
     tap.check(not lost, "every document has a page", *lost)
@@ -167,7 +167,8 @@ def check_site(site):
 def python_with_sphinx():
     python = os.path.join(ROOT, ".venv-docs/bin/python3")
     if os.path.exists(python):
-        ran = subprocess.run([python, "-c", "import furo, myst_parser, sphinx"], capture_output=True, check=False)
+        command = [python, "-c", "import furo, myst_parser, sphinx"]
+        ran = subprocess.run(command, capture_output=True, check=False)
         return python if ran.returncode == 0 else None
     return None
 
@@ -182,7 +183,8 @@ def main():
         script = os.path.join(ROOT, "docs/site/make.py")
         ran = subprocess.run([python, "-B", script, ROOT, sys.argv[2], folder], text=True, check=False,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=tap.machine_env())
-        tap.check(ran.returncode == 0, "the site builds without a warning", *ran.stdout.splitlines()[-40:])
+        said = ran.stdout.splitlines()[-40:]
+        tap.check(ran.returncode == 0, "the site builds without a warning", *said)
         check_site(Site(folder))
     tap.done()
 
