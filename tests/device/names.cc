@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/device/cuda.h says what cuda.h says. Compiled where there is a cuda.h; that is all of it.
-#include "device/cuda.h"
+// src/cuda/driver.h says what cuda.h says. Compiled where there is a cuda.h; that is all of it.
+#include "cuda/driver.h"
 
 #include <cstddef>
 #include <cuda.h>
@@ -26,7 +26,7 @@ SAME(KOLO_CUDA_RANGE_DMA_BUF, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 SAME(KOLO_CUDA_RDMA_FLUSHED_BY_HOST, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
 SAME(KOLO_CUDA_RDMA_OWNER, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
 SAME(KOLO_CUDA_RDMA_OWNER, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
-SAME(0, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX); // src/core/direct.c
+SAME(0, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX); // src/gpu/proxy/gdr.c
 SAME(KOLO_CUDA_POINTER_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 SAME(KOLO_CUDA_POINTER_ID, CU_POINTER_ATTRIBUTE_BUFFER_ID);
 SAME(KOLO_CUDA_POINTER_MANAGED, CU_POINTER_ATTRIBUTE_IS_MANAGED);
@@ -49,14 +49,14 @@ SAME(KOLO_CUDA_WAIT_EQUAL, CU_STREAM_WAIT_VALUE_EQ);
 SAME(KOLO_CUDA_WAIT_32, CU_STREAM_MEM_OP_WAIT_VALUE_32);
 SAME(KOLO_CUDA_WRITE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32);
 SAME(KOLO_CUDA_WAIT_64, CU_STREAM_MEM_OP_WAIT_VALUE_64);
-SAME(0, CU_STREAM_WAIT_VALUE_GEQ); // src/core/stream_ops.h
+SAME(0, CU_STREAM_WAIT_VALUE_GEQ); // src/gpu/stream_ops.h
 SAME(KOLO_CUDA_WRITE_64, CU_STREAM_MEM_OP_WRITE_VALUE_64);
-SAME(2, CU_STREAM_CAPTURE_MODE_RELAXED); // src/core/relay.c, staging.c
+SAME(2, CU_STREAM_CAPTURE_MODE_RELAXED); // src/gpu/proxy/proxy.c, staging.c
 SAME(1, CU_MEMHOSTALLOC_PORTABLE);
 SAME(2, CU_MEMHOSTALLOC_DEVICEMAP);
-SAME(1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);              // src/core/lend.c
-SAME(3, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED); // src/core/peers_open.c
-SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);                      // src/device/cuda.c
+SAME(1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);              // src/gpu/proxy/shared_gpu.c
+SAME(3, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED); // src/gpu/p2p/open.c
+SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);                      // src/cuda/driver.c
 
 using Theirs = CUstreamBatchMemOpParams;
 using Ours = kolo_cuda_stream_op;
