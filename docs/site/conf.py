@@ -91,6 +91,15 @@ def link_names(app, tree, here):
                                    for piece in pieces])
 
 
+def note_variables(app, _):
+    """The search finds a variable at its entry, not only the page."""
+    for name, target in known_targets(app).items():
+        page, _, anchor = target.partition("#")
+        if anchor and page == app.env.docname:
+            app.env.domains["std"].note_object("envvar", name, anchor)
+
+
 def setup(app):
+    app.connect("doctree-read", note_variables)
     app.connect("doctree-resolved", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

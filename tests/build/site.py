@@ -161,7 +161,17 @@ def check_site(site):
     documents = [path for path in tree.files(ROOT) if path.endswith(".md") and path != "README.md"]
     lost = [path for path in documents if path.removesuffix(".md") + ".html" not in site.pages]
     tap.check(not lost, "every document has a page", *lost)
-    tap.check(os.path.exists(os.path.join(site.folder, "searchindex.js")), "there is an index to search in")
+    check_search(site, calls)
+
+
+def check_search(site, calls):
+    """The index is a script, which a page opened from disk can load."""
+    path = os.path.join(site.folder, "searchindex.js")
+    text = read(path) if os.path.exists(path) else ""
+    table = read(os.path.join(ROOT, "src/util/variables.def"))
+    variables = re.findall(r'^KOLO_VARIABLE\(\w+, "(KOLO_\w+)"', table, re.MULTILINE)
+    lost = [name for name in [f"{name}(3)" for name in calls] + variables if f'"{name}"' not in text]
+    tap.check(variables and not lost, "the search finds every public call and every variable", *lost)
 
 
 def python_with_sphinx():
