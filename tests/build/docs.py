@@ -287,57 +287,6 @@ def check_the_figures(root, text):
     tap.check(len(figures) > 4 and not lost, f"the {len(figures)} times and ratios in README.md are in perf/RESULTS.md", *lost)
 
 
-def check_that_faults_are_seen(make_place, compiler):
-    wrong = {
-        "a command that fails": "```sh\nfalse\ntrue\n```\n",
-        "output that is another": "```sh\necho rank 1\n```\n```text\nrank 2\n```\n",
-        "a program with a warning": "`a.c`\n\n```c\nint main(void) { int unused; }\n```\n",
-        "a fence without a name": "```\nls\n```\n",
-        "a session that prints something else": "```console\n$ echo 1\n1\n$ echo 2\n3\n```\n",
-        "Python that does not parse": "```python\nimport =\n```\n",
-    }
-    for what, text in wrong.items():
-        said = []
-        with make_place() as place:
-            try_document(text, place, compiler, lambda ok, *_: said.append(bool(ok)))
-        tap.check(not all(said), f"{what} is refused")
-    right = ("```sh\necho rank 3: 17.25 us\n```\n```text\nrank 3: 0.5 ...\n```\n"
-             "```console\n$ echo a; echo b\nb\n$ true\n```\n")
-    said = []
-    with make_place() as place:
-        try_document(right, place, compiler, lambda ok, *_: said.append(bool(ok)))
-    tap.check(all(said), "numbers with a point may differ", *said)
-
-
-def check_the_pages(root, place, compiler):
-    """The examples of kolo(1) and of its subcommands' pages end well; ./a.out is an example program."""
-    lines = []
-    for name in sorted(os.listdir(os.path.join(root, "docs/man"))):
-        if name.endswith(".1.in"):
-            with open(os.path.join(root, "docs/man", name), encoding="utf-8") as file:
-                for block in re.findall(r"^\.EX\n(.*?)^\.EE", file.read(), re.DOTALL | re.MULTILINE):
-                    lines += block.replace("\\-", "-").splitlines()
-    lines = [line for line in lines if not NEEDS_MORE.search(line)]
-    script = [" ".join([*compiler, "examples/all_reduce.c -o a.out -Iinclude -Lbuild -lkolo -Wl,-rpath,$PWD/build"]),
-              'export PATH="$PWD/build/tools:$PATH"', "echo '@@@ 0'", *lines]
-    status, printed = place.run("\n".join(script))
-    tap.check(len(lines) > 10 and status == 0, f"the {len(lines)} examples in the commands' pages end well",
-              *printed.get(0, "").splitlines()[-20:])
-
-
-def check_the_figures(root, text):
-    """README.md is short; the times in its table are those of perf/RESULTS.md."""
-    lines, words = text.count("\n"), len(text.split())
-    tap.check(lines <= README_LINES and words <= README_WORDS, f"README.md has {lines} lines and {words} words",
-              f"at most {README_LINES} and {README_WORDS}: the rest belongs into docs/")
-    with open(os.path.join(root, "perf/RESULTS.md"), encoding="utf-8") as file:
-        results = file.read()
-    rows = re.findall(r"^\| kolo, [^|]*microseconds \|(.*)\|$", text, re.MULTILINE)
-    figures = [cell.strip() for row in rows for cell in row.split("|")]
-    lost = [figure for figure in figures if f" {figure} · " not in results]
-    tap.check(len(figures) > 5 and not lost, f"the {len(figures)} times in README.md are in perf/RESULTS.md", *lost)
-
-
 class MakePlace:
     """A Place for a while."""
 
