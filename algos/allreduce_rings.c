@@ -6,7 +6,7 @@
  * hybrid cube mesh. Rings beyond the lanes there are stay unused.
  *
  * Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009; the
- * rings are those of topology/wiring_local.c.
+ * rings are those of topology/layout/wiring_local.c.
  */
 #include "algos.h"
 

@@ -7,7 +7,7 @@
  * Where the farthest groups (hosts, packages) are of one size, a rank serves its own group first,
  * then the others one after another, in each the rank of its own place first: the k-th targets of
  * all ranks are all different, and no two groups send to the same one. It is the order of
- * topology/wiring.c, where a rank's own place has the same rail.
+ * topology/layout/wiring.c, where a rank's own place has the same rail.
  *
  * Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005.
  */

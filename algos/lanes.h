@@ -5,7 +5,7 @@
  *          4        Places are numbered 1..n. One with lowest set bit l hangs from the nearest
  *        /   \      with lowest bit 2 l, or if that lies beyond n, with 4 l, 8 l ... Odd ones
  *       2     6     are leaves. The second tree is the first one mirrored (even n) or shifted
- *      / \   /      by one (odd n). These are the trees of topology/tree.c.
+ *      / \   /      by one (odd n). These are the trees of topology/layout/tree.c.
  *     1   3 5       n = 6
  */
 #ifndef KOLO_ALGOS_LANES_H

@@ -8,7 +8,7 @@
  *
  * The one program here that sees behind the library's surface: no collective calls one kernel only.
  */
-#include "exec/reduce.h"
+#include "exec/reduce/reduce.h"
 #include "util/util.h"
 
 #include <stdint.h>

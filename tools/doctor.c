@@ -11,8 +11,8 @@
 
 #include "doctor_parts.h"
 #include "output.h"
-#include "topology/graph.h"
-#include "topology/sysfs.h"
+#include "topology/machine/graph.h"
+#include "topology/machine/sysfs.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

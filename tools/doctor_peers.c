@@ -3,7 +3,7 @@
  */
 #include "doctor_parts.h"
 #include "probe.h"
-#include "topology/sysfs.h"
+#include "topology/machine/sysfs.h"
 
 #include <limits.h>
 #include <stdio.h>

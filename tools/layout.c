@@ -3,7 +3,7 @@
  * there: see layout.h. */
 #include "layout.h"
 
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
 #include "log.h"
 
 #include "output.h"
-#include "topology/graph.h"
-#include "topology/picture.h"
+#include "topology/draw/picture.h"
+#include "topology/machine/graph.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef KOLO_TOOLS_LOG_H
 #define KOLO_TOOLS_LOG_H
 
-#include "topology/job.h"
+#include "topology/layout/job.h"
 
 #ifdef __cplusplus
 extern "C" {

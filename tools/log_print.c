@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A log's parse, for people and as JSON. */
 #include "log.h"
-#include "topology/graph.h"
+#include "topology/machine/graph.h"
 
 #include <string.h>
 

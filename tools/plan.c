@@ -4,12 +4,12 @@
  * which a new one is tried. */
 #include "plan.h"
 
-#include "core/plugins.h"
 #include "layout.h"
 #include "plan/plan.h"
 #include "plan/price.h"
 #include "plan/print.h"
 #include "plan/verify.h"
+#include "plugin/catalogue.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -5,7 +5,7 @@
  * silent is not asked again. */
 #include "probe.h"
 
-#include "device/peer_access.h"
+#include "cuda/peer_access.h"
 
 #include <errno.h>
 #include <limits.h>

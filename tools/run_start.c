@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Starting one rank: a process group of its own, so that its children can be ended with it; pipes
  * for what it says; a parent-death signal, so that nothing survives even a killed `kolo run`. */
-#include "core/boot_wire.h"
+#include "boot/wire.h"
 #include "run.h"
 
 #include <errno.h>

@@ -6,10 +6,10 @@
 
 #include "output.h"
 #include "topo_parts.h"
-#include "topology/graphs.h"
-#include "topology/host.h"
-#include "topology/picture.h"
-#include "topology/wiring.h"
+#include "topology/draw/picture.h"
+#include "topology/formats/graphs.h"
+#include "topology/layout/wiring.h"
+#include "topology/machine/host.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define KOLO_TOOLS_TOPO_PARTS_H
 
 #include "probe.h"
-#include "topology/graph.h"
+#include "topology/machine/graph.h"
 #include "topology/topology.h"
 
 #ifdef __cplusplus

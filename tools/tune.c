@@ -3,7 +3,7 @@
  * process, else of a `kolo run` for each number of ranks. */
 #include "tune.h"
 
-#include "core/launch.h"
+#include "boot/launch.h"
 
 #include <errno.h>
 #include <getopt.h>

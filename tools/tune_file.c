@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The file of the table: what was measured replaces what it says of the same ranks, collectives and
  * sizes, and the rest stays, so that a machine can be tuned piece by piece. */
-#include "core/plugins.h"
 #include "core/table_file.h"
+#include "plugin/catalogue.h"
 #include "tune.h"
 
 #include <errno.h>

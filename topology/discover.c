@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* This machine: hwloc, sysfs and NVML joined, and what a topology file adds: see graph.h. */
-#include "host.h"
-#include "nvml.h"
-#include "sysfs.h"
+#include "topology/machine/host.h"
+#include "topology/machine/nvml.h"
+#include "topology/machine/sysfs.h"
 
 static kolo_status discover_live(struct kolo_graph **out)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How the members of a host come to their board, and leave it. */
 #include "core/join.h"
-#include "transports/shm/segment.h"
+#include "memory/segment.h"
 
 #include <stdio.h>
 #include <string.h>

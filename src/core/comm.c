@@ -6,14 +6,14 @@
  * a loop for ranks that are threads of one process; the steps are the same functions. */
 #include "core/comm.h"
 
+#include "boot/launch.h"
 #include "core/call_parts.h"
 #include "core/device.h"
 #include "core/join.h"
-#include "core/launch.h"
-#include "core/plugins.h"
 #include "core/watch.h"
-#include "transports/shm/segment.h"
-#include "transports/shm/service.h"
+#include "memory/segment.h"
+#include "memory/serve.h"
+#include "plugin/catalogue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,11 +8,11 @@
 #ifndef KOLO_CORE_COMM_H
 #define KOLO_CORE_COMM_H
 
+#include "boot/bootstrap.h"
 #include "core/board.h"
-#include "core/boot.h"
-#include "exec/cpu.h"
+#include "exec/cpu/exec.h"
 #include "plan/plan.h"
-#include "topology/graph.h"
+#include "topology/machine/graph.h"
 #include "topology/topology.h"
 #include "tune/tune.h"
 #include "util/secret.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of a communicator: the caller's, else the environment's, else the defaults. */
 #include "core/join.h"
-#include "core/plugins.h"
-#include "device/cuda.h"
+#include "cuda/driver.h"
+#include "plugin/catalogue.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
  * of messages prove nothing and do not count.) Where ranks are threads, or sit on several hosts, or
  * some rank cannot map another, entries are there from the start. */
 #include "core/call_parts.h"
-#include "transports/shm/segment.h"
+#include "memory/segment.h"
 
 #include <stddef.h>
 #include <string.h>

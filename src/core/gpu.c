@@ -2,7 +2,7 @@
 /* See gpu.h. */
 #include "core/gpu.h"
 
-#include "exec/reduce.h"
+#include "exec/reduce/reduce.h"
 #include "plan/plan.h"
 
 #include <assert.h>
@@ -95,7 +95,7 @@ static kolo_status read_image(const char *path, char **out)
 static kolo_status load_module(struct kolo_gpu *gpu)
 {
     const char *path = kolo_env("KOLO_CUDA_KERNELS");
-    const void *image = gpu->stores ? kolo_peer_image() : kolo_fused_image();
+    const void *image = gpu->stores ? kolo_program_image() : kolo_fused_image();
     char *read = NULL;
     if (path != NULL) {
         KOLO_TRY(read_image(path, &read));

@@ -3,9 +3,9 @@
 #ifndef KOLO_CORE_GPU_H
 #define KOLO_CORE_GPU_H
 
-#include "device/cuda.h"
-#include "exec/fused.h"
-#include "exec/low.h"
+#include "cuda/driver.h"
+#include "exec/gpu/fused/fused.h"
+#include "exec/gpu/ll/ll.h"
 
 enum { KOLO_GPU_KERNELS = 128 };
 
@@ -20,7 +20,8 @@ struct kolo_gpu {
     unsigned char uuid[16];
     kolo_cuda_context context; /* the primary one; NULL: closed */
     unsigned sms;
-    bool stores; /* the kernels are those of exec/peer.h and exec/low.h, not of exec/fused.h */
+    bool stores; /* the kernels are those of exec/gpu/program/program_kernel.h and exec/gpu/ll/ll.h,
+                    not of exec/gpu/fused/fused.h */
     kolo_cuda_module module; /* NULL: no kernels */
     struct kolo_gpu_kernel kernel[KOLO_GPU_KERNELS];
     int nkernels;
@@ -49,7 +50,7 @@ kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu);
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
 /* The one that serves the call; it is loaded. */
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
-/* The one of exec/low.h. */
+/* The one of exec/gpu/ll/ll.h. */
 kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu,
                                        const struct kolo_gpu_call *call);
 /* Whether there are any that kolo_gpu_load() could try. */

@@ -4,8 +4,8 @@
 
 #include "core/call.h"
 #include "core/direct.h"
-#include "core/plugins.h"
 #include "core/watch.h"
+#include "plugin/catalogue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

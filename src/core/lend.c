@@ -3,7 +3,7 @@
 #include "core/lend.h"
 
 #include "core/call_parts.h"
-#include "core/lent.h"
+#include "cuda/ipc.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,11 +5,11 @@
  * these for all hosts, and tells all: what ranks see of a machine may differ, as in containers, and
  * they must not plan differently. The other hosts must have ranks on the same addresses. What goes
  * wrong here costs the plan and no more. */
-#include "core/boot.h"
+#include "boot/bootstrap.h"
 #include "core/join.h"
 #include "core/rings.h"
-#include "device/cuda.h"
-#include "topology/nvml.h"
+#include "cuda/driver.h"
+#include "topology/machine/nvml.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "core/loans.h"
 
 #include "core/fds.h"
-#include "core/lent.h"
-#include "exec/peer_layout.h"
+#include "cuda/ipc.h"
+#include "exec/gpu/program/program_layout.h"
 
 #include <errno.h>
 #include <poll.h>

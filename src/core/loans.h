@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Users' buffers on GPUs, mapped by the ranks of other processes, which may then read and write
- * them in a call (see exec/peer.h, kolo_peer_bind_direct()).
+ * them in a call (see exec/gpu/program/program_kernel.h, kolo_peer_bind_direct()).
  *
  * A rank that is to use a buffer it does not know lends the buffer's allocation to all others:
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that ranks can map, registered ranges, and created operations. */
 #include "core/call.h"
-#include "transports/lasting.h"
-#include "transports/shm/segment.h"
+#include "memory/lasting.h"
+#include "memory/segment.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Memory of GPUs, by kolo_mem_alloc_on(): allocations of their own, of the kind that other
  * processes can open. */
 #include "core/comm.h"
-#include "device/cuda.h"
+#include "cuda/driver.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls of peers: see peers.h. */
 #include "core/peers_inner.h"
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
 #include <ctype.h>
 #include <stddef.h>
@@ -329,59 +329,14 @@ static kolo_status find_bound(struct kolo_peers *p, const struct kolo_gpu_call *
 
 /* ---- enqueueing ---- */
 
-static kolo_status is_capturing(const struct kolo_peers *p, kolo_stream stream, bool *out)
-{
-    int status = 0;
-    const kolo_status st = KOLO_CUDA(&p->gpu, "cuStreamIsCapturing",
-                                     stream_is_capturing((kolo_cuda_stream)stream, &status));
-    *out = status != 0;
-    return st;
-}
-
-static kolo_status follow(struct kolo_peers *p, kolo_stream stream)
-{
-    bool capturing = false;
-    KOLO_TRY(is_capturing(p, stream, &capturing));
-    if (!p->recorded || p->user == stream || capturing) {
-        return KOLO_OK;
-    }
-    return KOLO_CUDA(&p->gpu, "cuStreamWaitEvent", stream_wait_event(stream, p->event, 0));
-}
-
-static kolo_status note(struct kolo_peers *p, kolo_stream stream)
-{
-    bool capturing = false;
-    KOLO_TRY(is_capturing(p, stream, &capturing));
-    if (capturing) {
-        return KOLO_OK;
-    }
-    p->user = stream;
-    p->recorded = true;
-    return KOLO_CUDA(&p->gpu, "cuEventRecord", event_record(p->event, stream));
-}
-
-static kolo_status in_order(struct kolo_peers *p, kolo_stream stream,
-                            kolo_status (*what)(struct kolo_peers *, kolo_stream))
-{
-    if (p == NULL) {
-        return KOLO_OK;
-    }
-    KOLO_TRY(kolo_gpu_enter(&p->gpu));
-    pthread_mutex_lock(&p->order);
-    const kolo_status st = what(p, stream);
-    pthread_mutex_unlock(&p->order);
-    kolo_gpu_leave(&p->gpu);
-    return st;
-}
-
 kolo_status kolo_peers_follow(struct kolo_peers *p, kolo_stream stream)
 {
-    return in_order(p, stream, follow);
+    return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, false);
 }
 
 kolo_status kolo_peers_note(struct kolo_peers *p, kolo_stream stream)
 {
-    return in_order(p, stream, note);
+    return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, true);
 }
 
 static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, uint64_t what,
@@ -422,35 +377,29 @@ static bool are_lent(const struct kolo_peers *p, const struct kolo_gpu_call *cal
 
 /* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
  * is safe through slots only. */
-static kolo_status reach(const struct kolo_peers *p, const struct kolo_gpu_call *call,
-                         struct kolo_peer_launch *out)
+static void reach(const struct kolo_peers *p, const struct kolo_gpu_call *call, bool captured,
+                  struct kolo_peer_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
     const size_t bytes = block * (size_t)p->comm->nranks;
     const uintptr_t from = (uintptr_t)call->in, to = (uintptr_t)call->out;
     const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
                           to < from + bytes && to != from + (size_t)p->comm->rank * block;
-    bool capturing = false;
     if (overlaps || p->loans == NULL) {
         out->reached = !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
-        return KOLO_OK;
+        return;
     }
-    out->reached = are_lent(p, call, false, out);
-    if (out->reached == 0) {
-        KOLO_TRY(is_capturing(p, call->stream, &capturing));
-        out->reached = capturing && are_lent(p, call, true, out);
-    }
-    return KOLO_OK;
+    out->reached = are_lent(p, call, false, out) || (captured && are_lent(p, call, true, out));
 }
 
-static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call)
+static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call, bool captured)
 {
     struct kolo_peer_bound *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
     fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
     if (!b->is_low && b->launch.meets != 0) {
-        KOLO_TRY(reach(p, call, &b->launch));
+        reach(p, call, captured, &b->launch);
     }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
                      launch_kernel(b->kernel, b->blocks, 1, 1, b->threads, 1, 1, 0, call->stream,
@@ -471,9 +420,11 @@ static kolo_status enqueue_locked(struct kolo_peers *p, const struct kolo_gpu_ca
     if (__atomic_load_n(&p->pinned->control.abort, __ATOMIC_ACQUIRE) != 0) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
-    KOLO_TRY(follow(p, call->stream));
-    KOLO_TRY(moves_something(p, call) ? launch(p, call) : KOLO_OK);
-    return note(p, call->stream);
+    bool captured = false;
+    KOLO_TRY(kolo_gpu_is_capturing(&p->gpu, call->stream, &captured));
+    KOLO_TRY(kolo_gpu_order_follow(&p->gpu, &p->calls, call->stream, captured));
+    KOLO_TRY(moves_something(p, call) ? launch(p, call, captured) : KOLO_OK);
+    return kolo_gpu_order_note(&p->gpu, &p->calls, call->stream, captured);
 }
 
 kolo_status kolo_peers_enqueue(struct kolo_peers *p, const struct kolo_gpu_call *call)

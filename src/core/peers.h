@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ranks of one host on GPUs of their own that reach each other's memory, over NVLink or PCIe.
  *
- * A call enqueues one kernel of exec/peer.h on each rank, which stores to the others' slabs and
- * waits for words in its own; nothing of it is on the host, and epochs are kept on the GPUs, so
- * that graphs can hold it. A slab is mapped by address in its process and by a legacy IPC handle in
- * others; users' buffers are mapped there as loans.h says.
+ * A call enqueues one kernel of exec/gpu/program/program_kernel.h on each rank, which stores to the
+ * others' slabs and waits for words in its own; nothing of it is on the host, and epochs are kept
+ * on the GPUs, so that graphs can hold it. A slab is mapped by address in its process and by a
+ * legacy IPC handle in others; users' buffers are mapped there as loans.h says.
  *
  * Blocks that wait must all be resident, or some wait for what cannot start: a ledger of the
  * process counts those of all its communicators on each GPU, one a multiprocessor at most. */

@@ -3,9 +3,10 @@
 #ifndef KOLO_CORE_PEERS_INNER_H
 #define KOLO_CORE_PEERS_INNER_H
 
+#include "core/gpu_order.h"
 #include "core/loans.h"
 #include "core/peers.h"
-#include "exec/peer.h"
+#include "exec/gpu/program/program_kernel.h"
 
 #include <pthread.h>
 
@@ -33,7 +34,7 @@ struct kolo_peer_bound { /* a call that was made before */
     size_t elem;
     unsigned blocks, threads;
     kolo_cuda_function kernel;
-    bool is_low; /* of exec/low.h */
+    bool is_low; /* of exec/gpu/ll/ll.h */
     union {
         struct kolo_peer_launch launch;
         struct kolo_low_launch low;
@@ -48,7 +49,7 @@ struct kolo_peers {
     unsigned slices;          /* the most that a call may have; of the ledger's */
     bool direct;              /* calls may go from buffer to buffer */
     struct kolo_loans *loans; /* of buffers, where not all ranks are in one process; else NULL */
-    size_t low_bytes;         /* the longest call for exec/low.h, as kolo_low_bytes() */
+    size_t low_bytes;         /* the longest call for exec/gpu/ll/ll.h, as kolo_low_bytes() */
     struct kolo_peer_room room;
     kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PEER_RANKS];            /* by a handle */
@@ -57,9 +58,7 @@ struct kolo_peers {
     kolo_cuda_stream stream;     /* for the slab's end */
 
     pthread_mutex_t order; /* of all below, in calls that enqueue */
-    kolo_cuda_stream user; /* of the last call outside graphs, */
-    kolo_cuda_event event; /* which is recorded after it */
-    bool recorded;
+    struct kolo_gpu_order calls;
     struct kolo_peer_plan *plans;
     uint32_t nwords;              /* of their programs, pinned */
     struct kolo_chooser *chooser; /* of what rules force; NULL: not asked yet */

@@ -2,7 +2,7 @@
 /* How peers come up and go down: see peers.h. Every rank does its part, then tells all how it went;
  * only where all are able goes any of them on. */
 #include "core/peers_inner.h"
-#include "device/peer_access.h"
+#include "cuda/peer_access.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ static kolo_status make(struct kolo_peers *p)
     memset(&p->pinned->control, 0, sizeof p->pinned->control);
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostGetDevicePointer",
                        mem_host_get_device_pointer(&p->pinned_at, pinned, 0)));
-    return KOLO_CUDA(&p->gpu, "cuEventCreate", event_create(&p->event, KOLO_CUDA_DISABLE_TIMING));
+    return kolo_gpu_order_open(&p->gpu, &p->calls);
 }
 
 static bool other_processes(const struct kolo_comm *c)
@@ -303,9 +303,7 @@ static void say_links(const struct kolo_peers *p)
 /* Nobody has this rank's slab mapped. */
 static void peers_free(struct kolo_peers *p)
 {
-    if (p->event != NULL) {
-        (void)p->gpu.cuda->event_destroy(p->event);
-    }
+    kolo_gpu_order_close(&p->gpu, &p->calls);
     if (p->pinned != NULL) {
         (void)p->gpu.cuda->mem_free_host(p->pinned);
     }
@@ -394,7 +392,7 @@ kolo_status kolo_peers_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
 static bool is_over(struct kolo_peers *p)
 {
     pthread_mutex_lock(&p->order);
-    const bool over = !p->recorded || p->gpu.cuda->event_query(p->event) != KOLO_CUDA_NOT_READY;
+    const bool over = kolo_gpu_order_is_over(&p->gpu, &p->calls);
     pthread_mutex_unlock(&p->order);
     return over;
 }

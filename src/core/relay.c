@@ -3,6 +3,7 @@
  * which wait for the thread. */
 #include "core/relay.h"
 
+#include "core/gpu_order.h"
 #include "core/lend.h"
 #include "core/staging.h"
 
@@ -33,9 +34,7 @@ struct kolo_relay {
     /* Of what follows, held in calls that enqueue: those may wait until a stream has room, which
      * may wait for the thread. */
     pthread_mutex_t order;
-    kolo_cuda_stream user; /* of the last call outside graphs, */
-    kolo_cuda_event event; /* which is recorded after it */
-    bool recorded;
+    struct kolo_gpu_order calls;
     struct job *kept;
 
     pthread_mutex_t lock; /* of all below */
@@ -165,54 +164,14 @@ static bool is_aborted(struct kolo_relay *r)
     return aborted;
 }
 
-/* What a graph holds is ordered by where it is launched. */
-static kolo_status is_capturing(const struct kolo_relay *r, kolo_stream stream, bool *out)
-{
-    int status = 0;
-    const kolo_status st =
-        KOLO_CUDA(&r->gpu, "cuStreamIsCapturing", stream_is_capturing(stream, &status));
-    *out = status != 0;
-    return st;
-}
-
-static kolo_status follow(struct kolo_relay *r, kolo_stream stream, bool captured)
-{
-    return r->recorded && r->user != stream && !captured
-               ? KOLO_CUDA(&r->gpu, "cuStreamWaitEvent", stream_wait_event(stream, r->event, 0))
-               : KOLO_OK;
-}
-
-static kolo_status note(struct kolo_relay *r, kolo_stream stream, bool captured)
-{
-    if (captured) {
-        return KOLO_OK;
-    }
-    r->user = stream;
-    r->recorded = true;
-    return KOLO_CUDA(&r->gpu, "cuEventRecord", event_record(r->event, stream));
-}
-
-static kolo_status in_order(struct kolo_relay *r, kolo_stream stream,
-                            kolo_status (*what)(struct kolo_relay *, kolo_stream, bool))
-{
-    bool captured = false;
-    KOLO_TRY(kolo_gpu_enter(&r->gpu));
-    pthread_mutex_lock(&r->order);
-    kolo_status st = is_capturing(r, stream, &captured);
-    st = st == KOLO_OK ? what(r, stream, captured) : st;
-    pthread_mutex_unlock(&r->order);
-    kolo_gpu_leave(&r->gpu);
-    return st;
-}
-
 kolo_status kolo_relay_follow(struct kolo_relay *r, kolo_stream stream)
 {
-    return in_order(r, stream, follow);
+    return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, false);
 }
 
 kolo_status kolo_relay_note(struct kolo_relay *r, kolo_stream stream)
 {
-    return in_order(r, stream, note);
+    return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, true);
 }
 
 static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *taken_out)
@@ -224,9 +183,9 @@ static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *t
     if (is_aborted(r)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
-    KOLO_TRY(is_capturing(r, stream, &job->captured));
+    KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
-    KOLO_TRY(follow(r, stream, captured));
+    KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, come, job)));
     *taken_out = true; /* and gone, if the stream has come to it; what is captured stays */
     if (captured) {
@@ -234,7 +193,7 @@ static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *t
         r->kept = job;
     }
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0)));
-    return note(r, stream, captured);
+    return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
 
 /* Takes the job. */
@@ -314,8 +273,7 @@ static kolo_status make(struct kolo_relay *r)
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuMemHostGetDevicePointer",
                        mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
     KOLO_TRY(kolo_staging_open(&r->staging));
-    KOLO_TRY(
-        KOLO_CUDA(&r->gpu, "cuEventCreate", event_create(&r->event, KOLO_CUDA_DISABLE_TIMING)));
+    KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
     if (pthread_create(&r->thread, NULL, run, r) != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "no thread for calls on GPU memory");
     }
@@ -326,9 +284,7 @@ static void relay_free(struct kolo_relay *r)
 {
     kolo_fds_close(&r->lend.fds);
     if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
-        if (r->event != NULL) {
-            (void)r->gpu.cuda->event_destroy(r->event);
-        }
+        kolo_gpu_order_close(&r->gpu, &r->calls);
         kolo_staging_close(&r->staging);
         if (r->done != NULL) {
             (void)r->gpu.cuda->mem_free_host((void *)(uintptr_t)r->done);
@@ -382,7 +338,7 @@ kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
 static bool is_over(struct kolo_relay *r)
 {
     pthread_mutex_lock(&r->order);
-    const bool over = !r->recorded || r->gpu.cuda->event_query(r->event) != KOLO_CUDA_NOT_READY;
+    const bool over = kolo_gpu_order_is_over(&r->gpu, &r->calls);
     pthread_mutex_unlock(&r->order);
     return over;
 }

@@ -4,7 +4,7 @@
 #define KOLO_CORE_RINGS_H
 
 #include "core/comm.h"
-#include "topology/wiring.h"
+#include "topology/layout/wiring.h"
 
 /* Which ranks are on each place of a wiring, host after host: those on place p are rank[first[p]]
  * to rank[first[p + 1] - 1], in ascending order; one at least. */

@@ -4,7 +4,7 @@
 #ifndef KOLO_CORE_STREAM_OPS_H
 #define KOLO_CORE_STREAM_OPS_H
 
-#include "device/cuda.h"
+#include "cuda/driver.h"
 
 struct kolo_stream_ops {
     const struct kolo_cuda *cuda; /* set this, the rest zero */

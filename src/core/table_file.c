@@ -8,7 +8,7 @@
 #include "core/table_file.h"
 
 #include "core/join.h"
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
 #include <errno.h>
 #include <stdio.h>

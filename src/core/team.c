@@ -2,6 +2,7 @@
 /* Teams: see team.h. */
 #include "core/team.h"
 
+#include "core/gpu_order.h"
 #include "core/stream_ops.h"
 #include "plan/plan.h"
 
@@ -243,14 +244,6 @@ static void add_addresses(const struct kolo_team *team, int rank, const struct k
 
 /* ---- order of a rank's calls on different streams ---- */
 
-static kolo_status is_capturing(const struct kolo_team *team, kolo_stream stream, bool *out)
-{
-    int status = 0;
-    KOLO_TRY(CHECK(team, "cuStreamIsCapturing", stream_is_capturing(stream, &status)));
-    *out = status != 0;
-    return KOLO_OK;
-}
-
 /* Calls take effect in their order, whatever their streams. What a graph holds is ordered by where
  * it is launched. */
 static kolo_status follow(const struct kolo_team *team, int rank, kolo_stream stream)
@@ -260,7 +253,7 @@ static kolo_status follow(const struct kolo_team *team, int rank, kolo_stream st
     if (!part->recorded || part->stream == stream) {
         return KOLO_OK;
     }
-    KOLO_TRY(is_capturing(team, stream, &capturing));
+    KOLO_TRY(kolo_gpu_is_capturing(&team->gpu, stream, &capturing));
     return capturing ? KOLO_OK
                      : CHECK(team, "cuStreamWaitEvent", stream_wait_event(stream, part->event, 0));
 }
@@ -269,7 +262,7 @@ static kolo_status note_end(struct kolo_team *team, int rank, kolo_stream stream
 {
     struct part *part = &team->part[rank];
     bool capturing = false;
-    KOLO_TRY(is_capturing(team, stream, &capturing));
+    KOLO_TRY(kolo_gpu_is_capturing(&team->gpu, stream, &capturing));
     if (capturing) {
         return KOLO_OK;
     }
@@ -357,7 +350,7 @@ static kolo_status attend(struct kolo_team *team, int rank, const struct kolo_gp
 static kolo_status send_letters(struct kolo_team *team, struct kolo_letter *letter, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        KOLO_TRY(is_capturing(team, letter[i].stream, &letter[i].captured));
+        KOLO_TRY(kolo_gpu_is_capturing(&team->gpu, letter[i].stream, &letter[i].captured));
     }
     return kolo_mail_enqueue(team->mail, letter, n);
 }

@@ -157,7 +157,7 @@ static bool is_sent_again(const struct pricer *p, const struct kolo_event *e)
 
 enum way { BY_OUTBOX, BY_PULL, FROM_IN, BY_PUSH };
 
-/* How a message travels: as exec/lower.c says. */
+/* How a message travels: as exec/lower/lower.c says. */
 static enum way way_of(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *s = e->step;

@@ -2,7 +2,7 @@
 /* conformance [--plugin=FILE] [GoogleTest's options]: the suite over the built-in transports and
  * that of the plug-in. The plug-in is loaded from a copy, since a build folder may be writable by
  * others, which the loader refuses. */
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 #include "util/util.h"
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that peers attach: what every transport with KOLO_CAP_MAP promises. */
+#include "memory/segment.h"
 #include "processes.h"
-#include "transports/shm/segment.h"
 #include "util/util.h"
 
 #include <atomic>

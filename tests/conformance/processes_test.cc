@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The same promises between processes, and what only processes can get wrong: descriptors, forks,
  * strangers, and peers that die. */
+#include "memory/segment.h"
+#include "memory/serve.h"
 #include "processes.h"
-#include "transports/shm/segment.h"
-#include "transports/shm/service.h"
 #include "util/util.h"
 
 #include <csignal>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The store of shareable memory behind kolo_mem_alloc(). */
-#include "transports/shm/segment.h"
+#include "memory/segment.h"
 #include "util/util.h"
 #include "world.h"
 

@@ -7,7 +7,7 @@
 #ifndef KOLO_TESTS_WORLD_H
 #define KOLO_TESTS_WORLD_H
 
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
 #include <kolo/plugin.h>
 

@@ -7,7 +7,7 @@
 #include "../unit/reduce_reference.h"
 #include "gpu.h"
 extern "C" {
-#include "exec/reduce.h"
+#include "exec/reduce/reduce.h"
 }
 
 #include <kolo/kolo.h>

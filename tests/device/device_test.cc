@@ -3,7 +3,7 @@
 // threads with streams of their own, or all calls in one thread's group. Where there is a GPU all
 // runs on it but the suites named Fake..., which use what only that driver has.
 #include "calls.h"
-#include "exec/fused.h"
+#include "exec/gpu/fused/fused.h"
 
 #include <chrono>
 #include <functional>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator.h"
 
-#include "exec/low_table.h"
-#include "exec/peer_table.h"
+#include "exec/gpu/ll/ll_table.h"
+#include "exec/gpu/program/program_table.h"
 
 #include <functional>
 #include <map>

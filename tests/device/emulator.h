@@ -3,8 +3,8 @@
 #ifndef KOLO_TESTS_EMULATOR_H
 #define KOLO_TESTS_EMULATOR_H
 
-#include "exec/fused.h"
-#include "exec/low_layout.h"
+#include "exec/gpu/fused/fused.h"
+#include "exec/gpu/ll/ll_layout.h"
 
 namespace emulator
 {

@@ -8,7 +8,7 @@
 // would invalidate the capture is an error.
 #include "fake_cuda.h"
 
-#include "device/cuda.h"
+#include "cuda/driver.h"
 #include "emulator.h"
 
 #include <atomic>

@@ -3,7 +3,7 @@
 #include "../unit/reduce_reference.h"
 #include "emulator.h"
 extern "C" {
-#include "exec/reduce.h"
+#include "exec/reduce/reduce.h"
 #include "plan/plan.h"
 }
 

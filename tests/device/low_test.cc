@@ -2,7 +2,7 @@
 // The low-latency kernels on the host, as peer_test.cc has the others: every block of every rank is
 // a thread.
 #include "emulator.h"
-#include "exec/low.h"
+#include "exec/gpu/ll/ll.h"
 #include "peer_slabs.h"
 
 #include <algorithm>

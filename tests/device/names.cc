@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/device/cuda.h says what cuda.h says. Compiled where there is a cuda.h; that is all of it.
-#include "device/cuda.h"
+// src/cuda/driver.h says what cuda.h says. Compiled where there is a cuda.h; that is all of it.
+#include "cuda/driver.h"
 
 #include <cstddef>
 #include <cuda.h>
@@ -56,7 +56,7 @@ SAME(1, CU_MEMHOSTALLOC_PORTABLE);
 SAME(2, CU_MEMHOSTALLOC_DEVICEMAP);
 SAME(1, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);              // src/core/lend.c
 SAME(3, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED); // src/core/peers_open.c
-SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);                      // src/device/cuda.c
+SAME(4, CU_FUNC_ATTRIBUTE_NUM_REGS);                      // src/cuda/driver.c
 
 using Theirs = CUstreamBatchMemOpParams;
 using Ours = kolo_cuda_stream_op;

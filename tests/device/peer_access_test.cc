@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peer-to-peer is tried with data, over the driver of fake_cuda.cc, whose copies go wrong in the
 // ways of bridges and IOMMUs.
-#include "device/peer_access.h"
+#include "cuda/peer_access.h"
 #include "gpu.h"
 
 #include <chrono>

@@ -6,7 +6,7 @@
 #include "../exec/catalogue.h"
 #include "../exec/programs.h"
 #include "calls.h"
-#include "exec/peer.h"
+#include "exec/gpu/program/program_kernel.h"
 
 #include <deque>
 #include <functional>

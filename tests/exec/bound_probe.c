@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bound_probe.h"
 
-#include "exec/cpu.h"
+#include "exec/cpu/exec.h"
 
 #include <stdlib.h>
 #include <string.h>

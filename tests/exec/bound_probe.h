@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-#include "exec/extents.h"
-#include "exec/program.h"
+#include "exec/lower/extents.h"
+#include "exec/lower/program.h"
 
 /* Bind the program and compare each op's lengths with what its chunks have in every tile: "" if
  * they agree, else what does not. `phases` of any rank at most. The text is the caller's. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crew.h"
 
-#include "exec/cpu.h"
+#include "exec/cpu/exec.h"
 #include "transports/transports.h"
 
 #include <pthread.h>

@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-#include "exec/extents.h"
-#include "exec/program.h"
-#include "exec/reduce.h"
+#include "exec/lower/extents.h"
+#include "exec/lower/program.h"
+#include "exec/reduce/reduce.h"
 
 #include <stdbool.h>
 

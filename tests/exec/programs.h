@@ -17,7 +17,7 @@
 #include <vector>
 
 extern "C" {
-#include "exec/progverify.h"
+#include "exec/proof/progverify.h"
 }
 
 inline bool FullRun()

@@ -17,18 +17,18 @@ SOURCE, TARGET = sys.argv[1:]
 SECONDS = int(os.environ.get("KOLO_FUZZ_SECONDS", "0"))
 RUNS = {"frames": 30000, "hub": 50000, "rank": 300000, "words": 300000}  # else 100,000
 PLAN = ("builder", "facts")
-MORE = {"plugin": ["src/core/plugin_defaults.c", "src/core/plugin_struct.c", *(f"src/plan/{name}.c" for name in PLAN)],
+MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/{name}.c" for name in PLAN)],
         "frames": ["transports/carrier.c", "transports/tcp/*.c"],
-        "hub": ["src/core/boot_job.c", "src/core/boot_wire.c"],
-        "rank": ["src/core/boot_hub.c", "src/core/boot_job.c", "src/core/boot_wire.c"],
-        "words": ["src/core/boot*.c", "src/core/launch*.c", "src/core/pmi.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
+        "hub": ["src/boot/hub_job.c", "src/boot/wire.c"],
+        "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/wire.c"],
+        "words": ["src/core/boot*.c", "src/core/launch*.c", "src/boot/pmi.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
         "log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
                        "smi-4gpu.txt"], "log": ["fuzz/log"],
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
-    MORE["verbs"] = ["transports/carrier.c", "transports/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
+    MORE["verbs"] = ["transports/carrier.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
     CORPORA["verbs"] = ["fuzz/verbs"]
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]

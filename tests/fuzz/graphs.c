@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* NCCL's graph XML. */
-#include "topology/graphs.h"
+#include "topology/formats/graphs.h"
 
 #include "target.h"
-#include "topology/picture.h"
+#include "topology/draw/picture.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * honest proof, 3 an honest contribution, 4 BYE, 5 end the connection, 6 any bytes, 7 a header of
  * any type and length. A byte of argument follows, and the bytes. Between orders the hub reads. */
 #define kolo_boot_hub_start fuzzed_hub_start /* the library has it, too */
-#include "core/boot_hub.c"
+#include "boot/hub.c"
 #undef kolo_boot_hub_start
 
 #include "target.h"

@@ -3,7 +3,7 @@
 #include "tools/log.h"
 
 #include "target.h"
-#include "topology/picture.h"
+#include "topology/draw/picture.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /* Files of machines: XML of hwloc, topology XML of NCCL and RCCL, our dump, nvidia-smi's matrix.
  * What is read is planned, drawn and written in every form, and reads again. */
 #include "target.h"
-#include "topology/host.h"
-#include "topology/picture.h"
-#include "topology/wiring.h"
+#include "topology/draw/picture.h"
+#include "topology/layout/wiring.h"
+#include "topology/machine/host.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The struct of a plug-in, with whatever sizes, numbers and empty slots. Its bytes lie in memory of
  * exactly their length, so that a read beyond them is seen; its name and source, which can only be
  * believed, are the rest of the input. */
-#include "core/plugin_load.h"
+#include "plugin/load.h"
 #include "target.h"
 
 #include <stdlib.h>

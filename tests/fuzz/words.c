@@ -3,7 +3,7 @@
  * variables that say which rank this is.
  *
  * Input: a letter for which of them, then the text; of variables a line each, NAME=VALUE. */
-#include "core/launch.h"
+#include "boot/launch.h"
 #include "plan/plan.h"
 #include "target.h"
 #include "topology/topology.h"

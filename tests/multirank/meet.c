@@ -3,7 +3,7 @@
  * says, and checks that everybody is who he should be.
  *
  * usage: meet [VICTIM]   with a VICTIM that rank kills itself between the meetings */
-#include "core/launch.h"
+#include "boot/launch.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 extern "C" {
 #include "plan/walk.h"
-#include "topology/wiring.h"
+#include "topology/layout/wiring.h"
 #include "util/util.h"
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The plug-in loader: what it takes, what it refuses, and that it says why. The plug-ins are copied
  * to a folder of the test's own, so that its permissions are known. */
-#include "core/plugins.h"
+#include "plugin/catalogue.h"
 
 extern "C" {
 #include "plan/plan.h"

@@ -11,7 +11,7 @@
  *
  * R -1 is every rank. Messages of all of a process's communicators count. It has the library's
  * transports once more in itself. */
-#include "core/plugin_load.h"
+#include "plugin/load.h"
 #include "transports/bytes.h"
 #include "transports/transports.h"
 #include "util/util.h"

@@ -4,7 +4,7 @@
  * each other), pair (one that can, at the addresses of the tests' CUDA driver), broken (the driver
  * does not answer). KOLO_FAKE_NVML_LOG names a file that gets a line for each process that opens
  * it. For KOLO_NVML_PATH, in tests. */
-#include "topology/nvml.h"
+#include "topology/machine/nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

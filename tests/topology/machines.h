@@ -4,8 +4,8 @@
 #define KOLO_TESTS_TOPOLOGY_MACHINES_H
 
 extern "C" {
-#include "topology/graph.h"
-#include "topology/wiring.h"
+#include "topology/layout/wiring.h"
+#include "topology/machine/graph.h"
 }
 
 #include <gtest/gtest.h>

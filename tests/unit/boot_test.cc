@@ -2,7 +2,7 @@
 /* Ranks meet: all come, too many come, some never come, strangers come, some die. Ranks are threads
  * here but where a process has to die; tests/multirank starts real ones. */
 extern "C" {
-#include "core/boot_wire.h"
+#include "boot/wire.h"
 }
 
 #include <atomic>

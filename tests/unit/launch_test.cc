@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Environments as launchers leave them, whole, half and wrong. */
 extern "C" {
-#include "core/launch.h"
+#include "boot/launch.h"
 }
 
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // The reduction kernels against the reference of reduce_reference.h, which shares nothing with
 // them. Every comparison is of bits, for every instruction set that this machine runs.
 extern "C" {
-#include "exec/reduce_isa.h"
+#include "exec/reduce/reduce_isa.h"
 }
 #include "reduce_reference.h"
 

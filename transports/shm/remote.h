@@ -4,7 +4,7 @@
 #ifndef KOLO_SHM_REMOTE_H
 #define KOLO_SHM_REMOTE_H
 
-#include "transports/shm/service.h"
+#include "memory/serve.h"
 
 struct kolo_remote;
 

@@ -2,8 +2,8 @@
 /* shm: ranks on one host, be they threads or processes.
  *
  * Threads use each other's memory as it is. Processes map each other's segments, whose descriptors
- * come from the owner's service (service.h) the first time a segment is named. Messages go through
- * rings in the sender's region (message.c). */
+ * come from the owner's service (memory/serve.h) the first time a segment is named. Messages go
+ * through rings in the sender's region (message.c). */
 #include "transports/shm/shm.h"
 
 #include "transports/futex.h"

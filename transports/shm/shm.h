@@ -10,10 +10,10 @@
 #ifndef KOLO_SHM_SHM_H
 #define KOLO_SHM_SHM_H
 
+#include "memory/segment.h"
+#include "memory/serve.h"
 #include "transports/bytes.h"
 #include "transports/shm/remote.h"
-#include "transports/shm/segment.h"
-#include "transports/shm/service.h"
 #include "transports/transports.h"
 #include "util/util.h"
 

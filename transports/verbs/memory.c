@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Registration of memory that is read or written in place.
  *
- * Of memory that lasts (transports/lasting.h) the registration is kept: at most KEPT of them and
+ * Of memory that lasts (src/memory/lasting.h) the registration is kept: at most KEPT of them and
  * KOLO_IB_PINNED bytes, the least lately used go first. Any other message registers its memory, and
  * gives that back when it is done: a registration outlives what is mapped at an address, and who
  * kept one of such memory would one day write to pages that are nobody's any more.
  *
  * Memory of a GPU is registered before its messages are posted, by map(), and found again here. */
-#include "transports/lasting.h"
+#include "memory/lasting.h"
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The hub in two parts: hub.c is a thread that reads connections and keeps the clock,
+ * hub_job.c knows who the ranks are and decides what they are told.
+ *
+ *   accepted --HELLO--> challenged --PROOF--> joined --(all came)--> exchanges --> left
+ *
+ * A connection changes no state of the job before its proof. After the first error every rank that
+ * is here, or still comes within a while, is told the same sentence. */
+#ifndef KOLO_BOOT_HUB_H
+#define KOLO_BOOT_HUB_H
+
+#include "boot/wire.h"
+
+/* Of a connection. TOLD: it knows its error, and what it says is ignored. */
+enum kolo_conn_state { KOLO_CONN_ACCEPTED, KOLO_CONN_CHALLENGED, KOLO_CONN_JOINED, KOLO_CONN_TOLD };
+enum kolo_rank_state { KOLO_RANK_ABSENT, KOLO_RANK_HERE, KOLO_RANK_LEFT, KOLO_RANK_DIED };
+
+struct kolo_conn {
+    int fd; /* -1: closed, to be swept */
+    enum kolo_conn_state state;
+    pid_t pid;
+    int rank;
+    bool arrived;  /* contributed to the exchange that is going on */
+    bool said_bye; /* it did */
+    bool told_bye; /* we did */
+    double deadline_us;
+    struct kolo_boot_hello hello;
+    struct kolo_boot_challenge challenge;
+    struct kolo_boot_header in; /* the frame being read */
+    size_t got;                 /* of header and body */
+    unsigned char *body;        /* where its body goes */
+    unsigned char proof[KOLO_BOOT_PROOF];
+    struct kolo_boot_error error; /* why it gives up */
+    unsigned char *out;           /* what the socket did not take yet */
+    size_t out_len, out_cap;
+};
+
+struct kolo_hub {
+    struct kolo_meet meet;
+    int listener[2]; /* here, and by TCP; -1: none */
+    int spare; /* given up, when no descriptor is left, to tell that to who comes; -1: it is */
+    int host_rank;
+    int nranks; /* 0: nobody has come */
+    int first;  /* the rank that told nranks */
+    int njoined, nleft;
+    bool complete, failed, exchanging;
+    unsigned char *ranks; /* enum kolo_rank_state [nranks] */
+    struct kolo_conn **conns;
+    struct pollfd *polls;
+    size_t nconns, cap;
+    uint32_t seq; /* of the exchange that goes on or comes next */
+    size_t bytes; /* its bytes a rank, told by rank `bytes_from` */
+    int bytes_from, narrived;
+    bool spreading;     /* rank 0's bytes go to all; the others bring none */
+    unsigned char *all; /* what goes to all: nranks * bytes, or what rank 0 spreads */
+    size_t all_bytes;
+    int nunproven; /* connections that said a rank and did not prove the secret */
+    int unproven_rank;
+    double linger_until_us;
+    struct kolo_boot_error error;
+};
+
+/* HELLO came: send the challenge. */
+void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn);
+/* PROOF came: the rank joins, or is told what is wrong; without the secret it is lost. */
+void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn);
+/* The header of a contribution came: set where its payload goes. False: it is refused. */
+bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn);
+/* Its payload is here; the last one is answered to all. */
+void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn);
+/* The rank gives up, and has said why. */
+void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn);
+/* The connection ended, or is to; a job that cannot go on without it fails. */
+void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn);
+/* It sent what is no message now: a stranger is shown out, a rank takes the job with it. */
+void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn);
+/* Its deadline is over. */
+void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn);
+/* The job cannot come up, or go on: every rank is told, now or when it comes. */
+void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format, ...)
+    KOLO_PRINTF(3, 4);
+/* Say good-bye to those who wait for it once nothing is left to deliver. */
+void kolo_hub_part(struct kolo_hub *hub);
+/* The socket takes more of what waits for it. */
+void kolo_hub_flush(struct kolo_conn *conn);
+
+#endif

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The hub's knowledge of the job: who has come, who is missing, what each has contributed, and the
+ * one sentence that all are told when it fails. Nothing here waits: what a socket does not take is
+ * kept for later, what a rank has not sent yet is not waited for. */
+#include "boot/hub.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { LINGER_MS = 30000, LIST_CHARS = 200 };
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Whether rank `rank` is among those that a list names. */
+typedef bool (*pick_fn)(const struct kolo_hub *hub, int rank);
+
+static bool is_absent(const struct kolo_hub *hub, int rank)
+{
+    return hub->ranks[rank] == KOLO_RANK_ABSENT;
+}
+
+static bool is_gone(const struct kolo_hub *hub, int rank)
+{
+    return hub->ranks[rank] == KOLO_RANK_LEFT || hub->ranks[rank] == KOLO_RANK_DIED;
+}
+
+static bool is_missing(const struct kolo_hub *hub, int rank)
+{
+    for (size_t i = 0; i < hub->nconns; i++) {
+        if (hub->conns[i]->state == KOLO_CONN_JOINED && hub->conns[i]->rank == rank) {
+            return !hub->conns[i]->arrived;
+        }
+    }
+    return true;
+}
+
+/* "rank 3", "ranks 1, 4-7" or "ranks 1, 4-7 and 90 more" of the first `nranks`. */
+static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_CHARS + 64])
+{
+    int count = 0;
+    int rest = 0;
+    size_t len = 0;
+    char list[LIST_CHARS + 32] = "";
+    for (int rank = 0; rank < hub->nranks; rank++) {
+        int last = rank;
+        if (!pick(hub, rank)) {
+            continue;
+        }
+        while (last + 1 < hub->nranks && pick(hub, last + 1)) {
+            last++;
+        }
+        count += last - rank + 1;
+        if (len >= LIST_CHARS - 24) {
+            rest += last - rank + 1;
+        } else {
+            len += (size_t)snprintf(list + len, sizeof list - len, last > rank ? "%s%d-%d" : "%s%d",
+                                    len > 0 ? ", " : "", rank, last);
+        }
+        rank = last;
+    }
+    const int end = snprintf(out, LIST_CHARS + 64, "%s %s", count == 1 ? "rank" : "ranks", list);
+    if (rest > 0 && end > 0 && end < LIST_CHARS + 64) {
+        (void)snprintf(out + end, (size_t)(LIST_CHARS + 64 - end), " and %d more", rest);
+    }
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+/* Keep what the socket did not take. A rank for which there is no memory sees the end of the
+ * connection instead. */
+static void keep(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
+{
+    if (conn->out_len + len > conn->out_cap) {
+        const size_t cap = conn->out_len + len;
+        unsigned char *out = realloc(conn->out, cap);
+        if (out == NULL) {
+            (void)shutdown(conn->fd, SHUT_RDWR);
+            return;
+        }
+        conn->out = out;
+        conn->out_cap = cap;
+    }
+    memcpy(conn->out + conn->out_len, bytes, len);
+    conn->out_len += len;
+}
+
+/* What the socket takes at once. A broken one takes everything: that it is broken is noticed when
+ * it is read, and then what was to be written does not matter. */
+static size_t send_now(int fd, const struct iovec parts[2])
+{
+    const struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = 2};
+    for (;;) {
+        const ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (n >= 0) {
+            return (size_t)n;
+        }
+        if (errno == EAGAIN) {
+            return 0;
+        }
+        if (errno != EINTR) {
+            (void)shutdown(fd, SHUT_RDWR);
+            return parts[0].iov_len + parts[1].iov_len;
+        }
+    }
+}
+
+static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const void *body,
+                      size_t len, uint32_t seq)
+{
+    struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
+    const struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
+    size_t sent = conn->out_len > 0 ? 0 : send_now(conn->fd, parts);
+    for (int i = 0; i < 2; i++) {
+        const size_t done = kolo_min(sent, parts[i].iov_len);
+        if (done < parts[i].iov_len) {
+            keep(conn, (const unsigned char *)parts[i].iov_base + done, parts[i].iov_len - done);
+        }
+        sent -= done;
+    }
+}
+
+void kolo_hub_flush(struct kolo_conn *conn)
+{
+    const ssize_t n = send(conn->fd, conn->out, conn->out_len, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        conn->out_len = 0;
+    }
+    if (n > 0) {
+        conn->out_len -= (size_t)n;
+        memmove(conn->out, conn->out + n, conn->out_len);
+    }
+}
+
+static void tell(struct kolo_conn *conn, const struct kolo_boot_error *error)
+{
+    put_frame(conn, KOLO_BOOT_ERROR, error, sizeof *error, 0);
+    conn->state = KOLO_CONN_TOLD;
+    conn->deadline_us = INFINITY;
+}
+
+/* The job cannot come up, or go on: tell every rank. Those of other processes first, because this
+ * process may exit as soon as its own rank knows. */
+void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format, ...)
+{
+    const pid_t self = getpid();
+    if (hub->failed) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(hub->error.text, sizeof hub->error.text, format, args);
+    va_end(args);
+    hub->error.status = status;
+    hub->failed = true;
+    hub->linger_until_us = kolo_now_us() + LINGER_MS * 1e3;
+    KOLO_LOG(INFO, INIT, "meeting point '%s' failed: %s", hub->meet.name, hub->error.text);
+    for (int own = 0; own < 2; own++) {
+        for (size_t i = 0; i < hub->nconns; i++) {
+            struct kolo_conn *conn = hub->conns[i];
+            if (conn->state == KOLO_CONN_JOINED && conn->fd >= 0 &&
+                (conn->pid == self) == (own == 1)) {
+                tell(conn, &hub->error);
+            }
+        }
+    }
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    struct kolo_boot_challenge *out = &conn->challenge;
+    *out = (struct kolo_boot_challenge){.host_rank = hub->host_rank, .version = KOLO_VERSION};
+    if (kolo_random(out->nonce, sizeof out->nonce) != KOLO_OK ||
+        !kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_RANK, &conn->hello, out, out->proof)) {
+        (void)shutdown(conn->fd, SHUT_RDWR);
+        return;
+    }
+    conn->state = KOLO_CONN_CHALLENGED;
+    put_frame(conn, KOLO_BOOT_CHALLENGE, out, sizeof *out, 0);
+}
+
+static bool proof_is_right(const struct kolo_hub *hub, const struct kolo_conn *conn)
+{
+    unsigned char expected[KOLO_BOOT_PROOF];
+    return kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_HUB, &conn->hello, &conn->challenge,
+                           expected) &&
+           kolo_same_proof(expected, conn->proof);
+}
+
+/* What is wrong with a rank that proved the secret, in `error`; false if nothing is. */
+static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
+                     struct kolo_boot_error *error)
+{
+    const struct kolo_boot_hello *hello = &conn->hello;
+    *error = (struct kolo_boot_error){.status = KOLO_ERR_INVALID};
+    if (hello->version != KOLO_VERSION || conn->in.wire != KOLO_BOOT_WIRE) {
+        error->status = KOLO_ERR_VERSION;
+        (void)snprintf(error->text, sizeof error->text,
+                       "rank %d uses kolo version %u (protocol %u), the meeting point %d (%d)",
+                       hello->rank, hello->version, conn->in.wire, KOLO_VERSION, KOLO_BOOT_WIRE);
+    } else if (hello->nranks < 1 || hello->nranks > KOLO_BOOT_MAX_RANKS || hello->rank < 0 ||
+               hello->rank >= hello->nranks || hello->timeout_ms < 1 || hello->left_ms < 0) {
+        (void)snprintf(error->text, sizeof error->text, "rank %d of %d makes no sense", hello->rank,
+                       hello->nranks);
+    } else if (hub->nranks != 0 && hello->nranks != hub->nranks) {
+        (void)snprintf(error->text, sizeof error->text, "rank %d says %d ranks, rank %d said %d",
+                       hello->rank, hello->nranks, hub->first, hub->nranks);
+    } else if (hub->nranks != 0 && hub->ranks[hello->rank] != KOLO_RANK_ABSENT) {
+        (void)snprintf(error->text, sizeof error->text, "rank %d joined twice", hello->rank);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void welcome(struct kolo_hub *hub)
+{
+    const int32_t host_rank = hub->host_rank;
+    hub->complete = true;
+    for (size_t i = 0; i < hub->nconns; i++) {
+        struct kolo_conn *conn = hub->conns[i];
+        if (conn->state == KOLO_CONN_JOINED) {
+            put_frame(conn, KOLO_BOOT_WELCOME, &host_rank, sizeof host_rank, 0);
+            conn->deadline_us = INFINITY;
+        }
+    }
+}
+
+static void admit(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    const struct kolo_boot_hello *hello = &conn->hello;
+    if (hub->nranks == 0) {
+        hub->ranks = calloc((size_t)hello->nranks, 1); /* KOLO_RANK_ABSENT */
+        if (hub->ranks == NULL) {
+            kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "no memory for %d ranks", hello->nranks);
+            tell(conn, &hub->error);
+            return;
+        }
+        hub->nranks = hello->nranks;
+        hub->first = hello->rank;
+    }
+    conn->state = KOLO_CONN_JOINED;
+    conn->rank = hello->rank;
+    conn->deadline_us = kolo_now_us() + hello->left_ms * 1e3;
+    hub->ranks[conn->rank] = KOLO_RANK_HERE;
+    hub->njoined++;
+    if (conn->pid == getpid() && (hub->host_rank < 0 || hub->host_rank > conn->rank)) {
+        hub->host_rank = conn->rank;
+    }
+    put_frame(conn, KOLO_BOOT_JOINED, NULL, 0, 0);
+    if (hub->njoined == hub->nranks) {
+        welcome(hub);
+    }
+}
+
+/* A rank that comes wrongly ends a job that is coming up, since it cannot be complete; one that is
+ * complete goes on without noticing. */
+void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    struct kolo_boot_error error;
+    if (!proof_is_right(hub, conn)) {
+        kolo_hub_lose(hub, conn);
+    } else if (hub->failed) {
+        if (hub->nranks > 0 && !is_wrong(hub, conn, &error)) {
+            hub->ranks[conn->hello.rank] = KOLO_RANK_HERE;
+            hub->njoined++;
+        }
+        tell(conn, &hub->error);
+    } else if (!is_wrong(hub, conn, &error)) {
+        admit(hub, conn);
+    } else {
+        if (!hub->complete) {
+            kolo_hub_fail(hub, (kolo_status)error.status, "%s", error.text);
+        }
+        tell(conn, &error);
+    }
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
+
+void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    const char *how = conn->said_bye ? "left" : "died";
+    const enum kolo_conn_state state = conn->state;
+    close(conn->fd);
+    conn->fd = -1;
+    if (state == KOLO_CONN_CHALLENGED) {
+        hub->nunproven++;
+        hub->unproven_rank = conn->hello.rank;
+    }
+    if (state != KOLO_CONN_JOINED) {
+        return;
+    }
+    conn->state = KOLO_CONN_TOLD;
+    hub->ranks[conn->rank] = conn->said_bye ? KOLO_RANK_LEFT : KOLO_RANK_DIED;
+    hub->nleft++;
+    if (!hub->complete) {
+        kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s before all %d ranks had joined", conn->rank,
+                      how, hub->nranks);
+    } else if (!conn->said_bye || (hub->exchanging && !conn->arrived)) {
+        const bool during = hub->exchanging && !conn->arrived;
+        kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s %s exchange %u", conn->rank, how,
+                      during ? "during" : "before the end of", hub->seq);
+    }
+}
+
+void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    conn->said_bye = true;
+    conn->error.text[sizeof conn->error.text - 1] = '\0';
+    kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d could not go on: %.600s", conn->rank,
+                  conn->error.text);
+}
+
+/* It does not speak our language: a stranger is shown out, a rank takes the job with it (unless the
+ * reason is already told). */
+void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    if (conn->state == KOLO_CONN_ACCEPTED || conn->state == KOLO_CONN_CHALLENGED) {
+        kolo_hub_lose(hub, conn);
+    } else if (conn->state == KOLO_CONN_JOINED) {
+        kolo_hub_fail(hub, KOLO_ERR_LINK, "rank %d sent what is no message (type %u, %u bytes)",
+                      conn->rank, conn->in.type, conn->in.len);
+    }
+}
+
+void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    char list[LIST_CHARS + 64];
+    char strangers[96] = "";
+    if (conn->state != KOLO_CONN_JOINED) {
+        kolo_hub_lose(hub, conn);
+        return;
+    }
+    if (hub->nunproven > 0) {
+        (void)snprintf(strangers, sizeof strangers,
+                       "; %d connections did not prove the secret, the last as rank %d",
+                       hub->nunproven, hub->unproven_rank);
+    }
+    list_ranks(hub, hub->complete ? is_missing : is_absent, list);
+    if (hub->complete) {
+        kolo_hub_fail(hub, KOLO_ERR_TIMEOUT,
+                      "exchange %u: %s had not come when rank %d's %d ms were over", hub->seq, list,
+                      conn->rank, conn->hello.timeout_ms);
+    } else {
+        kolo_hub_fail(hub, KOLO_ERR_TIMEOUT,
+                      "%s of %d had not joined when rank %d's %d ms were over%s", list, hub->nranks,
+                      conn->rank, conn->hello.timeout_ms, strangers);
+    }
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* The first contribution fixes the size; memory is taken only after that was checked. */
+static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    char list[LIST_CHARS + 64];
+    if (hub->nleft > 0) {
+        list_ranks(hub, is_gone, list);
+        kolo_hub_fail(hub, KOLO_ERR_PEER, "%s had left or died when rank %d began exchange %u",
+                      list, conn->rank, hub->seq);
+        return false;
+    }
+    hub->spreading = conn->in.type == KOLO_BOOT_SPREAD;
+    if (!hub->spreading && conn->in.len > KOLO_BOOT_MAX_BYTES / (size_t)hub->nranks) {
+        return false;
+    }
+    hub->bytes = hub->spreading ? 0 : conn->in.len;
+    hub->all_bytes = hub->bytes * (size_t)hub->nranks;
+    hub->all = malloc(kolo_max(hub->spreading ? KOLO_BOOT_SPREAD_BYTES : 1, hub->all_bytes));
+    if (hub->all == NULL) {
+        kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "no memory to exchange %zu bytes a rank", hub->bytes);
+        return false;
+    }
+    hub->exchanging = true;
+    hub->bytes_from = conn->rank;
+    hub->narrived = 0;
+    return true;
+}
+
+static bool begin_spread(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    conn->body = hub->all;
+    if (conn->rank == 0) {
+        hub->all_bytes = conn->in.len;
+    }
+    return conn->in.len <= (conn->rank == 0 ? KOLO_BOOT_SPREAD_BYTES : 0);
+}
+
+/* The header of a contribution is here: where its payload goes. False: it is refused. */
+bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    if (!hub->complete || conn->in.seq != hub->seq || conn->arrived || conn->said_bye) {
+        return false;
+    }
+    if (!hub->exchanging && !open_exchange(hub, conn)) {
+        return false;
+    }
+    if ((conn->in.type == KOLO_BOOT_SPREAD) != hub->spreading) {
+        kolo_hub_fail(hub, KOLO_ERR_MISMATCH, "exchange %u: ranks %d and %d do not do the same",
+                      hub->seq, conn->rank, hub->bytes_from);
+        return false;
+    }
+    if (hub->spreading) {
+        return begin_spread(hub, conn);
+    }
+    if (conn->in.len != hub->bytes) {
+        kolo_hub_fail(hub, KOLO_ERR_MISMATCH,
+                      "exchange %u: rank %d gives %u bytes, rank %d gave %zu", hub->seq, conn->rank,
+                      conn->in.len, hub->bytes_from, hub->bytes);
+        return false;
+    }
+    conn->body = hub->all + (size_t)conn->rank * hub->bytes;
+    return true;
+}
+
+/* The ranks of this process come last: having the answer, it may leave and take the hub with it. */
+static void answer(struct kolo_hub *hub, bool own)
+{
+    const pid_t self = getpid();
+    for (size_t i = 0; i < hub->nconns; i++) {
+        struct kolo_conn *conn = hub->conns[i];
+        if (conn->state == KOLO_CONN_JOINED && (conn->pid == self) == own) {
+            put_frame(conn, KOLO_BOOT_ALL, hub->all, hub->all_bytes, hub->seq);
+            conn->arrived = false;
+            conn->deadline_us = INFINITY;
+        }
+    }
+}
+
+void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
+{
+    conn->arrived = true;
+    conn->deadline_us = kolo_now_us() + conn->hello.timeout_ms * 1e3;
+    hub->narrived++;
+    if (hub->narrived < hub->nranks) {
+        return;
+    }
+    answer(hub, false);
+    answer(hub, true);
+    free(hub->all);
+    hub->all = NULL;
+    hub->exchanging = false;
+    hub->seq++;
+}
+
+/* Say good-bye to those who wait for it once nothing is left to deliver. */
+void kolo_hub_part(struct kolo_hub *hub)
+{
+    for (size_t i = 0; i < hub->nconns; i++) {
+        if (hub->conns[i]->out_len > 0) {
+            return;
+        }
+    }
+    for (size_t i = 0; i < hub->nconns; i++) {
+        struct kolo_conn *conn = hub->conns[i];
+        if (conn->said_bye && conn->state == KOLO_CONN_JOINED && !conn->told_bye) {
+            conn->told_bye = true;
+            put_frame(conn, KOLO_BOOT_BYE, NULL, 0, 0);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where ranks on several hosts meet: at an address that all were given, or by an id that rank 0
+ * makes and the launcher, or a file, passes on. */
+#include "boot/launch.h"
+#include "boot/pmi.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int timeout_ms(void)
+{
+    long value = 600000;
+    (void)kolo_parse_int(kolo_env("KOLO_TIMEOUT_MS"), 1, INT_MAX, &value);
+    return (int)value;
+}
+
+/* "host:port", "[::1]:port". */
+static kolo_status read_root(const char *text, struct kolo_inet *out)
+{
+    const char *colon = strrchr(text, ':');
+    long port = 0;
+    if (colon == NULL || colon == text || !kolo_parse_int(colon + 1, 1, 65535, &port)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "KOLO_ROOT is '%s'; it is rank 0's host and a port, such as "
+                         "node1:29600 or [fe80::1]:29600",
+                         text);
+    }
+    const bool bracketed = text[0] == '[' && colon[-1] == ']';
+    char *host = strndup(text + bracketed, (size_t)(colon - text) - 2 * bracketed);
+    if (host == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for KOLO_ROOT");
+    }
+    const kolo_status st = kolo_inet_find(host, (uint16_t)port, out);
+    free(host);
+    return st;
+}
+
+static kolo_status read_master(struct kolo_inet *out)
+{
+    long port = 0;
+    const char *text = kolo_env("KOLO_PORT");
+    if (!kolo_parse_int(text, 1, 65535, &port)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "KOLO_PORT is '%s'; it is a free port of MASTER_ADDR, 1 to 65535, other "
+                         "than MASTER_PORT",
+                         text);
+    }
+    return kolo_inet_find(kolo_env("MASTER_ADDR"), (uint16_t)port, out);
+}
+
+static kolo_status share_id(struct kolo_launch *launch)
+{
+    struct kolo_id id = {0};
+    if (launch->rank == 0) {
+        KOLO_TRY(kolo_id_create(&id));
+        launch->served = true;
+    }
+    KOLO_TRY(launch->id_file != NULL ? kolo_id_file_share(launch->id_file, launch->rank,
+                                                          launch->number, timeout_ms(), &id)
+                                     : kolo_pmi_share(launch->rank, launch->number, &id));
+    const kolo_status st = kolo_meet_from_id(&id, &launch->meet);
+    explicit_bzero(&id, sizeof id);
+    return st;
+}
+
+kolo_status kolo_launch_hosts(struct kolo_launch *launch)
+{
+    if (kolo_env("KOLO_ROOT") != NULL) {
+        return read_root(kolo_env("KOLO_ROOT"), &launch->meet.place);
+    }
+    launch->id_file = kolo_env("KOLO_ID_FILE");
+    if (launch->id_file == NULL && kolo_env("KOLO_PORT") != NULL &&
+        kolo_env("MASTER_ADDR") != NULL) {
+        return read_master(&launch->meet.place);
+    }
+    if (launch->id_file != NULL || kolo_pmi_is_there()) {
+        return share_id(launch);
+    }
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "the %d ranks that %s started are on several hosts: set KOLO_ROOT=host:port "
+                     "(under torchrun KOLO_PORT=port) and KOLO_SECRET, or KOLO_ID_FILE=path on a "
+                     "file system that they share",
+                     launch->nranks, launch->launcher);
+}
+
+void kolo_launch_done(const struct kolo_launch *launch)
+{
+    if (launch->id_file != NULL && launch->rank == 0) {
+        kolo_id_file_remove(launch->id_file, launch->number);
+    }
+}

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A rank's side of the meeting point: connect until the deadline, prove, wait, exchange.
+ *
+ * The hub watches this rank's deadlines too, because it alone knows who is missing; a rank gives it
+ * a second more before it speaks of its own. A connection that ends before the hub acknowledged the
+ * rank is tried again: the hub may have made room for another, or be about to come up anew. */
+#include "boot/wire.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+    GRACE_MS = 1000,
+    CONNECT_MS = 3000,
+    RETRY_FIRST_US = 200,
+    RETRY_LAST_US = 10000,
+    LOOK_MS = 100
+};
+
+struct kolo_boot {
+    struct kolo_meet meet;
+    int fd; /* -1: alone, nobody to talk to */
+    int rank, nranks, timeout_ms;
+    int host_rank;    /* whose process runs the hub; -1: not known */
+    bool hub_is_here; /* in this process */
+    bool joined;      /* the hub acknowledged this rank */
+    kolo_status error;
+    uint32_t seq;
+    double deadline_us; /* of what goes on */
+};
+
+/* ---- bytes over the connection ----------------------------------------------------------------
+ */
+
+static kolo_status lost(const struct kolo_boot *boot)
+{
+    if (!boot->joined) {
+        return KOLO_INPROGRESS;
+    }
+    if (boot->host_rank >= 0) {
+        return kolo_fail(KOLO_ERR_PEER, "rank %d died or left: its process ran meeting point '%s'",
+                         boot->host_rank, boot->meet.name);
+    }
+    return kolo_fail(KOLO_ERR_PEER, "the process that ran meeting point '%s' died",
+                     boot->meet.name);
+}
+
+/* Who does not come because he died was a member of the communicator that this one comes from. */
+static kolo_status check_parent(const struct kolo_boot *boot)
+{
+    const int *failed = boot->meet.parent_failed;
+    return failed == NULL || __atomic_load_n(failed, __ATOMIC_ACQUIRE) == KOLO_OK
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_PEER, "rank %d: the communicator before '%s' has failed",
+                           boot->rank, boot->meet.name);
+}
+
+/* Others may wait for memory of this process, which cannot even hear them. */
+static kolo_status check_descriptors(const struct kolo_boot *boot)
+{
+    return boot->meet.starved == NULL || !boot->meet.starved()
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM,
+                           "no descriptor left for who asks rank %d for memory: %s", boot->rank,
+                           kolo_why(EMFILE));
+}
+
+static kolo_status wait_for(const struct kolo_boot *boot, short events)
+{
+    for (;;) {
+        const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
+        struct pollfd poll_one = {.fd = boot->fd, .events = events};
+        const int n = left_ms <= 0 ? 0 : poll(&poll_one, 1, (int)fmin(left_ms + 1, LOOK_MS));
+        if (n > 0) {
+            return KOLO_OK;
+        }
+        KOLO_TRY(check_parent(boot));
+        KOLO_TRY(check_descriptors(boot));
+        if (n < 0 && errno != EINTR) {
+            return kolo_fail(KOLO_ERR_SYSTEM, "poll: %s", strerror(errno));
+        }
+        if (left_ms <= 0) {
+            return kolo_fail(KOLO_ERR_TIMEOUT, "meeting point '%s' did not answer rank %d in %d ms",
+                             boot->meet.name, boot->rank, boot->timeout_ms);
+        }
+    }
+}
+
+static kolo_status take(const struct kolo_boot *boot, void *out, size_t len)
+{
+    unsigned char *at = out;
+    while (len > 0) {
+        const ssize_t n = recv(boot->fd, at, len, 0);
+        if (n > 0) {
+            at += n;
+            len -= (size_t)n;
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            return lost(boot);
+        } else if (errno == EAGAIN) {
+            KOLO_TRY(wait_for(boot, POLLIN));
+        }
+    }
+    return KOLO_OK;
+}
+
+/* The hub's verdict; what it says must be an error and a sentence. */
+static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_boot_header *in)
+{
+    struct kolo_boot_error error;
+    if (in->len != sizeof error) {
+        return kolo_fail(KOLO_ERR_LINK, "meeting point '%s' sent an error of %u bytes",
+                         boot->meet.name, in->len);
+    }
+    const kolo_status st = take(boot, &error, sizeof error);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    error.text[sizeof error.text - 1] = '\0';
+    if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
+        error.status = KOLO_ERR_INTERNAL;
+    }
+    return kolo_fail((kolo_status)error.status, "%s", error.text);
+}
+
+static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type type, size_t len)
+{
+    struct kolo_boot_header in;
+    const kolo_status st = take(boot, &in, sizeof in);
+    if (st != KOLO_OK) { /* also INPROGRESS: the connection ended */
+        return st;
+    }
+    if (in.magic == KOLO_BOOT_MAGIC && in.type == KOLO_BOOT_ERROR) {
+        return take_error(boot, &in);
+    }
+    if (in.magic != KOLO_BOOT_MAGIC || in.type != type || in.len != len || in.seq != boot->seq) {
+        return kolo_fail(KOLO_ERR_LINK,
+                         "meeting point '%s' sent type %u, %u bytes, exchange %u; expected type "
+                         "%u, %zu bytes, exchange %u",
+                         boot->meet.name, in.type, in.len, in.seq, type, len, boot->seq);
+    }
+    return KOLO_OK;
+}
+
+/* Send a whole frame. A hub that closed the connection may have said why: the reader finds out, and
+ * at a connection that cannot be written to the hub does. */
+static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, const void *body,
+                       size_t len)
+{
+    struct kolo_boot_header header = kolo_boot_header_make(type, boot->seq, len);
+    struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
+    size_t first = 0;
+    while (first < 2) {
+        const struct msghdr message = {.msg_iov = parts + first, .msg_iovlen = 2 - first};
+        const ssize_t n = sendmsg(boot->fd, &message, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN) {
+            KOLO_TRY(wait_for(boot, POLLOUT));
+        } else if (n < 0 && errno != EINTR) {
+            (void)shutdown(boot->fd, SHUT_RDWR);
+            return KOLO_OK;
+        }
+        for (size_t left = n > 0 ? (size_t)n : 0; first < 2; first++) {
+            const size_t done = kolo_min(left, parts[first].iov_len);
+            left -= done;
+            if (done < parts[first].iov_len) {
+                parts[first].iov_base = (unsigned char *)parts[first].iov_base + done;
+                parts[first].iov_len -= done;
+                break;
+            }
+        }
+    }
+    return KOLO_OK;
+}
+
+/* ---- joining ----------------------------------------------------------------------------------
+ */
+
+static kolo_status greet(struct kolo_boot *boot, struct kolo_boot_hello *hello)
+{
+    const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
+    *hello = (struct kolo_boot_hello){.version = KOLO_VERSION,
+                                      .nranks = boot->nranks,
+                                      .rank = boot->rank,
+                                      .name = kolo_boot_name_hash(&boot->meet),
+                                      .timeout_ms = boot->timeout_ms,
+                                      .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
+    KOLO_TRY(kolo_random(hello->nonce, sizeof hello->nonce));
+    return put(boot, KOLO_BOOT_HELLO, hello, sizeof *hello);
+}
+
+/* HELLO to JOINED. INPROGRESS: the connection ended, try another. */
+static kolo_status shake_hands(struct kolo_boot *boot)
+{
+    struct kolo_boot_hello hello;
+    struct kolo_boot_challenge challenge;
+    unsigned char proof[KOLO_BOOT_PROOF];
+    KOLO_TRY(greet(boot, &hello));
+    kolo_status st = take_header(boot, KOLO_BOOT_CHALLENGE, sizeof challenge);
+    if (st == KOLO_OK) {
+        st = take(boot, &challenge, sizeof challenge);
+    }
+    if (st != KOLO_OK) {
+        return st;
+    }
+    if (!kolo_boot_prove(&boot->meet, KOLO_BOOT_TO_RANK, &hello, &challenge, proof)) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
+    }
+    if (!kolo_same_proof(proof, challenge.proof)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "rank %d and meeting point '%s' do not have the same secret "
+                         "(is the id, or KOLO_SECRET, the same on all ranks?)",
+                         boot->rank, boot->meet.name);
+    }
+    if (!kolo_boot_prove(&boot->meet, KOLO_BOOT_TO_HUB, &hello, &challenge, proof)) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
+    }
+    KOLO_TRY(put(boot, KOLO_BOOT_PROVE, proof, sizeof proof));
+    boot->host_rank = challenge.host_rank;
+    return take_header(boot, KOLO_BOOT_JOINED, 0);
+}
+
+/* INPROGRESS: nobody is there, or not any more. */
+static kolo_status try_join(struct kolo_boot *boot)
+{
+    pid_t pid = 0;
+    int32_t host_rank = -1;
+    const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
+    const int tries_ms = left_ms < CONNECT_MS ? (int)left_ms + 1 : CONNECT_MS;
+    kolo_status st = kolo_boot_connect(&boot->meet, tries_ms, &boot->fd);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    boot->hub_is_here = kolo_boot_peer_is_us(boot->fd, &pid) && pid == getpid();
+    st = shake_hands(boot);
+    if (st == KOLO_OK) {
+        boot->joined = true;
+        boot->deadline_us += GRACE_MS * 1e3;
+        st = take_header(boot, KOLO_BOOT_WELCOME, sizeof host_rank);
+    }
+    if (st == KOLO_OK) {
+        st = take(boot, &host_rank, sizeof host_rank);
+    }
+    if (st != KOLO_OK) {
+        close(boot->fd);
+        boot->fd = -1;
+        return st;
+    }
+    boot->host_rank = host_rank;
+    return KOLO_OK;
+}
+
+/* Once this process listens, or somebody else does, there is nothing to do. */
+static kolo_status host(const struct kolo_boot *boot, bool *hosting)
+{
+    int listener[2] = {-1, -1};
+    kolo_status st = *hosting ? KOLO_INPROGRESS : kolo_boot_listen(&boot->meet, &listener[0]);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    if (boot->meet.place.family != 0) {
+        st = kolo_boot_listen_net(&boot->meet, &listener[1]);
+    }
+    if (st != KOLO_OK) {
+        close(listener[0]);
+        return st;
+    }
+    KOLO_TRY(kolo_boot_hub_start(&boot->meet, listener, boot->rank));
+    *hosting = true;
+    return KOLO_OK;
+}
+
+static kolo_status join(struct kolo_boot *boot, bool host_hub)
+{
+    bool hosting = !host_hub;
+    useconds_t pause_us = RETRY_FIRST_US;
+    for (;;) {
+        KOLO_TRY(host(boot, &hosting));
+        const kolo_status st = try_join(boot);
+        if (st != KOLO_INPROGRESS) {
+            return st;
+        }
+        if (kolo_now_us() + pause_us >= boot->deadline_us) {
+            return kolo_fail(KOLO_ERR_TIMEOUT,
+                             "rank %d: nobody answered at meeting point '%s' in %d ms: rank 0, or "
+                             "the process that made the id, has not come",
+                             boot->rank, boot->meet.name, boot->timeout_ms);
+        }
+        KOLO_TRY(check_parent(boot));
+        (void)usleep(pause_us);
+        pause_us = pause_us < RETRY_LAST_US ? 2 * pause_us : RETRY_LAST_US;
+    }
+}
+
+static kolo_status check(const struct kolo_meet *meet, int nranks, int rank, int timeout_ms)
+{
+    if (nranks < 1 || nranks > KOLO_BOOT_MAX_RANKS) {
+        return kolo_fail(KOLO_ERR_INVALID, "nranks %d is not within 1..%d", nranks,
+                         KOLO_BOOT_MAX_RANKS);
+    }
+    if (rank < 0 || rank >= nranks) {
+        return kolo_fail(KOLO_ERR_INVALID, "rank %d is not within 0..%d", rank, nranks - 1);
+    }
+    if (timeout_ms < 1) {
+        return kolo_fail(KOLO_ERR_INVALID, "timeout %d ms is not positive", timeout_ms);
+    }
+    if (meet->name[0] == '\0' || strnlen(meet->name, sizeof meet->name) == sizeof meet->name) {
+        return kolo_fail(KOLO_ERR_INVALID, "the meeting point's name is empty or too long");
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, bool host_hub,
+                           int timeout_ms, struct kolo_boot **out)
+{
+    KOLO_TRY(check(meet, nranks, rank, timeout_ms));
+    struct kolo_boot *boot = calloc(1, sizeof *boot);
+    if (boot == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "no memory to join '%s'", meet->name);
+    }
+    *boot = (struct kolo_boot){.meet = *meet,
+                               .fd = -1,
+                               .rank = rank,
+                               .nranks = nranks,
+                               .timeout_ms = timeout_ms,
+                               .host_rank = -1,
+                               .deadline_us = kolo_now_us() + timeout_ms * 1e3};
+    const bool alone = nranks == 1 && host_hub;
+    const kolo_status st = alone ? KOLO_OK : join(boot, host_hub);
+    if (st != KOLO_OK) {
+        kolo_boot_close(boot);
+        return st;
+    }
+    *out = boot;
+    return KOLO_OK;
+}
+
+/* ---- exchanges --------------------------------------------------------------------------------
+ */
+
+static kolo_status exchange(struct kolo_boot *boot, enum kolo_boot_type type, const void *mine,
+                            size_t bytes, void *all, size_t total)
+{
+    boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
+    KOLO_TRY(put(boot, type, mine, bytes));
+    KOLO_TRY(take_header(boot, KOLO_BOOT_ALL, total));
+    KOLO_TRY(take(boot, all, total));
+    boot->seq++;
+    return KOLO_OK;
+}
+
+kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_t bytes, void *all)
+{
+    if (bytes > KOLO_BOOT_MAX_BYTES / (size_t)boot->nranks) {
+        return kolo_fail(KOLO_ERR_INVALID, "exchange of %zu bytes by each of %d ranks is over %d",
+                         bytes, boot->nranks, KOLO_BOOT_MAX_BYTES);
+    }
+    if (boot->error < 0) {
+        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
+    }
+    if (boot->fd < 0) {
+        if (bytes > 0) {
+            memmove(all, mine, bytes);
+        }
+        return KOLO_OK;
+    }
+    boot->error = exchange(boot, KOLO_BOOT_GATHER, mine, bytes, all, bytes * (size_t)boot->nranks);
+    return boot->error;
+}
+
+kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes)
+{
+    if (bytes > KOLO_BOOT_SPREAD_BYTES) {
+        return kolo_fail(KOLO_ERR_INVALID, "spreading %zu bytes is over %d", bytes,
+                         KOLO_BOOT_SPREAD_BYTES);
+    }
+    if (boot->error < 0) {
+        return kolo_fail(boot->error, "an earlier exchange at '%s' failed", boot->meet.name);
+    }
+    if (boot->fd >= 0) {
+        boot->error =
+            exchange(boot, KOLO_BOOT_SPREAD, data, boot->rank == 0 ? bytes : 0, data, bytes);
+    }
+    return boot->error;
+}
+
+kolo_status kolo_boot_barrier(struct kolo_boot *boot)
+{
+    return kolo_boot_all_gather(boot, NULL, 0, NULL);
+}
+
+/* Between exchanges the hub says nothing else. */
+bool kolo_boot_has_ended(const struct kolo_boot *boot)
+{
+    struct pollfd one = {.fd = boot->fd, .events = POLLIN};
+    return boot->fd >= 0 && poll(&one, 1, 0) > 0;
+}
+
+kolo_status kolo_boot_why(struct kolo_boot *boot)
+{
+    struct pollfd one = {.fd = boot->fd, .events = POLLIN};
+    if (boot->fd < 0 || boot->error < 0 || poll(&one, 1, GRACE_MS) <= 0) {
+        return KOLO_INPROGRESS;
+    }
+    boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
+    boot->error = take_header(boot, KOLO_BOOT_ERROR, sizeof(struct kolo_boot_error));
+    return boot->error;
+}
+
+/* Where the hub runs in this process, and the process may exit after this, the hub first delivers
+ * what is pending. It answers at once where nothing is. */
+static void part(struct kolo_boot *boot)
+{
+    boot->seq = 0;
+    boot->deadline_us = kolo_now_us() + boot->timeout_ms * 1e3;
+    if (put(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here &&
+        take_header(boot, KOLO_BOOT_BYE, 0) != KOLO_OK) {
+        KOLO_LOG(INFO, INIT, "rank %d left meeting point '%s' without an answer", boot->rank,
+                 boot->meet.name);
+    }
+}
+
+/* Where the hub runs in this process, its own rank is told last. */
+void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status)
+{
+    struct kolo_boot_error error = {.status = (int32_t)status};
+    if (boot->fd < 0 || boot->error < 0) {
+        return;
+    }
+    (void)snprintf(error.text, sizeof error.text, "%s", kolo_error_text());
+    boot->error = status;
+    boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
+    if (put(boot, KOLO_BOOT_ERROR, &error, sizeof error) == KOLO_OK && boot->hub_is_here) {
+        (void)take_header(boot, KOLO_BOOT_ERROR, 0);
+    }
+    kolo_error_set(error.text);
+}
+
+void kolo_boot_close(struct kolo_boot *boot)
+{
+    if (boot == NULL) {
+        return;
+    }
+    if (boot->fd >= 0) {
+        if (boot->error == KOLO_OK) {
+            part(boot);
+        }
+        close(boot->fd);
+    }
+    explicit_bzero(boot->meet.secret, sizeof boot->meet.secret);
+    free(boot);
+}
+
+/* A second time means that this process serves the id already. */
+static kolo_status serve(struct kolo_meet *meet, int listener[2], bool net)
+{
+    struct kolo_interface at = {0};
+    const kolo_status st = kolo_boot_listen(meet, &listener[0]);
+    if (st != KOLO_OK || !net) {
+        return st;
+    }
+    KOLO_TRY(kolo_net_choose(false, NULL, &at));
+    KOLO_TRY(kolo_net_listen(&at, &listener[1]));
+    meet->place = at.place;
+    return KOLO_OK;
+}
+
+kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
+{
+    int listener[2] = {-1, -1};
+    const kolo_status st = serve(meet, listener, net);
+    if (st == KOLO_INPROGRESS) {
+        return kolo_fail(KOLO_ERR_INVALID, "meeting point '%s' is served already", meet->name);
+    }
+    if (st < 0) {
+        if (listener[0] >= 0) {
+            close(listener[0]);
+        }
+        return st;
+    }
+    return kolo_boot_hub_start(meet, listener, -1);
+}

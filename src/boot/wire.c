@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sockets, proofs and frames of the meeting point. Abstract UNIX sockets have no file and hence no
+ * permissions (CVE-2022-42919 came of relying on that), so both ends look at SO_PEERCRED: another
+ * user's process is turned away before a byte is read. See unix(7), RFC 2104 (HMAC). */
+#include "boot/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+uint32_t kolo_boot_name_hash(const struct kolo_meet *meet)
+{
+    return (uint32_t)kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));
+}
+
+struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len)
+{
+    return (struct kolo_boot_header){.magic = KOLO_BOOT_MAGIC,
+                                     .wire = KOLO_BOOT_WIRE,
+                                     .type = (uint16_t)type,
+                                     .seq = seq,
+                                     .len = (uint32_t)len};
+}
+
+bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
+                     const struct kolo_boot_hello *hello,
+                     const struct kolo_boot_challenge *challenge,
+                     unsigned char out[KOLO_BOOT_PROOF])
+{
+    struct kolo_boot_challenge bare = *challenge;
+    unsigned char text[4 + sizeof meet->name + sizeof *hello + sizeof bare];
+    unsigned char *at = text;
+    memset(bare.proof, 0, sizeof bare.proof);
+    at = mempcpy(at, direction == KOLO_BOOT_TO_RANK ? "hub " : "rank", 4);
+    memset(at, 0, sizeof meet->name);
+    memcpy(at, meet->name, strnlen(meet->name, sizeof meet->name));
+    at = mempcpy(at + sizeof meet->name, hello, sizeof *hello);
+    memcpy(at, &bare, sizeof bare);
+    return kolo_prove(meet->secret, text, sizeof text, out);
+}
+
+/* The abstract address "kolo-<uid>-<hash of the meeting's name>"; returns its length. */
+static socklen_t address_of(const struct kolo_meet *meet, struct sockaddr_un *out)
+{
+    const uint64_t hash = kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    const int len = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "kolo-%u-%016llx",
+                             (unsigned)geteuid(), (unsigned long long)hash);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+static int open_socket(void)
+{
+    return kolo_above_standard_streams(
+        socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+int kolo_boot_accept(int listener)
+{
+    return kolo_above_standard_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+bool kolo_boot_peer_is_us(int fd, pid_t *pid_out)
+{
+    struct ucred cred = {0};
+    socklen_t len = sizeof cred;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 || len != sizeof cred) {
+        return false;
+    }
+    *pid_out = cred.pid;
+    return cred.uid == geteuid();
+}
+
+kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out)
+{
+    struct sockaddr_un address;
+    const socklen_t len = address_of(meet, &address);
+    const int fd = open_socket();
+    if (fd < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "socket for the meeting point: %s", kolo_why(errno));
+    }
+    if (bind(fd, (const struct sockaddr *)&address, len) == 0 && listen(fd, SOMAXCONN) == 0) {
+        *out = fd;
+        return KOLO_OK;
+    }
+    const int error = errno;
+    close(fd);
+    if (error == EADDRINUSE) {
+        return KOLO_INPROGRESS;
+    }
+    return kolo_fail(KOLO_ERR_SYSTEM, "listen on meeting point '%s': %s", address.sun_path + 1,
+                     strerror(error));
+}
+
+static bool has_secret(const struct kolo_meet *meet)
+{
+    static const unsigned char none[sizeof meet->secret];
+    return memcmp(meet->secret, none, sizeof none) != 0;
+}
+
+kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out)
+{
+    struct kolo_interface at = {.name = "the meeting point's address", .place = meet->place};
+    if (!has_secret(meet)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "ranks on several hosts need a secret: set KOLO_SECRET to 64 hexadecimal "
+                         "digits, the same on all ranks");
+    }
+    const kolo_status st = kolo_net_listen(&at, out);
+    return st < 0 && errno == EADDRINUSE ? KOLO_INPROGRESS : st;
+}
+
+/* Begun connections end here: with the errno of their end. */
+static int await_connection(int fd, int timeout_ms)
+{
+    struct pollfd wait = {fd, POLLOUT, 0};
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (poll(&wait, 1, timeout_ms) <= 0) {
+        return ETIMEDOUT;
+    }
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
+}
+
+static kolo_status connect_net(const struct kolo_meet *meet, int timeout_ms, int *out)
+{
+    char name[KOLO_INET_TEXT];
+    if (!has_secret(meet)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "ranks on several hosts need a secret: set KOLO_SECRET to 64 hexadecimal "
+                         "digits, the same on all ranks");
+    }
+    const int fd = kolo_net_connect(&meet->place, NULL);
+    const int error = fd < 0 ? errno : await_connection(fd, timeout_ms);
+    if (error == 0) {
+        kolo_net_options(fd, timeout_ms);
+        *out = fd;
+        return KOLO_OK;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (error == EMFILE || error == ENFILE || error == EACCES || error == EPERM ||
+        error == EAFNOSUPPORT) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point %s: %s",
+                         kolo_inet_name(&meet->place, name), kolo_why(error));
+    }
+    return KOLO_INPROGRESS;
+}
+
+static kolo_status connect_here(const struct kolo_meet *meet, int *out)
+{
+    struct sockaddr_un address;
+    const socklen_t len = address_of(meet, &address);
+    const int fd = open_socket();
+    pid_t pid = 0;
+    if (fd < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "socket to the meeting point: %s", kolo_why(errno));
+    }
+    if (connect(fd, (const struct sockaddr *)&address, len) == 0) {
+        if (kolo_boot_peer_is_us(fd, &pid)) {
+            *out = fd;
+            return KOLO_OK;
+        }
+        close(fd);
+        return kolo_fail(KOLO_ERR_SYSTEM, "meeting point '%s' is held by another user's process",
+                         address.sun_path + 1);
+    }
+    const int error = errno;
+    close(fd);
+    if (error == ECONNREFUSED || error == EAGAIN || error == EINTR) {
+        return KOLO_INPROGRESS;
+    }
+    return kolo_fail(KOLO_ERR_SYSTEM, "connect to meeting point '%s': %s", address.sun_path + 1,
+                     strerror(error));
+}
+
+kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out)
+{
+    const kolo_status st = connect_here(meet, out);
+    return st == KOLO_INPROGRESS && meet->place.family != 0 ? connect_net(meet, timeout_ms, out)
+                                                            : st;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Entry lines, and the credit that lets a line be written again. */
+#include "exec/cpu/parts.h"
+
+#include <string.h>
+
+/* ---- credits: may what a tile wrote be written again? ---- */
+
+/* Whether those who read it have finished `need` tiles. */
+static kolo_status finished(struct kolo_wires *w, const struct kolo_readers *readers, uint32_t need,
+                            bool block)
+{
+    if ((int32_t)(w->all_done - need) >= 0) {
+        return KOLO_OK;
+    }
+    for (int i = 0; i < readers->count; i++) {
+        const int q = readers->list[i];
+        if (KOLO_LIKELY((int32_t)(w->seen_done[q] - need) >= 0)) {
+            continue;
+        }
+        _Atomic uint32_t *done = &w->region[q]->head.done;
+        if (!kolo_reached(done, need)) {
+            if (!block) {
+                w->stuck_at = q;
+                return KOLO_INPROGRESS;
+            }
+            KOLO_TRY(kolo_wait(w, done, need, q));
+        }
+        w->seen_done[q] = atomic_load_explicit(done, memory_order_acquire);
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
+{
+    return finished(w, &w->readers[epoch % KOLO_DEPTH], epoch + 1 - KOLO_DEPTH, block);
+}
+
+/* A tile that is KOLO_DEPTH ago needs no look: since then the same readers had to finish it before
+ * its lines were written again. */
+kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
+                                bool block)
+{
+    const uint32_t slot = epoch % KOLO_LONG_DEPTH, last = w->long_slot[slot].epoch;
+    if (epoch - last < KOLO_DEPTH) {
+        const kolo_status st = finished(w, &w->long_slot[slot].readers, last + 1, block);
+        if (st != KOLO_OK) {
+            return st;
+        }
+    }
+    w->long_slot[slot].readers = (struct kolo_readers){prog->readers, prog->nreaders};
+    w->long_slot[slot].epoch = epoch;
+    return KOLO_OK;
+}
+
+kolo_status kolo_mismatch(struct kolo_wires *w, int q)
+{
+    w->blamed = q;
+    return kolo_fail(KOLO_ERR_MISMATCH,
+                     "ranks %d and %d are in different calls (collective, size, type, operation, "
+                     "root or algorithm) in tile %u",
+                     w->me, q, w->epoch);
+}
+
+/* ---- entry ---- */
+
+void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine)
+{
+    struct kolo_entry *line = &w->region[w->me]->entry[w->entries % KOLO_ENTRY_LINES];
+    memcpy(line->in, mine->in, sizeof line->in);
+    memcpy(line->out, mine->out, sizeof line->out);
+    line->in_at = mine->in_at;
+    line->out_at = mine->out_at;
+    line->in_shared = mine->in_shared;
+    line->out_shared = mine->out_shared;
+    line->buffers = mine->buffers;
+    line->signature = mine->signature;
+    atomic_store_explicit(&line->number, w->entries + 1, memory_order_release);
+    kolo_wake(&w->region[w->me]->head);
+}
+
+kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
+{
+    _Atomic uint32_t *word = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES].number;
+    if (kolo_reached(word, w->entries + 1)) {
+        return KOLO_OK;
+    }
+    w->stuck_at = q;
+    return block ? kolo_wait(w, word, w->entries + 1, q) : KOLO_INPROGRESS;
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The host executor: an interpreter of bound programs.
+ *
+ * A lane runs its stages as a pipeline: in iteration i, stage s works on tile i-s, the last stage
+ * first, so that a tile's first sends leave before its predecessor's answers are awaited, and a
+ * slot is written late. kolo_exec_step() stops where a wait is not satisfied (x->block unset) and
+ * goes on from there; a lane's state is {iteration, stage, op}.
+ */
+#include "exec/cpu/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- operations ---- */
+
+static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
+                           const struct tile *tile)
+{
+    const struct kolo_bound_at *at = &x->bound->at[op->first];
+    for (unsigned i = 0; i < op->nsrc; i++) {
+        struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
+        const kolo_status st = wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank);
+        if (st != KOLO_OK) {
+            return st;
+        }
+        if (KOLO_UNLIKELY(line->signature != x->signature)) {
+            return kolo_mismatch(x->wires, (int)at[i].rank);
+        }
+        saw_done(x->wires, (int)at[i].rank, line->done);
+    }
+    return KOLO_OK;
+}
+
+static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const struct tile *tile)
+{
+    struct kolo_wires *w = x->wires;
+    struct kolo_line *line = (struct kolo_line *)(x->bound->at[op->first].at + tile->shift[K_LINE]);
+    if (KOLO_UNLIKELY(w->jitter != NULL)) {
+        w->jitter(w->jitter_arg);
+    }
+    line->signature = x->signature;
+    line->done = atomic_load_explicit(&w->region[w->me]->head.done, memory_order_relaxed);
+    atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
+    kolo_wake(&w->region[w->me]->head);
+}
+
+static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
+{
+    return &x->bound->req[tile->t % KOLO_TILE_COPIES * x->bound->prog->nreqs + i];
+}
+
+static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *op,
+                              const struct tile *tile)
+{
+    const struct kolo_uop *uop = &x->bound->prog->op[op->uop];
+    struct kolo_wires *w = x->wires;
+    struct kolo_req *req = request(x, tile, op->index);
+    const size_t bytes = uop->count == 1 ? kolo_bound_piece_bytes(x->bound, op, 0, tile->t)
+                                         : uop->count * x->bound->piece;
+    const struct kolo_bytes data = {.at = address(x, tile, &x->bound->at[op->first]),
+                                    .bytes = bytes,
+                                    .count = 1,
+                                    .stride = bytes};
+    *req = (struct kolo_req){.channel = uop->channel, .status = KOLO_INPROGRESS, .lent = uop->lent};
+    if (KOLO_UNLIKELY(w->jitter != NULL)) {
+        w->jitter(w->jitter_arg);
+    }
+    const kolo_status st = op->code == KOLO_DO_SEND
+                               ? w->transport[op->peer]->send(w->link[op->peer], &data, req)
+                               : w->transport[op->peer]->recv(w->link[op->peer], &data, req);
+    if (st < 0) {
+        req->status = st; /* it is not in flight */
+        return st;
+    }
+    return KOLO_OK;
+}
+
+static kolo_status all_taken(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                             const struct tile *tile)
+{
+    for (unsigned i = 0; i < op->nsrc; i++) {
+        const struct kolo_bound_at *at = &x->bound->at[op->first + i];
+        const kolo_status st = request(x, tile, at->at)->status;
+        if (st != KOLO_OK) {
+            x->wires->stuck_at = (int)at->rank;
+            if (st < 0) {
+                x->wires->blamed = (int)at->rank;
+            }
+            return st;
+        }
+    }
+    return KOLO_OK;
+}
+
+static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, uint32_t lane)
+{
+    const struct kolo_prog *p = x->bound->prog;
+    if (KOLO_LIKELY(p->nreqs == 0)) {
+        return KOLO_OK;
+    }
+    for (uint32_t i = p->lane[lane].begin; i < p->lane[lane].end; i++) {
+        if (p->op[i].code != KOLO_DO_SEND) {
+            continue;
+        }
+        const kolo_status st = request(x, tile, p->op[i].index)->status;
+        if (st != KOLO_OK) {
+            x->wires->stuck_at = p->op[i].peer;
+            if (st < 0) {
+                x->wires->blamed = p->op[i].peer;
+            }
+            return st;
+        }
+    }
+    return KOLO_OK;
+}
+
+/* This lane will read nothing more of this tile. The rank has finished it when all lanes have. */
+static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_t lane)
+{
+    struct kolo_wires *w = x->wires;
+    const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
+    uint32_t least = tile->t + 1;
+    const kolo_status st = all_sent(x, tile, lane);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    for (uint32_t i = 0; KOLO_UNLIKELY(nlanes > 1) && i < nlanes; i++) {
+        least = i != lane && x->lane[i].tile < least ? x->lane[i].tile : least;
+    }
+    x->lane[lane].tile = tile->t + 1;
+    atomic_store_explicit(&w->region[w->me]->head.done, w->epoch + least, memory_order_release);
+    kolo_wake(&w->region[w->me]->head);
+    return KOLO_OK;
+}
+
+static kolo_status do_left(struct kolo_exec *x, const struct kolo_bound_op *op,
+                           const struct tile *tile)
+{
+    for (unsigned i = 0; i < op->nsrc; i++) {
+        const int q = (int)x->bound->at[op->first + i].rank;
+        const kolo_status st = wait_for(x, &x->wires->region[q]->head.done, tile->epoch + 1, q);
+        if (st != KOLO_OK) {
+            return st;
+        }
+    }
+    return KOLO_OK;
+}
+
+static bool is_after(const struct kolo_exec *x, const struct kolo_bound_op *op, uint32_t t)
+{
+    const struct kolo_lane_state *other = &x->lane[op->peer];
+    return other->tile > t || (other->tile == t && other->pc >= op->index);
+}
+
+static inline kolo_status do_op(struct kolo_exec *x, const struct kolo_bound_op *op,
+                                const struct tile *tile, uint32_t lane)
+{
+    switch ((enum kolo_code)op->code) {
+    case KOLO_DO_WAIT:
+        return do_wait(x, op, tile);
+    case KOLO_DO_MOVE:
+        return kolo_exec_move(x, op, tile);
+    case KOLO_DO_SIGNAL:
+        do_signal(x, op, tile);
+        return KOLO_OK;
+    case KOLO_DO_SEND:
+    case KOLO_DO_RECV:
+        return do_message(x, op, tile);
+    case KOLO_DO_TAKEN:
+        return all_taken(x, op, tile);
+    case KOLO_DO_AFTER:
+        return is_after(x, op, tile->t) ? KOLO_OK : KOLO_INPROGRESS;
+    case KOLO_DO_DONE:
+        return do_done(x, tile, lane);
+    case KOLO_DO_LEFT:
+        return do_left(x, op, tile);
+    }
+    return KOLO_ERR_INTERNAL;
+}
+
+/* ---- lanes ---- */
+
+static inline void set_tile(const struct kolo_exec *x, uint32_t t, struct tile *out)
+{
+    const struct kolo_bound *b = x->bound;
+    const uintptr_t walked = (uintptr_t)t * b->piece;
+    const uint32_t epoch = x->wires->epoch + t;
+    const uint32_t parity = epoch & ((uint32_t)b->prog->depth - 1);
+    *out = (struct tile){.t = t, .epoch = epoch, .last = t + 1 == b->tiles};
+    out->shift[K_IN] = (uintptr_t)x->in + walked;
+    out->shift[K_OUT] = (uintptr_t)x->out + walked;
+    out->shift[K_PRIVATE] =
+        (uintptr_t)b->private_mem + (b->tiles > 1 ? t % KOLO_TILE_COPIES * b->private_bytes : 0);
+    out->shift[K_SLOT] = (epoch & b->slot_mask) * b->slot_stride;
+    out->shift[K_LINE] = parity * sizeof(struct kolo_line);
+    out->shift[K_PEER_IN] = out->shift[K_PEER_OUT] = walked;
+}
+
+/* A tile may begin when its lines and slots are free, and no lane is two tiles behind. */
+static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
+{
+    struct kolo_wires *w = x->wires;
+    const struct kolo_prog *p = x->bound->prog;
+    const uint32_t epoch = w->epoch + t;
+    for (int i = 0; i < p->nlanes; i++) {
+        if (p->nlanes > 1 && x->lane[i].tile + 1 < t) {
+            return KOLO_INPROGRESS;
+        }
+    }
+    if (p->nlanes > 1 && t < x->begun) { /* who came first has its lines and slots */
+        return KOLO_OK;
+    }
+    kolo_status st = kolo_credit(w, epoch, x->block);
+    if (st == KOLO_OK && x->bound->in_long && p->fills_outbox) {
+        st = kolo_take_long_slot(w, p, epoch, x->block);
+    }
+    if (st == KOLO_OK) {
+        w->readers[epoch % KOLO_DEPTH] = (struct kolo_readers){p->readers, p->nreaders};
+        x->begun = t + 1;
+    }
+    return st;
+}
+
+/* Run ops until the stage ends or one must wait. */
+static inline kolo_status run_stage(struct kolo_exec *x, uint32_t lane, uint32_t t, uint32_t end)
+{
+    struct kolo_lane_state *s = &x->lane[lane];
+    struct tile tile;
+    set_tile(x, t, &tile);
+    while (s->pc < end) {
+        const kolo_status st = do_op(x, &x->bound->op[s->pc], &tile, lane);
+        if (KOLO_UNLIKELY(st != KOLO_OK)) {
+            return st;
+        }
+        s->pc++;
+    }
+    return KOLO_OK;
+}
+
+static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
+{
+    const struct kolo_lane_ops *ops = &x->bound->prog->lane[lane];
+    struct kolo_lane_state *s = &x->lane[lane];
+    const uint32_t stages = (uint32_t)ops->nstages, tiles = x->bound->tiles;
+    for (; s->iter < tiles + stages - 1; s->iter++, s->slot = 0) {
+        for (; s->slot < stages; s->slot++, s->begun = false) {
+            const uint32_t stage = stages - 1 - s->slot;
+            const uint32_t t = s->iter - stage; /* wraps where the pipeline is not full */
+            if (t >= tiles) {
+                continue;
+            }
+            if (!s->begun) {
+                kolo_status st = stage == 0 ? begin_tile(x, t) : KOLO_OK;
+                if (st != KOLO_OK) {
+                    return st;
+                }
+                s->begun = true;
+                s->pc = ops->stage[stage];
+            }
+            const kolo_status st = run_stage(x, lane, t, ops->stage[stage + 1]);
+            if (st != KOLO_OK) {
+                return st;
+            }
+            s->pc = ops->begin; /* before the next tile begins, AFTER must not see this one's */
+        }
+    }
+    s->finished = true;
+    return KOLO_OK;
+}
+
+/* ---- the execution ---- */
+
+static inline void count_tiles(struct kolo_exec *x)
+{
+    x->wires->epoch += x->bound->tiles;
+    x->wires->met += x->bound->prog->nreqs == 0 ? x->bound->tiles : 0;
+}
+
+bool kolo_exec_is_plain(const struct kolo_prog *prog)
+{
+    return prog->nlanes == 1 && prog->nreqs == 0;
+}
+
+kolo_status kolo_exec_now(struct kolo_exec *x)
+{
+    if (KOLO_LIKELY(x->bound->once && x->wires->jitter == NULL)) {
+        const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
+        return x->bound->exchange != NULL
+                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how)
+                   : kolo_exec_once(x);
+    }
+    x->lane[0] = (struct kolo_lane_state){0};
+    KOLO_TRY(advance_lane(x, 0));
+    count_tiles(x);
+    return KOLO_OK;
+}
+
+void kolo_exec_start(struct kolo_exec *x)
+{
+    const struct kolo_prog *p = x->bound->prog;
+    memset(x->lane, 0, (size_t)p->nlanes * sizeof x->lane[0]);
+    x->entered = p->nentries == 0;
+    x->begun = 0;
+    if (p->nreqs > 0 || p->nlanes > 1) {
+        x->block = false; /* several things to wait for at once: the caller steps */
+    }
+}
+
+kolo_status kolo_exec_enter(struct kolo_exec *x)
+{
+    struct kolo_wires *w = x->wires;
+    const struct kolo_prog *p = x->bound->prog;
+    for (int i = 0; !x->entered && i < p->nentries; i++) {
+        const int q = p->entries[i];
+        const kolo_status st = kolo_entry_wait(w, q, x->block);
+        if (st != KOLO_OK) {
+            return st;
+        }
+        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
+        if (entry->signature != x->signature) {
+            return kolo_mismatch(w, q);
+        }
+        KOLO_TRY(w->resolve(w, q, entry));
+    }
+    x->entered = true;
+    return KOLO_OK;
+}
+
+static kolo_status progress_messages(struct kolo_exec *x)
+{
+    struct kolo_wires *w = x->wires;
+    const struct kolo_device *before = NULL;
+    for (int q = 0; q < w->nranks; q++) {
+        if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
+            continue;
+        }
+        before = w->device[q];
+        const int moved = w->transport[q]->progress(w->device[q], 64);
+        if (moved < 0) {
+            return (kolo_status)moved;
+        }
+        x->moved = x->moved || moved > 0;
+    }
+    return KOLO_OK;
+}
+
+/* OK: all lanes have finished. */
+static kolo_status advance(struct kolo_exec *x)
+{
+    const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
+    uint32_t finished = 0;
+    for (uint32_t lane = 0; lane < nlanes; lane++) {
+        const kolo_status st = x->lane[lane].finished ? KOLO_OK : advance_lane(x, lane);
+        KOLO_TRY(st);
+        finished += x->lane[lane].finished;
+    }
+    return finished == nlanes ? KOLO_OK : KOLO_INPROGRESS;
+}
+
+kolo_status kolo_exec_step(struct kolo_exec *x)
+{
+    if (!x->entered) {
+        const kolo_status st = kolo_exec_enter(x);
+        if (st != KOLO_OK) {
+            return st;
+        }
+    }
+    if (x->block && kolo_exec_is_plain(x->bound->prog) && x->bound->tiles == 1) {
+        return kolo_exec_now(x);
+    }
+    x->moved = false;
+    kolo_status st = advance(x);
+    if (st == KOLO_INPROGRESS && x->bound->prog->nreqs > 0) { /* for what was posted, too */
+        KOLO_TRY(progress_messages(x));
+        st = advance(x);
+    }
+    if (st == KOLO_OK) {
+        count_tiles(x);
+    }
+    return st;
+}

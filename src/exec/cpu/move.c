@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Moves: the bytes of one op, from its sources into its destinations. */
+#include "exec/cpu/parts.h"
+
+#include <stdlib.h>
+
+enum { BLOCK_BYTES = 32 * 1024, PAST_BYTES = 4096 };
+
+static bool is_user(const struct kolo_exec *x, const struct kolo_bound_op *op, unsigned operand)
+{
+    const uint32_t kind = x->bound->at[op->first + operand].kind;
+    return kind == K_OUT || kind == K_PEER_OUT;
+}
+
+/* The same with user memory stored past the caches: a block is made in the outbox, if it goes
+ * there, or in a scratch block, and copied on. Worth it where the lines would be read from memory
+ * only to be overwritten; so not in place, where they have just been read. */
+static void move_past(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
+                      size_t bytes)
+{
+    _Alignas(64) char scratch[PAST_BYTES];
+    const unsigned k = op->nsrc, m = op->ndst;
+    const unsigned divisor = op->last ? x->divisor : 0;
+    const size_t block = PAST_BYTES / x->elem * x->elem;
+    unsigned kept = 0;
+    while (kept < m && is_user(x, op, k + kept)) {
+        kept++;
+    }
+    for (size_t done = 0; done < bytes; done += block) {
+        const size_t len = kolo_min(block, bytes - done);
+        char *made = kept < m ? at[k + kept] + done : scratch;
+        const void *src[MAX_OPERANDS];
+        for (unsigned i = 0; i < k; i++) {
+            src[i] = at[i] + done;
+        }
+        x->reduce(made, src, k, len / x->elem, divisor);
+        for (unsigned i = 0; i < m; i++) {
+            if (i != kept) {
+                kolo_copy_past(at[k + i] + done, made, len);
+            }
+        }
+    }
+    kolo_copy_fence();
+}
+
+static bool is_one_of(const char *dst, char *const *src, unsigned k)
+{
+    for (unsigned i = 0; i < k; i++) {
+        if (dst == src[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* k sources, in order, into m destinations. Reduced a block at a time into the first destination
+ * and copied on from there: storing to two streams from registers costs twice (measured). */
+static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
+                       size_t bytes)
+{
+    const unsigned k = op->nsrc, m = op->ndst;
+    const unsigned divisor = op->last ? x->divisor : 0;
+    const bool folds = k > 1 || divisor > 1;
+    const bool past =
+        op->past == KOLO_PAST || (op->past != 0 && x->in != x->out && !is_one_of(at[k], at, k));
+    if (m == 1 && !folds) {
+        if (at[k] == at[0]) { /* onto itself in place, where peers may be reading */
+            return;
+        }
+        if (past) {
+            kolo_copy_past(at[k], at[0], bytes);
+            kolo_copy_fence();
+        } else {
+            kolo_copy(at[k], at[0], bytes);
+        }
+        return;
+    }
+    if (past && folds) {
+        move_past(x, op, at, bytes);
+        return;
+    }
+    if (m == 1) {
+        x->reduce(at[k], (const void *const *)at, k, bytes / x->elem, divisor);
+        return;
+    }
+    const size_t block = BLOCK_BYTES / x->elem * x->elem;
+    for (size_t done = 0; done < bytes; done += block) {
+        const size_t len = kolo_min(block, bytes - done);
+        const char *from = at[0] + done;
+        if (folds) {
+            const void *src[MAX_OPERANDS];
+            for (unsigned i = 0; i < k; i++) {
+                src[i] = at[i] + done;
+            }
+            x->reduce(at[k] + done, src, k, len / x->elem, divisor);
+            from = at[k] + done;
+        }
+        for (unsigned i = folds ? 1 : 0; i < m; i++) {
+            if (at[k + i] + done != from) {
+                kolo_copy(at[k + i] + done, from, len);
+            }
+        }
+    }
+}
+
+/* Chunk by chunk: pieces that do not follow one another, or of several lengths. */
+static void move_odd(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                     const struct tile *tile, char **at, char *const *base)
+{
+    const struct kolo_bound *b = x->bound;
+    const struct kolo_uop *uop = &b->prog->op[op->uop];
+    const unsigned n = (unsigned)op->nsrc + op->ndst;
+    for (uint32_t j = 0; j < uop->count; j++) {
+        for (unsigned i = 0; i < n; i++) {
+            const struct kolo_at *a = &b->prog->at[op->first + i];
+            const bool in = a->space == KOLO_AT_IN || a->space == KOLO_AT_PEER_IN;
+            const bool out = a->space == KOLO_AT_OUT || a->space == KOLO_AT_PEER_OUT;
+            const size_t *off = in ? b->extents.in_off : b->extents.out_off;
+            at[i] = base[i] + (in || out ? off[a->index + j] - off[a->index] : j * b->piece);
+        }
+        const size_t len = kolo_bound_piece_bytes(b, op, j, tile->t);
+        if (len > 0) {
+            move_bytes(x, op, at, len);
+        }
+    }
+}
+
+/* An op with very many sources (only plans of hundreds of ranks have them). */
+static __attribute__((noinline)) bool
+move_many(const struct kolo_exec *x, const struct kolo_bound_op *op, const struct tile *tile)
+{
+    const unsigned n = (unsigned)op->nsrc + op->ndst;
+    char **at = malloc(2 * n * sizeof *at);
+    if (at == NULL) {
+        return false;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        at[n + i] = address(x, tile, &x->bound->at[op->first + i]);
+    }
+    const size_t bytes = kolo_bound_piece_bytes(x->bound, op, 0, tile->t);
+    if (op->odd || op->ndst == 1 || op->nsrc <= MAX_OPERANDS) {
+        move_odd(x, op, tile, at, at + n);
+    } else if (bytes > 0) { /* fold into the first, then copy */
+        struct kolo_bound_op first = *op;
+        first.ndst = 1;
+        move_bytes(x, &first, at + n, bytes);
+        for (unsigned i = 1; i < op->ndst; i++) {
+            kolo_copy(at[n + op->nsrc + i], at[n + op->nsrc], bytes);
+        }
+    }
+    free(at);
+    return true;
+}
+
+kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                           const struct tile *tile)
+{
+    const unsigned n = (unsigned)op->nsrc + op->ndst;
+    char *at[MAX_OPERANDS];
+    if (KOLO_UNLIKELY(x->wires->jitter != NULL)) {
+        x->wires->jitter(x->wires->jitter_arg);
+    }
+    if (KOLO_UNLIKELY(n > MAX_OPERANDS)) {
+        return move_many(x, op, tile) ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory");
+    }
+    const struct kolo_bound_at *operand = &x->bound->at[op->first];
+    for (unsigned i = 0; i < n; i++) {
+        at[i] = address(x, tile, &operand[i]);
+    }
+    if (KOLO_UNLIKELY(op->odd)) {
+        char *each[MAX_OPERANDS];
+        move_odd(x, op, tile, each, at);
+        return KOLO_OK;
+    }
+    const size_t len = tile->last ? op->last_len : op->len;
+    if (len > 0) {
+        move_bytes(x, op, at, len);
+    }
+    return KOLO_OK;
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Programs of one tile and one lane without messages, blocking: most small calls. The same ops as
+ * in exec.c with nothing to come back to, so that a call of a few bytes costs little more than its
+ * flags. */
+#include "exec/cpu/parts.h"
+
+#include <string.h>
+
+enum { FEW_BYTES = 64 };
+
+static inline kolo_status move(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                               const struct tile *tile)
+{
+    const struct kolo_bound_at *at = &x->bound->at[op->first];
+    if (op->nsrc + op->ndst == 2 && op->last_len <= FEW_BYTES && !op->odd && x->divisor <= 1) {
+        const char *src = address(x, tile, &at[0]);
+        char *dst = address(x, tile, &at[1]);
+        if (dst != src) { /* onto itself in place, where peers may be reading */
+            kolo_copy(dst, src, op->last_len);
+        }
+        return KOLO_OK;
+    }
+    return kolo_exec_move(x, op, tile);
+}
+
+static inline kolo_status wait_for_lines(struct kolo_exec *x, const struct kolo_bound_op *op,
+                                         const struct tile *tile)
+{
+    const struct kolo_bound_at *at = &x->bound->at[op->first];
+    for (unsigned i = 0; i < op->nsrc; i++) {
+        struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
+        const int q = (int)at[i].rank;
+        if (!kolo_reached(&line->epoch, tile->epoch + 1)) {
+            KOLO_TRY(kolo_wait(x->wires, &line->epoch, tile->epoch + 1, q));
+        }
+        if (KOLO_UNLIKELY(line->signature != x->signature)) {
+            return kolo_mismatch(x->wires, q);
+        }
+        saw_done(x->wires, q, line->done);
+    }
+    return KOLO_OK;
+}
+
+static inline void signal_line(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                               const struct tile *tile, struct kolo_head *head)
+{
+    struct kolo_line *line = (struct kolo_line *)(x->bound->at[op->first].at + tile->shift[K_LINE]);
+    line->signature = x->signature;
+    line->done = tile->epoch;
+    atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
+    kolo_wake(head);
+}
+
+static kolo_status wait_for_leavers(struct kolo_exec *x, const struct kolo_bound_op *op,
+                                    const struct tile *tile)
+{
+    for (unsigned i = 0; i < op->nsrc; i++) {
+        const int q = (int)x->bound->at[op->first + i].rank;
+        KOLO_TRY(kolo_wait(x->wires, &x->wires->region[q]->head.done, tile->epoch + 1, q));
+    }
+    return KOLO_OK;
+}
+
+static inline kolo_status run_op(struct kolo_exec *x, const struct kolo_bound_op *op,
+                                 const struct tile *tile, struct kolo_head *head)
+{
+    switch (op->code) {
+    case KOLO_DO_WAIT:
+        return wait_for_lines(x, op, tile);
+    case KOLO_DO_MOVE:
+        return move(x, op, tile);
+    case KOLO_DO_SIGNAL:
+        signal_line(x, op, tile, head);
+        return KOLO_OK;
+    case KOLO_DO_DONE:
+        atomic_store_explicit(&head->done, tile->epoch + 1, memory_order_release);
+        kolo_wake(head);
+        return KOLO_OK;
+    case KOLO_DO_LEFT:
+        return wait_for_leavers(x, op, tile);
+    default:
+        return KOLO_ERR_INTERNAL;
+    }
+}
+
+kolo_status kolo_exec_once(struct kolo_exec *x)
+{
+    struct kolo_wires *w = x->wires;
+    const struct kolo_bound *b = x->bound;
+    const struct kolo_bound_op *op = b->op, *end = op + b->prog->nops;
+    const uint32_t epoch = w->epoch, parity = epoch & (KOLO_DEPTH - 1);
+    struct kolo_head *head = &w->region[w->me]->head;
+    struct tile tile = {.epoch = epoch, .last = true};
+    tile.shift[K_IN] = (uintptr_t)x->in;
+    tile.shift[K_OUT] = (uintptr_t)x->out;
+    tile.shift[K_PRIVATE] = (uintptr_t)b->private_mem;
+    tile.shift[K_SLOT] = parity * b->slot_stride;
+    tile.shift[K_LINE] = parity * sizeof(struct kolo_line);
+    if (KOLO_UNLIKELY((int32_t)(w->all_done - (epoch + 1 - KOLO_DEPTH)) < 0)) {
+        KOLO_TRY(kolo_credit(w, epoch, true));
+    }
+    if (KOLO_UNLIKELY(b->in_long)) {
+        tile.shift[K_SLOT] = (epoch & b->slot_mask) * b->slot_stride;
+        KOLO_TRY(b->prog->fills_outbox ? kolo_take_long_slot(w, b->prog, epoch, true) : KOLO_OK);
+    }
+    w->readers[parity].list = b->prog->readers;
+    w->readers[parity].count = b->prog->nreaders;
+    for (; op < end; op++) {
+        const kolo_status st = run_op(x, op, &tile, head);
+        if (KOLO_UNLIKELY(st != KOLO_OK)) {
+            return st;
+        }
+    }
+    w->epoch = epoch + 1;
+    w->met++;
+    return KOLO_OK;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the files of the host executor share: kinds of operands, a tile, waiting inside an op. */
+#ifndef KOLO_EXEC_CPU_PARTS_H
+#define KOLO_EXEC_CPU_PARTS_H
+
+#include "exec/cpu/exec.h"
+
+enum kind { K_FIXED, K_IN, K_OUT, K_PRIVATE, K_SLOT, K_LINE, K_PEER_IN, K_PEER_OUT, KINDS };
+enum { MAX_OPERANDS = 64 };
+
+struct tile { /* one tile of one lane */
+    uintptr_t shift[KINDS];
+    uint32_t t, epoch;
+    bool last;
+};
+
+static inline kolo_status wait_for(struct kolo_exec *x, _Atomic uint32_t *word, uint32_t want,
+                                   int peer)
+{
+    if (KOLO_LIKELY(kolo_reached(word, want))) {
+        return KOLO_OK;
+    }
+    if (x->block) {
+        return kolo_wait(x->wires, word, want, peer);
+    }
+    x->wires->stuck_at = peer;
+    return KOLO_INPROGRESS;
+}
+
+static inline char *address(const struct kolo_exec *x, const struct tile *tile,
+                            const struct kolo_bound_at *at)
+{
+    const uintptr_t here = at->at + tile->shift[at->kind];
+    if (at->kind < K_PEER_IN) {
+        return (char *)here;
+    }
+    const struct kolo_wires *w = x->wires;
+    const void *base = at->kind == K_PEER_IN ? w->peer_in[at->rank] : w->peer_out[at->rank];
+    return (char *)((uintptr_t)base + here);
+}
+
+static inline void saw_done(struct kolo_wires *w, int q, uint32_t done)
+{
+    if ((int32_t)(done - w->seen_done[q]) > 0) {
+        w->seen_done[q] = done;
+    }
+}
+
+/* move.c: k sources, in order, into m destinations. Errors: SYSTEM (very many operands only). */
+kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                           const struct tile *tile);
+
+/* entry.c: may the lines and the short slot of tile `epoch` be written again? INPROGRESS unless
+ * `block`. */
+kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
+/* The same for the long slot, which is this program's from then on. */
+kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
+                                bool block);
+/* exchange.c: the bound program as one operation: kept in bound->exchange where it is one. Errors:
+ * SYSTEM. */
+kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
+
+/* once.c: a plain program of one tile, blocking, without jitter and tests' depths. */
+kolo_status kolo_exec_once(struct kolo_exec *x);
+
+/* Keep the text for a peer whose line has another signature. */
+kolo_status kolo_mismatch(struct kolo_wires *w, int q);
+
+#endif

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Waiting: spin, yield, sleep; and waking.
+ *
+ * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times or for 20 ms (where others
+ * want the core, a yield takes as long as they are let run), then sleeps on the doorbell of the
+ * rank it waits for; with more ranks than cores it yields after 20 polls, so that that rank can
+ * run, and after 200 where the scheduler has put the two on one core. A sleeper says
+ * so there (`asleep`), runs membarrier, looks once more, and sleeps. A signaller stores its flag,
+ * then reads its own `asleep` with only a compiler fence between: the sleeper's membarrier makes
+ * the two orders agree (store flag / load asleep against store asleep / load flag), so the fast
+ * path has no fence, and one look serves all readers. Where membarrier is denied, sleeps are naps
+ * of a millisecond, and nothing can be lost for long.
+ */
+#include "exec/cpu/exec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BARE_POLLS = 200, PAUSED_POLLS = 2000, CROWDED_POLLS = 20, YIELDS = 200 };
+enum { YIELDING_US = 20 * 1000 };
+enum { FEW_YIELDS = 20, NEWS_NS = 10 * 1000 * 1000, NAP_FOR_LINES_NS = 50 * 1000 };
+enum { SLEEP_NS = 100 * 1000 * 1000, NAP_NS = 1000 * 1000, ASK_US = 100 * 1000 };
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+bool kolo_membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+static kolo_status aborted(const struct kolo_wires *w)
+{
+    const int own = w->aborted != NULL ? atomic_load_explicit(w->aborted, memory_order_relaxed) : 0;
+    const int told = atomic_load_explicit(&w->region[w->me]->head.abort, memory_order_relaxed);
+    return (kolo_status)(own != 0 ? own : told);
+}
+
+static void sleep_at(const struct kolo_wires *w, struct kolo_head *head, uint32_t heard)
+{
+    const struct timespec t = {0, w->membarrier ? SLEEP_NS : NAP_NS};
+    syscall(SYS_futex, &head->doorbell, FUTEX_WAIT, heard, &t, NULL, 0);
+}
+
+static uint32_t fall_asleep(const struct kolo_wires *w, struct kolo_head *head)
+{
+    atomic_fetch_add_explicit(&head->asleep, 1, memory_order_seq_cst);
+    if (w->membarrier) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    }
+    return atomic_load_explicit(&head->doorbell, memory_order_seq_cst);
+}
+
+static void say_wait(struct kolo_wires *w, int32_t rank_and_one)
+{
+    if (w->waits_for != NULL) {
+        atomic_store_explicit(w->waits_for, rank_and_one, memory_order_relaxed);
+    }
+}
+
+/* A wait since `begin`: whether it may go on. */
+static kolo_status may_go_on(struct kolo_wires *w, int peer, double begin, double *asked)
+{
+    const double now = kolo_now_us(), waited = now - begin;
+    if (now - *asked >= ASK_US || waited > w->timeout_us) {
+        *asked = now;
+        if (w->stalled != NULL) {
+            KOLO_TRY(w->stalled(w, peer, waited));
+        }
+    }
+    if (waited > w->timeout_us) {
+        w->blamed = peer;
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u", w->me,
+                         w->timeout_us / 1e3, peer, w->epoch);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status sleep_until(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+                               int peer)
+{
+    const double begin = kolo_now_us();
+    double asked = begin;
+    struct kolo_head *head = &w->region[peer]->head;
+    kolo_status st = KOLO_OK;
+    for (;;) {
+        const uint32_t heard = fall_asleep(w, head);
+        const bool there = kolo_reached(word, want);
+        st = aborted(w);
+        if (!there && st == KOLO_OK) {
+            sleep_at(w, head, heard);
+        }
+        atomic_fetch_sub_explicit(&head->asleep, 1, memory_order_relaxed);
+        if (there || st != KOLO_OK) {
+            return there ? KOLO_OK : st;
+        }
+        KOLO_TRY(may_go_on(w, peer, begin, &asked));
+    }
+}
+
+static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+                               int peer)
+{
+    say_wait(w, peer + 1);
+    const kolo_status st = sleep_until(w, word, want, peer);
+    say_wait(w, 0);
+    return st;
+}
+
+/* Polls until it is time to yield. True: it is there. Where the last wait ended as soon as it
+ * yielded, a peer shares this core: it goes on before the rest of the polls. */
+static bool comes_while_polling(struct kolo_wires *w, const _Atomic uint32_t *word, uint32_t want)
+{
+    const int bare = w->crowded ? CROWDED_POLLS : BARE_POLLS;
+    const int polls = w->crowded ? CROWDED_POLLS : PAUSED_POLLS;
+    for (int i = 0; i < polls; i++) {
+        if (kolo_reached(word, want)) {
+            w->core_is_shared = false;
+            return true;
+        }
+        if (i == bare && w->core_is_shared) {
+            sched_yield();
+            w->core_is_shared = kolo_reached(word, want);
+            if (w->core_is_shared) {
+                return true;
+            }
+        }
+        if (i >= bare) {
+            relax();
+        }
+    }
+    return false;
+}
+
+static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _Atomic uint32_t *word,
+                                                       uint32_t want, int peer)
+{
+    if (comes_while_polling(w, word, want)) {
+        return KOLO_OK;
+    }
+    const double until = kolo_now_us() + YIELDING_US;
+    for (int i = 0; i < YIELDS && kolo_now_us() < until; i++) {
+        const kolo_status st = aborted(w);
+        if (st != KOLO_OK) {
+            return st;
+        }
+        sched_yield();
+        if (kolo_reached(word, want)) {
+            w->core_is_shared = i == 0;
+            return KOLO_OK;
+        }
+    }
+    return wait_asleep(w, word, want, peer);
+}
+
+kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer)
+{
+    return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(w, word, want, peer);
+}
+
+/* Spin, then yield; after that it is time to sleep, which INPROGRESS says. */
+static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *deadline,
+                               unsigned yields)
+{
+    const unsigned polls = w->crowded ? CROWDED_POLLS : BARE_POLLS;
+    const unsigned n = (*spins)++;
+    if (n < polls) {
+        relax();
+        return KOLO_OK;
+    }
+    const kolo_status st = aborted(w);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    if (n == polls) {
+        w->asked_us = kolo_now_us();
+        *deadline = w->asked_us + w->timeout_us;
+    }
+    if (n < polls + yields && kolo_now_us() < *deadline - w->timeout_us + YIELDING_US) {
+        sched_yield();
+        return KOLO_OK;
+    }
+    say_wait(w, w->stuck_at + 1);
+    KOLO_TRY(may_go_on(w, w->stuck_at, *deadline - w->timeout_us, &w->asked_us));
+    return KOLO_INPROGRESS;
+}
+
+kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
+{
+    const struct timespec nap = {0, 50 * 1000};
+    const kolo_status st = pause_awake(w, spins, deadline, YIELDS);
+    if (st == KOLO_INPROGRESS) {
+        nanosleep(&nap, NULL);
+    }
+    return st < 0 ? st : KOLO_OK;
+}
+
+kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
+                                const struct kolo_news *news)
+{
+    const struct timespec longest = {0, news->alone ? NEWS_NS : NAP_FOR_LINES_NS};
+    struct pollfd fds[KOLO_NEWS_MAX];
+    const kolo_status st = pause_awake(w, spins, deadline, news->alone ? 0 : FEW_YIELDS);
+    if (st != KOLO_INPROGRESS) {
+        return st;
+    }
+    for (int i = 0; i < news->count; i++) {
+        fds[i] = (struct pollfd){.fd = news->fd[i], .events = POLLIN};
+    }
+    (void)ppoll(fds, (nfds_t)news->count, &longest, NULL);
+    return KOLO_OK;
+}
+
+void kolo_paused(struct kolo_wires *w)
+{
+    say_wait(w, 0);
+}
+
+void kolo_ring(struct kolo_head *head)
+{
+    atomic_fetch_add_explicit(&head->doorbell, 1, memory_order_seq_cst);
+    syscall(SYS_futex, &head->doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}

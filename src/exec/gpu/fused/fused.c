@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From a collective call to the moves of its one kernel: see fused.h. */
+#include "exec/gpu/fused/fused.h"
+
+#include "plan/plan.h"
+#include "util/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- moves ---- */
+
+/* Who reads what and writes what: the whole difference between the collectives. */
+static void set_sides(struct kolo_fused *f, enum kolo_coll coll, int root)
+{
+    const int all = KOLO_FUSED_ALL, each = KOLO_FUSED_EACH;
+    switch (coll) {
+    case KOLO_COLL_REDUCE:
+        f->from = all, f->to = root;
+        break;
+    case KOLO_COLL_BROADCAST:
+        f->from = root, f->to = all;
+        break;
+    case KOLO_COLL_GATHER:
+        f->from = each, f->to = root, f->to_at = 1;
+        break;
+    case KOLO_COLL_SCATTER:
+        f->from = root, f->to = each, f->from_at = 1;
+        break;
+    case KOLO_COLL_ALL_GATHER:
+        f->from = each, f->to = all, f->to_at = 1;
+        break;
+    case KOLO_COLL_REDUCE_SCATTER:
+        f->from = all, f->to = each, f->from_at = 1;
+        break;
+    case KOLO_COLL_ALL_TO_ALL:
+        f->swaps = 1;
+        break;
+    default:
+        f->from = all, f->to = all;
+        break;
+    }
+}
+
+/* Long pieces keep loads in flight, short ones spread a small call over the multiprocessors. A
+ * multiple of 16 bytes in any case, so that all pieces of a move are aligned as its first. */
+static uint64_t piece_elements(uint64_t elements, size_t elem, unsigned sms)
+{
+    enum { LONG = 32 << 10, SHORT = 8 << 10 };
+    const uint64_t bytes = elements * elem;
+    return (bytes / LONG >= 2 * (uint64_t)sms ? LONG : SHORT) / elem;
+}
+
+static uint32_t pieces_of(uint64_t elements, uint64_t piece)
+{
+    return (uint32_t)((elements + piece - 1) / piece);
+}
+
+static void cut_swaps(struct kolo_fused *f, size_t count, unsigned sms)
+{
+    const uint64_t n = (uint64_t)f->nranks;
+    f->nmoves = (uint32_t)(n * (n + 1) / 2);
+    f->piece = piece_elements(count * n * n, f->elem, sms);
+    f->len[0] = count;
+    f->first_piece[1] = pieces_of(count, f->piece);
+    f->npieces = f->nmoves * f->first_piece[1];
+}
+
+static void cut_moves(struct kolo_fused *f, const struct kolo_fused_shape *shape, unsigned sms)
+{
+    uint64_t all = 0;
+    f->nmoves = f->from == KOLO_FUSED_EACH || f->to == KOLO_FUSED_EACH ? (uint32_t)f->nranks : 1;
+    for (uint32_t m = 0; m < f->nmoves; m++) {
+        f->len[m] = shape->counts != NULL ? shape->counts[m] : shape->count;
+        f->at[m] = shape->displs != NULL ? shape->displs[m] : m * shape->count;
+        all += f->len[m];
+    }
+    f->piece = piece_elements(all, f->elem, sms);
+    for (uint32_t m = 0; m < f->nmoves; m++) {
+        f->first_piece[m + 1] = f->first_piece[m] + pieces_of(f->len[m], f->piece);
+    }
+    f->npieces = f->first_piece[f->nmoves];
+}
+
+void kolo_fused_lower(const struct kolo_fused_shape *shape, unsigned sms, struct kolo_fused *out)
+{
+    *out = (struct kolo_fused){.nranks = shape->nranks, .elem = (uint32_t)shape->elem};
+    set_sides(out, shape->coll, shape->root);
+    if (out->swaps) {
+        cut_swaps(out, shape->count, sms);
+    } else {
+        cut_moves(out, shape, sms);
+    }
+}
+
+unsigned kolo_fused_blocks(const struct kolo_fused *call, unsigned sms)
+{
+    return (unsigned)kolo_max(1, kolo_min(call->npieces, 2 * (size_t)sms));
+}
+
+/* ---- kernels ---- */
+
+/* Where the sign does not matter, signed types have the kernels of the unsigned ones; bool's
+ * bitwise operations are the logical ones of a byte. */
+static enum kolo_type kernel_type(enum kolo_type type, kolo_op op)
+{
+    const bool by_sign = op == KOLO_SUM || op == KOLO_AVG || op == KOLO_MIN || op == KOLO_MAX;
+    if (type == KOLO_BOOL) {
+        return KOLO_UINT8;
+    }
+    return type <= KOLO_INT64 && !by_sign ? (enum kolo_type)(type | 1) : type;
+}
+
+void kolo_fused_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
+                     char out[KOLO_FUSED_NAME])
+{
+    const char *verb = op >= KOLO_OPS ? "scaled" : kolo_op_name(op == KOLO_AVG ? KOLO_SUM : op);
+    if (!kolo_coll_reduces(coll)) {
+        (void)snprintf(out, KOLO_FUSED_NAME, "kolo_fused_%s_%zu",
+                       coll == KOLO_COLL_ALL_TO_ALL ? "swap" : "copy",
+                       kolo_min(kolo_type_bytes(type), 8));
+        return;
+    }
+    if (type == KOLO_BOOL) {
+        verb = op == KOLO_BAND ? "land" : op == KOLO_BOR ? "lor" : op == KOLO_BXOR ? "lxor" : verb;
+    }
+    (void)snprintf(out, KOLO_FUSED_NAME, "kolo_fused_%s_%s", verb,
+                   kolo_type_name(kernel_type(type, op)));
+}

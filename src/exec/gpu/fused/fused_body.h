@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a thread of a fused kernel does: C++ for the GPU and the host alike. See fused.h.
+ *
+ * Called by every thread of every block; threads share nothing and wait for nothing, so they may
+ * run in any order. Where all buffers of a piece lie alike relative to 16 bytes, the middle of the
+ * piece goes in packs of 16, several of them in flight from each source; else element by element.
+ */
+#ifndef KOLO_EXEC_GPU_FUSED_FUSED_BODY_H
+#define KOLO_EXEC_GPU_FUSED_FUSED_BODY_H
+
+#include "exec/gpu/element.h"
+#include "exec/gpu/fused/fused_layout.h"
+
+namespace kolo_gpu
+{
+
+struct Who { /* a thread */
+    uint32_t block, blocks, thread, threads;
+};
+
+struct Cut { /* a piece of a move */
+    uint32_t move;
+    uint64_t first, count; /* elements */
+};
+
+/* Piece p of those that lie one after the other, `pieces` a move or as first_piece says. */
+KOLO_GPU Cut cut_of(const kolo_fused &f, uint32_t p)
+{
+    Cut cut;
+    uint32_t within;
+    if (f.swaps) {
+        cut.move = p / f.first_piece[1];
+        within = p % f.first_piece[1];
+    } else {
+        cut.move = 0;
+        while (p >= f.first_piece[cut.move + 1]) {
+            cut.move++;
+        }
+        within = p - f.first_piece[cut.move];
+    }
+    const uint64_t len = f.len[f.swaps ? 0 : cut.move];
+    cut.first = within * f.piece;
+    cut.count = len - cut.first < f.piece ? len - cut.first : f.piece;
+    return cut;
+}
+
+/* The ranks on one side of a move. */
+struct Side {
+    uint32_t first, count;
+};
+KOLO_GPU Side side_of(int32_t who, uint32_t move, int32_t nranks)
+{
+    Side side = {(uint32_t)who, 1};
+    if (who == KOLO_FUSED_ALL) {
+        side.first = 0;
+        side.count = (uint32_t)nranks;
+    } else if (who == KOLO_FUSED_EACH) {
+        side.first = move;
+    }
+    return side;
+}
+
+template <class T> struct alignas(16) Pack {
+    enum { count = 16 / sizeof(typename T::Elem) };
+    typename T::Elem elem[count];
+};
+
+/* ---- folding ---- */
+
+struct Factor { /* of one source */
+    uint64_t bits;
+    bool scales;
+};
+
+template <class TypeOf, class Op> struct Fold {
+    typedef TypeOf Type;
+    typedef typename Type::Elem Elem;
+    typedef typename Type::Acc Acc;
+    enum { folds = 1, scales = 0 };
+    KOLO_GPU Acc load(Elem x, Factor)
+    {
+        return Type::load(x);
+    }
+    KOLO_GPU Acc join(Acc a, Acc b)
+    {
+        return Op::template apply<Type>(a, b);
+    }
+    KOLO_GPU Elem finish(Acc x, uint32_t divisor)
+    {
+        return Type::store(divisor > 1 ? Type::divide(x, divisor) : x);
+    }
+};
+
+/* A sum whose inputs are first multiplied by their rank's factor, rounded in their type. */
+template <class TypeOf> struct Scaled : Fold<TypeOf, Sum> {
+    typedef typename TypeOf::Elem Elem;
+    typedef typename TypeOf::Acc Acc;
+    enum { scales = 1 };
+    KOLO_GPU Acc load(Elem x, Factor by)
+    {
+        Elem factor;
+        if (!by.scales) {
+            return TypeOf::load(x);
+        }
+        memcpy(&factor, &by.bits, sizeof factor);
+        return TypeOf::load(TypeOf::store(TypeOf::multiply(TypeOf::load(x), TypeOf::load(factor))));
+    }
+};
+
+/* Movement: bytes in units of the element, whatever they mean. */
+template <class Unit> struct Copy {
+    struct Type {
+        typedef Unit Elem;
+    };
+    typedef Unit Elem;
+    typedef Unit Acc;
+    enum { folds = 0, scales = 0 };
+    KOLO_GPU Acc load(Elem x, Factor)
+    {
+        return x;
+    }
+    KOLO_GPU Acc join(Acc a, Acc)
+    {
+        return a;
+    }
+    KOLO_GPU Elem finish(Acc x, uint32_t)
+    {
+        return x;
+    }
+};
+
+struct Piece { /* one piece, as its threads see it; offsets in bytes */
+    const kolo_fused_rank *rank;
+    Side from, to;
+    uint64_t from_at, to_at, count; /* count in units of the functor */
+    uint32_t divisor;
+};
+
+KOLO_GPU const char *source(const Piece &p, uint32_t q)
+{
+    return (const char *)(uintptr_t)(p.rank[p.from.first + q].in + p.from_at);
+}
+KOLO_GPU char *destination(const Piece &p, uint32_t q)
+{
+    return (char *)(uintptr_t)(p.rank[p.to.first + q].out + p.to_at);
+}
+KOLO_GPU uint32_t sources(const Piece &p)
+{
+    return p.from.count;
+}
+KOLO_GPU uint32_t destinations(const Piece &p)
+{
+    return p.to.count;
+}
+KOLO_GPU Factor factor(const Piece &p, uint32_t q)
+{
+    const Factor by = {p.rank[p.from.first + q].factor, true};
+    return by;
+}
+
+/* P, here and below, is a Piece or what has the same functions, count and divisor. */
+template <class F, class P> KOLO_GPU void fold_one(const P &p, uint64_t i)
+{
+    typedef typename F::Elem Elem;
+    typename F::Acc sum = F::load(((const Elem *)source(p, 0))[i], factor(p, 0));
+    for (uint32_t q = 1; q < sources(p); q++) {
+        sum = F::join(sum, F::load(((const Elem *)source(p, q))[i], factor(p, q)));
+    }
+    const Elem result = F::finish(sum, p.divisor);
+    for (uint32_t d = 0; d < destinations(p); d++) {
+        ((Elem *)destination(p, d))[i] = result;
+    }
+}
+
+/* `unroll` packs, `stride` packs apart, the first at element `head` + i packs. All loads come
+ * before all stores, as a destination may be one of the sources. */
+template <class F, int unroll, class P>
+KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t stride)
+{
+    typedef Pack<typename F::Type> Packs;
+    typename F::Acc sum[unroll][Packs::count] = {};
+    KOLO_UNROLL_4
+    for (uint32_t q = 0; q < sources(p); q++) {
+        const Packs *src = (const Packs *)(source(p, q) + head_bytes) + i;
+        const Factor by = factor(p, q);
+        Packs x[unroll];
+        KOLO_UNROLL
+        for (int u = 0; u < unroll; u++) {
+            x[u] = src[(uint64_t)u * stride];
+        }
+        KOLO_UNROLL
+        for (int u = 0; u < unroll; u++) {
+            KOLO_UNROLL
+            for (int e = 0; e < Packs::count; e++) {
+                const typename F::Acc y = F::load(x[u].elem[e], by);
+                sum[u][e] = q == 0 ? y : F::join(sum[u][e], y);
+            }
+        }
+    }
+    Packs result[unroll];
+    KOLO_UNROLL
+    for (int u = 0; u < unroll; u++) {
+        KOLO_UNROLL
+        for (int e = 0; e < Packs::count; e++) {
+            result[u].elem[e] = F::finish(sum[u][e], p.divisor);
+        }
+    }
+    for (uint32_t d = 0; d < destinations(p); d++) {
+        Packs *dst = (Packs *)(destination(p, d) + head_bytes) + i;
+        KOLO_UNROLL
+        for (int u = 0; u < unroll; u++) {
+            dst[(uint64_t)u * stride] = result[u];
+        }
+    }
+}
+
+/* Units before the first pack, or all of them where the buffers do not lie alike. */
+template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
+{
+    const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);
+    uint64_t differ = 0;
+    for (uint32_t q = 1; q < sources(p); q++) {
+        differ |= first ^ (uint64_t)(uintptr_t)source(p, q);
+    }
+    for (uint32_t d = 0; d < destinations(p); d++) {
+        differ |= first ^ (uint64_t)(uintptr_t)destination(p, d);
+    }
+    const uint64_t head = (16 - first % 16) % 16 / sizeof(Elem);
+    return differ % 16 != 0 || head > p.count ? p.count : head;
+}
+
+/* Accumulators of a step, so that all of them stay in registers. */
+template <class F> struct Unroll {
+    enum {
+        packs = 16 / (int)Pack<typename F::Type>::count,
+        value = packs > 4   ? 4
+                : packs < 1 ? 1
+                            : packs
+    };
+};
+
+template <class F, class P> KOLO_GPU void fold_piece(const P &p, const Who &who)
+{
+    enum { unroll = Unroll<F>::value, in_pack = Pack<typename F::Type>::count };
+    const uint64_t head = head_of<typename F::Elem>(p);
+    const uint64_t packs = (p.count - head) / in_pack, tail = head + packs * in_pack;
+    const uint64_t stride = who.threads, head_bytes = head * sizeof(typename F::Elem);
+    uint64_t i = who.thread;
+    for (; i + (unroll - 1) * stride < packs; i += unroll * stride) {
+        fold_packs<F, unroll>(p, head_bytes, i, stride);
+    }
+    for (; i < packs; i += stride) {
+        fold_packs<F, 1>(p, head_bytes, i, stride);
+    }
+    for (i = who.thread; i < head; i += stride) {
+        fold_one<F>(p, i);
+    }
+    for (i = tail + who.thread; i < p.count; i += stride) {
+        fold_one<F>(p, i);
+    }
+}
+
+/* A kernel for moves. Units: elements of more than 8 bytes are copied as several. */
+template <class F> struct FoldKernel {
+    typedef F Functor;
+    KOLO_GPU void run(const kolo_fused &f, const kolo_fused_rank *rank, const Who &who)
+    {
+        const uint64_t units = f.elem / sizeof(typename F::Elem);
+        for (uint32_t at = who.block; at < f.npieces; at += who.blocks) {
+            const Cut cut = cut_of(f, at);
+            Piece p;
+            p.rank = rank;
+            p.from = side_of(f.from, cut.move, f.nranks);
+            p.to = side_of(f.to, cut.move, f.nranks);
+            p.from_at = (cut.first + (f.from_at ? f.at[cut.move] : 0)) * f.elem;
+            p.to_at = (cut.first + (f.to_at ? f.at[cut.move] : 0)) * f.elem;
+            p.count = cut.count * units;
+            p.divisor = f.divisor;
+            fold_piece<F>(p, who);
+        }
+    }
+};
+
+/* ---- swapping ---- */
+
+struct Swap {
+    const char *a_in, *b_in; /* what goes from a to b, from b to a */
+    char *a_out, *b_out;
+    uint64_t count; /* units */
+};
+
+template <class Unit> KOLO_GPU void swap_one(const Swap &s, uint64_t at)
+{
+    const Unit to_b = *(const Unit *)(s.a_in + at), to_a = *(const Unit *)(s.b_in + at);
+    *(Unit *)(s.b_out + at) = to_b;
+    *(Unit *)(s.a_out + at) = to_a;
+}
+
+template <class Unit> KOLO_GPU void swap_piece(const Swap &s, const Who &who)
+{
+    struct alignas(16) Bytes {
+        uint32_t word[4];
+    };
+    const uint64_t first = (uint64_t)(uintptr_t)s.a_in;
+    const uint64_t differ = (first ^ (uint64_t)(uintptr_t)s.b_in) |
+                            (first ^ (uint64_t)(uintptr_t)s.a_out) |
+                            (first ^ (uint64_t)(uintptr_t)s.b_out);
+    uint64_t head = (16 - first % 16) % 16 / sizeof(Unit);
+    head = differ % 16 != 0 || head > s.count ? s.count : head;
+    const uint64_t packs = (s.count - head) * sizeof(Unit) / 16;
+    const uint64_t tail = head + packs * 16 / sizeof(Unit);
+    for (uint64_t i = who.thread; i < packs; i += who.threads) {
+        swap_one<Bytes>(s, head * sizeof(Unit) + i * 16);
+    }
+    for (uint64_t i = who.thread; i < head; i += who.threads) {
+        swap_one<Unit>(s, i * sizeof(Unit));
+    }
+    for (uint64_t i = tail + who.thread; i < s.count; i += who.threads) {
+        swap_one<Unit>(s, i * sizeof(Unit));
+    }
+}
+
+/* A kernel for all-to-all: move m is the m-th of the pairs (0,0) (0,1) (1,1) (0,2) ... of ranks.
+ * The two bytes of a swap lie in one place on each side if that side is in place, and a thread
+ * reads both before it writes. */
+template <class Unit> struct SwapKernel {
+    KOLO_GPU void run(const kolo_fused &f, const kolo_fused_rank *rank, const Who &who)
+    {
+        const uint64_t block = f.len[0] * f.elem;
+        for (uint32_t at = who.block; at < f.npieces; at += who.blocks) {
+            const Cut cut = cut_of(f, at);
+            uint32_t b = 0, first = 0;
+            while (first + b + 1 <= cut.move) {
+                first += ++b;
+            }
+            const uint32_t a = cut.move - first;
+            const uint64_t within = cut.first * f.elem;
+            Swap s;
+            s.a_in = (const char *)(uintptr_t)(rank[a].in + b * block + within);
+            s.b_in = (const char *)(uintptr_t)(rank[b].in + a * block + within);
+            s.a_out = (char *)(uintptr_t)(rank[a].out + b * block + within);
+            s.b_out = (char *)(uintptr_t)(rank[b].out + a * block + within);
+            s.count = cut.count * (f.elem / sizeof(Unit));
+            swap_piece<Unit>(s, who);
+        }
+    }
+};
+
+} // namespace kolo_gpu
+
+#endif

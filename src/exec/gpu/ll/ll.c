@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From a short call to a launch: see ll.h. */
+#include "exec/gpu/ll/ll.h"
+
+#include "exec/gpu/fused/fused.h"
+#include "plan/plan.h"
+#include "util/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- who sends what to whom ---- */
+
+static uint32_t all_of(const struct kolo_low_call *call)
+{
+    return (uint32_t)((UINT64_C(1) << call->nranks) - 1);
+}
+
+/* The whole difference between the collectives: to whom, from whom, and whether each gets, or
+ * brings, a block of its own. */
+static bool set_sides(const struct kolo_low_call *call, uint64_t block, struct kolo_low_launch *l)
+{
+    const uint32_t all = all_of(call), root = UINT32_C(1) << call->root;
+    const bool is_root = call->me == call->root;
+    l->to = l->from = all;
+    switch (call->coll) {
+    case KOLO_COLL_ALL_REDUCE:
+        break;
+    case KOLO_COLL_REDUCE:
+        l->to = root;
+        l->from = is_root ? all : 0;
+        break;
+    case KOLO_COLL_REDUCE_SCATTER:
+        l->in_stride = block;
+        break;
+    case KOLO_COLL_BROADCAST:
+        l->to = is_root ? all : 0;
+        l->from = root;
+        break;
+    case KOLO_COLL_SCATTER:
+        l->to = is_root ? all : 0;
+        l->from = root;
+        l->in_stride = block;
+        break;
+    case KOLO_COLL_GATHER:
+        l->to = root;
+        l->from = is_root ? all : 0;
+        l->out_stride = block;
+        break;
+    case KOLO_COLL_ALL_GATHER:
+        l->out_stride = block;
+        break;
+    case KOLO_COLL_ALL_TO_ALL:
+        l->in_stride = l->out_stride = block;
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+/* ---- kernels ---- */
+
+/* Which of them, and the operation, from the fused one's name "kolo_fused_<operation>_<type>",
+ * which knows what types are alike. */
+static void split_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, const char **type_out,
+                       unsigned *op_out)
+{
+    static const char *const verb[] = {
+        [KOLO_LOW_SUM] = "sum",   [KOLO_LOW_PROD] = "prod",    [KOLO_LOW_MIN] = "min",
+        [KOLO_LOW_MAX] = "max",   [KOLO_LOW_BAND] = "band",    [KOLO_LOW_BOR] = "bor",
+        [KOLO_LOW_BXOR] = "bxor", [KOLO_LOW_LAND] = "land",    [KOLO_LOW_LOR] = "lor",
+        [KOLO_LOW_LXOR] = "lxor", [KOLO_LOW_SCALED] = "scaled"};
+    static _Thread_local char name[KOLO_FUSED_NAME];
+    kolo_fused_name(coll, type, op, name);
+    char *begin = name + strlen("kolo_fused_"), *end = strchr(begin, '_');
+    *end = '\0';
+    *type_out = end + 1;
+    *op_out = strcmp(begin, "minloc") == 0 ? KOLO_LOW_MIN : KOLO_LOW_MAX;
+    for (unsigned i = 0; i < KOLO_LENGTH(verb); i++) {
+        *op_out = strcmp(begin, verb[i]) == 0 ? i : *op_out;
+    }
+}
+
+void kolo_low_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME])
+{
+    const char *of = "copy";
+    unsigned unused;
+    if (kolo_coll_reduces(coll)) {
+        split_name(coll, type, op, &of, &unused);
+    }
+    (void)snprintf(out, KOLO_PEER_NAME, "kolo_low_%s", of);
+}
+
+/* ---- binding ---- */
+
+size_t kolo_low_bytes(const struct kolo_low_call *call)
+{
+    return call->count * kolo_type_bytes(call->type) * (size_t)(call->nranks - 1);
+}
+
+bool kolo_low_bind(const struct kolo_low_call *call, const struct kolo_peer_room *room,
+                   unsigned slices, struct kolo_low_launch *out, unsigned *blocks_out,
+                   unsigned *threads_out)
+{
+    /* A block's stores are its own to issue, each goes to all ranks: 2 KiB are four warps. */
+    enum { SLICE_BYTES = 2 << 10, ALIGN = 128, WARP = 32 };
+    const size_t bytes = call->count * kolo_type_bytes(call->type);
+    const size_t blocks = kolo_max(1, kolo_min((bytes + SLICE_BYTES - 1) / SLICE_BYTES, slices));
+    const size_t part = kolo_round_up(kolo_max((bytes + blocks - 1) / blocks, 1), ALIGN);
+    const char *unused;
+    *out = (struct kolo_low_launch){.nranks = room->nranks,
+                                    .me = (uint32_t)call->me,
+                                    .bytes = bytes,
+                                    .part = part,
+                                    .slots = kolo_peer_low_at(room)};
+    if (part > KOLO_LOW_BYTES || !set_sides(call, bytes, out)) {
+        return false;
+    }
+    if (kolo_coll_reduces(call->coll)) {
+        split_name(call->coll, call->type, call->op, &unused, &out->op);
+        out->divisor = call->op == KOLO_AVG ? room->nranks : 0;
+    }
+    *blocks_out = (unsigned)blocks;
+    *threads_out = (unsigned)kolo_round_up(part / KOLO_LOW_PACK, WARP);
+    return true;
+}

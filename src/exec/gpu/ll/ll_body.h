@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a thread block of a low-latency kernel does: C++ for the GPU and the host alike. See ll.h.
+ *
+ * As in exec/gpu/program/program_body.h every thread of a block calls it; on the host one thread
+ * plays them all. A thread handles the same packs when it sends and when it takes, and reads one
+ * before it writes there, so calls may be in place. A line is two words of 8 bytes, each with 4
+ * bytes of data below the flag of the call. The memory model makes a word of 8 bytes whole, and no
+ * more: so each has a flag, and the load that finds it has its data. Nothing is released, acquired
+ * or fenced.
+ *
+ * Two slots suffice, by turns, and nobody tells when it has read one. For say that A stores lines
+ * of call e, over those of e - 2. A's call e - 1 is over, so A has had B's lines of e - 1: every
+ * rank sends every other at least the head of a slot in every call. B stored those after its call
+ * e - 2 was over, thus after it had loaded all that A sent in e - 2. A load that has returned
+ * cannot see what is stored later.
+ *
+ * Flags are numbers of calls and wrap. A line that only long calls use could be left with the flag
+ * of 2^32 calls ago, and be taken for a new one: so in two calls of KOLO_LOW_REFRESH, one for each
+ * turn, all lines are stored. */
+#ifndef KOLO_EXEC_GPU_LL_LL_BODY_H
+#define KOLO_EXEC_GPU_LL_LL_BODY_H
+
+#include "exec/gpu/ll/ll_layout.h"
+#include "exec/gpu/program/program_body.h"
+
+namespace kolo_gpu
+{
+
+struct alignas(16) Words { /* a pack: what a thread moves at a time */
+    uint32_t word[4];
+};
+struct alignas(16) Line {
+    uint64_t half[2]; /* flag << 32 | data */
+};
+
+#if defined(__CUDA_ARCH__)
+KOLO_GPU Line load_line(const Line *at)
+{
+    Line x;
+    asm volatile("ld.relaxed.sys.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(x.half[0]), "=l"(x.half[1])
+                 : "l"(at)
+                 : "memory");
+    return x;
+}
+KOLO_GPU void store_line(Line *at, Line x)
+{
+    asm volatile("st.relaxed.sys.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(x.half[0]), "l"(x.half[1])
+                 : "memory");
+}
+#elif defined(__CUDACC__) /* as in exec/gpu/program/program_body.h */
+KOLO_GPU Line load_line(const Line *at)
+{
+    return *at;
+}
+KOLO_GPU void store_line(Line *, Line) {}
+#else
+KOLO_GPU Line load_line(const Line *at)
+{
+    const Line x = {{__atomic_load_n(&at->half[0], __ATOMIC_RELAXED),
+                     __atomic_load_n(&at->half[1], __ATOMIC_RELAXED)}};
+    return x;
+}
+KOLO_GPU void store_line(Line *at, Line x)
+{
+    __atomic_store_n(&at->half[0], x.half[0], __ATOMIC_RELAXED);
+    __atomic_store_n(&at->half[1], x.half[1], __ATOMIC_RELAXED);
+}
+#endif
+
+KOLO_GPU Line line_with(uint32_t flag, uint32_t first, uint32_t second)
+{
+    const Line line = {{(uint64_t)flag << 32 | first, (uint64_t)flag << 32 | second}};
+    return line;
+}
+KOLO_GPU bool has_flag(const Line &line, uint32_t flag)
+{
+    return (uint32_t)(line.half[0] >> 32) == flag && (uint32_t)(line.half[1] >> 32) == flag;
+}
+
+/* ---- a slice of a call ---- */
+
+struct Low {
+    const kolo_low_launch *launch;
+    Block block;
+    uint32_t flag;
+    bool refreshes;
+    uint64_t slots;     /* of this slice and turn, in every slab: one for each writer */
+    uint64_t at, bytes; /* the slice of what one rank sends another */
+    uint32_t packs;
+};
+
+KOLO_GPU Low low_of(const kolo_low_launch &l, uint32_t slice)
+{
+    kolo_peer_slice *mine = (kolo_peer_slice *)(uintptr_t)l.ends.slab[l.me] + slice;
+    kolo_peer_control *control = (kolo_peer_control *)(uintptr_t)l.ends.control;
+    const uint32_t call = mine->low;
+    const uint64_t at = slice * l.part, left = l.bytes > at ? l.bytes - at : 0;
+    Low low = {&l, {mine, control, l.ends.timeout_ns, slice}, call + 1, false, 0, at, 0, 0};
+    low.refreshes = call % KOLO_LOW_REFRESH < KOLO_LOW_TURNS;
+    low.slots = l.slots + ((uint64_t)slice * KOLO_LOW_TURNS + call % KOLO_LOW_TURNS) * l.nranks *
+                              KOLO_LOW_SLOT;
+    low.bytes = left < l.part ? left : l.part;
+    low.packs = (uint32_t)((low.bytes + KOLO_LOW_PACK - 1) / KOLO_LOW_PACK);
+    return low;
+}
+
+KOLO_GPU Line *head_of(const Low &low, uint32_t reader, uint32_t writer)
+{
+    return (Line *)(uintptr_t)(low.launch->ends.slab[reader] + low.slots +
+                               (uint64_t)writer * KOLO_LOW_SLOT);
+}
+/* The two lines of a pack. */
+KOLO_GPU Line *lines_of(const Low &low, uint32_t reader, uint32_t writer, uint32_t pack)
+{
+    return head_of(low, reader, writer) + KOLO_LOW_HEAD / sizeof(Line) + 2 * (uint64_t)pack;
+}
+
+/* ---- the user's buffers, which are aligned as their elements ---- */
+
+KOLO_GPU Words get(uint64_t at, uint32_t bytes)
+{
+    Words x = {{0, 0, 0, 0}};
+    if (at % sizeof x == 0 && bytes == sizeof x) {
+        return *(const Words *)(uintptr_t)at;
+    }
+    if ((at | bytes) % 4 == 0) {
+        KOLO_UNROLL
+        for (uint32_t w = 0; w < 4; w++) {
+            x.word[w] = 4 * w < bytes ? ((const uint32_t *)(uintptr_t)at)[w] : 0;
+        }
+        return x;
+    }
+    KOLO_UNROLL
+    for (uint32_t b = 0; b < 16; b++) {
+        const uint32_t byte = b < bytes ? ((const uint8_t *)(uintptr_t)at)[b] : 0;
+        x.word[b / 4] |= byte << b % 4 * 8;
+    }
+    return x;
+}
+
+KOLO_GPU void put(uint64_t at, uint32_t bytes, const Words &x)
+{
+    if (at % sizeof x == 0 && bytes == sizeof x) {
+        *(Words *)(uintptr_t)at = x;
+        return;
+    }
+    const bool words = (at | bytes) % 4 == 0;
+    KOLO_UNROLL
+    for (uint32_t w = 0; w < 4; w++) {
+        if (words && 4 * w < bytes) {
+            ((uint32_t *)(uintptr_t)at)[w] = x.word[w];
+        }
+    }
+    KOLO_UNROLL
+    for (uint32_t b = 0; b < 16; b++) {
+        if (!words && b < bytes) {
+            ((uint8_t *)(uintptr_t)at)[b] = (uint8_t)(x.word[b / 4] >> b % 4 * 8);
+        }
+    }
+}
+
+KOLO_GPU uint64_t offset_of(const Low &low, uint32_t pack)
+{
+    return low.at + (uint64_t)pack * KOLO_LOW_PACK;
+}
+KOLO_GPU uint32_t bytes_of(const Low &low, uint32_t pack)
+{
+    const uint64_t left = low.bytes - (uint64_t)pack * KOLO_LOW_PACK;
+    return left < KOLO_LOW_PACK ? (uint32_t)left : (uint32_t)KOLO_LOW_PACK;
+}
+
+/* What this rank contributes for rank q. */
+template <class Kind> KOLO_GPU Words own_pack(const Low &low, uint32_t q, uint32_t pack)
+{
+    const kolo_low_launch &l = *low.launch;
+    return Kind::scaled(
+        l, get(l.ends.in + q * l.in_stride + offset_of(low, pack), bytes_of(low, pack)));
+}
+KOLO_GPU void put_pack(const Low &low, uint32_t q, uint32_t pack, const Words &x)
+{
+    const kolo_low_launch &l = *low.launch;
+    put(l.ends.out + q * l.out_stride + offset_of(low, pack), bytes_of(low, pack), x);
+}
+
+/* ---- sending ---- */
+
+KOLO_GPU void send_heads(const Low &low, const Threads &threads)
+{
+    const kolo_low_launch &l = *low.launch;
+    for (uint32_t q = threads.first; q < l.nranks; q += threads.step) {
+        if (q != l.me) {
+            store_line(head_of(low, q, l.me), line_with(low.flag, l.ends.signature, 0));
+        }
+    }
+}
+
+/* To one rank after the other, each rank beginning behind itself, so that no link has all. */
+template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &threads)
+{
+    const kolo_low_launch &l = *low.launch;
+    const uint32_t all = KOLO_LOW_BYTES / KOLO_LOW_PACK, packs = low.refreshes ? all : low.packs;
+    for (uint32_t i = threads.first; i < packs; i += threads.step) {
+        Words x = {{0, 0, 0, 0}};
+        if (i < low.packs && l.to != 0) {
+            x = own_pack<Kind>(low, l.me, i);
+        }
+        for (uint32_t k = 1; k < l.nranks; k++) {
+            const uint32_t q = l.me + k < l.nranks ? l.me + k : l.me + k - l.nranks;
+            const bool gets = i < low.packs && (l.to >> q & 1) != 0;
+            if (gets && l.in_stride != 0) {
+                x = own_pack<Kind>(low, q, i);
+            }
+            if (gets || low.refreshes) {
+                Line *lines = lines_of(low, q, l.me, i);
+                store_line(lines, line_with(low.flag, x.word[0], x.word[1]));
+                store_line(lines + 1, line_with(low.flag, x.word[2], x.word[3]));
+            }
+        }
+    }
+}
+
+/* ---- taking ---- */
+
+/* What rank q has told of a call of exec/gpu/program/program_kernel.h that this rank has not made;
+ * 0: nothing. */
+KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
+{
+    const kolo_peer_slice &mine = *low.block.mine;
+    const uint64_t tile = load_word(&mine.word[q][1]),
+                   met = load_word(&mine.word[q][KOLO_PEER_MET]);
+    return (int32_t)((uint32_t)tile - mine.epoch) > 0 ? tile
+           : (int32_t)((uint32_t)met - mine.met) > 0  ? met
+                                                      : 0;
+}
+
+/* A rank that has made another call has stored, before it told of that, all that it had for this
+ * one: so a head that is not there then never comes. */
+KOLO_GPU bool take_head(const Low &low, uint32_t q)
+{
+    const kolo_low_launch &l = *low.launch;
+    const Want want = {q, 0, low.flag, 0, l.ends.signature};
+    const Line *at = head_of(low, l.me, q);
+    Patience patience = {0, 0};
+    Line head = load_line(at);
+    while (!has_flag(head, low.flag)) {
+        const uint32_t status = after_poll(low.block, &patience);
+        if (status != KOLO_PEER_FINE) {
+            return give_up(low.block, want, head.half[0] >> 32, status);
+        }
+        const uint64_t other = looks(patience) ? other_call(low, q) : 0;
+        head = load_line(at);
+        if (other != 0 && !has_flag(head, low.flag)) {
+            return give_up(low.block, want, other, KOLO_PEER_MISMATCH);
+        }
+    }
+    if ((uint32_t)head.half[0] != l.ends.signature) {
+        const uint64_t seen = (uint64_t)(uint32_t)head.half[0] << 32 | low.flag;
+        return give_up(low.block, want, seen, KOLO_PEER_MISMATCH);
+    }
+    return true;
+}
+
+enum { LOW_AHEAD = 4 }; /* ranks whose lines are loaded at once */
+
+/* A pack of each of the ranks from `first` on, as far as it is one of l.from; all loads are on
+ * their way before the first is looked at. This rank's is not there. */
+KOLO_GPU bool take_packs(const Low &low, uint32_t first, uint32_t pack, Words *x)
+{
+    const kolo_low_launch &l = *low.launch;
+    Patience patience = {0, 0};
+    for (;;) {
+        Line line[LOW_AHEAD][2];
+        uint32_t late = l.nranks;
+        uint64_t seen = 0;
+        KOLO_UNROLL
+        for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+            const uint32_t q = first + a < l.nranks ? first + a : l.me;
+            line[a][0] = load_line(lines_of(low, l.me, q, pack));
+            line[a][1] = load_line(lines_of(low, l.me, q, pack) + 1);
+        }
+        KOLO_UNROLL
+        for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+            const uint32_t q = first + a;
+            const bool awaited = q < l.nranks && q != l.me && (l.from >> q & 1) != 0;
+            if (awaited && !(has_flag(line[a][0], low.flag) && has_flag(line[a][1], low.flag))) {
+                late = q;
+                seen = line[a][0].half[0] >> 32;
+            }
+            const Words words = {{(uint32_t)line[a][0].half[0], (uint32_t)line[a][0].half[1],
+                                  (uint32_t)line[a][1].half[0], (uint32_t)line[a][1].half[1]}};
+            x[a] = words;
+        }
+        if (late == l.nranks) {
+            return true;
+        }
+        const uint32_t status = after_poll(low.block, &patience);
+        if (status != KOLO_PEER_FINE) {
+            const Want want = {late, 0, low.flag, 0, l.ends.signature};
+            return give_up(low.block, want, seen, status);
+        }
+    }
+}
+
+/* ---- kinds: what is done with the packs of all ranks ---- */
+
+/* Of the ranks from `first` on, in their order. */
+template <class F>
+KOLO_GPU void fold_words(const Words *x, uint32_t first, uint32_t nranks, typename F::Acc *sum)
+{
+    typedef Pack<typename F::Type> Packs;
+    const Factor none = {0, false};
+    KOLO_UNROLL
+    for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+        const Packs pack = bits_as<Packs>(x[a]);
+        KOLO_UNROLL
+        for (int e = 0; e < Packs::count && first + a < nranks; e++) {
+            const typename F::Acc y = F::load(pack.elem[e], none);
+            sum[e] = first + a == 0 ? y : F::join(sum[e], y);
+        }
+    }
+}
+
+template <class TypeOf> struct LowPairs {
+    typedef TypeOf Type;
+    typedef typename Type::Acc Acc;
+    KOLO_GPU Words scaled(const kolo_low_launch &, const Words &x)
+    {
+        return x;
+    }
+    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    {
+        if (l.op == KOLO_LOW_MIN) {
+            fold_words<Fold<Type, Min>>(x, first, l.nranks, sum);
+        } else {
+            fold_words<Fold<Type, Max>>(x, first, l.nranks, sum);
+        }
+    }
+};
+
+template <class TypeOf> struct LowSigned : LowPairs<TypeOf> {
+    typedef TypeOf Type;
+    typedef typename Type::Acc Acc;
+    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    {
+        if (l.op == KOLO_LOW_SUM) {
+            fold_words<Fold<Type, Sum>>(x, first, l.nranks, sum);
+        } else {
+            LowPairs<Type>::fold(l, x, first, sum);
+        }
+    }
+};
+
+template <class TypeOf> struct LowNumbers : LowSigned<TypeOf> {
+    typedef TypeOf Type;
+    typedef typename Type::Acc Acc;
+    KOLO_GPU Words scaled(const kolo_low_launch &l, const Words &x)
+    {
+        typedef Pack<Type> Packs;
+        const Factor factor = {l.ends.factor, true};
+        Packs pack = bits_as<Packs>(x);
+        KOLO_UNROLL
+        for (int e = 0; e < Packs::count && l.op == KOLO_LOW_SCALED; e++) {
+            pack.elem[e] = Type::store(Scaled<Type>::load(pack.elem[e], factor));
+        }
+        return bits_as<Words>(pack);
+    }
+    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    {
+        if (l.op == KOLO_LOW_SUM || l.op == KOLO_LOW_SCALED) {
+            fold_words<Fold<Type, Sum>>(x, first, l.nranks, sum);
+        } else if (l.op == KOLO_LOW_PROD) {
+            fold_words<Fold<Type, Prod>>(x, first, l.nranks, sum);
+        } else {
+            LowPairs<Type>::fold(l, x, first, sum);
+        }
+    }
+};
+
+template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
+    typedef TypeOf Type;
+    typedef typename Type::Acc Acc;
+    typedef Truth<typename Type::Elem> True;
+    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    {
+        switch (l.op) {
+        case KOLO_LOW_BAND:
+            return fold_words<Fold<Type, And>>(x, first, l.nranks, sum);
+        case KOLO_LOW_BOR:
+            return fold_words<Fold<Type, Or>>(x, first, l.nranks, sum);
+        case KOLO_LOW_BXOR:
+            return fold_words<Fold<Type, Xor>>(x, first, l.nranks, sum);
+        case KOLO_LOW_LAND:
+            return fold_words<Fold<True, And>>(x, first, l.nranks, sum);
+        case KOLO_LOW_LOR:
+            return fold_words<Fold<True, Or>>(x, first, l.nranks, sum);
+        case KOLO_LOW_LXOR:
+            return fold_words<Fold<True, Xor>>(x, first, l.nranks, sum);
+        default:
+            return LowNumbers<Type>::fold(l, x, first, sum);
+        }
+    }
+};
+
+/* One pack of the result from all ranks'. False: gave up. */
+template <class Kind> struct LowFold {
+    KOLO_GPU Words scaled(const kolo_low_launch &l, const Words &x)
+    {
+        return Kind::scaled(l, x);
+    }
+    KOLO_GPU bool take(const Low &low, uint32_t pack)
+    {
+        typedef Pack<typename Kind::Type> Packs;
+        const kolo_low_launch &l = *low.launch;
+        typename Kind::Acc sum[Packs::count] = {};
+        const Words own = own_pack<Kind>(low, l.me, pack);
+        for (uint32_t first = 0; first < l.nranks; first += LOW_AHEAD) {
+            Words x[LOW_AHEAD];
+            if (!take_packs(low, first, pack, x)) {
+                return false;
+            }
+            KOLO_UNROLL
+            for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+                x[a] = first + a == l.me ? own : x[a];
+            }
+            Kind::fold(l, x, first, sum);
+        }
+        Packs result;
+        KOLO_UNROLL
+        for (int e = 0; e < Packs::count; e++) {
+            result.elem[e] = Fold<typename Kind::Type, Sum>::finish(sum[e], l.divisor);
+        }
+        put_pack(low, 0, pack, bits_as<Words>(result));
+        return true;
+    }
+};
+
+/* Each rank's pack to a place of its own. */
+struct LowCopy {
+    KOLO_GPU Words scaled(const kolo_low_launch &, const Words &x)
+    {
+        return x;
+    }
+    KOLO_GPU bool take(const Low &low, uint32_t pack)
+    {
+        const kolo_low_launch &l = *low.launch;
+        if ((l.from >> l.me & 1) != 0) {
+            put_pack(low, l.me, pack, own_pack<LowCopy>(low, l.me, pack));
+        }
+        for (uint32_t first = 0; first < l.nranks; first += LOW_AHEAD) {
+            Words x[LOW_AHEAD];
+            if (!take_packs(low, first, pack, x)) {
+                return false;
+            }
+            KOLO_UNROLL
+            for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+                const uint32_t q = first + a;
+                if (q < l.nranks && q != l.me && (l.from >> q & 1) != 0) {
+                    put_pack(low, q, pack, x[a]);
+                }
+            }
+        }
+        return true;
+    }
+};
+
+/* ---- a call ---- */
+
+template <class Kind> struct LowKernel {
+    /* What a block does that gave up once it does not try again: the communicator is at its end. */
+    KOLO_GPU void run(const kolo_low_launch &l, uint32_t slice, const Threads &threads)
+    {
+        const Low low = low_of(l, slice);
+        if (any(low.block.mine->failed != 0)) {
+            return;
+        }
+        send_heads(low, threads);
+        send_packs<Kind>(low, threads);
+        bool failed = false;
+        for (uint32_t q = threads.first; q < l.nranks && !failed; q += threads.step) {
+            failed = q != l.me && !take_head(low, q);
+        }
+        for (uint32_t i = threads.first; i < low.packs && l.from != 0 && !failed;
+             i += threads.step) {
+            failed = !Kind::take(low, i);
+        }
+        if (!any(failed) && threads.first == 0) {
+            low.block.mine->low = low.flag;
+        }
+    }
+};
+
+} // namespace kolo_gpu
+
+#endif

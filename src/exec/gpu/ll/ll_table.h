@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* All low-latency kernels: X(name, what runs it). One for each type, which has the operations of
+ * fused_table.h inside, and one that moves: a call is a few hundred packs at most, and a branch
+ * that all its threads take alike costs less than a hundred kernels more do to compile and load. */
+#ifndef KOLO_EXEC_GPU_LL_LL_TABLE_H
+#define KOLO_EXEC_GPU_LL_LL_TABLE_H
+
+#include "exec/gpu/fused/fused_table.h"
+#include "exec/gpu/ll/ll_body.h"
+
+#define KOLO_LOW_FOLD(Kind, Type)                                                                  \
+    kolo_gpu::LowKernel<kolo_gpu::LowFold<kolo_gpu::Kind<kolo_gpu::Type>>>
+
+#define KOLO_LOW_TABLE(X)                                                                          \
+    X(copy, kolo_gpu::LowKernel<kolo_gpu::LowCopy>)                                                \
+    X(int8, KOLO_LOW_FOLD(LowSigned, Int8))                                                        \
+    X(int16, KOLO_LOW_FOLD(LowSigned, Int16))                                                      \
+    X(int32, KOLO_LOW_FOLD(LowSigned, Int32))                                                      \
+    X(int64, KOLO_LOW_FOLD(LowSigned, Int64))                                                      \
+    X(uint8, KOLO_LOW_FOLD(LowUnsigned, Uint8))                                                    \
+    X(uint16, KOLO_LOW_FOLD(LowUnsigned, Uint16))                                                  \
+    X(uint32, KOLO_LOW_FOLD(LowUnsigned, Uint32))                                                  \
+    X(uint64, KOLO_LOW_FOLD(LowUnsigned, Uint64))                                                  \
+    X(float16, KOLO_LOW_FOLD(LowNumbers, Float16))                                                 \
+    X(bfloat16, KOLO_LOW_FOLD(LowNumbers, Bfloat16))                                               \
+    X(float32, KOLO_LOW_FOLD(LowNumbers, Float32))                                                 \
+    X(float64, KOLO_LOW_FOLD(LowNumbers, Float64))                                                 \
+    X(float8_e4m3, KOLO_LOW_FOLD(LowNumbers, Float8E4m3))                                          \
+    X(float8_e5m2, KOLO_LOW_FOLD(LowNumbers, Float8E5m2))                                          \
+    X(int32_int32, KOLO_LOW_FOLD(LowPairs, Int32Int32))                                            \
+    X(int64_int64, KOLO_LOW_FOLD(LowPairs, Int64Int64))                                            \
+    X(float32_int32, KOLO_LOW_FOLD(LowPairs, Float32Int32))                                        \
+    X(float64_int32, KOLO_LOW_FOLD(LowPairs, Float64Int32))
+
+#endif

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* All peer kernels: X(name, what runs it), as fused_table.h, whose types and operations they have.
+ */
+#ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_TABLE_H
+#define KOLO_EXEC_GPU_PROGRAM_PROGRAM_TABLE_H
+
+#include "exec/gpu/fused/fused_table.h"
+#include "exec/gpu/program/program_body.h"
+
+#define KOLO_PEER_OF(...)  kolo_gpu::PeerKernel<__VA_ARGS__::Functor>
+#define KOLO_PEER_TABLE(X) KOLO_FUSED_FOLDS(X)
+
+#endif

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The store of shareable memory: an array of segments sorted by address, under one mutex.
+ *
+ * A slab is cut into pages of 4096 bytes; runs[p] is the length of the run that begins at page p,
+ * 0 where page p is free (or inside a run). Only pages in runs are reserved; freeing a run punches
+ * them out, so that a slab costs what is in use. Big segments are populated through the mapping
+ * first, because only page faults give a memfd huge pages; see madvise(2), MADV_POPULATE_WRITE. */
+#include "memory/segment.h"
+
+#include "util/grow.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { PAGE_BYTES = 4096, SLAB_PAGES = KOLO_SEGMENT_SLAB / PAGE_BYTES };
+
+struct parted { /* pages that are private now */
+    struct parted *next;
+    size_t at, len;
+};
+
+struct kolo_segment {
+    uint32_t id;
+    int fd;
+    int holds; /* its creator or its live runs, and links that attached it */
+    char *base;
+    size_t len;
+    uint16_t *runs; /* [SLAB_PAGES] of a slab, else NULL */
+    struct parted *parted;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct kolo_segment **at; /* sorted by base */
+    int count, cap;
+    uint32_t last_id;
+} store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* ---- fork: the child must neither find a locked mutex nor keep the parent's memory alive --------
+ */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&store.lock);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&store.lock);
+}
+
+static void after_fork_child(void)
+{
+    for (int i = 0; i < store.count; i++) {
+        close(store.at[i]->fd);
+    }
+    store.count = 0; /* the structures are left: a handle of the parent may point at them */
+    pthread_mutex_unlock(&store.lock); /* locked by the thread that is left */
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+/* ---- one segment ------------------------------------------------------------------------- */
+
+/* What can never be had must not end in the out-of-memory killer. */
+static kolo_status check_size(size_t len)
+{
+    struct sysinfo info;
+    if (sysinfo(&info) == 0 && len / info.mem_unit > info.totalram + info.totalswap) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes are more than this host has",
+                         len);
+    }
+    return KOLO_OK;
+}
+
+/* Growing a file beyond this limit is a SIGXFSZ. */
+static kolo_status check_limit(size_t len)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && len > limit.rlim_cur) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes exceed the file size limit %zu",
+                         len, (size_t)limit.rlim_cur);
+    }
+    return KOLO_OK;
+}
+
+/* Where a filter denies memfds, a file that never has a name. It cannot be sealed. */
+static kolo_status open_unnamed(int why, int *out)
+{
+    *out = open("/dev/shm", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (*out < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM,
+                         "shared memory: memfd_create: %s, and a file in /dev/shm: %s",
+                         strerror(why), kolo_why(errno));
+    }
+    KOLO_LOG(INFO, SHM, "memfd_create is denied (%s): memory comes from /dev/shm", strerror(why));
+    return KOLO_OK;
+}
+
+static kolo_status open_file(int *out, bool *sealable)
+{
+    *out = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    *sealable = *out >= 0;
+    if (*out < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS)) {
+        return open_unnamed(errno, out);
+    }
+    return *out >= 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_SYSTEM, "shared memory: memfd_create: %s", kolo_why(errno));
+}
+
+static kolo_status open_sealed(size_t len, int *out)
+{
+    int fd = -1;
+    bool sealable = false;
+    KOLO_TRY(check_limit(len));
+    KOLO_TRY(open_file(&fd, &sealable));
+    if (ftruncate(fd, (off_t)len) != 0 ||
+        (sealable && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
+        const kolo_status status =
+            kolo_fail(KOLO_ERR_SYSTEM, "shared memory: sizing %zu bytes: %s", len, strerror(errno));
+        close(fd);
+        return status;
+    }
+    *out = fd;
+    return KOLO_OK;
+}
+
+/* Under the lock: the place of the last segment whose base is at or below `ptr`, or -1. */
+static int place_of(const char *ptr)
+{
+    int lo = 0;
+    int hi = store.count;
+    while (lo < hi) {
+        const int mid = (lo + hi) / 2;
+        if (store.at[mid]->base <= ptr) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo - 1;
+}
+
+/* Under the lock. */
+static bool insert(struct kolo_segment *segment)
+{
+    struct kolo_segment **at = kolo_grow(store.at, store.count, &store.cap, sizeof *at);
+    if (at == NULL) {
+        return false;
+    }
+    store.at = at;
+    const int place = place_of(segment->base) + 1;
+    memmove(store.at + place + 1, store.at + place,
+            (size_t)(store.count - place) * sizeof *store.at);
+    store.at[place] = segment;
+    store.count++;
+    segment->id = ++store.last_id;
+    return true;
+}
+
+static void destroy(struct kolo_segment *segment)
+{
+    munmap(segment->base, segment->len);
+    close(segment->fd);
+    for (struct parted *p = segment->parted, *next; p != NULL; p = next) {
+        next = p->next;
+        free(p);
+    }
+    free(segment->runs);
+    free(segment);
+}
+
+static kolo_status create(size_t len, struct kolo_segment **out)
+{
+    pthread_once(&fork_once, watch_forks);
+    struct kolo_segment *segment = calloc(1, sizeof *segment);
+    if (segment == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+    }
+    const kolo_status status = open_sealed(len, &segment->fd);
+    if (status < 0) {
+        free(segment);
+        return status;
+    }
+    void *base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, 0);
+    if (base == MAP_FAILED) {
+        const kolo_status failed = kolo_fail(
+            KOLO_ERR_SYSTEM, "shared memory: mapping %zu bytes: %s", len, strerror(errno));
+        close(segment->fd);
+        free(segment);
+        return failed;
+    }
+    segment->base = base;
+    segment->len = len;
+    segment->holds = 1;
+    *out = segment;
+    return KOLO_OK;
+}
+
+/* Under the lock: add `segment` to the store, or destroy it. */
+static kolo_status publish(struct kolo_segment *segment)
+{
+    if (!insert(segment)) {
+        destroy(segment);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
+{
+    struct kolo_segment *segment = NULL;
+    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    pthread_mutex_lock(&store.lock);
+    const kolo_status status = publish(segment);
+    pthread_mutex_unlock(&store.lock);
+    if (status == KOLO_OK) {
+        *out = segment;
+    }
+    return status;
+}
+
+kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len)
+{
+    KOLO_TRY(check_size(len));
+    int failed = 0;
+    do {
+        failed = fallocate(segment->fd, 0, (off_t)at, (off_t)len) == 0 ? 0 : errno;
+    } while (failed == EINTR);
+    if (failed != 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: reserving %zu bytes: %s", len,
+                         strerror(failed));
+    }
+    return KOLO_OK;
+}
+
+static void unreserve(const struct kolo_segment *segment, size_t at, size_t len)
+{
+    (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len);
+}
+
+uint32_t kolo_segment_id(const struct kolo_segment *segment)
+{
+    return segment->id;
+}
+
+void *kolo_segment_base(const struct kolo_segment *segment)
+{
+    return segment->base;
+}
+
+/* Under the lock. */
+static struct kolo_segment *by_id(uint32_t id)
+{
+    for (int i = 0; i < store.count; i++) {
+        if (store.at[i]->id == id) {
+            return store.at[i];
+        }
+    }
+    return NULL;
+}
+
+struct kolo_segment *kolo_segment_hold(uint32_t id, size_t *len)
+{
+    pthread_mutex_lock(&store.lock);
+    struct kolo_segment *segment = by_id(id);
+    if (segment != NULL) {
+        segment->holds++;
+        *len = segment->len;
+    }
+    pthread_mutex_unlock(&store.lock);
+    return segment;
+}
+
+/* Under the lock. */
+static void drop(struct kolo_segment *segment)
+{
+    if (--segment->holds > 0) {
+        return;
+    }
+    const int place = place_of(segment->base);
+    /* In a forked child the store forgot the parent's segments. */
+    if (place >= 0 && store.at[place] == segment) {
+        store.count--;
+        memmove(store.at + place, store.at + place + 1,
+                (size_t)(store.count - place) * sizeof *store.at);
+        destroy(segment);
+    }
+}
+
+void kolo_segment_drop(struct kolo_segment *segment)
+{
+    pthread_mutex_lock(&store.lock);
+    drop(segment);
+    pthread_mutex_unlock(&store.lock);
+}
+
+int kolo_segment_descriptor(uint32_t id, uint64_t *len)
+{
+    pthread_mutex_lock(&store.lock);
+    const struct kolo_segment *segment = by_id(id);
+    errno = ENOENT;
+    const int fd = segment != NULL ? fcntl(segment->fd, F_DUPFD_CLOEXEC, 3) : -1;
+    if (fd >= 0) {
+        *len = segment->len;
+    }
+    pthread_mutex_unlock(&store.lock);
+    return fd;
+}
+
+int kolo_segment_count(void)
+{
+    pthread_mutex_lock(&store.lock);
+    const int count = store.count;
+    pthread_mutex_unlock(&store.lock);
+    return count;
+}
+
+static bool is_parted(const struct kolo_segment *segment, size_t at, size_t len)
+{
+    const struct parted *p = segment->parted;
+    while (p != NULL && (at >= p->at + p->len || at + len <= p->at)) {
+        p = p->next;
+    }
+    return p != NULL;
+}
+
+/* Under the lock. The new pages take the place of the shared ones in one step. */
+static kolo_status part(struct kolo_segment *segment, size_t at, size_t len)
+{
+    struct parted *p = malloc(sizeof *p);
+    void *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == NULL || own == MAP_FAILED) {
+        free(p);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a copy of %zu bytes", len);
+    }
+    memcpy(own, segment->base + at, len);
+    if (mremap(own, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, segment->base + at) == MAP_FAILED) {
+        const int error = errno;
+        munmap(own, len);
+        free(p);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: moving %zu bytes: %s", len,
+                         strerror(error));
+    }
+    *p = (struct parted){segment->parted, at, len};
+    segment->parted = p;
+    return KOLO_OK;
+}
+
+kolo_status kolo_segment_part(void *ptr, size_t len)
+{
+    kolo_status status = KOLO_OK;
+    pthread_mutex_lock(&store.lock);
+    const int place = place_of(ptr);
+    struct kolo_segment *segment = place >= 0 ? store.at[place] : NULL;
+    const size_t from = segment != NULL ? (size_t)((char *)ptr - segment->base) : 0;
+    if (segment != NULL && len > 0 && from < segment->len) {
+        const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
+        const size_t at = from / PAGE_BYTES * PAGE_BYTES;
+        status = part(segment, at, end - at); /* for a second time, too: nothing is lost by that */
+    }
+    pthread_mutex_unlock(&store.lock);
+    return status;
+}
+
+bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offset)
+{
+    bool found = false;
+    pthread_mutex_lock(&store.lock);
+    const int place = place_of(ptr);
+    if (place >= 0) {
+        const struct kolo_segment *segment = store.at[place];
+        const size_t at = (size_t)((const char *)ptr - segment->base);
+        if (at < segment->len && len <= segment->len - at && !is_parted(segment, at, len)) {
+            *id = segment->id;
+            *offset = at;
+            found = true;
+        }
+    }
+    pthread_mutex_unlock(&store.lock);
+    return found;
+}
+
+/* ---- allocation -------------------------------------------------------------------------- */
+
+kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
+{
+    struct kolo_segment *segment = NULL;
+    KOLO_TRY(check_size(len));
+    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    if (len >= KOLO_SEGMENT_BIG) {
+        (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
+        /* Where the kernel cannot populate, or not with huge pages, what follows decides. */
+        (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
+    }
+    kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
+    if (status < 0) {
+        destroy(segment);
+        return status;
+    }
+    pthread_mutex_lock(&store.lock);
+    status = publish(segment);
+    pthread_mutex_unlock(&store.lock);
+    if (status == KOLO_OK) {
+        *out = segment;
+    }
+    return status;
+}
+
+/* The first of `pages` free pages in a row, or -1. */
+static int free_run(const struct kolo_segment *slab, int pages)
+{
+    int run = 0;
+    for (int page = 0; page < SLAB_PAGES;) {
+        if (slab->runs[page] != 0) {
+            page += slab->runs[page];
+            run = 0;
+        } else {
+            page++;
+            run++;
+            if (run == pages) {
+                return page - pages;
+            }
+        }
+    }
+    return -1;
+}
+
+/* Under the lock: a new slab without runs; nobody holds it yet. */
+static kolo_status create_slab(struct kolo_segment **out)
+{
+    struct kolo_segment *slab = NULL;
+    KOLO_TRY(create(KOLO_SEGMENT_SLAB, &slab));
+    slab->holds = 0;
+    slab->runs = calloc(SLAB_PAGES, sizeof *slab->runs);
+    if (slab->runs == NULL) {
+        destroy(slab);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+    }
+    KOLO_TRY(publish(slab));
+    *out = slab;
+    return KOLO_OK;
+}
+
+/* Under the lock. */
+static kolo_status alloc_small(size_t bytes, void **out)
+{
+    const int pages = (int)(kolo_round_up(bytes, PAGE_BYTES) / PAGE_BYTES);
+    struct kolo_segment *slab = NULL;
+    int page = -1;
+    for (int i = 0; i < store.count && page < 0; i++) {
+        slab = store.at[i];
+        page = slab->runs != NULL ? free_run(slab, pages) : -1;
+    }
+    if (page < 0) {
+        KOLO_TRY(create_slab(&slab));
+        page = 0;
+    }
+    const size_t at = (size_t)page * PAGE_BYTES;
+    slab->holds++;
+    const kolo_status status = kolo_segment_reserve(slab, at, (size_t)pages * PAGE_BYTES);
+    if (status < 0) {
+        drop(slab);
+        return status;
+    }
+    slab->runs[page] = (uint16_t)pages;
+    *out = slab->base + at;
+    return KOLO_OK;
+}
+
+kolo_status kolo_segment_alloc(size_t bytes, void **out)
+{
+    if (bytes == 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "shared memory: 0 bytes were asked for");
+    }
+    if (bytes >= KOLO_SEGMENT_BIG) {
+        struct kolo_segment *segment = NULL;
+        KOLO_TRY(kolo_segment_create_whole(bytes, &segment));
+        *out = segment->base;
+        return KOLO_OK;
+    }
+    pthread_once(&fork_once, watch_forks);
+    pthread_mutex_lock(&store.lock);
+    const kolo_status status = alloc_small(bytes, out);
+    pthread_mutex_unlock(&store.lock);
+    return status;
+}
+
+/* Under the lock: end the run, or find the big segment, that begins at `ptr`; *bytes gets its
+ * length (0: there is none). Returns where it lies in *out. */
+static size_t whole_run(const void *ptr, struct kolo_segment **out, size_t *bytes)
+{
+    const int place = place_of(ptr);
+    if (place < 0) {
+        return 0;
+    }
+    struct kolo_segment *segment = store.at[place];
+    const size_t at = (size_t)((const char *)ptr - segment->base);
+    *out = segment;
+    if (segment->runs == NULL) {
+        *bytes = at == 0 ? segment->len : 0;
+    } else if (at < segment->len && at % PAGE_BYTES == 0) {
+        *bytes = (size_t)segment->runs[at / PAGE_BYTES] * PAGE_BYTES;
+        if (!is_parted(segment, at, *bytes)) { /* else a peer may still write there */
+            segment->runs[at / PAGE_BYTES] = 0;
+        }
+    }
+    return at;
+}
+
+void kolo_segment_free(void *ptr)
+{
+    if (ptr == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&store.lock);
+    size_t bytes = 0;
+    struct kolo_segment *segment = NULL;
+    const size_t at = whole_run(ptr, &segment, &bytes);
+    if (bytes > 0) {
+        unreserve(segment, at, bytes);
+        drop(segment);
+    }
+    pthread_mutex_unlock(&store.lock);
+    if (bytes == 0) {
+        KOLO_LOG(WARN, SHM, "kolo_mem_free(%p): not memory of kolo_mem_alloc(), ignored", ptr);
+    }
+}

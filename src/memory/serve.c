@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The thread that hands out descriptors, and the client's side of it.
+ *
+ * A stranger can connect, since abstract names have no permissions, but holds one of a few places
+ * for a few seconds at most: a full table drops its oldest client. Nothing is read but one request
+ * of fixed size. */
+#include "memory/serve.h"
+
+#include "memory/segment.h"
+#include "util/pass_fd.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAGIC       UINT32_C(0x6b6f6c31)
+#define DEADLINE_US 5e6
+#define REFUSED_US  3e5
+#define STARVED_US  1e5
+
+enum { CLIENTS = 32, STOP = 0, LISTENER = 1, FIRST_CLIENT = 2 };
+
+struct request {
+    uint32_t magic;
+    uint32_t segment;
+    unsigned char token[16];
+};
+struct answer {
+    uint32_t magic;
+    int32_t status;
+    uint64_t len;
+};
+static_assert(sizeof(struct request) == 24 && sizeof(struct answer) == 16, "no padding");
+
+static struct {
+    pthread_mutex_t lock;
+    bool named;
+    struct kolo_shm_identity identity;
+    int users;
+    pthread_t thread;
+    int listener, stop;
+    _Atomic int spare; /* given up to answer a client when no descriptor is left; -1: in use */
+    _Atomic double starved_us; /* since when not even the spare was left; 0: nobody waits for it */
+} service = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void close_all(void)
+{
+    close(service.listener);
+    close(service.stop);
+    close(service.spare);
+}
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&service.lock);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&service.lock);
+}
+
+/* The child is another process: another name, no thread; the parent's socket must not stay open. */
+static void after_fork_child(void)
+{
+    if (service.users > 0) {
+        close_all();
+    }
+    service.users = 0;
+    service.named = false;
+    pthread_mutex_unlock(&service.lock); /* locked by the thread that is left */
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+/* Under the lock. */
+static kolo_status name_process(void)
+{
+    if (!service.named && getrandom(&service.identity, sizeof service.identity, 0) !=
+                              (ssize_t)sizeof service.identity) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: getrandom: %s", strerror(errno));
+    }
+    service.named = true;
+    return KOLO_OK;
+}
+
+kolo_status kolo_service_identity(struct kolo_shm_identity *out)
+{
+    pthread_once(&fork_once, watch_forks);
+    pthread_mutex_lock(&service.lock);
+    const kolo_status status = name_process();
+    if (status == KOLO_OK) {
+        *out = service.identity;
+    }
+    pthread_mutex_unlock(&service.lock);
+    return status;
+}
+
+static socklen_t fill_address(const struct kolo_shm_identity *identity, struct sockaddr_un *address)
+{
+    char *at = address->sun_path + 1; /* a leading 0 makes it abstract */
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    at += sprintf(at, "kolo-shm-");
+    for (size_t i = 0; i < sizeof identity->name; i++) {
+        at += sprintf(at, "%02x", (unsigned)identity->name[i]);
+    }
+    return (socklen_t)(at - (char *)address);
+}
+
+static bool same_user(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+}
+
+/* ---- the owner ------------------------------------------------------------------------------ */
+
+/* Whether the token is right, in a time that does not depend on where it differs. */
+static bool right_token(const unsigned char *token)
+{
+    unsigned differ = 0;
+    for (size_t i = 0; i < sizeof service.identity.token; i++) {
+        differ |= (unsigned)(token[i] ^ service.identity.token[i]);
+    }
+    return differ == 0;
+}
+
+static void send_answer(int client, struct answer *answer, int fd)
+{
+    union kolo_fd_room room;
+    struct iovec part = {answer, sizeof *answer};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        kolo_fd_attach(&message, &room, fd);
+    }
+    (void)sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* One request, one answer; then the client is closed in any case. */
+static void serve(int client)
+{
+    struct request request;
+    const ssize_t got = recv(client, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);
+    if (got != (ssize_t)sizeof request || request.magic != MAGIC || !right_token(request.token)) {
+        return;
+    }
+    struct answer answer = {MAGIC, KOLO_OK, 0};
+    const int fd = kolo_segment_descriptor(request.segment, &answer.len);
+    answer.status = fd >= 0 ? KOLO_OK : errno == ENOENT ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM;
+    send_answer(client, &answer, fd);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+struct clients {
+    struct pollfd poll[FIRST_CLIENT + CLIENTS];
+    double deadline[CLIENTS];
+    int count; /* the oldest first */
+};
+
+static void remove_client(struct clients *clients, int index)
+{
+    close(clients->poll[FIRST_CLIENT + index].fd);
+    clients->count--;
+    for (int i = index; i < clients->count; i++) {
+        clients->poll[FIRST_CLIENT + i] = clients->poll[FIRST_CLIENT + i + 1];
+        clients->deadline[i] = clients->deadline[i + 1];
+    }
+}
+
+static int make_spare(void)
+{
+    return fcntl(service.stop, F_DUPFD_CLOEXEC, 3);
+}
+
+static int take_connection(void)
+{
+    return accept4(service.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* Another thread may have got the spare before the client did. The client waits on. */
+static void starve(void)
+{
+    if (service.starved_us == 0) {
+        service.starved_us = kolo_now_us();
+    }
+    (void)usleep(1000);
+}
+
+static void accept_client(struct clients *clients)
+{
+    int fd = take_connection();
+    if (fd < 0 && errno == EMFILE && service.spare >= 0) {
+        close(atomic_exchange(&service.spare, -1));
+        fd = take_connection();
+    }
+    if (fd < 0) {
+        if (errno == EMFILE) {
+            starve();
+        }
+        return;
+    }
+    service.starved_us = 0;
+    if (!same_user(fd)) {
+        close(fd);
+        return;
+    }
+    if (clients->count == CLIENTS) {
+        remove_client(clients, 0);
+    }
+    clients->poll[FIRST_CLIENT + clients->count] = (struct pollfd){fd, POLLIN, 0};
+    clients->deadline[clients->count] = kolo_now_us() + DEADLINE_US;
+    clients->count++;
+}
+
+static int wait_ms(const struct clients *clients)
+{
+    if (clients->count == 0) {
+        return -1;
+    }
+    const double left_us = clients->deadline[0] - kolo_now_us();
+    return left_us <= 0 ? 0 : (int)(left_us / 1000) + 1;
+}
+
+static void *run_service(void *argument)
+{
+    struct clients clients = {.count = 0};
+    (void)argument;
+    clients.poll[STOP] = (struct pollfd){service.stop, POLLIN, 0};
+    clients.poll[LISTENER] = (struct pollfd){service.listener, POLLIN, 0};
+    while (clients.poll[STOP].revents == 0) {
+        (void)poll(clients.poll, (nfds_t)(FIRST_CLIENT + clients.count), wait_ms(&clients));
+        for (int i = clients.count - 1; i >= 0; i--) {
+            if (clients.poll[FIRST_CLIENT + i].revents != 0) {
+                serve(clients.poll[FIRST_CLIENT + i].fd);
+                remove_client(&clients, i);
+            }
+        }
+        while (clients.count > 0 && clients.deadline[0] < kolo_now_us()) {
+            remove_client(&clients, 0);
+        }
+        if (clients.poll[LISTENER].revents != 0) {
+            accept_client(&clients);
+        }
+        if (service.spare < 0) {
+            service.spare = make_spare();
+        }
+    }
+    while (clients.count > 0) {
+        remove_client(&clients, 0);
+    }
+    return NULL;
+}
+
+/* Start the thread with every signal blocked: they are the application's. */
+static int start_thread(void)
+{
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int failed = pthread_create(&service.thread, NULL, run_service, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed;
+}
+
+/* Under the lock. */
+static kolo_status listen_and_start(void)
+{
+    struct sockaddr_un address;
+    KOLO_TRY(name_process());
+    const socklen_t len = fill_address(&service.identity, &address);
+    service.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    service.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int spare = service.stop >= 0 ? make_spare() : -1;
+    service.spare = spare;
+    service.starved_us = 0;
+    int failed = 0;
+    if (service.stop < 0 || service.listener < 0 || spare < 0 ||
+        bind(service.listener, (const struct sockaddr *)&address, len) != 0 ||
+        listen(service.listener, 128) != 0) {
+        failed = errno;
+    } else {
+        failed = start_thread();
+    }
+    if (failed != 0) {
+        close_all();
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: starting the service: %s",
+                         kolo_why(failed));
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_service_start(void)
+{
+    pthread_once(&fork_once, watch_forks);
+    pthread_mutex_lock(&service.lock);
+    const kolo_status status = service.users == 0 ? listen_and_start() : KOLO_OK;
+    if (status == KOLO_OK) {
+        service.users++;
+    }
+    pthread_mutex_unlock(&service.lock);
+    return status;
+}
+
+void kolo_service_stop(void)
+{
+    static const uint64_t one = 1;
+    pthread_mutex_lock(&service.lock);
+    /* In a forked child the count is 0: the thread and its sockets are the parent's. */
+    if (service.users > 0 && --service.users == 0) {
+        (void)!write(service.stop, &one, sizeof one);
+        pthread_join(service.thread, NULL);
+        close_all();
+    }
+    pthread_mutex_unlock(&service.lock);
+}
+
+bool kolo_service_starved(void)
+{
+    const double since_us = service.starved_us;
+    return since_us != 0 && kolo_now_us() - since_us > STARVED_US;
+}
+
+/* ---- the client ----------------------------------------------------------------------------- */
+
+/* Whether to go on waiting; else why not. */
+static kolo_status still_waiting(const struct kolo_shm_owner *owner, double deadline)
+{
+    const int aborted = __atomic_load_n(owner->aborted, __ATOMIC_ACQUIRE);
+    if (aborted != 0) {
+        return (kolo_status)aborted;
+    }
+    if (kill(owner->pid, 0) != 0 && errno == ESRCH) {
+        return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) is gone", owner->rank, owner->pid);
+    }
+    if (kolo_now_us() > deadline) {
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "rank %d (pid %d) did not hand out its shared memory within 5 s",
+                         owner->rank, owner->pid);
+    }
+    return KOLO_OK;
+}
+
+/* Connect `fd`; the owner may not listen yet, or have its queue full. A communicator's members
+ * listen before they tell each other of memory: one that does not for long has left. */
+static kolo_status reach(const struct kolo_shm_owner *owner, int fd, double deadline)
+{
+    struct sockaddr_un address;
+    const socklen_t len = fill_address(&owner->identity, &address);
+    const double refused_until = kolo_now_us() + REFUSED_US;
+    while (connect(fd, (const struct sockaddr *)&address, len) != 0) {
+        if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
+            return kolo_fail(KOLO_ERR_LINK, "connecting to rank %d (pid %d): %s", owner->rank,
+                             owner->pid, strerror(errno));
+        }
+        if (errno == ECONNREFUSED && kolo_now_us() > refused_until) {
+            return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) has left, and its memory with it",
+                             owner->rank, owner->pid);
+        }
+        KOLO_TRY(still_waiting(owner, deadline));
+        (void)poll(NULL, 0, 1);
+    }
+    if (!same_user(fd)) {
+        return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) belongs to another user", owner->rank,
+                         owner->pid);
+    }
+    return KOLO_OK;
+}
+
+/* It has not got what it had told of. Mostly because the communicator has failed there, or it died,
+ * which is about to be known here, too. */
+static kolo_status await_reason(const struct kolo_shm_owner *owner)
+{
+    const double until = kolo_now_us() + REFUSED_US;
+    while (kolo_now_us() < until) {
+        KOLO_TRY(still_waiting(owner, INFINITY));
+        (void)poll(NULL, 0, 1);
+    }
+    return KOLO_OK;
+}
+
+/* Receive the answer; *fd gets the descriptor, or -1; *cut: this process had none left for it. */
+static ssize_t receive(int socket_fd, struct answer *answer, int *fd, bool *cut)
+{
+    union kolo_fd_room room;
+    struct iovec part = {answer, sizeof *answer};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = room.bytes,
+                             .msg_controllen = sizeof room.bytes};
+    const ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
+    *fd = got >= 0 ? kolo_fd_attached(&message) : -1;
+    *cut = got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
+    return got;
+}
+
+/* What came must be as large as was said, and never shrink under us; or be what a process has that
+ * may not make memfds: memory that has no name, and cannot be sealed. */
+static bool trustworthy(int fd, uint64_t len)
+{
+    struct stat info;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    return fstat(fd, &info) == 0 && info.st_size >= 0 && (uint64_t)info.st_size == len && len > 0 &&
+           seals >= 0 && ((seals & F_SEAL_SHRINK) != 0 || (seals == F_SEAL_SEAL && !info.st_nlink));
+}
+
+static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32_t id, int *fd,
+                       uint64_t *len, double deadline)
+{
+    struct request request = {MAGIC, id, {0}};
+    struct answer answer = {0};
+    struct pollfd wait = {socket_fd, POLLIN, 0};
+    memcpy(request.token, owner->identity.token, sizeof request.token);
+    KOLO_TRY(reach(owner, socket_fd, deadline));
+    const bool sent = send(socket_fd, &request, sizeof request, MSG_NOSIGNAL) >= 0;
+    while (sent && poll(&wait, 1, 20) <= 0) {
+        KOLO_TRY(still_waiting(owner, deadline));
+    }
+    bool cut = false;
+    const ssize_t got = sent ? receive(socket_fd, &answer, fd, &cut) : -1;
+    if (got != (ssize_t)sizeof answer || answer.magic != MAGIC) {
+        KOLO_TRY(await_reason(owner));
+        return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) refuses to share its memory", owner->rank,
+                         owner->pid);
+    }
+    if (answer.status == KOLO_ERR_SYSTEM) {
+        return kolo_fail(KOLO_ERR_SYSTEM,
+                         "rank %d (pid %d) has too few descriptors to share its memory (ulimit -n)",
+                         owner->rank, owner->pid);
+    }
+    if (answer.status != KOLO_OK) {
+        KOLO_TRY(await_reason(owner));
+        return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) has no memory segment %u: it has left",
+                         owner->rank, owner->pid, id);
+    }
+    if (*fd < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s rank %d (pid %d)%s%s",
+                         cut ? "no descriptor left for memory of" : "no descriptor came from",
+                         owner->rank, owner->pid, cut ? ": " : "", cut ? kolo_why(EMFILE) : "");
+    }
+    if (!trustworthy(*fd, answer.len)) {
+        return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) sent something that is no sealed segment",
+                         owner->rank, owner->pid);
+    }
+    *len = answer.len;
+    return KOLO_OK;
+}
+
+kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, int *fd,
+                               uint64_t *len)
+{
+    int came = -1;
+    const int socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (socket_fd < 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: socket: %s", kolo_why(errno));
+    }
+    const kolo_status status = ask(owner, socket_fd, id, &came, len, kolo_now_us() + DEADLINE_US);
+    close(socket_fd);
+    if (status == KOLO_OK) {
+        *fd = came;
+    } else if (came >= 0) {
+        close(came);
+    }
+    return status;
+}

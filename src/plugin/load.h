@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Parts of the plug-in loader; the rest of core uses catalogue.h. */
+#ifndef KOLO_PLUGIN_LOAD_H
+#define KOLO_PLUGIN_LOAD_H
+
+#include "util/util.h"
+
+#include <kolo/plugin.h>
+
+/* `given`, which may be shorter than ours, with every empty slot filled. */
+void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_transport *out);
+void kolo_algo_overlay(const struct kolo_algo *given, struct kolo_algo *out);
+
+/* The struct that a plug-in's file exports, with what the file says of it. */
+struct kolo_plugin_found {
+    const char *path;   /* has a slash */
+    const char *kind;   /* "algo", "transport" or "tuner" */
+    const void *symbol; /* aligned as the struct of that kind */
+    size_t bytes;       /* that lie there */
+};
+
+/* The struct as this library knows it, with every empty slot filled; *out is written on success.
+ * Errors: as kolo_plugin_load_file(), less those of the path and of a name that is taken. */
+kolo_status kolo_plugin_read_algo(const struct kolo_plugin_found *found, struct kolo_algo *out);
+kolo_status kolo_plugin_read_transport(const struct kolo_plugin_found *found,
+                                       struct kolo_transport *out);
+kolo_status kolo_plugin_read_tuner(const struct kolo_plugin_found *found, struct kolo_tuner *out);
+
+/* Whether `path` may be loaded, by the rules of catalogue.h; *real gets the path without symbolic
+ * links in its directories, to be freed. Errors: INVALID, SYSTEM. */
+kolo_status kolo_plugin_path_check(const char *path, char **real);
+
+#endif

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Log lines that tools for NCCL's log can read. Form: NCCL 2.23 and later for rings, 2.8 and later
+ * for trees, 2.18 and later for connections. NCCL cuts its ring line at 127 characters; we never
+ * cut. */
+#include "topology/topology.h"
+
+#include <stdio.h>
+
+void kolo_line_ring(struct kolo_text *out, int channel, int nchannels, int nranks, const int *order)
+{
+    const int width = snprintf(NULL, 0, "%d", nranks - 1);
+    kolo_text_add(out, "Channel %02d/%02d :", channel, nchannels);
+    for (int i = 0; i < nranks; i++) {
+        kolo_text_add(out, " %*d", width, order[i]);
+    }
+}
+
+void kolo_line_trees(struct kolo_text *out, int rank, int nchannels, const struct kolo_tree *trees)
+{
+    kolo_text_add(out, "Trees");
+    for (int i = 0; i < nchannels; i++) {
+        const struct kolo_tree *tree = &trees[i];
+        const bool swap = tree->down[0] < 0; /* a lone child is written first */
+        kolo_text_add(out, " [%d] %d/%d/%d->%d->%d", i, tree->down[swap], tree->down[!swap],
+                      tree->down[2], rank, tree->up);
+    }
+}
+
+void kolo_line_edge(struct kolo_text *out, const struct kolo_edge *edge)
+{
+    kolo_text_add(out, "Channel %02d/%01d : %d[%d] -> %d[%d] via %s", edge->channel,
+                  edge->connection, edge->from, edge->from_device, edge->to, edge->to_device,
+                  edge->via);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Parts of a picture; each is drawn below what the canvas holds. */
+#ifndef KOLO_TOPOLOGY_DRAW_PICTURE_PARTS_H
+#define KOLO_TOPOLOGY_DRAW_PICTURE_PARTS_H
+
+#include "topology/draw/canvas.h"
+#include "topology/layout/job.h"
+#include "topology/machine/graph.h"
+
+enum { KOLO_PICTURE_RANKS = 64, KOLO_PICTURE_HOSTS = 256, KOLO_PICTURE_RINGS = 8 };
+
+void kolo_picture_add_machine(const struct kolo_graph *graph, struct kolo_canvas *canvas);
+void kolo_picture_add_rings(const struct kolo_job *job, struct kolo_canvas *canvas);
+void kolo_picture_add_trees(const struct kolo_job *job, struct kolo_canvas *canvas);
+void kolo_picture_add_matrix(const struct kolo_job *job, struct kolo_canvas *canvas);
+
+/* What the pictures of a job show as a dot: a rank, or beyond 64 ranks a host. */
+struct kolo_dots {
+    int count;
+    bool hosts;
+    int *host_of; /* [count]; -1 unknown */
+};
+/* False: no memory, or more hosts than can be drawn. */
+bool kolo_dots_make(const struct kolo_job *job, struct kolo_dots *out);
+void kolo_dots_free(struct kolo_dots *dots);
+/* The dot of a rank; -1: it is on no known host. */
+int kolo_dot_of(const struct kolo_job *job, const struct kolo_dots *dots, int rank);
+
+/* Colour, letter and words for what carries an edge. */
+struct kolo_look {
+    const char *colour, *letter, *words;
+};
+const struct kolo_look *kolo_look_of(enum kolo_carrier carrier);
+
+#endif

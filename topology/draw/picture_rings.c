@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rings as small multiples, one circle a distinct ring. Ranks stand where they always stand, host
+ * by host in an arc with a band and the host's name, so that rings can be compared; the ring's
+ * edges are chords, thin within a host and thick between hosts. */
+#include "topology/draw/picture_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 4 };
+
+struct circle {
+    const struct kolo_job *job;
+    const struct kolo_dots *dots;
+    struct kolo_canvas *c;
+    struct kolo_point middle;
+    double radius;
+    const double *angle; /* [dots] */
+};
+
+/* Dots in the order of hosts, with a gap between hosts. */
+static void place(const struct kolo_job *job, const struct kolo_dots *dots, double *angle)
+{
+    const int hosts = job->nhosts > 0 && !dots->hosts ? job->nhosts : 0;
+    const double gap = hosts > 1 ? 0.7 : 0; /* of a dot */
+    const double step = 2 * M_PI / (dots->count + gap * hosts);
+    double at = -M_PI / 2;
+    for (int h = hosts > 0 ? -1 : 0; h < (hosts > 0 ? hosts : 1); h++) {
+        for (int i = 0; i < dots->count; i++) {
+            if (hosts == 0 || dots->host_of[i] == h) {
+                angle[i] = at;
+                at += step;
+            }
+        }
+        at += h >= 0 ? gap * step : 0;
+    }
+}
+
+static struct kolo_point on(const struct circle *k, double angle, double radius)
+{
+    return (struct kolo_point){k->middle.x + radius * cos(angle),
+                               k->middle.y + radius * sin(angle)};
+}
+
+static double dot_px(const struct kolo_dots *dots)
+{
+    return dots->count <= 16 ? 11 : dots->count <= 32 ? 9 : dots->count <= 64 ? 6 : 3;
+}
+
+/* A point on the line from a to b, `short_of` before b. */
+static struct kolo_point before(struct kolo_point a, struct kolo_point b, double short_of)
+{
+    const double length = hypot(b.x - a.x, b.y - a.y);
+    const double part = length > short_of ? (length - short_of) / length : 0;
+    return (struct kolo_point){a.x + (b.x - a.x) * part, a.y + (b.y - a.y) * part};
+}
+
+static void draw_edges(const struct circle *k, const struct kolo_job_ring *ring)
+{
+    for (int i = 0; i < ring->count && ring->count > 1; i++) {
+        const int next = ring->rank[(i + 1) % ring->count];
+        const int from = kolo_dot_of(k->job, k->dots, ring->rank[i]);
+        const int to = kolo_dot_of(k->job, k->dots, next);
+        if (from < 0 || to < 0 || from == to ||
+            (ring->from == KOLO_RING_CUT && i + 1 == ring->count)) {
+            continue;
+        }
+        const bool across = k->dots->host_of[from] != k->dots->host_of[to];
+        const int via = kolo_job_via_of(k->job, ring->channel, ring->rank[i], next);
+        const enum kolo_carrier carrier =
+            via >= 0 ? kolo_carrier_of(k->job->via[via]) : KOLO_CARRIER_OTHER;
+        const struct kolo_stroke s = {.colour = across ? "#b34700" : "#333",
+                                      .width = across ? 2.6 : 1.1,
+                                      .dash = carrier == KOLO_CARRIER_SHM ? "4 3" : NULL,
+                                      .arrow = k->dots->count <= 32};
+        const struct kolo_point a = on(k, k->angle[from], k->radius);
+        const struct kolo_point b = on(k, k->angle[to], k->radius);
+        kolo_canvas_line(k->c, before(b, a, dot_px(k->dots)), before(a, b, dot_px(k->dots)), &s);
+    }
+}
+
+static void draw_band(const struct circle *k, int host)
+{
+    double low = INFINITY, high = -INFINITY;
+    const double radius = k->radius + dot_px(k->dots) + 7;
+    for (int i = 0; i < k->dots->count; i++) {
+        if (k->dots->host_of[i] == host) {
+            low = fmin(low, k->angle[i]);
+            high = fmax(high, k->angle[i]);
+        }
+    }
+    if (low > high || k->job->nhosts < 2) {
+        return;
+    }
+    const struct kolo_stroke s = {.colour = kolo_canvas_colour(host), .width = 5};
+    const int parts = 1 + (int)((high - low) * 8);
+    struct kolo_point from = on(k, low - 0.03, radius);
+    for (int i = 1; i <= parts; i++) {
+        const struct kolo_point to = on(k, low - 0.03 + (high - low + 0.06) * i / parts, radius);
+        kolo_canvas_line(k->c, from, to, &s);
+        from = to;
+    }
+    const double middle = (low + high) / 2;
+    const struct kolo_point at = on(k, middle, radius + 9);
+    if (k->job->nhosts <= 16) {
+        kolo_canvas_text(k->c, (struct kolo_point){at.x, at.y + 3}, 9,
+                         cos(middle) > 0.3    ? KOLO_ANCHOR_START
+                         : cos(middle) < -0.3 ? KOLO_ANCHOR_END
+                                              : KOLO_ANCHOR_MIDDLE,
+                         "%.14s", k->job->host[host]);
+    }
+}
+
+static void draw_dots(const struct circle *k)
+{
+    const double radius = dot_px(k->dots);
+    for (int i = 0; i < k->dots->count; i++) {
+        const struct kolo_point at = on(k, k->angle[i], k->radius);
+        const int host = k->dots->host_of[i];
+        kolo_canvas_dot(k->c, at, radius, host >= 0 ? kolo_canvas_colour(host) : "#eee", "#333");
+        if (radius > 3) {
+            kolo_canvas_text(k->c, (struct kolo_point){at.x, at.y + radius / 3}, radius * 0.95,
+                             KOLO_ANCHOR_MIDDLE, "%d", i);
+        }
+    }
+}
+
+static bool same_ring(const struct kolo_job_ring *a, const struct kolo_job_ring *b)
+{
+    return a->count == b->count &&
+           memcmp(a->rank, b->rank, (size_t)a->count * sizeof a->rank[0]) == 0;
+}
+
+/* "channels 0,4" */
+static void draw_title(const struct circle *k, int ring)
+{
+    const struct kolo_job *job = k->job;
+    char text[200];
+    static const char *const from[] = {"", " (rebuilt)", " (cut)"};
+    int len = snprintf(text, sizeof text, "channels %d", job->ring[ring].channel);
+    for (int j = ring + 1; j < job->nrings && len < 150; j++) {
+        if (same_ring(&job->ring[ring], &job->ring[j])) {
+            len += snprintf(text + len, sizeof text - (size_t)len, ",%d", job->ring[j].channel);
+        }
+    }
+    kolo_canvas_text(k->c, (struct kolo_point){k->middle.x, k->middle.y - k->radius - 36}, 12,
+                     KOLO_ANCHOR_MIDDLE, "%s%s", text, from[job->ring[ring].from]);
+}
+
+static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, const double *angle,
+                     struct kolo_canvas *canvas)
+{
+    const double radius = dots->count <= 16 ? 95 : dots->count <= 32 ? 120 : 190;
+    const double cell = 2 * radius + 130, top = canvas->height + 40;
+    int drawn = 0, distinct = 0;
+    kolo_canvas_text(canvas, (struct kolo_point){20, top}, 15, KOLO_ANCHOR_START, "Rings%s",
+                     dots->hosts ? " (dots are hosts)" : "");
+    for (int i = 0; i < job->nrings; i++) {
+        bool first = true;
+        for (int j = 0; j < i; j++) {
+            first = first && !same_ring(&job->ring[j], &job->ring[i]);
+        }
+        distinct += first;
+        if (!first || drawn == KOLO_PICTURE_RINGS) {
+            continue;
+        }
+        const struct circle k = {
+            job,
+            dots,
+            canvas,
+            {20 + cell * (drawn % COLUMNS + 0.5), top + 10 + (cell - 30) * (drawn / COLUMNS + 0.5)},
+            radius,
+            angle};
+        draw_title(&k, i);
+        draw_edges(&k, &job->ring[i]);
+        for (int h = 0; h < job->nhosts; h++) {
+            draw_band(&k, h);
+        }
+        draw_dots(&k);
+        drawn++;
+    }
+    kolo_canvas_text(canvas, (struct kolo_point){20, canvas->height + 26}, 11, KOLO_ANCHOR_START,
+                     "%d of %d distinct rings; thick: between hosts, thin: within a host, dashed: "
+                     "shared memory.",
+                     drawn, distinct);
+}
+
+void kolo_picture_add_rings(const struct kolo_job *job, struct kolo_canvas *canvas)
+{
+    struct kolo_dots dots;
+    if (job->nrings == 0 || !kolo_dots_make(job, &dots)) {
+        return;
+    }
+    double *angle = calloc((size_t)dots.count, sizeof *angle);
+    if (angle != NULL) {
+        place(job, &dots, angle);
+        draw_all(job, &dots, angle, canvas);
+    }
+    free(angle);
+    kolo_dots_free(&dots);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/* NCCL's graph XML (NCCL_GRAPH_DUMP_FILE): for each pattern the channels of one host, as GPUs in
+ * order between the NICs where the ring enters and leaves:
+ *
+ *   <graphs version="1"><graph id="0" pattern="4" nchannels="2" speedintra="20" ...>
+ *     <channel><net dev="0"/><gpu dev="0" rank="0"/>...<net dev="0"/></channel>
+ *
+ * Pattern 4 is rings; of 1 to 3, trees, the GPUs are a chain from the one at the NIC. Form: NCCL
+ * 2.30 src/graph/search.cc. */
+#include "topology/formats/graphs.h"
+#include "topology/formats/xml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RING = 4, CHAIN_MAX = 4096 };
+
+struct reading {
+    struct kolo_job *job;
+    int pattern, rings, trees;
+    int rank[CHAIN_MAX], count;
+};
+
+static kolo_status full(const struct kolo_xml_element *e)
+{
+    return kolo_xml_fail(e, "describes more than a file of its size can");
+}
+
+static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e)
+{
+    int rank = -1, dev = -1;
+    KOLO_TRY(kolo_xml_int(e, "rank", -1, 1 << 24, -1, &rank));
+    KOLO_TRY(kolo_xml_int(e, "dev", -1, 1 << 24, -1, &dev));
+    if (r->count == CHAIN_MAX || (rank < 0 && dev < 0)) {
+        return kolo_xml_fail(e, "a channel has 1 to %d GPUs, with rank or dev", CHAIN_MAX);
+    }
+    r->rank[r->count++] = rank >= 0 ? rank : dev;
+    return KOLO_OK;
+}
+
+static kolo_status start(void *context, const struct kolo_xml_element *e)
+{
+    struct reading *r = context;
+    if (e->depth == 0 && strcmp(e->name, "graphs") != 0) {
+        return kolo_xml_fail(e, "the root of NCCL's graph XML is <graphs>");
+    }
+    if (strcmp(e->name, "graph") == 0) {
+        return kolo_xml_int(e, "pattern", 0, 100, 0, &r->pattern);
+    }
+    if (strcmp(e->name, "channel") == 0) {
+        r->count = 0;
+    }
+    return strcmp(e->name, "gpu") == 0 ? add_gpu(r, e) : KOLO_OK;
+}
+
+static bool add_chain(struct reading *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const struct kolo_job_branch branch = {r->trees,
+                                               r->rank[i],
+                                               i > 0 ? r->rank[i - 1] : -1,
+                                               {i + 1 < r->count ? r->rank[i + 1] : -1, -1, -1}};
+        if (!kolo_job_add_branch(r->job, &branch)) {
+            return false;
+        }
+    }
+    r->trees++;
+    return true;
+}
+
+static kolo_status end(void *context, const struct kolo_xml_element *e)
+{
+    struct reading *r = context;
+    if (strcmp(e->name, "channel") != 0 || r->count == 0) {
+        return KOLO_OK;
+    }
+    for (int i = 0; i < r->count; i++) {
+        r->job->nranks = r->rank[i] >= r->job->nranks ? r->rank[i] + 1 : r->job->nranks;
+    }
+    if (r->pattern == RING) {
+        return kolo_job_add_ring(r->job, r->rings++, r->rank, r->count) ? KOLO_OK : full(e);
+    }
+    return r->pattern > RING || add_chain(r) ? KOLO_OK : full(e);
+}
+
+kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, struct kolo_job *out)
+{
+    struct kolo_job job = {.limit = kolo_xml_limit(len)};
+    struct reading *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", path);
+    }
+    r->job = &job;
+    const struct kolo_xml_source source = {path, bytes, len};
+    const kolo_status st =
+        kolo_xml_read(&source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
+    job.nchannels = r->rings;
+    free(r);
+    if (st < 0) {
+        kolo_job_free(&job);
+        return st;
+    }
+    kolo_job_sort(&job);
+    *out = job;
+    return KOLO_OK;
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+/* hwloc's XML format 2: the parts of a machine, and the matrix of NVLinks. hwloc itself takes such
+ * a file for true, and may end by a signal on one that was damaged; it never sees one here. Objects
+ * of unknown types hold what they hold; of sets only those of NUMA nodes and the allowed PUs are
+ * read, the others follow from where the PUs stand. Form: hwloc 2.9 hwloc/topology-xml.c. */
+#include "topology/formats/read.h"
+#include "topology/machine/host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 256, MATRIX_MAX = 256, TOKEN_MAX = 40 };
+
+struct reading {
+    struct kolo_host *host;
+    int open[DEPTH]; /* parts of the open objects */
+    int depth, numas;
+    hwloc_bitmap_t allowed; /* NULL: all PUs */
+    /* The matrix. */
+    bool in_matrix, in_values, in_indexes;
+    int n, nids;
+    size_t nvalues;
+    uint64_t id[MATRIX_MAX];
+    char token[TOKEN_MAX]; /* text comes in pieces */
+    size_t token_len;
+};
+
+/* ---- attributes ---- */
+
+/* Hexadecimal words of 32 bits, the highest first, "" for 0; "0xf...f" before them: and all above.
+ */
+static bool parse_words(const char *text, hwloc_bitmap_t out)
+{
+    const bool endless = strncmp(text, "0xf...f", 7) == 0;
+    text += endless ? 7 + (text[7] == ',') : 0;
+    unsigned long words = *text != '\0' || !endless;
+    for (const char *c = text; *c != '\0'; c++) {
+        words += *c == ',';
+    }
+    if (words > KOLO_HOST_PUS_MAX / 32 ||
+        (endless && hwloc_bitmap_set_range(out, (unsigned)words * 32, -1) != 0)) {
+        return false;
+    }
+    for (; words > 0; words--) {
+        const size_t len = strcspn(text, ",");
+        char *end = NULL;
+        const unsigned long word = len > 0 ? strtoul(text, &end, 16) : 0;
+        if (len > 10 || (len > 0 && (end != text + len || word > UINT32_MAX))) {
+            return false;
+        }
+        for (unsigned bit = 0; bit < 32; bit++) {
+            if ((word >> bit & 1) != 0 &&
+                hwloc_bitmap_set(out, (unsigned)(words - 1) * 32 + bit) != 0) {
+                return false;
+            }
+        }
+        text += len + (text[len] == ',');
+    }
+    return true;
+}
+
+/* NULL where there is none, or where it is wrong, which *st then says. */
+static hwloc_bitmap_t read_set(const struct kolo_xml_element *e, const char *name, kolo_status *st)
+{
+    const char *text = kolo_xml_get(e, name);
+    hwloc_bitmap_t set = text != NULL ? hwloc_bitmap_alloc() : NULL;
+    if (set != NULL && !parse_words(text, set)) {
+        *st = kolo_xml_fail(e, "%s is \"%.40s\", not words of 32 bits for at most %d PUs", name,
+                            text, KOLO_HOST_PUS_MAX);
+        hwloc_bitmap_free(set);
+        set = NULL;
+    }
+    return set;
+}
+
+static kolo_status read_u64(const struct kolo_xml_element *e, const char *name, uint64_t *out)
+{
+    const char *text = kolo_xml_get(e, name);
+    char *end = NULL;
+    errno = 0;
+    *out = text != NULL ? strtoull(text, &end, 10) : 0;
+    return text == NULL || (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0)
+               ? KOLO_OK
+               : kolo_xml_fail(e, "%s is \"%.40s\", not a whole number", name, text);
+}
+
+/* ---- objects ---- */
+
+static const char *const kinds[KOLO_PART_KINDS] = {
+    [KOLO_PART_MACHINE] = "Machine", [KOLO_PART_PACKAGE] = "Package", [KOLO_PART_NUMA] = "NUMANode",
+    [KOLO_PART_L3] = "L3Cache",      [KOLO_PART_L2] = "L2Cache",      [KOLO_PART_L1] = "L1Cache",
+    [KOLO_PART_CORE] = "Core",       [KOLO_PART_PU] = "PU",           [KOLO_PART_OTHER] = NULL,
+    [KOLO_PART_BRIDGE] = "Bridge",   [KOLO_PART_PCI] = "PCIDev",      [KOLO_PART_OS] = "OSDev"};
+
+static enum kolo_part_kind kind_of(const char *type)
+{
+    for (int k = 0; k < KOLO_PART_KINDS; k++) {
+        if (kinds[k] != NULL && strcmp(type, kinds[k]) == 0) {
+            return (enum kolo_part_kind)k;
+        }
+    }
+    return KOLO_PART_OTHER;
+}
+
+/* Where its PU is not allowed it is as if it were not there. */
+static kolo_status read_pu(struct reading *r, const struct kolo_xml_element *e,
+                           struct kolo_part *part)
+{
+    KOLO_TRY(kolo_xml_int(e, "os_index", 0, KOLO_HOST_PUS_MAX - 1, -1, &part->number));
+    if (part->number < 0) {
+        return kolo_xml_fail(e, "a PU without os_index");
+    }
+    if (r->allowed != NULL && !hwloc_bitmap_isset(r->allowed, (unsigned)part->number)) {
+        part->kind = KOLO_PART_OTHER;
+    }
+    return KOLO_OK;
+}
+
+static kolo_status read_numa(struct reading *r, const struct kolo_xml_element *e,
+                             struct kolo_part *part)
+{
+    const char *text = kolo_xml_get(e, "cpuset");
+    kolo_status st = KOLO_OK;
+    if (text != NULL && !kolo_parts_take(r->host, 8 * strlen(text))) { /* 32 bits a comma, twice */
+        return kolo_parts_full(r->host);
+    }
+    if (r->numas++ == KOLO_HOST_NUMAS_MAX) {
+        return kolo_xml_fail(e, "more than %d NUMA nodes", KOLO_HOST_NUMAS_MAX);
+    }
+    KOLO_TRY(kolo_xml_int(e, "os_index", 0, KOLO_HOST_PUS_MAX - 1, -1, &part->number));
+    KOLO_TRY(read_u64(e, "local_memory", &part->bytes));
+    part->cpus = read_set(e, "cpuset", &st);
+    KOLO_TRY(st);
+    return part->number >= 0 && part->cpus != NULL
+               ? KOLO_OK
+               : kolo_xml_fail(e, "a NUMA node without %s",
+                               part->number < 0 ? "os_index" : "cpuset");
+}
+
+/* pci_type is "0302 [10de:1db8] [10de:12ab] a1": class, vendor, device, and what we do not ask. */
+static kolo_status read_pci(const struct kolo_xml_element *e, struct kolo_part *part)
+{
+    const char *bus = kolo_xml_get(e, "pci_busid"), *type = kolo_xml_get(e, "pci_type");
+    const char *subtype = kolo_xml_get(e, "subtype");
+    double wire_gbs = 0;
+    if (bus == NULL || !kolo_bus_parse(bus, &part->bus)) {
+        return kolo_xml_fail(e, "pci_busid is \"%.40s\", no address on PCI",
+                             bus != NULL ? bus : "");
+    }
+    if (type != NULL &&
+        sscanf(type, "%4x [%4x:%4x]", &part->class_id, &part->vendor_id, &part->device_id) != 3) {
+        return kolo_xml_fail(e, "pci_type is \"%.40s\", not class, vendor and device", type);
+    }
+    if (subtype != NULL && strcmp(subtype, "NVSwitch") == 0) {
+        part->class_id = KOLO_NVSWITCH_CLASS;
+    }
+    KOLO_TRY(kolo_xml_number(e, "pci_link_speed", 0, &wire_gbs));
+    part->wire_gbs = wire_gbs < 1e6 ? (float)wire_gbs : 0;
+    return KOLO_OK;
+}
+
+static kolo_status read_kind(struct reading *r, const struct kolo_xml_element *e,
+                             struct kolo_part *part)
+{
+    const char *bridge = kolo_xml_get(e, "bridge_type");
+    switch (part->kind) {
+    case KOLO_PART_PU:
+        return read_pu(r, e, part);
+    case KOLO_PART_NUMA:
+        return read_numa(r, e, part);
+    case KOLO_PART_L3:
+    case KOLO_PART_L2:
+    case KOLO_PART_L1:
+        return read_u64(e, "cache_size", &part->bytes);
+    case KOLO_PART_BRIDGE:
+        part->pci = bridge != NULL && bridge[0] == '1';
+        return part->pci ? read_pci(e, part) : KOLO_OK;
+    case KOLO_PART_PCI:
+        return read_pci(e, part);
+    case KOLO_PART_OS:
+        KOLO_TRY(kolo_xml_int(e, "osdev_type", 0, 64, -1, &part->number));
+        return kolo_parts_text(r->host, &part->name, kolo_xml_get(e, "name"))
+                   ? KOLO_OK
+                   : kolo_parts_full(r->host);
+    default:
+        return KOLO_OK;
+    }
+}
+
+static kolo_status read_object(struct reading *r, const struct kolo_xml_element *e)
+{
+    const char *type = kolo_xml_get(e, "type");
+    kolo_status st = KOLO_OK;
+    if (type == NULL) {
+        return kolo_xml_fail(e, "an object without type");
+    }
+    if (e->depth != r->depth + 1 || (r->depth == 0 && r->host->nparts > 0)) {
+        return kolo_xml_fail(e, "an object stands in what is none");
+    }
+    const enum kolo_part_kind kind = kind_of(type);
+    if ((r->depth == 0) != (kind == KOLO_PART_MACHINE)) {
+        return kolo_xml_fail(e, "of type \"%.40s\", where %s", type,
+                             r->depth == 0 ? "the Machine stands" : "no Machine stands");
+    }
+    const int part = kolo_parts_open(r->host, kind, r->depth > 0 ? r->open[r->depth - 1] : -1);
+    if (part < 0) {
+        return kolo_parts_full(r->host);
+    }
+    r->open[r->depth++] = part;
+    KOLO_TRY(read_u64(e, "gp_index", &r->host->part[part].id));
+    if (r->depth == 1) {
+        r->allowed = read_set(e, "allowed_cpuset", &st);
+        KOLO_TRY(st);
+    }
+    return read_kind(r, e, &r->host->part[part]);
+}
+
+static kolo_status read_info(struct reading *r, const struct kolo_xml_element *e)
+{
+    const char *name = kolo_xml_get(e, "name"), *value = kolo_xml_get(e, "value");
+    if (r->depth == 0 || e->depth != r->depth + 1 || name == NULL || value == NULL) {
+        return KOLO_OK; /* of something else than an object */
+    }
+    struct kolo_part *part = &r->host->part[r->open[r->depth - 1]];
+    const bool is_cpu = part->kind == KOLO_PART_MACHINE || part->kind == KOLO_PART_PACKAGE;
+    const int number = (int)strtol(value, NULL, 10);
+    char **where = part->kind == KOLO_PART_OS && strcmp(name, "GPUModel") == 0 ? &part->model
+                   : is_cpu && strcmp(name, "CPUModel") == 0                   ? &part->model
+                   : is_cpu && strcmp(name, "CPUVendor") == 0                  ? &part->vendor
+                   : r->depth == 1 && strcmp(name, "Architecture") == 0        ? &part->name
+                                                                               : NULL;
+    if (is_cpu && strcmp(name, "CPUFamilyNumber") == 0) {
+        part->arch |= (number & 0xffff) << 8;
+    } else if (is_cpu && strcmp(name, "CPUModelNumber") == 0) {
+        part->arch |= number & 0xff;
+    }
+    return where == NULL || kolo_parts_text(r->host, where, value) ? KOLO_OK
+                                                                   : kolo_parts_full(r->host);
+}
+
+/* ---- the matrix ---- */
+
+static int part_of(const struct kolo_host *host, uint64_t id)
+{
+    for (int i = 0; i < host->nparts; i++) {
+        if (host->part[i].id == id) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static kolo_status begin_matrix(struct reading *r, const struct kolo_xml_element *e)
+{
+    const char *name = kolo_xml_get(e, "name"), *indexing = kolo_xml_get(e, "indexing");
+    if (name == NULL || strcmp(name, "NVLinkBandwidth") != 0 || r->n > 0 || /* the first counts */
+        (indexing != NULL && strcmp(indexing, "gp") != 0)) {
+        return KOLO_OK;
+    }
+    r->in_matrix = true;
+    KOLO_TRY(kolo_xml_int(e, "nbobjs", 1, MATRIX_MAX, 0, &r->n));
+    return r->n > 0 ? KOLO_OK : kolo_xml_fail(e, "a matrix without nbobjs");
+}
+
+/* "OSDev:802", or 802 where all are of one type; from then on numbers of parts. */
+static kolo_status take_index(struct reading *r, const struct kolo_xml_element *e)
+{
+    const char *colon = strchr(r->token, ':');
+    char *end = NULL;
+    const char *text = colon != NULL ? colon + 1 : r->token;
+    const uint64_t id = strtoull(text, &end, 10);
+    const int part = end != text && *end == '\0' ? part_of(r->host, id) : -1;
+    if (part < 0 || r->nids == r->n) {
+        return kolo_xml_fail(e, "\"%s\" is no object of the matrix's %d", r->token, r->n);
+    }
+    r->id[r->nids++] = (uint64_t)part;
+    return KOLO_OK;
+}
+
+static kolo_status take_value(struct reading *r, const struct kolo_xml_element *e)
+{
+    const size_t n = (size_t)r->n, row = r->nvalues / n, column = r->nvalues % n;
+    char *end = NULL;
+    const uint64_t mbs = strtoull(r->token, &end, 10);
+    if (*end != '\0' || row >= n || r->nids != r->n) {
+        return kolo_xml_fail(e, "\"%s\" is no value of a matrix of %d objects", r->token, r->n);
+    }
+    r->nvalues++;
+    return mbs == 0 || row == column ||
+                   kolo_parts_rate(r->host, (int)r->id[row], (int)r->id[column], mbs)
+               ? KOLO_OK
+               : kolo_parts_full(r->host);
+}
+
+static kolo_status end_token(struct reading *r, const struct kolo_xml_element *e)
+{
+    if (r->token_len == 0) {
+        return KOLO_OK;
+    }
+    r->token[r->token_len] = '\0';
+    r->token_len = 0;
+    return r->in_indexes ? take_index(r, e) : take_value(r, e);
+}
+
+static kolo_status on_text(void *context, const struct kolo_xml_element *e, const char *text,
+                           size_t len)
+{
+    struct reading *r = context;
+    for (size_t i = 0; i < len && (r->in_values || r->in_indexes); i++) {
+        if (strchr(" \t\r\n", text[i]) != NULL) {
+            KOLO_TRY(end_token(r, e));
+        } else if (r->token_len + 1 < sizeof r->token) {
+            r->token[r->token_len++] = text[i];
+        } else {
+            return kolo_xml_fail(e, "a number of more than %d digits", TOKEN_MAX - 1);
+        }
+    }
+    return KOLO_OK;
+}
+
+/* ---- elements ---- */
+
+static kolo_status check_root(const struct kolo_xml_element *e)
+{
+    const char *version = kolo_xml_get(e, "version");
+    const long major = version != NULL ? strtol(version, NULL, 10) : 1;
+    if (strcmp(e->name, "topology") != 0) {
+        return kolo_xml_fail(e, "%s",
+                             strcmp(e->name, "system") == 0
+                                 ? "it is a topology file of NCCL, not of hwloc"
+                                 : "it is not an hwloc XML file, whose root is <topology>");
+    }
+    return major == 2 ? KOLO_OK
+                      : kolo_xml_fail(e, "its format is %s than 2: export it with lstopo%s",
+                                      major > 2 ? "newer" : "older",
+                                      major > 2 ? " --export-xml-flags v2" : " of hwloc 2");
+}
+
+static kolo_status on_start(void *context, const struct kolo_xml_element *e)
+{
+    struct reading *r = context;
+    if (e->depth == 0) {
+        return check_root(e);
+    }
+    if (strcmp(e->name, "object") == 0) {
+        return read_object(r, e);
+    }
+    if (strcmp(e->name, "info") == 0) {
+        return read_info(r, e);
+    }
+    if (e->depth == 1 &&
+        (strcmp(e->name, "distances2hetero") == 0 || strcmp(e->name, "distances2") == 0)) {
+        return begin_matrix(r, e);
+    }
+    r->in_indexes = r->in_matrix && strcmp(e->name, "indexes") == 0;
+    r->in_values = r->in_matrix && strcmp(e->name, "u64values") == 0;
+    return KOLO_OK;
+}
+
+static kolo_status on_end(void *context, const struct kolo_xml_element *e)
+{
+    struct reading *r = context;
+    if (strcmp(e->name, "object") == 0) {
+        kolo_parts_close(r->host, r->open[--r->depth]);
+    } else if (r->in_matrix && e->depth == 1) {
+        const size_t n = (size_t)r->n;
+        r->in_matrix = false;
+        if (r->nvalues != n * n) {
+            return kolo_xml_fail(e, "%zu values, not those of a matrix of %zu objects", r->nvalues,
+                                 n);
+        }
+    }
+    const kolo_status st = r->in_indexes || r->in_values ? end_token(r, e) : KOLO_OK;
+    r->in_indexes = r->in_values = false;
+    return st;
+}
+
+kolo_status kolo_host_read(const char *path, const char *bytes, size_t len, struct kolo_host **out)
+{
+    struct reading r = {.host = kolo_parts_begin(path, kolo_xml_limit(len))};
+    const struct kolo_xml_source source = {path, bytes, len};
+    const struct kolo_xml_reader reader = {
+        .start = on_start, .end = on_end, .text = on_text, .context = &r};
+    if (r.host == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the topology");
+    }
+    kolo_status st = kolo_xml_read(&source, &reader);
+    if (st == KOLO_OK) {
+        st = kolo_parts_end(r.host);
+    }
+    hwloc_bitmap_free(r.allowed);
+    if (st < 0) {
+        kolo_host_destroy(r.host);
+        return st;
+    }
+    *out = r.host;
+    return KOLO_OK;
+}

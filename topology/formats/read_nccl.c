@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+/* NCCL's and RCCL's topology XML. Such a file is a hint: switches are invented, GPUs or NICs left
+ * out, speeds empty, NUMA ids -1, bus addresses used twice; all of that is read, and noted where it
+ * matters. A NIC is a <net>, or a PCI device of class 02 without one; a card with several <net> is
+ * a small switch. Form: NCCL 2.30 src/graph/xml.cc. */
+#include "topology/formats/read.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 256 };
+
+struct reading {
+    struct kolo_graph *graph;
+    struct kolo_claims claims;
+    int node[DEPTH]; /* of each open element; its parent's where it is no node; -1 none */
+    int depth;
+};
+
+static int above(const struct reading *r)
+{
+    return r->depth > 0 ? r->node[r->depth - 1] : -1;
+}
+
+static kolo_status check_root(const struct kolo_xml_element *e)
+{
+    int version = 0;
+    if (strcmp(e->name, "system") != 0) {
+        return kolo_xml_fail(e, "the root of a topology file is <system>");
+    }
+    KOLO_TRY(kolo_xml_int(e, "version", 0, 1000, 1, &version));
+    return version <= 2
+               ? KOLO_OK
+               : kolo_xml_fail(e, "version %d is not known: NCCL writes 1, RCCL 2", version);
+}
+
+static kolo_status add_cpu(struct reading *r, const struct kolo_xml_element *e, int *out)
+{
+    int family = 0, model = 0, numa = -1;
+    KOLO_TRY(kolo_xml_int(e, "numaid", -1, 1 << 20, -1, &numa));
+    KOLO_TRY(kolo_xml_int(e, "familyid", -1, 0xffff, 0, &family));
+    KOLO_TRY(kolo_xml_int(e, "modelid", -1, 0xffff, 0, &model));
+    const int node = kolo_graph_add(r->graph, KOLO_NODE_NUMA, -1);
+    if (node < 0) {
+        return kolo_graph_full(r->graph);
+    }
+    struct kolo_node *n = &r->graph->node[node];
+    n->number = numa;
+    n->arch = family > 0 && model > 0 ? family << 8 | (model & 0xff) : 0;
+    if (!kolo_graph_text(r->graph, &n->name, kolo_xml_get(e, "vendor")) ||
+        !kolo_graph_text(r->graph, &n->arch_text, kolo_xml_get(e, "arch")) ||
+        !kolo_graph_text(r->graph, &n->cpus, kolo_xml_get(e, "affinity"))) {
+        return kolo_graph_full(r->graph);
+    }
+    *out = node;
+    return KOLO_OK;
+}
+
+static double pci_gbs(const struct kolo_xml_element *e, int width, bool *assumed)
+{
+    const char *speed = kolo_xml_get(e, "link_speed");
+    const double gbs = kolo_pci_gbs(speed, width);
+    *assumed = gbs <= 0 || width <= 0;
+    return gbs > 0 ? gbs : kolo_pci_gbs_usual() * (width > 0 ? width : 16) / 16;
+}
+
+static kolo_status add_pci(struct reading *r, const struct kolo_xml_element *e, int *out)
+{
+    int class_id = 0, width = 0, vendor = 0, device = 0;
+    uint64_t bus = KOLO_BUS_NONE;
+    const char *text = kolo_xml_get(e, "busid");
+    const int parent = above(r);
+    bool assumed = false;
+    KOLO_TRY(kolo_xml_int(e, "class", 0, 0xffffff, 0, &class_id));
+    KOLO_TRY(kolo_xml_int(e, "vendor", 0, 0xffff, 0, &vendor));
+    KOLO_TRY(kolo_xml_int(e, "device", 0, 0xffff, 0, &device));
+    KOLO_TRY(kolo_xml_int(e, "link_width", 0, 64, 0, &width));
+    if (text == NULL || !kolo_bus_parse(text, &bus)) {
+        return kolo_xml_fail(e, "busid is \"%.40s\", not a PCI address such as 0000:3b:00.0",
+                             text != NULL ? text : "");
+    }
+    const int node =
+        kolo_graph_add(r->graph, kolo_pci_kind((uint32_t)class_id, (uint32_t)vendor), parent);
+    if (node < 0) {
+        return kolo_graph_full(r->graph);
+    }
+    struct kolo_node *n = &r->graph->node[node];
+    n->bus = bus;
+    n->class_id = (uint32_t)class_id;
+    n->vendor = (uint32_t)vendor;
+    n->device = (uint32_t)device;
+    *out = node;
+    const double gbs = pci_gbs(e, width, &assumed);
+    const struct kolo_link link = {parent, node, KOLO_LINK_PCI, 1, gbs, assumed};
+    return parent < 0 || kolo_graph_join(r->graph, &link) ? KOLO_OK : kolo_graph_full(r->graph);
+}
+
+/* "910", "gfx942": digits after any letters. gfx90a is 910. */
+static int gcn_arch(const char *text)
+{
+    const char *digits = text;
+    if (strncmp(text, "gfx90a", 6) == 0) {
+        return 910;
+    }
+    while (*digits != '\0' && (*digits < '0' || *digits > '9')) {
+        digits++;
+    }
+    return (int)(strtol(digits, NULL, 10) % 10000);
+}
+
+static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e, int *out)
+{
+    const int node = above(r);
+    const char *gcn = kolo_xml_get(e, "gcn");
+    if (node < 0 || r->graph->node[node].bus == KOLO_BUS_NONE) {
+        return kolo_xml_fail(e, "a GPU must lie within a <pci>");
+    }
+    struct kolo_node *n = &r->graph->node[node];
+    KOLO_TRY(kolo_xml_int(e, "dev", -1, 1 << 20, -1, &n->number));
+    KOLO_TRY(kolo_xml_int(e, "sm", 0, 10000, 0, &n->arch));
+    KOLO_TRY(kolo_xml_int(e, "gdr", -1, 1, -1, &n->gdr));
+    n->kind = KOLO_NODE_GPU; /* whatever its class said */
+    *out = node;
+    if (gcn != NULL) {
+        n->arch = gcn_arch(gcn);
+        return kolo_graph_text(r->graph, &n->arch_text, gcn) ? KOLO_OK : kolo_graph_full(r->graph);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status add_claim(struct reading *r, const struct kolo_xml_element *e)
+{
+    const int node = above(r);
+    const char *target = kolo_xml_get(e, "target");
+    int class_id = 0;
+    struct kolo_claim claim = {.from = node, .to = KOLO_BUS_NONE};
+    if (node < 0 || r->graph->node[node].kind != KOLO_NODE_GPU) {
+        return kolo_xml_fail(e, "a link must lie within a <gpu>");
+    }
+    KOLO_TRY(kolo_xml_int(e, "tclass", 0, 0xffffff, 0x030200, &class_id));
+    KOLO_TRY(kolo_xml_int(e, "count", 0, 1024, 1, &claim.count));
+    claim.link = strcmp(e->name, "xgmi") == 0 ? KOLO_LINK_XGMI : KOLO_LINK_NVLINK;
+    claim.kind = class_id == 0x068000   ? KOLO_NODE_NVSWITCH
+                 : class_id == 0x068001 ? KOLO_NODE_NUMA
+                                        : KOLO_NODE_GPU;
+    if (strcmp(e->name, "c2c") == 0) {
+        double mbs = 0;
+        KOLO_TRY(kolo_xml_number(e, "bw", 0, &mbs));
+        claim.kind = KOLO_NODE_NUMA;
+        claim.link = KOLO_LINK_C2C;
+        claim.gbs = mbs > 0 && mbs < 1e9 ? mbs / 1000 * claim.count : 0;
+    } else if (target == NULL || !kolo_bus_parse(target, &claim.to)) {
+        claim.kind = KOLO_NODE_NVSWITCH; /* virtual machines hide NVSwitches, never GPUs */
+        kolo_graph_note(r->graph, "line %d: a link to \"%.24s\" is taken to lead to an NVSwitch",
+                        e->line, target != NULL ? target : "");
+    }
+    return kolo_claims_add(r->graph, &r->claims, &claim) ? KOLO_OK : kolo_graph_full(r->graph);
+}
+
+/* A card with a second port is a small switch, and its first port a node below it. */
+static kolo_status split_card(struct reading *r, int card)
+{
+    struct kolo_graph *g = r->graph;
+    const int port = kolo_graph_add(g, KOLO_NODE_NIC, card);
+    if (port < 0) {
+        return kolo_graph_full(g);
+    }
+    struct kolo_node *n = &g->node[port], *c = &g->node[card];
+    const double gbs = c->gbs > 0 ? c->gbs : kolo_pci_gbs_usual();
+    const struct kolo_link link = {card, port, KOLO_LINK_PCI, 1, gbs, c->gbs <= 0};
+    n->number = c->number;
+    n->gbs = c->gbs;
+    n->port = c->port;
+    n->gdr = c->gdr;
+    n->guid = c->guid;
+    n->name = c->name;
+    n->bus = c->bus;
+    c->kind = KOLO_NODE_SWITCH;
+    c->name = NULL;
+    c->number = -1;
+    return kolo_graph_join(g, &link) ? KOLO_OK : kolo_graph_full(g);
+}
+
+/* The node that a <net> describes: the PCI device it lies in, or one more. */
+static kolo_status place_net(struct reading *r, int *out, bool *is_new)
+{
+    struct kolo_graph *g = r->graph;
+    const int holder = above(r);
+    const bool on_pci = holder >= 0 && g->node[holder].bus != KOLO_BUS_NONE;
+    *is_new = false;
+    if (on_pci &&
+        (g->node[holder].kind == KOLO_NODE_NIC || g->node[holder].kind == KOLO_NODE_DEVICE) &&
+        g->node[holder].name == NULL) {
+        g->node[holder].kind = KOLO_NODE_NIC;
+        *out = holder;
+        return KOLO_OK;
+    }
+    *is_new = true;
+    if (on_pci && g->node[holder].kind == KOLO_NODE_NIC) {
+        KOLO_TRY(split_card(r, holder));
+    }
+    *out = kolo_graph_add(g, KOLO_NODE_NIC, holder);
+    if (*out >= 0 && on_pci) {
+        g->node[*out].bus = g->node[holder].bus;
+    }
+    return *out >= 0 ? KOLO_OK : kolo_graph_full(g);
+}
+
+static kolo_status add_net(struct reading *r, const struct kolo_xml_element *e)
+{
+    const char *guid = kolo_xml_get(e, "guid");
+    const char *name = kolo_xml_get(e, "name");
+    int node = -1, number = -1, port = 0, gdr = -1;
+    double mbits = 0;
+    bool is_new = false;
+    KOLO_TRY(kolo_xml_int(e, "dev", -1, 1 << 20, -1, &number));
+    KOLO_TRY(kolo_xml_int(e, "port", 0, 1024, 0, &port));
+    KOLO_TRY(kolo_xml_int(e, "gdr", -1, 1, -1, &gdr));
+    KOLO_TRY(kolo_xml_number(e, "speed", 0, &mbits));
+    KOLO_TRY(place_net(r, &node, &is_new));
+    struct kolo_node *n = &r->graph->node[node];
+    n->number = number;
+    n->port = port;
+    n->gdr = gdr;
+    n->gbs = mbits < 1e9 ? mbits / 8000 : 0;
+    n->guid = guid != NULL ? strtoull(guid, NULL, 16) : 0;
+    if (!kolo_graph_text(r->graph, &n->name, name != NULL ? name : "net")) {
+        return kolo_graph_full(r->graph);
+    }
+    const double gbs = n->gbs > 0 ? n->gbs : kolo_pci_gbs_usual();
+    const struct kolo_link link = {n->parent, node, KOLO_LINK_PCI, 1, gbs, n->gbs <= 0};
+    return !is_new || n->parent < 0 || kolo_graph_join(r->graph, &link) ? KOLO_OK
+                                                                        : kolo_graph_full(r->graph);
+}
+
+static kolo_status start(void *context, const struct kolo_xml_element *e)
+{
+    struct reading *r = context;
+    int node = above(r);
+    kolo_status st = KOLO_OK;
+    if (e->depth == 0) {
+        st = check_root(e);
+    } else if (strcmp(e->name, "cpu") == 0) {
+        st = add_cpu(r, e, &node);
+    } else if (strcmp(e->name, "pci") == 0) {
+        st = add_pci(r, e, &node);
+    } else if (strcmp(e->name, "gpu") == 0) {
+        st = add_gpu(r, e, &node);
+    } else if (strcmp(e->name, "nvlink") == 0 || strcmp(e->name, "xgmi") == 0 ||
+               strcmp(e->name, "c2c") == 0) {
+        st = add_claim(r, e);
+    } else if (strcmp(e->name, "net") == 0) {
+        st = add_net(r, e);
+    } /* <nic>, <pcilink> and what later versions add say nothing that we need */
+    r->node[r->depth++] = node;
+    return st;
+}
+
+static kolo_status end(void *context, const struct kolo_xml_element *e)
+{
+    struct reading *r = context;
+    (void)e;
+    r->depth--;
+    return KOLO_OK;
+}
+
+/* A device that others hang on is a switch, whatever its class. */
+static void find_switches(struct kolo_graph *graph)
+{
+    for (int i = 0; i < graph->nnodes; i++) {
+        const int parent = graph->node[i].parent;
+        if (parent >= 0 && graph->node[parent].kind == KOLO_NODE_DEVICE) {
+            graph->node[parent].kind = KOLO_NODE_SWITCH;
+        }
+    }
+}
+
+kolo_status kolo_read_nccl(const struct kolo_xml_source *source, struct kolo_graph *graph)
+{
+    struct reading *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", source->path);
+    }
+    r->graph = graph;
+    kolo_status st =
+        kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
+    if (st == KOLO_OK) {
+        find_switches(graph);
+        st = kolo_claims_join(graph, &r->claims);
+    }
+    free(r->claims.claim);
+    free(r);
+    return st;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Groups of ranks that are near each other. A level's groups are those of the level above, cut
+ * further, so that they nest on every machine: where an L3 spans two NUMA nodes, or a node two
+ * packages, the cut of the larger one changes nothing, and a level that changes nothing is left
+ * out. A level that is not known of every rank is left out too: ranks may then run anywhere. */
+#include "topology/topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[KOLO_GROUP_LEVELS] = {"L3", "NUMA node", "package", "host"};
+
+/* What parts ranks at a level; -1 unknown. */
+static int key_of(const int *host_of, const struct kolo_place *place, int level, int rank)
+{
+    if (level == KOLO_GROUP_LEVELS - 1) {
+        return host_of != NULL ? host_of[rank] : 0;
+    }
+    if (place == NULL) {
+        return -1;
+    }
+    const int keys[] = {place[rank].l3, place[rank].numa, place[rank].package};
+    return keys[level];
+}
+
+/* Cut the groups of `above` by a level; each gets the name of its smallest rank. False, and `out`
+ * undefined, where the level is unknown of a rank. */
+static bool cut(int nranks, const int *host_of, const struct kolo_place *place, int level,
+                const int *above, int *out)
+{
+    for (int r = 0; r < nranks; r++) {
+        const int key = key_of(host_of, place, level, r);
+        if (key < 0) {
+            return false;
+        }
+        int first = above[r];
+        while (first < r && (out[first] != first || above[first] != above[r] ||
+                             key_of(host_of, place, level, first) != key)) {
+            first++;
+        }
+        out[r] = first;
+    }
+    return true;
+}
+
+/* Every rank alone, or all together: nothing that a plan could use. */
+static bool says_nothing(int nranks, const int *group)
+{
+    bool alone = true;
+    bool together = true;
+    for (int r = 0; r < nranks; r++) {
+        alone = alone && group[r] == r;
+        together = together && group[r] == 0;
+    }
+    return alone || together;
+}
+
+/* From the host down; `made` has room for all levels, in this order, before which stands "all". */
+static int cut_all(int nranks, const int *host_of, const struct kolo_place *place, int *made,
+                   int *level_of)
+{
+    const size_t bytes = (size_t)nranks * sizeof *made;
+    int kept = 0;
+    const int *above = made; /* all together */
+    memset(made, 0, bytes);
+    for (int level = KOLO_GROUP_LEVELS - 1; level >= 0; level--) {
+        int *group = made + (size_t)(kept + 1) * (size_t)nranks;
+        if (cut(nranks, host_of, place, level, above, group) && !says_nothing(nranks, group) &&
+            memcmp(group, above, bytes) != 0) {
+            level_of[kept++] = level;
+            above = group;
+        }
+    }
+    return kept;
+}
+
+kolo_status kolo_groups_make(int nranks, const int *host_of, const struct kolo_place *place,
+                             struct kolo_groups *out)
+{
+    const size_t n = (size_t)nranks;
+    struct kolo_groups groups = {0};
+    int level_of[KOLO_GROUP_LEVELS];
+    int *made = malloc((KOLO_GROUP_LEVELS + 1) * n * sizeof *made);
+    groups.group = malloc(KOLO_GROUP_LEVELS * n * sizeof *groups.group);
+    if (made == NULL || groups.group == NULL) {
+        free(made);
+        free(groups.group);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for groups of %d ranks", nranks);
+    }
+    groups.nlevels = cut_all(nranks, host_of, place, made, level_of);
+    for (int l = 0; l < groups.nlevels; l++) { /* nearest first */
+        const int from = groups.nlevels - 1 - l;
+        groups.name[l] = names[level_of[from]];
+        memcpy(groups.group + (size_t)l * n, made + (size_t)(from + 1) * n,
+               n * sizeof *groups.group);
+    }
+    free(made);
+    *out = groups;
+    return KOLO_OK;
+}
+
+void kolo_groups_free(struct kolo_groups *groups)
+{
+    if (groups != NULL) {
+        free(groups->group);
+        *groups = (struct kolo_groups){0};
+    }
+}
+
+/* ---- how near two ranks are ---- */
+
+static bool same(int a, int b)
+{
+    return a >= 0 && a == b;
+}
+
+static bool differ(int a, int b)
+{
+    return a >= 0 && b >= 0 && a != b;
+}
+
+enum kolo_near kolo_near_of(const struct kolo_place *a, const struct kolo_place *b)
+{
+    if (same(a->core, b->core)) {
+        return KOLO_NEAR_CORE;
+    }
+    if (differ(a->package, b->package)) {
+        return KOLO_NEAR_HOST;
+    }
+    if (differ(a->numa, b->numa)) {
+        return KOLO_NEAR_PACKAGE;
+    }
+    if (same(a->l3, b->l3)) {
+        return KOLO_NEAR_L3;
+    }
+    if (same(a->numa, b->numa)) {
+        return KOLO_NEAR_NUMA;
+    }
+    return same(a->package, b->package) ? KOLO_NEAR_PACKAGE : KOLO_NEAR_UNKNOWN;
+}
+
+/* ---- groups by hand ---- */
+
+/* One list of numbers, up to `end`; entry r mod length is rank r's. */
+static bool parse_list(const char *text, size_t len, int nranks, size_t member,
+                       struct kolo_place *place)
+{
+    char word[16];
+    int count = 0;
+    for (size_t at = 0; at <= len; count++) {
+        const char *comma = memchr(text + at, ',', len - at);
+        const size_t end = comma != NULL ? (size_t)(comma - text) : len;
+        long number = 0;
+        if (end - at >= sizeof word) {
+            return false;
+        }
+        memcpy(word, text + at, end - at);
+        word[end - at] = '\0';
+        if (!kolo_parse_int(word, 0, 65535, &number)) {
+            return false;
+        }
+        if (count < nranks) {
+            *(int *)(void *)((char *)&place[count] + member) = (int)number;
+        }
+        at = end + 1;
+    }
+    for (int r = count; r < nranks; r++) {
+        *(int *)(void *)((char *)&place[r] + member) =
+            *(int *)(void *)((char *)&place[r % count] + member);
+    }
+    return true;
+}
+
+bool kolo_places_parse(const char *text, int nranks, struct kolo_place *out)
+{
+    static const size_t member[] = {offsetof(struct kolo_place, l3),
+                                    offsetof(struct kolo_place, numa),
+                                    offsetof(struct kolo_place, package)};
+    for (int r = 0; r < nranks; r++) {
+        out[r] = (struct kolo_place){.pu = -1, .core = -1};
+    }
+    const char *at = text;
+    for (size_t i = 0; i < KOLO_LENGTH(member); i++) {
+        const size_t len = strcspn(at, ";");
+        if (!parse_list(at, len, nranks, member[i], out)) {
+            return false;
+        }
+        if (at[len] == '\0') {
+            return true;
+        }
+        at += len + 1;
+    }
+    return false; /* more lists than levels */
+}
+
+/* ---- the log ---- */
+
+/* "0-3,8": the ranks of a group. */
+static void add_members(struct kolo_text *out, int nranks, const int *group, int name)
+{
+    int first = -1;
+    const char *comma = "";
+    for (int r = name; r <= nranks; r++) {
+        const bool in = r < nranks && group[r] == name;
+        if (in && first < 0) {
+            first = r;
+        } else if (!in && first >= 0) {
+            kolo_text_add(out, first == r - 1 ? "%s%d" : "%s%d-%d", comma, first, r - 1);
+            comma = ",";
+            first = -1;
+        }
+    }
+}
+
+void kolo_line_groups(struct kolo_text *out, int nranks, const struct kolo_groups *groups)
+{
+    kolo_text_add(out, "Groups :%s", groups->nlevels == 0 ? " none, all ranks are alike" : "");
+    for (int l = 0; l < groups->nlevels; l++) {
+        const int *group = groups->group + (size_t)l * (size_t)nranks;
+        kolo_text_add(out, "%s %s", l > 0 ? "," : "", groups->name[l]);
+        for (int r = 0; r < nranks; r++) {
+            if (group[r] == r) {
+                kolo_text_add(out, " ");
+                add_members(out, nranks, group, r);
+            }
+        }
+    }
+}

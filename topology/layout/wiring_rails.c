@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rings over many hosts. A ring enters a host by one NIC and leaves it by one, and each NIC is used
+ * once in each direction. Where two GPUs lie near a NIC, the ring comes in to the one and goes out
+ * from the other, through the same NIC. Where one GPU does, two NICs are paired: ring 0 enters by
+ * the first and leaves by the second, ring 1 the other way round, and odd hosts are gone through
+ * backwards, so that what leaves by a NIC arrives at the same NIC of the next host: no rail is
+ * crossed, but at the end of a ring over an odd number of hosts.
+ *
+ * The bound: a ring whose ends in a host lie on the same side of a cut crosses it both ways, any
+ * other at least once. So of R rings of rate b, r with ends on both sides of a set S of GPUs,
+ * (2R - r) b is at most twice what can leave S. Looked at are single GPUs and what hangs below each
+ * node of the PCI tree; and all rings together carry no more than the NICs. */
+#include "topology/layout/pack.h"
+#include "topology/layout/wiring.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NICS_MAX = 64, STEPS = 20000 };
+
+/* ---- NICs ---- */
+
+static double nic_gbs(const struct kolo_graph *g, int nic)
+{
+    const struct kolo_node *node = &g->node[nic];
+    const struct kolo_link *link =
+        node->parent >= 0 ? kolo_graph_link(g, nic, node->parent, KOLO_LINK_PCI) : NULL;
+    const double pci = link != NULL ? link->gbs : kolo_pci_gbs_usual();
+    return node->gbs > 0 && node->gbs < pci ? node->gbs : pci;
+}
+
+/* NICs that carry rings: those with RDMA if any has it, and none less than half as fast as the
+ * fastest (the Ethernet port for logging in). */
+static int choose_nics(const struct kolo_graph *g, int *out)
+{
+    bool rdma = false;
+    double most = 0;
+    int count = 0;
+    for (int i = 0; i < g->nnics; i++) {
+        rdma = rdma || g->node[g->nic[i]].rdma == 1;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < g->nnics; i++) {
+            const double gbs = nic_gbs(g, g->nic[i]);
+            if (rdma && g->node[g->nic[i]].rdma == 0) {
+                continue;
+            }
+            if (pass == 0) {
+                most = gbs > most ? gbs : most;
+            } else if (gbs >= most / 2 && count < NICS_MAX) {
+                out[count++] = i;
+            }
+        }
+    }
+    return count;
+}
+
+static enum kolo_path near_of(const struct kolo_graph *g, int gpu, int nic)
+{
+    return kolo_pci_path(g, g->gpu[gpu], g->nic[nic]);
+}
+
+/* Each GPU its nearest NIC; of equally near ones that which fewest have, then the first. */
+static void assign_nics(struct kolo_wiring *w, const int *nics, int count)
+{
+    int uses[NICS_MAX] = {0};
+    for (int i = 0; i < w->ngpus; i++) {
+        int best = -1;
+        for (int k = 0; k < count; k++) {
+            const enum kolo_path path = near_of(w->graph, i, nics[k]);
+            if (best < 0 || path < near_of(w->graph, i, nics[best]) ||
+                (path == near_of(w->graph, i, nics[best]) && uses[k] < uses[best])) {
+                best = k;
+            }
+        }
+        w->nic_of[i] = best >= 0 ? nics[best] : -1;
+        w->nic_path[i] = best >= 0 ? near_of(w->graph, i, nics[best]) : KOLO_PATH_NONE;
+        if (best >= 0) {
+            uses[best]++;
+        }
+    }
+}
+
+/* ---- ends ---- */
+
+struct ends {
+    const struct kolo_graph *g;
+    int n;
+    int nics[NICS_MAX], count;
+    int entries[KOLO_FABRIC_GPUS_MAX], exits[KOLO_FABRIC_GPUS_MAX]; /* uses of each GPU */
+};
+
+/* The GPU nearest to a NIC that is not `other`; of equals the least used, then the first. */
+static int nearest(const struct ends *e, int nic, const int *uses, int other)
+{
+    int best = -1;
+    for (int i = 0; i < e->n; i++) {
+        if (i == other) {
+            continue;
+        }
+        const enum kolo_path path = near_of(e->g, i, nic);
+        const enum kolo_path than = best >= 0 ? near_of(e->g, best, nic) : KOLO_PATHS;
+        if (path < than || (path == than && uses[i] < uses[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* How many GPUs are as near to a NIC as any is. */
+static int count_near(const struct ends *e, int nic)
+{
+    const int best = nearest(e, nic, e->entries, -1);
+    int count = 0;
+    for (int i = 0; i < e->n; i++) {
+        count += near_of(e->g, i, nic) == near_of(e->g, best, nic);
+    }
+    return count;
+}
+
+static void set_rail(struct ends *e, struct kolo_rail *rail, int in, int out, bool turns)
+{
+    const int entry = nearest(e, in, e->entries, -1);
+    const int exit = e->n == 1 ? entry : nearest(e, out, e->exits, entry);
+    e->entries[entry]++;
+    e->exits[exit]++;
+    *rail = (struct kolo_rail){.entry = entry,
+                               .exit = exit,
+                               .in = in,
+                               .out = out,
+                               .in_path = near_of(e->g, entry, in),
+                               .out_path = near_of(e->g, exit, out),
+                               .turns = turns};
+}
+
+static void set_rails(struct ends *e, struct kolo_rail *rail)
+{
+    int waiting = -1; /* a NIC with one GPU, whose partner is still to come */
+    for (int k = 0; k < e->count; k++) {
+        if (e->n == 1 || count_near(e, e->nics[k]) > 1) {
+            set_rail(e, &rail[k], e->nics[k], e->nics[k], false);
+        } else if (waiting < 0) {
+            waiting = k;
+        } else {
+            set_rail(e, &rail[waiting], e->nics[waiting], e->nics[k], true);
+            set_rail(e, &rail[k], e->nics[k], e->nics[waiting], true);
+            waiting = -1;
+        }
+    }
+    if (waiting >= 0) {
+        set_rail(e, &rail[waiting], e->nics[waiting], e->nics[waiting], false);
+    }
+}
+
+/* ---- paths ---- */
+
+/* Behind an NVSwitch: from entry to exit, the others in order from the entry on. */
+static void fill_switched(const struct kolo_wiring *w, const struct kolo_rail *rail, int *path)
+{
+    const int n = w->ngpus;
+    int count = 0;
+    path[count++] = rail->entry;
+    for (int i = 1; i < n; i++) {
+        const int gpu = (rail->entry + i) % n;
+        if (gpu != rail->exit) {
+            path[count++] = gpu;
+        }
+    }
+    if (n > 1) {
+        path[count] = rail->exit;
+    }
+}
+
+/* What goes between NICs and GPUs takes its part of the PCI links. */
+static void take_nic_ways(const struct kolo_wiring *w, double rate, double *used)
+{
+    int arcs[64];
+    for (int k = 0; k < w->nrings; k++) {
+        const struct kolo_rail *r = &w->rail[k];
+        const int ends[2][2] = {{w->graph->nic[r->in], w->graph->gpu[r->entry]},
+                                {w->graph->gpu[r->exit], w->graph->nic[r->out]}};
+        for (int e = 0; e < 2; e++) {
+            const int count =
+                kolo_graph_route(w->graph, ends[e][0], ends[e][1], arcs, (int)KOLO_LENGTH(arcs));
+            for (int i = 0; i < count; i++) {
+                used[arcs[i]] += rate;
+            }
+        }
+    }
+}
+
+static bool overfull(const struct kolo_graph *g, const double *used)
+{
+    for (int i = 0; i < 2 * g->nlinks; i++) {
+        if (used[i] > g->link[i / 2].gbs * (1 + 1e-6)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum kolo_packed pack_at(struct kolo_wiring *w, const struct kolo_fabric *f, double rate,
+                                const int *entry, const int *exit, double *used)
+{
+    enum kolo_packed result = KOLO_PACK_UNKNOWN;
+    memset(used, 0, 2 * (size_t)w->graph->nlinks * sizeof *used);
+    take_nic_ways(w, rate, used);
+    if (overfull(w->graph, used)) {
+        return KOLO_PACK_IMPOSSIBLE;
+    }
+    for (unsigned seed = 0; seed < 4 && result == KOLO_PACK_UNKNOWN; seed++) {
+        struct kolo_pack pack = {.fabric = f,
+                                 .nrings = w->nrings,
+                                 .rate_gbs = rate,
+                                 .direct = w->over == KOLO_OVER_DIRECT,
+                                 .entry = entry,
+                                 .exit = exit,
+                                 .used = used,
+                                 .steps = STEPS / 4,
+                                 .seed = seed,
+                                 .out = w->path};
+        result = kolo_pack_rings(&pack);
+    }
+    return result;
+}
+
+/* From the rate that NICs and the host allow down, by a tenth each time. */
+static kolo_status pack_paths(struct kolo_wiring *w, const struct kolo_fabric *f, double rate)
+{
+    int entry[NICS_MAX], exit[NICS_MAX];
+    double *used = malloc((2 * (size_t)w->graph->nlinks + 1) * sizeof *used);
+    enum kolo_packed result = KOLO_PACK_UNKNOWN;
+    if (used == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", w->nrings);
+    }
+    for (int k = 0; k < w->nrings; k++) {
+        entry[k] = w->rail[k].entry;
+        exit[k] = w->rail[k].exit;
+    }
+    for (int tenth = 10; tenth > 0 && result != KOLO_PACKED; tenth--) {
+        w->ring_gbs = rate * tenth / 10;
+        result = pack_at(w, f, w->ring_gbs, entry, exit, used);
+    }
+    free(used);
+    for (int k = 0; k < w->nrings && result != KOLO_PACKED; k++) {
+        w->ring_gbs = 0;
+        fill_switched(w, &w->rail[k], w->path + k * w->ngpus); /* some way */
+    }
+    return KOLO_OK;
+}
+
+/* ---- the bound ---- */
+
+static double bound_of(const struct kolo_wiring *w, const struct kolo_fabric *f,
+                       const unsigned char *in_set)
+{
+    int members = 0, apart = 0;
+    for (int i = 0; i < w->ngpus; i++) {
+        members += in_set[i] != 0;
+    }
+    for (int k = 0; k < w->nrings; k++) {
+        apart += in_set[w->rail[k].entry] != in_set[w->rail[k].exit];
+    }
+    if (members == 0 || members == w->ngpus) {
+        return INFINITY;
+    }
+    const double cut = kolo_fabric_cut_of(f, w->over != KOLO_OVER_ALL, in_set);
+    return 2 * cut * w->nrings / (2 * w->nrings - apart);
+}
+
+static bool is_below(const struct kolo_graph *g, int node, int above)
+{
+    while (node >= 0 && node != above) {
+        node = g->node[node].parent;
+    }
+    return node == above;
+}
+
+/* Of NVSwitches and direct links single GPUs do: the rest is no narrower. */
+static double host_bound(const struct kolo_wiring *w, const struct kolo_fabric *f)
+{
+    unsigned char in_set[KOLO_FABRIC_GPUS_MAX];
+    double least = INFINITY;
+    for (int node = 0; node < w->graph->nnodes; node++) {
+        const enum kolo_node_kind kind = w->graph->node[node].kind;
+        const bool group = kind == KOLO_NODE_NUMA || kind == KOLO_NODE_SWITCH;
+        if (kind != KOLO_NODE_GPU && !(group && w->over == KOLO_OVER_ALL)) {
+            continue;
+        }
+        for (int i = 0; i < w->ngpus; i++) {
+            in_set[i] = is_below(w->graph, w->graph->gpu[i], node);
+        }
+        least = fmin(least, bound_of(w, f, in_set));
+    }
+    return least;
+}
+
+/* What the narrower of a rail's NIC and its ways to the two GPUs carries. */
+static double rail_gbs(const struct kolo_wiring *w, const struct kolo_rail *rail)
+{
+    const struct kolo_graph *g = w->graph;
+    const int ends[2][2] = {{g->nic[rail->in], g->gpu[rail->entry]},
+                            {g->gpu[rail->exit], g->nic[rail->out]}};
+    double gbs = fmin(nic_gbs(g, ends[0][0]), nic_gbs(g, ends[1][1]));
+    int arcs[64];
+    for (int e = 0; e < 2; e++) {
+        const int count = kolo_graph_route(g, ends[e][0], ends[e][1], arcs, (int)KOLO_LENGTH(arcs));
+        gbs = count < 0 ? 0 : gbs;
+        for (int i = 0; i < count; i++) {
+            gbs = fmin(gbs, g->link[arcs[i] / 2].gbs);
+        }
+    }
+    return gbs;
+}
+
+/* Rings that pass a GPU's links to the NVSwitch inwards, or outwards, if more. */
+static double switched_rate(const struct kolo_wiring *w, const struct kolo_fabric *f,
+                            const struct ends *e, double rate)
+{
+    const double each = kolo_fabric_cut(f, true);
+    for (int i = 0; i < w->ngpus; i++) {
+        const int least = e->entries[i] < e->exits[i] ? e->entries[i] : e->exits[i];
+        const int passes = w->nrings - least;
+        rate = passes > 0 ? fmin(rate, each / passes) : rate;
+    }
+    return rate;
+}
+
+static kolo_status lay_rails(struct kolo_wiring *w, const struct kolo_fabric *f, struct ends *e)
+{
+    double least = INFINITY;
+    w->nrings = e->count;
+    w->nic_gbs = 0;
+    w->bound_links = 0;
+    set_rails(e, w->rail);
+    for (int k = 0; k < e->count; k++) {
+        const double gbs = rail_gbs(w, &w->rail[k]);
+        w->nic_gbs += gbs;
+        least = fmin(least, gbs);
+    }
+    const double host = host_bound(w, f);
+    w->host_gbs = w->ngpus > 1 ? host : 0;
+    w->bound_gbs = fmin(w->nic_gbs, host);
+    w->ring_gbs = fmin(least, w->bound_gbs / e->count);
+    if (w->over != KOLO_OVER_SWITCH && w->ngpus > 1) {
+        return pack_paths(w, f, w->ring_gbs);
+    }
+    for (int k = 0; k < e->count; k++) {
+        fill_switched(w, &w->rail[k], w->path + k * w->ngpus);
+    }
+    if (w->ngpus > 1) {
+        w->ring_gbs = switched_rate(w, f, e, w->ring_gbs);
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_wiring_rails(struct kolo_wiring *w, const struct kolo_fabric *f)
+{
+    struct ends e = {.g = w->graph, .n = w->ngpus};
+    e.count = choose_nics(w->graph, e.nics);
+    assign_nics(w, e.nics, e.count);
+    if (w->nhosts == 1 || e.count == 0) {
+        return KOLO_OK;
+    }
+    w->rail = calloc((size_t)e.count, sizeof *w->rail);
+    int *path = realloc(w->path, (size_t)e.count * (size_t)w->ngpus * sizeof *path);
+    w->path = path != NULL ? path : w->path;
+    if (w->rail == NULL || path == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rails", e.count);
+    }
+    return lay_rails(w, f, &e);
+}

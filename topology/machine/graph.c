@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The graph of a machine: see graph.h. Its memory is counted, so that a hostile file cannot make it
+ * larger than a limit that grows with the file. */
+#include "topology/machine/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTES_MAX = 64 };
+
+struct kolo_graph *kolo_graph_create(const char *source, const char *format, size_t limit)
+{
+    struct kolo_graph *graph = calloc(1, sizeof *graph);
+    if (graph == NULL) {
+        return NULL;
+    }
+    graph->format = format;
+    graph->limit = limit;
+    graph->source = strdup(source);
+    if (graph->source == NULL) {
+        free(graph);
+        return NULL;
+    }
+    return graph;
+}
+
+void kolo_graph_destroy(struct kolo_graph *graph)
+{
+    if (graph == NULL) {
+        return;
+    }
+    for (int i = 0; i < graph->nnodes; i++) {
+        free(graph->node[i].name);
+        free(graph->node[i].cpus);
+        free(graph->node[i].arch_text);
+    }
+    kolo_text_free(&graph->notes);
+    free(graph->node);
+    free(graph->link);
+    free(graph->gpu);
+    free(graph->nic);
+    free(graph->source);
+    free(graph);
+}
+
+static bool take(struct kolo_graph *graph, size_t bytes)
+{
+    if (graph->limit != 0 && (bytes > graph->limit || graph->bytes > graph->limit - bytes)) {
+        return false;
+    }
+    graph->bytes += bytes;
+    return true;
+}
+
+/* An array with room for one more; old and new are there at a time, so both are counted. */
+void *kolo_graph_grow(struct kolo_graph *graph, void *array, int count, int *room, size_t each)
+{
+    if (count < *room) {
+        return array;
+    }
+    const int more = *room < 16 ? 16 : *room + *room / 2;
+    const size_t bytes = (size_t)more * each;
+    if (!take(graph, bytes)) {
+        return NULL;
+    }
+    void *new = realloc(array, bytes);
+    if (new == NULL) {
+        graph->bytes -= bytes;
+        return NULL;
+    }
+    graph->bytes -= (size_t)*room * each;
+    *room = more;
+    return new;
+}
+
+kolo_status kolo_graph_full(const struct kolo_graph *graph)
+{
+    return graph->limit != 0
+               ? kolo_fail(KOLO_ERR_INVALID,
+                           "%s: describes more than a file of its size can: over %zu bytes of "
+                           "nodes and links",
+                           graph->source, graph->limit)
+               : kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", graph->source);
+}
+
+int kolo_graph_add(struct kolo_graph *graph, enum kolo_node_kind kind, int parent)
+{
+    void *grown =
+        kolo_graph_grow(graph, graph->node, graph->nnodes, &graph->node_room, sizeof *graph->node);
+    if (grown == NULL) {
+        return -1;
+    }
+    graph->node = grown;
+    graph->node[graph->nnodes] = (struct kolo_node){
+        .kind = kind, .parent = parent, .bus = KOLO_BUS_NONE, .number = -1, .gdr = -1, .rdma = -1};
+    return graph->nnodes++;
+}
+
+struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind)
+{
+    for (int i = 0; i < graph->nlinks; i++) {
+        struct kolo_link *link = &graph->link[i];
+        if (((link->a == a && link->b == b) || (link->a == b && link->b == a)) &&
+            (kind < 0 || link->kind == (enum kolo_link_kind)kind)) {
+            return link;
+        }
+    }
+    return NULL;
+}
+
+static bool joins(const struct kolo_graph *graph, const struct kolo_link *link, int a, int b)
+{
+    const bool has_a = link->a == a || link->b == a, has_b = link->a == b || link->b == b;
+    const bool switched = graph->node[link->a].kind == KOLO_NODE_NVSWITCH ||
+                          graph->node[link->b].kind == KOLO_NODE_NVSWITCH;
+    return link->kind != KOLO_LINK_PCI && ((has_a && has_b) || (switched && (has_a || has_b)));
+}
+
+void kolo_graph_cut(struct kolo_graph *graph, int a, int b)
+{
+    int kept = 0;
+    for (int i = 0; i < graph->nlinks; i++) {
+        if (!joins(graph, &graph->link[i], a, b)) {
+            graph->link[kept++] = graph->link[i];
+        }
+    }
+    graph->nlinks = kept;
+}
+
+void kolo_graph_keep(struct kolo_graph *graph, const bool *used)
+{
+    int gpus = 0, links = 0;
+    for (int i = 0; i < graph->ngpus; i++) {
+        if (used[graph->gpu[i]]) {
+            graph->gpu[gpus++] = graph->gpu[i];
+        } else {
+            graph->node[graph->gpu[i]].kind = KOLO_NODE_DEVICE;
+        }
+    }
+    graph->ngpus = gpus;
+    for (int i = 0; i < graph->nlinks; i++) {
+        const struct kolo_link *link = &graph->link[i];
+        if (link->kind == KOLO_LINK_PCI || (graph->node[link->a].kind != KOLO_NODE_DEVICE &&
+                                            graph->node[link->b].kind != KOLO_NODE_DEVICE)) {
+            graph->link[links++] = *link;
+        }
+    }
+    graph->nlinks = links;
+}
+
+bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link)
+{
+    void *grown =
+        kolo_graph_grow(graph, graph->link, graph->nlinks, &graph->link_room, sizeof *graph->link);
+    if (grown == NULL) {
+        return false;
+    }
+    graph->link = grown;
+    graph->link[graph->nlinks++] = *link;
+    return true;
+}
+
+bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text)
+{
+    if (text == NULL || text[0] == '\0') {
+        return true;
+    }
+    if (!take(graph, strlen(text) + 1)) {
+        return false;
+    }
+    char *copy = strdup(text);
+    if (copy == NULL) {
+        return false;
+    }
+    free(*where);
+    *where = copy;
+    return true;
+}
+
+void kolo_graph_note(struct kolo_graph *graph, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    if (graph->nnotes++ >= NOTES_MAX) {
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    kolo_text_add(&graph->notes, "%s\n", line);
+}
+
+int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind)
+{
+    for (int i = 0; bus != KOLO_BUS_NONE && i < graph->nnodes; i++) {
+        if (graph->node[i].bus == bus &&
+            (kind < 0 || graph->node[i].kind == (enum kolo_node_kind)kind)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+int kolo_graph_numa(const struct kolo_graph *graph, int node)
+{
+    while (node >= 0 && graph->node[node].kind != KOLO_NODE_NUMA) {
+        node = graph->node[node].parent;
+    }
+    return node;
+}
+
+int kolo_graph_nvswitch(struct kolo_graph *graph)
+{
+    for (int i = 0; i < graph->nnodes; i++) {
+        if (graph->node[i].kind == KOLO_NODE_NVSWITCH) {
+            return i;
+        }
+    }
+    return kolo_graph_add(graph, KOLO_NODE_NVSWITCH, -1);
+}
+
+const char *kolo_node_kind_name(enum kolo_node_kind kind)
+{
+    static const char *const names[KOLO_NODE_KINDS] = {"numa", "switch",   "gpu",
+                                                       "nic",  "nvswitch", "device"};
+    return names[kind];
+}
+
+const char *kolo_link_kind_name(enum kolo_link_kind kind)
+{
+    static const char *const names[KOLO_LINK_KINDS] = {"PCI", "NVLink", "xgmi", "C2C", "SMP"};
+    return names[kind];
+}
+
+/* Place in gpu[] or nic[]; -1 none. */
+static int place_in(const int *list, int count, int node)
+{
+    for (int i = 0; i < count; i++) {
+        if (list[i] == node) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+void kolo_node_label(const struct kolo_graph *graph, int node, struct kolo_text *out)
+{
+    const struct kolo_node *n = &graph->node[node];
+    char bus[24];
+    kolo_bus_print(n->bus, bus);
+    if (n->kind == KOLO_NODE_GPU) {
+        kolo_text_add(out, "GPU%d", place_in(graph->gpu, graph->ngpus, node));
+    } else if (n->kind == KOLO_NODE_NIC && n->name != NULL) {
+        kolo_text_add(out, "%s", n->name);
+    } else if (n->kind == KOLO_NODE_NIC) {
+        kolo_text_add(out, "NIC%d", place_in(graph->nic, graph->nnics, node));
+    } else if (n->kind == KOLO_NODE_NUMA) {
+        kolo_text_add(out, n->number >= 0 ? "NUMA node %d" : "NUMA node unknown", n->number);
+    } else if (n->kind == KOLO_NODE_NVSWITCH) {
+        kolo_text_add(out, n->count > 1 ? "NVSwitch (%d)" : "NVSwitch", n->count);
+    } else {
+        kolo_text_add(out, "%s", n->kind == KOLO_NODE_SWITCH ? "switch" : "device");
+    }
+    if (n->bus != KOLO_BUS_NONE) {
+        kolo_text_add(out, " %s", bus);
+    }
+}
