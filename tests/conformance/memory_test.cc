@@ -168,8 +168,7 @@ TEST_P(Memory, WakesAThreadThatSleepsOnAWord)
 
 INSTANTIATE_TEST_SUITE_P(Transport, Memory, testing::ValuesIn(HostTransports()), NameOf);
 
-/* ---- what holds for every transport -----------------------------------------------------------
- */
+/* ---- what holds for every transport ---- */
 
 class Transport : public testing::TestWithParam<const kolo_transport *>
 {

@@ -203,7 +203,7 @@ TEST_P(Processes, LeaveAForkedChildAlone)
 INSTANTIATE_TEST_SUITE_P(Transport, Processes, testing::ValuesIn(HostTransports()),
                          [](const auto &info) { return std::string(info.param->base.name); });
 
-/* ---- the service of shm ------------------------------------------------------------------ */
+/* ---- the service of shm ---- */
 
 /* Who may ask this process for memory: itself, seen as another process. */
 kolo_shm_owner Owner()

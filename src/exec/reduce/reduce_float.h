@@ -7,7 +7,7 @@
 #define STEP  (64 / VECTOR_BYTES)
 #define FEW   (16 / sizeof(TYPE))
 
-/* ---- one element ------------------------------------------------------------------------- */
+/* ---- one element ---- */
 
 ALWAYS_INLINE WORD FN(bits)(TYPE x)
 {
@@ -65,7 +65,7 @@ ALWAYS_INLINE TYPE FN(store)(TYPE x)
     return x == x ? x : FN(of)(NAN_BITS);
 }
 
-/* ---- vectors ----------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 typedef VECTOR(TYPE) FN(vec);
 typedef VECTOR(WORD) FN(word);
