@@ -56,7 +56,7 @@ enum {
 
 /* ---- on the wire ---- */
 
-/* Little-endian, without padding. The only pointers are to memory that the receiver may write to. */
+/* Little-endian, no padding. The only pointers are to memory that the receiver may write to. */
 
 #define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
 
