@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo ps`: the boards of running communicators (core/board.h), read from outside.
+/* `kolo ps`: the boards of running communicators (core/board/board.h), read from outside.
  *
  * Every memory that a process offers to its peers is one of its descriptors; those that begin with
  * a board's magic are mapped here for reading. Nothing is written, and no rank notices. Two looks,
  * a little apart, tell who waits from who happened to. */
 #include "ps.h"
 
-#include "core/dump.h"
+#include "core/health/flight_recorder.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The file of the table: what was measured replaces what it says of the same ranks, collectives and
  * sizes, and the rest stays, so that a machine can be tuned piece by piece. */
-#include "core/table_file.h"
+#include "core/setup/tune_table.h"
 #include "plugin/catalogue.h"
 #include "tune.h"
 

@@ -5,7 +5,7 @@
  * what the machine does meanwhile falls on all of them. Of a way, the slowest rank's time counts.
  * After a short look, ways that are far behind are dropped; the time goes to the others. All ranks
  * decide from the same figures, so they walk the same way without asking each other. */
-#include "core/call.h"
+#include "core/call/call.h"
 #include "plan/price.h"
 #include "tune.h"
 

@@ -9,7 +9,7 @@
 #define KOLO_CORE_COMM_H
 
 #include "boot/bootstrap.h"
-#include "core/board.h"
+#include "core/board/board.h"
 #include "exec/cpu/exec.h"
 #include "plan/plan.h"
 #include "topology/machine/graph.h"
@@ -49,9 +49,9 @@ struct kolo_member { /* a rank, as this one sees it */
     unsigned char region[KOLO_HANDLE_BYTES];
     bool maps;                      /* its region can be mapped here, and ours there */
     int seat;                       /* its post on the board, -1: none */
-    _Atomic bool lost;              /* its process is gone; watch.c */
+    _Atomic bool lost;              /* its process is gone; core/health/watchdog.c */
     _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
-    bool in_mesh;                   /* the link to it tells who is gone; mesh.c */
+    bool in_mesh;                   /* the link to it tells who is gone; core/health/gossip.c */
     _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
     bool in_slots;                  /* its outbox is mapped */
 };
@@ -140,7 +140,7 @@ struct kolo_comm {
     struct kolo_cached_plan *plans;
     struct kolo_cached_prog *progs;
     struct kolo_cached_bound bounds[KOLO_BOUND_CACHE];
-    struct kolo_memo *memo;               /* [KOLO_MEMOS] calls seen before, see quick.h */
+    struct kolo_memo *memo; /* [KOLO_MEMOS] calls seen before, see core/call/fast_path.h */
     struct kolo_shared_memo *shared_memo; /* [KOLO_MEMOS] */
     uint64_t uses;
     bool sharing;   /* large calls look at what memory is shared; alike on all ranks */
@@ -156,22 +156,23 @@ struct kolo_comm {
     struct kolo_board *board; /* of this host's members; NULL: none */
     struct kolo_segment *own_board;
     struct kolo_post *post, *own_post; /* this rank's; its own where there is no board */
-    struct kolo_comm *watched_next;    /* watch.c */
+    struct kolo_comm *watched_next;    /* core/health/watchdog.c */
     bool watched;
     uint64_t seen_calls; /* of all members when the watcher last compared their calls */
     uint64_t warned;     /* number of the last call of which a straggler was told */
 
     struct kolo_p2p *p2p;
-    /* One of these where `device` is a GPU, see device.h. The watcher looks at them. */
+    /* One of these where `device` is a GPU, see gpu/path.h. The watcher looks at them. */
     struct kolo_team *_Atomic team;
     struct kolo_relay *_Atomic relay; /* once all have joined */
     struct kolo_direct *direct; /* of a relay's own communicator: lends its GPU; device_lock */
     /* Beside the relay, where kernels store to other GPUs; the watcher looks at it. */
     struct kolo_peers *_Atomic peers;
-    struct kolo_layers *_Atomic layers; /* beside the relay, too: see layers.h */
+    struct kolo_layers *_Atomic layers; /* beside the relay, too: see gpu/hier/hier_path.h */
     struct kolo_comm *_Atomic above;    /* this one is a layer of that; or NULL */
-    _Atomic int ranks_above; /* which a verdict may name, too, behind the own: see layers.c */
-    _Atomic int error;       /* the status that ended this communicator */
+    _Atomic int
+        ranks_above;   /* which a verdict may name, too, behind the own: see gpu/hier/hier_path.c */
+    _Atomic int error; /* the status that ended this communicator */
     pthread_mutex_t error_lock;
     char error_text[512];
     struct kolo_verdict verdict; /* the same, for kolo_comm_failure() */
@@ -194,7 +195,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
  * learned so ends the communicator at the next look: of a call that fails, or of the watcher. */
 void kolo_comm_gone(void *comm, int rank, const char *what, int error);
 void kolo_comm_told(void *comm, int rank, int32_t reason);
-void kolo_comm_said(void *comm, int rank, uint64_t word); /* mesh.c */
+void kolo_comm_said(void *comm, int rank, uint64_t word); /* core/health/gossip.c */
 int32_t kolo_comm_reason(void *comm);
 /* End it for what was learned; false if nothing was. */
 bool kolo_comm_learn(struct kolo_comm *comm);

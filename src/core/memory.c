@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory that ranks can map, registered ranges, and created operations. */
-#include "core/call.h"
+#include "core/call/call.h"
 #include "memory/lasting.h"
 #include "memory/segment.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Links to peers and their memory, made when first needed; and how a failure is passed on. */
-#include "core/device.h"
-#include "core/dump.h"
-#include "core/join.h"
-#include "core/layers.h"
-#include "core/watch.h"
+#include "core/health/flight_recorder.h"
+#include "core/health/watchdog.h"
+#include "core/setup/join.h"
+#include "gpu/hier/hier_path.h"
+#include "gpu/path.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -2,9 +2,9 @@
 /* An allocation on a GPU, as its process lends it to others of the host and as they map it.
  *
  * What cudaMalloc() gives goes by a legacy IPC handle; what virtual memory management made
- * exportable, as expandable segments of PyTorch, by a descriptor (see fds.h). Memory of pools
- * (cudaMallocAsync) is refused, also of those that could be exported, and managed memory. The
- * driver's number of an allocation tells it from a later one at the same address. */
+ * exportable, as expandable segments of PyTorch, by a descriptor (see gpu/ipc/unix_socket.h).
+ * Memory of pools (cudaMallocAsync) is refused, also of those that could be exported, and managed
+ * memory. The driver's number of an allocation tells it from a later one at the same address. */
 #ifndef KOLO_CUDA_IPC_H
 #define KOLO_CUDA_IPC_H
 

@@ -71,7 +71,7 @@ int shim_current_device(void);
 /* Read `bytes` at `at`, which a stream writes before. */
 ncclResult_t shim_read(const void *at, size_t bytes, cudaStream_t stream, void *out);
 
-/* ---- comm.c, ending.c ---- */
+/* ---- core/setup/create.c, ending.c ---- */
 
 /* Whether a handle is one, for calls that need no communicator that is up. */
 ncclResult_t shim_check(struct ncclComm *comm, const char *call);

@@ -224,7 +224,7 @@ def main():
         print("1..0 # SKIP no meson or pkg-config on the path")
         return
     source = source_of(root)
-    lost = lost_names(root, "`src/gone.c` `src/core/api.c` `kolo_gone()` `kolo_all_reduce()`", source)
+    lost = lost_names(root, "`src/gone.c` `src/core/call/api.c` `kolo_gone()` `kolo_all_reduce()`", source)
     tap.check(lost == ["src/gone.c", "kolo_gone"], "a path or a function that is not there is seen", *lost)
     for name in ["README.md", "CONTRIBUTING.md"] + [path for path in tree.files(root, "docs") if path.endswith(".md")]:
         with open(os.path.join(root, name), encoding="utf-8") as file:

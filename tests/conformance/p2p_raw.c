@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "p2p_raw.h"
 
-#include "core/p2p_inner.h"
+#include "core/p2p/inner.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 // own memory. What they compute and how they wait is that of several GPUs; the links are not.
 #include "../device/peer_calls.h"
 extern "C" {
-#include "core/gpu.h"
+#include "gpu/gpu.h"
 }
 
 namespace

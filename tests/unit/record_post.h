@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A rank's place on a board (core/board.h), for C++, which does not know C's atomics. */
+/* A rank's place on a board (core/board/board.h), for C++, which does not know C's atomics. */
 #ifndef KOLO_TESTS_RECORD_POST_H
 #define KOLO_TESTS_RECORD_POST_H
 

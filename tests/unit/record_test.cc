@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The ring of a rank's last calls (core/board.h). */
+/* The ring of a rank's last calls (core/board/board.h). */
 extern "C" {
 #include "record_post.h"
 #include "util/util.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tables of measured choices: reading, what is refused and how, which row decides, files. */
 extern "C" {
-#include "core/table_file.h"
+#include "core/setup/tune_table.h"
 #include "plan/plan.h"
 #include "topology/topology.h"
 #include "tune/tune.h"

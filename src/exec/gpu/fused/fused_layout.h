@@ -30,8 +30,9 @@ struct kolo_fused { /* what is done; addresses are apart */
 
 struct kolo_fused_rank { /* one rank's buffers, as the GPU addresses them */
     uint64_t in, out;
-    uint64_t factor;        /* the bits of PREMULSUM's factor */
-    uint32_t arrived, done; /* flags of the streams, see core/team.h; kernels leave them alone */
+    uint64_t factor; /* the bits of PREMULSUM's factor */
+    uint32_t arrived,
+        done; /* flags of the streams, see gpu/fused/fused_path.h; kernels leave them alone */
 };
 
 struct kolo_fused_table {

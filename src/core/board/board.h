@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The board of a communicator: what its members on one host tell each other beside the data.
+ *
+ * One segment of shared memory, made by the lowest of them and mapped by all: who is here and who
+ * has left, which calls each has made and when, for whom it waits, and what ended the communicator.
+ * It lives as long as one of them, so what a dead rank last said can still be read, also by `kolo
+ * ps`. A rank without peers to share it with writes to a post of its own. */
+#ifndef KOLO_CORE_BOARD_BOARD_H
+#define KOLO_CORE_BOARD_BOARD_H
+
+#include "plan/plan.h"
+#include "util/ticks.h"
+#include "util/util.h"
+
+#include <stdatomic.h>
+
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 3, KOLO_VERDICT_TEXT = 384 };
+#define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
+
+enum { KOLO_WHAT_V = 0x80 };
+
+/* A collective of a rank. Calls are numbered from 1; number n is at place n % KOLO_RECORDS until
+ * n + KOLO_RECORDS comes. It is over where `end` is not before `start`. */
+struct kolo_record {
+    _Atomic uint64_t what; /* kolo_memo_what(), and KOLO_WHAT_V of a v-form */
+    _Atomic uint64_t count;
+    struct kolo_ticks start, end;
+};
+
+enum kolo_presence { KOLO_POST_ABSENT, KOLO_POST_HERE, KOLO_POST_LEFT };
+
+struct kolo_post { /* a rank's place on the board; records first: cheapest to find */
+    _Alignas(128) struct kolo_record record[KOLO_RECORDS];
+    _Atomic uint64_t begun;         /* collectives so far */
+    _Atomic int32_t waits_for;      /* rank + 1, once that takes long; 0: nobody */
+    _Atomic int32_t waits_for_last; /* who that waits for in the end, as last known */
+    _Atomic uint32_t callers;  /* threads of its process that make calls; streams count as one */
+    _Atomic uint64_t since_us; /* kolo_now_us() when it began to wait */
+    _Atomic int32_t rank, pid;
+    _Atomic uint32_t presence; /* enum kolo_presence */
+    _Atomic int32_t device, timeout_ms;
+    _Atomic uint64_t ticks, ticks_us; /* kolo_ticks_now() and kolo_now_us() of one moment */
+};
+
+/* What ended the communicator first; written once. */
+struct kolo_verdict {
+    _Atomic uint32_t state; /* 0 none, 1 being written, 2 there */
+    int32_t status;
+    int32_t rank;    /* whom it is about, -1: not known */
+    int32_t seen_by; /* who found it */
+    uint64_t call;   /* that rank's number of the call, 0: none */
+    char text[KOLO_VERDICT_TEXT];
+};
+
+struct kolo_board {
+    uint64_t magic;
+    uint32_t version, nposts;
+    int32_t nranks;
+    uint64_t comm; /* its id */
+    char name[32];
+    struct kolo_verdict verdict;
+    struct kolo_post post[];
+};
+
+static inline size_t kolo_board_bytes(int nposts)
+{
+    return sizeof(struct kolo_board) + (size_t)nposts * sizeof(struct kolo_post);
+}
+
+/* The next call is this. Its place, until KOLO_RECORDS calls later. */
+static inline struct kolo_record *kolo_record_begin(struct kolo_post *post, uint64_t what,
+                                                    uint64_t count)
+{
+    const uint64_t n = atomic_load_explicit(&post->begun, memory_order_relaxed) + 1;
+    struct kolo_record *r = &post->record[n % KOLO_RECORDS];
+    atomic_store_explicit(&r->what, what, memory_order_relaxed);
+    atomic_store_explicit(&r->count, count, memory_order_relaxed);
+    kolo_ticks_note(&r->start);
+    atomic_store_explicit(&post->begun, n, memory_order_release);
+    return r;
+}
+static inline void kolo_record_end(struct kolo_record *r)
+{
+    kolo_ticks_note(&r->end);
+}
+
+/* A record, as it was read. */
+struct kolo_recorded {
+    uint64_t number, what, count;
+    uint64_t start, end; /* ticks */
+    bool over;
+};
+
+/* What ticks of a rank are in time, as of now. */
+struct kolo_rate {
+    uint64_t from;
+    double from_us, tick_us;
+};
+struct kolo_rate kolo_post_rate(const struct kolo_post *post);
+/* kolo_now_us() at that moment. */
+static inline double kolo_ticks_us(const struct kolo_rate *rate, uint64_t ticks)
+{
+    return rate->from_us + (double)(int64_t)(ticks - rate->from) * rate->tick_us;
+}
+
+/* What call `number` of that rank was; false if it is not known (any more). */
+bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo_recorded *out);
+/* A call that two ranks number alike and that is not the same on both: its number, else 0. */
+uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b);
+/* "all_reduce of 1024 float32, sum"; `room` of 96 always suffices. */
+void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room);
+static inline enum kolo_coll kolo_record_coll(const struct kolo_recorded *call)
+{
+    return (enum kolo_coll)(call->what & 0x7f);
+}
+static inline enum kolo_type kolo_record_type(const struct kolo_recorded *call)
+{
+    return (enum kolo_type)(call->what >> 8 & 0xff);
+}
+static inline kolo_op kolo_record_op(const struct kolo_recorded *call)
+{
+    return (kolo_op)(call->what >> 16 & 0xffff);
+}
+static inline int kolo_record_root(const struct kolo_recorded *call)
+{
+    return (int)(call->what >> 32);
+}
+
+/* Write the verdict, unless there is one. */
+bool kolo_verdict_write(struct kolo_board *board, const struct kolo_verdict *verdict);
+bool kolo_verdict_read(const struct kolo_board *board, struct kolo_verdict *out);
+
+#endif

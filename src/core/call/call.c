@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The state machine of a collective call.
+ *
+ *   CHOOSE   algorithm by size; large calls publish an entry line that says what memory is shared
+ *   ENTRIES  wait for everybody's, so that both ends of a link lower alike
+ *   LOWER    plan, program for these links, bound to these bytes; all from caches where possible
+ *   SLOTS    outboxes of those I read from
+ *   RUN      the executor; then what is left to do to the result
+ */
+#include "core/call/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- preparing: choice, factors, accumulator type ---- */
+
+static void log_choice(const struct kolo_call *call)
+{
+    struct kolo_text text = {0};
+    if (call->comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
+        kolo_choice_line(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call), &text);
+        KOLO_LOG(INFO, TUNE, "%s", text.chars != NULL ? text.chars : "");
+        kolo_text_free(&text);
+    }
+}
+
+/* v-forms use the plan that needs no scratch: blocks differ in length. */
+static const char *v_algorithm(enum kolo_coll coll)
+{
+    switch (coll) {
+    case KOLO_COLL_GATHER:
+        return "gather_direct";
+    case KOLO_COLL_SCATTER:
+        return "scatter_direct";
+    case KOLO_COLL_ALL_GATHER:
+        return "allgather_direct";
+    case KOLO_COLL_REDUCE_SCATTER:
+        return "reducescatter_direct";
+    default:
+        return "alltoall_direct";
+    }
+}
+
+static const struct kolo_algo *builtin(const char *name)
+{
+    for (int i = 0; i < kolo_algos_count; i++) {
+        if (strcmp(kolo_algos[i]->base.name, name) == 0) {
+            return kolo_algos[i];
+        }
+    }
+    return NULL;
+}
+
+static void take_pick(struct kolo_call *call, const struct kolo_pick *pick)
+{
+    call->algo = pick->algo;
+    call->tile_bytes = pick->tile_bytes;
+    if (pick->fresh) {
+        log_choice(call);
+    }
+}
+
+static kolo_status choose(struct kolo_call *call)
+{
+    struct kolo_pick pick;
+    if (call->v.all != NULL) {
+        call->algo = builtin(v_algorithm(call->coll));
+        return call->algo != NULL ? KOLO_OK : KOLO_ERR_INTERNAL;
+    }
+    KOLO_TRY(kolo_choose(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call),
+                         call->type, &pick));
+    call->wide = pick.wide;
+    take_pick(call, &pick);
+    return KOLO_OK;
+}
+
+/* Once it is known where the buffers lie. The signature stays that of the first choice, as the
+ * entries have it. */
+static kolo_status choose_again(struct kolo_call *call)
+{
+    struct kolo_chooser *chooser = call->comm->chooser;
+    const size_t bytes = kolo_call_bytes(call);
+    struct kolo_pick pick;
+    if (call->wide || call->v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(kolo_call_is_mapped(call)
+                 ? kolo_choose_mapped(chooser, call->coll, call->root, bytes, call->type, &pick)
+                 : kolo_choose(chooser, call->coll, call->root, bytes, call->type, &pick));
+    if (!pick.wide) { /* the entries tell of buffers that were not widened */
+        take_pick(call, &pick);
+    }
+    return KOLO_OK;
+}
+
+/* PREMULSUM: the factor is applied to the input once, rounded in its type; what follows is a sum.
+ */
+static kolo_status scale_input(struct kolo_call *call)
+{
+    const size_t count = kolo_call_span(call, true);
+    call->scaled = malloc(count * kolo_type_bytes(call->type) + 1);
+    if (call->scaled == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu scaled elements", count);
+    }
+    kolo_scale(call->type, call->scaled, call->in, count, &call->factor);
+    call->in = call->scaled;
+    return KOLO_OK;
+}
+
+/* Partial sums travel: run in float32 throughout and round once, at the end. */
+static kolo_status widen_input(struct kolo_call *call)
+{
+    const size_t nin = kolo_call_span(call, true), nout = kolo_call_span(call, false);
+    call->wide_in = malloc(nin * sizeof(float) + 1);
+    call->wide_out = malloc(nout * sizeof(float) + 1);
+    if (call->wide_in == NULL || call->wide_out == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu float32 elements", nin + nout);
+    }
+    kolo_widen(call->type, call->wide_in, call->in, nin);
+    call->run_elem = sizeof(float);
+    return KOLO_OK;
+}
+
+const void *kolo_call_run_in(const struct kolo_call *call)
+{
+    return call->wide_in != NULL ? call->wide_in : call->in;
+}
+
+void *kolo_call_run_out(const struct kolo_call *call)
+{
+    return call->wide_out != NULL ? call->wide_out : call->out;
+}
+
+/* ---- signature ---- */
+
+/* What all ranks must agree on. Lengths of v-forms that not all ranks know stay out of it, and so
+ * does the type where bytes are only moved. */
+uint64_t kolo_call_signature(const struct kolo_call *call)
+{
+    const uint64_t words[] = {call->coll,
+                              (uint64_t)call->root,
+                              kolo_call_by_messages(call) ? 0 : kolo_call_bytes(call),
+                              kolo_call_reduces(call) ? call->type : 0,
+                              !kolo_call_reduces(call) ? 0
+                              : call->op >= KOLO_OPS   ? KOLO_OPS
+                                                       : call->op, /* handles are local */
+                              call->wide,
+                              call->tile_bytes};
+    uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
+    for (size_t i = 0; i < KOLO_LENGTH(words); i++) {
+        hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* ---- states ---- */
+
+static kolo_status do_choose(struct kolo_call *call)
+{
+    if (!call->started) {
+        call->run_elem = call->coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->type);
+        KOLO_TRY(choose(call));
+        if (kolo_call_reduces(call) && call->op >= KOLO_OPS) {
+            KOLO_TRY(scale_input(call));
+        }
+        if (call->wide) {
+            KOLO_TRY(widen_input(call));
+        }
+        call->signature = kolo_call_signature(call);
+        KOLO_TRY(kolo_call_decide_entries(call));
+        call->started = true;
+    }
+    if (call->uses_entries) {
+        kolo_call_publish_entry(call);
+    }
+    call->state = call->uses_entries ? KOLO_CALL_ENTRIES : KOLO_CALL_LOWER;
+    return KOLO_OK;
+}
+
+static kolo_status do_lower(struct kolo_call *call)
+{
+    const struct kolo_plan *plan = NULL;
+    KOLO_TRY(kolo_call_find_plan(call->comm, call->algo, call->root, &plan));
+    KOLO_TRY(kolo_call_find_prog(call, plan));
+    call->state = KOLO_CALL_SLOTS;
+    return KOLO_OK;
+}
+
+static void start_exec(struct kolo_call *call, bool block)
+{
+    struct kolo_comm *c = call->comm;
+    call->exec = (struct kolo_exec){.wires = &c->wires,
+                                    .bound = call->bound,
+                                    .in = kolo_call_run_in(call),
+                                    .out = kolo_call_run_out(call),
+                                    .elem = call->run_elem,
+                                    .signature = call->signature,
+                                    .block = block};
+    if (kolo_call_reduces(call)) {
+        call->exec.reduce = kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->type, call->op);
+        call->exec.divisor = call->op == KOLO_AVG ? (unsigned)c->nranks : 0;
+    }
+    kolo_exec_start(&call->exec);
+    call->state = KOLO_CALL_RUN;
+}
+
+static kolo_status do_slots(struct kolo_call *call, bool block)
+{
+    const kolo_status st = kolo_call_find_bound(call, block);
+    if (st != KOLO_OK) {
+        return st;
+    }
+    kolo_memo_learn(call);
+    start_exec(call, block);
+    return KOLO_OK;
+}
+
+static kolo_status do_run(struct kolo_call *call)
+{
+    struct kolo_comm *c = call->comm;
+    const bool messages = call->prog->nreqs > 0;
+    if (messages && !call->exec.entered) { /* which takes the lock itself */
+        const kolo_status entered = kolo_exec_enter(&call->exec);
+        if (entered != KOLO_OK) {
+            return entered;
+        }
+    }
+    if (messages) {
+        pthread_mutex_lock(&c->device_lock);
+    }
+    const kolo_status st = kolo_exec_step(&call->exec);
+    if (messages) {
+        pthread_mutex_unlock(&c->device_lock);
+    }
+    if (st == KOLO_OK) {
+        call->exec.bound = NULL;
+        c->wires.entries += call->uses_entries ? 1 : 0;
+        kolo_paused(&c->wires);
+    }
+    if (st == KOLO_OK && call->wide_out != NULL && kolo_call_has_out(call)) {
+        kolo_narrow(call->type, call->out, call->wide_out, kolo_call_span(call, false));
+    }
+    return st;
+}
+
+/* One rank: the result is its own input, through the operation (which makes truth values 0 or 1).
+ */
+static kolo_status run_alone(struct kolo_call *call)
+{
+    const size_t elem = kolo_type_bytes(call->type);
+    const size_t *all = call->v.all;
+    const char *in = call->in;
+    char *out = call->out;
+    size_t count = call->count;
+    if (call->coll == KOLO_COLL_BARRIER) {
+        return KOLO_OK;
+    }
+    if (kolo_call_reduces(call) && call->op >= KOLO_OPS) {
+        KOLO_TRY(scale_input(call));
+        in = call->in;
+    }
+    if (all != NULL) {
+        const bool in_one = call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_ALL_GATHER;
+        const bool out_one =
+            call->coll == KOLO_COLL_SCATTER || call->coll == KOLO_COLL_REDUCE_SCATTER;
+        count = all[0];
+        in += in_one ? 0 : all[1] * elem;
+        out += (out_one ? 0 : call->coll == KOLO_COLL_ALL_TO_ALL ? all[3] : all[1]) * elem;
+    }
+    if (kolo_call_reduces(call)) {
+        const void *src[1] = {in};
+        kolo_reduce_kernel(call->type, call->op)(out, src, 1, count, 0);
+    } else if (in != out && count > 0) {
+        memcpy(out, in, count * elem);
+    }
+    return KOLO_OK;
+}
+
+/* Messages of transports that map memory, too, tell nothing, as its lines do. */
+static void find_news(const struct kolo_comm *c, struct kolo_news *news)
+{
+    for (int i = 0; i < c->nopened; i++) {
+        const struct kolo_opened *o = &c->opened[i];
+        const int fd = o->transport->wait_fd(o->device);
+        news->alone = news->alone && (fd >= 0 || (o->transport->caps & KOLO_CAP_MAP) != 0);
+        if (fd >= 0) {
+            news->fd[news->count++] = fd;
+        }
+    }
+}
+
+static kolo_status pause_call(struct kolo_call *call)
+{
+    struct kolo_comm *c = call->comm;
+    const struct kolo_prog *p = call->prog;
+    struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
+    call->spins = call->exec.moved ? 0 : call->spins;
+    if (p->nreqs > 0) {
+        pthread_mutex_lock(&c->device_lock);
+        find_news(c, &news);
+        pthread_mutex_unlock(&c->device_lock);
+    }
+    return news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
+                          : kolo_pause(&c->wires, &call->spins, &call->deadline);
+}
+static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
+
+kolo_status kolo_call_step(struct kolo_call *call, bool block)
+{
+    kolo_status st = KOLO_OK;
+    if (call->comm->nranks == 1) {
+        return run_alone(call);
+    }
+    if (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call)) {
+        start_exec(call, block);
+    }
+    while (st == KOLO_OK) {
+        switch (call->state) {
+        case KOLO_CALL_CHOOSE:
+            st = do_choose(call);
+            break;
+        case KOLO_CALL_ENTRIES:
+            st = kolo_call_wait_entries(call, block);
+            st = st == KOLO_OK ? choose_again(call) : st;
+            call->state = st == KOLO_OK ? KOLO_CALL_LOWER : call->state;
+            break;
+        case KOLO_CALL_LOWER:
+            st = do_lower(call);
+            break;
+        case KOLO_CALL_SLOTS:
+            st = do_slots(call, block);
+            break;
+        case KOLO_CALL_RUN:
+            st = do_run(call);
+            if (st == KOLO_OK) {
+                return KOLO_OK;
+            }
+            if (st == KOLO_INPROGRESS &&
+                block) { /* lanes or messages: several things to wait for */
+                st = pause_call(call);
+            }
+            break;
+        }
+    }
+    return st;
+}
+
+/* After an error messages may still be in flight: links were aborted, progress ends the requests.
+ * What a transport does not give back is left to it. */
+static void end_messages(struct kolo_call *call)
+{
+    struct kolo_comm *c = call->comm;
+    const struct kolo_bound *bound = call->exec.bound; /* NULL: not begun, or over */
+    const size_t copies = bound != NULL && bound->tiles > 1 ? KOLO_TILE_COPIES : 1;
+    const size_t n = bound != NULL ? copies * call->prog->nreqs : 0;
+    bool pending = n > 0;
+    for (int tries = 0; pending && tries < 100; tries++) {
+        pthread_mutex_lock(&c->device_lock);
+        for (int i = 0; i < c->nopened; i++) {
+            (void)c->opened[i].transport->progress(c->opened[i].device, 64);
+        }
+        pthread_mutex_unlock(&c->device_lock);
+        pending = false;
+        for (size_t i = 0; i < n; i++) {
+            const struct kolo_req *req = &bound->req[i];
+            pending =
+                pending || (req->bytes + req->data.bytes > 0 && req->status == KOLO_INPROGRESS);
+        }
+    }
+    if (pending) {
+        call->bound->req = NULL;
+    }
+}
+
+void kolo_call_record_end(const struct kolo_call *call)
+{
+    if (call->number > 0 && kolo_comm_calls(call->comm) - call->number < KOLO_RECORDS) {
+        kolo_record_end(&call->comm->post->record[call->number % KOLO_RECORDS]);
+    }
+}
+
+void kolo_call_take_back(const struct kolo_call *call)
+{
+    if (!call->p2p && call->wide_out == NULL && kolo_call_has_out(call)) {
+        kolo_mem_take_back(call->comm, call->out,
+                           kolo_call_span(call, false) * kolo_type_bytes(call->type));
+    }
+}
+
+void kolo_call_close(struct kolo_call *call)
+{
+    end_messages(call);
+    kolo_bound_destroy(call->own_bound);
+    free(call->message);
+    free(call->v.all);
+    free(call->scaled);
+    free(call->wide_in);
+    free(call->wide_out);
+    call->own_bound = NULL;
+    call->message = NULL;
+    call->v.all = NULL;
+    call->scaled = call->wide_in = call->wide_out = NULL;
+}

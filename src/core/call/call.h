@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One collective call, from its arguments to its result: choose, lower, bind, run.
+ *
+ * A call is a small state machine that never blocks in kolo_call_step() unless it may (`block`), so
+ * that streams, groups and several ranks of one thread can interleave calls. */
+#ifndef KOLO_CORE_CALL_CALL_H
+#define KOLO_CORE_CALL_CALL_H
+
+#include "core/comm.h"
+#include "core/p2p/p2p.h"
+
+enum kolo_call_state {
+    KOLO_CALL_CHOOSE,
+    KOLO_CALL_ENTRIES,
+    KOLO_CALL_LOWER,
+    KOLO_CALL_SLOTS,
+    KOLO_CALL_RUN
+};
+
+/* The counts of a v-form, copied: counts[n] displs[n] out_counts[n] out_displs[n]. */
+struct kolo_counts {
+    size_t *all;
+    size_t full; /* longest block that this rank knows */
+};
+
+struct kolo_stream_queue;
+
+struct kolo_call {
+    struct kolo_comm *comm;
+    enum kolo_coll coll;
+    const void *in;
+    void *out;
+    size_t count;
+    enum kolo_type type;
+    kolo_op op;
+    uint64_t factor; /* the bits of PREMULSUM's: its operation may be gone when the call begins */
+    int root;
+    struct kolo_counts v;        /* v.all NULL: a regular collective */
+    bool p2p;                    /* the members above do not count; `message` does */
+    struct kolo_p2p_op *message; /* allocated */
+    struct kolo_recv_info *info;
+    void (*host_fn)(void *); /* not NULL: calling it is all, and comm is NULL */
+    void *host_arg;
+
+    enum kolo_call_state state;
+    bool uses_entries, wide, started;
+    const struct kolo_algo *algo;
+    const struct kolo_prog *prog;
+    struct kolo_bound *bound;
+    struct kolo_bound *own_bound; /* not in the cache: freed with the call */
+    struct kolo_exec exec;
+    int next;                          /* rank to ask next, in ENTRIES and SLOTS */
+    void *scaled, *wide_in, *wide_out; /* PREMULSUM; deterministic sums in the accumulator type */
+    size_t run_elem, tile_bytes;
+    uint64_t signature;
+    unsigned spins;
+    int timeout_ms; /* 0: the communicator's */
+    double deadline, asked_us;
+
+    struct kolo_call *comm_next;   /* in the communicator's queue */
+    struct kolo_call *stream_next; /* in the stream's */
+    struct kolo_stream_queue *stream;
+    uint64_t number; /* of its record on the board; 0: none */
+    uint64_t group;  /* which group brought it; 0: none */
+    bool queued;     /* allocated, in the communicator's queue */
+    _Atomic int status;
+    char *error_text;
+};
+
+/* Check arguments that need no other rank, and take the operation's factor. Errors: INVALID,
+ * UNSUPPORTED, FORKED, or comm's error. */
+kolo_status kolo_call_check(struct kolo_call *call);
+/* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
+kolo_status kolo_call_step(struct kolo_call *call, bool block);
+void kolo_call_close(struct kolo_call *call);
+/* It went well: so its record says, if it is still there. */
+void kolo_call_record_end(const struct kolo_call *call);
+/* It failed, and its communicator with it: its output is the caller's again. */
+void kolo_call_take_back(const struct kolo_call *call);
+
+/* All of a public call but making *call: check it, note it, submit it. Takes what it owns. */
+kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream);
+struct kolo_message { /* a send or a receive, as a public call says it */
+    void *buf;
+    size_t count;
+    enum kolo_type type;
+    int peer, tag; /* tag KOLO_UNTAGGED: none */
+    bool is_send;
+    struct kolo_recv_info *info;
+    struct kolo_p2p_direct *direct; /* of a relay's; or NULL */
+};
+/* All of such a call. */
+kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *comm,
+                             kolo_stream stream);
+/* Run, queue or collect a call: by its stream, an open group, and what is queued before it. Takes
+ * what `call` owns. */
+kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream);
+/* Wait until the communicator's queue is empty and what this rank sent is taken. */
+void kolo_call_drain(struct kolo_comm *comm);
+/* Run every later call of this algorithm's collective by it, in tiles of so many bytes (0: the
+ * default), on all ranks alike; NULL: as it would be. For measuring: nobody may be calling. */
+void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_t tile_bytes);
+/* Free plans and programs. */
+void kolo_call_forget(struct kolo_comm *comm);
+/* wires.resolve: addresses of rank q's buffers of this call, from its entry line. */
+kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+
+struct kolo_premulsum {
+    struct kolo_premulsum *next;
+    kolo_op op;
+    enum kolo_type type;
+    unsigned char factor[16];
+};
+
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A call's plan, its program for the links of this call, and the program bound to its bytes: each
+ * from a cache of the communicator where it was made before. */
+#include "core/call/parts.h"
+#include "plan/verify.h"
+
+#include <stdlib.h>
+
+/* ---- plans and programs, cached ---- */
+
+struct kolo_shape kolo_comm_shape(const struct kolo_comm *c, enum kolo_coll coll, int root)
+{
+    return (struct kolo_shape){.size = sizeof(struct kolo_shape),
+                               .coll = coll,
+                               .nranks = c->nranks,
+                               .root = root,
+                               .order = c->order,
+                               .nlevels = c->groups.nlevels,
+                               .group = c->groups.group,
+                               .nrings = c->nrings,
+                               .ntrees = c->ntrees,
+                               .tree = c->tree};
+}
+
+kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *algo, int root,
+                                const struct kolo_plan **out)
+{
+    struct kolo_cached_plan *found = c->plans;
+    while (found != NULL && (found->algo != algo || found->root != root)) {
+        found = found->next;
+    }
+    if (found == NULL) {
+        const struct kolo_shape shape = kolo_comm_shape(c, algo->coll, root);
+        struct kolo_plan *plan = NULL;
+        KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
+                                 &plan));
+        const char *verify = kolo_env("KOLO_VERIFY");
+        const bool proved = verify != NULL && strcmp(verify, "0") != 0 && plan->only < 0;
+        kolo_status st = proved ? kolo_verify_plan(plan) : KOLO_OK;
+        found = malloc(sizeof *found);
+        if (st == KOLO_OK && found == NULL) {
+            st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a plan");
+        }
+        if (st != KOLO_OK) {
+            free(found);
+            kolo_plan_destroy(plan);
+            return st;
+        }
+        *found = (struct kolo_cached_plan){c->plans, algo, root, plan};
+        c->plans = found;
+    }
+    *out = found->plan;
+    return KOLO_OK;
+}
+
+/* What rank q and I can reach of each other's memory in this call; both ends compute the same. */
+static uint8_t link_bits(const struct kolo_call *call, int q)
+{
+    const struct kolo_comm *c = call->comm;
+    const struct kolo_member *m = &c->member[q];
+    uint8_t bits = 0;
+    if (!m->maps) {
+        return 0;
+    }
+    bits = KOLO_LINK_MAP;
+    if (!call->uses_entries) {
+        return bits;
+    }
+    const uint32_t at = c->wires.entries % KOLO_ENTRY_LINES;
+    const struct kolo_entry *mine = &c->wires.region[c->rank]->entry[at];
+    const struct kolo_entry *theirs = &c->wires.region[q]->entry[at];
+    const bool threads = m->peer.process == c->member[c->rank].peer.process;
+    bits |= threads || theirs->in_shared ? KOLO_LINK_PEER_IN : 0;
+    bits |= threads || theirs->out_shared ? KOLO_LINK_PEER_OUT : 0;
+    bits |= threads || mine->in_shared ? KOLO_LINK_MY_IN : 0;
+    bits |= threads || mine->out_shared ? KOLO_LINK_MY_OUT : 0;
+    return bits;
+}
+
+static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, const uint8_t *bits,
+                             uint64_t hash, const struct kolo_prog **out)
+{
+    struct kolo_cached_prog *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a program");
+    }
+    kolo_status st = kolo_lower(plan, c->rank, bits, &made->prog);
+    if (st != KOLO_OK) {
+        free(made);
+        return st;
+    }
+    const struct kolo_rank_plan *mine = &plan->rank[c->rank];
+    pthread_mutex_lock(&c->device_lock);
+    for (int i = 0; i < mine->count && st == KOLO_OK; i++) {
+        st = mine->step[i].peer >= 0 ? kolo_comm_reach(c, mine->step[i].peer) : KOLO_OK;
+    }
+    pthread_mutex_unlock(&c->device_lock);
+    if (st != KOLO_OK) {
+        kolo_prog_destroy(made->prog);
+        free(made);
+        return st;
+    }
+    made->plan = plan;
+    made->links = hash;
+    made->next = c->progs;
+    c->progs = made;
+    *out = made->prog;
+    return KOLO_OK;
+}
+
+kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *plan)
+{
+    struct kolo_comm *c = call->comm;
+    uint8_t few[KOLO_WHOLE_PLAN_RANKS];
+    uint8_t *bits = c->nranks <= KOLO_WHOLE_PLAN_RANKS ? few : malloc((size_t)c->nranks);
+    kolo_status st = KOLO_OK;
+    if (bits == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", c->nranks);
+    }
+    for (int q = 0; q < c->nranks; q++) {
+        bits[q] = q == c->rank || kolo_call_by_messages(call) ? 0 : link_bits(call, q);
+    }
+    const uint64_t hash = kolo_hash(0, bits, (size_t)c->nranks);
+    const struct kolo_cached_prog *found = c->progs;
+    while (found != NULL && (found->plan != plan || found->links != hash)) {
+        found = found->next;
+    }
+    if (found != NULL) {
+        call->prog = found->prog;
+    } else {
+        st = make_prog(c, plan, bits, hash, &call->prog);
+    }
+    if (bits != few) {
+        free(bits);
+    }
+    return st;
+}
+
+static struct kolo_sizes sizes_of(const struct kolo_call *call)
+{
+    const size_t n = (size_t)call->comm->nranks;
+    const size_t *all = call->v.all;
+    struct kolo_sizes sizes = {.count = call->count, .elem = call->run_elem};
+    if (all != NULL) {
+        sizes.counts = all;
+        sizes.displs = all + n;
+        sizes.out_counts = all + 2 * n;
+        sizes.out_displs = all + 3 * n;
+    }
+    return sizes;
+}
+
+void kolo_call_forget(struct kolo_comm *c)
+{
+    kolo_memo_destroy(c);
+    for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
+        kolo_bound_destroy(c->bounds[i].bound);
+    }
+    while (c->progs != NULL) {
+        struct kolo_cached_prog *next = c->progs->next;
+        kolo_prog_destroy(c->progs->prog);
+        free(c->progs);
+        c->progs = next;
+    }
+    while (c->plans != NULL) {
+        struct kolo_cached_plan *next = c->plans->next;
+        kolo_plan_destroy(c->plans->plan);
+        free(c->plans);
+        c->plans = next;
+    }
+    while (c->premulsums != NULL) {
+        struct kolo_premulsum *next = c->premulsums->next;
+        free(c->premulsums);
+        c->premulsums = next;
+    }
+}
+
+/* ---- binding ---- */
+
+/* A rank whose messages I pull from user memory may have no outbox at all: do not wait for it. */
+static bool reads_outbox_of(const struct kolo_prog *prog, int q)
+{
+    bool reads = false;
+    for (uint32_t i = 0; i < prog->nats && !reads; i++) {
+        const struct kolo_at *at = &prog->at[i];
+        reads = at->space == KOLO_AT_OUTBOX && at->rank == q && at->count > 0;
+    }
+    return reads;
+}
+
+/* My outbox, and those of the ranks I read from, before the first program that uses them is bound.
+ */
+static kolo_status map_outboxes(struct kolo_call *call, bool block)
+{
+    struct kolo_comm *c = call->comm;
+    pthread_mutex_lock(&c->device_lock);
+    kolo_status st = kolo_comm_make_slots(c);
+    pthread_mutex_unlock(&c->device_lock);
+    for (; st == KOLO_OK && call->next < call->prog->nsources; call->next += st == KOLO_OK) {
+        const int q = call->prog->sources[call->next];
+        if (c->member[q].in_slots || !reads_outbox_of(call->prog, q)) {
+            continue;
+        }
+        if (block) {
+            KOLO_TRY(kolo_wait(&c->wires, &c->wires.region[q]->head.slots_ready, 1, q));
+        }
+        pthread_mutex_lock(&c->device_lock);
+        st = kolo_comm_map_slots(c, q);
+        pthread_mutex_unlock(&c->device_lock);
+    }
+    return st;
+}
+
+static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bound **out)
+{
+    struct kolo_comm *c = call->comm;
+    const struct kolo_plan *plan = call->prog->plan;
+    const struct kolo_sizes sizes = sizes_of(call);
+    struct kolo_extents extents;
+    size_t *arrays = NULL, piece = 0;
+    uint32_t tiles = 0;
+    bool inlined = false;
+    KOLO_TRY(kolo_extents_make(plan, c->rank, &sizes, &extents, &arrays));
+    extents.one_tile = kolo_call_by_messages(call);
+    extents.tile_bytes = call->tile_bytes;
+    kolo_tile(plan, &extents, c->wires.slot_bytes, &piece, &tiles, &inlined);
+    kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
+    st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->wires, out) : st;
+    free(arrays);
+    return st;
+}
+
+/* The bound program: the least recently used one of the cache makes room. */
+kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
+{
+    struct kolo_comm *c = call->comm;
+    struct kolo_cached_bound *oldest = &c->bounds[0];
+    if (call->v.all != NULL) {
+        const kolo_status st = bind_call(call, block, &call->own_bound);
+        call->bound = call->own_bound;
+        return st;
+    }
+    for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
+        struct kolo_cached_bound *b = &c->bounds[i];
+        if (b->prog == call->prog && b->count == call->count && b->elem == call->run_elem &&
+            b->tile_bytes == call->tile_bytes) {
+            b->used = ++c->uses;
+            call->bound = b->bound;
+            return KOLO_OK;
+        }
+        oldest = b->used < oldest->used ? b : oldest;
+    }
+    struct kolo_bound *bound = NULL;
+    const kolo_status st = bind_call(call, block, &bound);
+    if (st == KOLO_OK) {
+        kolo_memo_forget(c, oldest->bound);
+        kolo_bound_destroy(oldest->bound);
+        *oldest = (struct kolo_cached_bound){call->prog,       call->count, call->run_elem,
+                                             call->tile_bytes, ++c->uses,   bound};
+        call->bound = bound;
+    }
+    return st;
+}
+
+void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_t tile_bytes)
+{
+    kolo_memo_forget(comm, NULL);
+    kolo_chooser_force(comm->chooser, algo, tile_bytes);
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Waits that last: whom they are for in the end, and whether they can end at all. */
+#include "core/health/watchdog.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
+
+/* ---- saying who and what ---- */
+
+void kolo_comm_say_rank(const struct kolo_comm *c, int q, char *out, size_t room)
+{
+    (void)snprintf(out, room, "rank %d (pid %d)", q, c->member[q].peer.pid);
+}
+
+void kolo_comm_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room)
+{
+    struct kolo_recorded recorded;
+    char what[96];
+    const struct kolo_post *post = q == c->rank ? c->post : kolo_comm_post(c, q);
+    if (number == 0) {
+        (void)snprintf(out, room, "no call");
+    } else if (post != NULL && kolo_record_find(post, number, &recorded)) {
+        kolo_record_text(&recorded, what, sizeof what);
+        (void)snprintf(out, room, "call %llu, %s", (unsigned long long)number, what);
+    } else {
+        (void)snprintf(out, room, "call %llu", (unsigned long long)number);
+    }
+}
+
+/* 'R', 'S', 'T', 'Z', ... of a process of this host; 0: not known. */
+static char process_state(const struct kolo_comm *c, int q)
+{
+    const struct kolo_peer *peer = &c->member[q].peer;
+    return peer->host == c->member[c->rank].peer.host ? kolo_process_state(peer->pid) : 0;
+}
+
+static bool is_stopped(const struct kolo_comm *c, int q)
+{
+    const char state = process_state(c, q);
+    return state == 'T' || state == 't';
+}
+
+/* How many calls rank q has begun, by the board or by its own word. */
+static bool knows_calls(const struct kolo_comm *c, int q, uint64_t *out)
+{
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    int waits_for = -1;
+    if (post != NULL) {
+        *out = atomic_load_explicit(&post->begun, memory_order_acquire);
+        return true;
+    }
+    return kolo_mesh_knows(c, q, &waits_for, out);
+}
+
+/* What rank q does instead of what is waited for. */
+static void say_state(const struct kolo_comm *c, int q, bool message, char *out, size_t room)
+{
+    char call[128];
+    uint64_t begun = 0;
+    const uint64_t mine = kolo_comm_calls(c);
+    if (is_stopped(c, q)) {
+        (void)snprintf(out, room, "which is stopped (SIGSTOP or a debugger)");
+    } else if (!knows_calls(c, q, &begun) || message) {
+        (void)snprintf(out, room, "which does not answer");
+    } else if (begun < mine) {
+        kolo_comm_say_call(c, q, begun, call, sizeof call);
+        (void)snprintf(out, room, "which has not made that call; its last was %s", call);
+    } else {
+        (void)snprintf(out, room, "which has made that call, too, and does not go on");
+    }
+}
+
+/* ---- other calls ---- */
+
+bool kolo_comm_say_mismatch(const struct kolo_comm *c, int q)
+{
+    char mine[128], other[128];
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    const uint64_t number = post != NULL ? kolo_record_differ(c->post, post) : 0;
+    if (number > 0) {
+        kolo_comm_say_call(c, c->rank, number, mine, sizeof mine);
+        kolo_comm_say_call(c, q, number, other, sizeof other);
+        (void)kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d are in different calls: %s, and %s",
+                        c->rank, q, mine, other);
+    }
+    return number > 0;
+}
+
+/* ---- whom all wait for ---- */
+
+/* For whom rank q waits; where that is a rank of another host, for whom that one waits in the end.
+ * -1: for nobody, or it is not known. */
+static int next_of(const struct kolo_comm *c, int q)
+{
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    uint64_t calls = 0;
+    int next = -1;
+    if (post == NULL) {
+        return kolo_mesh_knows(c, q, &next, &calls) ? next : -1;
+    }
+    next = atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1;
+    return next < 0 || kolo_comm_post(c, next) != NULL
+               ? next
+               : atomic_load_explicit(&post->waits_for_last, memory_order_relaxed) - 1;
+}
+
+/* The end of the chain of waits that begins with one for rank q. */
+static int whom(const struct kolo_comm *c, int q)
+{
+    for (int steps = 0; steps < c->nranks; steps++) {
+        const int next = is_stopped(c, q) ? -1 : next_of(c, q);
+        if (next < 0 || next >= c->nranks || next == c->rank || next == q) {
+            return q;
+        }
+        q = next;
+    }
+    return q;
+}
+
+int kolo_comm_waits_for_last(const struct kolo_comm *c)
+{
+    const int next = atomic_load_explicit(&c->post->waits_for, memory_order_relaxed) - 1;
+    return next >= 0 && next < c->nranks ? whom(c, next) : -1;
+}
+
+kolo_status kolo_comm_late(struct kolo_comm *c, int peer, int limit_ms, bool message)
+{
+    char mine[128] = "for a message", state[200], who[48];
+    const int last = peer >= 0 && peer < c->nranks ? whom(c, peer) : -1;
+    if (!message) {
+        char call[120];
+        kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), call, sizeof call);
+        (void)snprintf(mine, sizeof mine, "in %s,", call);
+    }
+    c->wires.blamed = last;
+    if (last < 0) {
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->rank, limit_ms, mine,
+                         message ? " from any rank" : " it is not known for whom");
+    }
+    kolo_comm_say_rank(c, last, who, sizeof who);
+    say_state(c, last, message, state, sizeof state);
+    if (last == peer) {
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s for %s, %s", c->rank, limit_ms,
+                         mine, who, state);
+    }
+    return kolo_fail(KOLO_ERR_TIMEOUT,
+                     "rank %d waited %d ms %s for rank %d, and that one in the end for %s, %s",
+                     c->rank, limit_ms, mine, peer, who, state);
+}
+
+/* ---- asking ---- */
+
+static void warn(struct kolo_comm *c, int q, double waited_us, bool message)
+{
+    char who[48], state[200];
+    const uint64_t number = kolo_comm_calls(c);
+    if (c->warned == number + 1) {
+        return;
+    }
+    c->warned = number + 1;
+    kolo_comm_say_rank(c, q, who, sizeof who);
+    say_state(c, q, message, state, sizeof state);
+    KOLO_LOG(WARN, COLL, "comm %p (%s) rank %d has waited %.1f s for %s, %s", (void *)c, c->name,
+             c->rank, waited_us / 1e6, who, state);
+}
+
+/* Whether it had left when this rank asked before, too: what it sent last may have come since this
+ * rank looked for messages, and there is a turn between two asks. */
+static bool left_before(struct kolo_member *m)
+{
+    const uint64_t now = (uint64_t)kolo_now_us();
+    uint64_t then = 0;
+    (void)atomic_compare_exchange_strong(&m->left_us, &then, now);
+    return then != 0 && now - then > LEFT_US;
+}
+
+/* Rank q has left without the call that is waited for, or the message: it never comes. */
+static kolo_status check_left(struct kolo_comm *c, int q, bool message)
+{
+    char mine[128] = "a message that is waited for", who[48];
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    if (post == NULL || atomic_load(&post->presence) != KOLO_POST_LEFT ||
+        (message ? !left_before(&c->member[q]) : atomic_load(&post->begun) >= kolo_comm_calls(c))) {
+        return KOLO_OK;
+    }
+    c->wires.blamed = q;
+    kolo_comm_say_rank(c, q, who, sizeof who);
+    if (!message) {
+        kolo_comm_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+    }
+    return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
+}
+
+kolo_status kolo_comm_ask(struct kolo_comm *c, int peer, double waited_us, bool message)
+{
+    if (peer < 0 || peer >= c->nranks || peer == c->rank) {
+        return KOLO_OK;
+    }
+    atomic_store_explicit(&c->post->since_us, (uint64_t)(kolo_now_us() - waited_us),
+                          memory_order_relaxed);
+    const int last = whom(c, peer);
+    atomic_store_explicit(&c->post->waits_for_last, last + 1, memory_order_relaxed);
+    kolo_mesh_ask(c, peer);
+    if (waited_us > WARN_US || (waited_us > STOPPED_US && is_stopped(c, last))) {
+        warn(c, last, waited_us, message);
+    }
+    KOLO_TRY(check_left(c, message ? peer : last, message));
+    if (!message && kolo_watch_crossed(c, peer)) {
+        c->wires.blamed = peer;
+        return KOLO_ERR_MISMATCH;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_comm_stalled(struct kolo_wires *w, int peer, double waited_us)
+{
+    struct kolo_comm *c = w->owner;
+    return waited_us > w->timeout_us ? kolo_comm_late(c, peer, c->timeout_ms, false)
+                                     : kolo_comm_ask(c, peer, waited_us, false);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The records of a board in the form of PyTorch's flight recorder, version 2.4, so that what reads
+ * those (torch.distributed.flight_recorder, torchfrtrace) reads these.
+ *
+ * Source: torch/csrc/distributed/c10d/FlightRecorder.hpp of PyTorch 2.13 for the members;
+ * torch/distributed/flight_recorder/components/types.py for the names that are known there. */
+#ifndef KOLO_CORE_HEALTH_FLIGHT_RECORDER_H
+#define KOLO_CORE_HEALTH_FLIGHT_RECORDER_H
+
+#include "core/comm.h"
+
+/* JSON of what one rank has done: its last calls, and under "kolo" what PyTorch has no place for:
+ * process, state, whom it waits for, what ended the communicator. */
+void kolo_dump_text(const struct kolo_board *board, const struct kolo_post *post,
+                    struct kolo_text *out);
+/* Replace the file `path` by `text`, whole or not at all. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_dump_write(const char *path, const struct kolo_text *text);
+/* `pattern` with %h host, %p process, %r rank, %c communicator; with neither %p nor %r the rank is
+ * added at the end. */
+void kolo_dump_path(const char *pattern, const struct kolo_board *board,
+                    const struct kolo_post *post, struct kolo_text *out);
+
+/* `c` has just failed: if KOLO_RECORD_FILE is set, write this rank's records there, and, by the
+ * rank that saw it, those of ranks of this host that are dead. What cannot be written is a warning.
+ */
+void kolo_dump_failed(const struct kolo_comm *c);
+
+/* "runs", "waits", "stopped", "dead", "left" or "comes": what the rank of a post does. */
+const char *kolo_post_state(const struct kolo_post *post);
+
+#endif

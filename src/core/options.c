@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options of a communicator: the caller's, else the environment's, else the defaults. */
+#include "core/setup/join.h"
+#include "cuda/driver.h"
+#include "plugin/catalogue.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- configuration ---- */
+
+static kolo_status choose_int(int given, const char *name, int lo, int hi, int otherwise, int *out)
+{
+    const char *text = kolo_env(name);
+    long value = given != KOLO_UNSET ? given : otherwise;
+    if (given == KOLO_UNSET && text != NULL && !kolo_parse_int(text, lo, hi, &value)) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s is \"%s\"; it must be a number of %d to %d", name,
+                         text, lo, hi);
+    }
+    *out = (int)value;
+    return KOLO_OK;
+}
+
+static char *choose_text(const char *given, const char *name, const char *otherwise)
+{
+    const char *text = given != NULL ? given : kolo_env(name);
+    return strdup(text != NULL ? text : otherwise);
+}
+
+static kolo_status check_config(const struct kolo_comm *c)
+{
+    if (c->deterministic != 0 && c->deterministic != 1) {
+        return kolo_fail(KOLO_ERR_INVALID, "config.deterministic is %d; it must be 0 or 1",
+                         c->deterministic);
+    }
+    if (c->timeout_ms <= 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "config.timeout_ms is %d; it must be positive",
+                         c->timeout_ms);
+    }
+    if (c->device < KOLO_HOST) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "config.device is %d; it must be KOLO_HOST (-1) or a CUDA ordinal",
+                         c->device);
+    }
+    if (c->device != KOLO_HOST) {
+        const struct kolo_cuda *cuda = NULL;
+        const kolo_status st = kolo_cuda_open(&cuda); /* before anybody waits for this rank */
+        if (st < 0) {
+            char why[256];
+            (void)snprintf(why, sizeof why, "%s", kolo_error_text());
+            return kolo_fail(st, "config.device is %d: %s", c->device, why);
+        }
+    }
+    if (c->algo_text == NULL || c->transport_text == NULL || c->groups_text == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a configuration");
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *given)
+{
+    struct kolo_config config = KOLO_CONFIG_INIT;
+    if (given != NULL) {
+        if (given->size < offsetof(struct kolo_config, deterministic) || given->size > 4096) {
+            return kolo_fail(KOLO_ERR_INVALID, "config.size is %u; start from KOLO_CONFIG_INIT",
+                             given->size);
+        }
+        memcpy(&config, given, kolo_min(given->size, sizeof config));
+    }
+    KOLO_TRY(choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->deterministic));
+    KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000, &c->timeout_ms));
+    c->device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
+    c->algo_text = choose_text(config.algo, "KOLO_ALGO", "");
+    c->transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
+    c->groups_text = choose_text(NULL, "KOLO_GROUPS", "");
+    (void)snprintf(c->name, sizeof c->name, "%s", config.name != NULL ? config.name : "comm");
+    KOLO_TRY(check_config(c));
+    if (c->algo_text[0] == '\0') {
+        return KOLO_OK;
+    }
+    return kolo_rules_parse_among(c->algo_text, kolo_algo_count_all, kolo_algo_at, &c->rules);
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inside point-to-point: who talks to whom, what is kept, and what travels.
+ *
+ * Two channels of a link. CONTROL carries headers of 64 bytes, one receive of which is always
+ * posted for a connected peer; DATA carries long messages from user memory to user memory.
+ *
+ *   EAGER   tag, bytes, first 24 bytes; longer ones: the payload follows on CONTROL
+ *   READY   tag, bytes, id: a message waits for its receive       (rendezvous)
+ *   SEND    id: its receive is posted; the next message on DATA
+ *   DROP    id: it was too long for its receive; the sender is done
+ *   NOTE    nothing: carries `freed`, or just says that the sender is there
+ *
+ * What a receiver keeps of messages that no receive fitted yet is bounded by a window at the
+ * sender: an eager message is charged to the window of its receiver until it has left the
+ * receiver's memory, which the receiver's next header says (`freed`); where the window is full, the
+ * message goes by rendezvous. So nobody ever waits for room, and a kept READY costs one small
+ * record for a send that its sender has not finished. */
+#ifndef KOLO_CORE_P2P_INNER_H
+#define KOLO_CORE_P2P_INNER_H
+
+#include "core/comm.h"
+#include "core/p2p/p2p.h"
+
+#include <string.h>
+
+enum kolo_p2p_kind {
+    KOLO_P2P_KIND_EAGER = 1,
+    KOLO_P2P_KIND_READY = 2,
+    KOLO_P2P_KIND_SEND = 3,
+    KOLO_P2P_KIND_DROP = 4,
+    KOLO_P2P_KIND_NOTE = 5
+};
+
+enum {
+    KOLO_P2P_CONTROL = KOLO_PLAN_CHANNELS,
+    KOLO_P2P_DATA = KOLO_PLAN_CHANNELS + 1,
+    KOLO_P2P_RECORD = 128,          /* charge for a kept message beside its bytes */
+    KOLO_P2P_WINDOW_MOST = 1 << 20, /* of one sender */
+    KOLO_P2P_WINDOW_ALL = 16 << 20, /* of all senders to one rank */
+    KOLO_P2P_BUDGET = 64            /* headers of one peer in one turn */
+};
+
+struct kolo_p2p_fifo {
+    struct kolo_p2p_op *first, *last;
+};
+
+/* A message that no posted receive fits yet. */
+struct kolo_p2p_kept {
+    struct kolo_p2p_kept *next;
+    uint64_t order; /* of arrival, over all peers */
+    uint64_t id;    /* READY */
+    size_t bytes;
+    int source, tag;
+    bool ready;               /* announced; else the bytes are here */
+    struct kolo_p2p_op *self; /* announced by this rank itself */
+    unsigned char data[];
+};
+static_assert(sizeof(struct kolo_p2p_kept) <= KOLO_P2P_RECORD, "the charge covers it");
+
+struct kolo_p2p_peer {
+    int rank;
+    bool open;    /* connected, and the control receive is posted */
+    bool gone;    /* its end of the link is closed */
+    bool heard;   /* a header came, so it is connected to us */
+    bool spoke;   /* it got a header from us */
+    bool unheard; /* counted in kolo_p2p.unheard */
+    bool owes;    /* a NOTE is to be sent */
+    const struct kolo_transport *transport;
+    struct kolo_link *link;
+
+    struct kolo_req req; /* of CONTROL, incoming */
+    struct kolo_p2p_header header;
+    bool payload;                 /* the request is for an eager message's payload: */
+    struct kolo_p2p_op *target;   /* straight into this receive, */
+    struct kolo_p2p_kept *coming; /* or to be kept; its next is NULL */
+    bool unwanted;                /* ... or forgotten: it was too long for its receive */
+
+    struct kolo_req note_req;
+    struct kolo_p2p_header note;
+
+    uint32_t window, charged, returned; /* at the sender; charged - returned <= window */
+    uint32_t came, freed, told;         /* at the receiver; told: `freed` of the last header */
+    uint64_t ids;
+    struct kolo_p2p_fifo waiting; /* sends that were announced */
+    struct kolo_p2p_fifo posted;  /* receives from this peer */
+    struct kolo_p2p_kept *kept, *kept_last;
+};
+
+struct kolo_p2p_device {
+    const struct kolo_transport *transport;
+    struct kolo_device *device;
+};
+
+/* Under comm->device_lock, but for what says otherwise. */
+struct kolo_p2p {
+    struct kolo_comm *comm;
+    pthread_mutex_t inbox_lock; /* of inbox; taken after device_lock, for a few instructions */
+    struct kolo_p2p_fifo inbox; /* started, in order */
+    _Atomic int active;         /* operations started and not done; any thread reads it */
+    _Atomic int unheard;   /* peers with eager messages that we did not hear of yet; likewise */
+    _Atomic unsigned idle; /* calls of progress with nothing pending; only a throttle */
+
+    struct kolo_p2p_fifo started; /* taken from the inbox */
+    struct kolo_p2p_fifo any;     /* receives from any source */
+    struct kolo_p2p_fifo flying;  /* their requests are in flight, or were just started */
+    struct kolo_p2p_peer **peer;  /* [nranks]; NULL until needed */
+    int *opened;                  /* [nranks]; ranks of those that are open */
+    int nopened;
+    bool hears_all; /* every peer is open */
+    struct kolo_p2p_device device[KOLO_TRANSPORTS_MAX];
+    int ndevices;
+    uint64_t clock;      /* orders arrivals and receives */
+    kolo_status failure; /* found under the lock; kolo_comm_fail() follows */
+    bool aborted;        /* the links were told */
+};
+
+/* ---- match.c: receives meet messages ---- */
+
+void kolo_p2p_push(struct kolo_p2p_fifo *fifo, struct kolo_p2p_op *op);
+/* Take out `op`, which is there. */
+void kolo_p2p_remove(struct kolo_p2p_fifo *fifo, struct kolo_p2p_op *op);
+/* Give the operation back to its owner. */
+void kolo_p2p_finish(struct kolo_p2p *p2p, struct kolo_p2p_op *op, kolo_status status);
+
+/* The first posted receive that a message fits, taken out; or NULL. */
+struct kolo_p2p_op *kolo_p2p_take_posted(struct kolo_p2p *p2p, struct kolo_p2p_peer *from, int tag);
+/* The first kept message that fits the receive, taken out; or NULL. */
+struct kolo_p2p_kept *kolo_p2p_take_kept(struct kolo_p2p *p2p, const struct kolo_p2p_op *op);
+void kolo_p2p_keep(struct kolo_p2p *p2p, struct kolo_p2p_peer *from, struct kolo_p2p_kept *kept);
+/* A record with room for `bytes` of data, or NULL. */
+struct kolo_p2p_kept *kolo_p2p_kept_create(int source, int tag, size_t bytes, size_t room);
+/* Write op->info; false if the message is longer than the receive. */
+bool kolo_p2p_describe(struct kolo_p2p_op *op, int source, int tag, size_t bytes);
+void kolo_p2p_forget(struct kolo_p2p *p2p);
+
+/* ---- wire.c: posting, connecting, sending ---- */
+
+static inline uint32_t kolo_p2p_charge(size_t bytes)
+{
+    return (uint32_t)(KOLO_P2P_RECORD + bytes);
+}
+/* Empty messages may have no memory. */
+static inline void kolo_p2p_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) {
+        memcpy(to, from, bytes);
+    }
+}
+
+/* A request that could not be posted has the error as its status, so that nobody waits for it. */
+kolo_status kolo_p2p_post_send(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
+                               struct kolo_req *req);
+kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
+                               struct kolo_req *req);
+/* Where the operation's long message is, which is of `bytes`. */
+void *kolo_p2p_place(const struct kolo_p2p *p2p, const struct kolo_p2p_peer *peer,
+                     const struct kolo_p2p_op *op, size_t bytes);
+kolo_status kolo_p2p_post_header(struct kolo_p2p_peer *peer, enum kolo_p2p_kind kind,
+                                 struct kolo_p2p_header *header, struct kolo_req *req);
+/* Post the receive of the peer's next header. */
+kolo_status kolo_p2p_expect_header(struct kolo_p2p_peer *peer);
+
+/* The peer's record, unconnected. NULL: no memory. */
+struct kolo_p2p_peer *kolo_p2p_peer_get(struct kolo_p2p *p2p, int rank);
+/* The same, connected. Errors: LINK (it has left), SYSTEM, as kolo_comm_reach(). */
+kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_peer **out);
+/* Put a started send on its way; it is in some queue afterwards, whatever happened. */
+kolo_status kolo_p2p_send(struct kolo_p2p *p2p, struct kolo_p2p_op *op);
+/* From a send of this rank to its receive. */
+void kolo_p2p_pass(struct kolo_p2p_op *send, struct kolo_p2p_op *recv);
+
+/* ---- recv.c: what comes from a peer ---- */
+
+/* Let a receive, in p2p->flying, have a kept message, which is freed. */
+kolo_status kolo_p2p_deliver(struct kolo_p2p *p2p, struct kolo_p2p_op *op,
+                             struct kolo_p2p_kept *kept);
+/* Handle what came from the peer, and tell it what it must know. */
+kolo_status kolo_p2p_poll(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer);
+
+#endif

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Point to point: the life of operations, and whose turn it is.
+ *
+ * Starting an operation only puts it into the inbox, under a lock of its own, so it never waits for
+ * a thread that is connecting or moving bytes. Whoever gets comm->device_lock takes all from the
+ * inbox and advances everything for everybody. After an error the links are aborted; operations are
+ * given back as the transports let go of their memory. */
+#include "core/p2p/p2p.h"
+
+#include "core/p2p/inner.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+enum { IDLE_TURNS = 32, CLOSE_TURNS = 1000, DEVICE_BUDGET = 256 };
+
+/* comm->p2p is made by whoever is first, and read without a lock. */
+static struct kolo_p2p *p2p_of(const struct kolo_comm *comm)
+{
+    return __atomic_load_n(&comm->p2p, __ATOMIC_ACQUIRE);
+}
+
+static kolo_status error_of(const struct kolo_comm *comm)
+{
+    return (kolo_status)atomic_load_explicit(&comm->error, memory_order_acquire);
+}
+
+/* ---- open and start ---- */
+
+static void p2p_free(struct kolo_p2p *p2p)
+{
+    for (int q = 0; p2p->peer != NULL && q < p2p->comm->nranks; q++) {
+        if (p2p->peer[q] != NULL) {
+            free(p2p->peer[q]->coming);
+        }
+        free(p2p->peer[q]);
+    }
+    pthread_mutex_destroy(&p2p->inbox_lock);
+    free(p2p->peer);
+    free(p2p->opened);
+    free(p2p);
+}
+
+kolo_status kolo_p2p_open(struct kolo_comm *comm)
+{
+    if (p2p_of(comm) != NULL) {
+        return KOLO_OK;
+    }
+    const size_t n = (size_t)comm->nranks;
+    struct kolo_p2p *none = NULL;
+    struct kolo_p2p *p2p = calloc(1, sizeof *p2p);
+    if (p2p == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for sends and receives");
+    }
+    p2p->comm = comm;
+    pthread_mutex_init(&p2p->inbox_lock, NULL);
+    p2p->peer = calloc(n, sizeof(struct kolo_p2p_peer *));
+    p2p->opened = calloc(n, sizeof(int));
+    if (p2p->peer == NULL || p2p->opened == NULL) {
+        p2p_free(p2p);
+        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for messages with %d ranks", comm->nranks);
+    }
+    if (!__atomic_compare_exchange_n(&comm->p2p, &none, p2p, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        p2p_free(p2p); /* another thread was first */
+    }
+    return KOLO_OK;
+}
+
+static kolo_status check(const struct kolo_p2p_op *op)
+{
+    const struct kolo_comm *comm = op->comm;
+    const bool any = !op->is_send && op->peer == KOLO_ANY_SOURCE;
+    const bool tagged = op->tag >= 0 || (!op->is_send && op->tag == KOLO_ANY_TAG);
+    KOLO_TRY(kolo_comm_usable(comm));
+    if (!any && (op->peer < 0 || op->peer >= comm->nranks)) {
+        return kolo_fail(KOLO_ERR_INVALID, "peer is %d; it must be 0 to %d%s", op->peer,
+                         comm->nranks - 1, op->is_send ? "" : " or KOLO_ANY_SOURCE");
+    }
+    if (!tagged && op->tag != KOLO_UNTAGGED) {
+        return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be >= 0%s", op->tag,
+                         op->is_send ? "" : " or KOLO_ANY_TAG");
+    }
+    if (!any && op->peer != comm->rank &&
+        (comm->member[op->peer].reach.caps & KOLO_CAP_MESSAGE) == 0) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d is reached by %s, which has no messages",
+                         op->peer, comm->member[op->peer].transport->base.name);
+    }
+    return kolo_p2p_open(op->comm);
+}
+
+kolo_status kolo_p2p_start(struct kolo_p2p_op *op)
+{
+    const kolo_status status = check(op);
+    op->end = KOLO_OK;
+    op->req[0] = op->req[1] = (struct kolo_req){0};
+    op->info.bytes = 0;
+    atomic_store_explicit(&op->status, (int)(status < 0 ? status : KOLO_INPROGRESS),
+                          memory_order_relaxed);
+    KOLO_TRY(status);
+    struct kolo_p2p *p2p = p2p_of(op->comm);
+    atomic_fetch_add_explicit(&p2p->active, 1, memory_order_relaxed);
+    pthread_mutex_lock(&p2p->inbox_lock);
+    kolo_p2p_push(&p2p->inbox, op);
+    pthread_mutex_unlock(&p2p->inbox_lock);
+    return KOLO_OK;
+}
+
+kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
+{
+    const kolo_status status = (kolo_status)atomic_load_explicit(&op->status, memory_order_acquire);
+    if (status == KOLO_ERR_INVALID && op->info.bytes > op->bytes) {
+        return kolo_fail(status, "rank %d sent %zu bytes; the receive has room for %zu",
+                         op->info.source, op->info.bytes, op->bytes);
+    }
+    if (status < 0) {
+        (void)kolo_comm_usable(op->comm); /* for its text */
+    }
+    return status;
+}
+
+/* ---- a turn, under device_lock ---- */
+
+/* From now on hear from ranks we never talked to. */
+static kolo_status hear_all(struct kolo_p2p *p2p)
+{
+    const struct kolo_comm *comm = p2p->comm;
+    for (int q = 0; !p2p->hears_all && q < comm->nranks; q++) {
+        struct kolo_p2p_peer *peer = p2p->peer[q];
+        const bool reached = (comm->member[q].reach.caps & KOLO_CAP_MESSAGE) != 0;
+        if (q != comm->rank && reached && (peer == NULL || !peer->gone)) {
+            KOLO_TRY(kolo_p2p_peer_open(p2p, q, &peer));
+        }
+    }
+    p2p->hears_all = true;
+    return KOLO_OK;
+}
+
+static kolo_status begin_recv(struct kolo_p2p *p2p, struct kolo_p2p_op *op)
+{
+    const bool any = op->peer == KOLO_ANY_SOURCE;
+    struct kolo_p2p_peer *peer = any ? NULL : kolo_p2p_peer_get(p2p, op->peer);
+    struct kolo_p2p_kept *kept = any || peer != NULL ? kolo_p2p_take_kept(p2p, op) : NULL;
+    op->order = p2p->clock++;
+    if (!any && peer == NULL) {
+        op->end = KOLO_ERR_SYSTEM;
+        kolo_p2p_push(&p2p->flying, op);
+        return op->end;
+    }
+    if (kept != NULL) {
+        kolo_p2p_push(&p2p->flying, op);
+        return kolo_p2p_deliver(p2p, op, kept);
+    }
+    kolo_p2p_push(any ? &p2p->any : &peer->posted, op);
+    return any ? hear_all(p2p) : kolo_p2p_peer_open(p2p, op->peer, &peer);
+}
+
+static void append(struct kolo_p2p_fifo *to, struct kolo_p2p_fifo *from)
+{
+    if (from->first != NULL) {
+        *(to->first == NULL ? &to->first : &to->last->next) = from->first;
+        to->last = from->last;
+        *from = (struct kolo_p2p_fifo){0};
+    }
+}
+
+static void empty_inbox(struct kolo_p2p *p2p)
+{
+    pthread_mutex_lock(&p2p->inbox_lock);
+    append(&p2p->started, &p2p->inbox);
+    pthread_mutex_unlock(&p2p->inbox_lock);
+}
+
+static kolo_status begin_started(struct kolo_p2p *p2p)
+{
+    empty_inbox(p2p);
+    while (p2p->started.first != NULL) {
+        struct kolo_p2p_op *op = p2p->started.first;
+        p2p->started.first = op->next;
+        KOLO_TRY(op->is_send ? kolo_p2p_send(p2p, op) : begin_recv(p2p, op));
+    }
+    return KOLO_OK;
+}
+
+static kolo_status progress_devices(struct kolo_p2p *p2p)
+{
+    kolo_status first = KOLO_OK;
+    for (int i = 0; i < p2p->ndevices; i++) {
+        const struct kolo_p2p_device *d = &p2p->device[i];
+        const int moved = d->transport->progress(d->device, DEVICE_BUDGET);
+        first = moved < 0 && first == KOLO_OK ? (kolo_status)moved : first;
+    }
+    return first;
+}
+
+static bool in_flight(const struct kolo_p2p_op *op)
+{
+    return op->req[0].status == KOLO_INPROGRESS || op->req[1].status == KOLO_INPROGRESS;
+}
+
+static kolo_status worst(const struct kolo_p2p_op *op)
+{
+    const kolo_status first = op->req[0].status;
+    return first < 0 ? first : op->req[1].status;
+}
+
+/* Give back what is done. One that failed stays: its status is the communicator's, which must have
+ * its text first. */
+static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
+{
+    struct kolo_p2p_fifo left = {0};
+    kolo_status status = KOLO_OK;
+    for (struct kolo_p2p_op *op = p2p->flying.first, *next = NULL; op != NULL; op = next) {
+        const bool flies = in_flight(op);
+        const kolo_status bad = flies ? KOLO_OK : worst(op);
+        next = op->next; /* read before the status makes it its owner's again */
+        if (flies || (bad < 0 && ended == KOLO_OK)) {
+            kolo_p2p_push(&left, op);
+        } else {
+            kolo_p2p_finish(p2p, op, bad < 0 ? ended : op->end);
+        }
+        if (bad < 0 && ended == KOLO_OK && status == KOLO_OK) {
+            status = kolo_fail(bad, "a message of %zu bytes with rank %d failed: %s", op->bytes,
+                               op->is_send ? op->peer : op->info.source, kolo_status_name(bad));
+        }
+    }
+    p2p->flying = left;
+    return status;
+}
+
+/* A peer that gave up says so in our region. */
+static kolo_status told_to_stop(const struct kolo_comm *comm)
+{
+    const struct kolo_region *own =
+        comm->wires.region != NULL ? comm->wires.region[comm->rank] : NULL;
+    const int32_t told =
+        own != NULL ? atomic_load_explicit(&own->head.abort, memory_order_relaxed) : 0;
+    return told == 0 ? KOLO_OK
+                     : kolo_fail((kolo_status)told, "another rank ended this communicator");
+}
+
+static kolo_status advance(struct kolo_p2p *p2p)
+{
+    KOLO_TRY(told_to_stop(p2p->comm));
+    KOLO_TRY(begin_started(p2p));
+    KOLO_TRY(progress_devices(p2p));
+    for (int i = 0; i < p2p->nopened; i++) {
+        KOLO_TRY(kolo_p2p_poll(p2p, p2p->peer[p2p->opened[i]]));
+    }
+    return land(p2p, KOLO_OK);
+}
+
+/* ---- after an error ---- */
+
+static void condemn(struct kolo_p2p *p2p, struct kolo_p2p_fifo *fifo, kolo_status status)
+{
+    for (struct kolo_p2p_op *op = fifo->first; op != NULL; op = op->next) {
+        op->end = status;
+    }
+    append(&p2p->flying, fifo);
+}
+
+static void abort_links(struct kolo_p2p *p2p, kolo_status status)
+{
+    for (int i = 0; !p2p->aborted && i < p2p->nopened; i++) {
+        struct kolo_p2p_peer *peer = p2p->peer[p2p->opened[i]];
+        peer->transport->abort(peer->link, status);
+    }
+    p2p->aborted = true;
+}
+
+/* Give every operation the status, as soon as no transport uses its memory. */
+static void give_up(struct kolo_p2p *p2p, kolo_status status)
+{
+    abort_links(p2p, status);
+    (void)progress_devices(p2p);
+    empty_inbox(p2p);
+    condemn(p2p, &p2p->started, status);
+    condemn(p2p, &p2p->any, status);
+    for (int q = 0; q < p2p->comm->nranks; q++) {
+        struct kolo_p2p_peer *peer = p2p->peer[q];
+        if (peer == NULL) {
+            continue;
+        }
+        condemn(p2p, &peer->posted, status);
+        condemn(p2p, &peer->waiting, status);
+        if (peer->target != NULL && peer->req.status != KOLO_INPROGRESS) {
+            peer->target->end = status;
+            kolo_p2p_push(&p2p->flying, peer->target);
+            peer->target = NULL;
+        }
+    }
+    (void)land(p2p, status);
+}
+
+/* ---- turns ---- */
+
+/* Returns a new failure, for kolo_comm_fail(). Until that was called nobody gives operations back,
+ * because their owners ask the communicator what happened. */
+static kolo_status take_turn(struct kolo_p2p *p2p)
+{
+    const kolo_status error = error_of(p2p->comm);
+    if (error != KOLO_OK) {
+        give_up(p2p, error);
+        return KOLO_OK;
+    }
+    if (p2p->failure == KOLO_OK) {
+        const kolo_status status = advance(p2p);
+        p2p->failure = status < 0 ? status : KOLO_OK;
+        return p2p->failure;
+    }
+    return KOLO_OK;
+}
+
+bool kolo_p2p_pending(const struct kolo_comm *comm)
+{
+    struct kolo_p2p *p2p = p2p_of(comm);
+    return p2p != NULL && (atomic_load_explicit(&p2p->active, memory_order_relaxed) > 0 ||
+                           atomic_load_explicit(&p2p->unheard, memory_order_relaxed) > 0);
+}
+
+static bool all_done(struct kolo_p2p *p2p)
+{
+    return atomic_load_explicit(&p2p->active, memory_order_acquire) == 0;
+}
+
+kolo_status kolo_p2p_progress(struct kolo_comm *comm)
+{
+    struct kolo_p2p *p2p = p2p_of(comm);
+    const kolo_status error = error_of(comm);
+    if (p2p == NULL || (error != KOLO_OK && all_done(p2p))) {
+        return error;
+    }
+    /* With nothing of our own to do, still look now and then at what others send. */
+    if (!kolo_p2p_pending(comm) &&
+        atomic_fetch_add_explicit(&p2p->idle, 1, memory_order_relaxed) % IDLE_TURNS != 0) {
+        return KOLO_OK;
+    }
+    if (pthread_mutex_trylock(&comm->device_lock) != 0) {
+        return KOLO_OK;
+    }
+    const kolo_status failure = take_turn(p2p);
+    pthread_mutex_unlock(&comm->device_lock);
+    if (failure < 0) {
+        (void)kolo_comm_fail(comm, failure);
+    }
+    return all_done(p2p) ? error_of(comm) : KOLO_OK;
+}
+
+/* ---- close ---- */
+
+static bool lets_go(const struct kolo_p2p *p2p)
+{
+    for (int i = 0; i < p2p->nopened; i++) {
+        const struct kolo_p2p_peer *peer = p2p->peer[p2p->opened[i]];
+        if (peer->req.status == KOLO_INPROGRESS || peer->note_req.status == KOLO_INPROGRESS) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void kolo_p2p_close(struct kolo_comm *comm)
+{
+    struct kolo_p2p *p2p = p2p_of(comm);
+    if (p2p == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&comm->device_lock);
+    for (int turn = 0; turn < CLOSE_TURNS && !lets_go(p2p); turn++) {
+        abort_links(p2p, KOLO_ERR_ABORTED);
+        (void)progress_devices(p2p);
+        sched_yield();
+    }
+    comm->p2p = NULL;
+    pthread_mutex_unlock(&comm->device_lock);
+    if (!lets_go(p2p)) {
+        KOLO_LOG(WARN, NET,
+                 "comm %p rank %d: a transport keeps messages after abort; their "
+                 "memory is not freed",
+                 (void *)comm, comm->rank);
+        return;
+    }
+    kolo_p2p_forget(p2p);
+    p2p_free(p2p);
+}

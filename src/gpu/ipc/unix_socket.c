@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See unix_socket.h. */
+#include "gpu/ipc/unix_socket.h"
+
+#include "util/pass_fd.h"
+#include "util/secret.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+struct kolo_fds_end { /* a rank's socket, which it tells all */
+    uint32_t bytes;   /* of the name; 0: there is none */
+    unsigned char secret[KOLO_FDS_SECRET];
+    struct sockaddr_un name;
+};
+
+struct note {
+    unsigned char secret[KOLO_FDS_SECRET];
+    int32_t rank; /* the sender's */
+    uint32_t bytes;
+    unsigned char data[KOLO_FDS_BYTES];
+};
+
+/* ---- coming up, and going down ---- */
+
+/* A name that is left out is given by the kernel: unix(7), autobind. */
+static void invite(const struct kolo_fds *f, struct kolo_fds_end *out)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t bytes = sizeof out->name;
+    if (f->socket >= 0 && kolo_random(out->secret, sizeof out->secret) == KOLO_OK &&
+        bind(f->socket, (struct sockaddr *)&name, sizeof name.sun_family) == 0 &&
+        getsockname(f->socket, (struct sockaddr *)&out->name, &bytes) == 0) {
+        out->bytes = bytes;
+    }
+}
+
+static bool reaches(const struct kolo_fds_end *end)
+{
+    const int trial = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool reached = trial >= 0 && end->bytes > 0 && end->bytes <= sizeof end->name &&
+                         connect(trial, (const struct sockaddr *)&end->name, end->bytes) == 0;
+    if (trial >= 0) {
+        (void)close(trial);
+    }
+    return reached;
+}
+
+static kolo_status meet(struct kolo_fds *f)
+{
+    struct kolo_fds_end mine = {.bytes = 0};
+    uint8_t works = 1, all_work = 0;
+    invite(f, &mine);
+    KOLO_TRY(kolo_all_gather(&mine, f->end, sizeof mine, KOLO_UINT8, f->host, NULL));
+    for (int q = 0; q < f->host->nranks; q++) {
+        works = works && reaches(&f->end[q]);
+    }
+    KOLO_TRY(kolo_all_reduce(&works, &all_work, 1, KOLO_UINT8, KOLO_MIN, f->host, NULL));
+    f->works = all_work != 0;
+    return KOLO_OK;
+}
+
+kolo_status kolo_fds_open(struct kolo_comm *host, struct kolo_fds *out)
+{
+    struct kolo_fds f = {.host = host};
+    f.end = calloc((size_t)host->nranks, sizeof *f.end);
+    if (f.end == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for sockets of %d ranks", host->nranks);
+    }
+    f.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const kolo_status st = meet(&f);
+    if (st != KOLO_OK || !f.works) {
+        kolo_fds_close(&f);
+    }
+    *out = f;
+    return st;
+}
+
+void kolo_fds_close(struct kolo_fds *f)
+{
+    if (f->socket >= 0) {
+        (void)close(f->socket);
+    }
+    free(f->end);
+    f->end = NULL;
+    f->socket = -1;
+    f->works = false;
+}
+
+/* ---- messages ---- */
+
+bool kolo_fds_try(const struct kolo_fds *f, int to, const void *data, size_t bytes, int fd)
+{
+    struct kolo_fds_end *end = &f->end[to];
+    struct note note = {.rank = f->host->rank, .bytes = (uint32_t)bytes};
+    struct iovec iov = {&note, sizeof note};
+    union kolo_fd_room room;
+    struct msghdr message = {
+        .msg_name = &end->name, .msg_namelen = end->bytes, .msg_iov = &iov, .msg_iovlen = 1};
+    assert(bytes <= sizeof note.data);
+    memcpy(note.secret, end->secret, sizeof note.secret);
+    memcpy(note.data, data, bytes);
+    if (fd >= 0) {
+        kolo_fd_attach(&message, &room, fd);
+    }
+    return sendmsg(f->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+bool kolo_fds_send(const struct kolo_fds *f, int to, const void *data, size_t bytes, int fd)
+{
+    const struct timespec nap = {0, 1000 * 1000};
+    const double end = kolo_now_us() + KOLO_FDS_MS * 1e3;
+    while (!kolo_fds_try(f, to, data, bytes, fd)) {
+        if ((errno != EAGAIN && errno != EINTR && errno != ENOBUFS) || kolo_now_us() > end) {
+            return false;
+        }
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+/* One datagram, which may be no message: false, and there is none if errno is EAGAIN. */
+static bool take_one(const struct kolo_fds *f, struct note *note, int *fd_out)
+{
+    struct iovec iov = {note, sizeof *note};
+    union kolo_fd_room room;
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = room.bytes,
+                             .msg_controllen = sizeof room.bytes};
+    const ssize_t got = recvmsg(f->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) {
+        return false;
+    }
+    const int fd = kolo_fd_attached(&message);
+    const struct kolo_fds_end *own = &f->end[f->host->rank];
+    if (got == sizeof *note && memcmp(note->secret, own->secret, sizeof own->secret) == 0 &&
+        note->rank >= 0 && note->rank < f->host->nranks) {
+        *fd_out = fd;
+        return true;
+    }
+    if (fd >= 0) { /* a stranger's */
+        (void)close(fd);
+    }
+    errno = EINTR;
+    return false;
+}
+
+bool kolo_fds_take(const struct kolo_fds *f, int *rank_out, void *data, size_t bytes, int *fd_out)
+{
+    struct note note;
+    for (;;) {
+        int fd = -1;
+        if (!take_one(f, &note, &fd)) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return false;
+        }
+        if (note.bytes == bytes) {
+            memcpy(data, note.data, bytes);
+            *rank_out = note.rank;
+            *fd_out = fd;
+            return true;
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+}
+
+bool kolo_fds_recv(const struct kolo_fds *f, int *rank_out, void *data, size_t bytes, int *fd_out)
+{
+    const double end = kolo_now_us() + KOLO_FDS_MS * 1e3;
+    struct pollfd ready = {.fd = f->socket, .events = POLLIN};
+    for (double left_us; (left_us = end - kolo_now_us()) > 0;) {
+        if (poll(&ready, 1, (int)(left_us / 1e3) + 1) > 0 &&
+            kolo_fds_take(f, rank_out, data, bytes, fd_out)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How peers come up and go down: see p2p_path.h. Every rank does its part, then tells all how it
+ * went; only where all are able goes any of them on. */
+#include "cuda/peer_access.h"
+#include "gpu/p2p/inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks */
+    PCIE_SLICES = 4,    /* and PCIe with 4 */
+    INBOX_BYTES = 64 << 10, /* for each rank that may store to it, up to INBOXES of them */
+    INBOXES = 16,
+    SCRATCH_BYTES = 64 << 10,
+    /* What goes with its flags takes twice the bytes and saves the signals' way. NCCL 2.30's model
+     * of its kernels for 8 H100 (src/sym_kernels.cc there) has the border near 20 KiB an
+     * all-reduce, MSCCL++ takes 16 KiB: 7 times that comes in. PCIe is an eighth as fast, as in
+     * p2p_path.c. */
+    NVLINK_LOW = 128 << 10,
+    PCIE_LOW = 16 << 10
+};
+
+/* ---- the ledger: blocks that may wait, by GPU ---- */
+
+enum { GPUS = 64 };
+static unsigned waiting[GPUS];
+static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static unsigned reserve(const struct kolo_gpu *gpu, unsigned want)
+{
+    unsigned *used = gpu->ordinal < GPUS ? &waiting[gpu->ordinal] : NULL;
+    pthread_mutex_lock(&ledger_lock);
+    const unsigned left = used != NULL && *used < gpu->sms ? gpu->sms - *used : 0;
+    const unsigned got = want < left ? want : left;
+    if (used != NULL) {
+        *used += got;
+    }
+    pthread_mutex_unlock(&ledger_lock);
+    return got;
+}
+
+static void give_back(const struct kolo_gpu *gpu, unsigned blocks)
+{
+    pthread_mutex_lock(&ledger_lock);
+    waiting[gpu->ordinal % GPUS] -= blocks;
+    pthread_mutex_unlock(&ledger_lock);
+}
+
+/* ---- pairs ---- */
+
+/* This process's number of a GPU; -1: it does not see it. */
+static int ordinal_of(const struct kolo_cuda *cuda, const unsigned char uuid[16])
+{
+    int count = 0;
+    if (cuda->device_get_count(&count) != KOLO_CUDA_OK) {
+        return -1;
+    }
+    for (int i = 0; i < count; i++) {
+        unsigned char own[16] = {0};
+        int device = 0;
+        if (cuda->device_get(&device, i) == KOLO_CUDA_OK &&
+            cuda->device_get_uuid(own, device) == KOLO_CUDA_OK && memcmp(own, uuid, 16) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* What came of trying a pair is kept: it takes a second, and a process may have many communicators.
+ */
+static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
+{
+    enum { BYTES = 1 << 20, TIMEOUT_MS = 10000 };
+    static bool good[GPUS][GPUS];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const bool known = pair[0] < GPUS && pair[1] < GPUS;
+    double gbs = 0;
+    pthread_mutex_lock(&lock);
+    const kolo_status st = known && good[pair[0]][pair[1]]
+                               ? KOLO_OK
+                               : kolo_peer_access_try(cuda, pair, BYTES, TIMEOUT_MS, &gbs);
+    if (known && st == KOLO_OK) {
+        good[pair[0]][pair[1]] = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+/* Whether NVLink joins this rank's GPU and another: NVML knows; where it could not be asked, native
+ * atomics go over NVLink and not over PCIe. */
+static bool is_fast(const struct kolo_peers *p, int ordinal)
+{
+    enum { NATIVE_ATOMICS = 3 }; /* CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED */
+    int atomics = 0, device = 0;
+    if (p->comm->gpu_link != KOLO_GPU_LINK_UNKNOWN) {
+        return p->comm->gpu_link != KOLO_GPU_PCIE;
+    }
+    return p->gpu.cuda->device_get(&device, ordinal) == KOLO_CUDA_OK &&
+           p->gpu.cuda->device_get_p2p_attribute(&atomics, NATIVE_ATOMICS, p->gpu.device, device) ==
+               KOLO_CUDA_OK &&
+           atomics != 0;
+}
+
+/* The pairs of this rank and those after it. */
+static bool try_pairs(struct kolo_peers *p, const unsigned char (*uuid)[16])
+{
+    for (int q = p->comm->rank + 1; q < p->comm->nranks; q++) {
+        const int pair[2] = {p->gpu.ordinal, ordinal_of(p->gpu.cuda, uuid[q])};
+        if (pair[1] < 0) {
+            KOLO_LOG(INFO, INIT,
+                     "GPU %d of rank %d does not see rank %d's GPU (CUDA_VISIBLE_DEVICES?); calls "
+                     "go through host memory",
+                     pair[0], p->comm->rank, q);
+            return false;
+        }
+        if (try_pair(p->gpu.cuda, pair) != KOLO_OK) {
+            KOLO_LOG(WARN, INIT,
+                     "no peer access between GPU %d of rank %d and GPU %d of rank %d: %s; access "
+                     "control on PCI bridges (ACS) or an IOMMU can be why, which `kolo doctor` "
+                     "tells; calls go through host memory",
+                     pair[0], p->comm->rank, pair[1], q, kolo_error_text());
+            return false;
+        }
+        p->fast = is_fast(p, pair[1]) && p->fast;
+    }
+    return true;
+}
+
+/* ---- a rank's own part ---- */
+
+struct offer { /* what a rank tells all */
+    uint32_t able, fast, blocks, direct;
+    uint64_t low_bytes;     /* UINT64_MAX: as is usual */
+    uint64_t slab, context; /* as its process knows them */
+    struct kolo_cuda_ipc handle;
+};
+
+static kolo_status make(struct kolo_peers *p)
+{
+    enum { PORTABLE = 1, DEVICEMAP = 2 };
+    void *pinned = NULL;
+    KOLO_TRY(kolo_peer_slab_make(p));
+    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostAlloc",
+                       mem_host_alloc(&pinned, sizeof *p->pinned, PORTABLE | DEVICEMAP)));
+    p->pinned = pinned;
+    memset(&p->pinned->control, 0, sizeof p->pinned->control);
+    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostGetDevicePointer",
+                       mem_host_get_device_pointer(&p->pinned_at, pinned, 0)));
+    return kolo_gpu_order_open(&p->gpu, &p->calls);
+}
+
+static bool other_processes(const struct kolo_comm *c)
+{
+    bool other = false;
+    for (int q = 0; q < c->nranks; q++) {
+        other = other || c->member[q].peer.process != c->member[c->rank].peer.process;
+    }
+    return other;
+}
+
+/* What the user wants. */
+static uint64_t low_bytes(void)
+{
+    const char *text = kolo_env("KOLO_CUDA_LOW_BYTES");
+    size_t bytes = 0;
+    if (text == NULL) {
+        return UINT64_MAX;
+    }
+    if (!kolo_parse_bytes(text, &bytes)) {
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LOW_BYTES is %s, which is no size; it is not used", text);
+        return UINT64_MAX;
+    }
+    return bytes;
+}
+
+static bool wants_direct(void)
+{
+    const char *text = kolo_env("KOLO_CUDA_DIRECT");
+    return text == NULL || strcmp(text, "0") != 0;
+}
+
+/* In the GPU's context. */
+static struct offer make_offer(struct kolo_peers *p, const unsigned char (*uuid)[16])
+{
+    struct offer offer = {.able = 0};
+    if (p->able && !try_pairs(p, uuid)) {
+        return offer;
+    }
+    kolo_status st = p->able ? make(p) : KOLO_ERR_SYSTEM; /* the text is that of what failed */
+    if (st == KOLO_OK && other_processes(p->comm)) {
+        st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
+                       ipc_get_mem_handle(&offer.handle, p->slab[p->comm->rank]));
+    }
+    if (st != KOLO_OK) {
+        KOLO_LOG(WARN, INIT, "GPU %d: %s; calls go through host memory", p->gpu.ordinal,
+                 kolo_error_text());
+        return offer;
+    }
+    offer.able = 1;
+    offer.fast = p->fast;
+    offer.blocks = p->slices;
+    offer.direct = wants_direct();
+    offer.low_bytes = low_bytes();
+    offer.slab = p->slab[p->comm->rank];
+    offer.context = (uintptr_t)p->gpu.context;
+    return offer;
+}
+
+/* ---- the others' slabs ---- */
+
+static kolo_status map_slab(struct kolo_peers *p, int q, const struct offer *offer)
+{
+    enum { LAZY_PEER_ACCESS = 1 };
+    const struct kolo_comm *c = p->comm;
+    if (c->member[q].peer.process != c->member[c->rank].peer.process) {
+        KOLO_TRY(KOLO_CUDA(&p->gpu, "cuIpcOpenMemHandle",
+                           ipc_open_mem_handle(&p->slab[q], offer->handle, LAZY_PEER_ACCESS)));
+        p->opened[q] = true;
+        return KOLO_OK;
+    }
+    const int error =
+        p->gpu.cuda->ctx_enable_peer_access((kolo_cuda_context)(uintptr_t)offer->context, 0);
+    p->slab[q] = offer->slab;
+    return kolo_cuda_check(p->gpu.cuda, error == KOLO_CUDA_PEER_ALREADY_ENABLED ? 0 : error,
+                           "cuCtxEnablePeerAccess");
+}
+
+static void unmap_slabs(struct kolo_peers *p)
+{
+    for (int q = 0; q < p->comm->nranks; q++) {
+        if (p->opened[q]) {
+            (void)p->gpu.cuda->ipc_close_mem_handle(p->slab[q]);
+            p->opened[q] = false;
+        }
+    }
+}
+
+/* What all ranks have; false: some are not able. */
+static bool agree(struct kolo_peers *p, const struct offer *all)
+{
+    unsigned blocks = p->slices;
+    uint64_t low = UINT64_MAX;
+    bool able = true, direct = true;
+    for (int q = 0; q < p->comm->nranks; q++) {
+        able = able && all[q].able;
+        p->fast = p->fast && all[q].fast;
+        blocks = all[q].blocks < blocks ? all[q].blocks : blocks;
+        direct = direct && all[q].direct;
+        low = all[q].low_bytes < low ? all[q].low_bytes : low;
+    }
+    p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
+    p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
+    const bool wired = p->comm->nrings > 1; /* on links that not all pairs have */
+    const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
+    blocks = blocks < most ? blocks : most;
+    give_back(&p->gpu, p->slices - blocks);
+    p->slices = blocks;
+    if (able && blocks == 0) {
+        KOLO_LOG(INFO, INIT,
+                 "GPU %d: other communicators have taken all blocks that may wait; calls go "
+                 "through host memory",
+                 p->gpu.ordinal);
+    }
+    return able && blocks > 0;
+}
+
+static bool map_all(struct kolo_peers *p, const struct offer *all)
+{
+    for (int q = 0; q < p->comm->nranks; q++) {
+        if (q != p->comm->rank && map_slab(p, q, &all[q]) != KOLO_OK) {
+            KOLO_LOG(WARN, INIT, "rank %d's memory on its GPU: %s; calls go through host memory", q,
+                     kolo_error_text());
+            return false;
+        }
+    }
+    return true;
+}
+
+static void say_links(const struct kolo_peers *p)
+{
+    const enum kolo_gpu_link link = p->comm->gpu_link;
+    KOLO_LOG(INFO, INIT,
+             "GPU %d: %d ranks on a GPU each, over %s (%s), up to %u blocks a call; low-latency "
+             "kernels where a rank gets at most %zu bytes%s",
+             p->gpu.ordinal, p->comm->nranks,
+             !p->fast                    ? "PCIe"
+             : link == KOLO_GPU_NVSWITCH ? "NVSwitch"
+                                         : "NVLink",
+             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->low_bytes,
+             p->direct ? "; longer ones from buffer to buffer" : "");
+    for (int q = 0; q < p->comm->nranks; q++) {
+        if (q != p->comm->rank) {
+            KOLO_LOG(INFO, INIT, "rank %d -> %d via P2P/%s", p->comm->rank, q,
+                     p->opened[q] ? "IPC" : "direct pointer");
+        }
+    }
+}
+
+/* ---- coming up, and going down ---- */
+
+/* Nobody has this rank's slab mapped. */
+static void peers_free(struct kolo_peers *p)
+{
+    kolo_gpu_order_close(&p->gpu, &p->calls);
+    if (p->pinned != NULL) {
+        (void)p->gpu.cuda->mem_free_host(p->pinned);
+    }
+    kolo_peers_forget(p);
+    give_back(&p->gpu, p->slices);
+    pthread_mutex_destroy(&p->order);
+    free(p);
+}
+
+/* In the GPU's context. *up_out is alike on all ranks; if it is false, nothing is mapped. */
+static kolo_status meet(struct kolo_peers *p, const unsigned char (*uuid)[16], struct offer *all,
+                        bool *up_out)
+{
+    const struct offer mine = make_offer(p, uuid);
+    int32_t lacks = 0, any = 0;
+    KOLO_TRY(kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, p->comm, NULL));
+    if (!agree(p, all)) {
+        return KOLO_OK;
+    }
+    lacks = !map_all(p, all);
+    KOLO_TRY(kolo_all_reduce(&lacks, &any, 1, KOLO_INT32, KOLO_MAX, p->comm, NULL));
+    if (any != 0) { /* all unmap before any frees */
+        unmap_slabs(p);
+        return kolo_barrier(p->comm, NULL);
+    }
+    if (p->direct && other_processes(p->comm)) {
+        KOLO_TRY(kolo_loans_open(p->comm, &p->gpu, &p->loans));
+        p->direct = p->loans != NULL;
+    }
+    *up_out = true;
+    return KOLO_OK;
+}
+
+static kolo_status open_in_context(struct kolo_peers *p, const unsigned char (*uuid)[16],
+                                   bool *up_out)
+{
+    struct offer *all = calloc((size_t)p->comm->nranks, sizeof *all);
+    if (all == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", p->comm->nranks);
+    }
+    const kolo_status st = meet(p, uuid, all, up_out);
+    free(all);
+    if (!*up_out) {
+        unmap_slabs(p);
+        kolo_peer_slab_drop(p);
+    }
+    return st;
+}
+
+kolo_status kolo_peers_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
+                            const unsigned char (*uuid)[16], struct kolo_peers **out)
+{
+    struct kolo_peers *p = calloc(1, sizeof *p);
+    bool up = false;
+    if (p == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator of several GPUs");
+    }
+    p->comm = comm;
+    p->fast = true;
+    p->slices = reserve(gpu, NVLINK_SLICES);
+    p->room = (struct kolo_peer_room){
+        .nranks = (uint32_t)comm->nranks,
+        .slices = NVLINK_SLICES,
+        .inbox_bytes = INBOX_BYTES * (uint32_t)(comm->nranks < INBOXES ? comm->nranks : INBOXES),
+        .scratch_bytes = SCRATCH_BYTES};
+    pthread_mutex_init(&p->order, NULL);
+    p->able = kolo_gpu_enter(gpu) == KOLO_OK;
+    const bool entered = p->able;
+    gpu->stores = true;
+    p->able = p->able && kolo_gpu_load(gpu) == KOLO_OK;
+    p->gpu = *gpu;
+    const kolo_status st = open_in_context(p, uuid, &up);
+    if (!up) {
+        peers_free(p);
+    }
+    if (entered) {
+        kolo_gpu_leave(gpu);
+    }
+    if (up) {
+        say_links(p);
+        *out = p;
+    }
+    return st;
+}
+
+static bool is_over(struct kolo_peers *p)
+{
+    pthread_mutex_lock(&p->order);
+    const bool over = kolo_gpu_order_is_over(&p->gpu, &p->calls);
+    pthread_mutex_unlock(&p->order);
+    return over;
+}
+
+/* Whether nothing of this rank runs any more. */
+static bool drain(struct kolo_peers *p, int timeout_ms)
+{
+    enum { GRACE_US = 10000000 };
+    const struct timespec nap = {0, 100 * 1000};
+    const double end_us = kolo_now_us() + timeout_ms * 1e3;
+    while (!is_over(p) && kolo_now_us() < end_us + GRACE_US) {
+        if (kolo_now_us() > end_us) {
+            kolo_peers_abort(p);
+        }
+        (void)nanosleep(&nap, NULL);
+    }
+    return is_over(p);
+}
+
+void kolo_peers_close(struct kolo_peers *p, int timeout_ms)
+{
+    if (kolo_gpu_enter(&p->gpu) != KOLO_OK) {
+        return;
+    }
+    const struct kolo_gpu gpu = p->gpu;
+    const bool over = drain(p, timeout_ms);
+    kolo_loans_close(p->loans, over);
+    if (over) { /* else what it uses stays with the driver */
+        kolo_peer_slab_leave(p);
+        unmap_slabs(p);
+        peers_free(p);
+    }
+    kolo_gpu_leave(&gpu);
+}

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Calls of peers: see p2p_path.h. */
+#include "gpu/p2p/inner.h"
+#include "plugin/catalogue.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- algorithms ---- */
+
+static size_t bytes_of(const struct kolo_gpu_call *call)
+{
+    return call->count * kolo_type_bytes(call->type);
+}
+
+/* All sum in rank order, each sum in one move. What one-shot sends grows with the ranks, two-shot
+ * has one more exchange: published measurements of 4 and 8 H100 put the border near 512 and 128
+ * KiB, and PCIe's lower. */
+static const char *flat_name(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    static const char *const name[] = {
+        [KOLO_COLL_ALL_REDUCE] = "allreduce_direct",
+        [KOLO_COLL_REDUCE] = "reduce_direct",
+        [KOLO_COLL_BROADCAST] = "broadcast_direct",
+        [KOLO_COLL_GATHER] = "gather_direct",
+        [KOLO_COLL_SCATTER] = "scatter_direct",
+        [KOLO_COLL_ALL_GATHER] = "allgather_direct",
+        [KOLO_COLL_ALL_TO_ALL] = "alltoall_direct",
+        [KOLO_COLL_REDUCE_SCATTER] = "reducescatter_direct",
+        [KOLO_COLL_BARRIER] = "barrier_dissemination",
+    };
+    enum { FAST = 1 << 20, SLOW = 128 << 10 };
+    const size_t sent = bytes_of(call) * (size_t)(p->comm->nranks - 1);
+    const bool small = call->coll == KOLO_COLL_ALL_REDUCE && sent <= (p->fast ? FAST : SLOW);
+    return small ? "allreduce_oneshot" : name[call->coll];
+}
+
+/* Of so many rings or trees those that have a block, as each is a lane. */
+static int lanes_of(const struct kolo_peers *p, int wanted)
+{
+    return wanted < (int)p->slices ? wanted : (int)p->slices;
+}
+
+/* The planner's rings and trees, where some GPUs have no NVLink to some others: what all send to
+ * all at once over PCIe's bridges takes turns there, or collapses, while on a ring each GPU has one
+ * stream in and one out, of neighbours that the planner has laid on what links there are
+ * (FlashInfer measured both on PCIe, pull request 4393). Its 2 (n - 1) steps pay where their chunks
+ * are long. NULL: none is better. */
+static const char *ring_name(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    enum { CHUNK_BYTES = 128 << 10 };
+    const struct kolo_comm *c = p->comm;
+    const size_t chunks = kolo_coll_flat(call->coll) ? (size_t)c->nranks : 1;
+    const bool orders = c->deterministic && kolo_coll_reduces(call->coll);
+    if (p->fast || orders || c->nranks < 3 || call->counts != NULL ||
+        bytes_of(call) < CHUNK_BYTES * chunks) {
+        return NULL;
+    }
+    switch (call->coll) {
+    case KOLO_COLL_ALL_REDUCE:
+        return lanes_of(p, c->nrings) > 1 ? "allreduce_rings" : "allreduce_ring";
+    case KOLO_COLL_ALL_GATHER:
+        return "allgather_ring";
+    case KOLO_COLL_REDUCE_SCATTER:
+        return "reducescatter_ring";
+    case KOLO_COLL_BROADCAST:
+        return c->ntrees > 0 ? "broadcast_tree" : "broadcast_chain";
+    case KOLO_COLL_REDUCE:
+        return c->ntrees > 0 ? "reduce_tree" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* A rule, of those that KOLO_ALGO or the configuration has, for this call; v-forms have none. */
+static bool is_ruled(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    return call->counts == NULL &&
+           kolo_rules_find(p->comm->rules, call->coll, bytes_of(call)) != NULL;
+}
+
+static kolo_status open_chooser(struct kolo_peers *p)
+{
+    const struct kolo_comm *c = p->comm;
+    const struct kolo_chooser_options options = {.nranks = c->nranks,
+                                                 .nhosts = 1,
+                                                 .order = c->order,
+                                                 .nrings = lanes_of(p, c->nrings),
+                                                 .ntrees = lanes_of(p, c->ntrees),
+                                                 .tree = c->tree,
+                                                 .nlevels = c->groups.nlevels,
+                                                 .group = c->groups.group,
+                                                 .rules = c->rules,
+                                                 .costs = c->costs,
+                                                 .deterministic = c->deterministic != 0,
+                                                 .algo_count = kolo_algo_count_all,
+                                                 .algo_at = kolo_algo_at,
+                                                 .max_phases = KOLO_LANES * KOLO_PEER_SIGNALS};
+    return p->chooser != NULL ? KOLO_OK : kolo_chooser_create(&options, &p->chooser);
+}
+
+/* Of a communicator's chooser only what it says of rules: its prices are of the host's memory. */
+static kolo_status choose_by_rule(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                                  const struct kolo_algo **out)
+{
+    const int root = kolo_coll_rooted(call->coll) ? call->root : 0;
+    struct kolo_pick pick;
+    KOLO_TRY(open_chooser(p));
+    KOLO_TRY(kolo_choose(p->chooser, call->coll, root, bytes_of(call), call->type, &pick));
+    if (pick.wide) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s rounds what it has summed of %s on the way; a deterministic "
+                         "communicator cannot have that on GPUs",
+                         pick.algo->base.name, kolo_type_name(call->type));
+    }
+    *out = pick.algo;
+    return KOLO_OK;
+}
+
+struct choice {
+    const struct kolo_algo *algo;
+    const char *why;
+};
+
+static kolo_status choose(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                          struct choice *out)
+{
+    if (is_ruled(p, call)) {
+        out->why = "rules";
+        return choose_by_rule(p, call, &out->algo);
+    }
+    const char *ring = ring_name(p, call);
+    out->algo = kolo_algo_find(ring != NULL ? ring : flat_name(p, call));
+    out->why = ring != NULL ? "not all GPUs are joined by NVLink, and the call is long"
+               : p->fast    ? "all GPUs are joined by NVLink"
+                            : "no ring is better";
+    return KOLO_OK;
+}
+
+/* Where the GPU reads a program that is too long to go with its launches. It stays there as long as
+ * the communicator: graphs may have it. */
+static kolo_status pin(struct kolo_peers *p, struct kolo_peer_plan *plan)
+{
+    const struct kolo_peer_program *program = plan->program;
+    if (program->nwords <= KOLO_PEER_HELD) {
+        return KOLO_OK;
+    }
+    if (program->nwords > KOLO_PEER_PROGRAMS - p->nwords) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s has a program of %u words; there is room for %u",
+                         plan->algo->base.name, program->nwords, KOLO_PEER_PROGRAMS - p->nwords);
+    }
+    memcpy(p->pinned->word + p->nwords, program->word, program->nwords * sizeof program->word[0]);
+    plan->at = p->pinned_at + offsetof(struct kolo_peer_pinned, word) +
+               p->nwords * sizeof program->word[0];
+    p->nwords += program->nwords;
+    return KOLO_OK;
+}
+
+static kolo_status make_plan(struct kolo_peers *p, const struct kolo_algo *algo, int root,
+                             struct kolo_peer_plan *out)
+{
+    struct kolo_shape shape = kolo_comm_shape(p->comm, algo->coll, root);
+    shape.nrings = lanes_of(p, shape.nrings);
+    shape.ntrees = lanes_of(p, shape.ntrees);
+    out->algo = algo;
+    out->root = root;
+    KOLO_TRY(kolo_plan_build(algo, &shape, -1, &out->plan));
+    KOLO_TRY(kolo_peer_program_make(out->plan, p->comm->rank, &out->program));
+    return pin(p, out);
+}
+
+static void plan_free(struct kolo_peer_plan *plan)
+{
+    kolo_peer_program_destroy(plan->program);
+    kolo_plan_destroy(plan->plan);
+    free(plan);
+}
+
+static void log_choice(const struct kolo_gpu_call *call, const struct choice *choice,
+                       const struct kolo_peer_plan *plan)
+{
+    char name[32] = "";
+    const char *word = kolo_algo_word(choice->algo);
+    for (size_t i = 0; i + 1 < sizeof name && word[i] != '\0'; i++) {
+        name[i] = (char)toupper((unsigned char)word[i]);
+    }
+    KOLO_LOG(INFO, TUNE, "%s: %zu Bytes -> Algo %s on GPUs (%s), %u lanes",
+             kolo_coll_title(call->coll), bytes_of(call), name, choice->why, plan->program->nlanes);
+}
+
+static kolo_status find_plan(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                             const struct kolo_peer_plan **out)
+{
+    struct choice choice = {.algo = NULL};
+    KOLO_TRY(choose(p, call, &choice));
+    const struct kolo_algo *algo = choice.algo;
+    const int root = kolo_coll_rooted(call->coll) ? call->root : 0;
+    struct kolo_peer_plan *plan = p->plans;
+    while (plan != NULL && (plan->algo != algo || plan->root != root)) {
+        plan = plan->next;
+    }
+    if (plan == NULL) {
+        plan = calloc(1, sizeof *plan);
+        const kolo_status st = plan != NULL
+                                   ? make_plan(p, algo, root, plan)
+                                   : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a plan");
+        if (st != KOLO_OK) {
+            if (plan != NULL) {
+                plan_free(plan);
+            }
+            return st;
+        }
+        plan->next = p->plans;
+        p->plans = plan;
+        if (p->comm->rank == 0) {
+            log_choice(call, &choice, plan);
+        }
+    }
+    *out = plan;
+    return KOLO_OK;
+}
+
+void kolo_peers_forget(struct kolo_peers *p)
+{
+    kolo_chooser_destroy(p->chooser);
+    while (p->plans != NULL) {
+        struct kolo_peer_plan *plan = p->plans;
+        p->plans = plan->next;
+        plan_free(plan);
+    }
+}
+
+/* ---- binding ---- */
+
+/* Of a lane. Few where there is little to move, as each adds words to tell. */
+static unsigned slices_for(const struct kolo_peers *p, unsigned lanes, size_t chunk_bytes)
+{
+    enum { SLICE_BYTES = 8 << 10 };
+    const size_t want = (chunk_bytes + SLICE_BYTES - 1) / SLICE_BYTES;
+    return (unsigned)kolo_max(1, kolo_min(want, p->slices / lanes));
+}
+
+/* Not where a program sends less, or each block is as long as it likes, or a rule wants another. */
+static bool goes_direct(const struct kolo_peers *p, const struct kolo_gpu_call *call,
+                        const struct kolo_algo *algo)
+{
+    const bool wanted = !is_ruled(p, call) || strcmp(kolo_algo_word(algo), "direct") == 0;
+    return p->direct && call->counts == NULL && wanted &&
+           (call->coll == KOLO_COLL_ALL_REDUCE || call->coll == KOLO_COLL_ALL_GATHER ||
+            call->coll == KOLO_COLL_REDUCE_SCATTER);
+}
+
+static bool bind_low(const struct kolo_peers *p, const struct kolo_gpu_call *call,
+                     struct kolo_peer_bound *out)
+{
+    const struct kolo_low_call low = {.coll = call->coll,
+                                      .nranks = p->comm->nranks,
+                                      .me = p->comm->rank,
+                                      .root = call->root,
+                                      .count = call->count,
+                                      .type = call->type,
+                                      .op = call->op};
+    out->is_low = call->counts == NULL && !is_ruled(p, call) &&
+                  kolo_low_bytes(&low) <= p->low_bytes &&
+                  kolo_low_bind(&low, &p->room, p->slices, &out->low, &out->blocks, &out->threads);
+    return out->is_low;
+}
+
+static kolo_status bind_program(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                                struct kolo_peer_bound *out)
+{
+    const struct kolo_sizes sizes = {.count = call->count,
+                                     .elem = kolo_type_bytes(call->type),
+                                     .counts = call->counts,
+                                     .displs = call->displs};
+    const struct kolo_peer_plan *plan = NULL;
+    struct kolo_extents extents;
+    size_t *arrays = NULL;
+    KOLO_TRY(find_plan(p, call, &plan));
+    KOLO_TRY(kolo_extents_make(plan->plan, p->comm->rank, &sizes, &extents, &arrays));
+    const unsigned lanes = plan->program->nlanes, slices = slices_for(p, lanes, extents.full);
+    out->blocks = lanes * slices;
+    out->threads = KOLO_PEER_THREADS;
+    const kolo_status st =
+        kolo_peer_bind(plan->program, plan->at, &extents, &p->room, slices, &out->launch);
+    free(arrays);
+    if (st == KOLO_OK && goes_direct(p, call, plan->algo)) {
+        kolo_peer_bind_direct(call->coll, call->count * sizes.elem, &out->launch);
+    }
+    return st;
+}
+
+static kolo_status bind(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                        struct kolo_peer_bound *out)
+{
+    if (bind_low(p, call, out)) {
+        out->kernel = kolo_gpu_low_kernel(&p->gpu, call);
+        return KOLO_OK;
+    }
+    KOLO_TRY(bind_program(p, call, out));
+    out->kernel = kolo_gpu_kernel(&p->gpu, call);
+    out->launch.divisor =
+        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->nranks : 0;
+    return KOLO_OK;
+}
+
+static kolo_status find_bound(struct kolo_peers *p, const struct kolo_gpu_call *call,
+                              struct kolo_peer_bound **out)
+{
+    const uint64_t what = kolo_gpu_call_what(call, p->comm->nranks) | 1;
+    const size_t elem = kolo_type_bytes(call->type);
+    struct kolo_peer_bound *b = NULL;
+    for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
+        const bool same = p->bound[i].what == what && p->bound[i].elem == elem;
+        b = same ? &p->bound[i] : b;
+    }
+    if (b == NULL) {
+        b = &p->bound[p->next_bound++ % KOLO_PEER_LAUNCHES];
+        b->what = 0;
+        KOLO_TRY(bind(p, call, b));
+        b->what = what;
+        b->elem = elem;
+    }
+    *out = b;
+    return KOLO_OK;
+}
+
+/* ---- enqueueing ---- */
+
+kolo_status kolo_peers_follow(struct kolo_peers *p, kolo_stream stream)
+{
+    return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, false);
+}
+
+kolo_status kolo_peers_note(struct kolo_peers *p, kolo_stream stream)
+{
+    return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, true);
+}
+
+static void fill(const struct kolo_peers *p, const struct kolo_gpu_call *call, uint64_t what,
+                 struct kolo_peer_ends *out)
+{
+    out->in = (uintptr_t)call->in;
+    out->out = (uintptr_t)call->out;
+    out->factor = call->factor;
+    out->timeout_ns = (uint64_t)p->comm->timeout_ms * 1000000;
+    out->control = p->pinned_at;
+    out->signature = (uint32_t)(what >> 32) | 1;
+    for (int q = 0; q < p->comm->nranks; q++) {
+        out->slab[q] = p->slab[q];
+    }
+}
+
+/* Of ranks in one process: peer access is to what cudaMalloc() gives, not to pools, managed memory
+ * and mapped handles. */
+static bool is_reached(const struct kolo_peers *p, const void *ptr)
+{
+    uint64_t able = 0; /* the driver's bool is shorter */
+    return p->gpu.cuda->pointer_get_attribute(&able, KOLO_CUDA_POINTER_IPC, (uintptr_t)ptr) ==
+               KOLO_CUDA_OK &&
+           (able & 0xff) != 0;
+}
+
+static bool are_lent(const struct kolo_peers *p, const struct kolo_gpu_call *call, bool wait,
+                     struct kolo_peer_launch *out)
+{
+    const size_t block = call->count * kolo_type_bytes(call->type);
+    const size_t all = block * (size_t)p->comm->nranks;
+    const size_t in = call->coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
+    const bool lent = kolo_loans_find(p->loans, call->in, in, wait, out->in_shift);
+    return kolo_loans_find(p->loans, call->out, call->coll == KOLO_COLL_ALL_GATHER ? all : block,
+                           wait, out->out_shift) &&
+           lent;
+}
+
+/* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
+ * is safe through slots only. */
+static void reach(const struct kolo_peers *p, const struct kolo_gpu_call *call, bool captured,
+                  struct kolo_peer_launch *out)
+{
+    const size_t block = call->count * kolo_type_bytes(call->type);
+    const size_t bytes = block * (size_t)p->comm->nranks;
+    const uintptr_t from = (uintptr_t)call->in, to = (uintptr_t)call->out;
+    const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
+                          to < from + bytes && to != from + (size_t)p->comm->rank * block;
+    if (overlaps || p->loans == NULL) {
+        out->reached = !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
+        return;
+    }
+    out->reached = are_lent(p, call, false, out) || (captured && are_lent(p, call, true, out));
+}
+
+static kolo_status launch(struct kolo_peers *p, const struct kolo_gpu_call *call, bool captured)
+{
+    struct kolo_peer_bound *b = NULL;
+    KOLO_TRY(find_bound(p, call, &b));
+    void *arguments[] = {&b->launch};
+    fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
+    if (!b->is_low && b->launch.meets != 0) {
+        reach(p, call, captured, &b->launch);
+    }
+    return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
+                     launch_kernel(b->kernel, b->blocks, 1, 1, b->threads, 1, 1, 0, call->stream,
+                                   arguments, NULL));
+}
+
+static bool moves_something(const struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    size_t count = call->coll == KOLO_COLL_BARRIER ? 1 : call->count;
+    for (int q = 0; call->counts != NULL && q < p->comm->nranks; q++) {
+        count += call->counts[q];
+    }
+    return count > 0;
+}
+
+static kolo_status enqueue_locked(struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    if (__atomic_load_n(&p->pinned->control.abort, __ATOMIC_ACQUIRE) != 0) {
+        return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
+    }
+    bool captured = false;
+    KOLO_TRY(kolo_gpu_is_capturing(&p->gpu, call->stream, &captured));
+    KOLO_TRY(kolo_gpu_order_follow(&p->gpu, &p->calls, call->stream, captured));
+    KOLO_TRY(moves_something(p, call) ? launch(p, call, captured) : KOLO_OK);
+    return kolo_gpu_order_note(&p->gpu, &p->calls, call->stream, captured);
+}
+
+kolo_status kolo_peers_enqueue(struct kolo_peers *p, const struct kolo_gpu_call *call)
+{
+    KOLO_TRY(kolo_gpu_enter(&p->gpu));
+    pthread_mutex_lock(&p->order);
+    const kolo_status st = enqueue_locked(p, call);
+    pthread_mutex_unlock(&p->order);
+    kolo_gpu_leave(&p->gpu);
+    return st;
+}
+
+/* ---- giving up ---- */
+
+kolo_status kolo_peers_learn(const struct kolo_peers *p, int *rank_out)
+{
+    for (unsigned s = 0; s < p->slices; s++) {
+        const struct kolo_peer_record *r = &p->pinned->control.record[s];
+        const uint32_t status = __atomic_load_n(&r->status, __ATOMIC_ACQUIRE);
+        if (status == KOLO_PEER_TIMEOUT) {
+            *rank_out = (int)r->rank;
+            return kolo_fail(KOLO_ERR_TIMEOUT,
+                             "on GPU %d rank %d waited %d ms for rank %u: block %u, tile %u, step "
+                             "%u; its word is %u, not %u",
+                             p->gpu.ordinal, p->comm->rank, p->comm->timeout_ms, r->rank, s,
+                             r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
+        }
+        if (status == KOLO_PEER_MISMATCH) {
+            *rank_out = (int)r->rank;
+            return kolo_fail(KOLO_ERR_MISMATCH,
+                             "ranks %d and %u are in different calls on GPU memory (collective, "
+                             "size, type, operation or root) in tile %u",
+                             p->comm->rank, r->rank, r->epoch - 1);
+        }
+    }
+    return KOLO_OK;
+}
+
+void kolo_peers_abort(struct kolo_peers *p)
+{
+    __atomic_store_n(&p->pinned->control.abort, 1, __ATOMIC_RELEASE);
+}

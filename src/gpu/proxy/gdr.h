@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/* GPUDirect RDMA: a NIC reads and writes long messages in the memory of a GPU itself.
+ *
+ * A transport that can (KOLO_CAP_CUDA) registers that memory by a dma-buf, which the driver gives
+ * of its pages. Each end decides for itself whether its message goes so or through pinned memory;
+ * the other one does not see it.
+ *
+ * Order: a message is posted once its stream has come to it, so what was written there before is in
+ * the GPU's memory, from which the NIC reads. What the NIC wrote is there for kernels of this GPU
+ * when the completion is seen, if the GPU orders such writes (Hopper and later do), or after
+ * cuFlushGPUDirectRDMAWrites(); both are attributes of the GPU (CUDA Driver API,
+ * CUGPUDirectRDMAWritesOrdering). NCCL, which does not ask, reads a byte by RDMA on older GPUs. */
+#ifndef KOLO_GPU_PROXY_GDR_H
+#define KOLO_GPU_PROXY_GDR_H
+
+#include "core/comm.h"
+#include "gpu/gpu.h"
+
+enum { KOLO_DIRECT_LEAST = 64 << 10 }; /* bytes: to register fewer takes longer than to copy them */
+
+struct kolo_direct {
+    struct kolo_comm *host;
+    const struct kolo_gpu *gpu;
+    kolo_cuda_stream stream;                /* of what has to be copied all the same */
+    const struct kolo_transport *transport; /* with its device, which takes memory of the GPU; */
+    struct kolo_device *device;             /* NULL: there is none */
+    bool flushes, complained;
+};
+
+/* Find out whether a transport of `host` takes memory of the GPU, whose context is entered, and say
+ * why not. `d` is zero. */
+void kolo_direct_open(struct kolo_direct *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
+                      kolo_cuda_stream stream);
+void kolo_direct_close(struct kolo_direct *d);
+
+/* Whether messages with rank q may be of memory of the GPU that is lent to this communicator. */
+static inline bool kolo_direct_reaches(const struct kolo_comm *host, int q)
+{
+    return host->direct != NULL && host->direct->device != NULL &&
+           host->direct->device == host->member[q].device;
+}
+
+/* Register memory for messages. False: they go another way, and the log has said why once. */
+bool kolo_direct_map(struct kolo_direct *d, void *at, size_t len, struct kolo_mem *out);
+void kolo_direct_unmap(struct kolo_direct *d, struct kolo_mem *mem);
+/* What NICs have written is there for the GPU. Errors: SYSTEM. */
+kolo_status kolo_direct_flush(const struct kolo_direct *d);
+
+/* kolo_env.dma_buf and .copy, by the GPU that is lent to the communicator. */
+kolo_status kolo_direct_export(void *comm, const void *at, size_t len, int *fd, uint64_t *offset);
+kolo_status kolo_direct_copy(void *comm, void *to, const void *from, size_t len, bool to_gpu);
+
+#endif

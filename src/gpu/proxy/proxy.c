@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Relays: see proxy.h. The thread allocates nothing of the driver's: that may wait for streams,
+ * which wait for the thread. */
+#include "gpu/proxy/proxy.h"
+
+#include "gpu/proxy/shared_gpu.h"
+#include "gpu/proxy/staging.h"
+#include "gpu/stream_order.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct job { /* one rank's call */
+    struct job *next;
+    struct kolo_relay *relay;
+    struct kolo_gpu_call call;
+    struct kolo_counts v;
+    struct kolo_message *message; /* [nmessages], in place of a collective; call.stream counts */
+    int nmessages;
+    struct job *kept; /* of a graph, which may bring it again: the next of those */
+    bool captured;
+};
+
+struct kolo_relay {
+    struct kolo_comm *comm, *host;
+    struct kolo_gpu gpu;
+    bool fuses;
+    _Atomic uint32_t *done; /* pinned */
+    kolo_cuda_address done_at;
+    struct kolo_staging staging; /* the thread's */
+    struct kolo_lend lend;       /* the thread's */
+
+    /* Of what follows, held in calls that enqueue: those may wait until a stream has room, which
+     * may wait for the thread. */
+    pthread_mutex_t order;
+    struct kolo_gpu_order calls;
+    struct job *kept;
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t came;
+    struct job *first, **last;
+    bool aborted, stop;
+    pthread_t thread;
+};
+
+bool kolo_relay_is_direct(const struct kolo_relay *relay, int q)
+{
+    return kolo_direct_reaches(relay->host, q);
+}
+
+const struct kolo_gpu *kolo_relay_gpu(const struct kolo_relay *relay)
+{
+    return &relay->gpu;
+}
+
+/* ---- the thread ---- */
+
+static bool can_fuse(const struct kolo_relay *r, const struct job *job)
+{
+    return r->fuses && !kolo_gpu_call_by_messages(&job->call);
+}
+
+static kolo_status serve(struct job *job)
+{
+    struct kolo_relay *r = job->relay;
+    bool fused = false;
+    if (job->message != NULL) {
+        return kolo_staging_exchange(&r->staging, job->message, job->nmessages);
+    }
+    if (job->call.coll == KOLO_COLL_BARRIER) {
+        return kolo_barrier(r->host, NULL);
+    }
+    if (can_fuse(r, job)) {
+        struct kolo_gpu_call own = job->call;
+        own.stream = r->staging.in.stream;
+        KOLO_TRY(kolo_lend_run(&r->lend, &own, &fused));
+        r->fuses = fused; /* alike on all ranks; what failed once fails again */
+    }
+    return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
+}
+
+static struct job *next_job(struct kolo_relay *r, bool *aborted_out)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->first == NULL && !r->stop) {
+        pthread_cond_wait(&r->came, &r->lock);
+    }
+    struct job *job = r->first;
+    if (job != NULL) {
+        r->first = job->next;
+        r->last = r->first == NULL ? &r->first : r->last;
+    }
+    *aborted_out = r->aborted;
+    pthread_mutex_unlock(&r->lock);
+    return job;
+}
+
+static void job_free(struct job *job)
+{
+    free(job->v.all);
+    free(job->message);
+    free(job);
+}
+
+/* End the user's communicator, for the rank that is at fault as the host's members know it: they
+ * have the same numbers. */
+static void fail(struct kolo_relay *r, kolo_status st)
+{
+    struct kolo_failure found = {.size = sizeof found};
+    const bool known = kolo_comm_failure(r->host, &found) == KOLO_OK && found.status != KOLO_OK;
+    if (known) {
+        kolo_error_set(found.text);
+    }
+    (void)kolo_comm_fail_of(r->comm, st, known ? found.rank : -1);
+}
+
+static void *run(void *arg)
+{
+    struct kolo_relay *r = arg;
+    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: another thread's capture is not this one's */
+    bool aborted = false;
+    kolo_status st = KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
+                               thread_exchange_stream_capture_mode(&mode));
+    st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
+    const bool entered = st == KOLO_OK;
+    for (struct job *job; (job = next_job(r, &aborted)) != NULL;) {
+        st = st == KOLO_OK && !aborted ? serve(job) : st;
+        if (st != KOLO_OK && !aborted) {
+            fail(r, st);
+        }
+        atomic_store_explicit(r->done, 1, memory_order_release);
+        if (!job->captured) {
+            job_free(job);
+        }
+    }
+    kolo_lend_close(&r->lend);
+    if (entered) {
+        kolo_gpu_leave(&r->gpu);
+    }
+    return NULL;
+}
+
+/* The driver calls this when the stream has come to a call; it may not call the driver. */
+static void come(void *arg)
+{
+    struct job *job = arg;
+    struct kolo_relay *r = job->relay;
+    pthread_mutex_lock(&r->lock);
+    job->next = NULL;
+    *r->last = job;
+    r->last = &job->next;
+    pthread_cond_signal(&r->came);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- enqueueing ---- */
+
+static bool is_aborted(struct kolo_relay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    const bool aborted = r->aborted;
+    pthread_mutex_unlock(&r->lock);
+    return aborted;
+}
+
+kolo_status kolo_relay_follow(struct kolo_relay *r, kolo_stream stream)
+{
+    return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, false);
+}
+
+kolo_status kolo_relay_note(struct kolo_relay *r, kolo_stream stream)
+{
+    return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, true);
+}
+
+static kolo_status enqueue_locked(struct kolo_relay *r, struct job *job, bool *taken_out)
+{
+    const kolo_stream stream = job->call.stream;
+    struct kolo_cuda_stream_op ops[] = {
+        {.kind = KOLO_CUDA_WAIT_32, .at = r->done_at, .value = 1, .flags = KOLO_CUDA_WAIT_EQUAL},
+        {.kind = KOLO_CUDA_WRITE_32, .at = r->done_at, .value = 0}};
+    if (is_aborted(r)) {
+        return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
+    }
+    KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
+    const bool captured = job->captured;
+    KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, come, job)));
+    *taken_out = true; /* and gone, if the stream has come to it; what is captured stays */
+    if (captured) {
+        job->kept = r->kept;
+        r->kept = job;
+    }
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0)));
+    return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
+}
+
+/* Takes the job. */
+static kolo_status enqueue(struct kolo_relay *r, struct job *job)
+{
+    bool taken = false;
+    kolo_status st = kolo_gpu_enter(&r->gpu);
+    if (st == KOLO_OK) {
+        pthread_mutex_lock(&r->order);
+        st = enqueue_locked(r, job, &taken);
+        pthread_mutex_unlock(&r->order);
+        kolo_gpu_leave(&r->gpu);
+    }
+    if (!taken) {
+        job_free(job);
+    }
+    return st;
+}
+
+kolo_status kolo_relay_enqueue(struct kolo_relay *r, const struct kolo_gpu_call *call,
+                               struct kolo_counts *v)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        free(v->all);
+        v->all = NULL;
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    *job = (struct job){.relay = r, .call = *call, .v = *v};
+    v->all = NULL;
+    return enqueue(r, job);
+}
+
+kolo_status kolo_relay_enqueue_messages(struct kolo_relay *r, const struct kolo_message *m, int n,
+                                        kolo_stream stream)
+{
+    struct job *job = calloc(1, sizeof *job);
+    struct kolo_message *all = malloc((size_t)n * sizeof *all);
+    if (job == NULL || all == NULL) {
+        free(job);
+        free(all);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
+    }
+    memcpy(all, m, (size_t)n * sizeof *all);
+    *job = (struct job){.relay = r, .call = {.stream = stream}, .message = all, .nmessages = n};
+    return enqueue(r, job);
+}
+
+void kolo_relay_abort(struct kolo_relay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->aborted = true;
+    pthread_mutex_unlock(&r->lock);
+    if (atomic_load(&r->comm->error) == KOLO_OK) {
+        kolo_comm_abort(r->host);
+        return;
+    }
+    kolo_error_set(r->comm->error_text); /* for what the others are told */
+    (void)kolo_comm_fail_of(r->host, (kolo_status)r->comm->verdict.status, r->comm->verdict.rank);
+}
+
+void kolo_relay_widen(struct kolo_relay *r, int ranks)
+{
+    atomic_store(&r->host->ranks_above, ranks);
+}
+
+/* ---- coming up, and going down ---- */
+
+static kolo_status make(struct kolo_relay *r)
+{
+    enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
+    void *pinned = NULL;
+    KOLO_TRY(
+        KOLO_CUDA(&r->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, PAGE, PORTABLE | DEVICEMAP)));
+    r->done = pinned;
+    atomic_store(r->done, 0);
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuMemHostGetDevicePointer",
+                       mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
+    KOLO_TRY(kolo_staging_open(&r->staging));
+    KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
+    if (pthread_create(&r->thread, NULL, run, r) != 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "no thread for calls on GPU memory");
+    }
+    return KOLO_OK;
+}
+
+static void relay_free(struct kolo_relay *r)
+{
+    kolo_fds_close(&r->lend.fds);
+    if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
+        kolo_gpu_order_close(&r->gpu, &r->calls);
+        kolo_staging_close(&r->staging);
+        if (r->done != NULL) {
+            (void)r->gpu.cuda->mem_free_host((void *)(uintptr_t)r->done);
+        }
+        kolo_gpu_leave(&r->gpu);
+    }
+    while (r->kept != NULL) {
+        struct job *job = r->kept;
+        r->kept = job->kept;
+        job_free(job);
+    }
+    pthread_cond_destroy(&r->came);
+    pthread_mutex_destroy(&r->lock);
+    pthread_mutex_destroy(&r->order);
+    kolo_comm_destroy(r->host);
+    free(r);
+}
+
+kolo_status kolo_relay_open(struct kolo_comm *comm, struct kolo_comm *host,
+                            const struct kolo_gpu *gpu, bool fuses, struct kolo_relay **out)
+{
+    struct kolo_relay *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        kolo_comm_destroy(host);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator of a GPU");
+    }
+    r->comm = comm;
+    r->host = host;
+    r->gpu = *gpu;
+    r->fuses = fuses;
+    r->last = &r->first;
+    r->lend = (struct kolo_lend){.host = host, .gpu = &r->gpu, .fds = {.socket = -1}};
+    r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
+    pthread_mutex_init(&r->order, NULL);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->came, NULL);
+    kolo_status st = fuses ? kolo_lend_open(&r->lend) : KOLO_OK;
+    st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
+    if (st == KOLO_OK) {
+        st = make(r);
+        kolo_gpu_leave(&r->gpu);
+    }
+    if (st != KOLO_OK) {
+        relay_free(r);
+        return st;
+    }
+    *out = r;
+    return KOLO_OK;
+}
+
+static bool is_over(struct kolo_relay *r)
+{
+    pthread_mutex_lock(&r->order);
+    const bool over = kolo_gpu_order_is_over(&r->gpu, &r->calls);
+    pthread_mutex_unlock(&r->order);
+    return over;
+}
+
+bool kolo_relay_wait(struct kolo_relay *r, int timeout_ms)
+{
+    const struct timespec nap = {0, 100 * 1000};
+    const double end = kolo_now_us() + timeout_ms * 1e3;
+    bool over = kolo_gpu_enter(&r->gpu) != KOLO_OK;
+    if (over) {
+        return true;
+    }
+    while (!(over = is_over(r)) && kolo_now_us() <= end) {
+        (void)nanosleep(&nap, NULL);
+    }
+    kolo_gpu_leave(&r->gpu);
+    return over;
+}
+
+void kolo_relay_close(struct kolo_relay *r, int timeout_ms)
+{
+    enum { GRACE_MS = 10000 };
+    if (!kolo_relay_wait(r, timeout_ms)) {
+        kolo_relay_abort(r);
+        (void)kolo_relay_wait(r, GRACE_MS);
+    }
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_signal(&r->came);
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(r->thread, NULL);
+    struct kolo_gpu gpu = r->gpu;
+    relay_free(r);
+    kolo_gpu_close(&gpu);
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See shared_gpu.h. */
+#include "gpu/proxy/shared_gpu.h"
+
+#include "core/call/parts.h"
+#include "cuda/ipc.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct offer { /* what a rank tells all */
+    uint64_t what, factor;
+    uint64_t usable;
+    struct kolo_lent in, out;
+};
+
+enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
+
+/* ---- offering ---- */
+
+/* A buffer of so many bytes. */
+static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struct kolo_lent *out)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    const kolo_cuda_address at = (uintptr_t)ptr;
+    if (ptr == NULL) {
+        return true;
+    }
+    const enum kolo_lent_way way = kolo_lent_way(cuda, at);
+    return (way == KOLO_LENT_BY_HANDLE || (way == KOLO_LENT_BY_FD && l->fds.works)) &&
+           kolo_lent_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
+           (way == KOLO_LENT_BY_FD ||
+            cuda->ipc_get_mem_handle(&out->handle, out->base) == KOLO_CUDA_OK);
+}
+
+static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_call *call)
+{
+    const struct kolo_call as_host = {.comm = l->host,
+                                      .coll = call->coll,
+                                      .root = call->root,
+                                      .count = call->count,
+                                      .v = {.all = (size_t *)(uintptr_t)call->counts}};
+    const size_t elem = kolo_type_bytes(call->type);
+    struct offer offer = {.what = kolo_gpu_call_what(call, l->host->nranks),
+                          .factor = call->factor};
+    const bool in = lend(l, kolo_call_has_in(&as_host) ? call->in : NULL,
+                         kolo_call_span(&as_host, true) * elem, &offer.in);
+    const bool out = lend(l, kolo_call_has_out(&as_host) ? call->out : NULL,
+                          kolo_call_span(&as_host, false) * elem, &offer.out);
+    offer.usable = in && out;
+    return offer;
+}
+
+/* ---- opening ---- */
+
+static void close_mapping(struct kolo_lend *l, struct kolo_lend_mapping *m)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    if (m->at == 0) {
+        return;
+    }
+    if (m->by_fd) {
+        (void)cuda->mem_unmap(m->at, m->bytes);
+        (void)cuda->mem_address_free(m->at, m->bytes);
+    } else {
+        (void)cuda->ipc_close_mem_handle(m->at);
+    }
+    m->at = 0;
+}
+
+void kolo_lend_close(struct kolo_lend *l)
+{
+    for (int i = 0; i < KOLO_LEND_MAPPINGS; i++) {
+        close_mapping(l, &l->mapping[i]);
+    }
+    kolo_fds_close(&l->fds);
+}
+
+/* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
+ * and is another allocation is gone there. */
+static struct kolo_lend_mapping *find_mapping(struct kolo_lend *l, int q,
+                                              const struct kolo_lent *lent)
+{
+    struct kolo_lend_mapping *oldest = &l->mapping[0];
+    for (int i = 0; i < KOLO_LEND_MAPPINGS; i++) {
+        struct kolo_lend_mapping *m = &l->mapping[i];
+        const bool overlaps = m->at != 0 && m->rank == q && m->base < lent->base + lent->bytes &&
+                              lent->base < m->base + m->bytes;
+        if (overlaps && m->base == lent->base && m->bytes == lent->bytes && m->id == lent->id) {
+            return m;
+        }
+        if (overlaps) {
+            close_mapping(l, m);
+        }
+        oldest = oldest->at == 0 || (m->at != 0 && m->used >= oldest->used) ? oldest : m;
+    }
+    close_mapping(l, oldest);
+    return oldest;
+}
+
+static bool is_here(const struct kolo_lend *l, int q, const struct kolo_lent *lent)
+{
+    return lent->at == 0 ||
+           l->host->member[q].peer.process == l->host->member[l->host->rank].peer.process;
+}
+
+static bool open_lent(struct kolo_lend *l, int q, const struct kolo_lent *lent, uint64_t *out)
+{
+    if (is_here(l, q, lent)) {
+        *out = lent->at;
+        return true;
+    }
+    struct kolo_lend_mapping *m = find_mapping(l, q, lent);
+    if (m->at == 0) {
+        const kolo_cuda_address at = lent->by_fd ? 0 : kolo_lent_open(l->gpu->cuda, &lent->handle);
+        if (at == 0) {
+            return false;
+        }
+        *m = (struct kolo_lend_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
+    }
+    m->used = ++l->uses;
+    *out = m->at + (lent->at - lent->base);
+    return true;
+}
+
+/* ---- descriptors ---- */
+
+enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* what rank 0 asks a rank for */
+
+kolo_status kolo_lend_open(struct kolo_lend *l)
+{
+    return kolo_fds_open(l->host, &l->fds);
+}
+
+static void export_lent(const struct kolo_lend *l, int32_t what, const struct kolo_lent *lent)
+{
+    const int fd = kolo_lent_export(l->gpu->cuda, lent);
+    (void)kolo_fds_send(&l->fds, 0, &what, sizeof what, fd); /* rank 0 waits, but not for ever */
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* All of an allocation, by its descriptor; 0: it cannot be. */
+static kolo_cuda_address map_fd(const struct kolo_lend *l, int fd, size_t bytes)
+{
+    const struct kolo_cuda *cuda = l->gpu->cuda;
+    kolo_cuda_address at = 0;
+    if (cuda->mem_address_reserve(&at, bytes, 0, 0, 0) != KOLO_CUDA_OK) {
+        return 0;
+    }
+    if (!kolo_lent_map(cuda, l->gpu->device, fd, at, bytes)) {
+        (void)cuda->mem_address_free(at, bytes);
+        return 0;
+    }
+    return at;
+}
+
+static bool needs(struct kolo_lend *l, int q, const struct kolo_lent *lent)
+{
+    return lent->by_fd != 0 && !is_here(l, q, lent) && find_mapping(l, q, lent)->at == 0;
+}
+
+/* On rank 0: what comes is mapped; what cannot be is missed when it is opened. */
+static void receive_fds(struct kolo_lend *l, const struct offer *offer, int asked)
+{
+    int q = 0, fd = -1;
+    int32_t what = 0;
+    for (; asked > 0 && kolo_fds_recv(&l->fds, &q, &what, sizeof what, &fd); asked--) {
+        const struct kolo_lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
+        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, lent->bytes) : 0;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        if (at != 0) {
+            struct kolo_lend_mapping *m = find_mapping(l, q, lent);
+            close_mapping(l, m);
+            *m = (struct kolo_lend_mapping){q,    lent->base, lent->bytes, lent->id,
+                                            true, at,         ++l->uses};
+            KOLO_LOG(INFO, INIT, "Channel 00/0 : %d[%d] -> 0[%d] via P2P/CUMEM", q, l->gpu->ordinal,
+                     l->gpu->ordinal);
+        }
+    }
+}
+
+/* Rank 0 says which descriptors it lacks, and gets them. */
+static kolo_status exchange_fds(struct kolo_lend *l, const struct offer *offer)
+{
+    uint8_t mine[KOLO_FUSED_RANKS] = {0}, need[KOLO_FUSED_RANKS] = {0};
+    const int n = l->host->nranks;
+    int asked = 0, any = 0;
+    for (int q = 0; q < n; q++) {
+        any += offer[q].in.by_fd != 0 || offer[q].out.by_fd != 0;
+    }
+    if (any == 0) {
+        return KOLO_OK;
+    }
+    for (int q = 0; q < n && l->host->rank == 0; q++) {
+        const bool in = needs(l, q, &offer[q].in);
+        const bool out =
+            needs(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
+        mine[q] = (uint8_t)((in ? NEEDS_IN : 0) | (out ? NEEDS_OUT : 0));
+        asked += in + out;
+    }
+    KOLO_TRY(kolo_broadcast(mine, need, sizeof need, KOLO_UINT8, 0, l->host, NULL));
+    const uint8_t own = need[l->host->rank];
+    if ((own & NEEDS_IN) != 0) {
+        export_lent(l, NEEDS_IN, &offer[l->host->rank].in);
+    }
+    if ((own & NEEDS_OUT) != 0) {
+        export_lent(l, NEEDS_OUT, &offer[l->host->rank].out);
+    }
+    receive_fds(l, offer, asked);
+    return KOLO_OK;
+}
+
+/* ---- running ---- */
+
+static int32_t lead(struct kolo_lend *l, const struct kolo_gpu_call *call,
+                    const struct offer *offer)
+{
+    struct kolo_fused_launch argument = {.table = 0};
+    const int n = l->host->nranks;
+    for (int q = 0; q < n; q++) {
+        argument.rank[q].factor = offer[q].factor;
+        if (!open_lent(l, q, &offer[q].in, &argument.rank[q].in) ||
+            !open_lent(l, q, &offer[q].out, &argument.rank[q].out)) {
+            return CANNOT_OPEN;
+        }
+    }
+    const kolo_status st = kolo_gpu_launch(l->gpu, n, call, &argument);
+    return st != KOLO_OK ? (int32_t)st
+                         : (int32_t)KOLO_CUDA(l->gpu, "cuStreamSynchronize",
+                                              stream_synchronize(call->stream));
+}
+
+static kolo_status check_same(const struct kolo_lend *l, const struct offer *offer)
+{
+    for (int q = 1; q < l->host->nranks; q++) {
+        if (offer[q].what != offer[0].what) {
+            return kolo_fail(KOLO_ERR_MISMATCH,
+                             "ranks 0 and %d are in different calls on memory of their GPU", q);
+        }
+    }
+    return KOLO_OK;
+}
+
+static kolo_status run_offers(struct kolo_lend *l, const struct kolo_gpu_call *call,
+                              const struct offer *offer, bool *done_out)
+{
+    int32_t outcome = DONE;
+    KOLO_TRY(check_same(l, offer));
+    for (int q = 0; q < l->host->nranks; q++) {
+        outcome = offer[q].usable ? outcome : CANNOT_OPEN;
+    }
+    if (outcome == CANNOT_OPEN) {
+        *done_out = false;
+        return KOLO_OK;
+    }
+    KOLO_TRY(exchange_fds(l, offer));
+    if (l->host->rank == 0) {
+        outcome = lead(l, call, offer);
+    }
+    const int32_t mine = outcome;
+    KOLO_TRY(kolo_broadcast(&mine, &outcome, 1, KOLO_INT32, 0, l->host, NULL));
+    if (outcome < 0) {
+        return l->host->rank == 0
+                   ? (kolo_status)outcome
+                   : kolo_fail((kolo_status)outcome, "rank 0 could not run a kernel for all ranks");
+    }
+    *done_out = outcome == DONE;
+    return KOLO_OK;
+}
+
+kolo_status kolo_lend_run(struct kolo_lend *l, const struct kolo_gpu_call *call, bool *done_out)
+{
+    const struct offer mine = make_offer(l, call);
+    struct offer *all = calloc((size_t)l->host->nranks, sizeof *all);
+    if (all == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", l->host->nranks);
+    }
+    kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, l->host, NULL);
+    st = st == KOLO_OK ? run_offers(l, call, all, done_out) : st;
+    free(all);
+    return st;
+}

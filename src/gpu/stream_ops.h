@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Memory operations of streams, collected and enqueued in batches. Errors stick: who adds the last
+ * one flushes, and sees them. */
+#ifndef KOLO_GPU_STREAM_OPS_H
+#define KOLO_GPU_STREAM_OPS_H
+
+#include "cuda/driver.h"
+
+struct kolo_stream_ops {
+    const struct kolo_cuda *cuda; /* set this, the rest zero */
+    kolo_status status;
+    kolo_cuda_stream stream; /* of what is collected */
+    unsigned count;
+    struct kolo_cuda_stream_op op[KOLO_CUDA_STREAM_OPS];
+};
+
+static inline kolo_status kolo_stream_ops_flush(struct kolo_stream_ops *ops)
+{
+    if (ops->count > 0 && ops->status == KOLO_OK) {
+        ops->status = kolo_cuda_check(
+            ops->cuda, ops->cuda->stream_batch_mem_op(ops->stream, ops->count, ops->op, 0),
+            "cuStreamBatchMemOp");
+    }
+    ops->count = 0;
+    return ops->status;
+}
+
+/* `kind` as in CUstreamBatchMemOpType. A wait on 32 bits is for the value, one on 64 bits for it or
+ * a later one. */
+static inline void kolo_stream_ops_add(struct kolo_stream_ops *ops, kolo_cuda_stream stream,
+                                       uint32_t kind, kolo_cuda_address at, uint64_t value)
+{
+    if (ops->count == KOLO_CUDA_STREAM_OPS || ops->stream != stream) {
+        (void)kolo_stream_ops_flush(ops);
+    }
+    ops->stream = stream;
+    ops->op[ops->count++] =
+        (struct kolo_cuda_stream_op){.kind = kind,
+                                     .at = at,
+                                     .value = value,
+                                     .flags = kind == KOLO_CUDA_WAIT_32 ? KOLO_CUDA_WAIT_EQUAL : 0};
+}
+
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See stream_order.h. */
+#include "gpu/stream_order.h"
+
+kolo_status kolo_gpu_order_open(const struct kolo_gpu *gpu, struct kolo_gpu_order *order)
+{
+    return KOLO_CUDA(gpu, "cuEventCreate", event_create(&order->event, KOLO_CUDA_DISABLE_TIMING));
+}
+
+void kolo_gpu_order_close(const struct kolo_gpu *gpu, struct kolo_gpu_order *order)
+{
+    if (order->event != NULL) {
+        (void)gpu->cuda->event_destroy(order->event);
+        order->event = NULL;
+    }
+}
+
+kolo_status kolo_gpu_is_capturing(const struct kolo_gpu *gpu, kolo_stream stream, bool *out)
+{
+    int status = 0;
+    const kolo_status st = KOLO_CUDA(gpu, "cuStreamIsCapturing",
+                                     stream_is_capturing((kolo_cuda_stream)stream, &status));
+    *out = status != 0;
+    return st;
+}
+
+kolo_status kolo_gpu_order_follow(const struct kolo_gpu *gpu, const struct kolo_gpu_order *order,
+                                  kolo_stream stream, bool captured)
+{
+    return order->recorded && order->stream != stream && !captured
+               ? KOLO_CUDA(gpu, "cuStreamWaitEvent",
+                           stream_wait_event((kolo_cuda_stream)stream, order->event, 0))
+               : KOLO_OK;
+}
+
+kolo_status kolo_gpu_order_note(const struct kolo_gpu *gpu, struct kolo_gpu_order *order,
+                                kolo_stream stream, bool captured)
+{
+    if (captured) {
+        return KOLO_OK;
+    }
+    order->stream = stream;
+    order->recorded = true;
+    return KOLO_CUDA(gpu, "cuEventRecord", event_record(order->event, (kolo_cuda_stream)stream));
+}
+
+kolo_status kolo_gpu_order_apart(const struct kolo_gpu *gpu, pthread_mutex_t *lock,
+                                 struct kolo_gpu_order *order, kolo_stream stream, bool behind)
+{
+    bool captured = false;
+    KOLO_TRY(kolo_gpu_enter(gpu));
+    pthread_mutex_lock(lock);
+    kolo_status st = kolo_gpu_is_capturing(gpu, stream, &captured);
+    if (st == KOLO_OK) {
+        st = behind ? kolo_gpu_order_note(gpu, order, stream, captured)
+                    : kolo_gpu_order_follow(gpu, order, stream, captured);
+    }
+    pthread_mutex_unlock(lock);
+    kolo_gpu_leave(gpu);
+    return st;
+}
+
+bool kolo_gpu_order_is_over(const struct kolo_gpu *gpu, const struct kolo_gpu_order *order)
+{
+    return !order->recorded || gpu->cuda->event_query(order->event) != KOLO_CUDA_NOT_READY;
+}
