@@ -81,6 +81,7 @@ ALWAYS_INLINE FN(vec) FN(extremes)(bool min, FN(vec) a, FN(vec) b)
     const FN(word) first = (FN(word))(min ? a < b : a > b);
     const FN(word) zero = min ? x | y : x & y;
     const FN(word) number = PICK((FN(word))(a == b), zero, PICK(first, x, y));
+    /* NOLINTNEXTLINE(misc-redundant-expression): only a NaN is not equal to itself */
     const FN(word) nan = (FN(word))(a != a) | (FN(word))(b != b);
     return (FN(vec))PICK(nan, (FN(word)){0} + NAN_BITS, number);
 }
