@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: docs README.md
 """What README.md and docs/*.md tell to type works, and prints what they say.
 
 The examples of the commands' pages in docs/man are run, too. The ```sh blocks of a document are run in one shell, in a folder that looks like the source tree; a

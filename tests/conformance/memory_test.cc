@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports src/memory
 /* Memory that peers attach: what every transport with KOLO_CAP_MAP promises. */
 #include "memory/segment.h"
 #include "processes.h"

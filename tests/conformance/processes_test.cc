@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports/shm src/memory/serve.c src/util/pass_fd.c
 /* The same promises between processes, and what only processes can get wrong: descriptors, forks,
  * strangers, and peers that die. */
 #include "memory/segment.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plugin examples/plugins
 /* The plug-in loader: what it takes, what it refuses, and that it says why. The plug-ins are copied
  * to a folder of the test's own, so that its permissions are known. */
 #include "plugin/catalogue.h"

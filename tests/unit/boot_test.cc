@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/boot src/util/net.c src/util/secret.c
 /* Ranks meet: all come, too many come, some never come, strangers come, some die. Ranks are threads
  * here but where a process has to die; tests/multirank starts real ones. */
 extern "C" {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: perf
 /* The parts of the sweep programs that need no communicator: options, data, comparison, statistics
  * and the text of the reports. */
 #include "perf/perf.h"
