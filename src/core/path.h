@@ -9,6 +9,7 @@
 
 #include "core/comm.h"
 
+struct kolo_call;
 struct kolo_message;
 
 /* What core hands to a path, which may be made of communicators. */

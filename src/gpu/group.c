@@ -25,8 +25,8 @@ kolo_status kolo_gpu_group_add(struct kolo_gpu_path *p, struct kolo_call *call,
     while (*at != NULL) {
         at = &(*at)->next;
     }
-    *kept = (struct pending){.path = p, .v = call->v, .call = *what};
-    call->v.all = NULL;
+    *kept = (struct pending){.path = p, .v = call->args.v, .call = *what};
+    call->args.v.all = NULL;
     *at = kept;
     return KOLO_OK;
 }

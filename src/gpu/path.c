@@ -37,8 +37,8 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_call *call,
                                bool *host_out)
 {
-    const void *const ptr[2] = {kolo_call_has_in(call) ? call->in : NULL,
-                                kolo_call_has_out(call) ? call->out : NULL};
+    const void *const ptr[2] = {call->extent.has_in ? call->args.in : NULL,
+                                call->extent.has_out ? call->args.out : NULL};
     static const char *const name[2] = {"send", "recv"};
     struct kolo_cuda_place place[2];
     char text[2][32];
@@ -68,18 +68,18 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
 
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
-    const bool scales = kolo_call_reduces(call) && call->op >= KOLO_OPS;
-    const size_t n = (size_t)call->comm->nranks;
-    return (struct kolo_gpu_call){.coll = call->coll,
-                                  .in = call->in,
-                                  .out = call->out,
-                                  .count = call->count,
-                                  .type = call->type,
-                                  .op = scales ? KOLO_OPS : call->op,
-                                  .root = call->root,
-                                  .factor = call->factor,
-                                  .counts = call->v.all,
-                                  .displs = call->v.all != NULL ? call->v.all + n : NULL,
+    const bool scales = call->extent.reduces && call->args.op >= KOLO_OPS;
+    const size_t n = (size_t)call->base.comm->nranks;
+    return (struct kolo_gpu_call){.coll = call->args.coll,
+                                  .in = call->args.in,
+                                  .out = call->args.out,
+                                  .count = call->args.count,
+                                  .type = call->args.type,
+                                  .op = scales ? KOLO_OPS : call->args.op,
+                                  .root = call->args.root,
+                                  .factor = call->args.factor,
+                                  .counts = call->args.v.all,
+                                  .displs = call->args.v.all != NULL ? call->args.v.all + n : NULL,
                                   .stream = stream};
 }
 
@@ -89,7 +89,7 @@ static kolo_status take_call(struct kolo_gpu_path *p, struct kolo_call *call, ko
     if (kolo_group_depth > 0) {
         return kolo_gpu_group_add(p, call, &what);
     }
-    return kolo_gpu_path_enqueue(p, &what, &call->v);
+    return kolo_gpu_path_enqueue(p, &what, &call->args.v);
 }
 
 static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, kolo_stream stream,
@@ -98,7 +98,7 @@ static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, k
     struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
     bool host = stream == NULL;
     kolo_status st = KOLO_OK;
-    if (call->coll != KOLO_COLL_BARRIER) {
+    if (call->args.coll != KOLO_COLL_BARRIER) {
         st = find_places(p, call, &host);
     }
     if (st == KOLO_OK && host && stream != NULL) {
@@ -110,7 +110,7 @@ static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, k
     if (st == KOLO_OK && host) {
         return false;
     }
-    *out = kolo_gpu_path_ended(call->comm, st == KOLO_OK ? take_call(p, call, stream) : st);
+    *out = kolo_gpu_path_ended(call->base.comm, st == KOLO_OK ? take_call(p, call, stream) : st);
     kolo_call_close(call);
     return true;
 }

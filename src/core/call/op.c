@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations that an application creates: sums of values that are multiplied by a factor first. */
-#include "core/call/call.h"
+/* Created operations: a list of the communicator's, under its queue's lock. */
+#include "core/call/op.h"
+
+#include "core/comm.h"
+#include "core/failure/failure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,4 +50,38 @@ void kolo_op_destroy(kolo_op op, struct kolo_comm *comm)
         }
     }
     pthread_mutex_unlock(&comm->queue_lock);
+}
+
+kolo_status kolo_op_find(struct kolo_comm *comm, kolo_op op, enum kolo_type type,
+                         uint64_t *factor_out)
+{
+    enum kolo_type made_for = type;
+    pthread_mutex_lock(&comm->queue_lock);
+    const struct kolo_premulsum *p = comm->premulsums;
+    while (p != NULL && p->op != op) {
+        p = p->next;
+    }
+    if (p != NULL) {
+        made_for = p->type;
+        memcpy(factor_out, p->factor, sizeof *factor_out);
+    }
+    pthread_mutex_unlock(&comm->queue_lock);
+    if (p == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "op is %u, which was not created on this communicator",
+                         op);
+    }
+    if (made_for != type) {
+        return kolo_fail(KOLO_ERR_INVALID, "op is a premulsum of %s, type is %s",
+                         kolo_type_name(made_for), kolo_type_name(type));
+    }
+    return KOLO_OK;
+}
+
+void kolo_op_forget(struct kolo_comm *comm)
+{
+    while (comm->premulsums != NULL) {
+        struct kolo_premulsum *next = comm->premulsums->next;
+        free(comm->premulsums);
+        comm->premulsums = next;
+    }
 }

@@ -7,7 +7,7 @@
 #include "core/setup/create.h"
 
 #include "boot/launch.h"
-#include "core/call/parts.h"
+#include "core/call/memo.h"
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/health/gossip.h"
