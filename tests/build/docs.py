@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: docs README.md
 """Every Markdown document of the tree is true: its commands work and print the text below them.
 
 The ```sh blocks of a document run in one shell, in a folder that looks like the source tree. A ```text

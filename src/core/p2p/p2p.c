@@ -25,7 +25,7 @@ static kolo_status error_of(const struct kolo_comm *comm)
     return (kolo_status)atomic_load_explicit(&comm->error, memory_order_acquire);
 }
 
-/* ---- open and start ------------------------------------------------------------------------- */
+/* ---- open and start ---- */
 
 static void p2p_free(struct kolo_p2p *p2p)
 {
@@ -124,7 +124,7 @@ kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
     return status;
 }
 
-/* ---- a turn, under device_lock -------------------------------------------------------------- */
+/* ---- a turn, under device_lock ---- */
 
 /* From now on hear from ranks we never talked to. */
 static kolo_status hear_all(struct kolo_p2p *p2p)
@@ -255,7 +255,7 @@ static kolo_status advance(struct kolo_p2p *p2p)
     return land(p2p, KOLO_OK);
 }
 
-/* ---- after an error ------------------------------------------------------------------------- */
+/* ---- after an error ---- */
 
 static void condemn(struct kolo_p2p *p2p, struct kolo_p2p_fifo *fifo, kolo_status status)
 {
@@ -298,7 +298,7 @@ static void give_up(struct kolo_p2p *p2p, kolo_status status)
     (void)land(p2p, status);
 }
 
-/* ---- turns ---------------------------------------------------------------------------------- */
+/* ---- turns ---- */
 
 /* Returns a new failure, for kolo_comm_fail(). Until that was called nobody gives operations back,
  * because their owners ask the communicator what happened. */
@@ -352,7 +352,7 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
     return all_done(p2p) ? error_of(comm) : KOLO_OK;
 }
 
-/* ---- close ---------------------------------------------------------------------------------- */
+/* ---- close ---- */
 
 static bool lets_go(const struct kolo_p2p *p2p)
 {
