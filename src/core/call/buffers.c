@@ -11,6 +11,8 @@
  * of messages prove nothing and do not count.) Where ranks are threads, or sit on several hosts, or
  * some rank cannot map another, entries are there from the start. */
 #include "core/call/parts.h"
+#include "exec/cpu/region.h"
+#include "exec/lower/program.h"
 #include "memory/segment.h"
 
 #include <stddef.h>

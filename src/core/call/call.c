@@ -8,6 +8,8 @@
  *   RUN      the executor; then what is left to do to the result
  */
 #include "core/call/parts.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/wait.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 
 #include "core/comm.h"
 #include "core/p2p/p2p.h"
+#include "exec/cpu/exec.h"
 
 enum kolo_call_state {
     KOLO_CALL_CHOOSE,

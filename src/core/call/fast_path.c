@@ -3,6 +3,8 @@
 #include "core/call/fast_path.h"
 
 #include "core/call/parts.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/region.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,9 @@
 /* A call's plan, its program for the links of this call, and the program bound to its bytes: each
  * from a cache of the communicator where it was made before. */
 #include "core/call/parts.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wait.h"
 #include "plan/verify.h"
 
 #include <stdlib.h>

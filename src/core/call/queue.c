@@ -10,6 +10,8 @@
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
 #include "core/health/watchdog.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wait.h"
 #include "gpu/path.h"
 
 #include <stdlib.h>

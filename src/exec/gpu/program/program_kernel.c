@@ -3,7 +3,7 @@
  * program_kernel.h. */
 #include "exec/gpu/program/program_kernel.h"
 
-#include "exec/cpu/exec.h"
+#include "exec/cpu/bound.h"
 #include "exec/gpu/fused/fused.h"
 #include "exec/gpu/ll/ll_layout.h"
 #include "util/grow.h"
