@@ -6,8 +6,8 @@
 
 enum { ALIGN = 128 }; /* of pieces: of every type, and lines of its cache */
 
-static kolo_status cut(const struct kolo_peer_program *p, const struct kolo_extents *extents,
-                       struct kolo_peer_launch *l)
+static kolo_status cut(const struct kolo_program *p, const struct kolo_extents *extents,
+                       struct kolo_program_launch *l)
 {
     size_t limit = l->room.inbox_bytes / kolo_max(p->inbox_chunks, 1);
     limit = kolo_min(limit, l->room.scratch_bytes / kolo_max(p->scratch_chunks, 1));
@@ -27,7 +27,7 @@ static kolo_status cut(const struct kolo_peer_program *p, const struct kolo_exte
 }
 
 /* Chunks follow one another and are equally long, but for the last ones. */
-static bool is_regular(const struct kolo_extents *e, size_t chunks, struct kolo_peer_launch *l)
+static bool is_regular(const struct kolo_extents *e, size_t chunks, struct kolo_program_launch *l)
 {
     size_t total = 0;
     bool regular = true;
@@ -47,7 +47,7 @@ static bool is_regular(const struct kolo_extents *e, size_t chunks, struct kolo_
     return regular;
 }
 
-static kolo_status measure(const struct kolo_extents *e, struct kolo_peer_launch *l)
+static kolo_status measure(const struct kolo_extents *e, struct kolo_program_launch *l)
 {
     const bool flat = kolo_coll_flat(e->coll);
     const size_t chunks = (size_t)(flat ? e->chunks : e->nranks);
@@ -63,29 +63,31 @@ static kolo_status measure(const struct kolo_extents *e, struct kolo_peer_launch
     l->in_stride = !gathers;
     l->out_stride = gathers;
     for (size_t r = 0; r < chunks; r++) {
-        l->span[r] = (struct kolo_peer_span){gathers ? e->out_off[r] : e->in_off[r], e->block[r]};
+        l->span[r] =
+            (struct kolo_program_span){gathers ? e->out_off[r] : e->in_off[r], e->block[r]};
     }
     return KOLO_OK;
 }
 
-kolo_status kolo_peer_bind(const struct kolo_peer_program *p, uint64_t program,
-                           const struct kolo_extents *extents, const struct kolo_peer_room *room,
-                           unsigned slices, struct kolo_peer_launch *out)
+kolo_status kolo_program_bind(const struct kolo_program *p, uint64_t program,
+                              const struct kolo_extents *extents,
+                              const struct kolo_program_room *room, unsigned slices,
+                              struct kolo_program_launch *out)
 {
-    *out = (struct kolo_peer_launch){.room = *room,
-                                     .me = (uint32_t)p->me,
-                                     .lanes = p->nlanes,
-                                     .slices = slices,
-                                     .nstages = p->nstages,
-                                     .joined = p->joined,
-                                     .program = program};
+    *out = (struct kolo_program_launch){.room = *room,
+                                        .me = (uint32_t)p->me,
+                                        .lanes = p->nlanes,
+                                        .slices = slices,
+                                        .nstages = p->nstages,
+                                        .joined = p->joined,
+                                        .program = program};
     if (p->nlanes * slices > room->slices) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s takes %u blocks of %u", p->plan->algo->base.name,
                          p->nlanes * slices, room->slices);
     }
     memcpy(out->lane, p->lane, sizeof out->lane);
     if (program == 0) {
-        assert(p->nwords <= KOLO_PEER_HELD);
+        assert(p->nwords <= KOLO_PROGRAM_HELD);
         memcpy(out->word, p->word, p->nwords * sizeof p->word[0]);
     }
     KOLO_TRY(measure(extents, out));
@@ -94,7 +96,7 @@ kolo_status kolo_peer_bind(const struct kolo_peer_program *p, uint64_t program,
 
 /* ---- straight from buffer to buffer ---- */
 
-void kolo_peer_bind_direct(enum kolo_coll coll, size_t bytes, struct kolo_peer_launch *l)
+void kolo_program_bind_direct(enum kolo_coll coll, size_t bytes, struct kolo_program_launch *l)
 {
     const uint32_t n = l->room.nranks;
     const size_t share =
@@ -103,7 +105,7 @@ void kolo_peer_bind_direct(enum kolo_coll coll, size_t bytes, struct kolo_peer_l
     const size_t left = coll != KOLO_COLL_ALL_REDUCE ? bytes : at < bytes ? bytes - at : 0;
     const unsigned nsrc = coll == KOLO_COLL_ALL_GATHER ? 1 : n;
     const unsigned ndst = coll == KOLO_COLL_REDUCE_SCATTER ? 1 : n;
-    l->direct = KOLO_PEER_OP(KOLO_PEER_DIRECT, 1, nsrc, ndst, 0);
+    l->direct = KOLO_PROGRAM_OP(KOLO_PROGRAM_DIRECT, 1, nsrc, ndst, 0);
     l->direct_bytes = kolo_min(share, left);
     l->in_at = coll == KOLO_COLL_ALL_GATHER ? 0 : at;
     l->out_at = coll == KOLO_COLL_REDUCE_SCATTER ? 0 : at;

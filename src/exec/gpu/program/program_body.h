@@ -18,7 +18,7 @@ namespace kolo_gpu
 
 KOLO_GPU bool wait_all(const Tile &tile, uint32_t word, const Threads &threads)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     bool failed = false;
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
         const Want want = {q, word, tile.epoch + 1, 0, l.ends.signature};
@@ -30,32 +30,34 @@ KOLO_GPU bool wait_all(const Tile &tile, uint32_t word, const Threads &threads)
 enum Met { MET_APART, MET_ALL, MET_FAILED };
 
 /* Tell all where they have this rank's buffers, if they reach them, and hear it of all. If all are
- * reached, the sides of the move are there, from address[KOLO_PEER_SIDES] on, and the factors, from
- * address[0] on. A place is written again in the next such call, which its writer only makes after
- * this one, thus after it has heard of this rank something that came behind what is read here. */
+ * reached, the sides of the move are there, from address[KOLO_PROGRAM_SIDES] on, and the factors,
+ * from address[0] on. A place is written again in the next such call, which its writer only makes
+ * after this one, thus after it has heard of this rank something that came behind what is read
+ * here. */
 KOLO_GPU Met meet(const Tile &tile, uint64_t *address, const Threads &threads)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     const uint32_t nsrc = sources_of(l.direct), ndst = destinations_of(l.direct);
     bool apart = false;
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
-        const kolo_peer_place place = {l.reached != 0 ? l.ends.in + l.in_shift[q] : 0,
-                                       l.ends.out + l.out_shift[q], l.ends.factor, 0};
+        const kolo_program_place place = {l.reached != 0 ? l.ends.in + l.in_shift[q] : 0,
+                                          l.ends.out + l.out_shift[q], l.ends.factor, 0};
         slice_of(l, q, tile.block.slice)->place[l.me] = place;
     }
-    tell(tile, all_ranks(l), KOLO_PEER_MET, threads);
-    if (!wait_all(tile, KOLO_PEER_MET, threads)) {
+    tell(tile, all_ranks(l), KOLO_PROGRAM_MET, threads);
+    if (!wait_all(tile, KOLO_PROGRAM_MET, threads)) {
         return MET_FAILED;
     }
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
-        const kolo_peer_place theirs = tile.block.mine->place[q];
+        const kolo_program_place theirs = tile.block.mine->place[q];
         apart = apart || theirs.in == 0;
         address[q] = theirs.factor;
         if (nsrc > 1 || q == l.me) {
-            address[KOLO_PEER_SIDES + (nsrc > 1 ? q : 0)] = theirs.in + l.in_at + tile.at;
+            address[KOLO_PROGRAM_SIDES + (nsrc > 1 ? q : 0)] = theirs.in + l.in_at + tile.at;
         }
         if (ndst > 1 || q == l.me) {
-            address[KOLO_PEER_SIDES + nsrc + (ndst > 1 ? q : 0)] = theirs.out + l.out_at + tile.at;
+            address[KOLO_PROGRAM_SIDES + nsrc + (ndst > 1 ? q : 0)] =
+                theirs.out + l.out_at + tile.at;
         }
     }
     return any(apart) ? MET_APART : MET_ALL;
@@ -63,22 +65,22 @@ KOLO_GPU Met meet(const Tile &tile, uint64_t *address, const Threads &threads)
 
 /* ---- a kernel ---- */
 
-template <class F> struct PeerKernel {
+template <class F> struct ProgramKernel {
     /* One op; false: the block gave up. */
     KOLO_GPU bool step(const Tile &tile, const uint64_t *op, uint64_t *address,
                        const Threads &threads)
     {
         switch (code_of(*op)) {
-        case KOLO_PEER_WAIT:
+        case KOLO_PROGRAM_WAIT:
             return wait_words(tile, op, threads);
-        case KOLO_PEER_MOVE:
-        case KOLO_PEER_DIRECT:
+        case KOLO_PROGRAM_MOVE:
+        case KOLO_PROGRAM_DIRECT:
             move<F>(tile, op, address, threads);
             return true;
-        case KOLO_PEER_SIGNAL:
+        case KOLO_PROGRAM_SIGNAL:
             tell(tile, tile.launch->lane[tile.lane].readers, value_of(*op), threads);
             return true;
-        case KOLO_PEER_MARK:
+        case KOLO_PROGRAM_MARK:
             mark(tile, op, threads);
             return true;
         default:
@@ -89,7 +91,7 @@ template <class F> struct PeerKernel {
 
     /* A pipeline: in iteration i, stage s works on tile i - s, the last stage first, as on the host
      * (exec/cpu/exec.c). DIRECT is one tile of one stage. */
-    KOLO_GPU void run(const kolo_peer_launch &l, uint32_t slice, Shared *shared,
+    KOLO_GPU void run(const kolo_program_launch &l, uint32_t slice, Shared *shared,
                       const Threads &threads)
     {
         Tile tile = {&l,
@@ -99,7 +101,7 @@ template <class F> struct PeerKernel {
                      0,
                      0,
                      0};
-        const kolo_peer_lane &lane = l.lane[tile.lane];
+        const kolo_program_lane &lane = l.lane[tile.lane];
         Window window = {shared->window, 0, lane.stage[l.nstages]};
         load(l, &window, lane.stage[0], threads);
         const uint32_t begin = tile.block.mine->epoch, calls = tile.block.mine->met;
@@ -138,8 +140,9 @@ template <class F> struct PeerKernel {
                 for (uint32_t at = direct ? 0 : lane.stage[stage]; at < last;) {
                     const uint64_t *op = direct ? &l.direct : op_at(l, &window, at, threads);
                     const uint32_t words = 1 + sources_of(*op) + destinations_of(*op);
-                    moves += code_of(*op) == KOLO_PEER_MOVE || direct;
-                    if (!step(tile, op, shared->address + moves % 2 * KOLO_PEER_SIDES, threads)) {
+                    moves += code_of(*op) == KOLO_PROGRAM_MOVE || direct;
+                    if (!step(tile, op, shared->address + moves % 2 * KOLO_PROGRAM_SIDES,
+                              threads)) {
                         return;
                     }
                     at += words;
@@ -147,8 +150,8 @@ template <class F> struct PeerKernel {
             }
         }
         if (direct) {
-            tell(tile, all_ranks(l), KOLO_PEER_OVER, threads);
-            if (!wait_all(tile, KOLO_PEER_OVER, threads)) {
+            tell(tile, all_ranks(l), KOLO_PROGRAM_OVER, threads);
+            if (!wait_all(tile, KOLO_PROGRAM_OVER, threads)) {
                 return;
             }
         }
@@ -162,7 +165,7 @@ template <class F> struct PeerKernel {
     /* By one thread of a block. Lanes that tell each other by their epochs advance together. */
     KOLO_GPU void advance(const Tile &tile, uint32_t tiles)
     {
-        const kolo_peer_launch &l = *tile.launch;
+        const kolo_program_launch &l = *tile.launch;
         if (l.joined == 0) {
             tile.block.mine->epoch += tiles;
         } else if (is_last(&slice_of(l, l.me, slice_in(tile, 0))->through, l.lanes)) {

@@ -41,18 +41,18 @@ KOLO_GPU Factor factor(const Sides &s, uint32_t q)
         const Factor theirs = {s.factors[q], true};
         return theirs;
     }
-    const Factor by = {s.factor, s.operand[q] >> 56 == KOLO_PEER_IN};
+    const Factor by = {s.factor, s.operand[q] >> 56 == KOLO_PROGRAM_IN};
     return by;
 }
 
 /* Where a chunk begins in a buffer. */
-KOLO_GPU uint64_t offset_of(const kolo_peer_launch &l, uint64_t stride, uint32_t chunk)
+KOLO_GPU uint64_t offset_of(const kolo_program_launch &l, uint64_t stride, uint32_t chunk)
 {
     return l.varied == 0 ? chunk * stride : stride != 0 ? l.span[chunk].at : 0;
 }
-KOLO_GPU uint64_t length_of(const kolo_peer_launch &l, uint32_t chunk)
+KOLO_GPU uint64_t length_of(const kolo_program_launch &l, uint32_t chunk)
 {
-    if (chunk == KOLO_PEER_FULL) {
+    if (chunk == KOLO_PROGRAM_FULL) {
         return l.full;
     }
     if (l.varied != 0) {
@@ -64,14 +64,14 @@ KOLO_GPU uint64_t length_of(const kolo_peer_launch &l, uint32_t chunk)
 
 KOLO_GPU uint64_t address_of(const Tile &tile, uint64_t operand)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     const uint32_t index = (uint32_t)operand;
     switch (operand >> 56) {
-    case KOLO_PEER_IN:
+    case KOLO_PROGRAM_IN:
         return l.ends.in + offset_of(l, l.in_stride, index) + tile.at;
-    case KOLO_PEER_OUT:
+    case KOLO_PROGRAM_OUT:
         return l.ends.out + offset_of(l, l.out_stride, index) + tile.at;
-    case KOLO_PEER_SCRATCH:
+    case KOLO_PROGRAM_SCRATCH:
         return scratch_of(l, tile.block.slice, tile.t) + index * l.piece;
     default:
         return inbox_of(l, rank_of(operand), tile.block.slice, tile.epoch) + index * l.piece;
@@ -94,15 +94,15 @@ template <> struct UnitOf<4> {
     typedef uint32_t Unit;
 };
 
-/* `address` is the block's, of KOLO_PEER_SIDES, and not the last move's. Those of DIRECT are there,
- * and the factors before them: see meet(). */
+/* `address` is the block's, of KOLO_PROGRAM_SIDES, and not the last move's. Those of DIRECT are
+ * there, and the factors before them: see meet(). */
 template <class F>
 KOLO_GPU void move(const Tile &tile, const uint64_t *words, uint64_t *address,
                    const Threads &threads)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     const uint64_t op = *words;
-    const bool direct = code_of(op) == KOLO_PEER_DIRECT;
+    const bool direct = code_of(op) == KOLO_PROGRAM_DIRECT;
     const uint32_t nsrc = sources_of(op), ndst = destinations_of(op);
     for (uint32_t i = threads.first; i < nsrc + ndst && !direct; i += threads.step) {
         address[i] = address_of(tile, words[1 + i]);
@@ -113,10 +113,10 @@ KOLO_GPU void move(const Tile &tile, const uint64_t *words, uint64_t *address,
     const uint64_t length = direct ? l.direct_bytes : length_of(l, value_of(op));
     const uint64_t left = length > tile.at ? length - tile.at : 0;
     const uint64_t bytes = left < tile.most ? left : tile.most;
-    const uint64_t *factors = F::scales && direct ? address - KOLO_PEER_SIDES : 0;
+    const uint64_t *factors = F::scales && direct ? address - KOLO_PROGRAM_SIDES : 0;
     Sides s = {address, words + 1, factors, nsrc, ndst, l.ends.factor, 0, 0};
     s.divisor = is_complete(op) ? l.divisor : 0;
-    const bool scales = F::scales && (direct || words[1] >> 56 == KOLO_PEER_IN);
+    const bool scales = F::scales && (direct || words[1] >> 56 == KOLO_PROGRAM_IN);
     const bool folds = F::folds && (nsrc > 1 || s.divisor > 1 || scales);
     s.count = bytes / (folds ? sizeof(Elem) : sizeof(Unit));
     for (uint32_t t = threads.first; t < threads.count; t += threads.step) {

@@ -17,8 +17,8 @@ namespace kolo_gpu
 /* ---- waiting ---- */
 
 struct Block { /* what it gives up by */
-    kolo_peer_slice *mine;
-    kolo_peer_control *control;
+    kolo_program_slice *mine;
+    kolo_program_control *control;
     uint64_t timeout_ns;
     uint32_t slice;
 };
@@ -31,7 +31,7 @@ struct Want { /* what a wait waits for */
 /* The first of a block's threads writes the record. Returns false. */
 KOLO_GPU bool give_up(const Block &block, const Want &want, uint64_t seen, uint32_t status)
 {
-    kolo_peer_record *record = &block.control->record[block.slice];
+    kolo_program_record *record = &block.control->record[block.slice];
     if (!claim(&block.mine->failed)) {
         return false;
     }
@@ -56,32 +56,32 @@ KOLO_GPU bool looks(const Patience &patience)
     return patience.polls % LOOK == 0;
 }
 
-/* After a poll in vain: KOLO_PEER_FINE to go on, else with what to give up. */
+/* After a poll in vain: KOLO_PROGRAM_FINE to go on, else with what to give up. */
 KOLO_GPU uint32_t after_poll(const Block &block, Patience *patience)
 {
     pause(++patience->polls);
     if (!looks(*patience)) {
-        return KOLO_PEER_FINE;
+        return KOLO_PROGRAM_FINE;
     }
     const uint64_t now = now_ns();
     patience->since = patience->since == 0 ? now : patience->since;
     if (load_flag(&block.control->abort) != 0 || load_flag(&block.mine->failed) != 0) {
-        return KOLO_PEER_ABORTED;
+        return KOLO_PROGRAM_ABORTED;
     }
-    return now - patience->since > block.timeout_ns ? KOLO_PEER_TIMEOUT : KOLO_PEER_FINE;
+    return now - patience->since > block.timeout_ns ? KOLO_PROGRAM_TIMEOUT : KOLO_PROGRAM_FINE;
 }
 
 struct Tile {
-    const kolo_peer_launch *launch;
+    const kolo_program_launch *launch;
     Block block;
     uint32_t lane;
     uint32_t t, epoch;
     uint64_t at, most; /* of each chunk: the first byte, how many at most */
 };
 
-KOLO_GPU kolo_peer_control *control_of(const kolo_peer_launch &l)
+KOLO_GPU kolo_program_control *control_of(const kolo_program_launch &l)
 {
-    return (kolo_peer_control *)(uintptr_t)l.ends.control;
+    return (kolo_program_control *)(uintptr_t)l.ends.control;
 }
 
 /* Until the word has come to want.epoch. A word that has gone past it may be another call's, but no
@@ -95,14 +95,14 @@ KOLO_GPU bool wait_word(const Tile &tile, const Want &want)
     uint64_t seen = load_word(word);
     while ((uint32_t)seen - want.epoch >= AHEAD) {
         const uint32_t status = after_poll(tile.block, &patience);
-        if (status != KOLO_PEER_FINE) {
+        if (status != KOLO_PROGRAM_FINE) {
             return give_up(tile.block, want, seen, status);
         }
         seen = load_word(word);
     }
     if (want.signature != 0 && (uint32_t)seen == want.epoch &&
         (uint32_t)(seen >> 32) != want.signature) {
-        return give_up(tile.block, want, seen, KOLO_PEER_MISMATCH);
+        return give_up(tile.block, want, seen, KOLO_PROGRAM_MISMATCH);
     }
     return true;
 }
@@ -117,15 +117,16 @@ KOLO_GPU uint32_t slice_in(const Tile &tile, uint32_t lane)
  * before left there are done with it. */
 KOLO_GPU bool take_room(const Tile &tile, const Threads &threads)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     const uint32_t readers = l.lane[tile.lane].readers, lanes = l.joined != 0 ? l.lanes : 0;
     bool failed = false;
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
-        const Want want = {q, 0, tile.epoch + 1 - KOLO_PEER_DEPTH, 0, 0};
+        const Want want = {q, 0, tile.epoch + 1 - KOLO_PROGRAM_DEPTH, 0, 0};
         failed = failed || ((readers >> q & 1) != 0 && !wait_word(tile, want));
     }
-    for (uint32_t i = threads.first; i < lanes && tile.t >= KOLO_PEER_COPIES; i += threads.step) {
-        const Want want = {l.me, KOLO_PEER_OWN + i, tile.epoch + 1 - KOLO_PEER_COPIES, 0, 0};
+    for (uint32_t i = threads.first; i < lanes && tile.t >= KOLO_PROGRAM_COPIES;
+         i += threads.step) {
+        const Want want = {l.me, KOLO_PROGRAM_OWN + i, tile.epoch + 1 - KOLO_PROGRAM_COPIES, 0, 0};
         failed = failed || (i != tile.lane && !wait_word(tile, want));
     }
     return !any(failed);
@@ -148,7 +149,7 @@ KOLO_GPU bool wait_words(const Tile &tile, const uint64_t *op, const Threads &th
 /* Store to word `word` of mine at all ranks of a set. */
 KOLO_GPU void tell(const Tile &tile, uint32_t ranks, uint32_t word, const Threads &threads)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     (void)any(false); /* all threads have loaded and stored what they had to */
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
         if ((ranks >> q & 1) != 0) {
@@ -162,8 +163,8 @@ KOLO_GPU void tell(const Tile &tile, uint32_t ranks, uint32_t word, const Thread
  */
 KOLO_GPU void tell_lane(const Tile &tile, uint32_t lane, uint32_t word)
 {
-    const kolo_peer_launch &l = *tile.launch;
-    kolo_peer_slice *slice = slice_of(l, l.me, slice_in(tile, lane));
+    const kolo_program_launch &l = *tile.launch;
+    kolo_program_slice *slice = slice_of(l, l.me, slice_in(tile, lane));
     store_word(&slice->word[l.me][word],
                (uint64_t)l.ends.signature << 32 | (load_flag(&slice->epoch) + tile.t + 1));
 }
@@ -176,7 +177,7 @@ KOLO_GPU void mark(const Tile &tile, const uint64_t *op, const Threads &threads)
     }
 }
 
-KOLO_GPU uint32_t all_ranks(const kolo_peer_launch &l)
+KOLO_GPU uint32_t all_ranks(const kolo_program_launch &l)
 {
     return (uint32_t)((UINT64_C(1) << l.room.nranks) - 1);
 }
@@ -184,12 +185,12 @@ KOLO_GPU uint32_t all_ranks(const kolo_peer_launch &l)
 /* With a tile; of a call's last one everybody hears, so that any rank may store in the next. */
 KOLO_GPU void tell_done(const Tile &tile, const Threads &threads)
 {
-    const kolo_peer_launch &l = *tile.launch;
+    const kolo_program_launch &l = *tile.launch;
     const bool last = tile.t + 1 == l.tiles;
     tell(tile, last ? all_ranks(l) : l.lane[tile.lane].sources, 0, threads);
     for (uint32_t i = threads.first; l.joined != 0 && i < l.lanes; i += threads.step) {
         if (i != tile.lane) {
-            tell_lane(tile, i, KOLO_PEER_OWN + tile.lane);
+            tell_lane(tile, i, KOLO_PROGRAM_OWN + tile.lane);
         }
     }
 }
