@@ -10,7 +10,8 @@
 
 #include "boot/bootstrap.h"
 #include "core/board/board.h"
-#include "exec/cpu/exec.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wires.h"
 #include "plan/plan.h"
 #include "topology/machine/graph.h"
 #include "topology/topology.h"
