@@ -161,7 +161,7 @@ static bool join(struct world *w)
                                   .pid = (int)getpid(),
                                   .timeout = 1,
                                   .nrails = 1,
-                                  .listener = -1,
+                                  .acceptor = {.listener = -1, .epoll = -1},
                                   .epoll = -1};
     w->cq.context = &context;
     w->pd.context = &context;

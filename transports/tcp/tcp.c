@@ -54,14 +54,11 @@ static kolo_status read_sockets(struct kolo_device *dev)
     return read_sums(dev);
 }
 
-static kolo_status watch_listener(struct kolo_device *dev)
+static kolo_status open_epoll(struct kolo_device *dev)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     dev->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (dev->epoll < 0 || epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->listener, &event) != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
-    }
-    return KOLO_OK;
+    return dev->epoll >= 0 ? KOLO_OK
+                           : kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
 }
 
 static void tcp_close(struct kolo_device *dev);
@@ -81,14 +78,15 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out
                                       .env = &dev->env,
                                       .record_bytes = sizeof(struct kolo_message),
                                       .say = tell_word};
-    dev->listener = dev->epoll = -1;
+    dev->epoll = -1;
+    kolo_acceptor_init(&dev->acceptor, &kolo_tcp_greet_guests, dev);
     if (env->secret != NULL) {
         memcpy(dev->secret, env->secret, sizeof dev->secret);
     }
     KOLO_TRY_GOTO(st, read_sockets(dev), err_close);
     KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
-    KOLO_TRY_GOTO(st, watch_listener(dev), err_close);
+    KOLO_TRY_GOTO(st, open_epoll(dev), err_close);
+    KOLO_TRY_GOTO(st, kolo_acceptor_listen(&dev->acceptor, &dev->interface, dev->epoll), err_close);
     (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface.name,
                    kolo_inet_name(&dev->interface.place, name));
     env->log(text);
@@ -416,7 +414,7 @@ static int step_link(struct kolo_link *link, bool asks)
 static int ask_epoll(struct kolo_device *dev)
 {
     struct epoll_event event[EVENTS];
-    bool guests = dev->nguests > 0;
+    bool guests = dev->acceptor.nguests > 0;
     int moved = 0;
     const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
     for (int i = 0; i < n; i++) {
@@ -432,7 +430,7 @@ static int ask_epoll(struct kolo_device *dev)
         }
     }
     if (guests) {
-        kolo_tcp_greet_guests(dev);
+        kolo_acceptor_step(&dev->acceptor);
     }
     return moved;
 }
@@ -449,8 +447,8 @@ static int tcp_progress(struct kolo_device *dev, int budget)
     int moved = 0;
     const bool idle = dev->all.active == NULL;
     const bool few = dev->all.nactive <= FEW_LINKS;
-    const bool asks =
-        idle || dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
+    const bool asks = idle || dev->nconnecting > 0 || dev->acceptor.nguests > 0 || !few ||
+                      dev->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
     if (asks) {
         moved += ask_epoll(dev);
@@ -505,16 +503,7 @@ static void tcp_close(struct kolo_device *dev)
         }
         close(dev->closing[i]);
     }
-    if (dev->strangers > 0) {
-        char text[96];
-        (void)snprintf(text, sizeof text, "tcp: %llu connections proved nothing and were closed",
-                       (unsigned long long)dev->strangers);
-        dev->env.log(text);
-    }
-    kolo_tcp_greet_close(dev);
-    if (dev->listener >= 0) {
-        close(dev->listener);
-    }
+    kolo_acceptor_close(&dev->acceptor);
     if (dev->epoll >= 0) {
         close(dev->epoll);
     }

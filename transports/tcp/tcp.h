@@ -23,6 +23,7 @@
 #ifndef KOLO_TCP_TCP_H
 #define KOLO_TCP_TCP_H
 
+#include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "util/secret.h"
 
@@ -36,9 +37,7 @@ enum {
     KOLO_TCP_EAGER = 256 << 10,
     KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
     KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
-    KOLO_TCP_STAGING = 8 << 10, /* where headers and short messages are read to */
-    KOLO_TCP_GUESTS = 64,       /* connections that have not proved anything yet */
-    KOLO_TCP_GUEST_MS = 5000
+    KOLO_TCP_STAGING = 8 << 10  /* where headers and short messages are read to */
 };
 
 /* ---- on the wire: little-endian, no padding, no pointers ---- */
@@ -131,8 +130,8 @@ enum kolo_tcp_state {
 };
 
 struct kolo_tcp_socket {
-    struct kolo_link *link; /* NULL: a guest */
-    int fd;                 /* -1: none */
+    struct kolo_link *link;
+    int fd; /* -1: none */
     int index;
     enum kolo_tcp_state state;
     bool full;       /* the kernel took no more */
@@ -177,18 +176,14 @@ struct kolo_device {
     struct kolo_env env;
     unsigned char secret[KOLO_SECRET_BYTES];
     struct kolo_interface interface; /* where we listen */
-    int listener, epoll;
+    struct kolo_acceptor acceptor;
+    int epoll;
     int nsockets;
     bool sums;                /* KOLO_CRC */
     struct kolo_carriers all; /* links */
     unsigned turns;
-    int nconnecting;                                /* sockets between CONNECTING and UP */
-    struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
-    int nguests;
-    struct kolo_tcp_socket **waiting; /* proved, and no link asked for them yet */
-    int nwaiting, waiting_cap;
-    uint64_t strangers; /* connections that proved nothing */
-    int *closing;       /* descriptors that still deliver what was sent */
+    int nconnecting; /* sockets between CONNECTING and UP */
+    int *closing;    /* descriptors that still deliver what was sent */
     int nclosing, closing_cap;
 };
 
@@ -198,11 +193,10 @@ struct kolo_device {
 void kolo_tcp_greet_begin(struct kolo_link *link, int index);
 /* Go on with a socket of a link that is not up, as far as it goes. */
 void kolo_tcp_greet_step(struct kolo_tcp_socket *s);
-/* Take new connections, and let guests prove themselves. */
-void kolo_tcp_greet_guests(struct kolo_device *dev);
-/* What guests of this link's peer came before the link. */
+/* How connections that peers make prove themselves, and reach their links. */
+extern const struct kolo_acceptor_ops kolo_tcp_greet_guests;
+/* Take the connections that this link's peer made before the link existed. */
 void kolo_tcp_greet_adopt(struct kolo_link *link);
-void kolo_tcp_greet_close(struct kolo_device *dev);
 /* Give up a socket's descriptor and state. */
 void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
 /* The socket is up: data may flow. */

@@ -49,7 +49,7 @@ static kolo_status watch_all(struct kolo_device *dev)
     if (dev->epoll < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "verbs: epoll: %s", kolo_why(errno));
     }
-    KOLO_TRY(watch_descriptor(dev, dev->listener));
+    KOLO_TRY(kolo_acceptor_listen(&dev->acceptor, &dev->interface, dev->epoll));
     for (int i = 0; i < dev->nrails; i++) {
         KOLO_TRY(watch_descriptor(dev, dev->rail[i].channel->fd));
         KOLO_TRY(watch_descriptor(dev, dev->rail[i].context->async_fd));
@@ -90,7 +90,8 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **o
                                       .drop = kolo_verbs_message_drop,
                                       .say = say_word};
     dev->pid = (int)getpid();
-    dev->listener = dev->epoll = -1;
+    dev->epoll = -1;
+    kolo_acceptor_init(&dev->acceptor, &kolo_verbs_control_guests, dev);
     if (env->secret != NULL) {
         memcpy(dev->secret, env->secret, sizeof dev->secret);
     }
@@ -105,7 +106,6 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **o
     KOLO_TRY_GOTO(st, kolo_random(dev->nonce, sizeof dev->nonce), err_close);
     KOLO_TRY_GOTO(st, kolo_verbs_rails_open(dev), err_close);
     KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
     KOLO_TRY_GOTO(st, watch_all(dev), err_close);
     log_rails(dev);
     *out = dev;
@@ -357,7 +357,7 @@ static int step_link(struct kolo_link *link, bool asks)
 static void ask_epoll(struct kolo_device *dev)
 {
     struct epoll_event event[EVENTS];
-    bool others = dev->nguests > 0;
+    bool others = dev->acceptor.nguests > 0;
     const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
     for (int i = 0; i < n; i++) {
         struct kolo_link *link = event[i].data.ptr;
@@ -368,7 +368,7 @@ static void ask_epoll(struct kolo_device *dev)
         others = others || link == NULL;
     }
     if (others) {
-        kolo_verbs_control_guests(dev);
+        kolo_acceptor_step(&dev->acceptor);
         kolo_verbs_rails_hear(dev);
     }
     for (int i = 0; others && i < dev->nrails; i++) { /* what it told of may be looked at already */
@@ -388,8 +388,8 @@ static int verbs_progress(struct kolo_device *dev, int budget)
 {
     int moved = 0;
     const bool idle = dev->all.active == NULL;
-    const bool asks =
-        idle || dev->nconnecting > 0 || dev->nguests > 0 || dev->turns++ % EPOLL_EVERY == 0;
+    const bool asks = idle || dev->nconnecting > 0 || dev->acceptor.nguests > 0 ||
+                      dev->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every rail gives a bounded number of completions */
     if (asks) {
         ask_epoll(dev);
@@ -463,18 +463,12 @@ static void verbs_disconnect(struct kolo_link *link)
 
 static void verbs_close(struct kolo_device *dev)
 {
-    if (dev->strangers > 0) {
-        char text[96];
-        (void)snprintf(text, sizeof text, "verbs: %llu connections proved nothing and were closed",
-                       (unsigned long long)dev->strangers);
-        dev->env.log(text);
-    }
     if (is_ours(dev)) {
         kolo_verbs_memory_close(dev);
         kolo_verbs_rails_close(dev);
     }
     kolo_verbs_memory_free(dev);
-    kolo_verbs_control_close(dev);
+    kolo_acceptor_close(&dev->acceptor);
     if (dev->epoll >= 0) {
         close(dev->epoll);
     }

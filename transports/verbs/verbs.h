@@ -31,6 +31,7 @@
 #ifndef KOLO_VERBS_VERBS_H
 #define KOLO_VERBS_VERBS_H
 
+#include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "transports/verbs/library.h"
 #include "util/secret.h"
@@ -50,8 +51,7 @@ enum {
     KOLO_VERBS_BATCH = 8,     /* receives are posted so many at a time */
     KOLO_VERBS_RECVS = KOLO_VERBS_SLOTS + 2 * KOLO_VERBS_NOTES + KOLO_VERBS_BATCH,
     KOLO_VERBS_CHAIN = 32, /* work requests posted together */
-    KOLO_VERBS_AGAIN = 64, /* chunks of a message to be written again */
-    KOLO_VERBS_GUESTS = 64 /* connections that have not proved anything yet */
+    KOLO_VERBS_AGAIN = 64  /* chunks of a message to be written again */
 };
 
 /* ---- on the wire: little-endian, no padding, no pointers of this process but those of memory that
@@ -261,10 +261,9 @@ struct kolo_verbs_stream { /* a control connection */
     unsigned tries;
     double again_us; /* when to connect again; 0: not */
     union {
-        struct kolo_verbs_hello hello;
         struct kolo_verbs_answer answer;
         struct kolo_verbs_word word;
-        unsigned char bytes[sizeof(struct kolo_verbs_hello)];
+        unsigned char bytes[sizeof(struct kolo_verbs_word)];
     };
 };
 
@@ -304,7 +303,8 @@ struct kolo_device {
     unsigned char secret[KOLO_SECRET_BYTES];
     unsigned char nonce[12];
     struct kolo_interface interface; /* where we listen */
-    int listener, epoll;
+    struct kolo_acceptor acceptor;
+    int epoll;
     struct kolo_verbs_rail rail[KOLO_VERBS_RAILS];
     int nrails;
     struct kolo_verbs_lane **lane; /* by index, of all links */
@@ -313,11 +313,6 @@ struct kolo_device {
     struct kolo_carriers all; /* links */
     int nconnecting;
     unsigned turns, quiet; /* progress() calls; those in a row without any */
-    struct kolo_verbs_stream *guest[KOLO_VERBS_GUESTS];
-    int nguests;
-    struct kolo_verbs_stream **waiting; /* proved, and no link asked for them yet */
-    int nwaiting, waiting_cap;
-    uint64_t strangers;
     char via[KOLO_VERBS_RAILS][80];
     const char *(*vias)[KOLO_VERBS_RAILS]; /* [nranks] those of the rails to a peer */
     struct kolo_verbs_keeper *keeper;
@@ -350,15 +345,14 @@ KOLO_CHECK kolo_status kolo_verbs_setting(const char *name, long lo, long hi, lo
 void kolo_verbs_control_begin(struct kolo_link *link);
 /* Connect, read and write, as far as it goes. */
 void kolo_verbs_control_step(struct kolo_link *link);
-/* Take new connections, and let guests prove themselves. */
-void kolo_verbs_control_guests(struct kolo_device *dev);
-/* The connection of this link's peer, if it came before the link. */
+/* How connections that peers make prove themselves, and reach their links. */
+extern const struct kolo_acceptor_ops kolo_verbs_control_guests;
+/* Take the connection that this link's peer made before the link existed. */
 void kolo_verbs_control_adopt(struct kolo_link *link);
 void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word *word);
 /* Write what words there are; false: some are left. */
 bool kolo_verbs_control_flush(struct kolo_link *link);
 void kolo_verbs_control_end(struct kolo_link *link);
-void kolo_verbs_control_close(struct kolo_device *dev);
 
 /* ---- lanes.c ---- */
 
