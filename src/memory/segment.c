@@ -7,18 +7,15 @@
  * first, because only page faults give a memfd huge pages; see madvise(2), MADV_POPULATE_WRITE. */
 #include "memory/segment.h"
 
+#include "memory/memfd.h"
 #include "util/grow.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -80,70 +77,6 @@ static void watch_forks(void)
 
 /* ---- one segment ------------------------------------------------------------------------- */
 
-/* What can never be had must not end in the out-of-memory killer. */
-static kolo_status check_size(size_t len)
-{
-    struct sysinfo info;
-    if (sysinfo(&info) == 0 && len / info.mem_unit > info.totalram + info.totalswap) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes are more than this host has",
-                         len);
-    }
-    return KOLO_OK;
-}
-
-/* Growing a file beyond this limit is a SIGXFSZ. */
-static kolo_status check_limit(size_t len)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && len > limit.rlim_cur) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes exceed the file size limit %zu",
-                         len, (size_t)limit.rlim_cur);
-    }
-    return KOLO_OK;
-}
-
-/* Where a filter denies memfds, a file that never has a name. It cannot be sealed. */
-static kolo_status open_unnamed(int why, int *out)
-{
-    *out = open("/dev/shm", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (*out < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM,
-                         "shared memory: memfd_create: %s, and a file in /dev/shm: %s",
-                         strerror(why), kolo_why(errno));
-    }
-    KOLO_LOG(INFO, SHM, "memfd_create is denied (%s): memory comes from /dev/shm", strerror(why));
-    return KOLO_OK;
-}
-
-static kolo_status open_file(int *out, bool *sealable)
-{
-    *out = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    *sealable = *out >= 0;
-    if (*out < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS)) {
-        return open_unnamed(errno, out);
-    }
-    return *out >= 0
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_SYSTEM, "shared memory: memfd_create: %s", kolo_why(errno));
-}
-
-static kolo_status open_sealed(size_t len, int *out)
-{
-    int fd = -1;
-    bool sealable = false;
-    KOLO_TRY(check_limit(len));
-    KOLO_TRY(open_file(&fd, &sealable));
-    if (ftruncate(fd, (off_t)len) != 0 ||
-        (sealable && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
-        const kolo_status status =
-            kolo_fail(KOLO_ERR_SYSTEM, "shared memory: sizing %zu bytes: %s", len, strerror(errno));
-        close(fd);
-        return status;
-    }
-    *out = fd;
-    return KOLO_OK;
-}
-
 /* Under the lock: the place of the last segment whose base is at or below `ptr`, or -1. */
 static int place_of(const char *ptr)
 {
@@ -196,7 +129,7 @@ static kolo_status create(size_t len, struct kolo_segment **out)
     if (segment == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
     }
-    const kolo_status status = open_sealed(len, &segment->fd);
+    const kolo_status status = kolo_memfd_open(len, &segment->fd);
     if (status < 0) {
         free(segment);
         return status;
@@ -241,21 +174,7 @@ kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len)
 {
-    KOLO_TRY(check_size(len));
-    int failed = 0;
-    do {
-        failed = fallocate(segment->fd, 0, (off_t)at, (off_t)len) == 0 ? 0 : errno;
-    } while (failed == EINTR);
-    if (failed != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: reserving %zu bytes: %s", len,
-                         strerror(failed));
-    }
-    return KOLO_OK;
-}
-
-static void unreserve(const struct kolo_segment *segment, size_t at, size_t len)
-{
-    (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len);
+    return kolo_memfd_reserve(segment->fd, at, len);
 }
 
 uint32_t kolo_segment_id(const struct kolo_segment *segment)
@@ -405,7 +324,7 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(check_size(len));
+    KOLO_TRY(kolo_memfd_check(len));
     KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
     if (len >= KOLO_SEGMENT_BIG) {
         (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
@@ -537,7 +456,7 @@ void kolo_segment_free(void *ptr)
     struct kolo_segment *segment = NULL;
     const size_t at = whole_run(ptr, &segment, &bytes);
     if (bytes > 0) {
-        unreserve(segment, at, bytes);
+        kolo_memfd_release(segment->fd, at, bytes);
         drop(segment);
     }
     pthread_mutex_unlock(&store.lock);

@@ -313,7 +313,7 @@ static void turn(struct world *w)
     (void)kolo_verbs_lanes_poll(&w->dev);
     if (w->link->base.failed == KOLO_OK) {
         kolo_verbs_lanes_step(w->link);
-        (void)kolo_verbs_message_pump(w->link);
+        (void)kolo_verbs_pump(w->link);
     }
 }
 

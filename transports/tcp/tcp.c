@@ -7,21 +7,12 @@
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum {
-    FEW_LINKS = 8,
-    EPOLL_EVERY = 64,
-    EVENTS = 64,
-    ELDER_US = 2000,
-    LINGER_MS = 2000,
-    TELL_MS = 200
-};
+enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 /* ---- the device ---- */
@@ -261,17 +252,6 @@ static bool step_sockets(struct kolo_link *link, bool asks)
     return (again && write_sockets(link, asks)) || wrote || read;
 }
 
-/* Connected, and no frame half written. */
-static bool is_clean(const struct kolo_link *link)
-{
-    bool clean = link->socket[0].state == KOLO_TCP_UP;
-    for (int i = 0; i < link->nsockets; i++) {
-        const struct kolo_tcp_socket *s = &link->socket[i];
-        clean = clean && (s->count == 0 || s->out[s->first].at == 0);
-    }
-    return clean;
-}
-
 static bool is_idle(const struct kolo_link *link)
 {
     bool idle = link->base.pending == 0 && link->notes == 0;
@@ -279,98 +259,6 @@ static bool is_idle(const struct kolo_link *link)
         idle = idle && link->socket[i].count == 0;
     }
     return idle;
-}
-
-/* Bytes that the peer's kernel has not got. */
-static bool has_unsent(int fd)
-{
-    int left = 0;
-    return ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
-}
-
-/* What came is of no use any more, but closing a socket that holds it would reset the connection,
- * and the peer might lose what we sent. 0: the peer has closed its end. */
-static ssize_t drain(int fd)
-{
-    char scrap[4096];
-    ssize_t n = 0;
-    do {
-        n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
-    } while (n > 0 || (n < 0 && errno == EINTR));
-    return n;
-}
-
-/* False: it may be closed now. */
-static bool delivers(int fd)
-{
-    const bool open = drain(fd) < 0 && errno == EAGAIN;
-    return open && has_unsent(fd);
-}
-
-static bool close_later(struct kolo_device *dev, int fd)
-{
-    int *closing = kolo_grow(dev->closing, dev->nclosing, &dev->closing_cap, sizeof *closing);
-    if (closing == NULL) {
-        return false;
-    }
-    dev->closing = closing;
-    dev->closing[dev->nclosing++] = fd;
-    return true;
-}
-
-/* Nothing more is written; the kernel delivers what was. */
-static void let_deliver(struct kolo_link *link)
-{
-    for (int i = 0; i < link->nsockets; i++) {
-        struct kolo_tcp_socket *s = &link->socket[i];
-        if (s->state != KOLO_TCP_UP) {
-            continue;
-        }
-        (void)shutdown(s->fd, SHUT_WR);
-        if (delivers(s->fd) && close_later(link->dev, s->fd)) {
-            s->fd = -1;
-        }
-    }
-}
-
-/* The last frame of a link, behind the rest of one that is half written: a peer that lives reads it
- * meanwhile, one that does not is not waited for. */
-static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t number)
-{
-    struct kolo_tcp_socket *s = &link->socket[0];
-    const int limit_ms = kind == KOLO_TCP_ABORT ? TELL_MS : LINGER_MS;
-    const double deadline = kolo_now_us() + limit_ms * 1e3;
-    while (!(kolo_tcp_stream_finish(s) && kolo_tcp_stream_last(s, kind, number)) &&
-           kolo_now_us() < deadline) {
-        (void)drain(s->fd);
-        (void)usleep(100);
-    }
-    let_deliver(link);
-}
-
-/* What the peer sent is wrong, but it lives: it learns why this side goes, and does not take it for
- * dead. */
-static void complain(struct kolo_link *link)
-{
-    link->bad = false;
-    say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, KOLO_ERR_LINK));
-}
-
-/* abort() was called: because the communicator failed, which the peer must know, or because this
- * side wants its requests back and goes. */
-static void give_up(struct kolo_link *link, kolo_status why)
-{
-    if (kolo_carriers_have_failed(&link->dev->all)) {
-        say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, why));
-        kolo_tcp_message_end(link, why);
-    } else {
-        const bool clean = is_clean(link);
-        kolo_tcp_message_end(link, why);
-        if (clean) {
-            say_last(link, KOLO_TCP_BYE, 0);
-        }
-    }
-    kolo_carrier_give_up(&link->base, why);
 }
 
 /* How many requests ended, or 1 where only bytes moved. */
@@ -390,14 +278,14 @@ static int step_link(struct kolo_link *link, bool asks)
         moved = step_sockets(link, asks) && !link->words;
     }
     if (why != KOLO_OK && link->base.failed == KOLO_OK) {
-        give_up(link, why);
+        kolo_tcp_farewell_give_up(link, why);
     }
     if (link->base.failed != KOLO_OK) {
         if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
             (void)link->dev->env.fail(link->base.failed, link->base.text);
         }
         if (link->bad) {
-            complain(link);
+            kolo_tcp_farewell_complain(link);
         }
         kolo_tcp_message_end(link, why != KOLO_OK ? why : link->base.failed);
         hang_up(link);
@@ -482,7 +370,7 @@ static int tcp_wait_fd(struct kolo_device *dev)
 static void tcp_disconnect(struct kolo_link *link)
 {
     if (link->base.failed == KOLO_OK) {
-        give_up(link, KOLO_ERR_ABORTED);
+        kolo_tcp_farewell_give_up(link, KOLO_ERR_ABORTED);
     }
     kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
     hang_up(link);
@@ -496,18 +384,11 @@ static void tcp_disconnect(struct kolo_link *link)
 
 static void tcp_close(struct kolo_device *dev)
 {
-    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    for (int i = 0; i < dev->nclosing; i++) {
-        while (delivers(dev->closing[i]) && kolo_now_us() < deadline) {
-            (void)usleep(100);
-        }
-        close(dev->closing[i]);
-    }
+    kolo_tcp_farewell_finish(dev);
     kolo_acceptor_close(&dev->acceptor);
     if (dev->epoll >= 0) {
         close(dev->epoll);
     }
-    free(dev->closing);
     explicit_bzero(dev->secret, sizeof dev->secret);
     free(dev);
 }

@@ -4,7 +4,8 @@
  *   greet.c    how two ranks prove to each other who they are before anything else is believed
  *   stream.c   bytes of frames into and out of sockets
  *   message.c  sends and receives: which frame comes next, and where what arrives belongs
- *   tcp.c      the device, its links, progress
+ *   farewell.c how a link ends: its last frame, and the delivery of what was written
+ *   tcp.c      the endpoint, its links, progress
  *
  * A link has several sockets. Every frame says which message (channel, number) and which part of it
  * it carries, so frames may take any socket: whichever is ready takes the next.
@@ -249,6 +250,16 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
 /* End all that is pending with `why`. */
 void kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
 void kolo_tcp_message_free(struct kolo_link *link);
+
+/* ---- farewell.c ---- */
+
+/* abort() was called: say why, or say good-bye, and let what was written arrive. */
+void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
+/* The peer sent something wrong, but it lives: tell it why this side goes, so that it does not take
+ * this rank for dead. */
+void kolo_tcp_farewell_complain(struct kolo_link *link);
+/* Wait until the sockets kept aside have delivered what was written, and close them. */
+void kolo_tcp_farewell_finish(struct kolo_device *dev);
 
 /* ---- tcp.c ---- */
 

@@ -185,7 +185,7 @@ static void retire(struct kolo_verbs_lane *lane, uint32_t upto)
         lane->first_flight++;
         lane->flying_bytes -= f->len;
         if (f->message != NULL) {
-            kolo_verbs_message_flown(lane->link, f);
+            kolo_verbs_pump_flown(lane->link, f);
         }
     }
 }

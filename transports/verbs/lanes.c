@@ -16,97 +16,8 @@
 #include <sys/mman.h>
 
 enum { DRAIN_US = 100 * 1000, BACK_MOST_US = 1000 * 1000, LOST_MS = 20 * 1000 };
-enum { RNR_TIMER = 12 /* 0.64 ms */, RNR_RETRIES = 6 /* 7 would be for ever */ };
-enum { INLINE = 220, RING_BYTES = KOLO_VERBS_SLOTS * KOLO_VERBS_SLOT };
+enum { RING_BYTES = KOLO_VERBS_SLOTS * KOLO_VERBS_SLOT };
 enum { CQ_EACH = KOLO_VERBS_SENDS + KOLO_VERBS_RECVS };
-
-/* ---- the queue pair ---- */
-
-static kolo_status modify(struct kolo_verbs_lane *lane, struct ibv_qp_attr *attr, int mask,
-                          const char *state)
-{
-    const int failed = lane->link->dev->lib->modify_qp(lane->qp, attr, mask);
-    return failed == 0
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_SYSTEM,
-                           "verbs: a queue pair to rank %d over %s port %u does not become %s: %s",
-                           lane->link->base.peer.rank, lane->rail->name, lane->rail->port, state,
-                           kolo_why(failed));
-}
-
-static kolo_status initialise(struct kolo_verbs_lane *lane)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .pkey_index = lane->rail->pkey_index,
-                               .port_num = lane->rail->port,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    return modify(lane, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-                  "INIT");
-}
-
-static kolo_status make_ready(struct kolo_verbs_lane *lane)
-{
-    const struct kolo_verbs_rail *rail = lane->rail;
-    const struct kolo_device *dev = lane->link->dev;
-    const struct kolo_verbs_port *port = &lane->link->address.port[lane->peer_rail];
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-                               .path_mtu = (enum ibv_mtu)kolo_min(rail->self.mtu, lane->offer.mtu),
-                               .dest_qp_num = lane->offer.qpn,
-                               .rq_psn = lane->offer.psn,
-                               .max_dest_rd_atomic = 1,
-                               .min_rnr_timer = RNR_TIMER,
-                               .ah_attr = {.dlid = port->lid,
-                                           .sl = dev->service_level,
-                                           .is_global = rail->self.ethernet,
-                                           .port_num = rail->port}};
-    if (attr.ah_attr.is_global) {
-        attr.ah_attr.grh = (struct ibv_global_route){.sgid_index = (uint8_t)rail->gid_index,
-                                                     .hop_limit = 255,
-                                                     .traffic_class = dev->traffic_class};
-        memcpy(attr.ah_attr.grh.dgid.raw, port->gid, sizeof port->gid);
-    }
-    KOLO_TRY(modify(lane, &attr,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-                    "RTR"));
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                                .sq_psn = lane->psn,
-                                .timeout = dev->timeout,
-                                .retry_cnt = dev->retries,
-                                .rnr_retry = RNR_RETRIES,
-                                .max_rd_atomic = 1};
-    return modify(lane, &attr,
-                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-                  "RTS");
-}
-
-/* With as much inline as the device gives. */
-static kolo_status create(struct kolo_verbs_lane *lane)
-{
-    const struct kolo_verbs_rail *rail = lane->rail;
-    struct ibv_qp_init_attr attr = {.send_cq = rail->cq,
-                                    .recv_cq = rail->cq,
-                                    .qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = KOLO_VERBS_SENDS,
-                                            .max_recv_wr = KOLO_VERBS_RECVS,
-                                            .max_send_sge = 1,
-                                            .max_recv_sge = 1}};
-    for (uint32_t room = INLINE; lane->qp == NULL; room /= 2) {
-        attr.cap.max_inline_data = room;
-        errno = 0;
-        lane->qp = rail->lib->create_qp(rail->pd, &attr);
-        if (lane->qp == NULL && room == 0) {
-            return kolo_fail(KOLO_ERR_SYSTEM,
-                             "verbs: %s port %u gives no queue pair with %d sends and %d receives "
-                             "to rank %d: %s",
-                             rail->name, rail->port, (int)KOLO_VERBS_SENDS, (int)KOLO_VERBS_RECVS,
-                             lane->link->base.peer.rank, kolo_why(errno));
-        }
-    }
-    lane->max_inline = attr.cap.max_inline_data;
-    return initialise(lane);
-}
 
 /* ---- names in wr_id ---- */
 
@@ -164,7 +75,7 @@ static void meet(struct kolo_verbs_lane *lane);
 static kolo_status start(struct kolo_verbs_lane *lane)
 {
     uint32_t psn = 0;
-    KOLO_TRY(create(lane));
+    KOLO_TRY(kolo_verbs_queue_pair_create(lane));
     KOLO_TRY(kolo_random(&psn, sizeof psn));
     lane->psn = psn & 0xffffff;
     lane->posted = lane->retired = lane->signaled = lane->sent = lane->credited = 0;
@@ -291,7 +202,7 @@ static void meet(struct kolo_verbs_lane *lane)
     if (lane->state != KOLO_VERBS_LANE_OFFERED || !lane->offered) {
         return;
     }
-    if (make_ready(lane) != KOLO_OK) {
+    if (kolo_verbs_queue_pair_connect(lane) != KOLO_OK) {
         lane->state = KOLO_VERBS_LANE_READY;
         kolo_verbs_lane_break(lane, kolo_error_text());
         return;
@@ -349,14 +260,6 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
 
 /* ---- failing, and coming back ---- */
 
-static void stop(struct kolo_verbs_lane *lane)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    if (lane->qp != NULL) {
-        (void)lane->link->dev->lib->modify_qp(lane->qp, &attr, IBV_QP_STATE);
-    }
-}
-
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
 {
     struct kolo_link *link = lane->link;
@@ -370,7 +273,7 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
     lane->state = KOLO_VERBS_LANE_BROKEN;
     lane->since_us = kolo_now_us();
     lane->nchain = 0;
-    stop(lane);
+    kolo_verbs_queue_pair_stop(lane);
     if (what != NULL && !link->base.bye && link->base.failed == KOLO_OK) {
         (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
                        lane->rail->port, what);
@@ -411,9 +314,9 @@ static void settle(struct kolo_verbs_lane *lane)
     for (; lane->first_flight != lane->next_flight; lane->first_flight++) {
         const struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
         if (f->message != NULL && (int32_t)(f->entry - lane->peer_taken) < 0) {
-            kolo_verbs_message_flown(link, f);
+            kolo_verbs_pump_flown(link, f);
         } else if (f->message != NULL) {
-            kolo_verbs_message_again(link, f);
+            kolo_verbs_pump_again(link, f);
         }
     }
     for (uint32_t n = lane->peer_taken; n != lane->sent; n++) {
@@ -507,7 +410,7 @@ void kolo_verbs_lanes_stop(struct kolo_link *link)
     for (int i = 0; i < link->nlanes; i++) {
         struct kolo_verbs_lane *lane = &link->lane[i];
         if (lane->state >= KOLO_VERBS_LANE_OFFERED && lane->state <= KOLO_VERBS_LANE_LIVE) {
-            stop(lane);
+            kolo_verbs_queue_pair_stop(lane);
             lane->state = KOLO_VERBS_LANE_BROKEN;
         }
         lane->nchain = 0;
