@@ -16,9 +16,9 @@
 enum { GUEST_MS = 5000, ACCEPTS_A_TURN = 64 };
 
 void kolo_acceptor_init(struct kolo_acceptor *a, const struct kolo_acceptor_ops *ops,
-                        struct kolo_device *dev)
+                        struct kolo_endpoint *ep)
 {
-    *a = (struct kolo_acceptor){.ops = ops, .dev = dev, .listener = -1, .epoll = -1};
+    *a = (struct kolo_acceptor){.ops = ops, .ep = ep, .listener = -1, .epoll = -1};
 }
 
 kolo_status kolo_acceptor_listen(struct kolo_acceptor *a, struct kolo_interface *at, int epoll)
@@ -76,10 +76,10 @@ static bool keep_waiting(struct kolo_acceptor *a, struct kolo_guest *guest)
 static bool step_guest(struct kolo_acceptor *a, int at)
 {
     struct kolo_guest *guest = a->guest[at];
-    switch (a->ops->prove(a->dev, guest)) {
+    switch (a->ops->prove(a->ep, guest)) {
     case KOLO_GUEST_PROVED:
         remove_guest(a, at);
-        if (a->ops->welcome(a->dev, guest) == KOLO_WELCOME_DONE || !keep_waiting(a, guest)) {
+        if (a->ops->welcome(a->ep, guest) == KOLO_WELCOME_DONE || !keep_waiting(a, guest)) {
             kolo_guest_free(guest);
         }
         return false;
@@ -112,7 +112,7 @@ static bool accept_guest(struct kolo_acceptor *a)
     if (a->nguests == KOLO_ACCEPTOR_GUESTS) {
         expel_guest(a, 0);
     }
-    a->ops->configure(a->dev, fd);
+    a->ops->configure(a->ep, fd);
     guest->fd = fd;
     guest->since_us = kolo_now_us();
     a->guest[a->nguests++] = guest;

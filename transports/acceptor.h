@@ -38,16 +38,16 @@ struct kolo_acceptor_ops {
     const char *name; /* the transport's */
     size_t guest_bytes;
     /* Set the options of a new connection. */
-    void (*configure)(const struct kolo_device *dev, int fd);
+    void (*configure)(const struct kolo_endpoint *ep, int fd);
     /* Read what has come from the guest, and answer. */
-    enum kolo_guest_state (*prove)(const struct kolo_device *dev, struct kolo_guest *guest);
+    enum kolo_guest_state (*prove)(const struct kolo_endpoint *ep, struct kolo_guest *guest);
     /* Give a proved guest to the link to its rank. */
-    enum kolo_welcome (*welcome)(struct kolo_device *dev, struct kolo_guest *guest);
+    enum kolo_welcome (*welcome)(struct kolo_endpoint *ep, struct kolo_guest *guest);
 };
 
 struct kolo_acceptor {
     const struct kolo_acceptor_ops *ops;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     int listener, epoll;                            /* epoll: not the acceptor's */
     struct kolo_guest *guest[KOLO_ACCEPTOR_GUESTS]; /* the oldest first */
     int nguests;
@@ -58,7 +58,7 @@ struct kolo_acceptor {
 
 /* An acceptor that does not listen; kolo_acceptor_close() accepts it. */
 void kolo_acceptor_init(struct kolo_acceptor *a, const struct kolo_acceptor_ops *ops,
-                        struct kolo_device *dev);
+                        struct kolo_endpoint *ep);
 /* Listen at `at`, and have `epoll` report the listener and the guests with data.ptr NULL. Errors:
  * SYSTEM, INVALID (the address is not of this host). */
 KOLO_CHECK kolo_status kolo_acceptor_listen(struct kolo_acceptor *a, struct kolo_interface *at,

@@ -164,7 +164,7 @@ void kolo_carriers_hear_calls(struct kolo_carriers *all)
     for (struct kolo_carrier *c = all->first; c != NULL; c = c->next) {
         const uint64_t word = c->failed == KOLO_OK ? atomic_exchange(&c->word, 0) : 0;
         if (word != 0) {
-            all->say(c->link, word);
+            all->notify(c->link, word);
         }
         if (atomic_load(&c->why) != KOLO_OK && c->failed == KOLO_OK) {
             kolo_carrier_activate(c);
@@ -179,7 +179,7 @@ void kolo_carrier_abort(struct kolo_carrier *c, kolo_status why)
     atomic_fetch_add(&c->all->calls, 1);
 }
 
-void kolo_carrier_say(struct kolo_carrier *c, uint64_t word)
+void kolo_carrier_notify(struct kolo_carrier *c, uint64_t word)
 {
     atomic_store(&c->word, word);
     atomic_fetch_add(&c->all->calls, 1);
@@ -207,8 +207,8 @@ void kolo_carrier_aborted(struct kolo_carrier *c, int32_t reason)
     const struct kolo_env *env = c->all->env;
     if (c->failed == KOLO_OK) {
         (void)snprintf(c->text, sizeof c->text, "rank %d ended this communicator", c->peer.rank);
-        if (env->told != NULL) {
-            env->told(env->owner, c->peer.rank, reason);
+        if (env->on_peer_failed != NULL) {
+            env->on_peer_failed(env->owner, c->peer.rank, reason);
         }
         c->failed = KOLO_ERR_ABORTED;
         c->all->told = c;
@@ -240,5 +240,5 @@ bool kolo_carriers_have_failed(const struct kolo_carriers *all)
 int32_t kolo_carriers_reason(const struct kolo_carriers *all, kolo_status why)
 {
     const struct kolo_env *env = all->env;
-    return env->reason != NULL ? env->reason(env->owner) : (int32_t)why;
+    return env->failure_reason != NULL ? env->failure_reason(env->owner) : (int32_t)why;
 }

@@ -8,9 +8,9 @@
  * receive was posted, as far as the window lets it come: fewer than KOLO_CARRIER_DEPTH messages of
  * a channel, and KOLO_CARRIER_WINDOW bytes, go before the peer says that it has taken some.
  *
- * A transport has a kolo_carriers in its device and a kolo_carrier in its link. It gives `name`,
- * `env`, `record_bytes` and `say`, and `drop` where its records hold something; it makes the parts
- * of sends, brings what arrives to its place, and calls kolo_carrier_finish(). */
+ * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It gives `name`,
+ * `env`, `record_bytes` and `notify`, and `drop` where its records hold something; it makes the
+ * parts of sends, brings what arrives to its place, and calls kolo_carrier_finish(). */
 #ifndef KOLO_TRANSPORTS_CARRIER_H
 #define KOLO_TRANSPORTS_CARRIER_H
 
@@ -161,19 +161,19 @@ static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
 
 /* ---- links ---- */
 
-struct kolo_carriers { /* of a device */
+struct kolo_carriers { /* of an endpoint */
     const char *name;  /* of the transport */
     const struct kolo_env *env;
     size_t record_bytes; /* a kolo_message, and what the transport has behind it: zeros at first */
     /* The record is used no more: let go what it holds behind the kolo_message, and zero it. */
     void (*drop)(struct kolo_link *link, struct kolo_message *m);
-    /* Tell the peer what another thread gave say(). */
-    void (*say)(struct kolo_link *link, uint64_t word);
+    /* Tell the peer what another thread gave notify(). */
+    void (*notify)(struct kolo_link *link, uint64_t word);
     struct kolo_carrier *first;  /* all */
     struct kolo_carrier *active; /* those with something to do */
     int nactive;
     const struct kolo_carrier *told; /* whose peer has given up, and said so */
-    atomic_int calls;                /* of abort() and say(); any thread */
+    atomic_int calls;                /* of abort() and notify(); any thread */
     int calls_seen;
 };
 
@@ -195,7 +195,7 @@ struct kolo_carrier { /* of a link */
     kolo_status failed; /* with text */
     char text[320];
     atomic_int why;        /* abort()'s status, or 0; any thread */
-    _Atomic uint64_t word; /* say()'s, or 0; any thread */
+    _Atomic uint64_t word; /* notify()'s, or 0; any thread */
 };
 
 /* Make it one of `all`, to `peer`. */
@@ -381,7 +381,7 @@ static inline void kolo_carriers_hear(struct kolo_carriers *all)
 }
 /* Slots of the transport; any thread. */
 void kolo_carrier_abort(struct kolo_carrier *c, kolo_status why);
-void kolo_carrier_say(struct kolo_carrier *c, uint64_t word);
+void kolo_carrier_notify(struct kolo_carrier *c, uint64_t word);
 
 /* The link is broken: requests end with LINK at the next turn. `error`: errno, or 0. False: it had
  * failed already. */

@@ -10,18 +10,18 @@ static kolo_status lacks(const char *what)
     return kolo_fail(KOLO_ERR_UNSUPPORTED, "this transport has no %s", what);
 }
 
-static kolo_status no_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+static kolo_status no_map(struct kolo_endpoint *ep, void *ptr, size_t len, struct kolo_mem *out)
 {
-    (void)dev;
+    (void)ep;
     (void)ptr;
     (void)len;
     (void)out;
     return lacks("map");
 }
 
-static void no_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+static void no_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
 {
-    (void)dev;
+    (void)ep;
     (void)mem;
 }
 
@@ -43,9 +43,9 @@ static kolo_status no_recv(struct kolo_link *link, const struct kolo_bytes *dst,
     return lacks("recv");
 }
 
-static int no_progress(struct kolo_device *dev, int budget)
+static int no_progress(struct kolo_endpoint *ep, int budget)
 {
-    (void)dev;
+    (void)ep;
     (void)budget;
     return 0;
 }
@@ -71,9 +71,9 @@ static void no_wake(struct kolo_link *link, uint32_t *word)
     (void)word;
 }
 
-static int no_wait_fd(struct kolo_device *dev)
+static int no_wait_fd(struct kolo_endpoint *ep)
 {
-    (void)dev;
+    (void)ep;
     return -1;
 }
 
@@ -117,7 +117,7 @@ void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_tran
     out->attach = out->attach != NULL ? out->attach : rest->attach;
     out->wake = out->wake != NULL ? out->wake : rest->wake;
     out->wait_fd = out->wait_fd != NULL ? out->wait_fd : rest->wait_fd;
-    out->say = out->say != NULL ? out->say : rest->say;
+    out->notify = out->notify != NULL ? out->notify : rest->notify;
 }
 
 void kolo_algo_overlay(const struct kolo_algo *given, struct kolo_algo *out)

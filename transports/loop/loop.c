@@ -14,13 +14,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
 };
 
 struct kolo_link {
     struct kolo_link *next;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     int peer;
     bool gone;                     /* the other end was there and left */
     struct kolo_link *other;       /* the other end, or NULL */
@@ -45,26 +45,26 @@ static struct {
     uint64_t last_id;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static kolo_status loop_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status loop_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
-    if (dev == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for a device");
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
+    if (ep == NULL) {
+        return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for an endpoint");
     }
-    dev->env = *env;
-    *out = dev;
+    ep->env = *env;
+    *out = ep;
     return KOLO_OK;
 }
 
-static void loop_close(struct kolo_device *dev)
+static void loop_close(struct kolo_endpoint *ep)
 {
-    free(dev);
+    free(ep);
 }
 
-static kolo_status loop_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status loop_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                               struct kolo_reach *out)
 {
-    const bool here = peer->process == dev->env.self->process;
+    const bool here = peer->process == ep->env.self->process;
     *out = (struct kolo_reach){
         .size = sizeof *out, .latency_us = 0.3, .bandwidth_gbs = 8.0, .score = 50, .via = "LOOP"};
     out->caps = here ? KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE : 0;
@@ -72,9 +72,9 @@ static kolo_status loop_probe(struct kolo_device *dev, const struct kolo_peer *p
 }
 
 /* Nothing to tell: the communicator and the rank are enough to meet. */
-static kolo_status loop_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status loop_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    (void)dev;
+    (void)ep;
     (void)buf;
     *len = 0;
     return KOLO_OK;
@@ -87,9 +87,9 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     if (why != KOLO_OK || req->channel >= KOLO_CHANNELS) {
-        return link->dev->env.fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
-                                   why != KOLO_OK ? "loop: aborted"
-                                                  : "loop: there is no such channel");
+        return link->ep->env.fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
+                                  why != KOLO_OK ? "loop: aborted"
+                                                 : "loop: there is no such channel");
     }
     req->status = KOLO_INPROGRESS;
     req->bytes = kolo_bytes_total(data);
@@ -146,12 +146,12 @@ static int advance(struct kolo_link *link)
     return count;
 }
 
-static int loop_progress(struct kolo_device *dev, int budget)
+static int loop_progress(struct kolo_endpoint *ep, int budget)
 {
     int count = 0;
     pthread_mutex_lock(&table.lock);
     for (struct kolo_link *at = table.links; at != NULL && count < budget; at = at->next) {
-        count += at->dev == dev ? advance(at) : 0;
+        count += at->ep == ep ? advance(at) : 0;
     }
     pthread_mutex_unlock(&table.lock);
     return count;
@@ -164,7 +164,7 @@ static void loop_abort(struct kolo_link *link, kolo_status why)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+static kolo_status loop_map(struct kolo_endpoint *ep, void *ptr, size_t len, struct kolo_mem *out)
 {
     const bool ours = ptr == NULL;
     struct region *region = calloc(1, sizeof *region);
@@ -172,12 +172,12 @@ static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, stru
     if (region == NULL || bytes == NULL) {
         free(region);
         free(ours ? bytes : NULL);
-        return dev->env.fail(KOLO_ERR_SYSTEM, "loop: no memory for a region");
+        return ep->env.fail(KOLO_ERR_SYSTEM, "loop: no memory for a region");
     }
     memset(bytes, 0, ours ? len : 0);
     pthread_mutex_lock(&table.lock);
     *region =
-        (struct region){table.regions, ++table.last_id, dev->env.comm, bytes, len, ours, false};
+        (struct region){table.regions, ++table.last_id, ep->env.comm, bytes, len, ours, false};
     table.regions = region;
     pthread_mutex_unlock(&table.lock);
     *out = (struct kolo_mem){.ptr = bytes, .len = len, .own = region};
@@ -189,7 +189,7 @@ static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, stru
 static void sweep(uint64_t comm)
 {
     const struct kolo_link *link = table.links;
-    while (link != NULL && link->dev->env.comm != comm) {
+    while (link != NULL && link->ep->env.comm != comm) {
         link = link->next;
     }
     for (struct region **at = &table.regions; *at != NULL;) {
@@ -204,12 +204,12 @@ static void sweep(uint64_t comm)
     }
 }
 
-static void loop_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+static void loop_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
 {
     struct region *region = mem->own;
     pthread_mutex_lock(&table.lock);
     region->unmapped = true;
-    sweep(dev->env.comm);
+    sweep(ep->env.comm);
     pthread_mutex_unlock(&table.lock);
 }
 
@@ -219,7 +219,7 @@ static kolo_status loop_attach(struct kolo_link *link, const void *handle, void 
     memcpy(&id, handle, sizeof id);
     pthread_mutex_lock(&table.lock);
     const struct region *region = table.regions;
-    while (region != NULL && (region->id != id || region->comm != link->dev->env.comm)) {
+    while (region != NULL && (region->id != id || region->comm != link->ep->env.comm)) {
         region = region->next;
     }
     if (region != NULL) {
@@ -227,7 +227,7 @@ static kolo_status loop_attach(struct kolo_link *link, const void *handle, void 
         *len = region->len;
     }
     pthread_mutex_unlock(&table.lock);
-    return region != NULL ? KOLO_OK : link->dev->env.fail(KOLO_ERR_INVALID, "loop: bad handle");
+    return region != NULL ? KOLO_OK : link->ep->env.fail(KOLO_ERR_INVALID, "loop: bad handle");
 }
 
 static void loop_wake(struct kolo_link *link, uint32_t *word)
@@ -236,21 +236,21 @@ static void loop_wake(struct kolo_link *link, uint32_t *word)
     kolo_futex_wake(word);
 }
 
-static kolo_status loop_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status loop_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                 struct kolo_link **out)
 {
-    const struct kolo_env *env = &dev->env;
+    const struct kolo_env *env = &ep->env;
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
         return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for a link");
     }
-    link->dev = dev;
+    link->ep = ep;
     link->peer = peer->rank;
     pthread_mutex_lock(&table.lock);
     link->next = table.links;
     table.links = link;
     for (struct kolo_link *at = link; at != NULL && link->other == NULL; at = at->next) {
-        const struct kolo_env *its = &at->dev->env;
+        const struct kolo_env *its = &at->ep->env;
         if (its->comm == env->comm && its->rank == peer->rank && at->peer == env->rank &&
             at->other == NULL && !at->gone) {
             link->other = at; /* a rank's link to itself finds itself */
@@ -276,7 +276,7 @@ static void loop_disconnect(struct kolo_link *link)
         link->other->gone = true;
         link->other->other = NULL;
     }
-    sweep(link->dev->env.comm);
+    sweep(link->ep->env.comm);
     pthread_mutex_unlock(&table.lock);
     free(link);
 }

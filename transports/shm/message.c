@@ -59,14 +59,14 @@ kolo_status kolo_shm_region_prepare(struct kolo_segment *region, int nranks)
 /* The ring to the peer, made at the first message. */
 static kolo_status open_out(struct kolo_link *link, uint32_t channel)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_shm_pipe *pipe = link->pipe[channel];
     if (pipe->out != NULL) {
         return KOLO_OK;
     }
-    char *region = kolo_segment_base(dev->region);
-    const size_t at = ring_at(dev->env.nranks, link->peer.rank, channel);
-    KOLO_TRY(kolo_segment_reserve(dev->region, at, sizeof(struct ring)));
+    char *region = kolo_segment_base(ep->region);
+    const size_t at = ring_at(ep->env.nranks, link->peer.rank, channel);
+    KOLO_TRY(kolo_segment_reserve(ep->region, at, sizeof(struct ring)));
     pipe->out = (struct ring *)(void *)(region + at);
     /* The ring's zeroes are there before the flag. */
     atomic_store_explicit(ready_flag(region, link->peer.rank, channel), 1, memory_order_release);
@@ -76,11 +76,11 @@ static kolo_status open_out(struct kolo_link *link, uint32_t channel)
 /* Whether the peer has made its ring to us. */
 static bool open_in(struct kolo_link *link, uint32_t channel)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_shm_pipe *pipe = link->pipe[channel];
-    if (pipe->in == NULL && atomic_load_explicit(ready_flag(link->region, dev->env.rank, channel),
+    if (pipe->in == NULL && atomic_load_explicit(ready_flag(link->region, ep->env.rank, channel),
                                                  memory_order_acquire) != 0) {
-        const size_t at = ring_at(dev->env.nranks, dev->env.rank, channel);
+        const size_t at = ring_at(ep->env.nranks, ep->env.rank, channel);
         pipe->in = (struct ring *)(void *)(link->region + at);
     }
     return pipe->in != NULL;
@@ -166,7 +166,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
             return kolo_fail(
                 KOLO_ERR_MISMATCH,
                 "a message of rank %d does not have the %zu bytes that rank %d expects",
-                link->peer.rank, req->bytes, link->dev->env.rank);
+                link->peer.rank, req->bytes, link->ep->env.rank);
         }
         kolo_bytes_write(&req->data, req->moved, ring->slot[slot], bytes);
         atomic_store_explicit(&ring->head, ++pipe->head, memory_order_release);
@@ -200,11 +200,11 @@ static bool idle(const struct kolo_shm_pipe *pipe)
 /* Remember that `channel` is unfinished. */
 static void activate(struct kolo_link *link, uint32_t channel)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     if (link->pending == 0) {
         link->next_active = NULL;
-        *(dev->active == NULL ? &dev->active : &dev->active_last->next_active) = link;
-        dev->active_last = link;
+        *(ep->active == NULL ? &ep->active : &ep->active_last->next_active) = link;
+        ep->active_last = link;
     }
     link->pending |= UINT32_C(1) << channel;
 }
@@ -241,10 +241,10 @@ static int advance_link(struct kolo_link *link)
 }
 
 /* The first link gets its turn and goes to the end if it is not finished. */
-static int advance_first(struct kolo_device *dev)
+static int advance_first(struct kolo_endpoint *ep)
 {
-    struct kolo_link *link = dev->active;
-    dev->active = link->next_active;
+    struct kolo_link *link = ep->active;
+    ep->active = link->next_active;
     int why = atomic_load(&link->why);
     int moved = why == 0 ? advance_link(link) : 0;
     why = atomic_load(&link->why);
@@ -253,19 +253,19 @@ static int advance_first(struct kolo_device *dev)
     }
     if (link->pending != 0) {
         link->next_active = NULL;
-        *(dev->active == NULL ? &dev->active : &dev->active_last->next_active) = link;
-        dev->active_last = link;
+        *(ep->active == NULL ? &ep->active : &ep->active_last->next_active) = link;
+        ep->active_last = link;
     }
     return moved;
 }
 
-int kolo_shm_progress(struct kolo_device *dev, int budget)
+int kolo_shm_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
-    const struct kolo_link *last = dev->active != NULL ? dev->active_last : NULL;
+    const struct kolo_link *last = ep->active != NULL ? ep->active_last : NULL;
     for (bool more = last != NULL; more && moved < budget;) {
-        more = dev->active != last;
-        moved += advance_first(dev);
+        more = ep->active != last;
+        moved += advance_first(ep);
     }
     return moved;
 }
@@ -329,15 +329,15 @@ kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
 
 void kolo_shm_hang_up(struct kolo_link *link, kolo_status why)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_link *before = NULL;
-    struct kolo_link *at = dev->active;
+    struct kolo_link *at = ep->active;
     for (; at != NULL && at != link; at = at->next_active) {
         before = at;
     }
     if (at == link) {
-        *(before != NULL ? &before->next_active : &dev->active) = link->next_active;
-        dev->active_last = dev->active_last == link ? before : dev->active_last;
+        *(before != NULL ? &before->next_active : &ep->active) = link->next_active;
+        ep->active_last = ep->active_last == link ? before : ep->active_last;
     }
     (void)finish_link(link, why);
     for (int channel = 0; channel < KOLO_CHANNELS; channel++) {

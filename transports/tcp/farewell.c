@@ -51,14 +51,14 @@ static bool delivers(int fd)
     return open && has_unsent(fd);
 }
 
-static bool close_later(struct kolo_device *dev, int fd)
+static bool close_later(struct kolo_endpoint *ep, int fd)
 {
-    int *closing = kolo_grow(dev->closing, dev->nclosing, &dev->closing_cap, sizeof *closing);
+    int *closing = kolo_grow(ep->closing, ep->nclosing, &ep->closing_cap, sizeof *closing);
     if (closing == NULL) {
         return false;
     }
-    dev->closing = closing;
-    dev->closing[dev->nclosing++] = fd;
+    ep->closing = closing;
+    ep->closing[ep->nclosing++] = fd;
     return true;
 }
 
@@ -71,7 +71,7 @@ static void let_deliver(struct kolo_link *link)
             continue;
         }
         (void)shutdown(s->fd, SHUT_WR);
-        if (delivers(s->fd) && close_later(link->dev, s->fd)) {
+        if (delivers(s->fd) && close_later(link->ep, s->fd)) {
             s->fd = -1;
         }
     }
@@ -95,15 +95,15 @@ static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t n
 void kolo_tcp_farewell_complain(struct kolo_link *link)
 {
     link->bad = false;
-    say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, KOLO_ERR_LINK));
+    say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, KOLO_ERR_LINK));
 }
 
 /* Either the communicator failed, which the peer must know, or this side wants its requests back
  * and goes. */
 void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
 {
-    if (kolo_carriers_have_failed(&link->dev->all)) {
-        say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, why));
+    if (kolo_carriers_have_failed(&link->ep->all)) {
+        say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, why));
         kolo_tcp_message_end(link, why);
     } else {
         const bool clean = is_clean(link);
@@ -115,14 +115,14 @@ void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
     kolo_carrier_give_up(&link->base, why);
 }
 
-void kolo_tcp_farewell_finish(struct kolo_device *dev)
+void kolo_tcp_farewell_finish(struct kolo_endpoint *ep)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    for (int i = 0; i < dev->nclosing; i++) {
-        while (delivers(dev->closing[i]) && kolo_now_us() < deadline) {
+    for (int i = 0; i < ep->nclosing; i++) {
+        while (delivers(ep->closing[i]) && kolo_now_us() < deadline) {
             (void)usleep(100);
         }
-        close(dev->closing[i]);
+        close(ep->closing[i]);
     }
-    free(dev->closing);
+    free(ep->closing);
 }

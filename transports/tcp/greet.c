@@ -26,7 +26,7 @@ enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */ };
 static void watch_socket(struct kolo_tcp_socket *s, int how, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-    if (epoll_ctl(s->link->dev->epoll, how, fd, &event) != 0) {
+    if (epoll_ctl(s->link->ep->epoll, how, fd, &event) != 0) {
         kolo_tcp_fail(s->link, "cannot be watched", errno);
     }
 }
@@ -38,8 +38,8 @@ static bool is_between(enum kolo_tcp_state state)
 
 static void enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 {
-    struct kolo_device *dev = s->link->dev;
-    dev->nconnecting += is_between(state) - is_between(s->state);
+    struct kolo_endpoint *ep = s->link->ep;
+    ep->nconnecting += is_between(state) - is_between(s->state);
     s->state = state;
     s->got = 0;
 }
@@ -58,7 +58,7 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
  * and by chance sends at half of it for good. */
 static void choose_congestion_control(const struct kolo_tcp_socket *s)
 {
-    const struct kolo_inet *here = &s->link->dev->interface.place, *there = &s->link->address.place;
+    const struct kolo_inet *here = &s->link->ep->interface.place, *there = &s->link->address.place;
     if (here->family == there->family && memcmp(here->ip, there->ip, sizeof here->ip) == 0) {
         (void)setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
     }
@@ -66,7 +66,7 @@ static void choose_congestion_control(const struct kolo_tcp_socket *s)
 
 void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
 {
-    struct kolo_device *dev = s->link->dev;
+    struct kolo_endpoint *ep = s->link->ep;
     char text[160];
     char name[KOLO_INET_TEXT];
     enter(s, KOLO_TCP_UP);
@@ -86,12 +86,12 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         return;
     }
     (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
-                   dev->env.rank, s->link->base.peer.rank, s->index, s->link->nsockets,
-                   dev->interface.name, kolo_inet_name(&s->link->address.place, name));
-    dev->env.log(text);
+                   ep->env.rank, s->link->base.peer.rank, s->index, s->link->nsockets,
+                   ep->interface.name, kolo_inet_name(&s->link->address.place, name));
+    ep->env.log(text);
 }
 
-static bool prove(const struct kolo_device *dev, const char *direction,
+static bool prove(const struct kolo_endpoint *ep, const char *direction,
                   const struct kolo_tcp_hello *hello, const struct kolo_tcp_challenge *challenge,
                   unsigned char out[KOLO_PROOF_BYTES])
 {
@@ -99,15 +99,15 @@ static bool prove(const struct kolo_device *dev, const char *direction,
     memcpy(text, direction, 8);
     memcpy(text + 8, hello, sizeof *hello);
     memcpy(text + 8 + sizeof *hello, challenge->nonce, sizeof challenge->nonce);
-    return kolo_prove(dev->secret, text, sizeof text, out);
+    return kolo_prove(ep->secret, text, sizeof text, out);
 }
 static const char to_maker[8] = "listens", to_listener[8] = "makes it";
 
-static void set_options(const struct kolo_device *dev, int fd)
+static void set_options(const struct kolo_endpoint *ep, int fd)
 {
     const int most = KOLO_TCP_CHUNK;
-    kolo_net_options(fd, dev->env.timeout_ms);
-    if (dev->nsockets > 1) { /* so that a slow socket does not swallow what a fast one could take */
+    kolo_net_options(fd, ep->env.timeout_ms);
+    if (ep->nsockets > 1) { /* so that a slow socket does not swallow what a fast one could take */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
     }
 }
@@ -117,8 +117,8 @@ static void set_options(const struct kolo_device *dev, int fd)
 void kolo_tcp_greet_begin(struct kolo_link *link, int index)
 {
     struct kolo_tcp_socket *s = &link->socket[index];
-    struct kolo_device *dev = link->dev;
-    const int fd = kolo_net_connect(&link->address.place, &dev->interface);
+    struct kolo_endpoint *ep = link->ep;
+    const int fd = kolo_net_connect(&link->address.place, &ep->interface);
     s->again_us = 0;
     if (fd < 0) {
         kolo_tcp_fail(link, "cannot be connected to", errno);
@@ -126,8 +126,8 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     }
     s->hello = (struct kolo_tcp_hello){.magic = KOLO_TCP_MAGIC,
                                        .version = KOLO_VERSION,
-                                       .comm = dev->env.comm,
-                                       .from = dev->env.rank,
+                                       .comm = ep->env.comm,
+                                       .from = ep->env.rank,
                                        .to = link->base.peer.rank,
                                        .index = (uint32_t)index,
                                        .sockets = (uint32_t)link->nsockets};
@@ -136,7 +136,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
         kolo_tcp_fail(link, "cannot be greeted", errno);
         return;
     }
-    set_options(dev, fd);
+    set_options(ep, fd);
     s->fd = fd;
     s->since_us = kolo_now_us();
     enter(s, KOLO_TCP_CONNECTING);
@@ -168,11 +168,11 @@ static void step_greeting(struct kolo_tcp_socket *s)
     if (came < 0) {
         try_again(s);
     } else if (came > 0) {
-        const struct kolo_device *dev = s->link->dev;
-        if (!prove(dev, to_maker, &s->hello, &s->challenge, proof) ||
+        const struct kolo_endpoint *ep = s->link->ep;
+        if (!prove(ep, to_maker, &s->hello, &s->challenge, proof) ||
             !kolo_same_proof(proof, s->challenge.proof)) {
             kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
-        } else if (!prove(dev, to_listener, &s->hello, &s->challenge, s->proof) ||
+        } else if (!prove(ep, to_listener, &s->hello, &s->challenge, s->proof) ||
                    !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
             try_again(s);
         } else {
@@ -221,29 +221,29 @@ struct guest { /* a connection that a peer made */
     size_t got; /* bytes of the hello or of the proof */
 };
 
-static bool makes_sense(const struct kolo_device *dev, const struct kolo_tcp_hello *hello)
+static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_tcp_hello *hello)
 {
     return hello->magic == KOLO_TCP_MAGIC && hello->version == KOLO_VERSION &&
-           hello->comm == dev->env.comm && hello->to == dev->env.rank && hello->from >= 0 &&
-           hello->from < dev->env.nranks && hello->from != dev->env.rank &&
+           hello->comm == ep->env.comm && hello->to == ep->env.rank && hello->from >= 0 &&
+           hello->from < ep->env.nranks && hello->from != ep->env.rank &&
            hello->index < KOLO_TCP_SOCKETS_MAX;
 }
 
-static bool challenge_guest(const struct kolo_device *dev, struct guest *g)
+static bool challenge_guest(const struct kolo_endpoint *ep, struct guest *g)
 {
     return kolo_random(g->challenge.nonce, sizeof g->challenge.nonce) == KOLO_OK &&
-           prove(dev, to_maker, &g->hello, &g->challenge, g->challenge.proof) &&
+           prove(ep, to_maker, &g->hello, &g->challenge, g->challenge.proof) &&
            kolo_net_say(g->base.fd, &g->challenge, sizeof g->challenge);
 }
 
-static bool is_proved(const struct kolo_device *dev, const struct guest *g)
+static bool is_proved(const struct kolo_endpoint *ep, const struct guest *g)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
-    return prove(dev, to_listener, &g->hello, &g->challenge, proof) &&
+    return prove(ep, to_listener, &g->hello, &g->challenge, proof) &&
            kolo_same_proof(proof, g->proof);
 }
 
-static enum kolo_guest_state prove_guest(const struct kolo_device *dev, struct kolo_guest *guest)
+static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
     struct guest *g = (struct guest *)guest;
     int came = 0;
@@ -252,7 +252,7 @@ static enum kolo_guest_state prove_guest(const struct kolo_device *dev, struct k
         if (came <= 0) {
             return came == 0 ? KOLO_GUEST_PROVING : KOLO_GUEST_STRANGER;
         }
-        if (!makes_sense(dev, &g->hello) || !challenge_guest(dev, g)) {
+        if (!makes_sense(ep, &g->hello) || !challenge_guest(ep, g)) {
             return KOLO_GUEST_STRANGER;
         }
         g->challenged = true;
@@ -263,7 +263,7 @@ static enum kolo_guest_state prove_guest(const struct kolo_device *dev, struct k
     }
     guest->from = g->hello.from;
     guest->index = g->hello.index;
-    return came > 0 && is_proved(dev, g) ? KOLO_GUEST_PROVED : KOLO_GUEST_STRANGER;
+    return came > 0 && is_proved(ep, g) ? KOLO_GUEST_PROVED : KOLO_GUEST_STRANGER;
 }
 
 /* Give the guest's descriptor to the link's socket. */
@@ -279,22 +279,22 @@ static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
 }
 
 /* A second connection for the same socket, or one where ours is preferred. */
-static bool is_refused(const struct kolo_device *dev, const struct kolo_link *link,
+static bool is_refused(const struct kolo_endpoint *ep, const struct kolo_link *link,
                        const struct kolo_guest *guest)
 {
     if (link == NULL) {
-        return kolo_acceptor_is_waiting(&dev->acceptor, guest->from, guest->index);
+        return kolo_acceptor_is_waiting(&ep->acceptor, guest->from, guest->index);
     }
     const struct kolo_tcp_socket *s = &link->socket[guest->index];
     return (int)guest->index >= link->nsockets || s->state == KOLO_TCP_UP ||
            s->state == KOLO_TCP_ENDED || link->base.failed != KOLO_OK ||
-           (is_between(s->state) && dev->env.rank < guest->from);
+           (is_between(s->state) && ep->env.rank < guest->from);
 }
 
-static enum kolo_welcome welcome_guest(struct kolo_device *dev, struct kolo_guest *guest)
+static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
-    struct kolo_link *link = kolo_carriers_find(&dev->all, guest->from);
-    const bool refused = is_refused(dev, link, guest);
+    struct kolo_link *link = kolo_carriers_find(&ep->all, guest->from);
+    const bool refused = is_refused(ep, link, guest);
     const unsigned char answer = refused ? KOLO_TCP_REFUSED : KOLO_TCP_ACCEPTED;
     if (!kolo_net_say(guest->fd, &answer, 1) || refused) {
         return KOLO_WELCOME_DONE;
@@ -314,7 +314,7 @@ const struct kolo_acceptor_ops kolo_tcp_greet_guests = {.name = "tcp",
 
 void kolo_tcp_greet_adopt(struct kolo_link *link)
 {
-    struct kolo_acceptor *acceptor = &link->dev->acceptor;
+    struct kolo_acceptor *acceptor = &link->ep->acceptor;
     for (struct kolo_guest *guest;
          (guest = kolo_acceptor_claim(acceptor, link->base.peer.rank)) != NULL;) {
         if ((int)guest->index < link->nsockets) {

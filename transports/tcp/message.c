@@ -97,7 +97,7 @@ static void taken(struct kolo_link *link, uint8_t channel, size_t total)
 static bool is_predictable(const struct kolo_message *m)
 {
     const struct kolo_req *req = m->req;
-    return req != NULL && req->lent != 0 && !m->touched && !m->failed &&
+    return req != NULL && req->exclusive != 0 && !m->touched && !m->failed &&
            req->bytes >= PREDICTED_LEAST &&
            (req->data.count == 1 || req->data.stride == req->data.bytes);
 }
@@ -360,8 +360,8 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
         return true;
     case KOLO_TCP_WORD:
         link->words = true;
-        if (link->dev->env.said != NULL) {
-            link->dev->env.said(link->dev->env.owner, link->base.peer.rank, frame->total);
+        if (link->ep->env.on_notify != NULL) {
+            link->ep->env.on_notify(link->ep->env.owner, link->base.peer.rank, frame->total);
         }
         return true;
     default:

@@ -15,22 +15,22 @@
 enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
-/* ---- the device ---- */
+/* ---- the endpoint ---- */
 
-static kolo_status read_sums(struct kolo_device *dev)
+static kolo_status read_sums(struct kolo_endpoint *ep)
 {
     const char *text = kolo_env("KOLO_CRC");
     long sums = 0;
     char said[96];
     if (text != NULL && !kolo_parse_int(text, 0, 1, &sums)) {
         (void)snprintf(said, sizeof said, "KOLO_CRC is \"%.40s\"; it is 0 or 1", text);
-        return dev->env.fail(KOLO_ERR_INVALID, said);
+        return ep->env.fail(KOLO_ERR_INVALID, said);
     }
-    dev->sums = sums == 1;
+    ep->sums = sums == 1;
     return KOLO_OK;
 }
 
-static kolo_status read_sockets(struct kolo_device *dev)
+static kolo_status read_sockets(struct kolo_endpoint *ep)
 {
     const char *text = kolo_env("KOLO_NSOCKS_PERTHREAD");
     long sockets = DEFAULT_SOCKETS;
@@ -39,60 +39,60 @@ static kolo_status read_sockets(struct kolo_device *dev)
         (void)snprintf(said, sizeof said,
                        "KOLO_NSOCKS_PERTHREAD is \"%.40s\"; it is 1 to %d sockets a pair of ranks",
                        text, KOLO_TCP_SOCKETS_MAX);
-        return dev->env.fail(KOLO_ERR_INVALID, said);
+        return ep->env.fail(KOLO_ERR_INVALID, said);
     }
-    dev->nsockets = (int)sockets;
-    return read_sums(dev);
+    ep->nsockets = (int)sockets;
+    return read_sums(ep);
 }
 
-static kolo_status open_epoll(struct kolo_device *dev)
+static kolo_status open_epoll(struct kolo_endpoint *ep)
 {
-    dev->epoll = epoll_create1(EPOLL_CLOEXEC);
-    return dev->epoll >= 0 ? KOLO_OK
-                           : kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
+    ep->epoll = epoll_create1(EPOLL_CLOEXEC);
+    return ep->epoll >= 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
 }
 
-static void tcp_close(struct kolo_device *dev);
-static void tell_word(struct kolo_link *link, uint64_t word);
+static void tcp_close(struct kolo_endpoint *ep);
+static void queue_word(struct kolo_link *link, uint64_t word);
 
-static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status tcp_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status st = KOLO_OK;
     char text[160];
     char name[KOLO_INET_TEXT];
-    if (dev == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for a device");
+    if (ep == NULL) {
+        return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for an endpoint");
     }
-    dev->env = *env;
-    dev->all = (struct kolo_carriers){.name = "tcp",
-                                      .env = &dev->env,
-                                      .record_bytes = sizeof(struct kolo_message),
-                                      .say = tell_word};
-    dev->epoll = -1;
-    kolo_acceptor_init(&dev->acceptor, &kolo_tcp_greet_guests, dev);
+    ep->env = *env;
+    ep->all = (struct kolo_carriers){.name = "tcp",
+                                     .env = &ep->env,
+                                     .record_bytes = sizeof(struct kolo_message),
+                                     .notify = queue_word};
+    ep->epoll = -1;
+    kolo_acceptor_init(&ep->acceptor, &kolo_tcp_greet_guests, ep);
     if (env->secret != NULL) {
-        memcpy(dev->secret, env->secret, sizeof dev->secret);
+        memcpy(ep->secret, env->secret, sizeof ep->secret);
     }
-    KOLO_TRY_GOTO(st, read_sockets(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
-    KOLO_TRY_GOTO(st, open_epoll(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_acceptor_listen(&dev->acceptor, &dev->interface, dev->epoll), err_close);
-    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface.name,
-                   kolo_inet_name(&dev->interface.place, name));
+    KOLO_TRY_GOTO(st, read_sockets(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->route_hint, &ep->interface),
+                  err_close);
+    KOLO_TRY_GOTO(st, open_epoll(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_acceptor_listen(&ep->acceptor, &ep->interface, ep->epoll), err_close);
+    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", ep->interface.name,
+                   kolo_inet_name(&ep->interface.place, name));
     env->log(text);
-    *out = dev;
+    *out = ep;
     return KOLO_OK;
 
 err_close:
-    tcp_close(dev);
+    tcp_close(ep);
     return st;
 }
 
-static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status tcp_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                              struct kolo_reach *out)
 {
-    const bool near = peer->host == dev->env.self->host;
+    const bool near = peer->host == ep->env.self->host;
     *out = (struct kolo_reach){.size = sizeof *out,
                                .latency_us = near ? 8 : 15,
                                .bandwidth_gbs = near ? 3 : 2,
@@ -103,12 +103,12 @@ static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *pe
     return KOLO_OK;
 }
 
-static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status tcp_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)dev->nsockets, dev->sums,
-                                             dev->interface.place};
+    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets, ep->sums,
+                                             ep->interface.place};
     if (*len < sizeof address) {
-        return dev->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
+        return ep->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
     }
     memcpy(buf, &address, sizeof address);
     *len = sizeof address;
@@ -117,7 +117,7 @@ static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
 
 /* ---- links ---- */
 
-static kolo_status read_address(const struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status read_address(const struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                 struct kolo_tcp_address *out)
 {
     if (peer->address_len != sizeof *out) {
@@ -129,37 +129,37 @@ static kolo_status read_address(const struct kolo_device *dev, const struct kolo
         (out->place.family != AF_INET && out->place.family != AF_INET6)) {
         return kolo_fail(KOLO_ERR_VERSION, "rank %d's tcp address makes no sense", peer->rank);
     }
-    return peer->rank >= 0 && peer->rank < dev->env.nranks
+    return peer->rank >= 0 && peer->rank < ep->env.nranks
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
-                           dev->env.nranks - 1);
+                           ep->env.nranks - 1);
 }
 
-static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                struct kolo_link **out)
 {
     struct kolo_tcp_address address;
-    KOLO_TRY(read_address(dev, peer, &address));
+    KOLO_TRY(read_address(ep, peer, &address));
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return dev->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a link");
+        return ep->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a link");
     }
-    link->dev = dev;
+    link->ep = ep;
     link->address = address;
-    link->sums = dev->sums || address.sums == 1;
+    link->sums = ep->sums || address.sums == 1;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
-    link->nsockets = kolo_min(address.sockets, (size_t)dev->nsockets) > 1
-                         ? (int)kolo_min(address.sockets, (size_t)dev->nsockets)
+    link->nsockets = kolo_min(address.sockets, (size_t)ep->nsockets) > 1
+                         ? (int)kolo_min(address.sockets, (size_t)ep->nsockets)
                          : 1;
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         link->socket[i].link = link;
         link->socket[i].index = i;
         link->socket[i].fd = -1;
     }
-    kolo_carrier_join(&link->base, &dev->all, link, peer);
+    kolo_carrier_join(&link->base, &ep->all, link, peer);
     if (!link->base.self) {
         kolo_tcp_greet_adopt(link);
-        if (link->socket[0].state == KOLO_TCP_NONE && dev->env.rank < peer->rank) {
+        if (link->socket[0].state == KOLO_TCP_NONE && ep->env.rank < peer->rank) {
             kolo_tcp_greet_begin(link, 0);
         } else if (link->socket[0].state == KOLO_TCP_NONE) { /* the lower rank's is preferred */
             link->socket[0].again_us = kolo_now_us() + ELDER_US;
@@ -179,12 +179,12 @@ static void hang_up(struct kolo_link *link)
 
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
 {
-    const struct kolo_env *env = &link->dev->env;
+    const struct kolo_env *env = &link->ep->env;
     const bool bad = error == EBADMSG;
     if (kolo_carrier_fail(&link->base, &link->address.place, what, bad ? 0 : error)) {
         link->bad = bad;
-        if (env->gone != NULL) {
-            env->gone(env->owner, link->base.peer.rank, what, error);
+        if (env->on_peer_lost != NULL) {
+            env->on_peer_lost(env->owner, link->base.peer.rank, what, error);
         }
     }
 }
@@ -208,7 +208,7 @@ void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 static bool wants_more(const struct kolo_link *link)
 {
     return link->has_long && !link->spread && link->nsockets > 1 &&
-           link->dev->env.rank < link->base.peer.rank && link->socket[0].state == KOLO_TCP_UP;
+           link->ep->env.rank < link->base.peer.rank && link->socket[0].state == KOLO_TCP_UP;
 }
 
 /* Each socket takes one batch after the other. */
@@ -282,7 +282,7 @@ static int step_link(struct kolo_link *link, bool asks)
     }
     if (link->base.failed != KOLO_OK) {
         if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
-            (void)link->dev->env.fail(link->base.failed, link->base.text);
+            (void)link->ep->env.fail(link->base.failed, link->base.text);
         }
         if (link->bad) {
             kolo_tcp_farewell_complain(link);
@@ -299,12 +299,12 @@ static int step_link(struct kolo_link *link, bool asks)
 }
 
 /* What the kernel has news of. A socket that is in nobody's turn is read for its end. */
-static int ask_epoll(struct kolo_device *dev)
+static int ask_epoll(struct kolo_endpoint *ep)
 {
     struct epoll_event event[EVENTS];
-    bool guests = dev->acceptor.nguests > 0;
+    bool guests = ep->acceptor.nguests > 0;
     int moved = 0;
-    const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
+    const int n = epoll_wait(ep->epoll, event, EVENTS, 0);
     for (int i = 0; i < n; i++) {
         struct kolo_tcp_socket *s = event[i].data.ptr;
         if (s == NULL) {
@@ -318,35 +318,35 @@ static int ask_epoll(struct kolo_device *dev)
         }
     }
     if (guests) {
-        kolo_acceptor_step(&dev->acceptor);
+        kolo_acceptor_step(&ep->acceptor);
     }
     return moved;
 }
 
-static void tell_word(struct kolo_link *link, uint64_t word)
+static void queue_word(struct kolo_link *link, uint64_t word)
 {
     if (link->notes < NOTES_MAX) { /* else it is not even connected */
         kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
     }
 }
 
-static int tcp_progress(struct kolo_device *dev, int budget)
+static int tcp_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
-    const bool idle = dev->all.active == NULL;
-    const bool few = dev->all.nactive <= FEW_LINKS;
-    const bool asks = idle || dev->nconnecting > 0 || dev->acceptor.nguests > 0 || !few ||
-                      dev->turns++ % EPOLL_EVERY == 0;
+    const bool idle = ep->all.active == NULL;
+    const bool few = ep->all.nactive <= FEW_LINKS;
+    const bool asks = idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || !few ||
+                      ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
     if (asks) {
-        moved += ask_epoll(dev);
+        moved += ask_epoll(ep);
     }
-    kolo_carriers_hear(&dev->all);
-    for (struct kolo_carrier *c = dev->all.active, *next = NULL; c != NULL; c = next) {
+    kolo_carriers_hear(&ep->all);
+    for (struct kolo_carrier *c = ep->all.active, *next = NULL; c != NULL; c = next) {
         next = c->next_active;
         moved += step_link(c->link, few);
     }
-    return kolo_carriers_result(&dev->all, idle, moved);
+    return kolo_carriers_result(&ep->all, idle, moved);
 }
 
 /* The peer is told at the next progress(). */
@@ -355,14 +355,14 @@ static void tcp_abort(struct kolo_link *link, kolo_status why)
     kolo_carrier_abort(&link->base, why);
 }
 
-static void tcp_say(struct kolo_link *link, uint64_t word)
+static void tcp_notify(struct kolo_link *link, uint64_t word)
 {
-    kolo_carrier_say(&link->base, word);
+    kolo_carrier_notify(&link->base, word);
 }
 
-static int tcp_wait_fd(struct kolo_device *dev)
+static int tcp_wait_fd(struct kolo_endpoint *ep)
 {
-    return dev->epoll;
+    return ep->epoll;
 }
 
 /* ---- going down ---- */
@@ -382,20 +382,20 @@ static void tcp_disconnect(struct kolo_link *link)
     free(link);
 }
 
-static void tcp_close(struct kolo_device *dev)
+static void tcp_close(struct kolo_endpoint *ep)
 {
-    kolo_tcp_farewell_finish(dev);
-    kolo_acceptor_close(&dev->acceptor);
-    if (dev->epoll >= 0) {
-        close(dev->epoll);
+    kolo_tcp_farewell_finish(ep);
+    kolo_acceptor_close(&ep->acceptor);
+    if (ep->epoll >= 0) {
+        close(ep->epoll);
     }
-    explicit_bzero(dev->secret, sizeof dev->secret);
-    free(dev);
+    explicit_bzero(ep->secret, sizeof ep->secret);
+    free(ep);
 }
 
 const struct kolo_transport kolo_transport_tcp = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "tcp"},
-    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_NOTIFY,
     .open = tcp_open,
     .close = tcp_close,
     .probe = tcp_probe,
@@ -407,5 +407,5 @@ const struct kolo_transport kolo_transport_tcp = {
     .progress = tcp_progress,
     .abort = tcp_abort,
     .wait_fd = tcp_wait_fd,
-    .say = tcp_say,
+    .notify = tcp_notify,
 };

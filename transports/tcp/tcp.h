@@ -15,7 +15,7 @@
  *   TAKEN  nothing; like every frame it says how many messages of its channel were taken
  *   BYE    nothing more will come
  *   ABORT  nothing more will come, and `number` is the status that says why
- *   WORD   `total` is what say() was given
+ *   WORD   `total` is what notify() was given
  *
  * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_CARRIER_DEPTH messages
  * of its channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not its receive is
@@ -157,7 +157,7 @@ struct kolo_tcp_socket {
 
 struct kolo_link {
     struct kolo_carrier base;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     struct kolo_tcp_address address;
     bool sums;
     size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
@@ -170,10 +170,10 @@ struct kolo_link {
     struct kolo_tcp_note *note;
     int notes, note_cap;
     bool bad;   /* what the peer sent is wrong, which it has not been told */
-    bool words; /* say()'s moved in this turn, which is no progress of messages */
+    bool words; /* words of notify() moved in this turn, which is no progress of messages */
 };
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     unsigned char secret[KOLO_SECRET_BYTES];
     struct kolo_interface interface; /* where we listen */
@@ -259,7 +259,7 @@ void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
  * this rank for dead. */
 void kolo_tcp_farewell_complain(struct kolo_link *link);
 /* Wait until the sockets kept aside have delivered what was written, and close them. */
-void kolo_tcp_farewell_finish(struct kolo_device *dev);
+void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
 
 /* ---- tcp.c ---- */
 

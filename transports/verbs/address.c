@@ -5,15 +5,15 @@
 
 #include <sys/socket.h>
 
-void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_address *out)
+void kolo_verbs_address_make(const struct kolo_endpoint *ep, struct kolo_verbs_address *out)
 {
     *out = (struct kolo_verbs_address){.magic = KOLO_VERBS_MAGIC,
-                                       .nrails = (uint16_t)dev->nrails,
-                                       .lanes = dev->lanes,
-                                       .place = dev->interface.place};
-    memcpy(out->nonce, dev->nonce, sizeof out->nonce);
-    for (int i = 0; i < dev->nrails; i++) {
-        out->port[i] = dev->rail[i].self;
+                                       .nrails = (uint16_t)ep->nrails,
+                                       .lanes = ep->lanes,
+                                       .place = ep->interface.place};
+    memcpy(out->nonce, ep->nonce, sizeof out->nonce);
+    for (int i = 0; i < ep->nrails; i++) {
+        out->port[i] = ep->rail[i].self;
     }
 }
 
@@ -28,12 +28,12 @@ bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_ad
            (out->place.family == AF_INET || out->place.family == AF_INET6);
 }
 
-int kolo_verbs_address_pair(const struct kolo_device *dev, int rank,
+int kolo_verbs_address_pair(const struct kolo_endpoint *ep, int rank,
                             const struct kolo_verbs_address *address, int pair[KOLO_VERBS_LANES][2])
 {
     struct kolo_verbs_address own;
-    const bool lower = dev->env.rank <= rank;
-    kolo_verbs_address_make(dev, &own);
+    const bool lower = ep->env.rank <= rank;
+    kolo_verbs_address_make(ep, &own);
     const int count = lower ? kolo_verbs_rails_pair(&own, address, pair)
                             : kolo_verbs_rails_pair(address, &own, pair);
     for (int i = 0; i < count && !lower; i++) {
@@ -44,7 +44,7 @@ int kolo_verbs_address_pair(const struct kolo_device *dev, int rank,
     return count;
 }
 
-kolo_status kolo_verbs_address_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                      struct kolo_reach *out)
 {
     struct kolo_verbs_address address;
@@ -52,21 +52,21 @@ kolo_status kolo_verbs_address_probe(struct kolo_device *dev, const struct kolo_
     uint32_t mbps[KOLO_VERBS_RAILS] = {0};
     double all_mbps = 0;
     *out = (struct kolo_reach){
-        .size = sizeof *out, .latency_us = 3, .bandwidth_gbs = 1, .score = 30, .via = dev->via[0]};
+        .size = sizeof *out, .latency_us = 3, .bandwidth_gbs = 1, .score = 30, .via = ep->via[0]};
     const int count = kolo_verbs_address_read(peer->address, peer->address_len, &address)
-                          ? kolo_verbs_address_pair(dev, peer->rank, &address, pair)
+                          ? kolo_verbs_address_pair(ep, peer->rank, &address, pair)
                           : 0;
-    const char **via = dev->vias[peer->rank];
+    const char **via = ep->vias[peer->rank];
     for (int i = 0; i < count; i++) { /* of each rail the slower end */
         const int rail = pair[i][0];
-        const uint32_t here = dev->rail[rail].self.speed_mbps;
+        const uint32_t here = ep->rail[rail].self.speed_mbps;
         const uint32_t there = address.port[pair[i][1]].speed_mbps;
         if (mbps[rail] == 0) {
-            via[out->nvias++] = dev->via[rail];
+            via[out->nvias++] = ep->via[rail];
         }
         mbps[rail] = here < there ? here : there;
     }
-    for (int i = 0; i < dev->nrails; i++) {
+    for (int i = 0; i < ep->nrails; i++) {
         all_mbps += mbps[i];
     }
     if (count > 0 && all_mbps > 0) {

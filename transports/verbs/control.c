@@ -26,7 +26,7 @@ enum { SILENT_US = 500 * 1000 };
 
 /* ---- proofs ---- */
 
-static bool prove(const struct kolo_device *dev, const char *who,
+static bool prove(const struct kolo_endpoint *ep, const char *who,
                   const struct kolo_verbs_hello *hello, const unsigned char nonce[12],
                   unsigned char out[KOLO_PROOF_BYTES])
 {
@@ -34,17 +34,17 @@ static bool prove(const struct kolo_device *dev, const char *who,
     memcpy(text, who, 8);
     memcpy(text + 8, hello, offsetof(struct kolo_verbs_hello, proof));
     memcpy(text + sizeof text - 12, nonce, 12);
-    return kolo_prove(dev->secret, text, sizeof text, out);
+    return kolo_prove(ep->secret, text, sizeof text, out);
 }
 static const char by_maker[8] = "v-maker", by_listener[8] = "v-lists";
 
 /* ---- streams ---- */
 
-static bool watch(const struct kolo_device *dev, int how, int fd, struct kolo_link *link)
+static bool watch(const struct kolo_endpoint *ep, int how, int fd, struct kolo_link *link)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
-    return epoll_ctl(dev->epoll, how, fd, &event) == 0;
+    return epoll_ctl(ep->epoll, how, fd, &event) == 0;
 }
 
 static void drop_stream(struct kolo_verbs_stream *s)
@@ -60,23 +60,23 @@ static void drop_stream(struct kolo_verbs_stream *s)
 
 void kolo_verbs_control_begin(struct kolo_link *link)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_verbs_stream *s = &link->out;
     link->hello = (struct kolo_verbs_hello){.magic = KOLO_VERBS_MAGIC,
                                             .version = KOLO_VERSION,
-                                            .comm = dev->env.comm,
-                                            .from = dev->env.rank,
+                                            .comm = ep->env.comm,
+                                            .from = ep->env.rank,
                                             .to = link->base.peer.rank};
     s->again_us = 0;
     s->since_us = kolo_now_us();
-    s->fd = kolo_net_connect(&link->address.place, &dev->interface);
+    s->fd = kolo_net_connect(&link->address.place, &ep->interface);
     if (s->fd < 0 || kolo_random(link->hello.nonce, sizeof link->hello.nonce) != KOLO_OK ||
-        !prove(dev, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
-        !watch(dev, EPOLL_CTL_ADD, s->fd, link)) {
+        !prove(ep, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
+        !watch(ep, EPOLL_CTL_ADD, s->fd, link)) {
         kolo_verbs_fail(link, "cannot be connected to", errno, false);
         return;
     }
-    kolo_net_options(s->fd, dev->env.timeout_ms);
+    kolo_net_options(s->fd, ep->env.timeout_ms);
     s->got = SIZE_MAX; /* the hello is not out */
 }
 
@@ -103,7 +103,7 @@ static void step_answer(struct kolo_link *link)
         }
         s->again_us = kolo_now_us() + AGAIN_US * (double)(1u << s->tries++);
     } else if (came > 0) {
-        s->up = prove(link->dev, by_listener, &link->hello, link->address.nonce, proof) &&
+        s->up = prove(link->ep, by_listener, &link->hello, link->address.nonce, proof) &&
                 kolo_same_proof(proof, s->answer.proof);
         if (!s->up) {
             kolo_verbs_fail(link, "does not know this communicator's secret", 0, false);
@@ -171,7 +171,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 /* False: it makes no sense. */
 static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
-    const struct kolo_env *env = &link->dev->env;
+    const struct kolo_env *env = &link->ep->env;
     if (word->magic != KOLO_VERBS_MAGIC || link->base.bye) {
         return false;
     }
@@ -183,9 +183,9 @@ static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
     case KOLO_VERBS_ABORT:
         kolo_carrier_aborted(&link->base, word->reason);
         return true;
-    case KOLO_VERBS_SAY:
-        if (env->said != NULL) {
-            env->said(env->owner, link->base.peer.rank, word->value);
+    case KOLO_VERBS_NOTIFY:
+        if (env->on_notify != NULL) {
+            env->on_notify(env->owner, link->base.peer.rank, word->value);
         }
         return true;
     default:
@@ -249,21 +249,21 @@ struct guest { /* a connection that a peer made */
     size_t got; /* bytes of the hello */
 };
 
-static void configure_guest(const struct kolo_device *dev, int fd)
+static void configure_guest(const struct kolo_endpoint *ep, int fd)
 {
-    kolo_net_options(fd, dev->env.timeout_ms);
+    kolo_net_options(fd, ep->env.timeout_ms);
 }
 
-static bool makes_sense(const struct kolo_device *dev, const struct kolo_verbs_hello *hello)
+static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_verbs_hello *hello)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
     return hello->magic == KOLO_VERBS_MAGIC && hello->version == KOLO_VERSION &&
-           hello->comm == dev->env.comm && hello->to == dev->env.rank && hello->from >= 0 &&
-           hello->from < dev->env.nranks && hello->from != dev->env.rank &&
-           prove(dev, by_maker, hello, dev->nonce, proof) && kolo_same_proof(proof, hello->proof);
+           hello->comm == ep->env.comm && hello->to == ep->env.rank && hello->from >= 0 &&
+           hello->from < ep->env.nranks && hello->from != ep->env.rank &&
+           prove(ep, by_maker, hello, ep->nonce, proof) && kolo_same_proof(proof, hello->proof);
 }
 
-static enum kolo_guest_state prove_guest(const struct kolo_device *dev, struct kolo_guest *guest)
+static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
     struct guest *g = (struct guest *)guest;
     const int came = kolo_net_gather(guest->fd, &g->hello, sizeof g->hello, &g->got);
@@ -271,7 +271,7 @@ static enum kolo_guest_state prove_guest(const struct kolo_device *dev, struct k
         return KOLO_GUEST_PROVING;
     }
     guest->from = g->hello.from;
-    return came > 0 && makes_sense(dev, &g->hello) ? KOLO_GUEST_PROVED : KOLO_GUEST_STRANGER;
+    return came > 0 && makes_sense(ep, &g->hello) ? KOLO_GUEST_PROVED : KOLO_GUEST_STRANGER;
 }
 
 /* From here on the link reads the connection. */
@@ -281,24 +281,24 @@ static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
     link->in.got = 0;
     link->in.up = true;
     guest->fd = -1;
-    (void)watch(link->dev, EPOLL_CTL_MOD, link->in.fd, link);
+    (void)watch(link->ep, EPOLL_CTL_MOD, link->in.fd, link);
     kolo_carrier_activate(&link->base);
 }
 
 /* One connection of each rank is enough: a second is made by somebody who has overheard the first.
  */
-static bool is_known(const struct kolo_device *dev, const struct kolo_link *link, int rank)
+static bool is_known(const struct kolo_endpoint *ep, const struct kolo_link *link, int rank)
 {
-    return link == NULL ? kolo_acceptor_is_waiting(&dev->acceptor, rank, 0)
+    return link == NULL ? kolo_acceptor_is_waiting(&ep->acceptor, rank, 0)
                         : link->in.fd >= 0 || link->base.failed != KOLO_OK || link->base.bye;
 }
 
-static enum kolo_welcome welcome_guest(struct kolo_device *dev, struct kolo_guest *guest)
+static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
     struct kolo_verbs_answer answer;
-    struct kolo_link *link = kolo_carriers_find(&dev->all, guest->from);
-    if (is_known(dev, link, guest->from) ||
-        !prove(dev, by_listener, &((struct guest *)guest)->hello, dev->nonce, answer.proof) ||
+    struct kolo_link *link = kolo_carriers_find(&ep->all, guest->from);
+    if (is_known(ep, link, guest->from) ||
+        !prove(ep, by_listener, &((struct guest *)guest)->hello, ep->nonce, answer.proof) ||
         !kolo_net_say(guest->fd, &answer, sizeof answer)) {
         return KOLO_WELCOME_DONE;
     }
@@ -317,7 +317,7 @@ const struct kolo_acceptor_ops kolo_verbs_control_guests = {.name = "verbs",
 
 void kolo_verbs_control_adopt(struct kolo_link *link)
 {
-    struct kolo_guest *guest = kolo_acceptor_claim(&link->dev->acceptor, link->base.peer.rank);
+    struct kolo_guest *guest = kolo_acceptor_claim(&link->ep->acceptor, link->base.peer.rank);
     if (guest != NULL) {
         take_guest(link, guest);
         kolo_guest_free(guest);

@@ -222,7 +222,7 @@ static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         if (lane->state != KOLO_VERBS_LANE_BROKEN) {
             char what[160];
             (void)snprintf(what, sizeof what, "%s (status %d, vendor's %#x)",
-                           link->dev->lib->wc_status_str(wc->status), (int)wc->status,
+                           link->ep->lib->wc_status_str(wc->status), (int)wc->status,
                            wc->vendor_err);
             kolo_verbs_lane_break(lane, what);
         }
@@ -240,11 +240,11 @@ static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
 }
 
 /* NULL: of a queue pair that is there no more. */
-static struct kolo_verbs_lane *lane_of(const struct kolo_device *dev, const struct ibv_wc *wc)
+static struct kolo_verbs_lane *lane_of(const struct kolo_endpoint *ep, const struct ibv_wc *wc)
 {
     const uint32_t id = (uint32_t)(wc->wr_id >> 32) & ~RECEIVE;
     const int index = (int)(id & 0xffff);
-    struct kolo_verbs_lane *lane = index < dev->nlane ? dev->lane[index] : NULL;
+    struct kolo_verbs_lane *lane = index < ep->nlane ? ep->lane[index] : NULL;
     return lane != NULL && lane->id == id && lane->qp != NULL ? lane : NULL;
 }
 
@@ -258,15 +258,15 @@ void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail)
     }
 }
 
-int kolo_verbs_lanes_poll(struct kolo_device *dev)
+int kolo_verbs_lanes_poll(struct kolo_endpoint *ep)
 {
     struct ibv_wc wc[POLLED];
     int all = 0;
-    for (int r = 0; r < dev->nrails; r++) {
-        struct kolo_verbs_rail *rail = &dev->rail[r];
+    for (int r = 0; r < ep->nrails; r++) {
+        struct kolo_verbs_rail *rail = &ep->rail[r];
         const int n = ibv_poll_cq(rail->cq, POLLED, wc);
         for (int i = 0; i < n; i++) {
-            struct kolo_verbs_lane *lane = lane_of(dev, &wc[i]);
+            struct kolo_verbs_lane *lane = lane_of(ep, &wc[i]);
             if (lane != NULL) {
                 complete(lane, &wc[i]);
             }

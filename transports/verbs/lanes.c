@@ -23,26 +23,26 @@ enum { CQ_EACH = KOLO_VERBS_SENDS + KOLO_VERBS_RECVS };
 
 static kolo_status give_id(struct kolo_verbs_lane *lane)
 {
-    struct kolo_device *dev = lane->link->dev;
+    struct kolo_endpoint *ep = lane->link->ep;
     int index = 0;
-    while (index < dev->nlane && dev->lane[index] != NULL) {
+    while (index < ep->nlane && ep->lane[index] != NULL) {
         index++;
     }
-    if (index == dev->lane_cap) {
-        const int cap = dev->lane_cap == 0 ? 16 : 2 * dev->lane_cap;
-        struct kolo_verbs_lane **grown = realloc(dev->lane, (size_t)cap * sizeof *grown);
-        dev->lane = grown != NULL ? grown : dev->lane;
-        uint32_t *use = grown != NULL ? realloc(dev->lane_use, (size_t)cap * sizeof *use) : NULL;
-        dev->lane_use = use != NULL ? use : dev->lane_use;
+    if (index == ep->lane_cap) {
+        const int cap = ep->lane_cap == 0 ? 16 : 2 * ep->lane_cap;
+        struct kolo_verbs_lane **grown = realloc(ep->lane, (size_t)cap * sizeof *grown);
+        ep->lane = grown != NULL ? grown : ep->lane;
+        uint32_t *use = grown != NULL ? realloc(ep->lane_use, (size_t)cap * sizeof *use) : NULL;
+        ep->lane_use = use != NULL ? use : ep->lane_use;
         if (use == NULL || cap > 1 << 16) {
             return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for %d lanes", cap);
         }
-        memset(use + dev->lane_cap, 0, (size_t)(cap - dev->lane_cap) * sizeof *use);
-        dev->lane_cap = cap;
+        memset(use + ep->lane_cap, 0, (size_t)(cap - ep->lane_cap) * sizeof *use);
+        ep->lane_cap = cap;
     }
-    dev->nlane = index == dev->nlane ? index + 1 : dev->nlane;
-    dev->lane[index] = lane;
-    lane->id = (++dev->lane_use[index] & 0x7fff) << 16 | (uint32_t)index;
+    ep->nlane = index == ep->nlane ? index + 1 : ep->nlane;
+    ep->lane[index] = lane;
+    lane->id = (++ep->lane_use[index] & 0x7fff) << 16 | (uint32_t)index;
     return KOLO_OK;
 }
 
@@ -50,7 +50,7 @@ static kolo_status give_id(struct kolo_verbs_lane *lane)
 static void change_id(struct kolo_verbs_lane *lane)
 {
     const uint32_t index = lane->id & 0xffff;
-    lane->id = (++lane->link->dev->lane_use[index] & 0x7fff) << 16 | index;
+    lane->id = (++lane->link->ep->lane_use[index] & 0x7fff) << 16 | index;
 }
 
 /* ---- opening ---- */
@@ -59,7 +59,7 @@ static void offer(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_word word = {.kind = KOLO_VERBS_OFFER,
                                          .lane = (uint8_t)lane->index,
-                                         .rail = (uint8_t)(lane->rail - lane->link->dev->rail),
+                                         .rail = (uint8_t)(lane->rail - lane->link->ep->rail),
                                          .mtu = lane->rail->self.mtu,
                                          .epoch = lane->epoch,
                                          .qpn = lane->qp->qp_num,
@@ -140,7 +140,7 @@ static kolo_status open_lane(struct kolo_verbs_lane *lane)
 
 kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2], int count)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     link->lane = calloc((size_t)count, sizeof *link->lane);
     if (link->lane == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for lanes to rank %d",
@@ -151,7 +151,7 @@ kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LA
         struct kolo_verbs_lane *lane = &link->lane[i];
         lane->link = link;
         lane->index = i;
-        lane->rail = &dev->rail[pair[i][0]];
+        lane->rail = &ep->rail[pair[i][0]];
         lane->peer_rail = pair[i][1];
         KOLO_TRY(open_lane(lane));
     }
@@ -170,9 +170,9 @@ static void say(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, ui
 static void log_live(const struct kolo_verbs_lane *lane)
 {
     const struct kolo_link *link = lane->link;
-    const int rail = (int)(lane->rail - link->dev->rail);
+    const int rail = (int)(lane->rail - link->ep->rail);
     KOLO_LOG(INFO, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s port %u (%s)%s", rail,
-             link->dev->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
+             link->ep->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
              lane->rail->port, lane->rail->self.ethernet ? "RoCE" : "InfiniBand",
              lane->epoch > 0 ? ", again" : "");
 }
@@ -278,7 +278,7 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
         (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
                        lane->rail->port, what);
         KOLO_LOG(WARN, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s",
-                 (int)(lane->rail - link->dev->rail), link->dev->env.rank, link->base.peer.rank,
+                 (int)(lane->rail - link->ep->rail), link->ep->env.rank, link->base.peer.rank,
                  lane->index, link->nlanes, link->lost);
         lane->rail->asked_us = 0;
     }
@@ -328,7 +328,7 @@ static void settle(struct kolo_verbs_lane *lane)
             kolo_verbs_fail(link, "no memory to send again", 0, false);
         }
     }
-    (void)link->dev->lib->destroy_qp(lane->qp);
+    (void)link->ep->lib->destroy_qp(lane->qp);
     lane->qp = NULL;
     change_id(lane);
     lane->flying_bytes = 0;
@@ -343,7 +343,7 @@ static void settle(struct kolo_verbs_lane *lane)
 static double pause_us(const struct kolo_verbs_lane *lane)
 {
     const uint32_t doublings = lane->epoch < 6 ? lane->epoch : 6;
-    const double us = 4.096 * (double)(UINT64_C(1) << (lane->link->dev->timeout + doublings - 1));
+    const double us = 4.096 * (double)(UINT64_C(1) << (lane->link->ep->timeout + doublings - 1));
     return us < BACK_MOST_US ? us : BACK_MOST_US;
 }
 
@@ -392,8 +392,8 @@ void kolo_verbs_lanes_step(struct kolo_link *link)
             step(&link->lane[i]);
         }
     }
-    const double patience_ms = link->dev->env.timeout_ms > 0 && link->dev->env.timeout_ms < LOST_MS
-                                   ? link->dev->env.timeout_ms
+    const double patience_ms = link->ep->env.timeout_ms > 0 && link->ep->env.timeout_ms < LOST_MS
+                                   ? link->ep->env.timeout_ms
                                    : LOST_MS;
     if (link->base.failed == KOLO_OK && link->lost_us > 0 &&
         kolo_now_us() - link->lost_us > patience_ms * 1e3) {
@@ -420,23 +420,23 @@ void kolo_verbs_lanes_stop(struct kolo_link *link)
 
 void kolo_verbs_lanes_close(struct kolo_link *link)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     for (int i = 0; i < link->nlanes; i++) {
         struct kolo_verbs_lane *lane = &link->lane[i];
         if (lane->link == NULL) {
             continue; /* it was not opened */
         }
         if (lane->qp != NULL) {
-            (void)dev->lib->destroy_qp(lane->qp);
+            (void)ep->lib->destroy_qp(lane->qp);
         }
         if (lane->ring != NULL) {
-            (void)dev->lib->dereg_mr(lane->ring);
+            (void)ep->lib->dereg_mr(lane->ring);
         }
         if (lane->in != NULL) {
             (void)munmap(lane->in, 2 * (size_t)RING_BYTES);
         }
         if (lane->id != 0) {
-            dev->lane[lane->id & 0xffff] = NULL;
+            ep->lane[lane->id & 0xffff] = NULL;
         }
         lane->rail->cq_used -= lane->cq_entries;
     }

@@ -11,7 +11,7 @@
 void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_message *m)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
-    kolo_verbs_memory_drop(link->dev, v->hold);
+    kolo_verbs_memory_drop(link->ep, v->hold);
     v->of_gpu = false;
     v->place = (struct kolo_verbs_place){0};
     v->hold = NULL;
@@ -24,7 +24,7 @@ void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_message *m)
 void kolo_verbs_message_copy_gpu(struct kolo_link *link, void *to, const void *from, size_t len,
                                  bool to_gpu)
 {
-    const struct kolo_env *env = &link->dev->env;
+    const struct kolo_env *env = &link->ep->env;
     if (len > 0 && env->copy(env->owner, to, from, len, to_gpu) != KOLO_OK) {
         kolo_verbs_fail(link, "has a message that the GPU does not copy", 0, false);
     }
@@ -97,7 +97,7 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
     if (m == NULL) {
         return KOLO_OK;
     }
-    kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->dev, src->at, m->total);
+    kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->ep, src->at, m->total);
     if (!take_early(&link->early[m->channel], m)) {
         kolo_verbs_fail(link, "sent what is no message", 0, false);
     }
@@ -119,7 +119,7 @@ static bool find_place(struct kolo_link *link, struct kolo_message *m, struct ko
         return false;
     }
     const size_t span = flat ? m->total : (data->count - 1) * data->stride + data->bytes;
-    kolo_verbs_message_of(m)->hold = kolo_verbs_memory_hold(link->dev, data->at, span, true);
+    kolo_verbs_message_of(m)->hold = kolo_verbs_memory_hold(link->ep, data->at, span, true);
     if (kolo_verbs_message_of(m)->hold == NULL) {
         return false;
     }
@@ -127,7 +127,7 @@ static bool find_place(struct kolo_link *link, struct kolo_message *m, struct ko
                                      .bytes = flat ? m->total : data->bytes,
                                      .stride = flat ? m->total : data->stride,
                                      .count = flat ? 1 : (uint32_t)data->count};
-    for (int i = 0; i < link->dev->nrails; i++) {
+    for (int i = 0; i < link->ep->nrails; i++) {
         out->rkey[i] = kolo_verbs_memory_rkey(kolo_verbs_message_of(m)->hold, i);
     }
     return true;
@@ -182,7 +182,7 @@ kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_by
     if (m == NULL) {
         return KOLO_OK;
     }
-    kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->dev, dst->at, req->bytes);
+    kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->ep, dst->at, req->bytes);
     if (kolo_verbs_is_long(req->bytes) ||
         kolo_verbs_is_long(m->total)) { /* where only one is, it finds out */
         say_ready(link, m);

@@ -98,7 +98,7 @@ static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_message *m, 
                           size_t len)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
-    const uint32_t lkey = kolo_verbs_memory_lkey(v->hold, lane->link->dev, lane->rail);
+    const uint32_t lkey = kolo_verbs_memory_lkey(v->hold, lane->link->ep, lane->rail);
     const uint32_t rkey = v->place.rkey[lane->peer_rail];
     size_t done = 0;
     for (int i = 0; i < WRITES && done < len; i++) {
@@ -165,7 +165,7 @@ static enum turn turn_of(struct kolo_link *link, struct kolo_message *m)
     if (v->place.count > 0 && v->hold == NULL && m->made == 0 &&
         (flat || data->bytes >= KOLO_VERBS_RUN)) {
         const size_t span = flat ? m->total : (data->count - 1) * data->stride + data->bytes;
-        v->hold = kolo_verbs_memory_hold(link->dev, data->at, span, false);
+        v->hold = kolo_verbs_memory_hold(link->ep, data->at, span, false);
     }
     return v->hold != NULL ? CHUNK : PIECE;
 }

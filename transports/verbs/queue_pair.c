@@ -13,7 +13,7 @@ enum { INLINE = 220 };
 static kolo_status modify_queue_pair(struct kolo_verbs_lane *lane, struct ibv_qp_attr *attr,
                                      int mask, const char *state)
 {
-    const int failed = lane->link->dev->lib->modify_qp(lane->qp, attr, mask);
+    const int failed = lane->link->ep->lib->modify_qp(lane->qp, attr, mask);
     return failed == 0
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM,
@@ -35,7 +35,7 @@ static kolo_status initialise_queue_pair(struct kolo_verbs_lane *lane)
 kolo_status kolo_verbs_queue_pair_connect(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_rail *rail = lane->rail;
-    const struct kolo_device *dev = lane->link->dev;
+    const struct kolo_endpoint *ep = lane->link->ep;
     const struct kolo_verbs_port *port = &lane->link->address.port[lane->peer_rail];
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                                .path_mtu = (enum ibv_mtu)kolo_min(rail->self.mtu, lane->offer.mtu),
@@ -44,13 +44,13 @@ kolo_status kolo_verbs_queue_pair_connect(struct kolo_verbs_lane *lane)
                                .max_dest_rd_atomic = 1,
                                .min_rnr_timer = RNR_TIMER,
                                .ah_attr = {.dlid = port->lid,
-                                           .sl = dev->service_level,
+                                           .sl = ep->service_level,
                                            .is_global = rail->self.ethernet,
                                            .port_num = rail->port}};
     if (attr.ah_attr.is_global) {
         attr.ah_attr.grh = (struct ibv_global_route){.sgid_index = (uint8_t)rail->gid_index,
                                                      .hop_limit = 255,
-                                                     .traffic_class = dev->traffic_class};
+                                                     .traffic_class = ep->traffic_class};
         memcpy(attr.ah_attr.grh.dgid.raw, port->gid, sizeof port->gid);
     }
     KOLO_TRY(modify_queue_pair(lane, &attr,
@@ -59,8 +59,8 @@ kolo_status kolo_verbs_queue_pair_connect(struct kolo_verbs_lane *lane)
                                "RTR"));
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
                                 .sq_psn = lane->psn,
-                                .timeout = dev->timeout,
-                                .retry_cnt = dev->retries,
+                                .timeout = ep->timeout,
+                                .retry_cnt = ep->retries,
                                 .rnr_retry = RNR_RETRIES,
                                 .max_rd_atomic = 1};
     return modify_queue_pair(lane, &attr,
@@ -100,6 +100,6 @@ void kolo_verbs_queue_pair_stop(struct kolo_verbs_lane *lane)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     if (lane->qp != NULL) {
-        (void)lane->link->dev->lib->modify_qp(lane->qp, &attr, IBV_QP_STATE);
+        (void)lane->link->ep->lib->modify_qp(lane->qp, &attr, IBV_QP_STATE);
     }
 }

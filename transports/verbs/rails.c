@@ -273,78 +273,77 @@ err_close:
     return st;
 }
 
-static void open_device(struct kolo_device *dev, struct ibv_device *device, kolo_status *st)
+static void open_device(struct kolo_endpoint *ep, struct ibv_device *device, kolo_status *st)
 {
     struct ibv_device_attr limits = {.phys_port_cnt = 0};
-    const char *name = dev->lib->get_device_name(device);
-    struct ibv_context *context = dev->lib->open_device(device);
-    const bool known = context != NULL && dev->lib->query_device(context, &limits) == 0;
+    const char *name = ep->lib->get_device_name(device);
+    struct ibv_context *context = ep->lib->open_device(device);
+    const bool known = context != NULL && ep->lib->query_device(context, &limits) == 0;
     if (context != NULL) {
-        (void)dev->lib->close_device(context);
+        (void)ep->lib->close_device(context);
     }
     for (unsigned port = 1; known && port <= limits.phys_port_cnt; port++) {
-        if (dev->nrails == KOLO_VERBS_RAILS || *st < 0 || !is_wanted(name, port)) {
+        if (ep->nrails == KOLO_VERBS_RAILS || *st < 0 || !is_wanted(name, port)) {
             continue;
         }
-        const kolo_status opened =
-            open_rail(dev->lib, device, (uint8_t)port, &dev->rail[dev->nrails]);
-        dev->nrails += opened == KOLO_OK;
+        const kolo_status opened = open_rail(ep->lib, device, (uint8_t)port, &ep->rail[ep->nrails]);
+        ep->nrails += opened == KOLO_OK;
         *st = opened == KOLO_ERR_INVALID || opened == KOLO_ERR_SYSTEM ? opened : *st;
     }
 }
 
 /* Without the user's choice those that are as near as any. */
-static void keep_nearest(struct kolo_device *dev)
+static void keep_nearest(struct kolo_endpoint *ep)
 {
     unsigned cpu = 0, node = 0;
     int near = 0, kept = 0;
     if (kolo_env("KOLO_IB_HCA") != NULL || getcpu(&cpu, &node) != 0) {
         return;
     }
-    for (int i = 0; i < dev->nrails; i++) {
-        near += dev->rail[i].node == (int)node;
+    for (int i = 0; i < ep->nrails; i++) {
+        near += ep->rail[i].node == (int)node;
     }
-    for (int i = 0; i < dev->nrails && near > 0; i++) {
-        if (dev->rail[i].node == (int)node) {
-            dev->rail[kept++] = dev->rail[i];
+    for (int i = 0; i < ep->nrails && near > 0; i++) {
+        if (ep->rail[i].node == (int)node) {
+            ep->rail[kept++] = ep->rail[i];
         } else {
-            close_rail(&dev->rail[i]);
+            close_rail(&ep->rail[i]);
         }
     }
-    dev->nrails = near > 0 ? kept : dev->nrails;
+    ep->nrails = near > 0 ? kept : ep->nrails;
 }
 
-kolo_status kolo_verbs_rails_open(struct kolo_device *dev)
+kolo_status kolo_verbs_rails_open(struct kolo_endpoint *ep)
 {
     int count = 0;
     kolo_status st = KOLO_OK;
-    struct ibv_device **list = dev->lib->get_device_list(&count);
+    struct ibv_device **list = ep->lib->get_device_list(&count);
     for (int i = 0; list != NULL && i < count; i++) {
-        open_device(dev, list[i], &st);
+        open_device(ep, list[i], &st);
     }
     if (list != NULL) {
-        dev->lib->free_device_list(list);
+        ep->lib->free_device_list(list);
     }
     KOLO_TRY(st);
-    keep_nearest(dev);
-    if (dev->nrails == 0) {
+    keep_nearest(ep);
+    if (ep->nrails == 0) {
         const char *wanted = kolo_env("KOLO_IB_HCA");
         return kolo_fail(
             KOLO_ERR_UNSUPPORTED, "verbs: none of %d RDMA devices has a port that is up%s%s", count,
             wanted != NULL ? " and fits KOLO_IB_HCA=" : "", wanted != NULL ? wanted : "");
     }
-    for (int i = 0; i < dev->nrails; i++) {
-        (void)snprintf(dev->via[i], sizeof dev->via[i], "NET/IB/%d", i);
+    for (int i = 0; i < ep->nrails; i++) {
+        (void)snprintf(ep->via[i], sizeof ep->via[i], "NET/IB/%d", i);
     }
     return KOLO_OK;
 }
 
-void kolo_verbs_rails_close(struct kolo_device *dev)
+void kolo_verbs_rails_close(struct kolo_endpoint *ep)
 {
-    for (int i = 0; i < dev->nrails; i++) {
-        close_rail(&dev->rail[i]);
+    for (int i = 0; i < ep->nrails; i++) {
+        close_rail(&ep->rail[i]);
     }
-    dev->nrails = 0;
+    ep->nrails = 0;
 }
 
 /* ---- whom they reach ---- */
@@ -434,13 +433,13 @@ static void hear(struct kolo_verbs_rail *rail, const struct ibv_async_event *eve
     rail->asked_us = 0; /* look again */
 }
 
-void kolo_verbs_rails_hear(struct kolo_device *dev)
+void kolo_verbs_rails_hear(struct kolo_endpoint *ep)
 {
-    for (int i = 0; i < dev->nrails; i++) {
+    for (int i = 0; i < ep->nrails; i++) {
         struct ibv_async_event event;
-        while (dev->lib->get_async_event(dev->rail[i].context, &event) == 0) {
-            hear(&dev->rail[i], &event);
-            dev->lib->ack_async_event(&event);
+        while (ep->lib->get_async_event(ep->rail[i].context, &event) == 0) {
+            hear(&ep->rail[i], &event);
+            ep->lib->ack_async_event(&event);
         }
     }
 }

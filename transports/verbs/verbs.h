@@ -185,7 +185,7 @@ struct kolo_verbs_again { /* an entry of a lane that has failed, which the peer 
 
 struct kolo_link {
     struct kolo_carrier base;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     struct kolo_verbs_address address;
     bool connecting; /* no lane has been live */
     bool ripe;       /* there may be something to read */
@@ -204,7 +204,7 @@ struct kolo_link {
     char lost[200]; /* the last lane that failed, and why */
 };
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     const struct kolo_verbs_library *lib;
     int pid; /* a forked child leaves the queue pairs alone */
@@ -233,8 +233,8 @@ struct kolo_device {
 
 /* Open the rails that this rank uses. Errors: UNSUPPORTED (there is none, with why), INVALID (a
  * variable), SYSTEM. */
-KOLO_CHECK kolo_status kolo_verbs_rails_open(struct kolo_device *dev);
-void kolo_verbs_rails_close(struct kolo_device *dev);
+KOLO_CHECK kolo_status kolo_verbs_rails_open(struct kolo_endpoint *ep);
+void kolo_verbs_rails_close(struct kolo_endpoint *ep);
 /* Over which pairs of rails two ranks have lanes, `low` the address of the lower rank: fills
  * pair[lane][0 for low, 1 for high], returns how many. Both ends find the same. */
 int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
@@ -242,7 +242,7 @@ int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
 /* Whether the port carries data now; asked of the device. */
 bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail);
 /* Read the devices' events. */
-void kolo_verbs_rails_hear(struct kolo_device *dev);
+void kolo_verbs_rails_hear(struct kolo_endpoint *ep);
 
 /* Integer settings: the variable's value if it is within [lo, hi], else `otherwise`. Errors:
  * INVALID.
@@ -313,7 +313,7 @@ void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
 /* Ask for the end of all that was posted; true: it is there. */
 bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane);
 /* Look at the completions of all rails; how many there were. */
-int kolo_verbs_lanes_poll(struct kolo_device *dev);
+int kolo_verbs_lanes_poll(struct kolo_endpoint *ep);
 /* The rail's queue has told of a completion, and has to be armed again; nothing where it has not.
  */
 void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
@@ -321,24 +321,24 @@ void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
 /* ---- memory.c ---- */
 
 /* Errors: INVALID (KOLO_IB_PINNED), SYSTEM. */
-KOLO_CHECK kolo_status kolo_verbs_memory_open(struct kolo_device *dev);
+KOLO_CHECK kolo_status kolo_verbs_memory_open(struct kolo_endpoint *ep);
 /* Give back what is kept; free the rest, also in a forked child. */
-void kolo_verbs_memory_close(struct kolo_device *dev);
-void kolo_verbs_memory_free(struct kolo_device *dev);
+void kolo_verbs_memory_close(struct kolo_endpoint *ep);
+void kolo_verbs_memory_free(struct kolo_endpoint *ep);
 /* Register [at, at + len) at all rails, for the peer to write to or not; NULL: it cannot be, and
  * the log says why. */
-struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
+struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_endpoint *ep, void *at, size_t len,
                                                bool written);
-void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hold);
-uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_device *dev,
+void kolo_verbs_memory_drop(struct kolo_endpoint *ep, struct kolo_verbs_hold *hold);
+uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_endpoint *ep,
                                 const struct kolo_verbs_rail *rail);
 uint32_t kolo_verbs_memory_rkey(const struct kolo_verbs_hold *hold, int rail);
 /* map() and unmap() of the transport: memory of a GPU, which hold() finds then. Errors: UNSUPPORTED
  * (by whom, and why), SYSTEM. */
-KOLO_CHECK kolo_status kolo_verbs_memory_map(struct kolo_device *dev, void *ptr, size_t len,
+KOLO_CHECK kolo_status kolo_verbs_memory_map(struct kolo_endpoint *ep, void *ptr, size_t len,
                                              struct kolo_mem *out);
-void kolo_verbs_memory_unmap(struct kolo_device *dev, struct kolo_mem *mem);
-bool kolo_verbs_memory_is_gpu(const struct kolo_device *dev, const void *at, size_t len);
+void kolo_verbs_memory_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem);
+bool kolo_verbs_memory_is_gpu(const struct kolo_endpoint *ep, const void *at, size_t len);
 /* ibv_reg_mr() failed with `error`: says so with what to set. */
 kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t len, int error);
 
@@ -389,15 +389,15 @@ void kolo_verbs_pump_again(struct kolo_link *link, const struct kolo_verbs_fligh
 
 /* ---- address.c ---- */
 
-void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_address *out);
+void kolo_verbs_address_make(const struct kolo_endpoint *ep, struct kolo_verbs_address *out);
 /* False: the bytes are no address. */
 bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out);
 /* The pairs of rails to a peer with this address, ours first; returns how many. */
-int kolo_verbs_address_pair(const struct kolo_device *dev, int rank,
+int kolo_verbs_address_pair(const struct kolo_endpoint *ep, int rank,
                             const struct kolo_verbs_address *address,
                             int pair[KOLO_VERBS_LANES][2]);
 /* probe() of the transport. */
-kolo_status kolo_verbs_address_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                      struct kolo_reach *out);
 
 /* ---- verbs.c ---- */

@@ -84,7 +84,7 @@ enum kolo_verbs_word_kind {
     KOLO_VERBS_SENT = 4,  /* `value` entries were sent on it: no more will come */
     KOLO_VERBS_BYE = 5,   /* nothing more will come at all */
     KOLO_VERBS_ABORT = 6, /* nothing more will come, and `reason` says why */
-    KOLO_VERBS_SAY = 7    /* `value` is what say() was given */
+    KOLO_VERBS_NOTIFY = 7 /* `value` is what notify() was given */
 };
 
 struct kolo_verbs_word { /* what goes over a control connection after the hello */
