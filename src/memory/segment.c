@@ -94,7 +94,7 @@ static int place_of(const char *ptr)
 }
 
 /* Under the lock. */
-static bool insert(struct kolo_segment *segment)
+static bool insert_segment(struct kolo_segment *segment)
 {
     struct kolo_segment **at = kolo_grow(store.at, store.count, &store.cap, sizeof *at);
     if (at == NULL) {
@@ -110,7 +110,7 @@ static bool insert(struct kolo_segment *segment)
     return true;
 }
 
-static void destroy(struct kolo_segment *segment)
+static void destroy_segment(struct kolo_segment *segment)
 {
     munmap(segment->base, segment->len);
     close(segment->fd);
@@ -122,12 +122,12 @@ static void destroy(struct kolo_segment *segment)
     free(segment);
 }
 
-static kolo_status create(size_t len, struct kolo_segment **out)
+static kolo_status create_segment(size_t len, struct kolo_segment **out)
 {
     pthread_once(&fork_once, watch_forks);
     struct kolo_segment *segment = calloc(1, sizeof *segment);
     if (segment == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
     const kolo_status status = kolo_memfd_open(len, &segment->fd);
     if (status < 0) {
@@ -150,11 +150,11 @@ static kolo_status create(size_t len, struct kolo_segment **out)
 }
 
 /* Under the lock: add `segment` to the store, or destroy it. */
-static kolo_status publish(struct kolo_segment *segment)
+static kolo_status publish_segment(struct kolo_segment *segment)
 {
-    if (!insert(segment)) {
-        destroy(segment);
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+    if (!insert_segment(segment)) {
+        destroy_segment(segment);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
     return KOLO_OK;
 }
@@ -162,9 +162,9 @@ static kolo_status publish(struct kolo_segment *segment)
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     pthread_mutex_lock(&store.lock);
-    const kolo_status status = publish(segment);
+    const kolo_status status = publish_segment(segment);
     pthread_mutex_unlock(&store.lock);
     if (status == KOLO_OK) {
         *out = segment;
@@ -211,7 +211,7 @@ struct kolo_segment *kolo_segment_hold(uint32_t id, size_t *len)
 }
 
 /* Under the lock. */
-static void drop(struct kolo_segment *segment)
+static void drop_hold(struct kolo_segment *segment)
 {
     if (--segment->holds > 0) {
         return;
@@ -222,14 +222,14 @@ static void drop(struct kolo_segment *segment)
         store.count--;
         memmove(store.at + place, store.at + place + 1,
                 (size_t)(store.count - place) * sizeof *store.at);
-        destroy(segment);
+        destroy_segment(segment);
     }
 }
 
 void kolo_segment_drop(struct kolo_segment *segment)
 {
     pthread_mutex_lock(&store.lock);
-    drop(segment);
+    drop_hold(segment);
     pthread_mutex_unlock(&store.lock);
 }
 
@@ -264,13 +264,14 @@ static bool is_parted(const struct kolo_segment *segment, size_t at, size_t len)
 }
 
 /* Under the lock. The new pages take the place of the shared ones in one step. */
-static kolo_status part(struct kolo_segment *segment, size_t at, size_t len)
+static kolo_status part_pages(struct kolo_segment *segment, size_t at, size_t len)
 {
     struct parted *p = malloc(sizeof *p);
     void *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == NULL || own == MAP_FAILED) {
         free(p);
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a copy of %zu bytes", len);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a copy of %zu bytes",
+                         len);
     }
     memcpy(own, segment->base + at, len);
     if (mremap(own, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, segment->base + at) == MAP_FAILED) {
@@ -295,7 +296,8 @@ kolo_status kolo_segment_part(void *ptr, size_t len)
     if (segment != NULL && len > 0 && from < segment->len) {
         const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
         const size_t at = from / PAGE_BYTES * PAGE_BYTES;
-        status = part(segment, at, end - at); /* for a second time, too: nothing is lost by that */
+        status =
+            part_pages(segment, at, end - at); /* for a second time, too: nothing is lost by that */
     }
     pthread_mutex_unlock(&store.lock);
     return status;
@@ -325,7 +327,7 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
     KOLO_TRY(kolo_memfd_check(len));
-    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     if (len >= KOLO_SEGMENT_BIG) {
         (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
         /* Where the kernel cannot populate, or not with huge pages, what follows decides. */
@@ -333,11 +335,11 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
     }
     kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
     if (status < 0) {
-        destroy(segment);
+        destroy_segment(segment);
         return status;
     }
     pthread_mutex_lock(&store.lock);
-    status = publish(segment);
+    status = publish_segment(segment);
     pthread_mutex_unlock(&store.lock);
     if (status == KOLO_OK) {
         *out = segment;
@@ -368,14 +370,14 @@ static int free_run(const struct kolo_segment *slab, int pages)
 static kolo_status create_slab(struct kolo_segment **out)
 {
     struct kolo_segment *slab = NULL;
-    KOLO_TRY(create(KOLO_SEGMENT_SLAB, &slab));
+    KOLO_TRY(create_segment(KOLO_SEGMENT_SLAB, &slab));
     slab->holds = 0;
     slab->runs = calloc(SLAB_PAGES, sizeof *slab->runs);
     if (slab->runs == NULL) {
-        destroy(slab);
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+        destroy_segment(slab);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
-    KOLO_TRY(publish(slab));
+    KOLO_TRY(publish_segment(slab));
     *out = slab;
     return KOLO_OK;
 }
@@ -398,7 +400,7 @@ static kolo_status alloc_small(size_t bytes, void **out)
     slab->holds++;
     const kolo_status status = kolo_segment_reserve(slab, at, (size_t)pages * PAGE_BYTES);
     if (status < 0) {
-        drop(slab);
+        drop_hold(slab);
         return status;
     }
     slab->runs[page] = (uint16_t)pages;
@@ -457,7 +459,7 @@ void kolo_segment_free(void *ptr)
     const size_t at = whole_run(ptr, &segment, &bytes);
     if (bytes > 0) {
         kolo_memfd_release(segment->fd, at, bytes);
-        drop(segment);
+        drop_hold(segment);
     }
     pthread_mutex_unlock(&store.lock);
     if (bytes == 0) {

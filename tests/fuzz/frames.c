@@ -76,7 +76,7 @@ static void begin(struct play *p, unsigned flags)
     p->ep.env = (struct kolo_env){.nranks = 2, .log = log_line, .fail = fail};
     p->link = not_null(calloc(1, sizeof *p->link));
     p->ep.all = (struct kolo_carriers){
-        .name = "tcp", .env = &p->ep.env, .record_bytes = sizeof(struct kolo_message)};
+        .name = "tcp", .env = &p->ep.env, .record_bytes = sizeof(struct kolo_carrier_message)};
     p->link->ep = &p->ep;
     kolo_carrier_join(&p->link->base, &p->ep.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;

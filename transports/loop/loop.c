@@ -9,6 +9,7 @@
 #include "transports/fifo.h"
 #include "transports/futex.h"
 #include "transports/transports.h"
+#include "util/util.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,11 +23,11 @@ struct kolo_link {
     struct kolo_link *next;
     struct kolo_endpoint *ep;
     int peer;
-    bool gone;                     /* the other end was there and left */
-    struct kolo_link *other;       /* the other end, or NULL */
-    struct kolo_fifo sends, recvs; /* posted, and nothing at the other end matches */
-    struct kolo_fifo done;         /* matched; the owner does not know yet */
-    atomic_int why;                /* abort()'s status, or 0; any thread */
+    bool gone;                         /* the other end was there and left */
+    struct kolo_link *other;           /* the other end, or NULL */
+    struct kolo_req_fifo sends, recvs; /* posted, and nothing at the other end matches */
+    struct kolo_req_fifo done;         /* matched; the owner does not know yet */
+    atomic_int why;                    /* abort()'s status, or 0; any thread */
 };
 
 struct region {
@@ -49,7 +50,7 @@ static kolo_status loop_open(const struct kolo_env *env, struct kolo_endpoint **
 {
     struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     if (ep == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for an endpoint");
+        return kolo_fail(KOLO_ERR_SYSTEM, "loop: out of memory for an endpoint");
     }
     ep->env = *env;
     *out = ep;
@@ -82,14 +83,13 @@ static kolo_status loop_address(struct kolo_endpoint *ep, void *buf, size_t *len
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
-                        struct kolo_req *req)
+static kolo_status post_request(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
+                                struct kolo_req *req)
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     if (why != KOLO_OK || req->channel >= KOLO_CHANNELS) {
-        return link->ep->env.fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
-                                  why != KOLO_OK ? "loop: aborted"
-                                                 : "loop: there is no such channel");
+        return kolo_fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
+                         why != KOLO_OK ? "loop: aborted" : "loop: there is no such channel");
     }
     req->status = KOLO_INPROGRESS;
     req->bytes = kolo_bytes_total(data);
@@ -98,16 +98,17 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
     pthread_mutex_lock(&table.lock);
     struct kolo_link *other = link->other;
     struct kolo_req *match =
-        other != NULL ? kolo_fifo_take(sends ? &other->recvs : &other->sends, req->channel) : NULL;
+        other != NULL ? kolo_req_fifo_take(sends ? &other->recvs : &other->sends, req->channel)
+                      : NULL;
     if (match != NULL) {
         const bool equal = req->bytes == match->bytes;
         if (equal) {
             kolo_bytes_copy(sends ? &match->data : &req->data, sends ? &req->data : &match->data);
         }
         req->moved = match->moved = equal ? req->bytes : SIZE_MAX;
-        kolo_fifo_push(&other->done, match);
+        kolo_req_fifo_push(&other->done, match);
     }
-    kolo_fifo_push(match != NULL ? &link->done : (sends ? &link->sends : &link->recvs), req);
+    kolo_req_fifo_push(match != NULL ? &link->done : (sends ? &link->sends : &link->recvs), req);
     pthread_mutex_unlock(&table.lock);
     return KOLO_OK;
 }
@@ -115,27 +116,27 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
 static kolo_status loop_send(struct kolo_link *link, const struct kolo_bytes *src,
                              struct kolo_req *req)
 {
-    return post(link, true, src, req);
+    return post_request(link, true, src, req);
 }
 
 static kolo_status loop_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                              struct kolo_req *req)
 {
-    return post(link, false, dst, req);
+    return post_request(link, false, dst, req);
 }
 
 /* Hand the requests of `fifo` back: as they ended, or with the status `why`. */
-static int hand_back(struct kolo_fifo *fifo, kolo_status why)
+static int hand_back(struct kolo_req_fifo *fifo, kolo_status why)
 {
     int count = 0;
-    for (struct kolo_req *req; (req = kolo_fifo_pop(fifo)) != NULL; count++) {
+    for (struct kolo_req *req; (req = kolo_req_fifo_pop(fifo)) != NULL; count++) {
         const kolo_status end = req->moved == req->bytes ? KOLO_OK : KOLO_ERR_MISMATCH;
         req->status = why != KOLO_OK ? why : end;
     }
     return count;
 }
 
-static int advance(struct kolo_link *link)
+static int advance_link(struct kolo_link *link)
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     const kolo_status end = why == KOLO_OK && link->gone ? KOLO_ERR_LINK : why;
@@ -151,7 +152,7 @@ static int loop_progress(struct kolo_endpoint *ep, int budget)
     int count = 0;
     pthread_mutex_lock(&table.lock);
     for (struct kolo_link *at = table.links; at != NULL && count < budget; at = at->next) {
-        count += at->ep == ep ? advance(at) : 0;
+        count += at->ep == ep ? advance_link(at) : 0;
     }
     pthread_mutex_unlock(&table.lock);
     return count;
@@ -172,7 +173,7 @@ static kolo_status loop_map(struct kolo_endpoint *ep, void *ptr, size_t len, str
     if (region == NULL || bytes == NULL) {
         free(region);
         free(ours ? bytes : NULL);
-        return ep->env.fail(KOLO_ERR_SYSTEM, "loop: no memory for a region");
+        return kolo_fail(KOLO_ERR_SYSTEM, "loop: out of memory for a region");
     }
     memset(bytes, 0, ours ? len : 0);
     pthread_mutex_lock(&table.lock);
@@ -186,7 +187,7 @@ static kolo_status loop_map(struct kolo_endpoint *ep, void *ptr, size_t len, str
 }
 
 /* Under the lock: free what was unmapped; our own memory only when no link is left. */
-static void sweep(uint64_t comm)
+static void free_unmapped(uint64_t comm)
 {
     const struct kolo_link *link = table.links;
     while (link != NULL && link->ep->env.comm != comm) {
@@ -209,7 +210,7 @@ static void loop_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
     struct region *region = mem->own;
     pthread_mutex_lock(&table.lock);
     region->unmapped = true;
-    sweep(ep->env.comm);
+    free_unmapped(ep->env.comm);
     pthread_mutex_unlock(&table.lock);
 }
 
@@ -227,7 +228,7 @@ static kolo_status loop_attach(struct kolo_link *link, const void *handle, void 
         *len = region->len;
     }
     pthread_mutex_unlock(&table.lock);
-    return region != NULL ? KOLO_OK : link->ep->env.fail(KOLO_ERR_INVALID, "loop: bad handle");
+    return region != NULL ? KOLO_OK : kolo_fail(KOLO_ERR_INVALID, "loop: bad handle");
 }
 
 static void loop_wake(struct kolo_link *link, uint32_t *word)
@@ -242,7 +243,7 @@ static kolo_status loop_connect(struct kolo_endpoint *ep, const struct kolo_peer
     const struct kolo_env *env = &ep->env;
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "loop: out of memory for a link");
     }
     link->ep = ep;
     link->peer = peer->rank;
@@ -267,7 +268,7 @@ static void loop_disconnect(struct kolo_link *link)
     struct kolo_link **at = &table.links;
     pthread_mutex_lock(&table.lock);
     loop_abort(link, KOLO_ERR_ABORTED);
-    (void)advance(link);
+    (void)advance_link(link);
     while (*at != link) {
         at = &(*at)->next;
     }
@@ -276,7 +277,7 @@ static void loop_disconnect(struct kolo_link *link)
         link->other->gone = true;
         link->other->other = NULL;
     }
-    sweep(link->ep->env.comm);
+    free_unmapped(link->ep->env.comm);
     pthread_mutex_unlock(&table.lock);
     free(link);
 }

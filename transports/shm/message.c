@@ -26,7 +26,7 @@ struct kolo_shm_pipe {
     struct ring *out, *in; /* NULL until used */
     uint64_t tail, head;   /* ours: of `out` and of `in` */
     uint64_t seen_head, seen_tail;
-    struct kolo_fifo sends, recvs;
+    struct kolo_req_fifo sends, recvs;
 };
 
 /* ---- the region ----------------------------------------------------------------------------- */
@@ -88,13 +88,13 @@ static bool open_in(struct kolo_link *link, uint32_t channel)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static void finish_first(struct kolo_fifo *fifo, kolo_status status)
+static void finish_first(struct kolo_req_fifo *fifo, kolo_status status)
 {
-    struct kolo_req *req = kolo_fifo_pop(fifo);
+    struct kolo_req *req = kolo_req_fifo_pop(fifo);
     req->status = status;
 }
 
-static int finish_all(struct kolo_fifo *fifo, kolo_status status)
+static int finish_all(struct kolo_req_fifo *fifo, kolo_status status)
 {
     int count = 0;
     for (; fifo->first != NULL; count++) {
@@ -103,7 +103,7 @@ static int finish_all(struct kolo_fifo *fifo, kolo_status status)
     return count;
 }
 
-static kolo_status damaged(struct kolo_link *link)
+static kolo_status ring_damaged(struct kolo_link *link)
 {
     return kolo_fail(KOLO_ERR_LINK, "the message ring with rank %d (pid %d) is damaged",
                      link->peer.rank, link->peer.pid);
@@ -122,7 +122,7 @@ static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
             /* Acquire: the consumer has read the slot before we write it again. */
             pipe->seen_head = atomic_load_explicit(&ring->head, memory_order_acquire);
             if (pipe->tail - pipe->seen_head > SLOTS) {
-                return damaged(link);
+                return ring_damaged(link);
             }
             if (pipe->tail - pipe->seen_head == SLOTS) {
                 break;
@@ -153,7 +153,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
             /* Acquire: the slot and its length are there. */
             pipe->seen_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
             if (pipe->seen_tail - pipe->head > SLOTS) {
-                return damaged(link);
+                return ring_damaged(link);
             }
             if (pipe->seen_tail == pipe->head) {
                 break;
@@ -180,7 +180,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
 }
 
 /* Advance one channel; returns slots moved, < 0 a status that ends the link. */
-static int advance(struct kolo_link *link, uint32_t channel)
+static int advance_channel(struct kolo_link *link, uint32_t channel)
 {
     struct kolo_shm_pipe *pipe = link->pipe[channel];
     const int sent = pipe->sends.first != NULL ? advance_sends(link, pipe) : 0;
@@ -192,13 +192,13 @@ static int advance(struct kolo_link *link, uint32_t channel)
     return received < 0 ? received : sent + received;
 }
 
-static bool idle(const struct kolo_shm_pipe *pipe)
+static bool is_idle(const struct kolo_shm_pipe *pipe)
 {
     return pipe->sends.first == NULL && pipe->recvs.first == NULL;
 }
 
 /* Remember that `channel` is unfinished. */
-static void activate(struct kolo_link *link, uint32_t channel)
+static void activate_channel(struct kolo_link *link, uint32_t channel)
 {
     struct kolo_endpoint *ep = link->ep;
     if (link->pending == 0) {
@@ -227,13 +227,13 @@ static int advance_link(struct kolo_link *link)
     int moved = 0;
     for (uint32_t left = link->pending; left != 0; left &= left - 1) {
         const uint32_t channel = (uint32_t)__builtin_ctz(left);
-        const int status = advance(link, channel);
+        const int status = advance_channel(link, channel);
         if (status < 0) {
             atomic_store(&link->why, status);
             return moved;
         }
         moved += status;
-        if (idle(link->pipe[channel])) {
+        if (is_idle(link->pipe[channel])) {
             link->pending &= ~(UINT32_C(1) << channel);
         }
     }
@@ -270,8 +270,8 @@ int kolo_shm_progress(struct kolo_endpoint *ep, int budget)
     return moved;
 }
 
-static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
-                         struct kolo_req *req)
+static kolo_status start_request(struct kolo_link *link, const struct kolo_bytes *data,
+                                 struct kolo_req *req)
 {
     const int why = atomic_load(&link->why);
     if (why != 0) {
@@ -285,7 +285,7 @@ static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
     if (link->pipe[req->channel] == NULL) {
         link->pipe[req->channel] = calloc(1, sizeof *link->pipe[req->channel]);
         if (link->pipe[req->channel] == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "no memory for a channel to rank %d",
+            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a channel to rank %d",
                              link->peer.rank);
         }
     }
@@ -297,33 +297,33 @@ static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
 }
 
 /* Move what can be moved at once; progress() does the rest, and reports what went wrong. */
-static void attempt(struct kolo_link *link, uint32_t channel)
+static void try_channel(struct kolo_link *link, uint32_t channel)
 {
-    const int status = advance(link, channel);
+    const int status = advance_channel(link, channel);
     if (status < 0) {
         atomic_store(&link->why, status);
     }
-    if (!idle(link->pipe[channel])) {
-        activate(link, channel);
+    if (!is_idle(link->pipe[channel])) {
+        activate_channel(link, channel);
     }
 }
 
 kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
                           struct kolo_req *req)
 {
-    KOLO_TRY(start(link, src, req));
+    KOLO_TRY(start_request(link, src, req));
     KOLO_TRY(open_out(link, req->channel));
-    kolo_fifo_push(&link->pipe[req->channel]->sends, req);
-    attempt(link, req->channel);
+    kolo_req_fifo_push(&link->pipe[req->channel]->sends, req);
+    try_channel(link, req->channel);
     return KOLO_OK;
 }
 
 kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                           struct kolo_req *req)
 {
-    KOLO_TRY(start(link, dst, req));
-    kolo_fifo_push(&link->pipe[req->channel]->recvs, req);
-    attempt(link, req->channel);
+    KOLO_TRY(start_request(link, dst, req));
+    kolo_req_fifo_push(&link->pipe[req->channel]->recvs, req);
+    try_channel(link, req->channel);
     return KOLO_OK;
 }
 

@@ -23,7 +23,7 @@ static kolo_status shm_open_endpoint(const struct kolo_env *env, struct kolo_end
     struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status status = KOLO_ERR_SYSTEM;
     if (ep == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for an endpoint");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for an endpoint");
     }
     ep->env = *env;
     KOLO_TRY_GOTO(status, kolo_service_identity(&ep->identity), err_free);
@@ -51,7 +51,7 @@ static void shm_close(struct kolo_endpoint *ep)
 }
 
 /* Peers that are other processes will ask for our segments. */
-static kolo_status serve(struct kolo_endpoint *ep, const struct kolo_peer *peer)
+static kolo_status serve_peer(struct kolo_endpoint *ep, const struct kolo_peer *peer)
 {
     if (ep->serves || peer->process == ep->env.self->process) {
         return KOLO_OK;
@@ -70,7 +70,7 @@ static kolo_status shm_probe(struct kolo_endpoint *ep, const struct kolo_peer *p
                                .score = 100,
                                .via = "SHM/direct"};
     if (peer->host == ep->env.self->host) {
-        KOLO_TRY(serve(ep, peer));
+        KOLO_TRY(serve_peer(ep, peer));
         reach.caps = KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE;
     }
     *out = reach;
@@ -137,7 +137,7 @@ static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo
     }
     struct kolo_shm_view *views = kolo_grow(link->views, link->nviews, &link->cap, sizeof *views);
     if (views == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a view");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a view");
     }
     link->views = views;
     struct kolo_shm_view view = {0};
@@ -187,14 +187,11 @@ static kolo_status shm_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     struct kolo_shm_address address;
     struct kolo_shm_view view;
     KOLO_TRY(read_address(ep, peer, &address));
-    if (peer->rank < 0 || peer->rank >= ep->env.nranks) {
-        return kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
-                         ep->env.nranks - 1);
-    }
-    KOLO_TRY(serve(ep, peer));
+    KOLO_TRY(kolo_check_range("rank", peer->rank, 0, ep->env.nranks - 1));
+    KOLO_TRY(serve_peer(ep, peer));
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a link");
     }
     link->ep = ep;
     link->local = peer->process == ep->env.self->process;
@@ -258,9 +255,9 @@ static kolo_status shm_map(struct kolo_endpoint *ep, void *ptr, size_t len, stru
         return map_own(ep, len, out);
     }
     if (!kolo_segment_find(ptr, len, &id, &offset)) {
-        return ep->env.fail(KOLO_ERR_UNSUPPORTED,
-                            "private memory cannot be mapped by another process; "
-                            "memory of kolo_mem_alloc() can");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "private memory cannot be mapped by another process; "
+                         "memory of kolo_mem_alloc() can");
     }
     *out = (struct kolo_mem){.ptr = ptr, .len = len, .own = NULL};
     fill_handle(ep, id, offset, out);

@@ -34,7 +34,7 @@ static bool has_unsent(int fd)
 
 /* What came is of no use any more, but closing a socket that holds it would reset the connection,
  * and the peer might lose what we sent. 0: the peer has closed its end. */
-static ssize_t drain(int fd)
+static ssize_t drain_socket(int fd)
 {
     char scrap[4096];
     ssize_t n = 0;
@@ -45,9 +45,9 @@ static ssize_t drain(int fd)
 }
 
 /* False: it may be closed now. */
-static bool delivers(int fd)
+static bool is_delivering(int fd)
 {
-    const bool open = drain(fd) < 0 && errno == EAGAIN;
+    const bool open = drain_socket(fd) < 0 && errno == EAGAIN;
     return open && has_unsent(fd);
 }
 
@@ -71,7 +71,7 @@ static void let_deliver(struct kolo_link *link)
             continue;
         }
         (void)shutdown(s->fd, SHUT_WR);
-        if (delivers(s->fd) && close_later(link->ep, s->fd)) {
+        if (is_delivering(s->fd) && close_later(link->ep, s->fd)) {
             s->fd = -1;
         }
     }
@@ -86,7 +86,7 @@ static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t n
     const double deadline = kolo_now_us() + limit_ms * 1e3;
     while (!(kolo_tcp_stream_finish(s) && kolo_tcp_stream_last(s, kind, number)) &&
            kolo_now_us() < deadline) {
-        (void)drain(s->fd);
+        (void)drain_socket(s->fd);
         (void)usleep(100);
     }
     let_deliver(link);
@@ -119,7 +119,7 @@ void kolo_tcp_farewell_finish(struct kolo_endpoint *ep)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
     for (int i = 0; i < ep->nclosing; i++) {
-        while (delivers(ep->closing[i]) && kolo_now_us() < deadline) {
+        while (is_delivering(ep->closing[i]) && kolo_now_us() < deadline) {
             (void)usleep(100);
         }
         close(ep->closing[i]);

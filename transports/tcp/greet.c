@@ -36,7 +36,7 @@ static bool is_between(enum kolo_tcp_state state)
     return state == KOLO_TCP_CONNECTING || state == KOLO_TCP_GREETING || state == KOLO_TCP_PROVING;
 }
 
-static void enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
+static void enter_state(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 {
     struct kolo_endpoint *ep = s->link->ep;
     ep->nconnecting += is_between(state) - is_between(s->state);
@@ -50,7 +50,7 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
         close(s->fd);
     }
     s->fd = -1;
-    enter(s, state);
+    enter_state(s, state);
 }
 
 /* Between two ends of one address nothing is ever congested. A control that paces by what it has
@@ -67,9 +67,8 @@ static void choose_congestion_control(const struct kolo_tcp_socket *s)
 void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
 {
     struct kolo_endpoint *ep = s->link->ep;
-    char text[160];
     char name[KOLO_INET_TEXT];
-    enter(s, KOLO_TCP_UP);
+    enter_state(s, KOLO_TCP_UP);
     s->again_us = 0;
     if (s->fd != fd) {
         s->fd = fd;
@@ -82,18 +81,18 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         s->staging = malloc(KOLO_TCP_STAGING);
     }
     if (s->staging == NULL) {
-        kolo_tcp_fail(s->link, "no memory for a socket to it", 0);
+        kolo_tcp_fail(s->link, "out of memory for a socket to it", 0);
         return;
     }
-    (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
-                   ep->env.rank, s->link->base.peer.rank, s->index, s->link->nsockets,
-                   ep->interface.name, kolo_inet_name(&s->link->address.place, name));
-    ep->env.log(text);
+    KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s", ep->env.rank,
+             s->link->base.peer.rank, s->index, s->link->nsockets, ep->interface.name,
+             kolo_inet_name(&s->link->address.place, name));
 }
 
-static bool prove(const struct kolo_endpoint *ep, const char *direction,
-                  const struct kolo_tcp_hello *hello, const struct kolo_tcp_challenge *challenge,
-                  unsigned char out[KOLO_PROOF_BYTES])
+static bool prove_hello(const struct kolo_endpoint *ep, const char *direction,
+                        const struct kolo_tcp_hello *hello,
+                        const struct kolo_tcp_challenge *challenge,
+                        unsigned char out[KOLO_PROOF_BYTES])
 {
     unsigned char text[8 + sizeof *hello + sizeof challenge->nonce];
     memcpy(text, direction, 8);
@@ -139,7 +138,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     set_options(ep, fd);
     s->fd = fd;
     s->since_us = kolo_now_us();
-    enter(s, KOLO_TCP_CONNECTING);
+    enter_state(s, KOLO_TCP_CONNECTING);
     watch_socket(s, EPOLL_CTL_ADD, fd);
 }
 
@@ -155,7 +154,7 @@ static void try_again(struct kolo_tcp_socket *s)
 static void step_connecting(struct kolo_tcp_socket *s)
 {
     if (kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
-        enter(s, KOLO_TCP_GREETING);
+        enter_state(s, KOLO_TCP_GREETING);
     } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
         kolo_tcp_fail(s->link, "cannot be connected to", errno);
     }
@@ -169,14 +168,14 @@ static void step_greeting(struct kolo_tcp_socket *s)
         try_again(s);
     } else if (came > 0) {
         const struct kolo_endpoint *ep = s->link->ep;
-        if (!prove(ep, to_maker, &s->hello, &s->challenge, proof) ||
+        if (!prove_hello(ep, to_maker, &s->hello, &s->challenge, proof) ||
             !kolo_same_proof(proof, s->challenge.proof)) {
             kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
-        } else if (!prove(ep, to_listener, &s->hello, &s->challenge, s->proof) ||
+        } else if (!prove_hello(ep, to_listener, &s->hello, &s->challenge, s->proof) ||
                    !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
             try_again(s);
         } else {
-            enter(s, KOLO_TCP_PROVING);
+            enter_state(s, KOLO_TCP_PROVING);
         }
     }
 }
@@ -212,7 +211,7 @@ void kolo_tcp_greet_step(struct kolo_tcp_socket *s)
 
 /* ---- the side that listens ---- */
 
-struct guest { /* a connection that a peer made */
+struct tcp_guest { /* a connection that a peer made */
     struct kolo_guest base;
     bool challenged; /* its hello came, and the challenge is out */
     struct kolo_tcp_hello hello;
@@ -229,23 +228,23 @@ static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_tcp_he
            hello->index < KOLO_TCP_SOCKETS_MAX;
 }
 
-static bool challenge_guest(const struct kolo_endpoint *ep, struct guest *g)
+static bool challenge_guest(const struct kolo_endpoint *ep, struct tcp_guest *g)
 {
     return kolo_random(g->challenge.nonce, sizeof g->challenge.nonce) == KOLO_OK &&
-           prove(ep, to_maker, &g->hello, &g->challenge, g->challenge.proof) &&
+           prove_hello(ep, to_maker, &g->hello, &g->challenge, g->challenge.proof) &&
            kolo_net_say(g->base.fd, &g->challenge, sizeof g->challenge);
 }
 
-static bool is_proved(const struct kolo_endpoint *ep, const struct guest *g)
+static bool is_proved(const struct kolo_endpoint *ep, const struct tcp_guest *g)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
-    return prove(ep, to_listener, &g->hello, &g->challenge, proof) &&
+    return prove_hello(ep, to_listener, &g->hello, &g->challenge, proof) &&
            kolo_same_proof(proof, g->proof);
 }
 
 static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
-    struct guest *g = (struct guest *)guest;
+    struct tcp_guest *g = (struct tcp_guest *)guest;
     int came = 0;
     if (!g->challenged) {
         came = kolo_net_gather(guest->fd, &g->hello, sizeof g->hello, &g->got);
@@ -307,7 +306,7 @@ static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_gue
 }
 
 const struct kolo_acceptor_ops kolo_tcp_greet_guests = {.name = "tcp",
-                                                        .guest_bytes = sizeof(struct guest),
+                                                        .guest_bytes = sizeof(struct tcp_guest),
                                                         .configure = set_options,
                                                         .prove = prove_guest,
                                                         .welcome = welcome_guest};

@@ -17,32 +17,15 @@ enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 /* ---- the endpoint ---- */
 
-static kolo_status read_sums(struct kolo_endpoint *ep)
+static kolo_status read_settings(struct kolo_endpoint *ep)
 {
-    const char *text = kolo_env("KOLO_CRC");
-    long sums = 0;
-    char said[96];
-    if (text != NULL && !kolo_parse_int(text, 0, 1, &sums)) {
-        (void)snprintf(said, sizeof said, "KOLO_CRC is \"%.40s\"; it is 0 or 1", text);
-        return ep->env.fail(KOLO_ERR_INVALID, said);
-    }
+    long sums = 0, sockets = 0;
+    KOLO_TRY(kolo_env_int("KOLO_CRC", 0, 1, 0, &sums));
+    KOLO_TRY(
+        kolo_env_int("KOLO_NSOCKS_PERTHREAD", 1, KOLO_TCP_SOCKETS_MAX, DEFAULT_SOCKETS, &sockets));
     ep->sums = sums == 1;
-    return KOLO_OK;
-}
-
-static kolo_status read_sockets(struct kolo_endpoint *ep)
-{
-    const char *text = kolo_env("KOLO_NSOCKS_PERTHREAD");
-    long sockets = DEFAULT_SOCKETS;
-    char said[160];
-    if (text != NULL && !kolo_parse_int(text, 1, KOLO_TCP_SOCKETS_MAX, &sockets)) {
-        (void)snprintf(said, sizeof said,
-                       "KOLO_NSOCKS_PERTHREAD is \"%.40s\"; it is 1 to %d sockets a pair of ranks",
-                       text, KOLO_TCP_SOCKETS_MAX);
-        return ep->env.fail(KOLO_ERR_INVALID, said);
-    }
     ep->nsockets = (int)sockets;
-    return read_sums(ep);
+    return KOLO_OK;
 }
 
 static kolo_status open_epoll(struct kolo_endpoint *ep)
@@ -58,29 +41,27 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_endpoint **o
 {
     struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status st = KOLO_OK;
-    char text[160];
     char name[KOLO_INET_TEXT];
     if (ep == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for an endpoint");
+        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for an endpoint");
     }
     ep->env = *env;
     ep->all = (struct kolo_carriers){.name = "tcp",
                                      .env = &ep->env,
-                                     .record_bytes = sizeof(struct kolo_message),
+                                     .record_bytes = sizeof(struct kolo_carrier_message),
                                      .notify = queue_word};
     ep->epoll = -1;
     kolo_acceptor_init(&ep->acceptor, &kolo_tcp_greet_guests, ep);
     if (env->secret != NULL) {
         memcpy(ep->secret, env->secret, sizeof ep->secret);
     }
-    KOLO_TRY_GOTO(st, read_sockets(ep), err_close);
+    KOLO_TRY_GOTO(st, read_settings(ep), err_close);
     KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->route_hint, &ep->interface),
                   err_close);
     KOLO_TRY_GOTO(st, open_epoll(ep), err_close);
     KOLO_TRY_GOTO(st, kolo_acceptor_listen(&ep->acceptor, &ep->interface, ep->epoll), err_close);
-    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", ep->interface.name,
-                   kolo_inet_name(&ep->interface.place, name));
-    env->log(text);
+    KOLO_LOG(INFO, NET, "NET/Socket : Using [0]%s:%s", ep->interface.name,
+             kolo_inet_name(&ep->interface.place, name));
     *out = ep;
     return KOLO_OK;
 
@@ -108,7 +89,7 @@ static kolo_status tcp_address(struct kolo_endpoint *ep, void *buf, size_t *len)
     const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets, ep->sums,
                                              ep->interface.place};
     if (*len < sizeof address) {
-        return ep->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
+        return kolo_fail(KOLO_ERR_INVALID, "tcp: no room for an address");
     }
     memcpy(buf, &address, sizeof address);
     *len = sizeof address;
@@ -129,10 +110,7 @@ static kolo_status read_address(const struct kolo_endpoint *ep, const struct kol
         (out->place.family != AF_INET && out->place.family != AF_INET6)) {
         return kolo_fail(KOLO_ERR_VERSION, "rank %d's tcp address makes no sense", peer->rank);
     }
-    return peer->rank >= 0 && peer->rank < ep->env.nranks
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
-                           ep->env.nranks - 1);
+    return kolo_check_range("rank", peer->rank, 0, ep->env.nranks - 1);
 }
 
 static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
@@ -142,7 +120,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     KOLO_TRY(read_address(ep, peer, &address));
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return ep->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for a link");
     }
     link->ep = ep;
     link->address = address;
@@ -212,7 +190,7 @@ static bool wants_more(const struct kolo_link *link)
 }
 
 /* Each socket takes one batch after the other. */
-static bool write_sockets(struct kolo_link *link, bool asks)
+static bool send_sockets(struct kolo_link *link, bool asks)
 {
     bool moved = false;
     for (bool more = true; more && link->base.failed == KOLO_OK;) {
@@ -228,7 +206,7 @@ static bool write_sockets(struct kolo_link *link, bool asks)
     return moved;
 }
 
-static bool read_sockets_of(struct kolo_link *link, bool asks)
+static bool receive_sockets(struct kolo_link *link, bool asks)
 {
     const bool listens = asks && kolo_tcp_message_listens(link);
     bool moved = false;
@@ -246,10 +224,10 @@ static bool read_sockets_of(struct kolo_link *link, bool asks)
 /* What was just posted goes out before anything is looked for; what came may give rise to more. */
 static bool step_sockets(struct kolo_link *link, bool asks)
 {
-    const bool wrote = write_sockets(link, asks);
-    const bool read = read_sockets_of(link, asks);
+    const bool wrote = send_sockets(link, asks);
+    const bool read = receive_sockets(link, asks);
     const bool again = read && (link->notes > 0 || link->base.sends.first != NULL);
-    return (again && write_sockets(link, asks)) || wrote || read;
+    return (again && send_sockets(link, asks)) || wrote || read;
 }
 
 static bool is_idle(const struct kolo_link *link)
@@ -282,7 +260,7 @@ static int step_link(struct kolo_link *link, bool asks)
     }
     if (link->base.failed != KOLO_OK) {
         if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
-            (void)link->ep->env.fail(link->base.failed, link->base.text);
+            (void)kolo_fail(link->base.failed, "%s", link->base.text);
         }
         if (link->bad) {
             kolo_tcp_farewell_complain(link);

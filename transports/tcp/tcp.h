@@ -117,8 +117,8 @@ struct kolo_tcp_note { /* a frame without payload that waits for its turn */
 
 struct kolo_tcp_out { /* a frame on its way */
     struct kolo_tcp_frame frame;
-    struct kolo_message *message; /* NULL: no payload */
-    size_t at;                    /* bytes of frame and payload written */
+    struct kolo_carrier_message *message; /* NULL: no payload */
+    size_t at;                            /* bytes of frame and payload written */
 };
 
 enum kolo_tcp_state {
@@ -148,7 +148,7 @@ struct kolo_tcp_socket {
     int first, count; /* in the ring out[] */
     /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
     struct kolo_tcp_frame frame;
-    struct kolo_message *into;
+    struct kolo_carrier_message *into;
     size_t left, at; /* at: where in the message */
     uint32_t sum;    /* of what came of the payload; where the link has sums */
     size_t head, tail;
@@ -166,7 +166,8 @@ struct kolo_link {
     int nsockets;
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
     struct kolo_tcp_earlies early[KOLO_CHANNELS];
-    struct kolo_message *expected; /* the receive that the next frame is likely for, or NULL */
+    struct kolo_carrier_message
+        *expected; /* the receive that the next frame is likely for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
     bool bad;   /* what the peer sent is wrong, which it has not been told */
@@ -215,7 +216,7 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
 
 /* Give a frame that is about to be sent its sums; `message`: whose bytes it carries, or NULL. */
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message);
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message);
 
 /* ---- message.c ---- */
 
@@ -232,14 +233,14 @@ bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kol
 /* A frame's header came. Where its payload goes: *into with bytes from frame->offset on (NULL where
  * there is no payload). False: it makes no sense. */
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                              struct kolo_message **into);
+                              struct kolo_carrier_message **into);
 /* Where bytes of its payload go, from byte `at` of the message on: at most `count` runs, which hold
  * at most `left` bytes; 0: nowhere, they are dropped. */
-int kolo_tcp_message_room(const struct kolo_message *into, size_t at, size_t left,
+int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, size_t left,
                           struct iovec *out, int count);
 /* `len` bytes of its payload came and are in place; `whole`: its last ones. */
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                           struct kolo_message *into, size_t len, bool whole);
+                           struct kolo_carrier_message *into, size_t len, bool whole);
 /* A note for the peer. */
 void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
                            uint32_t number, uint64_t total);

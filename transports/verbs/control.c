@@ -26,9 +26,9 @@ enum { SILENT_US = 500 * 1000 };
 
 /* ---- proofs ---- */
 
-static bool prove(const struct kolo_endpoint *ep, const char *who,
-                  const struct kolo_verbs_hello *hello, const unsigned char nonce[12],
-                  unsigned char out[KOLO_PROOF_BYTES])
+static bool prove_hello(const struct kolo_endpoint *ep, const char *who,
+                        const struct kolo_verbs_hello *hello, const unsigned char nonce[12],
+                        unsigned char out[KOLO_PROOF_BYTES])
 {
     unsigned char text[8 + offsetof(struct kolo_verbs_hello, proof) + 12];
     memcpy(text, who, 8);
@@ -40,7 +40,7 @@ static const char by_maker[8] = "v-maker", by_listener[8] = "v-lists";
 
 /* ---- streams ---- */
 
-static bool watch(const struct kolo_endpoint *ep, int how, int fd, struct kolo_link *link)
+static bool watch_stream(const struct kolo_endpoint *ep, int how, int fd, struct kolo_link *link)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
@@ -71,8 +71,8 @@ void kolo_verbs_control_begin(struct kolo_link *link)
     s->since_us = kolo_now_us();
     s->fd = kolo_net_connect(&link->address.place, &ep->interface);
     if (s->fd < 0 || kolo_random(link->hello.nonce, sizeof link->hello.nonce) != KOLO_OK ||
-        !prove(ep, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
-        !watch(ep, EPOLL_CTL_ADD, s->fd, link)) {
+        !prove_hello(ep, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
+        !watch_stream(ep, EPOLL_CTL_ADD, s->fd, link)) {
         kolo_verbs_fail(link, "cannot be connected to", errno, false);
         return;
     }
@@ -103,7 +103,7 @@ static void step_answer(struct kolo_link *link)
         }
         s->again_us = kolo_now_us() + AGAIN_US * (double)(1u << s->tries++);
     } else if (came > 0) {
-        s->up = prove(link->ep, by_listener, &link->hello, link->address.nonce, proof) &&
+        s->up = prove_hello(link->ep, by_listener, &link->hello, link->address.nonce, proof) &&
                 kolo_same_proof(proof, s->answer.proof);
         if (!s->up) {
             kolo_verbs_fail(link, "does not know this communicator's secret", 0, false);
@@ -169,7 +169,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 /* ---- words in ---- */
 
 /* False: it makes no sense. */
-static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
+static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
     const struct kolo_env *env = &link->ep->env;
     if (word->magic != KOLO_VERBS_MAGIC || link->base.bye) {
@@ -200,7 +200,7 @@ static void read_words(struct kolo_link *link)
     while (s->fd >= 0 && link->base.failed == KOLO_OK &&
            (came = kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got)) > 0) {
         const struct kolo_verbs_word word = s->word;
-        if (!hear(link, &word)) {
+        if (!hear_word(link, &word)) {
             kolo_verbs_fail(link, "sent what is no word", 0, false);
         }
     }
@@ -243,7 +243,7 @@ void kolo_verbs_control_end(struct kolo_link *link)
 
 /* ---- the side that listens ---- */
 
-struct guest { /* a connection that a peer made */
+struct verbs_guest { /* a connection that a peer made */
     struct kolo_guest base;
     struct kolo_verbs_hello hello;
     size_t got; /* bytes of the hello */
@@ -260,12 +260,13 @@ static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_verbs_
     return hello->magic == KOLO_VERBS_MAGIC && hello->version == KOLO_VERSION &&
            hello->comm == ep->env.comm && hello->to == ep->env.rank && hello->from >= 0 &&
            hello->from < ep->env.nranks && hello->from != ep->env.rank &&
-           prove(ep, by_maker, hello, ep->nonce, proof) && kolo_same_proof(proof, hello->proof);
+           prove_hello(ep, by_maker, hello, ep->nonce, proof) &&
+           kolo_same_proof(proof, hello->proof);
 }
 
 static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
-    struct guest *g = (struct guest *)guest;
+    struct verbs_guest *g = (struct verbs_guest *)guest;
     const int came = kolo_net_gather(guest->fd, &g->hello, sizeof g->hello, &g->got);
     if (came == 0) {
         return KOLO_GUEST_PROVING;
@@ -281,7 +282,7 @@ static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
     link->in.got = 0;
     link->in.up = true;
     guest->fd = -1;
-    (void)watch(link->ep, EPOLL_CTL_MOD, link->in.fd, link);
+    (void)watch_stream(link->ep, EPOLL_CTL_MOD, link->in.fd, link);
     kolo_carrier_activate(&link->base);
 }
 
@@ -298,7 +299,8 @@ static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_gue
     struct kolo_verbs_answer answer;
     struct kolo_link *link = kolo_carriers_find(&ep->all, guest->from);
     if (is_known(ep, link, guest->from) ||
-        !prove(ep, by_listener, &((struct guest *)guest)->hello, ep->nonce, answer.proof) ||
+        !prove_hello(ep, by_listener, &((struct verbs_guest *)guest)->hello, ep->nonce,
+                     answer.proof) ||
         !kolo_net_say(guest->fd, &answer, sizeof answer)) {
         return KOLO_WELCOME_DONE;
     }
@@ -310,7 +312,8 @@ static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_gue
 }
 
 const struct kolo_acceptor_ops kolo_verbs_control_guests = {.name = "verbs",
-                                                            .guest_bytes = sizeof(struct guest),
+                                                            .guest_bytes =
+                                                                sizeof(struct verbs_guest),
                                                             .configure = configure_guest,
                                                             .prove = prove_guest,
                                                             .welcome = welcome_guest};

@@ -35,7 +35,7 @@ static kolo_status give_id(struct kolo_verbs_lane *lane)
         uint32_t *use = grown != NULL ? realloc(ep->lane_use, (size_t)cap * sizeof *use) : NULL;
         ep->lane_use = use != NULL ? use : ep->lane_use;
         if (use == NULL || cap > 1 << 16) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for %d lanes", cap);
+            return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for %d lanes", cap);
         }
         memset(use + ep->lane_cap, 0, (size_t)(cap - ep->lane_cap) * sizeof *use);
         ep->lane_cap = cap;
@@ -55,7 +55,7 @@ static void change_id(struct kolo_verbs_lane *lane)
 
 /* ---- opening ---- */
 
-static void offer(struct kolo_verbs_lane *lane)
+static void send_offer(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_word word = {.kind = KOLO_VERBS_OFFER,
                                          .lane = (uint8_t)lane->index,
@@ -69,10 +69,10 @@ static void offer(struct kolo_verbs_lane *lane)
     kolo_verbs_control_say(lane->link, &word);
 }
 
-static void meet(struct kolo_verbs_lane *lane);
+static void meet_offer(struct kolo_verbs_lane *lane);
 
 /* A new queue pair, with everything at its beginning. */
-static kolo_status start(struct kolo_verbs_lane *lane)
+static kolo_status start_lane(struct kolo_verbs_lane *lane)
 {
     uint32_t psn = 0;
     KOLO_TRY(kolo_verbs_queue_pair_create(lane));
@@ -87,8 +87,8 @@ static kolo_status start(struct kolo_verbs_lane *lane)
         return kolo_fail(KOLO_ERR_SYSTEM, "verbs: %s port %u takes no receive", lane->rail->name,
                          lane->rail->port);
     }
-    offer(lane);
-    meet(lane);
+    send_offer(lane);
+    meet_offer(lane);
     return KOLO_OK;
 }
 
@@ -135,7 +135,7 @@ static kolo_status open_lane(struct kolo_verbs_lane *lane)
     KOLO_TRY(reserve_cq(lane->rail));
     lane->cq_entries = CQ_EACH;
     KOLO_TRY(make_ring(lane));
-    return start(lane);
+    return start_lane(lane);
 }
 
 kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2], int count)
@@ -143,7 +143,7 @@ kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LA
     struct kolo_endpoint *ep = link->ep;
     link->lane = calloc((size_t)count, sizeof *link->lane);
     if (link->lane == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for lanes to rank %d",
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for lanes to rank %d",
                          link->base.peer.rank);
     }
     link->nlanes = count;
@@ -160,7 +160,7 @@ kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LA
 
 /* ---- coming up ---- */
 
-static void say(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, uint64_t value)
+static void send_word(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, uint64_t value)
 {
     const struct kolo_verbs_word word = {
         .kind = (uint8_t)kind, .lane = (uint8_t)lane->index, .epoch = lane->epoch, .value = value};
@@ -197,7 +197,7 @@ void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
 }
 
 /* Both offers are there. */
-static void meet(struct kolo_verbs_lane *lane)
+static void meet_offer(struct kolo_verbs_lane *lane)
 {
     if (lane->state != KOLO_VERBS_LANE_OFFERED || !lane->offered) {
         return;
@@ -208,11 +208,11 @@ static void meet(struct kolo_verbs_lane *lane)
         return;
     }
     lane->state = KOLO_VERBS_LANE_READY;
-    say(lane, KOLO_VERBS_UP, 0);
+    send_word(lane, KOLO_VERBS_UP, 0);
     try_out(lane);
 }
 
-static void settle(struct kolo_verbs_lane *lane);
+static void settle_entries(struct kolo_verbs_lane *lane);
 
 bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
@@ -231,7 +231,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
         }
         lane->offered = true;
         lane->offer = *word;
-        meet(lane);
+        meet_offer(lane);
         return true;
     case KOLO_VERBS_UP:
         lane->peer_up = true;
@@ -246,7 +246,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
         lane->peer_taken = (uint32_t)word->value;
         kolo_verbs_lane_break(lane, NULL);
         if (lane->state == KOLO_VERBS_LANE_DOWN) {
-            settle(lane);
+            settle_entries(lane);
         }
         return true;
     case KOLO_VERBS_SENT:
@@ -305,7 +305,7 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
 
 /* Both ends know what the other has taken. PLACED of a chunk whose write is not known to have ended
  * comes again with the chunk, any other one by itself: its bytes are there. */
-static void settle(struct kolo_verbs_lane *lane)
+static void settle_entries(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
     const uint32_t unwritten = lane->first_flight == lane->next_flight
@@ -347,19 +347,19 @@ static double pause_us(const struct kolo_verbs_lane *lane)
     return us < BACK_MOST_US ? us : BACK_MOST_US;
 }
 
-static void step(struct kolo_verbs_lane *lane)
+static void step_lane(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
     const double since = kolo_now_us() - lane->since_us;
     if (lane->state == KOLO_VERBS_LANE_BROKEN && (lane->recvs == 0 || since > DRAIN_US)) {
         lane->state = KOLO_VERBS_LANE_DOWN;
-        say(lane, KOLO_VERBS_DOWN, lane->taken);
+        send_word(lane, KOLO_VERBS_DOWN, lane->taken);
     }
     if (lane->state == KOLO_VERBS_LANE_DOWN && lane->peer_down) {
-        settle(lane);
+        settle_entries(lane);
     } else if (lane->state == KOLO_VERBS_LANE_NONE && lane->epoch > 0 && since > pause_us(lane)) {
         lane->since_us = kolo_now_us();
-        if (kolo_verbs_rail_is_active(lane->rail) && start(lane) != KOLO_OK) {
+        if (kolo_verbs_rail_is_active(lane->rail) && start_lane(lane) != KOLO_OK) {
             kolo_verbs_lane_break(lane, kolo_error_text());
             kolo_verbs_fail(link, "has lost a lane that cannot be made again", 0, false);
         }
@@ -389,7 +389,7 @@ void kolo_verbs_lanes_step(struct kolo_link *link)
     for (int i = 0; i < link->nlanes && link->base.failed == KOLO_OK; i++) {
         if (link->lane[i].state < KOLO_VERBS_LANE_OFFERED ||
             link->lane[i].state > KOLO_VERBS_LANE_LIVE) {
-            step(&link->lane[i]);
+            step_lane(&link->lane[i]);
         }
     }
     const double patience_ms = link->ep->env.timeout_ms > 0 && link->ep->env.timeout_ms < LOST_MS

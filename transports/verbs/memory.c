@@ -43,7 +43,7 @@ kolo_status kolo_verbs_memory_open(struct kolo_endpoint *ep)
     }
     ep->keeper = calloc(1, sizeof *ep->keeper);
     if (ep->keeper == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for registrations");
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for registrations");
     }
     ep->keeper->most = most;
     (void)kolo_lasting_keepers(1);
@@ -66,7 +66,7 @@ kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t
         rail->name, len, (unsigned long long)limit.rlim_cur >> 10);
 }
 
-static void release(const struct kolo_endpoint *ep, struct kolo_verbs_hold *hold)
+static void release_hold(const struct kolo_endpoint *ep, struct kolo_verbs_hold *hold)
 {
     for (int i = 0; i < ep->nrails; i++) {
         if (hold->mr[i] != NULL) {
@@ -87,7 +87,7 @@ static struct kolo_verbs_hold *register_range(struct kolo_endpoint *ep, void *at
         hold->mr[i] = ep->lib->reg_mr(ep->rail[i].pd, at, len, access);
         if (hold->mr[i] == NULL) {
             const int error = errno;
-            release(ep, hold);
+            release_hold(ep, hold);
             *rail_out = i;
             errno = error;
             return NULL;
@@ -98,7 +98,7 @@ static struct kolo_verbs_hold *register_range(struct kolo_endpoint *ep, void *at
 
 /* ---- what is kept ---- */
 
-static void forget(struct kolo_endpoint *ep, int at)
+static void forget_kept(struct kolo_endpoint *ep, int at)
 {
     struct kolo_verbs_keeper *k = ep->keeper;
     struct kolo_verbs_hold *hold = k->hold[at];
@@ -106,12 +106,12 @@ static void forget(struct kolo_endpoint *ep, int at)
     k->bytes -= hold->of.len;
     hold->of.name = 0; /* who still uses it gives it back */
     if (hold->users == 0) {
-        release(ep, hold);
+        release_hold(ep, hold);
     }
 }
 
 /* What is no more goes; nobody may find it. */
-static void sweep(struct kolo_endpoint *ep)
+static void sweep_kept(struct kolo_endpoint *ep)
 {
     struct kolo_verbs_keeper *k = ep->keeper;
     const uint64_t gone = kolo_lasting_gone();
@@ -119,7 +119,7 @@ static void sweep(struct kolo_endpoint *ep)
         if (kolo_lasting_is(k->hold[i]->of.name)) {
             i++;
         } else {
-            forget(ep, i);
+            forget_kept(ep, i);
         }
     }
     k->gone = gone;
@@ -138,14 +138,15 @@ static bool make_room(struct kolo_endpoint *ep, size_t bytes)
         if (oldest < 0) {
             return false;
         }
-        forget(ep, oldest);
+        forget_kept(ep, oldest);
     }
     return bytes <= k->most;
 }
 
 /* The registration of the whole range; NULL: there is none, and a message does with its own part.
  */
-static struct kolo_verbs_hold *keep(struct kolo_endpoint *ep, const struct kolo_lasting *range)
+static struct kolo_verbs_hold *keep_range(struct kolo_endpoint *ep,
+                                          const struct kolo_lasting *range)
 {
     const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
     struct kolo_verbs_keeper *k = ep->keeper;
@@ -168,7 +169,7 @@ static struct kolo_verbs_hold *keep(struct kolo_endpoint *ep, const struct kolo_
 void kolo_verbs_memory_close(struct kolo_endpoint *ep)
 {
     while (ep->keeper != NULL && ep->keeper->count > 0) {
-        forget(ep, 0);
+        forget_kept(ep, 0);
     }
 }
 
@@ -220,11 +221,11 @@ kolo_status kolo_verbs_memory_map(struct kolo_endpoint *ep, void *ptr, size_t le
     }
     struct kolo_verbs_hold *hold = calloc(1, sizeof *hold);
     if (hold == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for a registration");
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for a registration");
     }
     const kolo_status st = register_gpu(ep, hold, ptr, len);
     if (st != KOLO_OK) {
-        release(ep, hold);
+        release_hold(ep, hold);
         return st;
     }
     hold->of = (struct kolo_lasting){.at = ptr, .len = len};
@@ -284,8 +285,9 @@ struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_endpoint *ep, void *a
         of_gpu->users++;
         return of_gpu;
     }
-    sweep(ep);
-    struct kolo_verbs_hold *hold = kolo_lasting_find(at, len, &range) ? keep(ep, &range) : NULL;
+    sweep_kept(ep);
+    struct kolo_verbs_hold *hold =
+        kolo_lasting_find(at, len, &range) ? keep_range(ep, &range) : NULL;
     if (hold == NULL) {
         hold = register_range(ep, at, len, access, &rail);
     }
@@ -304,7 +306,7 @@ struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_endpoint *ep, void *a
 void kolo_verbs_memory_drop(struct kolo_endpoint *ep, struct kolo_verbs_hold *hold)
 {
     if (hold != NULL && --hold->users == 0 && hold->of.name == 0) {
-        release(ep, hold);
+        release_hold(ep, hold);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_message *m)
+void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
     kolo_verbs_memory_drop(link->ep, v->hold);
@@ -30,8 +30,8 @@ void kolo_verbs_message_copy_gpu(struct kolo_link *link, void *to, const void *f
     }
 }
 
-static void write_at(struct kolo_link *link, struct kolo_message *m, size_t at, const char *from,
-                     size_t len)
+static void write_at(struct kolo_link *link, struct kolo_carrier_message *m, size_t at,
+                     const char *from, size_t len)
 {
     if (kolo_verbs_message_of(m)->of_gpu) {
         kolo_verbs_message_copy_gpu(link, (char *)m->req->data.at + at, from, len, true);
@@ -40,12 +40,12 @@ static void write_at(struct kolo_link *link, struct kolo_message *m, size_t at, 
     }
 }
 
-static void note(struct kolo_link *link, const struct kolo_verbs_note *given)
+static void queue_note(struct kolo_link *link, const struct kolo_verbs_note *given)
 {
     struct kolo_verbs_note *grown =
         kolo_grow(link->note, link->notes, &link->note_cap, sizeof *grown);
     if (grown == NULL) {
-        kolo_verbs_fail(link, "no memory for a message to it", 0, false);
+        kolo_verbs_fail(link, "out of memory for a message to it", 0, false);
         return;
     }
     link->note = grown;
@@ -55,16 +55,17 @@ static void note(struct kolo_link *link, const struct kolo_verbs_note *given)
 
 /* ---- sends ---- */
 
-void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_message *m)
+void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     const bool made = m->made == m->total && kolo_verbs_message_of(m)->nagain == 0 && !m->failed;
-    kolo_message_take_out(made ? &link->base.flying : &link->base.sends, m);
+    kolo_carrier_message_take_out(made ? &link->base.flying : &link->base.sends, m);
     kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     kolo_carrier_recycle(&link->base, m);
 }
 
 /* READY came. False: it makes no sense. */
-static bool make_ready(struct kolo_message *m, uint64_t total, const struct kolo_verbs_place *place)
+static bool make_ready(struct kolo_carrier_message *m, uint64_t total,
+                       const struct kolo_verbs_place *place)
 {
     if (m->ready) {
         return false;
@@ -77,7 +78,7 @@ static bool make_ready(struct kolo_message *m, uint64_t total, const struct kolo
 }
 
 /* READY may have come before its send. False: it makes no sense. */
-static bool take_early(struct kolo_verbs_earlies *e, struct kolo_message *m)
+static bool take_early(struct kolo_verbs_earlies *e, struct kolo_carrier_message *m)
 {
     for (int i = 0; i < e->count; i++) {
         if (e->at[i].number == m->number) {
@@ -92,7 +93,7 @@ static bool take_early(struct kolo_verbs_earlies *e, struct kolo_message *m)
 kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                     struct kolo_req *req)
 {
-    struct kolo_message *m = NULL;
+    struct kolo_carrier_message *m = NULL;
     KOLO_TRY(kolo_carrier_send(&link->base, src, req, &m));
     if (m == NULL) {
         return KOLO_OK;
@@ -110,7 +111,8 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
 /* ---- receives ---- */
 
 /* Its memory is to be written in place: where that is. */
-static bool find_place(struct kolo_link *link, struct kolo_message *m, struct kolo_verbs_place *out)
+static bool find_place(struct kolo_link *link, struct kolo_carrier_message *m,
+                       struct kolo_verbs_place *out)
 {
     const struct kolo_bytes *data = &m->req->data;
     const bool flat = data->count == 1 || data->stride == data->bytes;
@@ -133,7 +135,7 @@ static bool find_place(struct kolo_link *link, struct kolo_message *m, struct ko
     return true;
 }
 
-static void say_ready(struct kolo_link *link, struct kolo_message *m)
+static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     struct kolo_verbs_note ready = {.kind = KOLO_VERBS_READY,
                                     .channel = m->channel,
@@ -143,27 +145,28 @@ static void say_ready(struct kolo_link *link, struct kolo_message *m)
     if (!m->failed) {
         (void)find_place(link, m, &ready.place);
     }
-    note(link, &ready);
+    queue_note(link, &ready);
 }
 
 /* From now on the sender may send one more. */
-static void taken(struct kolo_link *link, const struct kolo_message *m)
+static void count_taken(struct kolo_link *link, const struct kolo_carrier_message *m)
 {
     if (kolo_channel_take(&link->base.channel[m->channel], kolo_verbs_kept_bytes(m->total))) {
-        note(link, &(struct kolo_verbs_note){.kind = KOLO_VERBS_TAKEN, .channel = m->channel});
+        queue_note(link,
+                   &(struct kolo_verbs_note){.kind = KOLO_VERBS_TAKEN, .channel = m->channel});
     }
 }
 
-static void end_receive(struct kolo_link *link, struct kolo_message *m)
+static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m)
 {
-    taken(link, m);
-    kolo_message_take_out(&link->base.channel[m->channel].recvs, m);
+    count_taken(link, m);
+    kolo_carrier_message_take_out(&link->base.channel[m->channel].recvs, m);
     kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     kolo_carrier_recycle(&link->base, m);
 }
 
 /* It is all there, or there is no more to come of what does not fit. */
-static void end_if_whole(struct kolo_link *link, struct kolo_message *m)
+static void end_if_whole(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (m->req == NULL || (m->moved < m->total && !(m->failed && kolo_verbs_is_long(m->total)))) {
         return;
@@ -177,7 +180,7 @@ static void end_if_whole(struct kolo_link *link, struct kolo_message *m)
 kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                     struct kolo_req *req)
 {
-    struct kolo_message *m = NULL;
+    struct kolo_carrier_message *m = NULL;
     KOLO_TRY(kolo_carrier_recv(&link->base, dst, req, &m));
     if (m == NULL) {
         return KOLO_OK;
@@ -207,7 +210,8 @@ static bool ready_came(struct kolo_link *link, const struct kolo_verbs_entry *en
         return false;
     }
     memcpy(&place, payload, sizeof place);
-    struct kolo_message *m = kolo_message_find(&link->base.sends, entry->channel, entry->number);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&link->base.sends, entry->channel, entry->number);
     if (m != NULL) {
         const bool sensible = !kolo_verbs_is_long(m->total) || make_ready(m, entry->total, &place);
         if (sensible && m->failed && m->begun) {
@@ -232,7 +236,8 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
                       const char *payload)
 {
     struct kolo_channel *c = &link->base.channel[entry->channel];
-    struct kolo_message *m = kolo_message_find(&c->recvs, entry->channel, entry->number);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&c->recvs, entry->channel, entry->number);
     if (entry->len > entry->total || entry->offset > entry->total - entry->len) {
         return false;
     }
@@ -271,7 +276,8 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
 static bool placed_came(struct kolo_link *link, const struct kolo_verbs_entry *entry)
 {
     struct kolo_channel *c = &link->base.channel[entry->channel];
-    struct kolo_message *m = kolo_message_find(&c->recvs, entry->channel, entry->number);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&c->recvs, entry->channel, entry->number);
     if (m == NULL || m->req == NULL || kolo_verbs_message_of(m)->hold == NULL ||
         entry->total != m->total || entry->offset > m->total - m->moved || entry->len > 0) {
         return false;

@@ -5,7 +5,7 @@
 static kolo_status none_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
     (void)out;
-    return env->fail(KOLO_ERR_UNSUPPORTED,
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
                      "verbs: this kolo was built without infiniband/verbs.h (libibverbs-ep)");
 }
 

@@ -10,7 +10,7 @@
 
 enum { WRITES = 16, PIPELINE = 2 * KOLO_VERBS_CHUNK };
 
-static void read_bytes(struct kolo_link *link, struct kolo_message *m, char *to, size_t len)
+static void read_bytes(struct kolo_link *link, struct kolo_carrier_message *m, char *to, size_t len)
 {
     if (kolo_verbs_message_of(m)->of_gpu) {
         kolo_verbs_message_copy_gpu(link, to, (char *)m->req->data.at + m->made, len, false);
@@ -71,8 +71,8 @@ static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
 }
 
 /* Bytes [m->made, + len) through a slot; len 0: the message is empty, or only announced. */
-static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane, struct kolo_message *m,
-                       size_t len)
+static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
+                       struct kolo_carrier_message *m, size_t len)
 {
     const struct kolo_verbs_entry head = {.kind = KOLO_VERBS_DATA,
                                           .channel = m->channel,
@@ -94,7 +94,7 @@ static uint64_t place_at(const struct kolo_verbs_place *place, size_t at, size_t
 }
 
 /* Write bytes from `at` on, at most `len`, with at most WRITES work requests; how many it were. */
-static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_message *m, size_t at,
+static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_carrier_message *m, size_t at,
                           size_t len)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
@@ -114,7 +114,8 @@ static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_message *m, 
 }
 
 /* Write a chunk in place, and tell of it. */
-static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane, struct kolo_message *m)
+static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane,
+                       struct kolo_carrier_message *m)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
     const bool again = v->nagain > 0;
@@ -147,7 +148,7 @@ static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane, str
 /* What the message may do now. */
 enum turn { WAIT, PIECE, CHUNK };
 
-static enum turn turn_of(struct kolo_link *link, struct kolo_message *m)
+static enum turn turn_of(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
     if (!m->begun &&
@@ -173,7 +174,7 @@ static enum turn turn_of(struct kolo_link *link, struct kolo_message *m)
 /* One entry of the message, or one chunk. */
 enum gone { STUCK /* no lane takes it */, MORE, MADE /* it is not among the sends any more */ };
 
-static enum gone go_on(struct kolo_link *link, struct kolo_message *m, enum turn turn)
+static enum gone go_on(struct kolo_link *link, struct kolo_carrier_message *m, enum turn turn)
 {
     struct kolo_verbs_lane *lane = kolo_verbs_lane_choose(link, turn == CHUNK ? WRITES : 0);
     if (lane == NULL || (turn == CHUNK && lane->flying_bytes >= PIPELINE)) {
@@ -196,8 +197,8 @@ static enum gone go_on(struct kolo_link *link, struct kolo_message *m, enum turn
     if (announces || m->made < m->total || kolo_verbs_message_of(m)->nagain > 0) {
         return MORE;
     }
-    kolo_message_take_out(&link->base.sends, m);
-    kolo_message_append(&link->base.flying, m);
+    kolo_carrier_message_take_out(&link->base.sends, m);
+    kolo_carrier_message_append(&link->base.flying, m);
     if (m->flying == 0) {
         kolo_verbs_message_end_send(link, m);
     }
@@ -207,7 +208,8 @@ static enum gone go_on(struct kolo_link *link, struct kolo_message *m, enum turn
 static bool pull_sends(struct kolo_link *link)
 {
     bool pulled = false;
-    for (struct kolo_message *m = link->base.sends.first, *next = NULL; m != NULL; m = next) {
+    for (struct kolo_carrier_message *m = link->base.sends.first, *next = NULL; m != NULL;
+         m = next) {
         enum turn turn = WAIT;
         enum gone gone = MORE;
         next = m->next;
@@ -243,7 +245,7 @@ bool kolo_verbs_pump(struct kolo_link *link)
 
 void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight)
 {
-    struct kolo_message *m = flight->message;
+    struct kolo_carrier_message *m = flight->message;
     m->flying--;
     m->moved += flight->len;
     if (m->flying == 0 && kolo_verbs_message_of(m)->nagain == 0 && m->made == m->total) {
@@ -253,11 +255,11 @@ void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_fligh
 
 void kolo_verbs_pump_again(struct kolo_link *link, const struct kolo_verbs_flight *flight)
 {
-    struct kolo_message *m = flight->message;
+    struct kolo_carrier_message *m = flight->message;
     struct kolo_verbs_message *v = kolo_verbs_message_of(m);
     if (m->made == m->total && v->nagain == 0) {
-        kolo_message_take_out(&link->base.flying, m);
-        kolo_message_append(&link->base.sends, m);
+        kolo_carrier_message_take_out(&link->base.flying, m);
+        kolo_carrier_message_append(&link->base.sends, m);
     }
     m->flying--;
     if (v->nagain > 0 && v->again[v->nagain - 1].at + v->again[v->nagain - 1].len == flight->at) {

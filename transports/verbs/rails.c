@@ -19,16 +19,6 @@ enum { FIRST_CQ = 1024, ASK_US = 100 * 1000 };
 
 /* ---- settings ---- */
 
-kolo_status kolo_verbs_setting(const char *name, long lo, long hi, long otherwise, long *out)
-{
-    const char *text = kolo_env(name);
-    *out = otherwise;
-    if (text != NULL && !kolo_parse_int(text, lo, hi, out)) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s is \"%.40s\"; it is %ld to %ld", name, text, lo, hi);
-    }
-    return KOLO_OK;
-}
-
 static bool names_port(const char *word, size_t len, bool whole, const char *name, unsigned port)
 {
     const char *colon = memchr(word, ':', len);
@@ -107,7 +97,7 @@ static kolo_status choose_gid(struct kolo_verbs_rail *rail, int count)
     union ibv_gid gid;
     long given = 0;
     int best = 0;
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_GID_INDEX", -1, 65535, -1, &given));
+    KOLO_TRY(kolo_env_int("KOLO_IB_GID_INDEX", -1, 65535, -1, &given));
     rail->gid_index = (int)given;
     for (int i = 0; i < count && given < 0 && rail->self.ethernet; i++) {
         const int rank = lib->query_gid(rail->context, rail->port, i, &gid) == 0
@@ -261,7 +251,7 @@ static kolo_status open_rail(const struct kolo_verbs_library *lib, struct ibv_de
     rail->self.mtu = (uint8_t)attr.active_mtu;
     rail->self.speed_mbps = speed_mbps(&attr);
     rail->max_message = attr.max_msg_sz > 0 ? attr.max_msg_sz : UINT32_C(1) << 30;
-    KOLO_TRY_GOTO(st, kolo_verbs_setting("KOLO_IB_PKEY", 0, 65535, 0, &pkey), err_close);
+    KOLO_TRY_GOTO(st, kolo_env_int("KOLO_IB_PKEY", 0, 65535, 0, &pkey), err_close);
     rail->pkey_index = (uint16_t)pkey;
     KOLO_TRY_GOTO(st, choose_gid(rail, attr.gid_tbl_len), err_close);
     rail->self.subnet = subnet_of(rail);
@@ -350,7 +340,8 @@ void kolo_verbs_rails_close(struct kolo_endpoint *ep)
 
 /* InfiniBand reaches its subnet. RoCE v2 is routed; but where some rails of the two share a
  * network, others do so because their networks are apart. */
-static bool reaches(const struct kolo_verbs_port *a, const struct kolo_verbs_port *b, bool routed)
+static bool port_reaches(const struct kolo_verbs_port *a, const struct kolo_verbs_port *b,
+                         bool routed)
 {
     return a->ethernet == b->ethernet && (a->subnet == b->subnet || (routed && a->ethernet));
 }
@@ -360,7 +351,7 @@ static bool any_shares(const struct kolo_verbs_address *low, const struct kolo_v
     bool shares = false;
     for (int i = 0; i < low->nrails; i++) {
         for (int k = 0; k < high->nrails; k++) {
-            shares = shares || reaches(&low->port[i], &high->port[k], false);
+            shares = shares || port_reaches(&low->port[i], &high->port[k], false);
         }
     }
     return shares;
@@ -377,7 +368,7 @@ int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
         const int i = k % low->nrails;
         int fit[KOLO_VERBS_RAILS], nfit = 0;
         for (int j = 0; j < high->nrails; j++) {
-            if (reaches(&low->port[i], &high->port[j], routed)) {
+            if (port_reaches(&low->port[i], &high->port[j], routed)) {
                 fit[nfit++] = j;
             }
         }
@@ -419,7 +410,7 @@ bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail)
     return !rail->down;
 }
 
-static void hear(struct kolo_verbs_rail *rail, const struct ibv_async_event *event)
+static void hear_event(struct kolo_verbs_rail *rail, const struct ibv_async_event *event)
 {
     const bool of_port =
         event->event_type == IBV_EVENT_PORT_ACTIVE || event->event_type == IBV_EVENT_PORT_ERR ||
@@ -438,7 +429,7 @@ void kolo_verbs_rails_hear(struct kolo_endpoint *ep)
     for (int i = 0; i < ep->nrails; i++) {
         struct ibv_async_event event;
         while (ep->lib->get_async_event(ep->rail[i].context, &event) == 0) {
-            hear(&ep->rail[i], &event);
+            hear_event(&ep->rail[i], &event);
             ep->lib->ack_async_event(&event);
         }
     }

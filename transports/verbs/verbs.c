@@ -20,13 +20,12 @@ enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 
 static kolo_status read_settings(struct kolo_endpoint *ep)
 {
     long timeout, retries, level, class, lanes, disabled;
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_DISABLE", 0, 1, 0, &disabled));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_TIMEOUT", 1, 31, TIMEOUT, &timeout));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_RETRY_CNT", 0, 7, RETRIES, &retries));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_SL", 0, 15, 0, &level));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_TC", 0, 255, 0, &class));
-    KOLO_TRY(
-        kolo_verbs_setting("KOLO_IB_QPS_PER_CONNECTION", 1, KOLO_VERBS_LANES, LANES_EACH, &lanes));
+    KOLO_TRY(kolo_env_int("KOLO_IB_DISABLE", 0, 1, 0, &disabled));
+    KOLO_TRY(kolo_env_int("KOLO_IB_TIMEOUT", 1, 31, TIMEOUT, &timeout));
+    KOLO_TRY(kolo_env_int("KOLO_IB_RETRY_CNT", 0, 7, RETRIES, &retries));
+    KOLO_TRY(kolo_env_int("KOLO_IB_SL", 0, 15, 0, &level));
+    KOLO_TRY(kolo_env_int("KOLO_IB_TC", 0, 255, 0, &class));
+    KOLO_TRY(kolo_env_int("KOLO_IB_QPS_PER_CONNECTION", 1, KOLO_VERBS_LANES, LANES_EACH, &lanes));
     ep->timeout = (uint8_t)timeout;
     ep->retries = (uint8_t)retries;
     ep->service_level = (uint8_t)level;
@@ -69,7 +68,7 @@ static void log_rails(const struct kolo_endpoint *ep)
     }
     kolo_text_add(&text, "; OOB %s:%s", ep->interface.name,
                   kolo_inet_name(&ep->interface.place, name));
-    ep->env.log(text.chars != NULL ? text.chars : "NET/IB");
+    KOLO_LOG(INFO, NET, "%s", text.chars != NULL ? text.chars : "NET/IB");
     kolo_text_free(&text);
 }
 
@@ -81,7 +80,7 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_endpoint *
     struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status st = KOLO_OK;
     if (ep == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for an endpoint");
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for an endpoint");
     }
     ep->env = *env;
     ep->all = (struct kolo_carriers){.name = "verbs",
@@ -97,7 +96,7 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_endpoint *
     }
     ep->vias = calloc((size_t)env->nranks, sizeof *ep->vias);
     if (ep->vias == NULL) {
-        st = env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for the names of rails");
+        st = kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for the names of rails");
         goto err_close;
     }
     KOLO_TRY_GOTO(st, read_settings(ep), err_close);
@@ -121,7 +120,7 @@ static kolo_status verbs_address(struct kolo_endpoint *ep, void *buf, size_t *le
 {
     struct kolo_verbs_address address;
     if (*len < sizeof address) {
-        return ep->env.fail(KOLO_ERR_INVALID, "verbs: no room for an address");
+        return kolo_fail(KOLO_ERR_INVALID, "verbs: no room for an address");
     }
     kolo_verbs_address_make(ep, &address);
     memcpy(buf, &address, sizeof address);
@@ -148,7 +147,7 @@ static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_pee
     }
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return ep->env.fail(KOLO_ERR_SYSTEM, "verbs: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for a link");
     }
     link->ep = ep;
     link->address = address;
@@ -191,7 +190,7 @@ void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool g
 /* ---- progress ---- */
 
 /* Let what was sent arrive, and say good-bye. */
-static void part(struct kolo_link *link)
+static void finish_sending(struct kolo_link *link)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
     bool quiet = false;
@@ -228,7 +227,7 @@ static void give_up(struct kolo_link *link, kolo_status why)
                                              .reason = kolo_carriers_reason(&link->ep->all, why)};
         kolo_verbs_control_say(link, &word);
     } else if (!link->base.self && link->out.up) {
-        part(link);
+        finish_sending(link);
     }
     kolo_carrier_give_up(&link->base, why);
 }
@@ -236,7 +235,7 @@ static void give_up(struct kolo_link *link, kolo_status why)
 static void end_link(struct kolo_link *link, kolo_status why)
 {
     if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
-        (void)link->ep->env.fail(link->base.failed, link->base.text);
+        (void)kolo_fail(link->base.failed, "%s", link->base.text);
     }
     kolo_verbs_lanes_stop(link);
     kolo_verbs_message_end(link, why != KOLO_OK ? why : link->base.failed);

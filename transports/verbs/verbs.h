@@ -64,7 +64,7 @@ struct kolo_verbs_piece { /* bytes of a message */
 };
 
 struct kolo_verbs_message {
-    struct kolo_message base;
+    struct kolo_carrier_message base;
     bool of_gpu;                   /* its bytes are */
     struct kolo_verbs_place place; /* send: of the receive */
     struct kolo_verbs_hold *hold;
@@ -121,10 +121,10 @@ enum kolo_verbs_state {
     KOLO_VERBS_LANE_DOWN    /* nothing more comes from it */
 };
 
-struct kolo_verbs_flight {        /* a chunk that is being written */
-    struct kolo_message *message; /* NULL: its request has ended */
-    uint32_t posted;              /* work requests up to its entry */
-    uint32_t entry;               /* which tells of it */
+struct kolo_verbs_flight {                /* a chunk that is being written */
+    struct kolo_carrier_message *message; /* NULL: its request has ended */
+    uint32_t posted;                      /* work requests up to its entry */
+    uint32_t entry;                       /* which tells of it */
     size_t at, len;
 };
 
@@ -244,12 +244,6 @@ bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail);
 /* Read the devices' events. */
 void kolo_verbs_rails_hear(struct kolo_endpoint *ep);
 
-/* Integer settings: the variable's value if it is within [lo, hi], else `otherwise`. Errors:
- * INVALID.
- */
-KOLO_CHECK kolo_status kolo_verbs_setting(const char *name, long lo, long hi, long otherwise,
-                                          long *out);
-
 /* ---- control.c ---- */
 
 void kolo_verbs_control_begin(struct kolo_link *link);
@@ -344,7 +338,7 @@ kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t
 
 /* ---- message.c ---- */
 
-static inline struct kolo_verbs_message *kolo_verbs_message_of(struct kolo_message *m)
+static inline struct kolo_verbs_message *kolo_verbs_message_of(struct kolo_carrier_message *m)
 {
     return (struct kolo_verbs_message *)m;
 }
@@ -371,9 +365,9 @@ kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_by
 void kolo_verbs_message_copy_gpu(struct kolo_link *link, void *to, const void *from, size_t len,
                                  bool to_gpu);
 /* All of the send has gone, or it failed: its request ends. */
-void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_message *m);
+void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_message *m);
 /* A record is used no more; see kolo_carriers. */
-void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_message *m);
+void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message *m);
 /* End all that is pending with `why`. */
 void kolo_verbs_message_end(struct kolo_link *link, kolo_status why);
 void kolo_verbs_message_free(struct kolo_link *link);

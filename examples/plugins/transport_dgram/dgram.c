@@ -196,7 +196,7 @@ static int move_piece(struct kolo_link *link, struct way *way, bool sends)
 }
 
 /* Move what can be moved; returns pieces. An error ends the link. */
-static int advance(struct kolo_link *link, bool sends, uint32_t channel)
+static int advance_channel(struct kolo_link *link, bool sends, uint32_t channel)
 {
     struct way *way = sends ? &link->out[channel] : &link->in[channel];
     int moved = 0;
@@ -226,15 +226,15 @@ static int dgram_progress(struct kolo_endpoint *ep, int budget)
                 end_all(&link->out[c], why);
                 end_all(&link->in[c], why);
             } else {
-                moved += advance(link, true, c) + advance(link, false, c);
+                moved += advance_channel(link, true, c) + advance_channel(link, false, c);
             }
         }
     }
     return moved;
 }
 
-static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
-                        struct kolo_req *req)
+static kolo_status post_request(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
+                                struct kolo_req *req)
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     if (why != KOLO_OK) {
@@ -261,13 +261,13 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
 static kolo_status dgram_send(struct kolo_link *link, const struct kolo_bytes *src,
                               struct kolo_req *req)
 {
-    return post(link, true, src, req);
+    return post_request(link, true, src, req);
 }
 
 static kolo_status dgram_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                               struct kolo_req *req)
 {
-    return post(link, false, dst, req);
+    return post_request(link, false, dst, req);
 }
 
 static void dgram_abort(struct kolo_link *link, kolo_status why)
