@@ -12,6 +12,8 @@
  * some rank cannot map another, entries are there from the start. */
 #include "core/call/memo.h"
 #include "core/call/parts.h"
+#include "exec/cpu/region.h"
+#include "exec/lower/program.h"
 #include "memory/segment.h"
 
 #include <stddef.h>

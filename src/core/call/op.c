@@ -3,6 +3,7 @@
 #include "core/call/op.h"
 
 #include "core/comm.h"
+#include "exec/reduce/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
