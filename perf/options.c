@@ -12,11 +12,11 @@
 #include <strings.h>
 
 enum { LONG_ONLY = 256, DETERMINISTIC = LONG_ONLY, SHARED, VARY, STREAM, SPREAD, STYLE };
-enum kind { WHOLE, BYTES, REAL, FLAG, TYPE, OP, ROOT, TEXT, NCCL_STYLE, HELP };
+enum perf_kind { WHOLE, BYTES, REAL, FLAG, TYPE, OP, ROOT, TEXT, NCCL_STYLE, HELP };
 
 struct row {
     int letter;
-    enum kind kind;
+    enum perf_kind kind;
     const char *name;
     size_t at;   /* offset in struct perf_options */
     long lo, hi; /* WHOLE, REAL */

@@ -267,7 +267,7 @@ static void check_nics(struct doctor *d, const struct kolo_graph *g)
 {
     for (int i = 0; i < g->nnics; i++) {
         const struct kolo_node *n = &g->node[g->nic[i]];
-        const struct kolo_link *pci =
+        const struct kolo_graph_edge *pci =
             n->parent >= 0 ? kolo_graph_link(g, g->nic[i], n->parent, KOLO_LINK_PCI) : NULL;
         const char *name = n->name != NULL ? n->name : "?";
         if (n->rdma == 1 && check_rdma(d, n)) {

@@ -21,12 +21,12 @@ static const char usage[] =
     "  -s, --svg FILE    also draw rings, trees and the matrix of carriers as SVG into FILE\n"
     "  -h, --help        this text\n";
 
-struct options {
+struct log_options {
     const char *svg;
     bool json, help;
 };
 
-static bool parse(int argc, char **argv, struct options *out)
+static bool parse(int argc, char **argv, struct log_options *out)
 {
     static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
                                           {"svg", required_argument, NULL, 's'},
@@ -63,7 +63,7 @@ static kolo_status read_file(struct kolo_log *log, const char *path)
     return st;
 }
 
-static int show(const struct kolo_log *log, const struct options *options)
+static int show(const struct kolo_log *log, const struct log_options *options)
 {
     struct kolo_text text = {0};
     int status = 0;
@@ -86,7 +86,7 @@ static int show(const struct kolo_log *log, const struct options *options)
 
 int kolo_tool_log(int argc, char **argv)
 {
-    struct options options = {0};
+    struct log_options options = {0};
     struct kolo_log log = {0};
     kolo_status st = KOLO_OK;
     if (!parse(argc, argv, &options)) {

@@ -19,7 +19,7 @@
 
 enum { MAX_RANKS = 4096, LISTED_RANKS = 64 };
 
-struct options {
+struct plan_options {
     const char *name, *svg, *plugin, *groups, *topo;
     long nranks, root;
     size_t bytes;
@@ -61,7 +61,7 @@ static int complain(const char *what, const char *value)
 
 /* ---- options ---- */
 
-static int take_option(int option, const char *value, struct options *o)
+static int take_option(int option, const char *value, struct plan_options *o)
 {
     switch (option) {
     case 'n':
@@ -104,7 +104,7 @@ static int take_option(int option, const char *value, struct options *o)
     }
 }
 
-static int parse_options(int argc, char **argv, struct options *o)
+static int parse_options(int argc, char **argv, struct plan_options *o)
 {
     static const struct option options[] = {
         {"ranks", required_argument, NULL, 'n'},  {"root", required_argument, NULL, 'r'},
@@ -185,7 +185,7 @@ static void list_ranks(const struct kolo_algo *algo, struct kolo_text *out)
     }
 }
 
-static void list_algo(const struct kolo_algo *algo, const struct options *o)
+static void list_algo(const struct kolo_algo *algo, const struct plan_options *o)
 {
     struct kolo_text ranks = {0};
     if (o->nranks > 0 && !has_plan(algo, (int)o->nranks)) {
@@ -197,7 +197,7 @@ static void list_algo(const struct kolo_algo *algo, const struct options *o)
     kolo_text_free(&ranks);
 }
 
-static int list(const struct options *o)
+static int list(const struct plan_options *o)
 {
     (void)printf("%-26s %-14s %-16s %s\n", "name", "collective", "ranks", "source");
     for (int i = 0; i < kolo_algo_count_all(); i++) {
@@ -322,7 +322,7 @@ static int draw(const struct kolo_plan *plan, const char *path)
     return ok ? 0 : 1;
 }
 
-static int show(const struct kolo_algo *algo, const struct options *o,
+static int show(const struct kolo_algo *algo, const struct plan_options *o,
                 const struct kolo_tool_layout *layout)
 {
     struct kolo_shape shape = kolo_tool_layout_shape(layout, algo->coll);
@@ -354,7 +354,7 @@ static int show(const struct kolo_algo *algo, const struct options *o,
 }
 
 /* Of a collective: the choice. */
-static int choose(enum kolo_coll coll, const struct options *o,
+static int choose(enum kolo_coll coll, const struct plan_options *o,
                   const struct kolo_tool_layout *layout)
 {
     struct kolo_text text = {0};
@@ -381,7 +381,7 @@ static void print_groups(const struct kolo_tool_layout *layout)
 }
 
 /* An algorithm (NULL: of this name there is none), or a collective. */
-static int show_named(const struct kolo_algo *algo, const struct options *o)
+static int show_named(const struct kolo_algo *algo, const struct plan_options *o)
 {
     struct kolo_tool_layout layout;
     enum kolo_coll coll = KOLO_COLL_ALL_REDUCE;
@@ -409,7 +409,7 @@ static kolo_status load_plugin(const char *file)
 
 int kolo_tool_plan(int argc, char **argv)
 {
-    struct options o = {.bytes = (size_t)1 << 20};
+    struct plan_options o = {.bytes = (size_t)1 << 20};
     const int bad = parse_options(argc, argv, &o);
     if (bad != 0) {
         return bad;

@@ -74,7 +74,7 @@ static void try_pairs(int first, int fd)
 
 /* ---- the parent ---- */
 
-struct listener {
+struct probe_listener {
     void (*tell)(void *arg, const struct kolo_probed *pair);
     void *arg;
     bool silent; /* the driver did not answer at all */
@@ -110,7 +110,7 @@ static int hear(int fd, struct kolo_probed *pair)
 }
 
 /* Have a child try from a pair on. Returns the pair to go on with; -1: there is none. */
-static int listen_from(struct listener *l, int first)
+static int listen_from(struct probe_listener *l, int first)
 {
     struct kolo_probed pair = {.status = KOLO_OK};
     int ends[2];
@@ -149,7 +149,7 @@ static int listen_from(struct listener *l, int first)
 
 bool kolo_probe_pairs(void (*tell)(void *arg, const struct kolo_probed *pair), void *arg)
 {
-    struct listener listener = {tell, arg, false};
+    struct probe_listener listener = {tell, arg, false};
     for (int next = 0; next >= 0;) {
         next = listen_from(&listener, next);
     }

@@ -207,15 +207,15 @@ static bool catch_signals(void)
 /* ---- the job -----------------------------------------------------------------------------------
  */
 
-struct job {
-    struct run run;
+struct run_job {
+    struct run_state run;
     int status;         /* of the first failure */
     bool ending;        /* the rest was told to end */
     double kill_us;     /* when it is to be killed; 0: it was */
     double deadline_us; /* of the whole job; 0: none */
 };
 
-static void end_rest(struct job *job, int status)
+static void end_rest(struct run_job *job, int status)
 {
     if (job->ending) {
         return;
@@ -234,7 +234,7 @@ static int status_of(int wait_status)
 
 /* Say how it failed, after what it said itself. A death by the signal that we passed on is what was
  * asked for. */
-static void report_failure(struct job *job, int rank)
+static void report_failure(struct run_job *job, int rank)
 {
     struct run_rank *failed = &job->run.ranks[rank];
     const int number = WIFSIGNALED(failed->status) ? WTERMSIG(failed->status) : 0;
@@ -252,7 +252,7 @@ static void report_failure(struct job *job, int rank)
     }
 }
 
-static bool is_rank(const struct run *run, pid_t pid)
+static bool is_rank(const struct run_state *run, pid_t pid)
 {
     for (int i = 0; i < run->nstarted; i++) {
         if (run->ranks[i].pid == pid) {
@@ -264,7 +264,7 @@ static bool is_rank(const struct run *run, pid_t pid)
 
 /* Processes whose parent, a rank, is gone are ours. They are reaped here, where the kernel names
  * them before a rank that has ended, and at the end of the job. */
-static void reap_orphans(const struct run *run)
+static void reap_orphans(const struct run_state *run)
 {
     for (;;) {
         siginfo_t info = {0};
@@ -278,7 +278,7 @@ static void reap_orphans(const struct run *run)
 
 /* Note who ended. Of several failures seen at once, a signal is likelier the cause than a status:
  * ranks that lose a peer exit with one. */
-static void look_for_ends(struct job *job)
+static void look_for_ends(struct run_job *job)
 {
     int first = -1;
     for (int i = 0; i < job->run.nstarted; i++) {
@@ -306,7 +306,7 @@ static void look_for_ends(struct job *job)
     }
 }
 
-static void look_at_clock(struct job *job)
+static void look_at_clock(struct run_job *job)
 {
     const double now_us = kolo_now_us();
     if (!job->ending && job->deadline_us > 0 && now_us >= job->deadline_us) {
@@ -324,7 +324,7 @@ static void look_at_clock(struct job *job)
     }
 }
 
-static int wait_ms(const struct job *job)
+static int wait_ms(const struct run_job *job)
 {
     const double next_us = job->ending ? job->kill_us : job->deadline_us;
     const double left_ms = (next_us - kolo_now_us()) / 1e3;
@@ -334,7 +334,7 @@ static int wait_ms(const struct job *job)
     return left_ms < 0 ? 0 : (int)left_ms + 1;
 }
 
-static void step(struct job *job, int timeout_ms)
+static void step(struct run_job *job, int timeout_ms)
 {
     char bytes[64];
     run_pump(&job->run, shared.wake[0], timeout_ms);
@@ -345,9 +345,9 @@ static void step(struct job *job, int timeout_ms)
     look_at_clock(job);
 }
 
-static bool start_all(struct job *job)
+static bool start_all(struct run_job *job)
 {
-    struct run *run = &job->run;
+    struct run_state *run = &job->run;
     for (int rank = 0; rank < run->options.nranks; rank++) {
         const int error = run_start_rank(run, rank);
         if (error != 0) {
@@ -367,7 +367,7 @@ static bool start_all(struct job *job)
 
 /* What ranks started and left behind ends too. Once the leader is reaped, a group exists as long as
  * it has members; so its number is no stranger's while it is seen to exist. */
-static void end_groups(struct job *job)
+static void end_groups(struct run_job *job)
 {
     const double kill_us = kolo_now_us() + GRACE_MS * 1e3;
     const int count = shared.ngroups;
@@ -394,7 +394,7 @@ static void end_groups(struct job *job)
     }
 }
 
-static int run_job(struct job *job)
+static int run_job(struct run_job *job)
 {
     const int timeout_s = job->run.options.timeout_s;
     if (timeout_s > 0) {
@@ -411,7 +411,7 @@ static int run_job(struct job *job)
 
 int kolo_tool_run(int argc, char **argv)
 {
-    struct job job = {0};
+    struct run_job job = {0};
     bool help = false;
     if (!parse_options(argc, argv, &job.run.options, &help)) {
         return STATUS_USAGE;

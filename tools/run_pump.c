@@ -19,7 +19,7 @@ static const struct run_stream *unfinished[3];
 /* ---- our output --------------------------------------------------------------------------------
  */
 
-static void write_all(struct run *run, int to, const char *bytes, size_t len)
+static void write_all(struct run_state *run, int to, const char *bytes, size_t len)
 {
     while (len > 0 && !run->output_is_closed) {
         const ssize_t n = write(to, bytes, len);
@@ -35,7 +35,8 @@ static void write_all(struct run *run, int to, const char *bytes, size_t len)
     }
 }
 
-static void show(struct run *run, const struct run_stream *stream, const char *bytes, size_t len)
+static void show(struct run_state *run, const struct run_stream *stream, const char *bytes,
+                 size_t len)
 {
     if (len == 0) {
         return;
@@ -58,7 +59,7 @@ static size_t count_lines(const char *bytes, size_t len)
 }
 
 /* Each line with its prefix, in one write; a last line without an end gets one. */
-static void show_prefixed(struct run *run, const struct run_stream *stream, const char *bytes,
+static void show_prefixed(struct run_state *run, const struct run_stream *stream, const char *bytes,
                           size_t len)
 {
     char prefix[16];
@@ -82,7 +83,7 @@ static void show_prefixed(struct run *run, const struct run_stream *stream, cons
 }
 
 /* Show the first `len` bytes of what the stream holds, keep the rest. */
-static void release(struct run *run, struct run_stream *stream, size_t len)
+static void release(struct run_state *run, struct run_stream *stream, size_t len)
 {
     if (len == 0) {
         return;
@@ -114,7 +115,7 @@ static bool make_room(struct run_stream *stream)
     return true;
 }
 
-static void end_stream(struct run *run, struct run_stream *stream)
+static void end_stream(struct run_state *run, struct run_stream *stream)
 {
     release(run, stream, stream->len);
     close(stream->fd);
@@ -137,7 +138,7 @@ static size_t whole_lines(const struct run_stream *stream, size_t fresh)
 }
 
 /* One read; false if there is nothing more at the moment. */
-static bool take(struct run *run, struct run_stream *stream)
+static bool take(struct run_state *run, struct run_stream *stream)
 {
     if (!make_room(stream)) {
         release(run, stream, stream->len); /* better a cut line than none */
@@ -156,7 +157,7 @@ static bool take(struct run *run, struct run_stream *stream)
     return false;
 }
 
-void run_drain(struct run *run, struct run_rank *rank)
+void run_drain(struct run_state *run, struct run_rank *rank)
 {
     for (int i = 0; i < 2; i++) {
         while (rank->streams[i].fd >= 0 && take(run, &rank->streams[i])) {
@@ -164,7 +165,7 @@ void run_drain(struct run *run, struct run_rank *rank)
     }
 }
 
-void run_finish_output(struct run *run)
+void run_finish_output(struct run_state *run)
 {
     for (int rank = 0; rank < run->nstarted; rank++) {
         run_drain(run, &run->ranks[rank]);
@@ -181,7 +182,7 @@ void run_finish_output(struct run *run)
 }
 
 /* Show lines without an end that have waited; returns whether some still wait. */
-static bool show_idle(struct run *run)
+static bool show_idle(struct run_state *run)
 {
     bool some = false;
     for (int rank = 0; rank < run->nstarted; rank++) {
@@ -243,7 +244,7 @@ static void pass_input(struct run_input *input)
 /* ---- all of it ---------------------------------------------------------------------------------
  */
 
-void run_pump(struct run *run, int wake_fd, int timeout_ms)
+void run_pump(struct run_state *run, int wake_fd, int timeout_ms)
 {
     const size_t count = 2 * (size_t)run->nstarted;
     struct pollfd *polls = calloc(count + 2, sizeof *polls);

@@ -40,7 +40,7 @@ static const char usage[] =
 
 enum form { FORM_TEXT, FORM_JSON, FORM_XML, FORM_NCCL, FORM_DIFF };
 
-struct options {
+struct topo_options {
     const char *file, *second, *merge, *svg, *gpus;
     int nranks; /* 0: as many as PUs */
     int nhosts;
@@ -60,7 +60,7 @@ static bool set_number(const char *name, const char *text, long most, int *out)
     return true;
 }
 
-static bool take_arguments(int argc, char **argv, struct options *out)
+static bool take_arguments(int argc, char **argv, struct topo_options *out)
 {
     const int most = out->file != NULL ? 0 : out->form == FORM_DIFF ? 2 : 1;
     const int count = argc - optind;
@@ -82,7 +82,7 @@ static bool take_arguments(int argc, char **argv, struct options *out)
     return true;
 }
 
-static bool take_option(int option, struct options *out)
+static bool take_option(int option, struct topo_options *out)
 {
     switch (option) {
     case 'f':
@@ -122,7 +122,7 @@ static bool take_option(int option, struct options *out)
     }
 }
 
-static bool parse_options(int argc, char **argv, struct options *out)
+static bool parse_options(int argc, char **argv, struct topo_options *out)
 {
     static const struct option longs[] = {
         {"file", required_argument, NULL, 'f'},
@@ -157,7 +157,7 @@ static bool parse_options(int argc, char **argv, struct options *out)
 /* ---- what is shown ---- */
 
 struct shown {
-    const struct options *options;
+    const struct topo_options *options;
     struct kolo_host *host; /* NULL: the file tells nothing of CPUs */
     struct kolo_graph *graph;
     struct kolo_topo_probe probe;
@@ -341,7 +341,7 @@ static int fail(void)
     return 1;
 }
 
-static int show_machine(const struct options *options)
+static int show_machine(const struct topo_options *options)
 {
     struct shown s = {.options = options};
     const int status = open_machine(&s) < 0 ? fail() : show(&s);
@@ -350,7 +350,7 @@ static int show_machine(const struct options *options)
 }
 
 /* A file of NCCL's graphs instead of a machine: -1 it is none. */
-static int show_graphs(const struct options *options)
+static int show_graphs(const struct topo_options *options)
 {
     char *bytes = NULL;
     size_t len = 0;
@@ -381,7 +381,7 @@ static int show_graphs(const struct options *options)
 }
 
 /* As diff: 0 alike, 1 not, 2 trouble. */
-static int show_diff(const struct options *options)
+static int show_diff(const struct topo_options *options)
 {
     struct kolo_graph *a = NULL, *b = NULL;
     struct kolo_text text = {0};
@@ -403,7 +403,7 @@ static int show_diff(const struct options *options)
 
 int kolo_tool_topo(int argc, char **argv)
 {
-    struct options options = {0};
+    struct topo_options options = {0};
     if (!parse_options(argc, argv, &options)) {
         return 2;
     }

@@ -46,7 +46,7 @@ static void say(struct diff *d, char sign, const struct kolo_graph *g, int node)
     kolo_node_label(g, node, d->out);
 }
 
-static const struct kolo_link *uplink(const struct kolo_graph *g, int node)
+static const struct kolo_graph_edge *uplink(const struct kolo_graph *g, int node)
 {
     const int parent = g->node[node].parent;
     return parent >= 0 ? kolo_graph_link(g, node, parent, KOLO_LINK_PCI) : NULL;
@@ -60,7 +60,7 @@ static bool differ(double x, double y)
 static void compare_node(struct diff *d, int i)
 {
     const int j = d->twin[i];
-    const struct kolo_link *up = uplink(d->a, i), *other = uplink(d->b, j);
+    const struct kolo_graph_edge *up = uplink(d->a, i), *other = uplink(d->b, j);
     const int parent = d->a->node[i].parent, other_parent = d->b->node[j].parent;
     if (up != NULL && other != NULL && differ(up->gbs, other->gbs)) {
         say(d, '~', d->a, i);
@@ -81,7 +81,7 @@ static void compare_node(struct diff *d, int i)
 }
 
 static void say_link(struct diff *d, char sign, const struct kolo_graph *g,
-                     const struct kolo_link *l)
+                     const struct kolo_graph_edge *l)
 {
     d->count++;
     kolo_text_add(d->out, "%c %s ", sign, kolo_link_kind_name(l->kind));
@@ -93,12 +93,12 @@ static void say_link(struct diff *d, char sign, const struct kolo_graph *g,
 static void compare_links(struct diff *d)
 {
     for (int i = 0; i < d->a->nlinks; i++) {
-        const struct kolo_link *l = &d->a->link[i];
+        const struct kolo_graph_edge *l = &d->a->link[i];
         const int a = d->twin[l->a], b = d->twin[l->b];
         if (l->kind == KOLO_LINK_PCI || a < 0 || b < 0) {
             continue;
         }
-        const struct kolo_link *other = kolo_graph_link(d->b, a, b, (int)l->kind);
+        const struct kolo_graph_edge *other = kolo_graph_link(d->b, a, b, (int)l->kind);
         if (other == NULL) {
             say_link(d, '-', d->a, l);
             kolo_text_add(d->out, ", %d x %.4g GB/s\n", l->count, l->gbs / l->count);
@@ -114,7 +114,7 @@ static void compare_links(struct diff *d)
 static void find_new_links(struct diff *d, const int *back)
 {
     for (int i = 0; i < d->b->nlinks; i++) {
-        const struct kolo_link *l = &d->b->link[i];
+        const struct kolo_graph_edge *l = &d->b->link[i];
         const int a = back[l->a], b = back[l->b];
         if (l->kind != KOLO_LINK_PCI && a >= 0 && b >= 0 &&
             kolo_graph_link(d->a, a, b, (int)l->kind) == NULL) {

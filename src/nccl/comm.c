@@ -87,13 +87,13 @@ void shim_release(struct ncclComm *comm)
 
 /* ---- configurations ---- */
 
-struct options {
+struct comm_options {
     bool blocking;
     const char *name; /* NULL: none */
 };
 
 /* Of any version: members are read where their version has them. */
-static ncclResult_t read_config(const ncclConfig_t *config, struct options *out)
+static ncclResult_t read_config(const ncclConfig_t *config, struct comm_options *out)
 {
     ncclConfig_t given = NCCL_CONFIG_INITIALIZER;
     if (config == NULL) {
@@ -158,7 +158,7 @@ ncclResult_t shim_job_new(struct ncclComm *made, struct ncclComm *parent, bool b
 }
 
 static ncclResult_t job_with(struct ncclComm *made, struct ncclComm *parent,
-                             const struct options *options, struct shim_job **out)
+                             const struct comm_options *options, struct shim_job **out)
 {
     SHIM_TRY(shim_job_new(made, parent, options->blocking, out));
     if (options->name != NULL) {
@@ -196,7 +196,7 @@ static ncclResult_t run_init(struct shim_job *job)
 static ncclResult_t init(struct ncclComm **out, int nranks, int rank, const ncclUniqueId *id,
                          int device, const ncclConfig_t *config)
 {
-    struct options options = {true, NULL};
+    struct comm_options options = {true, NULL};
     struct shim_job *job = NULL;
     if (out == NULL) {
         return shim_fail(ncclInvalidArgument, "newcomm is NULL");
@@ -301,7 +301,7 @@ static ncclResult_t run_shrink(struct shim_job *job)
 static ncclResult_t part_new(struct ncclComm *parent, const ncclConfig_t *config, bool joins,
                              struct shim_job **out)
 {
-    struct options options = {parent->blocking, NULL};
+    struct comm_options options = {parent->blocking, NULL};
     struct ncclComm *made = NULL;
     SHIM_TRY(read_config(config, &options));
     if (joins) {

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-const struct kolo_look *kolo_look_of(enum kolo_carrier carrier)
+const struct kolo_look *kolo_look_of(enum kolo_job_carrier carrier)
 {
     static const struct kolo_look looks[KOLO_CARRIERS] = {
         {"#009e73", "N", "NVLink or xgmi"},

@@ -13,7 +13,7 @@
 
 static const double column_px = 88, box_px = 78, level_px = 62;
 
-struct drawing {
+struct machine_drawing {
     const struct kolo_graph *g;
     struct kolo_canvas *c;
     struct kolo_point *at; /* [nodes] middle of the box; x < 0: not drawn */
@@ -39,7 +39,7 @@ static int next_child(const struct kolo_graph *g, int parent, int after)
 
 /* Columns for the leaves below `root`, from x on; the x behind the last. The walk keeps its path in
  * the parents: a node knows where it hangs. */
-static double place_leaves(struct drawing *d, int root, double x)
+static double place_leaves(struct machine_drawing *d, int root, double x)
 {
     int at = root, after = -1;
     d->depth[root] = 0;
@@ -65,7 +65,7 @@ static double place_leaves(struct drawing *d, int root, double x)
 }
 
 /* Children follow their parents in the graph, so a pass from the end has their places already. */
-static void place_inner(struct drawing *d)
+static void place_inner(struct machine_drawing *d)
 {
     for (int i = d->g->nnodes - 1; i >= 0; i--) {
         double low = INFINITY, high = -INFINITY;
@@ -81,17 +81,17 @@ static void place_inner(struct drawing *d)
     }
 }
 
-static double arc_px(const struct drawing *d, const struct kolo_link *l)
+static double arc_px(const struct machine_drawing *d, const struct kolo_graph_edge *l)
 {
     return fmin(110, 14 + 0.11 * fabs(d->at[l->a].x - d->at[l->b].x));
 }
 
-static void place_rows(struct drawing *d)
+static void place_rows(struct machine_drawing *d)
 {
     const struct kolo_graph *g = d->g;
     double arcs = 0, bar = 0;
     for (int i = 0; i < g->nlinks; i++) {
-        const struct kolo_link *l = &g->link[i];
+        const struct kolo_graph_edge *l = &g->link[i];
         const bool gpus =
             g->node[l->a].kind == KOLO_NODE_GPU && g->node[l->b].kind == KOLO_NODE_GPU;
         arcs = gpus ? fmax(arcs, arc_px(d, l) + 10) : arcs;
@@ -128,7 +128,7 @@ static int next_numa(const struct kolo_graph *g, int after)
     return best;
 }
 
-static void place_all(struct drawing *d)
+static void place_all(struct machine_drawing *d)
 {
     double x = 20;
     for (int i = 0; i < d->g->nnodes; i++) {
@@ -153,7 +153,7 @@ static void place_all(struct drawing *d)
 
 /* ---- lines ---- */
 
-static struct kolo_stroke stroke_of(const struct kolo_link *l)
+static struct kolo_stroke stroke_of(const struct kolo_graph_edge *l)
 {
     static const char *const colours[] = {"#555", "#009e73", "#d55e00", "#cc79a7", "#0072b2"};
     return (struct kolo_stroke){.colour = colours[l->kind],
@@ -163,7 +163,7 @@ static struct kolo_stroke stroke_of(const struct kolo_link *l)
                                                                    : NULL};
 }
 
-static void label(struct drawing *d, double x, double y, const struct kolo_link *l)
+static void label(struct machine_drawing *d, double x, double y, const struct kolo_graph_edge *l)
 {
     if (l->count > 1) {
         kolo_canvas_label(d->c, (struct kolo_point){x, y}, "%d x %.4g", l->count,
@@ -174,7 +174,8 @@ static void label(struct drawing *d, double x, double y, const struct kolo_link 
 }
 
 /* Links between GPUs are many: only bundles say how many, the legend how fast a lane is. */
-static void draw_arc(struct drawing *d, const struct kolo_link *l, double height, bool below)
+static void draw_arc(struct machine_drawing *d, const struct kolo_graph_edge *l, double height,
+                     bool below)
 {
     const struct kolo_point a = d->at[l->a], b = d->at[l->b];
     const struct kolo_stroke s = stroke_of(l);
@@ -190,7 +191,7 @@ static void draw_arc(struct drawing *d, const struct kolo_link *l, double height
     }
 }
 
-static void draw_link(struct drawing *d, const struct kolo_link *l)
+static void draw_link(struct machine_drawing *d, const struct kolo_graph_edge *l)
 {
     const struct kolo_point a = d->at[l->a], b = d->at[l->b];
     const struct kolo_stroke s = stroke_of(l);
@@ -223,7 +224,7 @@ static void draw_link(struct drawing *d, const struct kolo_link *l)
 
 /* ---- boxes ---- */
 
-static void draw_box(struct drawing *d, int node, double width, const char *fill)
+static void draw_box(struct machine_drawing *d, int node, double width, const char *fill)
 {
     const struct kolo_point at = d->at[node];
     const bool round = d->g->node[node].kind == KOLO_NODE_SWITCH;
@@ -231,7 +232,7 @@ static void draw_box(struct drawing *d, int node, double width, const char *fill
                                              round ? 12.0 : 3.0, fill, "#333"});
 }
 
-static void draw_leaf(struct drawing *d, int node)
+static void draw_leaf(struct machine_drawing *d, int node)
 {
     const struct kolo_node *n = &d->g->node[node];
     const struct kolo_point at = d->at[node];
@@ -257,7 +258,7 @@ static void draw_leaf(struct drawing *d, int node)
     kolo_text_free(&name);
 }
 
-static void draw_inner(struct drawing *d, int node)
+static void draw_inner(struct machine_drawing *d, int node)
 {
     const struct kolo_node *n = &d->g->node[node];
     const struct kolo_point at = d->at[node];
@@ -278,7 +279,7 @@ static void draw_inner(struct drawing *d, int node)
                      n->name != NULL ? n->name : "");
 }
 
-static void draw_bar(struct drawing *d, int node)
+static void draw_bar(struct machine_drawing *d, int node)
 {
     double low = INFINITY, high = -INFINITY;
     for (int i = 0; i < d->g->ngpus; i++) {
@@ -297,7 +298,7 @@ static void draw_bar(struct drawing *d, int node)
     kolo_text_free(&name);
 }
 
-static void draw_nodes(struct drawing *d)
+static void draw_nodes(struct machine_drawing *d)
 {
     for (int i = 0; i < d->g->nnodes; i++) {
         const struct kolo_node *n = &d->g->node[i];
@@ -313,14 +314,14 @@ static void draw_nodes(struct drawing *d)
     }
 }
 
-static void draw_legend(struct drawing *d)
+static void draw_legend(struct machine_drawing *d)
 {
     const double y = d->c->height + 22;
-    const struct kolo_link samples[] = {{0, 0, KOLO_LINK_PCI, 1, 12, false},
-                                        {0, 0, KOLO_LINK_PCI, 1, 12, true},
-                                        {0, 0, KOLO_LINK_NVLINK, 1, 40, false},
-                                        {0, 0, KOLO_LINK_XGMI, 1, 40, false},
-                                        {0, 0, KOLO_LINK_SMP, 1, 16, false}};
+    const struct kolo_graph_edge samples[] = {{0, 0, KOLO_LINK_PCI, 1, 12, false},
+                                              {0, 0, KOLO_LINK_PCI, 1, 12, true},
+                                              {0, 0, KOLO_LINK_NVLINK, 1, 40, false},
+                                              {0, 0, KOLO_LINK_XGMI, 1, 40, false},
+                                              {0, 0, KOLO_LINK_SMP, 1, 16, false}};
     static const char *const names[] = {"PCI", "not told, usual value", "NVLink", "xgmi",
                                         "between NUMA nodes"};
     double x = 20;
@@ -333,7 +334,7 @@ static void draw_legend(struct drawing *d)
     }
     double lane = 0;
     for (int i = 0; i < d->g->nlinks; i++) {
-        const struct kolo_link *l = &d->g->link[i];
+        const struct kolo_graph_edge *l = &d->g->link[i];
         lane = l->kind == KOLO_LINK_NVLINK || l->kind == KOLO_LINK_XGMI ? l->gbs / l->count : lane;
     }
     if (lane > 0) {
@@ -351,7 +352,7 @@ static void draw_legend(struct drawing *d)
 void kolo_picture_add_machine(const struct kolo_graph *graph, struct kolo_canvas *canvas)
 {
     const size_t n = (size_t)graph->nnodes + 1;
-    struct drawing d = {.g = graph, .c = canvas, .top = canvas->height + 30};
+    struct machine_drawing d = {.g = graph, .c = canvas, .top = canvas->height + 30};
     d.at = calloc(n, sizeof *d.at);
     d.depth = calloc(n, sizeof *d.depth);
     if (d.at != NULL && d.depth != NULL) {

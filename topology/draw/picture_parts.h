@@ -30,6 +30,6 @@ int kolo_dot_of(const struct kolo_job *job, const struct kolo_dots *dots, int ra
 struct kolo_look {
     const char *colour, *letter, *words;
 };
-const struct kolo_look *kolo_look_of(enum kolo_carrier carrier);
+const struct kolo_look *kolo_look_of(enum kolo_job_carrier carrier);
 
 #endif

@@ -69,7 +69,7 @@ static void draw_edges(const struct circle *k, const struct kolo_job_ring *ring)
         }
         const bool across = k->dots->host_of[from] != k->dots->host_of[to];
         const int via = kolo_job_via_of(k->job, ring->channel, ring->rank[i], next);
-        const enum kolo_carrier carrier =
+        const enum kolo_job_carrier carrier =
             via >= 0 ? kolo_carrier_of(k->job->via[via]) : KOLO_CARRIER_OTHER;
         const struct kolo_stroke s = {.colour = across ? "#b34700" : "#333",
                                       .width = across ? 2.6 : 1.1,

@@ -10,7 +10,7 @@
 
 static const double column_px = 30, level_px = 46;
 
-struct tree {
+struct tree_picture {
     const struct kolo_job *job;
     const struct kolo_dots *dots;
     int channel;
@@ -21,7 +21,7 @@ struct tree {
 };
 
 /* Of ranks, as the log says; of hosts, by what leaves the host upwards. */
-static void read_tree(struct tree *t)
+static void read_tree(struct tree_picture *t)
 {
     for (int i = 0; i < t->dots->count; i++) {
         t->up[i] = -2;
@@ -50,7 +50,7 @@ static void read_tree(struct tree *t)
 
 /* Leaves from the left in depth-first order; who passes on stands over the middle of those below.
  * Returns columns used. The walk needs no stack: it goes by the parents. */
-static int place_tree(struct tree *t)
+static int place_tree(struct tree_picture *t)
 {
     const int n = t->dots->count;
     int columns = 0;
@@ -94,7 +94,7 @@ static int place_tree(struct tree *t)
     return columns;
 }
 
-static void draw_tree(const struct tree *t, struct kolo_canvas *c, double left, double top)
+static void draw_tree(const struct tree_picture *t, struct kolo_canvas *c, double left, double top)
 {
     const double radius = t->dots->count > 64 ? 5 : 11;
     for (int i = 0; i < t->dots->count; i++) {
@@ -156,7 +156,8 @@ static int complement(const struct kolo_job *job)
     return 1;
 }
 
-static void draw_both(const struct kolo_job *job, struct tree *t, struct kolo_canvas *canvas)
+static void draw_both(const struct kolo_job *job, struct tree_picture *t,
+                      struct kolo_canvas *canvas)
 {
     const int channels[2] = {0, complement(job)};
     const double top = canvas->height + 40;
@@ -184,7 +185,7 @@ void kolo_picture_add_trees(const struct kolo_job *job, struct kolo_canvas *canv
         return;
     }
     const size_t n = (size_t)dots.count;
-    struct tree t = {.job = job, .dots = &dots};
+    struct tree_picture t = {.job = job, .dots = &dots};
     t.up = calloc(n, sizeof *t.up);
     t.depth = calloc(n, sizeof *t.depth);
     t.x = calloc(n, sizeof *t.x);

@@ -31,7 +31,7 @@ void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out
     }
     kolo_text_add(out, "],\n  \"links\": [");
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *l = &graph->link[i];
+        const struct kolo_graph_edge *l = &graph->link[i];
         kolo_text_add(out,
                       "%s{\"a\": %d, \"b\": %d, \"kind\": \"%s\", \"count\": %d, \"gbs\": %.6g, "
                       "\"assumed\": %s}",

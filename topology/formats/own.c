@@ -51,7 +51,7 @@ void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out)
         kolo_text_add(out, "/>\n");
     }
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *l = &graph->link[i];
+        const struct kolo_graph_edge *l = &graph->link[i];
         kolo_text_add(out, "  <link a=\"%d\" b=\"%d\" kind=\"%s\" count=\"%d\" gbs=\"%.17g\"%s/>\n",
                       l->a, l->b, kolo_link_kind_name(l->kind), l->count, l->gbs,
                       l->assumed ? " assumed=\"1\"" : "");
@@ -138,7 +138,7 @@ static kolo_status read_node(struct kolo_graph *graph, const struct kolo_xml_ele
 static kolo_status read_link(struct kolo_graph *graph, const struct kolo_xml_element *e)
 {
     const int kind = kind_of(kolo_xml_get(e, "kind"), link_name, KOLO_LINK_KINDS);
-    struct kolo_link link = {0};
+    struct kolo_graph_edge link = {0};
     int assumed = 0;
     if (kind < 0) {
         return kolo_xml_fail(e, "kind is none of PCI, NVLink, xgmi, C2C, SMP");

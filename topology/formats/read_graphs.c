@@ -15,7 +15,7 @@
 
 enum { RING = 4, CHAIN_MAX = 4096 };
 
-struct reading {
+struct graphs_reading {
     struct kolo_job *job;
     int pattern, rings, trees;
     int rank[CHAIN_MAX], count;
@@ -26,7 +26,7 @@ static kolo_status full(const struct kolo_xml_element *e)
     return kolo_xml_fail(e, "describes more than a file of its size can");
 }
 
-static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status add_gpu(struct graphs_reading *r, const struct kolo_xml_element *e)
 {
     int rank = -1, dev = -1;
     KOLO_TRY(kolo_xml_int(e, "rank", -1, 1 << 24, -1, &rank));
@@ -40,7 +40,7 @@ static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e)
 
 static kolo_status start(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct graphs_reading *r = context;
     if (e->depth == 0 && strcmp(e->name, "graphs") != 0) {
         return kolo_xml_fail(e, "the root of NCCL's graph XML is <graphs>");
     }
@@ -53,7 +53,7 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
     return strcmp(e->name, "gpu") == 0 ? add_gpu(r, e) : KOLO_OK;
 }
 
-static bool add_chain(struct reading *r)
+static bool add_chain(struct graphs_reading *r)
 {
     for (int i = 0; i < r->count; i++) {
         const struct kolo_job_branch branch = {r->trees,
@@ -70,7 +70,7 @@ static bool add_chain(struct reading *r)
 
 static kolo_status end(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct graphs_reading *r = context;
     if (strcmp(e->name, "channel") != 0 || r->count == 0) {
         return KOLO_OK;
     }
@@ -86,7 +86,7 @@ static kolo_status end(void *context, const struct kolo_xml_element *e)
 kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, struct kolo_job *out)
 {
     struct kolo_job job = {.limit = kolo_xml_limit(len)};
-    struct reading *r = calloc(1, sizeof *r);
+    struct graphs_reading *r = calloc(1, sizeof *r);
     if (r == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", path);
     }

@@ -248,14 +248,15 @@ static kolo_status add_child(struct kolo_graph *graph, enum kolo_node_kind kind,
                              int *out)
 {
     *out = kolo_graph_add(graph, kind, parent);
-    const struct kolo_link link = {parent, *out, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
+    const struct kolo_graph_edge link = {parent, *out, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(),
+                                         true};
     return *out >= 0 && (parent < 0 || kolo_graph_join(graph, &link)) ? KOLO_OK
                                                                       : kolo_graph_full(graph);
 }
 
 /* Levels above a device: NUMA node, upper switch, switch; of a switch that holds one alone, none.
  */
-struct tree {
+struct smi_tree {
     int *group[3]; /* NUMA, PXB, PIX */
     int *node[3];  /* of the group named i; -1 not yet */
 };
@@ -270,7 +271,7 @@ static int members(const struct matrix *m, const int *group, int name)
 }
 
 static kolo_status place_device(struct kolo_graph *graph, const struct matrix *m,
-                                const struct tree *tree, int i, int *out)
+                                const struct smi_tree *tree, int i, int *out)
 {
     int parent = -1;
     for (int level = 0; level < 3; level++) {
@@ -311,7 +312,8 @@ static bool has_nvswitch(const struct matrix *m)
 
 static kolo_status add_link(struct kolo_graph *graph, int a, int b, int count)
 {
-    const struct kolo_link link = {a, b, KOLO_LINK_NVLINK, count, count * kolo_nvlink_gbs(0), true};
+    const struct kolo_graph_edge link = {
+        a, b, KOLO_LINK_NVLINK, count, count * kolo_nvlink_gbs(0), true};
     return kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
 }
 
@@ -339,8 +341,8 @@ static kolo_status add_links(struct kolo_graph *graph, const struct matrix *m, c
     return KOLO_OK;
 }
 
-static kolo_status build(struct kolo_graph *graph, const struct matrix *m, const struct tree *tree,
-                         int *node)
+static kolo_status build(struct kolo_graph *graph, const struct matrix *m,
+                         const struct smi_tree *tree, int *node)
 {
     group_numas(m, tree->group[0]);
     group(m, NEAR_PXB, tree->group[1]);
@@ -370,7 +372,7 @@ static void free_matrix(struct matrix *m)
 kolo_status kolo_read_smi(const struct kolo_xml_source *source, struct kolo_graph *graph)
 {
     struct matrix m = {.path = source->path};
-    struct tree tree;
+    struct smi_tree tree;
     kolo_status st = parse_matrix(&m, source->bytes);
     const size_t n = (size_t)m.ndevices;
     int *ints = st == KOLO_OK ? malloc(7 * n * sizeof *ints) : NULL;

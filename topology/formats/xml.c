@@ -16,14 +16,14 @@ enum { DEPTH_MAX = 256 };
 static _Thread_local size_t bytes_left;
 
 /* Each block begins with its size. */
-union block {
+union xml_block {
     size_t bytes;
     max_align_t align;
 };
 
 static void *take(size_t bytes)
 {
-    union block *block = bytes <= bytes_left ? malloc(sizeof *block + bytes) : NULL;
+    union xml_block *block = bytes <= bytes_left ? malloc(sizeof *block + bytes) : NULL;
     if (block == NULL) {
         return NULL;
     }
@@ -35,7 +35,7 @@ static void *take(size_t bytes)
 static void give(void *pointer)
 {
     if (pointer != NULL) {
-        union block *block = (union block *)pointer - 1;
+        union xml_block *block = (union xml_block *)pointer - 1;
         bytes_left += block->bytes;
         free(block);
     }
@@ -43,7 +43,7 @@ static void give(void *pointer)
 
 static void *take_again(void *pointer, size_t bytes)
 {
-    const size_t old = pointer != NULL ? ((union block *)pointer - 1)->bytes : 0;
+    const size_t old = pointer != NULL ? ((union xml_block *)pointer - 1)->bytes : 0;
     void *new = take(bytes);
     if (new != NULL && pointer != NULL) {
         memcpy(new, pointer, old < bytes ? old : bytes);

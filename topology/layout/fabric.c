@@ -51,12 +51,12 @@ enum kolo_path kolo_pci_path(const struct kolo_graph *graph, int a, int b)
 
 /* ---- ways ---- */
 
-static int other_end(const struct kolo_link *link, int arc)
+static int other_end(const struct kolo_graph_edge *link, int arc)
 {
     return arc % 2 == 0 ? link->b : link->a;
 }
 
-static int this_end(const struct kolo_link *link, int arc)
+static int this_end(const struct kolo_graph_edge *link, int arc)
 {
     return arc % 2 == 0 ? link->a : link->b;
 }
@@ -76,7 +76,7 @@ static bool is_better(double width, int hops, const struct reach *than)
 static void spread(const struct kolo_graph *graph, int from, int b, struct reach *reach)
 {
     for (int i = 0; i < 2 * graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i / 2];
+        const struct kolo_graph_edge *link = &graph->link[i / 2];
         const int to = other_end(link, i);
         if (this_end(link, i) != from || (to != b && graph->node[to].kind == KOLO_NODE_GPU)) {
             continue;
@@ -120,7 +120,7 @@ int kolo_graph_route(const struct kolo_graph *graph, int a, int b, int *out, int
 
 /* ---- making ---- */
 
-static bool is_fast(const struct kolo_link *link)
+static bool is_fast(const struct kolo_graph_edge *link)
 {
     return link->kind == KOLO_LINK_NVLINK || link->kind == KOLO_LINK_XGMI;
 }
@@ -147,7 +147,7 @@ static int fast_route(const struct kolo_graph *graph, int a, int b, int *out)
 {
     int up = -1, down = -1;
     for (int i = 0; i < 2 * graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i / 2];
+        const struct kolo_graph_edge *link = &graph->link[i / 2];
         const int from = this_end(link, i), to = other_end(link, i);
         if (!is_fast(link)) {
             continue;
@@ -213,7 +213,7 @@ static void classify(struct kolo_fabric *f)
         }
     }
     for (int l = 0; l < f->graph->nlinks; l++) {
-        const struct kolo_link *link = &f->graph->link[l];
+        const struct kolo_graph_edge *link = &f->graph->link[l];
         const double unit = link->gbs / link->count;
         if (is_fast(link)) {
             const bool same =
@@ -285,7 +285,7 @@ static int find_way(struct flow *f)
             return at;
         }
         for (int i = 0; i < 2 * f->graph->nlinks; i++) {
-            const struct kolo_link *link = &f->graph->link[i / 2];
+            const struct kolo_graph_edge *link = &f->graph->link[i / 2];
             const int to = other_end(link, i);
             if (this_end(link, i) == at && f->by[to] == -2 && f->left[i] > 1e-9 &&
                 (!f->direct || is_fast(link))) {

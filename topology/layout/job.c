@@ -261,7 +261,7 @@ int kolo_job_host_of(const struct kolo_job *job, int rank)
     return low < job->nmembers && job->member[low].rank == rank ? job->member[low].host : -1;
 }
 
-enum kolo_carrier kolo_carrier_of(const char *via)
+enum kolo_job_carrier kolo_carrier_of(const char *via)
 {
     if (strstr(via, "NVLink") != NULL || strstr(via, "xgmi") != NULL) {
         return KOLO_CARRIER_NVLINK;

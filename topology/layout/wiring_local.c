@@ -44,7 +44,7 @@ static kolo_status fill_switched(struct kolo_wiring *w, const struct kolo_fabric
     const int n = w->ngpus;
     int links = 0;
     for (int i = 0; i < f->graph->nlinks; i++) {
-        const struct kolo_link *l = &f->graph->link[i];
+        const struct kolo_graph_edge *l = &f->graph->link[i];
         const bool fast = l->kind == KOLO_LINK_NVLINK || l->kind == KOLO_LINK_XGMI;
         links = fast && (links == 0 || l->count < links) ? l->count : links;
     }
@@ -81,7 +81,7 @@ static int common_count(const struct kolo_fabric *f, bool *is_mesh)
     int common = 0, pairs = 0;
     bool same = true;
     for (int i = 0; i < f->graph->nlinks; i++) {
-        const struct kolo_link *l = &f->graph->link[i];
+        const struct kolo_graph_edge *l = &f->graph->link[i];
         if (l->kind != KOLO_LINK_NVLINK && l->kind != KOLO_LINK_XGMI) {
             continue;
         }

@@ -24,7 +24,7 @@ enum { NICS_MAX = 64, STEPS = 20000 };
 static double nic_gbs(const struct kolo_graph *g, int nic)
 {
     const struct kolo_node *node = &g->node[nic];
-    const struct kolo_link *link =
+    const struct kolo_graph_edge *link =
         node->parent >= 0 ? kolo_graph_link(g, nic, node->parent, KOLO_LINK_PCI) : NULL;
     const double pci = link != NULL ? link->gbs : kolo_pci_gbs_usual();
     return node->gbs > 0 && node->gbs < pci ? node->gbs : pci;

@@ -97,10 +97,10 @@ int kolo_graph_add(struct kolo_graph *graph, enum kolo_node_kind kind, int paren
     return graph->nnodes++;
 }
 
-struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind)
+struct kolo_graph_edge *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind)
 {
     for (int i = 0; i < graph->nlinks; i++) {
-        struct kolo_link *link = &graph->link[i];
+        struct kolo_graph_edge *link = &graph->link[i];
         if (((link->a == a && link->b == b) || (link->a == b && link->b == a)) &&
             (kind < 0 || link->kind == (enum kolo_link_kind)kind)) {
             return link;
@@ -109,7 +109,7 @@ struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, 
     return NULL;
 }
 
-static bool joins(const struct kolo_graph *graph, const struct kolo_link *link, int a, int b)
+static bool joins(const struct kolo_graph *graph, const struct kolo_graph_edge *link, int a, int b)
 {
     const bool has_a = link->a == a || link->b == a, has_b = link->a == b || link->b == b;
     const bool switched = graph->node[link->a].kind == KOLO_NODE_NVSWITCH ||
@@ -140,7 +140,7 @@ void kolo_graph_keep(struct kolo_graph *graph, const bool *used)
     }
     graph->ngpus = gpus;
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i];
+        const struct kolo_graph_edge *link = &graph->link[i];
         if (link->kind == KOLO_LINK_PCI || (graph->node[link->a].kind != KOLO_NODE_DEVICE &&
                                             graph->node[link->b].kind != KOLO_NODE_DEVICE)) {
             graph->link[links++] = *link;
@@ -149,7 +149,7 @@ void kolo_graph_keep(struct kolo_graph *graph, const bool *used)
     graph->nlinks = links;
 }
 
-bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link)
+bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_graph_edge *link)
 {
     void *grown =
         kolo_graph_grow(graph, graph->link, graph->nlinks, &graph->link_room, sizeof *graph->link);

@@ -50,7 +50,7 @@ struct kolo_pu {
 };
 
 /* The matrix NVLinkBandwidth: line rates in MB/s from one part to another; absent ones are 0. */
-struct kolo_rate {
+struct kolo_part_rate {
     int from, to; /* parts */
     uint64_t mbs;
 };
@@ -63,7 +63,7 @@ struct kolo_host {
     int count[KOLO_PART_KINDS]; /* of those with an index */
     struct kolo_pu *pu;         /* in the order of OS indices */
     hwloc_bitmap_t cpus;        /* those */
-    struct kolo_rate *rate;
+    struct kolo_part_rate *rate;
     int nrates, rate_room;
     size_t bytes, limit; /* of memory taken, and the most that may be; 0: no limit */
 };

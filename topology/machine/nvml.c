@@ -7,12 +7,12 @@
 #include <pthread.h>
 #include <string.h>
 
-struct symbol {
+struct nvml_symbol {
     size_t offset;
     const char *name, *older; /* an older version of the same layout; NULL */
 };
 
-static const struct symbol symbols[] = {
+static const struct nvml_symbol symbols[] = {
     {offsetof(struct kolo_nvml, init), "nvmlInit_v2", "nvmlInit"},
     {offsetof(struct kolo_nvml, count), "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
     {offsetof(struct kolo_nvml, by_index), "nvmlDeviceGetHandleByIndex_v2",

@@ -39,7 +39,7 @@ static int add_gpu(struct kolo_graph *g, uint64_t bus)
     }
     const int numa = place_unknown(g);
     node = numa >= 0 ? kolo_graph_add(g, KOLO_NODE_GPU, numa) : -1;
-    const struct kolo_link link = {numa, node, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
+    const struct kolo_graph_edge link = {numa, node, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
     if (node >= 0) {
         g->node[node].bus = bus;
         return kolo_graph_join(g, &link) ? node : -1;
@@ -76,12 +76,13 @@ static bool is_up(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigne
            active != 0;
 }
 
-static struct kolo_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_device device,
-                                  unsigned link, int node)
+static struct kolo_link_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_device device,
+                                       unsigned link, int node)
 {
     struct kolo_nvml_pci pci = {0};
     int type = -1;
-    struct kolo_claim claim = {node, KOLO_BUS_NONE, KOLO_NODE_NVSWITCH, KOLO_LINK_NVLINK, 1, 0};
+    struct kolo_link_claim claim = {node, KOLO_BUS_NONE, KOLO_NODE_NVSWITCH, KOLO_LINK_NVLINK, 1,
+                                    0};
     claim.gbs = 0.8 * ask(nvml, device, KOLO_NVML_LINK_SPEED_MBPS, link) / 1000;
     if (nvml->link_type != NULL) {
         (void)nvml->link_type(device, link, &type);
@@ -97,12 +98,12 @@ static struct kolo_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_device
 }
 
 static kolo_status add_links(const struct kolo_nvml *nvml, struct kolo_graph *g,
-                             kolo_nvml_device device, int node, struct kolo_claims *claims)
+                             kolo_nvml_device device, int node, struct kolo_link_claims *claims)
 {
     for (unsigned link = 0; link < KOLO_NVML_LINKS_MAX; link++) {
         if (is_up(nvml, device, link, g->node[node].arch)) {
-            const struct kolo_claim claim = claim_of(nvml, device, link, node);
-            if (!kolo_claims_add(g, claims, &claim)) {
+            const struct kolo_link_claim claim = claim_of(nvml, device, link, node);
+            if (!kolo_link_claims_add(g, claims, &claim)) {
                 return kolo_graph_full(g);
             }
         }
@@ -161,7 +162,7 @@ static void check_p2p(const struct kolo_nvml *nvml, struct kolo_graph *g,
 }
 
 static kolo_status add_all(const struct kolo_nvml *nvml, struct kolo_graph *g,
-                           kolo_nvml_device *device, int count, struct kolo_claims *claims)
+                           kolo_nvml_device *device, int count, struct kolo_link_claims *claims)
 {
     for (int i = 0; i < count; i++) {
         struct kolo_nvml_pci pci = {0};
@@ -183,7 +184,7 @@ static kolo_status add_all(const struct kolo_nvml *nvml, struct kolo_graph *g,
 
 kolo_status kolo_nvml_add(const struct kolo_nvml *nvml, struct kolo_graph *graph)
 {
-    struct kolo_claims claims = {0};
+    struct kolo_link_claims claims = {0};
     unsigned count = 0;
     if (nvml->count(&count) != KOLO_NVML_OK || count > 4096) {
         kolo_graph_note(graph, "NVML cannot count its GPUs");
@@ -196,7 +197,7 @@ kolo_status kolo_nvml_add(const struct kolo_nvml *nvml, struct kolo_graph *graph
     kolo_status st = add_all(nvml, graph, device, (int)count, &claims);
     if (st == KOLO_OK) {
         check_p2p(nvml, graph, device, (int)count);
-        st = kolo_claims_join(graph, &claims);
+        st = kolo_link_claims_join(graph, &claims);
     }
     free(claims.claim);
     free(device);

@@ -97,7 +97,7 @@ bool kolo_parts_rate(struct kolo_host *host, int from, int to, uint64_t mbs)
         return false;
     }
     host->rate = grown;
-    host->rate[host->nrates++] = (struct kolo_rate){from, to, mbs};
+    host->rate[host->nrates++] = (struct kolo_part_rate){from, to, mbs};
     return true;
 }
 
