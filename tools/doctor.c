@@ -13,6 +13,7 @@
 #include "output.h"
 #include "topology/machine/graph.h"
 #include "topology/machine/sysfs.h"
+#include "topology/source.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -4,6 +4,7 @@
 
 #include "output.h"
 #include "topology/draw/picture.h"
+#include "topology/formats/file.h"
 #include "topology/machine/graph.h"
 
 #include <getopt.h>

@@ -2,6 +2,7 @@
 /* A log's parse, for people and as JSON. */
 #include "log.h"
 #include "topology/machine/graph.h"
+#include "util/escape.h"
 
 #include <string.h>
 

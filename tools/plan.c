@@ -10,6 +10,7 @@
 #include "plan/print.h"
 #include "plan/verify.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/lines.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -6,10 +6,14 @@
 
 #include "output.h"
 #include "topo_parts.h"
+#include "topology/draw/draw.h"
 #include "topology/draw/picture.h"
+#include "topology/formats/file.h"
 #include "topology/formats/graphs.h"
+#include "topology/formats/write.h"
 #include "topology/layout/wiring.h"
 #include "topology/machine/host.h"
+#include "topology/source.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -2,6 +2,9 @@
 /* `kolo topo` of a machine's CPUs: rank i on PU i (mod the number of PUs), the ring, the groups and
  * both trees, as log lines in NCCL's form and as small drawings, or as SVG. */
 #include "topo_parts.h"
+#include "topology/draw/draw.h"
+#include "topology/draw/lines.h"
+#include "topology/layout/groups.h"
 
 #include <stdio.h>
 #include <stdlib.h>

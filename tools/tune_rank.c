@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One rank of `kolo tune`: joins the others, lists what there is to measure, measures; rank 0
  * reports and writes. */
+#include "topology/source.h"
 #include "tune.h"
 
 #include <stdlib.h>

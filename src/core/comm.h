@@ -12,8 +12,10 @@
 #include "core/board/board.h"
 #include "exec/cpu/exec.h"
 #include "plan/plan.h"
+#include "topology/layout/groups.h"
+#include "topology/layout/layout.h"
 #include "topology/machine/graph.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune/tune.h"
 #include "util/secret.h"
 

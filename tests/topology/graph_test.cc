@@ -2,6 +2,7 @@
 /* Files of machines become graphs: what is said is kept, what is odd is noted, what is wrong is
  * refused with its line. */
 #include "machines.h"
+#include "topology/formats/write.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

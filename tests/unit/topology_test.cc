@@ -6,7 +6,10 @@ extern "C" {
 }
 
 #include "../temp_file.h"
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
+#include "topology/draw/lines.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 
 #include <algorithm>
 #include <array>

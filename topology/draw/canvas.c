@@ -3,6 +3,7 @@
 #include "topology/draw/canvas.h"
 
 #include "topology/machine/graph.h"
+#include "util/escape.h"
 
 #include <math.h>
 #include <stdio.h>

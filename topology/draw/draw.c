@@ -3,7 +3,7 @@
  *     (0 1) (2 3) | (4 5) (6 7)
  * A tree is drawn as a file manager draws folders, in preorder; the walk keeps only the path from
  * the root, for a tree knows its parents. */
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
 
 enum { MAX_DEPTH = 40 }; /* floor(log2(INT_MAX)) = 30 */
 

@@ -2,6 +2,7 @@
 /* A machine for people: the tree of NUMA nodes, switches and devices with capacities, and what
  * joins GPUs beside PCI. Devices alike in a row are not folded: their addresses are what one looks
  * for. */
+#include "topology/draw/draw.h"
 #include "topology/machine/graph.h"
 
 #include <stdio.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A machine from a file: which format it is shows in its first element, or first line. */
+#include "topology/formats/file.h"
+
 #include "topology/formats/graphs.h"
 #include "topology/formats/read.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
  * NVLinks; discovery knows the NVLinks and not the switches. So: a place in the PCI tree is the
  * hint's where it has one, what a node is unknown of comes from the hint, and links between GPUs
  * are the base's where it has any, else the hint's. */
+#include "topology/formats/write.h"
 #include "topology/machine/graph.h"
 
 #include <stdlib.h>

@@ -8,37 +8,15 @@
  *   </kolo-topology>
  *
  * What is unknown is left out. Numbers are written so that they are read back as they were. */
+#include "topology/formats/members.h"
 #include "topology/formats/read.h"
-#include "topology/machine/members.h"
+#include "topology/formats/write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- writing ---- */
-
-void kolo_text_xml(struct kolo_text *out, const char *text)
-{
-    for (const char *at = text; *at != '\0'; at++) {
-        switch (*at) {
-        case '&':
-            kolo_text_add(out, "&amp;");
-            break;
-        case '<':
-            kolo_text_add(out, "&lt;");
-            break;
-        case '>':
-            kolo_text_add(out, "&gt;");
-            break;
-        case '"':
-            kolo_text_add(out, "&quot;");
-            break;
-        default:
-            /* Bytes that are no ASCII may be no UTF-8 either. */
-            kolo_text_add(out, "%c", *at < ' ' ? ((unsigned char)*at < ' ' ? ' ' : '?') : *at);
-        }
-    }
-}
 
 void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out)
 {

@@ -3,8 +3,9 @@
  * a file for true, and may end by a signal on one that was damaged; it never sees one here. Objects
  * of unknown types hold what they hold; of sets only those of NUMA nodes and the allowed PUs are
  * read, the others follow from where the PUs stand. Form: hwloc 2.9 hwloc/topology-xml.c. */
+#include "topology/formats/file.h"
 #include "topology/formats/read.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <errno.h>
 #include <stdio.h>

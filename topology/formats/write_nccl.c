@@ -2,7 +2,9 @@
 /* A machine as NCCL's topology XML, version 1. Speeds are written as a PCI generation and width
  * that NCCL turns into the same capacity; devices without an address get one that no machine has,
  * as the files of clouds do. Form: NCCL 2.30 src/graph/xml.cc. */
+#include "topology/formats/write.h"
 #include "topology/machine/graph.h"
+#include "util/escape.h"
 
 #include <math.h>
 #include <stdio.h>

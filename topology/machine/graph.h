@@ -177,48 +177,11 @@ double kolo_smp_gbs(const char *vendor, const char *arch_text, int family_model)
 /* What a PCI class code is. */
 enum kolo_node_kind kolo_pci_kind(uint32_t class_id, uint32_t vendor);
 
-/* ---- this machine (host_graph.c, discover.c) ----------------------------------------------------
- */
+/* ---- graph of a host (host_graph.c) ---- */
 
 struct kolo_host;
 /* The devices that hwloc found; `host` was opened with its devices. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_graph_of_host(const struct kolo_host *host, struct kolo_graph **out);
-/* This machine: hwloc's devices, sysfs's link speeds and NIC rates, NVML's GPUs and NVLinks; then
- * what KOLO_TOPO_FILE says, if it names a file: of this machine (it shares a bus address) a hint to
- * fill in what is missing, else a machine in its place. Errors: INVALID (the file), SYSTEM. */
-KOLO_CHECK kolo_status kolo_graph_discover(struct kolo_graph **out);
-
-/* ---- reading and writing (file.c and the readers) ---------------------------------------------
- */
-
-enum { KOLO_FILE_BYTES_MAX = 64 << 20 };
-
-/* Read a machine from a file of any known format. Errors: INVALID (text: file, line, what), SYSTEM.
- */
-KOLO_CHECK kolo_status kolo_graph_load(const char *path, struct kolo_graph **out);
-/* The same of `len` bytes that were read from `path`. */
-KOLO_CHECK kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
-                                       struct kolo_graph **out);
-/* All of a regular file, with a final 0; the caller frees it. Errors: INVALID, SYSTEM. */
-KOLO_CHECK kolo_status kolo_file_read(const char *path, char **out, size_t *len_out);
-
-/* Our own dump: everything, to be read back into an equal graph. */
-void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out);
-/* For NCCL_TOPO_FILE. What it cannot say (capacities that are no PCI speed) is left out. */
-void kolo_graph_write_nccl(const struct kolo_graph *graph, struct kolo_text *out);
-/* One JSON object: nodes, links, notes. */
-void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out);
-/* The tree with capacities, for people. */
-void kolo_graph_print(const struct kolo_graph *graph, struct kolo_text *out);
-
-/* Add what `hint` knows to `base`, joined by bus address: unknown nodes come in, what is unknown of
- * known ones is filled in, and NVLinks are kept from whichever has them. Errors: SYSTEM. */
-KOLO_CHECK kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *hint);
-
-/* Append `text` with the characters that XML, or JSON, does not take as they are escaped. */
-void kolo_text_xml(struct kolo_text *out, const char *text);
-void kolo_text_json(struct kolo_text *out, const char *text);
-
 #ifdef __cplusplus
 }
 #endif

@@ -6,7 +6,7 @@
  * them. */
 #include "topology/formats/xml.h"
 #include "topology/machine/graph.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

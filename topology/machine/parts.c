@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The parts of a machine: see host.h. Their memory is counted, so that a hostile file cannot make
  * them larger than a limit that grows with the file. */
+#include "topology/machine/parts.h"
+
 #include "topology/machine/graph.h"
-#include "topology/machine/host.h"
 
 #include <stdlib.h>
 #include <string.h>

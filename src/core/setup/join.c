@@ -6,6 +6,8 @@
 #include "core/health/watchdog.h"
 #include "gpu/proxy/gdr.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/draw.h"
+#include "topology/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,10 @@
 #include "core/setup/join.h"
 #include "core/setup/layout_file.h"
 #include "cuda/driver.h"
+#include "topology/formats/file.h"
+#include "topology/formats/write.h"
 #include "topology/machine/nvml.h"
+#include "topology/source.h"
 
 #include <stdlib.h>
 #include <string.h>

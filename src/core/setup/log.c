@@ -2,6 +2,7 @@
 /* What the log says of a new communicator: who, which rings and trees, how long it took. */
 #include "core/setup/join.h"
 #include "gpu/proxy/proxy.h"
+#include "topology/draw/lines.h"
 
 #include <stdio.h>
 
