@@ -30,15 +30,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo doctor [-n RANKS]\n"
-    "Look whether this machine, or container, is set up for fast collectives: locked memory,\n"
-    "/dev/shm, CMA, huge pages, CPU and memory limits, NICs, GPUDirect modules, PCI access "
-    "control,\n"
-    "and by copies whether GPUs reach each other (P2P).\n"
-    "  -n, --ranks N   ranks that are to run here (default: one a cpu)\n"
-    "  -h, --help      this text\n"
-    "Exit status 1: something wants a fix.\n";
+    "Check whether this machine, or container, is set up for fast collectives: locked memory, /dev/shm,\n"
+    "CMA, huge pages, CPU and memory limits, NICs, GPUDirect modules and PCI access control. Copies test\n"
+    "whether GPUs reach each other (P2P).\n"
+    "  -n, --ranks N   number of ranks that will run here (default: one a cpu)\n"
+    "  -h, --help      print this help\n"
+    "Exit status: 1 if something needs a fix.\n";
+// clang-format on
 
 enum verdict { GOOD, NOTE, BAD };
 

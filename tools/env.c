@@ -11,22 +11,24 @@
 #include <string.h>
 #include <unistd.h>
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo env [--set] [NAME...]\n"
-    "Show the variables that kolo reads, all or these: what they mean, their defaults, and what\n"
-    "they are set to here.\n"
-    "  -s, --set    only those that are set\n"
-    "  -h, --help   this text\n"
-    "The value of KOLO_SECRET is not shown. Exit status: 0, or 1 if a variable is set, or asked\n"
-    "for, whose name begins with KOLO_ and that nothing reads.\n";
+    "Show the variables that kolo reads, all or the named ones: meaning, default and current value.\n"
+    "  -s, --set    show only variables that are set\n"
+    "  -h, --help   print this help\n"
+    "The value of KOLO_SECRET is not shown. Exit status: 1 if an unknown name that begins with KOLO_ is\n"
+    "set or was given, else 0.\n";
+// clang-format on
 
 enum { WIDTH = 92, INDENT = 6 };
 
 enum group { START, LOG, CHOOSE, MACHINE, NETWORK, GPU, PROGRAMS, GROUPS };
 
 static const char *const titles[GROUPS] = {
-    [START] = "joining a job",         [LOG] = "the log",           [CHOOSE] = "how it is computed",
-    [MACHINE] = "the machine",         [NETWORK] = "several hosts", [GPU] = "GPUs",
+    [START] = "joining a job",         [LOG] = "the log",
+    [CHOOSE] = "algorithms and sums",  [MACHINE] = "the machine",
+    [NETWORK] = "several hosts",       [GPU] = "GPUs",
     [PROGRAMS] = "programs over kolo",
 };
 

@@ -23,13 +23,13 @@ static const struct {
     const char *what;
 } commands[] = {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
-    {"ps", kolo_tool_ps, "show what the ranks on this host are in, and for whom they wait"},
+    {"ps", kolo_tool_ps, "show the ranks on this host, their calls, and the ranks they wait for"},
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
-    {"topo", kolo_tool_topo, "show a machine, and the rings and trees laid on it"},
+    {"topo", kolo_tool_topo, "show a machine, and the rings and trees planned on it"},
     {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},
-    {"doctor", kolo_tool_doctor, "look whether this machine is set up for collectives"},
-    {"tune", kolo_tool_tune, "measure the algorithms, keep the choices, and explain them"},
-    {"env", kolo_tool_env, "show the variables that kolo reads, and what they are set to"},
+    {"doctor", kolo_tool_doctor, "check whether this machine is set up for collectives"},
+    {"tune", kolo_tool_tune, "measure the algorithms, write the best choices, and explain them"},
+    {"env", kolo_tool_env, "show the variables that kolo reads, and their values"},
     {"version", version, "print the library's version"},
     {"help", help, "print this list"},
 };
@@ -40,7 +40,7 @@ static void list(FILE *to)
     for (size_t i = 0; i < KOLO_LENGTH(commands); i++) {
         (void)fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].what);
     }
-    (void)fputs("kolo COMMAND --help tells more.\n", to);
+    (void)fputs("kolo COMMAND --help describes a command.\n", to);
 }
 
 static int help(int argc, char **argv)

@@ -12,15 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo log [--json] [--svg FILE] FILE...\n"
-    "Read logs of NCCL, RCCL or kolo (NCCL_DEBUG=INFO, KOLO_DEBUG=INFO), of one job: one file, or\n"
-    "one of each host or rank. Prints ranks, hosts, rings, trees, what carries the edges, and "
-    "notes\n"
-    "on what is missing or slow.\n"
-    "  -j, --json        as one JSON object\n"
+    "Read logs of NCCL, RCCL or kolo (NCCL_DEBUG=INFO, KOLO_DEBUG=INFO) of one job: one file, or one\n"
+    "for each host or rank. Prints ranks, hosts, rings, trees, the carriers of edges, and notes on\n"
+    "missing or slow parts.\n"
+    "  -j, --json        print one JSON object\n"
     "  -s, --svg FILE    also draw rings, trees and the matrix of carriers as SVG into FILE\n"
-    "  -h, --help        this text\n";
+    "  -h, --help        print this help\n";
+// clang-format on
 
 struct log_options {
     const char *svg;

@@ -27,31 +27,29 @@ struct plan_options {
     bool list, verify, price, help;
 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo plan NAME -n N [--root R] [--groups LIST | --topo FILE] [--verify] [--price]\n"
     "                 [--bytes B] [--svg FILE]\n"
     "       kolo plan COLLECTIVE -n N --groups LIST | --topo FILE [--bytes B]\n"
     "       kolo plan --list [-n N]\n"
-    "  -n, --ranks N      ranks (1 to 4096)\n"
+    "Show, prove, price or draw the plan of algorithm NAME. With none of --verify, --price and --svg\n"
+    "it prints the steps. With a collective name (allreduce, ...) it prints the predicted time of each\n"
+    "algorithm, and the algorithm that kolo would choose.\n"
+    "  -n, --ranks N      number of ranks (1 to 4096)\n"
     "  -r, --root R       root of a rooted collective (0)\n"
-    "  -g, --groups LIST  which ranks are near: the number of each rank's L3, \"0,0,1,1\", and "
-    "after a\n"
-    "                     ';' of its NUMA node, then of its package; repeated for more ranks\n"
-    "  -t, --topo FILE    the same from a machine: rank i on cpu i mod cpus of this hwloc XML "
-    "file\n"
-    "  -v, --verify       prove the plan, and say whether its sums are in rank order\n"
-    "  -p, --price        predict its time: on ranks 1 us and 10 GB/s apart; with --groups or "
-    "--topo\n"
-    "                     over shared memory, by KOLO_COSTS or the round numbers of a server\n"
-    "  -b, --bytes B      for the price: bytes per rank, or of one block (1M)\n"
-    "  -s, --svg FILE     draw it\n"
+    "  -g, --groups LIST  groups of near ranks: the L3 of each rank, as in \"0,0,1,1\"; after a ';' its\n"
+    "                     NUMA node, then its package; a short list repeats\n"
+    "  -t, --topo FILE    take the groups from this hwloc XML file: rank i runs on cpu i mod cpus\n"
+    "  -v, --verify       prove the plan, and report whether it sums in rank order\n"
+    "  -p, --price        predict the time: ranks are 1 us and 10 GB/s apart; with --groups or --topo\n"
+    "                     over shared memory, with KOLO_COSTS or typical costs of a server\n"
+    "  -b, --bytes B      size for the price: bytes per rank, or of one block (1M)\n"
+    "  -s, --svg FILE     draw the plan\n"
     "  -P, --plugin FILE  take the algorithm from this shared object; NAME may be left out\n"
-    "  -l, --list         the catalogue: name, for which ranks, source; with -n: those for N "
-    "ranks\n"
-    "  -h, --help         this text\n"
-    "Without --verify, --price and --svg the steps are printed. Of a collective (allreduce, ...) "
-    "it is\n"
-    "told what kolo would choose there, and the price of each algorithm.\n";
+    "  -l, --list         list the algorithms: name, valid ranks, source; with -n, those for N ranks\n"
+    "  -h, --help         print this help\n";
+// clang-format on
 
 static int complain(const char *what, const char *value)
 {

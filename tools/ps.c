@@ -304,24 +304,25 @@ static bool write_json(const struct found *f, const char *pattern)
     return well;
 }
 
-static int usage(FILE *to, int status)
+// clang-format off
+static const char usage[] =
+    "Usage: kolo ps [--job] [--json FILE] [PID...]\n"
+    "Show the ranks on this host: of all communicators that this user may read, or of the communicators\n"
+    "of these processes.\n"
+    "  --job         also show the other communicators of the same job: those that share a process\n"
+    "  --json FILE   write each rank's last calls in the form of PyTorch's flight recorder; in the name\n"
+    "                %r is the rank, %c the communicator, %p the process, %h the host; without %r and\n"
+    "                %p the rank is added to the name\n"
+    "  -h, --help    print this help\n"
+    "Columns of a rank:\n"
+    "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
+    "  calls   number of collectives that the rank has started\n"
+    "Exit status: 0 if any rank was found, else 1.\n";
+// clang-format on
+
+static int print_usage(FILE *to, int status)
 {
-    (void)fputs(
-        "Usage: kolo ps [--job] [--json FILE] [PID...]\n"
-        "What the ranks on this host are in: of all communicators that this user may look at, or "
-        "of\n"
-        "those with these processes.\n"
-        "  --job         and of those with processes that share one with these: of their job\n"
-        "  --json FILE   write each rank's last calls, as PyTorch's flight recorder does: %r in "
-        "the\n"
-        "                name is the rank, %c the communicator, %p the process, %h the host; with\n"
-        "                neither %r nor %p the rank is added\n"
-        "  -h, --help    this text\n"
-        "It tells of each rank:\n"
-        "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
-        "  calls   collectives that the rank has begun\n"
-        "Exit status: 0 something was found, 1 nothing.\n",
-        to);
+    (void)fputs(usage, to);
     return status;
 }
 
@@ -373,7 +374,7 @@ int kolo_tool_ps(int argc, char **argv)
     optind = 1;
     while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
         if (c != 'j' && c != 'o') {
-            return usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
+            return print_usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
         }
         job = job || c == 'j';
         json = c == 'o' ? optarg : json;

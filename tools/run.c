@@ -19,22 +19,23 @@
 
 enum { MAX_RANKS = 4096, GRACE_MS = 3000, STATUS_TIMEOUT = 124, STATUS_USAGE = 2 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo run -n N [OPTIONS] COMMAND [ARGUMENTS]\n"
-    "Start N ranks of COMMAND on this host and end with them.\n"
-    "  -n, --ranks N      how many\n"
-    "      --prefix       begin each line of output with the rank; by default lines of rank 0,\n"
-    "                     which prints the tables, have none\n"
+    "Start N ranks of COMMAND on this host, and end when they end.\n"
+    "  -n, --ranks N      number of ranks\n"
+    "      --prefix       begin each line of output with its rank (default: all ranks but rank 0,\n"
+    "                     which prints the tables)\n"
     "      --no-prefix    ranks write to standard output and error themselves (also with -n 1)\n"
     "      --timeout S    end the job after S seconds, with status 124\n"
-    "      --bind core    rank i runs on the i-th allowed cpu (default while there are enough)\n"
-    "      --bind none    ranks run on all allowed cpus (the default for more ranks than cpus)\n"
-    "  -h, --help         this text\n"
-    "Only rank 0 reads standard input. When a rank fails (a status other than 0, or a signal), "
-    "the\n"
-    "others get SIGTERM and after 3 s SIGKILL; the status is that of the first failure, 128 + the\n"
-    "number for a signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the second one "
-    "kills.\n";
+    "      --bind core    rank i runs on the i-th allowed CPU (default if there are enough CPUs)\n"
+    "      --bind none    ranks run on all allowed CPUs (default if there are more ranks than CPUs)\n"
+    "  -h, --help         print this help\n"
+    "Only rank 0 reads standard input. A rank fails if its status is not 0 or a signal ends it. The\n"
+    "other ranks then get SIGTERM, and SIGKILL after 3 s. The exit status is that of the first failed\n"
+    "rank, or 128 + the number of its signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the\n"
+    "ranks; a second signal kills them.\n";
+// clang-format on
 
 /* ---- options -----------------------------------------------------------------------------------
  */

@@ -22,25 +22,26 @@
 
 enum { MAX_RANKS = 65536, MAX_HOSTS = 65536, MAX_LINES = 64 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo topo [OPTIONS] [FILE]\n"
     "       kolo topo --diff A B\n"
-    "Show this machine (or FILE's: hwloc XML 2, NCCL or RCCL topology XML, the text of nvidia-smi\n"
-    "topo -m, kolo's dump; NCCL's graph XML shows its channels), and what kolo lays on it: on "
-    "GPUs\n"
-    "rings and trees with their bound, else ranks on CPUs.\n"
+    "Show a machine and its layout: rings and trees with their bound on GPUs, else ranks on CPUs. The\n"
+    "machine is this one, or that of FILE. FILE is hwloc XML 2, NCCL or RCCL topology XML, the text of\n"
+    "nvidia-smi topo -m, or kolo's dump. If FILE is NCCL's graph XML, its channels are shown.\n"
     "  -f, --file FILE   the same as FILE (also KOLO_TOPO_FILE)\n"
-    "  -m, --merge FILE  add what FILE knows of the same machine, by bus address\n"
-    "  -p, --probe       try P2P of this machine's GPUs with data, and plan without what fails\n"
-    "  -g, --gpus LIST   plan on these GPUs alone, 0,2,5 as they are numbered here\n"
+    "  -m, --merge FILE  add the data that FILE has on the same machine, matched by bus address\n"
+    "  -p, --probe       test P2P between this machine's GPUs with data, and plan without failed links\n"
+    "  -g, --gpus LIST   plan on these GPUs alone: 0,2,5, with the numbers that kolo topo shows\n"
     "  -H, --hosts N     plan for N hosts like this one\n"
     "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
-    "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, nothing else then)\n"
+    "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, without the text)\n"
     "  -j, --json        print machine and plan as one JSON object\n"
     "  -x, --xml         print kolo's dump, which can be read again\n"
     "      --nccl-xml    print a file for NCCL_TOPO_FILE\n"
-    "      --diff        print what machine B has otherwise than A; status 1 if anything\n"
-    "  -h, --help        this text\n";
+    "      --diff        print the differences of machine B from machine A; status 1 if there are any\n"
+    "  -h, --help        print this help\n";
+// clang-format on
 
 enum form { FORM_TEXT, FORM_JSON, FORM_XML, FORM_NCCL, FORM_DIFF };
 

@@ -17,29 +17,29 @@
 
 enum { MAX_RANKS = 4096, STATUS_USAGE = 2 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo tune [-n RANKS[,RANKS...]] [-c COLLECTIVES] [-b BYTES] [-e BYTES] [OPTIONS]\n"
     "       kolo tune --explain COLLECTIVE BYTES [-n RANKS] [--shared]\n"
-    "Measure which algorithm is fastest for which size, and keep what gains more than 5 % and two\n"
-    "standard deviations over the choice by price. Communicators of this machine use it from then\n"
-    "on. Under kolo run, mpirun, torchrun or srun it measures with the ranks that are there.\n"
+    "Measure which algorithm is fastest for each size, and write a table of rules. A rule is kept if it\n"
+    "beats the predicted choice by more than 5 % and two standard deviations. Communicators on this\n"
+    "machine then use the table. Under kolo run, mpirun, torchrun or srun it measures with their ranks.\n"
     "  -n, --ranks LIST     numbers of ranks to start (default: 2, 4, 8 ... and all cores)\n"
-    "  -c, --colls LIST     allreduce, broadcast, ... (default: all)\n"
+    "  -c, --colls LIST     collectives: allreduce, broadcast, ... (default: all)\n"
     "  -b, --begin BYTES    smallest size per rank (8)\n"
-    "  -e, --end BYTES      largest size (16M)\n"
-    "  -f, --factor N       from one size to the next (4)\n"
-    "  -t, --time SECONDS   for everything (50)\n"
-    "  -o, --out FILE       the table (default: KOLO_TUNE_FILE, or this machine's)\n"
+    "  -e, --end BYTES      largest size per rank (16M)\n"
+    "  -f, --factor N       each size is N times the last (4)\n"
+    "  -t, --time SECONDS   time for the whole run (50)\n"
+    "  -o, --out FILE       table to write (default: KOLO_TUNE_FILE, or the table of this machine)\n"
     "  -d, --dry-run        write no table\n"
-    "      --csv FILE       append every figure that was measured\n"
-    "      --explain        the candidates of one call: what was predicted, what was measured, "
-    "and\n"
-    "                       why one is chosen (also by KOLO_ALGO, KOLO_TUNE_FILE and plug-ins)\n"
+    "      --csv FILE       append every measured time to FILE\n"
+    "      --explain        list the candidates of one call: predicted time, measured time, and the\n"
+    "                       reason for the choice (also by KOLO_ALGO, KOLO_TUNE_FILE and plug-ins)\n"
     "      --shared         explain a call on memory of kolo_mem_alloc()\n"
-    "  -h, --help           this text\n"
-    "The report names the rules, what breaks a guideline (a composition of other collectives that\n"
-    "is faster, a size that is slower than a larger one), and the regret: how much longer the\n"
-    "choice takes than the best algorithm, by rounds that did not decide.\n";
+    "  -h, --help           print this help\n"
+    "The report lists the new rules, the sizes where another collective or a larger size is faster, and\n"
+    "the regret: (chosen - best) / best, measured in rounds that were held out of the choice.\n";
+// clang-format on
 
 /* ---- options ---- */
 
