@@ -85,7 +85,7 @@ CLONES static void floor_8(uint64_t *dst, const void *const *src, size_t words)
     }
 }
 
-static void run_floor(const struct kernels_job *job)
+static void run_floor(struct kernels_job *job)
 {
     const size_t words = job->bytes / 8;
     switch (job->sources) {
@@ -105,7 +105,7 @@ static void run_floor(const struct kernels_job *job)
 
 /* ---- timing ------------------------------------------------------------------------------ */
 
-static void run_once(const struct kernels_job *job)
+static void run_once(struct kernels_job *job)
 {
     if (job->kernel) {
         job->kernel(job->dst, job->src, job->sources, job->bytes / job->element, job->divisor);
@@ -171,6 +171,15 @@ static void print_type(const struct kernels_options *o, enum kolo_type type,
     }
 }
 
+static void print_types(const struct kernels_options *o, struct kernels_job *job)
+{
+    for (int type = 0; type < KOLO_TYPES; type++) {
+        if (wants(o->type, kolo_type_name((enum kolo_type)type))) {
+            print_type(o, (enum kolo_type)type, job);
+        }
+    }
+}
+
 static void print_rows(const struct kernels_options *o, char *memory, size_t most)
 {
     for (int sources = 1; sources <= MAX_SOURCES; sources *= 2) {
@@ -184,11 +193,7 @@ static void print_rows(const struct kernels_options *o, char *memory, size_t mos
             for (int i = 0; i < sources; i++) {
                 job.src[i] = memory + (size_t)(i + 1) * (most + STRIDE);
             }
-            for (int type = 0; type < KOLO_TYPES; type++) {
-                if (wants(o->type, kolo_type_name((enum kolo_type)type))) {
-                    print_type(o, (enum kolo_type)type, &job);
-                }
-            }
+            print_types(o, &job);
         }
     }
 }

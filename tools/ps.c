@@ -268,16 +268,25 @@ static void choose(struct found *all, int pid)
     }
 }
 
-/* The communicators of processes that share one with these, and so on. */
+/* Whether a process is in both communicators. */
+static bool shares_process(const struct found *f, const struct found *g)
+{
+    for (uint32_t i = 0; i < g->board->nposts; i++) {
+        if (has_process(f, atomic_load(&g->board->post[i].pid))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Choose the communicators that share a process with a chosen one, until none is left. */
 static void choose_job(struct found *all)
 {
     for (bool more = true; more;) {
         more = false;
         for (struct found *f = all; f != NULL; f = f->next) {
             for (const struct found *g = all; g != NULL && !f->chosen; g = g->next) {
-                for (uint32_t i = 0; g->chosen && i < g->board->nposts; i++) {
-                    f->chosen = f->chosen || has_process(f, atomic_load(&g->board->post[i].pid));
-                }
+                f->chosen = g->chosen && shares_process(f, g);
                 more = more || f->chosen;
             }
         }

@@ -86,6 +86,22 @@ static double arc_px(const struct machine_drawing *d, const struct kolo_graph_ed
     return fmin(110, 14 + 0.11 * fabs(d->at[l->a].x - d->at[l->b].x));
 }
 
+/* The height of a node: NVSwitch, GPUs, NICs, PCI switches and NUMA nodes from top to bottom. */
+static double level_of(const struct machine_drawing *d, int node)
+{
+    const struct kolo_node *n = &d->g->node[node];
+    if (n->kind == KOLO_NODE_GPU) {
+        return d->gpu_y;
+    }
+    if (is_leaf(n)) {
+        return d->nic_y;
+    }
+    if (n->kind == KOLO_NODE_NVSWITCH) {
+        return d->top + 30;
+    }
+    return n->kind == KOLO_NODE_SWITCH ? d->numa_y - level_px * d->depth[node] : d->numa_y;
+}
+
 static void place_rows(struct machine_drawing *d)
 {
     const struct kolo_graph *g = d->g;
@@ -104,12 +120,7 @@ static void place_rows(struct machine_drawing *d)
     d->switch_y = d->nic_y + 70;
     d->numa_y = d->switch_y + level_px * (d->deepest > 0 ? d->deepest : 1);
     for (int i = 0; i < g->nnodes; i++) {
-        const struct kolo_node *n = &g->node[i];
-        d->at[i].y = n->kind == KOLO_NODE_GPU        ? d->gpu_y
-                     : is_leaf(n)                    ? d->nic_y
-                     : n->kind == KOLO_NODE_SWITCH   ? d->numa_y - level_px * d->depth[i]
-                     : n->kind == KOLO_NODE_NVSWITCH ? d->top + 30
-                                                     : d->numa_y;
+        d->at[i].y = level_of(d, i);
     }
 }
 

@@ -48,6 +48,19 @@ static void read_tree(struct tree_picture *t)
     }
 }
 
+/* Put a node in the middle of its children that have a column; without such a child it stays. */
+static void centre_above_children(struct tree_picture *t, int n, int node)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int k = 0; k < n; k++) {
+        if (t->up[k] == node && t->x[k] >= 0) {
+            low = fmin(low, t->x[k]);
+            high = fmax(high, t->x[k]);
+        }
+    }
+    t->x[node] = low <= high ? (low + high) / 2 : t->x[node];
+}
+
 /* Leaves from the left in depth-first order; who passes on stands over the middle of those below.
  * Returns columns used. The walk needs no stack: it goes by the parents. */
 static int place_tree(struct tree_picture *t)
@@ -81,14 +94,9 @@ static int place_tree(struct tree_picture *t)
     }
     for (int depth = n; depth >= 0; depth--) {
         for (int i = 0; i < n; i++) {
-            double low = INFINITY, high = -INFINITY;
-            for (int k = 0; k < n && t->depth[i] == depth && t->inner[i]; k++) {
-                if (t->up[k] == i && t->x[k] >= 0) {
-                    low = fmin(low, t->x[k]);
-                    high = fmax(high, t->x[k]);
-                }
+            if (t->depth[i] == depth && t->inner[i]) {
+                centre_above_children(t, n, i);
             }
-            t->x[i] = low <= high ? (low + high) / 2 : t->x[i];
         }
     }
     return columns;

@@ -227,12 +227,15 @@ static kolo_status read_info(struct hwloc_reading *r, const struct kolo_xml_elem
     struct kolo_part *part = &r->host->part[r->open[r->depth - 1]];
     const bool is_cpu = part->kind == KOLO_PART_MACHINE || part->kind == KOLO_PART_PACKAGE;
     const int number = (int)strtol(value, NULL, 10);
-    char **where = part->kind == KOLO_PART_OS && strcmp(name, "GPUModel") == 0 ? &part->model
-                   : is_cpu && strcmp(name, "CPUModel") == 0                   ? &part->model
-                   : is_cpu && strcmp(name, "CPUVendor") == 0                  ? &part->vendor
-                   : r->depth == 1 && strcmp(name, "Architecture") == 0        ? &part->name
-                                                                               : NULL;
-    if (is_cpu && strcmp(name, "CPUFamilyNumber") == 0) {
+    char **where = NULL;
+    if (strcmp(name, is_cpu ? "CPUModel" : "GPUModel") == 0 &&
+        (is_cpu || part->kind == KOLO_PART_OS)) {
+        where = &part->model;
+    } else if (is_cpu && strcmp(name, "CPUVendor") == 0) {
+        where = &part->vendor;
+    } else if (r->depth == 1 && strcmp(name, "Architecture") == 0) {
+        where = &part->name;
+    } else if (is_cpu && strcmp(name, "CPUFamilyNumber") == 0) {
         part->arch |= (number & 0xffff) << 8;
     } else if (is_cpu && strcmp(name, "CPUModelNumber") == 0) {
         part->arch |= number & 0xff;

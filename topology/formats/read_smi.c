@@ -202,43 +202,56 @@ static bool is_gpu(const char *name)
     return strncmp(name, "GPU", 3) == 0 && isdigit((unsigned char)name[3]);
 }
 
-/* The smallest device that is at most so far; devices of one group name the same. Where NVLink
- * hides a distance, a third device that both are near to tells. */
-static void group(const struct matrix *m, enum near most, int *out)
+/* Give device j the smallest group of the devices that are at most `most` far. True: it changed. */
+static bool join_nearest(const struct matrix *m, enum near most, int j, int *out)
 {
-    const int n = m->ndevices;
+    const int n = m->ndevices, old = out[j];
     for (int i = 0; i < n; i++) {
+        if (m->near[(size_t)i * (size_t)n + (size_t)j] <= (unsigned char)most && out[i] < out[j]) {
+            out[j] = out[i];
+        }
+    }
+    return out[j] != old;
+}
+
+/* Group the devices that are at most `most` far from each other; a group is named by its smallest
+ * device. NVLink may hide a distance in the matrix: a third device near both then joins them. */
+static void group_devices(const struct matrix *m, enum near most, int *out)
+{
+    for (int i = 0; i < m->ndevices; i++) {
         out[i] = i;
     }
     for (bool changed = true; changed;) {
         changed = false;
-        for (int i = 0; i < n; i++) {
-            for (int j = 0; j < n; j++) {
-                if (m->near[(size_t)i * (size_t)n + (size_t)j] <= (unsigned char)most &&
-                    out[j] < out[i]) {
-                    out[i] = out[j];
-                    changed = true;
-                }
-            }
+        for (int j = 0; j < m->ndevices; j++) {
+            changed = join_nearest(m, most, j, out) || changed;
         }
     }
 }
 
-/* Rows of one NUMA node: by its number, else by the CPUs; what neither tells, by distance. */
+static bool share_numa(const struct matrix *m, int i, int j)
+{
+    return m->numa[i] >= 0 ? m->numa[j] == m->numa[i]
+                           : m->cpus[i][0] != '\0' && strcmp(m->cpus[i], m->cpus[j]) == 0;
+}
+
+/* Merge two groups under the smaller name. */
+static void merge_groups(int n, int *out, int a, int b)
+{
+    const int from = a > b ? a : b, to = a > b ? b : a;
+    for (int k = 0; k < n; k++) {
+        out[k] = out[k] == from ? to : out[k];
+    }
+}
+
+/* Group the devices of one NUMA node: by its number, else by its CPUs, else by distance. */
 static void group_numas(const struct matrix *m, int *out)
 {
-    group(m, NEAR_NODE, out);
+    group_devices(m, NEAR_NODE, out);
     for (int i = 0; i < m->ndevices; i++) {
         for (int j = 0; j < i; j++) {
-            const bool same = m->numa[i] >= 0
-                                  ? m->numa[j] == m->numa[i]
-                                  : m->cpus[i][0] != '\0' && strcmp(m->cpus[i], m->cpus[j]) == 0;
-            if (same && out[i] != out[j]) {
-                const int from = out[i] > out[j] ? out[i] : out[j];
-                const int to = out[i] > out[j] ? out[j] : out[i];
-                for (int k = 0; k < m->ndevices; k++) {
-                    out[k] = out[k] == from ? to : out[k];
-                }
+            if (share_numa(m, i, j)) {
+                merge_groups(m->ndevices, out, out[i], out[j]);
             }
         }
     }
@@ -345,8 +358,8 @@ static kolo_status build(struct kolo_graph *graph, const struct matrix *m,
                          const struct smi_tree *tree, int *node)
 {
     group_numas(m, tree->group[0]);
-    group(m, NEAR_PXB, tree->group[1]);
-    group(m, NEAR_PIX, tree->group[2]);
+    group_devices(m, NEAR_PXB, tree->group[1]);
+    group_devices(m, NEAR_PIX, tree->group[2]);
     for (int i = 0; i < m->ndevices; i++) {
         long number = 0;
         KOLO_TRY(place_device(graph, m, tree, i, &node[i]));

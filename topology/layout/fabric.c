@@ -188,21 +188,29 @@ static kolo_status add_route(struct kolo_fabric *f, int i, int j)
                                      : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for routes");
 }
 
-/* Whether NVL routes alone lead from GPU 0 to all, and whether each is by way of the NVSwitch. */
-static void classify(struct kolo_fabric *f)
+/* Mark the GPUs that an NVL route joins to GPU i, and count the new ones. */
+static int reach_by_nvlink(const struct kolo_fabric *f, int i, unsigned char *seen)
+{
+    int reached = 0;
+    for (int j = 0; j < f->n; j++) {
+        if (seen[j] == 0 && f->route[i * f->n + j].path == KOLO_PATH_NVL) {
+            seen[j] = 1;
+            reached++;
+        }
+    }
+    return reached;
+}
+
+/* Find out whether NVL routes alone join all GPUs, and whether each such route crosses the
+ * NVSwitch. */
+static void classify_routes(struct kolo_fabric *f)
 {
     unsigned char seen[KOLO_FABRIC_GPUS_MAX] = {1};
     int reached = 1;
-    for (bool more = true; more;) {
-        more = false;
+    for (int before = 0; before < reached;) {
+        before = reached;
         for (int i = 0; i < f->n; i++) {
-            for (int j = 0; j < f->n && seen[i] != 0; j++) {
-                if (seen[j] == 0 && f->route[i * f->n + j].path == KOLO_PATH_NVL) {
-                    seen[j] = 1;
-                    reached++;
-                    more = true;
-                }
-            }
+            reached += seen[i] != 0 ? reach_by_nvlink(f, i, seen) : 0;
         }
     }
     f->direct = f->n > 1 && reached == f->n;
@@ -245,7 +253,7 @@ kolo_status kolo_fabric_make(const struct kolo_graph *graph, struct kolo_fabric 
         kolo_fabric_free(&f);
         return st;
     }
-    classify(&f);
+    classify_routes(&f);
     *out = f;
     return KOLO_OK;
 }

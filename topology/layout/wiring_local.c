@@ -236,8 +236,20 @@ static int list_capacities(const struct kolo_fabric *f, double *out)
     return count;
 }
 
-/* Rings of capacity / sharers each, that together are within the bound; the largest sum first, and
- * of equal sums the fewest rings. */
+/* Add the sums of k rings that each have `capacity` / sharers, up to the bound. */
+static int add_sums(double capacity, int k, double bound, int sums, struct sum *out)
+{
+    for (int sharers = 1; sharers <= k; sharers++) {
+        const double total = k * capacity / sharers;
+        if (total <= bound * (1 + 1e-6) && sums < SUMS) {
+            out[sums++] = (struct sum){total, k};
+        }
+    }
+    return sums;
+}
+
+/* List the sums of up to 8 rings within the bound: the largest sum first, and of equal sums the one
+ * with the fewest rings. */
 static int list_sums(const struct kolo_fabric *f, double bound, struct sum *out)
 {
     double capacity[CAPACITIES];
@@ -245,12 +257,7 @@ static int list_sums(const struct kolo_fabric *f, double bound, struct sum *out)
     int sums = 0;
     for (int k = 1; k <= 8; k++) {
         for (int i = 0; i < count; i++) {
-            for (int sharers = 1; sharers <= k; sharers++) {
-                const double total = k * capacity[i] / sharers;
-                if (total <= bound * (1 + 1e-6) && sums < SUMS) {
-                    out[sums++] = (struct sum){total, k};
-                }
-            }
+            sums = add_sums(capacity[i], k, bound, sums, out);
         }
     }
     qsort(out, (size_t)sums, sizeof *out, compare_sums);

@@ -49,12 +49,20 @@ static int add_gpu(struct kolo_graph *g, uint64_t bus)
 
 static double field_value(const struct kolo_nvml_field *f)
 {
-    return f->status != KOLO_NVML_OK        ? 0
-           : f->type == KOLO_NVML_DOUBLE    ? f->value.real
-           : f->type == KOLO_NVML_UINT      ? (double)f->value.int32
-           : f->type == KOLO_NVML_ULONG     ? (double)f->value.int64
-           : f->type == KOLO_NVML_ULONGLONG ? (double)f->value.int64
-                                            : 0;
+    if (f->status != KOLO_NVML_OK) {
+        return 0;
+    }
+    switch ((int)f->type) {
+    case KOLO_NVML_DOUBLE:
+        return f->value.real;
+    case KOLO_NVML_UINT:
+        return (double)f->value.int32;
+    case KOLO_NVML_ULONG:
+    case KOLO_NVML_ULONGLONG:
+        return (double)f->value.int64;
+    default:
+        return 0;
+    }
 }
 
 static double ask(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned field,

@@ -87,11 +87,13 @@ double kolo_pci_gbs_usual(void)
 
 double kolo_nvlink_gbs(int arch)
 {
-    return arch >= 100                  ? 40.1
-           : arch >= 90                 ? 20.6
-           : arch == 86                 ? 12
-           : arch > 0 && arch / 10 == 6 ? 18
-                                        : 20;
+    if (arch >= 90) {
+        return arch >= 100 ? 40.1 : 20.6;
+    }
+    if (arch == 86) {
+        return 12;
+    }
+    return arch / 10 == 6 ? 18 : 20;
 }
 
 double kolo_xgmi_gbs(int arch)
