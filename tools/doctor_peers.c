@@ -116,7 +116,7 @@ struct peers_report {
     void *arg;
 };
 
-static void report(void *arg, const struct kolo_probed *pair)
+static void report_pair(void *arg, const struct kolo_probed *pair)
 {
     const struct peers_report *l = arg;
     char line[512], cause[160], fix[256], advice[384], who[96];
@@ -143,7 +143,7 @@ void kolo_doctor_peers(void (*tell)(void *arg, kolo_status status, const char *l
                        void *arg)
 {
     struct peers_report listener = {tell, arg};
-    if (!kolo_probe_pairs(report, &listener)) {
+    if (!kolo_probe_pairs(report_pair, &listener)) {
         tell(arg, KOLO_ERR_SYSTEM, "P2P could not be tried: the CUDA driver does not answer", NULL);
     }
 }

@@ -42,7 +42,7 @@ static const struct variable {
 #undef KOLO_VARIABLE
 };
 
-static const struct variable *find(const char *name, size_t len)
+static const struct variable *find_variable(const char *name, size_t len)
 {
     for (size_t i = 0; i < KOLO_LENGTH(variables); i++) {
         if (strlen(variables[i].name) == len && strncmp(variables[i].name, name, len) == 0) {
@@ -72,7 +72,7 @@ static void print_wrapped(const char *text)
     (void)putchar('\n');
 }
 
-static void print(const struct variable *v)
+static void print_variable(const struct variable *v)
 {
     const char *value = getenv(v->name);
     (void)printf("  %s", v->name);
@@ -108,23 +108,23 @@ static void print_all(int nnames, char **names, bool set)
             (void)printf("%s%s\n", last != GROUPS ? "\n" : "", titles[v->group]);
             last = v->group;
         }
-        print(v);
+        print_variable(v);
     }
 }
 
 /* How many names are nobody's: of those asked for, and of those in the environment. */
-static int complain(int nnames, char **names)
+static int count_unknown(int nnames, char **names)
 {
     int strangers = 0;
     for (int i = 0; i < nnames; i++) {
-        if (find(names[i], strlen(names[i])) == NULL) {
+        if (find_variable(names[i], strlen(names[i])) == NULL) {
             (void)fprintf(stderr, "kolo env: nothing reads %s\n", names[i]);
             strangers++;
         }
     }
     for (char **at = environ; nnames == 0 && at != NULL && *at != NULL; at++) {
         const size_t len = strcspn(*at, "=");
-        if (strncmp(*at, "KOLO_", 5) == 0 && find(*at, len) == NULL) {
+        if (strncmp(*at, "KOLO_", 5) == 0 && find_variable(*at, len) == NULL) {
             (void)fprintf(stderr, "kolo env: %.*s is set, and nothing reads it\n", (int)len, *at);
             strangers++;
         }
@@ -152,5 +152,5 @@ int kolo_tool_env(int argc, char **argv)
         set = true;
     }
     print_all(argc - optind, argv + optind, set);
-    return complain(argc - optind, argv + optind) > 0 ? 1 : 0;
+    return count_unknown(argc - optind, argv + optind) > 0 ? 1 : 0;
 }

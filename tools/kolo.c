@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int help(int argc, char **argv);
-static int version(int argc, char **argv);
+static int run_help(int argc, char **argv);
+static int run_version(int argc, char **argv);
 
 static const struct {
     const char *name;
@@ -30,11 +30,11 @@ static const struct {
     {"doctor", kolo_tool_doctor, "check whether this machine is set up for collectives"},
     {"tune", kolo_tool_tune, "measure the algorithms, write the best choices, and explain them"},
     {"env", kolo_tool_env, "show the variables that kolo reads, and their values"},
-    {"version", version, "print the library's version"},
-    {"help", help, "print this list"},
+    {"version", run_version, "print the library's version"},
+    {"help", run_help, "print this list"},
 };
 
-static void list(FILE *to)
+static void list_commands(FILE *to)
 {
     (void)fputs("Usage: kolo COMMAND [ARGUMENTS]\n", to);
     for (size_t i = 0; i < KOLO_LENGTH(commands); i++) {
@@ -43,15 +43,15 @@ static void list(FILE *to)
     (void)fputs("kolo COMMAND --help describes a command.\n", to);
 }
 
-static int help(int argc, char **argv)
+static int run_help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    list(stdout);
+    list_commands(stdout);
     return 0;
 }
 
-static int version(int argc, char **argv)
+static int run_version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
@@ -75,6 +75,6 @@ int main(int argc, char **argv)
     if (argc > 1) {
         (void)fprintf(stderr, "kolo: no command \"%s\"\n", name);
     }
-    list(stderr);
+    list_commands(stderr);
     return 2;
 }

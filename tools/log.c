@@ -28,7 +28,7 @@ struct log_options {
     bool json, help;
 };
 
-static bool parse(int argc, char **argv, struct log_options *out)
+static bool parse_options(int argc, char **argv, struct log_options *out)
 {
     static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
                                           {"svg", required_argument, NULL, 's'},
@@ -65,7 +65,7 @@ static kolo_status read_file(struct kolo_log *log, const char *path)
     return st;
 }
 
-static int show(const struct kolo_log *log, const struct log_options *options)
+static int show_log(const struct kolo_log *log, const struct log_options *options)
 {
     struct kolo_text text = {0};
     int status = 0;
@@ -91,7 +91,7 @@ int kolo_tool_log(int argc, char **argv)
     struct log_options options = {0};
     struct kolo_log log = {0};
     kolo_status st = KOLO_OK;
-    if (!parse(argc, argv, &options)) {
+    if (!parse_options(argc, argv, &options)) {
         return 2;
     }
     if (options.help) {
@@ -107,7 +107,7 @@ int kolo_tool_log(int argc, char **argv)
     if (st < 0) {
         (void)fprintf(stderr, "kolo log: %s\n", kolo_error_text());
     } else {
-        status = show(&log, &options);
+        status = show_log(&log, &options);
     }
     kolo_log_free(&log);
     return status;

@@ -81,7 +81,7 @@ struct probe_listener {
 };
 
 /* Not for ever: a process that hangs in the kernel dies when the driver lets it. */
-static void reap(pid_t child)
+static void reap_child(pid_t child)
 {
     const struct timespec nap = {0, 10000000};
     (void)kill(child, SIGKILL);
@@ -91,7 +91,7 @@ static void reap(pid_t child)
 }
 
 /* Returns 1: heard; 0: nothing in PATIENCE_MS; -1: the child has said its last word. */
-static int hear(int fd, struct kolo_probed *pair)
+static int read_answer(int fd, struct kolo_probed *pair)
 {
     struct pollfd ready = {fd, POLLIN, 0};
     struct kolo_probed heard;
@@ -125,7 +125,7 @@ static int listen_from(struct probe_listener *l, int first)
     }
     (void)close(ends[1]);
     int heard = child > 0 ? 1 : -1;
-    while (heard > 0 && (heard = hear(ends[0], &pair)) > 0) {
+    while (heard > 0 && (heard = read_answer(ends[0], &pair)) > 0) {
         if (pair.status != KOLO_INPROGRESS) {
             l->tell(l->arg, &pair);
         }
@@ -141,7 +141,7 @@ static int listen_from(struct probe_listener *l, int first)
     }
     (void)close(ends[0]);
     if (child > 0) {
-        reap(child);
+        reap_child(child);
     }
     const bool tried_all = pair.status == KOLO_OK || pair.status == KOLO_ERR_UNSUPPORTED;
     return heard == 0 || tried_all ? -1 : pair.number + 1;

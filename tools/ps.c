@@ -261,7 +261,7 @@ static bool has_process(const struct found *f, int pid)
     return i < f->board->nposts;
 }
 
-static void choose(struct found *all, int pid)
+static void choose_process(struct found *all, int pid)
 {
     for (struct found *f = all; f != NULL; f = f->next) {
         f->chosen = f->chosen || has_process(f, pid);
@@ -350,7 +350,7 @@ static bool look_twice(struct found *all)
     return true;
 }
 
-static int show(const struct found *all, const char *json)
+static int show_found(const struct found *all, const char *json)
 {
     int shown = 0;
     for (const struct found *f = all; f != NULL; f = f->next) {
@@ -396,7 +396,7 @@ int kolo_tool_ps(int argc, char **argv)
             free_boards(all);
             return 2;
         }
-        choose(all, (int)pid);
+        choose_process(all, (int)pid);
     }
     for (struct found *f = all; f != NULL && optind == argc; f = f->next) {
         f->chosen = true;
@@ -404,7 +404,7 @@ int kolo_tool_ps(int argc, char **argv)
     if (job) {
         choose_job(all);
     }
-    const int status = look_twice(all) ? show(all, json) : 1;
+    const int status = look_twice(all) ? show_found(all, json) : 1;
     free_boards(all);
     return status;
 }

@@ -40,8 +40,8 @@ static const char usage[] =
 /* ---- options -----------------------------------------------------------------------------------
  */
 
-static bool refuse(const char *format, ...) KOLO_PRINTF(1, 2);
-static bool refuse(const char *format, ...)
+static bool refuse_option(const char *format, ...) KOLO_PRINTF(1, 2);
+static bool refuse_option(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -56,7 +56,7 @@ static bool set_number(const char *option, const char *text, long hi, int *out)
 {
     long value = 0;
     if (!kolo_parse_int(text, 1, hi, &value)) {
-        return refuse("%s: \"%s\" is not a number of 1 to %ld", option, text, hi);
+        return refuse_option("%s: \"%s\" is not a number of 1 to %ld", option, text, hi);
     }
     *out = (int)value;
     return true;
@@ -65,7 +65,7 @@ static bool set_number(const char *option, const char *text, long hi, int *out)
 static bool set_bind(const char *text, enum run_bind *out)
 {
     if (strcmp(text, "core") != 0 && strcmp(text, "none") != 0) {
-        return refuse("--bind: \"%s\" is neither core nor none", text);
+        return refuse_option("--bind: \"%s\" is neither core nor none", text);
     }
     *out = text[0] == 'c' ? RUN_BIND_CORE : RUN_BIND_NONE;
     return true;
@@ -110,10 +110,10 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
     optind = 0;
     while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
         if (option == ':') {
-            return refuse("%s needs a value", argv[optind - 1]);
+            return refuse_option("%s needs a value", argv[optind - 1]);
         }
         if (option == '?') {
-            return refuse("unknown option %s", argv[optind - 1]);
+            return refuse_option("unknown option %s", argv[optind - 1]);
         }
         if (!set_option(option, out, help)) {
             return false;
@@ -124,9 +124,9 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
         return true;
     }
     if (out->nranks == 0) {
-        return refuse("how many ranks? -n N");
+        return refuse_option("how many ranks? -n N");
     }
-    return optind < argc || refuse("which command?");
+    return optind < argc || refuse_option("which command?");
 }
 
 /* ---- signals -----------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ static int wait_ms(const struct run_job *job)
     return left_ms < 0 ? 0 : (int)left_ms + 1;
 }
 
-static void step(struct run_job *job, int timeout_ms)
+static void pump_and_reap(struct run_job *job, int timeout_ms)
 {
     char bytes[64];
     run_pump(&job->run, shared.wake[0], timeout_ms);
@@ -403,7 +403,7 @@ static int run_job(struct run_job *job)
     }
     (void)start_all(job);
     while (job->run.nexited < job->run.nstarted) {
-        step(job, wait_ms(job));
+        pump_and_reap(job, wait_ms(job));
     }
     end_groups(job);
     run_finish_output(&job->run);

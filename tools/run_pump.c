@@ -35,8 +35,8 @@ static void write_all(struct run_state *run, int to, const char *bytes, size_t l
     }
 }
 
-static void show(struct run_state *run, const struct run_stream *stream, const char *bytes,
-                 size_t len)
+static void show_bytes(struct run_state *run, const struct run_stream *stream, const char *bytes,
+                       size_t len)
 {
     if (len == 0) {
         return;
@@ -78,12 +78,12 @@ static void show_prefixed(struct run_state *run, const struct run_stream *stream
     if (bytes[len - 1] != '\n') {
         *at++ = '\n';
     }
-    show(run, stream, text, (size_t)(at - text));
+    show_bytes(run, stream, text, (size_t)(at - text));
     free(text);
 }
 
 /* Show the first `len` bytes of what the stream holds, keep the rest. */
-static void release(struct run_state *run, struct run_stream *stream, size_t len)
+static void show_held(struct run_state *run, struct run_stream *stream, size_t len)
 {
     if (len == 0) {
         return;
@@ -91,7 +91,7 @@ static void release(struct run_state *run, struct run_stream *stream, size_t len
     if (stream->prefix >= 0) {
         show_prefixed(run, stream, stream->bytes, len);
     } else {
-        show(run, stream, stream->bytes, len);
+        show_bytes(run, stream, stream->bytes, len);
     }
     stream->len -= len;
     memmove(stream->bytes, stream->bytes + len, stream->len);
@@ -117,7 +117,7 @@ static bool make_room(struct run_stream *stream)
 
 static void end_stream(struct run_state *run, struct run_stream *stream)
 {
-    release(run, stream, stream->len);
+    show_held(run, stream, stream->len);
     close(stream->fd);
     stream->fd = -1;
     free(stream->bytes);
@@ -138,17 +138,17 @@ static size_t whole_lines(const struct run_stream *stream, size_t fresh)
 }
 
 /* One read; false if there is nothing more at the moment. */
-static bool take(struct run_state *run, struct run_stream *stream)
+static bool read_stream(struct run_state *run, struct run_stream *stream)
 {
     if (!make_room(stream)) {
-        release(run, stream, stream->len); /* better a cut line than none */
+        show_held(run, stream, stream->len); /* better a cut line than none */
         return false;
     }
     const ssize_t n = read(stream->fd, stream->bytes + stream->len, CHUNK);
     if (n > 0) {
         stream->len += (size_t)n;
         stream->since_us = kolo_now_us();
-        release(run, stream, whole_lines(stream, (size_t)n));
+        show_held(run, stream, whole_lines(stream, (size_t)n));
         return true;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -160,7 +160,7 @@ static bool take(struct run_state *run, struct run_stream *stream)
 void run_drain(struct run_state *run, struct run_rank *rank)
 {
     for (int i = 0; i < 2; i++) {
-        while (rank->streams[i].fd >= 0 && take(run, &rank->streams[i])) {
+        while (rank->streams[i].fd >= 0 && read_stream(run, &rank->streams[i])) {
         }
     }
 }
@@ -192,7 +192,7 @@ static bool show_idle(struct run_state *run)
                 continue;
             }
             if (kolo_now_us() - stream->since_us >= IDLE_MS * 1e3) {
-                release(run, stream, stream->len);
+                show_held(run, stream, stream->len);
             } else {
                 some = true;
             }
@@ -261,7 +261,7 @@ void run_pump(struct run_state *run, int wake_fd, int timeout_ms)
     if (poll(polls, count + 2, soon ? IDLE_MS : timeout_ms) > 0) {
         for (size_t i = 0; i < count; i++) {
             if (polls[i].revents != 0) {
-                (void)take(run, &run->ranks[i / 2].streams[i % 2]);
+                (void)read_stream(run, &run->ranks[i / 2].streams[i % 2]);
             }
         }
         if (polls[count + 1].revents != 0) {

@@ -128,8 +128,8 @@ static void bind_to_cpu(int rank)
 }
 
 /* Does not return: runs the program, or reports errno through `report` (which closes on exec). */
-static void become(const struct run_state *run, int rank, pid_t parent, const int streams[3],
-                   int report)
+static void become_rank(const struct run_state *run, int rank, pid_t parent, const int streams[3],
+                        int report)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -192,7 +192,7 @@ static void close_all(const int *fds, int count)
 }
 
 /* Fork; returns 0 once the program runs, else the errno for which it does not. */
-static int spawn(struct run_state *run, int rank, const int theirs[3])
+static int spawn_rank(struct run_state *run, int rank, const int theirs[3])
 {
     int report[2];
     int error = 0;
@@ -202,7 +202,7 @@ static int spawn(struct run_state *run, int rank, const int theirs[3])
     }
     const pid_t pid = fork();
     if (pid == 0) {
-        become(run, rank, parent, theirs, report[1]);
+        become_rank(run, rank, parent, theirs, report[1]);
     }
     const int fork_error = pid < 0 ? errno : 0;
     close(report[1]);
@@ -230,7 +230,7 @@ int run_start_rank(struct run_state *run, int rank)
         error = open_stream(run, rank, fd, &theirs[fd], &ours[fd]);
     }
     if (error == 0) {
-        error = spawn(run, rank, theirs);
+        error = spawn_rank(run, rank, theirs);
     }
     close_all(theirs, 3);
     if (error != 0) {

@@ -311,7 +311,7 @@ static void add_svg(const struct shown *s, struct kolo_text *out)
     }
 }
 
-static int show(const struct shown *s)
+static int write_output(const struct shown *s)
 {
     struct kolo_text text = {0};
     int status = 0;
@@ -340,7 +340,7 @@ static int show(const struct shown *s)
     return status;
 }
 
-static int fail(void)
+static int fail_library(void)
 {
     (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());
     return 1;
@@ -349,7 +349,7 @@ static int fail(void)
 static int show_machine(const struct topo_options *options)
 {
     struct shown s = {.options = options};
-    const int status = open_machine(&s) < 0 ? fail() : show(&s);
+    const int status = open_machine(&s) < 0 ? fail_library() : write_output(&s);
     close_machine(&s);
     return status;
 }
@@ -368,7 +368,7 @@ static int show_graphs(const struct topo_options *options)
     if (kolo_graphs_is(bytes, len)) {
         status = 1;
         if (kolo_graphs_read(options->file, bytes, len, &job) < 0) {
-            (void)fail();
+            (void)fail_library();
         } else {
             if (options->svg != NULL) {
                 kolo_picture_job(&job, NULL, &text);
@@ -392,7 +392,7 @@ static int show_diff(const struct topo_options *options)
     struct kolo_text text = {0};
     int status = 2;
     if (kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
-        (void)fail();
+        (void)fail_library();
     } else {
         const int count = kolo_topo_diff(a, b, &text);
         if (count == 0) {

@@ -174,7 +174,8 @@ static struct kolo_stroke stroke_of(const struct kolo_graph_edge *l)
                                                                    : NULL};
 }
 
-static void label(struct machine_drawing *d, double x, double y, const struct kolo_graph_edge *l)
+static void label_link(struct machine_drawing *d, double x, double y,
+                       const struct kolo_graph_edge *l)
 {
     if (l->count > 1) {
         kolo_canvas_label(d->c, (struct kolo_point){x, y}, "%d x %.4g", l->count,
@@ -195,7 +196,7 @@ static void draw_arc(struct machine_drawing *d, const struct kolo_graph_edge *l,
     const struct kolo_point pull = {(a.x + b.x) / 2, y + sign * 2 * height};
     kolo_canvas_curve(d->c, (struct kolo_point){a.x, y}, (struct kolo_point){b.x, y}, pull, &s);
     if (below) {
-        label(d, pull.x, y + height + 12, l);
+        label_link(d, pull.x, y + height + 12, l);
     } else if (l->count > 1) { /* a third of the way: middles of many arcs meet */
         kolo_canvas_label(d->c, (struct kolo_point){a.x + (b.x - a.x) / 3, y - height * 8 / 9 + 3},
                           "x%d", l->count);
@@ -215,7 +216,7 @@ static void draw_link(struct machine_drawing *d, const struct kolo_graph_edge *l
         const struct kolo_point gpu = a_is_bar ? b : a;
         kolo_canvas_line(d->c, (struct kolo_point){gpu.x, d->top + 44},
                          (struct kolo_point){gpu.x, gpu.y - 17}, &s);
-        label(d, gpu.x + 31, (d->top + 44 + gpu.y) / 2, l);
+        label_link(d, gpu.x + 31, (d->top + 44 + gpu.y) / 2, l);
     } else if (ka == KOLO_NODE_GPU && kb == KOLO_NODE_GPU) {
         draw_arc(d, l, arc_px(d, l), false);
     } else if (l->kind == KOLO_LINK_SMP) {
@@ -229,7 +230,8 @@ static void draw_link(struct machine_drawing *d, const struct kolo_graph_edge *l
         const struct kolo_point bend = {top.x, fmin(fmax(top.y, d->nic_y + 22), low.y - 14)};
         kolo_canvas_line(d->c, top, bend, &s);
         kolo_canvas_line(d->c, bend, (struct kolo_point){low.x + shift, low.y - 14}, &s);
-        label(d, (bend.x * 3 + low.x) / 4 + (pci ? -14 : 20), (bend.y * 3 + low.y - 14) / 4 + 4, l);
+        label_link(d, (bend.x * 3 + low.x) / 4 + (pci ? -14 : 20),
+                   (bend.y * 3 + low.y - 14) / 4 + 4, l);
     }
 }
 

@@ -147,7 +147,7 @@ static int root_of(const struct kolo_job *job, int channel)
 }
 
 /* The channel with the other tree of the pair: NCCL's and ours is half the channels on. */
-static int complement(const struct kolo_job *job)
+static int complement_channel(const struct kolo_job *job)
 {
     const int trees = kolo_job_trees(job), half = trees / 2;
     if (trees < 2) {
@@ -167,7 +167,7 @@ static int complement(const struct kolo_job *job)
 static void draw_both(const struct kolo_job *job, struct tree_picture *t,
                       struct kolo_canvas *canvas)
 {
-    const int channels[2] = {0, complement(job)};
+    const int channels[2] = {0, complement_channel(job)};
     const double top = canvas->height + 40;
     double left = 34;
     kolo_canvas_text(canvas, (struct kolo_point){20, top}, 15, KOLO_ANCHOR_START, "Trees%s",

@@ -134,7 +134,7 @@ static kolo_status read_link(struct kolo_graph *graph, const struct kolo_xml_ele
     return kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
 }
 
-static kolo_status start(void *context, const struct kolo_xml_element *e)
+static kolo_status start_element(void *context, const struct kolo_xml_element *e)
 {
     struct kolo_graph *graph = context;
     if (e->depth == 0) {
@@ -155,5 +155,6 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
 
 kolo_status kolo_read_own(const struct kolo_xml_source *source, struct kolo_graph *graph)
 {
-    return kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .context = graph});
+    return kolo_xml_read(source,
+                         &(struct kolo_xml_reader){.start = start_element, .context = graph});
 }

@@ -21,7 +21,7 @@ struct graphs_reading {
     int rank[CHAIN_MAX], count;
 };
 
-static kolo_status full(const struct kolo_xml_element *e)
+static kolo_status fail_full(const struct kolo_xml_element *e)
 {
     return kolo_xml_fail(e, "describes more than a file of its size can");
 }
@@ -38,7 +38,7 @@ static kolo_status add_gpu(struct graphs_reading *r, const struct kolo_xml_eleme
     return KOLO_OK;
 }
 
-static kolo_status start(void *context, const struct kolo_xml_element *e)
+static kolo_status start_element(void *context, const struct kolo_xml_element *e)
 {
     struct graphs_reading *r = context;
     if (e->depth == 0 && strcmp(e->name, "graphs") != 0) {
@@ -68,7 +68,7 @@ static bool add_chain(struct graphs_reading *r)
     return true;
 }
 
-static kolo_status end(void *context, const struct kolo_xml_element *e)
+static kolo_status end_element(void *context, const struct kolo_xml_element *e)
 {
     struct graphs_reading *r = context;
     if (strcmp(e->name, "channel") != 0 || r->count == 0) {
@@ -78,9 +78,9 @@ static kolo_status end(void *context, const struct kolo_xml_element *e)
         r->job->nranks = r->rank[i] >= r->job->nranks ? r->rank[i] + 1 : r->job->nranks;
     }
     if (r->pattern == RING) {
-        return kolo_job_add_ring(r->job, r->rings++, r->rank, r->count) ? KOLO_OK : full(e);
+        return kolo_job_add_ring(r->job, r->rings++, r->rank, r->count) ? KOLO_OK : fail_full(e);
     }
-    return r->pattern > RING || add_chain(r) ? KOLO_OK : full(e);
+    return r->pattern > RING || add_chain(r) ? KOLO_OK : fail_full(e);
 }
 
 kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, struct kolo_job *out)
@@ -92,8 +92,9 @@ kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, st
     }
     r->job = &job;
     const struct kolo_xml_source source = {path, bytes, len};
-    const kolo_status st =
-        kolo_xml_read(&source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
+    const kolo_status st = kolo_xml_read(
+        &source,
+        &(struct kolo_xml_reader){.start = start_element, .end = end_element, .context = r});
     job.nchannels = r->rings;
     free(r);
     if (st < 0) {

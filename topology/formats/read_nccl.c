@@ -17,7 +17,7 @@ struct nccl_reading {
     int depth;
 };
 
-static int above(const struct nccl_reading *r)
+static int node_above(const struct nccl_reading *r)
 {
     return r->depth > 0 ? r->node[r->depth - 1] : -1;
 }
@@ -69,7 +69,7 @@ static kolo_status add_pci(struct nccl_reading *r, const struct kolo_xml_element
     int class_id = 0, width = 0, vendor = 0, device = 0;
     uint64_t bus = KOLO_BUS_NONE;
     const char *text = kolo_xml_get(e, "busid");
-    const int parent = above(r);
+    const int parent = node_above(r);
     bool assumed = false;
     KOLO_TRY(kolo_xml_int(e, "class", 0, 0xffffff, 0, &class_id));
     KOLO_TRY(kolo_xml_int(e, "vendor", 0, 0xffff, 0, &vendor));
@@ -110,7 +110,7 @@ static int gcn_arch(const char *text)
 
 static kolo_status add_gpu(struct nccl_reading *r, const struct kolo_xml_element *e, int *out)
 {
-    const int node = above(r);
+    const int node = node_above(r);
     const char *gcn = kolo_xml_get(e, "gcn");
     if (node < 0 || r->graph->node[node].bus == KOLO_BUS_NONE) {
         return kolo_xml_fail(e, "a GPU must lie within a <pci>");
@@ -130,7 +130,7 @@ static kolo_status add_gpu(struct nccl_reading *r, const struct kolo_xml_element
 
 static kolo_status add_claim(struct nccl_reading *r, const struct kolo_xml_element *e)
 {
-    const int node = above(r);
+    const int node = node_above(r);
     const char *target = kolo_xml_get(e, "target");
     int class_id = 0;
     struct kolo_link_claim claim = {.from = node, .to = KOLO_BUS_NONE};
@@ -185,7 +185,7 @@ static kolo_status split_card(struct nccl_reading *r, int card)
 static kolo_status place_net(struct nccl_reading *r, int *out, bool *is_new)
 {
     struct kolo_graph *g = r->graph;
-    const int holder = above(r);
+    const int holder = node_above(r);
     const bool on_pci = holder >= 0 && g->node[holder].bus != KOLO_BUS_NONE;
     *is_new = false;
     if (on_pci &&
@@ -233,10 +233,10 @@ static kolo_status add_net(struct nccl_reading *r, const struct kolo_xml_element
                                                                         : kolo_graph_full(r->graph);
 }
 
-static kolo_status start(void *context, const struct kolo_xml_element *e)
+static kolo_status start_element(void *context, const struct kolo_xml_element *e)
 {
     struct nccl_reading *r = context;
-    int node = above(r);
+    int node = node_above(r);
     kolo_status st = KOLO_OK;
     if (e->depth == 0) {
         st = check_root(e);
@@ -256,7 +256,7 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
     return st;
 }
 
-static kolo_status end(void *context, const struct kolo_xml_element *e)
+static kolo_status end_element(void *context, const struct kolo_xml_element *e)
 {
     struct nccl_reading *r = context;
     (void)e;
@@ -282,8 +282,9 @@ kolo_status kolo_read_nccl(const struct kolo_xml_source *source, struct kolo_gra
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", source->path);
     }
     r->graph = graph;
-    kolo_status st =
-        kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
+    kolo_status st = kolo_xml_read(
+        source,
+        &(struct kolo_xml_reader){.start = start_element, .end = end_element, .context = r});
     if (st == KOLO_OK) {
         find_switches(graph);
         st = kolo_link_claims_join(graph, &r->claims);

@@ -274,7 +274,7 @@ struct smi_tree {
     int *node[3];  /* of the group named i; -1 not yet */
 };
 
-static int members(const struct matrix *m, const int *group, int name)
+static int count_members(const struct matrix *m, const int *group, int name)
 {
     int count = 0;
     for (int i = 0; i < m->ndevices; i++) {
@@ -290,9 +290,9 @@ static kolo_status place_device(struct kolo_graph *graph, const struct matrix *m
     for (int level = 0; level < 3; level++) {
         const int name = tree->group[level][i];
         const bool needed =
-            level == 0 || (members(m, tree->group[level], name) > 1 &&
-                           !(level == 2 && members(m, tree->group[1], tree->group[1][i]) ==
-                                               members(m, tree->group[2], name)));
+            level == 0 || (count_members(m, tree->group[level], name) > 1 &&
+                           !(level == 2 && count_members(m, tree->group[1], tree->group[1][i]) ==
+                                               count_members(m, tree->group[2], name)));
         if (needed && tree->node[level][name] < 0) {
             KOLO_TRY(add_child(graph, level == 0 ? KOLO_NODE_NUMA : KOLO_NODE_SWITCH, parent,
                                &tree->node[level][name]));
@@ -354,8 +354,8 @@ static kolo_status add_links(struct kolo_graph *graph, const struct matrix *m, c
     return KOLO_OK;
 }
 
-static kolo_status build(struct kolo_graph *graph, const struct matrix *m,
-                         const struct smi_tree *tree, int *node)
+static kolo_status build_tree(struct kolo_graph *graph, const struct matrix *m,
+                              const struct smi_tree *tree, int *node)
 {
     group_numas(m, tree->group[0]);
     group_devices(m, NEAR_PXB, tree->group[1]);
@@ -399,7 +399,7 @@ kolo_status kolo_read_smi(const struct kolo_xml_source *source, struct kolo_grap
             tree.node[level] = ints + (3 + level) * n;
         }
         memset(ints + 3 * n, 0xff, 3 * n * sizeof *ints);
-        st = build(graph, &m, &tree, ints + 6 * n);
+        st = build_tree(graph, &m, &tree, ints + 6 * n);
         kolo_graph_note(graph,
                         "the matrix tells no speeds: NVLinks are taken as %.3g GB/s each, "
                         "PCI as %.3g GB/s",

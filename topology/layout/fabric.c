@@ -73,7 +73,7 @@ static bool is_better(double width, int hops, const struct reach *than)
     return width > than->width || (width >= than->width && hops < than->hops);
 }
 
-static void spread(const struct kolo_graph *graph, int from, int b, struct reach *reach)
+static void spread_reach(const struct kolo_graph *graph, int from, int b, struct reach *reach)
 {
     for (int i = 0; i < 2 * graph->nlinks; i++) {
         const struct kolo_graph_edge *link = &graph->link[i / 2];
@@ -98,7 +98,7 @@ int kolo_graph_route(const struct kolo_graph *graph, int a, int b, int *out, int
     reach[a] = (struct reach){DBL_MAX, 0, -1, false};
     for (int at = a; at >= 0 && at != b;) {
         reach[at].done = true;
-        spread(graph, at, b, reach);
+        spread_reach(graph, at, b, reach);
         at = -1;
         for (int i = 0; i < graph->nnodes; i++) {
             const bool open = !reach[i].done && reach[i].width > 0;

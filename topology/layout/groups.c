@@ -25,8 +25,8 @@ static int key_of(const int *host_of, const struct kolo_place *place, int level,
 
 /* Cut the groups of `above` by a level; each gets the name of its smallest rank. False, and `out`
  * undefined, where the level is unknown of a rank. */
-static bool cut(int nranks, const int *host_of, const struct kolo_place *place, int level,
-                const int *above, int *out)
+static bool cut_level(int nranks, const int *host_of, const struct kolo_place *place, int level,
+                      const int *above, int *out)
 {
     for (int r = 0; r < nranks; r++) {
         const int key = key_of(host_of, place, level, r);
@@ -65,8 +65,8 @@ static int cut_all(int nranks, const int *host_of, const struct kolo_place *plac
     memset(made, 0, bytes);
     for (int level = KOLO_GROUP_LEVELS - 1; level >= 0; level--) {
         int *group = made + (size_t)(kept + 1) * (size_t)nranks;
-        if (cut(nranks, host_of, place, level, above, group) && !says_nothing(nranks, group) &&
-            memcmp(group, above, bytes) != 0) {
+        if (cut_level(nranks, host_of, place, level, above, group) &&
+            !says_nothing(nranks, group) && memcmp(group, above, bytes) != 0) {
             level_of[kept++] = level;
             above = group;
         }

@@ -18,7 +18,7 @@
 
 enum { STEPS = 60000, TRIES = 12, RINGS_MAX = 16 };
 
-static bool reserve(struct kolo_wiring *w, int nrings)
+static bool reserve_rings(struct kolo_wiring *w, int nrings)
 {
     const size_t ints = (size_t)nrings * (size_t)w->ngpus;
     int *path = realloc(w->path, ints * sizeof *path);
@@ -29,7 +29,7 @@ static bool reserve(struct kolo_wiring *w, int nrings)
     return true;
 }
 
-static void keep(struct kolo_wiring *w, int nrings, double rate, const int *path)
+static void keep_rings(struct kolo_wiring *w, int nrings, double rate, const int *path)
 {
     memmove(w->path, path, (size_t)nrings * (size_t)w->ngpus * sizeof *path);
     w->nrings = nrings;
@@ -49,7 +49,7 @@ static kolo_status fill_switched(struct kolo_wiring *w, const struct kolo_fabric
         links = fast && (links == 0 || l->count < links) ? l->count : links;
     }
     const int nrings = links > 8 ? 8 : links > 0 ? links : 1;
-    if (!reserve(w, nrings)) {
+    if (!reserve_rings(w, nrings)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", nrings);
     }
     for (int r = 0; r < nrings; r++) {
@@ -65,7 +65,7 @@ static kolo_status fill_switched(struct kolo_wiring *w, const struct kolo_fabric
 
 /* ---- full mesh ---- */
 
-static int divisor(int a, int b)
+static int common_divisor(int a, int b)
 {
     while (b != 0) {
         const int rest = a % b;
@@ -86,7 +86,7 @@ static int common_count(const struct kolo_fabric *f, bool *is_mesh)
             continue;
         }
         same = same && (common == 0 || common == l->count);
-        common = divisor(l->count, common);
+        common = common_divisor(l->count, common);
         pairs++;
     }
     *is_mesh = same && pairs == f->n * (f->n - 1) / 2;
@@ -94,7 +94,7 @@ static int common_count(const struct kolo_fabric *f, bool *is_mesh)
 }
 
 /* Place k of the zigzag 0 1 -1 2 -2 ... */
-static int zigzag(int k)
+static int zigzag_place(int k)
 {
     return k % 2 == 1 ? (k + 1) / 2 : -k / 2;
 }
@@ -105,7 +105,7 @@ static void mesh_ring(int n, int t, bool back, int *path)
     path[0] = n - 1;
     for (int k = 0; k < n - 1; k++) {
         const int at = back ? n - 2 - k : k;
-        path[k + 1] = kolo_mod(zigzag(at) + t, n - 1);
+        path[k + 1] = kolo_mod(zigzag_place(at) + t, n - 1);
     }
 }
 
@@ -114,7 +114,7 @@ static kolo_status fill_mesh(struct kolo_wiring *w, double lane)
     const int n = w->ngpus;
     const bool odd = n % 2 == 1;
     const int nrings = n == 2 ? 1 : odd ? n - 1 : 2 * (n - 1);
-    if (!reserve(w, nrings)) {
+    if (!reserve_rings(w, nrings)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", nrings);
     }
     for (int r = 0; r < nrings; r++) {
@@ -167,7 +167,7 @@ static bool search_part(struct kolo_wiring *w, const struct kolo_fabric *f, doub
         const bool even = k % 2 == 0 && try_pack(f, &a, budget, out) == KOLO_PACKED;
         a.mirrored = false;
         if (even || try_pack(f, &a, budget, out) == KOLO_PACKED) {
-            keep(w, k, rate, out);
+            keep_rings(w, k, rate, out);
             return k == bound && bound * rate > w->bound_gbs * (1 - 1e-6);
         }
     }
@@ -184,7 +184,7 @@ static kolo_status fill_direct(struct kolo_wiring *w, const struct kolo_fabric *
     w->bound_links = (int)(w->bound_gbs / f->unit_gbs + 0.5);
     w->unit_gbs = f->unit_gbs;
     int *out = malloc((size_t)most * (size_t)w->ngpus * sizeof *out);
-    if (out == NULL || !reserve(w, most)) {
+    if (out == NULL || !reserve_rings(w, most)) {
         free(out);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", most);
     }
@@ -270,7 +270,7 @@ static kolo_status fill_all(struct kolo_wiring *w, const struct kolo_fabric *f)
     const int count = list_sums(f, w->bound_gbs, sums);
     long budget = 4L * STEPS;
     int *out = malloc((size_t)RINGS_MAX * (size_t)w->ngpus * sizeof *out);
-    if (out == NULL || !reserve(w, RINGS_MAX)) {
+    if (out == NULL || !reserve_rings(w, RINGS_MAX)) {
         free(out);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", RINGS_MAX);
     }
@@ -278,7 +278,7 @@ static kolo_status fill_all(struct kolo_wiring *w, const struct kolo_fabric *f)
         const struct attempt a = {sums[i].nrings, sums[i].total / sums[i].nrings, false, false};
         if ((i == 0 || compare_sums(&sums[i - 1], &sums[i]) != 0) &&
             try_pack(f, &a, &budget, out) == KOLO_PACKED) {
-            keep(w, a.nrings, a.rate, out);
+            keep_rings(w, a.nrings, a.rate, out);
         }
     }
     free(out);
@@ -290,7 +290,7 @@ static kolo_status fill_simple(struct kolo_wiring *w, const struct kolo_fabric *
 {
     const int n = w->ngpus;
     int *uses = calloc(2 * (size_t)f->graph->nlinks + 1, sizeof *uses);
-    if (uses == NULL || !reserve(w, 1)) {
+    if (uses == NULL || !reserve_rings(w, 1)) {
         free(uses);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a ring");
     }

@@ -44,7 +44,7 @@ void kolo_graph_destroy(struct kolo_graph *graph)
     free(graph);
 }
 
-static bool take(struct kolo_graph *graph, size_t bytes)
+static bool take_memory(struct kolo_graph *graph, size_t bytes)
 {
     if (graph->limit != 0 && (bytes > graph->limit || graph->bytes > graph->limit - bytes)) {
         return false;
@@ -61,7 +61,7 @@ void *kolo_graph_grow(struct kolo_graph *graph, void *array, int count, int *roo
     }
     const int more = *room < 16 ? 16 : *room + *room / 2;
     const size_t bytes = (size_t)more * each;
-    if (!take(graph, bytes)) {
+    if (!take_memory(graph, bytes)) {
         return NULL;
     }
     void *new = realloc(array, bytes);
@@ -109,7 +109,8 @@ struct kolo_graph_edge *kolo_graph_link(const struct kolo_graph *graph, int a, i
     return NULL;
 }
 
-static bool joins(const struct kolo_graph *graph, const struct kolo_graph_edge *link, int a, int b)
+static bool joins_gpus(const struct kolo_graph *graph, const struct kolo_graph_edge *link, int a,
+                       int b)
 {
     const bool has_a = link->a == a || link->b == a, has_b = link->a == b || link->b == b;
     const bool switched = graph->node[link->a].kind == KOLO_NODE_NVSWITCH ||
@@ -121,7 +122,7 @@ void kolo_graph_cut(struct kolo_graph *graph, int a, int b)
 {
     int kept = 0;
     for (int i = 0; i < graph->nlinks; i++) {
-        if (!joins(graph, &graph->link[i], a, b)) {
+        if (!joins_gpus(graph, &graph->link[i], a, b)) {
             graph->link[kept++] = graph->link[i];
         }
     }
@@ -166,7 +167,7 @@ bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text)
     if (text == NULL || text[0] == '\0') {
         return true;
     }
-    if (!take(graph, strlen(text) + 1)) {
+    if (!take_memory(graph, strlen(text) + 1)) {
         return false;
     }
     char *copy = strdup(text);

@@ -65,8 +65,8 @@ static double field_value(const struct kolo_nvml_field *f)
     }
 }
 
-static double ask(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned field,
-                  unsigned scope)
+static double ask_field(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned field,
+                        unsigned scope)
 {
     struct kolo_nvml_field f = {.field = field, .scope = scope};
     return nvml->fields != NULL && nvml->fields(device, 1, &f) == KOLO_NVML_OK ? field_value(&f)
@@ -77,7 +77,7 @@ static double ask(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigne
 static bool is_up(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned link, int arch)
 {
     int active = 0;
-    if (arch >= 90 && ask(nvml, device, KOLO_NVML_LINK_STATE, link) > 0) {
+    if (arch >= 90 && ask_field(nvml, device, KOLO_NVML_LINK_STATE, link) > 0) {
         return true;
     }
     return nvml->link_state != NULL && nvml->link_state(device, link, &active) == KOLO_NVML_OK &&
@@ -91,7 +91,7 @@ static struct kolo_link_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_d
     int type = -1;
     struct kolo_link_claim claim = {node, KOLO_BUS_NONE, KOLO_NODE_NVSWITCH, KOLO_LINK_NVLINK, 1,
                                     0};
-    claim.gbs = 0.8 * ask(nvml, device, KOLO_NVML_LINK_SPEED_MBPS, link) / 1000;
+    claim.gbs = 0.8 * ask_field(nvml, device, KOLO_NVML_LINK_SPEED_MBPS, link) / 1000;
     if (nvml->link_type != NULL) {
         (void)nvml->link_type(device, link, &type);
     }
@@ -119,8 +119,8 @@ static kolo_status add_links(const struct kolo_nvml *nvml, struct kolo_graph *g,
     return KOLO_OK;
 }
 
-static kolo_status describe(const struct kolo_nvml *nvml, struct kolo_graph *g,
-                            kolo_nvml_device device, int node, int index)
+static kolo_status describe_gpu(const struct kolo_nvml *nvml, struct kolo_graph *g,
+                                kolo_nvml_device device, int node, int index)
 {
     char name[96] = "";
     int major = 0, minor = 0;
@@ -184,7 +184,7 @@ static kolo_status add_all(const struct kolo_nvml *nvml, struct kolo_graph *g,
         if (node < 0) {
             return kolo_graph_full(g);
         }
-        KOLO_TRY(describe(nvml, g, device[i], node, i));
+        KOLO_TRY(describe_gpu(nvml, g, device[i], node, i));
         KOLO_TRY(add_links(nvml, g, device[i], node, claims));
     }
     return KOLO_OK;

@@ -72,34 +72,34 @@ struct kolo_place kolo_host_place(const struct kolo_host *host, int pu_os_index)
 
 /* ---- the distance of two places ---- */
 
-static bool equal(int a, int b)
+static bool is_equal(int a, int b)
 {
     return a >= 0 && a == b;
 }
 
-static bool differ(int a, int b)
+static bool is_different(int a, int b)
 {
     return a >= 0 && b >= 0 && a != b;
 }
 
 enum kolo_near kolo_near_of(const struct kolo_place *a, const struct kolo_place *b)
 {
-    if (equal(a->core, b->core)) {
+    if (is_equal(a->core, b->core)) {
         return KOLO_NEAR_CORE;
     }
-    if (differ(a->package, b->package)) {
+    if (is_different(a->package, b->package)) {
         return KOLO_NEAR_HOST;
     }
-    if (differ(a->numa, b->numa)) {
+    if (is_different(a->numa, b->numa)) {
         return KOLO_NEAR_PACKAGE;
     }
-    if (equal(a->l3, b->l3)) {
+    if (is_equal(a->l3, b->l3)) {
         return KOLO_NEAR_L3;
     }
-    if (equal(a->numa, b->numa)) {
+    if (is_equal(a->numa, b->numa)) {
         return KOLO_NEAR_NUMA;
     }
-    return equal(a->package, b->package) ? KOLO_NEAR_PACKAGE : KOLO_NEAR_UNKNOWN;
+    return is_equal(a->package, b->package) ? KOLO_NEAR_PACKAGE : KOLO_NEAR_UNKNOWN;
 }
 
 bool kolo_host_pair(const struct kolo_host *host, enum kolo_near near, int cpu[2])
@@ -120,13 +120,13 @@ bool kolo_host_pair(const struct kolo_host *host, enum kolo_near near, int cpu[2
 
 /* ---- the calling thread ---- */
 
-static int common(int a, int b)
+static int common_index(int a, int b)
 {
     return a == b ? a : -1;
 }
 
 /* The kernel wants room for every CPU that it could have, and says EINVAL to less. */
-static cpu_set_t *affinity(int *cpus)
+static cpu_set_t *read_affinity(int *cpus)
 {
     for (*cpus = 1024; *cpus <= 1 << 20; *cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)*cpus);
@@ -142,7 +142,7 @@ hwloc_bitmap_t kolo_host_bound(const struct kolo_host *host)
 {
     int cpus = 0;
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
-    cpu_set_t *set = bound != NULL ? affinity(&cpus) : NULL;
+    cpu_set_t *set = bound != NULL ? read_affinity(&cpus) : NULL;
     for (int i = 0; i < kolo_host_pus(host) && set != NULL; i++) {
         const int cpu = host->pu[i].os;
         if (cpu < cpus && CPU_ISSET_S((size_t)cpu, CPU_ALLOC_SIZE((size_t)cpus), set)) {
@@ -165,9 +165,10 @@ struct kolo_place kolo_host_here(const struct kolo_host *host)
     }
     for (int cpu = first; cpu >= 0; cpu = hwloc_bitmap_next(bound, cpu)) {
         const struct kolo_place place = kolo_host_place(host, cpu);
-        here = (struct kolo_place){common(here.pu, place.pu), common(here.core, place.core),
-                                   common(here.l3, place.l3), common(here.numa, place.numa),
-                                   common(here.package, place.package)};
+        here = (struct kolo_place){
+            common_index(here.pu, place.pu), common_index(here.core, place.core),
+            common_index(here.l3, place.l3), common_index(here.numa, place.numa),
+            common_index(here.package, place.package)};
     }
     hwloc_bitmap_free(bound);
     return here;
