@@ -14,8 +14,7 @@
 static const char usage[] =
     "Usage: kolo log [--json] [--svg FILE] FILE...\n"
     "Read logs of NCCL, RCCL or kolo (NCCL_DEBUG=INFO, KOLO_DEBUG=INFO), of one job: one file, or\n"
-    "one of each host or rank. Prints ranks, hosts, rings, trees, what carries the edges, and "
-    "notes\n"
+    "one of each host or rank. Prints ranks, hosts, rings, trees, what carries the edges, and notes\n"
     "on what is missing or slow.\n"
     "  -j, --json        as one JSON object\n"
     "  -s, --svg FILE    also draw rings, trees and the matrix of carriers as SVG into FILE\n"

@@ -308,12 +308,10 @@ static int usage(FILE *to, int status)
 {
     (void)fputs(
         "Usage: kolo ps [--job] [--json FILE] [PID...]\n"
-        "What the ranks on this host are in: of all communicators that this user may look at, or "
-        "of\n"
+        "What the ranks on this host are in: of all communicators that this user may look at, or of\n"
         "those with these processes.\n"
         "  --job         and of those with processes that share one with these: of their job\n"
-        "  --json FILE   write each rank's last calls, as PyTorch's flight recorder does: %r in "
-        "the\n"
+        "  --json FILE   write each rank's last calls, as PyTorch's flight recorder does: %r in the\n"
         "                name is the rank, %c the communicator, %p the process, %h the host; with\n"
         "                neither %r nor %p the rank is added\n"
         "  -h, --help    this text\n"

@@ -30,14 +30,11 @@ static const char usage[] =
     "      --bind core    rank i runs on the i-th allowed cpu (default while there are enough)\n"
     "      --bind none    ranks run on all allowed cpus (the default for more ranks than cpus)\n"
     "  -h, --help         this text\n"
-    "Only rank 0 reads standard input. When a rank fails (a status other than 0, or a signal), "
-    "the\n"
+    "Only rank 0 reads standard input. When a rank fails (a status other than 0, or a signal), the\n"
     "others get SIGTERM and after 3 s SIGKILL; the status is that of the first failure, 128 + the\n"
-    "number for a signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the second one "
-    "kills.\n";
+    "number for a signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the second one kills.\n";
 
-/* ---- options -----------------------------------------------------------------------------------
- */
+/* ---- options ---- */
 
 static bool refuse(const char *format, ...) KOLO_PRINTF(1, 2);
 static bool refuse(const char *format, ...)
@@ -128,8 +125,7 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
     return optind < argc || refuse("which command?");
 }
 
-/* ---- signals -----------------------------------------------------------------------------------
- */
+/* ---- signals ---- */
 
 /* What a handler may use; groups[] is written before a signal can need it and never shrinks until
  * the job is over. */
@@ -204,8 +200,7 @@ static bool catch_signals(void)
     return true;
 }
 
-/* ---- the job -----------------------------------------------------------------------------------
- */
+/* ---- the job ---- */
 
 struct job {
     struct run run;

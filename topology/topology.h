@@ -12,8 +12,7 @@
 extern "C" {
 #endif
 
-/* ---- the machine (host.c, host_print.c) -------------------------------------------------------
- */
+/* ---- the machine (host.c, host_print.c) ---- */
 
 struct kolo_host; /* immutable once made; any number of threads may ask it */
 
@@ -75,8 +74,7 @@ enum kolo_near kolo_near_of(const struct kolo_place *a, const struct kolo_place 
  * is the first PU there is. */
 bool kolo_host_pair(const struct kolo_host *host, enum kolo_near near, int cpu[2]);
 
-/* ---- groups of near ranks (groups.c) ----------------------------------------------------------
- */
+/* ---- groups of near ranks (groups.c) ---- */
 
 enum { KOLO_GROUP_LEVELS = 4 };
 
@@ -97,8 +95,7 @@ void kolo_groups_free(struct kolo_groups *groups);
  * nranks begin again. False, and `out` undefined, where the text is not just that. */
 bool kolo_places_parse(const char *text, int nranks, struct kolo_place *out);
 
-/* ---- layout: order, trees (order.c, tree.c) ---------------------------------------------------
- */
+/* ---- layout: order, trees (order.c, tree.c) ---- */
 
 /* Order the ranks so that neighbours share caches: order[i] is the rank at position i. Sorted by
  * host, package, NUMA node, L3, core, PU, then rank; an unknown member sorts last. Each level's
@@ -123,8 +120,7 @@ struct kolo_tree kolo_tree_at(int n, int which, int position);
 /* The same by ranks: order[] as above, NULL for 0..n-1. Cost: n (finds the rank's position). */
 void kolo_tree_build(int nranks, const int *order, int which, int rank, struct kolo_tree *out);
 
-/* ---- log lines in NCCL's form, never cut (lines.c) --------------------------------------------
- */
+/* ---- log lines in NCCL's form, never cut (lines.c) ---- */
 
 /* "Channel 00/02 : 0 1 2": the ring of a channel, ranks right-aligned to the widest. */
 void kolo_line_ring(struct kolo_text *out, int channel, int nchannels, int nranks,
@@ -144,8 +140,7 @@ struct kolo_edge {
 /* "Channel 00/0 : 0[0] -> 1[1] via SHM/direct" */
 void kolo_line_edge(struct kolo_text *out, const struct kolo_edge *edge);
 
-/* ---- drawings (draw.c, svg.c) -----------------------------------------------------------------
- */
+/* ---- drawings (draw.c, svg.c) ---- */
 
 /* What a drawing shows; host_of and place may be NULL as above. */
 struct kolo_layout {

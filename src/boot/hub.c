@@ -18,7 +18,7 @@
 
 enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 };
 
-/* ---- input ----------------------------------------------------------------------------------- */
+/* ---- input ---- */
 
 /* A header is complete. False: the connection may not send it now. Otherwise choose the place of
  * its body. */
@@ -135,7 +135,7 @@ static void read_conn(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 static struct kolo_conn *oldest_unproven(const struct kolo_hub *hub, size_t *count_out)
 {

@@ -37,8 +37,7 @@ struct kolo_boot {
     double deadline_us; /* of what goes on */
 };
 
-/* ---- bytes over the connection ----------------------------------------------------------------
- */
+/* ---- bytes over the connection ---- */
 
 static kolo_status hub_lost(const struct kolo_boot *boot)
 {
@@ -181,8 +180,7 @@ static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type t
     return KOLO_OK;
 }
 
-/* ---- joining ----------------------------------------------------------------------------------
- */
+/* ---- joining ---- */
 
 static kolo_status greet_hub(struct kolo_boot *boot, struct kolo_boot_hello *hello)
 {
@@ -338,8 +336,7 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
     return KOLO_OK;
 }
 
-/* ---- exchanges --------------------------------------------------------------------------------
- */
+/* ---- exchanges ---- */
 
 static kolo_status exchange_blocks(struct kolo_boot *boot, enum kolo_boot_type type,
                                    const void *mine, size_t bytes, void *all, size_t total)

@@ -48,8 +48,7 @@ static struct {
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-/* ---- fork: the child must neither find a locked mutex nor keep the parent's memory alive --------
- */
+/* ---- fork: the child must neither find a locked mutex nor keep the parent's memory alive ---- */
 
 static void before_fork(void)
 {
@@ -75,7 +74,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* ---- one segment ------------------------------------------------------------------------- */
+/* ---- one segment ---- */
 
 /* Under the lock: the place of the last segment whose base is at or below `ptr`, or -1. */
 static int place_of(const char *ptr)
@@ -321,7 +320,7 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
     return found;
 }
 
-/* ---- allocation -------------------------------------------------------------------------- */
+/* ---- allocation ---- */
 
 kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crew.h"
 
+#include "exec/cpu/bound.h"
 #include "exec/cpu/exec.h"
+#include "exec/cpu/wait.h"
+#include "exec/cpu/wires.h"
 #include "transports/transports.h"
 
 #include <pthread.h>

@@ -153,8 +153,7 @@ const char *kolo_link_kind_name(enum kolo_link_kind kind);
 /* Hash of all that the planner reads: equal machines plan alike. */
 uint64_t kolo_graph_hash(const struct kolo_graph *graph);
 
-/* ---- addresses and speeds (speed.c) -----------------------------------------------------------
- */
+/* ---- addresses and speeds (speed.c) ---- */
 
 /* "0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "fffffff:ffff:ff" is none. False: not an address.
  */
@@ -176,8 +175,7 @@ double kolo_smp_gbs(const char *vendor, const char *arch_text, int family_model)
 /* What a PCI class code is. */
 enum kolo_node_kind kolo_pci_kind(uint32_t class_id, uint32_t vendor);
 
-/* ---- this machine (host_graph.c, discover.c) ----------------------------------------------------
- */
+/* ---- this machine (host_graph.c, discover.c) ---- */
 
 struct kolo_host;
 /* The devices that hwloc found; `host` was opened with its devices. Errors: SYSTEM. */
@@ -187,8 +185,7 @@ KOLO_CHECK kolo_status kolo_graph_of_host(const struct kolo_host *host, struct k
  * fill in what is missing, else a machine in its place. Errors: INVALID (the file), SYSTEM. */
 KOLO_CHECK kolo_status kolo_graph_discover(struct kolo_graph **out);
 
-/* ---- reading and writing (file.c and the readers) ---------------------------------------------
- */
+/* ---- reading and writing (file.c and the readers) ---- */
 
 enum { KOLO_FILE_BYTES_MAX = 64 << 20 };
 

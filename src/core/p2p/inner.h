@@ -20,6 +20,7 @@
 
 #include "core/comm.h"
 #include "core/p2p/p2p.h"
+#include "exec/lower/limits.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 
 #include "core/call/call.h"
 #include "core/health/watchdog.h"
+#include "exec/cpu/wait.h"
 #include "gpu/proxy/gdr.h"
 #include "plugin/catalogue.h"
 
