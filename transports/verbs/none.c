@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* verbs where the build found no headers of libibverbs: it says so when it is asked for. */
+/* verbs without the headers of libibverbs at build time: open() fails, and says so. */
 #include "transports/transports.h"
+#include "util/util.h"
 
 static kolo_status none_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
     (void)out;
+    (void)env;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                     "verbs: this kolo was built without infiniband/verbs.h (libibverbs-ep)");
+                     "verbs: this kolo was built without infiniband/verbs.h (libibverbs-dev)");
 }
 
 static void none_close(struct kolo_endpoint *ep)
