@@ -13,8 +13,10 @@
 #include "exec/cpu/region.h"
 #include "exec/cpu/wires.h"
 #include "plan/plan.h"
+#include "topology/layout/groups.h"
+#include "topology/layout/layout.h"
 #include "topology/machine/graph.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune/tune.h"
 #include "util/secret.h"
 

@@ -5,6 +5,7 @@
 
 static kolo_status none_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
+    (void)env;
     (void)out;
     (void)env;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,

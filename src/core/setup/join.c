@@ -7,6 +7,8 @@
 #include "exec/cpu/wait.h"
 #include "gpu/proxy/gdr.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/draw.h"
+#include "topology/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
