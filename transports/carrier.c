@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Posting, ending and failing of messages that go to another process. See carrier.h. */
+/* Messages to another process: how they are posted, end and fail, and how a rank reaches itself. */
 #include "transports/carrier.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ kolo_status kolo_carrier_refuse(const struct kolo_carrier *c)
                      why != KOLO_OK ? "aborted" : "there is no such channel");
 }
 
-/* All of it came before its sender said good-bye. */
+/* Whether all of the message came before its sender left. */
 static bool is_whole(const struct kolo_carrier *c, const struct kolo_carrier_message *m)
 {
     return c->bye && m->req == NULL && m->moved == m->total;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The hub's thread: it polls the connections of all ranks and never blocks on any of them.
  *
- * Until its proof a connection may cost one descriptor for at most 5 s, and the oldest such makes
- * room for a newer: a stranger delays nobody. */
+ * Before its proof a connection costs one descriptor for at most 5 s, and the oldest one makes room
+ * for a new one. So a stranger delays nobody. */
 #include "boot/hub.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 }
 
 /* ---- input ---- */
 
-/* A whole header is here: is it one that this connection may send now, and where does its body go?
- */
+/* A header is complete. False: the connection may not send it now. Otherwise choose the place of
+ * its body. */
 static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const struct kolo_boot_header *in = &conn->in;
@@ -74,8 +74,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* Receive what is there, up to `len`. -1: the connection is at its end. 0: nothing at the moment.
- */
+/* Receive at most `len` bytes. -1: the connection has ended. 0: no bytes at the moment. */
 static ssize_t take_bytes(int fd, void *out, size_t len)
 {
     for (;;) {
@@ -92,7 +91,7 @@ static ssize_t take_bytes(int fd, void *out, size_t len)
     }
 }
 
-/* One piece of a header or body. False: nothing more to read now. */
+/* Read one piece of a header or body. False: no more bytes now. */
 static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const size_t head = sizeof conn->in;
@@ -126,7 +125,7 @@ static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
     return conn->fd >= 0;
 }
 
-/* A bounded number of pieces, so that one rank's long payload does not keep the others waiting. */
+/* Read a bounded number of pieces, so that a long payload of one rank does not delay the others. */
 static void read_conn(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     for (int pieces = 0; pieces < 16 && conn->fd >= 0; pieces++) {
@@ -173,7 +172,7 @@ static bool has_room(struct kolo_hub *hub)
     return true;
 }
 
-/* On this host another user's process is turned away at once. */
+/* Add a connection. On this host a process of another user is refused at once. */
 static void add_conn(struct kolo_hub *hub, int fd, bool net)
 {
     size_t unproven = 0;
@@ -200,8 +199,8 @@ static void add_conn(struct kolo_hub *hub, int fd, bool net)
     hub->conns[hub->nconns++] = conn;
 }
 
-/* Too few descriptors: the oldest stranger makes room, once a rank would have proven itself; where
- * there is none, the job is too big. */
+/* Too few descriptors: the oldest stranger makes room, once a rank would have proved itself.
+ * Without a stranger the job is too big. */
 static void out_of_descriptors(struct kolo_hub *hub)
 {
     size_t unproven = 0;
@@ -255,7 +254,7 @@ static void close_ended(struct kolo_hub *hub)
     hub->nconns = kept;
 }
 
-/* Milliseconds until the nearest deadline; those that are over are dealt with. */
+/* Handle the deadlines that have passed; returns the milliseconds until the next one. */
 static int next_deadline_ms(struct kolo_hub *hub)
 {
     const double now_us = kolo_now_us();
@@ -359,7 +358,7 @@ static void *hub_main(void *arg)
     return NULL;
 }
 
-/* The thread takes no signals: they are for the application's threads. */
+/* The thread blocks all signals: they are for the application's threads. */
 static int start_thread(struct kolo_hub *hub)
 {
     sigset_t all;

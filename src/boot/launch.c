@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Launchers are rows of a table: the variables that hold rank and size, and those that together
- * name the job. What a launcher sets was looked at in Open MPI 4.1 and MPICH 4.0 and is documented
- * for torchrun (pytorch.org/docs/stable/elastic/run.html) and srun (slurm.schedmd.com/srun.html).
+/* A table of launchers: the variables that hold rank and size, and the variables that name the job.
+ * The rows of mpirun were checked with Open MPI 4.1 and MPICH 4.0; the others are documented for
+ * torchrun (pytorch.org/docs/stable/elastic/run.html) and srun (slurm.schedmd.com/srun.html).
  *
  * Hydra (MPICH) names no job, but every rank inherits the proxy's control socket: its inode number
  * is the same in all of them, also behind a wrapper script, and differs between jobs. */
@@ -137,7 +137,7 @@ static kolo_status read_number(const char *name, long lo, long hi, int *out)
     return KOLO_OK;
 }
 
-/* A variable without which the other makes no sense. */
+/* Require `name` where `other` is set. */
 static kolo_status need_variable(const char *name, const char *other)
 {
     if (kolo_env(name) == NULL) {
@@ -177,7 +177,7 @@ static kolo_status count_hosts(const struct launcher *launcher, struct kolo_laun
     return KOLO_OK;
 }
 
-/* A readable beginning and a hash of the whole, since a meeting's name is short. */
+/* The name of a meeting point is short: a readable beginning and a hash of the whole. */
 static void name_meeting(const char *prefix, const struct kolo_text *job, struct kolo_meet *out)
 {
     (void)snprintf(out->name, sizeof out->name, "%s-%.*s-%016llx", prefix, NAME_CHARS, job->chars,
@@ -222,7 +222,7 @@ static int hex_digit(char c)
     return at == NULL ? -1 : (int)(at - digits);
 }
 
-/* The value stays out of the error text. */
+/* The error text never holds the value of the secret. */
 static kolo_status read_secret(struct kolo_meet *out)
 {
     const char *text = kolo_env("KOLO_SECRET");

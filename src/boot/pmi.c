@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Declarations are from the PMIx 4 standard and Slurm's pmi2.h, reduced to what is used. */
+/* Passing an id by PMIx, by PMI-2 or by a file. The declarations are those of the PMIx 4 standard
+ * and of Slurm's pmi2.h, reduced to the parts in use. */
 #include "boot/pmi.h"
 
 #include <dlfcn.h>
@@ -29,7 +30,7 @@ static kolo_status from_text(const char *text, struct kolo_id *out)
     for (size_t i = 0; i < sizeof out->bytes; i++) {
         if (text == NULL || strnlen(text, ID_CHARS) != ID_CHARS - 1 ||
             sscanf(text + 2 * i, "%2x", &value) != 1) {
-            return kolo_fail(KOLO_ERR_INVALID, "what the launcher passed on is no id");
+            return kolo_fail(KOLO_ERR_INVALID, "the launcher passed on an invalid id");
         }
         memcpy(out->bytes + i, &(unsigned char){(unsigned char)value}, 1);
     }
@@ -110,8 +111,8 @@ static kolo_status pass_pmix(int rank, const char *key, char text[ID_CHARS])
     return KOLO_OK;
 }
 
-/* A launcher takes a process that exits between Init and Finalize for one that failed. Both are
- * counted, so that an MPI in this process does not mind. */
+/* A launcher counts a process that exits between Init and Finalize as failed. Both calls are
+ * counted, so that an MPI library in this process is not disturbed. */
 static kolo_status share_pmix(int rank, const char *key, char text[ID_CHARS])
 {
     KOLO_TRY(open_pmix());
@@ -216,7 +217,7 @@ static kolo_status write_id(const char *name, const struct kolo_id *id)
     return KOLO_OK;
 }
 
-/* INPROGRESS: it is not there, or not whole. */
+/* INPROGRESS: the file does not exist yet, or is not complete. */
 static kolo_status read_id(const char *name, struct kolo_id *out)
 {
     struct stat info;

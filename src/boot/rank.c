@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A rank's side of the meeting point: connect until the deadline, prove, wait, exchange.
  *
- * The hub watches this rank's deadlines too, because it alone knows who is missing; a rank gives it
- * a second more before it speaks of its own. A connection that ends before the hub acknowledged the
- * rank is tried again: the hub may have made room for another, or be about to come up anew. */
+ * The hub watches the deadlines of this rank too, because only the hub knows which ranks are
+ * missing. A rank waits a second longer before it reports its own time-out. A connection that ends
+ * before the hub has acknowledged the rank is tried again: the hub may have closed it for another,
+ * or may be starting anew. */
 #include "boot/wire.h"
 
 #include <errno.h>
@@ -51,7 +52,8 @@ static kolo_status hub_lost(const struct kolo_boot *boot)
                      boot->meet.name);
 }
 
-/* Who does not come because he died was a member of the communicator that this one comes from. */
+/* A rank that died does not join. Its death has failed the communicator that the ranks come from.
+ */
 static kolo_status check_parent(const struct kolo_boot *boot)
 {
     const int *failed = boot->meet.parent_failed;
@@ -61,14 +63,14 @@ static kolo_status check_parent(const struct kolo_boot *boot)
                            boot->rank, boot->meet.name);
 }
 
-/* Others may wait for memory of this process, which cannot even hear them. */
+/* Other ranks may wait for memory of this process, which has no descriptor left to accept them. */
 static kolo_status check_descriptors(const struct kolo_boot *boot)
 {
     return boot->meet.starved == NULL || !boot->meet.starved()
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM,
-                           "no descriptor left for who asks rank %d for memory: %s", boot->rank,
-                           kolo_why(EMFILE));
+                           "no descriptor left for a rank that asks rank %d for memory: %s",
+                           boot->rank, kolo_why(EMFILE));
 }
 
 static kolo_status wait_for(const struct kolo_boot *boot, short events)
@@ -109,7 +111,7 @@ static kolo_status take_bytes(const struct kolo_boot *boot, void *out, size_t le
     return KOLO_OK;
 }
 
-/* The hub's verdict; what it says must be an error and a sentence. */
+/* Take the hub's error. Its frame must be a status and a text. */
 static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_boot_header *in)
 {
     struct kolo_boot_error error;
@@ -147,8 +149,9 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
     return KOLO_OK;
 }
 
-/* Send a whole frame. A hub that closed the connection may have said why: the reader finds out, and
- * at a connection that cannot be written to the hub does. */
+/* Send a whole frame. A write error shuts the connection, and is no error here: the hub may have
+ * sent the reason before it closed, which the next read finds. The hub sees the connection's end.
+ */
 static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,
                              const void *body, size_t len)
 {
@@ -192,7 +195,7 @@ static kolo_status greet_hub(struct kolo_boot *boot, struct kolo_boot_hello *hel
     return put_frame(boot, KOLO_BOOT_HELLO, hello, sizeof *hello);
 }
 
-/* HELLO to JOINED. INPROGRESS: the connection ended, try another. */
+/* From HELLO to JOINED. INPROGRESS: the connection ended; try again. */
 static kolo_status shake_hands(struct kolo_boot *boot)
 {
     struct kolo_boot_hello hello;
@@ -223,7 +226,7 @@ static kolo_status shake_hands(struct kolo_boot *boot)
     return take_header(boot, KOLO_BOOT_JOINED, 0);
 }
 
-/* INPROGRESS: nobody is there, or not any more. */
+/* INPROGRESS: no hub listens, or no longer. */
 static kolo_status try_join(struct kolo_boot *boot)
 {
     pid_t pid = 0;
@@ -253,7 +256,7 @@ static kolo_status try_join(struct kolo_boot *boot)
     return KOLO_OK;
 }
 
-/* Once this process listens, or somebody else does, there is nothing to do. */
+/* Start the hub, unless this process or another one listens already. */
 static kolo_status host_hub_once(const struct kolo_boot *boot, bool *hosting)
 {
     int listener[2] = {-1, -1};
@@ -387,7 +390,7 @@ kolo_status kolo_boot_barrier(struct kolo_boot *boot)
     return kolo_boot_all_gather(boot, NULL, 0, NULL);
 }
 
-/* Between exchanges the hub says nothing else. */
+/* Between exchanges the hub sends only errors. */
 bool kolo_boot_has_ended(const struct kolo_boot *boot)
 {
     struct pollfd one = {.fd = boot->fd, .events = POLLIN};
@@ -405,8 +408,8 @@ kolo_status kolo_boot_why(struct kolo_boot *boot)
     return boot->error;
 }
 
-/* Where the hub runs in this process, and the process may exit after this, the hub first delivers
- * what is pending. It answers at once where nothing is. */
+/* Leave a hub of this process. The process may exit after this, so the hub first delivers its
+ * pending output. Without any it answers at once. */
 static void leave_hub(struct kolo_boot *boot)
 {
     boot->seq = 0;
@@ -418,7 +421,7 @@ static void leave_hub(struct kolo_boot *boot)
     }
 }
 
-/* Where the hub runs in this process, its own rank is told last. */
+/* A hub of this process sends the error to its own rank last. */
 void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status)
 {
     struct kolo_boot_error error = {.status = (int32_t)status};
@@ -449,7 +452,7 @@ void kolo_boot_close(struct kolo_boot *boot)
     free(boot);
 }
 
-/* A second time means that this process serves the id already. */
+/* Listen for the ranks of an id. INPROGRESS: this process serves the id already. */
 static kolo_status serve_id(struct kolo_meet *meet, int listener[2], bool net)
 {
     struct kolo_interface at = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory that lasts: a list, since programs have few such ranges. See lasting.h. */
+/* Registered ranges of memory: a list under a mutex, because programs have few of them. */
 #include "memory/lasting.h"
 
 #include <pthread.h>

@@ -110,14 +110,15 @@ const struct kolo_tuner *kolo_tuner_find(const char *name)
 
 static kolo_status name_is_taken(const struct kolo_plugin_found *found, const char *name)
 {
-    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the %s \"%s\" is there already",
+    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the %s \"%s\" exists already",
                      found->path, found->kind, name);
 }
 
 static kolo_status kind_is_full(const struct kolo_plugin_found *found)
 {
-    return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %d of a kind are loaded", found->path,
-                     MAX_OF_A_KIND);
+    return kolo_fail(KOLO_ERR_SYSTEM,
+                     "plug-in refused: %s: at most %d plug-ins of one kind can be loaded",
+                     found->path, MAX_OF_A_KIND);
 }
 
 static kolo_status add_algo(const struct kolo_plugin_found *found)
@@ -177,7 +178,7 @@ static const struct {
     {"tuner", "kolo_tuner_v1", add_tuner},
 };
 
-/* Bytes that the file's symbol table gives what lies at `symbol`. */
+/* The size of `symbol` in the file's symbol table. */
 static size_t symbol_bytes(const void *symbol)
 {
     Dl_info file;
@@ -242,7 +243,7 @@ static kolo_status link_and_add(const char *path)
     return KOLO_OK;
 }
 
-/* Under the lock; takes `path` over on success. */
+/* Under the lock. On success the catalogue owns `path`. */
 static kolo_status load_plugin(char *path)
 {
     KOLO_TRY(link_and_add(path));
@@ -274,7 +275,7 @@ static struct {
 
 static void load_listed(void)
 {
-    /* secure_getenv: who runs a set-user-id program must not choose its code. */
+    /* secure_getenv: the user of a set-user-id program must not choose its code. */
     const char *list = secure_getenv("KOLO_PLUGIN");
     char *copy = list != NULL ? strdup(list) : NULL;
     char *rest = NULL;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What stands in the slots that a plug-in, older than this header or with fewer abilities, left
- * empty. The tables are positional: a new slot without a default draws the compiler's warning. */
+/* Defaults for the slots that a plug-in leaves empty: it is older than this header, or has fewer
+ * abilities. The tables are positional, so that the compiler warns of a new slot without a default.
+ */
 #include "plugin/load.h"
 
 #include <string.h>

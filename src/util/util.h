@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What every folder may use: status propagation, error text, log, time, small arithmetic. */
+/* Helpers for every folder: status propagation, error text, log, time, small arithmetic. */
 #ifndef KOLO_UTIL_H
 #define KOLO_UTIL_H
 
@@ -41,7 +41,8 @@ extern "C" {
 kolo_status kolo_fail(kolo_status code, const char *format, ...) KOLO_PRINTF(2, 3);
 /* OK if `value` is within [low, high], else INVALID: "rank is 7; it must be 0 to 3". */
 kolo_status kolo_check_range(const char *name, long value, long low, long high);
-/* strerror(error), and of a limit that was reached, which it is. This thread's until the next. */
+/* strerror(error), with the value of the limit if a limit was reached. Valid until this thread's
+ * next call. */
 const char *kolo_why(int error);
 /* Replace this thread's sentence without logging (to carry an error from another thread). */
 void kolo_error_set(const char *text);
@@ -81,8 +82,8 @@ void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
 
-/* State of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: it is gone, or
- * not known. */
+/* The state of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: gone or
+ * unknown. */
 char kolo_process_state(int pid);
 
 /* ---- time, numbers, text ---- */
@@ -121,7 +122,7 @@ static inline bool kolo_is_pow2(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* "4k", "1M", "8": bytes with binary suffix K, M, G, T (any case). False if it is not just that. */
+/* Parse "4k", "1M", "8": bytes with a binary suffix K, M, G, T (any case). False: anything else. */
 bool kolo_parse_bytes(const char *text, size_t *out);
 /* A whole decimal number within [lo, hi]. False otherwise. */
 bool kolo_parse_int(const char *text, long lo, long hi, long *out);

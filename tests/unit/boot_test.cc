@@ -618,7 +618,7 @@ TEST(Boot, ARankThatSendsGarbageAfterJoiningIsNamed)
     broken.ExpectJoined();
     broken.Send("sixteen bytes of", 16);
     first.join();
-    ExpectAll({rank0}, KOLO_ERR_LINK, "rank 1 sent what is no message");
+    ExpectAll({rank0}, KOLO_ERR_LINK, "rank 1 sent an invalid message");
 }
 
 TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)

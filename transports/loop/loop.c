@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* loop: ranks that are threads of one process. The transport to read first, and to copy.
  *
- * All links and all named memory lie in one table under one lock (shm is the fast one). Two links
- * that face each other hold the requests of their ends; whoever posts the second of a matching
- * pair copies the bytes. Only the owner's progress() sets a request's status, because the owner
- * reads it without the lock. A memory handle is a number, as a handle is no pointer. */
+ * All links and all mapped memory are in one table under one lock (shm is the fast transport). Two
+ * links that face each other hold the requests of their ends. The thread that posts the second of a
+ * matching pair copies the bytes. Only the owner's progress() sets the status of a request, because
+ * the owner reads it without the lock. A memory handle is a number, because it may hold no pointer.
+ */
 #include "transports/bytes.h"
 #include "transports/fifo.h"
 #include "transports/futex.h"
@@ -25,8 +26,8 @@ struct kolo_link {
     int peer;
     bool gone;                         /* the other end was there and left */
     struct kolo_link *other;           /* the other end, or NULL */
-    struct kolo_req_fifo sends, recvs; /* posted, and nothing at the other end matches */
-    struct kolo_req_fifo done;         /* matched; the owner does not know yet */
+    struct kolo_req_fifo sends, recvs; /* posted; no match at the other end yet */
+    struct kolo_req_fifo done;         /* matched; progress() has not reported it yet */
     atomic_int why;                    /* abort()'s status, or 0; any thread */
 };
 
@@ -36,7 +37,7 @@ struct region {
     void *ptr;
     size_t len;
     bool ours;     /* from map(NULL) */
-    bool unmapped; /* but kept until no link of its communicator can look at it */
+    bool unmapped; /* kept until no link of its communicator is left */
 };
 
 static struct {
@@ -72,7 +73,7 @@ static kolo_status loop_probe(struct kolo_endpoint *ep, const struct kolo_peer *
     return KOLO_OK;
 }
 
-/* Nothing to tell: the communicator and the rank are enough to meet. */
+/* The address is empty: communicator and rank are enough to find a link. */
 static kolo_status loop_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
     (void)ep;
@@ -125,7 +126,7 @@ static kolo_status loop_recv(struct kolo_link *link, const struct kolo_bytes *ds
     return post_request(link, false, dst, req);
 }
 
-/* Hand the requests of `fifo` back: as they ended, or with the status `why`. */
+/* Finish the requests of `fifo`: as they ended, or with the status `why`. */
 static int hand_back(struct kolo_req_fifo *fifo, kolo_status why)
 {
     int count = 0;
@@ -186,7 +187,7 @@ static kolo_status loop_map(struct kolo_endpoint *ep, void *ptr, size_t len, str
     return KOLO_OK;
 }
 
-/* Under the lock: free what was unmapped; our own memory only when no link is left. */
+/* Under the lock: free unmapped regions; memory of map(NULL) only when no link is left. */
 static void free_unmapped(uint64_t comm)
 {
     const struct kolo_link *link = table.links;

@@ -14,7 +14,7 @@
 
 enum { LINGER_MS = 2000, TELL_MS = 200 };
 
-/* Connected, and no frame half written. */
+/* Whether the link is connected, and no frame is half written. */
 static bool is_clean(const struct kolo_link *link)
 {
     bool clean = link->socket[0].state == KOLO_TCP_UP;
@@ -25,15 +25,15 @@ static bool is_clean(const struct kolo_link *link)
     return clean;
 }
 
-/* Bytes that the peer's kernel has not got. */
+/* Whether the peer's kernel has not acknowledged all bytes. */
 static bool has_unsent(int fd)
 {
     int left = 0;
     return ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
 }
 
-/* What came is of no use any more, but closing a socket that holds it would reset the connection,
- * and the peer might lose what we sent. 0: the peer has closed its end. */
+/* Read and drop incoming bytes. Closing a socket with unread bytes would reset the connection, and
+ * the peer might lose what this side sent. 0: the peer has closed its end. */
 static ssize_t drain_socket(int fd)
 {
     char scrap[4096];
@@ -44,7 +44,7 @@ static ssize_t drain_socket(int fd)
     return n;
 }
 
-/* False: it may be closed now. */
+/* Whether the socket must stay open to deliver its bytes. */
 static bool is_delivering(int fd)
 {
     const bool open = drain_socket(fd) < 0 && errno == EAGAIN;
@@ -62,7 +62,7 @@ static bool close_later(struct kolo_endpoint *ep, int fd)
     return true;
 }
 
-/* Nothing more is written; the kernel delivers what was. */
+/* Shut the sockets for writing; the kernel delivers the rest. */
 static void let_deliver(struct kolo_link *link)
 {
     for (int i = 0; i < link->nsockets; i++) {
@@ -77,8 +77,8 @@ static void let_deliver(struct kolo_link *link)
     }
 }
 
-/* The last frame of a link, behind the rest of one that is half written: a peer that lives reads it
- * meanwhile, one that does not is not waited for. */
+/* Send the last frame of a link, behind the rest of a half written frame. A peer that lives reads
+ * it meanwhile; a dead peer is not waited for longer than the limit. */
 static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t number)
 {
     struct kolo_tcp_socket *s = &link->socket[0];

@@ -53,9 +53,9 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
     enter_state(s, state);
 }
 
-/* Between two ends of one address nothing is ever congested. A control that paces by what it has
- * measured (bbr, where that is the system's) takes the pauses between calls for the link's rate,
- * and by chance sends at half of it for good. */
+/* Between two ends with one address there is no congestion. A control that paces by measured rates,
+ * such as bbr, takes the pauses between calls for the rate of the link. It may then send at half
+ * the rate for good. */
 static void choose_congestion_control(const struct kolo_tcp_socket *s)
 {
     const struct kolo_inet *here = &s->link->ep->interface.place, *there = &s->link->address.place;
@@ -81,7 +81,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         s->staging = malloc(KOLO_TCP_STAGING);
     }
     if (s->staging == NULL) {
-        kolo_tcp_fail(s->link, "out of memory for a socket to it", 0);
+        kolo_tcp_fail(s->link, "cannot be read: out of memory for a socket", 0);
         return;
     }
     KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s", ep->env.rank,
@@ -142,7 +142,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     watch_socket(s, EPOLL_CTL_ADD, fd);
 }
 
-/* The listener may have made room for another, or lost its own of the two. */
+/* The listener may have closed this guest for another, or lost its own connection. */
 static void try_again(struct kolo_tcp_socket *s)
 {
     const double pause_us = AGAIN_FIRST_US * (double)(1u << s->tries);
@@ -189,7 +189,7 @@ static void step_proving(struct kolo_tcp_socket *s)
     } else if (came > 0 && answer == KOLO_TCP_ACCEPTED) {
         kolo_tcp_socket_up(s, s->fd);
     } else if (came > 0) {
-        kolo_tcp_socket_reset(s, KOLO_TCP_NONE); /* its own is on the way */
+        kolo_tcp_socket_reset(s, KOLO_TCP_NONE); /* its own connection comes */
     }
 }
 

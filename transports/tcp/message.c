@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sends and receives: which frame comes next, and where what arrives belongs. See tcp.h.
+/* Sends and receives: which frame goes next, and where arriving bytes belong.
  *
- * The n-th send of a channel meets its n-th receive, so both sides number them alike and nothing
- * has to be asked. A receive knows the length it expects: it says READY at once where that is
- * beyond the eager part, and whoever sends another length is found out by the first frame. */
+ * The n-th send of a channel matches its n-th receive, so both sides number them alike without a
+ * handshake. A receive knows its length. If that is longer than the eager part, it sends READY at
+ * once. A sender with another length is detected by its first frame. */
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint
 {
     struct kolo_tcp_note *note = kolo_grow(link->note, link->notes, &link->note_cap, sizeof *note);
     if (note == NULL) {
-        kolo_tcp_fail(link, "out of memory for a message to it", 0);
+        kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", 0);
         return;
     }
     link->note = note;
@@ -42,7 +42,7 @@ static inline void end_send(struct kolo_link *link, struct kolo_carrier_message 
     kolo_carrier_recycle(&link->base, m);
 }
 
-/* READY that came before its send. */
+/* Take the READY that came before its send. */
 static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, uint64_t *total)
 {
     for (int i = 0; i < e->count; i++) {
@@ -55,7 +55,7 @@ static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, uint64_t *tot
     return false;
 }
 
-/* A send whose receive is of another length: no more than its first part goes out, which tells the
+/* Fail a send whose receive has another length. Only its first part goes out, which informs the
  * receiver. */
 static void fail_mismatched(struct kolo_link *link, struct kolo_carrier_message *m)
 {
@@ -84,7 +84,7 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
     return KOLO_OK;
 }
 
-/* The receive has its first part: from now on the sender may send one more. */
+/* Count a receive that has its first part: the sender may send one more message. */
 static void count_taken(struct kolo_link *link, uint8_t channel, size_t total)
 {
     if (kolo_channel_take(&link->base.channel[channel], eager_part(total))) {
@@ -92,8 +92,8 @@ static void count_taken(struct kolo_link *link, uint8_t channel, size_t total)
     }
 }
 
-/* Receives whose first part is read straight to its place, before its header is looked at: what
- * comes may be another frame, so the place must be ours until then. */
+/* Whether the first part may be read straight to its place, before its header is checked. Another
+ * frame may come instead, so the receive must be exclusive. */
 static bool is_predictable(const struct kolo_carrier_message *m)
 {
     const struct kolo_req *req = m->req;
@@ -115,7 +115,7 @@ static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m, 
 {
     for (int i = 0; i < link->nsockets; i++) {
         if (link->socket[i].into == m) { /* more than the message has */
-            kolo_tcp_fail(link, "sent what is no message", EBADMSG);
+            kolo_tcp_fail(link, "sent an invalid message", EBADMSG);
             return;
         }
     }
@@ -127,7 +127,7 @@ static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m, 
     kolo_carrier_recycle(&link->base, m);
 }
 
-/* What came early has its receive, and is there whole. */
+/* Deliver a message that came early and is complete: its receive is posted now. */
 static void deliver_early(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (!m->failed) {
@@ -189,7 +189,7 @@ static bool pull_note(struct kolo_link *link, struct kolo_tcp_out *out)
     return found;
 }
 
-/* Bytes of the next frame of a send; SIZE_MAX: it has to wait. */
+/* Bytes of the next frame of a send; SIZE_MAX: the send must wait. */
 static size_t next_part(const struct kolo_link *link, const struct kolo_carrier_message *m)
 {
     const struct kolo_channel *c = &link->base.channel[m->channel];
@@ -299,7 +299,7 @@ static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *fram
         return true;
     }
     if ((int32_t)(frame->number - link->base.channel[frame->channel].sent) < 0) {
-        return true; /* a short one, which needed none: the receiver finds out */
+        return true; /* a short message, which needs no READY: the receiver detects it */
     }
     struct kolo_tcp_early *early =
         e->count < KOLO_CARRIER_EARLY ? kolo_grow(e->at, e->count, &e->cap, sizeof *early) : NULL;

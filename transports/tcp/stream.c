@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bytes into and out of sockets.
+/* The bytes of frames, into sockets and out of them.
  *
- * Out: headers and payloads of several frames go in one sendmsg(), payloads from where they lie.
- * In: a header and a short payload come by one recv() into a staging buffer; what is left of a
- * longer payload comes straight to where it belongs, and the next header behind it in the same
- * call. */
+ * Out: one sendmsg() writes headers and payloads of several frames; payloads are not copied. In:
+ * one recv() reads a header and a short payload into a staging buffer. The rest of a longer payload
+ * is read straight to its place, and the next header behind it in the same call. */
 #include "transports/tcp/tcp.h"
 #include "util/crc.h"
 
@@ -33,7 +32,7 @@ void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier
     frame->sum = head_sum(frame);
 }
 
-/* What is wrong, and with which message: by what the header says, if its own sum is right. */
+/* Fail the link for a wrong sum. The text names the message if the sum of the header is right. */
 static void fail_sum(struct kolo_tcp_socket *s, bool head)
 {
     const struct kolo_tcp_frame *f = &s->frame;
@@ -64,8 +63,8 @@ static bool head_is_right(struct kolo_tcp_socket *s)
     return true;
 }
 
-/* `len` more bytes of the payload came and are in place, the last of them if `whole`. Of a message
- * whose receive is of another length they are not. */
+/* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
+ * The bytes of a message whose receive has another length are not in place. */
 static bool payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole)
 {
     struct iovec run;
@@ -89,7 +88,7 @@ static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
     return &s->out[(s->first + i) % KOLO_TCP_QUEUE];
 }
 
-/* As many frames as make one batch. */
+/* Pull frames until they make one batch. */
 static void fill_batch(struct kolo_tcp_socket *s)
 {
     size_t bytes = 0;
@@ -155,7 +154,7 @@ static ssize_t send_parts(int fd, struct iovec *part, size_t nparts, size_t byte
     return send(fd, few, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* It cannot be written to any more; what it still holds may say why. */
+/* The socket cannot be written any more. Bytes that it still holds may give the reason. */
 static void end_socket(struct kolo_tcp_socket *s, int error)
 {
     while (s->state == KOLO_TCP_UP && s->link->base.failed == KOLO_OK && kolo_tcp_stream_read(s)) {
@@ -226,7 +225,7 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 
 /* ---- in ---- */
 
-/* False: what came is not what was sent. */
+/* False: the sum of the payload is wrong. */
 static bool take_payload(struct kolo_tcp_socket *s, size_t len)
 {
     struct kolo_carrier_message *into = s->into;
@@ -242,7 +241,7 @@ static bool take_payload(struct kolo_tcp_socket *s, size_t len)
     return true;
 }
 
-/* Payload that lies in the staging buffer. */
+/* Move payload out of the staging buffer. */
 static bool unpack_payload(struct kolo_tcp_socket *s)
 {
     size_t part = kolo_min(s->left, s->tail - s->head);
@@ -259,7 +258,7 @@ static bool unpack_payload(struct kolo_tcp_socket *s)
     return take_payload(s, part);
 }
 
-/* Frames, whole or begun, in the staging buffer. False: what is there makes no sense. */
+/* Parse the frames in the staging buffer, complete or begun. False: a frame is invalid. */
 static bool parse_frames(struct kolo_tcp_socket *s)
 {
     const size_t head = s->link->head;
@@ -290,7 +289,7 @@ static bool parse_frames(struct kolo_tcp_socket *s)
     return true;
 }
 
-/* One recvmsg(): the rest of a payload to its place, then the staging buffer. */
+/* One recvmsg(): first the rest of a payload into its place, then into the staging buffer. */
 static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
 {
     struct iovec part[RUNS + 1];
@@ -314,7 +313,7 @@ static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *
     return recvmsg(s->fd, &message, MSG_DONTWAIT);
 }
 
-/* Header, then payload to where it most likely belongs, then the staging buffer. */
+/* One recvmsg(): a header, then payload into its probable place, then into the staging buffer. */
 static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *place, size_t *asked)
 {
     const size_t head = s->link->head;
@@ -325,8 +324,8 @@ static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *p
     return recvmsg(s->fd, &message, MSG_DONTWAIT);
 }
 
-/* It was another frame, or several: what lies in the wrong place is copied from there first. The
- * receive that it belongs to has not begun, so nothing of it is lost. */
+/* Other frames came than expected. The bytes in the wrong place are copied out first. The receive
+ * of that place has not begun, so nothing is lost. */
 static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place, size_t bytes)
 {
     const size_t head = s->link->head;
@@ -398,7 +397,7 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         s->tail += guesses ? 0 : (size_t)n - there;
         if ((there > 0 && !take_payload(s, there)) ||
             !(guesses ? parse_expected(s, &place, (size_t)n) : parse_frames(s))) {
-            kolo_tcp_fail(s->link, "sent what is no message", EBADMSG);
+            kolo_tcp_fail(s->link, "sent an invalid message", EBADMSG);
             return moved;
         }
         if ((size_t)n < asked || s->state != KOLO_TCP_UP) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tcp: ranks on different hosts, by messages over several sockets a pair. See tcp.h.
+/* tcp: messages between ranks on different hosts, over several sockets for each pair of ranks.
  *
- * Links with something to do are asked one by one, without epoll, as long as they are few: a
- * receive that finds its message costs one system call. Epoll tells of the others, of new
- * connections, and when to wake up. */
+ * While few links have work to do, each turn asks them one by one, without epoll: a receive that
+ * finds its message costs one system call. Epoll reports events of the other links and new
+ * connections, and wakes a waiting thread. */
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
@@ -182,14 +182,14 @@ void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 
 /* ---- progress ---- */
 
-/* The lower rank makes further sockets, once there was something long. */
+/* The lower rank makes further sockets once a long message was posted. */
 static bool wants_more(const struct kolo_link *link)
 {
     return link->has_long && !link->spread && link->nsockets > 1 &&
            link->ep->env.rank < link->base.peer.rank && link->socket[0].state == KOLO_TCP_UP;
 }
 
-/* Each socket takes one batch after the other. */
+/* Each socket writes one batch after another. */
 static bool send_sockets(struct kolo_link *link, bool asks)
 {
     bool moved = false;
@@ -221,7 +221,7 @@ static bool receive_sockets(struct kolo_link *link, bool asks)
     return moved;
 }
 
-/* What was just posted goes out before anything is looked for; what came may give rise to more. */
+/* Posted messages are written first. Frames that were read may cause further frames. */
 static bool step_sockets(struct kolo_link *link, bool asks)
 {
     const bool wrote = send_sockets(link, asks);
@@ -239,7 +239,7 @@ static bool is_idle(const struct kolo_link *link)
     return idle;
 }
 
-/* How many requests ended, or 1 where only bytes moved. */
+/* How many requests ended, or 1 if only bytes moved. */
 static int step_link(struct kolo_link *link, bool asks)
 {
     const kolo_status why =
@@ -259,7 +259,7 @@ static int step_link(struct kolo_link *link, bool asks)
         kolo_tcp_farewell_give_up(link, why);
     }
     if (link->base.failed != KOLO_OK) {
-        if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
+        if (why == KOLO_OK && link->base.pending > 0) { /* the text for the owner of the requests */
             (void)kolo_fail(link->base.failed, "%s", link->base.text);
         }
         if (link->bad) {
@@ -276,7 +276,8 @@ static int step_link(struct kolo_link *link, bool asks)
     return done > 0 ? done : moved;
 }
 
-/* What the kernel has news of. A socket that is in nobody's turn is read for its end. */
+/* Serve the kernel's events. A socket whose link has no work is read, to see whether it has ended.
+ */
 static int ask_epoll(struct kolo_endpoint *ep)
 {
     struct epoll_event event[EVENTS];
@@ -303,7 +304,7 @@ static int ask_epoll(struct kolo_endpoint *ep)
 
 static void queue_word(struct kolo_link *link, uint64_t word)
 {
-    if (link->notes < NOTES_MAX) { /* else it is not even connected */
+    if (link->notes < NOTES_MAX) { /* otherwise it is not even connected */
         kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
     }
 }
@@ -327,7 +328,7 @@ static int tcp_progress(struct kolo_endpoint *ep, int budget)
     return kolo_carriers_result(&ep->all, idle, moved);
 }
 
-/* The peer is told at the next progress(). */
+/* The peer gets the reason at the next progress(). */
 static void tcp_abort(struct kolo_link *link, kolo_status why)
 {
     kolo_carrier_abort(&link->base, why);
@@ -343,7 +344,7 @@ static int tcp_wait_fd(struct kolo_endpoint *ep)
     return ep->epoll;
 }
 
-/* ---- going down ---- */
+/* ---- closing ---- */
 
 static void tcp_disconnect(struct kolo_link *link)
 {

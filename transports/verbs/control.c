@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The control plane: beside the data each rank holds a TCP connection to each peer, made by the one
- * who speaks on it, so that none has to be preferred over another.
+/* The control plane: each rank holds a TCP connection to each peer beside the data. A connection
+ * carries the words of its maker only, so that none has to be preferred over another.
  *
  *   maker                                                listener
  *   HELLO  communicator, from, to, nonce, proof  ->
  *                                                <-  ANSWER  proof
  *   words                                        ->
  *
- * Proofs are HMAC-SHA-256 under the communicator's secret, over both sides' nonces; the listener's
- * came with its address. A process without the secret stays a guest, which changes nothing
- * (acceptor.h). A rank's death is seen where it speaks: its connection ends without BYE. A link of
- * which only the data is lost has its connections still. */
+ * Proofs are HMAC-SHA-256 under the communicator's secret, over the nonces of both sides; the
+ * listener's nonce came with its address. A process without the secret stays a guest, which changes
+ * nothing (acceptor.h).
+ *
+ * The death of a rank is seen on the connection that it made: it ends without BYE. A link that has
+ * lost only its data path still has its connections. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -77,7 +79,7 @@ void kolo_verbs_control_begin(struct kolo_link *link)
         return;
     }
     kolo_net_options(s->fd, ep->env.timeout_ms);
-    s->got = SIZE_MAX; /* the hello is not out */
+    s->got = SIZE_MAX; /* the hello is not sent yet */
 }
 
 static void step_hello(struct kolo_link *link)
@@ -95,7 +97,7 @@ static void step_answer(struct kolo_link *link)
     unsigned char proof[KOLO_PROOF_BYTES];
     struct kolo_verbs_stream *s = &link->out;
     const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->answer, &s->got);
-    if (came < 0) { /* it had no memory, or no descriptor, or is gone */
+    if (came < 0) { /* it has no memory or descriptor left, or it has died */
         drop_stream(s);
         if (s->tries == TRIES) {
             kolo_verbs_fail(link, "takes no connection", 0, true);
@@ -111,8 +113,8 @@ static void step_answer(struct kolo_link *link)
     }
 }
 
-/* The peer says nothing here: it may only have gone. Its own connection tells of that, if there is
- * one. */
+/* The peer never writes here, so the connection can only end. The peer's own connection, if it
+ * exists, tells why. */
 static void step_up(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
@@ -135,7 +137,7 @@ bool kolo_verbs_control_flush(struct kolo_link *link)
         const ssize_t n =
             send(s->fd, from, sizeof link->word[0] - link->word_at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {
-            sent = errno == EAGAIN || errno == EINTR ? sent : link->words; /* nobody is there */
+            sent = errno == EAGAIN || errno == EINTR ? sent : link->words; /* the peer has gone */
             break;
         }
         link->word_at += (size_t)n;
@@ -155,7 +157,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
         link->words < WORDS_MAX ? kolo_grow(link->word, link->words, &link->word_cap, sizeof *grown)
                                 : NULL;
     if (grown == NULL) {
-        kolo_verbs_fail(link, "is told more than it takes", 0, false);
+        kolo_verbs_fail(link, "takes too few of its control words", 0, false);
         return;
     }
     link->word = grown;
@@ -168,7 +170,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 
 /* ---- words in ---- */
 
-/* False: it makes no sense. */
+/* False: the word is invalid. */
 static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
     const struct kolo_env *env = &link->ep->env;
@@ -201,7 +203,7 @@ static void read_words(struct kolo_link *link)
            (came = kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got)) > 0) {
         const struct kolo_verbs_word word = s->word;
         if (!hear_word(link, &word)) {
-            kolo_verbs_fail(link, "sent what is no word", 0, false);
+            kolo_verbs_fail(link, "sent an invalid control word", 0, false);
         }
     }
     if (came < 0) {

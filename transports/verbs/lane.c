@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What goes into a queue pair and comes out of it. See verbs.h.
+/* Work requests of a lane: posting, completions and credits.
  *
  * Work requests are made into a chain and posted together. Only each SIGNAL_EVERYth tells of its
  * end, and those that a message waits for; a failure always does. An immediate value is how many
@@ -234,7 +234,7 @@ static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
     } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* the peer was told that it is not taken */
         return;
     } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
-        kolo_verbs_fail(link, "sent what is no message", 0, false);
+        kolo_verbs_fail(link, "sent an invalid message", 0, false);
     }
     kolo_carrier_activate(&link->base);
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How queue pairs come up, fail, and come back.
+/* How lanes come up, fail, and come back.
  *
- * Each end makes its queue pair, fills its receive queue and sends OFFER. With the peer's offer it
- * is made ready, and says UP; when both have, a value goes alone, and once it has arrived entries
- * go. A lane that fails at one end is ended at both: each stops its queue pair, looks at what had
- * come, and says DOWN with how many entries it has taken. What the peer did not take goes again
- * over other lanes: an entry with the same bytes, and what was written in place is written again,
- * which changes nothing where it had come. So a message is seen once, and never before its bytes.
- * The lane then starts anew when its port is active. */
+ * Each end creates its queue pair, fills its receive queue and sends OFFER. The peer's offer makes
+ * the queue pair ready, and the end sends UP. After UP of both ends a value goes alone; once it has
+ * arrived, entries go.
+ *
+ * A lane that fails at one end is ended at both. Each end stops its queue pair, handles the entries
+ * that had come, and sends DOWN with the count of entries that it has taken. The entries that the
+ * peer did not take go again over other lanes, with the same bytes. Chunks are written in place
+ * again, which changes nothing if they had come. So a message is seen once, and never before its
+ * bytes. The lane starts anew when its port is active. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -46,7 +48,7 @@ static kolo_status give_id(struct kolo_verbs_lane *lane)
     return KOLO_OK;
 }
 
-/* Completions of before mean nothing from here on. */
+/* Give the lane a new id, so that completions of the old queue pair are ignored. */
 static void change_id(struct kolo_verbs_lane *lane)
 {
     const uint32_t index = lane->id & 0xffff;
@@ -71,7 +73,7 @@ static void send_offer(struct kolo_verbs_lane *lane)
 
 static void meet_offer(struct kolo_verbs_lane *lane);
 
-/* A new queue pair, with everything at its beginning. */
+/* Start the lane with a new queue pair and all counts at zero. */
 static kolo_status start_lane(struct kolo_verbs_lane *lane)
 {
     uint32_t psn = 0;
@@ -92,7 +94,7 @@ static kolo_status start_lane(struct kolo_verbs_lane *lane)
     return KOLO_OK;
 }
 
-/* Room for all that the lane's queue pair may have to tell. */
+/* Make room in the completion queue for all completions of the lane. */
 static kolo_status reserve_cq(struct kolo_verbs_rail *rail)
 {
     const int need = rail->cq_used + CQ_EACH;
@@ -110,7 +112,8 @@ static kolo_status reserve_cq(struct kolo_verbs_rail *rail)
     return KOLO_OK;
 }
 
-/* Shared, so that a fork copies none of it, which the device would not see. */
+/* The ring is shared memory: after a fork, a private page would be copied, and the device would
+ * keep the old one. */
 static kolo_status make_ring(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_rail *rail = lane->rail;
@@ -158,7 +161,7 @@ kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LA
     return KOLO_OK;
 }
 
-/* ---- coming up ---- */
+/* ---- connecting ---- */
 
 static void send_word(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, uint64_t value)
 {
@@ -177,7 +180,7 @@ static void log_live(const struct kolo_verbs_lane *lane)
              lane->epoch > 0 ? ", again" : "");
 }
 
-/* Both ends take what comes. There may be no way between the two ports all the same. */
+/* Try the lane: both ends are ready, but the two ports may still not reach each other. */
 static void try_out(struct kolo_verbs_lane *lane)
 {
     if (lane->state == KOLO_VERBS_LANE_READY && lane->peer_up) {
@@ -196,7 +199,7 @@ void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
     kolo_carrier_activate(&lane->link->base);
 }
 
-/* Both offers are there. */
+/* Connect the lane once both offers are there. */
 static void meet_offer(struct kolo_verbs_lane *lane)
 {
     if (lane->state != KOLO_VERBS_LANE_OFFERED || !lane->offered) {
@@ -258,7 +261,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
     }
 }
 
-/* ---- failing, and coming back ---- */
+/* ---- failure and recovery ---- */
 
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
 {
@@ -285,7 +288,7 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
     kolo_carrier_activate(&link->base);
 }
 
-/* Keep an entry that the peer did not take. */
+/* Keep an entry that the peer did not take, to send it again. */
 static bool keep_entry(struct kolo_link *link, const char *slot)
 {
     struct kolo_verbs_entry entry;
@@ -303,8 +306,9 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
     return true;
 }
 
-/* Both ends know what the other has taken. PLACED of a chunk whose write is not known to have ended
- * comes again with the chunk, any other one by itself: its bytes are there. */
+/* Both ends know how many entries the other has taken. The entries that were not taken go again. A
+ * PLACED entry whose chunk may not have been written goes with the chunk; any other PLACED entry
+ * goes alone, because its bytes are there. */
 static void settle_entries(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
@@ -325,7 +329,7 @@ static void settle_entries(struct kolo_verbs_lane *lane)
         memcpy(&entry, slot, sizeof entry);
         const bool with_chunk = entry.kind == KOLO_VERBS_PLACED && (int32_t)(n - unwritten) >= 0;
         if (!with_chunk && !keep_entry(link, slot)) {
-            kolo_verbs_fail(link, "no memory to send again", 0, false);
+            kolo_verbs_fail(link, "cannot be sent to again: out of memory for an entry", 0, false);
         }
     }
     (void)link->ep->lib->destroy_qp(lane->qp);
@@ -339,7 +343,7 @@ static void settle_entries(struct kolo_verbs_lane *lane)
     lane->since_us = kolo_now_us();
 }
 
-/* A packet's time-out, and longer for one that fails again and again. */
+/* The pause before a lane comes back: the time-out of a packet, doubled for each failure. */
 static double pause_us(const struct kolo_verbs_lane *lane)
 {
     const uint32_t doublings = lane->epoch < 6 ? lane->epoch : 6;
@@ -366,7 +370,7 @@ static void step_lane(struct kolo_verbs_lane *lane)
     }
 }
 
-/* All that the peer sent before it left is here. */
+/* Whether all entries that the peer sent before it left are here. */
 static bool is_all_here(const struct kolo_link *link)
 {
     for (int i = 0; i < link->nlanes; i++) {
@@ -424,7 +428,7 @@ void kolo_verbs_lanes_close(struct kolo_link *link)
     for (int i = 0; i < link->nlanes; i++) {
         struct kolo_verbs_lane *lane = &link->lane[i];
         if (lane->link == NULL) {
-            continue; /* it was not opened */
+            continue; /* the lane was not opened */
         }
         if (lane->qp != NULL) {
             (void)ep->lib->destroy_qp(lane->qp);

@@ -2,8 +2,8 @@
 /* Sends and receives: how they are posted, where arriving entries belong, and when they end.
  *
  * The n-th send of a channel meets its n-th receive, so both sides number them alike and nothing
- * has to be asked. A long message that no READY waits for is announced by a DATA entry without
- * bytes, by which a receiver of another length finds out. */
+ * has to be asked. A long message without a READY is announced by a DATA entry without bytes. A
+ * receiver with another length detects the mismatch by it. */
 #include "transports/verbs/verbs.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void queue_note(struct kolo_link *link, const struct kolo_verbs_note *giv
     struct kolo_verbs_note *grown =
         kolo_grow(link->note, link->notes, &link->note_cap, sizeof *grown);
     if (grown == NULL) {
-        kolo_verbs_fail(link, "out of memory for a message to it", 0, false);
+        kolo_verbs_fail(link, "cannot be sent to: out of memory for a message", 0, false);
         return;
     }
     link->note = grown;
@@ -100,7 +100,7 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
     }
     kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->ep, src->at, m->total);
     if (!take_early(&link->early[m->channel], m)) {
-        kolo_verbs_fail(link, "sent what is no message", 0, false);
+        kolo_verbs_fail(link, "sent an invalid message", 0, false);
     }
     if (link->nlive > 0 && link->base.sends.first == m) { /* else others come first */
         (void)kolo_verbs_pump(link);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* verbs where the build found no headers of libibverbs: it says so when it is asked for. */
+/* verbs without the headers of libibverbs at build time: open() fails, and says so. */
 #include "transports/transports.h"
 #include "util/util.h"
 
@@ -7,6 +7,7 @@ static kolo_status none_open(const struct kolo_env *env, struct kolo_endpoint **
 {
     (void)env;
     (void)out;
+    (void)env;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
                      "verbs: this kolo was built without infiniband/verbs.h (libibverbs-dev)");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* verbs: ranks on different hosts over InfiniBand and RoCE. See verbs.h.
+/* verbs: ranks on different hosts over InfiniBand and RoCE.
  *
- * Completions of all links come out of one queue a rail, which every turn looks at. The control
- * connections are asked by epoll, seldom while messages go. */
+ * The completions of all links come from one queue for each rail, which every turn polls. Epoll
+ * reports the control connections; it is asked seldom while messages go. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -158,7 +158,7 @@ static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_pee
         ep->nconnecting++;
         const kolo_status st = kolo_verbs_lanes_open(link, pair, count);
         if (st != KOLO_OK) {
-            link->base.failed = st; /* nobody is to be told */
+            link->base.failed = st; /* no failure is reported */
             verbs_disconnect(link);
             return st;
         }
@@ -189,7 +189,7 @@ void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool g
 
 /* ---- progress ---- */
 
-/* Let what was sent arrive, and say good-bye. */
+/* Wait until all posted work has completed, then send BYE. */
 static void finish_sending(struct kolo_link *link)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
@@ -218,8 +218,8 @@ static void finish_sending(struct kolo_link *link)
     }
 }
 
-/* abort() was called: because the communicator failed, which the peer must know, or because this
- * side wants its requests back and goes. */
+/* abort() was called. Either the communicator failed, which the peer must know, or this side wants
+ * its requests back and goes. */
 static void give_up(struct kolo_link *link, kolo_status why)
 {
     if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {
@@ -234,7 +234,7 @@ static void give_up(struct kolo_link *link, kolo_status why)
 
 static void end_link(struct kolo_link *link, kolo_status why)
 {
-    if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
+    if (why == KOLO_OK && link->base.pending > 0) { /* the text for the owner of the requests */
         (void)kolo_fail(link->base.failed, "%s", link->base.text);
     }
     kolo_verbs_lanes_stop(link);
@@ -250,7 +250,7 @@ static bool is_idle(const struct kolo_link *link)
             (!link->connecting && !link->base.bye && link->nlive == link->nlanes));
 }
 
-/* How many requests ended, or 1 where only bytes moved. */
+/* How many requests ended, or 1 if only bytes moved. */
 static int step_link(struct kolo_link *link, bool asks)
 {
     const kolo_status why =
@@ -279,7 +279,7 @@ static int step_link(struct kolo_link *link, bool asks)
     return done > 0 ? done : moved;
 }
 
-/* What the kernel has news of. */
+/* Serve the kernel's events. */
 static void ask_epoll(struct kolo_endpoint *ep)
 {
     struct epoll_event event[EVENTS];
@@ -297,7 +297,7 @@ static void ask_epoll(struct kolo_endpoint *ep)
         kolo_acceptor_step(&ep->acceptor);
         kolo_verbs_rails_hear(ep);
     }
-    for (int i = 0; others && i < ep->nrails; i++) { /* what it told of may be looked at already */
+    for (int i = 0; others && i < ep->nrails; i++) { /* its completion may be handled already */
         kolo_verbs_lanes_wake(&ep->rail[i]);
     }
 }
@@ -329,12 +329,12 @@ static int verbs_progress(struct kolo_endpoint *ep, int budget)
         link->ripe = false;
         moved += step_link(link, ripe || (asks && link->nlive < link->nlanes));
     }
-    /* Who saw some may have left some. */
+    /* A turn with completions may have left some. */
     ep->quiet = moved > 0 || seen > 0 ? 0 : ep->quiet + 1;
     return kolo_carriers_result(&ep->all, idle, moved);
 }
 
-/* The peer is told at the next progress(). */
+/* The peer gets the reason at the next progress(). */
 static void verbs_abort(struct kolo_link *link, kolo_status why)
 {
     kolo_carrier_abort(&link->base, why);
@@ -345,9 +345,8 @@ static void verbs_notify(struct kolo_link *link, uint64_t word)
     kolo_carrier_notify(&link->base, word);
 }
 
-/* Who waits for long sleeps until a completion; who waits shortly is better off without. A queue
- * that is armed tells of what comes from then on, so only who has found all of them empty since may
- * sleep. */
+/* A long wait sleeps until a completion; a short one polls, which is faster. An armed queue reports
+ * only later completions. So the caller may sleep only after all armed queues were found empty. */
 static int verbs_wait_fd(struct kolo_endpoint *ep)
 {
     bool armed = true;
@@ -361,9 +360,10 @@ static int verbs_wait_fd(struct kolo_endpoint *ep)
     return armed && ep->quiet >= QUIET_TURNS ? ep->epoll : -1;
 }
 
-/* ---- going down ---- */
+/* ---- closing ---- */
 
-/* A forked child has the queue pairs' names, but they are its parent's. */
+/* Whether this process opened the endpoint. A forked child must leave its parent's queue pairs
+ * alone. */
 static bool is_ours(const struct kolo_endpoint *ep)
 {
     return ep->pid == (int)getpid();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the verbs transport share: rails, lanes, links, messages.
+/* The types that the files of the verbs transport share: rails, lanes, links, messages.
  *
  *   wire.h        what goes over the wire
  *   library.c     libibverbs
- *   rails.c       devices and ports: which ones, how fast, whom they reach
+ *   rails.c       devices and ports: which ones, how fast, which ports they reach
  *   address.c     what a peer knows of a rank, and the pairs of rails that follow
  *   control.c     a TCP connection each way beside the data: who is there, its queue pairs
  *   queue_pair.c  the states of a queue pair
@@ -24,7 +24,7 @@
  *   DATA    bytes [offset, offset + len) of a message of `total` bytes
  *   READY   the receive of a long message is posted; behind it, where it may be written to
  *   PLACED  `offset` bytes of the message were written there, by this lane, before this entry
- *   TAKEN   nothing; like every entry it says how many messages of its channel were taken
+ *   TAKEN   no payload; like every entry it has the count of messages taken from its channel
  *
  * Messages below KOLO_VERBS_LONG go through slots as soon as fewer than KOLO_CARRIER_DEPTH messages
  * of their channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not the receive is
@@ -239,7 +239,7 @@ void kolo_verbs_rails_close(struct kolo_endpoint *ep);
  * pair[lane][0 for low, 1 for high], returns how many. Both ends find the same. */
 int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
                           const struct kolo_verbs_address *high, int pair[KOLO_VERBS_LANES][2]);
-/* Whether the port carries data now; asked of the device. */
+/* Ask the device whether the port carries data now. */
 bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail);
 /* Read the devices' events. */
 void kolo_verbs_rails_hear(struct kolo_endpoint *ep);
@@ -247,14 +247,14 @@ void kolo_verbs_rails_hear(struct kolo_endpoint *ep);
 /* ---- control.c ---- */
 
 void kolo_verbs_control_begin(struct kolo_link *link);
-/* Connect, read and write, as far as it goes. */
+/* Connect, read and write, without blocking. */
 void kolo_verbs_control_step(struct kolo_link *link);
 /* How connections that peers make prove themselves, and reach their links. */
 extern const struct kolo_acceptor_ops kolo_verbs_control_guests;
 /* Take the connection that this link's peer made before the link existed. */
 void kolo_verbs_control_adopt(struct kolo_link *link);
 void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word *word);
-/* Write what words there are; false: some are left. */
+/* Write the queued words; false: some are left. */
 bool kolo_verbs_control_flush(struct kolo_link *link);
 void kolo_verbs_control_end(struct kolo_link *link);
 
@@ -264,14 +264,14 @@ void kolo_verbs_control_end(struct kolo_link *link);
  * SYSTEM. */
 KOLO_CHECK kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2],
                                              int count);
-/* Nothing is read or written by the lanes from here on. */
+/* Stop the lanes: they neither read nor write any more. */
 void kolo_verbs_lanes_stop(struct kolo_link *link);
 void kolo_verbs_lanes_close(struct kolo_link *link);
-/* OFFER, UP, DOWN and SENT came. False: the word makes no sense. */
+/* Handle OFFER, UP, DOWN or SENT. False: the word is invalid. */
 bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word);
-/* Lanes that fail, and come back. */
+/* Advance the lanes that failed. */
 void kolo_verbs_lanes_step(struct kolo_link *link);
-/* It carries nothing any more: `what` went wrong, or NULL where the peer said so. */
+/* End a lane: `what` went wrong; NULL: the peer ended it. */
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
 
 /* ---- queue_pair.c ---- */
@@ -286,7 +286,7 @@ void kolo_verbs_queue_pair_stop(struct kolo_verbs_lane *lane);
 
 /* ---- lane.c ---- */
 
-/* Fill the receive queue. False: it takes nothing. */
+/* Fill the receive queue. False: the device refuses. */
 bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
 /* Whether an entry, and `more` further work requests, may go now. */
 bool kolo_verbs_lane_has_room(const struct kolo_verbs_lane *lane, uint32_t more);
@@ -354,7 +354,7 @@ static inline size_t kolo_verbs_kept_bytes(size_t total)
     return kolo_verbs_is_long(total) ? 0 : total;
 }
 
-/* An entry came. False: it makes no sense. */
+/* Handle an entry that came. False: the entry is invalid. */
 bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_entry *entry,
                                 const char *payload);
 kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_bytes *src,
@@ -396,10 +396,10 @@ kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo
 
 /* ---- verbs.c ---- */
 
-/* A lane is live, or none will be. */
+/* The link has a live lane, or will never have one. */
 void kolo_verbs_connected(struct kolo_link *link);
-/* The link is broken: requests end with LINK and this text. `error`: errno or 0. `gone`: so is the
- * rank. */
+/* Fail the link: its requests end with LINK and this text. `error`: errno or 0. `gone`: the rank is
+ * gone, too. */
 void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);
 
 #endif
