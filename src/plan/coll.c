@@ -1,101 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The collectives: their names, how many chunks each buffer has, and which chunks of IN and OUT are
- * the same memory in a call in place. */
-#include "plan.h"
+/* What the arguments of a collective mean for one rank; computed once a call. */
+#include "plan/coll.h"
 
-static const char *const coll_names[KOLO_COLLS] = {"allreduce",     "reduce",   "broadcast",
-                                                   "gather",        "scatter",  "allgather",
-                                                   "reducescatter", "alltoall", "barrier"};
-static const char *const coll_titles[KOLO_COLLS] = {"AllReduce",     "Reduce",   "Broadcast",
-                                                    "Gather",        "Scatter",  "AllGather",
-                                                    "ReduceScatter", "AllToAll", "Barrier"};
-
-const char *kolo_coll_name(enum kolo_coll coll)
+static bool has_in(const struct kolo_coll_args *args, bool is_root)
 {
-    return (unsigned)coll < KOLO_COLLS ? coll_names[coll] : "unknown";
+    return args->coll == KOLO_COLL_BROADCAST || args->coll == KOLO_COLL_SCATTER
+               ? is_root
+               : args->coll != KOLO_COLL_BARRIER;
 }
 
-static bool is_name(const char *text, size_t len, const char *name)
+static bool has_out(const struct kolo_coll_args *args, bool is_root)
 {
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '_') {
-            continue;
-        }
-        if (*name == '\0' || text[i] != *name++) {
-            return false;
-        }
+    return args->coll == KOLO_COLL_REDUCE || args->coll == KOLO_COLL_GATHER
+               ? is_root
+               : args->coll != KOLO_COLL_BARRIER;
+}
+
+static size_t end_of_blocks(const size_t *counts, const size_t *displs, int n)
+{
+    size_t end = 0;
+    for (int r = 0; r < n; r++) {
+        end = counts[r] > 0 ? kolo_max(end, displs[r] + counts[r]) : end;
     }
-    return *name == '\0';
+    return end;
 }
 
-bool kolo_coll_find(const char *name, size_t len, enum kolo_coll *out)
+static size_t span_of(const struct kolo_coll_args *args, bool in, int rank, int n)
 {
-    for (int c = 0; c < KOLO_COLLS; c++) {
-        if (is_name(name, len, coll_names[c])) {
-            *out = (enum kolo_coll)c;
-            return true;
-        }
+    const size_t *all = args->v.all;
+    const bool one = kolo_coll_is_one_block(args->coll, in);
+    if (kolo_coll_flat(args->coll)) {
+        return args->count;
     }
-    return false;
-}
-
-void kolo_coll_list(struct kolo_text *out, const char *between)
-{
-    for (int c = 0; c < KOLO_COLLS; c++) {
-        kolo_text_add(out, "%s%s", c > 0 ? between : "", coll_names[c]);
+    if (all == NULL) {
+        return one ? args->count : args->count * (size_t)n;
     }
-}
-
-const char *kolo_coll_title(enum kolo_coll coll)
-{
-    return (unsigned)coll < KOLO_COLLS ? coll_titles[coll] : "Unknown";
-}
-
-int kolo_plan_buf_chunks(const struct kolo_plan *plan, int rank, enum kolo_buf buf)
-{
-    const bool root = rank == plan->shape.root;
-    const int n = plan->shape.nranks;
-    if (buf == KOLO_SCRATCH) {
-        return plan->scratch_chunks;
+    if (one) {
+        return all[rank];
     }
-    switch (plan->shape.coll) {
-    case KOLO_COLL_ALL_REDUCE:
-        return plan->chunks;
-    case KOLO_COLL_REDUCE:
-        return buf == KOLO_IN || root ? plan->chunks : 0;
-    case KOLO_COLL_BROADCAST:
-        return buf == KOLO_OUT || root ? plan->chunks : 0;
-    case KOLO_COLL_GATHER:
-        return buf == KOLO_IN ? 1 : root ? n : 0;
-    case KOLO_COLL_SCATTER:
-        return buf == KOLO_OUT ? 1 : root ? n : 0;
-    case KOLO_COLL_ALL_GATHER:
-        return buf == KOLO_IN ? 1 : n;
-    case KOLO_COLL_REDUCE_SCATTER:
-        return buf == KOLO_OUT ? 1 : n;
-    case KOLO_COLL_ALL_TO_ALL:
-        return n;
-    default:
+    const size_t *side = args->coll == KOLO_COLL_ALL_TO_ALL && !in ? all + 2 * n : all;
+    return end_of_blocks(side, side + n, n);
+}
+
+struct kolo_coll_extent kolo_coll_extent_of(const struct kolo_coll_args *args, int rank, int nranks)
+{
+    const bool v = args->v.all != NULL, is_root = rank == args->root;
+    return (struct kolo_coll_extent){
+        .in_elems = span_of(args, true, rank, nranks),
+        .out_elems = span_of(args, false, rank, nranks),
+        .bytes = (v ? args->v.full : args->count) * kolo_type_bytes(args->type),
+        .has_in = has_in(args, is_root),
+        .has_out = has_out(args, is_root),
+        .reduces = kolo_coll_reduces(args->coll),
+        .by_messages = v && (args->coll == KOLO_COLL_GATHER || args->coll == KOLO_COLL_SCATTER ||
+                             args->coll == KOLO_COLL_ALL_TO_ALL)};
+}
+
+ptrdiff_t kolo_coll_in_place(const struct kolo_coll_args *args, int rank, int nranks)
+{
+    const size_t *all = args->v.all;
+    const size_t block = all != NULL ? all[nranks + rank] : (size_t)rank * args->count;
+    const ptrdiff_t bytes = (ptrdiff_t)(block * kolo_type_bytes(args->type));
+    if (kolo_coll_flat(args->coll) || args->coll == KOLO_COLL_ALL_TO_ALL) {
         return 0;
     }
-}
-
-int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk)
-{
-    switch (plan->shape.coll) {
-    case KOLO_COLL_ALL_REDUCE:
-    case KOLO_COLL_REDUCE:
-    case KOLO_COLL_BROADCAST:
-    case KOLO_COLL_ALL_TO_ALL:
-        return kolo_plan_buf_chunks(plan, rank, KOLO_OUT) > 0 ? chunk : -1;
-    case KOLO_COLL_ALL_GATHER:
-        return rank;
-    case KOLO_COLL_GATHER:
-        return rank == plan->shape.root ? rank : -1;
-    case KOLO_COLL_SCATTER:
-    case KOLO_COLL_REDUCE_SCATTER:
-        return chunk == rank ? 0 : -1;
-    default:
-        return -1;
-    }
+    return kolo_coll_is_one_block(args->coll, true) ? -bytes : bytes;
 }

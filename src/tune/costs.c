@@ -8,7 +8,7 @@
  * packages, as far as the machine has them. The fastest of many tries counts, as the others were
  * disturbed. Where the helper does not answer in time the defaults stay.
  */
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune.h"
 
 #include <math.h>
@@ -307,7 +307,7 @@ static void measure_far(struct bench *b, const struct kolo_host *host, struct ko
             continue;
         }
         b->costs = &far;
-        b->phase_us = PHASE_US / 2;
+        b->phase_us = 0.5 * PHASE_US;
         run_bench(b, cpu[0], cpu[1]);
         out->far[i] = (struct kolo_far){far.latency_us, far.copy_us_per_byte};
         out->unbound = (int32_t)i + 1;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/boot src/util/net.c src/util/secret.c
 /* Ranks meet: all come, too many come, some never come, strangers come, some die. Ranks are threads
  * here but where a process has to die; tests/multirank starts real ones. */
 extern "C" {
@@ -204,8 +205,7 @@ int CountDescriptors()
     return count;
 }
 
-/* ---- all is well ------------------------------------------------------------------------------
- */
+/* ---- all is well ---- */
 
 TEST(Boot, OneToSixteenRanksExchangeInRankOrder)
 {
@@ -338,19 +338,18 @@ TEST(Boot, AForkedChildIsOnTheSameHostButAnotherProcess)
     EXPECT_EQ(0, status);
 }
 
-/* ---- bad requests ------------------------------------------------------------------------------
- */
+/* ---- bad requests ---- */
 
 TEST(Boot, ImpossibleArgumentsAreInvalidAndNamed)
 {
     const kolo_meet meet = FreshMeet();
     kolo_boot *boot = nullptr;
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 0, 0, true, 100, &boot));
-    EXPECT_STREQ("nranks 0 is not within 1..65536", kolo_error_text());
+    EXPECT_STREQ("nranks is 0; it must be 1 to 65536", kolo_error_text());
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 2, true, 100, &boot));
-    EXPECT_STREQ("rank 2 is not within 0..1", kolo_error_text());
+    EXPECT_STREQ("rank is 2; it must be 0 to 1", kolo_error_text());
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 0, true, 0, &boot));
-    EXPECT_STREQ("timeout 0 ms is not positive", kolo_error_text());
+    EXPECT_STREQ("timeout_ms is 0; it must be positive", kolo_error_text());
     EXPECT_EQ(nullptr, boot);
 }
 
@@ -410,8 +409,7 @@ TEST(Boot, EveryoneIsToldWhoUsesAnotherVersion)
     ExpectAll({outcome}, KOLO_ERR_VERSION, "rank 1 uses kolo version 101");
 }
 
-/* ---- some do not come -------------------------------------------------------------------------
- */
+/* ---- some do not come ---- */
 
 TEST(Boot, ATimeoutNamesTheRanksThatHaveNotCome)
 {
@@ -473,8 +471,7 @@ TEST(Boot, AnExchangeThatARankSkipsTimesOutNamingIt)
     ExpectAll({outcomes[0], outcomes[1]}, KOLO_ERR_TIMEOUT, "rank 2 had not come");
 }
 
-/* ---- strangers --------------------------------------------------------------------------------
- */
+/* ---- strangers ---- */
 
 TEST(Boot, GarbageDoesNotDisturb)
 {
@@ -555,8 +552,7 @@ TEST(Boot, AnotherUsersConnectionIsTurnedAway)
     EXPECT_EQ(KOLO_OK, rank0.status);
 }
 
-/* ---- death ------------------------------------------------------------------------------------
- */
+/* ---- death ---- */
 
 TEST(Boot, EveryoneIsToldWhoDiedBeforeAllHadJoined)
 {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/layout/groups.c
 /* Which ranks are near each other: from recorded machines, from places half known, by hand. */
 extern "C" {
 #include "util/util.h"
 }
 
-#include "topology/topology.h"
+#include "topology/draw/lines.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 
 #include <gtest/gtest.h>
 #include <string>

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/tune/choose.c
 /* What is chosen on recorded machines: hierarchies where ranks are far from each other, and nowhere
  * else. Costs are given, as these machines are not here. */
 extern "C" {
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/layout/groups.h"
+#include "topology/layout/layout.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 #include "tune/model.h"
 #include "tune/tune.h"
 }

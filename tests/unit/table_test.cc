@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/tune/table.c src/tune/table_read.c src/tune/table_write.c
 /* Tables of measured choices: reading, what is refused and how, which row decides, files. */
 extern "C" {
 #include "core/setup/tune_table.h"
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 #include "tune/tune.h"
 }
 

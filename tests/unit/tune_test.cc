@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/tune
 /* Choosing algorithms: rules and their errors, costs, classes, the deterministic filter, tuners. */
 extern "C" {
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 #include "tune/tune.h"
 }
 

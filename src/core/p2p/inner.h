@@ -89,7 +89,7 @@ struct kolo_p2p_peer {
 
 struct kolo_p2p_device {
     const struct kolo_transport *transport;
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
 };
 
 /* Under comm->device_lock, but for what says otherwise. */

@@ -4,6 +4,7 @@
 #include "exec/cpu/region.h"
 #include "exec/reduce/reduce.h"
 #include "gpu/proxy/proxy.h"
+#include "topology/draw/lines.h"
 
 #include <stdio.h>
 

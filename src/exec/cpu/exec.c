@@ -58,7 +58,8 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                                     .bytes = bytes,
                                     .count = 1,
                                     .stride = bytes};
-    *req = (struct kolo_req){.channel = uop->channel, .status = KOLO_INPROGRESS, .lent = uop->lent};
+    *req = (struct kolo_req){
+        .channel = uop->channel, .status = KOLO_INPROGRESS, .exclusive = uop->lent};
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
@@ -313,7 +314,7 @@ kolo_status kolo_exec_enter(struct kolo_exec *x)
 static kolo_status progress_messages(struct kolo_exec *x)
 {
     struct kolo_wires *w = x->wires;
-    const struct kolo_device *before = NULL;
+    const struct kolo_endpoint *before = NULL;
     for (int q = 0; q < w->nranks; q++) {
         if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
             continue;

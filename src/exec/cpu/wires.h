@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kolo_device;
+struct kolo_endpoint;
 struct kolo_entry;
 struct kolo_link;
 struct kolo_region;
@@ -34,12 +34,12 @@ struct kolo_wires {
     void **peer_out;
     struct kolo_link **link;                 /* [nranks] for messages */
     const struct kolo_transport **transport; /* [nranks] */
-    struct kolo_device **device; /* [nranks], of that transport; NULL without messages */
-    uint32_t epoch;              /* tiles run so far */
-    uint32_t met;                /* those of them in which no messages went */
-    uint32_t entries;            /* calls with entry lines so far */
-    uint32_t *seen_done;         /* [nranks] tiles each rank is known to have finished */
-    uint32_t all_done;           /* tiles that all ranks are known to have finished */
+    struct kolo_endpoint **device; /* [nranks], of that transport; NULL without messages */
+    uint32_t epoch;                /* tiles run so far */
+    uint32_t met;                  /* those of them in which no messages went */
+    uint32_t entries;              /* calls with entry lines so far */
+    uint32_t *seen_done;           /* [nranks] tiles each rank is known to have finished */
+    uint32_t all_done;             /* tiles that all ranks are known to have finished */
     struct kolo_readers readers[KOLO_DEPTH]; /* of the tile of this parity */
     struct {
         struct kolo_readers readers;
