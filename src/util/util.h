@@ -14,11 +14,22 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
+/* Pass a failure on to the caller. KOLO_INPROGRESS is no failure: it goes on to the next line, as
+ * KOLO_OK does. So KOLO_TRY is for calls that never return it, or whose caller asks again. */
 #define KOLO_TRY(expr)                                                                             \
     do {                                                                                           \
         const kolo_status try_ = (expr);                                                           \
         if (try_ < 0) {                                                                            \
             return try_;                                                                           \
+        }                                                                                          \
+    } while (0)
+/* Pass on anything but KOLO_OK: a failure, and KOLO_INPROGRESS too. The next line runs only when
+ * the awaited thing is there; the caller tries again later. */
+#define KOLO_AWAIT(expr)                                                                           \
+    do {                                                                                           \
+        const kolo_status await_ = (expr);                                                         \
+        if (await_ != KOLO_OK) {                                                                   \
+            return await_;                                                                         \
         }                                                                                          \
     } while (0)
 #define KOLO_TRY_GOTO(st, expr, label)                                                             \

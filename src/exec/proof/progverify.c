@@ -144,10 +144,7 @@ static kolo_status run_stage(struct kolo_turn *t, uint32_t end)
     while (s->pc < end) {
         t->op = (int)s->pc;
         t->clock[t->component]++;
-        const kolo_status st = kolo_proof_op(t);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(kolo_proof_op(t));
         s->pc++;
         p->work++;
         KOLO_TRY(note_passed(t, s->pc));

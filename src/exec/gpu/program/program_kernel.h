@@ -69,7 +69,7 @@ void kolo_program_bind_direct(enum kolo_coll coll, size_t bytes,
                               struct kolo_program_launch *launch);
 
 /* The kernel that serves the call, as kolo_fused_name(): "kolo_program_sum_float32", ... */
-enum { KOLO_PROGRAM_NAME = 56 };
+enum { KOLO_PROGRAM_NAME = 48 }; /* and KOLO_FUSED_NAME */
 void kolo_program_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
                        char out[KOLO_PROGRAM_NAME]);
 
