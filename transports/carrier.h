@@ -8,9 +8,9 @@
  * receive was posted, as far as the window lets it come: fewer than KOLO_CARRIER_DEPTH messages of
  * a channel, and KOLO_CARRIER_WINDOW bytes, go before the peer says that it has taken some.
  *
- * A transport has a kolo_carriers in its device and a kolo_carrier in its link. It gives `name`,
- * `env`, `record_bytes` and `say`, and `drop` where its records hold something; it makes the parts
- * of sends, brings what arrives to its place, and calls kolo_carrier_finish(). */
+ * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It gives `name`,
+ * `env`, `record_bytes` and `notify`, and `drop` where its records hold something; it makes the
+ * parts of sends, brings what arrives to its place, and calls kolo_carrier_finish(). */
 #ifndef KOLO_TRANSPORTS_CARRIER_H
 #define KOLO_TRANSPORTS_CARRIER_H
 
@@ -28,8 +28,8 @@ enum { KOLO_CARRIER_DEPTH = 64, KOLO_CARRIER_WINDOW = 2 << 20, KOLO_CARRIER_EARL
 
 /* ---- messages ---- */
 
-struct kolo_message { /* a send or a receive that is not done; or what came without one */
-    struct kolo_message *next;
+struct kolo_carrier_message { /* a send or a receive that is not done; or what came without one */
+    struct kolo_carrier_message *next;
     struct kolo_req *req; /* NULL: came before its receive was posted */
     uint32_t number;
     uint8_t channel;
@@ -44,11 +44,12 @@ struct kolo_message { /* a send or a receive that is not done; or what came with
     char *kept;   /* what came before its receive */
 };
 
-struct kolo_message_list {
-    struct kolo_message *first, *last; /* last: only where first is not NULL */
+struct kolo_carrier_message_list {
+    struct kolo_carrier_message *first, *last; /* last: only where first is not NULL */
 };
 
-static inline void kolo_message_append(struct kolo_message_list *list, struct kolo_message *m)
+static inline void kolo_carrier_message_append(struct kolo_carrier_message_list *list,
+                                               struct kolo_carrier_message *m)
 {
     m->next = NULL;
     *(list->first == NULL ? &list->first : &list->last->next) = m;
@@ -56,37 +57,39 @@ static inline void kolo_message_append(struct kolo_message_list *list, struct ko
 }
 
 /* Behind all of smaller numbers. */
-static inline void kolo_message_insert(struct kolo_message_list *list, struct kolo_message *m)
+static inline void kolo_carrier_message_insert(struct kolo_carrier_message_list *list,
+                                               struct kolo_carrier_message *m)
 {
-    struct kolo_message *before = NULL;
+    struct kolo_carrier_message *before = NULL;
     if (list->first == NULL || (int32_t)(m->number - list->last->number) > 0) {
-        kolo_message_append(list, m);
+        kolo_carrier_message_append(list, m);
         return;
     }
-    for (struct kolo_message *at = list->first; (int32_t)(m->number - at->number) > 0;
+    for (struct kolo_carrier_message *at = list->first; (int32_t)(m->number - at->number) > 0;
          at = at->next) {
         before = at;
     }
-    struct kolo_message **here = before == NULL ? &list->first : &before->next;
+    struct kolo_carrier_message **here = before == NULL ? &list->first : &before->next;
     m->next = *here;
     *here = m;
 }
 
-static inline void kolo_message_take_out(struct kolo_message_list *list,
-                                         const struct kolo_message *m)
+static inline void kolo_carrier_message_take_out(struct kolo_carrier_message_list *list,
+                                                 const struct kolo_carrier_message *m)
 {
-    struct kolo_message *before = NULL;
-    for (struct kolo_message *at = list->first; at != m; at = at->next) {
+    struct kolo_carrier_message *before = NULL;
+    for (struct kolo_carrier_message *at = list->first; at != m; at = at->next) {
         before = at;
     }
     *(before == NULL ? &list->first : &before->next) = m->next;
     list->last = m->next == NULL ? before : list->last;
 }
 
-static inline struct kolo_message *kolo_message_find(const struct kolo_message_list *list,
-                                                     uint32_t channel, uint32_t number)
+static inline struct kolo_carrier_message *
+kolo_carrier_message_find(const struct kolo_carrier_message_list *list, uint32_t channel,
+                          uint32_t number)
 {
-    struct kolo_message *m = list->first;
+    struct kolo_carrier_message *m = list->first;
     while (m != NULL && (m->number != number || m->channel != channel)) {
         m = m->next;
     }
@@ -102,20 +105,21 @@ struct kolo_channel {
     bool noted;                 /* a note tells of them */
     uint32_t begun, peer_taken; /* sends whose first part is made, or that were taken */
     size_t untaken;             /* bytes that the peer may have to keep of those in between ... */
-    uint32_t bytes[KOLO_CARRIER_DEPTH]; /* ... and of message n, at n % DEPTH */
-    struct kolo_message_list recvs;     /* posted, or come early; by number */
+    uint32_t bytes[KOLO_CARRIER_DEPTH];     /* ... and of message n, at n % DEPTH */
+    struct kolo_carrier_message_list recvs; /* posted, or come early; by number */
 };
 
 /* Whether a message of which the peer may have to keep `bytes` must wait for the window. */
-static inline bool kolo_channel_is_full(const struct kolo_channel *c, const struct kolo_message *m,
-                                        size_t bytes)
+static inline bool kolo_channel_is_full(const struct kolo_channel *c,
+                                        const struct kolo_carrier_message *m, size_t bytes)
 {
     return m->number != c->begun || m->number - c->peer_taken >= KOLO_CARRIER_DEPTH ||
            c->untaken + bytes > KOLO_CARRIER_WINDOW;
 }
 
 /* Its first part is made. */
-static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_message *m, size_t bytes)
+static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_carrier_message *m,
+                                      size_t bytes)
 {
     c->bytes[m->number % KOLO_CARRIER_DEPTH] = (uint32_t)bytes;
     c->untaken += bytes;
@@ -161,19 +165,21 @@ static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
 
 /* ---- links ---- */
 
-struct kolo_carriers { /* of a device */
+struct kolo_carriers { /* of an endpoint */
     const char *name;  /* of the transport */
     const struct kolo_env *env;
-    size_t record_bytes; /* a kolo_message, and what the transport has behind it: zeros at first */
-    /* The record is used no more: let go what it holds behind the kolo_message, and zero it. */
-    void (*drop)(struct kolo_link *link, struct kolo_message *m);
-    /* Tell the peer what another thread gave say(). */
-    void (*say)(struct kolo_link *link, uint64_t word);
+    size_t record_bytes; /* a kolo_carrier_message, and what the transport has behind it: zeros at
+                            first */
+    /* The record is used no more: let go what it holds behind the kolo_carrier_message, and zero
+     * it. */
+    void (*drop)(struct kolo_link *link, struct kolo_carrier_message *m);
+    /* Tell the peer what another thread gave notify(). */
+    void (*notify)(struct kolo_link *link, uint64_t word);
     struct kolo_carrier *first;  /* all */
     struct kolo_carrier *active; /* those with something to do */
     int nactive;
     const struct kolo_carrier *told; /* whose peer has given up, and said so */
-    atomic_int calls;                /* of abort() and say(); any thread */
+    atomic_int calls;                /* of abort() and notify(); any thread */
     int calls_seen;
 };
 
@@ -187,15 +193,15 @@ struct kolo_carrier { /* of a link */
     int receiving; /* of them receives */
     int done;      /* requests done since progress() asked */
     struct kolo_channel channel[KOLO_CHANNELS];
-    struct kolo_message_list sends;  /* that have parts to be made, in the order posted */
-    struct kolo_message_list flying; /* all of whose parts are made */
-    struct kolo_message *spare;      /* records to be used again */
-    struct kolo_fifo self_sends, self_recvs;
+    struct kolo_carrier_message_list sends;  /* that have parts to be made, in the order posted */
+    struct kolo_carrier_message_list flying; /* all of whose parts are made */
+    struct kolo_carrier_message *spare;      /* records to be used again */
+    struct kolo_req_fifo self_sends, self_recvs;
     bool bye;           /* the peer said so */
     kolo_status failed; /* with text */
     char text[320];
     atomic_int why;        /* abort()'s status, or 0; any thread */
-    _Atomic uint64_t word; /* say()'s, or 0; any thread */
+    _Atomic uint64_t word; /* notify()'s, or 0; any thread */
 };
 
 /* Make it one of `all`, to `peer`. */
@@ -248,7 +254,7 @@ static inline void kolo_carrier_finish(struct kolo_carrier *c, struct kolo_req *
     __atomic_store_n(&req->status, status, __ATOMIC_RELEASE);
 }
 
-static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_message *m)
+static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_carrier_message *m)
 {
     if (c->all->drop != NULL) {
         c->all->drop(c->link, m);
@@ -269,17 +275,17 @@ bool kolo_carrier_holds(const struct kolo_carrier *c, const struct kolo_req *req
 KOLO_CHECK kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends,
                                               const struct kolo_bytes *data, struct kolo_req *req);
 
-static inline struct kolo_message *kolo_carrier_record(struct kolo_carrier *c, uint32_t channel,
-                                                       uint32_t number)
+static inline struct kolo_carrier_message *kolo_carrier_record(struct kolo_carrier *c,
+                                                               uint32_t channel, uint32_t number)
 {
-    struct kolo_message *m = c->spare;
+    struct kolo_carrier_message *m = c->spare;
     if (m != NULL) {
         c->spare = m->next;
     } else {
         m = calloc(1, c->all->record_bytes);
     }
     if (m != NULL) {
-        *m = (struct kolo_message){.number = number, .channel = (uint8_t)channel};
+        *m = (struct kolo_carrier_message){.number = number, .channel = (uint8_t)channel};
     }
     return m;
 }
@@ -307,7 +313,7 @@ static inline void kolo_carrier_begin(struct kolo_carrier *c, bool receives,
 KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
                                                        const struct kolo_bytes *src,
                                                        struct kolo_req *req,
-                                                       struct kolo_message **out)
+                                                       struct kolo_carrier_message **out)
 {
     *out = NULL;
     if (!kolo_carrier_takes(c, req)) {
@@ -317,7 +323,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
         return kolo_carrier_post_self(c, true, src, req);
     }
     struct kolo_channel *channel = &c->channel[req->channel];
-    struct kolo_message *m = kolo_carrier_record(c, req->channel, channel->sent);
+    struct kolo_carrier_message *m = kolo_carrier_record(c, req->channel, channel->sent);
     if (m == NULL) {
         return kolo_carrier_no_memory(c);
     }
@@ -325,7 +331,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
     channel->sent++;
     m->req = req;
     m->total = req->bytes;
-    kolo_message_append(&c->sends, m);
+    kolo_carrier_message_append(&c->sends, m);
     *out = m;
     return KOLO_OK;
 }
@@ -333,7 +339,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
 KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
                                                        const struct kolo_bytes *dst,
                                                        struct kolo_req *req,
-                                                       struct kolo_message **out)
+                                                       struct kolo_carrier_message **out)
 {
     *out = NULL;
     if (!kolo_carrier_takes(c, req) && !kolo_carrier_holds(c, req)) {
@@ -343,7 +349,8 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
         return kolo_carrier_post_self(c, false, dst, req);
     }
     struct kolo_channel *channel = &c->channel[req->channel];
-    struct kolo_message *m = kolo_message_find(&channel->recvs, req->channel, channel->received);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&channel->recvs, req->channel, channel->received);
     const bool came = m != NULL;
     if (!came && (m = kolo_carrier_record(c, req->channel, channel->received)) == NULL) {
         return kolo_carrier_no_memory(c);
@@ -355,7 +362,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
         m->failed = m->total != req->bytes;
     } else {
         m->total = req->bytes;
-        kolo_message_insert(&channel->recvs, m);
+        kolo_carrier_message_insert(&channel->recvs, m);
     }
     *out = m;
     return KOLO_OK;
@@ -363,8 +370,8 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
 
 /* A record for a message that came before its receive, with `room` bytes for what is kept (0: none
  * is). NULL: there are more than may be, or no memory. */
-struct kolo_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel, uint32_t number,
-                                       size_t total, size_t room);
+struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel,
+                                               uint32_t number, size_t total, size_t room);
 /* End all that is pending with `why`. Where the peer left, what it had sent stays for the receives
  * that will be posted. */
 void kolo_carrier_end(struct kolo_carrier *c, kolo_status why);
@@ -381,7 +388,7 @@ static inline void kolo_carriers_hear(struct kolo_carriers *all)
 }
 /* Slots of the transport; any thread. */
 void kolo_carrier_abort(struct kolo_carrier *c, kolo_status why);
-void kolo_carrier_say(struct kolo_carrier *c, uint64_t word);
+void kolo_carrier_notify(struct kolo_carrier *c, uint64_t word);
 
 /* The link is broken: requests end with LINK at the next turn. `error`: errno, or 0. False: it had
  * failed already. */
@@ -401,7 +408,7 @@ static inline int kolo_carriers_result(const struct kolo_carriers *all, bool idl
 {
     const struct kolo_carrier *told = all->told;
     return idle && told != NULL && !kolo_carriers_have_failed(all)
-               ? (int)all->env->fail(told->failed, told->text)
+               ? (int)kolo_fail(told->failed, "%s", told->text)
                : moved;
 }
 

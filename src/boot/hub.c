@@ -76,7 +76,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 
 /* Receive what is there, up to `len`. -1: the connection is at its end. 0: nothing at the moment.
  */
-static ssize_t take(int fd, void *out, size_t len)
+static ssize_t take_bytes(int fd, void *out, size_t len)
 {
     for (;;) {
         const ssize_t n = recv(fd, out, len, 0);
@@ -98,7 +98,7 @@ static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
     const size_t head = sizeof conn->in;
     unsigned char scrap[4096];
     if (conn->state == KOLO_CONN_TOLD) {
-        const ssize_t ignored = take(conn->fd, scrap, sizeof scrap);
+        const ssize_t ignored = take_bytes(conn->fd, scrap, sizeof scrap);
         if (ignored < 0) {
             kolo_hub_lose(hub, conn);
         }
@@ -107,7 +107,7 @@ static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
     const bool in_head = conn->got < head;
     unsigned char *to =
         in_head ? (unsigned char *)&conn->in + conn->got : conn->body + (conn->got - head);
-    const ssize_t n = take(conn->fd, to, head + (in_head ? 0 : conn->in.len) - conn->got);
+    const ssize_t n = take_bytes(conn->fd, to, head + (in_head ? 0 : conn->in.len) - conn->got);
     if (n <= 0) {
         if (n < 0) {
             kolo_hub_lose(hub, conn);
@@ -174,7 +174,7 @@ static bool has_room(struct kolo_hub *hub)
 }
 
 /* On this host another user's process is turned away at once. */
-static void add(struct kolo_hub *hub, int fd, bool net)
+static void add_conn(struct kolo_hub *hub, int fd, bool net)
 {
     size_t unproven = 0;
     pid_t pid = 0;
@@ -230,7 +230,7 @@ static void accept_all(struct kolo_hub *hub, int which)
     for (int count = 0; count < 64 && hub->listener[which] >= 0; count++) {
         const int fd = kolo_boot_accept(hub->listener[which]);
         if (fd >= 0) {
-            add(hub, fd, which == 1);
+            add_conn(hub, fd, which == 1);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             out_of_descriptors(hub);
             return;
@@ -240,7 +240,7 @@ static void accept_all(struct kolo_hub *hub, int which)
     }
 }
 
-static void sweep(struct kolo_hub *hub)
+static void close_ended(struct kolo_hub *hub)
 {
     size_t kept = 0;
     for (size_t i = 0; i < hub->nconns; i++) {
@@ -287,7 +287,7 @@ static bool is_done(const struct kolo_hub *hub)
 static void serve_once(struct kolo_hub *hub)
 {
     const int timeout_ms = next_deadline_ms(hub);
-    sweep(hub); /* a connection that timed out */
+    close_ended(hub); /* a connection that timed out */
     const size_t count = hub->nconns;
     for (int i = 0; i < LISTENERS; i++) {
         hub->polls[i] = (struct pollfd){.fd = hub->listener[i], .events = POLLIN};
@@ -320,7 +320,7 @@ static void serve_once(struct kolo_hub *hub)
         hub->listener[1] = -1;
     }
     kolo_hub_part(hub);
-    sweep(hub);
+    close_ended(hub);
 }
 
 static void hub_free(struct kolo_hub *hub)
@@ -331,7 +331,7 @@ static void hub_free(struct kolo_hub *hub)
             hub->conns[i]->fd = -1;
         }
     }
-    sweep(hub);
+    close_ended(hub);
     for (int i = 0; i < LISTENERS; i++) {
         if (hub->listener[i] >= 0) {
             close(hub->listener[i]);
@@ -385,7 +385,7 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
             }
         }
         free(hub);
-        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the meeting point");
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the meeting point");
     }
     hub->meet = *meet;
     memcpy(hub->listener, listener, sizeof hub->listener);

@@ -74,7 +74,7 @@ static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_C
 
 /* Keep what the socket did not take. A rank for which there is no memory sees the end of the
  * connection instead. */
-static void keep(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
+static void keep_unsent(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
 {
     if (conn->out_len + len > conn->out_cap) {
         const size_t cap = conn->out_len + len;
@@ -119,7 +119,8 @@ static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const vo
     for (int i = 0; i < 2; i++) {
         const size_t done = kolo_min(sent, parts[i].iov_len);
         if (done < parts[i].iov_len) {
-            keep(conn, (const unsigned char *)parts[i].iov_base + done, parts[i].iov_len - done);
+            keep_unsent(conn, (const unsigned char *)parts[i].iov_base + done,
+                        parts[i].iov_len - done);
         }
         sent -= done;
     }
@@ -137,7 +138,7 @@ void kolo_hub_flush(struct kolo_conn *conn)
     }
 }
 
-static void tell(struct kolo_conn *conn, const struct kolo_boot_error *error)
+static void tell_error(struct kolo_conn *conn, const struct kolo_boot_error *error)
 {
     put_frame(conn, KOLO_BOOT_ERROR, error, sizeof *error, 0);
     conn->state = KOLO_CONN_TOLD;
@@ -165,7 +166,7 @@ void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format,
             struct kolo_conn *conn = hub->conns[i];
             if (conn->state == KOLO_CONN_JOINED && conn->fd >= 0 &&
                 (conn->pid == self) == (own == 1)) {
-                tell(conn, &hub->error);
+                tell_error(conn, &hub->error);
             }
         }
     }
@@ -220,7 +221,7 @@ static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
     return true;
 }
 
-static void welcome(struct kolo_hub *hub)
+static void welcome_ranks(struct kolo_hub *hub)
 {
     const int32_t host_rank = hub->host_rank;
     hub->complete = true;
@@ -233,14 +234,14 @@ static void welcome(struct kolo_hub *hub)
     }
 }
 
-static void admit(struct kolo_hub *hub, struct kolo_conn *conn)
+static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const struct kolo_boot_hello *hello = &conn->hello;
     if (hub->nranks == 0) {
         hub->ranks = calloc((size_t)hello->nranks, 1); /* KOLO_RANK_ABSENT */
         if (hub->ranks == NULL) {
-            kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "no memory for %d ranks", hello->nranks);
-            tell(conn, &hub->error);
+            kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "out of memory for %d ranks", hello->nranks);
+            tell_error(conn, &hub->error);
             return;
         }
         hub->nranks = hello->nranks;
@@ -256,7 +257,7 @@ static void admit(struct kolo_hub *hub, struct kolo_conn *conn)
     }
     put_frame(conn, KOLO_BOOT_JOINED, NULL, 0, 0);
     if (hub->njoined == hub->nranks) {
-        welcome(hub);
+        welcome_ranks(hub);
     }
 }
 
@@ -272,14 +273,14 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
             hub->ranks[conn->hello.rank] = KOLO_RANK_HERE;
             hub->njoined++;
         }
-        tell(conn, &hub->error);
+        tell_error(conn, &hub->error);
     } else if (!is_wrong(hub, conn, &error)) {
-        admit(hub, conn);
+        admit_rank(hub, conn);
     } else {
         if (!hub->complete) {
             kolo_hub_fail(hub, (kolo_status)error.status, "%s", error.text);
         }
-        tell(conn, &error);
+        tell_error(conn, &error);
     }
 }
 
@@ -422,7 +423,7 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 }
 
 /* The ranks of this process come last: having the answer, it may leave and take the hub with it. */
-static void answer(struct kolo_hub *hub, bool own)
+static void answer_exchange(struct kolo_hub *hub, bool own)
 {
     const pid_t self = getpid();
     for (size_t i = 0; i < hub->nconns; i++) {
@@ -443,8 +444,8 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     if (hub->narrived < hub->nranks) {
         return;
     }
-    answer(hub, false);
-    answer(hub, true);
+    answer_exchange(hub, false);
+    answer_exchange(hub, true);
     free(hub->all);
     hub->all = NULL;
     hub->exchanging = false;

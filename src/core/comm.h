@@ -10,10 +10,13 @@
 
 #include "boot/bootstrap.h"
 #include "core/board/board.h"
-#include "exec/cpu/exec.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wires.h"
 #include "plan/plan.h"
+#include "topology/layout/groups.h"
+#include "topology/layout/layout.h"
 #include "topology/machine/graph.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune/tune.h"
 #include "util/secret.h"
 
@@ -40,7 +43,7 @@ struct kolo_member { /* a rank, as this one sees it */
     uint64_t gpu;           /* its bus address; KOLO_BUS_NONE: the rank is on none */
     struct kolo_inet spare; /* where it can be met again; family 0: on this host only */
     const struct kolo_transport *transport; /* the one that reaches it best */
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
     struct kolo_reach reach;
     struct kolo_link *link; /* NULL until first used; device_lock */
     /* The same for threads that hold nothing and only tell of a failure. */
@@ -56,9 +59,9 @@ struct kolo_member { /* a rank, as this one sees it */
     bool in_slots;                  /* its outbox is mapped */
 };
 
-struct kolo_opened { /* a transport's device of this communicator */
+struct kolo_opened { /* a transport's endpoint of this communicator */
     const struct kolo_transport *transport;
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
 };
 
 struct kolo_cached_plan {
@@ -83,7 +86,7 @@ struct kolo_cached_bound {
 struct kolo_memo;
 struct kolo_shared_memo;
 
-struct kolo_call;
+struct kolo_queued;
 struct kolo_p2p;
 struct kolo_team;
 struct kolo_relay;
@@ -148,10 +151,10 @@ struct kolo_comm {
     bool logs_calls;
     bool threads; /* other members are threads of this process */
 
-    _Atomic int busy;                 /* one thread runs calls */
-    pthread_mutex_t queue_lock;       /* of head, tail */
-    _Atomic(struct kolo_call *) head; /* written under queue_lock */
-    struct kolo_call *tail;
+    _Atomic int busy;                   /* one thread runs calls */
+    pthread_mutex_t queue_lock;         /* of head, tail */
+    _Atomic(struct kolo_queued *) head; /* written under queue_lock */
+    struct kolo_queued *tail;
 
     struct kolo_board *board; /* of this host's members; NULL: none */
     struct kolo_segment *own_board;
@@ -190,9 +193,10 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm);
 /* End the communicator with `status` (its text: this thread's), and tell the ranks it reaches.
  * Returns the status that ended it first. */
 kolo_status kolo_comm_fail(struct kolo_comm *comm, kolo_status status);
-/* kolo_env.gone: a transport saw that rank `rank` is not there any more; told: that rank says that
- * it ended the communicator; reason: what is told so, a status and the rank at fault. What is
- * learned so ends the communicator at the next look: of a call that fails, or of the watcher. */
+/* kolo_env.on_peer_lost: a transport saw that rank `rank` is not there any more; on_peer_failed:
+ * that rank reports that it ended the communicator; failure_reason: this rank's report, a status
+ * and the rank at fault. What is learned so ends the communicator at the next look: of a call that
+ * fails, or of the watcher. */
 void kolo_comm_gone(void *comm, int rank, const char *what, int error);
 void kolo_comm_told(void *comm, int rank, int32_t reason);
 void kolo_comm_said(void *comm, int rank, uint64_t word); /* core/health/gossip.c */

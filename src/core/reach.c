@@ -3,6 +3,7 @@
 #include "core/health/flight_recorder.h"
 #include "core/health/watchdog.h"
 #include "core/setup/join.h"
+#include "exec/cpu/wait.h"
 #include "gpu/hier/hier_path.h"
 #include "gpu/path.h"
 

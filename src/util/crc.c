@@ -2,7 +2,7 @@
 /* See crc.h. Without an instruction: eight tables, so that eight bytes are looked up at once
  * (Kounavis and Berry, "A systematic approach to building high performance software-based CRC
  * generators", 2005). */
-#include "crc.h"
+#include "util/crc.h"
 
 #include <pthread.h>
 #include <stdbool.h>

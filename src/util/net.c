@@ -135,7 +135,7 @@ static bool is_local(const struct ifaddrs *at)
     return (at->ifa_flags & IFF_LOOPBACK) != 0;
 }
 
-static bool fits(const struct wish *wish, const struct ifaddrs *at)
+static bool fits_wish(const struct wish *wish, const struct ifaddrs *at)
 {
     const int family = at->ifa_addr != NULL ? at->ifa_addr->sa_family : AF_UNSPEC;
     if ((at->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6) ||
@@ -156,7 +156,7 @@ static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs 
                    const struct kolo_inet *routed)
 {
     struct kolo_inet place;
-    if (!fits(wish, at) || !from_sockaddr(at->ifa_addr, &place)) {
+    if (!fits_wish(wish, at) || !from_sockaddr(at->ifa_addr, &place)) {
         return 0;
     }
     const bool docker = strncmp(at->ifa_name, "docker", 6) == 0;

@@ -39,6 +39,8 @@ extern "C" {
 /* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
  */
 kolo_status kolo_fail(kolo_status code, const char *format, ...) KOLO_PRINTF(2, 3);
+/* OK if `value` is within [low, high], else INVALID: "rank is 7; it must be 0 to 3". */
+kolo_status kolo_check_range(const char *name, long value, long low, long high);
 /* strerror(error), and of a limit that was reached, which it is. This thread's until the next. */
 const char *kolo_why(int error);
 /* Replace this thread's sentence without logging (to carry an error from another thread). */
@@ -123,8 +125,11 @@ static inline bool kolo_is_pow2(int n)
 bool kolo_parse_bytes(const char *text, size_t *out);
 /* A whole decimal number within [lo, hi]. False otherwise. */
 bool kolo_parse_int(const char *text, long lo, long hi, long *out);
-/* The variable's value, or NULL where unset or empty. */
+/* The variable's value; NULL if it is unset or empty. */
 const char *kolo_env(const char *name);
+/* The variable's value as a whole number; `otherwise` if it is unset or empty. Errors: INVALID (it
+ * is no number within [low, high]). */
+kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, long *out);
 /* FNV-1a over bytes; chain by passing the previous hash (start from 0). */
 uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len);
 

@@ -21,7 +21,7 @@ static uint32_t head_sum(const struct kolo_tcp_frame *frame)
     return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
 }
 
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message)
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message)
 {
     size_t run = 0;
     frame->payload_sum = 0;
@@ -90,7 +90,7 @@ static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
 }
 
 /* As many frames as make one batch. */
-static void fill(struct kolo_tcp_socket *s)
+static void fill_batch(struct kolo_tcp_socket *s)
 {
     size_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
@@ -123,7 +123,7 @@ static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, 
     return used;
 }
 
-static void written(struct kolo_tcp_socket *s, size_t bytes)
+static void count_written(struct kolo_tcp_socket *s, size_t bytes)
 {
     while (s->count > 0) {
         struct kolo_tcp_out *out = out_at(s, 0);
@@ -156,7 +156,7 @@ static ssize_t send_parts(int fd, struct iovec *part, size_t nparts, size_t byte
 }
 
 /* It cannot be written to any more; what it still holds may say why. */
-static void end(struct kolo_tcp_socket *s, int error)
+static void end_socket(struct kolo_tcp_socket *s, int error)
 {
     while (s->state == KOLO_TCP_UP && s->link->base.failed == KOLO_OK && kolo_tcp_stream_read(s)) {
     }
@@ -168,7 +168,7 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     struct iovec part[PARTS];
     size_t nparts = 0;
     size_t asked = 0;
-    fill(s);
+    fill_batch(s);
     for (int i = 0; i < s->count && nparts < PARTS; i++) {
         nparts +=
             (size_t)add_parts(out_at(s, i), s->link->head, part + nparts, (int)(PARTS - nparts));
@@ -183,12 +183,12 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     if (n < 0) {
         s->full = errno == EAGAIN;
         if (errno != EAGAIN && errno != EINTR) {
-            end(s, errno);
+            end_socket(s, errno);
         }
         return false;
     }
     s->full = (size_t)n < asked;
-    written(s, (size_t)n);
+    count_written(s, (size_t)n);
     return true;
 }
 
@@ -208,7 +208,7 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s)
         if (n < 0) {
             return errno != EAGAIN && errno != EINTR;
         }
-        written(s, (size_t)n);
+        count_written(s, (size_t)n);
     }
     return true;
 }
@@ -227,9 +227,9 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 /* ---- in ---- */
 
 /* False: what came is not what was sent. */
-static bool came(struct kolo_tcp_socket *s, size_t len)
+static bool take_payload(struct kolo_tcp_socket *s, size_t len)
 {
-    struct kolo_message *into = s->into;
+    struct kolo_carrier_message *into = s->into;
     if (s->link->sums && !payload_is_right(s, len, s->left == len)) {
         return false;
     }
@@ -243,7 +243,7 @@ static bool came(struct kolo_tcp_socket *s, size_t len)
 }
 
 /* Payload that lies in the staging buffer. */
-static bool unpack(struct kolo_tcp_socket *s)
+static bool unpack_payload(struct kolo_tcp_socket *s)
 {
     size_t part = kolo_min(s->left, s->tail - s->head);
     size_t done = 0;
@@ -256,11 +256,11 @@ static bool unpack(struct kolo_tcp_socket *s)
         done += to.iov_len;
     }
     s->head += part;
-    return came(s, part);
+    return take_payload(s, part);
 }
 
 /* Frames, whole or begun, in the staging buffer. False: what is there makes no sense. */
-static bool parse(struct kolo_tcp_socket *s)
+static bool parse_frames(struct kolo_tcp_socket *s)
 {
     const size_t head = s->link->head;
     while (s->head < s->tail || s->into != NULL) {
@@ -268,7 +268,7 @@ static bool parse(struct kolo_tcp_socket *s)
             if (s->head == s->tail && s->left > 0) {
                 break;
             }
-            if (!unpack(s)) {
+            if (!unpack_payload(s)) {
                 return false;
             }
             continue;
@@ -291,7 +291,7 @@ static bool parse(struct kolo_tcp_socket *s)
 }
 
 /* One recvmsg(): the rest of a payload to its place, then the staging buffer. */
-static ssize_t receive(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
+static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
 {
     struct iovec part[RUNS + 1];
     int nparts = 0;
@@ -341,7 +341,7 @@ static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place
     memcpy(at, staging + head, bytes - head - strayed);
     s->staging = all;
     s->tail = bytes;
-    const bool good = parse(s);
+    const bool good = parse_frames(s);
     s->staging = staging;
     s->tail = good ? s->tail : 0;
     memcpy(staging, all, s->tail); /* less than a header */
@@ -355,7 +355,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     const size_t head = s->link->head;
     if (bytes <= head) {
         s->tail = bytes;
-        return parse(s);
+        return parse_frames(s);
     }
     memcpy(&s->frame, s->staging, head);
     if (!kolo_tcp_message_is_expected(s->link, &s->frame)) {
@@ -369,7 +369,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     s->at = 0;
     s->head = head;
     s->tail = bytes - there;
-    return came(s, there) && parse(s);
+    return take_payload(s, there) && parse_frames(s);
 }
 
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
@@ -382,7 +382,7 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         const bool guesses =
             s->into == NULL && s->tail == 0 && kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
-            guesses ? receive_expected(s, &place, &asked) : receive(s, &direct, &asked);
+            guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -396,8 +396,8 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         moved = true;
         const size_t there = kolo_min((size_t)n, direct);
         s->tail += guesses ? 0 : (size_t)n - there;
-        if ((there > 0 && !came(s, there)) ||
-            !(guesses ? parse_expected(s, &place, (size_t)n) : parse(s))) {
+        if ((there > 0 && !take_payload(s, there)) ||
+            !(guesses ? parse_expected(s, &place, (size_t)n) : parse_frames(s))) {
             kolo_tcp_fail(s->link, "sent what is no message", EBADMSG);
             return moved;
         }

@@ -4,7 +4,8 @@
  *   greet.c    how two ranks prove to each other who they are before anything else is believed
  *   stream.c   bytes of frames into and out of sockets
  *   message.c  sends and receives: which frame comes next, and where what arrives belongs
- *   tcp.c      the device, its links, progress
+ *   farewell.c how a link ends: its last frame, and the delivery of what was written
+ *   tcp.c      the endpoint, its links, progress
  *
  * A link has several sockets. Every frame says which message (channel, number) and which part of it
  * it carries, so frames may take any socket: whichever is ready takes the next.
@@ -14,7 +15,7 @@
  *   TAKEN  nothing; like every frame it says how many messages of its channel were taken
  *   BYE    nothing more will come
  *   ABORT  nothing more will come, and `number` is the status that says why
- *   WORD   `total` is what say() was given
+ *   WORD   `total` is what notify() was given
  *
  * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_CARRIER_DEPTH messages
  * of its channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not its receive is
@@ -23,6 +24,7 @@
 #ifndef KOLO_TCP_TCP_H
 #define KOLO_TCP_TCP_H
 
+#include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "util/secret.h"
 
@@ -36,9 +38,7 @@ enum {
     KOLO_TCP_EAGER = 256 << 10,
     KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
     KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
-    KOLO_TCP_STAGING = 8 << 10, /* where headers and short messages are read to */
-    KOLO_TCP_GUESTS = 64,       /* connections that have not proved anything yet */
-    KOLO_TCP_GUEST_MS = 5000
+    KOLO_TCP_STAGING = 8 << 10  /* where headers and short messages are read to */
 };
 
 /* ---- on the wire: little-endian, no padding, no pointers ---- */
@@ -117,8 +117,8 @@ struct kolo_tcp_note { /* a frame without payload that waits for its turn */
 
 struct kolo_tcp_out { /* a frame on its way */
     struct kolo_tcp_frame frame;
-    struct kolo_message *message; /* NULL: no payload */
-    size_t at;                    /* bytes of frame and payload written */
+    struct kolo_carrier_message *message; /* NULL: no payload */
+    size_t at;                            /* bytes of frame and payload written */
 };
 
 enum kolo_tcp_state {
@@ -131,8 +131,8 @@ enum kolo_tcp_state {
 };
 
 struct kolo_tcp_socket {
-    struct kolo_link *link; /* NULL: a guest */
-    int fd;                 /* -1: none */
+    struct kolo_link *link;
+    int fd; /* -1: none */
     int index;
     enum kolo_tcp_state state;
     bool full;       /* the kernel took no more */
@@ -148,7 +148,7 @@ struct kolo_tcp_socket {
     int first, count; /* in the ring out[] */
     /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
     struct kolo_tcp_frame frame;
-    struct kolo_message *into;
+    struct kolo_carrier_message *into;
     size_t left, at; /* at: where in the message */
     uint32_t sum;    /* of what came of the payload; where the link has sums */
     size_t head, tail;
@@ -157,7 +157,7 @@ struct kolo_tcp_socket {
 
 struct kolo_link {
     struct kolo_carrier base;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     struct kolo_tcp_address address;
     bool sums;
     size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
@@ -166,29 +166,26 @@ struct kolo_link {
     int nsockets;
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
     struct kolo_tcp_earlies early[KOLO_CHANNELS];
-    struct kolo_message *expected; /* the receive that the next frame is likely for, or NULL */
+    struct kolo_carrier_message
+        *expected; /* the receive that the next frame is likely for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
     bool bad;   /* what the peer sent is wrong, which it has not been told */
-    bool words; /* say()'s moved in this turn, which is no progress of messages */
+    bool words; /* words of notify() moved in this turn, which is no progress of messages */
 };
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     unsigned char secret[KOLO_SECRET_BYTES];
     struct kolo_interface interface; /* where we listen */
-    int listener, epoll;
+    struct kolo_acceptor acceptor;
+    int epoll;
     int nsockets;
     bool sums;                /* KOLO_CRC */
     struct kolo_carriers all; /* links */
     unsigned turns;
-    int nconnecting;                                /* sockets between CONNECTING and UP */
-    struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
-    int nguests;
-    struct kolo_tcp_socket **waiting; /* proved, and no link asked for them yet */
-    int nwaiting, waiting_cap;
-    uint64_t strangers; /* connections that proved nothing */
-    int *closing;       /* descriptors that still deliver what was sent */
+    int nconnecting; /* sockets between CONNECTING and UP */
+    int *closing;    /* descriptors that still deliver what was sent */
     int nclosing, closing_cap;
 };
 
@@ -198,11 +195,10 @@ struct kolo_device {
 void kolo_tcp_greet_begin(struct kolo_link *link, int index);
 /* Go on with a socket of a link that is not up, as far as it goes. */
 void kolo_tcp_greet_step(struct kolo_tcp_socket *s);
-/* Take new connections, and let guests prove themselves. */
-void kolo_tcp_greet_guests(struct kolo_device *dev);
-/* What guests of this link's peer came before the link. */
+/* How connections that peers make prove themselves, and reach their links. */
+extern const struct kolo_acceptor_ops kolo_tcp_greet_guests;
+/* Take the connections that this link's peer made before the link existed. */
 void kolo_tcp_greet_adopt(struct kolo_link *link);
-void kolo_tcp_greet_close(struct kolo_device *dev);
 /* Give up a socket's descriptor and state. */
 void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
 /* The socket is up: data may flow. */
@@ -220,7 +216,7 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
 
 /* Give a frame that is about to be sent its sums; `message`: whose bytes it carries, or NULL. */
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message);
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message);
 
 /* ---- message.c ---- */
 
@@ -237,14 +233,14 @@ bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kol
 /* A frame's header came. Where its payload goes: *into with bytes from frame->offset on (NULL where
  * there is no payload). False: it makes no sense. */
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                              struct kolo_message **into);
+                              struct kolo_carrier_message **into);
 /* Where bytes of its payload go, from byte `at` of the message on: at most `count` runs, which hold
  * at most `left` bytes; 0: nowhere, they are dropped. */
-int kolo_tcp_message_room(const struct kolo_message *into, size_t at, size_t left,
+int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, size_t left,
                           struct iovec *out, int count);
 /* `len` bytes of its payload came and are in place; `whole`: its last ones. */
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                           struct kolo_message *into, size_t len, bool whole);
+                           struct kolo_carrier_message *into, size_t len, bool whole);
 /* A note for the peer. */
 void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
                            uint32_t number, uint64_t total);
@@ -255,6 +251,16 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
 /* End all that is pending with `why`. */
 void kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
 void kolo_tcp_message_free(struct kolo_link *link);
+
+/* ---- farewell.c ---- */
+
+/* abort() was called: say why, or say good-bye, and let what was written arrive. */
+void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
+/* The peer sent something wrong, but it lives: tell it why this side goes, so that it does not take
+ * this rank for dead. */
+void kolo_tcp_farewell_complain(struct kolo_link *link);
+/* Wait until the sockets kept aside have delivered what was written, and close them. */
+void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
 
 /* ---- tcp.c ---- */
 

@@ -5,7 +5,7 @@
  * addresses of transports, regions and costs. The rounds run over a boot star for processes, or in
  * a loop for ranks that are threads of one process; the steps are the same functions. */
 #include "boot/launch.h"
-#include "core/call/parts.h"
+#include "core/call/memo.h"
 #include "core/comm.h"
 #include "core/health/watchdog.h"
 #include "core/setup/join.h"
@@ -190,14 +190,8 @@ static kolo_status create_at(const struct kolo_meet *meet, int nranks, int rank,
 
 static kolo_status check_ranks(int nranks, int rank)
 {
-    if (nranks < 1 || nranks > KOLO_BOOT_MAX_RANKS) {
-        return kolo_fail(KOLO_ERR_INVALID, "nranks is %d; it must be 1 to %d", nranks,
-                         KOLO_BOOT_MAX_RANKS);
-    }
-    if (rank < 0 || rank >= nranks) {
-        return kolo_fail(KOLO_ERR_INVALID, "rank is %d; it must be 0 to %d", rank, nranks - 1);
-    }
-    return KOLO_OK;
+    KOLO_TRY(kolo_check_range("nranks", nranks, 1, KOLO_BOOT_MAX_RANKS));
+    return kolo_check_range("rank", rank, 0, nranks - 1);
 }
 
 kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,

@@ -4,8 +4,11 @@
 
 #include "core/call/call.h"
 #include "core/health/watchdog.h"
+#include "exec/cpu/wait.h"
 #include "gpu/proxy/gdr.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/draw.h"
+#include "topology/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ static kolo_status fail_text(kolo_status status, const char *text)
 
 static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transport *transport)
 {
-    struct kolo_device *device = NULL;
+    struct kolo_endpoint *device = NULL;
     if (c->nopened == KOLO_TRANSPORTS_MAX) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "more than %d transports", KOLO_TRANSPORTS_MAX);
     }
@@ -278,11 +281,11 @@ static void make_env(struct kolo_comm *c)
                                .nhosts = c->nhosts,
                                .timeout_ms = c->timeout_ms,
                                .secret = c->secret,
-                               .toward = c->toward[0] != '\0' ? c->toward : NULL,
-                               .gone = kolo_comm_gone,
-                               .reason = kolo_comm_reason,
-                               .told = kolo_comm_told,
-                               .said = kolo_comm_said,
+                               .route_hint = c->toward[0] != '\0' ? c->toward : NULL,
+                               .on_peer_lost = kolo_comm_gone,
+                               .failure_reason = kolo_comm_reason,
+                               .on_peer_failed = kolo_comm_told,
+                               .on_notify = kolo_comm_said,
                                .dma_buf = kolo_direct_export,
                                .copy = kolo_direct_copy,
                                .owner = c};
@@ -313,7 +316,7 @@ static kolo_status make_spare(struct kolo_comm *c, struct kolo_inet *out)
     if (c->nhosts == 1) {
         return KOLO_OK;
     }
-    KOLO_TRY(kolo_net_choose(false, c->env.toward, &at));
+    KOLO_TRY(kolo_net_choose(false, c->env.route_hint, &at));
     KOLO_TRY(kolo_net_reserve(&at, &c->spare_fd));
     *out = at.place;
     return KOLO_OK;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the log says of a new communicator: who, which rings and trees, how long it took. */
 #include "core/setup/join.h"
+#include "exec/cpu/region.h"
+#include "exec/reduce/reduce.h"
 #include "gpu/proxy/proxy.h"
+#include "topology/draw/lines.h"
 
 #include <stdio.h>
 

@@ -7,6 +7,7 @@
  * goes on from there; a lane's state is {iteration, stage, op}.
  */
 #include "exec/cpu/parts.h"
+#include "exec/cpu/signal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +39,9 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
-    line->signature = x->signature;
-    line->done = atomic_load_explicit(&w->region[w->me]->head.done, memory_order_relaxed);
-    atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
-    kolo_wake(&w->region[w->me]->head);
+    struct kolo_head *own = &w->region[w->me]->head;
+    const uint32_t done = atomic_load_explicit(&own->done, memory_order_relaxed);
+    kolo_line_publish(line, x->signature, done, tile->epoch, own);
 }
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
@@ -61,7 +61,8 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                                     .bytes = bytes,
                                     .count = 1,
                                     .stride = bytes};
-    *req = (struct kolo_req){.channel = uop->channel, .status = KOLO_INPROGRESS, .lent = uop->lent};
+    *req = (struct kolo_req){
+        .channel = uop->channel, .status = KOLO_INPROGRESS, .exclusive = uop->lent};
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
@@ -329,7 +330,7 @@ kolo_status kolo_exec_enter(struct kolo_exec *x)
 static kolo_status progress_messages(struct kolo_exec *x)
 {
     struct kolo_wires *w = x->wires;
-    const struct kolo_device *before = NULL;
+    const struct kolo_endpoint *before = NULL;
     for (int q = 0; q < w->nranks; q++) {
         if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
             continue;

@@ -11,7 +11,9 @@
  * path has no fence, and one look serves all readers. Where membarrier is denied, sleeps are naps
  * of a millisecond, and nothing can be lost for long.
  */
-#include "exec/cpu/exec.h"
+#include "exec/cpu/wait.h"
+
+#include "exec/cpu/wires.h"
 
 #include <errno.h>
 #include <limits.h>

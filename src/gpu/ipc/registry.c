@@ -44,7 +44,7 @@ struct loan { /* made by calls, ended by the thread */
     uint64_t number, bytes;
     enum state state;
     int answers;
-    uint64_t there[KOLO_PEER_RANKS];
+    uint64_t there[KOLO_PROGRAM_RANKS];
     unsigned pieces;
     struct kolo_lent piece[]; /* one after the other in memory */
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Users' buffers on GPUs, mapped by the ranks of other processes, which may then read and write
- * them in a call (see exec/gpu/program/program_kernel.h, kolo_peer_bind_direct()).
+ * them in a call (see exec/gpu/program/program_kernel.h, kolo_program_bind_direct()).
  *
  * A rank that is to use a buffer it does not know lends the buffer's allocation to all others:
  *
@@ -30,7 +30,7 @@
 
 struct kolo_loans;
 
-/* Collective over host memory of `comm`, of several processes of one host and KOLO_PEER_RANKS
+/* Collective over host memory of `comm`, of several processes of one host and KOLO_PROGRAM_RANKS
  * ranks at most. `gpu` is borrowed. *out NULL: some rank has no socket or no thread for it. Errors:
  * those of collectives. */
 kolo_status kolo_loans_open(struct kolo_comm *comm, const struct kolo_gpu *gpu,
