@@ -114,7 +114,7 @@ static void run_once(struct kernels_job *job)
     }
 }
 
-static double seconds_of(const struct kernels_job *job, unsigned calls)
+static double seconds_of(struct kernels_job *job, unsigned calls)
 {
     const double begin = kolo_now_us();
     for (unsigned i = 0; i < calls; i++) {
