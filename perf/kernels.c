@@ -85,7 +85,7 @@ CLONES static void floor_8(uint64_t *dst, const void *const *src, size_t words)
     }
 }
 
-static void run_floor(struct kernels_job *job)
+static void run_floor(const struct kernels_job *job)
 {
     const size_t words = job->bytes / 8;
     switch (job->sources) {
@@ -105,7 +105,7 @@ static void run_floor(struct kernels_job *job)
 
 /* ---- timing ---- */
 
-static void run_once(struct kernels_job *job)
+static void run_once(const struct kernels_job *job)
 {
     if (job->kernel) {
         job->kernel(job->dst, job->src, job->sources, job->bytes / job->element, job->divisor);

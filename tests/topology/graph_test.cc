@@ -78,8 +78,8 @@ TEST(NcclXml, WhatIsLeftOutOrOddIsReadAndNoted)
     EXPECT_EQ(1, graph->nnics);
     EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_DEVICE)); /* of no class */
     EXPECT_EQ(3, graph->nnotes) << graph->notes.chars;  /* itself, nobody, hidden */
-    const struct kolo_graph_edge *pci = kolo_graph_link(graph.get(), graph->gpu[0],
-                                                  graph->node[graph->gpu[0]].parent, KOLO_LINK_PCI);
+    const struct kolo_graph_edge *pci = kolo_graph_link(
+        graph.get(), graph->gpu[0], graph->node[graph->gpu[0]].parent, KOLO_LINK_PCI);
     ASSERT_NE(nullptr, pci);
     EXPECT_TRUE(pci->assumed);
     EXPECT_DOUBLE_EQ(12, pci->gbs);
