@@ -2,7 +2,8 @@
 """What the public headers declare, and what they say about it. The linker's list of symbols, the
 manual and the tests of the interface are made from this.
 
-usage: declared.py HEADER...     prints the version script: the functions marked KOLO_EXPORT
+usage: declared.py [--list] HEADER...   prints the version script of the functions marked KOLO_EXPORT,
+                                       or the list of them for a program that loads plug-ins
 """
 import re
 import sys
@@ -91,12 +92,19 @@ def version_script(names):
     return f"KOLO_1.0 {{\n    global:\n{lines}    local:\n        *;\n}};\n"
 
 
+def dynamic_list(names):
+    return "{\n" + "".join(f"    {name};\n" for name in sorted(names)) + "};\n"
+
+
 def main():
+    write, paths = version_script, sys.argv[1:]
+    if paths[0] == "--list":
+        write, paths = dynamic_list, paths[1:]
     names = []
-    for path in sys.argv[1:]:
+    for path in paths:
         with open(path, encoding="utf-8") as file:
             names += [one.name for one in functions(file.read())]
-    print(version_script(names), end="")
+    print(write(names), end="")
 
 
 if __name__ == "__main__":

@@ -270,8 +270,7 @@ void perf_fill_input(const struct perf_data *data, int rank, void *send, size_t 
     }
 }
 
-/* ---- comparison
- * -------------------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 /* A reduction may leave anything in a pair's padding. */
 static size_t compared_bytes(const struct perf_data *data)

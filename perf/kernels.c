@@ -34,7 +34,7 @@ struct kernels_job {
     unsigned divisor;
 };
 
-/* ---- the floor --------------------------------------------------------------------------- */
+/* ---- the floor ---- */
 
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -103,7 +103,7 @@ static void run_floor(struct kernels_job *job)
     }
 }
 
-/* ---- timing ------------------------------------------------------------------------------ */
+/* ---- timing ---- */
 
 static void run_once(struct kernels_job *job)
 {
@@ -152,7 +152,7 @@ static void print_row(enum kolo_type type, kolo_op op, struct kernels_job *job)
     fflush(stdout);
 }
 
-/* ---- which rows -------------------------------------------------------------------------- */
+/* ---- which rows ---- */
 
 static bool wants(const char *asked, const char *name)
 {
@@ -198,7 +198,7 @@ static void print_rows(const struct kernels_options *o, char *memory, size_t mos
     }
 }
 
-/* ---- command line ------------------------------------------------------------------------ */
+/* ---- command line ---- */
 
 static bool parse(int argc, char **argv, struct kernels_options *out)
 {

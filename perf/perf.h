@@ -38,8 +38,7 @@ enum {
     PERF_EXIT_WRONG = 7 /* wrong data, or slower than KOLO_TESTS_MIN_BW */
 };
 
-/* ---- collectives: one const row a program
- * -------------------------------------------------------- */
+/* ---- collectives: one const row a program ---- */
 
 /* The counts and places of one call, in elements. counts has 4 * nranks entries (alltoallv): send
  * counts, send displacements, receive counts, receive displacements. */
@@ -91,8 +90,7 @@ extern const struct perf_collective perf_all_gather, perf_all_reduce, perf_allto
 /* The whole program: parse, run, report; returns the exit status. */
 int perf_main(const struct perf_collective *collective, int argc, char **argv);
 
-/* ---- options
- * --------------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 enum perf_average { PERF_RANK0, PERF_AVERAGE, PERF_MIN, PERF_MAX };
 
@@ -115,8 +113,7 @@ enum perf_parsed perf_options_parse(const struct perf_collective *collective, in
 /* The size after `bytes`; SIZE_MAX where there is none. */
 size_t perf_next_bytes(const struct perf_options *options, size_t bytes);
 
-/* ---- types and operations
- * ---------------------------------------------------------------------------- */
+/* ---- types and operations ---- */
 
 const char *perf_type_name(enum kolo_type type); /* nccl-tests' name: "float", "half" */
 size_t perf_type_bytes(enum kolo_type type);     /* own table: the library is under test */
@@ -137,8 +134,7 @@ void perf_encode_pair(enum kolo_type type, double value, int32_t index, unsigned
 size_t perf_pair_index_at(enum kolo_type type);
 size_t perf_pair_used(enum kolo_type type);
 
-/* ---- data
- * ---------------------------------------------------------------------------------------------- */
+/* ---- data ---- */
 
 /* What decides an input: inputs are a hash of (call, rank, index), such that whatever the order of
  * the operations the result is exact, and equality the right test. */
@@ -177,8 +173,7 @@ int64_t perf_check_send(const struct perf_data *data, const struct perf_shape *s
 bool perf_buffer_create(size_t capacity, bool shared, struct perf_buffer *out);
 void perf_buffer_destroy(struct perf_buffer *buffer);
 
-/* ---- statistics
- * ------------------------------------------------------------------------------------------ */
+/* ---- statistics ---- */
 
 /* One number for all ranks' times; `stride` apart. */
 double perf_average_times(const double *times, int nranks, size_t stride, enum perf_average how);
@@ -251,8 +246,7 @@ double perf_summary_busbw(const struct perf_summary *summary);
 bool perf_summary_fast(const struct perf_summary *summary);
 int perf_summary_exit(const struct perf_summary *summary);
 
-/* ---- JSON: the schema of nccl-tests 3, without the environment
- * -------------------------------------------- */
+/* ---- JSON: the schema of nccl-tests 3, without the environment ---- */
 
 struct perf_json {
     FILE *file;

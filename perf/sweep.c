@@ -150,8 +150,7 @@ static bool prepare(struct perf_rank *rank)
            passed(rank, kolo_stream_create(&rank->stream), "creating a stream");
 }
 
-/* ---- rows
- * -------------------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static struct perf_task task_of(struct perf_rank *rank, const struct perf_row *row, bool in_place)
 {

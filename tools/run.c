@@ -37,8 +37,7 @@ static const char usage[] =
     "ranks; a second signal kills them.\n";
 // clang-format on
 
-/* ---- options -----------------------------------------------------------------------------------
- */
+/* ---- options ---- */
 
 static bool refuse_option(const char *format, ...) KOLO_PRINTF(1, 2);
 static bool refuse_option(const char *format, ...)
@@ -129,8 +128,7 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
     return optind < argc || refuse_option("which command?");
 }
 
-/* ---- signals -----------------------------------------------------------------------------------
- */
+/* ---- signals ---- */
 
 /* What a handler may use; groups[] is written before a signal can need it and never shrinks until
  * the job is over. */
@@ -205,8 +203,7 @@ static bool catch_signals(void)
     return true;
 }
 
-/* ---- the job -----------------------------------------------------------------------------------
- */
+/* ---- the job ---- */
 
 struct run_job {
     struct run_state run;

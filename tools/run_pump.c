@@ -16,8 +16,7 @@ enum { CHUNK = 65536, MAX_LINE = 16 << 20, IDLE_MS = 100 };
 /* Per stream of ours (1, 2): whose line is not at its end. */
 static const struct run_stream *unfinished[3];
 
-/* ---- our output --------------------------------------------------------------------------------
- */
+/* ---- our output ---- */
 
 static void write_all(struct run_state *run, int to, const char *bytes, size_t len)
 {
@@ -97,8 +96,7 @@ static void show_held(struct run_state *run, struct run_stream *stream, size_t l
     memmove(stream->bytes, stream->bytes + len, stream->len);
 }
 
-/* ---- their output ------------------------------------------------------------------------------
- */
+/* ---- their output ---- */
 
 static bool make_room(struct run_stream *stream)
 {
@@ -201,8 +199,7 @@ static bool show_idle(struct run_state *run)
     return some;
 }
 
-/* ---- our input ---------------------------------------------------------------------------------
- */
+/* ---- our input ---- */
 
 static void close_input(struct run_input *input)
 {
@@ -241,8 +238,7 @@ static void pass_input(struct run_input *input)
     }
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------
- */
+/* ---- all of it ---- */
 
 void run_pump(struct run_state *run, int wake_fd, int timeout_ms)
 {

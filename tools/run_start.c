@@ -100,8 +100,7 @@ static bool is_piped(const struct run_options *options)
            (options->prefix == RUN_PREFIX_OTHERS && options->nranks > 1);
 }
 
-/* ---- in the child ------------------------------------------------------------------------------
- */
+/* ---- in the child ---- */
 
 static void set_number(const char *name, int value)
 {
@@ -156,8 +155,7 @@ static void become_rank(const struct run_state *run, int rank, pid_t parent, con
     _exit(127);
 }
 
-/* ---- in the parent -----------------------------------------------------------------------------
- */
+/* ---- in the parent ---- */
 
 /* Pipe or file for stream `fd` of the rank: theirs in *theirs (-1: they inherit ours), our end in
  * *ours (-1: none). */

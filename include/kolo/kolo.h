@@ -8,19 +8,19 @@
  *  - Counts are elements, not bytes. Buffers are aligned to their element.
  *  - `stream` NULL: the call returns when this rank's result is there and its buffers are free
  *    again. A stream of kolo_stream_create(): the call queues and returns; the buffers are borrowed
- * until kolo_stream_sync(). Between kolo_group_begin() and kolo_group_end() nothing runs before the
- * end.
+ *    until kolo_stream_sync(). Between kolo_group_begin() and kolo_group_end() nothing runs before
+ *    the end.
  *  - Out-arguments are written only on success.
  *  - Every failure leaves a sentence for kolo_error_text(): the argument, its value, what is
- * allowed.
+ *    allowed.
  *  - INVALID and UNSUPPORTED change nothing and leave the communicator usable. The other errors do
  *    not: only kolo_comm_error(), kolo_comm_shrink(), kolo_comm_abort() and kolo_comm_destroy() may
- * follow.
+ *    follow.
  *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in
- * rank order, summed in the accumulator type and rounded once, whatever the algorithm.
+ *    rank order, summed in the accumulator type and rounded once, whatever the algorithm.
  *  - In place: send == recv (all_reduce, reduce, broadcast, all_to_all), or the rank's own block of
- * the larger buffer (all_gather and gather: send == recv + rank*count; reduce_scatter and scatter:
- *    recv == send + rank*count). Any other overlap is INVALID.
+ *    the larger buffer (all_gather and gather: send == recv + rank*count; reduce_scatter and
+ *    scatter: recv == send + rank*count). Any other overlap is INVALID.
  */
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H

@@ -45,8 +45,7 @@ void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed)
     floor_copy(dst, src, bytes);
 }
 
-/* ---- ranks that share cores --------------------------------------------------------------------
- */
+/* ---- ranks that share cores ---- */
 
 enum { CROWDED_POLLS = 20, CROWDED_YIELDS = 200 };
 
@@ -97,8 +96,7 @@ void floor_relax_crowded(const struct floor *f, unsigned *polls)
     }
 }
 
-/* ---- hand-over ---------------------------------------------------------------------------------
- */
+/* ---- hand-over ---- */
 
 /* Ranks r, r + cores, r + 2 cores ... share a core. One call: the turn passes once round. */
 static void hand_over(struct floor *f)
@@ -125,8 +123,7 @@ static void hand_over(struct floor *f)
     }
 }
 
-/* ---- the method --------------------------------------------------------------------------------
- */
+/* ---- the method ---- */
 
 static size_t page_rounded(size_t bytes)
 {

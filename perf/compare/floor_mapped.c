@@ -22,8 +22,7 @@ const char *floor_mapped_refuse(const struct floor *f, const struct compare_poin
     return f->two && p->collective == COMPARE_REDUCE_SCATTER ? "has nothing to push" : NULL;
 }
 
-/* ---- entering and leaving ----------------------------------------------------------------------
- */
+/* ---- entering and leaving ---- */
 
 static void await_rank(const struct floor *f, const struct compare_flag *flags, int rank)
 {
@@ -44,8 +43,7 @@ static void leave(const struct floor *f)
     floor_set(f, &f->area->left[f->rank], f->calls);
 }
 
-/* ---- shares ------------------------------------------------------------------------------------
- */
+/* ---- shares ---- */
 
 static size_t share_of(const struct floor *f, size_t bytes, int rank, size_t *at)
 {
@@ -86,8 +84,7 @@ static void sum_to(const struct floor *f, size_t at, size_t len, int first, int 
     }
 }
 
-/* ---- the collectives ---------------------------------------------------------------------------
- */
+/* ---- the collectives ---- */
 
 static void all_reduce(const struct floor *f, size_t bytes)
 {

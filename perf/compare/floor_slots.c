@@ -69,8 +69,7 @@ static size_t piece_of(const struct slots_pass *x, int c, uint32_t t, size_t *at
     return end - *at < x->piece ? end - *at : x->piece;
 }
 
-/* ---- may the next tile be done? ----------------------------------------------------------------
- */
+/* ---- may the next tile be done? ---- */
 
 static bool all_at(const struct slots_pass *x, const struct compare_flag *flags, uint32_t want)
 {
@@ -115,8 +114,7 @@ static bool can_take(const struct slots_pass *x, uint32_t t)
                                        : floor_is_at(&area->filled[x->p->root], want);
 }
 
-/* ---- one tile of a stage -----------------------------------------------------------------------
- */
+/* ---- one tile of a stage ---- */
 
 static void fill(const struct slots_pass *x, uint32_t t)
 {
@@ -219,8 +217,7 @@ static void take(const struct slots_pass *x, uint32_t t)
     }
 }
 
-/* ---- a call ------------------------------------------------------------------------------------
- */
+/* ---- a call ---- */
 
 static void set_tiles(struct slots_pass *x)
 {

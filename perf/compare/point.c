@@ -66,8 +66,7 @@ bool compare_point_parse(const char *collective, const char *type, size_t bytes,
     return true;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------
- */
+/* ---- inputs ---- */
 
 /* Elements at the start of a cache line have one value, that compare_point_rewrite() stores. */
 static unsigned number(const struct compare_point *p, int rank, size_t index)
@@ -147,8 +146,7 @@ void compare_point_rewrite(const struct compare_point *p)
     }
 }
 
-/* ---- results -----------------------------------------------------------------------------------
- */
+/* ---- results ---- */
 
 static unsigned summed(const struct compare_point *p, size_t index)
 {

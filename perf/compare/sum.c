@@ -115,8 +115,7 @@ SUM_OF(sum_int8, int8_t)
 SUM_OF(sum_int32, int32_t)
 SUM_OF(sum_int64, int64_t)
 
-/* ---- 16-bit floats: half a line at a time, as 16 floats ---------------------------------------
- */
+/* ---- 16-bit floats: half a line at a time, as 16 floats ---- */
 
 typedef float wide __attribute__((vector_size(VECTOR)));
 typedef uint32_t wide_bits __attribute__((vector_size(VECTOR)));

@@ -26,8 +26,7 @@ struct worker {
     FILE *commands;
 };
 
-/* ---- start -------------------------------------------------------------------------------------
- */
+/* ---- start ---- */
 
 /* The first of the variables that a launcher sets: Open MPI, MPICH, `kolo run` and the driver. */
 static int number_of(const char *const names[3])
@@ -121,8 +120,7 @@ static bool meet_driver(struct worker *w)
     return memory >= 0 && w->commands != NULL && compare_team_join(&w->team, memory);
 }
 
-/* ---- a point -----------------------------------------------------------------------------------
- */
+/* ---- a point ---- */
 
 static int64_t now_ns(void)
 {
@@ -292,8 +290,7 @@ static void run_point(struct worker *w, const char *arguments)
     }
 }
 
-/* ---- the conversation --------------------------------------------------------------------------
- */
+/* ---- the conversation ---- */
 
 static void obey(struct worker *w)
 {

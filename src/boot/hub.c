@@ -18,7 +18,7 @@
 
 enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 };
 
-/* ---- input ----------------------------------------------------------------------------------- */
+/* ---- input ---- */
 
 /* A whole header is here: is it one that this connection may send now, and where does its body go?
  */
@@ -136,7 +136,7 @@ static void read_conn(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 static struct kolo_conn *oldest_unproven(const struct kolo_hub *hub, size_t *count_out)
 {

@@ -15,7 +15,7 @@
 
 enum { LINGER_MS = 30000, LIST_CHARS = 200 };
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- text ---- */
 
 /* Whether rank `rank` is among those that a list names. */
 typedef bool (*pick_fn)(const struct kolo_hub *hub, int rank);
@@ -70,7 +70,7 @@ static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_C
     }
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- output ---- */
 
 /* Keep what the socket did not take. A rank for which there is no memory sees the end of the
  * connection instead. */
@@ -171,7 +171,7 @@ void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format,
     }
 }
 
-/* ---- joining --------------------------------------------------------------------------------- */
+/* ---- joining ---- */
 
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn)
 {
@@ -283,7 +283,7 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* ---- leaving --------------------------------------------------------------------------------- */
+/* ---- leaving ---- */
 
 void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
 {
@@ -356,7 +356,7 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* ---- exchanges ------------------------------------------------------------------------------- */
+/* ---- exchanges ---- */
 
 /* The first contribution fixes the size; memory is taken only after that was checked. */
 static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)

@@ -36,8 +36,7 @@ struct kolo_boot {
     double deadline_us; /* of what goes on */
 };
 
-/* ---- bytes over the connection ----------------------------------------------------------------
- */
+/* ---- bytes over the connection ---- */
 
 static kolo_status lost(const struct kolo_boot *boot)
 {
@@ -178,8 +177,7 @@ static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, c
     return KOLO_OK;
 }
 
-/* ---- joining ----------------------------------------------------------------------------------
- */
+/* ---- joining ---- */
 
 static kolo_status greet(struct kolo_boot *boot, struct kolo_boot_hello *hello)
 {
@@ -340,8 +338,7 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
     return KOLO_OK;
 }
 
-/* ---- exchanges --------------------------------------------------------------------------------
- */
+/* ---- exchanges ---- */
 
 static kolo_status exchange(struct kolo_boot *boot, enum kolo_boot_type type, const void *mine,
                             size_t bytes, void *all, size_t total)

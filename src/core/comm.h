@@ -85,7 +85,7 @@ struct kolo_cached_bound {
 struct kolo_memo;
 struct kolo_shared_memo;
 
-struct kolo_call;
+struct kolo_queued;
 struct kolo_p2p;
 struct kolo_team;
 struct kolo_relay;
@@ -150,10 +150,10 @@ struct kolo_comm {
     bool logs_calls;
     bool threads; /* other members are threads of this process */
 
-    _Atomic int busy;                 /* one thread runs calls */
-    pthread_mutex_t queue_lock;       /* of head, tail */
-    _Atomic(struct kolo_call *) head; /* written under queue_lock */
-    struct kolo_call *tail;
+    _Atomic int busy;                   /* one thread runs calls */
+    pthread_mutex_t queue_lock;         /* of head, tail */
+    _Atomic(struct kolo_queued *) head; /* written under queue_lock */
+    struct kolo_queued *tail;
 
     struct kolo_board *board; /* of this host's members; NULL: none */
     struct kolo_segment *own_board;

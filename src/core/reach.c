@@ -155,7 +155,7 @@ static bool say_heard(struct kolo_comm *c, kolo_status *status, int *rank)
     const int error = atomic_load(&c->heard.error);
     if (teller >= 0) {
         const int32_t reason = atomic_load(&c->heard.reason);
-        *status = (kolo_status) - (reason & 0xff);
+        *status = (kolo_status)(0 - (reason & 0xff));
         *rank =
             (reason >> 8) - 1 < c->nranks + atomic_load(&c->ranks_above) ? (reason >> 8) - 1 : -1;
         *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;

@@ -316,9 +316,9 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 /* Of the buffers that count; *host_out: all of them are host memory. */
 static kolo_status find_places(const struct kolo_call *call, bool *host_out)
 {
-    const struct kolo_comm *c = call->comm;
-    const void *const ptr[2] = {kolo_call_has_in(call) ? call->in : NULL,
-                                kolo_call_has_out(call) ? call->out : NULL};
+    const struct kolo_comm *c = call->base.comm;
+    const void *const ptr[2] = {call->extent.has_in ? call->args.in : NULL,
+                                call->extent.has_out ? call->args.out : NULL};
     static const char *const name[2] = {"send", "recv"};
     struct kolo_cuda_place place[2];
     char text[2][32];
@@ -356,18 +356,18 @@ static _Thread_local struct pending *pending;
 
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
-    const bool scales = kolo_call_reduces(call) && call->op >= KOLO_OPS;
-    const size_t n = (size_t)call->comm->nranks;
-    return (struct kolo_gpu_call){.coll = call->coll,
-                                  .in = call->in,
-                                  .out = call->out,
-                                  .count = call->count,
-                                  .type = call->type,
-                                  .op = scales ? KOLO_OPS : call->op,
-                                  .root = call->root,
-                                  .factor = call->factor,
-                                  .counts = call->v.all,
-                                  .displs = call->v.all != NULL ? call->v.all + n : NULL,
+    const bool scales = call->extent.reduces && call->args.op >= KOLO_OPS;
+    const size_t n = (size_t)call->base.comm->nranks;
+    return (struct kolo_gpu_call){.coll = call->args.coll,
+                                  .in = call->args.in,
+                                  .out = call->args.out,
+                                  .count = call->args.count,
+                                  .type = call->args.type,
+                                  .op = scales ? KOLO_OPS : call->args.op,
+                                  .root = call->args.root,
+                                  .factor = call->args.factor,
+                                  .counts = call->args.v.all,
+                                  .displs = call->args.v.all != NULL ? call->args.v.all + n : NULL,
                                   .stream = stream};
 }
 
@@ -386,8 +386,8 @@ static kolo_status add_pending(struct kolo_call *call, const struct kolo_gpu_cal
     while (*at != NULL) {
         at = &(*at)->next;
     }
-    *kept = (struct pending){.comm = call->comm, .v = call->v, .call = *what};
-    call->v.all = NULL;
+    *kept = (struct pending){.comm = call->base.comm, .v = call->args.v, .call = *what};
+    call->args.v.all = NULL;
     *at = kept;
     return KOLO_OK;
 }
@@ -423,17 +423,17 @@ static kolo_status take(struct kolo_call *call, kolo_stream stream)
     if (kolo_group_depth > 0) {
         return add_pending(call, &what);
     }
-    return kolo_device_enqueue(call->comm, &what, &call->v);
+    return kolo_device_enqueue(call->base.comm, &what, &call->args.v);
 }
 
 bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *out)
 {
     bool host = stream == NULL;
     kolo_status st = KOLO_OK;
-    if (!kolo_device_is_up(call->comm)) {
+    if (!kolo_device_is_up(call->base.comm)) {
         return false;
     }
-    if (call->coll != KOLO_COLL_BARRIER) {
+    if (call->args.coll != KOLO_COLL_BARRIER) {
         st = find_places(call, &host);
     }
     if (st == KOLO_OK && host && stream != NULL) {
@@ -445,7 +445,7 @@ bool kolo_device_takes(struct kolo_call *call, kolo_stream stream, kolo_status *
     if (st == KOLO_OK && host) {
         return false;
     }
-    *out = ended(call->comm, st == KOLO_OK ? take(call, stream) : st);
+    *out = ended(call->base.comm, st == KOLO_OK ? take(call, stream) : st);
     kolo_call_close(call);
     return true;
 }

@@ -51,8 +51,7 @@ static struct {
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-/* ---- fork: the child must neither find a locked mutex nor keep the parent's memory alive --------
- */
+/* ---- fork: the child must neither find a locked mutex nor keep the parent's memory alive ---- */
 
 static void before_fork(void)
 {
@@ -78,7 +77,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* ---- one segment ------------------------------------------------------------------------- */
+/* ---- one segment ---- */
 
 /* What can never be had must not end in the out-of-memory killer. */
 static kolo_status check_size(size_t len)
@@ -400,7 +399,7 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
     return found;
 }
 
-/* ---- allocation -------------------------------------------------------------------------- */
+/* ---- allocation ---- */
 
 kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {

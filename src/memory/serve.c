@@ -132,7 +132,7 @@ static bool same_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
 }
 
-/* ---- the owner ------------------------------------------------------------------------------ */
+/* ---- the owner ---- */
 
 /* Whether the token is right, in a time that does not depend on where it differs. */
 static bool right_token(const unsigned char *token)
@@ -342,7 +342,7 @@ bool kolo_service_starved(void)
     return since_us != 0 && kolo_now_us() - since_us > STARVED_US;
 }
 
-/* ---- the client ----------------------------------------------------------------------------- */
+/* ---- the client ---- */
 
 /* Whether to go on waiting; else why not. */
 static kolo_status still_waiting(const struct kolo_shm_owner *owner, double deadline)

@@ -19,7 +19,7 @@
 
 enum { MAX_OF_A_KIND = 64 };
 
-/* ---- the catalogue ----------------------------------------------------------------------- */
+/* ---- the catalogue ---- */
 
 /* Entries are written under `lock` before the count that shows them (release). */
 static struct {
@@ -106,7 +106,7 @@ const struct kolo_tuner *kolo_tuner_find(const char *name)
     return NULL;
 }
 
-/* ---- the symbol -------------------------------------------------------------------------- */
+/* ---- the symbol ---- */
 
 static kolo_status taken(const struct kolo_plugin_found *found, const char *name)
 {
@@ -264,7 +264,7 @@ kolo_status kolo_plugin_load_file(const char *path)
     return status;
 }
 
-/* ---- KOLO_PLUGIN ------------------------------------------------------------------------- */
+/* ---- KOLO_PLUGIN ---- */
 
 static struct {
     pthread_once_t once;

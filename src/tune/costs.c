@@ -307,7 +307,7 @@ static void measure_far(struct bench *b, const struct kolo_host *host, struct ko
             continue;
         }
         b->costs = &far;
-        b->phase_us = PHASE_US / 2;
+        b->phase_us = 0.5 * PHASE_US;
         run_bench(b, cpu[0], cpu[1]);
         out->far[i] = (struct kolo_far){far.latency_us, far.copy_us_per_byte};
         out->unbound = (int32_t)i + 1;

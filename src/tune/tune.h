@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* ---- rules: the user's overrides ------------------------------------------------------------ */
+/* ---- rules: the user's overrides ---- */
 
 struct kolo_rules;
 
@@ -44,7 +44,7 @@ const struct kolo_algo *kolo_rules_find(const struct kolo_rules *rules, enum kol
 void kolo_rules_say(const struct kolo_rules *rules, enum kolo_coll coll, size_t bytes,
                     struct kolo_text *out);
 
-/* ---- costs of this machine ------------------------------------------------------------------ */
+/* ---- costs of this machine ---- */
 
 struct kolo_far {
     double latency_us, copy_us_per_byte;
@@ -81,7 +81,7 @@ void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct 
  * the text is not just that. */
 bool kolo_costs_parse(const char *text, struct kolo_costs *out);
 
-/* ---- choosing ------------------------------------------------------------------------------- */
+/* ---- choosing ---- */
 
 struct kolo_chooser;
 

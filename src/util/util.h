@@ -34,8 +34,7 @@ extern "C" {
 #define KOLO_LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define KOLO_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* ---- errors: the first detector says what happened, callers pass the code on -------------------
- */
+/* ---- errors: the first detector says what happened, callers pass the code on ---- */
 
 /* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
  */
@@ -45,8 +44,7 @@ const char *kolo_why(int error);
 /* Replace this thread's sentence without logging (to carry an error from another thread). */
 void kolo_error_set(const char *text);
 
-/* ---- log ----------------------------------------------------------------------------------------
- */
+/* ---- log ---- */
 
 enum kolo_level {
     KOLO_LEVEL_NONE,
@@ -85,8 +83,7 @@ const char *kolo_host_name(void);
  * not known. */
 char kolo_process_state(int pid);
 
-/* ---- time, numbers, text ------------------------------------------------------------------------
- */
+/* ---- time, numbers, text ---- */
 
 double kolo_now_us(void); /* monotonic */
 

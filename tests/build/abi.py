@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: include
 """The binary interface is the one in abi.txt: every exported function with its prototype, every
 constant, and offset and size of every member of every public struct.
 

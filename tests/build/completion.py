@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: tools
 """Bash completes the `kolo` command: subcommands, options, algorithms, files.
 
 usage: completion.py ROOT KOLO

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md and docs/*.md tell to type works, and prints what they say.
+# covers: docs README.md
+"""Every Markdown document of the tree is true: its commands work and print the text below them.
 
-The examples of the commands' pages in docs/man are run, too. The ```sh blocks of a document are run in one shell, in a folder that looks like the source tree; a
-```c block is the file that the paragraph above it names. A ```text block is what the ```sh block above
-it prints, among other things: "..." stands for anything, a number with a point for any number. Other
-fences (```log) are not looked at.
+The ```sh blocks of a document run in one shell, in a folder that looks like the source tree. A ```text
+block is a part of the output of the ```sh block above it: "..." stands for anything, a number with a
+point for any number. A ```console block is a session: a line that begins with "$ " is a command, the
+lines below it are a part of its output. A ```c block is the file that the paragraph above it names. A
+```python block compiles. A ```log block is a picture of output and is not checked.
+
+Paths, functions, variables and links in a document exist. The examples in the commands' manual pages
+run as well. README.md stays short, and its times are those of perf/RESULTS.md.
 
 usage: docs.py ROOT BUILD PREFIX LIBDIR LIBEXECDIR CC...
 """
@@ -15,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import tap
 import tree
@@ -24,22 +30,45 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 # Lines that are not typed again here, and who runs them.
 RUN_ELSEWHERE = (
     (r"\./(demo|test|setup)\b", "what runs this was started by them"),
-    (r"(meson setup|ninja) ", "this tests what they have built"),
+    (r"(meson (setup|configure)|ninja) ", "this tests what they have built"),
+    (r"bash \.ci/run", "continuous integration runs it"),
+    (r"tests/(soak|guest/run|gpu/\w+)\b", "needs minutes, a virtual machine or a GPU"),
+    (r"pre-commit ", "needs a checkout by git"),
+    (r"sudo apt(-get)? ", "installs packages"),
     (r"\S*pip install .*\./torch", "./test builds kolo_torch by itself"),
+    (r".*perf/torch/compare\.py", "needs PyTorch"),
     (r"packaging/wheel|pip install dist/", "tests/python makes and installs the wheel; here python/ is on the path"),
     (r".*-m kolo_train", "tests/train trains"),
-    (r"ldconfig\b", "what is installed here goes again"),
+    (r"(sudo )?ldconfig\b", "what is installed here goes again"),
 )
 # Examples of pages that need what is not here: a GPU, or a job that hangs.
 NEEDS_MORE = re.compile(r"nvidia-smi|machine\.txt|kolo ps")
-INSTALL = re.compile(r"meson install -C build\b.*")
+INSTALL = re.compile(r"(sudo )?meson install -C build\b.*")
+KINDS = ("sh", "text", "c", "python", "log")
+README_LINES, README_WORDS = 140, 1300
 SECONDS = 180
+
+
+def session(text):
+    """The ```sh and ```text blocks that a ```console block stands for."""
+    blocks = []
+    for line in text.splitlines(keepends=True):
+        kind, line = ("sh", line[2:]) if line.startswith("$ ") else ("text", line)
+        if blocks and kind == "text" == blocks[-1][0]:
+            blocks[-1] = ("text", blocks[-1][1] + line)
+        elif line.strip():
+            blocks.append((kind, line))
+    return blocks
 
 
 def fences(text):
     """[(kind, lines, the paragraph above)] of a document."""
-    return [(match.group(1), match.group(2), text[: match.start()].rstrip("\n").rsplit("\n\n", 1)[-1])
-            for match in FENCE.finditer(text)]
+    found = []
+    for match in FENCE.finditer(text):
+        above = text[: match.start()].rstrip("\n").rsplit("\n\n", 1)[-1]
+        kind, lines = match.group(1), match.group(2)
+        found += [(part, each, above) for part, each in (session(lines) if kind == "console" else [(kind, lines)])]
+    return found
 
 
 def is_run_elsewhere(line):
@@ -71,7 +100,7 @@ def lacking(expected, printed):
 
 
 class Place:
-    """A folder that looks like the source tree, and the environment of somebody who reads the README."""
+    """A folder that looks like the source tree, and the environment of a reader of the README."""
 
     def __init__(self, folder, root, build, prefix, libdir, libexecdir):
         self.folder, there = os.path.join(folder, "kolo"), os.path.join(folder, "installed")
@@ -117,12 +146,23 @@ def write_programs(found, folder, compiler, check):
         check(ran.returncode == 0, f"{names[-1]} compiles without a warning", *ran.stderr.splitlines())
 
 
+def compile_python(found, check):
+    for kind, text, _ in found:
+        if kind == "python":
+            try:
+                compile(textwrap.dedent(text), "block", "exec")
+                check(True, f"it is Python: {text.splitlines()[0].strip()[:60]}")
+            except SyntaxError as error:
+                check(False, f"it is Python: {text.splitlines()[0].strip()[:60]}", error)
+
+
 def try_document(text, place, compiler, check):
     """Runs a document and looks at what it prints."""
     found = fences(text)
-    check(all(kind in ("sh", "c", "text", "log") for kind, _, _ in found), "every fence says what is in it",
+    check(all(kind in KINDS for kind, _, _ in found), "every fence says what is in it",
           *(kind for kind, _, _ in found))
     write_programs(found, place.folder, compiler, check)
+    compile_python(found, check)
     script = script_of(found, place.install)
     status, printed = place.run(script)
     last = max(printed, default=-1)
@@ -138,15 +178,52 @@ def try_document(text, place, compiler, check):
                   *missing, "instead of:", *printed.get(above, "").splitlines()[-30:])
 
 
-PATH = re.compile(r"`((?:include|src|algos|transports|topology|tools|perf|tests|docs|examples|torch|train|python|packaging)"
-                  r"/[\w./-]*)`")
+PATH = re.compile(r"`((?:include|src|algos|transports|topology|tools|perf|tests|docs|examples|torch|train|python|packaging"
+                  r"|debian|\.ci|\.github)/[\w./-]*)`")
+LINK = re.compile(r"\]\((?!\w+:|\.\./\.\./(?:actions|issues|security)\b)([^)#\s]*)(?:#([\w-]*))?\)")
+VARIABLE = re.compile(r"\b(KOLO_[A-Z_]+)=")
+
+
+def anchors(text):
+    """The names by which links reach the headings of a document."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def lost_links(root, name, text):
+    """The relative links of a document that lead nowhere, but for those to pages of the repository's host."""
+    lost = []
+    for target, anchor in LINK.findall(FENCE.sub("", text)):
+        path = os.path.normpath(os.path.join(root, os.path.dirname(name), target)) if target else os.path.join(root, name)
+        if not os.path.exists(path):
+            lost.append(target)
+        elif anchor and path.endswith(".md"):
+            with open(path, encoding="utf-8") as file:
+                if anchor not in anchors(file.read()):
+                    lost.append(f"{target}#{anchor}")
+    return lost
 
 
 def lost_names(root, text, source):
-    """The paths and functions that a document names and that are not in the tree."""
+    """The paths, functions and variables that a document names and that are not in the tree."""
     paths = [path for path in PATH.findall(text) if not os.path.exists(os.path.join(root, path))]
-    return paths + [name for name in re.findall(r"`(kolo_\w+)\(\)`", text)
-                    if not re.search(rf"\b{name}\(", source)]
+    functions = [name for name in re.findall(r"`(kolo_\w+)\(\)`", text) if not re.search(rf"\b{name}\(", source)]
+    known = variables_of(root) | {"KOLO_TEST_FULL", "KOLO_TEST_SHORT"}
+    return paths + functions + [name for name in VARIABLE.findall(text) if name not in known]
+
+
+def variables_of(root):
+    """The variables of the environment that kolo reads."""
+    with open(os.path.join(root, "src/util/variables.def"), encoding="utf-8") as file:
+        return set(re.findall(r'^KOLO_VARIABLE\(\w+, "(\w+)"', file.read(), re.MULTILINE))
+
+
+def check_the_variables(root):
+    """docs/environment.md has a row for each variable, and for no other."""
+    with open(os.path.join(root, "docs/environment.md"), encoding="utf-8") as file:
+        told = set(re.findall(r"^\| `(KOLO_\w+)`", file.read(), re.MULTILINE))
+    known = variables_of(root)
+    tap.check(told == known, f"docs/environment.md has the {len(known)} variables", *sorted(told ^ known))
 
 
 def source_of(root):
@@ -165,13 +242,16 @@ def check_that_faults_are_seen(make_place, compiler):
         "output that is another": "```sh\necho rank 1\n```\n```text\nrank 2\n```\n",
         "a program with a warning": "`a.c`\n\n```c\nint main(void) { int unused; }\n```\n",
         "a fence without a name": "```\nls\n```\n",
+        "a session that prints something else": "```console\n$ echo 1\n1\n$ echo 2\n3\n```\n",
+        "Python that does not parse": "```python\nimport =\n```\n",
     }
     for what, text in wrong.items():
         said = []
         with make_place() as place:
             try_document(text, place, compiler, lambda ok, *_: said.append(bool(ok)))
         tap.check(not all(said), f"{what} is refused")
-    right = "```sh\necho rank 3: 17.25 us\n```\n```text\nrank 3: 0.5 ...\n```\n"
+    right = ("```sh\necho rank 3: 17.25 us\n```\n```text\nrank 3: 0.5 ...\n```\n"
+             "```console\n$ echo a; echo b\nb\n$ true\n```\n")
     said = []
     with make_place() as place:
         try_document(right, place, compiler, lambda ok, *_: said.append(bool(ok)))
@@ -195,13 +275,17 @@ def check_the_pages(root, place, compiler):
 
 
 def check_the_figures(root, text):
-    """Times in README.md's table are those of perf/RESULTS.md."""
+    """README.md is short; the times in its table are those of perf/RESULTS.md."""
+    lines, words = text.count("\n"), len(text.split())
+    tap.check(lines <= README_LINES and words <= README_WORDS, f"README.md has {lines} lines and {words} words",
+              f"at most {README_LINES} and {README_WORDS}: the rest belongs into docs/")
     with open(os.path.join(root, "perf/RESULTS.md"), encoding="utf-8") as file:
         results = file.read()
-    rows = re.findall(r"^\| kolo, [^|]*microseconds \|(.*)\|$", text, re.MULTILINE)
-    figures = [cell.strip() for row in rows for cell in row.split("|")]
-    lost = [figure for figure in figures if f" {figure} · " not in results]
-    tap.check(len(figures) > 5 and not lost, f"the {len(figures)} times in README.md are in perf/RESULTS.md", *lost)
+    rows = re.findall(r"^\| kolo, [^|]*microseconds \|(.*)\|\n\| time of [^|]*\|(.*)\|$", text, re.MULTILINE)
+    figures = [f" {time.strip()} \u00b7 {ratio.strip()} \u00b7 " for row in rows
+               for time, ratio in zip(*(cells.split("|") for cells in row))]
+    lost = [figure for figure in figures if figure not in results]
+    tap.check(len(figures) > 4 and not lost, f"the {len(figures)} times and ratios in README.md are in perf/RESULTS.md", *lost)
 
 
 class MakePlace:
@@ -224,12 +308,15 @@ def main():
         print("1..0 # SKIP no meson or pkg-config on the path")
         return
     source = source_of(root)
-    lost = lost_names(root, "`src/gone.c` `src/core/call/api.c` `kolo_gone()` `kolo_all_reduce()`", source)
-    tap.check(lost == ["src/gone.c", "kolo_gone"], "a path or a function that is not there is seen", *lost)
-    for name in ["README.md", "CONTRIBUTING.md"] + [path for path in tree.files(root, "docs") if path.endswith(".md")]:
+    lost = lost_names(root, "`src/gone.c` `src/util/util.h` `kolo_gone()` `kolo_all_reduce()` KOLO_GONE=1 KOLO_ALGO=ring", source)
+    tap.check(lost == ["src/gone.c", "kolo_gone", "KOLO_GONE"], "a path, function or variable that is gone is seen", *lost)
+    lost = lost_links(root, "docs/x.md", "[a](gone.md) [b](../README.md#gone) [c](../README.md#install) [d](https://x.org)")
+    tap.check(lost == ["gone.md", "../README.md#gone"], "a link to nothing is seen", *lost)
+    check_the_variables(root)
+    for name in [path for path in tree.files(root) if path.endswith(".md")]:
         with open(os.path.join(root, name), encoding="utf-8") as file:
             text = file.read()
-        lost = lost_names(root, text, source)
+        lost = lost_names(root, text, source) + lost_links(root, name, text)
         tap.check(not lost, f"{name}: what it names is there", *lost)
         with MakePlace(*where) as place:
             try_document(text, place, compiler, lambda ok, what, *more, name=name:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: include
 """Each public header compiles alone, in strict C17 and C++17, with every warning an error.
 
 usage: headers.py ROOT CC... -- CXX...

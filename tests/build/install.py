@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: meson.build
 """What `meson install` lays down is whole, and enough: programs are built against it and run.
 
 usage: install.py ROOT BUILD PREFIX LIBDIR LIBEXECDIR CC... -- CXX...

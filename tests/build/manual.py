@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: docs/man
 """The manual is whole, true and clean: a page for every public call, subcommand and variable; options
 as --help tells them; nothing that mandoc or groff complains about.
 

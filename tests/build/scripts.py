@@ -11,7 +11,7 @@ import tempfile
 import tap
 import tree
 
-CALLED = ("setup", "demo", "test", ".ci/run", "packaging/deb", "packaging/wheel", "tests/soak")
+CALLED = ("setup", "demo", "test", ".ci/run", "packaging/deb", "packaging/wheel", "tests/soak", "docs/site/build")
 
 
 def language(root, path):

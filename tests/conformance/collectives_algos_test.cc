@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: algos src/core/call/program.c src/exec/lower
 /* Every algorithm, forced by config.algo, gives what the reference gives: from every root, for
  * sizes on both sides of what changes the way data travels: 48 bytes (within a flag's line), 8 KiB
  * (from there on ranks look at what memory they share), 256 KiB (a tile). */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/reduce src/core/call/buffers.c
 /* Every rank has the same bits, whatever the algorithm; a deterministic communicator gives those of
  * ((x0+x1)+x2)+... and refuses algorithms that cannot. */
 #include "collectives_bits.h"

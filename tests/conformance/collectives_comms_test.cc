@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/core src/core/call src/core/setup src/core/reach.c
 /* Several communicators, streams, groups, and ends that are not happy: split, shrink, abort,
  * deadlines, forks, and what is left behind. */
 #include "collectives_team.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports src/memory
 /* Memory that peers attach: what every transport with KOLO_CAP_MAP promises. */
 #include "memory/segment.h"
 #include "processes.h"
@@ -168,8 +169,7 @@ TEST_P(Memory, WakesAThreadThatSleepsOnAWord)
 
 INSTANTIATE_TEST_SUITE_P(Transport, Memory, testing::ValuesIn(HostTransports()), NameOf);
 
-/* ---- what holds for every transport -----------------------------------------------------------
- */
+/* ---- what holds for every transport ---- */
 
 class Transport : public testing::TestWithParam<const kolo_transport *>
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports
 /* Messages: what every transport with KOLO_CAP_MESSAGE promises. */
 #include "world.h"
 

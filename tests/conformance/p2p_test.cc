@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/core/p2p
 /* Sends and receives through the public interface, over every transport of one process.
  *
  * A rank is a thread, and several threads where the test says so. Payloads are patterns that differ

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports/shm src/memory/serve.c src/util/pass_fd.c
 /* The same promises between processes, and what only processes can get wrong: descriptors, forks,
  * strangers, and peers that die. */
 #include "memory/segment.h"
@@ -203,7 +204,7 @@ TEST_P(Processes, LeaveAForkedChildAlone)
 INSTANTIATE_TEST_SUITE_P(Transport, Processes, testing::ValuesIn(HostTransports()),
                          [](const auto &info) { return std::string(info.param->base.name); });
 
-/* ---- the service of shm ------------------------------------------------------------------ */
+/* ---- the service of shm ---- */
 
 /* Who may ask this process for memory: itself, seen as another process. */
 kolo_shm_owner Owner()

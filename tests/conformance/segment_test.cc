@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/memory/segment.c
 /* The store of shareable memory behind kolo_mem_alloc(). */
 #include "memory/segment.h"
 #include "util/util.h"

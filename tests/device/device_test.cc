@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu/path.c src/gpu/gpu.c src/gpu/fused src/gpu/proxy src/gpu/memory.c
+// covers: src/gpu/stream_order.c
 // Communicators of a GPU through the public interface, over the driver of fake_cuda.cc: ranks as
 // threads with streams of their own, or all calls in one thread's group. Where there is a GPU all
 // runs on it but the suites named Fake..., which use what only that driver has.

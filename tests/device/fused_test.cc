@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/gpu/fused
 // What the fused kernels compute, and how calls are cut for them, without any driver.
 #include "../unit/reduce_reference.h"
 #include "emulator.h"

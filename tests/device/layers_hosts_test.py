@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/gpu/hier
 """Hosts with several GPUs each: calls go inside hosts and between them. A host is a user namespace.
 
 usage: layers_hosts_test.py HOST   (the program of layer_hosts.cc)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu/hier
 // Communicators of threads on several GPUs, several on each, over the driver of fake_cuda.cc with
 // four GPUs: calls inside groups and between them.
 #include "gpu_threads.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu/ipc src/cuda/ipc.c
 // Ranks as processes on a GPU each, whose long calls go from buffer to buffer: `kolo run -n N
 // device_loans` over the driver of fake_cuda.cc, with FAKE_CUDA_SHARES and KOLO_TEST_GPUS set.
 #include "job.h"

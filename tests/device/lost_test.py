@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/gpu/fused src/gpu/proxy
 """Ranks on one GPU, one of which is killed or stopped: the streams of the others go on, and the
 communicator says whose fault it was.
 

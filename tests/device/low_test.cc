@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/gpu/ll
 // The low-latency kernels on the host, as peer_test.cc has the others: every block of every rank is
 // a thread.
 #include "emulator.h"

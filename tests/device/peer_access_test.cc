@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/cuda/peer_access.c
 // Peer-to-peer is tried with data, over the driver of fake_cuda.cc, whose copies go wrong in the
 // ways of bridges and IOMMUs.
 #include "cuda/peer_access.h"

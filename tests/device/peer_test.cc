@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/gpu/program
 // Lowered programs as the peer kernels run them, on the host: every block of every rank is a
 // thread, memory of several GPUs is the host's. Without any driver.
 #include "../exec/catalogue.h"

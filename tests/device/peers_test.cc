@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu/p2p
 // Communicators of threads on a GPU each, over the driver of fake_cuda.cc with four GPUs: calls are
 // kernels that store to each other's memory.
 #include "gpu_threads.h"

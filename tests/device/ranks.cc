@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu src/cuda
 // Ranks as processes on one GPU: `kolo run -n N ranks`; with KOLO_TEST_GPUS set on one each. On a
 // real GPU, or over the driver of fake_cuda.cc with FAKE_CUDA_SHARES set. TAP from rank 0; every
 // rank's complaints go to its standard error and into the result.

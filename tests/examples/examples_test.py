@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: examples
 """Each program of examples/ under `kolo run`, by what it prints, and that each can be read at once.
 
 usage: examples_test.py KOLO SOURCE PROGRAM...

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/cpu/bind.c src/exec/lower
 /* Binding: every byte of a call's buffers belongs to one piece of one chunk; all ranks cut alike;
  * a bound op moves what its chunks have.
  */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/cpu src/exec/lower
 /* Lowered programs, run by threads, against what each collective promises: every algorithm, kind of
  * link, rank count, size around a tile, in place and out of place. Offsets and values all differ.
  */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/proof
 /* Is the proof of lowered programs any good? Every single fault in one rank's program is judged
  * twice: by kolo_verify_programs(), and by running it. Running shares nothing with the proof: the
  * executor on threads with random delays, sums in which every order shows, results from the

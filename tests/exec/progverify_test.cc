@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/proof src/exec/lower src/exec/ref.c
 /* All ranks' lowered programs, proved: every algorithm over every kind of link. */
 #include "catalogue.h"
 #include "programs.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports/tcp
 /* Frames of the tcp transport, as a peer that has proved itself may send them: a link whose socket
  * is one end of a pair, receives and sends that are posted between the bytes that come.
  *

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: tests/fuzz
 """libFuzzer over what reads bytes from outside, under --full and with clang there: the same inputs in
 each run, some 30 s of each target; with KOLO_FUZZ_SECONDS other ones for that long.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/formats/read_graphs.c
 /* NCCL's graph XML. */
 #include "topology/formats/graphs.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: tools/log_read.c
 /* Logs: what is read is printed in every form and drawn. */
 #include "tools/log.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/formats topology/machine
 /* Files of machines: XML of hwloc, topology XML of NCCL and RCCL, our dump, nvidia-smi's matrix.
  * What is read is planned, drawn and written in every form, and reads again. */
 #include "target.h"

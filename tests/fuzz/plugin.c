@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plugin/struct.c src/plugin/defaults.c
 /* The struct of a plug-in, with whatever sizes, numbers and empty slots. Its bytes lie in memory of
  * exactly their length, so that a read beyond them is seen; its name and source, which can only be
  * believed, are the rest of the input. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/boot/rank.c
 /* A rank at its meeting point: what the process there may send to it. All of it lies in the socket
  * before the rank looks, and then the connection ends, so that nothing is waited for.
  *

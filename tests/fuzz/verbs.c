@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports/verbs
 /* What a peer of the verbs transport sends: words over its control connection and entries in a
  * ring, while messages are sent and received. The device is one that does as asked and carries
  * nothing.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/boot/launch.c src/tune/rules.c
 /* Texts that users and launchers write: rules, tables of measured choices, costs, groups, and the
  * variables that say which rank this is.
  *

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu
 // How long all-reduces of GPU memory take, by ranks that are processes (`kolo run -n N bench`) or
 // threads of one process (`bench N`). One line a size:
 //   way ranks bytes us GB/s-of-memory copies

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu/p2p
 // The peer kernels on one GPU: several ranks of one call, each in a stream, with slabs in the GPU's
 // own memory. What they compute and how they wait is that of several GPUs; the links are not.
 #include "../device/peer_calls.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu
 // Calls on GPU memory of all kinds, for as long as one likes, each checked against the host:
 //   kolo run -n N soak [SECONDS]      ranks are processes
 //   soak SECONDS threads N            ranks are threads with a stream each

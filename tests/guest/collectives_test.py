@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: transports/verbs
 """Collectives by verbs between the guest's hosts: right, over one rail and two, and nothing is kept.
 
 usage: collectives_test.py CONFORMANCE COLLECTIVES PERF...   (the suite of messages, the ranks' checks, and

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: transports/verbs
 """What happens over verbs when the wire loses, waits or breaks, a device goes, or a rank dies: right results,
 or the named error in time, and nothing is kept.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: transports/verbs
 """The guest itself, and the shortest look at everything that is to work in it.
 
 usage: first_test.py KOLO PERF FAULTS   (the tool, all_reduce_perf, the program of tests/multirank/faults.c)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: transports/verbs
 """The verbs transport between two hosts: what is right, over which rails, and what becomes of it when
 these fail.
 

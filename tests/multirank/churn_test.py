@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/health src/core/setup
 """Ranks that call at random, while at random one is stopped for a moment, or killed: results stay
 right, the others name the dead, shrink and go on.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: perf/compare
 """`compare` as a user starts it, with kolo and the floors only: rows in the table and in the CSV file.
 
 usage: compare_table.py COMPARE.PY BUILD

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: transports/tcp src/util/crc.c
 """Checksums of frames over TCP: a bit that changes on its way ends the job, with the rank, the
 connection and the message in the error.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/setup src/core/health/watchdog.c src/core/reach.c
 """One allocation, or one system call, of one rank fails: all ranks end with right results or with an
 error, at once, and give back what they took.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/health src/core/reach.c
 """What the ranks of a job say when one of them dies, stops, leaves or makes another call.
 
 usage: faults_test.py FAULTS KOLO   (the program of faults.c, and the kolo tool)

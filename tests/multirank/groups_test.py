@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: topology/layout/groups.c
 """Groups of near ranks as their user sees them: KOLO_GROUPS, the log, and `kolo plan`.
 
 usage: groups_test.py KOLO ALL_REDUCE MACHINE   (the kolo tool, a sweep program, an hwloc XML file

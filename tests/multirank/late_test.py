@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/health/diagnose.c
 """A rank that was stopped in the middle of a call, and is woken after the others have given up,
 changes nothing of what they got back.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/setup src/memory
 """Where something is denied or scarce, a job works all the same, or all ranks end at once and name
 it. Never a signal, a wait, or a wrong result.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: perf
 """The sweep programs as a user starts them: processes under `kolo run`, and threads of one process.
 
 usage: perf_sweep.py KOLO PROGRAM...   (the kolo tool, and the programs)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/boot/pmi.c
 """srun of Slurm starts the ranks: a controller and a node daemon of our own, on this machine, in a
 folder of their own, with auth/none.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: tools src/core/setup/tune_table.c
 """`kolo tune` and the tables it writes, as a user meets them.
 
 usage: tune_test.py KOLO ALL_REDUCE_PERF   (the kolo tool, and the sweep program)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/reach.c src/plugin
 """Jobs over a transport in which something goes wrong (tests/plugins/transport_fault.c).
 
 usage: wrapped_test.py FAULT SHORT_JOB   (the plug-in; the program of short_job.c)

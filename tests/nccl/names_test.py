@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/nccl include/kolo/nccl
 """libnccl.so.2 has each name that NVIDIA's has, as weak or strong as there, and no other; the header
 declares each function of 2.28 that a program calls, under both names.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/nccl
 // NCCL's names as a program sees them: ranks as threads, and all ranks in one thread's groups.
 #include "place.h"
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/health/gossip.c src/core/reach.c
 """What ranks of several hosts say when one of them dies or stops, or a host is cut off.
 
 usage: faults_test.py FAULTS   (the program of tests/multirank/faults.c)

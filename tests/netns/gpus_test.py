@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/setup/layout_live.c src/gpu/hier
 """Ranks on GPUs of two hosts: one plan for both, if they are alike.
 
 usage: gpus_test.py KOLO LIVE NVML CUDA KERNELS   (the kolo tool, the program live of tests/topology, the fake

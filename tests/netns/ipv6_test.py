@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/util/net.c transports/tcp
 """Hosts that have IPv6 addresses only.
 
 usage: ipv6_test.py COLLECTIVES PERF   (the ranks' checks; all_reduce_perf)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/boot/launch.c src/boot/launch_hosts.c
 """Each launcher over two hosts: the ranks that it starts find each other.
 
 usage: launchers_test.py PERF PYTHON   (all_reduce_perf; a Python with torch, or any)

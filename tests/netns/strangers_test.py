@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/boot/wire.c transports/tcp
 """Connections of strangers while a job comes up and runs: they change nothing.
 
 usage: strangers_test.py PERF   (all_reduce_perf)

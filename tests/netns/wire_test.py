@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: transports/tcp
 """What goes over the wire between two hosts: no more bytes than must, and only on their interface.
 
 usage: wire_test.py PERF...   (the perf programs)

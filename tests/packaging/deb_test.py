@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: packaging debian
 """The Debian packages: made by packaging/deb, installed into a bare system of debootstrap's, and used
 there by the program of README.md, by Python and by a sweep.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: algos
 // What the files of algos/ promise in their opening comments: how many messages follow one another
 // at most, how much a rank sends at most, and that the trees are those that the log shows.
 #include "plan_util.h"

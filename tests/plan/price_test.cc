@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plan/price.c src/plan/facts.c
 // Prices against the formulas of the literature, on machines where those are exact.
 #include "plan_util.h"
 

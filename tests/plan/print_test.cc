@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plan/print.c
 // Text and pictures of plans.
 #include "plan_util.h"
 

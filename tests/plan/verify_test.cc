@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plan
 // The prover: every algorithm of the catalogue is right, and broken ones are refused with the
 // reason.
 #include "plan_util.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plan/walk.c src/plan/order.c
 // The ordering semantics: slots, tiles, dependencies, and what is said of plans that cannot run.
 #include "plan_util.h"
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: examples/plugins include/kolo/plugin.h
 """The plug-ins of examples/plugins as projects of their own: built against what `meson install` lays
 down, proved, and used by jobs of programs that know nothing of them.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/plugin examples/plugins
 /* The plug-in loader: what it takes, what it refuses, and that it says why. The plug-ins are copied
  * to a folder of the test's own, so that its permissions are known. */
 #include "plugin/catalogue.h"
@@ -98,7 +99,7 @@ void ExpectRefused(const std::string &path, kolo_status status, const std::strin
     EXPECT_EQ(tuners, kolo_tuner_count_all());
 }
 
-/* ---- what is there ------------------------------------------------------------------------- */
+/* ---- what is there ---- */
 
 TEST(Catalogue, HoldsTheBuiltInTransportsWithNoSlotEmpty)
 {
@@ -130,7 +131,7 @@ TEST(Catalogue, HasNothingOutsideItsRange)
     EXPECT_EQ(nullptr, kolo_algo_find("no_such_algorithm"));
 }
 
-/* ---- what is taken ------------------------------------------------------------------------- */
+/* ---- what is taken ---- */
 
 TEST(Plugin, OfAnAlgorithmIsProvedLikeABuiltInOne)
 {
@@ -257,7 +258,7 @@ TEST(Plugin, ThatTheEnvironmentListsWronglyIsAnErrorEachTime)
     });
 }
 
-/* ---- what is refused: the file --------------------------------------------------------------- */
+/* ---- what is refused: the file ---- */
 
 TEST(PluginFile, WithARelativePathIsRefused)
 {
@@ -318,8 +319,7 @@ TEST(PluginFile, ThatIsNoLibraryIsRefused)
     ExpectRefused(path, KOLO_ERR_SYSTEM, "libkolo_tuner_plain.so");
 }
 
-/* ---- what is refused: what is in it ------------------------------------------------------------
- */
+/* ---- what is refused: what is in it ---- */
 
 struct Odd {
     const char *plugin;

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: python
 """python/kolo under `kolo run`: what calls.py finds on 1, 2 and 3 ranks, and how ranks end.
 
 usage: python_test.py KOLO LIBRARY SOURCE

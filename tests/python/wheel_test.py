@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: python packaging/wheel
 """The wheel: made by packaging/wheel, installed where nothing else is, and used there.
 
 usage: wheel_test.py BUILD SOURCE

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: topology/machine
 """Discovery on machines that are not here: GPUs by a library with NVML's names, NICs and switches by
 a folder that stands for /sys, both as their users see them, in `kolo topo`.
 

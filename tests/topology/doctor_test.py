@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: tools/doctor.c tools/doctor_peers.c
 """`kolo doctor` on this machine, and on folders that stand for /sys of machines with something wrong.
 
 usage: doctor_test.py KOLO NVML CUDA   (the kolo tool, the fake libraries)

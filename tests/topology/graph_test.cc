@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/machine topology/formats
 /* Files of machines become graphs: what is said is kept, what is odd is noted, what is wrong is
  * refused with its line. */
 #include "machines.h"

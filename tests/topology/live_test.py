@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: src/core/setup/layout_live.c topology/machine/nvml.c topology/machine/nvml_graph.c
 """Ranks on GPUs: their log's rings, trees and channels are those that `kolo topo` plans on these GPUs.
 Machines are those of fake_nvml.c, GPUs those of fake_cuda.cc on the same bus addresses.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: tools/log.c tools/log_check.c tools/log_print.c tools/log_read.c tools/log_ring.c
 /* Logs of many versions and launchers are read into the same lists. */
 extern "C" {
 #include "tools/log.h"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: topology/formats topology/draw
 """Machines and logs that others recorded, where a collection of them lies beside the source folder:
 every file is read, planned, drawn and written, every log's parse is the one that people checked.
 

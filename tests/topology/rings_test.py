@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: topology/layout src/core/setup/layout_file.c src/core/setup/log.c
 """A communicator on a recorded machine: what goes between its ranks is what its log says, what the
 planner planned, and what `kolo log` reads out of the log.
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/layout
 /* The planner: its rings pass every GPU once and fit the links, its trees hang together, it reaches
  * its bounds where they can be reached, and says so only then. */
 #include "machines.h"

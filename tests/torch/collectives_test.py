@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch/csrc torch/kolo_torch
 """Every collective, operation and dtype over kolo against what torch computes of the same inputs."""
 import threading
 import warnings

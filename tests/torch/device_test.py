@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch/csrc
 """CUDA tensors over kolo: what is queued where, who waits for what, and what lives how long.
 
 The GPU is the driver of tests/device/fake_cuda.cc, whose streams are threads, or a real one.

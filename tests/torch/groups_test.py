@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch/csrc
 """Process groups: made of others, timed out, aborted, left by a rank that died, destroyed; and what
 is said and left behind at the end."""
 import os

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch
 """Tensors in shared memory, and the record of calls."""
 import torch
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch/csrc
 """Sends and receives: tags, any source, batches, sizes."""
 import torch
 import torch.distributed as dist

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch
 """The package: found without an import, loaded for the right torch only, the default where asked."""
 import os
 import pathlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch/csrc
 """PyTorch's own tests of torch.distributed, over kolo.
 
 The file is the one of the installed wheel, torch/testing/_internal/distributed/distributed_test.py,

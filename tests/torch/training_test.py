@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: torch/csrc
 """What PyTorch builds on a process group, over kolo: each way of training against one process on the
 same global batch, and the machinery around it."""
 import copy

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: train
 """`python -m kolo_train` as a user meets it.
 
 usage: command_test.py SOURCE_ROOT KOLO   (the kolo tool)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# covers: train
 """Training on several ranks: the ranks are started here, what they do is in ways.py.
 
 usage: train_test.py SOURCE_ROOT BACKEND RANKS GROUP...

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/formats
 /* Bad input: each mistake gives its status and a text that names the argument, its value and what
  * is allowed; it changes nothing, and the communicator goes on working. */
 #include <kolo/kolo.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/boot src/util/net.c src/util/secret.c
 /* Ranks meet: all come, too many come, some never come, strangers come, some die. Ranks are threads
  * here but where a process has to die; tests/multirank starts real ones. */
 extern "C" {
@@ -204,8 +205,7 @@ int CountDescriptors()
     return count;
 }
 
-/* ---- all is well ------------------------------------------------------------------------------
- */
+/* ---- all is well ---- */
 
 TEST(Boot, OneToSixteenRanksExchangeInRankOrder)
 {
@@ -338,8 +338,7 @@ TEST(Boot, AForkedChildIsOnTheSameHostButAnotherProcess)
     EXPECT_EQ(0, status);
 }
 
-/* ---- bad requests ------------------------------------------------------------------------------
- */
+/* ---- bad requests ---- */
 
 TEST(Boot, ImpossibleArgumentsAreInvalidAndNamed)
 {
@@ -410,8 +409,7 @@ TEST(Boot, EveryoneIsToldWhoUsesAnotherVersion)
     ExpectAll({outcome}, KOLO_ERR_VERSION, "rank 1 uses kolo version 101");
 }
 
-/* ---- some do not come -------------------------------------------------------------------------
- */
+/* ---- some do not come ---- */
 
 TEST(Boot, ATimeoutNamesTheRanksThatHaveNotCome)
 {
@@ -473,8 +471,7 @@ TEST(Boot, AnExchangeThatARankSkipsTimesOutNamingIt)
     ExpectAll({outcomes[0], outcomes[1]}, KOLO_ERR_TIMEOUT, "rank 2 had not come");
 }
 
-/* ---- strangers --------------------------------------------------------------------------------
- */
+/* ---- strangers ---- */
 
 TEST(Boot, GarbageDoesNotDisturb)
 {
@@ -555,8 +552,7 @@ TEST(Boot, AnotherUsersConnectionIsTurnedAway)
     EXPECT_EQ(KOLO_OK, rank0.status);
 }
 
-/* ---- death ------------------------------------------------------------------------------------
- */
+/* ---- death ---- */
 
 TEST(Boot, EveryoneIsToldWhoDiedBeforeAllHadJoined)
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/util/crc.c
 extern "C" {
 #include "util/crc.h"
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: topology/layout/groups.c
 /* Which ranks are near each other: from recorded machines, from places half known, by hand. */
 extern "C" {
 #include "util/util.h"

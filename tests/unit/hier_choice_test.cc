@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/tune/choose.c
 /* What is chosen on recorded machines: hierarchies where ranks are far from each other, and nowhere
  * else. Costs are given, as these machines are not here. */
 extern "C" {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/boot/launch.c src/boot/launch_hosts.c src/boot/pmi.c
 /* Environments as launchers leave them, whole, half and wrong. */
 extern "C" {
 #include "boot/launch.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: perf
 /* The parts of the sweep programs that need no communicator: options, data, comparison, statistics
  * and the text of the reports. */
 #include "perf/perf.h"
@@ -180,8 +181,7 @@ TEST(PerfOptions, SizesGrowByFactorOrByStep)
     EXPECT_EQ((std::vector<size_t>{0, 1, 2, 4}), Sizes({"-b", "0", "-e", "4", "-f", "2"}));
 }
 
-/* ---- types ------------------------------------------------------------------------------------
- */
+/* ---- types ---- */
 
 TEST(PerfTypes, SizesAgreeWithTheLibrary)
 {
@@ -234,8 +234,7 @@ TEST(PerfTypes, EverySmallFloatSurvivesDecodingAndEncoding)
     }
 }
 
-/* ---- data --------------------------------------------------------------------------------------
- */
+/* ---- data ---- */
 
 double Combine(uint32_t op, double a, double b)
 {
@@ -475,8 +474,7 @@ TEST(PerfBuffer, WritesBesideTheUsedPartAreCountedByteByByte)
     perf_buffer_destroy(&buffer);
 }
 
-/* ---- statistics and reports
- * ----------------------------------------------------------------------- */
+/* ---- statistics and reports ---- */
 
 TEST(PerfStats, PercentilesAreTheNearestRank)
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/core/board/board.c src/core/board/board.h
 /* The ring of a rank's last calls (core/board/board.h). */
 extern "C" {
 #include "record_post.h"

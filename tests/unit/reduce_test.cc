@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/reduce
 // The reduction kernels against the reference of reduce_reference.h, which shares nothing with
 // them. Every comparison is of bits, for every instruction set that this machine runs.
 extern "C" {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: tools/topo.c tools/topo_cpu.c tools/topo_diff.c tools/probe.c tools/topo_probe.c
 /* `kolo topo` as its user sees it: text, exit status, and what it says of a bad option. */
 extern "C" {
 #include "tools/topo.h"

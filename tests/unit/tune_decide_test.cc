@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: tools/tune_decide.c
 /* From times to rules: significance, ranges of sizes, buffers, hints. */
 extern "C" {
 #include "plan/plan.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/tune
 /* Choosing algorithms: rules and their errors, costs, classes, the deterministic filter, tuners. */
 extern "C" {
 #include "plan/plan.h"

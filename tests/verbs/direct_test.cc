@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: src/gpu/proxy transports/verbs/memory.c
 /* GPUDirect over the tests' own drivers: a dma-buf of tests/device/fake_cuda.cc names the memory
  * that tests/verbs/fake_verbs.cc registers. What went from or to it is counted there, and what was
  * copied by the GPU's driver here. */

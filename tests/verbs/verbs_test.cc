@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// covers: transports/verbs
 /* The verbs transport over a libibverbs in memory: what it does when parts of it fail. One thread
  * drives all ranks, so that a seed makes a run. */
 #include "fake_verbs.h"

@@ -168,13 +168,11 @@ static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, c
         if (!first || drawn == KOLO_PICTURE_RINGS) {
             continue;
         }
+        const int row = drawn / COLUMNS, column = drawn % COLUMNS;
         const struct circle k = {
-            job,
-            dots,
-            canvas,
-            {20 + cell * (drawn % COLUMNS + 0.5), top + 10 + (cell - 30) * (drawn / COLUMNS + 0.5)},
-            radius,
-            angle};
+            job,    dots,
+            canvas, {20 + cell * (column + 0.5), top + 10 + (cell - 30) * (row + 0.5)},
+            radius, angle};
         draw_title(&k, i);
         draw_edges(&k, &job->ring[i]);
         for (int h = 0; h < job->nhosts; h++) {

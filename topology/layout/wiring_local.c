@@ -137,7 +137,7 @@ static enum kolo_packed try_pack(const struct kolo_fabric *f, const struct attem
                                  int *out)
 {
     enum kolo_packed result = KOLO_PACK_UNKNOWN;
-    for (unsigned seed = 0; seed<TRIES && * budget> 0 && result == KOLO_PACK_UNKNOWN; seed++) {
+    for (unsigned seed = 0; seed < TRIES && 0 < *budget && result == KOLO_PACK_UNKNOWN; seed++) {
         struct kolo_pack pack = {.fabric = f,
                                  .nrings = a->nrings,
                                  .rate_gbs = a->rate,

@@ -154,8 +154,7 @@ const char *kolo_link_kind_name(enum kolo_link_kind kind);
 /* Hash of all that the planner reads: equal machines plan alike. */
 uint64_t kolo_graph_hash(const struct kolo_graph *graph);
 
-/* ---- addresses and speeds (speed.c) -----------------------------------------------------------
- */
+/* ---- addresses and speeds (speed.c) ---- */
 
 /* "0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "fffffff:ffff:ff" is none. False: not an address.
  */

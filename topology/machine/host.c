@@ -163,6 +163,8 @@ static bool take_object(struct kolo_host *host, hwloc_obj_t object, struct kolo_
     }
 }
 
+/* As deep as hwloc's tree, some ten levels. */
+/* NOLINTNEXTLINE(misc-no-recursion) */
 static bool take_tree(struct kolo_host *host, hwloc_obj_t object, int parent)
 {
     hwloc_obj_t const first[] = {object->memory_first_child, object->first_child,

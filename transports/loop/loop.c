@@ -80,7 +80,7 @@ static kolo_status loop_address(struct kolo_device *dev, void *buf, size_t *len)
     return KOLO_OK;
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
+/* ---- messages ---- */
 
 static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
                         struct kolo_req *req)
@@ -162,7 +162,7 @@ static void loop_abort(struct kolo_link *link, kolo_status why)
     atomic_store(&link->why, (int)why);
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
 {

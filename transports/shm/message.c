@@ -29,7 +29,7 @@ struct kolo_shm_pipe {
     struct kolo_fifo sends, recvs;
 };
 
-/* ---- the region ----------------------------------------------------------------------------- */
+/* ---- the region ---- */
 
 static size_t ready_bytes(int nranks)
 {
@@ -86,7 +86,7 @@ static bool open_in(struct kolo_link *link, uint32_t channel)
     return pipe->in != NULL;
 }
 
-/* ---- requests ------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static void finish_first(struct kolo_fifo *fifo, kolo_status status)
 {
@@ -109,7 +109,7 @@ static kolo_status damaged(struct kolo_link *link)
                      link->peer.rank, link->peer.pid);
 }
 
-/* ---- moving --------------------------------------------------------------------------------- */
+/* ---- moving ---- */
 
 /* Fill slots until the ring is full or nothing is left; returns slots, < 0 a status. */
 static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)

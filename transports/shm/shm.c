@@ -90,8 +90,7 @@ static kolo_status shm_address(struct kolo_device *dev, void *buf, size_t *len)
     return KOLO_OK;
 }
 
-/* ---- views: the segments that a link holds -----------------------------------------------------
- */
+/* ---- views: the segments that a link holds ---- */
 
 /* The place of `id` among the sorted views, or where it belongs. */
 static int view_place(const struct kolo_link *link, uint32_t id)
@@ -162,8 +161,7 @@ static void drop_views(struct kolo_link *link)
     free(link->views);
 }
 
-/* ---- links ------------------------------------------------------------------------------------
- */
+/* ---- links ---- */
 
 static kolo_status read_address(const struct kolo_device *dev, const struct kolo_peer *peer,
                                 struct kolo_shm_address *out)
@@ -228,8 +226,7 @@ static void shm_abort(struct kolo_link *link, kolo_status why)
     (void)atomic_compare_exchange_strong(&link->why, &none, (int)why); /* the first reason stays */
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 static void fill_handle(const struct kolo_device *dev, uint32_t id, uint64_t offset,
                         struct kolo_mem *mem)

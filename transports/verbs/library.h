@@ -47,6 +47,7 @@
 
 struct kolo_verbs_library {
     void *handle;
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, in which these are not expressions */
 #define KOLO_VERBS_MEMBER(type, name, parameters) type(*name) parameters;
     KOLO_VERBS_CALLS(KOLO_VERBS_MEMBER)
     KOLO_VERBS_NEWER_CALLS(KOLO_VERBS_MEMBER)

@@ -54,8 +54,9 @@ enum {
     KOLO_VERBS_GUESTS = 64 /* connections that have not proved anything yet */
 };
 
-/* ---- on the wire: little-endian, no padding, no pointers of this process but those of memory that
- * the receiver of the word may write to ---- */
+/* ---- on the wire ---- */
+
+/* Little-endian, no padding. The only pointers are to memory that the receiver may write to. */
 
 #define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
 

@@ -10,6 +10,7 @@
  * one edge of each tile's plan crosses from those known to have come so far to the others. (Tiles
  * of messages prove nothing and do not count.) Where ranks are threads, or sit on several hosts, or
  * some rank cannot map another, entries are there from the start. */
+#include "core/call/memo.h"
 #include "core/call/parts.h"
 #include "memory/segment.h"
 
@@ -68,13 +69,13 @@ static kolo_status shares_by_now(struct kolo_comm *c, bool *out)
 
 bool kolo_call_may_have_entries(const struct kolo_call *call)
 {
-    return call->comm->nranks <= KOLO_WHOLE_PLAN_RANKS && !kolo_call_by_messages(call) &&
-           kolo_call_bytes(call) >= KOLO_ENTRY_BYTES && call->comm->mapper != NULL;
+    return call->base.comm->nranks <= KOLO_WHOLE_PLAN_RANKS && !call->extent.by_messages &&
+           call->extent.bytes >= KOLO_ENTRY_BYTES && call->base.comm->mapper != NULL;
 }
 
 kolo_status kolo_call_decide_entries(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     if (!kolo_call_may_have_entries(call)) {
         return KOLO_OK;
     }
@@ -107,19 +108,19 @@ static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
 
 void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out)
 {
-    const struct kolo_comm *c = call->comm;
+    const struct kolo_comm *c = call->base.comm;
     *out = (struct kolo_entry){.signature = call->signature};
     if (c->threads) {
         out->in_at = (uintptr_t)kolo_call_run_in(call);
         out->out_at = (uintptr_t)kolo_call_run_out(call);
     }
-    if (kolo_call_has_in(call)) {
+    if (call->extent.has_in) {
         out->in_shared =
-            share(c, kolo_call_run_in(call), kolo_call_span(call, true) * call->run_elem, out->in);
+            share(c, kolo_call_run_in(call), call->extent.in_elems * call->run_elem, out->in);
     }
-    if (kolo_call_has_out(call)) {
-        out->out_shared = share(c, kolo_call_run_out(call),
-                                kolo_call_span(call, false) * call->run_elem, out->out);
+    if (call->extent.has_out) {
+        out->out_shared =
+            share(c, kolo_call_run_out(call), call->extent.out_elems * call->run_elem, out->out);
     }
     out->buffers = kolo_hash(0, out, offsetof(struct kolo_entry, buffers));
 }
@@ -128,12 +129,12 @@ void kolo_call_publish_entry(const struct kolo_call *call)
 {
     struct kolo_entry mine;
     kolo_call_make_entry(call, &mine);
-    kolo_entry_publish(&call->comm->wires, &mine);
+    kolo_entry_publish(&call->base.comm->wires, &mine);
 }
 
 kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     for (; call->next < c->nranks; call->next++) {
         const int q = call->next;
         if (q == c->rank || !c->member[q].maps) {
@@ -155,17 +156,18 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
 /* What rank q brings. */
 static bool brings_mapped(const struct kolo_call *call, int q)
 {
-    const struct kolo_wires *w = &call->comm->wires;
-    const bool to_root = call->coll == KOLO_COLL_REDUCE || call->coll == KOLO_COLL_GATHER;
-    const bool from_root = call->coll == KOLO_COLL_BROADCAST || call->coll == KOLO_COLL_SCATTER;
+    const struct kolo_wires *w = &call->base.comm->wires;
+    const bool to_root = call->args.coll == KOLO_COLL_REDUCE || call->args.coll == KOLO_COLL_GATHER;
+    const bool from_root =
+        call->args.coll == KOLO_COLL_BROADCAST || call->args.coll == KOLO_COLL_SCATTER;
     const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
-    return (entry->in_shared || (from_root && q != call->root)) &&
-           (entry->out_shared || (to_root && q != call->root));
+    return (entry->in_shared || (from_root && q != call->args.root)) &&
+           (entry->out_shared || (to_root && q != call->args.root));
 }
 
 bool kolo_call_is_mapped(const struct kolo_call *call)
 {
-    const struct kolo_comm *c = call->comm;
+    const struct kolo_comm *c = call->base.comm;
     bool threads = true, mapped = c->nhosts == 1; /* of one host all regions are mapped */
     for (int q = 0; q < c->nranks && mapped; q++) {
         threads = threads && c->member[q].peer.process == c->member[0].peer.process;

@@ -7,6 +7,7 @@
  *   SLOTS    outboxes of those I read from
  *   RUN      the executor; then what is left to do to the result
  */
+#include "core/call/memo.h"
 #include "core/call/parts.h"
 
 #include <stdlib.h>
@@ -17,8 +18,9 @@
 static void log_choice(const struct kolo_call *call)
 {
     struct kolo_text text = {0};
-    if (call->comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
-        kolo_choice_line(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call), &text);
+    if (call->base.comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
+        kolo_choice_line(call->base.comm->chooser, call->args.coll, call->args.root,
+                         call->extent.bytes, &text);
         KOLO_LOG(INFO, TUNE, "%s", text.chars != NULL ? text.chars : "");
         kolo_text_free(&text);
     }
@@ -63,12 +65,12 @@ static void take_pick(struct kolo_call *call, const struct kolo_pick *pick)
 static kolo_status choose(struct kolo_call *call)
 {
     struct kolo_pick pick;
-    if (call->v.all != NULL) {
-        call->algo = builtin(v_algorithm(call->coll));
+    if (call->args.v.all != NULL) {
+        call->algo = builtin(v_algorithm(call->args.coll));
         return call->algo != NULL ? KOLO_OK : KOLO_ERR_INTERNAL;
     }
-    KOLO_TRY(kolo_choose(call->comm->chooser, call->coll, call->root, kolo_call_bytes(call),
-                         call->type, &pick));
+    KOLO_TRY(kolo_choose(call->base.comm->chooser, call->args.coll, call->args.root,
+                         call->extent.bytes, call->args.type, &pick));
     call->wide = pick.wide;
     take_pick(call, &pick);
     return KOLO_OK;
@@ -78,15 +80,17 @@ static kolo_status choose(struct kolo_call *call)
  * entries have it. */
 static kolo_status choose_again(struct kolo_call *call)
 {
-    struct kolo_chooser *chooser = call->comm->chooser;
-    const size_t bytes = kolo_call_bytes(call);
+    struct kolo_chooser *chooser = call->base.comm->chooser;
+    const size_t bytes = call->extent.bytes;
     struct kolo_pick pick;
-    if (call->wide || call->v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
+    if (call->wide || call->args.v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
         return KOLO_OK;
     }
     KOLO_TRY(kolo_call_is_mapped(call)
-                 ? kolo_choose_mapped(chooser, call->coll, call->root, bytes, call->type, &pick)
-                 : kolo_choose(chooser, call->coll, call->root, bytes, call->type, &pick));
+                 ? kolo_choose_mapped(chooser, call->args.coll, call->args.root, bytes,
+                                      call->args.type, &pick)
+                 : kolo_choose(chooser, call->args.coll, call->args.root, bytes, call->args.type,
+                               &pick));
     if (!pick.wide) { /* the entries tell of buffers that were not widened */
         take_pick(call, &pick);
     }
@@ -97,38 +101,28 @@ static kolo_status choose_again(struct kolo_call *call)
  */
 static kolo_status scale_input(struct kolo_call *call)
 {
-    const size_t count = kolo_call_span(call, true);
-    call->scaled = malloc(count * kolo_type_bytes(call->type) + 1);
+    const size_t count = call->extent.in_elems;
+    call->scaled = malloc(count * kolo_type_bytes(call->args.type) + 1);
     if (call->scaled == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu scaled elements", count);
     }
-    kolo_scale(call->type, call->scaled, call->in, count, &call->factor);
-    call->in = call->scaled;
+    kolo_scale(call->args.type, call->scaled, call->args.in, count, &call->args.factor);
+    call->args.in = call->scaled;
     return KOLO_OK;
 }
 
 /* Partial sums travel: run in float32 throughout and round once, at the end. */
 static kolo_status widen_input(struct kolo_call *call)
 {
-    const size_t nin = kolo_call_span(call, true), nout = kolo_call_span(call, false);
+    const size_t nin = call->extent.in_elems, nout = call->extent.out_elems;
     call->wide_in = malloc(nin * sizeof(float) + 1);
     call->wide_out = malloc(nout * sizeof(float) + 1);
     if (call->wide_in == NULL || call->wide_out == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu float32 elements", nin + nout);
     }
-    kolo_widen(call->type, call->wide_in, call->in, nin);
+    kolo_widen(call->args.type, call->wide_in, call->args.in, nin);
     call->run_elem = sizeof(float);
     return KOLO_OK;
-}
-
-const void *kolo_call_run_in(const struct kolo_call *call)
-{
-    return call->wide_in != NULL ? call->wide_in : call->in;
-}
-
-void *kolo_call_run_out(const struct kolo_call *call)
-{
-    return call->wide_out != NULL ? call->wide_out : call->out;
 }
 
 /* ---- signature ---- */
@@ -137,13 +131,13 @@ void *kolo_call_run_out(const struct kolo_call *call)
  * does the type where bytes are only moved. */
 uint64_t kolo_call_signature(const struct kolo_call *call)
 {
-    const uint64_t words[] = {call->coll,
-                              (uint64_t)call->root,
-                              kolo_call_by_messages(call) ? 0 : kolo_call_bytes(call),
-                              kolo_call_reduces(call) ? call->type : 0,
-                              !kolo_call_reduces(call) ? 0
-                              : call->op >= KOLO_OPS   ? KOLO_OPS
-                                                       : call->op, /* handles are local */
+    const uint64_t words[] = {call->args.coll,
+                              (uint64_t)call->args.root,
+                              call->extent.by_messages ? 0 : call->extent.bytes,
+                              call->extent.reduces ? call->args.type : 0,
+                              !call->extent.reduces       ? 0
+                              : call->args.op >= KOLO_OPS ? KOLO_OPS
+                                                          : call->args.op, /* handles are local */
                               call->wide,
                               call->tile_bytes};
     uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
@@ -159,9 +153,10 @@ uint64_t kolo_call_signature(const struct kolo_call *call)
 static kolo_status do_choose(struct kolo_call *call)
 {
     if (!call->started) {
-        call->run_elem = call->coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->type);
+        call->run_elem =
+            call->args.coll == KOLO_COLL_BARRIER ? 1 : kolo_type_bytes(call->args.type);
         KOLO_TRY(choose(call));
-        if (kolo_call_reduces(call) && call->op >= KOLO_OPS) {
+        if (call->extent.reduces && call->args.op >= KOLO_OPS) {
             KOLO_TRY(scale_input(call));
         }
         if (call->wide) {
@@ -181,7 +176,7 @@ static kolo_status do_choose(struct kolo_call *call)
 static kolo_status do_lower(struct kolo_call *call)
 {
     const struct kolo_plan *plan = NULL;
-    KOLO_TRY(kolo_call_find_plan(call->comm, call->algo, call->root, &plan));
+    KOLO_TRY(kolo_call_find_plan(call->base.comm, call->algo, call->args.root, &plan));
     KOLO_TRY(kolo_call_find_prog(call, plan));
     call->state = KOLO_CALL_SLOTS;
     return KOLO_OK;
@@ -189,7 +184,7 @@ static kolo_status do_lower(struct kolo_call *call)
 
 static void start_exec(struct kolo_call *call, bool block)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     call->exec = (struct kolo_exec){.wires = &c->wires,
                                     .bound = call->bound,
                                     .in = kolo_call_run_in(call),
@@ -197,9 +192,10 @@ static void start_exec(struct kolo_call *call, bool block)
                                     .elem = call->run_elem,
                                     .signature = call->signature,
                                     .block = block};
-    if (kolo_call_reduces(call)) {
-        call->exec.reduce = kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->type, call->op);
-        call->exec.divisor = call->op == KOLO_AVG ? (unsigned)c->nranks : 0;
+    if (call->extent.reduces) {
+        call->exec.reduce =
+            kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->args.type, call->args.op);
+        call->exec.divisor = call->args.op == KOLO_AVG ? (unsigned)c->nranks : 0;
     }
     kolo_exec_start(&call->exec);
     call->state = KOLO_CALL_RUN;
@@ -218,7 +214,7 @@ static kolo_status do_slots(struct kolo_call *call, bool block)
 
 static kolo_status do_run(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const bool messages = call->prog->nreqs > 0;
     if (messages && !call->exec.entered) { /* which takes the lock itself */
         const kolo_status entered = kolo_exec_enter(&call->exec);
@@ -238,8 +234,8 @@ static kolo_status do_run(struct kolo_call *call)
         c->wires.entries += call->uses_entries ? 1 : 0;
         kolo_paused(&c->wires);
     }
-    if (st == KOLO_OK && call->wide_out != NULL && kolo_call_has_out(call)) {
-        kolo_narrow(call->type, call->out, call->wide_out, kolo_call_span(call, false));
+    if (st == KOLO_OK && call->wide_out != NULL && call->extent.has_out) {
+        kolo_narrow(call->args.type, call->args.out, call->wide_out, call->extent.out_elems);
     }
     return st;
 }
@@ -248,29 +244,30 @@ static kolo_status do_run(struct kolo_call *call)
  */
 static kolo_status run_alone(struct kolo_call *call)
 {
-    const size_t elem = kolo_type_bytes(call->type);
-    const size_t *all = call->v.all;
-    const char *in = call->in;
-    char *out = call->out;
-    size_t count = call->count;
-    if (call->coll == KOLO_COLL_BARRIER) {
+    const size_t elem = kolo_type_bytes(call->args.type);
+    const size_t *all = call->args.v.all;
+    const char *in = call->args.in;
+    char *out = call->args.out;
+    size_t count = call->args.count;
+    if (call->args.coll == KOLO_COLL_BARRIER) {
         return KOLO_OK;
     }
-    if (kolo_call_reduces(call) && call->op >= KOLO_OPS) {
+    if (call->extent.reduces && call->args.op >= KOLO_OPS) {
         KOLO_TRY(scale_input(call));
-        in = call->in;
+        in = call->args.in;
     }
     if (all != NULL) {
-        const bool in_one = call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_ALL_GATHER;
+        const bool in_one =
+            call->args.coll == KOLO_COLL_GATHER || call->args.coll == KOLO_COLL_ALL_GATHER;
         const bool out_one =
-            call->coll == KOLO_COLL_SCATTER || call->coll == KOLO_COLL_REDUCE_SCATTER;
+            call->args.coll == KOLO_COLL_SCATTER || call->args.coll == KOLO_COLL_REDUCE_SCATTER;
         count = all[0];
         in += in_one ? 0 : all[1] * elem;
-        out += (out_one ? 0 : call->coll == KOLO_COLL_ALL_TO_ALL ? all[3] : all[1]) * elem;
+        out += (out_one ? 0 : call->args.coll == KOLO_COLL_ALL_TO_ALL ? all[3] : all[1]) * elem;
     }
-    if (kolo_call_reduces(call)) {
+    if (call->extent.reduces) {
         const void *src[1] = {in};
-        kolo_reduce_kernel(call->type, call->op)(out, src, 1, count, 0);
+        kolo_reduce_kernel(call->args.type, call->args.op)(out, src, 1, count, 0);
     } else if (in != out && count > 0) {
         memcpy(out, in, count * elem);
     }
@@ -292,24 +289,25 @@ static void find_news(const struct kolo_comm *c, struct kolo_news *news)
 
 static kolo_status pause_call(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const struct kolo_prog *p = call->prog;
     struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
-    call->spins = call->exec.moved ? 0 : call->spins;
+    call->base.spins = call->exec.moved ? 0 : call->base.spins;
     if (p->nreqs > 0) {
         pthread_mutex_lock(&c->device_lock);
         find_news(c, &news);
         pthread_mutex_unlock(&c->device_lock);
     }
-    return news.count > 0 ? kolo_pause_for_news(&c->wires, &call->spins, &call->deadline, &news)
-                          : kolo_pause(&c->wires, &call->spins, &call->deadline);
+    return news.count > 0
+               ? kolo_pause_for_news(&c->wires, &call->base.spins, &call->base.deadline, &news)
+               : kolo_pause(&c->wires, &call->base.spins, &call->base.deadline);
 }
 static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
 
 kolo_status kolo_call_step(struct kolo_call *call, bool block)
 {
     kolo_status st = KOLO_OK;
-    if (call->comm->nranks == 1) {
+    if (call->base.comm->nranks == 1) {
         return run_alone(call);
     }
     if (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call)) {
@@ -350,7 +348,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
  * What a transport does not give back is left to it. */
 static void end_messages(struct kolo_call *call)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const struct kolo_bound *bound = call->exec.bound; /* NULL: not begun, or over */
     const size_t copies = bound != NULL && bound->tiles > 1 ? KOLO_TILE_COPIES : 1;
     const size_t n = bound != NULL ? copies * call->prog->nreqs : 0;
@@ -375,16 +373,16 @@ static void end_messages(struct kolo_call *call)
 
 void kolo_call_record_end(const struct kolo_call *call)
 {
-    if (call->number > 0 && kolo_comm_calls(call->comm) - call->number < KOLO_RECORDS) {
-        kolo_record_end(&call->comm->post->record[call->number % KOLO_RECORDS]);
+    if (call->number > 0 && kolo_comm_calls(call->base.comm) - call->number < KOLO_RECORDS) {
+        kolo_record_end(&call->base.comm->post->record[call->number % KOLO_RECORDS]);
     }
 }
 
 void kolo_call_take_back(const struct kolo_call *call)
 {
-    if (!call->p2p && call->wide_out == NULL && kolo_call_has_out(call)) {
-        kolo_mem_take_back(call->comm, call->out,
-                           kolo_call_span(call, false) * kolo_type_bytes(call->type));
+    if (call->wide_out == NULL && call->extent.has_out) {
+        kolo_mem_take_back(call->base.comm, call->args.out,
+                           call->extent.out_elems * kolo_type_bytes(call->args.type));
     }
 }
 
@@ -392,13 +390,11 @@ void kolo_call_close(struct kolo_call *call)
 {
     end_messages(call);
     kolo_bound_destroy(call->own_bound);
-    free(call->message);
-    free(call->v.all);
+    free(call->args.v.all);
     free(call->scaled);
     free(call->wide_in);
     free(call->wide_out);
     call->own_bound = NULL;
-    call->message = NULL;
-    call->v.all = NULL;
+    call->args.v.all = NULL;
     call->scaled = call->wide_in = call->wide_out = NULL;
 }

@@ -6,8 +6,8 @@
 #ifndef KOLO_CORE_CALL_CALL_H
 #define KOLO_CORE_CALL_CALL_H
 
-#include "core/comm.h"
-#include "core/p2p/p2p.h"
+#include "core/call/queue.h"
+#include "plan/coll.h"
 
 enum kolo_call_state {
     KOLO_CALL_CHOOSE,
@@ -17,30 +17,10 @@ enum kolo_call_state {
     KOLO_CALL_RUN
 };
 
-/* The counts of a v-form, copied: counts[n] displs[n] out_counts[n] out_displs[n]. */
-struct kolo_counts {
-    size_t *all;
-    size_t full; /* longest block that this rank knows */
-};
-
-struct kolo_stream_queue;
-
 struct kolo_call {
-    struct kolo_comm *comm;
-    enum kolo_coll coll;
-    const void *in;
-    void *out;
-    size_t count;
-    enum kolo_type type;
-    kolo_op op;
-    uint64_t factor; /* the bits of PREMULSUM's: its operation may be gone when the call begins */
-    int root;
-    struct kolo_counts v;        /* v.all NULL: a regular collective */
-    bool p2p;                    /* the members above do not count; `message` does */
-    struct kolo_p2p_op *message; /* allocated */
-    struct kolo_recv_info *info;
-    void (*host_fn)(void *); /* not NULL: calling it is all, and comm is NULL */
-    void *host_arg;
+    struct kolo_queued base;
+    struct kolo_coll_args args;     /* v.all: owned */
+    struct kolo_coll_extent extent; /* of args, from kolo_call_check() on */
 
     enum kolo_call_state state;
     bool uses_entries, wide, started;
@@ -53,19 +33,15 @@ struct kolo_call {
     void *scaled, *wide_in, *wide_out; /* PREMULSUM; deterministic sums in the accumulator type */
     size_t run_elem, tile_bytes;
     uint64_t signature;
-    unsigned spins;
-    int timeout_ms; /* 0: the communicator's */
-    double deadline, asked_us;
 
-    struct kolo_call *comm_next;   /* in the communicator's queue */
-    struct kolo_call *stream_next; /* in the stream's */
-    struct kolo_stream_queue *stream;
     uint64_t number; /* of its record on the board; 0: none */
-    uint64_t group;  /* which group brought it; 0: none */
-    bool queued;     /* allocated, in the communicator's queue */
-    _Atomic int status;
-    char *error_text;
 };
+
+static inline struct kolo_call *kolo_call_of(struct kolo_queued *queued)
+{
+    assert(queued->kind == KOLO_QUEUED_COLLECTIVE);
+    return (struct kolo_call *)queued;
+}
 
 /* Check arguments that need no other rank, and take the operation's factor. Errors: INVALID,
  * UNSUPPORTED, FORKED, or comm's error. */
@@ -95,6 +71,7 @@ kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *com
 /* Run, queue or collect a call: by its stream, an open group, and what is queued before it. Takes
  * what `call` owns. */
 kolo_status kolo_call_submit(struct kolo_call *call, kolo_stream stream);
+kolo_status kolo_message_submit(struct kolo_message_call *call, kolo_stream stream);
 /* Wait until the communicator's queue is empty and what this rank sent is taken. */
 void kolo_call_drain(struct kolo_comm *comm);
 /* Run every later call of this algorithm's collective by it, in tiles of so many bytes (0: the
@@ -104,12 +81,5 @@ void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_
 void kolo_call_forget(struct kolo_comm *comm);
 /* wires.resolve: addresses of rank q's buffers of this call, from its entry line. */
 kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry);
-
-struct kolo_premulsum {
-    struct kolo_premulsum *next;
-    kolo_op op;
-    enum kolo_type type;
-    unsigned char factor[16];
-};
 
 #endif

@@ -5,25 +5,19 @@
 
 #include "core/call/call.h"
 
-/* ---- check.c: what the arguments say ---- */
-
-/* Whether this rank reads send, writes recv; elements that they span from their start. */
-bool kolo_call_has_in(const struct kolo_call *call);
-bool kolo_call_has_out(const struct kolo_call *call);
-size_t kolo_call_span(const struct kolo_call *call, bool in);
-/* As struct kolo_query says. */
-size_t kolo_call_bytes(const struct kolo_call *call);
-bool kolo_call_reduces(const struct kolo_call *call);
-/* v-forms that not all ranks know run as messages, so that each edge has its own length. */
-bool kolo_call_by_messages(const struct kolo_call *call);
-
 /* ---- call.c ---- */
 
 /* What all ranks must agree on, hashed. */
 uint64_t kolo_call_signature(const struct kolo_call *call);
 /* The buffers that the program runs on: the caller's, or those in the accumulator type. */
-const void *kolo_call_run_in(const struct kolo_call *call);
-void *kolo_call_run_out(const struct kolo_call *call);
+static inline const void *kolo_call_run_in(const struct kolo_call *call)
+{
+    return call->wide_in != NULL ? call->wide_in : call->args.in;
+}
+static inline void *kolo_call_run_out(const struct kolo_call *call)
+{
+    return call->wide_out != NULL ? call->wide_out : call->args.out;
+}
 
 /* ---- buffers.c: entry lines, and which calls have them ---- */
 
@@ -49,15 +43,10 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
 kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *plan);
 /* call->bound; maps the outboxes it needs (INPROGRESS until they are there, unless `block`). */
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block);
-/* ---- fast_path.c: what is kept of calls, so that one like it needs none of that ---- */
 
-bool kolo_memo_create(struct kolo_comm *c);
-/* Take algorithm, program and binding from a call like this one that had no entries. */
-bool kolo_memo_recall(struct kolo_call *call);
-/* After binding: `call` is about to run. */
-void kolo_memo_learn(struct kolo_call *call);
-/* Nothing that uses `bound` may be kept; NULL: nothing at all. */
-void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound);
-void kolo_memo_destroy(struct kolo_comm *c);
+/* ---- group.c ---- */
+
+/* Append an allocated call to the calling thread's open group. */
+void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s);
 
 #endif

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A call's plan, its program for the links of this call, and the program bound to its bytes: each
  * from a cache of the communicator where it was made before. */
+#include "core/call/memo.h"
+#include "core/call/op.h"
 #include "core/call/parts.h"
 #include "plan/verify.h"
 
@@ -56,7 +58,7 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
 /* What rank q and I can reach of each other's memory in this call; both ends compute the same. */
 static uint8_t link_bits(const struct kolo_call *call, int q)
 {
-    const struct kolo_comm *c = call->comm;
+    const struct kolo_comm *c = call->base.comm;
     const struct kolo_member *m = &c->member[q];
     uint8_t bits = 0;
     if (!m->maps) {
@@ -110,7 +112,7 @@ static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, 
 
 kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *plan)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     uint8_t few[KOLO_WHOLE_PLAN_RANKS];
     uint8_t *bits = c->nranks <= KOLO_WHOLE_PLAN_RANKS ? few : malloc((size_t)c->nranks);
     kolo_status st = KOLO_OK;
@@ -118,7 +120,7 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", c->nranks);
     }
     for (int q = 0; q < c->nranks; q++) {
-        bits[q] = q == c->rank || kolo_call_by_messages(call) ? 0 : link_bits(call, q);
+        bits[q] = q == c->rank || call->extent.by_messages ? 0 : link_bits(call, q);
     }
     const uint64_t hash = kolo_hash(0, bits, (size_t)c->nranks);
     const struct kolo_cached_prog *found = c->progs;
@@ -138,9 +140,9 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
 
 static struct kolo_sizes sizes_of(const struct kolo_call *call)
 {
-    const size_t n = (size_t)call->comm->nranks;
-    const size_t *all = call->v.all;
-    struct kolo_sizes sizes = {.count = call->count, .elem = call->run_elem};
+    const size_t n = (size_t)call->base.comm->nranks;
+    const size_t *all = call->args.v.all;
+    struct kolo_sizes sizes = {.count = call->args.count, .elem = call->run_elem};
     if (all != NULL) {
         sizes.counts = all;
         sizes.displs = all + n;
@@ -168,11 +170,7 @@ void kolo_call_forget(struct kolo_comm *c)
         free(c->plans);
         c->plans = next;
     }
-    while (c->premulsums != NULL) {
-        struct kolo_premulsum *next = c->premulsums->next;
-        free(c->premulsums);
-        c->premulsums = next;
-    }
+    kolo_op_forget(c);
 }
 
 /* ---- binding ---- */
@@ -192,7 +190,7 @@ static bool reads_outbox_of(const struct kolo_prog *prog, int q)
  */
 static kolo_status map_outboxes(struct kolo_call *call, bool block)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     pthread_mutex_lock(&c->device_lock);
     kolo_status st = kolo_comm_make_slots(c);
     pthread_mutex_unlock(&c->device_lock);
@@ -213,7 +211,7 @@ static kolo_status map_outboxes(struct kolo_call *call, bool block)
 
 static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bound **out)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     const struct kolo_plan *plan = call->prog->plan;
     const struct kolo_sizes sizes = sizes_of(call);
     struct kolo_extents extents;
@@ -221,7 +219,7 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     uint32_t tiles = 0;
     bool inlined = false;
     KOLO_TRY(kolo_extents_make(plan, c->rank, &sizes, &extents, &arrays));
-    extents.one_tile = kolo_call_by_messages(call);
+    extents.one_tile = call->extent.by_messages;
     extents.tile_bytes = call->tile_bytes;
     kolo_tile(plan, &extents, c->wires.slot_bytes, &piece, &tiles, &inlined);
     kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
@@ -233,16 +231,16 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
 /* The bound program: the least recently used one of the cache makes room. */
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 {
-    struct kolo_comm *c = call->comm;
+    struct kolo_comm *c = call->base.comm;
     struct kolo_cached_bound *oldest = &c->bounds[0];
-    if (call->v.all != NULL) {
+    if (call->args.v.all != NULL) {
         const kolo_status st = bind_call(call, block, &call->own_bound);
         call->bound = call->own_bound;
         return st;
     }
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
         struct kolo_cached_bound *b = &c->bounds[i];
-        if (b->prog == call->prog && b->count == call->count && b->elem == call->run_elem &&
+        if (b->prog == call->prog && b->count == call->args.count && b->elem == call->run_elem &&
             b->tile_bytes == call->tile_bytes) {
             b->used = ++c->uses;
             call->bound = b->bound;
@@ -255,8 +253,8 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     if (st == KOLO_OK) {
         kolo_memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
-        *oldest = (struct kolo_cached_bound){call->prog,       call->count, call->run_elem,
-                                             call->tile_bytes, ++c->uses,   bound};
+        *oldest = (struct kolo_cached_bound){call->prog,       call->args.count, call->run_elem,
+                                             call->tile_bytes, ++c->uses,        bound};
         call->bound = bound;
     }
     return st;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* ---- queues --------------------------------------------------------------------------------- */
+/* ---- queues ---- */
 
 void kolo_p2p_push(struct kolo_p2p_fifo *fifo, struct kolo_p2p_op *op)
 {
@@ -37,7 +37,7 @@ void kolo_p2p_finish(struct kolo_p2p *p2p, struct kolo_p2p_op *op, kolo_status s
     atomic_store_explicit(&op->status, (int)status, memory_order_release);
 }
 
-/* ---- matching ------------------------------------------------------------------------------- */
+/* ---- matching ---- */
 
 static bool fits(int wanted, int tag)
 {
@@ -104,7 +104,7 @@ struct kolo_p2p_kept *kolo_p2p_take_kept(struct kolo_p2p *p2p, const struct kolo
     return best;
 }
 
-/* ---- kept messages -------------------------------------------------------------------------- */
+/* ---- kept messages ---- */
 
 struct kolo_p2p_kept *kolo_p2p_kept_create(int source, int tag, size_t bytes, size_t room)
 {

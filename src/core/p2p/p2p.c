@@ -25,7 +25,7 @@ static kolo_status error_of(const struct kolo_comm *comm)
     return (kolo_status)atomic_load_explicit(&comm->error, memory_order_acquire);
 }
 
-/* ---- open and start ------------------------------------------------------------------------- */
+/* ---- open and start ---- */
 
 static void p2p_free(struct kolo_p2p *p2p)
 {
@@ -67,21 +67,26 @@ kolo_status kolo_p2p_open(struct kolo_comm *comm)
     return KOLO_OK;
 }
 
-static kolo_status check(const struct kolo_p2p_op *op)
+kolo_status kolo_p2p_check(const struct kolo_comm *comm, bool is_send, int peer, int tag)
+{
+    const bool any = !is_send && tag != KOLO_UNTAGGED;
+    KOLO_TRY(kolo_comm_usable(comm));
+    if ((peer < 0 || peer >= comm->nranks) && !(any && peer == KOLO_ANY_SOURCE)) {
+        return kolo_fail(KOLO_ERR_INVALID, "peer is %d; it must be 0 to %d%s", peer,
+                         comm->nranks - 1, any ? ", or KOLO_ANY_SOURCE" : "");
+    }
+    if (tag < 0 && tag != KOLO_UNTAGGED && !(any && tag == KOLO_ANY_TAG)) {
+        return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be 0 or more%s", tag,
+                         any ? ", or KOLO_ANY_TAG" : "");
+    }
+    return KOLO_OK;
+}
+
+static kolo_status check_op(const struct kolo_p2p_op *op)
 {
     const struct kolo_comm *comm = op->comm;
-    const bool any = !op->is_send && op->peer == KOLO_ANY_SOURCE;
-    const bool tagged = op->tag >= 0 || (!op->is_send && op->tag == KOLO_ANY_TAG);
-    KOLO_TRY(kolo_comm_usable(comm));
-    if (!any && (op->peer < 0 || op->peer >= comm->nranks)) {
-        return kolo_fail(KOLO_ERR_INVALID, "peer is %d; it must be 0 to %d%s", op->peer,
-                         comm->nranks - 1, op->is_send ? "" : " or KOLO_ANY_SOURCE");
-    }
-    if (!tagged && op->tag != KOLO_UNTAGGED) {
-        return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be >= 0%s", op->tag,
-                         op->is_send ? "" : " or KOLO_ANY_TAG");
-    }
-    if (!any && op->peer != comm->rank &&
+    KOLO_TRY(kolo_p2p_check(comm, op->is_send, op->peer, op->tag));
+    if (op->peer >= 0 && op->peer != comm->rank &&
         (comm->member[op->peer].reach.caps & KOLO_CAP_MESSAGE) == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d is reached by %s, which has no messages",
                          op->peer, comm->member[op->peer].transport->base.name);
@@ -91,7 +96,7 @@ static kolo_status check(const struct kolo_p2p_op *op)
 
 kolo_status kolo_p2p_start(struct kolo_p2p_op *op)
 {
-    const kolo_status status = check(op);
+    const kolo_status status = check_op(op);
     op->end = KOLO_OK;
     op->req[0] = op->req[1] = (struct kolo_req){0};
     op->info.bytes = 0;
@@ -119,7 +124,7 @@ kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
     return status;
 }
 
-/* ---- a turn, under device_lock -------------------------------------------------------------- */
+/* ---- a turn, under device_lock ---- */
 
 /* From now on hear from ranks we never talked to. */
 static kolo_status hear_all(struct kolo_p2p *p2p)
@@ -250,7 +255,7 @@ static kolo_status advance(struct kolo_p2p *p2p)
     return land(p2p, KOLO_OK);
 }
 
-/* ---- after an error ------------------------------------------------------------------------- */
+/* ---- after an error ---- */
 
 static void condemn(struct kolo_p2p *p2p, struct kolo_p2p_fifo *fifo, kolo_status status)
 {
@@ -293,7 +298,7 @@ static void give_up(struct kolo_p2p *p2p, kolo_status status)
     (void)land(p2p, status);
 }
 
-/* ---- turns ---------------------------------------------------------------------------------- */
+/* ---- turns ---- */
 
 /* Returns a new failure, for kolo_comm_fail(). Until that was called nobody gives operations back,
  * because their owners ask the communicator what happened. */
@@ -347,7 +352,7 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
     return all_done(p2p) ? error_of(comm) : KOLO_OK;
 }
 
-/* ---- close ---------------------------------------------------------------------------------- */
+/* ---- close ---- */
 
 static bool lets_go(const struct kolo_p2p *p2p)
 {

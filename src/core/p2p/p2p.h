@@ -67,6 +67,10 @@ struct kolo_p2p_op {
     struct kolo_p2p_header header;
 };
 
+/* Check what every send and receive must say. Errors: INVALID (peer, tag), or what ended the
+ * communicator. */
+kolo_status kolo_p2p_check(const struct kolo_comm *comm, bool is_send, int peer, int tag);
+
 /* Queue the operation; progress does the rest. Any thread, never blocks. Where this returns an
  * error, op->status has it too and nothing was queued. Errors: INVALID (peer, tag), UNSUPPORTED
  * (the peer is reached without messages), SYSTEM, or what ended the communicator. */

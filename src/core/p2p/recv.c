@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* ---- a message meets its receive ------------------------------------------------------------ */
+/* ---- a message meets its receive ---- */
 
 /* Answer an announced message for which `op`, in flying, is the receive. The data's receive is
  * posted here, so DATA has them in the order of the answers. */
@@ -241,7 +241,7 @@ static kolo_status header_arrived(struct kolo_p2p *p2p, struct kolo_p2p_peer *pe
     }
 }
 
-/* ---- a peer's turn -------------------------------------------------------------------------- */
+/* ---- a peer's turn ---- */
 
 /* A link that its peer closed in peace ends the communicator only if somebody needs that peer. */
 static kolo_status lost(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, kolo_status status)

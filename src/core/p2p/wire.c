@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* ---- posting -------------------------------------------------------------------------------- */
+/* ---- posting ---- */
 
 kolo_status kolo_p2p_post_send(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
                                struct kolo_req *req)
@@ -60,7 +60,7 @@ kolo_status kolo_p2p_expect_header(struct kolo_p2p_peer *peer)
                               &peer->req);
 }
 
-/* ---- peers ---------------------------------------------------------------------------------- */
+/* ---- peers ---- */
 
 struct kolo_p2p_peer *kolo_p2p_peer_get(struct kolo_p2p *p2p, int rank)
 {
@@ -121,7 +121,7 @@ kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_p
     return KOLO_OK;
 }
 
-/* ---- sending -------------------------------------------------------------------------------- */
+/* ---- sending ---- */
 
 static bool window_has(const struct kolo_p2p_peer *peer, size_t bytes)
 {

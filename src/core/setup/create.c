@@ -5,7 +5,7 @@
  * addresses of transports, regions and costs. The rounds run over a boot star for processes, or in
  * a loop for ranks that are threads of one process; the steps are the same functions. */
 #include "boot/launch.h"
-#include "core/call/parts.h"
+#include "core/call/memo.h"
 #include "core/comm.h"
 #include "core/health/watchdog.h"
 #include "core/setup/join.h"

@@ -13,12 +13,12 @@ kolo_status kolo_proof_fail(const struct kolo_turn *t, const char *format, ...)
     char text[300], op[40] = "";
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (t->op >= 0) {
         const unsigned code = t->prog->op[t->op].code;
-        snprintf(op, sizeof op, ", op %d (%s)", t->op,
-                 code < KOLO_LENGTH(codes) ? codes[code] : "unknown");
+        (void)snprintf(op, sizeof op, ", op %d (%s)", t->op,
+                       code < KOLO_LENGTH(codes) ? codes[code] : "unknown");
     }
     return kolo_fail(KOLO_ERR_INVALID, "%s: rank %d%s, tile %u, call %d: %s",
                      t->plan->algo->base.name, t->rank, op, t->tile, t->call, text);

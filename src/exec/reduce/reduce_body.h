@@ -30,7 +30,7 @@
         }                                                                                          \
     }
 
-/* ---- integers -------------------------------------------------------------------------------- */
+/* ---- integers ---- */
 
 #define NAME  int8
 #define TYPE  int8_t
@@ -92,7 +92,7 @@
 #define BITWISE
 #include "exec/reduce/reduce_int.h"
 
-/* ---- floats ---------------------------------------------------------------------------------- */
+/* ---- floats ---- */
 
 #define NAME     float32
 #define TYPE     float
@@ -107,7 +107,7 @@
 #include "exec/reduce/reduce_convert.h"
 #include "exec/reduce/reduce_float.h"
 
-/* ---- small floats ---------------------------------------------------------------------------- */
+/* ---- small floats ---- */
 
 #define NAME bfloat16
 #define TYPE uint16_t
@@ -126,7 +126,7 @@
 #define TYPE uint8_t
 #include "exec/reduce/reduce_format.h"
 
-/* ---- pairs ----------------------------------------------------------------------------------- */
+/* ---- pairs ---- */
 
 struct int32_int32 {
     int32_t value, index;
@@ -187,7 +187,7 @@ _Static_assert(sizeof(struct int32_int32) == 8 && sizeof(struct int64_int64) == 
 #define TWICE_LANES TWICE_LONGS
 #include "exec/reduce/reduce_pair.h"
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 #define NUMBERS(t)                                                                                 \
     [KOLO_SUM] = sum_##t, [KOLO_PROD] = prod_##t, [KOLO_MIN] = min_##t, [KOLO_MAX] = max_##t,      \

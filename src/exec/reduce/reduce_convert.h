@@ -16,7 +16,7 @@ enum { FLOAT_INFINITY = 0x7f800000, FLOAT_QUIET = 0x00400000 };
 typedef vec_half raw_bfloat16, raw_float16;
 typedef vec_byte raw_float8_e4m3, raw_float8_e5m2;
 
-/* ---- bfloat16 ---------------------------------------------------------------------------- */
+/* ---- bfloat16 ---- */
 
 ALWAYS_INLINE vec_float widen_lanes_bfloat16(vec_half code)
 {
@@ -36,7 +36,7 @@ ALWAYS_INLINE vec_half narrow_lanes_bfloat16(vec_float x)
     return halves_of_words(rounded_to_half(x) >> 16);
 }
 
-/* ---- by arithmetic ----------------------------------------------------------------------- */
+/* ---- by arithmetic ---- */
 
 struct format {
     int32_t sign;     /* its bit */
@@ -105,7 +105,7 @@ ALWAYS_INLINE vec_float widen_lanes_float8_e5m2(vec_byte code)
 }
 #else
 
-/* ---- by the hardware's conversions of float16 --------------------------------------------- */
+/* ---- by the hardware's conversions of float16 ---- */
 
 /* They agree with the arithmetic, but keep a NaN's payload when narrowing. */
 ALWAYS_INLINE vec_float widen_lanes_float16(vec_half code)

@@ -7,7 +7,7 @@
 #define STEP  (64 / VECTOR_BYTES)
 #define FEW   (16 / sizeof(TYPE))
 
-/* ---- one element ------------------------------------------------------------------------- */
+/* ---- one element ---- */
 
 ALWAYS_INLINE WORD FN(bits)(TYPE x)
 {
@@ -65,7 +65,7 @@ ALWAYS_INLINE TYPE FN(store)(TYPE x)
     return x == x ? x : FN(of)(NAN_BITS);
 }
 
-/* ---- vectors ----------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 typedef VECTOR(TYPE) FN(vec);
 typedef VECTOR(WORD) FN(word);
@@ -81,6 +81,7 @@ ALWAYS_INLINE FN(vec) FN(extremes)(bool min, FN(vec) a, FN(vec) b)
     const FN(word) first = (FN(word))(min ? a < b : a > b);
     const FN(word) zero = min ? x | y : x & y;
     const FN(word) number = PICK((FN(word))(a == b), zero, PICK(first, x, y));
+    /* NOLINTNEXTLINE(misc-redundant-expression): only a NaN is not equal to itself */
     const FN(word) nan = (FN(word))(a != a) | (FN(word))(b != b);
     return (FN(vec))PICK(nan, (FN(word)){0} + NAN_BITS, number);
 }

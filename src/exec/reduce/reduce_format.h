@@ -4,7 +4,7 @@
  * upper half of a float32. Uses raw_NAME, widen_lanes_NAME() and narrow_lanes_NAME() of
  * reduce_convert.h and float32's functions on vectors. */
 
-/* ---- a vector of float32 at a time ----------------------------------------------------------- */
+/* ---- a vector of float32 at a time ---- */
 
 ALWAYS_INLINE vec_float FN(floats_of)(const TYPE *src, size_t count)
 {
@@ -20,8 +20,7 @@ ALWAYS_INLINE void FN(codes_of)(TYPE *dst, vec_float x, size_t count)
 }
 
 #ifdef HALF_OF_FLOAT
-/* ---- folding halves of float32 where they lie: two of them in a word, without a shuffle --------
- */
+/* ---- folding halves of float32 where they lie: two of them in a word, without a shuffle ---- */
 
 #define LANES (2 * FLOAT_LANES)
 #define STEP  (64 / VECTOR_BYTES)
@@ -79,7 +78,7 @@ ALWAYS_INLINE FN(vec) FN(share)(FN(vec) x, unsigned divisor)
 }
 
 #else
-/* ---- folding the others ---------------------------------------------------------------------- */
+/* ---- folding the others ---- */
 
 #define LANES FLOAT_LANES
 #define STEP  (VECTOR_BYTES > 16 ? 2 : 1)

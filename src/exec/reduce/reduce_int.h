@@ -11,7 +11,7 @@
 #define STEP  (64 / VECTOR_BYTES)
 #define FEW   (16 / sizeof(TYPE))
 
-/* ---- one element ------------------------------------------------------------------------- */
+/* ---- one element ---- */
 
 /* The logical operations are bitwise ones on truth values. */
 ALWAYS_INLINE TYPE FN(load)(kolo_op op, TYPE x)
@@ -53,7 +53,7 @@ ALWAYS_INLINE TYPE FN(store)(TYPE x)
     return x;
 }
 
-/* ---- vectors ----------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 typedef VECTOR(TYPE) FN(vec);
 typedef VECTOR(BASE) FN(base);

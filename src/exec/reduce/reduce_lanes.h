@@ -44,8 +44,7 @@ typedef uint8_t vec_byte __attribute__((vector_size(VECTOR_BYTES / 4)));
 /* By bits: `yes` where the mask is set, else `no`. All three of one type. */
 #define PICK(mask, yes, no) ((no) ^ (((yes) ^ (no)) & (mask)))
 
-/* ---- lengthening and cutting: GCC 12 makes several instructions of __builtin_convertvector() ----
- */
+/* ---- lengthening and cutting: __builtin_convertvector() is several instructions in GCC 12 ---- */
 
 ALWAYS_INLINE vec_word words_of_halves(vec_half x)
 {
@@ -105,8 +104,7 @@ ALWAYS_INLINE vec_byte bytes_of_words(vec_word x)
 #endif
 }
 
-/* ---- the lesser and the greater of two lanes, which compilers do not see in a PICK -------------
- */
+/* ---- the lesser and the greater of two lanes, which compilers do not see in a PICK ---- */
 
 ALWAYS_INLINE vec_int lesser(vec_int a, vec_int b)
 {
@@ -130,7 +128,7 @@ ALWAYS_INLINE vec_int greater(vec_int a, vec_int b)
 #endif
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Part of a vector of `room` bytes, a power of two: the first `bytes`, at least one. Memory beyond
  * them is not touched; what is left of *vector is zero, or as before. */

@@ -36,18 +36,19 @@ static bool lend(const struct kolo_lend *l, const void *ptr, size_t bytes, struc
 
 static struct offer make_offer(const struct kolo_lend *l, const struct kolo_gpu_call *call)
 {
-    const struct kolo_call as_host = {.comm = l->host,
-                                      .coll = call->coll,
-                                      .root = call->root,
-                                      .count = call->count,
-                                      .v = {.all = (size_t *)(uintptr_t)call->counts}};
-    const size_t elem = kolo_type_bytes(call->type);
+    const struct kolo_coll_args args = {.coll = call->coll,
+                                        .type = call->type,
+                                        .root = call->root,
+                                        .count = call->count,
+                                        .v = {.all = (size_t *)(uintptr_t)call->counts}};
+    const struct kolo_coll_extent extent =
+        kolo_coll_extent_of(&args, l->host->rank, l->host->nranks);
     struct offer offer = {.what = kolo_gpu_call_what(call, l->host->nranks),
                           .factor = call->factor};
-    const bool in = lend(l, kolo_call_has_in(&as_host) ? call->in : NULL,
-                         kolo_call_span(&as_host, true) * elem, &offer.in);
-    const bool out = lend(l, kolo_call_has_out(&as_host) ? call->out : NULL,
-                          kolo_call_span(&as_host, false) * elem, &offer.out);
+    const bool in =
+        lend(l, extent.has_in ? call->in : NULL, kolo_coll_in_bytes(&args, &extent), &offer.in);
+    const bool out =
+        lend(l, extent.has_out ? call->out : NULL, kolo_coll_out_bytes(&args, &extent), &offer.out);
     offer.usable = in && out;
     return offer;
 }

@@ -94,27 +94,25 @@ struct block {
 
 static bool one_block(const struct kolo_call *call, bool in)
 {
-    return kolo_coll_flat(call->coll) ||
-           (in ? call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_ALL_GATHER
-               : call->coll == KOLO_COLL_SCATTER || call->coll == KOLO_COLL_REDUCE_SCATTER);
+    return kolo_coll_flat(call->args.coll) || kolo_coll_is_one_block(call->args.coll, in);
 }
 
 static int blocks_of(const struct kolo_call *call, bool in)
 {
-    const bool has = in ? kolo_call_has_in(call) : kolo_call_has_out(call);
-    return !has ? 0 : one_block(call, in) ? 1 : call->comm->nranks;
+    const bool has = in ? call->extent.has_in : call->extent.has_out;
+    return !has ? 0 : one_block(call, in) ? 1 : call->base.comm->nranks;
 }
 
 static struct block block_of(const struct kolo_call *call, bool in, int q)
 {
-    const size_t n = (size_t)call->comm->nranks, *all = call->v.all;
+    const size_t n = (size_t)call->base.comm->nranks, *all = call->args.v.all;
     if (all == NULL) {
-        return (struct block){(size_t)q * call->count, call->count};
+        return (struct block){(size_t)q * call->args.count, call->args.count};
     }
     if (one_block(call, in)) {
-        return (struct block){0, all[call->comm->rank]};
+        return (struct block){0, all[call->base.comm->rank]};
     }
-    const size_t *own = call->coll == KOLO_COLL_ALL_TO_ALL && !in ? all + 2 * n : all;
+    const size_t *own = call->args.coll == KOLO_COLL_ALL_TO_ALL && !in ? all + 2 * n : all;
     return (struct block){own[n + (size_t)q], own[q]};
 }
 
@@ -152,8 +150,8 @@ static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
         const struct block b = block_of(t->call, in, q);
         const size_t user_at = (b.at + tile * t->most) * t->elem;
         const size_t bytes = part_of(t, b.len, tile) * t->elem;
-        KOLO_TRY(in ? from_gpu(t->s, at, (const char *)t->call->in + user_at, bytes)
-                    : to_gpu(t->s, (char *)t->call->out + user_at, at, bytes));
+        KOLO_TRY(in ? from_gpu(t->s, at, (const char *)t->call->args.in + user_at, bytes)
+                    : to_gpu(t->s, (char *)t->call->args.out + user_at, at, bytes));
         at += bytes;
     }
     return KOLO_CUDA(t->s->gpu, "cuEventRecord", event_record(event_of(side, tile), side->stream));
@@ -169,14 +167,14 @@ static kolo_status wait_tile(const struct tiles *t, const struct kolo_staging_si
 /* The counts of a tile, whose blocks are one after the other. */
 static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_counts *out)
 {
-    const size_t n = (size_t)t->call->comm->nranks;
+    const size_t n = (size_t)t->call->base.comm->nranks;
     size_t *all = calloc(4 * n, sizeof *all);
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
     *out = (struct kolo_counts){.all = all};
     for (size_t q = 0; q < n; q++) {
-        all[q] = part_of(t, t->call->v.all[q], tile);
+        all[q] = part_of(t, t->call->args.v.all[q], tile);
         all[n + q] = q == 0 ? 0 : all[n + q - 1] + all[q - 1];
         out->full = kolo_max(out->full, all[q]);
     }
@@ -186,11 +184,11 @@ static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_co
 static kolo_status run_tile(const struct tiles *t, size_t tile)
 {
     struct kolo_call part = *t->call;
-    part.in = slot(&t->s->in, tile);
-    part.out = slot(&t->s->out, tile);
-    part.count = part_of(t, t->call->count, tile);
-    if (t->call->v.all != NULL) {
-        KOLO_TRY(cut_counts(t, tile, &part.v));
+    part.args.in = slot(&t->s->in, tile);
+    part.args.out = slot(&t->s->out, tile);
+    part.args.count = part_of(t, t->call->args.count, tile);
+    if (t->call->args.v.all != NULL) {
+        KOLO_TRY(cut_counts(t, tile, &part.args.v));
     }
     return kolo_call_run(&part, NULL);
 }
@@ -221,11 +219,12 @@ static size_t part_bytes(size_t bytes, size_t blocks)
 /* Of a call that all ranks know whole. */
 static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *call)
 {
-    const size_t n = (size_t)call->comm->nranks, blocks = kolo_coll_flat(call->coll) ? 1 : n;
-    struct tiles t = {.s = s, .call = call, .elem = kolo_type_bytes(call->type)};
-    size_t longest = call->count;
-    for (size_t q = 0; q < n && call->v.all != NULL; q++) {
-        longest = kolo_max(longest, call->v.all[q]);
+    const size_t n = (size_t)call->base.comm->nranks,
+                 blocks = kolo_coll_flat(call->args.coll) ? 1 : n;
+    struct tiles t = {.s = s, .call = call, .elem = kolo_type_bytes(call->args.type)};
+    size_t longest = call->args.count;
+    for (size_t q = 0; q < n && call->args.v.all != NULL; q++) {
+        longest = kolo_max(longest, call->args.v.all[q]);
     }
     t.most = part_bytes(longest * blocks * t.elem, blocks) / t.elem;
     t.count = (longest + t.most - 1) / t.most;
@@ -238,7 +237,9 @@ static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *c
 static kolo_status span_side(const struct kolo_call *call, bool in, char **at, void **own_out)
 {
     const bool has = blocks_of(call, in) > 0;
-    const size_t bytes = has ? kolo_call_span(call, in) * kolo_type_bytes(call->type) : 0;
+    const size_t bytes = has ? (in ? call->extent.in_elems : call->extent.out_elems) *
+                                   kolo_type_bytes(call->args.type)
+                             : 0;
     if (bytes <= ROOM) {
         return KOLO_OK;
     }
@@ -252,27 +253,27 @@ static kolo_status span_side(const struct kolo_call *call, bool in, char **at, v
 static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *call, bool in,
                                char *host)
 {
-    const size_t elem = kolo_type_bytes(call->type);
+    const size_t elem = kolo_type_bytes(call->args.type);
     for (int q = 0; q < blocks_of(call, in); q++) {
         const struct block b = block_of(call, in, q);
         const size_t at = b.at * elem, bytes = b.len * elem;
-        KOLO_TRY(in ? from_gpu(s, host + at, (const char *)call->in + at, bytes)
-                    : to_gpu(s, (char *)call->out + at, host + at, bytes));
+        KOLO_TRY(in ? from_gpu(s, host + at, (const char *)call->args.in + at, bytes)
+                    : to_gpu(s, (char *)call->args.out + at, host + at, bytes));
     }
     return finish(s, in ? &s->in : &s->out);
 }
 
 static kolo_status run_whole(const struct kolo_call *call, const char *in, char *out)
 {
-    const size_t words = 4 * (size_t)call->comm->nranks;
+    const size_t words = 4 * (size_t)call->base.comm->nranks;
     struct kolo_call whole = *call;
-    whole.in = in;
-    whole.out = out;
-    whole.v.all = malloc(words * sizeof *whole.v.all); /* the run's */
-    if (whole.v.all == NULL) {
+    whole.args.in = in;
+    whole.args.out = out;
+    whole.args.v.all = malloc(words * sizeof *whole.args.v.all); /* the run's */
+    if (whole.args.v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
-    memcpy(whole.v.all, call->v.all, words * sizeof *whole.v.all);
+    memcpy(whole.args.v.all, call->args.v.all, words * sizeof *whole.args.v.all);
     return kolo_call_run(&whole, NULL);
 }
 
@@ -294,23 +295,23 @@ static kolo_status stage_whole(struct kolo_staging *s, const struct kolo_call *c
 kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *what,
                              const struct kolo_counts *v)
 {
-    struct kolo_call call = {.comm = s->host,
-                             .coll = what->coll,
-                             .in = what->in,
-                             .out = what->out,
-                             .count = what->count,
-                             .type = what->type,
-                             .op = what->op,
-                             .root = what->root,
-                             .v = *v};
-    const bool scales = kolo_call_reduces(&call) && call.op >= KOLO_OPS;
+    struct kolo_call call = {.base.comm = s->host,
+                             .args.coll = what->coll,
+                             .args.in = what->in,
+                             .args.out = what->out,
+                             .args.count = what->count,
+                             .args.type = what->type,
+                             .args.op = what->op,
+                             .args.root = what->root,
+                             .args.v = *v};
+    call.extent = kolo_coll_extent_of(&call.args, s->host->rank, s->host->nranks);
+    const bool scales = call.extent.reduces && call.args.op >= KOLO_OPS;
     if (scales) {
-        KOLO_TRY(kolo_op_create_premulsum(&what->factor, call.type, s->host, &call.op));
+        KOLO_TRY(kolo_op_create_premulsum(&what->factor, call.args.type, s->host, &call.args.op));
     }
-    const kolo_status st =
-        kolo_call_by_messages(&call) ? stage_whole(s, &call) : stage_tiles(s, &call);
+    const kolo_status st = call.extent.by_messages ? stage_whole(s, &call) : stage_tiles(s, &call);
     if (scales) {
-        kolo_op_destroy(call.op, s->host);
+        kolo_op_destroy(call.args.op, s->host);
     }
     return st;
 }

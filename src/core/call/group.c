@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Groups: calls between kolo_group_begin() and kolo_group_end() of one thread start together, so
+ * that calls of several communicators, or both ends of messages, cannot wait for each other. */
+#include "core/call/fast_path.h"
+#include "core/call/parts.h"
+#include "core/call/queue.h"
+#include "gpu/path.h"
+
+#include <stdlib.h>
+
+/* Every call looks at it: not worth a call of the dynamic linker's. */
+__attribute__((tls_model("initial-exec"))) _Thread_local int kolo_group_depth;
+
+static _Thread_local struct {
+    uint64_t number;                 /* of the group that is open */
+    struct kolo_queued *head, *tail; /* by next */
+} group;
+
+void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s)
+{
+    assert(kolo_group_depth > 0);
+    call->stream = s;
+    call->group = group.number;
+    call->next = NULL;
+    if (group.tail != NULL) {
+        group.tail->next = call;
+    } else {
+        group.head = call;
+    }
+    group.tail = call;
+}
+
+kolo_status kolo_group_begin(void)
+{
+    static _Atomic uint64_t groups;
+    if (kolo_group_depth++ == 0) {
+        group.number = 1 + atomic_fetch_add(&groups, 1);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status start_on_stream(struct kolo_queued *call)
+{
+    const kolo_status st = kolo_stream_submit(call, call->stream);
+    if (st != KOLO_OK) {
+        kolo_queued_close(call);
+        free(call);
+    }
+    return st;
+}
+
+/* All of a group's calls stand in their queues before the first one runs. */
+static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **waiting)
+{
+    struct kolo_queued **tail = waiting;
+    kolo_status first_error = KOLO_OK;
+    while (calls != NULL) {
+        struct kolo_queued *call = calls;
+        calls = call->next;
+        call->next = NULL;
+        if (call->stream != NULL) {
+            const kolo_status st = start_on_stream(call);
+            first_error = first_error == KOLO_OK ? st : first_error;
+            continue;
+        }
+        call->stream_next = NULL;
+        *tail = call;
+        tail = &call->stream_next;
+        if (call->kind == KOLO_QUEUED_MESSAGE) {
+            (void)kolo_message_start(
+                kolo_message_of(call)); /* an error is found again when driven */
+        } else {
+            kolo_queue_push(call);
+        }
+    }
+    return first_error;
+}
+
+/* One round over the calls of a group that are not done. Messages of one communicator move once a
+ * round. True: all are done. */
+static bool drive_group(struct kolo_queued *waiting, unsigned *polls)
+{
+    const struct kolo_comm *turned = NULL;
+    bool done = true;
+    for (struct kolo_queued *call = waiting; call != NULL; call = call->stream_next) {
+        if (kolo_queued_is_done(call)) {
+            continue;
+        }
+        kolo_queued_drive(call, call->comm != turned);
+        turned = call->kind == KOLO_QUEUED_MESSAGE ? call->comm : turned;
+        *polls = kolo_queued_polls(call);
+        done = done && kolo_queued_is_done(call);
+    }
+    return done;
+}
+
+/* Free the calls; the error that is told is `first_error`, else the first of theirs. */
+static kolo_status collect_group(struct kolo_queued *waiting, kolo_status first_error)
+{
+    while (waiting != NULL) {
+        struct kolo_queued *next = waiting->stream_next;
+        char *text = waiting->error_text;
+        const kolo_status st = (kolo_status)atomic_load(&waiting->status);
+        if (st < 0 && first_error == KOLO_OK) {
+            first_error = st;
+            kolo_error_set(text != NULL ? text : "");
+        }
+        free(text);
+        free(waiting);
+        waiting = next;
+    }
+    return first_error;
+}
+
+kolo_status kolo_group_end(void)
+{
+    struct kolo_queued *waiting = NULL;
+    unsigned spins = 0, polls = 0;
+    if (kolo_group_depth == 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end() without kolo_group_begin()");
+    }
+    if (--kolo_group_depth > 0) {
+        return KOLO_OK;
+    }
+    struct kolo_queued *calls = group.head;
+    group.head = group.tail = NULL;
+    const kolo_status on_devices = kolo_device_group_end();
+    kolo_status first_error = start_group(calls, &waiting);
+    first_error = first_error == KOLO_OK ? on_devices : first_error;
+    while (!drive_group(waiting, &polls)) {
+        kolo_queue_pause(&spins, polls);
+    }
+    return collect_group(waiting, first_error);
+}

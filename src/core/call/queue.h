@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What stands in queues: collectives in their communicator's, in call order; collectives, messages
+ * and host functions on a stream, in that stream's, too. A collective runs when it heads both. */
+#ifndef KOLO_CORE_CALL_QUEUE_H
+#define KOLO_CORE_CALL_QUEUE_H
+
+#include "core/comm.h"
+#include "core/p2p/p2p.h"
+
+enum kolo_queued_kind { KOLO_QUEUED_COLLECTIVE, KOLO_QUEUED_MESSAGE, KOLO_QUEUED_HOST_FUNC };
+
+struct kolo_stream_queue;
+
+struct kolo_queued { /* the first member of each kind */
+    enum kolo_queued_kind kind;
+    struct kolo_comm *comm;          /* NULL: a host function */
+    struct kolo_queued *next;        /* in the communicator's queue, or in the open group */
+    struct kolo_queued *stream_next; /* in the stream's queue; of a group: among those waited for */
+    struct kolo_stream_queue *stream;
+    uint64_t group; /* number of the group that brought it; 0: none */
+    unsigned spins;
+    int timeout_ms; /* 0: the communicator's */
+    double deadline, asked_us;
+    _Atomic int status;
+    char *error_text;
+};
+
+struct kolo_message_call { /* a send or a receive */
+    struct kolo_queued base;
+    bool started;
+    struct kolo_p2p_op *op; /* allocated */
+    struct kolo_recv_info *info;
+};
+
+struct kolo_host_call { /* a function of the user's */
+    struct kolo_queued base;
+    void (*fn)(void *);
+    void *arg;
+};
+
+struct kolo_stream_queue {
+    pthread_mutex_t lock;
+    struct kolo_queued *head, *tail;
+    _Atomic int pending;
+    kolo_status error;
+    char error_text[512];
+    _Atomic int timeout_ms; /* of calls that are queued from now on; 0: the communicator's */
+    uint64_t open_group;    /* not 0: all that is queued is messages of this group, started */
+    struct kolo_stream_queue *next; /* in the progress thread's list */
+    bool listed;
+};
+
+static inline struct kolo_message_call *kolo_message_of(struct kolo_queued *queued)
+{
+    assert(queued->kind == KOLO_QUEUED_MESSAGE);
+    return (struct kolo_message_call *)queued;
+}
+
+/* ---- a communicator's queue of collectives ---- */
+
+void kolo_queue_push(struct kolo_queued *call);
+static inline struct kolo_queued *kolo_queue_first(const struct kolo_comm *c)
+{
+    return atomic_load_explicit(&c->head, memory_order_acquire);
+}
+/* Advance the call that heads the queue, if it may run and no other thread runs one. */
+void kolo_queue_drive(struct kolo_comm *c);
+
+/* ---- messages: independent of the queue ---- */
+
+/* Start it unless it is started. Errors: those of the message, or of its communicator. */
+kolo_status kolo_message_start(struct kolo_message_call *call);
+/* Advance one. `turns`: all messages of its communicator move, else only its own state is read. */
+void kolo_message_drive(struct kolo_message_call *call, bool turns);
+
+/* ---- a stream's queue ---- */
+
+void kolo_stream_push(struct kolo_stream_queue *s, struct kolo_queued *call);
+/* Take the call that heads its stream off it, and free it. The next one may run. */
+void kolo_stream_pop(struct kolo_queued *call);
+
+/* ---- waiting ---- */
+
+static inline bool kolo_queued_is_done(const struct kolo_queued *call)
+{
+    return atomic_load_explicit(&call->status, memory_order_acquire) != KOLO_INPROGRESS;
+}
+/* Drive a collective or a message once; `turns` as above. */
+void kolo_queued_drive(struct kolo_queued *call, bool turns);
+/* How often a wait for this call looks again before it gives the core away. */
+unsigned kolo_queued_polls(const struct kolo_queued *call);
+/* One pause of a loop that drives calls. The first `polls` of them return at once: where nobody
+ * else wants the core, a yield costs more than another look. */
+void kolo_queue_pause(unsigned *spins, unsigned polls);
+/* Free what a collective or a message owns; it is not in a queue. */
+void kolo_queued_close(struct kolo_queued *call);
+
+/* ---- stream.c: streams are served by one progress thread of the process ---- */
+
+/* Append an allocated call to a stream. On error the call is still the caller's. Errors: SYSTEM. */
+kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s);
+/* Return when no thread serves a stream: nobody is inside a call that has left its queue. */
+void kolo_stream_rest(void);
+
+#endif

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Host streams and the progress thread.
+ *
+ * The first stream of a process starts the thread, the last one takes it along, so an idle process
+ * has none. The thread sleeps while there is nothing to do. A thread that waits for a stream serves
+ * all streams in its place: what it waits for then comes without a switch of threads. */
+#include "core/call/fast_path.h"
+#include "core/call/queue.h"
+#include "core/health/watchdog.h"
+
+#include <stdlib.h>
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    pthread_t thread;
+    struct kolo_stream_queue *streams;
+    bool running, stop;
+    int helpers; /* threads that wait for a stream and serve meanwhile: the thread rests */
+    unsigned generation;
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+/* ---- serving ---- */
+
+static bool is_message(const struct kolo_queued *call)
+{
+    return call != NULL && call->kind == KOLO_QUEUED_MESSAGE;
+}
+
+/* Messages of one group start together, though the stream ends them in order. A message that cannot
+ * start reports the error when its turn comes. */
+static void start_companions(struct kolo_stream_queue *s, const struct kolo_queued *head)
+{
+    pthread_mutex_lock(&s->lock);
+    struct kolo_queued *call = head->stream_next;
+    pthread_mutex_unlock(&s->lock);
+    while (is_message(call) && call->group == head->group) {
+        if (kolo_message_start(kolo_message_of(call)) < 0) {
+            return;
+        }
+        pthread_mutex_lock(&s->lock);
+        call = call->stream_next;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+static void serve_message(struct kolo_stream_queue *s, struct kolo_message_call *call)
+{
+    if (call->base.group != 0 && !call->started) {
+        start_companions(s, &call->base);
+    }
+    kolo_message_drive(call, true);
+}
+
+static bool serve_stream(struct kolo_stream_queue *s)
+{
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) == 0) {
+        return false;
+    }
+    pthread_mutex_lock(&s->lock);
+    struct kolo_queued *call = s->head;
+    /* Messages and host functions are ended by the serving thread alone. A collective may be gone
+     * once the lock is free: another thread may drive its communicator. */
+    const enum kolo_queued_kind kind = call != NULL ? call->kind : KOLO_QUEUED_COLLECTIVE;
+    struct kolo_comm *comm = call != NULL ? call->comm : NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (call == NULL) {
+        return true; /* it is being ended right now */
+    }
+    if (kind == KOLO_QUEUED_HOST_FUNC) {
+        struct kolo_host_call *host = (struct kolo_host_call *)call;
+        host->fn(host->arg);
+        kolo_stream_pop(call);
+    } else if (kind == KOLO_QUEUED_MESSAGE) {
+        serve_message(s, kolo_message_of(call));
+    } else {
+        kolo_queue_drive(comm);
+    }
+    return true;
+}
+
+/* One round over all streams; progress.lock is held. False: there is nothing to do. */
+static bool serve_streams(unsigned *spins)
+{
+    int waiting = 0, before = 0, after = 0;
+    for (struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
+        before += atomic_load(&s->pending);
+        waiting += serve_stream(s);
+        after += atomic_load(&s->pending);
+    }
+    *spins = after < before ? 0 : *spins;
+    return waiting > 0;
+}
+
+static void *run_progress(void *arg)
+{
+    unsigned spins = 0;
+    (void)arg;
+    pthread_mutex_lock(&progress.lock);
+    while (!progress.stop) {
+        if (progress.helpers > 0 || !serve_streams(&spins)) {
+            spins = 0;
+            pthread_cond_wait(&progress.work, &progress.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&progress.lock);
+        kolo_queue_pause(&spins, 0);
+        pthread_mutex_lock(&progress.lock);
+    }
+    pthread_mutex_unlock(&progress.lock);
+    return NULL;
+}
+
+void kolo_stream_rest(void)
+{
+    pthread_mutex_lock(&progress.lock); /* held while streams are served */
+    pthread_mutex_unlock(&progress.lock);
+}
+
+/* ---- the progress thread's list ---- */
+
+static kolo_status list_stream(struct kolo_stream_queue *s)
+{
+    kolo_status st = KOLO_OK;
+    pthread_mutex_lock(&progress.lock);
+    if (progress.generation != kolo_fork_generation()) { /* the thread stayed in the parent */
+        progress.generation = kolo_fork_generation();
+        progress.running = false;
+        progress.streams = NULL;
+        progress.helpers = 0;
+    }
+    if (!progress.running) {
+        progress.stop = false;
+        if (pthread_create(&progress.thread, NULL, run_progress, NULL) != 0) {
+            st = kolo_fail(KOLO_ERR_SYSTEM, "no progress thread can be started");
+        }
+        progress.running = st == KOLO_OK;
+    }
+    if (st == KOLO_OK && !s->listed) {
+        s->next = progress.streams;
+        progress.streams = s;
+        s->listed = true;
+    }
+    pthread_cond_signal(&progress.work);
+    pthread_mutex_unlock(&progress.lock);
+    return st;
+}
+
+static void unlist_stream(struct kolo_stream_queue *s)
+{
+    pthread_t thread;
+    bool join = false;
+    pthread_mutex_lock(&progress.lock);
+    for (struct kolo_stream_queue **at = &progress.streams; *at != NULL; at = &(*at)->next) {
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    }
+    if (progress.streams == NULL && progress.running &&
+        progress.generation == kolo_fork_generation()) {
+        progress.stop = true;
+        progress.running = false;
+        thread = progress.thread;
+        join = true;
+        pthread_cond_signal(&progress.work);
+    }
+    pthread_mutex_unlock(&progress.lock);
+    if (join) {
+        pthread_join(thread, NULL);
+    }
+}
+
+/* ---- submitting ---- */
+
+/* Messages match in the order of their calls, whatever their streams. So a message that need not
+ * wait for its stream starts here, not when the streams happen to be served. A message that cannot
+ * start reports the error when its turn comes. */
+static void start_in_order(struct kolo_queued *call, struct kolo_stream_queue *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool may =
+        is_message(call) && (s->head == NULL || (call->group != 0 && call->group == s->open_group));
+    pthread_mutex_unlock(&s->lock);
+    const bool started = may && kolo_message_start(kolo_message_of(call)) == KOLO_OK;
+    pthread_mutex_lock(&s->lock);
+    s->open_group = started ? call->group : 0;
+    pthread_mutex_unlock(&s->lock);
+}
+
+kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s)
+{
+    KOLO_TRY(list_stream(s));
+    start_in_order(call, s);
+    call->stream = s;
+    call->stream_next = NULL;
+    call->timeout_ms = atomic_load_explicit(&s->timeout_ms, memory_order_relaxed);
+    /* A message or a host function may be over, and freed, once it is in the stream. */
+    const bool collective = call->kind == KOLO_QUEUED_COLLECTIVE;
+    kolo_stream_push(s, call);
+    if (collective) {
+        kolo_queue_push(call);
+    }
+    pthread_mutex_lock(&progress.lock);
+    pthread_cond_signal(&progress.work);
+    pthread_mutex_unlock(&progress.lock);
+    return KOLO_OK;
+}
+
+/* ---- public calls ---- */
+
+kolo_status kolo_stream_create(kolo_stream *out)
+{
+    if (out == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
+    }
+    struct kolo_stream_queue *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    kolo_watch_caller(); /* the progress thread */
+    *out = s;
+    return KOLO_OK;
+}
+
+static kolo_status take_stream_error(struct kolo_stream_queue *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const kolo_status st = s->error;
+    if (st != KOLO_OK) {
+        kolo_error_set(s->error_text);
+    }
+    s->error = KOLO_OK;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+kolo_status kolo_stream_query(kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
+    }
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        return KOLO_INPROGRESS;
+    }
+    return take_stream_error(s);
+}
+
+static void help_until_idle(struct kolo_stream_queue *s)
+{
+    unsigned spins = 0;
+    bool waiting = true;
+    pthread_mutex_lock(&progress.lock);
+    progress.helpers++;
+    while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        waiting = serve_streams(&spins);
+        if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+            pthread_mutex_unlock(&progress.lock);
+            kolo_queue_pause(&spins, 0);
+            pthread_mutex_lock(&progress.lock);
+        }
+    }
+    if (--progress.helpers == 0 && waiting) {
+        pthread_cond_signal(&progress.work); /* perhaps there is more, for other threads */
+    }
+    pthread_mutex_unlock(&progress.lock);
+}
+
+kolo_status kolo_stream_sync(kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL) {
+        return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
+    }
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        help_until_idle(s);
+    }
+    return take_stream_error(s);
+}
+
+kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL || timeout_ms < 0) {
+        return s == NULL ? kolo_fail(KOLO_ERR_INVALID, "stream is NULL")
+                         : kolo_fail(KOLO_ERR_INVALID,
+                                     "timeout_ms is %d; it must be positive, or 0 for that of the "
+                                     "communicator",
+                                     timeout_ms);
+    }
+    atomic_store(&s->timeout_ms, timeout_ms);
+    return KOLO_OK;
+}
+
+kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg)
+{
+    if (stream == NULL || fn == NULL || kolo_group_depth > 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s",
+                         stream == NULL ? "stream is NULL"
+                         : fn == NULL   ? "fn is NULL"
+                                        : "kolo_stream_host_func() inside a group");
+    }
+    struct kolo_host_call *call = calloc(1, sizeof *call);
+    if (call == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
+    }
+    call->base.kind = KOLO_QUEUED_HOST_FUNC;
+    call->fn = fn;
+    call->arg = arg;
+    const kolo_status st = kolo_stream_submit(&call->base, stream);
+    if (st != KOLO_OK) {
+        free(call);
+    }
+    return st;
+}
+
+void kolo_stream_destroy(kolo_stream stream)
+{
+    struct kolo_stream_queue *s = stream;
+    if (s == NULL) {
+        return;
+    }
+    const kolo_status ignored = kolo_stream_sync(stream);
+    (void)ignored;
+    if (s->listed) {
+        unlist_stream(s);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

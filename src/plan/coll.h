@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The arguments of a collective, as its caller gives them, and what they mean in elements and bytes
+ * for one rank. Every layer below the public calls takes them in this form. */
+#ifndef KOLO_PLAN_COLL_H
+#define KOLO_PLAN_COLL_H
+
+#include "plan/plan.h"
+
+/* The counts of a v-form: counts[n] displs[n] out_counts[n] out_displs[n], in elements. */
+struct kolo_counts {
+    size_t *all; /* NULL: a regular collective */
+    size_t full; /* longest block that this rank knows */
+};
+
+struct kolo_coll_args {
+    enum kolo_coll coll;
+    enum kolo_type type;
+    kolo_op op;
+    int root;
+    const void *in;
+    void *out;
+    size_t count; /* per block; of the whole vector where kolo_coll_flat() */
+    struct kolo_counts v;
+    uint64_t factor; /* the bits of PREMULSUM's */
+};
+
+struct kolo_coll_extent {
+    size_t in_elems, out_elems; /* that the buffers span, from their starts */
+    size_t bytes;               /* of a block or vector, as struct kolo_query says */
+    bool has_in, has_out;       /* this rank's send is read, its recv is written */
+    bool reduces;
+    bool by_messages; /* a v-form whose counts not all ranks know: each edge has its own length */
+};
+
+/* Cost: constant for regular collectives, n for v-forms. */
+struct kolo_coll_extent kolo_coll_extent_of(const struct kolo_coll_args *args, int rank,
+                                            int nranks);
+/* Bytes of a buffer, 0 where this rank has none. */
+static inline size_t kolo_coll_in_bytes(const struct kolo_coll_args *args,
+                                        const struct kolo_coll_extent *extent)
+{
+    return extent->has_in ? extent->in_elems * kolo_type_bytes(args->type) : 0;
+}
+static inline size_t kolo_coll_out_bytes(const struct kolo_coll_args *args,
+                                         const struct kolo_coll_extent *extent)
+{
+    return extent->has_out ? extent->out_elems * kolo_type_bytes(args->type) : 0;
+}
+/* recv - send in bytes where the buffers may overlap: the in-place form of kolo.h. */
+ptrdiff_t kolo_coll_in_place(const struct kolo_coll_args *args, int rank, int nranks);
+
+/* Whether send (else recv) holds one block, not one a rank. */
+static inline bool kolo_coll_is_one_block(enum kolo_coll coll, bool in)
+{
+    return in ? coll == KOLO_COLL_GATHER || coll == KOLO_COLL_ALL_GATHER
+              : coll == KOLO_COLL_SCATTER || coll == KOLO_COLL_REDUCE_SCATTER;
+}
+
+#endif
