@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: topology/machine topology/layout topology/draw
+// covers: topology/machine topology/layout topology/draw topology/source.c
 /* Topology: discovery from small recorded machines, orders, the double binary tree, log lines and
  * drawings. Layout properties are checked for every size and for many placements of the ranks. */
 extern "C" {
