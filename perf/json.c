@@ -13,14 +13,23 @@
 
 enum { SCHEMA = 3, SUFFIXES = 1000 };
 
-/* Length of the UTF-8 sequence at `s`, 0 if it is none. Surrogates and overlong forms are none. */
+/* Length of the UTF-8 sequence that begins with this byte; 0: none begins with it. */
+static int announced_length(unsigned char first)
+{
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xC2 || first >= 0xF5) {
+        return 0;
+    }
+    return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/* Length of the UTF-8 sequence at `s`; 0: it is invalid. Surrogates and overlong forms are invalid.
+ */
 static int utf8_length(const unsigned char *s)
 {
-    const int length = s[0] < 0x80                   ? 1
-                       : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-                       : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-                       : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                                     : 0;
+    const int length = announced_length(s[0]);
     for (int b = 1; b < length; b++) {
         if ((s[b] & 0xC0) != 0x80) {
             return 0;

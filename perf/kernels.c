@@ -19,13 +19,13 @@
 
 enum { MAX_SOURCES = 8, ROUNDS = 5, FIRST_BYTES = 1024, STRIDE = 4096 + 320 };
 
-struct options {
+struct kernels_options {
     const char *type, *op; /* NULL: all types; the first operation of each */
     int sources;           /* 0: 1, 2, 4, 8 */
     size_t bytes;          /* 0: 1 KiB to 64 MiB */
 };
 
-struct job {
+struct kernels_job {
     kolo_reduce_fn *kernel; /* NULL: the floor */
     void *dst;
     const void *src[MAX_SOURCES];
@@ -85,7 +85,7 @@ CLONES static void floor_8(uint64_t *dst, const void *const *src, size_t words)
     }
 }
 
-static void run_floor(const struct job *job)
+static void run_floor(const struct kernels_job *job)
 {
     const size_t words = job->bytes / 8;
     switch (job->sources) {
@@ -105,7 +105,7 @@ static void run_floor(const struct job *job)
 
 /* ---- timing ---- */
 
-static void run_once(const struct job *job)
+static void run_once(const struct kernels_job *job)
 {
     if (job->kernel) {
         job->kernel(job->dst, job->src, job->sources, job->bytes / job->element, job->divisor);
@@ -114,7 +114,7 @@ static void run_once(const struct job *job)
     }
 }
 
-static double seconds_of(const struct job *job, unsigned calls)
+static double seconds_of(const struct kernels_job *job, unsigned calls)
 {
     const double begin = kolo_now_us();
     for (unsigned i = 0; i < calls; i++) {
@@ -124,11 +124,11 @@ static double seconds_of(const struct job *job, unsigned calls)
 }
 
 /* The best of several rounds, kernel and floor by turns: what disturbs only slows down. */
-static void measure(const struct job *job, double *kernel_gbps, double *floor_gbps)
+static void measure(const struct kernels_job *job, double *kernel_gbps, double *floor_gbps)
 {
     const size_t traffic = job->bytes * (job->sources + 1);
     const unsigned calls = (unsigned)kolo_max(1, (size_t)8 * 1024 * 1024 / traffic);
-    struct job floor = *job;
+    struct kernels_job floor = *job;
     double best[2] = {1e9, 1e9};
     floor.kernel = NULL;
     for (int round = 0; round < ROUNDS; round++) {
@@ -140,7 +140,7 @@ static void measure(const struct job *job, double *kernel_gbps, double *floor_gb
     *floor_gbps = (double)traffic * calls / best[1] * 1e-9;
 }
 
-static void print_row(enum kolo_type type, kolo_op op, struct job *job)
+static void print_row(enum kolo_type type, kolo_op op, struct kernels_job *job)
 {
     double kernel = 0, floor = 0;
     job->kernel = kolo_reduce_kernel(type, op);
@@ -159,7 +159,8 @@ static bool wants(const char *asked, const char *name)
     return asked == NULL || strcmp(asked, name) == 0 || strcmp(asked, "all") == 0;
 }
 
-static void print_type(const struct options *o, enum kolo_type type, struct job *job)
+static void print_type(const struct kernels_options *o, enum kolo_type type,
+                       struct kernels_job *job)
 {
     bool first = true;
     for (kolo_op op = 0; op < KOLO_OPS; op++) {
@@ -170,11 +171,20 @@ static void print_type(const struct options *o, enum kolo_type type, struct job 
     }
 }
 
-static void print_rows(const struct options *o, char *memory, size_t most)
+static void print_types(const struct kernels_options *o, struct kernels_job *job)
+{
+    for (int type = 0; type < KOLO_TYPES; type++) {
+        if (wants(o->type, kolo_type_name((enum kolo_type)type))) {
+            print_type(o, (enum kolo_type)type, job);
+        }
+    }
+}
+
+static void print_rows(const struct kernels_options *o, char *memory, size_t most)
 {
     for (int sources = 1; sources <= MAX_SOURCES; sources *= 2) {
         for (size_t bytes = FIRST_BYTES; bytes <= (size_t)64 << 20; bytes *= 4) {
-            struct job job = {.sources = (unsigned)sources, .bytes = bytes, .dst = memory};
+            struct kernels_job job = {.sources = (unsigned)sources, .bytes = bytes, .dst = memory};
             const bool usual =
                 bytes != 4096 && bytes != 65536 && bytes != (1 << 20) && bytes != (16 << 20);
             if ((o->sources && o->sources != sources) || (o->bytes ? o->bytes != bytes : !usual)) {
@@ -183,18 +193,14 @@ static void print_rows(const struct options *o, char *memory, size_t most)
             for (int i = 0; i < sources; i++) {
                 job.src[i] = memory + (size_t)(i + 1) * (most + STRIDE);
             }
-            for (int type = 0; type < KOLO_TYPES; type++) {
-                if (wants(o->type, kolo_type_name((enum kolo_type)type))) {
-                    print_type(o, (enum kolo_type)type, &job);
-                }
-            }
+            print_types(o, &job);
         }
     }
 }
 
 /* ---- command line ---- */
 
-static bool parse(int argc, char **argv, struct options *out)
+static bool parse(int argc, char **argv, struct kernels_options *out)
 {
     long sources = 0;
     for (int c = 0; (c = getopt(argc, argv, "t:o:k:b:")) != -1;) {
@@ -225,7 +231,7 @@ static bool parse(int argc, char **argv, struct options *out)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.type = NULL};
+    struct kernels_options options = {.type = NULL};
     if (!parse(argc, argv, &options)) {
         fprintf(stderr, "usage: kernels [-t TYPE] [-o OP|all] [-k 1|2|4|8] [-b BYTES]\n"
                         "  BYTES of an array: 1K to 64M, a power of 4\n");

@@ -12,11 +12,11 @@
 #include <strings.h>
 
 enum { LONG_ONLY = 256, DETERMINISTIC = LONG_ONLY, SHARED, VARY, STREAM, SPREAD, STYLE };
-enum kind { WHOLE, BYTES, REAL, FLAG, TYPE, OP, ROOT, TEXT, NCCL_STYLE, HELP };
+enum perf_kind { WHOLE, BYTES, REAL, FLAG, TYPE, OP, ROOT, TEXT, NCCL_STYLE, HELP };
 
 struct row {
     int letter;
-    enum kind kind;
+    enum perf_kind kind;
     const char *name;
     size_t at;   /* offset in struct perf_options */
     long lo, hi; /* WHOLE, REAL */
@@ -27,13 +27,14 @@ static const struct row rows[] = {
     {'b', BYTES, "minbytes", AT(min_bytes), 0, 0, "SIZE", "smallest size; suffix K, M or G (32M)"},
     {'e', BYTES, "maxbytes", AT(max_bytes), 0, 0, "SIZE", "largest size (32M)"},
     {'i', BYTES, "stepbytes", AT(step_bytes), 0, 0, "SIZE", "fixed step between sizes (1M)"},
-    {'f', WHOLE, "stepfactor", AT(step_factor), 1, 1024, "N", "or: each size is N times the last"},
+    {'f', WHOLE, "stepfactor", AT(step_factor), 1, 1024, "N",
+     "instead of --stepbytes: each size is N times the last"},
     {'n', WHOLE, "iters", AT(iters), 1, 1000000000, "N", "timed calls (20)"},
     {'w', WHOLE, "warmup_iters", AT(warmup), 0, 1000000000, "N",
-     "calls before them, besides one that is always made (1)"},
+     "untimed calls before them; one more is always made (1)"},
     {'m', WHOLE, "agg_iters", AT(agg), 1, 1000000, "N", "calls in one group (1)"},
     {'N', WHOLE, "run_cycles", AT(cycles), 0, 1000000000, "N",
-     "runs of the whole sweep; 0: for ever (1)"},
+     "runs of the whole sweep; 0: endless (1)"},
     {'c', WHOLE, "check", AT(checks), 0, 1000000000, "N", "checked calls of each size (1)"},
     {'o', OP, "op", 0, 0, 0, "OP",
      "sum prod min max avg mulsum land lor lxor band bor bxor minloc maxloc, or all (sum)"},
@@ -41,25 +42,26 @@ static const struct row rows[] = {
      "int8 uint8 int16 uint16 int32 uint32 int64 uint64 half bfloat16 float double f8e4m3 f8e5m2\n"
      "                            bool i32_i32 i64_i64 f32_i32 f64_i32, or all (float)"},
     {'r', ROOT, "root", 0, 0, INT_MAX, "RANK", "root, or all (0)"},
-    {'t', WHOLE, "nthreads", AT(threads), 1, 4096, "N", "ranks as threads of this process (1)"},
-    {'g', WHOLE, "ngpus", AT(gpus), 1, 1, "1", "for the sake of old command lines; only 1"},
+    {'t', WHOLE, "nthreads", AT(threads), 1, 4096, "N", "threads of this process, each a rank (1)"},
+    {'g', WHOLE, "ngpus", AT(gpus), 1, 1, "1", "only 1; kept for command lines of nccl-tests"},
     {'z', WHOLE, "blocking", AT(blocking), 0, 1, "0|1",
      "1: time calls one by one, with a barrier before each (0)"},
     {'a', WHOLE, "average", AT(average), 0, 3, "0..3",
-     "over ranks: 0 rank 0, 1 average, 2 min, 3 max (1)"},
+     "time of: 0 rank 0, 1 the average, 2 min, 3 max of all ranks (1)"},
     {'T', WHOLE, "timeout", AT(timeout_s), 1, INT_MAX / 1000, "SECONDS", "longest wait for a peer"},
-    {'J', TEXT, "output_file", AT(json), 0, 0, "FILE", "write the results as JSON too"},
-    {'I', FLAG, "per_iter_timing", AT(per_call), 0, 0, NULL, "min, p50 and p99 of single calls"},
+    {'J', TEXT, "output_file", AT(json), 0, 0, "FILE", "also write the results as JSON"},
+    {'I', FLAG, "per_iter_timing", AT(per_call), 0, 0, NULL,
+     "add min, p50 and p99 of single calls"},
     {STREAM, FLAG, "stream", AT(stream), 0, 0, NULL, "queue the calls on a stream, wait once"},
     {DETERMINISTIC, FLAG, "deterministic", AT(deterministic), 0, 0, NULL,
-     "sum in rank order always"},
-    {SHARED, FLAG, "shared", AT(shared), 0, 0, NULL, "buffers of kolo_mem_alloc()"},
+     "always sum in rank order"},
+    {SHARED, FLAG, "shared", AT(shared), 0, 0, NULL, "take buffers from kolo_mem_alloc()"},
     {VARY, FLAG, "vary", AT(vary), 0, 0, NULL,
-     "write the inputs anew before each timed call, untimed; implies -z 1"},
+     "rewrite the inputs before each timed call, untimed; implies -z 1"},
     {SPREAD, REAL, "spread", AT(spread), 0, 1, "0..1",
-     "alltoallv: 0 equal blocks, 1 by distance (1)"},
-    {STYLE, NCCL_STYLE, "style", 0, 0, 0, "nccl", "form of the table"},
-    {'h', HELP, "help", 0, 0, 0, NULL, "this text"},
+     "alltoallv: 0 equal blocks, 1 sizes grow with distance (1)"},
+    {STYLE, NCCL_STYLE, "style", 0, 0, 0, "nccl", "print the table in the form of nccl-tests"},
+    {'h', HELP, "help", 0, 0, 0, NULL, "print this help"},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
@@ -221,11 +223,12 @@ static void print_option(const struct row *row, FILE *text)
 
 static void print_help(const struct perf_collective *collective, FILE *text)
 {
-    fprintf(text,
-            "usage: %s [options]\n"
-            "Each process that kolo run, mpirun or torchrun starts is a rank; -t makes ranks of "
-            "threads.\n\n",
-            collective->name);
+    fprintf(
+        text,
+        "usage: %s [options]\n"
+        "Each process that kolo run, mpirun or torchrun starts is a rank. With -t each thread is "
+        "one.\n\n",
+        collective->name);
     for (size_t r = 0; r < ROWS; r++) {
         const struct row *row = &rows[r];
         char left[64];
@@ -236,8 +239,8 @@ static void print_help(const struct perf_collective *collective, FILE *text)
         fprintf(text, "  %-25s %s\n", left, row->help);
     }
     fprintf(text,
-            "\nExit status: 0 done, 1 no memory or file, 2 bad option, 3 kolo failed, 4 timeout, "
-            "7 wrong data or\nslower than KOLO_TESTS_MIN_BW (GB/s).\n");
+            "\nExit status: 0 done, 1 out of memory or file error, 2 bad option, 3 kolo failed, "
+            "4 timeout,\n7 wrong data, or bandwidth below KOLO_TESTS_MIN_BW (GB/s).\n");
 }
 
 static void getopt_tables(char *letters, struct option *names)

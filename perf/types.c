@@ -10,13 +10,13 @@
 #include <string.h>
 #include <strings.h>
 
-enum kind { INTEGER, UNSIGNED, FLOAT, BOOL, PAIR };
+enum type_kind { INTEGER, UNSIGNED, FLOAT, BOOL, PAIR };
 
 /* digits: whole numbers up to 2^digits are exact (capped at 2^30). */
 struct type_row {
     const char *name, *alias;
     size_t bytes;
-    enum kind kind;
+    enum type_kind kind;
     int digits, exponent_bits;
 };
 static const struct type_row types[KOLO_TYPES] = {
@@ -96,7 +96,7 @@ bool perf_op_find(const char *name, uint32_t *out)
 
 bool perf_op_takes(uint32_t op, enum kolo_type type)
 {
-    const enum kind kind = types[type].kind;
+    const enum type_kind kind = types[type].kind;
     switch (op) {
     case PERF_OP_NONE:
         return true;

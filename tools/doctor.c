@@ -13,6 +13,7 @@
 #include "output.h"
 #include "topology/machine/graph.h"
 #include "topology/machine/sysfs.h"
+#include "topology/source.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -29,15 +30,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo doctor [-n RANKS]\n"
-    "Look whether this machine, or container, is set up for fast collectives: locked memory,\n"
-    "/dev/shm, CMA, huge pages, CPU and memory limits, NICs, GPUDirect modules, PCI access "
-    "control,\n"
-    "and by copies whether GPUs reach each other (P2P).\n"
-    "  -n, --ranks N   ranks that are to run here (default: one a cpu)\n"
-    "  -h, --help      this text\n"
-    "Exit status 1: something wants a fix.\n";
+    "Check whether this machine, or container, is set up for fast collectives: locked memory, /dev/shm,\n"
+    "CMA, huge pages, CPU and memory limits, NICs, GPUDirect modules and PCI access control. Copies test\n"
+    "whether GPUs reach each other (P2P).\n"
+    "  -n, --ranks N   number of ranks that will run here (default: one a cpu)\n"
+    "  -h, --help      print this help\n"
+    "Exit status: 1 if something needs a fix.\n";
+// clang-format on
 
 enum verdict { GOOD, NOTE, BAD };
 
@@ -48,10 +50,11 @@ struct doctor {
 };
 
 /* `fix` NULL: there is none to give. */
-static void say(struct doctor *d, enum verdict verdict, const char *fix, const char *format, ...)
-    KOLO_PRINTF(4, 5);
+static void add_finding(struct doctor *d, enum verdict verdict, const char *fix, const char *format,
+                        ...) KOLO_PRINTF(4, 5);
 
-static void say(struct doctor *d, enum verdict verdict, const char *fix, const char *format, ...)
+static void add_finding(struct doctor *d, enum verdict verdict, const char *fix, const char *format,
+                        ...)
 {
     static const char *const words[] = {"ok  ", "note", "FIX "};
     char line[512];
@@ -80,10 +83,11 @@ static void check_memlock(struct doctor *d, bool has_rdma)
         return;
     }
     if (limit.rlim_cur == RLIM_INFINITY) {
-        say(d, GOOD, NULL, "locked memory is not limited");
+        add_finding(d, GOOD, NULL, "locked memory is not limited");
         return;
     }
-    say(d, has_rdma && limit.rlim_cur < (rlim_t)1 << 30 ? BAD : NOTE,
+    add_finding(
+        d, has_rdma && limit.rlim_cur < (rlim_t)1 << 30 ? BAD : NOTE,
         "ulimit -l unlimited (limits.conf: * - memlock unlimited; docker: --ulimit memlock=-1); "
         "RDMA "
         "pins its buffers",
@@ -94,11 +98,13 @@ static void check_shm(struct doctor *d)
 {
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0) {
-        say(d, NOTE, "mount -t tmpfs tmpfs /dev/shm", "/dev/shm is not there; kolo does without");
+        add_finding(d, NOTE, "mount -t tmpfs tmpfs /dev/shm",
+                    "/dev/shm is not there; kolo does without");
         return;
     }
     const double bytes = (double)fs.f_blocks * (double)fs.f_frsize;
-    say(d, bytes < 1 << 30 ? NOTE : GOOD,
+    add_finding(
+        d, bytes < 1 << 30 ? NOTE : GOOD,
         "docker run --shm-size=8g (NCCL and data loaders need it; kolo uses memfd and does not)",
         "/dev/shm has %.3g GiB", gib(bytes));
 }
@@ -128,9 +134,10 @@ static void check_cma(struct doctor *d)
     char scope[16] = "0";
     (void)kolo_sysfs_read("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope);
     if (works && scope[0] == '0') {
-        say(d, GOOD, NULL, "processes may read each other's memory (CMA)");
+        add_finding(d, GOOD, NULL, "processes may read each other's memory (CMA)");
     } else {
-        say(d, NOTE,
+        add_finding(
+            d, NOTE,
             works
                 ? "sysctl kernel.yama.ptrace_scope=0 (MPI libraries use CMA; kolo does not need it)"
                 : "docker: --cap-add=SYS_PTRACE, or a seccomp profile with process_vm_readv",
@@ -144,12 +151,12 @@ static void check_hugepages(struct doctor *d)
 {
     char mode[64] = "";
     if (!kolo_sysfs_read("/sys/kernel/mm/transparent_hugepage/enabled", mode, sizeof mode)) {
-        say(d, NOTE, NULL, "transparent huge pages: not known");
+        add_finding(d, NOTE, NULL, "transparent huge pages: not known");
         return;
     }
-    say(d, strstr(mode, "[never]") != NULL ? BAD : GOOD,
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages: %s",
-        mode);
+    add_finding(d, strstr(mode, "[never]") != NULL ? BAD : GOOD,
+                "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+                "transparent huge pages: %s", mode);
 }
 
 /* ---- CPUs and the control group ---- */
@@ -187,14 +194,16 @@ static void check_cpus(struct doctor *d)
     const double quota = quota_cpus();
     const int ranks = d->ranks > 0 ? d->ranks : cpus;
     if (ranks > cpus) {
-        say(d, NOTE, "fewer ranks, or more CPUs (taskset, docker --cpuset-cpus)",
+        add_finding(
+            d, NOTE, "fewer ranks, or more CPUs (taskset, docker --cpuset-cpus)",
             "%d ranks share %d CPUs: they give way to each other, which costs a switch a message",
             ranks, cpus);
     } else {
-        say(d, GOOD, NULL, "%d CPUs for %d ranks", cpus, ranks);
+        add_finding(d, GOOD, NULL, "%d CPUs for %d ranks", cpus, ranks);
     }
     if (quota > 0 && quota < ranks) {
-        say(d, BAD, "docker --cpus, or Kubernetes' limits.cpu, of at least the number of ranks",
+        add_finding(
+            d, BAD, "docker --cpus, or Kubernetes' limits.cpu, of at least the number of ranks",
             "the control group's quota is %.3g CPUs for %d ranks: they are stopped for whole "
             "periods",
             quota, ranks);
@@ -207,7 +216,8 @@ static void check_memory_limit(struct doctor *d)
     if (kolo_sysfs_read("/sys/fs/cgroup/memory.max", text, sizeof text) &&
         strcmp(text, "max") != 0) {
         const double bytes = strtod(text, NULL);
-        say(d, bytes < 1 << 30 ? BAD : NOTE, "docker --memory, or Kubernetes' limits.memory",
+        add_finding(
+            d, bytes < 1 << 30 ? BAD : NOTE, "docker --memory, or Kubernetes' limits.memory",
             "the control group may take %.3g GiB of memory, shared segments included", gib(bytes));
     }
 }
@@ -247,14 +257,15 @@ static bool check_rdma(struct doctor *d, const struct kolo_node *n)
 {
     char state[64], layer[64];
     if (!kolo_sysfs_rdma_node(n->name)) {
-        say(d, BAD, "docker: --device=/dev/infiniband; else modprobe ib_uverbs",
-            "%s has no node in /dev/infiniband: nothing here can use it", n->name);
+        add_finding(d, BAD, "docker: --device=/dev/infiniband; else modprobe ib_uverbs",
+                    "%s has no node in /dev/infiniband: nothing here can use it", n->name);
     } else if (port_file(n, "state", state)[0] != '\0' && strstr(state, "ACTIVE") == NULL) {
-        say(d, BAD, "check cable, switch port and, for InfiniBand, the subnet manager",
-            "%s port %d is %s", n->name, n->port > 0 ? n->port : 1,
-            state + strspn(state, "0123456789: "));
+        add_finding(d, BAD, "check cable, switch port and, for InfiniBand, the subnet manager",
+                    "%s port %d is %s", n->name, n->port > 0 ? n->port : 1,
+                    state + strspn(state, "0123456789: "));
     } else if (strcmp(port_file(n, "link_layer", layer), "Ethernet") == 0 && !has_address(n)) {
-        say(d, BAD, "ip address add ADDRESS/BITS dev INTERFACE",
+        add_finding(
+            d, BAD, "ip address add ADDRESS/BITS dev INTERFACE",
             "%s has no address (GID) that another host reaches: its interface has no IP address",
             n->name);
     } else {
@@ -267,19 +278,21 @@ static void check_nics(struct doctor *d, const struct kolo_graph *g)
 {
     for (int i = 0; i < g->nnics; i++) {
         const struct kolo_node *n = &g->node[g->nic[i]];
-        const struct kolo_link *pci =
+        const struct kolo_graph_edge *pci =
             n->parent >= 0 ? kolo_graph_link(g, g->nic[i], n->parent, KOLO_LINK_PCI) : NULL;
         const char *name = n->name != NULL ? n->name : "?";
         if (n->rdma == 1 && check_rdma(d, n)) {
             continue;
         }
         if (n->gbs > 0 && pci != NULL && !pci->assumed && pci->gbs < 0.8 * n->gbs) {
-            say(d, BAD, "move it to a slot with more lanes, or a newer PCI generation",
-                "%s has a port of %.3g GB/s on a PCI link of %.3g GB/s", name, n->gbs, pci->gbs);
+            add_finding(d, BAD, "move it to a slot with more lanes, or a newer PCI generation",
+                        "%s has a port of %.3g GB/s on a PCI link of %.3g GB/s", name, n->gbs,
+                        pci->gbs);
         } else if (n->gbs > 0) {
-            say(d, GOOD, NULL, "%s: %.3g GB/s%s", name, n->gbs, n->rdma == 1 ? ", RDMA" : "");
+            add_finding(d, GOOD, NULL, "%s: %.3g GB/s%s", name, n->gbs,
+                        n->rdma == 1 ? ", RDMA" : "");
         } else {
-            say(d, NOTE, NULL, "%s: its rate is not known", name);
+            add_finding(d, NOTE, NULL, "%s: its rate is not known", name);
         }
     }
 }
@@ -291,9 +304,9 @@ static void check_verbs(struct doctor *d, bool has_rdma)
         return;
     }
     void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
-    say(d, library != NULL ? GOOD : BAD, "apt install libibverbs1 ibverbs-providers",
-        library != NULL ? "libibverbs is there for RDMA"
-                        : "libibverbs is not there, RDMA needs it");
+    add_finding(d, library != NULL ? GOOD : BAD, "apt install libibverbs1 ibverbs-providers",
+                library != NULL ? "libibverbs is there for RDMA"
+                                : "libibverbs is not there, RDMA needs it");
     if (library != NULL) {
         (void)dlclose(library);
     }
@@ -307,9 +320,10 @@ static void check_gpudirect(struct doctor *d, const struct kolo_graph *g, bool h
     const bool module = kolo_sysfs_exists("/sys/module/nvidia_peermem") ||
                         kolo_sysfs_exists("/sys/module/nv_peer_mem") ||
                         kolo_sysfs_exists("/sys/module/amdgpu");
-    say(d, module ? GOOD : NOTE, "modprobe nvidia-peermem (or a driver and kernel with dma-buf)",
-        module ? "a module for GPUDirect RDMA is loaded"
-               : "no module for GPUDirect RDMA is loaded");
+    add_finding(d, module ? GOOD : NOTE,
+                "modprobe nvidia-peermem (or a driver and kernel with dma-buf)",
+                module ? "a module for GPUDirect RDMA is loaded"
+                       : "no module for GPUDirect RDMA is loaded");
 }
 
 /* ACS control register of a bridge: 1 request, 2 ... redirect bits set; -1: not to be seen. The
@@ -366,22 +380,27 @@ static void check_acs(struct doctor *d, const struct kolo_graph *g)
         (void)closedir(folder);
     }
     if (on > 0) {
-        say(d, g->ngpus > 0 ? BAD : NOTE,
+        add_finding(
+            d, g->ngpus > 0 ? BAD : NOTE,
             "setpci -s BRIDGE ECAP_ACS+6.w=0000 for each, or switch ACS off in the BIOS",
             "PCI access control (ACS) redirects on %d bridges, such as %s: peer-to-peer goes "
             "through "
             "the host, or fails",
             on, first);
     } else {
-        say(d, seen > 0 ? GOOD : NOTE, "run as root to look",
-            seen > 0 ? "no PCI bridge redirects peer-to-peer traffic (ACS)"
-                     : "PCI access control (ACS) cannot be seen");
+        add_finding(d, seen > 0 ? GOOD : NOTE, "run as root to look",
+                    seen > 0 ? "no PCI bridge redirects peer-to-peer traffic (ACS)"
+                             : "PCI access control (ACS) cannot be seen");
     }
 }
 
 static void tell_peers(void *doctor, kolo_status status, const char *line, const char *fix)
 {
-    say(doctor, status == KOLO_OK ? GOOD : status == KOLO_ERR_SYSTEM ? NOTE : BAD, fix, "%s", line);
+    add_finding(doctor,
+                status == KOLO_OK           ? GOOD
+                : status == KOLO_ERR_SYSTEM ? NOTE
+                                            : BAD,
+                fix, "%s", line);
 }
 
 static void check_devices(struct doctor *d, const struct kolo_graph *g)
@@ -394,18 +413,18 @@ static void check_devices(struct doctor *d, const struct kolo_graph *g)
     check_verbs(d, has_rdma);
     check_nics(d, g);
     if (g->ngpus > 0) {
-        say(d, GOOD, NULL, "%d GPUs", g->ngpus);
+        add_finding(d, GOOD, NULL, "%d GPUs", g->ngpus);
     }
     check_gpudirect(d, g, has_rdma);
     check_acs(d, g);
     for (const char *at = g->notes.chars; at != NULL && *at != '\0';) {
         const size_t len = strcspn(at, "\n");
-        say(d, NOTE, NULL, "%.*s", (int)len, at);
+        add_finding(d, NOTE, NULL, "%.*s", (int)len, at);
         at += len + 1;
     }
 }
 
-static bool parse(int argc, char **argv, struct doctor *d, bool *help)
+static bool parse_options(int argc, char **argv, struct doctor *d, bool *help)
 {
     static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
                                           {"help", no_argument, NULL, 'h'},
@@ -438,7 +457,7 @@ int kolo_tool_doctor(int argc, char **argv)
     struct doctor d = {0};
     struct kolo_graph *graph = NULL;
     bool help = false;
-    if (!parse(argc, argv, &d, &help)) {
+    if (!parse_options(argc, argv, &d, &help)) {
         return 2;
     }
     if (help) {
@@ -452,7 +471,7 @@ int kolo_tool_doctor(int argc, char **argv)
     if (kolo_graph_discover(&graph) == KOLO_OK) {
         check_devices(&d, graph);
     } else {
-        say(&d, BAD, NULL, "devices cannot be discovered: %s", kolo_error_text());
+        add_finding(&d, BAD, NULL, "devices cannot be discovered: %s", kolo_error_text());
     }
     kolo_doctor_peers(tell_peers, &d);
     const int status = kolo_output_write("kolo doctor", "-", &d.out);

@@ -111,14 +111,14 @@ static void find_cause(const struct kolo_probed *pair, char cause[160], char fix
 
 /* ---- what is told ---- */
 
-struct listener {
+struct peers_report {
     void (*tell)(void *arg, kolo_status status, const char *line, const char *fix);
     void *arg;
 };
 
-static void report(void *arg, const struct kolo_probed *pair)
+static void report_pair(void *arg, const struct kolo_probed *pair)
 {
-    const struct listener *l = arg;
+    const struct peers_report *l = arg;
     char line[512], cause[160], fix[256], advice[384], who[96];
     (void)snprintf(who, sizeof who, "P2P of GPU %d (%s) and GPU %d (%s)", pair->gpu[0],
                    pair->bus[0], pair->gpu[1], pair->bus[1]);
@@ -142,8 +142,8 @@ void kolo_doctor_peers(void (*tell)(void *arg, kolo_status status, const char *l
                                     const char *fix),
                        void *arg)
 {
-    struct listener listener = {tell, arg};
-    if (!kolo_probe_pairs(report, &listener)) {
+    struct peers_report listener = {tell, arg};
+    if (!kolo_probe_pairs(report_pair, &listener)) {
         tell(arg, KOLO_ERR_SYSTEM, "P2P could not be tried: the CUDA driver does not answer", NULL);
     }
 }

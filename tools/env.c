@@ -11,22 +11,24 @@
 #include <string.h>
 #include <unistd.h>
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo env [--set] [NAME...]\n"
-    "Show the variables that kolo reads, all or these: what they mean, their defaults, and what\n"
-    "they are set to here.\n"
-    "  -s, --set    only those that are set\n"
-    "  -h, --help   this text\n"
-    "The value of KOLO_SECRET is not shown. Exit status: 0, or 1 if a variable is set, or asked\n"
-    "for, whose name begins with KOLO_ and that nothing reads.\n";
+    "Show the variables that kolo reads, all or the named ones: meaning, default and current value.\n"
+    "  -s, --set    show only variables that are set\n"
+    "  -h, --help   print this help\n"
+    "The value of KOLO_SECRET is not shown. Exit status: 1 if an unknown name that begins with KOLO_ is\n"
+    "set or was given, else 0.\n";
+// clang-format on
 
 enum { WIDTH = 92, INDENT = 6 };
 
 enum group { START, LOG, CHOOSE, MACHINE, NETWORK, GPU, PROGRAMS, GROUPS };
 
 static const char *const titles[GROUPS] = {
-    [START] = "joining a job",         [LOG] = "the log",           [CHOOSE] = "how it is computed",
-    [MACHINE] = "the machine",         [NETWORK] = "several hosts", [GPU] = "GPUs",
+    [START] = "joining a job",         [LOG] = "the log",
+    [CHOOSE] = "algorithms and sums",  [MACHINE] = "the machine",
+    [NETWORK] = "several hosts",       [GPU] = "GPUs",
     [PROGRAMS] = "programs over kolo",
 };
 
@@ -40,7 +42,7 @@ static const struct variable {
 #undef KOLO_VARIABLE
 };
 
-static const struct variable *find(const char *name, size_t len)
+static const struct variable *find_variable(const char *name, size_t len)
 {
     for (size_t i = 0; i < KOLO_LENGTH(variables); i++) {
         if (strlen(variables[i].name) == len && strncmp(variables[i].name, name, len) == 0) {
@@ -70,7 +72,7 @@ static void print_wrapped(const char *text)
     (void)putchar('\n');
 }
 
-static void print(const struct variable *v)
+static void print_variable(const struct variable *v)
 {
     const char *value = getenv(v->name);
     (void)printf("  %s", v->name);
@@ -106,23 +108,23 @@ static void print_all(int nnames, char **names, bool set)
             (void)printf("%s%s\n", last != GROUPS ? "\n" : "", titles[v->group]);
             last = v->group;
         }
-        print(v);
+        print_variable(v);
     }
 }
 
 /* How many names are nobody's: of those asked for, and of those in the environment. */
-static int complain(int nnames, char **names)
+static int count_unknown(int nnames, char **names)
 {
     int strangers = 0;
     for (int i = 0; i < nnames; i++) {
-        if (find(names[i], strlen(names[i])) == NULL) {
+        if (find_variable(names[i], strlen(names[i])) == NULL) {
             (void)fprintf(stderr, "kolo env: nothing reads %s\n", names[i]);
             strangers++;
         }
     }
     for (char **at = environ; nnames == 0 && at != NULL && *at != NULL; at++) {
         const size_t len = strcspn(*at, "=");
-        if (strncmp(*at, "KOLO_", 5) == 0 && find(*at, len) == NULL) {
+        if (strncmp(*at, "KOLO_", 5) == 0 && find_variable(*at, len) == NULL) {
             (void)fprintf(stderr, "kolo env: %.*s is set, and nothing reads it\n", (int)len, *at);
             strangers++;
         }
@@ -150,5 +152,5 @@ int kolo_tool_env(int argc, char **argv)
         set = true;
     }
     print_all(argc - optind, argv + optind, set);
-    return complain(argc - optind, argv + optind) > 0 ? 1 : 0;
+    return count_unknown(argc - optind, argv + optind) > 0 ? 1 : 0;
 }

@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int help(int argc, char **argv);
-static int version(int argc, char **argv);
+static int run_help(int argc, char **argv);
+static int run_version(int argc, char **argv);
 
 static const struct {
     const char *name;
@@ -23,35 +23,35 @@ static const struct {
     const char *what;
 } commands[] = {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
-    {"ps", kolo_tool_ps, "show what the ranks on this host are in, and for whom they wait"},
+    {"ps", kolo_tool_ps, "show the ranks on this host, their calls, and the ranks they wait for"},
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
-    {"topo", kolo_tool_topo, "show a machine, and the rings and trees laid on it"},
+    {"topo", kolo_tool_topo, "show a machine, and the rings and trees planned on it"},
     {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},
-    {"doctor", kolo_tool_doctor, "look whether this machine is set up for collectives"},
-    {"tune", kolo_tool_tune, "measure the algorithms, keep the choices, and explain them"},
-    {"env", kolo_tool_env, "show the variables that kolo reads, and what they are set to"},
-    {"version", version, "print the library's version"},
-    {"help", help, "print this list"},
+    {"doctor", kolo_tool_doctor, "check whether this machine is set up for collectives"},
+    {"tune", kolo_tool_tune, "measure the algorithms, write the best choices, and explain them"},
+    {"env", kolo_tool_env, "show the variables that kolo reads, and their values"},
+    {"version", run_version, "print the library's version"},
+    {"help", run_help, "print this list"},
 };
 
-static void list(FILE *to)
+static void list_commands(FILE *to)
 {
     (void)fputs("Usage: kolo COMMAND [ARGUMENTS]\n", to);
     for (size_t i = 0; i < KOLO_LENGTH(commands); i++) {
         (void)fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].what);
     }
-    (void)fputs("kolo COMMAND --help tells more.\n", to);
+    (void)fputs("kolo COMMAND --help describes a command.\n", to);
 }
 
-static int help(int argc, char **argv)
+static int run_help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    list(stdout);
+    list_commands(stdout);
     return 0;
 }
 
-static int version(int argc, char **argv)
+static int run_version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
@@ -75,6 +75,6 @@ int main(int argc, char **argv)
     if (argc > 1) {
         (void)fprintf(stderr, "kolo: no command \"%s\"\n", name);
     }
-    list(stderr);
+    list_commands(stderr);
     return 2;
 }

@@ -4,6 +4,8 @@
 #include "layout.h"
 
 #include "plugin/catalogue.h"
+#include "topology/layout/layout.h"
+#include "topology/source.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #define KOLO_TOOLS_LAYOUT_H
 
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/layout/groups.h"
 #include "tune/model.h"
 
 struct kolo_tool_layout {

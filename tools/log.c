@@ -4,6 +4,7 @@
 
 #include "output.h"
 #include "topology/draw/picture.h"
+#include "topology/formats/file.h"
 #include "topology/machine/graph.h"
 
 #include <getopt.h>
@@ -11,21 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo log [--json] [--svg FILE] FILE...\n"
-    "Read logs of NCCL, RCCL or kolo (NCCL_DEBUG=INFO, KOLO_DEBUG=INFO), of one job: one file, or\n"
-    "one of each host or rank. Prints ranks, hosts, rings, trees, what carries the edges, and notes\n"
-    "on what is missing or slow.\n"
-    "  -j, --json        as one JSON object\n"
+    "Read logs of NCCL, RCCL or kolo (NCCL_DEBUG=INFO, KOLO_DEBUG=INFO) of one job: one file, or one\n"
+    "for each host or rank. Prints ranks, hosts, rings, trees, the carriers of edges, and notes on\n"
+    "missing or slow parts.\n"
+    "  -j, --json        print one JSON object\n"
     "  -s, --svg FILE    also draw rings, trees and the matrix of carriers as SVG into FILE\n"
-    "  -h, --help        this text\n";
+    "  -h, --help        print this help\n";
+// clang-format on
 
-struct options {
+struct log_options {
     const char *svg;
     bool json, help;
 };
 
-static bool parse(int argc, char **argv, struct options *out)
+static bool parse_options(int argc, char **argv, struct log_options *out)
 {
     static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
                                           {"svg", required_argument, NULL, 's'},
@@ -62,7 +65,7 @@ static kolo_status read_file(struct kolo_log *log, const char *path)
     return st;
 }
 
-static int show(const struct kolo_log *log, const struct options *options)
+static int show_log(const struct kolo_log *log, const struct log_options *options)
 {
     struct kolo_text text = {0};
     int status = 0;
@@ -85,10 +88,10 @@ static int show(const struct kolo_log *log, const struct options *options)
 
 int kolo_tool_log(int argc, char **argv)
 {
-    struct options options = {0};
+    struct log_options options = {0};
     struct kolo_log log = {0};
     kolo_status st = KOLO_OK;
-    if (!parse(argc, argv, &options)) {
+    if (!parse_options(argc, argv, &options)) {
         return 2;
     }
     if (options.help) {
@@ -104,7 +107,7 @@ int kolo_tool_log(int argc, char **argv)
     if (st < 0) {
         (void)fprintf(stderr, "kolo log: %s\n", kolo_error_text());
     } else {
-        status = show(&log, &options);
+        status = show_log(&log, &options);
     }
     kolo_log_free(&log);
     return status;

@@ -108,7 +108,7 @@ static void check_carriers(struct kolo_log *log)
     int lines[KOLO_CARRIERS] = {0};
     const struct kolo_job_edge *shm = NULL, *plain = NULL;
     for (int i = 0; i < job->nedges; i++) {
-        const enum kolo_carrier c = kolo_carrier_of(job->via[job->edge[i].via]);
+        const enum kolo_job_carrier c = kolo_carrier_of(job->via[job->edge[i].via]);
         lines[c]++;
         shm = c == KOLO_CARRIER_SHM && shm == NULL ? &job->edge[i] : shm;
         plain = c == KOLO_CARRIER_NET && plain == NULL ? &job->edge[i] : plain;

@@ -2,6 +2,7 @@
 /* A log's parse, for people and as JSON. */
 #include "log.h"
 #include "topology/machine/graph.h"
+#include "util/escape.h"
 
 #include <string.h>
 
@@ -125,6 +126,22 @@ static void json_rings(const struct kolo_job *job, struct kolo_text *out)
     kolo_text_add(out, "}");
 }
 
+/* The roots of the tree whose branches begin at `first`. */
+static void json_roots_of(const struct kolo_job *job, int first, struct kolo_text *out)
+{
+    const char *between = "";
+    for (int i = first; i < job->nbranches; i++) {
+        const struct kolo_job_branch *b = &job->branch[i];
+        if (b->channel != job->branch[first].channel) {
+            return;
+        }
+        if (b->up < 0) {
+            kolo_text_add(out, "%s%d", between, b->rank);
+            between = ", ";
+        }
+    }
+}
+
 static void json_roots(const struct kolo_job *job, struct kolo_text *out)
 {
     kolo_text_add(out, ",\n \"tree_roots\": {");
@@ -134,13 +151,7 @@ static void json_roots(const struct kolo_job *job, struct kolo_text *out)
         const bool begins = i == 0 || job->branch[i - 1].channel != b->channel;
         if (begins) {
             kolo_text_add(out, "%s\"%d\": [", comma, b->channel);
-            const char *between = "";
-            for (int j = i; j < job->nbranches && job->branch[j].channel == b->channel; j++) {
-                if (job->branch[j].up < 0) {
-                    kolo_text_add(out, "%s%d", between, job->branch[j].rank);
-                    between = ", ";
-                }
-            }
+            json_roots_of(job, i, out);
             kolo_text_add(out, "]");
             comma = ", ";
         }

@@ -1,87 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lines of NCCL's log, versions 2.4 to 2.30, RCCL's, and ours, whatever a launcher or torch put
- * before them: the line begins for us behind " NCCL INFO " (or RCCL, KOLO; WARN), the host is what
- * stands before ":pid:tid [". The forms of one line differ by version:
- *   Trees [0] up->rank->d/d/d            2.4
- *   Trees [0] d/d/d->rank->up|up->rank->d/d/d   2.5 to 2.7
- *   Trees [0] d/d/d->rank->up            since 2.8
- *   Channel 00 : 3[8a000] -> 0[1a000] via P2P/IPC     bus id in hexadecimal to 2.17, no "/0"
- * to 2.11 Ring 00 : 0[0] -> 1[1] via P2P/IPC   2.4 Forms: NCCL src/graph/{rings,trees,connect}.cc
- * and src/transport over its tags. */
-#include "log.h"
+/* Messages of NCCL's log (versions 2.4 to 2.30), RCCL's and kolo's: rings, trees, connections and
+ * communicators. The forms of one message differ by version:
+ *   Trees [0] up->rank->d/d/d                           2.4
+ *   Trees [0] d/d/d->rank->up|up->rank->d/d/d           2.5 to 2.7
+ *   Trees [0] d/d/d->rank->up                           since 2.8
+ *   Channel 00 : 3[8a000] -> 0[1a000] via P2P/IPC       to 2.17: bus id in hexadecimal
+ *   Channel 00 : 3[8a000] -> ..., without "/0"          to 2.11
+ *   Ring 00 : 0[0] -> 1[1] via P2P/IPC                  2.4
+ * Forms: NCCL src/graph/{rings,trees,connect}.cc and src/transport in its tags. */
+#include "log_line.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANK_MAX = 1 << 24, CHANNEL_MAX = 4096, NAME = 128 };
+enum { RANK_MAX = 1 << 24, CHANNEL_MAX = 4096 };
 
-struct line {
-    const char *at, *end; /* what follows "INFO " */
-    char host[NAME];      /* "" unknown */
-    bool warn;
-};
-
-static kolo_status full(const struct kolo_log *log)
+static kolo_status fail_full(const struct kolo_log *log)
 {
-    return kolo_fail(KOLO_ERR_INVALID, "%s: tells more than a log of its size can: over %zu bytes",
-                     log->path, log->job.limit);
-}
-
-/* ---- small parsers; each moves `at` only where it matched ---- */
-
-static bool skip(struct line *l, const char *text)
-{
-    const size_t len = strlen(text);
-    if ((size_t)(l->end - l->at) < len || memcmp(l->at, text, len) != 0) {
-        return false;
-    }
-    l->at += len;
-    return true;
-}
-
-static void blanks(struct line *l)
-{
-    while (l->at < l->end && (*l->at == ' ' || *l->at == '\t')) {
-        l->at++;
-    }
-}
-
-static bool number(struct line *l, int most, int *out)
-{
-    const char *at = l->at;
-    const bool minus = at < l->end && *at == '-';
-    long value = 0;
-    at += minus;
-    if (at >= l->end || !isdigit((unsigned char)*at)) {
-        return false;
-    }
-    for (; at < l->end && isdigit((unsigned char)*at); at++) {
-        value = value * 10 + (*at - '0');
-        if (value > most) {
-            return false;
-        }
-    }
-    if (minus && value != 1) {
-        return false; /* -1 is the only one there is */
-    }
-    *out = minus ? -1 : (int)value;
-    l->at = at;
-    return true;
-}
-
-/* A number behind `name` and a blank, anywhere in the rest of the line. */
-static bool named(const struct line *l, const char *name, int most, int *out)
-{
-    const size_t len = strlen(name);
-    for (const char *at = l->at; (size_t)(l->end - at) > len; at++) {
-        if (memcmp(at, name, len) == 0 && at[len] == ' ' && at > l->at && at[-1] == ' ') {
-            struct line rest = *l;
-            rest.at = at + len + 1;
-            return number(&rest, most, out) && *out >= 0;
-        }
-    }
-    return false;
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s: describes more than a log of its size can: over %zu bytes", log->path,
+                     log->job.limit);
 }
 
 static void add_value(struct kolo_log_values *values, int a, int b)
@@ -97,89 +36,19 @@ static void add_value(struct kolo_log_values *values, int a, int b)
     }
 }
 
-/* ---- who ---- */
-
-static bool is_host_char(char c)
-{
-    return isalnum((unsigned char)c) || c == '-' || c == '.' || c == '_';
-}
-
-/* "host:123:456 [0]" right before " NCCL INFO ": the host, or "". */
-static void find_host(const char *begin, const char *end, char out[NAME])
-{
-    const char *at = end;
-    int numbers = 0;
-    out[0] = '\0';
-    while (at > begin && at[-1] == ' ') {
-        at--;
-    }
-    if (at > begin && at[-1] == ']') { /* [device] */
-        while (at > begin && at[-1] != '[') {
-            at--;
-        }
-        at -= at > begin;
-        while (at > begin && at[-1] == ' ') {
-            at--;
-        }
-    }
-    for (; numbers < 2; numbers++) { /* :pid:tid */
-        const char *digits = at;
-        while (digits > begin && isdigit((unsigned char)digits[-1])) {
-            digits--;
-        }
-        if (digits == at || digits == begin || digits[-1] != ':') {
-            return;
-        }
-        at = digits - 1;
-    }
-    const char *name = at;
-    while (name > begin && is_host_char(name[-1])) {
-        name--;
-    }
-    const size_t len = (size_t)(at - name);
-    if (len > 0 && len < NAME) {
-        memcpy(out, name, len);
-        out[len] = '\0';
-    }
-}
-
-/* Cut a line of the file to what the library says; false: another's line. */
-static bool find_message(struct kolo_log *log, const char *begin, const char *end, struct line *out)
-{
-    static const char *const libraries[] = {"NCCL", "RCCL", "KOLO"};
-    for (const char *at = begin; end - at > 10; at++) {
-        if (*at != ' ') {
-            continue;
-        }
-        for (size_t i = 0; i < KOLO_LENGTH(libraries); i++) {
-            const bool info = memcmp(at + 5, " INFO ", 6) == 0;
-            const bool warn = memcmp(at + 5, " WARN ", 6) == 0;
-            if (memcmp(at + 1, libraries[i], 4) == 0 && (info || warn)) {
-                out->at = at + 11;
-                out->end = end;
-                out->warn = warn;
-                find_host(begin, at, out->host);
-                memcpy(log->library, libraries[i], 5);
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static kolo_status add_member(struct kolo_log *log, const struct line *l, int rank)
+static kolo_status add_member(struct kolo_log *log, const struct kolo_log_line *l, int rank)
 {
     if (l->host[0] == '\0' || rank < 0) {
         return KOLO_OK;
     }
     const int host = kolo_job_host(&log->job, l->host);
-    return host >= 0 && kolo_job_add_member(&log->job, rank, host) ? KOLO_OK : full(log);
+    return host >= 0 && kolo_job_add_member(&log->job, rank, host) ? KOLO_OK : fail_full(log);
 }
 
 /* ---- the lines ---- */
 
 /* " 0 1 2 ...": the ranks of a ring; "..." says that it was cut. */
-static kolo_status take_ring(struct kolo_log *log, struct line *l, int channel)
+static kolo_status take_ring(struct kolo_log *log, struct kolo_log_line *l, int channel)
 {
     int count = 0, rank = 0;
     const size_t most = (size_t)(l->end - l->at) / 2 + 1;
@@ -187,23 +56,24 @@ static kolo_status take_ring(struct kolo_log *log, struct line *l, int channel)
     if (ranks == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
     }
-    for (blanks(l); number(l, RANK_MAX, &rank) && rank >= 0; blanks(l)) {
+    for (kolo_line_skip_blanks(l); kolo_line_number(l, RANK_MAX, &rank) && rank >= 0;
+         kolo_line_skip_blanks(l)) {
         ranks[count++] = rank;
     }
     const struct kolo_job_ring *there = kolo_job_find_ring(&log->job, channel);
     const bool is_new = count > 0 && (there == NULL || there->count < count);
     const kolo_status st =
-        !is_new || kolo_job_add_ring(&log->job, channel, ranks, count) ? KOLO_OK : full(log);
+        !is_new || kolo_job_add_ring(&log->job, channel, ranks, count) ? KOLO_OK : fail_full(log);
     free(ranks);
     return st;
 }
 
 /* Digits between slashes are the NIC: "NET/IB/0(3)/GDRDMA" becomes "NET/IB/N/GDRDMA". */
-static void find_net(const char *via, char out[NAME], int *net)
+static void find_net(const char *via, char out[KOLO_LOG_NAME], int *net)
 {
     size_t len = 0;
     *net = -1;
-    for (const char *at = via; *at != '\0' && len + 1 < NAME;) {
+    for (const char *at = via; *at != '\0' && len + 1 < KOLO_LOG_NAME;) {
         const size_t digits = strspn(at, "0123456789");
         const char *rest = at + digits;
         if (*rest == '(') {
@@ -224,36 +94,37 @@ static void find_net(const char *via, char out[NAME], int *net)
 }
 
 /* "3[8a000]": the rank; what is in brackets is a bus or a device, which we do not need. */
-static bool take_end(struct line *l, int *rank)
+static bool take_end(struct kolo_log_line *l, int *rank)
 {
-    if (!number(l, RANK_MAX, rank) || *rank < 0 || !skip(l, "[")) {
+    if (!kolo_line_number(l, RANK_MAX, rank) || *rank < 0 || !kolo_line_skip(l, "[")) {
         return false;
     }
     while (l->at < l->end && *l->at != ']') {
         l->at++;
     }
-    return skip(l, "]");
+    return kolo_line_skip(l, "]");
 }
 
 /* "0[0] -> 1[1] [send] via NET/IB/0/GDRDMA", behind "Channel 00/0 : ". */
-static kolo_status take_edge(struct kolo_log *log, struct line *l, int channel, int connection)
+static kolo_status take_edge(struct kolo_log *log, struct kolo_log_line *l, int channel,
+                             int connection)
 {
     struct kolo_job_edge edge = {.channel = channel, .way = ' ', .collective = connection <= 0};
-    char via[NAME], plain[NAME];
-    if (!take_end(l, &edge.from) || !skip(l, " -> ") || !take_end(l, &edge.to)) {
+    char via[KOLO_LOG_NAME], plain[KOLO_LOG_NAME];
+    if (!take_end(l, &edge.from) || !kolo_line_skip(l, " -> ") || !take_end(l, &edge.to)) {
         return KOLO_OK;
     }
-    blanks(l);
-    edge.way = skip(l, "[send]") ? 's' : skip(l, "[receive]") ? 'r' : ' ';
-    blanks(l);
-    if (!skip(l, "via ")) {
+    kolo_line_skip_blanks(l);
+    edge.way = kolo_line_skip(l, "[send]") ? 's' : kolo_line_skip(l, "[receive]") ? 'r' : ' ';
+    kolo_line_skip_blanks(l);
+    if (!kolo_line_skip(l, "via ")) {
         return KOLO_OK;
     }
     size_t len = (size_t)(l->end - l->at);
     while (len > 0 && isspace((unsigned char)l->at[len - 1])) {
         len--;
     }
-    len = len < NAME - 1 ? len : NAME - 1;
+    len = len < KOLO_LOG_NAME - 1 ? len : KOLO_LOG_NAME - 1;
     memcpy(via, l->at, len);
     via[len] = '\0';
     /* RCCL adds "comm 0x... nRanks 04" and the like. */
@@ -264,30 +135,30 @@ static kolo_status take_edge(struct kolo_log *log, struct line *l, int channel, 
     find_net(via, plain, &edge.net);
     edge.via = kolo_job_via(&log->job, plain);
     if (edge.via < 0 || !kolo_job_add_edge(&log->job, &edge)) {
-        return full(log);
+        return fail_full(log);
     }
     return add_member(log, l, edge.way == 'r' ? edge.to : edge.from);
 }
 
 /* "Channel 00/02 : 0 1 2", "Channel 00 : 3[a] -> 0[b] via X", "Channel 00/0 : ...", with the same
  * behind "Ring" in 2.4. */
-static kolo_status take_channel(struct kolo_log *log, struct line *l)
+static kolo_status take_channel(struct kolo_log *log, struct kolo_log_line *l)
 {
     int channel = 0, second = -1;
-    if (!number(l, CHANNEL_MAX, &channel) || channel < 0) {
+    if (!kolo_line_number(l, CHANNEL_MAX, &channel) || channel < 0) {
         return KOLO_OK;
     }
-    if (skip(l, "/") && (!number(l, CHANNEL_MAX, &second) || second < 0)) {
+    if (kolo_line_skip(l, "/") && (!kolo_line_number(l, CHANNEL_MAX, &second) || second < 0)) {
         return KOLO_OK;
     }
-    blanks(l);
-    if (!skip(l, ":")) {
+    kolo_line_skip_blanks(l);
+    if (!kolo_line_skip(l, ":")) {
         return KOLO_OK;
     }
-    blanks(l);
-    struct line look = *l;
+    kolo_line_skip_blanks(l);
+    struct kolo_log_line look = *l;
     int first = 0;
-    if (!number(&look, RANK_MAX, &first)) {
+    if (!kolo_line_number(&look, RANK_MAX, &first)) {
         return KOLO_OK;
     }
     if (look.at < look.end && *look.at == '[') {
@@ -300,23 +171,24 @@ static kolo_status take_channel(struct kolo_log *log, struct line *l)
 }
 
 /* "Ring 02 : 1 -> 2 -> 3", or, in 2.4, a connection. */
-static kolo_status take_ring_place(struct kolo_log *log, struct line *l)
+static kolo_status take_ring_place(struct kolo_log *log, struct kolo_log_line *l)
 {
-    struct line whole = *l;
+    struct kolo_log_line whole = *l;
     struct kolo_job_edge next = {0};
     int before = 0;
-    blanks(l);
-    if (!number(l, CHANNEL_MAX, &next.channel) || next.channel < 0) {
+    kolo_line_skip_blanks(l);
+    if (!kolo_line_number(l, CHANNEL_MAX, &next.channel) || next.channel < 0) {
         return KOLO_OK;
     }
-    blanks(l);
-    if (!skip(l, ":")) {
+    kolo_line_skip_blanks(l);
+    if (!kolo_line_skip(l, ":")) {
         return KOLO_OK;
     }
-    blanks(l);
-    if (!number(l, RANK_MAX, &before) || !skip(l, " -> ") || !number(l, RANK_MAX, &next.from) ||
-        !skip(l, " -> ") || !number(l, RANK_MAX, &next.to)) {
-        blanks(&whole);
+    kolo_line_skip_blanks(l);
+    if (!kolo_line_number(l, RANK_MAX, &before) || !kolo_line_skip(l, " -> ") ||
+        !kolo_line_number(l, RANK_MAX, &next.from) || !kolo_line_skip(l, " -> ") ||
+        !kolo_line_number(l, RANK_MAX, &next.to)) {
+        kolo_line_skip_blanks(&whole);
         return take_channel(log, &whole);
     }
     if (before < 0 || next.from < 0 || next.to < 0) { /* a ring has no end */
@@ -336,15 +208,15 @@ static kolo_status take_ring_place(struct kolo_log *log, struct line *l)
 }
 
 /* "1/2/-1": how many there are; 0: something else. */
-static int take_downs(struct line *l, int out[3])
+static int take_downs(struct kolo_log_line *l, int out[3])
 {
     int count = 0;
     for (int i = 0; i < 3; i++) {
         out[i] = -1;
     }
-    while (count < 3 && number(l, RANK_MAX, &out[count])) {
+    while (count < 3 && kolo_line_number(l, RANK_MAX, &out[count])) {
         count++;
-        if (!skip(l, "/")) {
+        if (!kolo_line_skip(l, "/")) {
             break;
         }
     }
@@ -352,12 +224,12 @@ static int take_downs(struct line *l, int out[3])
 }
 
 /* One tree, in whichever direction it is written. */
-static bool take_branch(struct line *l, struct kolo_job_branch *out)
+static bool take_branch(struct kolo_log_line *l, struct kolo_job_branch *out)
 {
     int left[3], right[3];
     const int nleft = take_downs(l, left);
-    if (nleft == 0 || !skip(l, "->") || !number(l, RANK_MAX, &out->rank) || out->rank < 0 ||
-        !skip(l, "->")) {
+    if (nleft == 0 || !kolo_line_skip(l, "->") || !kolo_line_number(l, RANK_MAX, &out->rank) ||
+        out->rank < 0 || !kolo_line_skip(l, "->")) {
         return false;
     }
     const int nright = take_downs(l, right);
@@ -369,19 +241,20 @@ static bool take_branch(struct line *l, struct kolo_job_branch *out)
     return true;
 }
 
-static kolo_status take_trees(struct kolo_log *log, struct line *l)
+static kolo_status take_trees(struct kolo_log *log, struct kolo_log_line *l)
 {
     struct kolo_job_branch branch;
-    for (blanks(l); skip(l, "["); blanks(l)) {
-        if (!number(l, CHANNEL_MAX, &branch.channel) || branch.channel < 0 || !skip(l, "]")) {
+    for (kolo_line_skip_blanks(l); kolo_line_skip(l, "["); kolo_line_skip_blanks(l)) {
+        if (!kolo_line_number(l, CHANNEL_MAX, &branch.channel) || branch.channel < 0 ||
+            !kolo_line_skip(l, "]")) {
             return KOLO_OK;
         }
-        blanks(l);
+        kolo_line_skip_blanks(l);
         if (!take_branch(l, &branch)) {
             return KOLO_OK;
         }
         if (!kolo_job_add_branch(&log->job, &branch)) {
-            return full(log);
+            return fail_full(log);
         }
         while (l->at < l->end && *l->at != '[') { /* "|up->rank->downs": the same again */
             l->at++;
@@ -392,63 +265,61 @@ static kolo_status take_trees(struct kolo_log *log, struct line *l)
 }
 
 /* "comm 0x... rank 3 nranks 16 ...", in its many forms. */
-static kolo_status take_comm(struct kolo_log *log, const struct line *l)
+static kolo_status take_comm(struct kolo_log *log, const struct kolo_log_line *l)
 {
     int rank = -1, nranks = 0, nodes = 0, local = 0;
-    if (!named(l, "rank", RANK_MAX, &rank)) {
+    if (!kolo_line_named(l, "rank", RANK_MAX, &rank)) {
         return KOLO_OK;
     }
-    if (named(l, "nranks", RANK_MAX, &nranks) || named(l, "nRanks", RANK_MAX, &nranks)) {
+    if (kolo_line_named(l, "nranks", RANK_MAX, &nranks) ||
+        kolo_line_named(l, "nRanks", RANK_MAX, &nranks)) {
         add_value(&log->nranks, nranks, 0);
         log->job.nranks = nranks > log->job.nranks ? nranks : log->job.nranks;
     }
-    if (named(l, "nNodes", RANK_MAX, &nodes) && named(l, "localRanks", RANK_MAX, &local)) {
+    if (kolo_line_named(l, "nNodes", RANK_MAX, &nodes) &&
+        kolo_line_named(l, "localRanks", RANK_MAX, &local)) {
         add_value(&log->nodes, nodes, local);
     }
     return nranks > 0 ? add_member(log, l, rank) : KOLO_OK;
 }
 
-static kolo_status take_head(struct kolo_log *log, struct line *l)
+static kolo_status take_head(struct kolo_log *log, struct kolo_log_line *l)
 {
     int channel = 0, rank = 0;
-    blanks(l);
-    if (!number(l, CHANNEL_MAX, &channel) || !(blanks(l), skip(l, ":"))) {
+    kolo_line_skip_blanks(l);
+    if (!kolo_line_number(l, CHANNEL_MAX, &channel) ||
+        !(kolo_line_skip_blanks(l), kolo_line_skip(l, ":"))) {
         return KOLO_OK;
     }
-    for (blanks(l); number(l, RANK_MAX, &rank); blanks(l)) {
+    for (kolo_line_skip_blanks(l); kolo_line_number(l, RANK_MAX, &rank); kolo_line_skip_blanks(l)) {
         add_value(&log->heads, channel, rank);
     }
     return KOLO_OK;
 }
 
-static bool contains(const struct line *l, const char *text)
+static kolo_status take_line(struct kolo_log *log, struct kolo_log_line *l)
 {
-    return memmem(l->at, (size_t)(l->end - l->at), text, strlen(text)) != NULL;
-}
-
-static kolo_status take_line(struct kolo_log *log, struct line *l)
-{
-    struct line first = *l;
+    struct kolo_log_line first = *l;
     int count = 0;
     log->warn_lines += l->warn;
-    if (skip(l, "Channel ")) {
+    if (kolo_line_skip(l, "Channel ")) {
         return take_channel(log, l);
     }
-    if (skip(l, "Ring ")) {
+    if (kolo_line_skip(l, "Ring ")) {
         return take_ring_place(log, l);
     }
-    if (skip(l, "Trees")) {
+    if (kolo_line_skip(l, "Trees")) {
         return take_trees(log, l);
     }
-    if (skip(l, "NVLS Head")) {
+    if (kolo_line_skip(l, "NVLS Head")) {
         return take_head(log, l);
     }
-    if (number(&first, CHANNEL_MAX, &count) && skip(&first, " coll channels")) {
+    if (kolo_line_number(&first, CHANNEL_MAX, &count) && kolo_line_skip(&first, " coll channels")) {
         add_value(&log->coll_channels, count, 0);
         return KOLO_OK;
     }
-    if (contains(l, "comm ")) {
-        log->init_complete += contains(l, "Init COMPLETE");
+    if (kolo_line_contains(l, "comm ")) {
+        log->init_complete += kolo_line_contains(l, "Init COMPLETE");
         return take_comm(log, l);
     }
     return KOLO_OK;
@@ -481,10 +352,10 @@ kolo_status kolo_log_read(struct kolo_log *log, const char *path, const char *by
     for (const char *at = bytes; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         const char *line_end = stop != NULL ? stop : end;
-        struct line line;
+        struct kolo_log_line line;
         log->lines++;
         take_version(log, at, line_end);
-        if (find_message(log, at, line_end, &line)) {
+        if (kolo_line_find(log, at, line_end, &line)) {
             log->own_lines++;
             KOLO_TRY(take_line(log, &line));
         }

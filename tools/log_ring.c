@@ -25,7 +25,7 @@ static bool may_go(const struct search *s, int from, int to)
     return s->used[to] == 0 && (host < 0 || host == s->host[to] || s->left[host] == 0);
 }
 
-static void mark(struct search *s, int rank, bool used)
+static void mark_rank(struct search *s, int rank, bool used)
 {
     s->used[rank] = used;
     if (s->host != NULL && s->host[rank] >= 0) {
@@ -44,14 +44,14 @@ static bool find_cycle(struct search *s, int fixed)
         if (s->path[i] >= s->n || s->used[s->path[i]] != 0) {
             return false;
         }
-        mark(s, s->path[i], true);
+        mark_rank(s, s->path[i], true);
     }
     s->tried[depth] = 0;
     while (depth >= fixed - 1 && steps-- > 0) {
         const int at = s->path[depth];
         const int begin = s->first[at], count = s->first[at + 1] - begin;
         if (s->tried[depth] == count) {
-            mark(s, at, false);
+            mark_rank(s, at, false);
             depth--;
             continue;
         }
@@ -61,7 +61,7 @@ static bool find_cycle(struct search *s, int fixed)
                 return true;
             }
         } else if (may_go(s, at, next)) {
-            mark(s, next, true);
+            mark_rank(s, next, true);
             s->path[++depth] = next;
             s->tried[depth] = 0;
         }
@@ -78,7 +78,8 @@ static bool is_tree_edge(const struct kolo_job *job, const struct kolo_job_edge 
 
 /* Candidates in two passes: what is no tree edge, then the rest. What both ends said stands once:
  * edges are sorted. */
-static void collect(const struct kolo_log *log, int channel, bool lines, int *first, int *to)
+static void collect_candidates(const struct kolo_log *log, int channel, bool lines, int *first,
+                               int *to)
 {
     const struct kolo_job_edge *edge = lines ? log->next : log->job.edge;
     const int count = lines ? log->nnext : log->job.nedges;
@@ -127,7 +128,7 @@ static bool try_from(struct kolo_log *log, struct search *s, const int *host,
     return find_cycle(s, fixed);
 }
 
-static kolo_status keep(struct kolo_log *log, int channel, const int *path)
+static kolo_status keep_ring(struct kolo_log *log, int channel, const int *path)
 {
     struct kolo_job *job = &log->job;
     const int n = job->nranks;
@@ -154,15 +155,15 @@ static bool search_ring(struct kolo_log *log, struct search *s, int channel, int
                         const int *host)
 {
     const struct kolo_job_ring *ring = kolo_job_find_ring(&log->job, channel);
-    collect(log, channel, true, first, to);
+    collect_candidates(log, channel, true, first, to);
     if (try_from(log, s, NULL, ring)) {
         return true;
     }
-    collect(log, channel, false, first, to);
+    collect_candidates(log, channel, false, first, to);
     return try_from(log, s, host, ring) || try_from(log, s, NULL, ring);
 }
 
-static kolo_status rebuild(struct kolo_log *log, int channel)
+static kolo_status rebuild_ring(struct kolo_log *log, int channel)
 {
     const struct kolo_job *job = &log->job;
     const size_t n = (size_t)job->nranks;
@@ -185,7 +186,7 @@ static kolo_status rebuild(struct kolo_log *log, int channel)
             host[r] = kolo_job_host_of(job, r);
         }
         if (search_ring(log, &s, channel, first, to, host)) {
-            st = keep(log, channel, s.path);
+            st = keep_ring(log, channel, s.path);
         }
     }
     free(ints);
@@ -210,7 +211,7 @@ kolo_status kolo_log_rebuild(struct kolo_log *log)
     for (int c = 0; c < channels && enough; c++) {
         const struct kolo_job_ring *ring = kolo_job_find_ring(job, c);
         if (ring == NULL || ring->count < job->nranks) {
-            KOLO_TRY(rebuild(log, c));
+            KOLO_TRY(rebuild_ring(log, c));
         }
     }
     kolo_job_sort(job);

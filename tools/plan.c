@@ -10,6 +10,7 @@
 #include "plan/print.h"
 #include "plan/verify.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/lines.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -19,35 +20,38 @@
 
 enum { MAX_RANKS = 4096, LISTED_RANKS = 64 };
 
-struct options {
+struct plan_options {
     const char *name, *svg, *plugin, *groups, *topo;
     long nranks, root;
     size_t bytes;
     bool list, verify, price, help;
 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo plan NAME -n N [--root R] [--groups LIST | --topo FILE] [--verify] [--price]\n"
     "                 [--bytes B] [--svg FILE]\n"
     "       kolo plan COLLECTIVE -n N --groups LIST | --topo FILE [--bytes B]\n"
     "       kolo plan --list [-n N]\n"
-    "  -n, --ranks N      ranks (1 to 4096)\n"
+    "Show, prove, price or draw the plan of algorithm NAME. With none of --verify, --price and --svg\n"
+    "it prints the steps. With a collective name (allreduce, ...) it prints the predicted time of each\n"
+    "algorithm, and the algorithm that kolo would choose.\n"
+    "  -n, --ranks N      number of ranks (1 to 4096)\n"
     "  -r, --root R       root of a rooted collective (0)\n"
-    "  -g, --groups LIST  which ranks are near: the number of each rank's L3, \"0,0,1,1\", and after a\n"
-    "                     ';' of its NUMA node, then of its package; repeated for more ranks\n"
-    "  -t, --topo FILE    the same from a machine: rank i on cpu i mod cpus of this hwloc XML file\n"
-    "  -v, --verify       prove the plan, and say whether its sums are in rank order\n"
-    "  -p, --price        predict its time: on ranks 1 us and 10 GB/s apart; with --groups or --topo\n"
-    "                     over shared memory, by KOLO_COSTS or the round numbers of a server\n"
-    "  -b, --bytes B      for the price: bytes per rank, or of one block (1M)\n"
-    "  -s, --svg FILE     draw it\n"
+    "  -g, --groups LIST  groups of near ranks: the L3 of each rank, as in \"0,0,1,1\"; after a ';' its\n"
+    "                     NUMA node, then its package; a short list repeats\n"
+    "  -t, --topo FILE    take the groups from this hwloc XML file: rank i runs on cpu i mod cpus\n"
+    "  -v, --verify       prove the plan, and report whether it sums in rank order\n"
+    "  -p, --price        predict the time: ranks are 1 us and 10 GB/s apart; with --groups or --topo\n"
+    "                     over shared memory, with KOLO_COSTS or typical costs of a server\n"
+    "  -b, --bytes B      size for the price: bytes per rank, or of one block (1M)\n"
+    "  -s, --svg FILE     draw the plan\n"
     "  -P, --plugin FILE  take the algorithm from this shared object; NAME may be left out\n"
-    "  -l, --list         the catalogue: name, for which ranks, source; with -n: those for N ranks\n"
-    "  -h, --help         this text\n"
-    "Without --verify, --price and --svg the steps are printed. Of a collective (allreduce, ...) it is\n"
-    "told what kolo would choose there, and the price of each algorithm.\n";
+    "  -l, --list         list the algorithms: name, valid ranks, source; with -n, those for N ranks\n"
+    "  -h, --help         print this help\n";
+// clang-format on
 
-static int complain(const char *what, const char *value)
+static int fail_usage(const char *what, const char *value)
 {
     (void)fprintf(stderr, "kolo plan: %s%s%s\n%s", what, value != NULL ? ": " : "",
                   value != NULL ? value : "", usage);
@@ -56,19 +60,19 @@ static int complain(const char *what, const char *value)
 
 /* ---- options ---- */
 
-static int take_option(int option, const char *value, struct options *o)
+static int take_option(int option, const char *value, struct plan_options *o)
 {
     switch (option) {
     case 'n':
         return kolo_parse_int(value, 1, MAX_RANKS, &o->nranks)
                    ? 0
-                   : complain("-n wants 1 to 4096 ranks", value);
+                   : fail_usage("-n wants 1 to 4096 ranks", value);
     case 'r':
         return kolo_parse_int(value, 0, MAX_RANKS - 1, &o->root)
                    ? 0
-                   : complain("--root wants a rank", value);
+                   : fail_usage("--root wants a rank", value);
     case 'b':
-        return kolo_parse_bytes(value, &o->bytes) ? 0 : complain("--bytes wants bytes", value);
+        return kolo_parse_bytes(value, &o->bytes) ? 0 : fail_usage("--bytes wants bytes", value);
     case 's':
         o->svg = value;
         return 0;
@@ -99,7 +103,7 @@ static int take_option(int option, const char *value, struct options *o)
     }
 }
 
-static int parse_options(int argc, char **argv, struct options *o)
+static int parse_options(int argc, char **argv, struct plan_options *o)
 {
     static const struct option options[] = {
         {"ranks", required_argument, NULL, 'n'},  {"root", required_argument, NULL, 'r'},
@@ -120,21 +124,21 @@ static int parse_options(int argc, char **argv, struct options *o)
         o->name = argv[optind++];
     }
     if (optind < argc) {
-        return complain("one algorithm at a time", argv[optind]);
+        return fail_usage("one algorithm at a time", argv[optind]);
     }
     if (o->help || o->list) {
         return 0;
     }
     if (o->name == NULL && o->plugin == NULL) {
-        return complain("which algorithm? see kolo plan --list", NULL);
+        return fail_usage("which algorithm? see kolo plan --list", NULL);
     }
     if (o->nranks == 0) {
-        return complain("how many ranks? -n N", NULL);
+        return fail_usage("how many ranks? -n N", NULL);
     }
     if (o->groups != NULL && o->topo != NULL) {
-        return complain("either --groups or --topo", NULL);
+        return fail_usage("either --groups or --topo", NULL);
     }
-    return o->root < o->nranks ? 0 : complain("--root must be less than -n", NULL);
+    return o->root < o->nranks ? 0 : fail_usage("--root must be less than -n", NULL);
 }
 
 /* ---- the catalogue ---- */
@@ -180,7 +184,7 @@ static void list_ranks(const struct kolo_algo *algo, struct kolo_text *out)
     }
 }
 
-static void list_algo(const struct kolo_algo *algo, const struct options *o)
+static void list_algo(const struct kolo_algo *algo, const struct plan_options *o)
 {
     struct kolo_text ranks = {0};
     if (o->nranks > 0 && !has_plan(algo, (int)o->nranks)) {
@@ -192,7 +196,7 @@ static void list_algo(const struct kolo_algo *algo, const struct options *o)
     kolo_text_free(&ranks);
 }
 
-static int list(const struct options *o)
+static int list_plans(const struct plan_options *o)
 {
     (void)printf("%-26s %-14s %-16s %s\n", "name", "collective", "ranks", "source");
     for (int i = 0; i < kolo_algo_count_all(); i++) {
@@ -202,7 +206,7 @@ static int list(const struct options *o)
 }
 
 /* Letters to change, add or remove (Levenshtein), of names of up to 47 letters. */
-static int distance(const char *a, const char *b)
+static int rank_distance(const char *a, const char *b)
 {
     enum { LEN = 48 };
     int row[LEN];
@@ -231,7 +235,7 @@ static int unknown_name(const char *name)
     (void)fprintf(stderr, "kolo plan: no algorithm %s", name);
     for (int i = 0; i < kolo_algo_count_all(); i++) {
         const char *other = kolo_algo_at(i)->base.name;
-        if (distance(name, other) <= 3 || strstr(other, name) != NULL) {
+        if (rank_distance(name, other) <= 3 || strstr(other, name) != NULL) {
             (void)fprintf(stderr, "%s %s", lead[0] == 'n' ? "; near it:" : ",", other);
             lead = ",";
         }
@@ -251,17 +255,17 @@ static int print_steps(const struct kolo_plan *plan)
     return 0;
 }
 
-static int failed(void)
+static int fail_library(void)
 {
     (void)fprintf(stderr, "kolo plan: %s\n", kolo_error_text());
     return 1;
 }
 
-static int verify(const struct kolo_plan *plan)
+static int verify_plan(const struct kolo_plan *plan)
 {
     bool rank_order = false;
     if (kolo_verify_plan(plan) != KOLO_OK || kolo_verify_expression(plan, &rank_order) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     (void)printf("proved, out of place and in place%s\n",
                  !kolo_coll_reduces(plan->shape.coll) ? ""
@@ -270,7 +274,8 @@ static int verify(const struct kolo_plan *plan)
     return 0;
 }
 
-static int price(const struct kolo_plan *plan, size_t bytes, const struct kolo_tool_layout *layout)
+static int price_plan(const struct kolo_plan *plan, size_t bytes,
+                      const struct kolo_tool_layout *layout)
 {
     struct kolo_model_machine placed;
     struct kolo_machine machine = {.link = {.latency_us = 1.0, .us_per_byte = 1e-4},
@@ -283,7 +288,7 @@ static int price(const struct kolo_plan *plan, size_t bytes, const struct kolo_t
         machine = placed.machine;
     }
     if (kolo_price_plan(plan, bytes, 0, &machine, true, &p) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     (void)printf(
         "%zu bytes: %.2f us, in %d tiles of %zu bytes a chunk; a rank moves up to %zu bytes one "
@@ -300,11 +305,11 @@ static int price(const struct kolo_plan *plan, size_t bytes, const struct kolo_t
     return 0;
 }
 
-static int draw(const struct kolo_plan *plan, const char *path)
+static int draw_plan(const struct kolo_plan *plan, const char *path)
 {
     struct kolo_text text = {0};
     if (kolo_plan_svg(plan, &text) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     FILE *file = fopen(path, "w");
     bool ok =
@@ -317,15 +322,15 @@ static int draw(const struct kolo_plan *plan, const char *path)
     return ok ? 0 : 1;
 }
 
-static int show(const struct kolo_algo *algo, const struct options *o,
-                const struct kolo_tool_layout *layout)
+static int show_plan(const struct kolo_algo *algo, const struct plan_options *o,
+                     const struct kolo_tool_layout *layout)
 {
     struct kolo_shape shape = kolo_tool_layout_shape(layout, algo->coll);
     struct kolo_plan *plan = NULL;
     struct kolo_text summary = {0};
     shape.root = kolo_coll_rooted(algo->coll) ? (int)o->root : 0;
     if (kolo_plan_build(algo, &shape, -1, &plan) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     int status = 0;
     if (!o->verify && !o->price && o->svg == NULL) {
@@ -336,29 +341,29 @@ static int show(const struct kolo_algo *algo, const struct options *o,
         kolo_text_free(&summary);
     }
     if (o->verify) {
-        status = verify(plan);
+        status = verify_plan(plan);
     }
     if (status == 0 && o->price) {
-        status = price(plan, o->bytes, layout);
+        status = price_plan(plan, o->bytes, layout);
     }
     if (status == 0 && o->svg != NULL) {
-        status = draw(plan, o->svg);
+        status = draw_plan(plan, o->svg);
     }
     kolo_plan_destroy(plan);
     return status;
 }
 
 /* Of a collective: the choice. */
-static int choose(enum kolo_coll coll, const struct options *o,
-                  const struct kolo_tool_layout *layout)
+static int show_choice(enum kolo_coll coll, const struct plan_options *o,
+                       const struct kolo_tool_layout *layout)
 {
     struct kolo_text text = {0};
     if (layout->place == NULL) {
-        return complain("of a collective, where are its ranks? --groups or --topo", o->name);
+        return fail_usage("of a collective, where are its ranks? --groups or --topo", o->name);
     }
     const size_t bytes = coll == KOLO_COLL_BARRIER ? 0 : o->bytes;
     if (kolo_tool_layout_choose(layout, coll, bytes, &text) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     (void)printf("%s\n", text.chars != NULL ? text.chars : "");
     kolo_text_free(&text);
@@ -376,7 +381,7 @@ static void print_groups(const struct kolo_tool_layout *layout)
 }
 
 /* An algorithm (NULL: of this name there is none), or a collective. */
-static int show_named(const struct kolo_algo *algo, const struct options *o)
+static int show_named(const struct kolo_algo *algo, const struct plan_options *o)
 {
     struct kolo_tool_layout layout;
     enum kolo_coll coll = KOLO_COLL_ALL_REDUCE;
@@ -384,11 +389,11 @@ static int show_named(const struct kolo_algo *algo, const struct options *o)
         return unknown_name(o->name);
     }
     if (kolo_tool_layout_open(o->topo, o->groups, (int)o->nranks, &layout) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     print_groups(&layout);
     const int status =
-        algo != NULL ? show(algo, o, &layout) : choose((enum kolo_coll)coll, o, &layout);
+        algo != NULL ? show_plan(algo, o, &layout) : show_choice((enum kolo_coll)coll, o, &layout);
     kolo_tool_layout_close(&layout);
     return status;
 }
@@ -404,7 +409,7 @@ static kolo_status load_plugin(const char *file)
 
 int kolo_tool_plan(int argc, char **argv)
 {
-    struct options o = {.bytes = (size_t)1 << 20};
+    struct plan_options o = {.bytes = (size_t)1 << 20};
     const int bad = parse_options(argc, argv, &o);
     if (bad != 0) {
         return bad;
@@ -414,14 +419,14 @@ int kolo_tool_plan(int argc, char **argv)
         return 0;
     }
     if (kolo_plugins_load() != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     const int known = kolo_algo_count_all(); /* what follows comes from o.plugin */
     if (o.plugin != NULL && load_plugin(o.plugin) != KOLO_OK) {
-        return failed();
+        return fail_library();
     }
     if (o.list) {
-        return list(&o);
+        return list_plans(&o);
     }
     const struct kolo_algo *algo = o.name != NULL ? kolo_algo_find(o.name) : kolo_algo_at(known);
     if (algo == NULL && o.name == NULL) {

@@ -74,14 +74,14 @@ static void try_pairs(int first, int fd)
 
 /* ---- the parent ---- */
 
-struct listener {
+struct probe_listener {
     void (*tell)(void *arg, const struct kolo_probed *pair);
     void *arg;
     bool silent; /* the driver did not answer at all */
 };
 
 /* Not for ever: a process that hangs in the kernel dies when the driver lets it. */
-static void reap(pid_t child)
+static void reap_child(pid_t child)
 {
     const struct timespec nap = {0, 10000000};
     (void)kill(child, SIGKILL);
@@ -91,7 +91,7 @@ static void reap(pid_t child)
 }
 
 /* Returns 1: heard; 0: nothing in PATIENCE_MS; -1: the child has said its last word. */
-static int hear(int fd, struct kolo_probed *pair)
+static int read_answer(int fd, struct kolo_probed *pair)
 {
     struct pollfd ready = {fd, POLLIN, 0};
     struct kolo_probed heard;
@@ -110,7 +110,7 @@ static int hear(int fd, struct kolo_probed *pair)
 }
 
 /* Have a child try from a pair on. Returns the pair to go on with; -1: there is none. */
-static int listen_from(struct listener *l, int first)
+static int listen_from(struct probe_listener *l, int first)
 {
     struct kolo_probed pair = {.status = KOLO_OK};
     int ends[2];
@@ -125,7 +125,7 @@ static int listen_from(struct listener *l, int first)
     }
     (void)close(ends[1]);
     int heard = child > 0 ? 1 : -1;
-    while (heard > 0 && (heard = hear(ends[0], &pair)) > 0) {
+    while (heard > 0 && (heard = read_answer(ends[0], &pair)) > 0) {
         if (pair.status != KOLO_INPROGRESS) {
             l->tell(l->arg, &pair);
         }
@@ -141,7 +141,7 @@ static int listen_from(struct listener *l, int first)
     }
     (void)close(ends[0]);
     if (child > 0) {
-        reap(child);
+        reap_child(child);
     }
     const bool tried_all = pair.status == KOLO_OK || pair.status == KOLO_ERR_UNSUPPORTED;
     return heard == 0 || tried_all ? -1 : pair.number + 1;
@@ -149,7 +149,7 @@ static int listen_from(struct listener *l, int first)
 
 bool kolo_probe_pairs(void (*tell)(void *arg, const struct kolo_probed *pair), void *arg)
 {
-    struct listener listener = {tell, arg, false};
+    struct probe_listener listener = {tell, arg, false};
     for (int next = 0; next >= 0;) {
         next = listen_from(&listener, next);
     }

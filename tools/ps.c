@@ -261,23 +261,32 @@ static bool has_process(const struct found *f, int pid)
     return i < f->board->nposts;
 }
 
-static void choose(struct found *all, int pid)
+static void choose_process(struct found *all, int pid)
 {
     for (struct found *f = all; f != NULL; f = f->next) {
         f->chosen = f->chosen || has_process(f, pid);
     }
 }
 
-/* The communicators of processes that share one with these, and so on. */
+/* Whether a process is in both communicators. */
+static bool shares_process(const struct found *f, const struct found *g)
+{
+    for (uint32_t i = 0; i < g->board->nposts; i++) {
+        if (has_process(f, atomic_load(&g->board->post[i].pid))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Choose the communicators that share a process with a chosen one, until none is left. */
 static void choose_job(struct found *all)
 {
     for (bool more = true; more;) {
         more = false;
         for (struct found *f = all; f != NULL; f = f->next) {
             for (const struct found *g = all; g != NULL && !f->chosen; g = g->next) {
-                for (uint32_t i = 0; g->chosen && i < g->board->nposts; i++) {
-                    f->chosen = f->chosen || has_process(f, atomic_load(&g->board->post[i].pid));
-                }
+                f->chosen = g->chosen && shares_process(f, g);
                 more = more || f->chosen;
             }
         }
@@ -304,22 +313,25 @@ static bool write_json(const struct found *f, const char *pattern)
     return well;
 }
 
-static int usage(FILE *to, int status)
+// clang-format off
+static const char usage[] =
+    "Usage: kolo ps [--job] [--json FILE] [PID...]\n"
+    "Show the ranks on this host: of all communicators that this user may read, or of the communicators\n"
+    "of these processes.\n"
+    "  --job         also show the other communicators of the same job: those that share a process\n"
+    "  --json FILE   write each rank's last calls in the form of PyTorch's flight recorder; in the name\n"
+    "                %r is the rank, %c the communicator, %p the process, %h the host; without %r and\n"
+    "                %p the rank is added to the name\n"
+    "  -h, --help    print this help\n"
+    "Columns of a rank:\n"
+    "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
+    "  calls   number of collectives that the rank has started\n"
+    "Exit status: 0 if any rank was found, else 1.\n";
+// clang-format on
+
+static int print_usage(FILE *to, int status)
 {
-    (void)fputs(
-        "Usage: kolo ps [--job] [--json FILE] [PID...]\n"
-        "What the ranks on this host are in: of all communicators that this user may look at, or of\n"
-        "those with these processes.\n"
-        "  --job         and of those with processes that share one with these: of their job\n"
-        "  --json FILE   write each rank's last calls, as PyTorch's flight recorder does: %r in the\n"
-        "                name is the rank, %c the communicator, %p the process, %h the host; with\n"
-        "                neither %r nor %p the rank is added\n"
-        "  -h, --help    this text\n"
-        "It tells of each rank:\n"
-        "  state   runs, waits (for a rank, since when), stopped, dead, left (in order), comes\n"
-        "  calls   collectives that the rank has begun\n"
-        "Exit status: 0 something was found, 1 nothing.\n",
-        to);
+    (void)fputs(usage, to);
     return status;
 }
 
@@ -338,7 +350,7 @@ static bool look_twice(struct found *all)
     return true;
 }
 
-static int show(const struct found *all, const char *json)
+static int show_found(const struct found *all, const char *json)
 {
     int shown = 0;
     for (const struct found *f = all; f != NULL; f = f->next) {
@@ -371,7 +383,7 @@ int kolo_tool_ps(int argc, char **argv)
     optind = 1;
     while ((c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
         if (c != 'j' && c != 'o') {
-            return usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
+            return print_usage(c == 'h' ? stdout : stderr, c == 'h' ? 0 : 2);
         }
         job = job || c == 'j';
         json = c == 'o' ? optarg : json;
@@ -384,7 +396,7 @@ int kolo_tool_ps(int argc, char **argv)
             free_boards(all);
             return 2;
         }
-        choose(all, (int)pid);
+        choose_process(all, (int)pid);
     }
     for (struct found *f = all; f != NULL && optind == argc; f = f->next) {
         f->chosen = true;
@@ -392,7 +404,7 @@ int kolo_tool_ps(int argc, char **argv)
     if (job) {
         choose_job(all);
     }
-    const int status = look_twice(all) ? show(all, json) : 1;
+    const int status = look_twice(all) ? show_found(all, json) : 1;
     free_boards(all);
     return status;
 }

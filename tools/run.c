@@ -19,25 +19,29 @@
 
 enum { MAX_RANKS = 4096, GRACE_MS = 3000, STATUS_TIMEOUT = 124, STATUS_USAGE = 2 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo run -n N [OPTIONS] COMMAND [ARGUMENTS]\n"
-    "Start N ranks of COMMAND on this host and end with them.\n"
-    "  -n, --ranks N      how many\n"
-    "      --prefix       begin each line of output with the rank; by default lines of rank 0,\n"
-    "                     which prints the tables, have none\n"
+    "Start N ranks of COMMAND on this host, and end when they end.\n"
+    "  -n, --ranks N      number of ranks\n"
+    "      --prefix       begin each line of output with its rank (default: all ranks but rank 0,\n"
+    "                     which prints the tables)\n"
     "      --no-prefix    ranks write to standard output and error themselves (also with -n 1)\n"
     "      --timeout S    end the job after S seconds, with status 124\n"
-    "      --bind core    rank i runs on the i-th allowed cpu (default while there are enough)\n"
-    "      --bind none    ranks run on all allowed cpus (the default for more ranks than cpus)\n"
-    "  -h, --help         this text\n"
-    "Only rank 0 reads standard input. When a rank fails (a status other than 0, or a signal), the\n"
-    "others get SIGTERM and after 3 s SIGKILL; the status is that of the first failure, 128 + the\n"
-    "number for a signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; the second one kills.\n";
+    "      --bind core    rank i runs on the i-th allowed CPU (default if there are enough CPUs)\n"
+    "      --bind none    ranks run on all allowed CPUs (default if there are more ranks than CPUs)\n"
+    "  -h, --help         print this help\n"
+    "Only rank 0 reads standard input. A rank fails if its status is not 0 or a signal ends it. The\n"
+    "other ranks then get SIGTERM, and SIGKILL after 3 s. The exit status is that of the first failed\n"
+    "rank, or 128 + the number of its signal. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the\n"
+    "ranks; a second signal kills them.\n";
+// clang-format on
 
-/* ---- options ---- */
+/* ---- options -----------------------------------------------------------------------------------
+ */
 
-static bool refuse(const char *format, ...) KOLO_PRINTF(1, 2);
-static bool refuse(const char *format, ...)
+static bool refuse_option(const char *format, ...) KOLO_PRINTF(1, 2);
+static bool refuse_option(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -52,7 +56,7 @@ static bool set_number(const char *option, const char *text, long hi, int *out)
 {
     long value = 0;
     if (!kolo_parse_int(text, 1, hi, &value)) {
-        return refuse("%s: \"%s\" is not a number of 1 to %ld", option, text, hi);
+        return refuse_option("%s: \"%s\" is not a number of 1 to %ld", option, text, hi);
     }
     *out = (int)value;
     return true;
@@ -61,7 +65,7 @@ static bool set_number(const char *option, const char *text, long hi, int *out)
 static bool set_bind(const char *text, enum run_bind *out)
 {
     if (strcmp(text, "core") != 0 && strcmp(text, "none") != 0) {
-        return refuse("--bind: \"%s\" is neither core nor none", text);
+        return refuse_option("--bind: \"%s\" is neither core nor none", text);
     }
     *out = text[0] == 'c' ? RUN_BIND_CORE : RUN_BIND_NONE;
     return true;
@@ -106,10 +110,10 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
     optind = 0;
     while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
         if (option == ':') {
-            return refuse("%s needs a value", argv[optind - 1]);
+            return refuse_option("%s needs a value", argv[optind - 1]);
         }
         if (option == '?') {
-            return refuse("unknown option %s", argv[optind - 1]);
+            return refuse_option("unknown option %s", argv[optind - 1]);
         }
         if (!set_option(option, out, help)) {
             return false;
@@ -120,12 +124,13 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
         return true;
     }
     if (out->nranks == 0) {
-        return refuse("how many ranks? -n N");
+        return refuse_option("how many ranks? -n N");
     }
-    return optind < argc || refuse("which command?");
+    return optind < argc || refuse_option("which command?");
 }
 
-/* ---- signals ---- */
+/* ---- signals -----------------------------------------------------------------------------------
+ */
 
 /* What a handler may use; groups[] is written before a signal can need it and never shrinks until
  * the job is over. */
@@ -200,17 +205,18 @@ static bool catch_signals(void)
     return true;
 }
 
-/* ---- the job ---- */
+/* ---- the job -----------------------------------------------------------------------------------
+ */
 
-struct job {
-    struct run run;
+struct run_job {
+    struct run_state run;
     int status;         /* of the first failure */
     bool ending;        /* the rest was told to end */
     double kill_us;     /* when it is to be killed; 0: it was */
     double deadline_us; /* of the whole job; 0: none */
 };
 
-static void end_rest(struct job *job, int status)
+static void end_rest(struct run_job *job, int status)
 {
     if (job->ending) {
         return;
@@ -229,7 +235,7 @@ static int status_of(int wait_status)
 
 /* Say how it failed, after what it said itself. A death by the signal that we passed on is what was
  * asked for. */
-static void report_failure(struct job *job, int rank)
+static void report_failure(struct run_job *job, int rank)
 {
     struct run_rank *failed = &job->run.ranks[rank];
     const int number = WIFSIGNALED(failed->status) ? WTERMSIG(failed->status) : 0;
@@ -247,7 +253,7 @@ static void report_failure(struct job *job, int rank)
     }
 }
 
-static bool is_rank(const struct run *run, pid_t pid)
+static bool is_rank(const struct run_state *run, pid_t pid)
 {
     for (int i = 0; i < run->nstarted; i++) {
         if (run->ranks[i].pid == pid) {
@@ -259,7 +265,7 @@ static bool is_rank(const struct run *run, pid_t pid)
 
 /* Processes whose parent, a rank, is gone are ours. They are reaped here, where the kernel names
  * them before a rank that has ended, and at the end of the job. */
-static void reap_orphans(const struct run *run)
+static void reap_orphans(const struct run_state *run)
 {
     for (;;) {
         siginfo_t info = {0};
@@ -273,7 +279,7 @@ static void reap_orphans(const struct run *run)
 
 /* Note who ended. Of several failures seen at once, a signal is likelier the cause than a status:
  * ranks that lose a peer exit with one. */
-static void look_for_ends(struct job *job)
+static void look_for_ends(struct run_job *job)
 {
     int first = -1;
     for (int i = 0; i < job->run.nstarted; i++) {
@@ -301,7 +307,7 @@ static void look_for_ends(struct job *job)
     }
 }
 
-static void look_at_clock(struct job *job)
+static void look_at_clock(struct run_job *job)
 {
     const double now_us = kolo_now_us();
     if (!job->ending && job->deadline_us > 0 && now_us >= job->deadline_us) {
@@ -319,7 +325,7 @@ static void look_at_clock(struct job *job)
     }
 }
 
-static int wait_ms(const struct job *job)
+static int wait_ms(const struct run_job *job)
 {
     const double next_us = job->ending ? job->kill_us : job->deadline_us;
     const double left_ms = (next_us - kolo_now_us()) / 1e3;
@@ -329,7 +335,7 @@ static int wait_ms(const struct job *job)
     return left_ms < 0 ? 0 : (int)left_ms + 1;
 }
 
-static void step(struct job *job, int timeout_ms)
+static void pump_and_reap(struct run_job *job, int timeout_ms)
 {
     char bytes[64];
     run_pump(&job->run, shared.wake[0], timeout_ms);
@@ -340,9 +346,9 @@ static void step(struct job *job, int timeout_ms)
     look_at_clock(job);
 }
 
-static bool start_all(struct job *job)
+static bool start_all(struct run_job *job)
 {
-    struct run *run = &job->run;
+    struct run_state *run = &job->run;
     for (int rank = 0; rank < run->options.nranks; rank++) {
         const int error = run_start_rank(run, rank);
         if (error != 0) {
@@ -362,7 +368,7 @@ static bool start_all(struct job *job)
 
 /* What ranks started and left behind ends too. Once the leader is reaped, a group exists as long as
  * it has members; so its number is no stranger's while it is seen to exist. */
-static void end_groups(struct job *job)
+static void end_groups(struct run_job *job)
 {
     const double kill_us = kolo_now_us() + GRACE_MS * 1e3;
     const int count = shared.ngroups;
@@ -389,7 +395,7 @@ static void end_groups(struct job *job)
     }
 }
 
-static int run_job(struct job *job)
+static int run_job(struct run_job *job)
 {
     const int timeout_s = job->run.options.timeout_s;
     if (timeout_s > 0) {
@@ -397,7 +403,7 @@ static int run_job(struct job *job)
     }
     (void)start_all(job);
     while (job->run.nexited < job->run.nstarted) {
-        step(job, wait_ms(job));
+        pump_and_reap(job, wait_ms(job));
     }
     end_groups(job);
     run_finish_output(&job->run);
@@ -406,7 +412,7 @@ static int run_job(struct job *job)
 
 int kolo_tool_run(int argc, char **argv)
 {
-    struct job job = {0};
+    struct run_job job = {0};
     bool help = false;
     if (!parse_options(argc, argv, &job.run.options, &help)) {
         return STATUS_USAGE;

@@ -48,7 +48,7 @@ struct run_input {
     size_t len;
 };
 
-struct run {
+struct run_state {
     struct run_options options;
     struct run_rank *ranks; /* [options.nranks] */
     int nstarted, nexited;
@@ -57,16 +57,16 @@ struct run {
 };
 
 /* run_start.c: start rank `rank`. Returns 0, or the errno for which the program cannot run. */
-int run_start_rank(struct run *run, int rank);
+int run_start_rank(struct run_state *run, int rank);
 /* Choose the job's name and secret, look at the cpus. False after a message. */
-bool run_prepare(struct run *run);
+bool run_prepare(struct run_state *run);
 
 /* run_pump.c: wait at most `timeout_ms` for output, input or `wake_fd`, and pass on what is there.
  */
-void run_pump(struct run *run, int wake_fd, int timeout_ms);
+void run_pump(struct run_state *run, int wake_fd, int timeout_ms);
 /* Pass on all that a rank's pipes hold now. */
-void run_drain(struct run *run, struct run_rank *rank);
+void run_drain(struct run_state *run, struct run_rank *rank);
 /* The last words, also where a line has no end. */
-void run_finish_output(struct run *run);
+void run_finish_output(struct run_state *run);
 
 #endif

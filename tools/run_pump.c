@@ -18,7 +18,7 @@ static const struct run_stream *unfinished[3];
 
 /* ---- our output ---- */
 
-static void write_all(struct run *run, int to, const char *bytes, size_t len)
+static void write_all(struct run_state *run, int to, const char *bytes, size_t len)
 {
     while (len > 0 && !run->output_is_closed) {
         const ssize_t n = write(to, bytes, len);
@@ -34,7 +34,8 @@ static void write_all(struct run *run, int to, const char *bytes, size_t len)
     }
 }
 
-static void show(struct run *run, const struct run_stream *stream, const char *bytes, size_t len)
+static void show_bytes(struct run_state *run, const struct run_stream *stream, const char *bytes,
+                       size_t len)
 {
     if (len == 0) {
         return;
@@ -57,7 +58,7 @@ static size_t count_lines(const char *bytes, size_t len)
 }
 
 /* Each line with its prefix, in one write; a last line without an end gets one. */
-static void show_prefixed(struct run *run, const struct run_stream *stream, const char *bytes,
+static void show_prefixed(struct run_state *run, const struct run_stream *stream, const char *bytes,
                           size_t len)
 {
     char prefix[16];
@@ -76,12 +77,12 @@ static void show_prefixed(struct run *run, const struct run_stream *stream, cons
     if (bytes[len - 1] != '\n') {
         *at++ = '\n';
     }
-    show(run, stream, text, (size_t)(at - text));
+    show_bytes(run, stream, text, (size_t)(at - text));
     free(text);
 }
 
 /* Show the first `len` bytes of what the stream holds, keep the rest. */
-static void release(struct run *run, struct run_stream *stream, size_t len)
+static void show_held(struct run_state *run, struct run_stream *stream, size_t len)
 {
     if (len == 0) {
         return;
@@ -89,7 +90,7 @@ static void release(struct run *run, struct run_stream *stream, size_t len)
     if (stream->prefix >= 0) {
         show_prefixed(run, stream, stream->bytes, len);
     } else {
-        show(run, stream, stream->bytes, len);
+        show_bytes(run, stream, stream->bytes, len);
     }
     stream->len -= len;
     memmove(stream->bytes, stream->bytes + len, stream->len);
@@ -112,9 +113,9 @@ static bool make_room(struct run_stream *stream)
     return true;
 }
 
-static void end_stream(struct run *run, struct run_stream *stream)
+static void end_stream(struct run_state *run, struct run_stream *stream)
 {
-    release(run, stream, stream->len);
+    show_held(run, stream, stream->len);
     close(stream->fd);
     stream->fd = -1;
     free(stream->bytes);
@@ -135,17 +136,17 @@ static size_t whole_lines(const struct run_stream *stream, size_t fresh)
 }
 
 /* One read; false if there is nothing more at the moment. */
-static bool take(struct run *run, struct run_stream *stream)
+static bool read_stream(struct run_state *run, struct run_stream *stream)
 {
     if (!make_room(stream)) {
-        release(run, stream, stream->len); /* better a cut line than none */
+        show_held(run, stream, stream->len); /* better a cut line than none */
         return false;
     }
     const ssize_t n = read(stream->fd, stream->bytes + stream->len, CHUNK);
     if (n > 0) {
         stream->len += (size_t)n;
         stream->since_us = kolo_now_us();
-        release(run, stream, whole_lines(stream, (size_t)n));
+        show_held(run, stream, whole_lines(stream, (size_t)n));
         return true;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -154,15 +155,15 @@ static bool take(struct run *run, struct run_stream *stream)
     return false;
 }
 
-void run_drain(struct run *run, struct run_rank *rank)
+void run_drain(struct run_state *run, struct run_rank *rank)
 {
     for (int i = 0; i < 2; i++) {
-        while (rank->streams[i].fd >= 0 && take(run, &rank->streams[i])) {
+        while (rank->streams[i].fd >= 0 && read_stream(run, &rank->streams[i])) {
         }
     }
 }
 
-void run_finish_output(struct run *run)
+void run_finish_output(struct run_state *run)
 {
     for (int rank = 0; rank < run->nstarted; rank++) {
         run_drain(run, &run->ranks[rank]);
@@ -179,7 +180,7 @@ void run_finish_output(struct run *run)
 }
 
 /* Show lines without an end that have waited; returns whether some still wait. */
-static bool show_idle(struct run *run)
+static bool show_idle(struct run_state *run)
 {
     bool some = false;
     for (int rank = 0; rank < run->nstarted; rank++) {
@@ -189,7 +190,7 @@ static bool show_idle(struct run *run)
                 continue;
             }
             if (kolo_now_us() - stream->since_us >= IDLE_MS * 1e3) {
-                release(run, stream, stream->len);
+                show_held(run, stream, stream->len);
             } else {
                 some = true;
             }
@@ -239,7 +240,7 @@ static void pass_input(struct run_input *input)
 
 /* ---- all of it ---- */
 
-void run_pump(struct run *run, int wake_fd, int timeout_ms)
+void run_pump(struct run_state *run, int wake_fd, int timeout_ms)
 {
     const size_t count = 2 * (size_t)run->nstarted;
     struct pollfd *polls = calloc(count + 2, sizeof *polls);
@@ -256,7 +257,7 @@ void run_pump(struct run *run, int wake_fd, int timeout_ms)
     if (poll(polls, count + 2, soon ? IDLE_MS : timeout_ms) > 0) {
         for (size_t i = 0; i < count; i++) {
             if (polls[i].revents != 0) {
-                (void)take(run, &run->ranks[i / 2].streams[i % 2]);
+                (void)read_stream(run, &run->ranks[i / 2].streams[i % 2]);
             }
         }
         if (polls[count + 1].revents != 0) {

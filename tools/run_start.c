@@ -69,7 +69,7 @@ static void open_standard_streams(void)
     }
 }
 
-bool run_prepare(struct run *run)
+bool run_prepare(struct run_state *run)
 {
     unsigned char bytes[16];
     unsigned char secret[32];
@@ -127,7 +127,8 @@ static void bind_to_cpu(int rank)
 }
 
 /* Does not return: runs the program, or reports errno through `report` (which closes on exec). */
-static void become(const struct run *run, int rank, pid_t parent, const int streams[3], int report)
+static void become_rank(const struct run_state *run, int rank, pid_t parent, const int streams[3],
+                        int report)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -158,7 +159,7 @@ static void become(const struct run *run, int rank, pid_t parent, const int stre
 
 /* Pipe or file for stream `fd` of the rank: theirs in *theirs (-1: they inherit ours), our end in
  * *ours (-1: none). */
-static int open_stream(const struct run *run, int rank, int fd, int *theirs, int *ours)
+static int open_stream(const struct run_state *run, int rank, int fd, int *theirs, int *ours)
 {
     int ends[2] = {-1, -1};
     *theirs = -1;
@@ -189,7 +190,7 @@ static void close_all(const int *fds, int count)
 }
 
 /* Fork; returns 0 once the program runs, else the errno for which it does not. */
-static int spawn(struct run *run, int rank, const int theirs[3])
+static int spawn_rank(struct run_state *run, int rank, const int theirs[3])
 {
     int report[2];
     int error = 0;
@@ -199,7 +200,7 @@ static int spawn(struct run *run, int rank, const int theirs[3])
     }
     const pid_t pid = fork();
     if (pid == 0) {
-        become(run, rank, parent, theirs, report[1]);
+        become_rank(run, rank, parent, theirs, report[1]);
     }
     const int fork_error = pid < 0 ? errno : 0;
     close(report[1]);
@@ -218,7 +219,7 @@ static int spawn(struct run *run, int rank, const int theirs[3])
     return pid < 0 ? fork_error : error;
 }
 
-int run_start_rank(struct run *run, int rank)
+int run_start_rank(struct run_state *run, int rank)
 {
     int theirs[3] = {-1, -1, -1};
     int ours[3] = {-1, -1, -1};
@@ -227,7 +228,7 @@ int run_start_rank(struct run *run, int rank)
         error = open_stream(run, rank, fd, &theirs[fd], &ours[fd]);
     }
     if (error == 0) {
-        error = spawn(run, rank, theirs);
+        error = spawn_rank(run, rank, theirs);
     }
     close_all(theirs, 3);
     if (error != 0) {

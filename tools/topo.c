@@ -6,10 +6,14 @@
 
 #include "output.h"
 #include "topo_parts.h"
+#include "topology/draw/draw.h"
 #include "topology/draw/picture.h"
+#include "topology/formats/file.h"
 #include "topology/formats/graphs.h"
+#include "topology/formats/write.h"
 #include "topology/layout/wiring.h"
 #include "topology/machine/host.h"
+#include "topology/source.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -18,29 +22,30 @@
 
 enum { MAX_RANKS = 65536, MAX_HOSTS = 65536, MAX_LINES = 64 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo topo [OPTIONS] [FILE]\n"
     "       kolo topo --diff A B\n"
-    "Show this machine (or FILE's: hwloc XML 2, NCCL or RCCL topology XML, the text of nvidia-smi\n"
-    "topo -m, kolo's dump; NCCL's graph XML shows its channels), and what kolo lays on it: on "
-    "GPUs\n"
-    "rings and trees with their bound, else ranks on CPUs.\n"
+    "Show a machine and its layout: rings and trees with their bound on GPUs, else ranks on CPUs. The\n"
+    "machine is this one, or that of FILE. FILE is hwloc XML 2, NCCL or RCCL topology XML, the text of\n"
+    "nvidia-smi topo -m, or kolo's dump. If FILE is NCCL's graph XML, its channels are shown.\n"
     "  -f, --file FILE   the same as FILE (also KOLO_TOPO_FILE)\n"
-    "  -m, --merge FILE  add what FILE knows of the same machine, by bus address\n"
-    "  -p, --probe       try P2P of this machine's GPUs with data, and plan without what fails\n"
-    "  -g, --gpus LIST   plan on these GPUs alone, 0,2,5 as they are numbered here\n"
+    "  -m, --merge FILE  add the data that FILE has on the same machine, matched by bus address\n"
+    "  -p, --probe       test P2P between this machine's GPUs with data, and plan without failed links\n"
+    "  -g, --gpus LIST   plan on these GPUs alone: 0,2,5, with the numbers that kolo topo shows\n"
     "  -H, --hosts N     plan for N hosts like this one\n"
     "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
-    "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, nothing else then)\n"
+    "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, without the text)\n"
     "  -j, --json        print machine and plan as one JSON object\n"
     "  -x, --xml         print kolo's dump, which can be read again\n"
     "      --nccl-xml    print a file for NCCL_TOPO_FILE\n"
-    "      --diff        print what machine B has otherwise than A; status 1 if anything\n"
-    "  -h, --help        this text\n";
+    "      --diff        print the differences of machine B from machine A; status 1 if there are any\n"
+    "  -h, --help        print this help\n";
+// clang-format on
 
 enum form { FORM_TEXT, FORM_JSON, FORM_XML, FORM_NCCL, FORM_DIFF };
 
-struct options {
+struct topo_options {
     const char *file, *second, *merge, *svg, *gpus;
     int nranks; /* 0: as many as PUs */
     int nhosts;
@@ -60,7 +65,7 @@ static bool set_number(const char *name, const char *text, long most, int *out)
     return true;
 }
 
-static bool take_arguments(int argc, char **argv, struct options *out)
+static bool take_arguments(int argc, char **argv, struct topo_options *out)
 {
     const int most = out->file != NULL ? 0 : out->form == FORM_DIFF ? 2 : 1;
     const int count = argc - optind;
@@ -82,7 +87,7 @@ static bool take_arguments(int argc, char **argv, struct options *out)
     return true;
 }
 
-static bool take_option(int option, struct options *out)
+static bool take_option(int option, struct topo_options *out)
 {
     switch (option) {
     case 'f':
@@ -122,7 +127,7 @@ static bool take_option(int option, struct options *out)
     }
 }
 
-static bool parse_options(int argc, char **argv, struct options *out)
+static bool parse_options(int argc, char **argv, struct topo_options *out)
 {
     static const struct option longs[] = {
         {"file", required_argument, NULL, 'f'},
@@ -157,7 +162,7 @@ static bool parse_options(int argc, char **argv, struct options *out)
 /* ---- what is shown ---- */
 
 struct shown {
-    const struct options *options;
+    const struct topo_options *options;
     struct kolo_host *host; /* NULL: the file tells nothing of CPUs */
     struct kolo_graph *graph;
     struct kolo_topo_probe probe;
@@ -306,7 +311,7 @@ static void add_svg(const struct shown *s, struct kolo_text *out)
     }
 }
 
-static int show(const struct shown *s)
+static int write_output(const struct shown *s)
 {
     struct kolo_text text = {0};
     int status = 0;
@@ -335,22 +340,22 @@ static int show(const struct shown *s)
     return status;
 }
 
-static int fail(void)
+static int fail_library(void)
 {
     (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());
     return 1;
 }
 
-static int show_machine(const struct options *options)
+static int show_machine(const struct topo_options *options)
 {
     struct shown s = {.options = options};
-    const int status = open_machine(&s) < 0 ? fail() : show(&s);
+    const int status = open_machine(&s) < 0 ? fail_library() : write_output(&s);
     close_machine(&s);
     return status;
 }
 
 /* A file of NCCL's graphs instead of a machine: -1 it is none. */
-static int show_graphs(const struct options *options)
+static int show_graphs(const struct topo_options *options)
 {
     char *bytes = NULL;
     size_t len = 0;
@@ -363,7 +368,7 @@ static int show_graphs(const struct options *options)
     if (kolo_graphs_is(bytes, len)) {
         status = 1;
         if (kolo_graphs_read(options->file, bytes, len, &job) < 0) {
-            (void)fail();
+            (void)fail_library();
         } else {
             if (options->svg != NULL) {
                 kolo_picture_job(&job, NULL, &text);
@@ -381,13 +386,13 @@ static int show_graphs(const struct options *options)
 }
 
 /* As diff: 0 alike, 1 not, 2 trouble. */
-static int show_diff(const struct options *options)
+static int show_diff(const struct topo_options *options)
 {
     struct kolo_graph *a = NULL, *b = NULL;
     struct kolo_text text = {0};
     int status = 2;
     if (kolo_graph_load(options->file, &a) < 0 || kolo_graph_load(options->second, &b) < 0) {
-        (void)fail();
+        (void)fail_library();
     } else {
         const int count = kolo_topo_diff(a, b, &text);
         if (count == 0) {
@@ -403,7 +408,7 @@ static int show_diff(const struct options *options)
 
 int kolo_tool_topo(int argc, char **argv)
 {
-    struct options options = {0};
+    struct topo_options options = {0};
     if (!parse_options(argc, argv, &options)) {
         return 2;
     }

@@ -2,6 +2,9 @@
 /* `kolo topo` of a machine's CPUs: rank i on PU i (mod the number of PUs), the ring, the groups and
  * both trees, as log lines in NCCL's form and as small drawings, or as SVG. */
 #include "topo_parts.h"
+#include "topology/draw/draw.h"
+#include "topology/draw/lines.h"
+#include "topology/layout/groups.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +59,8 @@ static void print_drawings(const struct kolo_layout *layout, struct kolo_text *o
     }
 }
 
-static void show(const struct kolo_host *host, const struct kolo_layout *layout,
-                 struct kolo_text *text, struct kolo_text *svg)
+static void show_layout(const struct kolo_host *host, const struct kolo_layout *layout,
+                        struct kolo_text *text, struct kolo_text *svg)
 {
     if (text != NULL) {
         kolo_host_print(host, text);
@@ -79,7 +82,7 @@ bool kolo_topo_cpus(const struct kolo_host *host, int ranks, struct kolo_text *t
     const bool fits = place != NULL && order != NULL;
     if (fits) {
         plan_layout(host, nranks, place, order);
-        show(host, &(struct kolo_layout){nranks, order, NULL, place}, text, svg);
+        show_layout(host, &(struct kolo_layout){nranks, order, NULL, place}, text, svg);
     } else {
         (void)fprintf(stderr, "kolo topo: no memory for %d ranks\n", nranks);
     }

@@ -39,20 +39,20 @@ static void find_twins(struct diff *d, unsigned char *taken)
     }
 }
 
-static void say(struct diff *d, char sign, const struct kolo_graph *g, int node)
+static void print_node(struct diff *d, char sign, const struct kolo_graph *g, int node)
 {
     d->count++;
     kolo_text_add(d->out, "%c %s ", sign, kolo_node_kind_name(g->node[node].kind));
     kolo_node_label(g, node, d->out);
 }
 
-static const struct kolo_link *uplink(const struct kolo_graph *g, int node)
+static const struct kolo_graph_edge *find_uplink(const struct kolo_graph *g, int node)
 {
     const int parent = g->node[node].parent;
     return parent >= 0 ? kolo_graph_link(g, node, parent, KOLO_LINK_PCI) : NULL;
 }
 
-static bool differ(double x, double y)
+static bool rates_differ(double x, double y)
 {
     return fabs(x - y) > 0.01 * fmax(x, y);
 }
@@ -60,18 +60,18 @@ static bool differ(double x, double y)
 static void compare_node(struct diff *d, int i)
 {
     const int j = d->twin[i];
-    const struct kolo_link *up = uplink(d->a, i), *other = uplink(d->b, j);
+    const struct kolo_graph_edge *up = find_uplink(d->a, i), *other = find_uplink(d->b, j);
     const int parent = d->a->node[i].parent, other_parent = d->b->node[j].parent;
-    if (up != NULL && other != NULL && differ(up->gbs, other->gbs)) {
-        say(d, '~', d->a, i);
+    if (up != NULL && other != NULL && rates_differ(up->gbs, other->gbs)) {
+        print_node(d, '~', d->a, i);
         kolo_text_add(d->out, ": PCI %.4g GB/s, now %.4g\n", up->gbs, other->gbs);
     }
-    if (differ(d->a->node[i].gbs, d->b->node[j].gbs)) {
-        say(d, '~', d->a, i);
+    if (rates_differ(d->a->node[i].gbs, d->b->node[j].gbs)) {
+        print_node(d, '~', d->a, i);
         kolo_text_add(d->out, ": port %.4g GB/s, now %.4g\n", d->a->node[i].gbs, d->b->node[j].gbs);
     }
     if (parent >= 0 && other_parent >= 0 && d->twin[parent] != other_parent) {
-        say(d, '~', d->a, i);
+        print_node(d, '~', d->a, i);
         kolo_text_add(d->out, ": hangs on ");
         kolo_node_label(d->a, parent, d->out);
         kolo_text_add(d->out, ", now on ");
@@ -81,7 +81,7 @@ static void compare_node(struct diff *d, int i)
 }
 
 static void say_link(struct diff *d, char sign, const struct kolo_graph *g,
-                     const struct kolo_link *l)
+                     const struct kolo_graph_edge *l)
 {
     d->count++;
     kolo_text_add(d->out, "%c %s ", sign, kolo_link_kind_name(l->kind));
@@ -93,16 +93,16 @@ static void say_link(struct diff *d, char sign, const struct kolo_graph *g,
 static void compare_links(struct diff *d)
 {
     for (int i = 0; i < d->a->nlinks; i++) {
-        const struct kolo_link *l = &d->a->link[i];
+        const struct kolo_graph_edge *l = &d->a->link[i];
         const int a = d->twin[l->a], b = d->twin[l->b];
         if (l->kind == KOLO_LINK_PCI || a < 0 || b < 0) {
             continue;
         }
-        const struct kolo_link *other = kolo_graph_link(d->b, a, b, (int)l->kind);
+        const struct kolo_graph_edge *other = kolo_graph_link(d->b, a, b, (int)l->kind);
         if (other == NULL) {
             say_link(d, '-', d->a, l);
             kolo_text_add(d->out, ", %d x %.4g GB/s\n", l->count, l->gbs / l->count);
-        } else if (other->count != l->count || differ(other->gbs, l->gbs)) {
+        } else if (other->count != l->count || rates_differ(other->gbs, l->gbs)) {
             say_link(d, '~', d->a, l);
             kolo_text_add(d->out, ": %d x %.4g GB/s, now %d x %.4g\n", l->count, l->gbs / l->count,
                           other->count, other->gbs / other->count);
@@ -114,7 +114,7 @@ static void compare_links(struct diff *d)
 static void find_new_links(struct diff *d, const int *back)
 {
     for (int i = 0; i < d->b->nlinks; i++) {
-        const struct kolo_link *l = &d->b->link[i];
+        const struct kolo_graph_edge *l = &d->b->link[i];
         const int a = back[l->a], b = back[l->b];
         if (l->kind != KOLO_LINK_PCI && a >= 0 && b >= 0 &&
             kolo_graph_link(d->a, a, b, (int)l->kind) == NULL) {
@@ -124,7 +124,7 @@ static void find_new_links(struct diff *d, const int *back)
     }
 }
 
-static void compare(struct diff *d, int *back, unsigned char *taken)
+static void match_nodes(struct diff *d, int *back, unsigned char *taken)
 {
     find_twins(d, taken);
     for (int j = 0; j < d->b->nnodes; j++) {
@@ -134,13 +134,13 @@ static void compare(struct diff *d, int *back, unsigned char *taken)
         if (d->twin[i] >= 0) {
             back[d->twin[i]] = i;
         } else {
-            say(d, '-', d->a, i);
+            print_node(d, '-', d->a, i);
             kolo_text_add(d->out, "\n");
         }
     }
     for (int j = 0; j < d->b->nnodes; j++) {
         if (back[j] < 0) {
-            say(d, '+', d->b, j);
+            print_node(d, '+', d->b, j);
             kolo_text_add(d->out, "\n");
         }
     }
@@ -160,7 +160,7 @@ int kolo_topo_diff(const struct kolo_graph *a, const struct kolo_graph *b, struc
     int *back = calloc((size_t)b->nnodes + 1, sizeof *back);
     unsigned char *taken = calloc((size_t)b->nnodes + 1, 1);
     if (d.twin != NULL && back != NULL && taken != NULL) {
-        compare(&d, back, taken);
+        match_nodes(&d, back, taken);
     } else {
         d.count = -1;
     }

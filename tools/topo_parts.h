@@ -5,7 +5,7 @@
 
 #include "probe.h"
 #include "topology/machine/graph.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -59,7 +59,7 @@ kolo_status kolo_topo_probe(struct kolo_graph *graph, struct kolo_topo_probe *ou
     return probing.status;
 }
 
-static const struct kolo_probed *find(const struct kolo_topo_probe *probe, int a, int b)
+static const struct kolo_probed *find_pair(const struct kolo_topo_probe *probe, int a, int b)
 {
     for (int i = 0; i < probe->count; i++) {
         const int *place = probe->pair[i].place;
@@ -70,7 +70,7 @@ static const struct kolo_probed *find(const struct kolo_topo_probe *probe, int a
     return NULL;
 }
 
-static const char *verdict(const struct kolo_probed *pair)
+static const char *verdict_of(const struct kolo_probed *pair)
 {
     return pair->status == KOLO_OK                ? "verified"
            : pair->status == KOLO_ERR_UNSUPPORTED ? "none"
@@ -83,9 +83,9 @@ static void print_row(const struct kolo_topo_probe *probe, int row, int ngpus,
 {
     kolo_text_add(out, "  GPU%-3d", row);
     for (int i = 0; i < ngpus; i++) {
-        const struct kolo_probed *pair = find(probe, row, i);
+        const struct kolo_probed *pair = find_pair(probe, row, i);
         if (pair == NULL || pair->status != KOLO_OK) {
-            kolo_text_add(out, " %8s", pair != NULL ? verdict(pair) : row == i ? "." : "?");
+            kolo_text_add(out, " %8s", pair != NULL ? verdict_of(pair) : row == i ? "." : "?");
         } else {
             kolo_text_add(out, " %8.3g", pair->gbs);
         }
@@ -120,7 +120,7 @@ void kolo_topo_probe_print(const struct kolo_graph *graph, const struct kolo_top
         const struct kolo_topo_pair *pair = &probe->pair[i];
         if (pair->place[0] < 0 || pair->place[1] < 0) {
             kolo_text_add(out, "  %s and %s: %s\n", pair->tried.bus[0], pair->tried.bus[1],
-                          verdict(&pair->tried));
+                          verdict_of(&pair->tried));
         }
     }
 }
@@ -131,7 +131,7 @@ void kolo_topo_probe_json(const struct kolo_topo_probe *probe, struct kolo_text 
     for (int i = 0; i < probe->count; i++) {
         const struct kolo_probed *pair = &probe->pair[i].tried;
         kolo_text_add(out, "%s\n  {\"a\": \"%s\", \"b\": \"%s\", \"p2p\": \"%s\", \"gbs\": %.6g}",
-                      i > 0 ? "," : "", pair->bus[0], pair->bus[1], verdict(pair), pair->gbs);
+                      i > 0 ? "," : "", pair->bus[0], pair->bus[1], verdict_of(pair), pair->gbs);
     }
     kolo_text_add(out, "]");
 }

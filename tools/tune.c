@@ -17,33 +17,34 @@
 
 enum { MAX_RANKS = 4096, STATUS_USAGE = 2 };
 
+// clang-format off
 static const char usage[] =
     "Usage: kolo tune [-n RANKS[,RANKS...]] [-c COLLECTIVES] [-b BYTES] [-e BYTES] [OPTIONS]\n"
     "       kolo tune --explain COLLECTIVE BYTES [-n RANKS] [--shared]\n"
-    "Measure which algorithm is fastest for which size, and keep what gains more than 5 % and two\n"
-    "standard deviations over the choice by price. Communicators of this machine use it from then\n"
-    "on. Under kolo run, mpirun, torchrun or srun it measures with the ranks that are there.\n"
+    "Measure which algorithm is fastest for each size, and write a table of rules. A rule is kept if it\n"
+    "beats the predicted choice by more than 5 % and two standard deviations. Communicators on this\n"
+    "machine then use the table. Under kolo run, mpirun, torchrun or srun it measures with their ranks.\n"
     "  -n, --ranks LIST     numbers of ranks to start (default: 2, 4, 8 ... and all cores)\n"
-    "  -c, --colls LIST     allreduce, broadcast, ... (default: all)\n"
+    "  -c, --colls LIST     collectives: allreduce, broadcast, ... (default: all)\n"
     "  -b, --begin BYTES    smallest size per rank (8)\n"
-    "  -e, --end BYTES      largest size (16M)\n"
-    "  -f, --factor N       from one size to the next (4)\n"
-    "  -t, --time SECONDS   for everything (50)\n"
-    "  -o, --out FILE       the table (default: KOLO_TUNE_FILE, or this machine's)\n"
+    "  -e, --end BYTES      largest size per rank (16M)\n"
+    "  -f, --factor N       each size is N times the last (4)\n"
+    "  -t, --time SECONDS   time for the whole run (50)\n"
+    "  -o, --out FILE       table to write (default: KOLO_TUNE_FILE, or the table of this machine)\n"
     "  -d, --dry-run        write no table\n"
-    "      --csv FILE       append every figure that was measured\n"
-    "      --explain        the candidates of one call: what was predicted, what was measured, and\n"
-    "                       why one is chosen (also by KOLO_ALGO, KOLO_TUNE_FILE and plug-ins)\n"
+    "      --csv FILE       append every measured time to FILE\n"
+    "      --explain        list the candidates of one call: predicted time, measured time, and the\n"
+    "                       reason for the choice (also by KOLO_ALGO, KOLO_TUNE_FILE and plug-ins)\n"
     "      --shared         explain a call on memory of kolo_mem_alloc()\n"
-    "  -h, --help           this text\n"
-    "The report names the rules, what breaks a guideline (a composition of other collectives that\n"
-    "is faster, a size that is slower than a larger one), and the regret: how much longer the\n"
-    "choice takes than the best algorithm, by rounds that did not decide.\n";
+    "  -h, --help           print this help\n"
+    "The report lists the new rules, the sizes where another collective or a larger size is faster, and\n"
+    "the regret: (chosen - best) / best, measured in rounds that were held out of the choice.\n";
+// clang-format on
 
 /* ---- options ---- */
 
-static bool refuse(const char *format, ...) KOLO_PRINTF(1, 2);
-static bool refuse(const char *format, ...)
+static bool refuse_option(const char *format, ...) KOLO_PRINTF(1, 2);
+static bool refuse_option(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -63,7 +64,7 @@ static bool set_ranks(const char *text, struct tune_options *o)
         const size_t len = strcspn(at, ",");
         (void)snprintf(word, sizeof word, "%.*s", (int)kolo_min(len, 15), at);
         if (!kolo_parse_int(word, 2, MAX_RANKS, &value) || o->njobs == TUNE_SIZES) {
-            return refuse("-n: \"%s\" is no list of numbers of 2 to %d", text, MAX_RANKS);
+            return refuse_option("-n: \"%s\" is no list of numbers of 2 to %d", text, MAX_RANKS);
         }
         o->nranks[o->njobs++] = (int)value;
         at += len;
@@ -90,7 +91,7 @@ static bool set_colls(const char *text, struct tune_options *o)
         }
     }
     kolo_coll_list(&allowed, " ");
-    (void)refuse("\"%s\" is no list of collectives; there are %s", text, allowed.chars);
+    (void)refuse_option("\"%s\" is no list of collectives; there are %s", text, allowed.chars);
     kolo_text_free(&allowed);
     return false;
 }
@@ -98,7 +99,8 @@ static bool set_colls(const char *text, struct tune_options *o)
 static bool set_bytes(const char *option, const char *text, size_t *out)
 {
     if (!kolo_parse_bytes(text, out) || *out < 4 || *out % 4 != 0 || *out > (size_t)1 << 40) {
-        return refuse("%s: \"%s\" is no number of bytes in whole float32 elements", option, text);
+        return refuse_option("%s: \"%s\" is no number of bytes in whole float32 elements", option,
+                             text);
     }
     return true;
 }
@@ -107,7 +109,7 @@ static bool set_number(const char *option, const char *text, long low, long high
 {
     long value = 0;
     if (!kolo_parse_int(text, low, high, &value)) {
-        return refuse("%s: \"%s\" is not a number of %ld to %ld", option, text, low, high);
+        return refuse_option("%s: \"%s\" is not a number of %ld to %ld", option, text, low, high);
     }
     *out = (int)value;
     return true;
@@ -158,11 +160,12 @@ static bool set_option(int option, struct tune_options *o)
 static bool finish_explain(struct tune_options *o, int argc, char **argv, bool timed)
 {
     if ((o->colls & (o->colls - 1)) != 0) {
-        return refuse("--explain wants one collective");
+        return refuse_option("--explain wants one collective");
     }
     const bool sized = o->colls != 1u << KOLO_COLL_BARRIER;
     if (optind + (sized ? 1 : 0) != argc) {
-        return refuse("--explain wants a collective%s", sized ? " and its bytes, such as 1M" : "");
+        return refuse_option("--explain wants a collective%s",
+                             sized ? " and its bytes, such as 1M" : "");
     }
     if (sized && !set_bytes("--explain", argv[optind], &o->explain_bytes)) {
         return false;
@@ -170,11 +173,11 @@ static bool finish_explain(struct tune_options *o, int argc, char **argv, bool t
     o->min_bytes = o->max_bytes = o->explain_bytes;
     o->time_s = timed ? o->time_s : 1;
     if (o->njobs > 1) {
-        return refuse("--explain wants one number of ranks");
+        return refuse_option("--explain wants one number of ranks");
     }
     if (o->shared && o->max_bytes < KOLO_ENTRY_BYTES) {
-        return refuse("calls of less than %d bytes do not look at where buffers lie",
-                      KOLO_ENTRY_BYTES);
+        return refuse_option("calls of less than %d bytes do not look at where buffers lie",
+                             KOLO_ENTRY_BYTES);
     }
     return true;
 }
@@ -200,8 +203,8 @@ static bool parse_options(int argc, char **argv, struct tune_options *o)
     optind = 0;
     while ((option = getopt_long(argc, argv, ":n:c:b:e:f:t:o:dh", longs, NULL)) != -1) {
         if (option == ':' || option == '?') {
-            return option == ':' ? refuse("%s needs a value", argv[optind - 1])
-                                 : refuse("unknown option %s", argv[optind - 1]);
+            return option == ':' ? refuse_option("%s needs a value", argv[optind - 1])
+                                 : refuse_option("unknown option %s", argv[optind - 1]);
         }
         timed = timed || option == 't';
         if (!set_option(option, o)) {
@@ -215,17 +218,17 @@ static bool parse_options(int argc, char **argv, struct tune_options *o)
         return finish_explain(o, argc, argv, timed);
     }
     if (optind < argc) {
-        return refuse("unexpected argument \"%s\"", argv[optind]);
+        return refuse_option("unexpected argument \"%s\"", argv[optind]);
     }
     if (o->shared || o->min_bytes > o->max_bytes) {
-        return refuse(o->shared ? "--shared goes with --explain" : "-b is more than -e");
+        return refuse_option(o->shared ? "--shared goes with --explain" : "-b is more than -e");
     }
     return true;
 }
 
 /* ---- starting ranks ---- */
 
-static int cores(void)
+static int count_cores(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 2;
@@ -234,7 +237,7 @@ static int cores(void)
 /* Powers of two, and all cores. */
 static void default_ranks(struct tune_options *o)
 {
-    const int all = cores();
+    const int all = count_cores();
     for (int n = 2; o->njobs == 0 || (n <= all && !o->explain); n *= 2) {
         o->nranks[o->njobs++] = n;
     }

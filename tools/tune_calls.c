@@ -13,7 +13,7 @@ enum { ELEMENT = sizeof(float) };
 
 /* ---- memory ---- */
 
-static kolo_status take(size_t bytes, bool shared, void **out)
+static kolo_status take_memory(size_t bytes, bool shared, void **out)
 {
     if (shared) {
         KOLO_TRY(kolo_mem_alloc(bytes, out));
@@ -32,14 +32,14 @@ static kolo_status take(size_t bytes, bool shared, void **out)
 kolo_status tune_memory_take(size_t bytes, struct tune_memory *out)
 {
     out->bytes = bytes;
-    KOLO_TRY(take(bytes, false, &out->in[0]));
-    return take(bytes, false, &out->out[0]);
+    KOLO_TRY(take_memory(bytes, false, &out->in[0]));
+    return take_memory(bytes, false, &out->out[0]);
 }
 
 kolo_status tune_memory_share(struct tune_memory *memory)
 {
-    KOLO_TRY(take(memory->bytes, true, &memory->in[1]));
-    return take(memory->bytes, true, &memory->out[1]);
+    KOLO_TRY(take_memory(memory->bytes, true, &memory->in[1]));
+    return take_memory(memory->bytes, true, &memory->out[1]);
 }
 
 void tune_memory_free(struct tune_memory *memory)

@@ -22,7 +22,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int count)
+static double median_of(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, by_value);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
@@ -38,11 +38,11 @@ struct tune_figure tune_figure_of(const double *values, int count)
     }
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
     figure.count = count;
-    figure.value = median(sorted, count);
+    figure.value = median_of(sorted, count);
     for (int i = 0; i < count; i++) {
         sorted[i] = fabs(values[i] - figure.value);
     }
-    figure.sigma = 1.2533 * 1.4826 * median(sorted, count) / sqrt(count);
+    figure.sigma = 1.2533 * 1.4826 * median_of(sorted, count) / sqrt(count);
     return figure;
 }
 
@@ -133,7 +133,7 @@ int tune_hint(const struct tune_point *smaller, const struct tune_point *larger)
 /* ---- rows ---- */
 
 /* Between two measured sizes: the power of two that is not below their geometric mean. */
-static size_t between(size_t below, size_t above)
+static size_t size_between(size_t below, size_t above)
 {
     size_t edge = 1;
     while ((double)edge < sqrt((double)below * (double)above)) {
@@ -154,11 +154,11 @@ static void span_of(const struct tune_points *points, int index, size_t *low, si
     const struct tune_point *p = &points->point[index];
     const bool first = index == 0 || !are_neighbours(p, p - 1);
     const bool last = index + 1 == points->count || !are_neighbours(p, p + 1);
-    *low = !first ? between(p[-1].bytes, p->bytes) : p->bytes <= FEW_BYTES ? 0 : p->bytes / 2;
+    *low = !first ? size_between(p[-1].bytes, p->bytes) : p->bytes <= FEW_BYTES ? 0 : p->bytes / 2;
     *low = p->shared ? kolo_max(*low, KOLO_ENTRY_BYTES) : *low;
     *high = p->coll == KOLO_COLL_BARRIER ? SIZE_MAX
             : last                       ? 2 * p->bytes
-                                         : between(p->bytes, p[1].bytes);
+                                         : size_between(p->bytes, p[1].bytes);
 }
 
 void tune_range(const struct tune_points *points, enum kolo_coll coll, size_t *low, size_t *high)
@@ -218,7 +218,7 @@ static bool is_for_any(const struct kolo_row *row)
 }
 
 /* Join `row` to one of the rows: as its neighbour, or as the other kind of buffers. */
-static bool join(struct kolo_row *rows, int count, const struct kolo_row *row)
+static bool join_row(struct kolo_row *rows, int count, const struct kolo_row *row)
 {
     for (int i = 0; i < count; i++) {
         struct kolo_row *other = &rows[i];
@@ -266,7 +266,7 @@ int tune_rows(const struct tune_points *points, struct kolo_row *rows, int room)
         }
         struct kolo_row row = row_of(points, i);
         row.buffers = is_for_any(&row) ? KOLO_BUFFERS_ANY : row.buffers;
-        if (!join(rows, count, &row) && count < room) {
+        if (!join_row(rows, count, &row) && count < room) {
             rows[count++] = row;
         }
     }

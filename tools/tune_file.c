@@ -3,6 +3,7 @@
  * sizes, and the rest stays, so that a machine can be tuned piece by piece. */
 #include "core/setup/tune_table.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/draw.h"
 #include "tune.h"
 
 #include <errno.h>

@@ -73,7 +73,7 @@ static bool takes_part(const struct tune_way *way, enum tune_part part)
 }
 
 /* Everybody's times become the slowest's, and rank 0 says whether the time is over. */
-static kolo_status agree(const struct tune_rank *r, struct visit *v, double *us, int count)
+static kolo_status agree_on(const struct tune_rank *r, struct visit *v, double *us, int count)
 {
     double slowest[TUNE_WAYS + 1];
     us[count] = r->rank == 0 && kolo_now_us() > v->until_us;
@@ -84,7 +84,7 @@ static kolo_status agree(const struct tune_rank *r, struct visit *v, double *us,
     return KOLO_OK;
 }
 
-static kolo_status visit(const struct tune_rank *r, struct tune_point *p, struct visit *v)
+static kolo_status visit_point(const struct tune_rank *r, struct tune_point *p, struct visit *v)
 {
     double us[TUNE_WAYS + 1] = {0};
     for (int i = 0; i < p->nways; i++) {
@@ -100,7 +100,7 @@ static kolo_status visit(const struct tune_rank *r, struct tune_point *p, struct
             return st;
         }
     }
-    KOLO_TRY(agree(r, v, us, p->nways));
+    KOLO_TRY(agree_on(r, v, us, p->nways));
     for (int i = 0; i < p->nways; i++) {
         if (us[i] > 0) {
             p->way[i].us[v->part][v->round] = us[i];
@@ -112,7 +112,7 @@ static kolo_status visit(const struct tune_rank *r, struct tune_point *p, struct
 /* ---- which ways go on ---- */
 
 /* Drop what takes `times` as long as the best, but never the standard. */
-static void thin(struct tune_point *p, double times)
+static void thin_points(struct tune_point *p, double times)
 {
     const double best_us = tune_time(&p->way[tune_best(p, TUNE_DECIDE)], TUNE_DECIDE).value;
     for (int i = 0; i < p->nways; i++) {
@@ -224,7 +224,7 @@ static kolo_status play_round(struct tune_rank *r, struct visit *v)
     for (int i = 0; i < r->points.count && !v->over; i++) {
         struct tune_point *p = &r->points.point[i];
         if (p->shared == v->shared && count_ways(p, v->part) >= least) {
-            KOLO_TRY(visit(r, p, v));
+            KOLO_TRY(visit_point(r, p, v));
             tune_progress(r, (kolo_now_us() - r->begin_us) / (r->options.time_s * 1e6),
                           kolo_coll_name(p->coll));
         }
@@ -232,7 +232,7 @@ static kolo_status play_round(struct tune_rank *r, struct visit *v)
     return KOLO_OK;
 }
 
-static kolo_status look(struct tune_rank *r, struct visit *v)
+static kolo_status sample_rounds(struct tune_rank *r, struct visit *v)
 {
     const double sample_us = v->sample_us;
     v->sample_us = LOOK_US;
@@ -244,13 +244,13 @@ static kolo_status look(struct tune_rank *r, struct visit *v)
         struct tune_point *p = &r->points.point[i];
         if (p->shared == v->shared) {
             r->skipped += tune_time(&p->way[p->standard], TUNE_DECIDE).count == 0;
-            thin(p, FAR);
+            thin_points(p, FAR);
         }
     }
     return KOLO_OK;
 }
 
-static kolo_status decide(struct tune_rank *r, struct visit *v)
+static kolo_status decide_rounds(struct tune_rank *r, struct visit *v)
 {
     for (; v->round < TUNE_ROUNDS && !v->over; v->round++) {
         for (int i = 0; v->round == TILES_ROUND && i < r->points.count; i++) {
@@ -260,7 +260,7 @@ static kolo_status decide(struct tune_rank *r, struct visit *v)
             take_hints(&r->points);
         }
         for (int i = 0; v->round == THIN_ROUND && i < r->points.count; i++) {
-            thin(&r->points.point[i], NEAR);
+            thin_points(&r->points.point[i], NEAR);
         }
         KOLO_TRY(play_round(r, v));
     }
@@ -274,15 +274,15 @@ static kolo_status decide(struct tune_rank *r, struct visit *v)
 }
 
 /* All points of one kind of buffers, until rank 0's clock says until_us. */
-static kolo_status measure(struct tune_rank *r, bool shared, double until_us)
+static kolo_status measure_points(struct tune_rank *r, bool shared, double until_us)
 {
     const double begin_us = kolo_now_us(), all_us = until_us - begin_us;
     struct visit v = {.part = TUNE_DECIDE,
                       .shared = shared,
                       .sample_us = r->comm->wires.crowded ? CROWDED * SAMPLE_US : SAMPLE_US,
                       .until_us = begin_us + DECIDED * all_us};
-    KOLO_TRY(look(r, &v));
-    KOLO_TRY(decide(r, &v));
+    KOLO_TRY(sample_rounds(r, &v));
+    KOLO_TRY(decide_rounds(r, &v));
     v.part = TUNE_CHECK;
     v.until_us = until_us;
     v.over = false;
@@ -303,11 +303,11 @@ kolo_status tune_measure(struct tune_rank *r)
     const int private = r->points.count - shared;
     r->begin_us = kolo_now_us();
     if (private > 0) {
-        KOLO_TRY(measure(r, false, r->begin_us + all_us * private / r->points.count));
+        KOLO_TRY(measure_points(r, false, r->begin_us + all_us * private / r->points.count));
     }
     if (shared > 0) {
         KOLO_TRY(tune_memory_share(&r->memory));
-        KOLO_TRY(measure(r, true, r->begin_us + all_us));
+        KOLO_TRY(measure_points(r, true, r->begin_us + all_us));
     }
     tune_progress(r, 1, "done");
     return KOLO_OK;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One rank of `kolo tune`: joins the others, lists what there is to measure, measures; rank 0
  * reports and writes. */
+#include "topology/source.h"
 #include "tune.h"
 
 #include <stdlib.h>
@@ -97,7 +98,7 @@ static kolo_status make_points(struct tune_rank *r)
 /* ---- joining ---- */
 
 /* Tuning starts from the choice by price; an explanation takes what the user has set. */
-static kolo_status join(struct tune_rank *r)
+static kolo_status join_ranks(struct tune_rank *r)
 {
     struct kolo_config config = KOLO_CONFIG_INIT;
     const char *given = kolo_env("KOLO_TUNE_FILE");
@@ -136,7 +137,7 @@ static kolo_status open_table(struct tune_rank *r)
 
 static kolo_status measure_all(struct tune_rank *r)
 {
-    KOLO_TRY(join(r));
+    KOLO_TRY(join_ranks(r));
     KOLO_TRY(open_table(r));
     KOLO_TRY(make_points(r));
     KOLO_TRY(tune_memory_take(r->memory.bytes + 64, &r->memory));
@@ -159,7 +160,7 @@ static kolo_status keep_table(const struct tune_rank *r)
     return st;
 }
 
-static int report(const struct tune_rank *r)
+static int report_tuning(const struct tune_rank *r)
 {
     const struct tune_options *o = &r->options;
     if (o->explain) {
@@ -187,7 +188,7 @@ int tune_rank_main(const struct tune_options *options)
         (void)fprintf(stderr, "kolo tune: %s\n", kolo_error_text());
         status = 1;
     } else if (r.rank == 0) {
-        status = report(&r);
+        status = report_tuning(&r);
     }
     kolo_comm_destroy(r.comm);
     kolo_comm_destroy(r.control);

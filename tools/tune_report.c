@@ -129,8 +129,8 @@ static void print_worst(const struct regret *r, FILE *out)
 }
 
 /* All points' regrets, the worst first; free it. `alone`: against algorithms in the same tiles. */
-static struct regret *regrets(const struct tune_points *points, bool tuned, bool alone, int *count,
-                              double *mean)
+static struct regret *list_regrets(const struct tune_points *points, bool tuned, bool alone,
+                                   int *count, double *mean)
 {
     struct regret *all = calloc((size_t)points->count + 1, sizeof *all);
     *count = 0;
@@ -152,7 +152,7 @@ static void print_regret_of(const struct tune_points *points, bool tuned, bool a
 {
     int count = 0;
     double mean = 0;
-    struct regret *all = regrets(points, tuned, alone, &count, &mean);
+    struct regret *all = list_regrets(points, tuned, alone, &count, &mean);
     if (count > 0) {
         (void)fprintf(out,
                       "regret of the %s choice%s: mean %.1f %%, worst %.1f %%, over %d points\n",
@@ -170,7 +170,7 @@ static void print_noise(const struct tune_points *points, FILE *out)
 {
     int count = 0;
     double mean = 0;
-    struct regret *all = regrets(points, false, false, &count, &mean);
+    struct regret *all = list_regrets(points, false, false, &count, &mean);
     double *sigmas = calloc((size_t)count + 1, sizeof *sigmas);
     for (int i = 0; sigmas != NULL && i < count; i++) {
         int at = i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Posting, ending and failing of messages that go to another process. See carrier.h. */
+/* Messages to another process: how they are posted, end and fail, and how a rank reaches itself. */
 #include "transports/carrier.h"
 
 #include <stdio.h>
@@ -8,19 +8,16 @@
 
 kolo_status kolo_carrier_refuse(const struct kolo_carrier *c)
 {
-    const struct kolo_env *env = c->all->env;
     const kolo_status why = (kolo_status)atomic_load(&c->why);
-    char text[64];
     if (why == KOLO_OK && c->failed != KOLO_OK) {
-        return env->fail(c->failed, c->text);
+        return kolo_fail(c->failed, "%s", c->text);
     }
-    (void)snprintf(text, sizeof text, "%s: %s", c->all->name,
-                   why != KOLO_OK ? "aborted" : "there is no such channel");
-    return env->fail(why != KOLO_OK ? why : KOLO_ERR_INVALID, text);
+    return kolo_fail(why != KOLO_OK ? why : KOLO_ERR_INVALID, "%s: %s", c->all->name,
+                     why != KOLO_OK ? "aborted" : "there is no such channel");
 }
 
-/* All of it came before its sender said good-bye. */
-static bool is_whole(const struct kolo_carrier *c, const struct kolo_message *m)
+/* Whether all of the message came before its sender left. */
+static bool is_whole(const struct kolo_carrier *c, const struct kolo_carrier_message *m)
 {
     return c->bye && m->req == NULL && m->moved == m->total;
 }
@@ -31,8 +28,8 @@ bool kolo_carrier_holds(const struct kolo_carrier *c, const struct kolo_req *req
         return false;
     }
     const struct kolo_channel *channel = &c->channel[req->channel];
-    const struct kolo_message *m =
-        kolo_message_find(&channel->recvs, req->channel, channel->received);
+    const struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&channel->recvs, req->channel, channel->received);
     return m != NULL && is_whole(c, m);
 }
 
@@ -40,9 +37,10 @@ kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends,
                                    const struct kolo_bytes *data, struct kolo_req *req)
 {
     kolo_carrier_begin(c, !sends, data, req);
-    struct kolo_req *match = kolo_fifo_take(sends ? &c->self_recvs : &c->self_sends, req->channel);
+    struct kolo_req *match =
+        kolo_req_fifo_take(sends ? &c->self_recvs : &c->self_sends, req->channel);
     if (match == NULL) {
-        kolo_fifo_push(sends ? &c->self_sends : &c->self_recvs, req);
+        kolo_req_fifo_push(sends ? &c->self_sends : &c->self_recvs, req);
         return KOLO_OK;
     }
     const bool equal = req->bytes == match->bytes;
@@ -56,19 +54,17 @@ kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends,
 
 kolo_status kolo_carrier_no_memory(const struct kolo_carrier *c)
 {
-    char text[64];
-    (void)snprintf(text, sizeof text, "%s: no memory for a message", c->all->name);
-    return c->all->env->fail(KOLO_ERR_SYSTEM, text);
+    return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory for a message", c->all->name);
 }
 
-struct kolo_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel, uint32_t number,
-                                       size_t total, size_t room)
+struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel,
+                                               uint32_t number, size_t total, size_t room)
 {
     struct kolo_channel *of = &c->channel[channel];
     if (number - of->received >= KOLO_CARRIER_DEPTH) {
         return NULL;
     }
-    struct kolo_message *m = kolo_carrier_record(c, channel, number);
+    struct kolo_carrier_message *m = kolo_carrier_record(c, channel, number);
     char *kept = room > 0 ? malloc(room) : NULL;
     if (m == NULL || (kept == NULL && room > 0)) {
         free(m);
@@ -78,20 +74,21 @@ struct kolo_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel, 
     m->total = total;
     m->kept = kept;
     m->touched = true;
-    kolo_message_insert(&of->recvs, m);
+    kolo_carrier_message_insert(&of->recvs, m);
     return m;
 }
 
 /* ---- the end ---- */
 
-static void end_list(struct kolo_carrier *c, struct kolo_message_list *list, kolo_status why)
+static void end_list(struct kolo_carrier *c, struct kolo_carrier_message_list *list,
+                     kolo_status why)
 {
-    struct kolo_message_list all = *list;
-    *list = (struct kolo_message_list){0};
-    for (struct kolo_message *m = all.first, *next = NULL; m != NULL; m = next) {
+    struct kolo_carrier_message_list all = *list;
+    *list = (struct kolo_carrier_message_list){0};
+    for (struct kolo_carrier_message *m = all.first, *next = NULL; m != NULL; m = next) {
         next = m->next;
         if (why == KOLO_ERR_LINK && is_whole(c, m)) {
-            kolo_message_append(list, m);
+            kolo_carrier_message_append(list, m);
             continue;
         }
         if (m->req != NULL) {
@@ -101,9 +98,9 @@ static void end_list(struct kolo_carrier *c, struct kolo_message_list *list, kol
     }
 }
 
-static void end_fifo(struct kolo_carrier *c, struct kolo_fifo *fifo, kolo_status why)
+static void end_fifo(struct kolo_carrier *c, struct kolo_req_fifo *fifo, kolo_status why)
 {
-    for (struct kolo_req *req; (req = kolo_fifo_pop(fifo)) != NULL;) {
+    for (struct kolo_req *req; (req = kolo_req_fifo_pop(fifo)) != NULL;) {
         kolo_carrier_finish(c, req, why);
     }
 }
@@ -141,7 +138,7 @@ void kolo_carrier_leave(struct kolo_carrier *c)
         at = &(*at)->next;
     }
     *at = c->next;
-    for (struct kolo_message *m; (m = c->spare) != NULL;) {
+    for (struct kolo_carrier_message *m; (m = c->spare) != NULL;) {
         c->spare = m->next;
         free(m);
     }
@@ -164,7 +161,7 @@ void kolo_carriers_hear_calls(struct kolo_carriers *all)
     for (struct kolo_carrier *c = all->first; c != NULL; c = c->next) {
         const uint64_t word = c->failed == KOLO_OK ? atomic_exchange(&c->word, 0) : 0;
         if (word != 0) {
-            all->say(c->link, word);
+            all->notify(c->link, word);
         }
         if (atomic_load(&c->why) != KOLO_OK && c->failed == KOLO_OK) {
             kolo_carrier_activate(c);
@@ -179,7 +176,7 @@ void kolo_carrier_abort(struct kolo_carrier *c, kolo_status why)
     atomic_fetch_add(&c->all->calls, 1);
 }
 
-void kolo_carrier_say(struct kolo_carrier *c, uint64_t word)
+void kolo_carrier_notify(struct kolo_carrier *c, uint64_t word)
 {
     atomic_store(&c->word, word);
     atomic_fetch_add(&c->all->calls, 1);
@@ -207,8 +204,8 @@ void kolo_carrier_aborted(struct kolo_carrier *c, int32_t reason)
     const struct kolo_env *env = c->all->env;
     if (c->failed == KOLO_OK) {
         (void)snprintf(c->text, sizeof c->text, "rank %d ended this communicator", c->peer.rank);
-        if (env->told != NULL) {
-            env->told(env->owner, c->peer.rank, reason);
+        if (env->on_peer_failed != NULL) {
+            env->on_peer_failed(env->owner, c->peer.rank, reason);
         }
         c->failed = KOLO_ERR_ABORTED;
         c->all->told = c;
@@ -240,5 +237,5 @@ bool kolo_carriers_have_failed(const struct kolo_carriers *all)
 int32_t kolo_carriers_reason(const struct kolo_carriers *all, kolo_status why)
 {
     const struct kolo_env *env = all->env;
-    return env->reason != NULL ? env->reason(env->owner) : (int32_t)why;
+    return env->failure_reason != NULL ? env->failure_reason(env->owner) : (int32_t)why;
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What links have in common that carry messages to a rank of another process, whichever way the
- * bytes go: tcp and verbs.
+/* The part that tcp and verbs share: links that carry messages to a rank of another process.
  *
- * The n-th send of a channel meets its n-th receive, so both ends number them alike and nothing has
- * to be asked. A send is in `sends` until the last of its parts was made, then in `flying` until
- * they are there. A receive is in its channel's `recvs`, by number; so is what came before its
- * receive was posted, as far as the window lets it come: fewer than KOLO_CARRIER_DEPTH messages of
- * a channel, and KOLO_CARRIER_WINDOW bytes, go before the peer says that it has taken some.
+ * The n-th send of a channel matches its n-th receive, so both ends number them alike and need no
+ * handshake. A send is in `sends` until its last part is made, then in `flying` until all parts
+ * have arrived. A receive is in its channel's `recvs`, by number. A message that arrives before its
+ * receive is posted is in `recvs` too.
  *
- * A transport has a kolo_carriers in its device and a kolo_carrier in its link. It gives `name`,
- * `env`, `record_bytes` and `say`, and `drop` where its records hold something; it makes the parts
- * of sends, brings what arrives to its place, and calls kolo_carrier_finish(). */
+ * A window bounds these early messages: fewer than KOLO_CARRIER_DEPTH messages of a channel, and
+ * KOLO_CARRIER_WINDOW bytes, are sent before the peer reports that it has taken some.
+ *
+ * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It sets `name`,
+ * `env`, `record_bytes` and `notify`, and `drop` if its records own something. It makes the parts
+ * of sends, puts arriving bytes in their place, and calls kolo_carrier_finish(). */
 #ifndef KOLO_TRANSPORTS_CARRIER_H
 #define KOLO_TRANSPORTS_CARRIER_H
 
@@ -28,65 +29,68 @@ enum { KOLO_CARRIER_DEPTH = 64, KOLO_CARRIER_WINDOW = 2 << 20, KOLO_CARRIER_EARL
 
 /* ---- messages ---- */
 
-struct kolo_message { /* a send or a receive that is not done; or what came without one */
-    struct kolo_message *next;
-    struct kolo_req *req; /* NULL: came before its receive was posted */
+struct kolo_carrier_message { /* a send or a receive in progress, or a message without a receive */
+    struct kolo_carrier_message *next;
+    struct kolo_req *req; /* NULL: the message came before its receive was posted */
     uint32_t number;
     uint8_t channel;
     bool begun;   /* its first part is made, or has arrived whole */
-    bool ready;   /* READY came, or was said */
-    bool touched; /* receive: something of it has come */
-    bool failed;  /* its length is another at the other end */
-    int flying;   /* parts of it that are on their way */
+    bool ready;   /* READY came, or was sent */
+    bool touched; /* receive: some of its bytes have come */
+    bool failed;  /* the two ends give different lengths */
+    int flying;   /* parts in flight */
     size_t total; /* bytes */
-    size_t made;  /* send: bytes that parts were made of */
+    size_t made;  /* send: bytes that are in parts already */
     size_t moved; /* bytes written, or arrived */
-    char *kept;   /* what came before its receive */
+    char *kept;   /* the bytes that came before the receive */
 };
 
-struct kolo_message_list {
-    struct kolo_message *first, *last; /* last: only where first is not NULL */
+struct kolo_carrier_message_list {
+    struct kolo_carrier_message *first, *last; /* last: only where first is not NULL */
 };
 
-static inline void kolo_message_append(struct kolo_message_list *list, struct kolo_message *m)
+static inline void kolo_carrier_message_append(struct kolo_carrier_message_list *list,
+                                               struct kolo_carrier_message *m)
 {
     m->next = NULL;
     *(list->first == NULL ? &list->first : &list->last->next) = m;
     list->last = m;
 }
 
-/* Behind all of smaller numbers. */
-static inline void kolo_message_insert(struct kolo_message_list *list, struct kolo_message *m)
+/* Insert m behind all records of smaller numbers. */
+static inline void kolo_carrier_message_insert(struct kolo_carrier_message_list *list,
+                                               struct kolo_carrier_message *m)
 {
-    struct kolo_message *before = NULL;
+    struct kolo_carrier_message *before = NULL;
     if (list->first == NULL || (int32_t)(m->number - list->last->number) > 0) {
-        kolo_message_append(list, m);
+        kolo_carrier_message_append(list, m);
         return;
     }
-    for (struct kolo_message *at = list->first; (int32_t)(m->number - at->number) > 0;
+    for (struct kolo_carrier_message *at = list->first; (int32_t)(m->number - at->number) > 0;
          at = at->next) {
         before = at;
     }
-    struct kolo_message **here = before == NULL ? &list->first : &before->next;
+    struct kolo_carrier_message **here = before == NULL ? &list->first : &before->next;
     m->next = *here;
     *here = m;
 }
 
-static inline void kolo_message_take_out(struct kolo_message_list *list,
-                                         const struct kolo_message *m)
+static inline void kolo_carrier_message_take_out(struct kolo_carrier_message_list *list,
+                                                 const struct kolo_carrier_message *m)
 {
-    struct kolo_message *before = NULL;
-    for (struct kolo_message *at = list->first; at != m; at = at->next) {
+    struct kolo_carrier_message *before = NULL;
+    for (struct kolo_carrier_message *at = list->first; at != m; at = at->next) {
         before = at;
     }
     *(before == NULL ? &list->first : &before->next) = m->next;
     list->last = m->next == NULL ? before : list->last;
 }
 
-static inline struct kolo_message *kolo_message_find(const struct kolo_message_list *list,
-                                                     uint32_t channel, uint32_t number)
+static inline struct kolo_carrier_message *
+kolo_carrier_message_find(const struct kolo_carrier_message_list *list, uint32_t channel,
+                          uint32_t number)
 {
-    struct kolo_message *m = list->first;
+    struct kolo_carrier_message *m = list->first;
     while (m != NULL && (m->number != number || m->channel != channel)) {
         m = m->next;
     }
@@ -96,26 +100,27 @@ static inline struct kolo_message *kolo_message_find(const struct kolo_message_l
 /* ---- channels and their windows ---- */
 
 struct kolo_channel {
-    uint32_t sent, received;    /* messages posted: the next one's number */
-    uint32_t taken, told;       /* messages taken here; what the peer knows of that */
-    size_t untold;              /* bytes of those that it does not know of */
-    bool noted;                 /* a note tells of them */
-    uint32_t begun, peer_taken; /* sends whose first part is made, or that were taken */
-    size_t untaken;             /* bytes that the peer may have to keep of those in between ... */
+    uint32_t sent, received;            /* messages posted: the next one's number */
+    uint32_t taken, told;               /* messages taken here; the count that the peer knows */
+    size_t untold;                      /* bytes taken since then */
+    bool noted;                         /* a note with the count is queued */
+    uint32_t begun, peer_taken;         /* sends begun; sends that the peer has taken */
+    size_t untaken;                     /* bytes that the peer may have to keep between them ... */
     uint32_t bytes[KOLO_CARRIER_DEPTH]; /* ... and of message n, at n % DEPTH */
-    struct kolo_message_list recvs;     /* posted, or come early; by number */
+    struct kolo_carrier_message_list recvs; /* posted, or come early; by number */
 };
 
-/* Whether a message of which the peer may have to keep `bytes` must wait for the window. */
-static inline bool kolo_channel_is_full(const struct kolo_channel *c, const struct kolo_message *m,
-                                        size_t bytes)
+/* Whether the window is full for a message of which the peer may have to keep `bytes`. */
+static inline bool kolo_channel_is_full(const struct kolo_channel *c,
+                                        const struct kolo_carrier_message *m, size_t bytes)
 {
     return m->number != c->begun || m->number - c->peer_taken >= KOLO_CARRIER_DEPTH ||
            c->untaken + bytes > KOLO_CARRIER_WINDOW;
 }
 
-/* Its first part is made. */
-static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_message *m, size_t bytes)
+/* Count the message as begun: its first part is made. */
+static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_carrier_message *m,
+                                      size_t bytes)
 {
     c->bytes[m->number % KOLO_CARRIER_DEPTH] = (uint32_t)bytes;
     c->untaken += bytes;
@@ -123,8 +128,8 @@ static inline void kolo_channel_begin(struct kolo_channel *c, struct kolo_messag
     m->begun = true;
 }
 
-/* One more is taken here. True: a note must tell of it, late enough to be rare, early enough that
- * nobody waits for it. */
+/* Count one more message as taken here. True: a note must report the count now. That is late enough
+ * to be rare, and early enough that the peer never waits for it. */
 static inline bool kolo_channel_take(struct kolo_channel *c, size_t bytes)
 {
     c->taken++;
@@ -137,7 +142,7 @@ static inline bool kolo_channel_take(struct kolo_channel *c, size_t bytes)
     return true;
 }
 
-/* What goes to the peer now says how many: that. */
+/* The count of taken messages, for a frame that goes to the peer now. */
 static inline uint32_t kolo_channel_tell(struct kolo_channel *c)
 {
     c->told = c->taken;
@@ -146,12 +151,12 @@ static inline uint32_t kolo_channel_tell(struct kolo_channel *c)
     return c->taken;
 }
 
-/* The peer has taken `taken`. The oldest are taken to be those: where parts overtake each other
- * that is near enough. */
+/* The peer reports that it has taken `taken` messages. They are assumed to be the oldest ones.
+ * Parts may overtake each other, but the estimate is close enough. */
 static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
 {
     if (c->begun - taken > c->begun - c->peer_taken) {
-        return; /* older news, or more than there were */
+        return; /* an older report, or more than were sent */
     }
     while (c->peer_taken != taken) {
         c->untaken -= c->bytes[c->peer_taken % KOLO_CARRIER_DEPTH];
@@ -161,52 +166,53 @@ static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
 
 /* ---- links ---- */
 
-struct kolo_carriers { /* of a device */
+struct kolo_carriers { /* of an endpoint */
     const char *name;  /* of the transport */
     const struct kolo_env *env;
-    size_t record_bytes; /* a kolo_message, and what the transport has behind it: zeros at first */
-    /* The record is used no more: let go what it holds behind the kolo_message, and zero it. */
-    void (*drop)(struct kolo_link *link, struct kolo_message *m);
-    /* Tell the peer what another thread gave say(). */
-    void (*say)(struct kolo_link *link, uint64_t word);
+    size_t record_bytes; /* a kolo_carrier_message, and what the transport has behind it: zeros at
+                            first */
+    /* The record is free: release what it owns behind the kolo_carrier_message, and zero it. */
+    void (*drop)(struct kolo_link *link, struct kolo_carrier_message *m);
+    /* Send the peer the word that another thread gave to notify(). */
+    void (*notify)(struct kolo_link *link, uint64_t word);
     struct kolo_carrier *first;  /* all */
-    struct kolo_carrier *active; /* those with something to do */
+    struct kolo_carrier *active; /* carriers with work to do */
     int nactive;
-    const struct kolo_carrier *told; /* whose peer has given up, and said so */
-    atomic_int calls;                /* of abort() and say(); any thread */
+    const struct kolo_carrier *told; /* the one whose peer has reported a failure */
+    atomic_int calls;                /* of abort() and notify(); any thread */
     int calls_seen;
 };
 
 struct kolo_carrier { /* of a link */
     struct kolo_carriers *all;
-    struct kolo_link *link; /* whose part it is */
-    struct kolo_peer peer;  /* its address is the caller's no more */
+    struct kolo_link *link; /* the link that it is a part of */
+    struct kolo_peer peer;  /* its address is no longer valid */
     struct kolo_carrier *next, *next_active, *prev_active;
     bool active, self;
-    int pending;   /* requests not done */
-    int receiving; /* of them receives */
-    int done;      /* requests done since progress() asked */
+    int pending;   /* requests in progress */
+    int receiving; /* receives among them */
+    int done;      /* requests finished since the last progress() */
     struct kolo_channel channel[KOLO_CHANNELS];
-    struct kolo_message_list sends;  /* that have parts to be made, in the order posted */
-    struct kolo_message_list flying; /* all of whose parts are made */
-    struct kolo_message *spare;      /* records to be used again */
-    struct kolo_fifo self_sends, self_recvs;
-    bool bye;           /* the peer said so */
+    struct kolo_carrier_message_list sends;  /* sends with parts to be made, in the order posted */
+    struct kolo_carrier_message_list flying; /* sends of which all parts are made */
+    struct kolo_carrier_message *spare;      /* free records */
+    struct kolo_req_fifo self_sends, self_recvs;
+    bool bye;           /* the peer has sent BYE */
     kolo_status failed; /* with text */
     char text[320];
     atomic_int why;        /* abort()'s status, or 0; any thread */
-    _Atomic uint64_t word; /* say()'s, or 0; any thread */
+    _Atomic uint64_t word; /* notify()'s, or 0; any thread */
 };
 
-/* Make it one of `all`, to `peer`. */
+/* Add the carrier to `all`, for a link to `peer`. */
 void kolo_carrier_join(struct kolo_carrier *c, struct kolo_carriers *all, struct kolo_link *link,
                        const struct kolo_peer *peer);
-/* Free what it has; all requests have ended. */
+/* Free what the carrier owns. All requests have ended. */
 void kolo_carrier_leave(struct kolo_carrier *c);
-/* The link to a rank, or NULL: there is none. */
+/* The link to a rank, or NULL. */
 struct kolo_link *kolo_carriers_find(const struct kolo_carriers *all, int rank);
 
-/* It has something to do, or nothing. */
+/* Enter the carrier in the list of those with work to do, or take it out. */
 static inline void kolo_carrier_activate(struct kolo_carrier *c)
 {
     struct kolo_carriers *all = c->all;
@@ -237,7 +243,7 @@ static inline void kolo_carrier_rest(struct kolo_carrier *c)
     all->nactive--;
 }
 
-/* Its owner may use the request again from here on. */
+/* End a request. Its owner may use it again from here on. */
 static inline void kolo_carrier_finish(struct kolo_carrier *c, struct kolo_req *req,
                                        kolo_status status)
 {
@@ -248,7 +254,7 @@ static inline void kolo_carrier_finish(struct kolo_carrier *c, struct kolo_req *
     __atomic_store_n(&req->status, status, __ATOMIC_RELEASE);
 }
 
-static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_message *m)
+static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_carrier_message *m)
 {
     if (c->all->drop != NULL) {
         c->all->drop(c->link, m);
@@ -260,26 +266,26 @@ static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_mess
 
 /* ---- posting ---- */
 
-/* The status with which a post is refused: it says why. */
+/* Refuse a post: the status, with its text. */
 KOLO_CHECK kolo_status kolo_carrier_refuse(const struct kolo_carrier *c);
 KOLO_CHECK kolo_status kolo_carrier_no_memory(const struct kolo_carrier *c);
-/* The peer has left, and what it sent for this receive is here. */
+/* Whether the peer has left but its message for this receive is here. */
 bool kolo_carrier_holds(const struct kolo_carrier *c, const struct kolo_req *req);
-/* A rank's message to itself: whoever comes second copies. */
+/* Post a message of a rank to itself. The second of send and receive copies the bytes. */
 KOLO_CHECK kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends,
                                               const struct kolo_bytes *data, struct kolo_req *req);
 
-static inline struct kolo_message *kolo_carrier_record(struct kolo_carrier *c, uint32_t channel,
-                                                       uint32_t number)
+static inline struct kolo_carrier_message *kolo_carrier_record(struct kolo_carrier *c,
+                                                               uint32_t channel, uint32_t number)
 {
-    struct kolo_message *m = c->spare;
+    struct kolo_carrier_message *m = c->spare;
     if (m != NULL) {
         c->spare = m->next;
     } else {
         m = calloc(1, c->all->record_bytes);
     }
     if (m != NULL) {
-        *m = (struct kolo_message){.number = number, .channel = (uint8_t)channel};
+        *m = (struct kolo_carrier_message){.number = number, .channel = (uint8_t)channel};
     }
     return m;
 }
@@ -302,12 +308,13 @@ static inline void kolo_carrier_begin(struct kolo_carrier *c, bool receives,
     kolo_carrier_activate(c);
 }
 
-/* Post a send or a receive. *out gets its record, which is among the sends or receives; of a
- * receive it may be `touched` already. NULL: nothing is to be done, it is to this rank itself. */
+/* Post a send or a receive. *out is its record among the sends or receives; the record of a receive
+ * may be `touched` already. *out is NULL for a message to this rank itself, which needs nothing
+ * more. */
 KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
                                                        const struct kolo_bytes *src,
                                                        struct kolo_req *req,
-                                                       struct kolo_message **out)
+                                                       struct kolo_carrier_message **out)
 {
     *out = NULL;
     if (!kolo_carrier_takes(c, req)) {
@@ -317,7 +324,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
         return kolo_carrier_post_self(c, true, src, req);
     }
     struct kolo_channel *channel = &c->channel[req->channel];
-    struct kolo_message *m = kolo_carrier_record(c, req->channel, channel->sent);
+    struct kolo_carrier_message *m = kolo_carrier_record(c, req->channel, channel->sent);
     if (m == NULL) {
         return kolo_carrier_no_memory(c);
     }
@@ -325,7 +332,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
     channel->sent++;
     m->req = req;
     m->total = req->bytes;
-    kolo_message_append(&c->sends, m);
+    kolo_carrier_message_append(&c->sends, m);
     *out = m;
     return KOLO_OK;
 }
@@ -333,7 +340,7 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
 KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
                                                        const struct kolo_bytes *dst,
                                                        struct kolo_req *req,
-                                                       struct kolo_message **out)
+                                                       struct kolo_carrier_message **out)
 {
     *out = NULL;
     if (!kolo_carrier_takes(c, req) && !kolo_carrier_holds(c, req)) {
@@ -343,7 +350,8 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
         return kolo_carrier_post_self(c, false, dst, req);
     }
     struct kolo_channel *channel = &c->channel[req->channel];
-    struct kolo_message *m = kolo_message_find(&channel->recvs, req->channel, channel->received);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&channel->recvs, req->channel, channel->received);
     const bool came = m != NULL;
     if (!came && (m = kolo_carrier_record(c, req->channel, channel->received)) == NULL) {
         return kolo_carrier_no_memory(c);
@@ -355,23 +363,23 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
         m->failed = m->total != req->bytes;
     } else {
         m->total = req->bytes;
-        kolo_message_insert(&channel->recvs, m);
+        kolo_carrier_message_insert(&channel->recvs, m);
     }
     *out = m;
     return KOLO_OK;
 }
 
-/* A record for a message that came before its receive, with `room` bytes for what is kept (0: none
- * is). NULL: there are more than may be, or no memory. */
-struct kolo_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel, uint32_t number,
-                                       size_t total, size_t room);
-/* End all that is pending with `why`. Where the peer left, what it had sent stays for the receives
+/* Make a record for a message that came before its receive, with `room` bytes to keep (0: none).
+ * NULL: the window is exceeded, or memory is out. */
+struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel,
+                                               uint32_t number, size_t total, size_t room);
+/* End all pending requests with `why`. If the peer has left, its messages stay for the receives
  * that will be posted. */
 void kolo_carrier_end(struct kolo_carrier *c, kolo_status why);
 
 /* ---- other threads, failures, the end ---- */
 
-/* What other threads asked for, also of links that have nothing to do. */
+/* Serve the calls of other threads, also for links without work. */
 void kolo_carriers_hear_calls(struct kolo_carriers *all);
 static inline void kolo_carriers_hear(struct kolo_carriers *all)
 {
@@ -379,29 +387,29 @@ static inline void kolo_carriers_hear(struct kolo_carriers *all)
         kolo_carriers_hear_calls(all);
     }
 }
-/* Slots of the transport; any thread. */
+/* The slots of the transport. Any thread may call them. */
 void kolo_carrier_abort(struct kolo_carrier *c, kolo_status why);
-void kolo_carrier_say(struct kolo_carrier *c, uint64_t word);
+void kolo_carrier_notify(struct kolo_carrier *c, uint64_t word);
 
-/* The link is broken: requests end with LINK at the next turn. `error`: errno, or 0. False: it had
- * failed already. */
+/* Fail the link: its requests end with LINK at the next turn. `error`: errno, or 0. False: the link
+ * had failed already. */
 bool kolo_carrier_fail(struct kolo_carrier *c, const struct kolo_inet *place, const char *what,
                        int error);
-/* The peer has given up, and said why. */
+/* The peer has ended the communicator, and sent the reason. */
 void kolo_carrier_aborted(struct kolo_carrier *c, int32_t reason);
-/* The peer has left, and all that it sent is here. */
+/* The peer has left, and all its messages are here. */
 void kolo_carrier_left(struct kolo_carrier *c);
-/* This side gives up, or has. */
+/* This side ends the link, with `why`. */
 void kolo_carrier_give_up(struct kolo_carrier *c, kolo_status why);
-/* Whether the communicator failed; and why, for the peer to know (else `why`). */
+/* Whether the communicator has failed; and the reason to send to the peers (or `why`). */
 bool kolo_carriers_have_failed(const struct kolo_carriers *all);
 int32_t kolo_carriers_reason(const struct kolo_carriers *all, kolo_status why);
-/* What progress() returns: `moved`, or that a peer has given up where nobody's request says it. */
+/* The result of progress(): `moved`, or the failure that a peer reported while no request waits. */
 static inline int kolo_carriers_result(const struct kolo_carriers *all, bool idle, int moved)
 {
     const struct kolo_carrier *told = all->told;
     return idle && told != NULL && !kolo_carriers_have_failed(all)
-               ? (int)all->env->fail(told->failed, told->text)
+               ? (int)kolo_fail(told->failed, "%s", told->text)
                : moved;
 }
 

@@ -5,11 +5,11 @@
 
 #include <kolo/plugin.h>
 
-struct kolo_fifo {
+struct kolo_req_fifo {
     struct kolo_req *first, *last; /* last: only where first is not NULL */
 };
 
-static inline void kolo_fifo_push(struct kolo_fifo *fifo, struct kolo_req *req)
+static inline void kolo_req_fifo_push(struct kolo_req_fifo *fifo, struct kolo_req *req)
 {
     req->next = NULL;
     *(fifo->first == NULL ? &fifo->first : &fifo->last->next) = req;
@@ -17,7 +17,7 @@ static inline void kolo_fifo_push(struct kolo_fifo *fifo, struct kolo_req *req)
 }
 
 /* Take out the oldest, or NULL. Done before its status is set, which makes it its owner's again. */
-static inline struct kolo_req *kolo_fifo_pop(struct kolo_fifo *fifo)
+static inline struct kolo_req *kolo_req_fifo_pop(struct kolo_req_fifo *fifo)
 {
     struct kolo_req *req = fifo->first;
     fifo->first = req != NULL ? req->next : NULL;
@@ -25,7 +25,7 @@ static inline struct kolo_req *kolo_fifo_pop(struct kolo_fifo *fifo)
 }
 
 /* Take out the oldest of `channel`, or NULL. */
-static inline struct kolo_req *kolo_fifo_take(struct kolo_fifo *fifo, uint32_t channel)
+static inline struct kolo_req *kolo_req_fifo_take(struct kolo_req_fifo *fifo, uint32_t channel)
 {
     struct kolo_req *before = NULL;
     for (struct kolo_req *req = fifo->first; req != NULL; before = req, req = req->next) {

@@ -13,11 +13,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum kind { INLINE, SLOTS, MAPPED, HAND_OVER };
+enum floor_kind { INLINE, SLOTS, MAPPED, HAND_OVER };
 
 static const struct variant {
     const char *name;
-    enum kind kind;
+    enum floor_kind kind;
     bool two, streamed;
 } variants[] = {
     {"inline", INLINE, false, false},       {"slots", SLOTS, false, false},

@@ -13,7 +13,7 @@
 enum { LINE = 64, SMALL = 32768 };
 
 /* One call on one rank. */
-struct pass {
+struct slots_pass {
     struct floor *f;
     const struct compare_point *p;
     bool fills, takes, reduces; /* the stages that this rank has */
@@ -22,7 +22,7 @@ struct pass {
     uint32_t tiles, base;
 };
 
-static bool is_blocked_input(const struct pass *x)
+static bool is_blocked_input(const struct slots_pass *x)
 {
     const enum compare_collective c = x->p->collective;
     return x->f->two || c == COMPARE_REDUCE_SCATTER || c == COMPARE_ALL_TO_ALL ||
@@ -53,7 +53,7 @@ static char *slot(const struct floor *f, int rank, int zone, uint32_t tile)
 
 /* Bytes of chunk `c` in tile `t`, and where they begin in it. The last chunk of two phases may be
  * short, or empty. */
-static size_t piece_of(const struct pass *x, int c, uint32_t t, size_t *at)
+static size_t piece_of(const struct slots_pass *x, int c, uint32_t t, size_t *at)
 {
     const size_t bytes = x->p->count * x->p->elem_bytes;
     size_t end = x->chunk;
@@ -71,7 +71,7 @@ static size_t piece_of(const struct pass *x, int c, uint32_t t, size_t *at)
 
 /* ---- may the next tile be done? ---- */
 
-static bool all_at(const struct pass *x, const struct compare_flag *flags, uint32_t want)
+static bool all_at(const struct slots_pass *x, const struct compare_flag *flags, uint32_t want)
 {
     for (int q = 0; q < x->f->nranks; q++) {
         if (q != x->f->rank && !floor_is_at(&flags[q], want)) {
@@ -82,7 +82,7 @@ static bool all_at(const struct pass *x, const struct compare_flag *flags, uint3
 }
 
 /* Those who read the slot that this tile goes to are done with it. */
-static bool has_credit(struct pass *x, uint32_t t)
+static bool has_credit(struct slots_pass *x, uint32_t t)
 {
     struct floor *f = x->f;
     const uint32_t want = x->base + t + 1 - FLOOR_DEPTH;
@@ -103,7 +103,7 @@ static bool has_credit(struct pass *x, uint32_t t)
     return (int32_t)(least - want) >= 0;
 }
 
-static bool can_take(const struct pass *x, uint32_t t)
+static bool can_take(const struct slots_pass *x, uint32_t t)
 {
     const struct floor_area *area = x->f->area;
     const uint32_t want = x->base + t + 1;
@@ -116,7 +116,7 @@ static bool can_take(const struct pass *x, uint32_t t)
 
 /* ---- one tile of a stage ---- */
 
-static void fill(const struct pass *x, uint32_t t)
+static void fill(const struct slots_pass *x, uint32_t t)
 {
     const struct floor *f = x->f;
     char *to = slot(f, f->rank, 0, x->base + t);
@@ -136,7 +136,7 @@ static void fill(const struct pass *x, uint32_t t)
 }
 
 /* Where the ranks' inputs to this rank's chunk lie: the own one in IN, the others' in slots. */
-static void inputs(const struct pass *x, uint32_t t, size_t at, const void **src)
+static void inputs(const struct slots_pass *x, uint32_t t, size_t at, const void **src)
 {
     const struct floor *f = x->f;
     const size_t block = is_blocked_input(x) ? (size_t)f->rank : 0;
@@ -146,7 +146,7 @@ static void inputs(const struct pass *x, uint32_t t, size_t at, const void **src
     }
 }
 
-static void reduce_share(const struct pass *x, uint32_t t)
+static void reduce_share(const struct slots_pass *x, uint32_t t)
 {
     const struct floor *f = x->f;
     const void *src[COMPARE_RANKS_MAX];
@@ -168,7 +168,7 @@ static void reduce_share(const struct pass *x, uint32_t t)
     }
 }
 
-static void take_shares(const struct pass *x, uint32_t t)
+static void take_shares(const struct slots_pass *x, uint32_t t)
 {
     const struct floor *f = x->f;
     for (int q = 0; q < f->nranks; q++) {
@@ -181,7 +181,7 @@ static void take_shares(const struct pass *x, uint32_t t)
     }
 }
 
-static void take_blocks(const struct pass *x, uint32_t t)
+static void take_blocks(const struct slots_pass *x, uint32_t t)
 {
     const struct floor *f = x->f;
     const struct compare_point *p = x->p;
@@ -202,7 +202,7 @@ static void take_blocks(const struct pass *x, uint32_t t)
     }
 }
 
-static void take(const struct pass *x, uint32_t t)
+static void take(const struct slots_pass *x, uint32_t t)
 {
     if (x->f->two) {
         take_shares(x, t);
@@ -219,7 +219,7 @@ static void take(const struct pass *x, uint32_t t)
 
 /* ---- a call ---- */
 
-static void set_tiles(struct pass *x)
+static void set_tiles(struct slots_pass *x)
 {
     const struct floor *f = x->f;
     const size_t bytes = x->p->count * x->p->elem_bytes, n = (size_t)f->nranks;
@@ -231,7 +231,7 @@ static void set_tiles(struct pass *x)
     x->tiles = (uint32_t)((x->chunk + x->piece - 1) / x->piece);
 }
 
-static void set_stages(struct pass *x)
+static void set_stages(struct slots_pass *x)
 {
     const bool is_root = x->f->rank == x->p->root;
     x->fills = x->takes = true;
@@ -302,7 +302,7 @@ void floor_slots_call(struct floor *f, const struct compare_point *p)
         small_call(f, p);
         return;
     }
-    struct pass x = {.f = f, .p = p, .base = f->tiles};
+    struct slots_pass x = {.f = f, .p = p, .base = f->tiles};
     const int me = f->rank;
     unsigned polls = 0;
     set_tiles(&x);

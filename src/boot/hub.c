@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The hub's thread: it polls the connections of all ranks and never blocks on any of them.
  *
- * Until its proof a connection may cost one descriptor for at most 5 s, and the oldest such makes
- * room for a newer: a stranger delays nobody. */
+ * Before its proof a connection costs one descriptor for at most 5 s, and the oldest one makes room
+ * for a new one. So a stranger delays nobody. */
 #include "boot/hub.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 }
 
 /* ---- input ---- */
 
-/* A whole header is here: is it one that this connection may send now, and where does its body go?
- */
+/* A header is complete. False: the connection may not send it now. Otherwise choose the place of
+ * its body. */
 static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const struct kolo_boot_header *in = &conn->in;
@@ -74,9 +74,8 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* Receive what is there, up to `len`. -1: the connection is at its end. 0: nothing at the moment.
- */
-static ssize_t take(int fd, void *out, size_t len)
+/* Receive at most `len` bytes. -1: the connection has ended. 0: no bytes at the moment. */
+static ssize_t take_bytes(int fd, void *out, size_t len)
 {
     for (;;) {
         const ssize_t n = recv(fd, out, len, 0);
@@ -92,13 +91,13 @@ static ssize_t take(int fd, void *out, size_t len)
     }
 }
 
-/* One piece of a header or body. False: nothing more to read now. */
+/* Read one piece of a header or body. False: no more bytes now. */
 static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const size_t head = sizeof conn->in;
     unsigned char scrap[4096];
     if (conn->state == KOLO_CONN_TOLD) {
-        const ssize_t ignored = take(conn->fd, scrap, sizeof scrap);
+        const ssize_t ignored = take_bytes(conn->fd, scrap, sizeof scrap);
         if (ignored < 0) {
             kolo_hub_lose(hub, conn);
         }
@@ -107,7 +106,7 @@ static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
     const bool in_head = conn->got < head;
     unsigned char *to =
         in_head ? (unsigned char *)&conn->in + conn->got : conn->body + (conn->got - head);
-    const ssize_t n = take(conn->fd, to, head + (in_head ? 0 : conn->in.len) - conn->got);
+    const ssize_t n = take_bytes(conn->fd, to, head + (in_head ? 0 : conn->in.len) - conn->got);
     if (n <= 0) {
         if (n < 0) {
             kolo_hub_lose(hub, conn);
@@ -126,7 +125,7 @@ static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
     return conn->fd >= 0;
 }
 
-/* A bounded number of pieces, so that one rank's long payload does not keep the others waiting. */
+/* Read a bounded number of pieces, so that a long payload of one rank does not delay the others. */
 static void read_conn(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     for (int pieces = 0; pieces < 16 && conn->fd >= 0; pieces++) {
@@ -173,8 +172,8 @@ static bool has_room(struct kolo_hub *hub)
     return true;
 }
 
-/* On this host another user's process is turned away at once. */
-static void add(struct kolo_hub *hub, int fd, bool net)
+/* Add a connection. On this host a process of another user is refused at once. */
+static void add_conn(struct kolo_hub *hub, int fd, bool net)
 {
     size_t unproven = 0;
     pid_t pid = 0;
@@ -200,8 +199,8 @@ static void add(struct kolo_hub *hub, int fd, bool net)
     hub->conns[hub->nconns++] = conn;
 }
 
-/* Too few descriptors: the oldest stranger makes room, once a rank would have proven itself; where
- * there is none, the job is too big. */
+/* Too few descriptors: the oldest stranger makes room, once a rank would have proved itself.
+ * Without a stranger the job is too big. */
 static void out_of_descriptors(struct kolo_hub *hub)
 {
     size_t unproven = 0;
@@ -230,7 +229,7 @@ static void accept_all(struct kolo_hub *hub, int which)
     for (int count = 0; count < 64 && hub->listener[which] >= 0; count++) {
         const int fd = kolo_boot_accept(hub->listener[which]);
         if (fd >= 0) {
-            add(hub, fd, which == 1);
+            add_conn(hub, fd, which == 1);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             out_of_descriptors(hub);
             return;
@@ -240,7 +239,7 @@ static void accept_all(struct kolo_hub *hub, int which)
     }
 }
 
-static void sweep(struct kolo_hub *hub)
+static void close_ended(struct kolo_hub *hub)
 {
     size_t kept = 0;
     for (size_t i = 0; i < hub->nconns; i++) {
@@ -255,7 +254,7 @@ static void sweep(struct kolo_hub *hub)
     hub->nconns = kept;
 }
 
-/* Milliseconds until the nearest deadline; those that are over are dealt with. */
+/* Handle the deadlines that have passed; returns the milliseconds until the next one. */
 static int next_deadline_ms(struct kolo_hub *hub)
 {
     const double now_us = kolo_now_us();
@@ -287,7 +286,7 @@ static bool is_done(const struct kolo_hub *hub)
 static void serve_once(struct kolo_hub *hub)
 {
     const int timeout_ms = next_deadline_ms(hub);
-    sweep(hub); /* a connection that timed out */
+    close_ended(hub); /* a connection that timed out */
     const size_t count = hub->nconns;
     for (int i = 0; i < LISTENERS; i++) {
         hub->polls[i] = (struct pollfd){.fd = hub->listener[i], .events = POLLIN};
@@ -320,7 +319,7 @@ static void serve_once(struct kolo_hub *hub)
         hub->listener[1] = -1;
     }
     kolo_hub_part(hub);
-    sweep(hub);
+    close_ended(hub);
 }
 
 static void hub_free(struct kolo_hub *hub)
@@ -331,7 +330,7 @@ static void hub_free(struct kolo_hub *hub)
             hub->conns[i]->fd = -1;
         }
     }
-    sweep(hub);
+    close_ended(hub);
     for (int i = 0; i < LISTENERS; i++) {
         if (hub->listener[i] >= 0) {
             close(hub->listener[i]);
@@ -359,7 +358,7 @@ static void *hub_main(void *arg)
     return NULL;
 }
 
-/* The thread takes no signals: they are for the application's threads. */
+/* The thread blocks all signals: they are for the application's threads. */
 static int start_thread(struct kolo_hub *hub)
 {
     sigset_t all;
@@ -385,7 +384,7 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
             }
         }
         free(hub);
-        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the meeting point");
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the meeting point");
     }
     hub->meet = *meet;
     memcpy(hub->listener, listener, sizeof hub->listener);

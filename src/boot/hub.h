@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hub in two parts: hub.c is a thread that reads connections and keeps the clock,
- * hub_job.c knows who the ranks are and decides what they are told.
+/* The hub in two parts: hub.c is a thread that reads connections and keeps the deadlines. hub_job.c
+ * knows the ranks, and decides what is sent to them.
  *
  *   accepted --HELLO--> challenged --PROOF--> joined --(all came)--> exchanges --> left
  *
- * A connection changes no state of the job before its proof. After the first error every rank that
- * is here, or still comes within a while, is told the same sentence. */
+ * A connection changes no state of the job before its proof. After the first error every rank, also
+ * one that joins a little later, gets the same error text. */
 #ifndef KOLO_BOOT_HUB_H
 #define KOLO_BOOT_HUB_H
 
 #include "boot/wire.h"
 
-/* Of a connection. TOLD: it knows its error, and what it says is ignored. */
+/* The states of a connection. TOLD: it has its error, and its input is ignored. */
 enum kolo_conn_state { KOLO_CONN_ACCEPTED, KOLO_CONN_CHALLENGED, KOLO_CONN_JOINED, KOLO_CONN_TOLD };
 enum kolo_rank_state { KOLO_RANK_ABSENT, KOLO_RANK_HERE, KOLO_RANK_LEFT, KOLO_RANK_DIED };
 
@@ -62,26 +62,26 @@ struct kolo_hub {
 
 /* HELLO came: send the challenge. */
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn);
-/* PROOF came: the rank joins, or is told what is wrong; without the secret it is lost. */
+/* PROOF came: the rank joins, or gets its error. A wrong proof closes the connection. */
 void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn);
-/* The header of a contribution came: set where its payload goes. False: it is refused. */
+/* The header of a contribution came: choose the place of its payload. False: it is refused. */
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn);
-/* Its payload is here; the last one is answered to all. */
+/* The payload of a contribution is complete. The last one is answered to all ranks. */
 void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn);
-/* The rank gives up, and has said why. */
+/* The rank gives up, and has sent its error. */
 void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn);
-/* The connection ended, or is to; a job that cannot go on without it fails. */
+/* The connection has ended, or must end. A job that cannot go on without it fails. */
 void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn);
-/* It sent what is no message now: a stranger is shown out, a rank takes the job with it. */
+/* The connection sent an invalid frame. A stranger is disconnected; a rank fails the job. */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn);
-/* Its deadline is over. */
+/* The deadline of the connection has passed. */
 void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn);
-/* The job cannot come up, or go on: every rank is told, now or when it comes. */
+/* The job fails: every rank gets the error, now or when it joins. */
 void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format, ...)
     KOLO_PRINTF(3, 4);
-/* Say good-bye to those who wait for it once nothing is left to deliver. */
+/* Answer BYE to the ranks that wait for it once all output is delivered. */
 void kolo_hub_part(struct kolo_hub *hub);
-/* The socket takes more of what waits for it. */
+/* Write pending output to the socket. */
 void kolo_hub_flush(struct kolo_conn *conn);
 
 #endif

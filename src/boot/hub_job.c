@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hub's knowledge of the job: who has come, who is missing, what each has contributed, and the
- * one sentence that all are told when it fails. Nothing here waits: what a socket does not take is
- * kept for later, what a rank has not sent yet is not waited for. */
+/* The hub's state of a job: the ranks that have joined, the missing ranks, their contributions, and
+ * the one error text that all ranks get. No function here waits: output that a socket does not take
+ * is kept for later, and input is handled when it comes. */
 #include "boot/hub.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum { LINGER_MS = 30000, LIST_CHARS = 200 };
 
 /* ---- text ---- */
 
-/* Whether rank `rank` is among those that a list names. */
+/* Whether a list names rank `rank`. */
 typedef bool (*pick_fn)(const struct kolo_hub *hub, int rank);
 
 static bool is_absent(const struct kolo_hub *hub, int rank)
@@ -72,9 +72,8 @@ static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_C
 
 /* ---- output ---- */
 
-/* Keep what the socket did not take. A rank for which there is no memory sees the end of the
- * connection instead. */
-static void keep(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
+/* Keep the bytes that the socket did not take. Without memory for them the connection is ended. */
+static void keep_unsent(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
 {
     if (conn->out_len + len > conn->out_cap) {
         const size_t cap = conn->out_len + len;
@@ -90,8 +89,8 @@ static void keep(struct kolo_conn *conn, const unsigned char *bytes, size_t len)
     conn->out_len += len;
 }
 
-/* What the socket takes at once. A broken one takes everything: that it is broken is noticed when
- * it is read, and then what was to be written does not matter. */
+/* Write as much as the socket takes; returns how much. For a broken socket that is everything:
+ * reading detects the failure, and then the output does not matter. */
 static size_t send_now(int fd, const struct iovec parts[2])
 {
     const struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = 2};
@@ -119,7 +118,8 @@ static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const vo
     for (int i = 0; i < 2; i++) {
         const size_t done = kolo_min(sent, parts[i].iov_len);
         if (done < parts[i].iov_len) {
-            keep(conn, (const unsigned char *)parts[i].iov_base + done, parts[i].iov_len - done);
+            keep_unsent(conn, (const unsigned char *)parts[i].iov_base + done,
+                        parts[i].iov_len - done);
         }
         sent -= done;
     }
@@ -137,15 +137,15 @@ void kolo_hub_flush(struct kolo_conn *conn)
     }
 }
 
-static void tell(struct kolo_conn *conn, const struct kolo_boot_error *error)
+static void tell_error(struct kolo_conn *conn, const struct kolo_boot_error *error)
 {
     put_frame(conn, KOLO_BOOT_ERROR, error, sizeof *error, 0);
     conn->state = KOLO_CONN_TOLD;
     conn->deadline_us = INFINITY;
 }
 
-/* The job cannot come up, or go on: tell every rank. Those of other processes first, because this
- * process may exit as soon as its own rank knows. */
+/* The job fails: send the error to every rank. Ranks of other processes come first, because this
+ * process may exit as soon as its own rank has the error. */
 void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format, ...)
 {
     const pid_t self = getpid();
@@ -165,7 +165,7 @@ void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format,
             struct kolo_conn *conn = hub->conns[i];
             if (conn->state == KOLO_CONN_JOINED && conn->fd >= 0 &&
                 (conn->pid == self) == (own == 1)) {
-                tell(conn, &hub->error);
+                tell_error(conn, &hub->error);
             }
         }
     }
@@ -194,7 +194,7 @@ static bool proof_is_right(const struct kolo_hub *hub, const struct kolo_conn *c
            kolo_same_proof(expected, conn->proof);
 }
 
-/* What is wrong with a rank that proved the secret, in `error`; false if nothing is. */
+/* Whether a rank that proved the secret has wrong arguments; then *error says which. */
 static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
                      struct kolo_boot_error *error)
 {
@@ -220,7 +220,7 @@ static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
     return true;
 }
 
-static void welcome(struct kolo_hub *hub)
+static void welcome_ranks(struct kolo_hub *hub)
 {
     const int32_t host_rank = hub->host_rank;
     hub->complete = true;
@@ -233,14 +233,14 @@ static void welcome(struct kolo_hub *hub)
     }
 }
 
-static void admit(struct kolo_hub *hub, struct kolo_conn *conn)
+static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const struct kolo_boot_hello *hello = &conn->hello;
     if (hub->nranks == 0) {
         hub->ranks = calloc((size_t)hello->nranks, 1); /* KOLO_RANK_ABSENT */
         if (hub->ranks == NULL) {
-            kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "no memory for %d ranks", hello->nranks);
-            tell(conn, &hub->error);
+            kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "out of memory for %d ranks", hello->nranks);
+            tell_error(conn, &hub->error);
             return;
         }
         hub->nranks = hello->nranks;
@@ -256,12 +256,12 @@ static void admit(struct kolo_hub *hub, struct kolo_conn *conn)
     }
     put_frame(conn, KOLO_BOOT_JOINED, NULL, 0, 0);
     if (hub->njoined == hub->nranks) {
-        welcome(hub);
+        welcome_ranks(hub);
     }
 }
 
-/* A rank that comes wrongly ends a job that is coming up, since it cannot be complete; one that is
- * complete goes on without noticing. */
+/* A rank that joins wrongly fails a job that is not complete, because it can no longer become
+ * complete. A complete job goes on. */
 void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     struct kolo_boot_error error;
@@ -272,14 +272,14 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
             hub->ranks[conn->hello.rank] = KOLO_RANK_HERE;
             hub->njoined++;
         }
-        tell(conn, &hub->error);
+        tell_error(conn, &hub->error);
     } else if (!is_wrong(hub, conn, &error)) {
-        admit(hub, conn);
+        admit_rank(hub, conn);
     } else {
         if (!hub->complete) {
             kolo_hub_fail(hub, (kolo_status)error.status, "%s", error.text);
         }
-        tell(conn, &error);
+        tell_error(conn, &error);
     }
 }
 
@@ -319,14 +319,14 @@ void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
                   conn->error.text);
 }
 
-/* It does not speak our language: a stranger is shown out, a rank takes the job with it (unless the
- * reason is already told). */
+/* The connection sent an invalid frame: a stranger is disconnected, a rank fails the job unless the
+ * job has failed already. */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (conn->state == KOLO_CONN_ACCEPTED || conn->state == KOLO_CONN_CHALLENGED) {
         kolo_hub_lose(hub, conn);
     } else if (conn->state == KOLO_CONN_JOINED) {
-        kolo_hub_fail(hub, KOLO_ERR_LINK, "rank %d sent what is no message (type %u, %u bytes)",
+        kolo_hub_fail(hub, KOLO_ERR_LINK, "rank %d sent an invalid message (type %u, %u bytes)",
                       conn->rank, conn->in.type, conn->in.len);
     }
 }
@@ -358,7 +358,7 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 
 /* ---- exchanges ---- */
 
-/* The first contribution fixes the size; memory is taken only after that was checked. */
+/* The first contribution sets the size. Memory is allocated only after the size was checked. */
 static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     char list[LIST_CHARS + 64];
@@ -394,7 +394,7 @@ static bool begin_spread(struct kolo_hub *hub, struct kolo_conn *conn)
     return conn->in.len <= (conn->rank == 0 ? KOLO_BOOT_SPREAD_BYTES : 0);
 }
 
-/* The header of a contribution is here: where its payload goes. False: it is refused. */
+/* The header of a contribution is complete: choose the place of its payload. False: refused. */
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (!hub->complete || conn->in.seq != hub->seq || conn->arrived || conn->said_bye) {
@@ -421,8 +421,9 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
     return true;
 }
 
-/* The ranks of this process come last: having the answer, it may leave and take the hub with it. */
-static void answer(struct kolo_hub *hub, bool own)
+/* Answer the ranks of this process last: with the answer the process may exit, and the hub with it.
+ */
+static void answer_exchange(struct kolo_hub *hub, bool own)
 {
     const pid_t self = getpid();
     for (size_t i = 0; i < hub->nconns; i++) {
@@ -443,15 +444,15 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     if (hub->narrived < hub->nranks) {
         return;
     }
-    answer(hub, false);
-    answer(hub, true);
+    answer_exchange(hub, false);
+    answer_exchange(hub, true);
     free(hub->all);
     hub->all = NULL;
     hub->exchanging = false;
     hub->seq++;
 }
 
-/* Say good-bye to those who wait for it once nothing is left to deliver. */
+/* Answer BYE to the ranks that wait for it once all output is delivered. */
 void kolo_hub_part(struct kolo_hub *hub)
 {
     for (size_t i = 0; i < hub->nconns; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who and where this process is, and ids: the 128 bytes by which an application joins ranks.
+/* The identity of this process and its host, and ids: the 128 bytes by which ranks join.
  *
  * A host is a kernel (its boot id) seen from one network and one user namespace: there abstract
  * sockets meet and SO_PEERCRED compares. Host names prove nothing: containers share them. */
@@ -16,7 +16,7 @@
 
 #define ID_MAGIC UINT64_C(0x32646f6c6f6b69) /* "ikolod2" */
 
-/* What a struct kolo_id holds: name, address and secret of a meeting point. */
+/* The content of a struct kolo_id: name, address and secret of a meeting point. */
 struct id {
     uint64_t magic;
     uint32_t version; /* KOLO_VERSION of the creator: shown, the hub compares */
@@ -28,7 +28,7 @@ struct id {
 };
 static_assert(sizeof(struct id) == sizeof(struct kolo_id), "an id is 128 bytes");
 
-/* Where no interface leads to other hosts, or none can be listened on, the id is for this one. */
+/* Without an interface to other hosts that can be listened on, the id is for this host only. */
 kolo_status kolo_id_create(struct kolo_id *out)
 {
     struct id id = {.magic = ID_MAGIC, .version = KOLO_VERSION};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Launchers are rows of a table: the variables that hold rank and size, and those that together
- * name the job. What a launcher sets was looked at in Open MPI 4.1 and MPICH 4.0 and is documented
- * for torchrun (pytorch.org/docs/stable/elastic/run.html) and srun (slurm.schedmd.com/srun.html).
+/* A table of launchers: the variables that hold rank and size, and the variables that name the job.
+ * The rows of mpirun were checked with Open MPI 4.1 and MPICH 4.0; the others are documented for
+ * torchrun (pytorch.org/docs/stable/elastic/run.html) and srun (slurm.schedmd.com/srun.html).
  *
  * Hydra (MPICH) names no job, but every rank inherits the proxy's control socket: its inode number
  * is the same in all of them, also behind a wrapper script, and differs between jobs. */
@@ -131,18 +131,14 @@ static bool is_used(const struct launcher *launcher)
 
 static kolo_status read_number(const char *name, long lo, long hi, int *out)
 {
-    const char *value = kolo_env(name);
     long number = 0;
-    if (!kolo_parse_int(value, lo, hi, &number)) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s is '%s', not a number within %ld..%ld", name, value,
-                         lo, hi);
-    }
+    KOLO_TRY(kolo_env_int(name, lo, hi, lo, &number));
     *out = (int)number;
     return KOLO_OK;
 }
 
-/* A variable without which the other makes no sense. */
-static kolo_status need(const char *name, const char *other)
+/* Require `name` where `other` is set. */
+static kolo_status need_variable(const char *name, const char *other)
 {
     if (kolo_env(name) == NULL) {
         const char *value = kolo_env(other);
@@ -154,8 +150,8 @@ static kolo_status need(const char *name, const char *other)
 
 static kolo_status read_ranks(const struct launcher *launcher, struct kolo_launch *out)
 {
-    KOLO_TRY(need(launcher->size, launcher->rank));
-    KOLO_TRY(need(launcher->rank, launcher->size));
+    KOLO_TRY(need_variable(launcher->size, launcher->rank));
+    KOLO_TRY(need_variable(launcher->rank, launcher->size));
     KOLO_TRY(read_number(launcher->size, 1, KOLO_BOOT_MAX_RANKS, &out->nranks));
     KOLO_TRY(read_number(launcher->rank, 0, out->nranks - 1, &out->rank));
     out->local_size = out->nranks;
@@ -181,7 +177,7 @@ static kolo_status count_hosts(const struct launcher *launcher, struct kolo_laun
     return KOLO_OK;
 }
 
-/* A readable beginning and a hash of the whole, since a meeting's name is short. */
+/* The name of a meeting point is short: a readable beginning and a hash of the whole. */
 static void name_meeting(const char *prefix, const struct kolo_text *job, struct kolo_meet *out)
 {
     (void)snprintf(out->name, sizeof out->name, "%s-%.*s-%016llx", prefix, NAME_CHARS, job->chars,
@@ -206,7 +202,7 @@ static kolo_status read_job(const struct launcher *launcher, struct kolo_launch 
     }
     kolo_text_free(&job);
     if (named && !is_full) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for the name of the job");
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the name of the job");
     }
     if (!named && out->several) { /* the address, or the id, names it */
         (void)snprintf(out->meet.name, sizeof out->meet.name, "%s", launcher->prefix);
@@ -226,7 +222,7 @@ static int hex_digit(char c)
     return at == NULL ? -1 : (int)(at - digits);
 }
 
-/* The value stays out of the error text. */
+/* The error text never holds the value of the secret. */
 static kolo_status read_secret(struct kolo_meet *out)
 {
     const char *text = kolo_env("KOLO_SECRET");
@@ -249,7 +245,7 @@ static kolo_status read_secret(struct kolo_meet *out)
     return KOLO_OK;
 }
 
-static kolo_status detect(struct kolo_launch *out)
+static kolo_status detect_launcher(struct kolo_launch *out)
 {
     for (size_t i = 0; i < KOLO_LENGTH(launchers); i++) {
         if (is_used(&launchers[i])) {
@@ -265,7 +261,7 @@ static kolo_status detect(struct kolo_launch *out)
 kolo_status kolo_launch_detect(struct kolo_launch *out)
 {
     struct kolo_launch found = {.nranks = 1, .local_size = 1, .launcher = "no launcher"};
-    KOLO_TRY(detect(&found));
+    KOLO_TRY(detect_launcher(&found));
     KOLO_TRY(read_secret(&found.meet));
     if (found.meet.name[0] == '\0') { /* alone */
         (void)snprintf(found.meet.name, sizeof found.meet.name, "alone-%016llx",

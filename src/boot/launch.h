@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which launcher started this process, as which rank, and where its ranks meet. */
+/* The launcher that started this process, its rank, and the meeting point of the ranks. */
 #ifndef KOLO_BOOT_LAUNCH_H
 #define KOLO_BOOT_LAUNCH_H
 
@@ -16,7 +16,7 @@ struct kolo_launch {
     const char *launcher; /* for the log: "kolo run", "torchrun", ..., "no launcher" */
 };
 
-/* Read the environment; the first that is there decides:
+/* Read the environment. The first launcher whose variables are set decides:
  *   kolo run, or by hand  KOLO_RANK KOLO_NRANKS KOLO_JOB [KOLO_LOCAL_RANK KOLO_LOCAL_SIZE]
  *   torchrun              RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, met by run id, port, restart
  *   Open MPI              OMPI_COMM_WORLD_*, met by namespace or job id
@@ -24,19 +24,19 @@ struct kolo_launch {
  *   srun                  SLURM_PROCID SLURM_NTASKS SLURM_LOCALID, met by job and step
  *   other PMI             PMI_RANK PMI_SIZE PMI_LOCAL_*, met by job id
  *   none                  rank 0 of 1
- * KOLO_SECRET (64 hexadecimal digits) goes with any. Rank 0 is the one to host the meeting. Errors:
- * INVALID, naming variable and value. */
+ * KOLO_SECRET (64 hexadecimal digits) goes with any of them. Rank 0 hosts the meeting point.
+ * Errors: INVALID; the text names variable and value. */
 KOLO_CHECK kolo_status kolo_launch_detect(struct kolo_launch *out);
 
-/* The same, with a meeting point of its own for each call: the k-th of this process is the k-th of
- * every other rank. Ranks on several hosts meet, the first that is there:
+/* The same, with a new meeting point for each call: the k-th call of this process meets the k-th
+ * call of every other rank. Ranks on several hosts meet by the first of these that is set:
  *   KOLO_ROOT      "host:port" that rank 0 listens at, with KOLO_SECRET
  *   KOLO_ID_FILE   a file on a file system that they share
  *   KOLO_PORT      with MASTER_ADDR (torchrun) and KOLO_SECRET
  *   PMIx, PMI-2    of mpirun or srun
  * Errors: as above; INVALID where there is none of these; of the id's way. */
 KOLO_CHECK kolo_status kolo_launch_next(struct kolo_launch *out);
-/* The communicator has come up, or has not: nobody looks for the meeting any more. */
+/* The communicator is created, or has failed: no rank needs the meeting point any more. */
 void kolo_launch_done(const struct kolo_launch *launch);
 
 /* launch_hosts.c: fill launch->meet for ranks on several hosts. */

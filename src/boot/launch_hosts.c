@@ -29,7 +29,7 @@ static kolo_status read_root(const char *text, struct kolo_inet *out)
     const bool bracketed = text[0] == '[' && colon[-1] == ']';
     char *host = strndup(text + bracketed, (size_t)(colon - text) - 2 * bracketed);
     if (host == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for KOLO_ROOT");
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for KOLO_ROOT");
     }
     const kolo_status st = kolo_inet_find(host, (uint16_t)port, out);
     free(host);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Declarations are from the PMIx 4 standard and Slurm's pmi2.h, reduced to what is used. */
+/* Passing an id by PMIx, by PMI-2 or by a file. The declarations are those of the PMIx 4 standard
+ * and of Slurm's pmi2.h, reduced to the parts in use. */
 #include "boot/pmi.h"
 
 #include <dlfcn.h>
@@ -29,14 +30,14 @@ static kolo_status from_text(const char *text, struct kolo_id *out)
     for (size_t i = 0; i < sizeof out->bytes; i++) {
         if (text == NULL || strnlen(text, ID_CHARS) != ID_CHARS - 1 ||
             sscanf(text + 2 * i, "%2x", &value) != 1) {
-            return kolo_fail(KOLO_ERR_INVALID, "what the launcher passed on is no id");
+            return kolo_fail(KOLO_ERR_INVALID, "the launcher passed on an invalid id");
         }
         memcpy(out->bytes + i, &(unsigned char){(unsigned char)value}, 1);
     }
     return KOLO_OK;
 }
 
-static void *find(void *library, const char *name)
+static void *find_symbol(void *library, const char *name)
 {
     return library != NULL ? dlsym(library, name) : NULL;
 }
@@ -67,7 +68,7 @@ static struct {
     struct pmix_proc self;
 } pmix;
 
-static kolo_status said(const char *what, int code)
+static kolo_status pmix_failed(const char *what, int code)
 {
     return code == 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "%s failed with %d", what, code);
 }
@@ -75,17 +76,17 @@ static kolo_status said(const char *what, int code)
 static kolo_status open_pmix(void)
 {
     void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
-    *(void **)&pmix.init = find(library, "PMIx_Init");
-    *(void **)&pmix.put = find(library, "PMIx_Put");
-    *(void **)&pmix.commit = find(library, "PMIx_Commit");
-    *(void **)&pmix.fence = find(library, "PMIx_Fence");
-    *(void **)&pmix.get = find(library, "PMIx_Get");
-    *(void **)&pmix.finalize = find(library, "PMIx_Finalize");
+    *(void **)&pmix.init = find_symbol(library, "PMIx_Init");
+    *(void **)&pmix.put = find_symbol(library, "PMIx_Put");
+    *(void **)&pmix.commit = find_symbol(library, "PMIx_Commit");
+    *(void **)&pmix.fence = find_symbol(library, "PMIx_Fence");
+    *(void **)&pmix.get = find_symbol(library, "PMIx_Get");
+    *(void **)&pmix.finalize = find_symbol(library, "PMIx_Finalize");
     if (pmix.init == NULL || pmix.put == NULL || pmix.commit == NULL || pmix.fence == NULL ||
         pmix.get == NULL || pmix.finalize == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "PMIx: libpmix.so.2 cannot be used: %s", dlerror());
     }
-    return said("PMIx_Init", pmix.init(&pmix.self, NULL, 0));
+    return pmix_failed("PMIx_Init", pmix.init(&pmix.self, NULL, 0));
 }
 
 static kolo_status pass_pmix(int rank, const char *key, char text[ID_CHARS])
@@ -93,16 +94,16 @@ static kolo_status pass_pmix(int rank, const char *key, char text[ID_CHARS])
     struct pmix_value *got = NULL;
     if (rank == 0) {
         struct pmix_value value = {.type = PMIX_STRING, .data.string = text};
-        KOLO_TRY(said("PMIx_Put", pmix.put(PMIX_GLOBAL, key, &value)));
-        KOLO_TRY(said("PMIx_Commit", pmix.commit()));
+        KOLO_TRY(pmix_failed("PMIx_Put", pmix.put(PMIX_GLOBAL, key, &value)));
+        KOLO_TRY(pmix_failed("PMIx_Commit", pmix.commit()));
     }
-    KOLO_TRY(said("PMIx_Fence", pmix.fence(NULL, 0, NULL, 0)));
+    KOLO_TRY(pmix_failed("PMIx_Fence", pmix.fence(NULL, 0, NULL, 0)));
     if (rank == 0) {
         return KOLO_OK;
     }
     struct pmix_proc first = pmix.self;
     first.rank = 0;
-    KOLO_TRY(said("PMIx_Get", pmix.get(&first, key, NULL, 0, &got)));
+    KOLO_TRY(pmix_failed("PMIx_Get", pmix.get(&first, key, NULL, 0, &got)));
     if (got == NULL || got->type != PMIX_STRING || got->data.string == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "PMIx_Get gave no text for %s", key);
     }
@@ -110,13 +111,13 @@ static kolo_status pass_pmix(int rank, const char *key, char text[ID_CHARS])
     return KOLO_OK;
 }
 
-/* A launcher takes a process that exits between Init and Finalize for one that failed. Both are
- * counted, so that an MPI in this process does not mind. */
+/* A launcher counts a process that exits between Init and Finalize as failed. Both calls are
+ * counted, so that an MPI library in this process is not disturbed. */
 static kolo_status share_pmix(int rank, const char *key, char text[ID_CHARS])
 {
     KOLO_TRY(open_pmix());
     const kolo_status st = pass_pmix(rank, key, text);
-    return st == KOLO_OK ? said("PMIx_Finalize", pmix.finalize(NULL, 0)) : st;
+    return st == KOLO_OK ? pmix_failed("PMIx_Finalize", pmix.finalize(NULL, 0)) : st;
 }
 
 /* ---- PMI-2 ---- */
@@ -136,17 +137,17 @@ static kolo_status open_pmi2(void)
     int rank = 0;
     int app = 0;
     void *library = dlopen("libpmi2.so.0", RTLD_NOW | RTLD_LOCAL);
-    *(void **)&pmi2.initialized = find(library, "PMI2_Initialized");
-    *(void **)&pmi2.init = find(library, "PMI2_Init");
-    *(void **)&pmi2.put = find(library, "PMI2_KVS_Put");
-    *(void **)&pmi2.fence = find(library, "PMI2_KVS_Fence");
-    *(void **)&pmi2.get = find(library, "PMI2_KVS_Get");
+    *(void **)&pmi2.initialized = find_symbol(library, "PMI2_Initialized");
+    *(void **)&pmi2.init = find_symbol(library, "PMI2_Init");
+    *(void **)&pmi2.put = find_symbol(library, "PMI2_KVS_Put");
+    *(void **)&pmi2.fence = find_symbol(library, "PMI2_KVS_Fence");
+    *(void **)&pmi2.get = find_symbol(library, "PMI2_KVS_Get");
     if (pmi2.initialized == NULL || pmi2.init == NULL || pmi2.put == NULL || pmi2.fence == NULL ||
         pmi2.get == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "PMI-2: libpmi2.so.0 cannot be used: %s", dlerror());
     }
     return pmi2.initialized() ? KOLO_OK
-                              : said("PMI2_Init", pmi2.init(&spawned, &size, &rank, &app));
+                              : pmix_failed("PMI2_Init", pmi2.init(&spawned, &size, &rank, &app));
 }
 
 static kolo_status share_pmi2(int rank, const char *key, char text[ID_CHARS])
@@ -154,11 +155,11 @@ static kolo_status share_pmi2(int rank, const char *key, char text[ID_CHARS])
     int len = 0;
     KOLO_TRY(open_pmi2());
     if (rank == 0) {
-        KOLO_TRY(said("PMI2_KVS_Put", pmi2.put(key, text)));
+        KOLO_TRY(pmix_failed("PMI2_KVS_Put", pmi2.put(key, text)));
     }
-    KOLO_TRY(said("PMI2_KVS_Fence", pmi2.fence()));
+    KOLO_TRY(pmix_failed("PMI2_KVS_Fence", pmi2.fence()));
     return rank == 0 ? KOLO_OK
-                     : said("PMI2_KVS_Get", pmi2.get(NULL, -1, key, text, ID_CHARS, &len));
+                     : pmix_failed("PMI2_KVS_Get", pmi2.get(NULL, -1, key, text, ID_CHARS, &len));
 }
 
 /* ---- either ---- */
@@ -216,7 +217,7 @@ static kolo_status write_id(const char *name, const struct kolo_id *id)
     return KOLO_OK;
 }
 
-/* INPROGRESS: it is not there, or not whole. */
+/* INPROGRESS: the file does not exist yet, or is not complete. */
 static kolo_status read_id(const char *name, struct kolo_id *out)
 {
     struct stat info;

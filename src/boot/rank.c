@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A rank's side of the meeting point: connect until the deadline, prove, wait, exchange.
  *
- * The hub watches this rank's deadlines too, because it alone knows who is missing; a rank gives it
- * a second more before it speaks of its own. A connection that ends before the hub acknowledged the
- * rank is tried again: the hub may have made room for another, or be about to come up anew. */
+ * The hub watches the deadlines of this rank too, because only the hub knows which ranks are
+ * missing. A rank waits a second longer before it reports its own time-out. A connection that ends
+ * before the hub has acknowledged the rank is tried again: the hub may have closed it for another,
+ * or may be starting anew. */
 #include "boot/wire.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ struct kolo_boot {
 
 /* ---- bytes over the connection ---- */
 
-static kolo_status lost(const struct kolo_boot *boot)
+static kolo_status hub_lost(const struct kolo_boot *boot)
 {
     if (!boot->joined) {
         return KOLO_INPROGRESS;
@@ -51,7 +52,8 @@ static kolo_status lost(const struct kolo_boot *boot)
                      boot->meet.name);
 }
 
-/* Who does not come because he died was a member of the communicator that this one comes from. */
+/* A rank that died does not join. Its death has failed the communicator that the ranks come from.
+ */
 static kolo_status check_parent(const struct kolo_boot *boot)
 {
     const int *failed = boot->meet.parent_failed;
@@ -61,14 +63,14 @@ static kolo_status check_parent(const struct kolo_boot *boot)
                            boot->rank, boot->meet.name);
 }
 
-/* Others may wait for memory of this process, which cannot even hear them. */
+/* Other ranks may wait for memory of this process, which has no descriptor left to accept them. */
 static kolo_status check_descriptors(const struct kolo_boot *boot)
 {
     return boot->meet.starved == NULL || !boot->meet.starved()
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM,
-                           "no descriptor left for who asks rank %d for memory: %s", boot->rank,
-                           kolo_why(EMFILE));
+                           "no descriptor left for a rank that asks rank %d for memory: %s",
+                           boot->rank, kolo_why(EMFILE));
 }
 
 static kolo_status wait_for(const struct kolo_boot *boot, short events)
@@ -92,7 +94,7 @@ static kolo_status wait_for(const struct kolo_boot *boot, short events)
     }
 }
 
-static kolo_status take(const struct kolo_boot *boot, void *out, size_t len)
+static kolo_status take_bytes(const struct kolo_boot *boot, void *out, size_t len)
 {
     unsigned char *at = out;
     while (len > 0) {
@@ -101,7 +103,7 @@ static kolo_status take(const struct kolo_boot *boot, void *out, size_t len)
             at += n;
             len -= (size_t)n;
         } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-            return lost(boot);
+            return hub_lost(boot);
         } else if (errno == EAGAIN) {
             KOLO_TRY(wait_for(boot, POLLIN));
         }
@@ -109,7 +111,7 @@ static kolo_status take(const struct kolo_boot *boot, void *out, size_t len)
     return KOLO_OK;
 }
 
-/* The hub's verdict; what it says must be an error and a sentence. */
+/* Take the hub's error. Its frame must be a status and a text. */
 static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_boot_header *in)
 {
     struct kolo_boot_error error;
@@ -117,7 +119,7 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
         return kolo_fail(KOLO_ERR_LINK, "meeting point '%s' sent an error of %u bytes",
                          boot->meet.name, in->len);
     }
-    const kolo_status st = take(boot, &error, sizeof error);
+    const kolo_status st = take_bytes(boot, &error, sizeof error);
     if (st != KOLO_OK) {
         return st;
     }
@@ -131,7 +133,7 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
 static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type type, size_t len)
 {
     struct kolo_boot_header in;
-    const kolo_status st = take(boot, &in, sizeof in);
+    const kolo_status st = take_bytes(boot, &in, sizeof in);
     if (st != KOLO_OK) { /* also INPROGRESS: the connection ended */
         return st;
     }
@@ -147,10 +149,11 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
     return KOLO_OK;
 }
 
-/* Send a whole frame. A hub that closed the connection may have said why: the reader finds out, and
- * at a connection that cannot be written to the hub does. */
-static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, const void *body,
-                       size_t len)
+/* Send a whole frame. A write error shuts the connection, and is no error here: the hub may have
+ * sent the reason before it closed, which the next read finds. The hub sees the connection's end.
+ */
+static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,
+                             const void *body, size_t len)
 {
     struct kolo_boot_header header = kolo_boot_header_make(type, boot->seq, len);
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
@@ -179,7 +182,7 @@ static kolo_status put(const struct kolo_boot *boot, enum kolo_boot_type type, c
 
 /* ---- joining ---- */
 
-static kolo_status greet(struct kolo_boot *boot, struct kolo_boot_hello *hello)
+static kolo_status greet_hub(struct kolo_boot *boot, struct kolo_boot_hello *hello)
 {
     const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
     *hello = (struct kolo_boot_hello){.version = KOLO_VERSION,
@@ -189,19 +192,19 @@ static kolo_status greet(struct kolo_boot *boot, struct kolo_boot_hello *hello)
                                       .timeout_ms = boot->timeout_ms,
                                       .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
     KOLO_TRY(kolo_random(hello->nonce, sizeof hello->nonce));
-    return put(boot, KOLO_BOOT_HELLO, hello, sizeof *hello);
+    return put_frame(boot, KOLO_BOOT_HELLO, hello, sizeof *hello);
 }
 
-/* HELLO to JOINED. INPROGRESS: the connection ended, try another. */
+/* From HELLO to JOINED. INPROGRESS: the connection ended; try again. */
 static kolo_status shake_hands(struct kolo_boot *boot)
 {
     struct kolo_boot_hello hello;
     struct kolo_boot_challenge challenge;
     unsigned char proof[KOLO_BOOT_PROOF];
-    KOLO_TRY(greet(boot, &hello));
+    KOLO_TRY(greet_hub(boot, &hello));
     kolo_status st = take_header(boot, KOLO_BOOT_CHALLENGE, sizeof challenge);
     if (st == KOLO_OK) {
-        st = take(boot, &challenge, sizeof challenge);
+        st = take_bytes(boot, &challenge, sizeof challenge);
     }
     if (st != KOLO_OK) {
         return st;
@@ -218,12 +221,12 @@ static kolo_status shake_hands(struct kolo_boot *boot)
     if (!kolo_boot_prove(&boot->meet, KOLO_BOOT_TO_HUB, &hello, &challenge, proof)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
     }
-    KOLO_TRY(put(boot, KOLO_BOOT_PROVE, proof, sizeof proof));
+    KOLO_TRY(put_frame(boot, KOLO_BOOT_PROVE, proof, sizeof proof));
     boot->host_rank = challenge.host_rank;
     return take_header(boot, KOLO_BOOT_JOINED, 0);
 }
 
-/* INPROGRESS: nobody is there, or not any more. */
+/* INPROGRESS: no hub listens, or no longer. */
 static kolo_status try_join(struct kolo_boot *boot)
 {
     pid_t pid = 0;
@@ -242,7 +245,7 @@ static kolo_status try_join(struct kolo_boot *boot)
         st = take_header(boot, KOLO_BOOT_WELCOME, sizeof host_rank);
     }
     if (st == KOLO_OK) {
-        st = take(boot, &host_rank, sizeof host_rank);
+        st = take_bytes(boot, &host_rank, sizeof host_rank);
     }
     if (st != KOLO_OK) {
         close(boot->fd);
@@ -253,8 +256,8 @@ static kolo_status try_join(struct kolo_boot *boot)
     return KOLO_OK;
 }
 
-/* Once this process listens, or somebody else does, there is nothing to do. */
-static kolo_status host(const struct kolo_boot *boot, bool *hosting)
+/* Start the hub, unless this process or another one listens already. */
+static kolo_status host_hub_once(const struct kolo_boot *boot, bool *hosting)
 {
     int listener[2] = {-1, -1};
     kolo_status st = *hosting ? KOLO_INPROGRESS : kolo_boot_listen(&boot->meet, &listener[0]);
@@ -273,12 +276,12 @@ static kolo_status host(const struct kolo_boot *boot, bool *hosting)
     return KOLO_OK;
 }
 
-static kolo_status join(struct kolo_boot *boot, bool host_hub)
+static kolo_status join_hub(struct kolo_boot *boot, bool host_hub)
 {
     bool hosting = !host_hub;
     useconds_t pause_us = RETRY_FIRST_US;
     for (;;) {
-        KOLO_TRY(host(boot, &hosting));
+        KOLO_TRY(host_hub_once(boot, &hosting));
         const kolo_status st = try_join(boot);
         if (st != KOLO_INPROGRESS) {
             return st;
@@ -295,17 +298,12 @@ static kolo_status join(struct kolo_boot *boot, bool host_hub)
     }
 }
 
-static kolo_status check(const struct kolo_meet *meet, int nranks, int rank, int timeout_ms)
+static kolo_status check_ranks(const struct kolo_meet *meet, int nranks, int rank, int timeout_ms)
 {
-    if (nranks < 1 || nranks > KOLO_BOOT_MAX_RANKS) {
-        return kolo_fail(KOLO_ERR_INVALID, "nranks %d is not within 1..%d", nranks,
-                         KOLO_BOOT_MAX_RANKS);
-    }
-    if (rank < 0 || rank >= nranks) {
-        return kolo_fail(KOLO_ERR_INVALID, "rank %d is not within 0..%d", rank, nranks - 1);
-    }
+    KOLO_TRY(kolo_check_range("nranks", nranks, 1, KOLO_BOOT_MAX_RANKS));
+    KOLO_TRY(kolo_check_range("rank", rank, 0, nranks - 1));
     if (timeout_ms < 1) {
-        return kolo_fail(KOLO_ERR_INVALID, "timeout %d ms is not positive", timeout_ms);
+        return kolo_fail(KOLO_ERR_INVALID, "timeout_ms is %d; it must be positive", timeout_ms);
     }
     if (meet->name[0] == '\0' || strnlen(meet->name, sizeof meet->name) == sizeof meet->name) {
         return kolo_fail(KOLO_ERR_INVALID, "the meeting point's name is empty or too long");
@@ -316,10 +314,10 @@ static kolo_status check(const struct kolo_meet *meet, int nranks, int rank, int
 kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, bool host_hub,
                            int timeout_ms, struct kolo_boot **out)
 {
-    KOLO_TRY(check(meet, nranks, rank, timeout_ms));
+    KOLO_TRY(check_ranks(meet, nranks, rank, timeout_ms));
     struct kolo_boot *boot = calloc(1, sizeof *boot);
     if (boot == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "no memory to join '%s'", meet->name);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the connection to '%s'", meet->name);
     }
     *boot = (struct kolo_boot){.meet = *meet,
                                .fd = -1,
@@ -329,7 +327,7 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
                                .host_rank = -1,
                                .deadline_us = kolo_now_us() + timeout_ms * 1e3};
     const bool alone = nranks == 1 && host_hub;
-    const kolo_status st = alone ? KOLO_OK : join(boot, host_hub);
+    const kolo_status st = alone ? KOLO_OK : join_hub(boot, host_hub);
     if (st != KOLO_OK) {
         kolo_boot_close(boot);
         return st;
@@ -340,13 +338,13 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
 
 /* ---- exchanges ---- */
 
-static kolo_status exchange(struct kolo_boot *boot, enum kolo_boot_type type, const void *mine,
-                            size_t bytes, void *all, size_t total)
+static kolo_status exchange_blocks(struct kolo_boot *boot, enum kolo_boot_type type,
+                                   const void *mine, size_t bytes, void *all, size_t total)
 {
     boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
-    KOLO_TRY(put(boot, type, mine, bytes));
+    KOLO_TRY(put_frame(boot, type, mine, bytes));
     KOLO_TRY(take_header(boot, KOLO_BOOT_ALL, total));
-    KOLO_TRY(take(boot, all, total));
+    KOLO_TRY(take_bytes(boot, all, total));
     boot->seq++;
     return KOLO_OK;
 }
@@ -366,7 +364,8 @@ kolo_status kolo_boot_all_gather(struct kolo_boot *boot, const void *mine, size_
         }
         return KOLO_OK;
     }
-    boot->error = exchange(boot, KOLO_BOOT_GATHER, mine, bytes, all, bytes * (size_t)boot->nranks);
+    boot->error =
+        exchange_blocks(boot, KOLO_BOOT_GATHER, mine, bytes, all, bytes * (size_t)boot->nranks);
     return boot->error;
 }
 
@@ -381,7 +380,7 @@ kolo_status kolo_boot_spread(struct kolo_boot *boot, void *data, size_t bytes)
     }
     if (boot->fd >= 0) {
         boot->error =
-            exchange(boot, KOLO_BOOT_SPREAD, data, boot->rank == 0 ? bytes : 0, data, bytes);
+            exchange_blocks(boot, KOLO_BOOT_SPREAD, data, boot->rank == 0 ? bytes : 0, data, bytes);
     }
     return boot->error;
 }
@@ -391,7 +390,7 @@ kolo_status kolo_boot_barrier(struct kolo_boot *boot)
     return kolo_boot_all_gather(boot, NULL, 0, NULL);
 }
 
-/* Between exchanges the hub says nothing else. */
+/* Between exchanges the hub sends only errors. */
 bool kolo_boot_has_ended(const struct kolo_boot *boot)
 {
     struct pollfd one = {.fd = boot->fd, .events = POLLIN};
@@ -409,20 +408,20 @@ kolo_status kolo_boot_why(struct kolo_boot *boot)
     return boot->error;
 }
 
-/* Where the hub runs in this process, and the process may exit after this, the hub first delivers
- * what is pending. It answers at once where nothing is. */
-static void part(struct kolo_boot *boot)
+/* Leave a hub of this process. The process may exit after this, so the hub first delivers its
+ * pending output. Without any it answers at once. */
+static void leave_hub(struct kolo_boot *boot)
 {
     boot->seq = 0;
     boot->deadline_us = kolo_now_us() + boot->timeout_ms * 1e3;
-    if (put(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here &&
+    if (put_frame(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here &&
         take_header(boot, KOLO_BOOT_BYE, 0) != KOLO_OK) {
         KOLO_LOG(INFO, INIT, "rank %d left meeting point '%s' without an answer", boot->rank,
                  boot->meet.name);
     }
 }
 
-/* Where the hub runs in this process, its own rank is told last. */
+/* A hub of this process sends the error to its own rank last. */
 void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status)
 {
     struct kolo_boot_error error = {.status = (int32_t)status};
@@ -432,7 +431,7 @@ void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status)
     (void)snprintf(error.text, sizeof error.text, "%s", kolo_error_text());
     boot->error = status;
     boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
-    if (put(boot, KOLO_BOOT_ERROR, &error, sizeof error) == KOLO_OK && boot->hub_is_here) {
+    if (put_frame(boot, KOLO_BOOT_ERROR, &error, sizeof error) == KOLO_OK && boot->hub_is_here) {
         (void)take_header(boot, KOLO_BOOT_ERROR, 0);
     }
     kolo_error_set(error.text);
@@ -445,7 +444,7 @@ void kolo_boot_close(struct kolo_boot *boot)
     }
     if (boot->fd >= 0) {
         if (boot->error == KOLO_OK) {
-            part(boot);
+            leave_hub(boot);
         }
         close(boot->fd);
     }
@@ -453,8 +452,8 @@ void kolo_boot_close(struct kolo_boot *boot)
     free(boot);
 }
 
-/* A second time means that this process serves the id already. */
-static kolo_status serve(struct kolo_meet *meet, int listener[2], bool net)
+/* Listen for the ranks of an id. INPROGRESS: this process serves the id already. */
+static kolo_status serve_id(struct kolo_meet *meet, int listener[2], bool net)
 {
     struct kolo_interface at = {0};
     const kolo_status st = kolo_boot_listen(meet, &listener[0]);
@@ -470,7 +469,7 @@ static kolo_status serve(struct kolo_meet *meet, int listener[2], bool net)
 kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
 {
     int listener[2] = {-1, -1};
-    const kolo_status st = serve(meet, listener, net);
+    const kolo_status st = serve_id(meet, listener, net);
     if (st == KOLO_INPROGRESS) {
         return kolo_fail(KOLO_ERR_INVALID, "meeting point '%s' is served already", meet->name);
     }

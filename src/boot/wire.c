@@ -114,7 +114,7 @@ kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out)
     return st < 0 && errno == EADDRINUSE ? KOLO_INPROGRESS : st;
 }
 
-/* Begun connections end here: with the errno of their end. */
+/* Wait until a begun connection succeeds or fails; returns its errno. */
 static int await_connection(int fd, int timeout_ms)
 {
     struct pollfd wait = {fd, POLLOUT, 0};

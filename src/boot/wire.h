@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What rank.c (a rank) and hub.c (the hub) say to each other, and the sockets they say it on.
+/* The protocol between rank.c (a rank) and hub.c (the hub), and its sockets.
  *
  *   rank                                    hub
  *   HELLO  rank, nranks, version, nonce ->
@@ -11,9 +11,10 @@
  *   BYE                                 ->
  *                                       <-  BYE        (no output is pending any more)
  * and at any time ERROR from the hub: a status and a sentence. A proof is HMAC-SHA-256 under the
- * secret over direction, meeting name, HELLO and CHALLENGE, so it fits no other connection. Both
- * nonces are fresh. Little-endian, no pointers, no padding. HELLO, CHALLENGE, PROOF, JOINED and
- * ERROR keep their layout in all versions, so that a version mismatch can be told. */
+ * secret, over direction, meeting name, HELLO and CHALLENGE, so it fits no other connection. Both
+ * nonces are fresh. Integers are little-endian; there are no pointers and no padding. HELLO,
+ * CHALLENGE, PROOF, JOINED and ERROR keep their layout in all versions, so that a version mismatch
+ * can be reported. */
 #ifndef KOLO_BOOT_WIRE_H
 #define KOLO_BOOT_WIRE_H
 
@@ -81,29 +82,29 @@ enum { KOLO_BOOT_TO_RANK = 1, KOLO_BOOT_TO_HUB = 2 };
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 
-/* The proof that goes in `direction`; false if libcrypto fails. The challenge's own proof is not
- * part of what is proved. */
+/* Make the proof for `direction`. It covers all of the challenge but the challenge's own proof.
+ * False: libcrypto failed. */
 bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
                      const struct kolo_boot_hello *hello,
                      const struct kolo_boot_challenge *challenge,
                      unsigned char out[KOLO_BOOT_PROOF]);
 
-/* A listening socket on the meeting's name. INPROGRESS: somebody listens there already. */
+/* Listen on the name of the meeting point. INPROGRESS: another process listens there already. */
 KOLO_CHECK kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out);
-/* One on its place, by TCP. INPROGRESS: another listens there, such as the job's meeting before.
- * Errors: INVALID (no secret; an address of another host), SYSTEM. */
+/* Listen on its place, by TCP. INPROGRESS: another listens there, such as an earlier hub of the
+ * job. Errors: INVALID (no secret; an address of another host), SYSTEM. */
 KOLO_CHECK kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out);
-/* One try to connect: on this host, where somebody listens there, else by TCP, where the meeting
- * has a place. INPROGRESS: nobody listens, or there is no room at the moment. On this host the
- * peer's user id was checked. */
+/* Try once to connect: first on this host, then by TCP if the meeting point has a place.
+ * INPROGRESS: nobody listens, or the listener is busy. On this host the peer's user id was checked.
+ */
 KOLO_CHECK kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out);
-/* The process at the other end, in *pid_out; false unless it has our user id. False over TCP. */
+/* The process at the other end. False: it has another user id, or the connection is TCP. */
 bool kolo_boot_peer_is_us(int fd, pid_t *pid_out);
 /* Accept one connection; -1 with errno. */
 int kolo_boot_accept(int listener);
 
-/* Start the hub on listener[0], and by TCP on listener[1] unless that is -1 (it owns them from then
- * on, also on failure). `host_rank`: the rank this process is known to hold, or -1. */
+/* Start the hub on listener[0], and by TCP on listener[1] unless that is -1. The hub owns both from
+ * then on, also on failure. `host_rank`: the rank of this process, or -1. */
 KOLO_CHECK kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2],
                                            int host_rank);
 

@@ -10,10 +10,13 @@
 
 #include "boot/bootstrap.h"
 #include "core/board/board.h"
-#include "exec/cpu/exec.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wires.h"
 #include "plan/plan.h"
+#include "topology/layout/groups.h"
+#include "topology/layout/layout.h"
 #include "topology/machine/graph.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune/tune.h"
 #include "util/fork.h"
 #include "util/secret.h"
@@ -43,7 +46,7 @@ struct kolo_member { /* a rank, as this one sees it */
     uint64_t gpu;              /* its bus address; KOLO_BUS_NONE: the rank is on none */
     struct kolo_inet reserved; /* where it can be met again; family 0: on this host only */
     const struct kolo_transport *transport; /* the one that reaches it best */
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
     struct kolo_reach reach;
     struct kolo_link *link; /* NULL until first used; device_lock */
     /* The same for threads that hold nothing and only tell of a failure. */
@@ -64,9 +67,9 @@ struct kolo_observer { /* see core/failure/failure.h */
     void *owner;
 };
 
-struct kolo_opened { /* a transport's device of this communicator */
+struct kolo_opened { /* a transport's endpoint of this communicator */
     const struct kolo_transport *transport;
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
 };
 
 struct kolo_cached_plan {

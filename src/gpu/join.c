@@ -54,7 +54,7 @@ struct shared { /* by all ranks */
 
 static struct shared what_is_shared(const struct kolo_comm *c, const struct intro *all)
 {
-    struct shared shared = {true, true, true, c->nranks > 1 && c->nranks <= KOLO_PEER_RANKS};
+    struct shared shared = {true, true, true, c->nranks > 1 && c->nranks <= KOLO_PROGRAM_RANKS};
     for (int q = 0; q < c->nranks; q++) {
         const struct kolo_peer *peer = &c->member[q].peer, *first = &c->member[0].peer;
         shared.gpu = shared.gpu && peer->host == first->host &&
@@ -107,7 +107,7 @@ static kolo_status join_fused(struct kolo_gpu_path *p)
 
 static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
 {
-    unsigned char uuid[KOLO_PEER_RANKS][16];
+    unsigned char uuid[KOLO_PROGRAM_RANKS][16];
     for (int q = 0; q < p->comm->nranks; q++) {
         memcpy(uuid[q], all[q].uuid, sizeof uuid[q]);
     }
@@ -152,7 +152,7 @@ static kolo_status join_hier(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     if (group == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
     }
-    may = may && (kolo_hier_path_cut(c->nranks, KOLO_PEER_RANKS, are_on_one_host, &who, group) ||
+    may = may && (kolo_hier_path_cut(c->nranks, KOLO_PROGRAM_RANKS, are_on_one_host, &who, group) ||
                   kolo_hier_path_cut(c->nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
     const struct kolo_hier_env layers = {&p->env, &kolo_gpu_hier_calls, gpu};
     const kolo_status st = may ? kolo_hier_path_open(&layers, group, least, out) : KOLO_OK;

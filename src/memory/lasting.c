@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory that lasts: a list, since programs have few such ranges. See lasting.h. */
+/* Registered ranges of memory: a list under a mutex, because programs have few of them. */
 #include "memory/lasting.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ void kolo_lasting_add(void *at, size_t len)
     pthread_mutex_unlock(&lock);
 }
 
-static void drop(struct range **at)
+static void drop_range(struct range **at)
 {
     struct range *r = *at;
     *at = r->next;
@@ -45,7 +45,7 @@ void kolo_lasting_remove(const void *ptr)
         at = &(*at)->next;
     }
     if (*at != NULL) {
-        drop(at);
+        drop_range(at);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -57,7 +57,7 @@ void kolo_lasting_forget(const void *ptr, size_t len)
     for (struct range **at = &ranges; *at != NULL;) {
         const uintptr_t begin = (uintptr_t)(*at)->it.at;
         if (begin < from + len && from < begin + (*at)->it.len) {
-            drop(at);
+            drop_range(at);
         } else {
             at = &(*at)->next;
         }

@@ -7,18 +7,15 @@
  * first, because only page faults give a memfd huge pages; see madvise(2), MADV_POPULATE_WRITE. */
 #include "memory/segment.h"
 
+#include "memory/memfd.h"
 #include "util/grow.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -79,70 +76,6 @@ static void watch_forks(void)
 
 /* ---- one segment ---- */
 
-/* What can never be had must not end in the out-of-memory killer. */
-static kolo_status check_size(size_t len)
-{
-    struct sysinfo info;
-    if (sysinfo(&info) == 0 && len / info.mem_unit > info.totalram + info.totalswap) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes are more than this host has",
-                         len);
-    }
-    return KOLO_OK;
-}
-
-/* Growing a file beyond this limit is a SIGXFSZ. */
-static kolo_status check_limit(size_t len)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && len > limit.rlim_cur) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: %zu bytes exceed the file size limit %zu",
-                         len, (size_t)limit.rlim_cur);
-    }
-    return KOLO_OK;
-}
-
-/* Where a filter denies memfds, a file that never has a name. It cannot be sealed. */
-static kolo_status open_unnamed(int why, int *out)
-{
-    *out = open("/dev/shm", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (*out < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM,
-                         "shared memory: memfd_create: %s, and a file in /dev/shm: %s",
-                         strerror(why), kolo_why(errno));
-    }
-    KOLO_LOG(INFO, SHM, "memfd_create is denied (%s): memory comes from /dev/shm", strerror(why));
-    return KOLO_OK;
-}
-
-static kolo_status open_file(int *out, bool *sealable)
-{
-    *out = memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    *sealable = *out >= 0;
-    if (*out < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS)) {
-        return open_unnamed(errno, out);
-    }
-    return *out >= 0
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_SYSTEM, "shared memory: memfd_create: %s", kolo_why(errno));
-}
-
-static kolo_status open_sealed(size_t len, int *out)
-{
-    int fd = -1;
-    bool sealable = false;
-    KOLO_TRY(check_limit(len));
-    KOLO_TRY(open_file(&fd, &sealable));
-    if (ftruncate(fd, (off_t)len) != 0 ||
-        (sealable && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
-        const kolo_status status =
-            kolo_fail(KOLO_ERR_SYSTEM, "shared memory: sizing %zu bytes: %s", len, strerror(errno));
-        close(fd);
-        return status;
-    }
-    *out = fd;
-    return KOLO_OK;
-}
-
 /* Under the lock: the place of the last segment whose base is at or below `ptr`, or -1. */
 static int place_of(const char *ptr)
 {
@@ -160,7 +93,7 @@ static int place_of(const char *ptr)
 }
 
 /* Under the lock. */
-static bool insert(struct kolo_segment *segment)
+static bool insert_segment(struct kolo_segment *segment)
 {
     struct kolo_segment **at = kolo_grow(store.at, store.count, &store.cap, sizeof *at);
     if (at == NULL) {
@@ -176,7 +109,7 @@ static bool insert(struct kolo_segment *segment)
     return true;
 }
 
-static void destroy(struct kolo_segment *segment)
+static void destroy_segment(struct kolo_segment *segment)
 {
     munmap(segment->base, segment->len);
     close(segment->fd);
@@ -188,14 +121,14 @@ static void destroy(struct kolo_segment *segment)
     free(segment);
 }
 
-static kolo_status create(size_t len, struct kolo_segment **out)
+static kolo_status create_segment(size_t len, struct kolo_segment **out)
 {
     pthread_once(&fork_once, watch_forks);
     struct kolo_segment *segment = calloc(1, sizeof *segment);
     if (segment == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
-    const kolo_status status = open_sealed(len, &segment->fd);
+    const kolo_status status = kolo_memfd_open(len, &segment->fd);
     if (status < 0) {
         free(segment);
         return status;
@@ -216,11 +149,11 @@ static kolo_status create(size_t len, struct kolo_segment **out)
 }
 
 /* Under the lock: add `segment` to the store, or destroy it. */
-static kolo_status publish(struct kolo_segment *segment)
+static kolo_status publish_segment(struct kolo_segment *segment)
 {
-    if (!insert(segment)) {
-        destroy(segment);
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+    if (!insert_segment(segment)) {
+        destroy_segment(segment);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
     return KOLO_OK;
 }
@@ -228,9 +161,9 @@ static kolo_status publish(struct kolo_segment *segment)
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     pthread_mutex_lock(&store.lock);
-    const kolo_status status = publish(segment);
+    const kolo_status status = publish_segment(segment);
     pthread_mutex_unlock(&store.lock);
     if (status == KOLO_OK) {
         *out = segment;
@@ -240,21 +173,7 @@ kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len)
 {
-    KOLO_TRY(check_size(len));
-    int failed = 0;
-    do {
-        failed = fallocate(segment->fd, 0, (off_t)at, (off_t)len) == 0 ? 0 : errno;
-    } while (failed == EINTR);
-    if (failed != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: reserving %zu bytes: %s", len,
-                         strerror(failed));
-    }
-    return KOLO_OK;
-}
-
-static void unreserve(const struct kolo_segment *segment, size_t at, size_t len)
-{
-    (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len);
+    return kolo_memfd_reserve(segment->fd, at, len);
 }
 
 uint32_t kolo_segment_id(const struct kolo_segment *segment)
@@ -291,7 +210,7 @@ struct kolo_segment *kolo_segment_hold(uint32_t id, size_t *len)
 }
 
 /* Under the lock. */
-static void drop(struct kolo_segment *segment)
+static void drop_hold(struct kolo_segment *segment)
 {
     if (--segment->holds > 0) {
         return;
@@ -302,14 +221,14 @@ static void drop(struct kolo_segment *segment)
         store.count--;
         memmove(store.at + place, store.at + place + 1,
                 (size_t)(store.count - place) * sizeof *store.at);
-        destroy(segment);
+        destroy_segment(segment);
     }
 }
 
 void kolo_segment_drop(struct kolo_segment *segment)
 {
     pthread_mutex_lock(&store.lock);
-    drop(segment);
+    drop_hold(segment);
     pthread_mutex_unlock(&store.lock);
 }
 
@@ -344,13 +263,14 @@ static bool is_parted(const struct kolo_segment *segment, size_t at, size_t len)
 }
 
 /* Under the lock. The new pages take the place of the shared ones in one step. */
-static kolo_status part(struct kolo_segment *segment, size_t at, size_t len)
+static kolo_status part_pages(struct kolo_segment *segment, size_t at, size_t len)
 {
     struct parted *p = malloc(sizeof *p);
     void *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == NULL || own == MAP_FAILED) {
         free(p);
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a copy of %zu bytes", len);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a copy of %zu bytes",
+                         len);
     }
     memcpy(own, segment->base + at, len);
     if (mremap(own, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, segment->base + at) == MAP_FAILED) {
@@ -375,7 +295,8 @@ kolo_status kolo_segment_part(void *ptr, size_t len)
     if (segment != NULL && len > 0 && from < segment->len) {
         const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
         const size_t at = from / PAGE_BYTES * PAGE_BYTES;
-        status = part(segment, at, end - at); /* for a second time, too: nothing is lost by that */
+        status =
+            part_pages(segment, at, end - at); /* for a second time, too: nothing is lost by that */
     }
     pthread_mutex_unlock(&store.lock);
     return status;
@@ -404,8 +325,8 @@ bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offs
 kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
 {
     struct kolo_segment *segment = NULL;
-    KOLO_TRY(check_size(len));
-    KOLO_TRY(create(kolo_round_up(len, PAGE_BYTES), &segment));
+    KOLO_TRY(kolo_memfd_check(len));
+    KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     if (len >= KOLO_SEGMENT_BIG) {
         (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
         /* Where the kernel cannot populate, or not with huge pages, what follows decides. */
@@ -413,11 +334,11 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
     }
     kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
     if (status < 0) {
-        destroy(segment);
+        destroy_segment(segment);
         return status;
     }
     pthread_mutex_lock(&store.lock);
-    status = publish(segment);
+    status = publish_segment(segment);
     pthread_mutex_unlock(&store.lock);
     if (status == KOLO_OK) {
         *out = segment;
@@ -448,14 +369,14 @@ static int free_run(const struct kolo_segment *slab, int pages)
 static kolo_status create_slab(struct kolo_segment **out)
 {
     struct kolo_segment *slab = NULL;
-    KOLO_TRY(create(KOLO_SEGMENT_SLAB, &slab));
+    KOLO_TRY(create_segment(KOLO_SEGMENT_SLAB, &slab));
     slab->holds = 0;
     slab->runs = calloc(SLAB_PAGES, sizeof *slab->runs);
     if (slab->runs == NULL) {
-        destroy(slab);
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory");
+        destroy_segment(slab);
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
-    KOLO_TRY(publish(slab));
+    KOLO_TRY(publish_segment(slab));
     *out = slab;
     return KOLO_OK;
 }
@@ -478,7 +399,7 @@ static kolo_status alloc_small(size_t bytes, void **out)
     slab->holds++;
     const kolo_status status = kolo_segment_reserve(slab, at, (size_t)pages * PAGE_BYTES);
     if (status < 0) {
-        drop(slab);
+        drop_hold(slab);
         return status;
     }
     slab->runs[page] = (uint16_t)pages;
@@ -536,8 +457,8 @@ void kolo_segment_free(void *ptr)
     struct kolo_segment *segment = NULL;
     const size_t at = whole_run(ptr, &segment, &bytes);
     if (bytes > 0) {
-        unreserve(segment, at, bytes);
-        drop(segment);
+        kolo_memfd_release(segment->fd, at, bytes);
+        drop_hold(segment);
     }
     pthread_mutex_unlock(&store.lock);
     if (bytes == 0) {

@@ -156,7 +156,7 @@ static void send_answer(int client, struct answer *answer, int fd)
 }
 
 /* One request, one answer; then the client is closed in any case. */
-static void serve(int client)
+static void serve_client(int client)
 {
     struct request request;
     const ssize_t got = recv(client, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);
@@ -199,7 +199,7 @@ static int take_connection(void)
 }
 
 /* Another thread may have got the spare before the client did. The client waits on. */
-static void starve(void)
+static void free_spare(void)
 {
     if (service.starved_us == 0) {
         service.starved_us = kolo_now_us();
@@ -216,7 +216,7 @@ static void accept_client(struct clients *clients)
     }
     if (fd < 0) {
         if (errno == EMFILE) {
-            starve();
+            free_spare();
         }
         return;
     }
@@ -252,7 +252,7 @@ static void *run_service(void *argument)
         (void)poll(clients.poll, (nfds_t)(FIRST_CLIENT + clients.count), wait_ms(&clients));
         for (int i = clients.count - 1; i >= 0; i--) {
             if (clients.poll[FIRST_CLIENT + i].revents != 0) {
-                serve(clients.poll[FIRST_CLIENT + i].fd);
+                serve_client(clients.poll[FIRST_CLIENT + i].fd);
                 remove_client(&clients, i);
             }
         }
@@ -364,7 +364,7 @@ static kolo_status still_waiting(const struct kolo_shm_owner *owner, double dead
 
 /* Connect `fd`; the owner may not listen yet, or have its queue full. A communicator's members
  * listen before they tell each other of memory: one that does not for long has left. */
-static kolo_status reach(const struct kolo_shm_owner *owner, int fd, double deadline)
+static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, double deadline)
 {
     struct sockaddr_un address;
     const socklen_t len = fill_address(&owner->identity, &address);
@@ -401,7 +401,7 @@ static kolo_status await_reason(const struct kolo_shm_owner *owner)
 }
 
 /* Receive the answer; *fd gets the descriptor, or -1; *cut: this process had none left for it. */
-static ssize_t receive(int socket_fd, struct answer *answer, int *fd, bool *cut)
+static ssize_t receive_answer(int socket_fd, struct answer *answer, int *fd, bool *cut)
 {
     union kolo_fd_room room;
     struct iovec part = {answer, sizeof *answer};
@@ -417,7 +417,7 @@ static ssize_t receive(int socket_fd, struct answer *answer, int *fd, bool *cut)
 
 /* What came must be as large as was said, and never shrink under us; or be what a process has that
  * may not make memfds: memory that has no name, and cannot be sealed. */
-static bool trustworthy(int fd, uint64_t len)
+static bool is_trustworthy(int fd, uint64_t len)
 {
     struct stat info;
     const int seals = fcntl(fd, F_GET_SEALS);
@@ -425,20 +425,20 @@ static bool trustworthy(int fd, uint64_t len)
            seals >= 0 && ((seals & F_SEAL_SHRINK) != 0 || (seals == F_SEAL_SEAL && !info.st_nlink));
 }
 
-static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32_t id, int *fd,
-                       uint64_t *len, double deadline)
+static kolo_status ask_descriptor(const struct kolo_shm_owner *owner, int socket_fd, uint32_t id,
+                                  int *fd, uint64_t *len, double deadline)
 {
     struct request request = {MAGIC, id, {0}};
     struct answer answer = {0};
     struct pollfd wait = {socket_fd, POLLIN, 0};
     memcpy(request.token, owner->identity.token, sizeof request.token);
-    KOLO_TRY(reach(owner, socket_fd, deadline));
+    KOLO_TRY(reach_owner(owner, socket_fd, deadline));
     const bool sent = send(socket_fd, &request, sizeof request, MSG_NOSIGNAL) >= 0;
     while (sent && poll(&wait, 1, 20) <= 0) {
         KOLO_TRY(still_waiting(owner, deadline));
     }
     bool cut = false;
-    const ssize_t got = sent ? receive(socket_fd, &answer, fd, &cut) : -1;
+    const ssize_t got = sent ? receive_answer(socket_fd, &answer, fd, &cut) : -1;
     if (got != (ssize_t)sizeof answer || answer.magic != MAGIC) {
         KOLO_TRY(await_reason(owner));
         return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) refuses to share its memory", owner->rank,
@@ -459,7 +459,7 @@ static kolo_status ask(const struct kolo_shm_owner *owner, int socket_fd, uint32
                          cut ? "no descriptor left for memory of" : "no descriptor came from",
                          owner->rank, owner->pid, cut ? ": " : "", cut ? kolo_why(EMFILE) : "");
     }
-    if (!trustworthy(*fd, answer.len)) {
+    if (!is_trustworthy(*fd, answer.len)) {
         return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) sent something that is no sealed segment",
                          owner->rank, owner->pid);
     }
@@ -475,7 +475,8 @@ kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, 
     if (socket_fd < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: socket: %s", kolo_why(errno));
     }
-    const kolo_status status = ask(owner, socket_fd, id, &came, len, kolo_now_us() + DEADLINE_US);
+    const kolo_status status =
+        ask_descriptor(owner, socket_fd, id, &came, len, kolo_now_us() + DEADLINE_US);
     close(socket_fd);
     if (status == KOLO_OK) {
         *fd = came;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Collectives and messages. Each is kolo's call of the same arguments between begin() and end(). */
+/* Collectives and messages. Each is kolo's call of the same arguments between begin_call() and
+ * end_call(). */
 #include "shim.h"
 
 struct call {
@@ -12,19 +13,19 @@ struct call {
 };
 
 /* On host memory calls return when the result is there: kolo takes no stream then. */
-static ncclResult_t fill(struct call *call, struct ncclComm *comm, ncclDataType_t datatype,
-                         cudaStream_t stream)
+static ncclResult_t fill_call(struct call *call, struct ncclComm *comm, ncclDataType_t datatype,
+                              cudaStream_t stream)
 {
     *call = (struct call){.comm = comm, .on = comm->comm, .stream = comm->on_host ? NULL : stream};
     SHIM_TRY(shim_type(datatype, &call->type));
     return shim_group_hold(comm);
 }
 
-static ncclResult_t begin(struct call *call, const char *name, ncclDataType_t datatype,
-                          ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t begin_call(struct call *call, const char *name, ncclDataType_t datatype,
+                               ncclComm_t comm, cudaStream_t stream)
 {
     SHIM_TRY(shim_group_note(shim_enter(comm, name)));
-    const ncclResult_t result = fill(call, comm, datatype, stream);
+    const ncclResult_t result = fill_call(call, comm, datatype, stream);
     if (result != ncclSuccess) {
         shim_release(comm);
     }
@@ -34,7 +35,7 @@ static ncclResult_t begin(struct call *call, const char *name, ncclDataType_t da
 static ncclResult_t begin_op(struct call *call, const char *name, ncclDataType_t datatype,
                              ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    SHIM_TRY(begin(call, name, datatype, comm, stream));
+    SHIM_TRY(begin_call(call, name, datatype, comm, stream));
     const ncclResult_t result = shim_op(comm, op, call->type, stream, &call->op, &call->made_op);
     if (result != ncclSuccess) {
         shim_release(comm);
@@ -42,7 +43,7 @@ static ncclResult_t begin_op(struct call *call, const char *name, ncclDataType_t
     return shim_group_note(result);
 }
 
-static ncclResult_t end(struct call *call, kolo_status st)
+static ncclResult_t end_call(struct call *call, kolo_status st)
 {
     const ncclResult_t result = shim_said(st);
     if (call->made_op) {
@@ -58,7 +59,7 @@ ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
 {
     struct call c;
     SHIM_TRY(begin_op(&c, "ncclAllReduce", datatype, op, comm, stream));
-    return end(&c, kolo_all_reduce(sendbuff, recvbuff, count, c.type, c.op, c.on, c.stream));
+    return end_call(&c, kolo_all_reduce(sendbuff, recvbuff, count, c.type, c.op, c.on, c.stream));
 }
 SHIM_NAME(ncclAllReduce)
 
@@ -68,7 +69,7 @@ ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count,
 {
     struct call c;
     SHIM_TRY(begin_op(&c, "ncclReduce", datatype, op, comm, stream));
-    return end(&c, kolo_reduce(sendbuff, recvbuff, count, c.type, c.op, root, c.on, c.stream));
+    return end_call(&c, kolo_reduce(sendbuff, recvbuff, count, c.type, c.op, root, c.on, c.stream));
 }
 SHIM_NAME(ncclReduce)
 
@@ -76,8 +77,8 @@ ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
                             ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclBroadcast", datatype, comm, stream));
-    return end(&c, kolo_broadcast(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclBroadcast", datatype, comm, stream));
+    return end_call(&c, kolo_broadcast(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
 }
 SHIM_NAME(ncclBroadcast)
 
@@ -94,8 +95,8 @@ ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t rec
 {
     struct call c;
     SHIM_TRY(begin_op(&c, "ncclReduceScatter", datatype, op, comm, stream));
-    return end(&c,
-               kolo_reduce_scatter(sendbuff, recvbuff, recvcount, c.type, c.op, c.on, c.stream));
+    return end_call(
+        &c, kolo_reduce_scatter(sendbuff, recvbuff, recvcount, c.type, c.op, c.on, c.stream));
 }
 SHIM_NAME(ncclReduceScatter)
 
@@ -103,8 +104,8 @@ ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcou
                             ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclAllGather", datatype, comm, stream));
-    return end(&c, kolo_all_gather(sendbuff, recvbuff, sendcount, c.type, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclAllGather", datatype, comm, stream));
+    return end_call(&c, kolo_all_gather(sendbuff, recvbuff, sendcount, c.type, c.on, c.stream));
 }
 SHIM_NAME(ncclAllGather)
 
@@ -112,8 +113,8 @@ ncclResult_t pncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclAlltoAll", datatype, comm, stream));
-    return end(&c, kolo_all_to_all(sendbuff, recvbuff, count, c.type, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclAlltoAll", datatype, comm, stream));
+    return end_call(&c, kolo_all_to_all(sendbuff, recvbuff, count, c.type, c.on, c.stream));
 }
 SHIM_NAME(ncclAlltoAll)
 
@@ -121,8 +122,8 @@ ncclResult_t pncclGather(const void *sendbuff, void *recvbuff, size_t count,
                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclGather", datatype, comm, stream));
-    return end(&c, kolo_gather(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclGather", datatype, comm, stream));
+    return end_call(&c, kolo_gather(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
 }
 SHIM_NAME(ncclGather)
 
@@ -130,8 +131,8 @@ ncclResult_t pncclScatter(const void *sendbuff, void *recvbuff, size_t count,
                           ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclScatter", datatype, comm, stream));
-    return end(&c, kolo_scatter(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclScatter", datatype, comm, stream));
+    return end_call(&c, kolo_scatter(sendbuff, recvbuff, count, c.type, root, c.on, c.stream));
 }
 SHIM_NAME(ncclScatter)
 
@@ -139,8 +140,8 @@ ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t dataty
                        ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclSend", datatype, comm, stream));
-    return end(&c, kolo_send(sendbuff, count, c.type, peer, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclSend", datatype, comm, stream));
+    return end_call(&c, kolo_send(sendbuff, count, c.type, peer, c.on, c.stream));
 }
 SHIM_NAME(ncclSend)
 
@@ -148,7 +149,7 @@ ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, in
                        ncclComm_t comm, cudaStream_t stream)
 {
     struct call c;
-    SHIM_TRY(begin(&c, "ncclRecv", datatype, comm, stream));
-    return end(&c, kolo_recv(recvbuff, count, c.type, peer, c.on, c.stream));
+    SHIM_TRY(begin_call(&c, "ncclRecv", datatype, comm, stream));
+    return end_call(&c, kolo_recv(recvbuff, count, c.type, peer, c.on, c.stream));
 }
 SHIM_NAME(ncclRecv)

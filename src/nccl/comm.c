@@ -52,7 +52,7 @@ static ncclResult_t check_up(struct ncclComm *comm, const char *call, bool revok
     return ncclSuccess;
 }
 
-static ncclResult_t enter(struct ncclComm *comm, const char *call, bool revoked_too)
+static ncclResult_t enter_comm(struct ncclComm *comm, const char *call, bool revoked_too)
 {
     SHIM_TRY(shim_check(comm, call));
     atomic_fetch_add(&comm->holders, 1);
@@ -65,12 +65,12 @@ static ncclResult_t enter(struct ncclComm *comm, const char *call, bool revoked_
 
 ncclResult_t shim_enter(struct ncclComm *comm, const char *call)
 {
-    return enter(comm, call, false);
+    return enter_comm(comm, call, false);
 }
 
 ncclResult_t shim_enter_revoked(struct ncclComm *comm, const char *call)
 {
-    return enter(comm, call, true);
+    return enter_comm(comm, call, true);
 }
 
 void shim_release(struct ncclComm *comm)
@@ -87,13 +87,13 @@ void shim_release(struct ncclComm *comm)
 
 /* ---- configurations ---- */
 
-struct options {
+struct comm_options {
     bool blocking;
     const char *name; /* NULL: none */
 };
 
 /* Of any version: members are read where their version has them. */
-static ncclResult_t read_config(const ncclConfig_t *config, struct options *out)
+static ncclResult_t read_config(const ncclConfig_t *config, struct comm_options *out)
 {
     ncclConfig_t given = NCCL_CONFIG_INITIALIZER;
     if (config == NULL) {
@@ -158,7 +158,7 @@ ncclResult_t shim_job_new(struct ncclComm *made, struct ncclComm *parent, bool b
 }
 
 static ncclResult_t job_with(struct ncclComm *made, struct ncclComm *parent,
-                             const struct options *options, struct shim_job **out)
+                             const struct comm_options *options, struct shim_job **out)
 {
     SHIM_TRY(shim_job_new(made, parent, options->blocking, out));
     if (options->name != NULL) {
@@ -168,14 +168,14 @@ static ncclResult_t job_with(struct ncclComm *made, struct ncclComm *parent,
 }
 
 /* The handle is the user's at once. */
-static ncclResult_t submit(struct shim_job *job, struct ncclComm **out)
+static ncclResult_t submit_job(struct shim_job *job, struct ncclComm **out)
 {
     *out = job->made;
     job->out = job->made != NULL && job->blocks ? out : NULL;
     return shim_job_submit(job);
 }
 
-static ncclResult_t keep(struct ncclComm *comm, struct kolo_comm *made)
+static ncclResult_t keep_comm(struct ncclComm *comm, struct kolo_comm *made)
 {
     comm->nranks = kolo_comm_size(made);
     comm->rank = kolo_comm_rank(made);
@@ -190,13 +190,13 @@ static ncclResult_t run_init(struct shim_job *job)
     struct kolo_comm *made = NULL;
     SHIM_TRY(shim_said(
         kolo_comm_create(&job->id, job->made->nranks, job->made->rank, &job->config, &made)));
-    return keep(job->made, made);
+    return keep_comm(job->made, made);
 }
 
-static ncclResult_t init(struct ncclComm **out, int nranks, int rank, const ncclUniqueId *id,
-                         int device, const ncclConfig_t *config)
+static ncclResult_t init_comm(struct ncclComm **out, int nranks, int rank, const ncclUniqueId *id,
+                              int device, const ncclConfig_t *config)
 {
-    struct options options = {true, NULL};
+    struct comm_options options = {true, NULL};
     struct shim_job *job = NULL;
     if (out == NULL) {
         return shim_fail(ncclInvalidArgument, "newcomm is NULL");
@@ -219,7 +219,7 @@ static ncclResult_t init(struct ncclComm **out, int nranks, int rank, const nccl
     _Static_assert(sizeof job->id == sizeof *id, "an id of kolo's is one of NCCL's");
     memcpy(&job->id, id, sizeof job->id);
     job->run = run_init;
-    return submit(job, out);
+    return submit_job(job, out);
 }
 
 ncclResult_t pncclGetUniqueId(ncclUniqueId *uniqueId)
@@ -237,13 +237,13 @@ SHIM_NAME(ncclGetUniqueId)
 ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank,
                                      ncclConfig_t *config)
 {
-    return shim_group_note(init(comm, nranks, rank, &commId, shim_current_device(), config));
+    return shim_group_note(init_comm(comm, nranks, rank, &commId, shim_current_device(), config));
 }
 SHIM_NAME(ncclCommInitRankConfig)
 
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-    return shim_group_note(init(comm, nranks, rank, &commId, shim_current_device(), NULL));
+    return shim_group_note(init_comm(comm, nranks, rank, &commId, shim_current_device(), NULL));
 }
 SHIM_NAME(ncclCommInitRank)
 
@@ -256,7 +256,7 @@ ncclResult_t pncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myra
                                          (void *)commIds, nranks));
     }
     return shim_group_note(
-        init(newcomm, nranks, myrank, &commIds[0], shim_current_device(), config));
+        init_comm(newcomm, nranks, myrank, &commIds[0], shim_current_device(), config));
 }
 SHIM_NAME(ncclCommInitRankScalable)
 
@@ -272,8 +272,8 @@ ncclResult_t pncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
     SHIM_TRY(shim_group_note(pncclGetUniqueId(&id)));
     SHIM_TRY(pncclGroupStart());
     for (int i = 0; i < ndev && result == ncclSuccess; i++) {
-        result =
-            shim_group_note(init(&comm[i], ndev, i, &id, devlist != NULL ? devlist[i] : i, NULL));
+        result = shim_group_note(
+            init_comm(&comm[i], ndev, i, &id, devlist != NULL ? devlist[i] : i, NULL));
     }
     return pncclGroupEnd();
 }
@@ -286,7 +286,7 @@ static ncclResult_t run_split(struct shim_job *job)
     struct kolo_comm *made = NULL;
     SHIM_TRY(shim_said(kolo_comm_split(job->parent->comm, job->color, job->key,
                                        job->inherits ? NULL : &job->config, &made)));
-    return job->made != NULL ? keep(job->made, made) : ncclSuccess;
+    return job->made != NULL ? keep_comm(job->made, made) : ncclSuccess;
 }
 
 static ncclResult_t run_shrink(struct shim_job *job)
@@ -294,14 +294,14 @@ static ncclResult_t run_shrink(struct shim_job *job)
     struct kolo_comm *made = NULL;
     SHIM_TRY(shim_said(kolo_comm_shrink(job->parent->comm, job->exclude, job->nexclude,
                                         job->inherits ? NULL : &job->config, &made)));
-    return keep(job->made, made);
+    return keep_comm(job->made, made);
 }
 
 /* A job for a part of `parent`; `joins`: this rank is in it. */
 static ncclResult_t part_new(struct ncclComm *parent, const ncclConfig_t *config, bool joins,
                              struct shim_job **out)
 {
-    struct options options = {parent->blocking, NULL};
+    struct comm_options options = {parent->blocking, NULL};
     struct ncclComm *made = NULL;
     SHIM_TRY(read_config(config, &options));
     if (joins) {
@@ -320,8 +320,8 @@ static ncclResult_t part_new(struct ncclComm *parent, const ncclConfig_t *config
     return result;
 }
 
-static ncclResult_t split(struct ncclComm *comm, int color, int key, struct ncclComm **out,
-                          const ncclConfig_t *config)
+static ncclResult_t split_comm(struct ncclComm *comm, int color, int key, struct ncclComm **out,
+                               const ncclConfig_t *config)
 {
     struct shim_job *job = NULL;
     if (out == NULL || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
@@ -334,21 +334,21 @@ static ncclResult_t split(struct ncclComm *comm, int color, int key, struct nccl
     job->run = run_split;
     job->color = color != NCCL_SPLIT_NOCOLOR ? color : KOLO_NO_COLOR;
     job->key = key;
-    return submit(job, out);
+    return submit_job(job, out);
 }
 
 ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                             ncclConfig_t *config)
 {
     SHIM_TRY(shim_group_note(shim_enter(comm, "ncclCommSplit")));
-    const ncclResult_t result = shim_group_note(split(comm, color, key, newcomm, config));
+    const ncclResult_t result = shim_group_note(split_comm(comm, color, key, newcomm, config));
     shim_release(comm);
     return result;
 }
 SHIM_NAME(ncclCommSplit)
 
-static ncclResult_t shrink(struct ncclComm *comm, const int *exclude, int nexclude,
-                           struct ncclComm **out, const ncclConfig_t *config)
+static ncclResult_t shrink_comm(struct ncclComm *comm, const int *exclude, int nexclude,
+                                struct ncclComm **out, const ncclConfig_t *config)
 {
     struct shim_job *job = NULL;
     if (out == NULL || nexclude < 0 || (exclude == NULL && nexclude > 0)) {
@@ -370,7 +370,7 @@ static ncclResult_t shrink(struct ncclComm *comm, const int *exclude, int nexclu
     job->run = run_shrink;
     job->exclude = copy;
     job->nexclude = nexclude;
-    return submit(job, out);
+    return submit_job(job, out);
 }
 
 ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
@@ -386,7 +386,7 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList, int exclude
         kolo_comm_abort(comm->comm);
     }
     const ncclResult_t result =
-        shim_group_note(shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config));
+        shim_group_note(shrink_comm(comm, excludeRanksList, excludeRanksCount, newcomm, config));
     shim_release(comm);
     return result;
 }

@@ -17,7 +17,7 @@ static struct {
     int (*copy)(unsigned long long to, unsigned long long from, size_t bytes);
 } driver;
 
-static bool find(void *library, const char *name, void *out)
+static bool find_symbol(void *library, const char *name, void *out)
 {
     void *found = dlsym(library, name);
     memcpy(out, &found, sizeof found);
@@ -26,25 +26,25 @@ static bool find(void *library, const char *name, void *out)
 
 static bool has_gpu;
 
-static void load(void)
+static void load_driver(void)
 {
     const char *path = getenv("KOLO_CUDA_PATH");
     void *library =
         dlopen(path != NULL && path[0] != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     int count = 0;
-    has_gpu = library != NULL && find(library, "cuInit", &driver.init) &&
-              find(library, "cuDeviceGetCount", &driver.device_get_count) &&
-              find(library, "cuCtxGetDevice", &driver.ctx_get_device) &&
-              find(library, "cuStreamIsCapturing", &driver.stream_is_capturing) &&
-              find(library, "cuStreamSynchronize", &driver.stream_synchronize) &&
-              find(library, "cuMemcpy", &driver.copy) && driver.init(0) == 0 &&
+    has_gpu = library != NULL && find_symbol(library, "cuInit", &driver.init) &&
+              find_symbol(library, "cuDeviceGetCount", &driver.device_get_count) &&
+              find_symbol(library, "cuCtxGetDevice", &driver.ctx_get_device) &&
+              find_symbol(library, "cuStreamIsCapturing", &driver.stream_is_capturing) &&
+              find_symbol(library, "cuStreamSynchronize", &driver.stream_synchronize) &&
+              find_symbol(library, "cuMemcpy", &driver.copy) && driver.init(0) == 0 &&
               driver.device_get_count(&count) == 0 && count > 0;
 }
 
 bool shim_has_gpu(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, load);
+    (void)pthread_once(&once, load_driver);
     return has_gpu;
 }
 
@@ -60,8 +60,9 @@ int shim_current_device(void)
     if (driver.ctx_get_device(&device) == 0) {
         return device;
     }
-    return find(RTLD_DEFAULT, "cudaGetDevice", &get_device) && get_device(&device) == 0 ? device
-                                                                                        : 0;
+    return find_symbol(RTLD_DEFAULT, "cudaGetDevice", &get_device) && get_device(&device) == 0
+               ? device
+               : 0;
 }
 
 ncclResult_t shim_read(const void *at, size_t bytes, cudaStream_t stream, void *out)

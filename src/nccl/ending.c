@@ -118,7 +118,7 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 }
 SHIM_NAME(ncclCommGetAsyncError)
 
-static ncclResult_t answer(struct ncclComm *comm, const char *call, size_t member, int *out)
+static ncclResult_t answer_member(struct ncclComm *comm, const char *call, size_t member, int *out)
 {
     SHIM_TRY(shim_check_settled(comm, call));
     if (out == NULL) {
@@ -130,18 +130,18 @@ static ncclResult_t answer(struct ncclComm *comm, const char *call, size_t membe
 
 ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
 {
-    return answer(comm, "ncclCommCount", offsetof(struct ncclComm, nranks), count);
+    return answer_member(comm, "ncclCommCount", offsetof(struct ncclComm, nranks), count);
 }
 SHIM_NAME(ncclCommCount)
 
 ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
 {
-    return answer(comm, "ncclCommCuDevice", offsetof(struct ncclComm, device), device);
+    return answer_member(comm, "ncclCommCuDevice", offsetof(struct ncclComm, device), device);
 }
 SHIM_NAME(ncclCommCuDevice)
 
 ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
 {
-    return answer(comm, "ncclCommUserRank", offsetof(struct ncclComm, rank), rank);
+    return answer_member(comm, "ncclCommUserRank", offsetof(struct ncclComm, rank), rank);
 }
 SHIM_NAME(ncclCommUserRank)

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-struct held {
-    struct held *next;
+struct held_call {
+    struct held_call *next;
     struct ncclComm *comm;
 };
 
@@ -20,7 +20,7 @@ static _Thread_local struct {
     int depth;
     ncclResult_t first; /* the first error of a call */
     struct shim_job *jobs, **last;
-    struct held *held;
+    struct held_call *held;
     struct dropped *dropped;
 } group;
 
@@ -170,7 +170,7 @@ ncclResult_t shim_job_submit(struct shim_job *job)
 
 ncclResult_t shim_group_hold(struct ncclComm *comm)
 {
-    struct held *held = group.held;
+    struct held_call *held = group.held;
     while (held != NULL && held->comm != comm) {
         held = held->next;
     }
@@ -182,7 +182,7 @@ ncclResult_t shim_group_hold(struct ncclComm *comm)
         return shim_fail(ncclSystemError, "out of memory for a group");
     }
     atomic_fetch_add(&comm->holders, 1);
-    *held = (struct held){group.held, comm};
+    *held = (struct held_call){group.held, comm};
     group.held = held;
     return ncclSuccess;
 }
@@ -218,7 +218,7 @@ static void let_go(void)
         free(dropped);
     }
     while (group.held != NULL) {
-        struct held *held = group.held;
+        struct held_call *held = group.held;
         group.held = held->next;
         shim_release(held->comm);
         free(held);

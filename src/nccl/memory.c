@@ -35,8 +35,8 @@ ncclResult_t pncclMemFree(void *ptr)
 }
 SHIM_NAME(ncclMemFree)
 
-static ncclResult_t take(struct ncclComm *comm, void *buff, size_t size, const char *call,
-                         struct ncclWindow_vidmem **out)
+static ncclResult_t take_registration(struct ncclComm *comm, void *buff, size_t size,
+                                      const char *call, struct ncclWindow_vidmem **out)
 {
     SHIM_TRY(shim_enter(comm, call));
     struct ncclWindow_vidmem *made = malloc(sizeof *made);
@@ -79,7 +79,7 @@ ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, v
     if (handle == NULL) {
         return shim_fail(ncclInvalidArgument, "handle is NULL");
     }
-    SHIM_TRY(take(comm, buff, size, "ncclCommRegister", &made));
+    SHIM_TRY(take_registration(comm, buff, size, "ncclCommRegister", &made));
     *handle = made;
     return ncclSuccess;
 }
@@ -99,7 +99,7 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, n
                          "winFlags is %d; it must be NCCL_WIN_DEFAULT or _COLL_SYMMETRIC",
                          winFlags);
     }
-    return take(comm, buff, size, "ncclCommWindowRegister", win);
+    return take_registration(comm, buff, size, "ncclCommWindowRegister", win);
 }
 SHIM_NAME(ncclCommWindowRegister)
 

@@ -37,8 +37,8 @@ static struct shim_op **find(struct ncclComm *comm, int handle)
     return at;
 }
 
-static ncclResult_t make(struct ncclComm *comm, const struct shim_op *op, cudaStream_t stream,
-                         kolo_op *out)
+static ncclResult_t make_op(struct ncclComm *comm, const struct shim_op *op, cudaStream_t stream,
+                            kolo_op *out)
 {
     unsigned char factor[8] = {0};
     const size_t bytes = kolo_type_bytes(op->type);
@@ -78,7 +78,7 @@ ncclResult_t shim_op(struct ncclComm *comm, ncclRedOp_t op, enum kolo_type type,
     }
     *made_out = copy.scalar != NULL;
     *out = copy.op;
-    return copy.scalar != NULL ? make(comm, &copy, stream, out) : ncclSuccess;
+    return copy.scalar != NULL ? make_op(comm, &copy, stream, out) : ncclSuccess;
 }
 
 void shim_ops_free(struct ncclComm *comm)
@@ -93,8 +93,8 @@ void shim_ops_free(struct ncclComm *comm)
     }
 }
 
-static ncclResult_t create(struct ncclComm *comm, const void *scalar, ncclDataType_t datatype,
-                           ncclScalarResidence_t residence, ncclRedOp_t *out)
+static ncclResult_t create_op(struct ncclComm *comm, const void *scalar, ncclDataType_t datatype,
+                              ncclScalarResidence_t residence, ncclRedOp_t *out)
 {
     struct shim_op made = {0};
     if (scalar == NULL || out == NULL) {
@@ -129,7 +129,7 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTy
                                        ncclScalarResidence_t residence, ncclComm_t comm)
 {
     SHIM_TRY(shim_enter(comm, "ncclRedOpCreatePreMulSum"));
-    const ncclResult_t result = create(comm, scalar, datatype, residence, op);
+    const ncclResult_t result = create_op(comm, scalar, datatype, residence, op);
     shim_release(comm);
     return result;
 }

@@ -11,11 +11,11 @@ struct claim_send {
     int step, older;
 };
 
-bool kolo_claims_init(struct kolo_claims *c, const struct kolo_order *order, int locations)
+bool kolo_claims_init(struct kolo_plan_claims *c, const struct kolo_order *order, int locations)
 {
     const struct kolo_plan *plan = order->plan;
     const size_t n = (size_t)plan->shape.nranks;
-    *c = (struct kolo_claims){.order = order};
+    *c = (struct kolo_plan_claims){.order = order};
     c->newest = malloc(((size_t)locations + 1) * sizeof *c->newest);
     c->touched = calloc((size_t)locations + 1, sizeof *c->touched);
     c->box_first = malloc(n * sizeof *c->box_first);
@@ -32,7 +32,7 @@ bool kolo_claims_init(struct kolo_claims *c, const struct kolo_order *order, int
     return c->box != NULL;
 }
 
-void kolo_claims_free(struct kolo_claims *c)
+void kolo_claims_free(struct kolo_plan_claims *c)
 {
     free(c->sends);
     free(c->newest);
@@ -41,7 +41,7 @@ void kolo_claims_free(struct kolo_claims *c)
     free(c->box_first);
 }
 
-static kolo_status check_place(struct kolo_claims *c, const struct kolo_event *e, int i,
+static kolo_status check_place(struct kolo_plan_claims *c, const struct kolo_event *e, int i,
                                kolo_symbol symbol)
 {
     const struct kolo_rank_plan *mine = &c->order->plan->rank[e->rank];
@@ -60,8 +60,8 @@ static kolo_status check_place(struct kolo_claims *c, const struct kolo_event *e
     return KOLO_OK;
 }
 
-kolo_status kolo_claims_send(struct kolo_claims *c, const struct kolo_event *e, int location, int i,
-                             kolo_symbol symbol)
+kolo_status kolo_claims_send(struct kolo_plan_claims *c, const struct kolo_event *e, int location,
+                             int i, kolo_symbol symbol)
 {
     const struct kolo_plan *plan = c->order->plan;
     const int facts = e->step->flags & (KOLO_STEP_STABLE | KOLO_STEP_FRESH);
@@ -84,20 +84,20 @@ kolo_status kolo_claims_send(struct kolo_claims *c, const struct kolo_event *e, 
     return check_place(c, e, i, symbol);
 }
 
-void kolo_claims_read(struct kolo_claims *c, int location)
+void kolo_claims_read(struct kolo_plan_claims *c, int location)
 {
     c->touched[location] = true;
 }
 
 /* The peer received SEND `send` of this rank before it sent what `e` receives. */
-static bool answered(const struct kolo_claims *c, const struct kolo_event *e, int send)
+static bool answered(const struct kolo_plan_claims *c, const struct kolo_event *e, int send)
 {
     const struct kolo_order *o = c->order;
     return e->step->op == KOLO_RECV && o->plan->rank[e->rank].step[send].peer == e->step->peer &&
            o->recv[o->message[o->base[e->rank] + send]] < e->other;
 }
 
-kolo_status kolo_claims_write(struct kolo_claims *c, const struct kolo_event *e, int location)
+kolo_status kolo_claims_write(struct kolo_plan_claims *c, const struct kolo_event *e, int location)
 {
     const struct kolo_plan *plan = c->order->plan;
     const bool fresh = e->message >= 0 && (e->step->flags & KOLO_STEP_FRESH) != 0;

@@ -8,7 +8,7 @@
 #include "symbol.h"
 #include "walk.h"
 
-struct kolo_claims {
+struct kolo_plan_claims {
     const struct kolo_order *order;
     struct claim_send *sends; /* of all locations, each a list to older ones */
     int count, cap;
@@ -18,14 +18,14 @@ struct kolo_claims {
     int *box_first;   /* [nranks] */
 };
 
-bool kolo_claims_init(struct kolo_claims *c, const struct kolo_order *order, int locations);
-void kolo_claims_free(struct kolo_claims *c);
+bool kolo_claims_init(struct kolo_plan_claims *c, const struct kolo_order *order, int locations);
+void kolo_claims_free(struct kolo_plan_claims *c);
 /* A SEND reads `location`, the i-th chunk of its source, which holds `symbol`. */
-kolo_status kolo_claims_send(struct kolo_claims *c, const struct kolo_event *e, int location, int i,
-                             kolo_symbol symbol);
+kolo_status kolo_claims_send(struct kolo_plan_claims *c, const struct kolo_event *e, int location,
+                             int i, kolo_symbol symbol);
 /* Another step reads. */
-void kolo_claims_read(struct kolo_claims *c, int location);
+void kolo_claims_read(struct kolo_plan_claims *c, int location);
 /* Any step writes. */
-kolo_status kolo_claims_write(struct kolo_claims *c, const struct kolo_event *e, int location);
+kolo_status kolo_claims_write(struct kolo_plan_claims *c, const struct kolo_event *e, int location);
 
 #endif

@@ -27,7 +27,7 @@ struct prover {
     struct kolo_order order;
     struct kolo_symbols symbols;
     struct kolo_clocks clocks;
-    struct kolo_claims claims;
+    struct kolo_plan_claims claims;
     bool timed;    /* clocks are kept */
     bool in_place; /* this run */
     int locations;

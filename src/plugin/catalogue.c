@@ -108,16 +108,17 @@ const struct kolo_tuner *kolo_tuner_find(const char *name)
 
 /* ---- the symbol ---- */
 
-static kolo_status taken(const struct kolo_plugin_found *found, const char *name)
+static kolo_status name_is_taken(const struct kolo_plugin_found *found, const char *name)
 {
-    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the %s \"%s\" is there already",
+    return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: the %s \"%s\" exists already",
                      found->path, found->kind, name);
 }
 
-static kolo_status full(const struct kolo_plugin_found *found)
+static kolo_status kind_is_full(const struct kolo_plugin_found *found)
 {
-    return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: %s: %d of a kind are loaded", found->path,
-                     MAX_OF_A_KIND);
+    return kolo_fail(KOLO_ERR_SYSTEM,
+                     "plug-in refused: %s: at most %d plug-ins of one kind can be loaded",
+                     found->path, MAX_OF_A_KIND);
 }
 
 static kolo_status add_algo(const struct kolo_plugin_found *found)
@@ -125,11 +126,11 @@ static kolo_status add_algo(const struct kolo_plugin_found *found)
     struct kolo_algo algo;
     KOLO_TRY(kolo_plugin_read_algo(found, &algo));
     if (kolo_algo_find(algo.base.name) != NULL) {
-        return taken(found, algo.base.name);
+        return name_is_taken(found, algo.base.name);
     }
     const int count = atomic_load(&catalogue.algos);
     if (count == MAX_OF_A_KIND) {
-        return full(found);
+        return kind_is_full(found);
     }
     catalogue.algo[count] = algo;
     atomic_store_explicit(&catalogue.algos, count + 1, memory_order_release);
@@ -141,11 +142,11 @@ static kolo_status add_transport(const struct kolo_plugin_found *found)
     struct kolo_transport transport;
     KOLO_TRY(kolo_plugin_read_transport(found, &transport));
     if (kolo_transport_find(transport.base.name) != NULL) {
-        return taken(found, transport.base.name);
+        return name_is_taken(found, transport.base.name);
     }
     const int count = kolo_transport_count_all();
     if (count == MAX_OF_A_KIND) {
-        return full(found);
+        return kind_is_full(found);
     }
     catalogue.transport[count] = transport;
     atomic_store_explicit(&catalogue.transports, count + 1, memory_order_release);
@@ -157,11 +158,11 @@ static kolo_status add_tuner(const struct kolo_plugin_found *found)
     struct kolo_tuner tuner;
     KOLO_TRY(kolo_plugin_read_tuner(found, &tuner));
     if (kolo_tuner_find(tuner.base.name) != NULL) {
-        return taken(found, tuner.base.name);
+        return name_is_taken(found, tuner.base.name);
     }
     const int count = kolo_tuner_count_all();
     if (count == MAX_OF_A_KIND) {
-        return full(found);
+        return kind_is_full(found);
     }
     catalogue.tuner[count] = tuner;
     atomic_store_explicit(&catalogue.tuners, count + 1, memory_order_release);
@@ -177,7 +178,7 @@ static const struct {
     {"tuner", "kolo_tuner_v1", add_tuner},
 };
 
-/* Bytes that the file's symbol table gives what lies at `symbol`. */
+/* The size of `symbol` in the file's symbol table. */
 static size_t symbol_bytes(const void *symbol)
 {
     Dl_info file;
@@ -242,8 +243,8 @@ static kolo_status link_and_add(const char *path)
     return KOLO_OK;
 }
 
-/* Under the lock; takes `path` over on success. */
-static kolo_status load(char *path)
+/* Under the lock. On success the catalogue owns `path`. */
+static kolo_status load_plugin(char *path)
 {
     KOLO_TRY(link_and_add(path));
     catalogue.file[catalogue.files++] = path;
@@ -256,7 +257,7 @@ kolo_status kolo_plugin_load_file(const char *path)
     KOLO_TRY(kolo_plugin_path_check(path, &real));
     pthread_mutex_lock(&catalogue.lock);
     const bool loaded = is_loaded(real);
-    const kolo_status status = loaded ? KOLO_OK : load(real);
+    const kolo_status status = loaded ? KOLO_OK : load_plugin(real);
     pthread_mutex_unlock(&catalogue.lock);
     if (loaded || status < 0) {
         free(real);
@@ -274,7 +275,7 @@ static struct {
 
 static void load_listed(void)
 {
-    /* secure_getenv: who runs a set-user-id program must not choose its code. */
+    /* secure_getenv: the user of a set-user-id program must not choose its code. */
     const char *list = secure_getenv("KOLO_PLUGIN");
     char *copy = list != NULL ? strdup(list) : NULL;
     char *rest = NULL;

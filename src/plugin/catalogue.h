@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All algorithms, transports and tuners: the built-in ones first, then what plug-ins brought.
+/* All algorithms, transports and tuners: first the built-in ones, then those of plug-ins.
  *
- * A plug-in's struct may be older, and so shorter, than ours. It is laid over a table of defaults,
- * as the built-in transports are, so that a caller never meets a NULL slot: a default returns
- * UNSUPPORTED, or does nothing where nothing is right.
+ * The struct of an older plug-in may be shorter than ours. It is copied over a table of defaults,
+ * as the built-in transports are, so that no slot is NULL. A default returns UNSUPPORTED, or does
+ * nothing if that is correct.
  *
- * Which files are loaded is decided by their owner and permissions, because loading one runs it:
- * an absolute path, no symbolic link at its end; the file and every directory above it belong to
- * root or to this user; nobody else may write to them (a directory with the sticky bit, such as
- * /tmp, will do, as others cannot replace our files in it). */
+ * Loading a file runs its code, so the path, owner and permissions are checked. The path is
+ * absolute, and the file is no symbolic link. The file and every directory above it belong to root
+ * or to this user, and nobody else may write to them. A directory with the sticky bit, such as
+ * /tmp, is allowed, because others cannot replace our files in it. */
 #ifndef KOLO_PLUGIN_CATALOGUE_H
 #define KOLO_PLUGIN_CATALOGUE_H
 
@@ -20,16 +20,17 @@
 extern "C" {
 #endif
 
-/* Load what KOLO_PLUGIN lists; the first call does it, later ones return its status. Not in a
- * set-user-id program. Errors: as kolo_plugin_load_file(), for the first file refused. */
+/* Load the plug-ins of KOLO_PLUGIN. The first call loads them; later calls return its status. A
+ * set-user-id program loads none. Errors: as kolo_plugin_load_file(), for the first refused file.
+ */
 kolo_status kolo_plugins_load(void);
 
-/* Load one plug-in; a file that was loaded is left alone. Errors: INVALID (the path, its owner or
+/* Load one plug-in, unless the file is loaded already. Errors: INVALID (the path, its owner or
  * permissions, its name, a slot, a name that is taken; the text says which), VERSION (ABI or size),
  * SYSTEM (it cannot be opened or linked). */
 kolo_status kolo_plugin_load_file(const char *path);
 
-/* Any thread. What was there keeps its index; NULL for an index out of range. */
+/* Any thread may call these. An entry keeps its index. NULL: the index is out of range. */
 int kolo_algo_count_all(void);
 const struct kolo_algo *kolo_algo_at(int index);
 int kolo_transport_count_all(void);

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What stands in the slots that a plug-in, older than this header or with fewer abilities, left
- * empty. The tables are positional: a new slot without a default draws the compiler's warning. */
+/* Defaults for the slots that a plug-in leaves empty: it is older than this header, or has fewer
+ * abilities. The tables are positional, so that the compiler warns of a new slot without a default.
+ */
 #include "plugin/load.h"
 
 #include <string.h>
 
-static kolo_status lacks(const char *what)
+static kolo_status lacks_slot(const char *what)
 {
     return kolo_fail(KOLO_ERR_UNSUPPORTED, "this transport has no %s", what);
 }
 
-static kolo_status no_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+static kolo_status no_map(struct kolo_endpoint *ep, void *ptr, size_t len, struct kolo_mem *out)
 {
-    (void)dev;
+    (void)ep;
     (void)ptr;
     (void)len;
     (void)out;
-    return lacks("map");
+    return lacks_slot("map");
 }
 
-static void no_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+static void no_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
 {
-    (void)dev;
+    (void)ep;
     (void)mem;
 }
 
@@ -31,7 +32,7 @@ static kolo_status no_send(struct kolo_link *link, const struct kolo_bytes *src,
     (void)link;
     (void)src;
     (void)req;
-    return lacks("send");
+    return lacks_slot("send");
 }
 
 static kolo_status no_recv(struct kolo_link *link, const struct kolo_bytes *dst,
@@ -40,12 +41,12 @@ static kolo_status no_recv(struct kolo_link *link, const struct kolo_bytes *dst,
     (void)link;
     (void)dst;
     (void)req;
-    return lacks("recv");
+    return lacks_slot("recv");
 }
 
-static int no_progress(struct kolo_device *dev, int budget)
+static int no_progress(struct kolo_endpoint *ep, int budget)
 {
-    (void)dev;
+    (void)ep;
     (void)budget;
     return 0;
 }
@@ -62,7 +63,7 @@ static kolo_status no_attach(struct kolo_link *link, const void *handle, void **
     (void)handle;
     (void)out;
     (void)len;
-    return lacks("attach");
+    return lacks_slot("attach");
 }
 
 static void no_wake(struct kolo_link *link, uint32_t *word)
@@ -71,13 +72,13 @@ static void no_wake(struct kolo_link *link, uint32_t *word)
     (void)word;
 }
 
-static int no_wait_fd(struct kolo_device *dev)
+static int no_wait_fd(struct kolo_endpoint *ep)
 {
-    (void)dev;
+    (void)ep;
     return -1;
 }
 
-static void no_say(struct kolo_link *link, uint64_t word)
+static void no_notify(struct kolo_link *link, uint64_t word)
 {
     (void)link;
     (void)word;
@@ -91,8 +92,9 @@ static bool all_shapes(const struct kolo_shape *shape)
 
 /* The first six slots after caps are required, so they have no default. */
 static const struct kolo_transport transport_defaults = {
-    {0, 0, NULL}, 0,       NULL,    NULL,        NULL,     NULL,      NULL,    NULL,       no_map,
-    no_unmap,     no_send, no_recv, no_progress, no_abort, no_attach, no_wake, no_wait_fd, no_say};
+    {0, 0, NULL}, 0,        NULL,      NULL,     NULL,       NULL,
+    NULL,         NULL,     no_map,    no_unmap, no_send,    no_recv,
+    no_progress,  no_abort, no_attach, no_wake,  no_wait_fd, no_notify};
 static const struct kolo_algo algo_defaults = {
     {0, 0, NULL}, (enum kolo_coll)0, NULL, all_shapes, NULL};
 
@@ -117,7 +119,7 @@ void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_tran
     out->attach = out->attach != NULL ? out->attach : rest->attach;
     out->wake = out->wake != NULL ? out->wake : rest->wake;
     out->wait_fd = out->wait_fd != NULL ? out->wait_fd : rest->wait_fd;
-    out->say = out->say != NULL ? out->say : rest->say;
+    out->notify = out->notify != NULL ? out->notify : rest->notify;
 }
 
 void kolo_algo_overlay(const struct kolo_algo *given, struct kolo_algo *out)

@@ -65,14 +65,14 @@ static kolo_status check_file(const char *path)
 }
 
 /* The path without symbolic links in its directories, to be freed; the file may be one. */
-static kolo_status resolve(const char *path, char **out)
+static kolo_status resolve_path(const char *path, char **out)
 {
     if (path[0] != '/') {
         return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s is not an absolute path", path);
     }
     char *copy = strdup(path);
     if (copy == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "plug-in refused: no memory");
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the path of a plug-in");
     }
     char *slash = strrchr(copy, '/');
     *slash = '\0';
@@ -94,7 +94,7 @@ static kolo_status resolve(const char *path, char **out)
 kolo_status kolo_plugin_path_check(const char *path, char **real)
 {
     char *resolved = NULL;
-    KOLO_TRY(resolve(path, &resolved));
+    KOLO_TRY(resolve_path(path, &resolved));
     kolo_status status = check_directories(resolved);
     if (status == KOLO_OK) {
         status = check_file(resolved);

@@ -69,7 +69,7 @@ static kolo_status check_base(const struct kolo_plugin_found *found, size_t ours
     return check_name(found, base->name);
 }
 
-static kolo_status missing(const struct kolo_plugin_found *found, const char *slot)
+static kolo_status slot_is_missing(const struct kolo_plugin_found *found, const char *slot)
 {
     return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: %s is missing", found->path, slot);
 }
@@ -113,10 +113,10 @@ kolo_status kolo_plugin_read_algo(const struct kolo_plugin_found *found, struct 
     KOLO_TRY(check_base(found, sizeof algo));
     kolo_algo_overlay(found->symbol, &algo);
     if (algo.build == NULL) {
-        return missing(found, "build");
+        return slot_is_missing(found, "build");
     }
     if (algo.source == NULL || algo.source[0] == '\0') {
-        return missing(found, "source");
+        return slot_is_missing(found, "source");
     }
     if ((unsigned)algo.coll >= KOLO_COLLS) {
         return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: there is no collective %u",
@@ -147,7 +147,7 @@ kolo_status kolo_plugin_read_transport(const struct kolo_plugin_found *found,
     copy_given(found->symbol, &given, sizeof given);
     const char *slot = missing_slot(&given);
     if (slot != NULL) {
-        return missing(found, slot);
+        return slot_is_missing(found, slot);
     }
     kolo_transport_overlay(&given, out);
     return KOLO_OK;
@@ -159,9 +159,9 @@ kolo_status kolo_plugin_read_tuner(const struct kolo_plugin_found *found, struct
     KOLO_TRY(check_base(found, sizeof given));
     copy_given(found->symbol, &given, sizeof given);
     if (given.open == NULL || given.close == NULL || given.choose == NULL) {
-        return missing(found, given.open == NULL    ? "open"
-                              : given.close == NULL ? "close"
-                                                    : "choose");
+        return slot_is_missing(found, given.open == NULL    ? "open"
+                                      : given.close == NULL ? "close"
+                                                            : "choose");
     }
     given.base.size = sizeof given;
     *out = given;

@@ -3,7 +3,7 @@
 #include "chooser.h"
 #include "plan/plan.h"
 #include "plan/price.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * packages, as far as the machine has them. The fastest of many tries counts, as the others were
  * disturbed. Where the helper does not answer in time the defaults stay.
  */
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune.h"
 
 #include <math.h>

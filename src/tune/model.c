@@ -9,7 +9,7 @@
  */
 #include "model.h"
 
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See crc.h. Without an instruction: eight tables, so that eight bytes are looked up at once
+/* The processor's instruction, or else eight tables, so that eight bytes are looked up at once
  * (Kounavis and Berry, "A systematic approach to building high performance software-based CRC
  * generators", 2005). */
-#include "crc.h"
+#include "util/crc.h"
 
 #include <pthread.h>
 #include <stdbool.h>

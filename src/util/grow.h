@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Room for one more in an array of `count` elements that has *cap: the array, moved if need be.
- * NULL: there is no memory, and it is where it was. */
+/* Make room for one more element in an array of `count` elements with room for *cap. Returns the
+ * array, which may have moved. NULL: out of memory; the array is unchanged. */
 static inline void *kolo_grow(void *array, int count, int *cap, size_t each)
 {
     if (count < *cap) {

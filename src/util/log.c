@@ -2,7 +2,7 @@
 /* Error text of a thread, and the log in NCCL's form: "host:pid:tid [dev] KOLO INFO message".
  * A line is written by one write(2), whole and never cut, so that ranks sharing a terminal do not
  * mix their lines. Source of the form: NCCL 2.30 debug.cc prefix. */
-#include "util.h"
+#include "util/util.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static struct {
 } logger = {.once = PTHREAD_ONCE_INIT, .fd = 1};
 
 /* A word that is none would else look like a job with nothing to say. */
-static void complain(const char *name, const char *word, int len, const char *allowed)
+static void complain_of(const char *name, const char *word, int len, const char *allowed)
 {
     (void)fprintf(stderr, "kolo: %s: \"%.*s\" is not known; it may be %s\n", name, len, word,
                   allowed);
@@ -52,8 +52,8 @@ static unsigned subsys_mask(const char *list)
             }
         }
         if (!known) {
-            complain("KOLO_DEBUG_SUBSYS", word, (int)len,
-                     "INIT, NET, GRAPH, TUNE, PLAN, EXEC, SHM, COLL or ALL");
+            complain_of("KOLO_DEBUG_SUBSYS", word, (int)len,
+                        "INIT, NET, GRAPH, TUNE, PLAN, EXEC, SHM, COLL or ALL");
         }
         word += len;
     }
@@ -80,7 +80,7 @@ static int open_log_file(const char *pattern)
     return fd < 0 ? 1 : fd;
 }
 
-static void setup(void)
+static void set_up(void)
 {
     static const char *const levels[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
     const char *level = kolo_env("KOLO_DEBUG");
@@ -93,7 +93,7 @@ static void setup(void)
     if (at < KOLO_LENGTH(levels)) {
         logger.level = (enum kolo_level)at;
     } else {
-        complain("KOLO_DEBUG", level, (int)strlen(level), "NONE, VERSION, WARN, INFO or TRACE");
+        complain_of("KOLO_DEBUG", level, (int)strlen(level), "NONE, VERSION, WARN, INFO or TRACE");
     }
     logger.subsys = list != NULL ? subsys_mask(list) : KOLO_SUB_ALL & ~(unsigned)KOLO_SUB_COLL;
     if (gethostname(logger.host, sizeof logger.host - 1) != 0) {
@@ -107,13 +107,13 @@ static void setup(void)
 
 bool kolo_log_on(enum kolo_level level, unsigned subsys)
 {
-    pthread_once(&logger.once, setup);
+    pthread_once(&logger.once, set_up);
     return level <= logger.level && (level <= KOLO_LEVEL_WARN || (subsys & logger.subsys) != 0);
 }
 
 const char *kolo_host_name(void)
 {
-    pthread_once(&logger.once, setup);
+    pthread_once(&logger.once, set_up);
     return logger.host;
 }
 
@@ -136,7 +136,7 @@ static void print_line(enum kolo_level level, const char *message)
     struct kolo_text line = {0};
     const int pid = (int)getpid();
     const int tid = (int)syscall(SYS_gettid);
-    pthread_once(&logger.once, setup);
+    pthread_once(&logger.once, set_up);
     if (level == KOLO_LEVEL_VERSION) {
         kolo_text_add(&line, "%s\n", message);
     } else if (level == KOLO_LEVEL_WARN) {

@@ -135,7 +135,7 @@ static bool is_local(const struct ifaddrs *at)
     return (at->ifa_flags & IFF_LOOPBACK) != 0;
 }
 
-static bool fits(const struct wish *wish, const struct ifaddrs *at)
+static bool fits_wish(const struct wish *wish, const struct ifaddrs *at)
 {
     const int family = at->ifa_addr != NULL ? at->ifa_addr->sa_family : AF_UNSPEC;
     if ((at->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6) ||
@@ -151,12 +151,12 @@ static bool is_link_local(const struct sockaddr *address)
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
 }
 
-/* How welcome an address is: 0 not at all. */
+/* The preference of an address; 0: it is not allowed. */
 static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs *at,
                    const struct kolo_inet *routed)
 {
     struct kolo_inet place;
-    if (!fits(wish, at) || !from_sockaddr(at->ifa_addr, &place)) {
+    if (!fits_wish(wish, at) || !from_sockaddr(at->ifa_addr, &place)) {
         return 0;
     }
     const bool docker = strncmp(at->ifa_name, "docker", 6) == 0;
@@ -171,7 +171,7 @@ static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs 
     return rank;
 }
 
-/* The address that the kernel would send from to `toward`; family 0: none. */
+/* The address from which the kernel would send to `toward`; family 0: none. */
 static void find_route(const char *toward, struct kolo_inet *out)
 {
     struct kolo_inet to = {0};
@@ -205,7 +205,7 @@ static kolo_status read_wish(struct wish *out)
     *out = (struct wish){.names = kolo_env("KOLO_SOCKET_IFNAME")};
     if (family != NULL && strcmp(family, "AF_INET") != 0 && strcmp(family, "AF_INET6") != 0) {
         return kolo_fail(KOLO_ERR_INVALID,
-                         "KOLO_SOCKET_FAMILY is \"%s\"; it is AF_INET or AF_INET6", family);
+                         "KOLO_SOCKET_FAMILY is \"%s\"; it must be AF_INET or AF_INET6", family);
     }
     if (family != NULL) {
         out->family = strcmp(family, "AF_INET") == 0 ? AF_INET : AF_INET6;
@@ -237,7 +237,7 @@ static kolo_status found_none(const struct wish *wish, const struct ifaddrs *all
     return st;
 }
 
-kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_interface *out)
+kolo_status kolo_net_choose(bool one_host, const char *route_hint, struct kolo_interface *out)
 {
     struct ifaddrs *all = NULL;
     struct kolo_inet routed;
@@ -248,7 +248,7 @@ kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_inter
     if (getifaddrs(&all) != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "listing the interfaces: %s", kolo_why(errno));
     }
-    find_route(toward, &routed);
+    find_route(route_hint, &routed);
     *out = (struct kolo_interface){0};
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
         const int rank = rank_of(one_host, &wish, at, &routed);
@@ -269,7 +269,7 @@ kolo_status kolo_net_choose(bool one_host, const char *toward, struct kolo_inter
             KOLO_ERR_INVALID,
             "KOLO_SOCKET_FAMILY is \"%s\", of which this host has no address beside the "
             "loopback's; the other hosts are reached by the other family, at %s",
-            kolo_env("KOLO_SOCKET_FAMILY"), toward);
+            kolo_env("KOLO_SOCKET_FAMILY"), route_hint);
     }
     return st;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Addresses, interfaces and stream sockets over IPv4 and IPv6.
  *
- * KOLO_SOCKET_IFNAME chooses the interface as NCCL_SOCKET_IFNAME does: prefixes apart by ',', '='
- * before the list for whole names, '^' for all but these. Without it: where all ranks share a host,
- * the loopback; else the interface by which the kernel would send to an address that is known to be
- * reached; else the first that is up and is neither loopback nor docker's. KOLO_SOCKET_FAMILY is
- * AF_INET or AF_INET6. */
+ * KOLO_SOCKET_IFNAME chooses the interface, in the form of NCCL_SOCKET_IFNAME: a list of prefixes,
+ * separated by ','. '=' before the list: whole names. '^' before the list: all but these.
+ *
+ * Without KOLO_SOCKET_IFNAME the first of these rules that applies chooses. If all ranks share a
+ * host: the loopback. If an address that all hosts reach is known: the interface with the route to
+ * it. Else: the first interface that is up, and is neither the loopback nor docker's.
+ *
+ * KOLO_SOCKET_FAMILY is AF_INET or AF_INET6. */
 #ifndef KOLO_NET_H
 #define KOLO_NET_H
 
@@ -24,38 +27,38 @@ enum { KOLO_INET_TEXT = 72 };
 
 struct kolo_interface {
     char name[32];
-    uint32_t scope;         /* of link-local addresses */
+    uint32_t scope;         /* for link-local addresses */
     struct kolo_inet place; /* its address; port 0 until something listens */
 };
 
-/* The interface for ranks that share a host, or not. `toward`: an address in numbers, or NULL.
- * Errors: INVALID (a variable that fits nothing, with what there is), UNSUPPORTED (no interface),
- * SYSTEM. */
-KOLO_CHECK kolo_status kolo_net_choose(bool one_host, const char *toward,
+/* Choose the interface. `one_host`: all ranks share a host. `route_hint`: a numeric address that
+ * all hosts reach, or NULL. Errors: INVALID (a variable that no interface fits; the text lists the
+ * interfaces), UNSUPPORTED (no interface), SYSTEM. */
+KOLO_CHECK kolo_status kolo_net_choose(bool one_host, const char *route_hint,
                                        struct kolo_interface *out);
-/* Listen on its address, at place.port or, where that is 0, at one that is free. Errors: SYSTEM
- * (errno says which), INVALID (the address is not of this host). */
+/* Listen at the interface's address and place.port; port 0: at a free port. Errors: SYSTEM (see
+ * errno), INVALID (the address is not of this host). */
 KOLO_CHECK kolo_status kolo_net_listen(struct kolo_interface *at, int *out);
-/* Take a port of its address without listening; closing *out gives it back. Errors: SYSTEM. */
+/* Reserve a port without listening; closing *out releases it. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_net_reserve(struct kolo_interface *at, int *out);
 /* A socket that begins to connect from `from` (NULL: from anywhere); -1 with errno. */
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from);
-/* Accept one; -1 with errno. */
+/* Accept one connection; -1 with errno. */
 int kolo_net_accept(int listener);
-/* No delay, and a peer's host that is gone is found out in `timeout_ms`. */
+/* Set TCP_NODELAY, and detect the loss of the peer's host within `timeout_ms`. */
 void kolo_net_options(int fd, int timeout_ms);
 /* Receive until *got, from 0 on, is `bytes`: 1 done, and *got is 0 again; 0 not yet; -1 ended
  * (errno, or 0). */
 int kolo_net_gather(int fd, void *into, size_t bytes, size_t *got);
-/* Something short, on a socket that has room: whole or not at all. */
+/* Send a few bytes on a socket with room. False: not all were sent, see errno. */
 bool kolo_net_say(int fd, const void *from, size_t bytes);
 /* "10.0.0.1<4000>", as NCCL writes it. */
 const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
-/* The address alone. */
+/* The address without the port. */
 const char *kolo_inet_ip(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
-/* The first address of a host's name, or an address in numbers. Errors: INVALID (no such host). */
+/* The first address of a host name, or a numeric address. Errors: INVALID (no such host). */
 KOLO_CHECK kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *out);
-/* A descriptor that takes no standard stream's place. */
+/* Move a descriptor above those of the standard streams. */
 int kolo_above_standard_streams(int fd);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See pass_fd.h. */
+/* Descriptors travel as SCM_RIGHTS beside one byte; see unix(7). */
 #include "util/pass_fd.h"
 
 #include <string.h>

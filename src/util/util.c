@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Numbers, text, environment and names of types and operations. */
-#include "util.h"
+#include "util/util.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -46,6 +46,26 @@ const char *kolo_env(const char *name)
 {
     const char *value = getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+kolo_status kolo_check_range(const char *name, long value, long low, long high)
+{
+    return value >= low && value <= high
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID, "%s is %ld; it must be %ld to %ld", name, value, low,
+                           high);
+}
+
+kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, long *out)
+{
+    const char *text = kolo_env(name);
+    long value = otherwise;
+    if (text != NULL && !kolo_parse_int(text, low, high, &value)) {
+        return kolo_fail(KOLO_ERR_INVALID, "%s is \"%.40s\"; it must be %ld to %ld", name, text,
+                         low, high);
+    }
+    *out = value;
+    return KOLO_OK;
 }
 
 bool kolo_parse_bytes(const char *text, size_t *out)

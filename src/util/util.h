@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What every folder may use: status propagation, error text, log, time, small arithmetic. */
+/* Helpers for every folder: status propagation, error text, log, time, small arithmetic. */
 #ifndef KOLO_UTIL_H
 #define KOLO_UTIL_H
 
@@ -14,11 +14,22 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
+/* Pass a failure on to the caller. KOLO_INPROGRESS is no failure: it goes on to the next line, as
+ * KOLO_OK does. So KOLO_TRY is for calls that never return it, or whose caller asks again. */
 #define KOLO_TRY(expr)                                                                             \
     do {                                                                                           \
         const kolo_status try_ = (expr);                                                           \
         if (try_ < 0) {                                                                            \
             return try_;                                                                           \
+        }                                                                                          \
+    } while (0)
+/* Pass on anything but KOLO_OK: a failure, and KOLO_INPROGRESS too. The next line runs only when
+ * the awaited thing is there; the caller tries again later. */
+#define KOLO_AWAIT(expr)                                                                           \
+    do {                                                                                           \
+        const kolo_status await_ = (expr);                                                         \
+        if (await_ != KOLO_OK) {                                                                   \
+            return await_;                                                                         \
         }                                                                                          \
     } while (0)
 #define KOLO_TRY_GOTO(st, expr, label)                                                             \
@@ -39,7 +50,10 @@ extern "C" {
 /* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
  */
 kolo_status kolo_fail(kolo_status code, const char *format, ...) KOLO_PRINTF(2, 3);
-/* strerror(error), and of a limit that was reached, which it is. This thread's until the next. */
+/* OK if `value` is within [low, high], else INVALID: "rank is 7; it must be 0 to 3". */
+kolo_status kolo_check_range(const char *name, long value, long low, long high);
+/* strerror(error), with the value of the limit if a limit was reached. Valid until this thread's
+ * next call. */
 const char *kolo_why(int error);
 /* Replace this thread's sentence without logging (to carry an error from another thread). */
 void kolo_error_set(const char *text);
@@ -79,8 +93,8 @@ void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
 
-/* State of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: it is gone, or
- * not known. */
+/* The state of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: gone or
+ * unknown. */
 char kolo_process_state(int pid);
 
 /* ---- time, numbers, text ---- */
@@ -119,12 +133,15 @@ static inline bool kolo_is_pow2(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* "4k", "1M", "8": bytes with binary suffix K, M, G, T (any case). False if it is not just that. */
+/* Parse "4k", "1M", "8": bytes with a binary suffix K, M, G, T (any case). False: anything else. */
 bool kolo_parse_bytes(const char *text, size_t *out);
 /* A whole decimal number within [lo, hi]. False otherwise. */
 bool kolo_parse_int(const char *text, long lo, long hi, long *out);
-/* The variable's value, or NULL where unset or empty. */
+/* The variable's value; NULL if it is unset or empty. */
 const char *kolo_env(const char *name);
+/* The variable's value as a whole number; `otherwise` if it is unset or empty. Errors: INVALID (it
+ * is no number within [low, high]). */
+kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, long *out);
 /* FNV-1a over bytes; chain by passing the previous hash (start from 0). */
 uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len);
 

@@ -44,13 +44,13 @@ TEST_P(Memory, OfMapIsZeroAndAlignedToAPage)
 {
     World world(GetParam(), 2);
     kolo_mem mem{};
-    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), nullptr, 10000, &mem));
+    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 10000, &mem));
     EXPECT_EQ(10000u, mem.len);
     EXPECT_EQ(0u, (uintptr_t)mem.ptr % 4096);
     const auto *bytes = (const unsigned char *)mem.ptr;
     EXPECT_EQ(std::vector<unsigned char>(10000, 0),
               std::vector<unsigned char>(bytes, bytes + 10000));
-    GetParam()->unmap(world.Device(0), &mem);
+    GetParam()->unmap(world.Endpoint(0), &mem);
 }
 
 TEST_P(Memory, ThatIsAttachedShowsStoresOfBothSides)
@@ -58,7 +58,7 @@ TEST_P(Memory, ThatIsAttachedShowsStoresOfBothSides)
     World world(GetParam(), 2);
     kolo_mem mem{};
     size_t len = 0;
-    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), nullptr, 100000, &mem));
+    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 100000, &mem));
     unsigned char *there = Attach(world, mem, &len);
     ASSERT_NE(nullptr, there);
     EXPECT_EQ(100000u, len);
@@ -66,7 +66,7 @@ TEST_P(Memory, ThatIsAttachedShowsStoresOfBothSides)
     EXPECT_EQ(7, there[99999]);
     there[0] = 9;
     EXPECT_EQ(9, ((unsigned char *)mem.ptr)[0]);
-    GetParam()->unmap(world.Device(0), &mem);
+    GetParam()->unmap(world.Endpoint(0), &mem);
 }
 
 TEST_P(Memory, AttachedTwiceIsTheSame)
@@ -74,10 +74,10 @@ TEST_P(Memory, AttachedTwiceIsTheSame)
     World world(GetParam(), 2);
     kolo_mem mem{};
     size_t len = 0;
-    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), nullptr, 4096, &mem));
+    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 4096, &mem));
     unsigned char *there = Attach(world, mem, &len);
     EXPECT_EQ(there, Attach(world, mem, &len));
-    GetParam()->unmap(world.Device(0), &mem);
+    GetParam()->unmap(world.Endpoint(0), &mem);
 }
 
 TEST_P(Memory, OfTheAllocatorIsMappedFromAnyOffset)
@@ -89,13 +89,13 @@ TEST_P(Memory, OfTheAllocatorIsMappedFromAnyOffset)
         auto *inner = (unsigned char *)buffer + 123;
         kolo_mem mem{};
         size_t len = 0;
-        ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), inner, bytes - 123, &mem));
+        ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), inner, bytes - 123, &mem));
         unsigned char *there = Attach(world, mem, &len);
         ASSERT_NE(nullptr, there);
         EXPECT_EQ(bytes - 123, len);
         inner[10] = 77;
         EXPECT_EQ(77, there[10]);
-        GetParam()->unmap(world.Device(0), &mem);
+        GetParam()->unmap(world.Endpoint(0), &mem);
         kolo_segment_free(buffer);
     }
 }
@@ -105,13 +105,13 @@ TEST_P(Memory, ThatIsPrivateIsMappedForThreadsOrRefusedWithAReason)
     World world(GetParam(), 2);
     std::vector<unsigned char> mine(1000);
     kolo_mem mem{};
-    const kolo_status status = GetParam()->map(world.Device(0), mine.data(), mine.size(), &mem);
+    const kolo_status status = GetParam()->map(world.Endpoint(0), mine.data(), mine.size(), &mem);
     if (status == KOLO_OK) {
         size_t len = 0;
         unsigned char *there = Attach(world, mem, &len);
         mine[5] = 3;
         EXPECT_EQ(3, there[5]);
-        GetParam()->unmap(world.Device(0), &mem);
+        GetParam()->unmap(world.Endpoint(0), &mem);
     } else {
         EXPECT_EQ(KOLO_ERR_UNSUPPORTED, status);
         EXPECT_NE(nullptr, strstr(kolo_error_text(), "private")) << kolo_error_text();
@@ -135,10 +135,10 @@ TEST_P(Memory, StaysReadableForAPeerWhenItsOwnerLeaves)
     World world(GetParam(), 2);
     kolo_mem mem{};
     size_t len = 0;
-    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), nullptr, 8192, &mem));
+    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 8192, &mem));
     unsigned char *there = Attach(world, mem, &len);
     there[8191] = 1;
-    GetParam()->unmap(world.Device(0), &mem);
+    GetParam()->unmap(world.Endpoint(0), &mem);
     world.CloseRank(0);
     EXPECT_EQ(1, there[8191]) << "mapped until disconnect";
 }
@@ -148,7 +148,7 @@ TEST_P(Memory, WakesAThreadThatSleepsOnAWord)
     World world(GetParam(), 2);
     kolo_mem mem{};
     size_t len = 0;
-    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), nullptr, 4096, &mem));
+    ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 4096, &mem));
     auto *word = (uint32_t *)mem.ptr;
     auto *there = (uint32_t *)(void *)Attach(world, mem, &len);
     std::atomic<bool> awake{false};
@@ -164,7 +164,7 @@ TEST_P(Memory, WakesAThreadThatSleepsOnAWord)
         return awake.load();
     }));
     sleeper.join();
-    GetParam()->unmap(world.Device(0), &mem);
+    GetParam()->unmap(world.Endpoint(0), &mem);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transport, Memory, testing::ValuesIn(HostTransports()), NameOf);
@@ -187,7 +187,7 @@ TEST_P(Transport, ClaimsNoAbilityBeyondItsTable)
     World world(GetParam(), 2);
     kolo_reach reach{};
     reach.size = sizeof reach;
-    ASSERT_EQ(KOLO_OK, GetParam()->probe(world.Device(0), &world.At(0).peers[1], &reach));
+    ASSERT_EQ(KOLO_OK, GetParam()->probe(world.Endpoint(0), &world.At(0).peers[1], &reach));
     EXPECT_EQ(0u, reach.caps & ~GetParam()->caps);
     EXPECT_NE(0u, reach.caps & (KOLO_CAP_MAP | KOLO_CAP_MESSAGE));
     EXPECT_GT(reach.latency_us, 0);
@@ -203,7 +203,7 @@ TEST_P(Transport, DoesNotReachAnotherHostByHostMeansAlone)
     far.host += 1;
     far.process += 1;
     reach.size = sizeof reach;
-    ASSERT_EQ(KOLO_OK, GetParam()->probe(world.Device(0), &far, &reach));
+    ASSERT_EQ(KOLO_OK, GetParam()->probe(world.Endpoint(0), &far, &reach));
     EXPECT_EQ(0u, reach.caps & KOLO_CAP_MAP) << "memory of another host cannot be loaded from";
 }
 
@@ -232,9 +232,9 @@ TEST_P(Transport, LeavesNoMappingDescriptorOrThread)
         }
         if ((GetParam()->caps & KOLO_CAP_MAP) != 0) {
             size_t len = 0;
-            ASSERT_EQ(KOLO_OK, GetParam()->map(world.Device(0), nullptr, 1 << 20, &mem));
+            ASSERT_EQ(KOLO_OK, GetParam()->map(world.Endpoint(0), nullptr, 1 << 20, &mem));
             ASSERT_NE(nullptr, Attach(world, mem, &len));
-            GetParam()->unmap(world.Device(0), &mem);
+            GetParam()->unmap(world.Endpoint(0), &mem);
         }
     }
     const Holdings after = Count();

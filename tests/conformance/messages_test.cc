@@ -23,13 +23,13 @@ class Messages : public testing::TestWithParam<const kolo_transport *>
 using Bytes = std::vector<unsigned char>;
 
 /* Send `bytes` from rank 0 to rank 1 and say what came. */
-void ExpectArrives(World &world, size_t bytes, bool lent)
+void ExpectArrives(World &world, size_t bytes, bool exclusive)
 {
     Bytes sent = Pattern(bytes, (unsigned)bytes);
     Bytes came(bytes, 0);
     kolo_req send;
     kolo_req recv;
-    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, Flat(came.data(), bytes), recv, lent));
+    ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 3, Flat(came.data(), bytes), recv, exclusive));
     ASSERT_EQ(KOLO_OK, world.Send(0, 1, 3, Flat(sent.data(), bytes), send));
     ASSERT_TRUE(world.Finish({&send, &recv}));
     EXPECT_EQ(KOLO_OK, send.status);
@@ -332,17 +332,18 @@ TEST_P(Messages, AreCountedByProgressAndNothingElseIs)
     World world(GetParam(), 2);
     int value = 5;
     kolo_req recv;
-    EXPECT_EQ(0, GetParam()->progress(world.Device(1), 16));
+    EXPECT_EQ(0, GetParam()->progress(world.Endpoint(1), 16));
     ASSERT_EQ(KOLO_OK, world.Recv(1, 0, 0, Flat(&value, sizeof value), recv));
     world.Settle();
-    EXPECT_EQ(0, GetParam()->progress(world.Device(1), 16)) << "a receive that waits moved nothing";
+    EXPECT_EQ(0, GetParam()->progress(world.Endpoint(1), 16))
+        << "a receive that waits moved nothing";
     GetParam()->abort(world.Link(1, 0), KOLO_ERR_ABORTED);
     ASSERT_TRUE(world.Finish({&recv}));
 }
 
 TEST_P(Messages, AreOvertakenByTheNewestWordWhichIsNoProgressOfThem)
 {
-    if ((GetParam()->caps & KOLO_CAP_SAY) == 0) {
+    if ((GetParam()->caps & KOLO_CAP_NOTIFY) == 0) {
         GTEST_SKIP() << GetParam()->base.name << " says no words";
     }
     using Words = std::vector<std::pair<int, uint64_t>>;
@@ -352,15 +353,15 @@ TEST_P(Messages, AreOvertakenByTheNewestWordWhichIsNoProgressOfThem)
     int moved = 0;
     ASSERT_EQ(KOLO_OK, world.Send(0, 1, 0, Flat(big.data(), big.size()), send));
     world.Settle(); /* nobody receives it */
-    GetParam()->say(world.Link(0, 1), 7);
-    GetParam()->say(world.Link(0, 1), UINT64_MAX);
+    GetParam()->notify(world.Link(0, 1), 7);
+    GetParam()->notify(world.Link(0, 1), UINT64_MAX);
     ASSERT_TRUE(WaitFor([&] {
-        moved += GetParam()->progress(world.Device(0), 16);
-        moved += GetParam()->progress(world.Device(1), 16);
-        return !world.At(1).said.empty();
+        moved += GetParam()->progress(world.Endpoint(0), 16);
+        moved += GetParam()->progress(world.Endpoint(1), 16);
+        return !world.At(1).notified.empty();
     }));
-    EXPECT_EQ((Words{{0, UINT64_MAX}}), world.At(1).said);
-    EXPECT_EQ(Words{}, world.At(0).said);
+    EXPECT_EQ((Words{{0, UINT64_MAX}}), world.At(1).notified);
+    EXPECT_EQ(Words{}, world.At(0).notified);
     EXPECT_EQ(0, moved);
     EXPECT_EQ(KOLO_INPROGRESS, send.status);
     GetParam()->abort(world.Link(0, 1), KOLO_ERR_ABORTED);

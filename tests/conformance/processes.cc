@@ -121,7 +121,7 @@ void Process::Join()
 bool Process::Finish(const std::vector<kolo_req *> &reqs)
 {
     return WaitFor([&] {
-        transport->progress(rank.device, 64);
+        transport->progress(rank.endpoint, 64);
         return AllDone(reqs);
     });
 }
@@ -171,7 +171,7 @@ bool JoinsProcesses(const kolo_transport *transport)
     peer.rank = 1;
     peer.pid = 1;
     peer.process = 1;
-    const bool joins = transport->probe(rank.device, &peer, &reach) == KOLO_OK && reach.caps != 0;
+    const bool joins = transport->probe(rank.endpoint, &peer, &reach) == KOLO_OK && reach.caps != 0;
     World::Disconnect(transport, rank);
     return joins;
 }

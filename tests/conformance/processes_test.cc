@@ -43,7 +43,7 @@ unsigned char *AttachOf(Process &p, int whose, void *ptr, size_t bytes, kolo_mem
 {
     void *there = nullptr;
     size_t len = 0;
-    EXPECT_EQ(KOLO_OK, p.transport->map(p.rank.device, ptr, bytes, mem)) << kolo_error_text();
+    EXPECT_EQ(KOLO_OK, p.transport->map(p.rank.endpoint, ptr, bytes, mem)) << kolo_error_text();
     const auto handles = p.Exchange(mem->handle, sizeof mem->handle);
     EXPECT_EQ(KOLO_OK,
               p.transport->attach(p.Link(whose), handles[(size_t)whose].data(), &there, &len))
@@ -69,7 +69,7 @@ TEST_P(Processes, ShareMemoryBothWays)
         p.Barrier();
         EXPECT_EQ(11 - p.index, ((unsigned char *)mem.ptr)[0]);
         p.Barrier();
-        p.transport->unmap(p.rank.device, &mem);
+        p.transport->unmap(p.rank.endpoint, &mem);
         p.Leave();
     });
 }
@@ -162,7 +162,7 @@ TEST_P(Processes, LeaveNoMappingDescriptorOrThread)
             if ((p.transport->caps & KOLO_CAP_MAP) != 0) {
                 AttachOf(p, 1 - p.index, nullptr, 1 << 20, &mem);
                 p.Barrier();
-                p.transport->unmap(p.rank.device, &mem);
+                p.transport->unmap(p.rank.endpoint, &mem);
             }
             p.Barrier();
             p.Leave();

@@ -29,7 +29,7 @@ kolo_status Fail(kolo_status status, const char *text)
 
 void Said(void *owner, int rank, uint64_t word)
 {
-    static_cast<Rank *>(owner)->said.emplace_back(rank, word);
+    static_cast<Rank *>(owner)->notified.emplace_back(rank, word);
 }
 
 uint64_t NextComm()
@@ -87,14 +87,14 @@ kolo_status World::Open(const kolo_transport *transport, Rank &rank, int index, 
     rank.env.aborted = &rank.aborted;
     rank.env.owner = &rank;
     rank.env.timeout_ms = timeout_ms;
-    rank.env.said = Said;
-    const kolo_status status = transport->open(&rank.env, &rank.device);
+    rank.env.on_notify = Said;
+    const kolo_status status = transport->open(&rank.env, &rank.endpoint);
     if (status != KOLO_OK) {
         return status;
     }
     size_t len = 256;
     rank.address.resize(len);
-    const kolo_status named = transport->address(rank.device, rank.address.data(), &len);
+    const kolo_status named = transport->address(rank.endpoint, rank.address.data(), &len);
     rank.address.resize(len);
     rank.self.address = rank.address.data();
     rank.self.address_len = len;
@@ -107,9 +107,9 @@ kolo_status World::Connect(const kolo_transport *transport, Rank &rank, bool to_
     for (const kolo_peer &peer : rank.peers) {
         kolo_reach reach{};
         reach.size = sizeof reach;
-        kolo_status status = transport->probe(rank.device, &peer, &reach);
+        kolo_status status = transport->probe(rank.endpoint, &peer, &reach);
         if (status == KOLO_OK && (peer.rank != rank.self.rank || to_itself)) {
-            status = transport->connect(rank.device, &peer, &rank.links[(size_t)peer.rank]);
+            status = transport->connect(rank.endpoint, &peer, &rank.links[(size_t)peer.rank]);
         }
         if (status != KOLO_OK) {
             return status;
@@ -126,9 +126,9 @@ void World::Disconnect(const kolo_transport *transport, Rank &rank)
         }
     }
     rank.links.clear();
-    if (rank.device != nullptr) {
-        transport->close(rank.device);
-        rank.device = nullptr;
+    if (rank.endpoint != nullptr) {
+        transport->close(rank.endpoint);
+        rank.endpoint = nullptr;
     }
 }
 
@@ -184,11 +184,11 @@ kolo_status World::Send(int from, int to, uint32_t channel, const kolo_bytes &sr
 }
 
 kolo_status World::Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req,
-                        bool lent)
+                        bool exclusive)
 {
     req = kolo_req{};
     req.channel = channel;
-    req.lent = lent;
+    req.exclusive = exclusive;
     return transport_->recv(Link(at, from), &dst, &req);
 }
 
@@ -196,8 +196,8 @@ bool World::Until(const std::function<bool()> &done)
 {
     return WaitFor([&] {
         for (auto &rank : ranks_) {
-            if (rank->device != nullptr) {
-                transport_->progress(rank->device, 64);
+            if (rank->endpoint != nullptr) {
+                transport_->progress(rank->endpoint, 64);
             }
         }
         return done();
@@ -212,7 +212,7 @@ bool World::Finish(const std::vector<kolo_req *> &reqs)
 bool World::FinishAt(int rank, const std::vector<kolo_req *> &reqs)
 {
     return WaitFor([&] {
-        transport_->progress(Device(rank), 64);
+        transport_->progress(Endpoint(rank), 64);
         return AllDone(reqs);
     });
 }
@@ -221,7 +221,7 @@ void World::Settle(int rounds)
 {
     for (int quiet = 0; quiet < rounds; quiet++) {
         for (auto &rank : ranks_) {
-            if (rank->device != nullptr && transport_->progress(rank->device, 64) > 0) {
+            if (rank->endpoint != nullptr && transport_->progress(rank->endpoint, 64) > 0) {
                 quiet = 0;
             }
         }

@@ -24,9 +24,9 @@ struct Rank {
     struct kolo_env env {
     };
     int aborted = 0;
-    std::vector<std::pair<int, uint64_t>> said; /* by whom, and the word */
+    std::vector<std::pair<int, uint64_t>> notified; /* by whom, and the word */
     std::vector<unsigned char> address;
-    kolo_device *device = nullptr;
+    kolo_endpoint *endpoint = nullptr;
     std::vector<kolo_peer> peers;
     std::vector<kolo_link *> links; /* by peer rank; to itself too */
 };
@@ -57,9 +57,9 @@ class World
     {
         return ranks_[(size_t)from]->links[(size_t)to];
     }
-    kolo_device *Device(int rank)
+    kolo_endpoint *Endpoint(int rank)
     {
-        return ranks_[(size_t)rank]->device;
+        return ranks_[(size_t)rank]->endpoint;
     }
     Rank &At(int rank)
     {
@@ -76,7 +76,7 @@ class World
 
     kolo_status Send(int from, int to, uint32_t channel, const kolo_bytes &src, kolo_req &req);
     kolo_status Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req,
-                     bool lent = true);
+                     bool exclusive = true);
     /* Let every rank advance until `done`; false if that takes longer than 20 s. */
     bool Until(const std::function<bool()> &done);
     /* Until all of these have a status. */

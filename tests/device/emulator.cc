@@ -22,22 +22,22 @@ static const std::map<std::string, Kernel> &Table()
     return table;
 }
 
-using PeerKernel = void (*)(const kolo_peer_launch &, uint32_t, kolo_gpu::Shared *,
-                            const kolo_gpu::Threads &);
+using ProgramKernel = void (*)(const kolo_program_launch &, uint32_t, kolo_gpu::Shared *,
+                               const kolo_gpu::Threads &);
 
-static const std::map<std::string, PeerKernel> &PeerTable()
+static const std::map<std::string, ProgramKernel> &PeerTable()
 {
-#define PEER(name, ...) {"kolo_peer_" #name, KOLO_PEER_OF(__VA_ARGS__)::run},
-    static const std::map<std::string, PeerKernel> table = {KOLO_PEER_TABLE(PEER)};
+#define PEER(name, ...) {"kolo_program_" #name, KOLO_PROGRAM_OF(__VA_ARGS__)::run},
+    static const std::map<std::string, ProgramKernel> table = {KOLO_PROGRAM_TABLE(PEER)};
     return table;
 }
 
-using LowKernel = void (*)(const kolo_low_launch &, uint32_t, const kolo_gpu::Threads &);
+using LowKernel = void (*)(const kolo_ll_launch &, uint32_t, const kolo_gpu::Threads &);
 
 static const std::map<std::string, LowKernel> &LowTable()
 {
-#define LOW(name, ...) {"kolo_low_" #name, __VA_ARGS__::run},
-    static const std::map<std::string, LowKernel> table = {KOLO_LOW_TABLE(LOW)};
+#define LOW(name, ...) {"kolo_ll_" #name, __VA_ARGS__::run},
+    static const std::map<std::string, LowKernel> table = {KOLO_LL_TABLE(LOW)};
     return table;
 }
 
@@ -49,8 +49,8 @@ bool Has(const char *name)
 size_t ArgumentBytes(const char *name)
 {
     return Table().count(name) > 0       ? sizeof(kolo_fused_launch)
-           : PeerTable().count(name) > 0 ? sizeof(kolo_peer_launch)
-           : LowTable().count(name) > 0  ? sizeof(kolo_low_launch)
+           : PeerTable().count(name) > 0 ? sizeof(kolo_program_launch)
+           : LowTable().count(name) > 0  ? sizeof(kolo_ll_launch)
                                          : 0;
 }
 
@@ -65,7 +65,7 @@ static void EachInAThread(unsigned blocks, const std::function<void(unsigned)> &
     }
 }
 
-bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsigned threads)
+bool Run(const char *name, const kolo_program_launch &launch, unsigned blocks, unsigned threads)
 {
     const auto found = PeerTable().find(name);
     EachInAThread(found != PeerTable().end() ? blocks : 0, [&](unsigned block) {
@@ -75,7 +75,7 @@ bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsi
     return found != PeerTable().end();
 }
 
-bool Run(const char *name, const kolo_low_launch &launch, unsigned blocks, unsigned threads)
+bool Run(const char *name, const kolo_ll_launch &launch, unsigned blocks, unsigned threads)
 {
     const auto found = LowTable().find(name);
     EachInAThread(found != LowTable().end() ? blocks : 0, [&](unsigned block) {

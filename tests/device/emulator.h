@@ -19,8 +19,8 @@ bool Has(const char *name);
 
 // Runs a kernel of peers, each block in a thread of the host: they wait for those of other
 // launches.
-bool Run(const char *name, const kolo_peer_launch &launch, unsigned blocks, unsigned threads);
-bool Run(const char *name, const kolo_low_launch &launch, unsigned blocks, unsigned threads);
+bool Run(const char *name, const kolo_program_launch &launch, unsigned blocks, unsigned threads);
+bool Run(const char *name, const kolo_ll_launch &launch, unsigned blocks, unsigned threads);
 
 } // namespace emulator
 

@@ -1195,14 +1195,14 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
     const std::string &name = function->name;
     const size_t bytes = emulator::ArgumentBytes(name.c_str());
     launches++;
-    if (bytes == sizeof(kolo_peer_launch)) {
-        const auto *launch = static_cast<const kolo_peer_launch *>(arguments[0]);
+    if (bytes == sizeof(kolo_program_launch)) {
+        const auto *launch = static_cast<const kolo_program_launch *>(arguments[0]);
         launches_direct += launch->meets != 0 && launch->reached != 0;
         launches_lanes += launch->lanes > 1;
-        PushKernel<kolo_peer_launch>(stream, name, grid_x, block_x, arguments[0]);
-    } else if (bytes == sizeof(kolo_low_launch)) {
+        PushKernel<kolo_program_launch>(stream, name, grid_x, block_x, arguments[0]);
+    } else if (bytes == sizeof(kolo_ll_launch)) {
         launches_low++;
-        PushKernel<kolo_low_launch>(stream, name, grid_x, block_x, arguments[0]);
+        PushKernel<kolo_ll_launch>(stream, name, grid_x, block_x, arguments[0]);
     } else {
         PushKernel<kolo_fused_launch>(stream, name, grid_x, block_x, arguments[0]);
     }

@@ -26,7 +26,7 @@ static_assert(kColls == sizeof kCollOf / sizeof *kCollOf, "the order of calls.h"
 constexpr unsigned kThreads = 5;
 
 struct Low {
-    kolo_low_launch launch;
+    kolo_ll_launch launch;
     unsigned blocks, threads;
 };
 
@@ -41,16 +41,16 @@ class Ranks : public Slabs
     explicit Ranks(int n) : Slabs(n) {}
     bool Bind(const Call &c, int r, Low *out)
     {
-        const kolo_low_call call = {kCollOf[c.coll], n_, r, c.root, c.count, c.type, c.op};
+        const kolo_ll_call call = {kCollOf[c.coll], n_, r, c.root, c.count, c.type, c.op};
         const bool held =
-            kolo_low_bind(&call, &room_, room_.slices, &out->launch, &out->blocks, &out->threads);
+            kolo_ll_bind(&call, &room_, room_.slices, &out->launch, &out->blocks, &out->threads);
         SetEnds(r, &out->launch.ends);
         return held;
     }
     void Launch(const Call &c, const std::vector<Low> &lows)
     {
-        char name[KOLO_PEER_NAME];
-        kolo_low_name(kCollOf[c.coll], c.type, c.op, name);
+        char name[KOLO_PROGRAM_NAME];
+        kolo_ll_name(kCollOf[c.coll], c.type, c.op, name);
         std::vector<std::thread> ranks;
         for (const Low &low : lows) {
             ranks.emplace_back([&] {
@@ -79,7 +79,7 @@ class Ranks : public Slabs
             out.emplace_back(bytes, how.shift * elem);
             std::copy(host[r].begin(), host[r].end(), in[r].At());
             ASSERT_TRUE(Bind(c, static_cast<int>(r), &lows[r]));
-            kolo_peer_ends *ends = &lows[r].launch.ends;
+            kolo_program_ends *ends = &lows[r].launch.ends;
             ends->in = reinterpret_cast<uintptr_t>(in[r].At());
             ends->out = reinterpret_cast<uintptr_t>((how.in_place ? in : out)[r].At());
             memcpy(&ends->factor, factor.data(), std::min<size_t>(elem, 8));
@@ -140,12 +140,12 @@ TEST(LowLatencyKernels, MoveElementsOfEverySizeFromAnyAddress)
 TEST(LowLatencyKernels, TakeCallsOfEveryLengthThatTheirSlotsHold)
 {
     Ranks ranks(2);
-    for (size_t count : {1, 7, 16, 17, 127, 128, 129, 4096, 6145, 3 * KOLO_LOW_BYTES}) {
+    for (size_t count : {1, 7, 16, 17, 127, 128, 129, 4096, 6145, 3 * KOLO_LL_BYTES}) {
         ranks.Check({kAllReduce, KOLO_INT8, KOLO_SUM, count, 0}, {count % 2 == 0, count % 5});
         ranks.Check({kAllToAll, KOLO_INT8, KOLO_SUM, count, 0}, {true, 0});
     }
     Low low;
-    EXPECT_FALSE(ranks.Bind({kAllReduce, KOLO_INT8, KOLO_SUM, 3 * KOLO_LOW_BYTES + 1, 0}, 0, &low));
+    EXPECT_FALSE(ranks.Bind({kAllReduce, KOLO_INT8, KOLO_SUM, 3 * KOLO_LL_BYTES + 1, 0}, 0, &low));
 }
 
 // Without a word between them: a rank may be a call ahead of another, and lines of two calls lie
@@ -163,9 +163,9 @@ TEST(LowLatencyKernels, OfManyCallsInARowKeepThemApart)
                                 static_cast<size_t>(1 + i * 7 % 100), i % kRanks};
                 std::vector<int32_t> data(c.count, i + 1000 * (r + 1)), got(c.count);
                 Low low;
-                char name[KOLO_PEER_NAME];
+                char name[KOLO_PROGRAM_NAME];
                 EXPECT_TRUE(ranks.Bind(c, r, &low));
-                kolo_low_name(kCollOf[c.coll], c.type, c.op, name);
+                kolo_ll_name(kCollOf[c.coll], c.type, c.op, name);
                 low.launch.ends.in = reinterpret_cast<uintptr_t>(data.data());
                 low.launch.ends.out = reinterpret_cast<uintptr_t>(got.data());
                 EXPECT_TRUE(emulator::Run(name, low.launch, low.blocks, kThreads));
@@ -191,25 +191,25 @@ TEST(LowLatencyKernels, GoOnWhereTheirCallsWrap)
 // Lines that a long call left 2^32 calls ago have the flag of one that comes soon.
 TEST(LowLatencyKernels, WriteAllLinesAgainLongBeforeTheirFlagsComeAgain)
 {
-    constexpr uint32_t kCall = 3u * KOLO_LOW_REFRESH, kOld = 0xdeadbeef;
-    const kolo_peer_room room = {3, 3, 3 * 4096, 2048};
+    constexpr uint32_t kCall = 3u * KOLO_LL_REFRESH, kOld = 0xdeadbeef;
+    const kolo_program_room room = {3, 3, 3 * 4096, 2048};
     Ranks ranks(3);
     ranks.Begin(kCall);
     for (int r = 0; r < 3; r++) {
-        std::fill(ranks.Slab(r) + kolo_peer_low_at(&room) / 8,
-                  ranks.Slab(r) + kolo_peer_slab_bytes(&room) / 8,
+        std::fill(ranks.Slab(r) + kolo_program_ll_at(&room) / 8,
+                  ranks.Slab(r) + kolo_program_slab_bytes(&room) / 8,
                   uint64_t{kCall + 9} << 32 | kOld);
     }
     for (int i = 0; i < 2; i++) { // of three blocks; not all ranks send anything
         ranks.Check({kBroadcast, KOLO_INT8, KOLO_SUM, 3 * 2048, 1});
     }
     for (int reader = 0; reader < 3; reader++) {
-        for (uint32_t slot = 0; slot < 3 * KOLO_LOW_TURNS * 3; slot++) {
-            const uint64_t *at = ranks.Slab(reader) + kolo_peer_low_at(&room) / 8 +
-                                 slot * (KOLO_LOW_SLOT / 8) + KOLO_LOW_HEAD / 8;
+        for (uint32_t slot = 0; slot < 3 * KOLO_LL_TURNS * 3; slot++) {
+            const uint64_t *at = ranks.Slab(reader) + kolo_program_ll_at(&room) / 8 +
+                                 slot * (KOLO_LL_SLOT / 8) + KOLO_LL_HEAD / 8;
             const bool own = slot % 3 == static_cast<uint32_t>(reader);
-            EXPECT_EQ(own ? KOLO_LOW_BYTES / 4 : 0,
-                      std::count(at, at + KOLO_LOW_BYTES / 4, uint64_t{kCall + 9} << 32 | kOld));
+            EXPECT_EQ(own ? KOLO_LL_BYTES / 4 : 0,
+                      std::count(at, at + KOLO_LL_BYTES / 4, uint64_t{kCall + 9} << 32 | kOld));
         }
     }
 }
@@ -223,9 +223,9 @@ class Played : public testing::Test
     // Where the writer's lines of call `flag` are at the reader; the head is line 0.
     uint64_t *Slot(int reader, uint32_t flag)
     {
-        const kolo_peer_room room = {2, 3, 2 * 4096, 2048};
-        const size_t slot = (flag - 1) % KOLO_LOW_TURNS * 2 + (reader == 0 ? 1 : 0);
-        return ranks_.Slab(reader) + (kolo_peer_low_at(&room) + slot * KOLO_LOW_SLOT) / 8;
+        const kolo_program_room room = {2, 3, 2 * 4096, 2048};
+        const size_t slot = (flag - 1) % KOLO_LL_TURNS * 2 + (reader == 0 ? 1 : 0);
+        return ranks_.Slab(reader) + (kolo_program_ll_at(&room) + slot * KOLO_LL_SLOT) / 8;
     }
     static void Store(uint64_t *at, uint32_t flag, uint32_t data)
     {
@@ -245,7 +245,7 @@ class Played : public testing::Test
     // order and the other.
     void Send(uint32_t flag, uint32_t value)
     {
-        uint64_t *head = Slot(0, flag), *line = head + KOLO_LOW_HEAD / 8;
+        uint64_t *head = Slot(0, flag), *line = head + KOLO_LL_HEAD / 8;
         Store(head, flag, 77);
         Store(head + 1, flag, 0);
         for (int i = 0; i < 4; i++) {
@@ -266,16 +266,16 @@ TEST_F(Played, HearsOfCallsInLinesThatTheNextCallLeavesAlone)
     low.launch.ends.out = reinterpret_cast<uintptr_t>(out.data());
     std::thread ahead([&] {
         for (int i = 1; i <= 7; i++) {
-            EXPECT_TRUE(emulator::Run("kolo_low_int32", low.launch, low.blocks, kThreads));
+            EXPECT_TRUE(emulator::Run("kolo_ll_int32", low.launch, low.blocks, kThreads));
             EXPECT_EQ(std::vector<int32_t>(4, 5 + 10 * i), out);
         }
     });
     for (uint32_t flag = 1; flag <= 7; flag++) {
-        const uint64_t *last = Slot(1, flag - 1), *line = Slot(1, flag) + KOLO_LOW_HEAD / 8;
+        const uint64_t *last = Slot(1, flag - 1), *line = Slot(1, flag) + KOLO_LL_HEAD / 8;
         AwaitFlag(line + 3, flag);
         if (flag > 1) { // it is a call ahead: the last is not read yet
             EXPECT_EQ(flag - 1, Load(last) >> 32);
-            EXPECT_EQ(flag - 1, Load(last + KOLO_LOW_HEAD / 8) >> 32);
+            EXPECT_EQ(flag - 1, Load(last + KOLO_LL_HEAD / 8) >> 32);
         }
         EXPECT_EQ(5u, static_cast<uint32_t>(Load(line)));
         Send(flag, 10 * flag);
@@ -292,7 +292,7 @@ TEST_F(Played, IsWaitedForByTheRootOfABroadcast)
     low.launch.ends.in = low.launch.ends.out = reinterpret_cast<uintptr_t>(in.data());
     low.launch.ends.timeout_ns = 20000000;
     ranks_.Launch(c, {low});
-    EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, ranks_.Control(0)->record[0].status);
+    EXPECT_EQ(uint32_t{KOLO_PROGRAM_TIMEOUT}, ranks_.Control(0)->record[0].status);
 }
 
 // ---- giving up ----------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class LowLatencyWaits : public testing::Test
             lows_[at].launch.ends.out = reinterpret_cast<uintptr_t>(out_[r]);
         }
     }
-    const kolo_peer_record &Record(int r, int slice = 0)
+    const kolo_program_record &Record(int r, int slice = 0)
     {
         return ranks_.Control(r)->record[slice];
     }
@@ -325,7 +325,7 @@ TEST_F(LowLatencyWaits, ForARankThatNeverComesEndInTimeWithARecordOfIt)
     ranks_.Launch(call_, {lows_[0], lows_[1]});
     ASSERT_EQ(2u, lows_[1].blocks);
     for (int slice = 0; slice < 2; slice++) {
-        EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, Record(1, slice).status);
+        EXPECT_EQ(uint32_t{KOLO_PROGRAM_TIMEOUT}, Record(1, slice).status);
         EXPECT_EQ(2u, Record(1, slice).rank) << "rank 0 has come";
         EXPECT_EQ(1u, Record(1, slice).epoch) << "the first call";
         EXPECT_EQ(0u, Record(1, slice).seen);
@@ -345,7 +345,7 @@ TEST_F(LowLatencyWaits, EndWhenTheHostAborts)
     });
     ranks_.Launch(call_, {lows_[0]});
     abort.join();
-    EXPECT_EQ(uint32_t{KOLO_PEER_ABORTED}, Record(0).status);
+    EXPECT_EQ(uint32_t{KOLO_PROGRAM_ABORTED}, Record(0).status);
 }
 
 TEST_F(LowLatencyWaits, SeeThatAnotherRankIsInAnotherCall)
@@ -356,7 +356,7 @@ TEST_F(LowLatencyWaits, SeeThatAnotherRankIsInAnotherCall)
     }
     ranks_.Launch(call_, lows_);
     for (int r = 0; r < 3; r++) {
-        EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(r).status);
+        EXPECT_EQ(uint32_t{KOLO_PROGRAM_MISMATCH}, Record(r).status);
     }
     EXPECT_EQ(1u, Record(0).rank);
     EXPECT_EQ(78u, Record(2).seen >> 32);
@@ -364,7 +364,7 @@ TEST_F(LowLatencyWaits, SeeThatAnotherRankIsInAnotherCall)
 
 TEST_F(LowLatencyWaits, SeeThatAnotherRankRunsAProgramOrHasCalledForBuffers)
 {
-    for (const int word : {1, int{KOLO_PEER_MET}}) {
+    for (const int word : {1, int{KOLO_PROGRAM_MET}}) {
         Ranks ranks(3);
         const uint64_t told = UINT64_C(78) << 32 | 1;
         for (uint32_t slice = 0; slice < 2; slice++) {
@@ -379,7 +379,7 @@ TEST_F(LowLatencyWaits, SeeThatAnotherRankRunsAProgramOrHasCalledForBuffers)
         lows_[1].launch.ends.out = reinterpret_cast<uintptr_t>(out_[1]);
         lows_[1].launch.ends.timeout_ns = 50000000;
         ranks.Launch(call_, {low, lows_[1]});
-        EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, ranks.Control(0)->record[0].status);
+        EXPECT_EQ(uint32_t{KOLO_PROGRAM_MISMATCH}, ranks.Control(0)->record[0].status);
         EXPECT_EQ(2u, ranks.Control(0)->record[0].rank);
         EXPECT_EQ(told, ranks.Control(0)->record[0].seen);
     }
@@ -387,7 +387,7 @@ TEST_F(LowLatencyWaits, SeeThatAnotherRankRunsAProgramOrHasCalledForBuffers)
 
 TEST(LowLatencyKernels, AreThereForEveryPairThatMakesSense)
 {
-    peer_calls::ExpectKernels(kolo_low_name, sizeof(kolo_low_launch));
+    peer_calls::ExpectKernels(kolo_ll_name, sizeof(kolo_ll_launch));
 }
 
 } // namespace

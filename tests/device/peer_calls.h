@@ -101,26 +101,26 @@ inline uint64_t PinOnHost(const uint64_t *words, size_t count)
     return reinterpret_cast<uintptr_t>(kept.back().data());
 }
 
-inline kolo_status BindRank(const Call &c, const kolo_plan *plan, int r, const kolo_peer_room &room,
-                            const Pin &pin, kolo_peer_launch *out)
+inline kolo_status BindRank(const Call &c, const kolo_plan *plan, int r,
+                            const kolo_program_room &room, const Pin &pin, kolo_program_launch *out)
 {
-    kolo_peer_program *program = nullptr;
+    kolo_program *program = nullptr;
     kolo_extents extents;
     size_t *arrays = nullptr;
     const size_t elem = reduce_reference::kBytes[c.type];
     const kolo_sizes sizes = {c.count, elem, nullptr, nullptr, nullptr, nullptr};
-    kolo_status st = kolo_peer_program_make(plan, r, &program);
+    kolo_status st = kolo_program_make(plan, r, &program);
     if (st != KOLO_OK) {
         return st;
     }
     EXPECT_EQ(KOLO_OK, kolo_extents_make(plan, r, &sizes, &extents, &arrays));
-    const bool held = program->nwords <= KOLO_PEER_HELD && !c.pinned;
-    st = kolo_peer_bind(program, held ? 0 : pin(program->word, program->nwords), &extents, &room,
-                        c.slices, out);
+    const bool held = program->nwords <= KOLO_PROGRAM_HELD && !c.pinned;
+    st = kolo_program_bind(program, held ? 0 : pin(program->word, program->nwords), &extents, &room,
+                           c.slices, out);
     free(arrays);
-    kolo_peer_program_destroy(program);
+    kolo_program_destroy(program);
     if (st == KOLO_OK && c.direct) {
-        kolo_peer_bind_direct(c.algo->coll, c.count * elem, out);
+        kolo_program_bind_direct(c.algo->coll, c.count * elem, out);
         out->reached = 1;
     }
     out->divisor = c.op == KOLO_AVG ? static_cast<uint32_t>(plan->shape.nranks) : 0;
@@ -129,12 +129,12 @@ inline kolo_status BindRank(const Call &c, const kolo_plan *plan, int r, const k
 
 // All of the launches but their ends. False where the algorithm does not do this, or there is no
 // room for it.
-inline bool Bind(const Call &c, int n, const kolo_peer_room &room,
-                 std::vector<kolo_peer_launch> *out, const Pin &pin = PinOnHost)
+inline bool Bind(const Call &c, int n, const kolo_program_room &room,
+                 std::vector<kolo_program_launch> *out, const Pin &pin = PinOnHost)
 {
     const Plan plan = PlanOf(c, n);
     for (int r = 0; r < n && plan != nullptr; r++) {
-        kolo_peer_launch launch;
+        kolo_program_launch launch;
         const kolo_status st = BindRank(c, plan.get(), r, room, pin, &launch);
         if (st != KOLO_OK) {
             EXPECT_EQ(KOLO_ERR_UNSUPPORTED, st) << kolo_error_text();

@@ -30,9 +30,9 @@ class Buffer
 };
 
 // That the emulator has a kernel of that argument for every type and operation that make sense.
-inline void ExpectKernels(decltype(kolo_peer_name) *name_of, size_t argument)
+inline void ExpectKernels(decltype(kolo_program_name) *name_of, size_t argument)
 {
-    char name[KOLO_PEER_NAME];
+    char name[KOLO_PROGRAM_NAME];
     for (int type = 0; type < KOLO_TYPES; type++) {
         const auto t = static_cast<kolo_type>(type);
         for (kolo_op op = 0; op <= KOLO_OPS; op++) {
@@ -55,12 +55,12 @@ class Slabs
         : n_(n), room_{static_cast<uint32_t>(n), slices, inbox_bytes * static_cast<uint32_t>(n),
                        2048}
     {
-        const size_t bytes = kolo_peer_slab_bytes(&room_);
+        const size_t bytes = kolo_program_slab_bytes(&room_);
         for (int r = 0; r < n; r++) {
             slabs_.emplace_back(
                 static_cast<uint64_t *>(aligned_alloc(256, (bytes + 255) / 256 * 256)), free);
             memset(slabs_.back().get(), 0, bytes);
-            controls_.push_back(std::make_unique<kolo_peer_control>());
+            controls_.push_back(std::make_unique<kolo_program_control>());
         }
     }
     int Count() const
@@ -80,7 +80,7 @@ class Slabs
         }
     }
     // But for the buffers and the factor.
-    void SetEnds(int r, kolo_peer_ends *ends)
+    void SetEnds(int r, kolo_program_ends *ends)
     {
         ends->signature = 77;
         ends->timeout_ns = 60000000000u;
@@ -89,26 +89,26 @@ class Slabs
             ends->slab[q] = reinterpret_cast<uintptr_t>(slabs_[q].get());
         }
     }
-    kolo_peer_slice *Slice(int r, uint32_t s)
+    kolo_program_slice *Slice(int r, uint32_t s)
     {
-        return reinterpret_cast<kolo_peer_slice *>(Slab(r)) + s;
+        return reinterpret_cast<kolo_program_slice *>(Slab(r)) + s;
     }
     uint64_t *Slab(int r)
     {
         return slabs_[static_cast<size_t>(r)].get();
     }
-    kolo_peer_control *Control(int r)
+    kolo_program_control *Control(int r)
     {
         return controls_[static_cast<size_t>(r)].get();
     }
 
   protected:
     int n_;
-    kolo_peer_room room_;
+    kolo_program_room room_;
 
   private:
     std::vector<std::unique_ptr<uint64_t, void (*)(void *)>> slabs_;
-    std::vector<std::unique_ptr<kolo_peer_control>> controls_;
+    std::vector<std::unique_ptr<kolo_program_control>> controls_;
 };
 
 inline std::vector<int> RankCounts()

@@ -65,27 +65,27 @@ class Ranks : public Slabs
         : Slabs(n, inbox_bytes, slices)
     {
     }
-    bool Bind(const Call &c, std::vector<kolo_peer_launch> *out)
+    bool Bind(const Call &c, std::vector<kolo_program_launch> *out)
     {
         if (!peer_calls::Bind(c, n_, room_, out)) {
             return false;
         }
-        for (kolo_peer_launch &launch : *out) {
+        for (kolo_program_launch &launch : *out) {
             SetEnds(static_cast<int>(launch.me), &launch.ends);
         }
         return true;
     }
     uint32_t LanesOf(const Call &c)
     {
-        std::vector<kolo_peer_launch> launches;
+        std::vector<kolo_program_launch> launches;
         return Bind(c, &launches) ? launches[0].lanes : 0;
     }
-    void Launch(const Call &c, const std::vector<kolo_peer_launch> &launches)
+    void Launch(const Call &c, const std::vector<kolo_program_launch> &launches)
     {
-        char name[KOLO_PEER_NAME];
-        kolo_peer_name(c.algo->coll, c.type, c.op, name);
+        char name[KOLO_PROGRAM_NAME];
+        kolo_program_name(c.algo->coll, c.type, c.op, name);
         std::vector<std::thread> ranks;
-        for (const kolo_peer_launch &launch : launches) {
+        for (const kolo_program_launch &launch : launches) {
             ranks.emplace_back([&] {
                 const unsigned blocks = launch.lanes * launch.slices;
                 EXPECT_TRUE(emulator::Run(name, launch, blocks, 5)) << name;
@@ -99,7 +99,7 @@ class Ranks : public Slabs
     // buffers.
     bool Check(const Call &c, int apart = -1, bool plans_bits = false)
     {
-        std::vector<kolo_peer_launch> launches;
+        std::vector<kolo_program_launch> launches;
         if (!Bind(c, &launches)) {
             return false;
         }
@@ -281,7 +281,7 @@ TEST(PeerPrograms, MoveElementsOfEverySizeFromAnyAddress)
 
 TEST(PeerPrograms, OfAsManyRanksAsThereMayBe)
 {
-    Ranks ranks(KOLO_PEER_RANKS, 1024, 4);
+    Ranks ranks(KOLO_PROGRAM_RANKS, 1024, 4);
     for (const char *name : {"allreduce_direct", "allreduce_rings", "allreduce_ring",
                              "allreduce_tree", "allgather_direct", "alltoall_direct"}) {
         Call call = {Algorithm(name), KOLO_INT32, KOLO_SUM, 700};
@@ -335,7 +335,7 @@ TEST(PeerPrograms, DoNotTakeWordsOfLongAgoForNewOnes)
     Ranks ranks(2);
     ranks.Begin(0x90000000u);
     for (int r = 0; r < 2; r++) {
-        for (uint32_t signal = 1; signal < KOLO_PEER_SIGNALS; signal++) {
+        for (uint32_t signal = 1; signal < KOLO_PROGRAM_SIGNALS; signal++) {
             ranks.Slice(r, 0)->word[1 - r][signal] = 5;
         }
     }
@@ -361,7 +361,7 @@ TEST(PeerPrograms, OfTheOneLaunchThatGraphsKeepRunAgainAndAgain)
     constexpr int kRanks = 2;
     const Call call = {Algorithm("allreduce_oneshot"), KOLO_INT32, KOLO_SUM, 2000, 0, 2};
     Ranks ranks(kRanks);
-    std::vector<kolo_peer_launch> launches;
+    std::vector<kolo_program_launch> launches;
     ASSERT_TRUE(ranks.Bind(call, &launches));
     std::vector<std::vector<int32_t>> data(2 * kRanks, std::vector<int32_t>(call.count));
     for (size_t r = 0; r < kRanks; r++) {
@@ -458,20 +458,20 @@ TEST(DirectPeers, WaitUntilNobodyUsesTheirBuffers)
     Ranks ranks(2);
     const Call call = Direct("allreduce_direct", KOLO_INT32, KOLO_SUM, 64, 1);
     std::vector<int32_t> data(64, 1), others(64, 2);
-    std::vector<kolo_peer_launch> launches;
+    std::vector<kolo_program_launch> launches;
     ASSERT_TRUE(ranks.Bind(call, &launches));
     launches[0].ends.in = launches[0].ends.out = reinterpret_cast<uintptr_t>(data.data());
     launches[0].ends.timeout_ns = 50000000;
-    kolo_peer_slice *slice = ranks.Slice(0, 0);
+    kolo_program_slice *slice = ranks.Slice(0, 0);
     const auto at = reinterpret_cast<uintptr_t>(others.data());
     slice->place[1] = {at, at, 0, 0};
-    slice->word[1][KOLO_PEER_MET] = UINT64_C(77) << 32 | 1;
+    slice->word[1][KOLO_PROGRAM_MET] = UINT64_C(77) << 32 | 1;
     ranks.Launch(call, {launches[0]});
     EXPECT_EQ(std::vector<int32_t>(32, 3),
               std::vector<int32_t>(others.begin(), others.begin() + 32));
-    EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, ranks.Control(0)->record[0].status);
+    EXPECT_EQ(uint32_t{KOLO_PROGRAM_TIMEOUT}, ranks.Control(0)->record[0].status);
     EXPECT_EQ(1u, ranks.Control(0)->record[0].rank);
-    EXPECT_EQ(UINT64_C(77) << 32 | 1, ranks.Slice(1, 0)->word[0][KOLO_PEER_OVER]);
+    EXPECT_EQ(UINT64_C(77) << 32 | 1, ranks.Slice(1, 0)->word[0][KOLO_PROGRAM_OVER]);
 }
 
 // ---- giving up ----------------------------------------------------------------------------------
@@ -482,18 +482,18 @@ class PeerWaits : public testing::Test
     PeerWaits()
     {
         EXPECT_TRUE(ranks_.Bind(call_, &launches_));
-        for (kolo_peer_launch &launch : launches_) {
+        for (kolo_program_launch &launch : launches_) {
             launch.ends.in = reinterpret_cast<uintptr_t>(in_);
             launch.ends.out = reinterpret_cast<uintptr_t>(out_[launch.me]);
         }
     }
-    const kolo_peer_record &Record(int r, int slice = 0)
+    const kolo_program_record &Record(int r, int slice = 0)
     {
         return ranks_.Control(r)->record[slice];
     }
     Ranks ranks_{2};
     Call call_ = {Algorithm("allreduce_oneshot"), KOLO_INT32, KOLO_SUM, 100, 0, 2};
-    std::vector<kolo_peer_launch> launches_;
+    std::vector<kolo_program_launch> launches_;
     int32_t in_[100] = {}, out_[2][100] = {};
 };
 
@@ -502,7 +502,7 @@ TEST_F(PeerWaits, ForARankThatNeverComesEndInTimeWithARecordOfIt)
     launches_[1].ends.timeout_ns = 50000000;
     ranks_.Launch(call_, {launches_[1]});
     for (int slice = 0; slice < 2; slice++) {
-        EXPECT_EQ(uint32_t{KOLO_PEER_TIMEOUT}, Record(1, slice).status);
+        EXPECT_EQ(uint32_t{KOLO_PROGRAM_TIMEOUT}, Record(1, slice).status);
         EXPECT_EQ(0u, Record(1, slice).rank);
         EXPECT_EQ(0u, Record(1, slice).epoch - 1) << "the first tile";
         EXPECT_EQ(0u, Record(1, slice).seen);
@@ -518,7 +518,7 @@ TEST_F(PeerWaits, EndWhenTheHostAborts)
     });
     ranks_.Launch(call_, {launches_[0]});
     abort.join();
-    EXPECT_EQ(uint32_t{KOLO_PEER_ABORTED}, Record(0).status);
+    EXPECT_EQ(uint32_t{KOLO_PROGRAM_ABORTED}, Record(0).status);
     ranks_.Launch(call_, {launches_[0]}); // what was queued behind it does nothing
 }
 
@@ -527,15 +527,15 @@ TEST_F(PeerWaits, SeeThatAnotherRankIsInAnotherCall)
     launches_[0].ends.signature = 78;
     launches_[0].ends.timeout_ns = launches_[1].ends.timeout_ns = 5000000000u;
     ranks_.Launch(call_, launches_);
-    EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(0).status);
-    EXPECT_EQ(uint32_t{KOLO_PEER_MISMATCH}, Record(1).status);
+    EXPECT_EQ(uint32_t{KOLO_PROGRAM_MISMATCH}, Record(0).status);
+    EXPECT_EQ(uint32_t{KOLO_PROGRAM_MISMATCH}, Record(1).status);
     EXPECT_EQ(1u, Record(0).rank);
     EXPECT_EQ(78u, Record(1).seen >> 32);
 }
 
 TEST(PeerKernels, ThereIsOneForEveryPairThatMakesSense)
 {
-    ExpectKernels(kolo_peer_name, sizeof(kolo_peer_launch));
+    ExpectKernels(kolo_program_name, sizeof(kolo_program_launch));
 }
 
 } // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bound_probe.h"
 
-#include "exec/cpu/exec.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wires.h"
 
 #include <stdlib.h>
 #include <string.h>

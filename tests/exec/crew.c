@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crew.h"
 
+#include "exec/cpu/bound.h"
 #include "exec/cpu/exec.h"
+#include "exec/cpu/wait.h"
+#include "exec/cpu/wires.h"
 #include "transports/transports.h"
 
 #include <pthread.h>
@@ -14,7 +17,7 @@ struct crew_rank {
     struct kolo_wires wires;
     struct kolo_peer peer;
     unsigned char address[256];
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
     const struct crew_call *call;
     int ncalls;
     uint64_t random;
@@ -141,11 +144,11 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_
     r->peer.address = r->address;
 }
 
-/* The loop, which stores into lent memory what a transport may that reads ahead. */
+/* The loop, which stores into exclusive memory what a transport may that reads ahead. */
 static kolo_status scribble_and_receive(struct kolo_link *link, const struct kolo_bytes *dst,
                                         struct kolo_req *req)
 {
-    for (size_t i = 0; req->lent != 0 && dst->bytes > 0 && i < dst->count; i++) {
+    for (size_t i = 0; req->exclusive != 0 && dst->bytes > 0 && i < dst->count; i++) {
         memset((char *)dst->at + i * dst->stride, 0xa5, dst->bytes);
     }
     return kolo_transport_loop.recv(link, dst, req);

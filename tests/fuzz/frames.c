@@ -28,7 +28,7 @@ struct post { /* a request and its bytes */
 };
 
 struct play {
-    struct kolo_device dev;
+    struct kolo_endpoint ep;
     struct kolo_link *link;
     int peer; /* the other end */
     struct post post[REQUESTS];
@@ -74,12 +74,12 @@ static void begin(struct play *p, unsigned flags)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) != 0) {
         abort();
     }
-    p->dev.env = (struct kolo_env){.nranks = 2, .log = log_line, .fail = fail};
+    p->ep.env = (struct kolo_env){.nranks = 2, .log = log_line, .fail = fail};
     p->link = not_null(calloc(1, sizeof *p->link));
-    p->dev.all = (struct kolo_carriers){
-        .name = "tcp", .env = &p->dev.env, .record_bytes = sizeof(struct kolo_message)};
-    p->link->dev = &p->dev;
-    kolo_carrier_join(&p->link->base, &p->dev.all, p->link, &(struct kolo_peer){.rank = 1});
+    p->ep.all = (struct kolo_carriers){
+        .name = "tcp", .env = &p->ep.env, .record_bytes = sizeof(struct kolo_carrier_message)};
+    p->link->ep = &p->ep;
+    kolo_carrier_join(&p->link->base, &p->ep.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;
     p->link->sums = p->sums;
     p->link->head = p->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
@@ -131,7 +131,7 @@ static void post(struct play *p, struct input *in, unsigned channel, bool receiv
     const size_t bytes = next_size(in);
     it->bytes = not_null(malloc(bytes > 0 ? bytes : 1));
     memset(it->bytes, 0x5a, receives ? 0 : bytes);
-    it->req = (struct kolo_req){.channel = channel, .lent = receives && next(in) % 2 == 1};
+    it->req = (struct kolo_req){.channel = channel, .exclusive = receives && next(in) % 2 == 1};
     const struct kolo_bytes data = {it->bytes, bytes, 1, bytes};
     if ((receives ? kolo_tcp_message_recv : kolo_tcp_message_send)(p->link, &data, &it->req) < 0) {
         it->req.status = KOLO_ERR_LINK;

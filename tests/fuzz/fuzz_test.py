@@ -23,7 +23,8 @@ MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/
         "hub": ["src/boot/hub_job.c", "src/boot/wire.c"],
         "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/wire.c"],
         "words": ["src/core/boot*.c", "src/core/launch*.c", "src/boot/pmi.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
-        "log": ["tools/log_check.c", "tools/log_print.c", "tools/log_read.c", "tools/log_ring.c"]}
+        "log": ["tools/log_check.c", "tools/log_line.c", "tools/log_print.c", "tools/log_read.c",
+                "tools/log_ring.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
                        "smi-4gpu.txt"], "log": ["fuzz/log"],
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],

@@ -42,7 +42,7 @@ static void connect_one(struct play *p, struct stranger *s)
         abort();
     }
     *s = (struct stranger){.fd = fd[1]};
-    add(p->hub, fd[0], false);
+    add_conn(p->hub, fd[0], false);
 }
 
 /* The argument says which rank of how many. */
@@ -120,7 +120,7 @@ static void serve(const struct play *p)
         }
     }
     kolo_hub_part(hub);
-    sweep(hub);
+    close_ended(hub);
     for (int i = 0; i < CONNECTIONS; i++) { /* a challenge stays for the proof */
         const struct stranger *s = &p->at[i];
         while (s->fd >= 0 && hub->nranks > 0 &&

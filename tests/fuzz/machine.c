@@ -3,9 +3,12 @@
 /* Files of machines: XML of hwloc, topology XML of NCCL and RCCL, our dump, nvidia-smi's matrix.
  * What is read is planned, drawn and written in every form, and reads again. */
 #include "target.h"
+#include "topology/draw/draw.h"
 #include "topology/draw/picture.h"
+#include "topology/formats/file.h"
+#include "topology/formats/write.h"
 #include "topology/layout/wiring.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

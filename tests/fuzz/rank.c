@@ -52,7 +52,7 @@ static void act(struct kolo_boot *boot, unsigned what, size_t bytes)
         break;
     case 5:
         if (take_header(boot, KOLO_BOOT_WELCOME, sizeof host) == KOLO_OK) {
-            (void)take(boot, &host, sizeof host);
+            (void)take_bytes(boot, &host, sizeof host);
         }
         break;
     default:

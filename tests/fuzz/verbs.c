@@ -143,7 +143,7 @@ static kolo_status fail(kolo_status status, const char *text)
 }
 
 struct world {
-    struct kolo_device dev;
+    struct kolo_endpoint ep;
     struct kolo_link *link;
     struct ibv_pd pd;
     struct ibv_cq cq;
@@ -157,23 +157,23 @@ static bool join(struct world *w)
 {
     int in[2], out[2];
     int pair[KOLO_VERBS_LANES][2] = {{0, 0}, {0, 0}};
-    w->dev = (struct kolo_device){.env = {.log = log_nothing, .fail = fail, .nranks = 2},
-                                  .lib = &library,
-                                  .pid = (int)getpid(),
-                                  .timeout = 1,
-                                  .nrails = 1,
-                                  .listener = -1,
-                                  .epoll = -1};
+    w->ep = (struct kolo_endpoint){.env = {.log = log_nothing, .fail = fail, .nranks = 2},
+                                   .lib = &library,
+                                   .pid = (int)getpid(),
+                                   .timeout = 1,
+                                   .nrails = 1,
+                                   .acceptor = {.listener = -1, .epoll = -1},
+                                   .epoll = -1};
     w->cq.context = &context;
     w->pd.context = &context;
-    w->dev.rail[0] = (struct kolo_verbs_rail){.lib = &library,
-                                              .port = 1,
-                                              .context = &context,
-                                              .pd = &w->pd,
-                                              .cq = &w->cq,
-                                              .cq_size = 1 << 16,
-                                              .max_message = 10000,
-                                              .self = {.speed_mbps = 1000, .mtu = IBV_MTU_4096}};
+    w->ep.rail[0] = (struct kolo_verbs_rail){.lib = &library,
+                                             .port = 1,
+                                             .context = &context,
+                                             .pd = &w->pd,
+                                             .cq = &w->cq,
+                                             .cq_size = 1 << 16,
+                                             .max_message = 10000,
+                                             .self = {.speed_mbps = 1000, .mtu = IBV_MTU_4096}};
     w->link = calloc(1, sizeof *w->link);
     if (w->link == NULL || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, in) != 0 ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, out) != 0) {
@@ -181,16 +181,16 @@ static bool join(struct world *w)
     }
     w->words = in[1];
     w->sink = out[1];
-    w->dev.all = (struct kolo_carriers){.name = "verbs",
-                                        .env = &w->dev.env,
-                                        .record_bytes = sizeof(struct kolo_verbs_message),
-                                        .drop = kolo_verbs_message_drop};
-    w->link->dev = &w->dev;
-    kolo_carrier_join(&w->link->base, &w->dev.all, w->link, &(struct kolo_peer){.rank = 1});
+    w->ep.all = (struct kolo_carriers){.name = "verbs",
+                                       .env = &w->ep.env,
+                                       .record_bytes = sizeof(struct kolo_verbs_message),
+                                       .drop = kolo_verbs_message_drop};
+    w->link->ep = &w->ep;
+    kolo_carrier_join(&w->link->base, &w->ep.all, w->link, &(struct kolo_peer){.rank = 1});
     w->link->address.nrails = 1;
     w->link->in = (struct kolo_verbs_stream){.fd = in[0], .up = true};
     w->link->out = (struct kolo_verbs_stream){.fd = out[0], .up = true};
-    return kolo_verbs_memory_open(&w->dev) == KOLO_OK &&
+    return kolo_verbs_memory_open(&w->ep) == KOLO_OK &&
            kolo_verbs_lanes_open(w->link, pair, 2) == KOLO_OK;
 }
 
@@ -210,10 +210,10 @@ static void leave(struct world *w)
     kolo_verbs_message_free(link);
     kolo_carrier_leave(&link->base);
     free(link);
-    kolo_verbs_memory_close(&w->dev);
-    kolo_verbs_memory_free(&w->dev);
-    free(w->dev.lane);
-    free(w->dev.lane_use);
+    kolo_verbs_memory_close(&w->ep);
+    kolo_verbs_memory_free(&w->ep);
+    free(w->ep.lane);
+    free(w->ep.lane_use);
     close(w->words);
     close(w->sink);
 }
@@ -287,7 +287,7 @@ static void hear_entry(struct world *w, struct input *in, bool plausible)
     memcpy(slot, &entry, sizeof entry);
     take(in, slot + sizeof entry, 48);
     complete(lane, false, (uint32_t)(sizeof entry + entry.len), true);
-    (void)kolo_verbs_lanes_poll(&w->dev);
+    (void)kolo_verbs_lanes_poll(&w->ep);
 }
 
 static void post(struct world *w, struct input *in, bool sends)
@@ -311,10 +311,10 @@ static void post(struct world *w, struct input *in, bool sends)
 
 static void turn(struct world *w)
 {
-    (void)kolo_verbs_lanes_poll(&w->dev);
+    (void)kolo_verbs_lanes_poll(&w->ep);
     if (w->link->base.failed == KOLO_OK) {
         kolo_verbs_lanes_step(w->link);
-        (void)kolo_verbs_message_pump(w->link);
+        (void)kolo_verbs_pump(w->link);
     }
 }
 

@@ -7,7 +7,7 @@
 #include "boot/launch.h"
 #include "plan/plan.h"
 #include "target.h"
-#include "topology/topology.h"
+#include "topology/draw/lines.h"
 #include "tune/table.h"
 #include "tune/tune.h"
 #include "util/net.h"

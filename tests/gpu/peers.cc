@@ -37,13 +37,13 @@ class Ranks
   public:
     Ranks(const kolo_gpu &gpu, int n) : gpu_(gpu), n_(n)
     {
-        const std::vector<uint8_t> zeros(kolo_peer_slab_bytes(&room_));
+        const std::vector<uint8_t> zeros(kolo_program_slab_bytes(&room_));
         for (int r = 0; r < n; r++) {
             slabs_.emplace_back(zeros.size());
             slabs_.back().Put(zeros.data(), zeros.size());
             streams_.push_back(std::make_unique<Stream>());
         }
-        const size_t controls = sizeof(kolo_peer_control) * static_cast<size_t>(n);
+        const size_t controls = sizeof(kolo_program_control) * static_cast<size_t>(n);
         Do("cuMemHostAlloc", &pinned_, controls + kWords * sizeof(uint64_t),
            3u /* portable, mapped */);
         memset(pinned_, 0, controls);
@@ -54,10 +54,10 @@ class Ranks
         Do("cuMemFreeHost", pinned_);
     }
     // Programs lie behind the controls; those of a call may lie where the last call's did.
-    bool Bind(const peer_calls::Call &c, std::vector<kolo_peer_launch> *out)
+    bool Bind(const peer_calls::Call &c, std::vector<kolo_program_launch> *out)
     {
         size_t used = 0;
-        const size_t controls = sizeof(kolo_peer_control) * static_cast<size_t>(n_);
+        const size_t controls = sizeof(kolo_program_control) * static_cast<size_t>(n_);
         return peer_calls::Bind(c, n_, room_, out, [&](const uint64_t *words, size_t count) {
             const size_t at = controls + used * sizeof *words;
             used += count;
@@ -72,14 +72,14 @@ class Ranks
     {
         const calls::Call what = {peer_calls::CollOf(c.algo->coll), c.type, c.op, c.count, c.root};
         const Data data(what, static_cast<size_t>(n_), c.count);
-        std::vector<kolo_peer_launch> launches;
+        std::vector<kolo_program_launch> launches;
         ASSERT_TRUE(Bind(c, &launches)) << c.algo->base.name << ": " << kolo_error_text();
         const kolo_gpu_call call = Described(c.algo->coll, c.type, c.op);
         for (int r = 0; r < n_; r++) {
-            kolo_peer_launch *launch = &launches[static_cast<size_t>(r)];
+            kolo_program_launch *launch = &launches[static_cast<size_t>(r)];
             SetEnds(data, r, &launch->ends);
-            Launch(kolo_gpu_kernel(&gpu_, &call), launch->lanes * launch->slices, KOLO_PEER_THREADS,
-                   r, launch);
+            Launch(kolo_gpu_kernel(&gpu_, &call), launch->lanes * launch->slices,
+                   KOLO_PROGRAM_THREADS, r, launch);
         }
         Finish(what, data);
     }
@@ -88,10 +88,10 @@ class Ranks
         const Data data(what, static_cast<size_t>(n_), what.count);
         const kolo_gpu_call call = Described(coll, what.type, what.op);
         for (int r = 0; r < n_; r++) {
-            const kolo_low_call low = {coll, n_, r, what.root, what.count, what.type, what.op};
-            kolo_low_launch launch;
+            const kolo_ll_call low = {coll, n_, r, what.root, what.count, what.type, what.op};
+            kolo_ll_launch launch;
             unsigned blocks, threads;
-            ASSERT_TRUE(kolo_low_bind(&low, &room_, room_.slices, &launch, &blocks, &threads));
+            ASSERT_TRUE(kolo_ll_bind(&low, &room_, room_.slices, &launch, &blocks, &threads));
             SetEnds(data, r, &launch.ends);
             Launch(kolo_gpu_low_kernel(&gpu_, &call), blocks, threads, r, &launch);
         }
@@ -108,12 +108,12 @@ class Ranks
         call.op = op;
         return call;
     }
-    void SetEnds(const Data &data, int r, kolo_peer_ends *ends)
+    void SetEnds(const Data &data, int r, kolo_program_ends *ends)
     {
         const auto at = static_cast<size_t>(r);
         ends->signature = 77;
         ends->timeout_ns = 10000000000u;
-        ends->control = pinned_at_ + at * sizeof(kolo_peer_control);
+        ends->control = pinned_at_ + at * sizeof(kolo_program_control);
         ends->in = reinterpret_cast<uintptr_t>(data.in[at].Get());
         ends->out = reinterpret_cast<uintptr_t>(data.out[at].Get());
         for (size_t q = 0; q < slabs_.size(); q++) {
@@ -136,15 +136,16 @@ class Ranks
             stream->Sync();
         }
         for (int r = 0; r < n_; r++) {
-            const kolo_peer_record &record = static_cast<kolo_peer_control *>(pinned_)[r].record[0];
-            ASSERT_EQ(uint32_t{KOLO_PEER_FINE}, record.status)
+            const kolo_program_record &record =
+                static_cast<kolo_program_control *>(pinned_)[r].record[0];
+            ASSERT_EQ(uint32_t{KOLO_PROGRAM_FINE}, record.status)
                 << "rank " << r << " waited for rank " << record.rank << " in step " << record.step;
             data.Check(what, r);
         }
     }
     const kolo_gpu &gpu_;
     int n_;
-    kolo_peer_room room_ = {static_cast<uint32_t>(n_), 8, 65536, 16384};
+    kolo_program_room room_ = {static_cast<uint32_t>(n_), 8, 65536, 16384};
     std::vector<Memory> slabs_;
     std::vector<std::unique_ptr<Stream>> streams_;
     void *pinned_ = nullptr;
@@ -216,7 +217,7 @@ TEST_F(OneGpu, RunsEveryAlgorithmOverSeveralRingsAndTrees)
     Ranks ranks(gpu_, 4);
     for (int i = 0; i < kolo_algos_count; i++) {
         for (const int rings : {1, 2, 4}) {
-            std::vector<kolo_peer_launch> launches;
+            std::vector<kolo_program_launch> launches;
             peer_calls::Call call = {kolo_algos[i], KOLO_INT32, KOLO_SUM, 20011, 1, 2};
             call.rings = rings;
             call.pinned = rings == 2;

@@ -43,34 +43,34 @@ const struct kolo_tuner kolo_tuner_v1 = {
 #endif
 
 #ifdef TRANSPORT_NAME
-static kolo_status open_device(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status open_endpoint(const struct kolo_env *env, struct kolo_endpoint **out)
 {
     (void)out;
     return env->fail(KOLO_ERR_UNSUPPORTED, "odd: nothing to open");
 }
-static void close_device(struct kolo_device *dev)
+static void close_endpoint(struct kolo_endpoint *ep)
 {
-    (void)dev;
+    (void)ep;
 }
-static kolo_status probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                          struct kolo_reach *out)
 {
-    (void)dev;
+    (void)ep;
     (void)peer;
     out->caps = 0;
     return KOLO_OK;
 }
-static kolo_status address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    (void)dev;
+    (void)ep;
     (void)buf;
     *len = 0;
     return KOLO_OK;
 }
-static kolo_status connect_link(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status connect_link(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                 struct kolo_link **out)
 {
-    (void)dev;
+    (void)ep;
     (void)peer;
     (void)out;
     return KOLO_ERR_UNSUPPORTED;
@@ -86,9 +86,9 @@ static kolo_status move(struct kolo_link *link, const struct kolo_bytes *data, s
     (void)req;
     return KOLO_ERR_UNSUPPORTED;
 }
-static int progress(struct kolo_device *dev, int budget)
+static int progress(struct kolo_endpoint *ep, int budget)
 {
-    (void)dev;
+    (void)ep;
     return budget > 1000 ? 17 : 0; /* recognisable */
 }
 static void abort_link(struct kolo_link *link, kolo_status why)
@@ -107,8 +107,8 @@ extern const struct kolo_transport kolo_transport_v1;
 const struct kolo_transport kolo_transport_v1 = {
     .base = {KOLO_PLUGIN_ABI, (uint32_t)(TRANSPORT_SIZE), TRANSPORT_NAME},
     .caps = TRANSPORT_CAPS,
-    .open = open_device,
-    .close = close_device,
+    .open = open_endpoint,
+    .close = close_endpoint,
     .probe = probe,
     .address = address,
     .connect = connect_link,

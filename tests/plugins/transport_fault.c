@@ -40,8 +40,8 @@ struct held { /* a send that waits */
     double until_us;
 };
 
-struct kolo_device {
-    struct kolo_device *inside;
+struct kolo_endpoint {
+    struct kolo_endpoint *inside;
     const struct kolo_env *env;
     struct kolo_link *links;
     bool faulty; /* this rank is the one */
@@ -50,7 +50,7 @@ struct kolo_device {
 
 struct kolo_link {
     struct kolo_link *inside, *next;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     struct held *first, **last;
     atomic_int aborted;
 };
@@ -76,70 +76,70 @@ static kolo_status read_fault(const struct kolo_env *env)
     return env->fail(KOLO_ERR_INVALID, "fault: KOLO_FAULT_OVER names no transport");
 }
 
-static kolo_status fault_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status fault_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
     KOLO_TRY(read_fault(env));
-    struct kolo_device *dev = calloc(1, sizeof *dev);
-    if (dev == NULL) {
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
+    if (ep == NULL) {
         return env->fail(KOLO_ERR_SYSTEM, "fault: no memory");
     }
-    dev->env = env;
-    dev->faulty = fault.rank < 0 || fault.rank == env->rank;
-    dev->random = fault.at * 2654435761u + (unsigned)env->rank;
-    const kolo_status st = fault.inside.open(env, &dev->inside);
+    ep->env = env;
+    ep->faulty = fault.rank < 0 || fault.rank == env->rank;
+    ep->random = fault.at * 2654435761u + (unsigned)env->rank;
+    const kolo_status st = fault.inside.open(env, &ep->inside);
     if (st < 0) {
-        free(dev);
+        free(ep);
         return st;
     }
-    *out = dev;
+    *out = ep;
     return KOLO_OK;
 }
 
-static void fault_close(struct kolo_device *dev)
+static void fault_close(struct kolo_endpoint *ep)
 {
-    fault.inside.close(dev->inside);
-    free(dev);
+    fault.inside.close(ep->inside);
+    free(ep);
 }
 
-static kolo_status fault_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status fault_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                struct kolo_reach *out)
 {
-    KOLO_TRY(fault.inside.probe(dev->inside, peer, out));
+    KOLO_TRY(fault.inside.probe(ep->inside, peer, out));
     out->caps &= ~(uint64_t)KOLO_CAP_MAP;
     return KOLO_OK;
 }
 
-static kolo_status fault_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status fault_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    return fault.inside.address(dev->inside, buf, len);
+    return fault.inside.address(ep->inside, buf, len);
 }
 
-static kolo_status fault_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status fault_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                  struct kolo_link **out)
 {
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return dev->env->fail(KOLO_ERR_SYSTEM, "fault: no memory");
+        return ep->env->fail(KOLO_ERR_SYSTEM, "fault: no memory");
     }
-    link->dev = dev;
+    link->ep = ep;
     link->last = &link->first;
-    const kolo_status st = fault.inside.connect(dev->inside, peer, &link->inside);
+    const kolo_status st = fault.inside.connect(ep->inside, peer, &link->inside);
     if (st < 0) {
         free(link);
         return st;
     }
-    link->next = dev->links;
-    dev->links = link;
+    link->next = ep->links;
+    ep->links = link;
     *out = link;
     return KOLO_OK;
 }
 
 /* ---- messages that wait ---- */
 
-static unsigned next_random(struct kolo_device *dev)
+static unsigned next_random(struct kolo_endpoint *ep)
 {
-    dev->random = dev->random * 1664525 + 1013904223;
-    return dev->random >> 8;
+    ep->random = ep->random * 1664525 + 1013904223;
+    return ep->random >> 8;
 }
 
 static void finish(struct kolo_req *req, kolo_status status)
@@ -160,10 +160,10 @@ static kolo_status hold(struct kolo_link *link, const struct kolo_bytes *src, st
 {
     struct held *h = malloc(sizeof *h);
     if (h == NULL) {
-        return link->dev->env->fail(KOLO_ERR_SYSTEM, "fault: no memory");
+        return link->ep->env->fail(KOLO_ERR_SYSTEM, "fault: no memory");
     }
     *h = (struct held){
-        .data = *src, .req = req, .until_us = kolo_now_us() + next_random(link->dev) % LONGEST_US};
+        .data = *src, .req = req, .until_us = kolo_now_us() + next_random(link->ep) % LONGEST_US};
     req->status = KOLO_INPROGRESS;
     req->bytes = kolo_bytes_total(src);
     *link->last = h;
@@ -200,7 +200,7 @@ static int let_go(struct kolo_link *link)
 
 static void fault_disconnect(struct kolo_link *link)
 {
-    struct kolo_link **at = &link->dev->links;
+    struct kolo_link **at = &link->ep->links;
     int none = 0;
     (void)atomic_compare_exchange_strong(&link->aborted, &none, (int)KOLO_ERR_ABORTED);
     (void)let_go(link);
@@ -218,11 +218,11 @@ static kolo_status fault_send(struct kolo_link *link, const struct kolo_bytes *s
                               struct kolo_req *req)
 {
     struct kolo_bytes half = *src;
-    if (!link->dev->faulty) {
+    if (!link->ep->faulty) {
         return fault.inside.send(link->inside, src, req);
     }
     if (is("delay")) {
-        return has_held(link, req->channel) || next_random(link->dev) % 2 == 0
+        return has_held(link, req->channel) || next_random(link->ep) % 2 == 0
                    ? hold(link, src, req)
                    : fault.inside.send(link->inside, src, req);
     }
@@ -247,13 +247,13 @@ static kolo_status fault_recv(struct kolo_link *link, const struct kolo_bytes *d
     return fault.inside.recv(link->inside, dst, req);
 }
 
-static int fault_progress(struct kolo_device *dev, int budget)
+static int fault_progress(struct kolo_endpoint *ep, int budget)
 {
     int gone = 0;
-    for (struct kolo_link *link = dev->links; link != NULL; link = link->next) {
+    for (struct kolo_link *link = ep->links; link != NULL; link = link->next) {
         gone += let_go(link);
     }
-    const int moved = fault.inside.progress(dev->inside, budget);
+    const int moved = fault.inside.progress(ep->inside, budget);
     return moved < 0 ? moved : moved + gone;
 }
 
@@ -264,16 +264,16 @@ static void fault_abort(struct kolo_link *link, kolo_status why)
     fault.inside.abort(link->inside, why);
 }
 
-static void fault_say(struct kolo_link *link, uint64_t word)
+static void fault_notify(struct kolo_link *link, uint64_t word)
 {
-    fault.inside.say(link->inside, word);
+    fault.inside.notify(link->inside, word);
 }
 
 KOLO_EXPORT
 extern const struct kolo_transport kolo_transport_v1;
 const struct kolo_transport kolo_transport_v1 = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "fault"},
-    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_NOTIFY,
     .open = fault_open,
     .close = fault_close,
     .probe = fault_probe,
@@ -284,5 +284,5 @@ const struct kolo_transport kolo_transport_v1 = {
     .recv = fault_recv,
     .progress = fault_progress,
     .abort = fault_abort,
-    .say = fault_say,
+    .notify = fault_notify,
 };

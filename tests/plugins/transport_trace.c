@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A wrapper round a transport that counts what it carries: libkolo_transport_trace.so. Round dgram,
- * for all that goes by messages can be counted. When the last device closes, the file that
+ * for all that goes by messages can be counted. When the last endpoint closes, the file that
  * KOLO_TRACE_FILE names gets a line "FROM TO BYTES MESSAGES" for each pair of ranks; messages of
  * less than 1 KiB, which are barriers and the like, are left out. */
 #define kolo_transport_v1 dgram_v1
@@ -10,7 +10,7 @@
 enum { RANKS = 64, LEAST_BYTES = 1024 };
 
 static atomic_ulong bytes[RANKS][RANKS], messages[RANKS][RANKS];
-static atomic_int devices;
+static atomic_int endpoints;
 
 static void write_counts(const char *path)
 {
@@ -28,26 +28,26 @@ static void write_counts(const char *path)
     }
 }
 
-static kolo_status trace_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status trace_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
     const kolo_status st = dgram_open(env, out);
-    atomic_fetch_add(&devices, st == KOLO_OK);
+    atomic_fetch_add(&endpoints, st == KOLO_OK);
     return st;
 }
 
-static void trace_close(struct kolo_device *dev)
+static void trace_close(struct kolo_endpoint *ep)
 {
     const char *path = getenv("KOLO_TRACE_FILE");
-    dgram_close(dev);
-    if (atomic_fetch_sub(&devices, 1) == 1 && path != NULL) {
+    dgram_close(ep);
+    if (atomic_fetch_sub(&endpoints, 1) == 1 && path != NULL) {
         write_counts(path);
     }
 }
 
-static kolo_status trace_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status trace_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                struct kolo_reach *out)
 {
-    const kolo_status st = dgram_probe(dev, peer, out);
+    const kolo_status st = dgram_probe(ep, peer, out);
     out->via = "TRACE";
     return st;
 }
@@ -56,7 +56,7 @@ static kolo_status trace_send(struct kolo_link *link, const struct kolo_bytes *s
                               struct kolo_req *req)
 {
     const size_t total = src->bytes * src->count;
-    const int from = link->dev->env.rank, to = link->peer;
+    const int from = link->ep->env.rank, to = link->peer;
     if (total >= LEAST_BYTES && from < RANKS && to < RANKS) {
         atomic_fetch_add(&bytes[from][to], total);
         atomic_fetch_add(&messages[from][to], 1);

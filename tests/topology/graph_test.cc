@@ -3,6 +3,7 @@
 /* Files of machines become graphs: what is said is kept, what is odd is noted, what is wrong is
  * refused with its line. */
 #include "machines.h"
+#include "topology/formats/write.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -37,7 +38,7 @@ const char kTwoGpus[] = R"(<!-- a comment may stand first -->
 
 double Gbs(const Graph &graph, int a, int b, int kind)
 {
-    const struct kolo_link *link = kolo_graph_link(graph.get(), a, b, kind);
+    const struct kolo_graph_edge *link = kolo_graph_link(graph.get(), a, b, kind);
     return link != nullptr ? link->gbs : -1;
 }
 
@@ -77,8 +78,8 @@ TEST(NcclXml, WhatIsLeftOutOrOddIsReadAndNoted)
     EXPECT_EQ(1, graph->nnics);
     EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_DEVICE)); /* of no class */
     EXPECT_EQ(3, graph->nnotes) << graph->notes.chars;  /* itself, nobody, hidden */
-    const struct kolo_link *pci = kolo_graph_link(graph.get(), graph->gpu[0],
-                                                  graph->node[graph->gpu[0]].parent, KOLO_LINK_PCI);
+    const struct kolo_graph_edge *pci = kolo_graph_link(
+        graph.get(), graph->gpu[0], graph->node[graph->gpu[0]].parent, KOLO_LINK_PCI);
     ASSERT_NE(nullptr, pci);
     EXPECT_TRUE(pci->assumed);
     EXPECT_DOUBLE_EQ(12, pci->gbs);

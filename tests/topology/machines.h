@@ -4,6 +4,7 @@
 #define KOLO_TESTS_TOPOLOGY_MACHINES_H
 
 extern "C" {
+#include "topology/formats/file.h"
 #include "topology/layout/wiring.h"
 #include "topology/machine/graph.h"
 }

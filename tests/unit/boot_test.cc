@@ -345,11 +345,11 @@ TEST(Boot, ImpossibleArgumentsAreInvalidAndNamed)
     const kolo_meet meet = FreshMeet();
     kolo_boot *boot = nullptr;
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 0, 0, true, 100, &boot));
-    EXPECT_STREQ("nranks 0 is not within 1..65536", kolo_error_text());
+    EXPECT_STREQ("nranks is 0; it must be 1 to 65536", kolo_error_text());
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 2, true, 100, &boot));
-    EXPECT_STREQ("rank 2 is not within 0..1", kolo_error_text());
+    EXPECT_STREQ("rank is 2; it must be 0 to 1", kolo_error_text());
     EXPECT_EQ(KOLO_ERR_INVALID, kolo_boot_open(&meet, 2, 0, true, 0, &boot));
-    EXPECT_STREQ("timeout 0 ms is not positive", kolo_error_text());
+    EXPECT_STREQ("timeout_ms is 0; it must be positive", kolo_error_text());
     EXPECT_EQ(nullptr, boot);
 }
 
@@ -618,7 +618,7 @@ TEST(Boot, ARankThatSendsGarbageAfterJoiningIsNamed)
     broken.ExpectJoined();
     broken.Send("sixteen bytes of", 16);
     first.join();
-    ExpectAll({rank0}, KOLO_ERR_LINK, "rank 1 sent what is no message");
+    ExpectAll({rank0}, KOLO_ERR_LINK, "rank 1 sent an invalid message");
 }
 
 TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)

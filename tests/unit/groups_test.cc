@@ -5,7 +5,9 @@ extern "C" {
 #include "util/util.h"
 }
 
-#include "topology/topology.h"
+#include "topology/draw/lines.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 
 #include <gtest/gtest.h>
 #include <string>

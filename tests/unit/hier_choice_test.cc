@@ -4,7 +4,10 @@
  * else. Costs are given, as these machines are not here. */
 extern "C" {
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/layout/groups.h"
+#include "topology/layout/layout.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 #include "tune/model.h"
 #include "tune/tune.h"
 }

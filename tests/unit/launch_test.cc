@@ -206,15 +206,15 @@ TEST(Launch, HalfAnEnvironmentIsRefused)
 TEST(Launch, NonsenseIsRefusedNamingVariableAndValue)
 {
     ExpectRefused(With(kKolo, {{"KOLO_RANK", "4"}}), KOLO_ERR_INVALID,
-                  "KOLO_RANK is '4', not a number within 0..3");
+                  "KOLO_RANK is \"4\"; it must be 0 to 3");
     ExpectRefused(With(kKolo, {{"KOLO_RANK", "-1"}}), KOLO_ERR_INVALID,
-                  "KOLO_RANK is '-1', not a number within 0..3");
+                  "KOLO_RANK is \"-1\"; it must be 0 to 3");
     ExpectRefused(With(kTorch, {{"WORLD_SIZE", "two"}}), KOLO_ERR_INVALID,
-                  "WORLD_SIZE is 'two', not a number within 1..65536");
+                  "WORLD_SIZE is \"two\"; it must be 1 to 65536");
     ExpectRefused(With(kTorch, {{"LOCAL_RANK", "2"}}), KOLO_ERR_INVALID,
-                  "LOCAL_RANK is '2', not a number within 0..1");
+                  "LOCAL_RANK is \"2\"; it must be 0 to 1");
     ExpectRefused(With(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "0"}}), KOLO_ERR_INVALID,
-                  "OMPI_COMM_WORLD_SIZE is '0', not a number within 1..65536");
+                  "OMPI_COMM_WORLD_SIZE is \"0\"; it must be 1 to 65536");
 }
 
 /* What kolo_launch_next() makes of ranks on several hosts. */

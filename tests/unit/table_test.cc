@@ -4,7 +4,9 @@
 extern "C" {
 #include "core/setup/tune_table.h"
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 #include "tune/tune.h"
 }
 

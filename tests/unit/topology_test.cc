@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: topology/machine topology/layout topology/draw topology/topology.h
+// covers: topology/machine topology/layout topology/draw topology/source.c
 /* Topology: discovery from small recorded machines, orders, the double binary tree, log lines and
  * drawings. Layout properties are checked for every size and for many placements of the ranks. */
 extern "C" {
@@ -7,7 +7,10 @@ extern "C" {
 }
 
 #include "../temp_file.h"
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
+#include "topology/draw/lines.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 
 #include <algorithm>
 #include <array>

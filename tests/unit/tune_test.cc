@@ -3,7 +3,8 @@
 /* Choosing algorithms: rules and their errors, costs, classes, the deterministic filter, tuners. */
 extern "C" {
 #include "plan/plan.h"
-#include "topology/topology.h"
+#include "topology/machine/host.h"
+#include "topology/source.h"
 #include "tune/tune.h"
 }
 

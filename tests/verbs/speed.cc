@@ -29,10 +29,10 @@ double Median(std::vector<double> &us)
 void Wait(Process &p, kolo_req &req)
 {
     for (int spins = 0; req.status == KOLO_INPROGRESS; spins++) {
-        if (p.transport->progress(p.rank.device, 64) > 0) {
+        if (p.transport->progress(p.rank.endpoint, 64) > 0) {
             spins = 0;
         }
-        pollfd news = {p.transport->wait_fd(p.rank.device), POLLIN, 0};
+        pollfd news = {p.transport->wait_fd(p.rank.endpoint), POLLIN, 0};
         if (spins > kYields && news.fd >= 0) {
             (void)poll(&news, 1, 10);
         } else if (spins > kPolls) {

@@ -216,7 +216,7 @@ TEST_F(VerbsFaults, AQueuePairThatFailsIsMadeAgain)
         traffic.Post(20);
         for (int i = 0; i < 5; i++) {
             for (int rank = 0; rank < 2; rank++) {
-                Verbs()->progress(world.Device(rank), 64);
+                Verbs()->progress(world.Endpoint(rank), 64);
             }
         }
         fake_verbs_break(round % 3 == 0 ? -1 : (int)(round % 2));
@@ -234,10 +234,10 @@ TEST_F(VerbsFaults, ARankThatLooksTooLateAtWhatHadComeLosesNothing)
         Traffic traffic(world, round);
         traffic.Post(20);
         for (uint64_t i = 0; i < 4 * round; i++) {
-            Verbs()->progress(world.Device((int)(i % 2)), 64);
+            Verbs()->progress(world.Endpoint((int)(i % 2)), 64);
         }
         for (int i = 0; i < 20; i++) { /* much comes, and its sender knows that */
-            Verbs()->progress(world.Device(0), 64);
+            Verbs()->progress(world.Endpoint(0), 64);
         }
         fake_verbs_break(-1);
         ASSERT_TRUE(traffic.Finish());
@@ -309,7 +309,7 @@ TEST_F(VerbsFaults, TheLogsChannelsAreOfAllRailsThatReachAPeer)
 {
     World world(Verbs(), 2);
     kolo_reach reach{};
-    ASSERT_EQ(KOLO_OK, Verbs()->probe(world.Device(0), &world.At(1).self, &reach));
+    ASSERT_EQ(KOLO_OK, Verbs()->probe(world.Endpoint(0), &world.At(1).self, &reach));
     ASSERT_EQ(2, reach.nvias);
     EXPECT_STREQ("NET/IB/0", reach.vias[0]);
     EXPECT_STREQ("NET/IB/1", reach.vias[1]);
@@ -320,11 +320,11 @@ TEST_F(VerbsFaults, TheLogsChannelsAreOfAllRailsThatReachAPeer)
 int SleepsOn(World &world, int r)
 {
     for (int turn = 0; turn < 1000; turn++) {
-        const int fd = Verbs()->wait_fd(world.Device(r));
+        const int fd = Verbs()->wait_fd(world.Endpoint(r));
         if (fd >= 0) {
             return fd;
         }
-        Verbs()->progress(world.Device(r), 64);
+        Verbs()->progress(world.Endpoint(r), 64);
     }
     return -1;
 }
@@ -346,7 +346,7 @@ TEST_F(VerbsFaults, NobodySleepsOnACompletionThatCameBeforeItsQueueWasArmed)
     }
     const auto let_rank_0_see_all = [&] {
         for (int i = 0; i < 1000; i++) {
-            Verbs()->progress(world.Device(0), 64);
+            Verbs()->progress(world.Endpoint(0), 64);
         }
     };
     let_rank_0_see_all();

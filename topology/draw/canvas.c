@@ -3,12 +3,13 @@
 #include "topology/draw/canvas.h"
 
 #include "topology/machine/graph.h"
+#include "util/escape.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static void extend(struct kolo_canvas *c, double x, double y)
+static void extend_box(struct kolo_canvas *c, double x, double y)
 {
     c->width = fmax(c->width, x);
     c->height = fmax(c->height, y);
@@ -26,7 +27,7 @@ static void add_stroke(struct kolo_canvas *c, const struct kolo_stroke *s)
 void kolo_canvas_line(struct kolo_canvas *c, struct kolo_point a, struct kolo_point b,
                       const struct kolo_stroke *stroke)
 {
-    extend(c, fmax(a.x, b.x), fmax(a.y, b.y));
+    extend_box(c, fmax(a.x, b.x), fmax(a.y, b.y));
     kolo_text_add(&c->body, "<path d=\"M%.1f %.1fL%.1f %.1f\" fill=\"none\"", a.x, a.y, b.x, b.y);
     add_stroke(c, stroke);
 }
@@ -34,7 +35,7 @@ void kolo_canvas_line(struct kolo_canvas *c, struct kolo_point a, struct kolo_po
 void kolo_canvas_curve(struct kolo_canvas *c, struct kolo_point a, struct kolo_point b,
                        struct kolo_point pull, const struct kolo_stroke *stroke)
 {
-    extend(c, fmax(a.x, b.x), fmax(fmax(a.y, b.y), (a.y + b.y + 2 * pull.y) / 4));
+    extend_box(c, fmax(a.x, b.x), fmax(fmax(a.y, b.y), (a.y + b.y + 2 * pull.y) / 4));
     kolo_text_add(&c->body, "<path d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\" fill=\"none\"", a.x, a.y,
                   pull.x, pull.y, b.x, b.y);
     add_stroke(c, stroke);
@@ -42,7 +43,7 @@ void kolo_canvas_curve(struct kolo_canvas *c, struct kolo_point a, struct kolo_p
 
 void kolo_canvas_box(struct kolo_canvas *c, const struct kolo_box *b)
 {
-    extend(c, b->x + b->width, b->y + b->height);
+    extend_box(c, b->x + b->width, b->y + b->height);
     kolo_text_add(&c->body,
                   "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%.0f\" "
                   "fill=\"%s\" stroke=\"%s\"/>\n",
@@ -52,7 +53,7 @@ void kolo_canvas_box(struct kolo_canvas *c, const struct kolo_box *b)
 void kolo_canvas_dot(struct kolo_canvas *c, struct kolo_point at, double radius, const char *fill,
                      const char *edge)
 {
-    extend(c, at.x + radius, at.y + radius);
+    extend_box(c, at.x + radius, at.y + radius);
     kolo_text_add(&c->body,
                   "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\" stroke=\"%s\"/>\n", at.x,
                   at.y, radius, fill, edge);
@@ -66,7 +67,7 @@ static void add_text(struct kolo_canvas *c, struct kolo_point at, double size,
     const double right = anchor == KOLO_ANCHOR_START    ? width
                          : anchor == KOLO_ANCHOR_MIDDLE ? width / 2
                                                         : 0;
-    extend(c, at.x + right, at.y);
+    extend_box(c, at.x + right, at.y);
     kolo_text_add(&c->body, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.0f\" text-anchor=\"%s\"%s>",
                   at.x, at.y, size, anchors[anchor], style);
     kolo_text_xml(&c->body, text);

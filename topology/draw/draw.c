@@ -3,7 +3,7 @@
  *     (0 1) (2 3) | (4 5) (6 7)
  * A tree is drawn as a file manager draws folders, in preorder; the walk keeps only the path from
  * the root, for a tree knows its parents. */
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
 
 enum { MAX_DEPTH = 40 }; /* floor(log2(INT_MAX)) = 30 */
 
@@ -18,7 +18,7 @@ static struct kolo_place place_at(const struct kolo_layout *layout, int position
 }
 
 /* What stands between a position and the one before it. */
-static const char *separator(const struct kolo_layout *layout, int position)
+static const char *separator_before(const struct kolo_layout *layout, int position)
 {
     if (position == 0) {
         return "";
@@ -44,8 +44,8 @@ void kolo_draw_ring(const struct kolo_layout *layout, struct kolo_text *out)
         const bool grouped = place_at(layout, i).l3 >= 0;
         const bool opens = grouped && !shares_l3(layout, i - 1, i);
         const bool closes = grouped && !shares_l3(layout, i, i + 1);
-        kolo_text_add(out, "%s%s%d%s", separator(layout, i), opens ? "(" : "", layout->order[i],
-                      closes ? ")" : "");
+        kolo_text_add(out, "%s%s%d%s", separator_before(layout, i), opens ? "(" : "",
+                      layout->order[i], closes ? ")" : "");
     }
     kolo_text_add(out, "\n");
 }

@@ -2,7 +2,8 @@
 /* The machine as text. What repeats is counted, not listed ("8 x 1 MiB shared by 2"); packages,
  * NUMA nodes and L3s, which decide where ranks belong, get a line each with their PUs' OS indices,
  * the ones that taskset and mpirun take. */
-#include "topology/machine/host.h"
+#include "topology/draw/draw.h"
+#include "topology/machine/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Log lines that tools for NCCL's log can read. Form: NCCL 2.23 and later for rings, 2.8 and later
  * for trees, 2.18 and later for connections. NCCL cuts its ring line at 127 characters; we never
  * cut. */
-#include "topology/topology.h"
+#include "topology/draw/lines.h"
 
 #include <stdio.h>
 
@@ -31,4 +31,38 @@ void kolo_line_edge(struct kolo_text *out, const struct kolo_edge *edge)
     kolo_text_add(out, "Channel %02d/%01d : %d[%d] -> %d[%d] via %s", edge->channel,
                   edge->connection, edge->from, edge->from_device, edge->to, edge->to_device,
                   edge->via);
+}
+
+/* ---- groups ---- */
+
+/* "0-3,8": the ranks of a group. */
+static void add_members(struct kolo_text *out, int nranks, const int *group, int name)
+{
+    int first = -1;
+    const char *comma = "";
+    for (int r = name; r <= nranks; r++) {
+        const bool in = r < nranks && group[r] == name;
+        if (in && first < 0) {
+            first = r;
+        } else if (!in && first >= 0) {
+            kolo_text_add(out, first == r - 1 ? "%s%d" : "%s%d-%d", comma, first, r - 1);
+            comma = ",";
+            first = -1;
+        }
+    }
+}
+
+void kolo_line_groups(struct kolo_text *out, int nranks, const struct kolo_groups *groups)
+{
+    kolo_text_add(out, "Groups :%s", groups->nlevels == 0 ? " none, all ranks are alike" : "");
+    for (int l = 0; l < groups->nlevels; l++) {
+        const int *group = groups->group + (size_t)l * (size_t)nranks;
+        kolo_text_add(out, "%s %s", l > 0 ? "," : "", groups->name[l]);
+        for (int r = 0; r < nranks; r++) {
+            if (group[r] == r) {
+                kolo_text_add(out, " ");
+                add_members(out, nranks, group, r);
+            }
+        }
+    }
 }

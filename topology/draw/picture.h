@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pictures, as SVG: the machine, the rings, the trees, and the matrix of what carries each edge.
- * Colours are Okabe and Ito's for the colour-blind; what a colour says, a letter, a dash or a width
- * says too, so that grey print tells as much. */
+/* Pictures as SVG: the machine, the rings, the trees, and the matrix of edges. The matrix shows the
+ * carrier of each edge (NVLink, shared memory, network ...). Colours are Okabe and Ito's, which
+ * colour-blind readers can tell apart. A letter, a dash or a width repeats each colour's meaning,
+ * so grey print loses nothing. */
 #ifndef KOLO_TOPOLOGY_DRAW_PICTURE_H
 #define KOLO_TOPOLOGY_DRAW_PICTURE_H
 
@@ -12,11 +13,11 @@
 extern "C" {
 #endif
 
-/* One document: the machine (NULL: without), distinct rings, the first two distinct trees side by
- * side, and up to 64 ranks the matrix. Beyond 64 ranks hosts stand for their ranks. */
+/* One document: the machine (NULL: none), the distinct rings, the first two distinct trees side by
+ * side, and the matrix for up to 64 ranks. Beyond 64 ranks a host stands for its ranks. */
 void kolo_picture_job(const struct kolo_job *job, const struct kolo_graph *graph,
                       struct kolo_text *out);
-/* The machine alone. */
+/* A document with the machine alone. */
 void kolo_picture_machine(const struct kolo_graph *graph, struct kolo_text *out);
 
 #ifdef __cplusplus

@@ -13,7 +13,7 @@
 
 static const double column_px = 88, box_px = 78, level_px = 62;
 
-struct drawing {
+struct machine_drawing {
     const struct kolo_graph *g;
     struct kolo_canvas *c;
     struct kolo_point *at; /* [nodes] middle of the box; x < 0: not drawn */
@@ -39,7 +39,7 @@ static int next_child(const struct kolo_graph *g, int parent, int after)
 
 /* Columns for the leaves below `root`, from x on; the x behind the last. The walk keeps its path in
  * the parents: a node knows where it hangs. */
-static double place_leaves(struct drawing *d, int root, double x)
+static double place_leaves(struct machine_drawing *d, int root, double x)
 {
     int at = root, after = -1;
     d->depth[root] = 0;
@@ -65,7 +65,7 @@ static double place_leaves(struct drawing *d, int root, double x)
 }
 
 /* Children follow their parents in the graph, so a pass from the end has their places already. */
-static void place_inner(struct drawing *d)
+static void place_inner(struct machine_drawing *d)
 {
     for (int i = d->g->nnodes - 1; i >= 0; i--) {
         double low = INFINITY, high = -INFINITY;
@@ -81,17 +81,33 @@ static void place_inner(struct drawing *d)
     }
 }
 
-static double arc_px(const struct drawing *d, const struct kolo_link *l)
+static double arc_px(const struct machine_drawing *d, const struct kolo_graph_edge *l)
 {
     return fmin(110, 14 + 0.11 * fabs(d->at[l->a].x - d->at[l->b].x));
 }
 
-static void place_rows(struct drawing *d)
+/* The height of a node: NVSwitch, GPUs, NICs, PCI switches and NUMA nodes from top to bottom. */
+static double level_of(const struct machine_drawing *d, int node)
+{
+    const struct kolo_node *n = &d->g->node[node];
+    if (n->kind == KOLO_NODE_GPU) {
+        return d->gpu_y;
+    }
+    if (is_leaf(n)) {
+        return d->nic_y;
+    }
+    if (n->kind == KOLO_NODE_NVSWITCH) {
+        return d->top + 30;
+    }
+    return n->kind == KOLO_NODE_SWITCH ? d->numa_y - level_px * d->depth[node] : d->numa_y;
+}
+
+static void place_rows(struct machine_drawing *d)
 {
     const struct kolo_graph *g = d->g;
     double arcs = 0, bar = 0;
     for (int i = 0; i < g->nlinks; i++) {
-        const struct kolo_link *l = &g->link[i];
+        const struct kolo_graph_edge *l = &g->link[i];
         const bool gpus =
             g->node[l->a].kind == KOLO_NODE_GPU && g->node[l->b].kind == KOLO_NODE_GPU;
         arcs = gpus ? fmax(arcs, arc_px(d, l) + 10) : arcs;
@@ -104,12 +120,7 @@ static void place_rows(struct drawing *d)
     d->switch_y = d->nic_y + 70;
     d->numa_y = d->switch_y + level_px * (d->deepest > 0 ? d->deepest : 1);
     for (int i = 0; i < g->nnodes; i++) {
-        const struct kolo_node *n = &g->node[i];
-        d->at[i].y = n->kind == KOLO_NODE_GPU        ? d->gpu_y
-                     : is_leaf(n)                    ? d->nic_y
-                     : n->kind == KOLO_NODE_SWITCH   ? d->numa_y - level_px * d->depth[i]
-                     : n->kind == KOLO_NODE_NVSWITCH ? d->top + 30
-                                                     : d->numa_y;
+        d->at[i].y = level_of(d, i);
     }
 }
 
@@ -128,7 +139,7 @@ static int next_numa(const struct kolo_graph *g, int after)
     return best;
 }
 
-static void place_all(struct drawing *d)
+static void place_all(struct machine_drawing *d)
 {
     double x = 20;
     for (int i = 0; i < d->g->nnodes; i++) {
@@ -153,7 +164,7 @@ static void place_all(struct drawing *d)
 
 /* ---- lines ---- */
 
-static struct kolo_stroke stroke_of(const struct kolo_link *l)
+static struct kolo_stroke stroke_of(const struct kolo_graph_edge *l)
 {
     static const char *const colours[] = {"#555", "#009e73", "#d55e00", "#cc79a7", "#0072b2"};
     return (struct kolo_stroke){.colour = colours[l->kind],
@@ -163,7 +174,8 @@ static struct kolo_stroke stroke_of(const struct kolo_link *l)
                                                                    : NULL};
 }
 
-static void label(struct drawing *d, double x, double y, const struct kolo_link *l)
+static void label_link(struct machine_drawing *d, double x, double y,
+                       const struct kolo_graph_edge *l)
 {
     if (l->count > 1) {
         kolo_canvas_label(d->c, (struct kolo_point){x, y}, "%d x %.4g", l->count,
@@ -174,7 +186,8 @@ static void label(struct drawing *d, double x, double y, const struct kolo_link 
 }
 
 /* Links between GPUs are many: only bundles say how many, the legend how fast a lane is. */
-static void draw_arc(struct drawing *d, const struct kolo_link *l, double height, bool below)
+static void draw_arc(struct machine_drawing *d, const struct kolo_graph_edge *l, double height,
+                     bool below)
 {
     const struct kolo_point a = d->at[l->a], b = d->at[l->b];
     const struct kolo_stroke s = stroke_of(l);
@@ -183,14 +196,14 @@ static void draw_arc(struct drawing *d, const struct kolo_link *l, double height
     const struct kolo_point pull = {(a.x + b.x) / 2, y + sign * 2 * height};
     kolo_canvas_curve(d->c, (struct kolo_point){a.x, y}, (struct kolo_point){b.x, y}, pull, &s);
     if (below) {
-        label(d, pull.x, y + height + 12, l);
+        label_link(d, pull.x, y + height + 12, l);
     } else if (l->count > 1) { /* a third of the way: middles of many arcs meet */
         kolo_canvas_label(d->c, (struct kolo_point){a.x + (b.x - a.x) / 3, y - height * 8 / 9 + 3},
                           "x%d", l->count);
     }
 }
 
-static void draw_link(struct drawing *d, const struct kolo_link *l)
+static void draw_link(struct machine_drawing *d, const struct kolo_graph_edge *l)
 {
     const struct kolo_point a = d->at[l->a], b = d->at[l->b];
     const struct kolo_stroke s = stroke_of(l);
@@ -203,7 +216,7 @@ static void draw_link(struct drawing *d, const struct kolo_link *l)
         const struct kolo_point gpu = a_is_bar ? b : a;
         kolo_canvas_line(d->c, (struct kolo_point){gpu.x, d->top + 44},
                          (struct kolo_point){gpu.x, gpu.y - 17}, &s);
-        label(d, gpu.x + 31, (d->top + 44 + gpu.y) / 2, l);
+        label_link(d, gpu.x + 31, (d->top + 44 + gpu.y) / 2, l);
     } else if (ka == KOLO_NODE_GPU && kb == KOLO_NODE_GPU) {
         draw_arc(d, l, arc_px(d, l), false);
     } else if (l->kind == KOLO_LINK_SMP) {
@@ -217,13 +230,14 @@ static void draw_link(struct drawing *d, const struct kolo_link *l)
         const struct kolo_point bend = {top.x, fmin(fmax(top.y, d->nic_y + 22), low.y - 14)};
         kolo_canvas_line(d->c, top, bend, &s);
         kolo_canvas_line(d->c, bend, (struct kolo_point){low.x + shift, low.y - 14}, &s);
-        label(d, (bend.x * 3 + low.x) / 4 + (pci ? -14 : 20), (bend.y * 3 + low.y - 14) / 4 + 4, l);
+        label_link(d, (bend.x * 3 + low.x) / 4 + (pci ? -14 : 20),
+                   (bend.y * 3 + low.y - 14) / 4 + 4, l);
     }
 }
 
 /* ---- boxes ---- */
 
-static void draw_box(struct drawing *d, int node, double width, const char *fill)
+static void draw_box(struct machine_drawing *d, int node, double width, const char *fill)
 {
     const struct kolo_point at = d->at[node];
     const bool round = d->g->node[node].kind == KOLO_NODE_SWITCH;
@@ -231,7 +245,7 @@ static void draw_box(struct drawing *d, int node, double width, const char *fill
                                              round ? 12.0 : 3.0, fill, "#333"});
 }
 
-static void draw_leaf(struct drawing *d, int node)
+static void draw_leaf(struct machine_drawing *d, int node)
 {
     const struct kolo_node *n = &d->g->node[node];
     const struct kolo_point at = d->at[node];
@@ -257,7 +271,7 @@ static void draw_leaf(struct drawing *d, int node)
     kolo_text_free(&name);
 }
 
-static void draw_inner(struct drawing *d, int node)
+static void draw_inner(struct machine_drawing *d, int node)
 {
     const struct kolo_node *n = &d->g->node[node];
     const struct kolo_point at = d->at[node];
@@ -278,7 +292,7 @@ static void draw_inner(struct drawing *d, int node)
                      n->name != NULL ? n->name : "");
 }
 
-static void draw_bar(struct drawing *d, int node)
+static void draw_bar(struct machine_drawing *d, int node)
 {
     double low = INFINITY, high = -INFINITY;
     for (int i = 0; i < d->g->ngpus; i++) {
@@ -297,7 +311,7 @@ static void draw_bar(struct drawing *d, int node)
     kolo_text_free(&name);
 }
 
-static void draw_nodes(struct drawing *d)
+static void draw_nodes(struct machine_drawing *d)
 {
     for (int i = 0; i < d->g->nnodes; i++) {
         const struct kolo_node *n = &d->g->node[i];
@@ -313,14 +327,14 @@ static void draw_nodes(struct drawing *d)
     }
 }
 
-static void draw_legend(struct drawing *d)
+static void draw_legend(struct machine_drawing *d)
 {
     const double y = d->c->height + 22;
-    const struct kolo_link samples[] = {{0, 0, KOLO_LINK_PCI, 1, 12, false},
-                                        {0, 0, KOLO_LINK_PCI, 1, 12, true},
-                                        {0, 0, KOLO_LINK_NVLINK, 1, 40, false},
-                                        {0, 0, KOLO_LINK_XGMI, 1, 40, false},
-                                        {0, 0, KOLO_LINK_SMP, 1, 16, false}};
+    const struct kolo_graph_edge samples[] = {{0, 0, KOLO_LINK_PCI, 1, 12, false},
+                                              {0, 0, KOLO_LINK_PCI, 1, 12, true},
+                                              {0, 0, KOLO_LINK_NVLINK, 1, 40, false},
+                                              {0, 0, KOLO_LINK_XGMI, 1, 40, false},
+                                              {0, 0, KOLO_LINK_SMP, 1, 16, false}};
     static const char *const names[] = {"PCI", "not told, usual value", "NVLink", "xgmi",
                                         "between NUMA nodes"};
     double x = 20;
@@ -333,7 +347,7 @@ static void draw_legend(struct drawing *d)
     }
     double lane = 0;
     for (int i = 0; i < d->g->nlinks; i++) {
-        const struct kolo_link *l = &d->g->link[i];
+        const struct kolo_graph_edge *l = &d->g->link[i];
         lane = l->kind == KOLO_LINK_NVLINK || l->kind == KOLO_LINK_XGMI ? l->gbs / l->count : lane;
     }
     if (lane > 0) {
@@ -351,7 +365,7 @@ static void draw_legend(struct drawing *d)
 void kolo_picture_add_machine(const struct kolo_graph *graph, struct kolo_canvas *canvas)
 {
     const size_t n = (size_t)graph->nnodes + 1;
-    struct drawing d = {.g = graph, .c = canvas, .top = canvas->height + 30};
+    struct machine_drawing d = {.g = graph, .c = canvas, .top = canvas->height + 30};
     d.at = calloc(n, sizeof *d.at);
     d.depth = calloc(n, sizeof *d.depth);
     if (d.at != NULL && d.depth != NULL) {

@@ -17,7 +17,7 @@ static void draw_cells(const struct kolo_job *job, struct kolo_canvas *c, double
         if (again || e->from >= job->nranks || e->to >= job->nranks) {
             continue;
         }
-        const enum kolo_carrier carrier = kolo_carrier_of(job->via[e->via]);
+        const enum kolo_job_carrier carrier = kolo_carrier_of(job->via[e->via]);
         const struct kolo_look *look = kolo_look_of(carrier);
         const double x = left + cell_px * e->to, y = top + cell_px * e->from;
         used[carrier] = true;
@@ -54,7 +54,7 @@ static void draw_legend(struct kolo_canvas *c, const bool used[KOLO_CARRIERS], d
 {
     double y = top;
     for (int i = 0; i < KOLO_CARRIERS; i++) {
-        const struct kolo_look *look = kolo_look_of((enum kolo_carrier)i);
+        const struct kolo_look *look = kolo_look_of((enum kolo_job_carrier)i);
         if (used[i]) {
             kolo_canvas_box(c,
                             &(struct kolo_box){left, y, cell_px, cell_px, 0, look->colour, "#333"});

@@ -21,7 +21,7 @@ struct circle {
 };
 
 /* Dots in the order of hosts, with a gap between hosts. */
-static void place(const struct kolo_job *job, const struct kolo_dots *dots, double *angle)
+static void place_dots(const struct kolo_job *job, const struct kolo_dots *dots, double *angle)
 {
     const int hosts = job->nhosts > 0 && !dots->hosts ? job->nhosts : 0;
     const double gap = hosts > 1 ? 0.7 : 0; /* of a dot */
@@ -38,7 +38,7 @@ static void place(const struct kolo_job *job, const struct kolo_dots *dots, doub
     }
 }
 
-static struct kolo_point on(const struct circle *k, double angle, double radius)
+static struct kolo_point point_on(const struct circle *k, double angle, double radius)
 {
     return (struct kolo_point){k->middle.x + radius * cos(angle),
                                k->middle.y + radius * sin(angle)};
@@ -50,7 +50,7 @@ static double dot_px(const struct kolo_dots *dots)
 }
 
 /* A point on the line from a to b, `short_of` before b. */
-static struct kolo_point before(struct kolo_point a, struct kolo_point b, double short_of)
+static struct kolo_point point_before(struct kolo_point a, struct kolo_point b, double short_of)
 {
     const double length = hypot(b.x - a.x, b.y - a.y);
     const double part = length > short_of ? (length - short_of) / length : 0;
@@ -69,15 +69,16 @@ static void draw_edges(const struct circle *k, const struct kolo_job_ring *ring)
         }
         const bool across = k->dots->host_of[from] != k->dots->host_of[to];
         const int via = kolo_job_via_of(k->job, ring->channel, ring->rank[i], next);
-        const enum kolo_carrier carrier =
+        const enum kolo_job_carrier carrier =
             via >= 0 ? kolo_carrier_of(k->job->via[via]) : KOLO_CARRIER_OTHER;
         const struct kolo_stroke s = {.colour = across ? "#b34700" : "#333",
                                       .width = across ? 2.6 : 1.1,
                                       .dash = carrier == KOLO_CARRIER_SHM ? "4 3" : NULL,
                                       .arrow = k->dots->count <= 32};
-        const struct kolo_point a = on(k, k->angle[from], k->radius);
-        const struct kolo_point b = on(k, k->angle[to], k->radius);
-        kolo_canvas_line(k->c, before(b, a, dot_px(k->dots)), before(a, b, dot_px(k->dots)), &s);
+        const struct kolo_point a = point_on(k, k->angle[from], k->radius);
+        const struct kolo_point b = point_on(k, k->angle[to], k->radius);
+        kolo_canvas_line(k->c, point_before(b, a, dot_px(k->dots)),
+                         point_before(a, b, dot_px(k->dots)), &s);
     }
 }
 
@@ -96,14 +97,15 @@ static void draw_band(const struct circle *k, int host)
     }
     const struct kolo_stroke s = {.colour = kolo_canvas_colour(host), .width = 5};
     const int parts = 1 + (int)((high - low) * 8);
-    struct kolo_point from = on(k, low - 0.03, radius);
+    struct kolo_point from = point_on(k, low - 0.03, radius);
     for (int i = 1; i <= parts; i++) {
-        const struct kolo_point to = on(k, low - 0.03 + (high - low + 0.06) * i / parts, radius);
+        const struct kolo_point to =
+            point_on(k, low - 0.03 + (high - low + 0.06) * i / parts, radius);
         kolo_canvas_line(k->c, from, to, &s);
         from = to;
     }
     const double middle = (low + high) / 2;
-    const struct kolo_point at = on(k, middle, radius + 9);
+    const struct kolo_point at = point_on(k, middle, radius + 9);
     if (k->job->nhosts <= 16) {
         kolo_canvas_text(k->c, (struct kolo_point){at.x, at.y + 3}, 9,
                          cos(middle) > 0.3    ? KOLO_ANCHOR_START
@@ -117,7 +119,7 @@ static void draw_dots(const struct circle *k)
 {
     const double radius = dot_px(k->dots);
     for (int i = 0; i < k->dots->count; i++) {
-        const struct kolo_point at = on(k, k->angle[i], k->radius);
+        const struct kolo_point at = point_on(k, k->angle[i], k->radius);
         const int host = k->dots->host_of[i];
         kolo_canvas_dot(k->c, at, radius, host >= 0 ? kolo_canvas_colour(host) : "#eee", "#333");
         if (radius > 3) {
@@ -193,7 +195,7 @@ void kolo_picture_add_rings(const struct kolo_job *job, struct kolo_canvas *canv
     }
     double *angle = calloc((size_t)dots.count, sizeof *angle);
     if (angle != NULL) {
-        place(job, &dots, angle);
+        place_dots(job, &dots, angle);
         draw_all(job, &dots, angle, canvas);
     }
     free(angle);

@@ -10,7 +10,7 @@
 
 static const double column_px = 30, level_px = 46;
 
-struct tree {
+struct tree_picture {
     const struct kolo_job *job;
     const struct kolo_dots *dots;
     int channel;
@@ -21,7 +21,7 @@ struct tree {
 };
 
 /* Of ranks, as the log says; of hosts, by what leaves the host upwards. */
-static void read_tree(struct tree *t)
+static void read_tree(struct tree_picture *t)
 {
     for (int i = 0; i < t->dots->count; i++) {
         t->up[i] = -2;
@@ -48,9 +48,22 @@ static void read_tree(struct tree *t)
     }
 }
 
+/* Put a node in the middle of its children that have a column; without such a child it stays. */
+static void centre_above_children(struct tree_picture *t, int n, int node)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int k = 0; k < n; k++) {
+        if (t->up[k] == node && t->x[k] >= 0) {
+            low = fmin(low, t->x[k]);
+            high = fmax(high, t->x[k]);
+        }
+    }
+    t->x[node] = low <= high ? (low + high) / 2 : t->x[node];
+}
+
 /* Leaves from the left in depth-first order; who passes on stands over the middle of those below.
  * Returns columns used. The walk needs no stack: it goes by the parents. */
-static int place_tree(struct tree *t)
+static int place_tree(struct tree_picture *t)
 {
     const int n = t->dots->count;
     int columns = 0;
@@ -81,20 +94,15 @@ static int place_tree(struct tree *t)
     }
     for (int depth = n; depth >= 0; depth--) {
         for (int i = 0; i < n; i++) {
-            double low = INFINITY, high = -INFINITY;
-            for (int k = 0; k < n && t->depth[i] == depth && t->inner[i]; k++) {
-                if (t->up[k] == i && t->x[k] >= 0) {
-                    low = fmin(low, t->x[k]);
-                    high = fmax(high, t->x[k]);
-                }
+            if (t->depth[i] == depth && t->inner[i]) {
+                centre_above_children(t, n, i);
             }
-            t->x[i] = low <= high ? (low + high) / 2 : t->x[i];
         }
     }
     return columns;
 }
 
-static void draw_tree(const struct tree *t, struct kolo_canvas *c, double left, double top)
+static void draw_tree(const struct tree_picture *t, struct kolo_canvas *c, double left, double top)
 {
     const double radius = t->dots->count > 64 ? 5 : 11;
     for (int i = 0; i < t->dots->count; i++) {
@@ -139,7 +147,7 @@ static int root_of(const struct kolo_job *job, int channel)
 }
 
 /* The channel with the other tree of the pair: NCCL's and ours is half the channels on. */
-static int complement(const struct kolo_job *job)
+static int complement_channel(const struct kolo_job *job)
 {
     const int trees = kolo_job_trees(job), half = trees / 2;
     if (trees < 2) {
@@ -156,9 +164,10 @@ static int complement(const struct kolo_job *job)
     return 1;
 }
 
-static void draw_both(const struct kolo_job *job, struct tree *t, struct kolo_canvas *canvas)
+static void draw_both(const struct kolo_job *job, struct tree_picture *t,
+                      struct kolo_canvas *canvas)
 {
-    const int channels[2] = {0, complement(job)};
+    const int channels[2] = {0, complement_channel(job)};
     const double top = canvas->height + 40;
     double left = 34;
     kolo_canvas_text(canvas, (struct kolo_point){20, top}, 15, KOLO_ANCHOR_START, "Trees%s",
@@ -184,7 +193,7 @@ void kolo_picture_add_trees(const struct kolo_job *job, struct kolo_canvas *canv
         return;
     }
     const size_t n = (size_t)dots.count;
-    struct tree t = {.job = job, .dots = &dots};
+    struct tree_picture t = {.job = job, .dots = &dots};
     t.up = calloc(n, sizeof *t.up);
     t.depth = calloc(n, sizeof *t.depth);
     t.x = calloc(n, sizeof *t.x);

@@ -2,6 +2,7 @@
 /* A machine for people: the tree of NUMA nodes, switches and devices with capacities, and what
  * joins GPUs beside PCI. Devices alike in a row are not folded: their addresses are what one looks
  * for. */
+#include "topology/draw/draw.h"
 #include "topology/machine/graph.h"
 
 #include <stdio.h>
@@ -25,11 +26,11 @@ static void add_arch(const struct kolo_node *n, struct kolo_text *out)
 static void add_node(const struct kolo_graph *graph, int node, int depth, struct kolo_text *out)
 {
     const struct kolo_node *n = &graph->node[node];
-    const struct kolo_link *up = NULL;
+    const struct kolo_graph_edge *up = NULL;
     kolo_text_add(out, "%*s", 2 + 2 * depth, "");
     kolo_node_label(graph, node, out);
     for (int i = 0; i < graph->nlinks && n->parent >= 0 && up == NULL; i++) {
-        const struct kolo_link *link = &graph->link[i];
+        const struct kolo_graph_edge *link = &graph->link[i];
         const bool joins =
             (link->a == node && link->b == n->parent) || (link->b == node && link->a == n->parent);
         up = link->kind == KOLO_LINK_PCI && joins ? link : NULL;
@@ -85,7 +86,7 @@ static void add_tree(const struct kolo_graph *graph, int root, struct kolo_text 
 static void add_links(const struct kolo_graph *graph, struct kolo_text *out)
 {
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i];
+        const struct kolo_graph_edge *link = &graph->link[i];
         if (link->kind == KOLO_LINK_PCI) {
             continue;
         }

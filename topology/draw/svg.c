@@ -4,7 +4,7 @@
  * hosts, so that grey print shows as much. In a tree, interior ranks are filled and leaves hollow:
  * each rank is filled in at most one of the two. Colours: Okabe and Ito's palette for the
  * colour-blind, lightened by opacity under the labels. */
-#include "topology/topology.h"
+#include "topology/draw/draw.h"
 
 #include <math.h>
 

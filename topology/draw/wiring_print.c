@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A wiring for people, in the lines of NCCL's log, and as JSON. */
+#include "topology/draw/lines.h"
 #include "topology/layout/wiring.h"
-#include "topology/topology.h"
+#include "topology/machine/graph.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A machine from a file: which format it is shows in its first element, or first line. */
+#include "topology/formats/file.h"
+
 #include "topology/formats/graphs.h"
 #include "topology/formats/read.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +67,7 @@ kolo_status kolo_file_read(const char *path, char **out, size_t *len_out)
     return KOLO_OK;
 }
 
-struct format {
+struct file_format {
     const char *root, *name;
     kolo_status (*read)(const struct kolo_xml_source *source, struct kolo_graph *graph);
 };
@@ -103,9 +105,9 @@ static bool is_called(const char *at, const char *name)
     return strncmp(at, name, len) == 0 && strchr(" \t\r\n>/", at[len]) != NULL;
 }
 
-static const struct format *find_format(const char *bytes, size_t len)
+static const struct file_format *find_format(const char *bytes, size_t len)
 {
-    static const struct format formats[] = {
+    static const struct file_format formats[] = {
         {"system", "NCCL topology XML", kolo_read_nccl},
         {"kolo-topology", "kolo's dump", kolo_read_own},
         {NULL, "nvidia-smi topo -m", kolo_read_smi},
@@ -163,7 +165,7 @@ static kolo_status read_hwloc(const char *path, const char *bytes, size_t len,
 kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
                             struct kolo_graph **out)
 {
-    const struct format *format = find_format(bytes, len);
+    const struct file_format *format = find_format(bytes, len);
     const char *root = first_element(bytes, bytes + len);
     if (root != NULL && is_called(root, "topology")) {
         return read_hwloc(path, bytes, len, out);

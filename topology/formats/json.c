@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A machine as JSON, and text as JSON's strings. */
-#include "topology/machine/members.h"
+/* A graph as one JSON object: nodes, links and notes. */
+#include "topology/formats/members.h"
+#include "topology/formats/write.h"
+#include "util/escape.h"
 
 #include <string.h>
-
-void kolo_text_json(struct kolo_text *out, const char *text)
-{
-    for (const char *at = text; *at != '\0'; at++) {
-        const unsigned char c = (unsigned char)*at;
-        if (c == '"' || c == '\\') {
-            kolo_text_add(out, "\\%c", c);
-        } else if (c < ' ' || c >= 0x7f) {
-            kolo_text_add(out, "\\u%04x", c); /* bytes that are no ASCII: as Latin-1 */
-        } else {
-            kolo_text_add(out, "%c", c);
-        }
-    }
-}
 
 void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out)
 {
@@ -31,7 +19,7 @@ void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out
     }
     kolo_text_add(out, "],\n  \"links\": [");
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *l = &graph->link[i];
+        const struct kolo_graph_edge *l = &graph->link[i];
         kolo_text_add(out,
                       "%s{\"a\": %d, \"b\": %d, \"kind\": \"%s\", \"count\": %d, \"gbs\": %.6g, "
                       "\"assumed\": %s}",

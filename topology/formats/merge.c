@@ -4,6 +4,7 @@
  * NVLinks; discovery knows the NVLinks and not the switches. So: a place in the PCI tree is the
  * hint's where it has one, what a node is unknown of comes from the hint, and links between GPUs
  * are the base's where it has any, else the hint's. */
+#include "topology/formats/write.h"
 #include "topology/machine/graph.h"
 
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static kolo_status merge_nodes(struct merging *m)
     return KOLO_OK;
 }
 
-static bool is_fast(const struct kolo_link *link)
+static bool is_fast(const struct kolo_graph_edge *link)
 {
     return link->kind == KOLO_LINK_NVLINK || link->kind == KOLO_LINK_XGMI ||
            link->kind == KOLO_LINK_C2C;
@@ -79,7 +80,7 @@ static void drop_uplink(struct kolo_graph *g, int node)
 {
     int kept = 0;
     for (int i = 0; i < g->nlinks; i++) {
-        const struct kolo_link *l = &g->link[i];
+        const struct kolo_graph_edge *l = &g->link[i];
         const bool up = l->kind == KOLO_LINK_PCI && g->node[node].parent >= 0 &&
                         ((l->a == node && l->b == g->node[node].parent) ||
                          (l->b == node && l->a == g->node[node].parent));
@@ -105,7 +106,7 @@ static kolo_status merge_links(struct merging *m)
         fast = fast || is_fast(&m->base->link[i]);
     }
     for (int i = 0; i < m->hint->nlinks; i++) {
-        struct kolo_link link = m->hint->link[i];
+        struct kolo_graph_edge link = m->hint->link[i];
         const bool a_is_child = m->hint->node[link.a].parent == link.b;
         const int child = m->twin[a_is_child ? link.a : link.b];
         const int parent = m->twin[a_is_child ? link.b : link.a];

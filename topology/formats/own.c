@@ -8,37 +8,15 @@
  *   </kolo-topology>
  *
  * What is unknown is left out. Numbers are written so that they are read back as they were. */
+#include "topology/formats/members.h"
 #include "topology/formats/read.h"
-#include "topology/machine/members.h"
+#include "topology/formats/write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- writing ---- */
-
-void kolo_text_xml(struct kolo_text *out, const char *text)
-{
-    for (const char *at = text; *at != '\0'; at++) {
-        switch (*at) {
-        case '&':
-            kolo_text_add(out, "&amp;");
-            break;
-        case '<':
-            kolo_text_add(out, "&lt;");
-            break;
-        case '>':
-            kolo_text_add(out, "&gt;");
-            break;
-        case '"':
-            kolo_text_add(out, "&quot;");
-            break;
-        default:
-            /* Bytes that are no ASCII may be no UTF-8 either. */
-            kolo_text_add(out, "%c", *at < ' ' ? ((unsigned char)*at < ' ' ? ' ' : '?') : *at);
-        }
-    }
-}
 
 void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out)
 {
@@ -51,7 +29,7 @@ void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out)
         kolo_text_add(out, "/>\n");
     }
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *l = &graph->link[i];
+        const struct kolo_graph_edge *l = &graph->link[i];
         kolo_text_add(out, "  <link a=\"%d\" b=\"%d\" kind=\"%s\" count=\"%d\" gbs=\"%.17g\"%s/>\n",
                       l->a, l->b, kolo_link_kind_name(l->kind), l->count, l->gbs,
                       l->assumed ? " assumed=\"1\"" : "");
@@ -138,7 +116,7 @@ static kolo_status read_node(struct kolo_graph *graph, const struct kolo_xml_ele
 static kolo_status read_link(struct kolo_graph *graph, const struct kolo_xml_element *e)
 {
     const int kind = kind_of(kolo_xml_get(e, "kind"), link_name, KOLO_LINK_KINDS);
-    struct kolo_link link = {0};
+    struct kolo_graph_edge link = {0};
     int assumed = 0;
     if (kind < 0) {
         return kolo_xml_fail(e, "kind is none of PCI, NVLink, xgmi, C2C, SMP");
@@ -156,7 +134,7 @@ static kolo_status read_link(struct kolo_graph *graph, const struct kolo_xml_ele
     return kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
 }
 
-static kolo_status start(void *context, const struct kolo_xml_element *e)
+static kolo_status start_element(void *context, const struct kolo_xml_element *e)
 {
     struct kolo_graph *graph = context;
     if (e->depth == 0) {
@@ -177,5 +155,6 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
 
 kolo_status kolo_read_own(const struct kolo_xml_source *source, struct kolo_graph *graph)
 {
-    return kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .context = graph});
+    return kolo_xml_read(source,
+                         &(struct kolo_xml_reader){.start = start_element, .context = graph});
 }

@@ -15,18 +15,18 @@
 
 enum { RING = 4, CHAIN_MAX = 4096 };
 
-struct reading {
+struct graphs_reading {
     struct kolo_job *job;
     int pattern, rings, trees;
     int rank[CHAIN_MAX], count;
 };
 
-static kolo_status full(const struct kolo_xml_element *e)
+static kolo_status fail_full(const struct kolo_xml_element *e)
 {
     return kolo_xml_fail(e, "describes more than a file of its size can");
 }
 
-static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status add_gpu(struct graphs_reading *r, const struct kolo_xml_element *e)
 {
     int rank = -1, dev = -1;
     KOLO_TRY(kolo_xml_int(e, "rank", -1, 1 << 24, -1, &rank));
@@ -38,9 +38,9 @@ static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e)
     return KOLO_OK;
 }
 
-static kolo_status start(void *context, const struct kolo_xml_element *e)
+static kolo_status start_element(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct graphs_reading *r = context;
     if (e->depth == 0 && strcmp(e->name, "graphs") != 0) {
         return kolo_xml_fail(e, "the root of NCCL's graph XML is <graphs>");
     }
@@ -53,7 +53,7 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
     return strcmp(e->name, "gpu") == 0 ? add_gpu(r, e) : KOLO_OK;
 }
 
-static bool add_chain(struct reading *r)
+static bool add_chain(struct graphs_reading *r)
 {
     for (int i = 0; i < r->count; i++) {
         const struct kolo_job_branch branch = {r->trees,
@@ -68,9 +68,9 @@ static bool add_chain(struct reading *r)
     return true;
 }
 
-static kolo_status end(void *context, const struct kolo_xml_element *e)
+static kolo_status end_element(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct graphs_reading *r = context;
     if (strcmp(e->name, "channel") != 0 || r->count == 0) {
         return KOLO_OK;
     }
@@ -78,22 +78,23 @@ static kolo_status end(void *context, const struct kolo_xml_element *e)
         r->job->nranks = r->rank[i] >= r->job->nranks ? r->rank[i] + 1 : r->job->nranks;
     }
     if (r->pattern == RING) {
-        return kolo_job_add_ring(r->job, r->rings++, r->rank, r->count) ? KOLO_OK : full(e);
+        return kolo_job_add_ring(r->job, r->rings++, r->rank, r->count) ? KOLO_OK : fail_full(e);
     }
-    return r->pattern > RING || add_chain(r) ? KOLO_OK : full(e);
+    return r->pattern > RING || add_chain(r) ? KOLO_OK : fail_full(e);
 }
 
 kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, struct kolo_job *out)
 {
     struct kolo_job job = {.limit = kolo_xml_limit(len)};
-    struct reading *r = calloc(1, sizeof *r);
+    struct graphs_reading *r = calloc(1, sizeof *r);
     if (r == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", path);
     }
     r->job = &job;
     const struct kolo_xml_source source = {path, bytes, len};
-    const kolo_status st =
-        kolo_xml_read(&source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
+    const kolo_status st = kolo_xml_read(
+        &source,
+        &(struct kolo_xml_reader){.start = start_element, .end = end_element, .context = r});
     job.nchannels = r->rings;
     free(r);
     if (st < 0) {

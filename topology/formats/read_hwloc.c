@@ -3,8 +3,9 @@
  * a file for true, and may end by a signal on one that was damaged; it never sees one here. Objects
  * of unknown types hold what they hold; of sets only those of NUMA nodes and the allowed PUs are
  * read, the others follow from where the PUs stand. Form: hwloc 2.9 hwloc/topology-xml.c. */
+#include "topology/formats/file.h"
 #include "topology/formats/read.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 enum { DEPTH = 256, MATRIX_MAX = 256, TOKEN_MAX = 40 };
 
-struct reading {
+struct hwloc_reading {
     struct kolo_host *host;
     int open[DEPTH]; /* parts of the open objects */
     int depth, numas;
@@ -105,7 +106,7 @@ static enum kolo_part_kind kind_of(const char *type)
 }
 
 /* Where its PU is not allowed it is as if it were not there. */
-static kolo_status read_pu(struct reading *r, const struct kolo_xml_element *e,
+static kolo_status read_pu(struct hwloc_reading *r, const struct kolo_xml_element *e,
                            struct kolo_part *part)
 {
     KOLO_TRY(kolo_xml_int(e, "os_index", 0, KOLO_HOST_PUS_MAX - 1, -1, &part->number));
@@ -118,7 +119,7 @@ static kolo_status read_pu(struct reading *r, const struct kolo_xml_element *e,
     return KOLO_OK;
 }
 
-static kolo_status read_numa(struct reading *r, const struct kolo_xml_element *e,
+static kolo_status read_numa(struct hwloc_reading *r, const struct kolo_xml_element *e,
                              struct kolo_part *part)
 {
     const char *text = kolo_xml_get(e, "cpuset");
@@ -161,7 +162,7 @@ static kolo_status read_pci(const struct kolo_xml_element *e, struct kolo_part *
     return KOLO_OK;
 }
 
-static kolo_status read_kind(struct reading *r, const struct kolo_xml_element *e,
+static kolo_status read_kind(struct hwloc_reading *r, const struct kolo_xml_element *e,
                              struct kolo_part *part)
 {
     const char *bridge = kolo_xml_get(e, "bridge_type");
@@ -189,7 +190,7 @@ static kolo_status read_kind(struct reading *r, const struct kolo_xml_element *e
     }
 }
 
-static kolo_status read_object(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status read_object(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *type = kolo_xml_get(e, "type");
     kolo_status st = KOLO_OK;
@@ -217,7 +218,7 @@ static kolo_status read_object(struct reading *r, const struct kolo_xml_element 
     return read_kind(r, e, &r->host->part[part]);
 }
 
-static kolo_status read_info(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status read_info(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *name = kolo_xml_get(e, "name"), *value = kolo_xml_get(e, "value");
     if (r->depth == 0 || e->depth != r->depth + 1 || name == NULL || value == NULL) {
@@ -226,12 +227,15 @@ static kolo_status read_info(struct reading *r, const struct kolo_xml_element *e
     struct kolo_part *part = &r->host->part[r->open[r->depth - 1]];
     const bool is_cpu = part->kind == KOLO_PART_MACHINE || part->kind == KOLO_PART_PACKAGE;
     const int number = (int)strtol(value, NULL, 10);
-    char **where = part->kind == KOLO_PART_OS && strcmp(name, "GPUModel") == 0 ? &part->model
-                   : is_cpu && strcmp(name, "CPUModel") == 0                   ? &part->model
-                   : is_cpu && strcmp(name, "CPUVendor") == 0                  ? &part->vendor
-                   : r->depth == 1 && strcmp(name, "Architecture") == 0        ? &part->name
-                                                                               : NULL;
-    if (is_cpu && strcmp(name, "CPUFamilyNumber") == 0) {
+    char **where = NULL;
+    if (strcmp(name, is_cpu ? "CPUModel" : "GPUModel") == 0 &&
+        (is_cpu || part->kind == KOLO_PART_OS)) {
+        where = &part->model;
+    } else if (is_cpu && strcmp(name, "CPUVendor") == 0) {
+        where = &part->vendor;
+    } else if (r->depth == 1 && strcmp(name, "Architecture") == 0) {
+        where = &part->name;
+    } else if (is_cpu && strcmp(name, "CPUFamilyNumber") == 0) {
         part->arch |= (number & 0xffff) << 8;
     } else if (is_cpu && strcmp(name, "CPUModelNumber") == 0) {
         part->arch |= number & 0xff;
@@ -252,7 +256,7 @@ static int part_of(const struct kolo_host *host, uint64_t id)
     return -1;
 }
 
-static kolo_status begin_matrix(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status begin_matrix(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *name = kolo_xml_get(e, "name"), *indexing = kolo_xml_get(e, "indexing");
     if (name == NULL || strcmp(name, "NVLinkBandwidth") != 0 || r->n > 0 || /* the first counts */
@@ -265,7 +269,7 @@ static kolo_status begin_matrix(struct reading *r, const struct kolo_xml_element
 }
 
 /* "OSDev:802", or 802 where all are of one type; from then on numbers of parts. */
-static kolo_status take_index(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status take_index(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *colon = strchr(r->token, ':');
     char *end = NULL;
@@ -279,7 +283,7 @@ static kolo_status take_index(struct reading *r, const struct kolo_xml_element *
     return KOLO_OK;
 }
 
-static kolo_status take_value(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status take_value(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const size_t n = (size_t)r->n, row = r->nvalues / n, column = r->nvalues % n;
     char *end = NULL;
@@ -294,7 +298,7 @@ static kolo_status take_value(struct reading *r, const struct kolo_xml_element *
                : kolo_parts_full(r->host);
 }
 
-static kolo_status end_token(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status end_token(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     if (r->token_len == 0) {
         return KOLO_OK;
@@ -307,7 +311,7 @@ static kolo_status end_token(struct reading *r, const struct kolo_xml_element *e
 static kolo_status on_text(void *context, const struct kolo_xml_element *e, const char *text,
                            size_t len)
 {
-    struct reading *r = context;
+    struct hwloc_reading *r = context;
     for (size_t i = 0; i < len && (r->in_values || r->in_indexes); i++) {
         if (strchr(" \t\r\n", text[i]) != NULL) {
             KOLO_TRY(end_token(r, e));
@@ -340,7 +344,7 @@ static kolo_status check_root(const struct kolo_xml_element *e)
 
 static kolo_status on_start(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct hwloc_reading *r = context;
     if (e->depth == 0) {
         return check_root(e);
     }
@@ -361,7 +365,7 @@ static kolo_status on_start(void *context, const struct kolo_xml_element *e)
 
 static kolo_status on_end(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct hwloc_reading *r = context;
     if (strcmp(e->name, "object") == 0) {
         kolo_parts_close(r->host, r->open[--r->depth]);
     } else if (r->in_matrix && e->depth == 1) {
@@ -379,7 +383,7 @@ static kolo_status on_end(void *context, const struct kolo_xml_element *e)
 
 kolo_status kolo_host_read(const char *path, const char *bytes, size_t len, struct kolo_host **out)
 {
-    struct reading r = {.host = kolo_parts_begin(path, kolo_xml_limit(len))};
+    struct hwloc_reading r = {.host = kolo_parts_begin(path, kolo_xml_limit(len))};
     const struct kolo_xml_source source = {path, bytes, len};
     const struct kolo_xml_reader reader = {
         .start = on_start, .end = on_end, .text = on_text, .context = &r};

@@ -10,14 +10,14 @@
 
 enum { DEPTH = 256 };
 
-struct reading {
+struct nccl_reading {
     struct kolo_graph *graph;
-    struct kolo_claims claims;
+    struct kolo_link_claims claims;
     int node[DEPTH]; /* of each open element; its parent's where it is no node; -1 none */
     int depth;
 };
 
-static int above(const struct reading *r)
+static int node_above(const struct nccl_reading *r)
 {
     return r->depth > 0 ? r->node[r->depth - 1] : -1;
 }
@@ -34,7 +34,7 @@ static kolo_status check_root(const struct kolo_xml_element *e)
                : kolo_xml_fail(e, "version %d is not known: NCCL writes 1, RCCL 2", version);
 }
 
-static kolo_status add_cpu(struct reading *r, const struct kolo_xml_element *e, int *out)
+static kolo_status add_cpu(struct nccl_reading *r, const struct kolo_xml_element *e, int *out)
 {
     int family = 0, model = 0, numa = -1;
     KOLO_TRY(kolo_xml_int(e, "numaid", -1, 1 << 20, -1, &numa));
@@ -64,12 +64,12 @@ static double pci_gbs(const struct kolo_xml_element *e, int width, bool *assumed
     return gbs > 0 ? gbs : kolo_pci_gbs_usual() * (width > 0 ? width : 16) / 16;
 }
 
-static kolo_status add_pci(struct reading *r, const struct kolo_xml_element *e, int *out)
+static kolo_status add_pci(struct nccl_reading *r, const struct kolo_xml_element *e, int *out)
 {
     int class_id = 0, width = 0, vendor = 0, device = 0;
     uint64_t bus = KOLO_BUS_NONE;
     const char *text = kolo_xml_get(e, "busid");
-    const int parent = above(r);
+    const int parent = node_above(r);
     bool assumed = false;
     KOLO_TRY(kolo_xml_int(e, "class", 0, 0xffffff, 0, &class_id));
     KOLO_TRY(kolo_xml_int(e, "vendor", 0, 0xffff, 0, &vendor));
@@ -91,7 +91,7 @@ static kolo_status add_pci(struct reading *r, const struct kolo_xml_element *e, 
     n->device = (uint32_t)device;
     *out = node;
     const double gbs = pci_gbs(e, width, &assumed);
-    const struct kolo_link link = {parent, node, KOLO_LINK_PCI, 1, gbs, assumed};
+    const struct kolo_graph_edge link = {parent, node, KOLO_LINK_PCI, 1, gbs, assumed};
     return parent < 0 || kolo_graph_join(r->graph, &link) ? KOLO_OK : kolo_graph_full(r->graph);
 }
 
@@ -108,9 +108,9 @@ static int gcn_arch(const char *text)
     return (int)(strtol(digits, NULL, 10) % 10000);
 }
 
-static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e, int *out)
+static kolo_status add_gpu(struct nccl_reading *r, const struct kolo_xml_element *e, int *out)
 {
-    const int node = above(r);
+    const int node = node_above(r);
     const char *gcn = kolo_xml_get(e, "gcn");
     if (node < 0 || r->graph->node[node].bus == KOLO_BUS_NONE) {
         return kolo_xml_fail(e, "a GPU must lie within a <pci>");
@@ -128,12 +128,12 @@ static kolo_status add_gpu(struct reading *r, const struct kolo_xml_element *e, 
     return KOLO_OK;
 }
 
-static kolo_status add_claim(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status add_claim(struct nccl_reading *r, const struct kolo_xml_element *e)
 {
-    const int node = above(r);
+    const int node = node_above(r);
     const char *target = kolo_xml_get(e, "target");
     int class_id = 0;
-    struct kolo_claim claim = {.from = node, .to = KOLO_BUS_NONE};
+    struct kolo_link_claim claim = {.from = node, .to = KOLO_BUS_NONE};
     if (node < 0 || r->graph->node[node].kind != KOLO_NODE_GPU) {
         return kolo_xml_fail(e, "a link must lie within a <gpu>");
     }
@@ -154,11 +154,11 @@ static kolo_status add_claim(struct reading *r, const struct kolo_xml_element *e
         kolo_graph_note(r->graph, "line %d: a link to \"%.24s\" is taken to lead to an NVSwitch",
                         e->line, target != NULL ? target : "");
     }
-    return kolo_claims_add(r->graph, &r->claims, &claim) ? KOLO_OK : kolo_graph_full(r->graph);
+    return kolo_link_claims_add(r->graph, &r->claims, &claim) ? KOLO_OK : kolo_graph_full(r->graph);
 }
 
 /* A card with a second port is a small switch, and its first port a node below it. */
-static kolo_status split_card(struct reading *r, int card)
+static kolo_status split_card(struct nccl_reading *r, int card)
 {
     struct kolo_graph *g = r->graph;
     const int port = kolo_graph_add(g, KOLO_NODE_NIC, card);
@@ -167,7 +167,7 @@ static kolo_status split_card(struct reading *r, int card)
     }
     struct kolo_node *n = &g->node[port], *c = &g->node[card];
     const double gbs = c->gbs > 0 ? c->gbs : kolo_pci_gbs_usual();
-    const struct kolo_link link = {card, port, KOLO_LINK_PCI, 1, gbs, c->gbs <= 0};
+    const struct kolo_graph_edge link = {card, port, KOLO_LINK_PCI, 1, gbs, c->gbs <= 0};
     n->number = c->number;
     n->gbs = c->gbs;
     n->port = c->port;
@@ -182,10 +182,10 @@ static kolo_status split_card(struct reading *r, int card)
 }
 
 /* The node that a <net> describes: the PCI device it lies in, or one more. */
-static kolo_status place_net(struct reading *r, int *out, bool *is_new)
+static kolo_status place_net(struct nccl_reading *r, int *out, bool *is_new)
 {
     struct kolo_graph *g = r->graph;
-    const int holder = above(r);
+    const int holder = node_above(r);
     const bool on_pci = holder >= 0 && g->node[holder].bus != KOLO_BUS_NONE;
     *is_new = false;
     if (on_pci &&
@@ -206,7 +206,7 @@ static kolo_status place_net(struct reading *r, int *out, bool *is_new)
     return *out >= 0 ? KOLO_OK : kolo_graph_full(g);
 }
 
-static kolo_status add_net(struct reading *r, const struct kolo_xml_element *e)
+static kolo_status add_net(struct nccl_reading *r, const struct kolo_xml_element *e)
 {
     const char *guid = kolo_xml_get(e, "guid");
     const char *name = kolo_xml_get(e, "name");
@@ -228,15 +228,15 @@ static kolo_status add_net(struct reading *r, const struct kolo_xml_element *e)
         return kolo_graph_full(r->graph);
     }
     const double gbs = n->gbs > 0 ? n->gbs : kolo_pci_gbs_usual();
-    const struct kolo_link link = {n->parent, node, KOLO_LINK_PCI, 1, gbs, n->gbs <= 0};
+    const struct kolo_graph_edge link = {n->parent, node, KOLO_LINK_PCI, 1, gbs, n->gbs <= 0};
     return !is_new || n->parent < 0 || kolo_graph_join(r->graph, &link) ? KOLO_OK
                                                                         : kolo_graph_full(r->graph);
 }
 
-static kolo_status start(void *context, const struct kolo_xml_element *e)
+static kolo_status start_element(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
-    int node = above(r);
+    struct nccl_reading *r = context;
+    int node = node_above(r);
     kolo_status st = KOLO_OK;
     if (e->depth == 0) {
         st = check_root(e);
@@ -256,9 +256,9 @@ static kolo_status start(void *context, const struct kolo_xml_element *e)
     return st;
 }
 
-static kolo_status end(void *context, const struct kolo_xml_element *e)
+static kolo_status end_element(void *context, const struct kolo_xml_element *e)
 {
-    struct reading *r = context;
+    struct nccl_reading *r = context;
     (void)e;
     r->depth--;
     return KOLO_OK;
@@ -277,16 +277,17 @@ static void find_switches(struct kolo_graph *graph)
 
 kolo_status kolo_read_nccl(const struct kolo_xml_source *source, struct kolo_graph *graph)
 {
-    struct reading *r = calloc(1, sizeof *r);
+    struct nccl_reading *r = calloc(1, sizeof *r);
     if (r == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", source->path);
     }
     r->graph = graph;
-    kolo_status st =
-        kolo_xml_read(source, &(struct kolo_xml_reader){.start = start, .end = end, .context = r});
+    kolo_status st = kolo_xml_read(
+        source,
+        &(struct kolo_xml_reader){.start = start_element, .end = end_element, .context = r});
     if (st == KOLO_OK) {
         find_switches(graph);
-        st = kolo_claims_join(graph, &r->claims);
+        st = kolo_link_claims_join(graph, &r->claims);
     }
     free(r->claims.claim);
     free(r);

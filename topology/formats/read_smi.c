@@ -202,43 +202,56 @@ static bool is_gpu(const char *name)
     return strncmp(name, "GPU", 3) == 0 && isdigit((unsigned char)name[3]);
 }
 
-/* The smallest device that is at most so far; devices of one group name the same. Where NVLink
- * hides a distance, a third device that both are near to tells. */
-static void group(const struct matrix *m, enum near most, int *out)
+/* Give device j the smallest group of the devices that are at most `most` far. True: it changed. */
+static bool join_nearest(const struct matrix *m, enum near most, int j, int *out)
 {
-    const int n = m->ndevices;
+    const int n = m->ndevices, old = out[j];
     for (int i = 0; i < n; i++) {
+        if (m->near[(size_t)i * (size_t)n + (size_t)j] <= (unsigned char)most && out[i] < out[j]) {
+            out[j] = out[i];
+        }
+    }
+    return out[j] != old;
+}
+
+/* Group the devices that are at most `most` far from each other; a group is named by its smallest
+ * device. NVLink may hide a distance in the matrix: a third device near both then joins them. */
+static void group_devices(const struct matrix *m, enum near most, int *out)
+{
+    for (int i = 0; i < m->ndevices; i++) {
         out[i] = i;
     }
     for (bool changed = true; changed;) {
         changed = false;
-        for (int i = 0; i < n; i++) {
-            for (int j = 0; j < n; j++) {
-                if (m->near[(size_t)i * (size_t)n + (size_t)j] <= (unsigned char)most &&
-                    out[j] < out[i]) {
-                    out[i] = out[j];
-                    changed = true;
-                }
-            }
+        for (int j = 0; j < m->ndevices; j++) {
+            changed = join_nearest(m, most, j, out) || changed;
         }
     }
 }
 
-/* Rows of one NUMA node: by its number, else by the CPUs; what neither tells, by distance. */
+static bool share_numa(const struct matrix *m, int i, int j)
+{
+    return m->numa[i] >= 0 ? m->numa[j] == m->numa[i]
+                           : m->cpus[i][0] != '\0' && strcmp(m->cpus[i], m->cpus[j]) == 0;
+}
+
+/* Merge two groups under the smaller name. */
+static void merge_groups(int n, int *out, int a, int b)
+{
+    const int from = a > b ? a : b, to = a > b ? b : a;
+    for (int k = 0; k < n; k++) {
+        out[k] = out[k] == from ? to : out[k];
+    }
+}
+
+/* Group the devices of one NUMA node: by its number, else by its CPUs, else by distance. */
 static void group_numas(const struct matrix *m, int *out)
 {
-    group(m, NEAR_NODE, out);
+    group_devices(m, NEAR_NODE, out);
     for (int i = 0; i < m->ndevices; i++) {
         for (int j = 0; j < i; j++) {
-            const bool same = m->numa[i] >= 0
-                                  ? m->numa[j] == m->numa[i]
-                                  : m->cpus[i][0] != '\0' && strcmp(m->cpus[i], m->cpus[j]) == 0;
-            if (same && out[i] != out[j]) {
-                const int from = out[i] > out[j] ? out[i] : out[j];
-                const int to = out[i] > out[j] ? out[j] : out[i];
-                for (int k = 0; k < m->ndevices; k++) {
-                    out[k] = out[k] == from ? to : out[k];
-                }
+            if (share_numa(m, i, j)) {
+                merge_groups(m->ndevices, out, out[i], out[j]);
             }
         }
     }
@@ -248,19 +261,20 @@ static kolo_status add_child(struct kolo_graph *graph, enum kolo_node_kind kind,
                              int *out)
 {
     *out = kolo_graph_add(graph, kind, parent);
-    const struct kolo_link link = {parent, *out, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
+    const struct kolo_graph_edge link = {parent, *out, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(),
+                                         true};
     return *out >= 0 && (parent < 0 || kolo_graph_join(graph, &link)) ? KOLO_OK
                                                                       : kolo_graph_full(graph);
 }
 
 /* Levels above a device: NUMA node, upper switch, switch; of a switch that holds one alone, none.
  */
-struct tree {
+struct smi_tree {
     int *group[3]; /* NUMA, PXB, PIX */
     int *node[3];  /* of the group named i; -1 not yet */
 };
 
-static int members(const struct matrix *m, const int *group, int name)
+static int count_members(const struct matrix *m, const int *group, int name)
 {
     int count = 0;
     for (int i = 0; i < m->ndevices; i++) {
@@ -270,15 +284,15 @@ static int members(const struct matrix *m, const int *group, int name)
 }
 
 static kolo_status place_device(struct kolo_graph *graph, const struct matrix *m,
-                                const struct tree *tree, int i, int *out)
+                                const struct smi_tree *tree, int i, int *out)
 {
     int parent = -1;
     for (int level = 0; level < 3; level++) {
         const int name = tree->group[level][i];
         const bool needed =
-            level == 0 || (members(m, tree->group[level], name) > 1 &&
-                           !(level == 2 && members(m, tree->group[1], tree->group[1][i]) ==
-                                               members(m, tree->group[2], name)));
+            level == 0 || (count_members(m, tree->group[level], name) > 1 &&
+                           !(level == 2 && count_members(m, tree->group[1], tree->group[1][i]) ==
+                                               count_members(m, tree->group[2], name)));
         if (needed && tree->node[level][name] < 0) {
             KOLO_TRY(add_child(graph, level == 0 ? KOLO_NODE_NUMA : KOLO_NODE_SWITCH, parent,
                                &tree->node[level][name]));
@@ -311,7 +325,8 @@ static bool has_nvswitch(const struct matrix *m)
 
 static kolo_status add_link(struct kolo_graph *graph, int a, int b, int count)
 {
-    const struct kolo_link link = {a, b, KOLO_LINK_NVLINK, count, count * kolo_nvlink_gbs(0), true};
+    const struct kolo_graph_edge link = {
+        a, b, KOLO_LINK_NVLINK, count, count * kolo_nvlink_gbs(0), true};
     return kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
 }
 
@@ -339,12 +354,12 @@ static kolo_status add_links(struct kolo_graph *graph, const struct matrix *m, c
     return KOLO_OK;
 }
 
-static kolo_status build(struct kolo_graph *graph, const struct matrix *m, const struct tree *tree,
-                         int *node)
+static kolo_status build_tree(struct kolo_graph *graph, const struct matrix *m,
+                              const struct smi_tree *tree, int *node)
 {
     group_numas(m, tree->group[0]);
-    group(m, NEAR_PXB, tree->group[1]);
-    group(m, NEAR_PIX, tree->group[2]);
+    group_devices(m, NEAR_PXB, tree->group[1]);
+    group_devices(m, NEAR_PIX, tree->group[2]);
     for (int i = 0; i < m->ndevices; i++) {
         long number = 0;
         KOLO_TRY(place_device(graph, m, tree, i, &node[i]));
@@ -370,7 +385,7 @@ static void free_matrix(struct matrix *m)
 kolo_status kolo_read_smi(const struct kolo_xml_source *source, struct kolo_graph *graph)
 {
     struct matrix m = {.path = source->path};
-    struct tree tree;
+    struct smi_tree tree;
     kolo_status st = parse_matrix(&m, source->bytes);
     const size_t n = (size_t)m.ndevices;
     int *ints = st == KOLO_OK ? malloc(7 * n * sizeof *ints) : NULL;
@@ -384,7 +399,7 @@ kolo_status kolo_read_smi(const struct kolo_xml_source *source, struct kolo_grap
             tree.node[level] = ints + (3 + level) * n;
         }
         memset(ints + 3 * n, 0xff, 3 * n * sizeof *ints);
-        st = build(graph, &m, &tree, ints + 6 * n);
+        st = build_tree(graph, &m, &tree, ints + 6 * n);
         kolo_graph_note(graph,
                         "the matrix tells no speeds: NVLinks are taken as %.3g GB/s each, "
                         "PCI as %.3g GB/s",

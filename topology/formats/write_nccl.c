@@ -2,7 +2,9 @@
 /* A machine as NCCL's topology XML, version 1. Speeds are written as a PCI generation and width
  * that NCCL turns into the same capacity; devices without an address get one that no machine has,
  * as the files of clouds do. Form: NCCL 2.30 src/graph/xml.cc. */
+#include "topology/formats/write.h"
 #include "topology/machine/graph.h"
+#include "util/escape.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +44,7 @@ static void add_speed(double gbs, struct kolo_text *out)
 static void add_nvlinks(const struct kolo_graph *g, int gpu, int indent, struct kolo_text *out)
 {
     for (int i = 0; i < g->nlinks; i++) {
-        const struct kolo_link *l = &g->link[i];
+        const struct kolo_graph_edge *l = &g->link[i];
         const int to = l->a == gpu ? l->b : l->a;
         if ((l->a != gpu && l->b != gpu) || l->kind == KOLO_LINK_PCI || l->kind == KOLO_LINK_SMP) {
             continue;
@@ -131,7 +133,7 @@ static void open_node(const struct kolo_graph *g, int node, int indent, struct k
         add_net(g, node, indent, out);
         return;
     }
-    const struct kolo_link *up =
+    const struct kolo_graph_edge *up =
         n->parent >= 0 ? kolo_graph_link(g, node, n->parent, KOLO_LINK_PCI) : NULL;
     kolo_text_add(out, "%*s<pci busid=\"", indent, "");
     add_address(g, node, out);

@@ -16,14 +16,14 @@ enum { DEPTH_MAX = 256 };
 static _Thread_local size_t bytes_left;
 
 /* Each block begins with its size. */
-union block {
+union xml_block {
     size_t bytes;
     max_align_t align;
 };
 
-static void *take(size_t bytes)
+static void *take_block(size_t bytes)
 {
-    union block *block = bytes <= bytes_left ? malloc(sizeof *block + bytes) : NULL;
+    union xml_block *block = bytes <= bytes_left ? malloc(sizeof *block + bytes) : NULL;
     if (block == NULL) {
         return NULL;
     }
@@ -32,10 +32,10 @@ static void *take(size_t bytes)
     return block + 1;
 }
 
-static void give(void *pointer)
+static void give_block(void *pointer)
 {
     if (pointer != NULL) {
-        union block *block = (union block *)pointer - 1;
+        union xml_block *block = (union xml_block *)pointer - 1;
         bytes_left += block->bytes;
         free(block);
     }
@@ -43,11 +43,11 @@ static void give(void *pointer)
 
 static void *take_again(void *pointer, size_t bytes)
 {
-    const size_t old = pointer != NULL ? ((union block *)pointer - 1)->bytes : 0;
-    void *new = take(bytes);
+    const size_t old = pointer != NULL ? ((union xml_block *)pointer - 1)->bytes : 0;
+    void *new = take_block(bytes);
     if (new != NULL && pointer != NULL) {
         memcpy(new, pointer, old < bytes ? old : bytes);
-        give(pointer);
+        give_block(pointer);
     }
     return new;
 }
@@ -65,7 +65,7 @@ struct parse {
     kolo_status status;
 };
 
-static void stop(struct parse *parse, kolo_status status)
+static void stop_parser(struct parse *parse, kolo_status status)
 {
     if (parse->status == KOLO_OK) {
         parse->status = status;
@@ -91,13 +91,13 @@ static void XMLCALL on_start(void *context, const XML_Char *name, const XML_Char
         return;
     }
     if (parse->depth >= DEPTH_MAX) {
-        stop(parse, kolo_xml_fail(&element, "elements are more than %d deep", DEPTH_MAX));
+        stop_parser(parse, kolo_xml_fail(&element, "elements are more than %d deep", DEPTH_MAX));
         return;
     }
     const kolo_status st = parse->reader->start(parse->reader->context, &element);
     parse->depth++;
     if (st < 0) {
-        stop(parse, st);
+        stop_parser(parse, st);
     }
 }
 
@@ -112,7 +112,7 @@ static void XMLCALL on_end(void *context, const XML_Char *name)
     }
     const kolo_status st = parse->reader->end(parse->reader->context, &element);
     if (st < 0) {
-        stop(parse, st);
+        stop_parser(parse, st);
     }
 }
 
@@ -126,7 +126,7 @@ static void XMLCALL on_text(void *context, const XML_Char *text, int len)
             ? parse->reader->text(parse->reader->context, &element, text, (size_t)len)
             : KOLO_OK;
     if (st < 0) {
-        stop(parse, st);
+        stop_parser(parse, st);
     }
 }
 
@@ -139,11 +139,12 @@ static void XMLCALL on_doctype(void *context, const XML_Char *name, const XML_Ch
     (void)system;
     (void)public;
     if (has_internal != 0) {
-        stop(parse, kolo_xml_fail(&element, "a document type with declarations is not accepted"));
+        stop_parser(parse,
+                    kolo_xml_fail(&element, "a document type with declarations is not accepted"));
     }
 }
 
-static kolo_status run(struct parse *parse)
+static kolo_status run_parser(struct parse *parse)
 {
     const struct kolo_xml_source *source = parse->source;
     XML_SetUserData(parse->parser, parse);
@@ -166,7 +167,7 @@ static kolo_status run(struct parse *parse)
 kolo_status kolo_xml_read(const struct kolo_xml_source *source,
                           const struct kolo_xml_reader *reader)
 {
-    const XML_Memory_Handling_Suite memory = {take, take_again, give};
+    const XML_Memory_Handling_Suite memory = {take_block, take_again, give_block};
     struct parse parse = {.source = source, .reader = reader};
     if (source->len > INT_MAX) {
         return kolo_fail(KOLO_ERR_INVALID, "%s: larger than 2 GiB", source->path);
@@ -176,7 +177,7 @@ kolo_status kolo_xml_read(const struct kolo_xml_source *source,
     if (parse.parser == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", source->path);
     }
-    const kolo_status st = run(&parse);
+    const kolo_status st = run_parser(&parse);
     XML_ParserFree(parse.parser);
     return st;
 }

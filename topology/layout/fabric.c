@@ -51,12 +51,12 @@ enum kolo_path kolo_pci_path(const struct kolo_graph *graph, int a, int b)
 
 /* ---- ways ---- */
 
-static int other_end(const struct kolo_link *link, int arc)
+static int other_end(const struct kolo_graph_edge *link, int arc)
 {
     return arc % 2 == 0 ? link->b : link->a;
 }
 
-static int this_end(const struct kolo_link *link, int arc)
+static int this_end(const struct kolo_graph_edge *link, int arc)
 {
     return arc % 2 == 0 ? link->a : link->b;
 }
@@ -73,10 +73,10 @@ static bool is_better(double width, int hops, const struct reach *than)
     return width > than->width || (width >= than->width && hops < than->hops);
 }
 
-static void spread(const struct kolo_graph *graph, int from, int b, struct reach *reach)
+static void spread_reach(const struct kolo_graph *graph, int from, int b, struct reach *reach)
 {
     for (int i = 0; i < 2 * graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i / 2];
+        const struct kolo_graph_edge *link = &graph->link[i / 2];
         const int to = other_end(link, i);
         if (this_end(link, i) != from || (to != b && graph->node[to].kind == KOLO_NODE_GPU)) {
             continue;
@@ -98,7 +98,7 @@ int kolo_graph_route(const struct kolo_graph *graph, int a, int b, int *out, int
     reach[a] = (struct reach){DBL_MAX, 0, -1, false};
     for (int at = a; at >= 0 && at != b;) {
         reach[at].done = true;
-        spread(graph, at, b, reach);
+        spread_reach(graph, at, b, reach);
         at = -1;
         for (int i = 0; i < graph->nnodes; i++) {
             const bool open = !reach[i].done && reach[i].width > 0;
@@ -120,7 +120,7 @@ int kolo_graph_route(const struct kolo_graph *graph, int a, int b, int *out, int
 
 /* ---- making ---- */
 
-static bool is_fast(const struct kolo_link *link)
+static bool is_fast(const struct kolo_graph_edge *link)
 {
     return link->kind == KOLO_LINK_NVLINK || link->kind == KOLO_LINK_XGMI;
 }
@@ -147,7 +147,7 @@ static int fast_route(const struct kolo_graph *graph, int a, int b, int *out)
 {
     int up = -1, down = -1;
     for (int i = 0; i < 2 * graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i / 2];
+        const struct kolo_graph_edge *link = &graph->link[i / 2];
         const int from = this_end(link, i), to = other_end(link, i);
         if (!is_fast(link)) {
             continue;
@@ -188,21 +188,29 @@ static kolo_status add_route(struct kolo_fabric *f, int i, int j)
                                      : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for routes");
 }
 
-/* Whether NVL routes alone lead from GPU 0 to all, and whether each is by way of the NVSwitch. */
-static void classify(struct kolo_fabric *f)
+/* Mark the GPUs that an NVL route joins to GPU i, and count the new ones. */
+static int reach_by_nvlink(const struct kolo_fabric *f, int i, unsigned char *seen)
+{
+    int reached = 0;
+    for (int j = 0; j < f->n; j++) {
+        if (seen[j] == 0 && f->route[i * f->n + j].path == KOLO_PATH_NVL) {
+            seen[j] = 1;
+            reached++;
+        }
+    }
+    return reached;
+}
+
+/* Find out whether NVL routes alone join all GPUs, and whether each such route crosses the
+ * NVSwitch. */
+static void classify_routes(struct kolo_fabric *f)
 {
     unsigned char seen[KOLO_FABRIC_GPUS_MAX] = {1};
     int reached = 1;
-    for (bool more = true; more;) {
-        more = false;
+    for (int before = 0; before < reached;) {
+        before = reached;
         for (int i = 0; i < f->n; i++) {
-            for (int j = 0; j < f->n && seen[i] != 0; j++) {
-                if (seen[j] == 0 && f->route[i * f->n + j].path == KOLO_PATH_NVL) {
-                    seen[j] = 1;
-                    reached++;
-                    more = true;
-                }
-            }
+            reached += seen[i] != 0 ? reach_by_nvlink(f, i, seen) : 0;
         }
     }
     f->direct = f->n > 1 && reached == f->n;
@@ -213,7 +221,7 @@ static void classify(struct kolo_fabric *f)
         }
     }
     for (int l = 0; l < f->graph->nlinks; l++) {
-        const struct kolo_link *link = &f->graph->link[l];
+        const struct kolo_graph_edge *link = &f->graph->link[l];
         const double unit = link->gbs / link->count;
         if (is_fast(link)) {
             const bool same =
@@ -245,7 +253,7 @@ kolo_status kolo_fabric_make(const struct kolo_graph *graph, struct kolo_fabric 
         kolo_fabric_free(&f);
         return st;
     }
-    classify(&f);
+    classify_routes(&f);
     *out = f;
     return KOLO_OK;
 }
@@ -285,7 +293,7 @@ static int find_way(struct flow *f)
             return at;
         }
         for (int i = 0; i < 2 * f->graph->nlinks; i++) {
-            const struct kolo_link *link = &f->graph->link[i / 2];
+            const struct kolo_graph_edge *link = &f->graph->link[i / 2];
             const int to = other_end(link, i);
             if (this_end(link, i) == at && f->by[to] == -2 && f->left[i] > 1e-9 &&
                 (!f->direct || is_fast(link))) {

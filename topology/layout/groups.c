@@ -3,7 +3,7 @@
  * further, so that they nest on every machine: where an L3 spans two NUMA nodes, or a node two
  * packages, the cut of the larger one changes nothing, and a level that changes nothing is left
  * out. A level that is not known of every rank is left out too: ranks may then run anywhere. */
-#include "topology/topology.h"
+#include "topology/layout/groups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static int key_of(const int *host_of, const struct kolo_place *place, int level,
 
 /* Cut the groups of `above` by a level; each gets the name of its smallest rank. False, and `out`
  * undefined, where the level is unknown of a rank. */
-static bool cut(int nranks, const int *host_of, const struct kolo_place *place, int level,
-                const int *above, int *out)
+static bool cut_level(int nranks, const int *host_of, const struct kolo_place *place, int level,
+                      const int *above, int *out)
 {
     for (int r = 0; r < nranks; r++) {
         const int key = key_of(host_of, place, level, r);
@@ -65,8 +65,8 @@ static int cut_all(int nranks, const int *host_of, const struct kolo_place *plac
     memset(made, 0, bytes);
     for (int level = KOLO_GROUP_LEVELS - 1; level >= 0; level--) {
         int *group = made + (size_t)(kept + 1) * (size_t)nranks;
-        if (cut(nranks, host_of, place, level, above, group) && !says_nothing(nranks, group) &&
-            memcmp(group, above, bytes) != 0) {
+        if (cut_level(nranks, host_of, place, level, above, group) &&
+            !says_nothing(nranks, group) && memcmp(group, above, bytes) != 0) {
             level_of[kept++] = level;
             above = group;
         }
@@ -105,38 +105,6 @@ void kolo_groups_free(struct kolo_groups *groups)
         free(groups->group);
         *groups = (struct kolo_groups){0};
     }
-}
-
-/* ---- how near two ranks are ---- */
-
-static bool same(int a, int b)
-{
-    return a >= 0 && a == b;
-}
-
-static bool differ(int a, int b)
-{
-    return a >= 0 && b >= 0 && a != b;
-}
-
-enum kolo_near kolo_near_of(const struct kolo_place *a, const struct kolo_place *b)
-{
-    if (same(a->core, b->core)) {
-        return KOLO_NEAR_CORE;
-    }
-    if (differ(a->package, b->package)) {
-        return KOLO_NEAR_HOST;
-    }
-    if (differ(a->numa, b->numa)) {
-        return KOLO_NEAR_PACKAGE;
-    }
-    if (same(a->l3, b->l3)) {
-        return KOLO_NEAR_L3;
-    }
-    if (same(a->numa, b->numa)) {
-        return KOLO_NEAR_NUMA;
-    }
-    return same(a->package, b->package) ? KOLO_NEAR_PACKAGE : KOLO_NEAR_UNKNOWN;
 }
 
 /* ---- groups by hand ---- */
@@ -191,38 +159,4 @@ bool kolo_places_parse(const char *text, int nranks, struct kolo_place *out)
         at += len + 1;
     }
     return false; /* more lists than levels */
-}
-
-/* ---- the log ---- */
-
-/* "0-3,8": the ranks of a group. */
-static void add_members(struct kolo_text *out, int nranks, const int *group, int name)
-{
-    int first = -1;
-    const char *comma = "";
-    for (int r = name; r <= nranks; r++) {
-        const bool in = r < nranks && group[r] == name;
-        if (in && first < 0) {
-            first = r;
-        } else if (!in && first >= 0) {
-            kolo_text_add(out, first == r - 1 ? "%s%d" : "%s%d-%d", comma, first, r - 1);
-            comma = ",";
-            first = -1;
-        }
-    }
-}
-
-void kolo_line_groups(struct kolo_text *out, int nranks, const struct kolo_groups *groups)
-{
-    kolo_text_add(out, "Groups :%s", groups->nlevels == 0 ? " none, all ranks are alike" : "");
-    for (int l = 0; l < groups->nlevels; l++) {
-        const int *group = groups->group + (size_t)l * (size_t)nranks;
-        kolo_text_add(out, "%s %s", l > 0 ? "," : "", groups->name[l]);
-        for (int r = 0; r < nranks; r++) {
-            if (group[r] == r) {
-                kolo_text_add(out, " ");
-                add_members(out, nranks, group, r);
-            }
-        }
-    }
 }

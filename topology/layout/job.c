@@ -25,7 +25,7 @@ void kolo_job_free(struct kolo_job *job)
     *job = (struct kolo_job){0};
 }
 
-static bool take(struct kolo_job *job, size_t bytes)
+static bool take_memory(struct kolo_job *job, size_t bytes)
 {
     if (job->limit != 0 && (bytes > job->limit || job->bytes > job->limit - bytes)) {
         return false;
@@ -35,14 +35,14 @@ static bool take(struct kolo_job *job, size_t bytes)
 }
 
 /* Room for one more element; old and new array are there at a time. */
-static bool grow(struct kolo_job *job, void *array_of, int count, int *room, size_t each)
+static bool grow_list(struct kolo_job *job, void *array_of, int count, int *room, size_t each)
 {
     void **array = array_of;
     if (count < *room) {
         return true;
     }
     const int more = *room < 16 ? 16 : *room + *room / 2;
-    if (!take(job, (size_t)more * each)) {
+    if (!take_memory(job, (size_t)more * each)) {
         return false;
     }
     void *new = realloc(*array, (size_t)more * each);
@@ -58,8 +58,8 @@ static bool grow(struct kolo_job *job, void *array_of, int count, int *room, siz
 bool kolo_job_add_ring(struct kolo_job *job, int channel, const int *rank, int count)
 {
     const size_t bytes = (size_t)count * sizeof *rank;
-    if (!grow(job, &job->ring, job->nrings, &job->ring_room, sizeof *job->ring) ||
-        !take(job, bytes)) {
+    if (!grow_list(job, &job->ring, job->nrings, &job->ring_room, sizeof *job->ring) ||
+        !take_memory(job, bytes)) {
         return false;
     }
     int *copy = malloc(bytes + sizeof *copy);
@@ -73,7 +73,7 @@ bool kolo_job_add_ring(struct kolo_job *job, int channel, const int *rank, int c
 
 bool kolo_job_add_branch(struct kolo_job *job, const struct kolo_job_branch *branch)
 {
-    if (!grow(job, &job->branch, job->nbranches, &job->branch_room, sizeof *job->branch)) {
+    if (!grow_list(job, &job->branch, job->nbranches, &job->branch_room, sizeof *job->branch)) {
         return false;
     }
     struct kolo_job_branch *b = &job->branch[job->nbranches++];
@@ -88,7 +88,7 @@ bool kolo_job_add_branch(struct kolo_job *job, const struct kolo_job_branch *bra
 
 bool kolo_job_add_member(struct kolo_job *job, int rank, int host)
 {
-    if (!grow(job, &job->member, job->nmembers, &job->member_room, sizeof *job->member)) {
+    if (!grow_list(job, &job->member, job->nmembers, &job->member_room, sizeof *job->member)) {
         return false;
     }
     job->member[job->nmembers++] = (struct kolo_job_member){rank, host};
@@ -97,7 +97,7 @@ bool kolo_job_add_member(struct kolo_job *job, int rank, int host)
 
 bool kolo_job_add_edge(struct kolo_job *job, const struct kolo_job_edge *edge)
 {
-    if (!grow(job, &job->edge, job->nedges, &job->edge_room, sizeof *job->edge)) {
+    if (!grow_list(job, &job->edge, job->nedges, &job->edge_room, sizeof *job->edge)) {
         return false;
     }
     job->edge[job->nedges++] = *edge;
@@ -111,7 +111,8 @@ static int name_in(struct kolo_job *job, char ***names, int *count, int *room, c
             return i;
         }
     }
-    if (!grow(job, names, *count, room, sizeof **names) || !take(job, strlen(name) + 1)) {
+    if (!grow_list(job, names, *count, room, sizeof **names) ||
+        !take_memory(job, strlen(name) + 1)) {
         return -1;
     }
     (*names)[*count] = strdup(name);
@@ -261,7 +262,7 @@ int kolo_job_host_of(const struct kolo_job *job, int rank)
     return low < job->nmembers && job->member[low].rank == rank ? job->member[low].host : -1;
 }
 
-enum kolo_carrier kolo_carrier_of(const char *via)
+enum kolo_job_carrier kolo_carrier_of(const char *via)
 {
     if (strstr(via, "NVLink") != NULL || strstr(via, "xgmi") != NULL) {
         return KOLO_CARRIER_NVLINK;

@@ -34,15 +34,15 @@ struct kolo_job_member {
     int rank, host; /* host: index into host[]; -1 unknown */
 };
 
-enum kolo_carrier { /* what a via says, in classes */
-                    KOLO_CARRIER_NVLINK,
-                    KOLO_CARRIER_P2P, /* PCI or NVLink: a log does not say which */
-                    KOLO_CARRIER_SHM,
-                    KOLO_CARRIER_NET_DIRECT, /* GPUDirect RDMA */
-                    KOLO_CARRIER_NET,
-                    KOLO_CARRIER_TCP,
-                    KOLO_CARRIER_OTHER,
-                    KOLO_CARRIERS
+enum kolo_job_carrier { /* what a via says, in classes */
+                        KOLO_CARRIER_NVLINK,
+                        KOLO_CARRIER_P2P, /* PCI or NVLink: a log does not say which */
+                        KOLO_CARRIER_SHM,
+                        KOLO_CARRIER_NET_DIRECT, /* GPUDirect RDMA */
+                        KOLO_CARRIER_NET,
+                        KOLO_CARRIER_TCP,
+                        KOLO_CARRIER_OTHER,
+                        KOLO_CARRIERS
 };
 
 struct kolo_job_edge {
@@ -90,7 +90,7 @@ const struct kolo_job_branch *kolo_job_find_branch(const struct kolo_job *job, i
 const struct kolo_job_ring *kolo_job_find_ring(const struct kolo_job *job, int channel);
 /* Index into host[]; -1 unknown. */
 int kolo_job_host_of(const struct kolo_job *job, int rank);
-enum kolo_carrier kolo_carrier_of(const char *via);
+enum kolo_job_carrier kolo_carrier_of(const char *via);
 /* What carries an edge, of any channel if `channel` is -1; -1: nothing was said. */
 int kolo_job_via_of(const struct kolo_job *job, int channel, int from, int to);
 /* Channels that trees were told of. */

@@ -5,7 +5,7 @@
  * beginning; we let it begin at rank 0. Rotating the finished list would cut rank 0's groups in
  * two, which a tree over the positions would feel, so each level's numbering is rotated within the
  * groups that hold rank 0 instead. */
-#include "topology/topology.h"
+#include "topology/layout/layout.h"
 
 #include <limits.h>
 #include <stdlib.h>

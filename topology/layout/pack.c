@@ -11,7 +11,7 @@
 
 static const double slack = 1e-6;
 
-struct state {
+struct pack_state {
     struct kolo_pack *p;
     int n, rings;        /* rings to find: half of them where mirrored */
     double *left;        /* [arcs] */
@@ -22,12 +22,12 @@ struct state {
     unsigned random;
 };
 
-static const struct kolo_route *route_of(const struct state *s, int i, int j)
+static const struct kolo_route *route_of(const struct pack_state *s, int i, int j)
 {
     return &s->p->fabric->route[i * s->n + j];
 }
 
-static bool fits(const struct state *s, int i, int j)
+static bool route_fits(const struct pack_state *s, int i, int j)
 {
     const struct kolo_route *r = route_of(s, i, j);
     if (r->count == 0 || (s->p->direct && r->path != KOLO_PATH_NVL)) {
@@ -43,7 +43,7 @@ static bool fits(const struct state *s, int i, int j)
     return true;
 }
 
-static void use(struct state *s, int i, int j, double sign)
+static void use_route(struct pack_state *s, int i, int j, double sign)
 {
     const struct kolo_route *r = route_of(s, i, j);
     for (int k = 0; k < r->count; k++) {
@@ -56,7 +56,7 @@ static void use(struct state *s, int i, int j, double sign)
 }
 
 /* Rings that could still leave GPU i, or enter it, over direct links. */
-static int lanes_left(const struct state *s, int i, bool out)
+static int lanes_left(const struct pack_state *s, int i, bool out)
 {
     int lanes = 0;
     for (int j = 0; j < s->n; j++) {
@@ -70,7 +70,7 @@ static int lanes_left(const struct state *s, int i, bool out)
 }
 
 /* Whether what is left of GPUs i (just left) and j (just entered) will do for the rings to come. */
-static bool keeps_enough(const struct state *s, int ring, int i, int j)
+static bool keeps_enough(const struct pack_state *s, int ring, int i, int j)
 {
     const int each = s->p->mirrored ? 2 : 1;
     const int more = each * (s->rings - 1 - ring);
@@ -84,12 +84,12 @@ static bool keeps_enough(const struct state *s, int ring, int i, int j)
     return lanes_left(s, i, true) >= more && lanes_left(s, j, true) >= more + 1;
 }
 
-static int end_of(const struct state *s, int ring)
+static int end_of(const struct pack_state *s, int ring)
 {
     return s->p->exit != NULL ? s->p->exit[ring] : s->path[ring * s->n];
 }
 
-static bool is_open(const struct state *s, int ring, int at)
+static bool is_open(const struct pack_state *s, int ring, int at)
 {
     const int end = end_of(s, ring);
     for (int v = 0; v < s->n && s->p->direct; v++) {
@@ -98,8 +98,8 @@ static bool is_open(const struct state *s, int ring, int at)
             continue;
         }
         for (int w = 0; w < s->n && !(in && out); w++) {
-            in = in || (w != v && (w == at || s->seen[w] == 0) && fits(s, w, v));
-            out = out || (w != v && (w == end || s->seen[w] == 0) && fits(s, v, w));
+            in = in || (w != v && (w == at || s->seen[w] == 0) && route_fits(s, w, v));
+            out = out || (w != v && (w == end || s->seen[w] == 0) && route_fits(s, v, w));
         }
         if (!in || (!out && v != end)) {
             return false;
@@ -108,7 +108,7 @@ static bool is_open(const struct state *s, int ring, int at)
     return true;
 }
 
-static unsigned next_random(struct state *s)
+static unsigned next_random(struct pack_state *s)
 {
     s->random ^= s->random << 13;
     s->random ^= s->random >> 17;
@@ -118,7 +118,7 @@ static unsigned next_random(struct state *s)
 
 /* Smaller is tried first: near before far, then the direct link with most left, then chance (with a
  * seed), then the order of GPUs. */
-static double rank_of(struct state *s, int i, int j)
+static double rank_of(struct pack_state *s, int i, int j)
 {
     const struct kolo_route *r = route_of(s, i, j);
     const double left = r->count == 1 ? s->left[s->p->fabric->arc[r->first]] / s->p->rate_gbs : 0;
@@ -128,7 +128,7 @@ static double rank_of(struct state *s, int i, int j)
            10 * noise + 1e-3 * away;
 }
 
-static void list_choices(struct state *s, int place)
+static void list_choices(struct pack_state *s, int place)
 {
     const int ring = place / s->n, at = s->path[place];
     const int end = s->p->exit != NULL ? s->p->exit[ring] : -1;
@@ -137,7 +137,7 @@ static void list_choices(struct state *s, int place)
     double key[KOLO_FABRIC_GPUS_MAX];
     int count = 0;
     for (int j = 0; j < s->n; j++) {
-        if (s->seen[j] != 0 || (j == end) != (last && end >= 0) || !fits(s, at, j)) {
+        if (s->seen[j] != 0 || (j == end) != (last && end >= 0) || !route_fits(s, at, j)) {
             continue;
         }
         const double k = rank_of(s, at, j);
@@ -153,7 +153,7 @@ static void list_choices(struct state *s, int place)
     s->next[place] = 0;
 }
 
-static void begin_ring(struct state *s, int ring)
+static void begin_ring(struct pack_state *s, int ring)
 {
     const int first = s->p->entry != NULL ? s->p->entry[ring] : 0;
     memset(s->seen, 0, (size_t)s->n);
@@ -163,45 +163,45 @@ static void begin_ring(struct state *s, int ring)
 }
 
 /* The ring that ends at `place` closes, or leaves the host there. */
-static bool closes(struct state *s, int place)
+static bool ring_closes(struct pack_state *s, int place)
 {
     const int ring = place / s->n, first = s->path[ring * s->n], last = s->path[place];
     if (s->p->entry != NULL || s->n == 1) {
         return true;
     }
-    if (!fits(s, last, first)) {
+    if (!route_fits(s, last, first)) {
         return false;
     }
-    use(s, last, first, 1);
+    use_route(s, last, first, 1);
     if (s->p->mirrored || keeps_enough(s, ring, last, first)) {
         return true;
     }
-    use(s, last, first, -1);
+    use_route(s, last, first, -1);
     return false;
 }
 
 /* Take the step to `place` back. */
-static void undo(struct state *s, int place)
+static void undo_step(struct pack_state *s, int place)
 {
     s->seen[s->path[place]] = 0;
-    use(s, s->path[place - 1], s->path[place], -1);
+    use_route(s, s->path[place - 1], s->path[place], -1);
 }
 
 /* Back into the ring before, whose last GPU and closing are taken back. */
-static void reopen(struct state *s, int ring)
+static void reopen_ring(struct pack_state *s, int ring)
 {
     const int last = ring * s->n + s->n - 1;
     memset(s->seen, 1, (size_t)s->n);
     if (s->p->entry == NULL && s->n > 1) {
-        use(s, s->path[last], s->path[ring * s->n], -1);
+        use_route(s, s->path[last], s->path[ring * s->n], -1);
     }
     if (s->n > 1) {
-        undo(s, last);
+        undo_step(s, last);
     }
 }
 
 /* Second GPUs of cycles do not decrease. */
-static bool in_order(const struct state *s, int place, int to)
+static bool in_order(const struct pack_state *s, int place, int to)
 {
     const int ring = place / s->n;
     return s->p->entry != NULL || place % s->n != 0 || ring == 0 ||
@@ -209,7 +209,7 @@ static bool in_order(const struct state *s, int place, int to)
 }
 
 /* One step on from `place`; the place reached, or -1: none of its candidates is left. */
-static int step(struct state *s, int place)
+static int next_step(struct pack_state *s, int place)
 {
     while (s->next[place] < s->count[place]) {
         const int at = s->path[place];
@@ -218,18 +218,18 @@ static int step(struct state *s, int place)
         if (!in_order(s, place, to)) {
             continue;
         }
-        use(s, at, to, 1);
+        use_route(s, at, to, 1);
         s->seen[to] = 1;
         s->path[place + 1] = to;
         if (keeps_enough(s, place / s->n, at, to) && is_open(s, place / s->n, to)) {
             return place + 1;
         }
-        undo(s, place + 1);
+        undo_step(s, place + 1);
     }
     return -1;
 }
 
-static enum kolo_packed search(struct state *s)
+static enum kolo_packed search_rings(struct pack_state *s)
 {
     const int total = s->rings * s->n;
     int place = 0;
@@ -237,7 +237,7 @@ static enum kolo_packed search(struct state *s)
     while (s->p->steps > 0) {
         const bool ends = place % s->n == s->n - 1;
         int to = -1;
-        if (ends && closes(s, place)) {
+        if (ends && ring_closes(s, place)) {
             if (place == total - 1) {
                 return KOLO_PACKED;
             }
@@ -246,7 +246,7 @@ static enum kolo_packed search(struct state *s)
             continue;
         }
         if (!ends) {
-            to = step(s, place);
+            to = next_step(s, place);
         }
         if (to >= 0) {
             place = to;
@@ -254,12 +254,12 @@ static enum kolo_packed search(struct state *s)
                 list_choices(s, place);
             }
         } else if (place % s->n != 0) {
-            undo(s, place);
+            undo_step(s, place);
             place--;
         } else if (place == 0) {
             return KOLO_PACK_IMPOSSIBLE;
         } else {
-            reopen(s, place / s->n - 1);
+            reopen_ring(s, place / s->n - 1);
             place -= 2;
             if (s->n == 1) {
                 return KOLO_PACK_IMPOSSIBLE;
@@ -269,7 +269,7 @@ static enum kolo_packed search(struct state *s)
     return KOLO_PACK_UNKNOWN;
 }
 
-static void copy_out(const struct state *s)
+static void copy_out(const struct pack_state *s)
 {
     const size_t n = (size_t)s->n;
     for (int r = 0; r < s->p->nrings; r++) {
@@ -287,7 +287,7 @@ enum kolo_packed kolo_pack_rings(struct kolo_pack *pack)
     const int rings = pack->mirrored ? pack->nrings / 2 : pack->nrings;
     const int arcs = 2 * pack->fabric->graph->nlinks;
     const size_t places = (size_t)rings * (size_t)n;
-    struct state s = {.p = pack, .n = n, .rings = rings, .random = pack->seed};
+    struct pack_state s = {.p = pack, .n = n, .rings = rings, .random = pack->seed};
     enum kolo_packed result = KOLO_PACK_UNKNOWN;
     s.left = malloc(((size_t)arcs + 1) * sizeof *s.left);
     s.path = malloc((3 * places + places * (size_t)n) * sizeof *s.path);
@@ -300,7 +300,7 @@ enum kolo_packed kolo_pack_rings(struct kolo_pack *pack)
             s.left[i] =
                 pack->fabric->graph->link[i / 2].gbs - (pack->used != NULL ? pack->used[i] : 0);
         }
-        result = search(&s);
+        result = search_rings(&s);
     }
     if (result == KOLO_PACKED) {
         copy_out(&s);

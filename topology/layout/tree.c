@@ -10,7 +10,7 @@
  * the shift by one for odd n (but for number 1, which is then a leaf twice). A rank thus forwards
  * in one tree only, and two halves of a message, one down each tree, use every rank's link fully.
  * Source: Sanders, Speck, Traff 2009, doi:10.1016/j.parco.2009.09.001. */
-#include "topology/topology.h"
+#include "topology/layout/layout.h"
 
 /* The in-order tree over 1..n; 0 none. A right child that would lie beyond n is replaced by the
  * largest subtree that fits. */

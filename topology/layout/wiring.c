@@ -162,8 +162,8 @@ static int via_within(const struct kolo_wiring *w, struct kolo_job *job, int fro
 {
     const struct kolo_graph *g = w->graph;
     const int a = g->gpu[from], b = g->gpu[to];
-    const struct kolo_link *nvlink = kolo_graph_link(g, a, b, KOLO_LINK_NVLINK);
-    const struct kolo_link *xgmi = kolo_graph_link(g, a, b, KOLO_LINK_XGMI);
+    const struct kolo_graph_edge *nvlink = kolo_graph_link(g, a, b, KOLO_LINK_NVLINK);
+    const struct kolo_graph_edge *xgmi = kolo_graph_link(g, a, b, KOLO_LINK_XGMI);
     char text[32];
     (void)snprintf(text, sizeof text, "P2P/%s",
                    w->over == KOLO_OVER_SWITCH || nvlink != NULL ? "NVLink"

@@ -7,7 +7,8 @@
 
 #include "topology/layout/fabric.h"
 #include "topology/layout/job.h"
-#include "topology/topology.h"
+#include "topology/layout/layout.h"
+#include "topology/machine/graph.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -18,7 +18,7 @@
 
 enum { STEPS = 60000, TRIES = 12, RINGS_MAX = 16 };
 
-static bool reserve(struct kolo_wiring *w, int nrings)
+static bool reserve_rings(struct kolo_wiring *w, int nrings)
 {
     const size_t ints = (size_t)nrings * (size_t)w->ngpus;
     int *path = realloc(w->path, ints * sizeof *path);
@@ -29,7 +29,7 @@ static bool reserve(struct kolo_wiring *w, int nrings)
     return true;
 }
 
-static void keep(struct kolo_wiring *w, int nrings, double rate, const int *path)
+static void keep_rings(struct kolo_wiring *w, int nrings, double rate, const int *path)
 {
     memmove(w->path, path, (size_t)nrings * (size_t)w->ngpus * sizeof *path);
     w->nrings = nrings;
@@ -44,12 +44,12 @@ static kolo_status fill_switched(struct kolo_wiring *w, const struct kolo_fabric
     const int n = w->ngpus;
     int links = 0;
     for (int i = 0; i < f->graph->nlinks; i++) {
-        const struct kolo_link *l = &f->graph->link[i];
+        const struct kolo_graph_edge *l = &f->graph->link[i];
         const bool fast = l->kind == KOLO_LINK_NVLINK || l->kind == KOLO_LINK_XGMI;
         links = fast && (links == 0 || l->count < links) ? l->count : links;
     }
     const int nrings = links > 8 ? 8 : links > 0 ? links : 1;
-    if (!reserve(w, nrings)) {
+    if (!reserve_rings(w, nrings)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", nrings);
     }
     for (int r = 0; r < nrings; r++) {
@@ -65,7 +65,7 @@ static kolo_status fill_switched(struct kolo_wiring *w, const struct kolo_fabric
 
 /* ---- full mesh ---- */
 
-static int divisor(int a, int b)
+static int common_divisor(int a, int b)
 {
     while (b != 0) {
         const int rest = a % b;
@@ -81,12 +81,12 @@ static int common_count(const struct kolo_fabric *f, bool *is_mesh)
     int common = 0, pairs = 0;
     bool same = true;
     for (int i = 0; i < f->graph->nlinks; i++) {
-        const struct kolo_link *l = &f->graph->link[i];
+        const struct kolo_graph_edge *l = &f->graph->link[i];
         if (l->kind != KOLO_LINK_NVLINK && l->kind != KOLO_LINK_XGMI) {
             continue;
         }
         same = same && (common == 0 || common == l->count);
-        common = divisor(l->count, common);
+        common = common_divisor(l->count, common);
         pairs++;
     }
     *is_mesh = same && pairs == f->n * (f->n - 1) / 2;
@@ -94,7 +94,7 @@ static int common_count(const struct kolo_fabric *f, bool *is_mesh)
 }
 
 /* Place k of the zigzag 0 1 -1 2 -2 ... */
-static int zigzag(int k)
+static int zigzag_place(int k)
 {
     return k % 2 == 1 ? (k + 1) / 2 : -k / 2;
 }
@@ -105,7 +105,7 @@ static void mesh_ring(int n, int t, bool back, int *path)
     path[0] = n - 1;
     for (int k = 0; k < n - 1; k++) {
         const int at = back ? n - 2 - k : k;
-        path[k + 1] = kolo_mod(zigzag(at) + t, n - 1);
+        path[k + 1] = kolo_mod(zigzag_place(at) + t, n - 1);
     }
 }
 
@@ -114,7 +114,7 @@ static kolo_status fill_mesh(struct kolo_wiring *w, double lane)
     const int n = w->ngpus;
     const bool odd = n % 2 == 1;
     const int nrings = n == 2 ? 1 : odd ? n - 1 : 2 * (n - 1);
-    if (!reserve(w, nrings)) {
+    if (!reserve_rings(w, nrings)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", nrings);
     }
     for (int r = 0; r < nrings; r++) {
@@ -167,7 +167,7 @@ static bool search_part(struct kolo_wiring *w, const struct kolo_fabric *f, doub
         const bool even = k % 2 == 0 && try_pack(f, &a, budget, out) == KOLO_PACKED;
         a.mirrored = false;
         if (even || try_pack(f, &a, budget, out) == KOLO_PACKED) {
-            keep(w, k, rate, out);
+            keep_rings(w, k, rate, out);
             return k == bound && bound * rate > w->bound_gbs * (1 - 1e-6);
         }
     }
@@ -184,7 +184,7 @@ static kolo_status fill_direct(struct kolo_wiring *w, const struct kolo_fabric *
     w->bound_links = (int)(w->bound_gbs / f->unit_gbs + 0.5);
     w->unit_gbs = f->unit_gbs;
     int *out = malloc((size_t)most * (size_t)w->ngpus * sizeof *out);
-    if (out == NULL || !reserve(w, most)) {
+    if (out == NULL || !reserve_rings(w, most)) {
         free(out);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", most);
     }
@@ -236,8 +236,20 @@ static int list_capacities(const struct kolo_fabric *f, double *out)
     return count;
 }
 
-/* Rings of capacity / sharers each, that together are within the bound; the largest sum first, and
- * of equal sums the fewest rings. */
+/* Add the sums of k rings that each have `capacity` / sharers, up to the bound. */
+static int add_sums(double capacity, int k, double bound, int sums, struct sum *out)
+{
+    for (int sharers = 1; sharers <= k; sharers++) {
+        const double total = k * capacity / sharers;
+        if (total <= bound * (1 + 1e-6) && sums < SUMS) {
+            out[sums++] = (struct sum){total, k};
+        }
+    }
+    return sums;
+}
+
+/* List the sums of up to 8 rings within the bound: the largest sum first, and of equal sums the one
+ * with the fewest rings. */
 static int list_sums(const struct kolo_fabric *f, double bound, struct sum *out)
 {
     double capacity[CAPACITIES];
@@ -245,12 +257,7 @@ static int list_sums(const struct kolo_fabric *f, double bound, struct sum *out)
     int sums = 0;
     for (int k = 1; k <= 8; k++) {
         for (int i = 0; i < count; i++) {
-            for (int sharers = 1; sharers <= k; sharers++) {
-                const double total = k * capacity[i] / sharers;
-                if (total <= bound * (1 + 1e-6) && sums < SUMS) {
-                    out[sums++] = (struct sum){total, k};
-                }
-            }
+            sums = add_sums(capacity[i], k, bound, sums, out);
         }
     }
     qsort(out, (size_t)sums, sizeof *out, compare_sums);
@@ -263,7 +270,7 @@ static kolo_status fill_all(struct kolo_wiring *w, const struct kolo_fabric *f)
     const int count = list_sums(f, w->bound_gbs, sums);
     long budget = 4L * STEPS;
     int *out = malloc((size_t)RINGS_MAX * (size_t)w->ngpus * sizeof *out);
-    if (out == NULL || !reserve(w, RINGS_MAX)) {
+    if (out == NULL || !reserve_rings(w, RINGS_MAX)) {
         free(out);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d rings", RINGS_MAX);
     }
@@ -271,7 +278,7 @@ static kolo_status fill_all(struct kolo_wiring *w, const struct kolo_fabric *f)
         const struct attempt a = {sums[i].nrings, sums[i].total / sums[i].nrings, false, false};
         if ((i == 0 || compare_sums(&sums[i - 1], &sums[i]) != 0) &&
             try_pack(f, &a, &budget, out) == KOLO_PACKED) {
-            keep(w, a.nrings, a.rate, out);
+            keep_rings(w, a.nrings, a.rate, out);
         }
     }
     free(out);
@@ -283,7 +290,7 @@ static kolo_status fill_simple(struct kolo_wiring *w, const struct kolo_fabric *
 {
     const int n = w->ngpus;
     int *uses = calloc(2 * (size_t)f->graph->nlinks + 1, sizeof *uses);
-    if (uses == NULL || !reserve(w, 1)) {
+    if (uses == NULL || !reserve_rings(w, 1)) {
         free(uses);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a ring");
     }

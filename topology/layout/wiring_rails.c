@@ -24,7 +24,7 @@ enum { NICS_MAX = 64, STEPS = 20000 };
 static double nic_gbs(const struct kolo_graph *g, int nic)
 {
     const struct kolo_node *node = &g->node[nic];
-    const struct kolo_link *link =
+    const struct kolo_graph_edge *link =
         node->parent >= 0 ? kolo_graph_link(g, nic, node->parent, KOLO_LINK_PCI) : NULL;
     const double pci = link != NULL ? link->gbs : kolo_pci_gbs_usual();
     return node->gbs > 0 && node->gbs < pci ? node->gbs : pci;
@@ -92,7 +92,7 @@ struct ends {
 };
 
 /* The GPU nearest to a NIC that is not `other`; of equals the least used, then the first. */
-static int nearest(const struct ends *e, int nic, const int *uses, int other)
+static int nearest_gpu(const struct ends *e, int nic, const int *uses, int other)
 {
     int best = -1;
     for (int i = 0; i < e->n; i++) {
@@ -111,7 +111,7 @@ static int nearest(const struct ends *e, int nic, const int *uses, int other)
 /* How many GPUs are as near to a NIC as any is. */
 static int count_near(const struct ends *e, int nic)
 {
-    const int best = nearest(e, nic, e->entries, -1);
+    const int best = nearest_gpu(e, nic, e->entries, -1);
     int count = 0;
     for (int i = 0; i < e->n; i++) {
         count += near_of(e->g, i, nic) == near_of(e->g, best, nic);
@@ -121,8 +121,8 @@ static int count_near(const struct ends *e, int nic)
 
 static void set_rail(struct ends *e, struct kolo_rail *rail, int in, int out, bool turns)
 {
-    const int entry = nearest(e, in, e->entries, -1);
-    const int exit = e->n == 1 ? entry : nearest(e, out, e->exits, entry);
+    const int entry = nearest_gpu(e, in, e->entries, -1);
+    const int exit = e->n == 1 ? entry : nearest_gpu(e, out, e->exits, entry);
     e->entries[entry]++;
     e->exits[exit]++;
     *rail = (struct kolo_rail){.entry = entry,
@@ -190,7 +190,7 @@ static void take_nic_ways(const struct kolo_wiring *w, double rate, double *used
     }
 }
 
-static bool overfull(const struct kolo_graph *g, const double *used)
+static bool any_overfull(const struct kolo_graph *g, const double *used)
 {
     for (int i = 0; i < 2 * g->nlinks; i++) {
         if (used[i] > g->link[i / 2].gbs * (1 + 1e-6)) {
@@ -206,7 +206,7 @@ static enum kolo_packed pack_at(struct kolo_wiring *w, const struct kolo_fabric 
     enum kolo_packed result = KOLO_PACK_UNKNOWN;
     memset(used, 0, 2 * (size_t)w->graph->nlinks * sizeof *used);
     take_nic_ways(w, rate, used);
-    if (overfull(w->graph, used)) {
+    if (any_overfull(w->graph, used)) {
         return KOLO_PACK_IMPOSSIBLE;
     }
     for (unsigned seed = 0; seed < 4 && result == KOLO_PACK_UNKNOWN; seed++) {

@@ -44,7 +44,7 @@ void kolo_graph_destroy(struct kolo_graph *graph)
     free(graph);
 }
 
-static bool take(struct kolo_graph *graph, size_t bytes)
+static bool take_memory(struct kolo_graph *graph, size_t bytes)
 {
     if (graph->limit != 0 && (bytes > graph->limit || graph->bytes > graph->limit - bytes)) {
         return false;
@@ -61,7 +61,7 @@ void *kolo_graph_grow(struct kolo_graph *graph, void *array, int count, int *roo
     }
     const int more = *room < 16 ? 16 : *room + *room / 2;
     const size_t bytes = (size_t)more * each;
-    if (!take(graph, bytes)) {
+    if (!take_memory(graph, bytes)) {
         return NULL;
     }
     void *new = realloc(array, bytes);
@@ -97,10 +97,10 @@ int kolo_graph_add(struct kolo_graph *graph, enum kolo_node_kind kind, int paren
     return graph->nnodes++;
 }
 
-struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind)
+struct kolo_graph_edge *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind)
 {
     for (int i = 0; i < graph->nlinks; i++) {
-        struct kolo_link *link = &graph->link[i];
+        struct kolo_graph_edge *link = &graph->link[i];
         if (((link->a == a && link->b == b) || (link->a == b && link->b == a)) &&
             (kind < 0 || link->kind == (enum kolo_link_kind)kind)) {
             return link;
@@ -109,7 +109,8 @@ struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, 
     return NULL;
 }
 
-static bool joins(const struct kolo_graph *graph, const struct kolo_link *link, int a, int b)
+static bool joins_gpus(const struct kolo_graph *graph, const struct kolo_graph_edge *link, int a,
+                       int b)
 {
     const bool has_a = link->a == a || link->b == a, has_b = link->a == b || link->b == b;
     const bool switched = graph->node[link->a].kind == KOLO_NODE_NVSWITCH ||
@@ -121,7 +122,7 @@ void kolo_graph_cut(struct kolo_graph *graph, int a, int b)
 {
     int kept = 0;
     for (int i = 0; i < graph->nlinks; i++) {
-        if (!joins(graph, &graph->link[i], a, b)) {
+        if (!joins_gpus(graph, &graph->link[i], a, b)) {
             graph->link[kept++] = graph->link[i];
         }
     }
@@ -140,7 +141,7 @@ void kolo_graph_keep(struct kolo_graph *graph, const bool *used)
     }
     graph->ngpus = gpus;
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i];
+        const struct kolo_graph_edge *link = &graph->link[i];
         if (link->kind == KOLO_LINK_PCI || (graph->node[link->a].kind != KOLO_NODE_DEVICE &&
                                             graph->node[link->b].kind != KOLO_NODE_DEVICE)) {
             graph->link[links++] = *link;
@@ -149,7 +150,7 @@ void kolo_graph_keep(struct kolo_graph *graph, const bool *used)
     graph->nlinks = links;
 }
 
-bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link)
+bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_graph_edge *link)
 {
     void *grown =
         kolo_graph_grow(graph, graph->link, graph->nlinks, &graph->link_room, sizeof *graph->link);
@@ -166,7 +167,7 @@ bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text)
     if (text == NULL || text[0] == '\0') {
         return true;
     }
-    if (!take(graph, strlen(text) + 1)) {
+    if (!take_memory(graph, strlen(text) + 1)) {
         return false;
     }
     char *copy = strdup(text);

@@ -53,7 +53,7 @@ struct kolo_node {
     char *arch_text; /* CPU: "x86_64"; GPU: "gfx942"; NULL unknown */
 };
 
-struct kolo_link {
+struct kolo_graph_edge {
     int a, b; /* nodes */
     enum kolo_link_kind kind;
     int count;    /* bundled lanes: NVLinks between the two; 1 elsewhere */
@@ -64,7 +64,7 @@ struct kolo_link {
 struct kolo_graph {
     struct kolo_node *node;
     int nnodes, node_room;
-    struct kolo_link *link;
+    struct kolo_graph_edge *link;
     int nlinks, link_room;
     int *gpu; /* nodes in the planner's order: by `number` where all have one, else by bus */
     int ngpus;
@@ -85,7 +85,7 @@ void kolo_graph_destroy(struct kolo_graph *graph); /* NULL is allowed */
 int kolo_graph_add(struct kolo_graph *graph, enum kolo_node_kind kind, int parent);
 /* Add a link; kolo_graph_finish() makes one of those that join the same two nodes by the same kind.
  * False: no memory. */
-bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_link *link);
+bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_graph_edge *link);
 /* Take away the links over which two GPUs reach each other without PCI: those between them, and
  * those of both to the NVSwitch. */
 void kolo_graph_cut(struct kolo_graph *graph, int a, int b);
@@ -99,7 +99,7 @@ void kolo_graph_note(struct kolo_graph *graph, const char *format, ...) KOLO_PRI
 
 /* A link that one end of it declares: NVLinks are told per GPU, and the other end by its address.
  */
-struct kolo_claim {
+struct kolo_link_claim {
     int from;                 /* GPU */
     uint64_t to;              /* KOLO_BUS_NONE: hidden, which only NVSwitches are */
     enum kolo_node_kind kind; /* of the other end: GPU, NVSWITCH or NUMA (a CPU with NVLink) */
@@ -107,14 +107,15 @@ struct kolo_claim {
     int count;
     double gbs; /* each way, of all `count`; 0: by the GPU's architecture */
 };
-struct kolo_claims {
-    struct kolo_claim *claim;
+struct kolo_link_claims {
+    struct kolo_link_claim *claim;
     int count, room;
 };
-bool kolo_claims_add(struct kolo_graph *graph, struct kolo_claims *claims,
-                     const struct kolo_claim *claim);
+bool kolo_link_claims_add(struct kolo_graph *graph, struct kolo_link_claims *claims,
+                          const struct kolo_link_claim *claim);
 /* Turn claims into links: what both ends claim counts once, by the smaller claim. */
-KOLO_CHECK kolo_status kolo_claims_join(struct kolo_graph *graph, struct kolo_claims *claims);
+KOLO_CHECK kolo_status kolo_link_claims_join(struct kolo_graph *graph,
+                                             struct kolo_link_claims *claims);
 
 /* After the last node and link: makes one link of several, numbers gpu[] and nic[], joins NUMA
  * nodes that nothing joins yet, and mends links that cannot be as slow as they say. Errors: SYSTEM.
@@ -128,7 +129,7 @@ KOLO_CHECK kolo_status kolo_graph_end(struct kolo_graph *graph, kolo_status st,
 /* Node with this bus address and kind (-1: any); -1: none. */
 int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind);
 /* The link between two nodes; NULL: none. Any kind if `kind` is -1. */
-struct kolo_link *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind);
+struct kolo_graph_edge *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind);
 /* The NUMA node that `node` hangs on, its own index if it is one; -1: none. */
 int kolo_graph_numa(const struct kolo_graph *graph, int node);
 /* The only NVSWITCH node, made on first use; -1: no memory. */
@@ -153,7 +154,8 @@ const char *kolo_link_kind_name(enum kolo_link_kind kind);
 /* Hash of all that the planner reads: equal machines plan alike. */
 uint64_t kolo_graph_hash(const struct kolo_graph *graph);
 
-/* ---- addresses and speeds (speed.c) ---- */
+/* ---- addresses and speeds (speed.c) -----------------------------------------------------------
+ */
 
 /* "0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "fffffff:ffff:ff" is none. False: not an address.
  */
@@ -175,46 +177,11 @@ double kolo_smp_gbs(const char *vendor, const char *arch_text, int family_model)
 /* What a PCI class code is. */
 enum kolo_node_kind kolo_pci_kind(uint32_t class_id, uint32_t vendor);
 
-/* ---- this machine (host_graph.c, discover.c) ---- */
+/* ---- graph of a host (host_graph.c) ---- */
 
 struct kolo_host;
 /* The devices that hwloc found; `host` was opened with its devices. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_graph_of_host(const struct kolo_host *host, struct kolo_graph **out);
-/* This machine: hwloc's devices, sysfs's link speeds and NIC rates, NVML's GPUs and NVLinks; then
- * what KOLO_TOPO_FILE says, if it names a file: of this machine (it shares a bus address) a hint to
- * fill in what is missing, else a machine in its place. Errors: INVALID (the file), SYSTEM. */
-KOLO_CHECK kolo_status kolo_graph_discover(struct kolo_graph **out);
-
-/* ---- reading and writing (file.c and the readers) ---- */
-
-enum { KOLO_FILE_BYTES_MAX = 64 << 20 };
-
-/* Read a machine from a file of any known format. Errors: INVALID (text: file, line, what), SYSTEM.
- */
-KOLO_CHECK kolo_status kolo_graph_load(const char *path, struct kolo_graph **out);
-/* The same of `len` bytes that were read from `path`. */
-KOLO_CHECK kolo_status kolo_graph_read(const char *path, const char *bytes, size_t len,
-                                       struct kolo_graph **out);
-/* All of a regular file, with a final 0; the caller frees it. Errors: INVALID, SYSTEM. */
-KOLO_CHECK kolo_status kolo_file_read(const char *path, char **out, size_t *len_out);
-
-/* Our own dump: everything, to be read back into an equal graph. */
-void kolo_graph_write(const struct kolo_graph *graph, struct kolo_text *out);
-/* For NCCL_TOPO_FILE. What it cannot say (capacities that are no PCI speed) is left out. */
-void kolo_graph_write_nccl(const struct kolo_graph *graph, struct kolo_text *out);
-/* One JSON object: nodes, links, notes. */
-void kolo_graph_write_json(const struct kolo_graph *graph, struct kolo_text *out);
-/* The tree with capacities, for people. */
-void kolo_graph_print(const struct kolo_graph *graph, struct kolo_text *out);
-
-/* Add what `hint` knows to `base`, joined by bus address: unknown nodes come in, what is unknown of
- * known ones is filled in, and NVLinks are kept from whichever has them. Errors: SYSTEM. */
-KOLO_CHECK kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *hint);
-
-/* Append `text` with the characters that XML, or JSON, does not take as they are escaped. */
-void kolo_text_xml(struct kolo_text *out, const char *text);
-void kolo_text_json(struct kolo_text *out, const char *text);
-
 #ifdef __cplusplus
 }
 #endif

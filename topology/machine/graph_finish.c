@@ -52,8 +52,8 @@ int kolo_index_find(const struct kolo_graph *graph, const struct kolo_bus_entry 
 
 /* ---- claims ---- */
 
-bool kolo_claims_add(struct kolo_graph *graph, struct kolo_claims *claims,
-                     const struct kolo_claim *claim)
+bool kolo_link_claims_add(struct kolo_graph *graph, struct kolo_link_claims *claims,
+                          const struct kolo_link_claim *claim)
 {
     void *grown = kolo_graph_grow(graph, claims->claim, claims->count, &claims->room,
                                   sizeof claims->claim[0]);
@@ -88,7 +88,7 @@ static int compare_meant(const void *left, const void *right)
     return 0;
 }
 
-static double claimed_gbs(const struct kolo_graph *graph, const struct kolo_claim *claim)
+static double claimed_gbs(const struct kolo_graph *graph, const struct kolo_link_claim *claim)
 {
     const int arch = graph->node[claim->from].arch;
     return claim->gbs > 0 ? claim->gbs
@@ -98,7 +98,7 @@ static double claimed_gbs(const struct kolo_graph *graph, const struct kolo_clai
 
 /* The node at the other end; -1: there is none to join. */
 static int other_end(struct kolo_graph *graph, const struct kolo_bus_entry *index, int nvswitch,
-                     const struct kolo_claim *claim)
+                     const struct kolo_link_claim *claim)
 {
     char from[24], to[24];
     if (claim->kind == KOLO_NODE_NVSWITCH) {
@@ -123,7 +123,7 @@ static int other_end(struct kolo_graph *graph, const struct kolo_bus_entry *inde
 }
 
 /* The NVSwitch, if any claim needs it; -1: none does. -2: no memory. */
-static int find_nvswitch(struct kolo_graph *graph, const struct kolo_claims *claims)
+static int find_nvswitch(struct kolo_graph *graph, const struct kolo_link_claims *claims)
 {
     for (int i = 0; i < claims->count; i++) {
         if (claims->claim[i].kind == KOLO_NODE_NVSWITCH) {
@@ -134,7 +134,7 @@ static int find_nvswitch(struct kolo_graph *graph, const struct kolo_claims *cla
     return -1;
 }
 
-static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_claims *claims,
+static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_link_claims *claims,
                                  struct meant *meant, int *count)
 {
     struct kolo_bus_entry *index = NULL;
@@ -144,7 +144,7 @@ static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_cla
     }
     KOLO_TRY(kolo_graph_index(graph, &index));
     for (int i = 0; i < claims->count; i++) {
-        const struct kolo_claim *c = &claims->claim[i];
+        const struct kolo_link_claim *c = &claims->claim[i];
         const int to = other_end(graph, index, nvswitch, c);
         if (to >= 0 && c->count > 0) {
             meant[(*count)++] = (struct meant){.a = c->from < to ? c->from : to,
@@ -160,7 +160,7 @@ static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_cla
 }
 
 /* The claims of one pair: what each end says, summed; both: the smaller. */
-static struct kolo_link link_of(const struct meant *meant, int count)
+static struct kolo_graph_edge link_of(const struct meant *meant, int count)
 {
     int counts[2] = {0};
     double gbs[2] = {0};
@@ -171,11 +171,11 @@ static struct kolo_link link_of(const struct meant *meant, int count)
     }
     const bool both = counts[0] > 0 && counts[1] > 0;
     const int end = both ? counts[1] < counts[0] : counts[0] == 0;
-    return (struct kolo_link){.a = meant[0].a,
-                              .b = meant[0].b,
-                              .kind = meant[0].kind,
-                              .count = counts[end],
-                              .gbs = gbs[end]};
+    return (struct kolo_graph_edge){.a = meant[0].a,
+                                    .b = meant[0].b,
+                                    .kind = meant[0].kind,
+                                    .count = counts[end],
+                                    .gbs = gbs[end]};
 }
 
 static bool same_pair(const struct meant *x, const struct meant *y)
@@ -183,7 +183,7 @@ static bool same_pair(const struct meant *x, const struct meant *y)
     return x->a == y->a && x->b == y->b && x->kind == y->kind;
 }
 
-kolo_status kolo_claims_join(struct kolo_graph *graph, struct kolo_claims *claims)
+kolo_status kolo_link_claims_join(struct kolo_graph *graph, struct kolo_link_claims *claims)
 {
     int count = 0;
     struct meant *meant = malloc(((size_t)claims->count + 1) * sizeof *meant);
@@ -196,13 +196,13 @@ kolo_status kolo_claims_join(struct kolo_graph *graph, struct kolo_claims *claim
         for (n = 1; i + n < count && same_pair(&meant[i], &meant[i + n]);) {
             n++;
         }
-        const struct kolo_link link = link_of(&meant[i], n);
+        const struct kolo_graph_edge link = link_of(&meant[i], n);
         st = kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
     }
     free(meant);
     free(claims->claim);
     graph->bytes -= (size_t)claims->room * sizeof claims->claim[0];
-    *claims = (struct kolo_claims){0};
+    *claims = (struct kolo_link_claims){0};
     return st;
 }
 
@@ -210,7 +210,7 @@ kolo_status kolo_claims_join(struct kolo_graph *graph, struct kolo_claims *claim
 
 static int compare_links(const void *left, const void *right)
 {
-    const struct kolo_link *x = left, *y = right;
+    const struct kolo_graph_edge *x = left, *y = right;
     const int keys[][2] = {{(int)x->kind, (int)y->kind}, {x->a, y->a}, {x->b, y->b}};
     for (size_t i = 0; i < KOLO_LENGTH(keys); i++) {
         if (keys[i][0] != keys[i][1]) {
@@ -224,18 +224,18 @@ static void merge_links(struct kolo_graph *graph)
 {
     int kept = 0;
     for (int i = 0; i < graph->nlinks; i++) {
-        struct kolo_link *link = &graph->link[i];
+        struct kolo_graph_edge *link = &graph->link[i];
         if (link->a > link->b) {
-            *link = (struct kolo_link){link->b,     link->a,   link->kind,
-                                       link->count, link->gbs, link->assumed};
+            *link = (struct kolo_graph_edge){link->b,     link->a,   link->kind,
+                                             link->count, link->gbs, link->assumed};
         }
     }
     if (graph->nlinks > 0) {
         qsort(graph->link, (size_t)graph->nlinks, sizeof *graph->link, compare_links);
     }
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i];
-        struct kolo_link *last = kept > 0 ? &graph->link[kept - 1] : NULL;
+        const struct kolo_graph_edge *link = &graph->link[i];
+        struct kolo_graph_edge *last = kept > 0 ? &graph->link[kept - 1] : NULL;
         if (last != NULL && compare_links(last, link) == 0) {
             last->count += link->count;
             last->gbs += link->gbs;
@@ -261,7 +261,7 @@ static kolo_status join_numas(struct kolo_graph *graph)
         }
         const double gbs = kolo_smp_gbs(node->name, node->arch_text, node->arch);
         for (int a = 0; a < b; a++) {
-            const struct kolo_link link = {a, b, KOLO_LINK_SMP, 1, gbs, true};
+            const struct kolo_graph_edge link = {a, b, KOLO_LINK_SMP, 1, gbs, true};
             if (graph->node[a].kind == KOLO_NODE_NUMA && !kolo_graph_join(graph, &link)) {
                 return kolo_graph_full(graph);
             }
@@ -276,7 +276,7 @@ static bool mend_some(struct kolo_graph *graph, double *most, double *least)
 {
     bool mended = false;
     for (int i = graph->nlinks - 1; i >= 0; i--) {
-        struct kolo_link *link = &graph->link[i];
+        struct kolo_graph_edge *link = &graph->link[i];
         const bool b_is_child = graph->node[link->b].parent == link->a;
         const int parent = b_is_child ? link->a : link->b;
         const int child = b_is_child ? link->b : link->a;
@@ -398,7 +398,7 @@ uint64_t kolo_graph_hash(const struct kolo_graph *graph)
         hash = kolo_hash(kolo_hash(hash, words, sizeof words), &n->gbs, sizeof n->gbs);
     }
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *l = &graph->link[i];
+        const struct kolo_graph_edge *l = &graph->link[i];
         const int64_t words[] = {l->a, l->b, (int64_t)l->kind, l->count};
         hash = kolo_hash(kolo_hash(hash, words, sizeof words), &l->gbs, sizeof l->gbs);
     }

@@ -1,117 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inside of struct kolo_host: the parts of a machine, whether hwloc discovered them (host.c) or a
- * file of hwloc's XML format tells of them, which our own reader reads (read_hwloc.c), for hwloc
- * trusts its files. */
+/* A host: its processors and caches, and the place of a rank in them. A host comes from
+ * topology/source.h. */
 #ifndef KOLO_TOPOLOGY_MACHINE_HOST_H
 #define KOLO_TOPOLOGY_MACHINE_HOST_H
 
-#include "topology/topology.h"
+#include "util/util.h"
 
-#include <hwloc.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-enum kolo_part_kind {
-    KOLO_PART_MACHINE,
-    KOLO_PART_PACKAGE,
-    KOLO_PART_NUMA,
-    KOLO_PART_L3,
-    KOLO_PART_L2,
-    KOLO_PART_L1, /* of data, or unified */
-    KOLO_PART_CORE,
-    KOLO_PART_PU,
-    KOLO_PART_OTHER, /* what nobody asks for, but what may hold others */
-    KOLO_PART_BRIDGE,
-    KOLO_PART_PCI,
-    KOLO_PART_OS, /* an OS device, below its PCI device */
-    KOLO_PART_KINDS
+struct kolo_host; /* immutable once made; any number of threads may ask it */
+
+/* Discover this machine by hwloc. PCI and OS devices are optional: discovery without them is
+ * faster. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_host_live(bool devices, struct kolo_host **out);
+/* This machine without devices, one copy for all holders in the process. The last
+ * kolo_host_destroy() frees it. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_host_hold(struct kolo_host **out);
+void kolo_host_destroy(struct kolo_host *host); /* NULL is allowed */
+
+/* ---- questions (place.c) ---- */
+
+/* Number of PUs that this process's control group allows. A narrower binding of the thread is not
+ * subtracted: a launcher binds each rank to its own part. */
+int kolo_host_pus(const struct kolo_host *host);
+/* OS index of PU i, -1 if there is none. PUs are counted in the order of OS indices, as taskset and
+ * Linux do; the second PU of a core often comes far behind its first. */
+int kolo_host_pu_os(const struct kolo_host *host, int i);
+/* Bytes of one cache, the smallest where they differ; 0 unknown. */
+size_t kolo_host_l3_bytes(const struct kolo_host *host);
+size_t kolo_host_l2_bytes(const struct kolo_host *host);
+
+/* The place where a thread runs, in logical indices, which number neighbours consecutively. -1:
+ * unknown, absent, or more than one (a thread bound to two cores of one package has a package and
+ * no core). */
+struct kolo_place {
+    int pu, core, l3, numa, package;
 };
+static inline struct kolo_place kolo_place_unknown(void)
+{
+    const struct kolo_place place = {-1, -1, -1, -1, -1};
+    return place;
+}
 
-struct kolo_part {
-    enum kolo_part_kind kind;
-    int parent; /* -1: the machine */
-    int end;    /* what it holds are the parts after it up to this one */
-    int index;  /* among those of its kind; -1: holds no PU, as if it were not there */
-    int number; /* PU, NUMA: OS index, -1 none; OS: its hwloc_obj_osdev_type_t */
-    int pus;    /* within it */
-    int arch;   /* MACHINE, PACKAGE: family << 8 | model of the CPU */
-    bool pci;   /* BRIDGE: joins PCI to PCI */
-    uint32_t class_id, vendor_id, device_id;
-    float wire_gbs;      /* PCI, BRIDGE: 0 unknown */
-    uint64_t bytes;      /* of a cache; NUMA: of memory */
-    uint64_t bus;        /* PCI, BRIDGE: as in struct kolo_node */
-    uint64_t id;         /* by which a matrix names it */
-    hwloc_bitmap_t cpus; /* NUMA: PUs that it is local to, of those there are */
-    char *name;          /* OS; MACHINE: the architecture. NULL unknown, as below */
-    char *model;         /* CPU, GPU */
-    char *vendor;        /* CPU */
+/* Place of the PU with this OS index. */
+struct kolo_place kolo_host_place(const struct kolo_host *host, int pu_os_index);
+/* The place that all PUs of the calling thread's binding have in common. */
+struct kolo_place kolo_host_here(const struct kolo_host *host);
+
+/* The nearest part of a host that two places are known to share. A rank that is bound more loosely
+ * than to one L3 counts as far from another: as if in another L3 of the part that both share. */
+enum kolo_near {
+    KOLO_NEAR_CORE,
+    KOLO_NEAR_L3,
+    KOLO_NEAR_NUMA,    /* a NUMA node, but no L3 */
+    KOLO_NEAR_PACKAGE, /* a package, but no NUMA node */
+    KOLO_NEAR_HOST,    /* no package */
+    KOLO_NEAR_UNKNOWN
 };
+enum kolo_near kolo_near_of(const struct kolo_place *a, const struct kolo_place *b);
 
-struct kolo_pu {
-    int os, part;
-};
+/* Find two PUs of this host at the distance `near` and give their OS indices. cpu[0] is the host's
+ * first PU. False: no PU is at that distance from it. */
+bool kolo_host_pair(const struct kolo_host *host, enum kolo_near near, int cpu[2]);
 
-/* The matrix NVLinkBandwidth: line rates in MB/s from one part to another; absent ones are 0. */
-struct kolo_rate {
-    int from, to; /* parts */
-    uint64_t mbs;
-};
-
-struct kolo_host {
-    char *file;             /* NULL: this machine */
-    int holds;              /* of the shared one; 0: it has one owner */
-    struct kolo_part *part; /* each before what it holds, in hwloc's order; part[0]: the machine */
-    int nparts, part_room;
-    int count[KOLO_PART_KINDS]; /* of those with an index */
-    struct kolo_pu *pu;         /* in the order of OS indices */
-    hwloc_bitmap_t cpus;        /* those */
-    struct kolo_rate *rate;
-    int nrates, rate_room;
-    size_t bytes, limit; /* of memory taken, and the most that may be; 0: no limit */
-};
-
-enum { KOLO_HOST_PUS_MAX = 1 << 16, KOLO_HOST_NUMAS_MAX = 1024, KOLO_HOST_PARTS_MAX = 1 << 18 };
-enum { KOLO_NVSWITCH_CLASS = 0x0680 }; /* a bridge of another kind, on PCI */
-
-/* The file `path`, or this machine (NULL), with its PCI and OS devices or without, which is faster.
- * Errors as kolo_host_load(). */
-KOLO_CHECK kolo_status kolo_host_open(const char *path, bool devices, struct kolo_host **out);
-/* The same of `len` bytes that were read from `path`. (read_hwloc.c) */
-KOLO_CHECK kolo_status kolo_host_read(const char *path, const char *bytes, size_t len,
-                                      struct kolo_host **out);
-
-/* False where a file is a machine in another format than hwloc's, which says nothing of CPUs; true
- * too where it cannot be read, and opening it will say why. (file.c) */
-bool kolo_file_is_hwloc(const char *path);
-
-/* CPUs the calling thread is bound to, cut to those of `host`; the caller frees it. NULL: no
- * memory. */
-hwloc_bitmap_t kolo_host_bound(const struct kolo_host *host);
-
-/* ---- parts (parts.c) ---- */
-
-struct kolo_host *kolo_parts_begin(const char *file, size_t limit); /* NULL: no memory */
-/* A new part in `parent`, all else unknown; its number, or -1: no memory, or beyond the limit. What
- * it holds is added before kolo_parts_close(). Pointers to parts are good until the next. */
-int kolo_parts_open(struct kolo_host *host, enum kolo_part_kind kind, int parent);
-void kolo_parts_close(struct kolo_host *host, int part);
-/* Copy a text into a part; NULL leaves it. False: no memory. */
-bool kolo_parts_text(struct kolo_host *host, char **where, const char *text);
-/* Count memory that a part holds beside these; false: beyond the limit. */
-bool kolo_parts_take(struct kolo_host *host, size_t bytes);
-bool kolo_parts_rate(struct kolo_host *host, int from, int to, uint64_t mbs);
-/* After the last part. Errors: INVALID (no PU, or two of one OS index), SYSTEM. */
-KOLO_CHECK kolo_status kolo_parts_end(struct kolo_host *host);
-/* No memory, or the limit: the status to return. */
-kolo_status kolo_parts_full(const struct kolo_host *host);
-
-/* The next of a kind after part `after`, -1 for the first; -1: there is no more. */
-int kolo_parts_next(const struct kolo_host *host, enum kolo_part_kind kind, int after);
-/* The nearest of a kind that holds a part; -1: none. */
-int kolo_parts_above(const struct kolo_host *host, int part, enum kolo_part_kind kind);
-/* How many of a kind a part holds. */
-int kolo_parts_inside(const struct kolo_host *host, int part, enum kolo_part_kind kind);
-/* OS indices of the PUs that a part holds; the caller frees it. NULL: no memory. */
-hwloc_bitmap_t kolo_parts_cpus(const struct kolo_host *host, int part);
-/* The part of the PU with this OS index; -1: none. */
-int kolo_parts_pu(const struct kolo_host *host, int os);
-
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -6,7 +6,7 @@
  * them. */
 #include "topology/formats/xml.h"
 #include "topology/machine/graph.h"
-#include "topology/machine/host.h"
+#include "topology/machine/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,7 @@ static int numa_of(struct building *b, int device)
 static kolo_status join_pci(struct kolo_graph *graph, int parent, int node, float wire_gbs)
 {
     const double gbs = kolo_pci_gbs_of_wire((double)wire_gbs);
-    const struct kolo_link link = {
+    const struct kolo_graph_edge link = {
         parent, node, KOLO_LINK_PCI, 1, gbs > 0 ? gbs : kolo_pci_gbs_usual(), !(gbs > 0)};
     return kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
 }
@@ -265,17 +265,17 @@ static int lanes_of(uint64_t mbs)
     return mbs / each > 0 && mbs / each < 1024 ? (int)(mbs / each) : 1;
 }
 
-static kolo_status claim_rate(struct building *b, const struct kolo_rate *rate,
-                              struct kolo_claims *claims)
+static kolo_status claim_rate(struct building *b, const struct kolo_part_rate *rate,
+                              struct kolo_link_claims *claims)
 {
     const int from = pci_of(b->host, rate->from), to = pci_of(b->host, rate->to);
     const enum kolo_part_kind kind = b->host->part[to].kind;
-    struct kolo_claim claim = {.from = b->node[from],
-                               .to = KOLO_BUS_NONE,
-                               .kind = KOLO_NODE_GPU,
-                               .link = KOLO_LINK_NVLINK,
-                               .count = lanes_of(rate->mbs),
-                               .gbs = 0.8 * (double)rate->mbs / 1000};
+    struct kolo_link_claim claim = {.from = b->node[from],
+                                    .to = KOLO_BUS_NONE,
+                                    .kind = KOLO_NODE_GPU,
+                                    .link = KOLO_LINK_NVLINK,
+                                    .count = lanes_of(rate->mbs),
+                                    .gbs = 0.8 * (double)rate->mbs / 1000};
     if (claim.from < 0 || b->graph->node[claim.from].kind != KOLO_NODE_GPU ||
         rate->mbs > 100000000) {
         return KOLO_OK;
@@ -289,7 +289,7 @@ static kolo_status claim_rate(struct building *b, const struct kolo_rate *rate,
     } else {
         return KOLO_OK;
     }
-    return kolo_claims_add(b->graph, claims, &claim) ? KOLO_OK : kolo_graph_full(b->graph);
+    return kolo_link_claims_add(b->graph, claims, &claim) ? KOLO_OK : kolo_graph_full(b->graph);
 }
 
 /* NVSwitches that the matrix names. */
@@ -298,7 +298,7 @@ static int count_switches(const struct kolo_host *host)
     unsigned char *seen = calloc((size_t)host->nparts, 1);
     int count = 0;
     for (int i = 0; i < 2 * host->nrates && seen != NULL; i++) {
-        const struct kolo_rate *rate = &host->rate[i / 2];
+        const struct kolo_part_rate *rate = &host->rate[i / 2];
         const int part = i % 2 == 0 ? rate->from : rate->to;
         count += host->part[part].class_id == KOLO_NVSWITCH_CLASS && seen[part] == 0;
         seen[part] = 1;
@@ -309,14 +309,14 @@ static int count_switches(const struct kolo_host *host)
 
 static kolo_status add_nvlinks(struct building *b)
 {
-    struct kolo_claims claims = {0};
+    struct kolo_link_claims claims = {0};
     kolo_status st = KOLO_OK;
     const int switches = count_switches(b->host);
     for (int i = 0; i < b->host->nrates && st == KOLO_OK; i++) {
         st = claim_rate(b, &b->host->rate[i], &claims);
     }
     if (st == KOLO_OK && b->host->nrates > 0) {
-        st = kolo_claims_join(b->graph, &claims);
+        st = kolo_link_claims_join(b->graph, &claims);
     }
     const int nvswitch = switches > 0 && st == KOLO_OK ? kolo_graph_nvswitch(b->graph) : -1;
     if (nvswitch >= 0) {

@@ -7,12 +7,12 @@
 #include <pthread.h>
 #include <string.h>
 
-struct symbol {
+struct nvml_symbol {
     size_t offset;
     const char *name, *older; /* an older version of the same layout; NULL */
 };
 
-static const struct symbol symbols[] = {
+static const struct nvml_symbol symbols[] = {
     {offsetof(struct kolo_nvml, init), "nvmlInit_v2", "nvmlInit"},
     {offsetof(struct kolo_nvml, count), "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
     {offsetof(struct kolo_nvml, by_index), "nvmlDeviceGetHandleByIndex_v2",
@@ -33,7 +33,7 @@ static struct kolo_nvml nvml;
 static const char *reason;
 static bool usable;
 
-static void load(void)
+static void load_library(void)
 {
     const char *path = kolo_env("KOLO_NVML_PATH");
     void *library = dlopen(path != NULL ? path : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -61,7 +61,7 @@ static void load(void)
 const struct kolo_nvml *kolo_nvml_open(const char **why)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, load);
+    (void)pthread_once(&once, load_library);
     *why = reason;
     return usable ? &nvml : NULL;
 }

@@ -39,7 +39,7 @@ static int add_gpu(struct kolo_graph *g, uint64_t bus)
     }
     const int numa = place_unknown(g);
     node = numa >= 0 ? kolo_graph_add(g, KOLO_NODE_GPU, numa) : -1;
-    const struct kolo_link link = {numa, node, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
+    const struct kolo_graph_edge link = {numa, node, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
     if (node >= 0) {
         g->node[node].bus = bus;
         return kolo_graph_join(g, &link) ? node : -1;
@@ -49,16 +49,24 @@ static int add_gpu(struct kolo_graph *g, uint64_t bus)
 
 static double field_value(const struct kolo_nvml_field *f)
 {
-    return f->status != KOLO_NVML_OK        ? 0
-           : f->type == KOLO_NVML_DOUBLE    ? f->value.real
-           : f->type == KOLO_NVML_UINT      ? (double)f->value.int32
-           : f->type == KOLO_NVML_ULONG     ? (double)f->value.int64
-           : f->type == KOLO_NVML_ULONGLONG ? (double)f->value.int64
-                                            : 0;
+    if (f->status != KOLO_NVML_OK) {
+        return 0;
+    }
+    switch ((int)f->type) {
+    case KOLO_NVML_DOUBLE:
+        return f->value.real;
+    case KOLO_NVML_UINT:
+        return (double)f->value.int32;
+    case KOLO_NVML_ULONG:
+    case KOLO_NVML_ULONGLONG:
+        return (double)f->value.int64;
+    default:
+        return 0;
+    }
 }
 
-static double ask(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned field,
-                  unsigned scope)
+static double ask_field(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned field,
+                        unsigned scope)
 {
     struct kolo_nvml_field f = {.field = field, .scope = scope};
     return nvml->fields != NULL && nvml->fields(device, 1, &f) == KOLO_NVML_OK ? field_value(&f)
@@ -69,20 +77,21 @@ static double ask(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigne
 static bool is_up(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned link, int arch)
 {
     int active = 0;
-    if (arch >= 90 && ask(nvml, device, KOLO_NVML_LINK_STATE, link) > 0) {
+    if (arch >= 90 && ask_field(nvml, device, KOLO_NVML_LINK_STATE, link) > 0) {
         return true;
     }
     return nvml->link_state != NULL && nvml->link_state(device, link, &active) == KOLO_NVML_OK &&
            active != 0;
 }
 
-static struct kolo_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_device device,
-                                  unsigned link, int node)
+static struct kolo_link_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_device device,
+                                       unsigned link, int node)
 {
     struct kolo_nvml_pci pci = {0};
     int type = -1;
-    struct kolo_claim claim = {node, KOLO_BUS_NONE, KOLO_NODE_NVSWITCH, KOLO_LINK_NVLINK, 1, 0};
-    claim.gbs = 0.8 * ask(nvml, device, KOLO_NVML_LINK_SPEED_MBPS, link) / 1000;
+    struct kolo_link_claim claim = {node, KOLO_BUS_NONE, KOLO_NODE_NVSWITCH, KOLO_LINK_NVLINK, 1,
+                                    0};
+    claim.gbs = 0.8 * ask_field(nvml, device, KOLO_NVML_LINK_SPEED_MBPS, link) / 1000;
     if (nvml->link_type != NULL) {
         (void)nvml->link_type(device, link, &type);
     }
@@ -97,12 +106,12 @@ static struct kolo_claim claim_of(const struct kolo_nvml *nvml, kolo_nvml_device
 }
 
 static kolo_status add_links(const struct kolo_nvml *nvml, struct kolo_graph *g,
-                             kolo_nvml_device device, int node, struct kolo_claims *claims)
+                             kolo_nvml_device device, int node, struct kolo_link_claims *claims)
 {
     for (unsigned link = 0; link < KOLO_NVML_LINKS_MAX; link++) {
         if (is_up(nvml, device, link, g->node[node].arch)) {
-            const struct kolo_claim claim = claim_of(nvml, device, link, node);
-            if (!kolo_claims_add(g, claims, &claim)) {
+            const struct kolo_link_claim claim = claim_of(nvml, device, link, node);
+            if (!kolo_link_claims_add(g, claims, &claim)) {
                 return kolo_graph_full(g);
             }
         }
@@ -110,8 +119,8 @@ static kolo_status add_links(const struct kolo_nvml *nvml, struct kolo_graph *g,
     return KOLO_OK;
 }
 
-static kolo_status describe(const struct kolo_nvml *nvml, struct kolo_graph *g,
-                            kolo_nvml_device device, int node, int index)
+static kolo_status describe_gpu(const struct kolo_nvml *nvml, struct kolo_graph *g,
+                                kolo_nvml_device device, int node, int index)
 {
     char name[96] = "";
     int major = 0, minor = 0;
@@ -161,7 +170,7 @@ static void check_p2p(const struct kolo_nvml *nvml, struct kolo_graph *g,
 }
 
 static kolo_status add_all(const struct kolo_nvml *nvml, struct kolo_graph *g,
-                           kolo_nvml_device *device, int count, struct kolo_claims *claims)
+                           kolo_nvml_device *device, int count, struct kolo_link_claims *claims)
 {
     for (int i = 0; i < count; i++) {
         struct kolo_nvml_pci pci = {0};
@@ -175,7 +184,7 @@ static kolo_status add_all(const struct kolo_nvml *nvml, struct kolo_graph *g,
         if (node < 0) {
             return kolo_graph_full(g);
         }
-        KOLO_TRY(describe(nvml, g, device[i], node, i));
+        KOLO_TRY(describe_gpu(nvml, g, device[i], node, i));
         KOLO_TRY(add_links(nvml, g, device[i], node, claims));
     }
     return KOLO_OK;
@@ -183,7 +192,7 @@ static kolo_status add_all(const struct kolo_nvml *nvml, struct kolo_graph *g,
 
 kolo_status kolo_nvml_add(const struct kolo_nvml *nvml, struct kolo_graph *graph)
 {
-    struct kolo_claims claims = {0};
+    struct kolo_link_claims claims = {0};
     unsigned count = 0;
     if (nvml->count(&count) != KOLO_NVML_OK || count > 4096) {
         kolo_graph_note(graph, "NVML cannot count its GPUs");
@@ -196,7 +205,7 @@ kolo_status kolo_nvml_add(const struct kolo_nvml *nvml, struct kolo_graph *graph
     kolo_status st = add_all(nvml, graph, device, (int)count, &claims);
     if (st == KOLO_OK) {
         check_p2p(nvml, graph, device, (int)count);
-        st = kolo_claims_join(graph, &claims);
+        st = kolo_link_claims_join(graph, &claims);
     }
     free(claims.claim);
     free(device);

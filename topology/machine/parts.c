@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The parts of a machine: see host.h. Their memory is counted, so that a hostile file cannot make
  * them larger than a limit that grows with the file. */
+#include "topology/machine/parts.h"
+
 #include "topology/machine/graph.h"
-#include "topology/machine/host.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ bool kolo_parts_take(struct kolo_host *host, size_t bytes)
 }
 
 /* Room for one more; old and new are there at a time, so both are counted. */
-static void *grow(struct kolo_host *host, void *array, int count, int *room, size_t each)
+static void *grow_list(struct kolo_host *host, void *array, int count, int *room, size_t each)
 {
     if (count < *room) {
         return array;
@@ -59,9 +60,10 @@ static void *grow(struct kolo_host *host, void *array, int count, int *room, siz
 
 int kolo_parts_open(struct kolo_host *host, enum kolo_part_kind kind, int parent)
 {
-    void *grown = host->nparts < KOLO_HOST_PARTS_MAX
-                      ? grow(host, host->part, host->nparts, &host->part_room, sizeof *host->part)
-                      : NULL;
+    void *grown =
+        host->nparts < KOLO_HOST_PARTS_MAX
+            ? grow_list(host, host->part, host->nparts, &host->part_room, sizeof *host->part)
+            : NULL;
     if (grown == NULL) {
         return -1;
     }
@@ -92,12 +94,12 @@ bool kolo_parts_text(struct kolo_host *host, char **where, const char *text)
 
 bool kolo_parts_rate(struct kolo_host *host, int from, int to, uint64_t mbs)
 {
-    void *grown = grow(host, host->rate, host->nrates, &host->rate_room, sizeof *host->rate);
+    void *grown = grow_list(host, host->rate, host->nrates, &host->rate_room, sizeof *host->rate);
     if (grown == NULL) {
         return false;
     }
     host->rate = grown;
-    host->rate[host->nrates++] = (struct kolo_rate){from, to, mbs};
+    host->rate[host->nrates++] = (struct kolo_part_rate){from, to, mbs};
     return true;
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One hexadecimal field up to `stop`; advances. */
-static bool field(const char **at, char stop, unsigned long long most, unsigned long long *out)
+static bool parse_hex(const char **at, char stop, unsigned long long most, unsigned long long *out)
 {
     char *end = NULL;
     if (!isxdigit((unsigned char)**at)) {
@@ -32,14 +32,15 @@ bool kolo_bus_parse(const char *text, uint64_t *out)
     const char *at = text;
     const char *first = strchr(text, ':');
     const bool has_domain = first != NULL && strchr(first + 1, ':') != NULL;
-    if ((has_domain && !field(&at, ':', UINT32_MAX, &domain)) || !field(&at, ':', 0xff, &bus)) {
+    if ((has_domain && !parse_hex(&at, ':', UINT32_MAX, &domain)) ||
+        !parse_hex(&at, ':', 0xff, &bus)) {
         return false;
     }
     if (strchr(at, '.') == NULL) {
-        if (!field(&at, '\0', 0x1f, &device)) {
+        if (!parse_hex(&at, '\0', 0x1f, &device)) {
             return false;
         }
-    } else if (!field(&at, '.', 0x1f, &device) || !field(&at, '\0', 7, &function)) {
+    } else if (!parse_hex(&at, '.', 0x1f, &device) || !parse_hex(&at, '\0', 7, &function)) {
         return false;
     }
     *out = domain << 16 | bus << 8 | device << 3 | function;
@@ -87,11 +88,13 @@ double kolo_pci_gbs_usual(void)
 
 double kolo_nvlink_gbs(int arch)
 {
-    return arch >= 100                  ? 40.1
-           : arch >= 90                 ? 20.6
-           : arch == 86                 ? 12
-           : arch > 0 && arch / 10 == 6 ? 18
-                                        : 20;
+    if (arch >= 90) {
+        return arch >= 100 ? 40.1 : 20.6;
+    }
+    if (arch == 86) {
+        return 12;
+    }
+    return arch / 10 == 6 ? 18 : 20;
 }
 
 double kolo_xgmi_gbs(int arch)

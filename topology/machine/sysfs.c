@@ -87,7 +87,7 @@ static double max_gbs(uint64_t bus)
 static void refine_links(struct kolo_graph *g)
 {
     for (int i = 0; i < g->nlinks; i++) {
-        struct kolo_link *l = &g->link[i];
+        struct kolo_graph_edge *l = &g->link[i];
         const int child = g->node[l->b].parent == l->a ? l->b : l->a;
         const double gbs = l->kind == KOLO_LINK_PCI && g->node[child].bus != KOLO_BUS_NONE
                                ? max_gbs(g->node[child].bus)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is around the calls: coalescing, other groups made of this one, and the end. */
+/* The process group around its calls: works in flight, communicators of devices, coalescing, split
+ * and shrink, the monitored barrier, and shutdown. */
 #include "backend.hpp"
 
 #include "device.hpp"
@@ -15,22 +16,22 @@
 namespace kolo_torch
 {
 
-KoloBackend::KoloBackend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                         const c10::intrusive_ptr<KoloOptions> &options)
-    : KoloBackend(std::make_shared<Communicator>(store, "kolo_id", rank, size, *options), store,
-                  rank, size, options)
+KoloBackend::KoloBackend(const Group &group)
+    : KoloBackend(std::make_shared<Communicator>(group.store, "kolo_id", group.rank, group.size,
+                                                 *group.options),
+                  group)
 {
 }
 
-KoloBackend::KoloBackend(std::shared_ptr<Communicator> comm,
-                         const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                         const c10::intrusive_ptr<KoloOptions> &options)
-    : c10d::Backend(rank, size), store_(store), options_(options), comm_(std::move(comm))
+KoloBackend::KoloBackend(std::shared_ptr<Communicator> comm, const Group &group)
+    : c10d::Backend(group.rank, group.size), store_(group.store), options_(group.options),
+      comm_(std::move(comm))
 {
     init();
 }
 
-/* Python may let go of the last reference, and must not wait for other ranks with its lock held. */
+/* Python may drop the last reference with its lock held. The lock is released here, because
+ * shutdown waits for other ranks. */
 KoloBackend::~KoloBackend()
 {
     if (!comm_->closed() && Py_IsInitialized() && PyGILState_Check()) {
@@ -41,36 +42,38 @@ KoloBackend::~KoloBackend()
     shutdown();
 }
 
-std::chrono::milliseconds KoloBackend::limit(std::chrono::milliseconds given) const
+std::chrono::milliseconds KoloBackend::timeoutOf(std::chrono::milliseconds given) const
 {
     return given == c10d::kUnsetTimeout || given == kNoTimeout ? options_->timeout : given;
 }
 
-Call KoloBackend::number(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs)
+Call KoloBackend::describe(const CallOptions &call_options, const Tensors &inputs,
+                           const std::vector<Tensors> &outputs)
 {
-    const bool message = c10d::isP2POp(how.type);
+    const bool message = c10d::isP2POp(call_options.type);
     const uint64_t number = message ? ++messages_ : ++sequence_;
-    const uint64_t record = Recorder::get().enabled() ? note(how, inputs, outputs) : 0;
-    return {how.type, how.title, number, how.timeout, record};
+    const uint64_t record =
+        Recorder::get().enabled() ? recordCall(call_options, inputs, outputs) : 0;
+    return {call_options.type, call_options.title, number, call_options.timeout, record};
 }
 
-c10::intrusive_ptr<Work> KoloBackend::begin(const How &how, const Tensors &inputs,
-                                            std::vector<Tensors> outputs)
+c10::intrusive_ptr<Work> KoloBackend::makeWork(const CallOptions &call_options,
+                                               const Tensors &inputs, std::vector<Tensors> outputs)
 {
-    const Call call = number(how, inputs, outputs);
-    return c10::make_intrusive<Work>(comm_, rank_, call, inputs, std::move(outputs));
+    const Call call = describe(call_options, inputs, outputs);
+    return c10::make_intrusive<Work>(WorkOptions{comm_, rank_, call, inputs, std::move(outputs)});
 }
 
-uint64_t KoloBackend::note(const How &how, const Tensors &inputs,
-                           const std::vector<Tensors> &outputs) const
+uint64_t KoloBackend::recordCall(const CallOptions &call_options, const Tensors &inputs,
+                                 const std::vector<Tensors> &outputs) const
 {
     Recorder::Entry entry{};
     entry.group = pg_uid_;
     entry.description = pg_desc_;
-    entry.name = how.title;
+    entry.name = call_options.title;
     entry.collective = sequence_;
     entry.message = messages_;
-    entry.timeout_ms = how.timeout.count();
+    entry.timeout_ms = call_options.timeout.count();
     const auto shape = [](const at::Tensor &t) {
         return Recorder::Shape{at::DimVector(t.sizes()), t.scalar_type()};
     };
@@ -85,33 +88,33 @@ uint64_t KoloBackend::note(const How &how, const Tensors &inputs,
     return Recorder::get().begin(std::move(entry));
 }
 
-/* Keep what runs, and let go of what ended, which its user may have forgotten. */
-void KoloBackend::fly(const c10::intrusive_ptr<Work> &work)
+/* Keep a work that runs, and drop works that ended: their user may have forgotten them. */
+void KoloBackend::keepInFlight(const c10::intrusive_ptr<Work> &work)
 {
-    std::unique_lock<std::mutex> lock(flying_mutex_);
-    flying_.push_back(work);
-    for (c10::intrusive_ptr<Work> oldest = flying_.front(); oldest != work;) {
-        lock.unlock(); /* what hangs on its future may come back here */
+    std::unique_lock<std::mutex> lock(in_flight_mutex_);
+    in_flight_.push_back(work);
+    for (c10::intrusive_ptr<Work> oldest = in_flight_.front(); oldest != work;) {
+        lock.unlock(); /* a callback of its future may come back here */
         if (!oldest->isCompleted()) {
             return;
         }
         lock.lock();
-        if (!flying_.empty() && flying_.front() == oldest) {
-            flying_.pop_front();
+        if (!in_flight_.empty() && in_flight_.front() == oldest) {
+            in_flight_.pop_front();
         }
-        oldest = flying_.empty() ? work : flying_.front();
+        oldest = in_flight_.empty() ? work : in_flight_.front();
     }
 }
 
 /* ---- devices ---- */
 
-std::shared_ptr<Communicator> KoloBackend::on(c10::Device device, int peer)
+std::shared_ptr<Communicator> KoloBackend::communicatorOf(c10::Device device, int peer)
 {
     if (device.is_cpu()) {
         return comm_;
     }
     TORCH_CHECK_VALUE(device.is_cuda(), "kolo: a tensor on ", device,
-                      "; they are on the CPU or on a CUDA device");
+                      "; it must be on the CPU or on a CUDA device");
     const c10::impl::VirtualGuardImpl guard(device.type());
     device = device.has_index() ? device : guard.getDevice();
     const auto find = [&] {
@@ -129,15 +132,15 @@ std::shared_ptr<Communicator> KoloBackend::on(c10::Device device, int peer)
     }
     TORCH_CHECK(!comm_->closed(), "kolo: the process group was destroyed");
     TORCH_CHECK(!isCapturing(guard.getStream(device)), "kolo: a group's first call on ", device,
-                " makes its communicator there, which cannot be captured in a graph: make one "
-                "before");
-    const auto made = connect(device, peer);
+                " makes its communicator, which cannot be captured in a graph: make one call "
+                "before the capture");
+    const auto made = makeCommunicator(device, peer);
     const std::lock_guard<std::mutex> lock(devices_mutex_);
     devices_[{device.index(), peer}] = made;
     return made;
 }
 
-std::shared_ptr<Communicator> KoloBackend::connect(c10::Device device, int peer) const
+std::shared_ptr<Communicator> KoloBackend::makeCommunicator(c10::Device device, int peer) const
 {
     if (peer == kNoPeer) {
         return std::make_shared<Communicator>(store_, "kolo_device", rank_, size_, *options_,
@@ -155,7 +158,7 @@ std::optional<c10::Device> KoloBackend::lastDevice()
     return last_device_;
 }
 
-/* All that were made. */
+/* The communicators of all devices, then that of host memory. */
 std::vector<std::shared_ptr<Communicator>> KoloBackend::communicators()
 {
     const std::lock_guard<std::mutex> lock(devices_mutex_);
@@ -167,25 +170,25 @@ std::vector<std::shared_ptr<Communicator>> KoloBackend::communicators()
     return all;
 }
 
-WorkPtr KoloBackend::runOnDevice(const How &how, const Tensors &inputs,
-                                 std::vector<Tensors> outputs, Staging &&staging,
-                                 const Launch &launch)
+WorkPtr KoloBackend::enqueueOnDevice(const CallOptions &call_options, const Tensors &inputs,
+                                     std::vector<Tensors> outputs, Staging &&staging,
+                                     const KoloCall &kolo_call)
 {
     const c10::Device device = *staging.device();
     const c10::DeviceGuard guard(device);
-    const auto comm = on(device, how.peer);
+    const auto comm = communicatorOf(device, call_options.peer);
     const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-    const Call call = number(how, inputs, outputs);
-    const auto work = c10::make_intrusive<DeviceWork>(comm, rank_, call, current,
-                                                      how.asynchronous ? comm->side() : current,
-                                                      inputs, std::move(outputs));
-    work->start(std::move(staging), launch);
-    if (how.asynchronous && !work->captured()) {
-        const std::lock_guard<std::mutex> lock(flying_mutex_);
-        queued_.push_back(work);
-        while (queued_.front()->isOver()) {
-            queued_.pop_front();
-            if (queued_.empty()) {
+    const Call call = describe(call_options, inputs, outputs);
+    const auto work = c10::make_intrusive<DeviceWork>(
+        WorkOptions{comm, rank_, call, inputs, std::move(outputs)}, current,
+        call_options.asynchronous ? comm->side() : current);
+    work->start(std::move(staging), kolo_call);
+    if (call_options.asynchronous && !work->captured()) {
+        const std::lock_guard<std::mutex> lock(in_flight_mutex_);
+        device_in_flight_.push_back(work);
+        while (device_in_flight_.front()->isOver()) {
+            device_in_flight_.pop_front();
+            if (device_in_flight_.empty()) {
                 break;
             }
         }
@@ -201,21 +204,22 @@ void KoloBackend::startCoalescing()
     coalesced_ = std::make_unique<Coalesced>();
 }
 
-/* All of them start together; sends and receives do not wait for one another. */
+/* All coalesced calls start together: sends and receives do not wait for one another. */
 WorkPtr KoloBackend::endCoalescing()
 {
     TORCH_CHECK(coalesced_ != nullptr, "kolo: endCoalescing() without startCoalescing()");
     const std::unique_ptr<Coalesced> all = std::move(coalesced_);
-    const How how{c10d::OpType::COALESCED, "kolo:coalesced", true, options_->timeout};
-    const auto launch = [&launches = all->launches](kolo_comm *comm, kolo_stream stream) {
+    const CallOptions call_options{c10d::OpType::COALESCED, "kolo:coalesced", true,
+                                   options_->timeout};
+    const auto kolo_call = [&calls = all->calls](kolo_comm *comm, kolo_stream stream) {
         kolo_status status = kolo_group_begin();
-        for (const Launch &one : launches) {
+        for (const KoloCall &one : calls) {
             status = status == KOLO_OK ? one(comm, stream) : status;
         }
         const kolo_status ended = kolo_group_end();
         return status == KOLO_OK ? ended : status;
     };
-    return run(how, {}, {all->outputs}, std::move(all->staging), launch);
+    return enqueue(call_options, {}, {all->outputs}, std::move(all->staging), kolo_call);
 }
 
 /* ---- other groups ---- */
@@ -241,8 +245,8 @@ KoloBackend::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vect
         options->global_ranks_in_group.push_back(
             parents.empty() ? static_cast<uint64_t>(rank) : parents.at(static_cast<size_t>(rank)));
     }
-    return c10::make_intrusive<KoloBackend>(store, static_cast<int>(me - ranks.begin()),
-                                            static_cast<int>(ranks.size()), options);
+    return c10::make_intrusive<KoloBackend>(Group{store, static_cast<int>(me - ranks.begin()),
+                                                  static_cast<int>(ranks.size()), options});
 }
 
 c10::intrusive_ptr<c10d::Backend>
@@ -250,7 +254,7 @@ KoloBackend::shrink(const std::vector<int64_t> &exclude, int flags,
                     const c10::intrusive_ptr<c10d::Backend::Options> &opts)
 {
     constexpr int kAbort = 1; /* torch.distributed.SHRINK_ABORT */
-    const std::vector<int> gone(exclude.begin(), exclude.end());
+    const std::vector<int> excluded(exclude.begin(), exclude.end());
     if ((flags & kAbort) != 0) {
         abort();
     }
@@ -259,7 +263,7 @@ KoloBackend::shrink(const std::vector<int64_t> &exclude, int flags,
     int rank = 0;
     options->global_ranks_in_group.clear();
     for (int old = 0; old < size_; old++) {
-        if (std::find(gone.begin(), gone.end(), old) != gone.end()) {
+        if (std::find(excluded.begin(), excluded.end(), old) != excluded.end()) {
             continue;
         }
         rank += old < rank_ ? 1 : 0;
@@ -268,14 +272,14 @@ KoloBackend::shrink(const std::vector<int64_t> &exclude, int flags,
                 options_->global_ranks_in_group[static_cast<size_t>(old)]);
         }
     }
-    auto comm = std::make_shared<Communicator>(*comm_, gone, *options);
+    auto comm = std::make_shared<Communicator>(*comm_, excluded, *options);
     auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk", ++shrinks_), store_);
-    return c10::make_intrusive<KoloBackend>(std::move(comm), store, rank,
-                                            size_ - static_cast<int>(gone.size()), options);
+    const int size = size_ - static_cast<int>(excluded.size());
+    return c10::make_intrusive<KoloBackend>(std::move(comm), Group{store, rank, size, options});
 }
 
-/* By the store, so that it can name who did not come without ending the group. Rank 0 looks for the
- * others in rank order, then lets them go or tells them whom it misses. */
+/* The barrier goes through the store, so it can name the missing ranks without ending the group.
+ * Rank 0 waits for the others in rank order. It then publishes "passed", or the missing ranks. */
 void KoloBackend::monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks)
 {
     const std::string prefix = c10::str("monitored_barrier/", barriers_++, "/");
@@ -296,7 +300,7 @@ void KoloBackend::monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAl
             verdict.assign(bytes.begin(), bytes.end());
         } catch (const std::exception &) { /* it stays "no answer" */
         }
-        if (verdict != "passed") { /* in gloo's words, which tools look for */
+        if (verdict != "passed") { /* gloo's text, which tools search for */
             C10_THROW_ERROR(DistBackendError,
                             c10::str("Rank ", rank_,
                                      " successfully reached monitoredBarrier, but "
@@ -377,17 +381,17 @@ void KoloBackend::abort()
 
 void KoloBackend::waitForPendingWorks()
 {
-    std::deque<c10::intrusive_ptr<Work>> flying;
-    std::deque<c10::intrusive_ptr<DeviceWork>> queued;
+    std::deque<c10::intrusive_ptr<Work>> in_flight;
+    std::deque<c10::intrusive_ptr<DeviceWork>> device_in_flight;
     {
-        const std::lock_guard<std::mutex> lock(flying_mutex_);
-        flying.swap(flying_);
-        queued.swap(queued_);
+        const std::lock_guard<std::mutex> lock(in_flight_mutex_);
+        in_flight.swap(in_flight_);
+        device_in_flight.swap(device_in_flight_);
     }
-    for (const auto &work : flying) {
+    for (const auto &work : in_flight) {
         work->settleNow();
     }
-    for (const auto &work : queued) {
+    for (const auto &work : device_in_flight) {
         work->settleNow();
     }
 }

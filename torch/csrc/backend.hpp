@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* c10d::Backend over libkolo.
  *
- * On host memory a call that its caller waits for anyway (asyncOp false) runs in the caller's
- * thread; the others run on kolo's progress thread, or in whichever thread waits. On CUDA tensors
- * calls are queued: in the current stream, asynchronous ones in a stream beside it. The first such
- * call makes a communicator of the device, as all ranks do there. Methods have the names and
- * arguments of c10d::Backend; shapes and meanings are those of torch.distributed. Errors:
- * ValueError for arguments that make no sense; DistBackendError, naming the rank at fault where
- * there is one, for what ends the process group. */
+ * Host memory: a call with asyncOp false runs in the caller's thread. An asynchronous call runs on
+ * kolo's progress thread, or in the thread that waits for it.
+ * CUDA tensors: a call is queued in the current stream, an asynchronous call in a side stream. The
+ * first call on a device makes a communicator for it, on all ranks together.
+ *
+ * Methods have the names and arguments of c10d::Backend, and the shapes and meanings of
+ * torch.distributed. Errors: ValueError for invalid arguments; DistBackendError for a failure that
+ * ends the process group. Its text names the rank at fault, if there is one. */
 #pragma once
 
 #include "comm.hpp"
@@ -28,14 +29,19 @@ namespace kolo_torch
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+/* A process group, as this rank joins it. */
+struct Group {
+    c10::intrusive_ptr<c10d::Store> store;
+    int rank, size;
+    c10::intrusive_ptr<KoloOptions> options;
+};
+
 class KoloBackend final : public c10d::Backend
 {
   public:
-    /* Joins the group: returns when all its ranks have come. */
-    KoloBackend(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-                const c10::intrusive_ptr<KoloOptions> &options);
-    KoloBackend(std::shared_ptr<Communicator> comm, const c10::intrusive_ptr<c10d::Store> &store,
-                int rank, int size, const c10::intrusive_ptr<KoloOptions> &options);
+    /* Joins the group: returns when all its ranks have joined. */
+    explicit KoloBackend(const Group &group);
+    KoloBackend(std::shared_ptr<Communicator> comm, const Group &group);
     ~KoloBackend() override;
 
     const std::string getBackendName() const override
@@ -115,14 +121,14 @@ class KoloBackend final : public c10d::Backend
            const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
     void monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks) override;
     c10d::ErrorType getError() override;
-    /* Tensors that peers read without a copy: FSDP2's buffers, if it is told to ask for them. */
+    /* FSDP2, if configured so, asks for tensors that peers read without a copy. */
     bool supportsTensorAlloc(c10::DeviceIndex) override
     {
         return true;
     }
     void eagerConnectSingleDevice(at::Device device) override
     {
-        on(device);
+        communicatorOf(device);
     }
     at::Tensor allocateTensor(long size, at::TensorOptions options) override;
     std::shared_ptr<c10::Allocator> getMemAllocator() override;
@@ -131,80 +137,84 @@ class KoloBackend final : public c10d::Backend
     void waitForPendingWorks() override;
 
   private:
-    using Launch = DeviceWork::Launch;
+    using KoloCall = DeviceWork::KoloCall;
     static constexpr int kNoPeer = -1;
     struct Coalesced {
         Staging staging;
-        std::vector<Launch> launches;
+        std::vector<KoloCall> calls;
         Tensors outputs;
     };
 
-    /* How a call is to be made. */
-    struct How {
+    /* The options of one call. */
+    struct CallOptions {
         c10d::OpType type;
         const char *title;
         bool asynchronous;
         std::chrono::milliseconds timeout;
-        int peer = kNoPeer; /* of a message on a device, which has a communicator of the two */
+        int peer = kNoPeer; /* of a message on a device: its communicator is of these two ranks */
     };
 
-    /* The one way of all calls. NULL inside startCoalescing(). launch is kept for later there:
-     * it must hold what it uses by value. */
+    /* Every call goes through here. Inside startCoalescing() the call is kept for later and the
+     * result is NULL: kolo_call must then hold all its values by value. */
     template <typename L>
-    WorkPtr run(const How &how, const Tensors &inputs, std::vector<Tensors> outputs,
-                Staging &&staging, L launch);
-    c10::intrusive_ptr<Work> begin(const How &how, const Tensors &inputs,
-                                   std::vector<Tensors> outputs);
-    WorkPtr runOnDevice(const How &how, const Tensors &inputs, std::vector<Tensors> outputs,
-                        Staging &&staging, const Launch &launch);
-    Call number(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs);
-    /* The communicator of this memory, of all ranks or of this one and `peer`; made where there is
-     * none yet, which all of them do together. Errors: ValueError, and as Communicator. */
-    std::shared_ptr<Communicator> on(c10::Device device, int peer = kNoPeer);
-    std::shared_ptr<Communicator> connect(c10::Device device, int peer) const;
-    /* Where the last collective on a device was, if there was one. */
+    WorkPtr enqueue(const CallOptions &call_options, const Tensors &inputs,
+                    std::vector<Tensors> outputs, Staging &&staging, L kolo_call);
+    c10::intrusive_ptr<Work> makeWork(const CallOptions &call_options, const Tensors &inputs,
+                                      std::vector<Tensors> outputs);
+    WorkPtr enqueueOnDevice(const CallOptions &call_options, const Tensors &inputs,
+                            std::vector<Tensors> outputs, Staging &&staging,
+                            const KoloCall &kolo_call);
+    Call describe(const CallOptions &call_options, const Tensors &inputs,
+                  const std::vector<Tensors> &outputs);
+    /* The communicator for memory of this device: of all ranks, or of this rank and `peer`. The
+     * first use makes it, on all its ranks together. Errors: ValueError, and as Communicator. */
+    std::shared_ptr<Communicator> communicatorOf(c10::Device device, int peer = kNoPeer);
+    std::shared_ptr<Communicator> makeCommunicator(c10::Device device, int peer) const;
+    /* The device of the last collective on a device, if there was one. */
     std::optional<c10::Device> lastDevice();
     std::vector<std::shared_ptr<Communicator>> communicators();
-    uint64_t note(const How &how, const Tensors &inputs, const std::vector<Tensors> &outputs) const;
-    void fly(const c10::intrusive_ptr<Work> &work);
+    uint64_t recordCall(const CallOptions &call_options, const Tensors &inputs,
+                        const std::vector<Tensors> &outputs) const;
+    void keepInFlight(const c10::intrusive_ptr<Work> &work);
     int pairWith(const at::Tensor &t, int peer) const;
-    WorkPtr receive(Tensors &tensors, int peer, int tag, const How &how);
-    std::chrono::milliseconds limit(std::chrono::milliseconds given) const;
-    kolo_op choose(const c10d::ReduceOp &op, const at::Tensor &t, Element *out);
+    WorkPtr enqueueReceive(Tensors &tensors, int peer, int tag, const CallOptions &call_options);
+    std::chrono::milliseconds timeoutOf(std::chrono::milliseconds given) const;
+    kolo_op reductionOf(const c10d::ReduceOp &op, const at::Tensor &t, Element *out);
 
     const c10::intrusive_ptr<c10d::Store> store_;
     const c10::intrusive_ptr<KoloOptions> options_;
     const std::shared_ptr<Communicator> comm_;
     uint64_t sequence_ = 0, messages_ = 0, barriers_ = 0, shrinks_ = 0;
     std::unique_ptr<Coalesced> coalesced_;
-    std::mutex flying_mutex_;
-    std::deque<c10::intrusive_ptr<Work>> flying_;       /* what is under way, with its tensors */
-    std::deque<c10::intrusive_ptr<DeviceWork>> queued_; /* likewise, on devices */
+    std::mutex in_flight_mutex_;
+    std::deque<c10::intrusive_ptr<Work>> in_flight_; /* on host memory, with their tensors */
+    std::deque<c10::intrusive_ptr<DeviceWork>> device_in_flight_; /* on devices */
     std::mutex connecting_mutex_, devices_mutex_;
     std::map<std::pair<c10::DeviceIndex, int>, std::shared_ptr<Communicator>> devices_;
     std::optional<c10::Device> last_device_;
 };
 
 template <typename L>
-WorkPtr KoloBackend::run(const How &how, const Tensors &inputs, std::vector<Tensors> outputs,
-                         Staging &&staging, L launch)
+WorkPtr KoloBackend::enqueue(const CallOptions &call_options, const Tensors &inputs,
+                             std::vector<Tensors> outputs, Staging &&staging, L kolo_call)
 {
     if (coalesced_ != nullptr) {
         coalesced_->staging.join(std::move(staging));
-        coalesced_->launches.emplace_back(std::move(launch));
+        coalesced_->calls.emplace_back(std::move(kolo_call));
         for (Tensors &list : outputs) {
             coalesced_->outputs.insert(coalesced_->outputs.end(), list.begin(), list.end());
         }
         return nullptr;
     }
     if (staging.device()) {
-        return runOnDevice(how, inputs, std::move(outputs), std::move(staging), launch);
+        return enqueueOnDevice(call_options, inputs, std::move(outputs), std::move(staging),
+                               kolo_call);
     }
-    const bool asynchronous = how.asynchronous || how.timeout != comm_->timeout();
-    auto work = begin(how, inputs, std::move(outputs));
-    work->run(asynchronous, std::move(staging), std::move(launch));
+    const bool asynchronous = call_options.asynchronous || call_options.timeout != comm_->timeout();
+    auto work = makeWork(call_options, inputs, std::move(outputs));
+    work->run(asynchronous, std::move(staging), std::move(kolo_call));
     if (asynchronous) {
-        fly(work);
+        keepInFlight(work);
     }
     return work;
 }

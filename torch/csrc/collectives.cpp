@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The collectives: each says what it means to kolo, and run() has it done. */
+/* The collectives of c10d. Each checks its tensors, describes them to kolo as buffers and counts,
+ * and hands a kolo call to enqueue(). */
+#include "arguments.hpp"
 #include "backend.hpp"
 
 #include <ATen/ops/cat.h>
@@ -10,137 +12,15 @@ namespace kolo_torch
 
 using c10d::OpType;
 
-namespace
-{
-
-const at::Tensor &only(const Tensors &tensors, const char *call)
-{
-    TORCH_CHECK_VALUE(tensors.size() == 1, "kolo: ", call, " takes a list of one tensor, not of ",
-                      tensors.size());
-    return tensors[0];
-}
-
-size_t elements(const at::Tensor &t, const Element &element)
-{
-    return static_cast<size_t>(t.numel()) * element.per;
-}
-
-void requireSameType(const at::Tensor &a, const at::Tensor &b, const char *call)
-{
-    TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type(), "kolo: ", call, ": tensors of ",
-                      a.scalar_type(), " and of ", b.scalar_type(), "; they must be alike");
-}
-
-/* `whole` has n times the elements of `part`. */
-void requireBlocks(const at::Tensor &whole, const at::Tensor &part, int n, const char *call)
-{
-    requireSameType(whole, part, call);
-    TORCH_CHECK_VALUE(whole.numel() == part.numel() * n, "kolo: ", call, ": a tensor of shape ",
-                      whole.sizes(), " does not hold ", n, " ranks' blocks of shape ",
-                      part.sizes());
-}
-
-void requireList(at::TensorList list, const at::Tensor &one, int n, const char *call)
-{
-    TORCH_CHECK_VALUE(list.size() == static_cast<size_t>(n), "kolo: ", call, ": a list of ",
-                      list.size(), " tensors for ", n, " ranks");
-    for (const at::Tensor &t : list) {
-        requireSameType(t, one, call);
-    }
-}
-
-void requireRoot(int64_t root, int n, const char *call)
-{
-    TORCH_CHECK_VALUE(root >= 0 && root < n, "kolo: ", call, ": root is ", root,
-                      "; it must be 0 to ", n - 1);
-}
-
-/* kolo's counts and displacements of blocks that lie one after the other. */
-struct Blocks {
-    std::vector<size_t> counts, displs;
-    bool equal = true;
-
-    void add(size_t count)
-    {
-        displs.push_back(counts.empty() ? 0 : displs.back() + counts.back());
-        counts.push_back(count);
-        equal = equal && count == counts[0];
-    }
-};
-
-Blocks blocksOf(at::TensorList list, const Element &element)
-{
-    Blocks blocks;
-    for (const at::Tensor &t : list) {
-        blocks.add(elements(t, element));
-    }
-    return blocks;
-}
-
-/* What torch.distributed calls split sizes: rows of the first dimension; none: equal parts. */
-Blocks blocksOf(const at::Tensor &t, const std::vector<int64_t> &splits, int n,
-                const Element &element, const char *name)
-{
-    Blocks blocks;
-    const int64_t rows = t.dim() > 0 ? t.size(0) : t.numel();
-    const size_t row = rows > 0 ? elements(t, element) / static_cast<size_t>(rows) : 0;
-    if (splits.empty()) {
-        TORCH_CHECK_VALUE(rows % n == 0, "kolo: all_to_all: ", name, " has ", rows, " rows, which ",
-                          n, " ranks cannot share equally");
-        for (int r = 0; r < n; r++) {
-            blocks.add(static_cast<size_t>(rows / n) * row);
-        }
-        return blocks;
-    }
-    TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(n), "kolo: all_to_all: ", splits.size(),
-                      " split sizes of ", name, " for ", n, " ranks");
-    int64_t sum = 0;
-    for (const int64_t split : splits) {
-        TORCH_CHECK_VALUE(split >= 0, "kolo: all_to_all: a split size of ", name, " is ", split);
-        sum += split;
-        blocks.add(static_cast<size_t>(split) * row);
-    }
-    TORCH_CHECK_VALUE(sum == rows, "kolo: all_to_all: split sizes of ", name, " add up to ", sum,
-                      ", it has ", rows, " rows");
-    return blocks;
-}
-
-/* One call of several that c10d makes at once. */
-struct One {
-    const void *in;
-    void *out;
-    size_t count;
-    Element element;
-    kolo_op op = KOLO_SUM; /* of those that reduce */
-};
-
-/* Calls that start together. */
-template <typename Call> kolo_status together(const std::vector<One> &all, Call call)
-{
-    kolo_status status = kolo_group_begin();
-    for (size_t i = 0; i < all.size() && status == KOLO_OK; i++) {
-        status = call(all[i]);
-    }
-    const kolo_status ended = kolo_group_end();
-    return status == KOLO_OK ? ended : status;
-}
-
-void requirePairs(const Tensors &outputs, const Tensors &inputs, const char *call)
-{
-    TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "kolo: ", call, ": ", outputs.size(),
-                      " outputs for ", inputs.size(), " inputs");
-}
-
-} // namespace
-
-kolo_op KoloBackend::choose(const c10d::ReduceOp &op, const at::Tensor &t, Element *out)
+kolo_op KoloBackend::reductionOf(const c10d::ReduceOp &op, const at::Tensor &t, Element *out)
 {
     const at::ScalarType dtype = t.scalar_type();
     const auto element = reducible(dtype);
     TORCH_CHECK_VALUE(element, "kolo: tensors of ", dtype, " can be moved, not reduced");
     *out = *element;
-    return op == c10d::ReduceOp::PREMUL_SUM ? on(t.device())->premulsum(op, element->type)
-                                            : operation(op, dtype);
+    return op == c10d::ReduceOp::PREMUL_SUM
+               ? communicatorOf(t.device())->premulsum(op, element->type)
+               : operation(op, dtype);
 }
 
 WorkPtr KoloBackend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opts)
@@ -152,10 +32,11 @@ WorkPtr KoloBackend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &o
     void *buf = root == rank_ ? const_cast<void *>(staging.in(t)) : staging.out(t);
     const Element element = movable(t.scalar_type());
     const size_t count = elements(t, element);
-    return run({OpType::BROADCAST, "kolo:broadcast", opts.asyncOp, limit(opts.timeout)}, tensors,
-               {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_broadcast(buf, buf, count, element.type, root, comm, stream);
-               });
+    return enqueue({OpType::BROADCAST, "kolo:broadcast", opts.asyncOp, timeoutOf(opts.timeout)},
+                   tensors, {tensors}, std::move(staging),
+                   [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_broadcast(buf, buf, count, element.type, root, comm, stream);
+                   });
 }
 
 WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
@@ -165,34 +46,15 @@ WorkPtr KoloBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &o
         return allreduce_sparse(tensors, opts);
     }
     Element element;
-    const kolo_op op = choose(opts.reduceOp, t, &element);
+    const kolo_op op = reductionOf(opts.reduceOp, t, &element);
     Staging staging;
     void *buf = staging.inout(t);
     const size_t count = elements(t, element);
-    return run({OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)}, tensors,
-               {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_all_reduce(buf, buf, count, element.type, op, comm, stream);
-               });
-}
-
-WorkPtr KoloBackend::allreduce_coalesced(Tensors &tensors,
-                                         const c10d::AllreduceCoalescedOptions &opts)
-{
-    Staging staging;
-    std::vector<One> all;
-    for (const at::Tensor &t : tensors) {
-        Element element;
-        const kolo_op op = choose(opts.reduceOp, t, &element);
-        void *buf = staging.inout(t);
-        all.push_back({buf, buf, elements(t, element), element, op});
-    }
-    return run({OpType::ALLREDUCE_COALESCED, "kolo:all_reduce", opts.asyncOp, limit(opts.timeout)},
-               tensors, {tensors}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
-                   return together(all, [&](const One &x) {
-                       return kolo_all_reduce(x.in, x.out, x.count, x.element.type, x.op, comm,
-                                              stream);
+    return enqueue({OpType::ALLREDUCE, "kolo:all_reduce", opts.asyncOp, timeoutOf(opts.timeout)},
+                   tensors, {tensors}, std::move(staging),
+                   [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_all_reduce(buf, buf, count, element.type, op, comm, stream);
                    });
-               });
 }
 
 WorkPtr KoloBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
@@ -201,14 +63,14 @@ WorkPtr KoloBackend::reduce(Tensors &tensors, const c10d::ReduceOptions &opts)
     const int root = static_cast<int>(opts.rootRank);
     requireRoot(root, size_, "reduce");
     Element element;
-    const kolo_op op = choose(opts.reduceOp, t, &element);
+    const kolo_op op = reductionOf(opts.reduceOp, t, &element);
     Staging staging;
     void *buf = root == rank_ ? staging.inout(t) : const_cast<void *>(staging.in(t));
     const size_t count = elements(t, element);
-    return run({OpType::REDUCE, "kolo:reduce", opts.asyncOp, limit(opts.timeout)}, tensors,
-               {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_reduce(buf, buf, count, element.type, op, root, comm, stream);
-               });
+    return enqueue({OpType::REDUCE, "kolo:reduce", opts.asyncOp, timeoutOf(opts.timeout)}, tensors,
+                   {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_reduce(buf, buf, count, element.type, op, root, comm, stream);
+                   });
 }
 
 WorkPtr KoloBackend::_allgather_base(at::Tensor &output, at::Tensor &input,
@@ -220,8 +82,8 @@ WorkPtr KoloBackend::_allgather_base(at::Tensor &output, at::Tensor &input,
     void *out = staging.out(output);
     const Element element = movable(input.scalar_type());
     const size_t count = elements(input, element);
-    return run(
-        {OpType::_ALLGATHER_BASE, "kolo:_all_gather_base", opts.asyncOp, limit(opts.timeout)},
+    return enqueue(
+        {OpType::_ALLGATHER_BASE, "kolo:_all_gather_base", opts.asyncOp, timeoutOf(opts.timeout)},
         {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
             return kolo_all_gather(in, out, count, element.type, comm, stream);
         });
@@ -245,67 +107,14 @@ WorkPtr KoloBackend::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(outputs[0]);
-    return run({OpType::ALLGATHER, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)}, inputs,
-               outputs, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return blocks.equal
-                              ? kolo_all_gather(in, out, count, element.type, comm, stream)
-                              : kolo_all_gatherv(in, out, blocks.counts.data(),
-                                                 blocks.displs.data(), element.type, comm, stream);
-               });
-}
-
-/* outputs[r][i] is rank r's inputs[i]. */
-WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
-                                         const c10d::AllgatherOptions &opts)
-{
-    TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_),
-                      "kolo: all_gather_coalesced: ", outputs.size(), " lists for ", size_,
-                      " ranks");
-    Staging staging;
-    std::vector<One> all;
-    for (size_t i = 0; i < inputs.size(); i++) {
-        Tensors blocks;
-        for (const Tensors &list : outputs) {
-            TORCH_CHECK_VALUE(list.size() == inputs.size(),
-                              "kolo: all_gather_coalesced: a list of ", list.size(),
-                              " tensors for ", inputs.size(), " inputs");
-            TORCH_CHECK_VALUE(list[i].numel() == inputs[i].numel(),
-                              "kolo: all_gather_coalesced: an output of shape ", list[i].sizes(),
-                              " for an input of shape ", inputs[i].sizes());
-            blocks.push_back(list[i]);
-        }
-        requireList(blocks, inputs[i], size_, "all_gather_coalesced");
-        const Element element = movable(inputs[i].scalar_type());
-        all.push_back(
-            {staging.in(inputs[i]), staging.out(blocks), elements(inputs[i], element), element});
-    }
-    return run({OpType::ALLGATHER_COALESCED, "kolo:all_gather", opts.asyncOp, limit(opts.timeout)},
-               inputs, outputs, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
-                   return together(all, [&](const One &x) {
-                       return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
+    return enqueue({OpType::ALLGATHER, "kolo:all_gather", opts.asyncOp, timeoutOf(opts.timeout)},
+                   inputs, outputs, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                       return blocks.equal
+                                  ? kolo_all_gather(in, out, count, element.type, comm, stream)
+                                  : kolo_all_gatherv(in, out, blocks.counts.data(),
+                                                     blocks.displs.data(), element.type, comm,
+                                                     stream);
                    });
-               });
-}
-
-WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
-                                                     const c10d::AllgatherOptions &opts)
-{
-    requirePairs(outputs, inputs, "all_gather_into_tensor_coalesced");
-    Staging staging;
-    std::vector<One> all;
-    for (size_t i = 0; i < inputs.size(); i++) {
-        requireBlocks(outputs[i], inputs[i], size_, "all_gather_into_tensor_coalesced");
-        const Element element = movable(inputs[i].scalar_type());
-        all.push_back({staging.in(inputs[i]), staging.out(outputs[i]), elements(inputs[i], element),
-                       element});
-    }
-    return run({OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
-                limit(opts.timeout)},
-               inputs, {outputs}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
-                   return together(all, [&](const One &x) {
-                       return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
-                   });
-               });
 }
 
 WorkPtr KoloBackend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
@@ -332,10 +141,10 @@ WorkPtr KoloBackend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
         TORCH_CHECK_VALUE(outputs.empty(), "kolo: gather: only rank ", root,
                           " has outputs, this is rank ", rank_);
     }
-    return run({OpType::GATHER, "kolo:gather", opts.asyncOp, limit(opts.timeout)}, inputs, outputs,
-               std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_gather(in, out, count, element.type, root, comm, stream);
-               });
+    return enqueue({OpType::GATHER, "kolo:gather", opts.asyncOp, timeoutOf(opts.timeout)}, inputs,
+                   outputs, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_gather(in, out, count, element.type, root, comm, stream);
+                   });
 }
 
 WorkPtr KoloBackend::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
@@ -362,10 +171,11 @@ WorkPtr KoloBackend::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
         TORCH_CHECK_VALUE(inputs.empty(), "kolo: scatter: only rank ", root,
                           " has inputs, this is rank ", rank_);
     }
-    return run({OpType::SCATTER, "kolo:scatter", opts.asyncOp, limit(opts.timeout)}, outputs,
-               {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_scatter(in, out, count, element.type, root, comm, stream);
-               });
+    return enqueue({OpType::SCATTER, "kolo:scatter", opts.asyncOp, timeoutOf(opts.timeout)},
+                   outputs, {outputs}, std::move(staging),
+                   [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_scatter(in, out, count, element.type, root, comm, stream);
+                   });
 }
 
 WorkPtr KoloBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
@@ -373,16 +183,17 @@ WorkPtr KoloBackend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 {
     requireBlocks(input, output, size_, "reduce_scatter_tensor");
     Element element;
-    const kolo_op op = choose(opts.reduceOp, input, &element);
+    const kolo_op op = reductionOf(opts.reduceOp, input, &element);
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(output);
     const size_t count = elements(output, element);
-    return run({OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
-                limit(opts.timeout)},
-               {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_reduce_scatter(in, out, count, element.type, op, comm, stream);
-               });
+    return enqueue({OpType::_REDUCE_SCATTER_BASE, "kolo:_reduce_scatter_base", opts.asyncOp,
+                    timeoutOf(opts.timeout)},
+                   {input}, {{output}}, std::move(staging),
+                   [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_reduce_scatter(in, out, count, element.type, op, comm, stream);
+                   });
 }
 
 /* Blocks of different sizes are allowed, as in allgather(). */
@@ -394,7 +205,7 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
                       inputs.size());
     requireList(inputs[0], output, size_, "reduce_scatter");
     Element element;
-    const kolo_op op = choose(opts.reduceOp, output, &element);
+    const kolo_op op = reductionOf(opts.reduceOp, output, &element);
     const Blocks blocks = blocksOf(inputs[0], element);
     const size_t count = elements(output, element);
     TORCH_CHECK_VALUE(blocks.counts[static_cast<size_t>(rank_)] == count,
@@ -404,36 +215,14 @@ WorkPtr KoloBackend::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inpu
     Staging staging;
     const void *in = staging.in(inputs[0]);
     void *out = staging.out(output);
-    return run({OpType::REDUCE_SCATTER, "kolo:reduce_scatter", opts.asyncOp, limit(opts.timeout)},
-               inputs[0], {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return blocks.equal
-                              ? kolo_reduce_scatter(in, out, count, element.type, op, comm, stream)
-                              : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type,
-                                                     op, comm, stream);
-               });
-}
-
-WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
-                                                     const c10d::ReduceScatterOptions &opts)
-{
-    requirePairs(outputs, inputs, "reduce_scatter_tensor_coalesced");
-    Staging staging;
-    std::vector<One> all;
-    for (size_t i = 0; i < inputs.size(); i++) {
-        requireBlocks(inputs[i], outputs[i], size_, "reduce_scatter_tensor_coalesced");
-        Element element;
-        const kolo_op op = choose(opts.reduceOp, inputs[i], &element);
-        all.push_back({staging.in(inputs[i]), staging.out(outputs[i]),
-                       elements(outputs[i], element), element, op});
-    }
-    return run({OpType::COALESCED, "kolo:reduce_scatter_tensor_coalesced", opts.asyncOp,
-                limit(opts.timeout)},
-               inputs, {outputs}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
-                   return together(all, [&](const One &x) {
-                       return kolo_reduce_scatter(x.in, x.out, x.count, x.element.type, x.op, comm,
-                                                  stream);
-                   });
-               });
+    return enqueue(
+        {OpType::REDUCE_SCATTER, "kolo:reduce_scatter", opts.asyncOp, timeoutOf(opts.timeout)},
+        inputs[0], {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+            return blocks.equal
+                       ? kolo_reduce_scatter(in, out, count, element.type, op, comm, stream)
+                       : kolo_reduce_scatterv(in, out, blocks.counts.data(), element.type, op, comm,
+                                              stream);
+        });
 }
 
 WorkPtr KoloBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
@@ -452,14 +241,14 @@ WorkPtr KoloBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
     Staging staging;
     const void *in = staging.in(input);
     void *out = staging.out(output);
-    return run({OpType::ALLTOALL_BASE, "kolo:all_to_all", opts.asyncOp, limit(opts.timeout)},
-               {input}, {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return regular
-                              ? kolo_all_to_all(in, out, to.counts[0], element.type, comm, stream)
-                              : kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
-                                                 from.counts.data(), from.displs.data(),
-                                                 element.type, comm, stream);
-               });
+    return enqueue(
+        {OpType::ALLTOALL_BASE, "kolo:all_to_all", opts.asyncOp, timeoutOf(opts.timeout)}, {input},
+        {{output}}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+            return regular ? kolo_all_to_all(in, out, to.counts[0], element.type, comm, stream)
+                           : kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
+                                              from.counts.data(), from.displs.data(), element.type,
+                                              comm, stream);
+        });
 }
 
 WorkPtr KoloBackend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &opts)
@@ -473,16 +262,16 @@ WorkPtr KoloBackend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::All
     Staging staging;
     const void *in = staging.in(inputs);
     void *out = staging.out(outputs);
-    return run({OpType::ALLTOALL, "kolo:all_to_all", opts.asyncOp, limit(opts.timeout)}, inputs,
-               {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
-                                           from.counts.data(), from.displs.data(), element.type,
-                                           comm, stream);
-               });
+    return enqueue({OpType::ALLTOALL, "kolo:all_to_all", opts.asyncOp, timeoutOf(opts.timeout)},
+                   inputs, {outputs}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_all_to_allv(in, to.counts.data(), to.displs.data(), out,
+                                               from.counts.data(), from.displs.data(), element.type,
+                                               comm, stream);
+                   });
 }
 
-/* Of a group that has calls on a device, or is told one, also behind what the current streams have.
- */
+/* If the group has made calls on a device, or the options name one, the barrier is also ordered
+ * after the work of the current streams. */
 WorkPtr KoloBackend::barrier(const c10d::BarrierOptions &opts)
 {
     Staging staging;
@@ -493,14 +282,16 @@ WorkPtr KoloBackend::barrier(const c10d::BarrierOptions &opts)
     if (device) {
         staging.requireHere(*device);
     }
-    /* On a device always aside: the default stream's handle is that of host memory. */
-    return run({OpType::BARRIER, "kolo:barrier", opts.asyncOp || device, limit(opts.timeout)}, {},
-               {}, std::move(staging),
-               [](kolo_comm *comm, kolo_stream stream) { return kolo_barrier(comm, stream); });
+    /* A barrier on a device always uses the side stream: the default stream's handle means host
+     * memory. */
+    return enqueue(
+        {OpType::BARRIER, "kolo:barrier", opts.asyncOp || device, timeoutOf(opts.timeout)}, {}, {},
+        std::move(staging),
+        [](kolo_comm *comm, kolo_stream stream) { return kolo_barrier(comm, stream); });
 }
 
-/* Every rank's indices and values, summed by coalescing them. As many nonzero elements as each rank
- * has; shapes must be alike. Runs in the caller's thread. */
+/* All ranks gather the indices and values of all ranks, and sum them by coalescing. Ranks may have
+ * different numbers of nonzero elements, but equal shapes. The call runs in the caller's thread. */
 WorkPtr KoloBackend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts)
 {
     at::Tensor &t = tensors[0];
@@ -533,8 +324,9 @@ WorkPtr KoloBackend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOpt
         at::sparse_coo_tensor(at::cat(indices[0]).t(), at::cat(values[0]), t.sizes(), t.options())
             .coalesce();
     t.copy_(sum);
-    auto done = begin({OpType::_ALLREDUCE_SPARSE, "kolo:all_reduce", false, limit(opts.timeout)},
-                      tensors, {tensors});
+    auto done =
+        makeWork({OpType::_ALLREDUCE_SPARSE, "kolo:all_reduce", false, timeoutOf(opts.timeout)},
+                 tensors, {tensors});
     done->run(false, {}, [](kolo_comm *, kolo_stream) { return KOLO_OK; });
     return done;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Communicators: how one is made through the store, its pool of kolo streams, and how kolo's errors
+ * become exceptions of Python. */
 #include "comm.hpp"
 
 #include "types.hpp"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The lanes on which callbacks run: a queue each, one thread that runs it, and a watcher that adds
+ * a thread to a blocked lane. */
 #include "completer.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* CUDA's stream handle and capture state, asked of the driver by name at run time. */
 #include "device.hpp"
 
 #include <c10/core/StreamGuard.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Life of a call on a device: it is enqueued on a stream, an event marks its end, and streams or
+ * threads wait for that event. */
 #include "device_work.hpp"
 
 #include "completer.hpp"
@@ -19,13 +21,11 @@ constexpr auto kNap = std::chrono::microseconds(50);
 
 } // namespace
 
-DeviceWork::DeviceWork(std::shared_ptr<Communicator> comm, int rank, const Call &call,
-                       const c10::Stream &current, const c10::Stream &stream,
-                       const std::vector<at::Tensor> &inputs,
-                       std::vector<std::vector<at::Tensor>> outputs)
-    : c10d::Work(rank, call.type, call.titleForProfiler(), call.inputsForProfiler(inputs)),
-      comm_(std::move(comm)), call_(call), stream_(stream), aside_(stream != current),
-      outputs_(std::move(outputs)), end_(stream.device_type())
+DeviceWork::DeviceWork(WorkOptions options, const c10::Stream &current, const c10::Stream &stream)
+    : c10d::Work(options.rank, options.call.type, options.call.titleForProfiler(),
+                 options.call.inputsForProfiler(options.inputs)),
+      comm_(std::move(options.comm)), call_(options.call), stream_(stream),
+      aside_(stream != current), outputs_(std::move(options.outputs)), end_(stream.device_type())
 {
     if (aside_) {
         c10::Event ready(stream.device_type());
@@ -34,9 +34,9 @@ DeviceWork::DeviceWork(std::shared_ptr<Communicator> comm, int rank, const Call 
     }
 }
 
-void DeviceWork::start(Staging &&staging, const Launch &launch)
+void DeviceWork::start(Staging &&staging, const KoloCall &kolo_call)
 {
-    const kolo_status status = launch(comm_->get(), nativeStream(stream_));
+    const kolo_status status = kolo_call(comm_->get(), nativeStream(stream_));
     captured_ = isCapturing(stream_);
     if (status < 0) {
         failure_ = kolo_torch::failure(status, call_.where());
@@ -44,7 +44,7 @@ void DeviceWork::start(Staging &&staging, const Launch &launch)
         const c10::StreamGuard guard(stream_);
         staging.finish();
     }
-    end_.record(stream_); /* also of what failed: a stream that joined a capture must leave it */
+    end_.record(stream_); /* also after a failure: a stream that joined a capture must leave it */
     if (recordFunctionEndCallback_ != nullptr) {
         recordFunctionEndCallback_();
         recordFunctionEndCallback_ = nullptr;
@@ -55,16 +55,16 @@ void DeviceWork::start(Staging &&staging, const Launch &launch)
         std::rethrow_exception(failure_);
     }
     if (captured_) {
-        Recorder::get().end(call_.record, true); /* what is known of it ends here */
+        Recorder::get().end(call_.record, true); /* a captured call has no later events */
     }
     if (aside_) {
         stash_ = std::move(staging);
     }
 }
 
-/* ---- asking ---- */
+/* ---- polling ---- */
 
-/* mutex_ is held, or nobody else knows of the work. */
+/* mutex_ is held, or no other thread has the work. */
 void DeviceWork::ended()
 {
     over_ = true;
@@ -159,7 +159,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout)
         settleNow();
     } else {
         const std::lock_guard<std::mutex> lock(mutex_);
-        stash_.release(); /* their memory is used again behind the call, in the current stream */
+        stash_.release(); /* their memory is reused after the call, in the current stream */
         if (!over_ && !captured_) {
             failure_ = comm_->failure(call_.where());
         }
@@ -170,7 +170,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout)
 
 /* ---- futures ---- */
 
-/* Completed from the beginning: who waits for it has its stream wait. */
+/* The future is complete from the start: a waiter makes its stream wait. */
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture()
 {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -183,7 +183,7 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture()
     return future_;
 }
 
-/* Completed when the call is over. */
+/* The future completes when the call is over. */
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFutureResult()
 {
     requireAskable();

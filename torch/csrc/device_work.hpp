@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One call on a device's memory, as c10d sees it: what is queued on a stream.
+/* One call on a device's memory, as a work of c10d: operations that are queued on a stream.
  *
- * wait() has the current stream wait, not the caller; a barrier and a wait() with a time-out also
- * have the caller wait. Tensors are kept until the stream that waits is known to come after the
- * call, or the call is over, so that the caching allocator does not give their memory away. What is
- * captured in a graph is never asked whether it is over. */
+ * wait() makes the current stream wait, not the caller. A barrier, and a wait() with a time-out,
+ * block the caller too. The work keeps its tensors, so that the caching allocator does not reuse
+ * their memory. It drops them when the waiting stream is ordered after the call, or the call is
+ * over. A call that is captured in a graph cannot be polled. */
 #pragma once
 
 #include "comm.hpp"
@@ -23,23 +23,21 @@ namespace kolo_torch
 class DeviceWork final : public c10d::Work
 {
   public:
-    using Launch = std::function<kolo_status(kolo_comm *, kolo_stream)>;
+    using KoloCall = std::function<kolo_status(kolo_comm *, kolo_stream)>;
 
-    /* The call will run in `stream`, behind what `current` has now. */
-    DeviceWork(std::shared_ptr<Communicator> comm, int rank, const Call &call,
-               const c10::Stream &current, const c10::Stream &stream,
-               const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs);
+    /* The call will run in `stream`, after the work that `current` has now. */
+    DeviceWork(WorkOptions options, const c10::Stream &current, const c10::Stream &stream);
 
-    /* Enqueues it. Throws where that fails. */
-    void start(Staging &&staging, const Launch &launch);
+    /* Enqueue the call. Throws if that fails. */
+    void start(Staging &&staging, const KoloCall &kolo_call);
 
     bool captured() const
     {
         return captured_;
     }
-    /* Over, well or not; never throws because of the call. */
+    /* The call is over, with success or not. Never throws because of the call. */
     bool isOver();
-    /* Wait until it is. */
+    /* Wait until the call is over. */
     void settleNow();
 
     bool isCompleted() override
@@ -75,11 +73,11 @@ class DeviceWork final : public c10d::Work
     const std::shared_ptr<Communicator> comm_;
     const Call call_;
     const c10::Stream stream_;
-    const bool aside_; /* in another stream than the caller's */
+    const bool aside_; /* stream_ is not the caller's stream */
     const std::vector<std::vector<at::Tensor>> outputs_;
     c10::Event end_;
     bool captured_ = false;
-    mutable std::mutex mutex_; /* of what follows */
+    mutable std::mutex mutex_; /* of the members below */
     Staging stash_;
     bool over_ = false;
     std::exception_ptr failure_;

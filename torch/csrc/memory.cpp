@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The cache of shared blocks, and the allocator that makes tensors of them. */
 #include "memory.hpp"
 
 #include "comm.hpp"
@@ -19,7 +20,7 @@ constexpr size_t kPage = 4096;       /* kolo_mem_alloc() aligns to it */
 constexpr size_t kKeep = 1ull << 30; /* freed bytes that are always kept */
 
 /* The blocks of this process. */
-class Blocks
+class SharedBlocks
 {
   public:
     /* NULL: no memory. */
@@ -74,9 +75,9 @@ class Blocks
 };
 
 /* Never freed: tensors may outlive everything. */
-Blocks &blocks()
+SharedBlocks &blocks()
 {
-    static Blocks *const all = new Blocks;
+    static SharedBlocks *const all = new SharedBlocks;
     return *all;
 }
 

@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Point to point. They progress independently of collectives and of each other. */
+/* Send and receive. Messages progress independently of collectives and of each other. */
+#include "arguments.hpp"
 #include "backend.hpp"
 
 namespace kolo_torch
 {
 
-namespace
-{
-
-const at::Tensor &only(const Tensors &tensors, const char *what)
-{
-    TORCH_CHECK_VALUE(tensors.size() == 1, "kolo: ", what, " takes one tensor, not ",
-                      tensors.size());
-    return tensors[0];
-}
-
-} // namespace
-
-/* Outside of coalescing, messages of a device's memory stand in the order of those between the two
- * ranks alone, which have a communicator for them. */
+/* Outside coalescing, two ranks have a communicator of their own for messages on a device. Messages
+ * are then ordered between these two ranks only. */
 int KoloBackend::pairWith(const at::Tensor &t, int peer) const
 {
     if (t.is_cpu() || coalesced_ != nullptr) {
         return kNoPeer;
     }
     TORCH_CHECK_NOT_IMPLEMENTED(peer != KOLO_ANY_SOURCE,
-                                "kolo: a receive from any rank takes a tensor of the CPU, not of ",
+                                "kolo: a receive from any rank takes a tensor on the CPU, not on ",
                                 t.device());
-    TORCH_CHECK_VALUE(peer >= 0 && peer < size_ && peer != rank_,
-                      "kolo: a message to or from rank ", peer, " of ", t.device(),
-                      "; it must be another one of ", size_);
+    TORCH_CHECK_VALUE(peer >= 0 && peer < size_ && peer != rank_, "kolo: a message on ", t.device(),
+                      " to or from rank ", peer, "; it must be another rank of 0 to ", size_ - 1);
     return peer;
 }
 
@@ -41,14 +29,15 @@ WorkPtr KoloBackend::send(Tensors &tensors, int peer, int tag)
     Staging staging;
     const void *buf = staging.in(t);
     const Element element = movable(t.scalar_type());
-    const size_t count = static_cast<size_t>(t.numel()) * element.per;
-    return run({c10d::OpType::SEND, "kolo:send", true, options_->timeout, pair}, tensors, {tensors},
-               std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
-                   return kolo_send_tag(buf, count, element.type, to, tag, comm, stream);
-               });
+    const size_t count = elements(t, element);
+    return enqueue({c10d::OpType::SEND, "kolo:send", true, options_->timeout, pair}, tensors,
+                   {tensors}, std::move(staging), [=](kolo_comm *comm, kolo_stream stream) {
+                       return kolo_send_tag(buf, count, element.type, to, tag, comm, stream);
+                   });
 }
 
-WorkPtr KoloBackend::receive(Tensors &tensors, int peer, int tag, const How &how)
+WorkPtr KoloBackend::enqueueReceive(Tensors &tensors, int peer, int tag,
+                                    const CallOptions &call_options)
 {
     const at::Tensor &t = only(tensors, "recv");
     const int pair = pairWith(t, peer);
@@ -56,35 +45,37 @@ WorkPtr KoloBackend::receive(Tensors &tensors, int peer, int tag, const How &how
     Staging staging;
     void *buf = staging.out(t);
     const Element element = movable(t.scalar_type());
-    const size_t count = static_cast<size_t>(t.numel()) * element.per;
-    const auto launch = [=](kolo_recv_info *info, kolo_comm *comm, kolo_stream stream) {
+    const size_t count = elements(t, element);
+    const auto kolo_call = [=](kolo_recv_info *info, kolo_comm *comm, kolo_stream stream) {
         return kolo_recv_tag(buf, count, element.type, from, tag, info, comm, stream);
     };
     if (coalesced_ != nullptr || staging.device()) {
-        How here = how;
+        CallOptions here = call_options;
         here.peer = pair;
-        return run(here, {}, {tensors}, std::move(staging),
-                   [launch](kolo_comm *comm, kolo_stream stream) {
-                       return launch(nullptr, comm, stream);
-                   });
+        return enqueue(here, {}, {tensors}, std::move(staging),
+                       [kolo_call](kolo_comm *comm, kolo_stream stream) {
+                           return kolo_call(nullptr, comm, stream);
+                       });
     }
-    auto work = begin(how, tensors, {tensors});
+    auto work = makeWork(call_options, tensors, {tensors});
     kolo_recv_info *info = work->expect(t.nbytes());
     work->run(true, std::move(staging),
-              [&](kolo_comm *comm, kolo_stream stream) { return launch(info, comm, stream); });
-    fly(work);
+              [&](kolo_comm *comm, kolo_stream stream) { return kolo_call(info, comm, stream); });
+    keepInFlight(work);
     return work;
 }
 
 WorkPtr KoloBackend::recv(Tensors &tensors, int peer, int tag)
 {
-    return receive(tensors, peer, tag, {c10d::OpType::RECV, "kolo:recv", true, options_->timeout});
+    return enqueueReceive(tensors, peer, tag,
+                          {c10d::OpType::RECV, "kolo:recv", true, options_->timeout});
 }
 
 WorkPtr KoloBackend::recvAnysource(Tensors &tensors, int tag)
 {
-    return receive(tensors, KOLO_ANY_SOURCE, tag,
-                   {c10d::OpType::RECVANYSOURCE, "kolo:recvAnySource", true, options_->timeout});
+    return enqueueReceive(
+        tensors, KOLO_ANY_SOURCE, tag,
+        {c10d::OpType::RECVANYSOURCE, "kolo:recvAnySource", true, options_->timeout});
 }
 
 } // namespace kolo_torch

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What Python sees of the backend beyond c10d's own binding. */
+/* The Python module: options, the backend's constructor and the functions that c10d does not bind.
+ */
 #include "backend.hpp"
 #include "memory.hpp"
 #include "recorder.hpp"
@@ -26,8 +27,8 @@ c10::intrusive_ptr<KoloBackend> create(const c10d::DistributedBackendOptions &gr
     options->group_name = group.group_id;
     options->global_ranks_in_group.assign(group.global_ranks_in_group.begin(),
                                           group.global_ranks_in_group.end());
-    return c10::make_intrusive<KoloBackend>(group.store, group.group_rank, group.group_size,
-                                            options);
+    return c10::make_intrusive<KoloBackend>(
+        Group{group.store, group.group_rank, group.group_size, options});
 }
 
 py::list shapes(const std::vector<Recorder::Shape> &all, bool dtypes)
@@ -43,7 +44,8 @@ py::list shapes(const std::vector<Recorder::Shape> &all, bool dtypes)
     return list;
 }
 
-/* The members of torch's flight recorder, as far as they make sense here. */
+/* The calls as dictionaries with the keys of torch's flight recorder. Keys without a meaning here
+ * are left out. */
 py::list flightRecord()
 {
     static const char *const states[] = {"started", "completed", "failed"};
@@ -109,11 +111,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     py::class_<KoloOptions, c10d::Backend::Options, c10::intrusive_ptr<KoloOptions>>(
         m, "Options",
         "Options of a process group, for init_process_group(pg_options=...).\n\n"
-        "deterministic: sums in rank order, rounded once, whatever the algorithm.\n"
-        "algo: which algorithm for which size, as KOLO_ALGO says it, e.g. "
+        "deterministic: every algorithm sums in rank order and rounds once.\n"
+        "algo: the algorithm for each size, in the form of KOLO_ALGO, e.g. "
         "\"allreduce:0-4k:direct,4k-:ring\".\n"
-        "transport: what carries bytes, as KOLO_TRANSPORT says it, e.g. \"shm\".\n"
-        "What is not given is kolo's choice.")
+        "transport: the transport, in the form of KOLO_TRANSPORT, e.g. \"shm\".\n"
+        "kolo chooses the options that are not given.")
         .def(py::init([](std::chrono::milliseconds timeout, bool deterministic, std::string algo,
                          std::string transport) {
                  auto options = c10::make_intrusive<KoloOptions>(timeout);

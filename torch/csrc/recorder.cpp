@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A ring of the last calls. */
 #include "recorder.hpp"
 
 #include <torch/csrc/distributed/c10d/Utils.hpp>

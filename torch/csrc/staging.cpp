@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Copies of tensors into dense buffers before a call, and back after it. */
 #include "staging.hpp"
 
 #include <c10/core/GradMode.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The table of element types, and the reductions that each of them has. */
 #include "types.hpp"
 
 #include <cstring>

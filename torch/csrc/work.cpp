@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Life of a call on host memory: it starts, one thread settles it, and futures and waiters hear of
+ * its end. */
 #include "work.hpp"
 
 #include "completer.hpp"
@@ -40,22 +42,22 @@ c10::IValue valueOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs)
     return c10::IValue(outputs.empty() ? std::vector<at::Tensor>() : outputs[0]);
 }
 
-Work::Work(std::shared_ptr<Communicator> comm, int rank, const Call &call,
-           const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs)
-    : c10d::Work(rank, call.type, call.titleForProfiler(), call.inputsForProfiler(inputs)),
-      comm_(std::move(comm)), call_(call), lane_(completionLane()), outputs_(std::move(outputs)),
-      began_(std::chrono::steady_clock::now())
+Work::Work(WorkOptions options)
+    : c10d::Work(options.rank, options.call.type, options.call.titleForProfiler(),
+                 options.call.inputsForProfiler(options.inputs)),
+      comm_(std::move(options.comm)), call_(options.call), lane_(completionLane()),
+      outputs_(std::move(options.outputs)), began_(std::chrono::steady_clock::now())
 {
 }
 
 Work::~Work()
 {
-    if (stream_ != nullptr) { /* never started: nobody else lets go of a work that runs */
+    if (stream_ != nullptr) { /* the call never started: a running work is never destroyed */
         comm_->giveStream(stream_);
     }
 }
 
-/* Words take longer than a short call: only where there is something to say. */
+/* Making the text takes longer than a short call, so it is made for failures only. */
 std::exception_ptr Work::failureOf(kolo_status status) const
 {
     return status < 0 ? failure(status, call_.where()) : nullptr;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One call on host memory, as c10d sees it.
+/* One call on host memory, as a work of c10d.
  *
- * An asynchronous call has a kolo stream of its own. Whoever first sees that the stream is idle
- * settles the work: takes the status, copies results back, completes the future. That is a thread
- * which waits (it makes kolo's progress itself), which asks, or, if somebody wants to be called,
- * the completer. */
+ * An asynchronous call has a kolo stream of its own. The first thread that finds the stream idle
+ * settles the work: it takes the status, copies results back and completes the future. Three kinds
+ * of thread can do so: a waiting thread (it makes kolo's progress itself), a thread that polls, and
+ * the completer, if the work has a callback. */
 #pragma once
 
 #include "comm.hpp"
@@ -22,46 +22,53 @@ struct Call {
     const char *title; /* "kolo:all_reduce" */
     uint64_t seq;
     std::chrono::milliseconds timeout;
-    uint64_t record; /* of the recorder; 0: none */
+    uint64_t record; /* id in the recorder; 0: none */
 
     /* For texts: "all_reduce (number 3)". */
     std::string where() const;
-    /* Nothing unless somebody listens: c10d makes a range of them, which is not free. */
+    /* Both are empty unless a profiler listens: c10d makes a range of them, which costs time. */
     const char *titleForProfiler() const;
     static std::optional<std::vector<at::Tensor>>
     inputsForProfiler(const std::vector<at::Tensor> &inputs);
 };
 
-/* What a future of these outputs holds: a list, or a list of lists where there are several. */
+/* Type and value of a future of these outputs: a list of tensors, or a list of several such lists.
+ */
 c10::TypePtr typeOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs);
 c10::IValue valueOfOutputs(const std::vector<std::vector<at::Tensor>> &outputs);
+
+struct WorkOptions {
+    std::shared_ptr<Communicator> comm;
+    int rank;
+    Call call;
+    const std::vector<at::Tensor> &inputs; /* for a profiler; read by the constructor only */
+    std::vector<std::vector<at::Tensor>> outputs;
+};
 
 class Work final : public c10d::Work
 {
   public:
-    /* `inputs` are what a profiler shows. */
-    Work(std::shared_ptr<Communicator> comm, int rank, const Call &call,
-         const std::vector<at::Tensor> &inputs, std::vector<std::vector<at::Tensor>> outputs);
+    explicit Work(WorkOptions options);
     ~Work() override;
 
-    /* Runs launch(comm, stream) here and now (asynchronous false: stream NULL) or starts it. Throws
-     * where that fails at once. `received`, if not null, is written by launch's receive. */
-    template <typename Launch> void run(bool asynchronous, Staging &&staging, Launch launch)
+    /* Asynchronous: start kolo_call(comm, stream). Else run it here, with stream NULL. Throws if
+     * the call fails at once. */
+    template <typename KoloCall> void run(bool asynchronous, Staging &&staging, KoloCall kolo_call)
     {
         if (!asynchronous) {
-            const kolo_status status = launch(comm_->get(), static_cast<kolo_stream>(nullptr));
+            const kolo_status status = kolo_call(comm_->get(), static_cast<kolo_stream>(nullptr));
             endHere(status, std::move(staging));
             return;
         }
         open(std::move(staging));
-        const kolo_status status = launch(comm_->get(), stream_);
+        const kolo_status status = kolo_call(comm_->get(), stream_);
         started(status);
     }
 
-    /* Where a receive says what came, and how many bytes it must be. */
+    /* Expect a message of this many bytes. A receive stores its sender and length in the result. */
     kolo_recv_info *expect(size_t bytes);
 
-    /* Wait, whatever the end is: nothing is thrown. */
+    /* Wait until the call is over. Never throws, even if the call failed. */
     void settleNow()
     {
         trySettle(true);
@@ -87,7 +94,7 @@ class Work final : public c10d::Work
     void open(Staging &&staging);
     void started(kolo_status status);
     void endHere(kolo_status status, Staging &&staging);
-    /* Call back when the stream gets there; mutex_ is held. */
+    /* Register a callback at the end of the stream's work; mutex_ is held. */
     void callBack();
     static void reached(void *self);
     bool trySettle(bool block);

@@ -25,53 +25,53 @@ examples:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Every option; the defaults of what is trained are those of Config."""
+    """Every option. Config has the defaults of model and training."""
     ways = "\n".join(f"  {name:<16}{text}" for name, text in WAYS.items())
     parser = argparse.ArgumentParser(
         prog="python -m kolo_train",
-        description="Train a small model on several ranks, one flag for each way of doing it:\n" + ways,
+        description="Train a small model on several ranks. --parallel selects the parallelism:\n" + ways,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     job = parser.add_argument_group("the job")
-    _offer(job, "--parallel", "one of the above", choices=WAYS, metavar="WAY")
+    _offer(job, "--parallel", "kind of parallelism, see above", choices=WAYS, metavar="WAY")
     job.add_argument("-n", "--ranks", type=_positive, help="ranks to start on this machine (2; 1 for single)")
     _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
-    job.add_argument("--device", choices=("cpu", "cuda"), help="where tensors live (cuda with nccl, else cpu)")
-    job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="ranks of 3d along data, pipeline, tensor")
-    _offer(job, "--local-steps", "of local-sgd, between averages", type=_positive)
-    _offer(job, "--ps-timeout-ms", "of ps-hybrid", type=float)
-    _offer(job, "--straggle-ms", "make the last rank that late in each step", type=float)
+    job.add_argument("--device", choices=("cpu", "cuda"), help="device of the tensors (cuda with nccl, else cpu)")
+    job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="for 3d: ranks along data, pipeline and tensor")
+    _offer(job, "--local-steps", "for local-sgd: steps between averages", type=_positive)
+    _offer(job, "--ps-timeout-ms", "for ps-hybrid: time-out of a step", type=float)
+    _offer(job, "--straggle-ms", "delay of the last rank in each step", type=float)
     model = parser.add_argument_group("the model")
     _offer(model, "--model", choices=("mlp", "cnn", "gpt"))
-    _offer(model, "--layers", "blocks, convolutions, hidden layers", type=_positive)
+    _offer(model, "--layers", "number of blocks, convolutions or hidden layers", type=_positive)
     _offer(model, "--width", type=_positive)
-    _offer(model, "--heads", "of the gpt's attention", type=_positive)
-    _offer(model, "--context", "characters that the gpt sees", type=_positive)
+    _offer(model, "--heads", "for gpt: attention heads", type=_positive)
+    _offer(model, "--context", "for gpt: length of the context in characters", type=_positive)
     train = parser.add_argument_group("the training")
     _offer(train, "--steps", type=_positive)
-    _offer(train, "--seconds", "if not 0: train for about so long, not for --steps", type=float)
-    _offer(train, "--batch", "samples of a step over all ranks", type=_positive)
+    _offer(train, "--seconds", "if not 0: train for about this time, not for --steps", type=float)
+    _offer(train, "--batch", "samples of one step on all ranks together", type=_positive)
     _offer(train, "--lr", "learning rate", type=float)
     _offer(train, "--optimizer", choices=("adamw", "sgd"))
-    _offer(train, "--momentum", "of sgd", type=float)
-    _offer(train, "--accumulate", "micro-batches a rank's batch is cut into", type=_positive)
+    _offer(train, "--momentum", "for sgd", type=float)
+    _offer(train, "--accumulate", "number of micro-batches of a rank's batch", type=_positive)
     train.add_argument(
         "--recompute",
         action="store_true",
-        help="activation checkpointing: compute activations again in backward",
+        help="activation checkpointing: recompute activations in the backward pass",
     )
-    precision = "of parameters and gradients; bf16 and fp16 with float32 masters"
+    precision = "type of parameters and gradients; bf16 and fp16 keep float32 masters"
     _offer(train, "--precision", precision, choices=("fp32", "bf16", "fp16"))
-    _offer(train, "--loss-scale", "of fp16, to begin with", type=float)
-    offload = "where the optimizer's state lives: beside the parameters, in host memory, in mapped files"
+    _offer(train, "--loss-scale", "for fp16: initial loss scale", type=float)
+    offload = "place of the optimizer's state: beside the parameters, in host memory, in mapped files"
     _offer(train, "--offload", offload, choices=("none", "host", "disk"))
     _offer(train, "--seed", type=int)
-    output = parser.add_argument_group("what comes out")
+    output = parser.add_argument_group("output")
     output.add_argument(
         "--check",
         action="store_true",
-        help="compare the weights with those of one rank on the same batches",
+        help="compare the weights with a run of one rank on the same batches",
     )
     output.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the curves")
     output.add_argument("--json", type=Path, metavar="FILE.json", help="write all figures")

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /* loop: ranks that are threads of one process. The transport to read first, and to copy.
  *
- * All links and all named memory lie in one table under one lock (shm is the fast one). Two links
- * that face each other hold the requests of their ends; whoever posts the second of a matching
- * pair copies the bytes. Only the owner's progress() sets a request's status, because the owner
- * reads it without the lock. A memory handle is a number, as a handle is no pointer. */
+ * All links and all mapped memory are in one table under one lock (shm is the fast transport). Two
+ * links that face each other hold the requests of their ends. The thread that posts the second of a
+ * matching pair copies the bytes. Only the owner's progress() sets the status of a request, because
+ * the owner reads it without the lock. A memory handle is a number, because it may hold no pointer.
+ */
 #include "transports/bytes.h"
 #include "transports/fifo.h"
 #include "transports/futex.h"
 #include "transports/transports.h"
+#include "util/util.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
 };
 
 struct kolo_link {
     struct kolo_link *next;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     int peer;
-    bool gone;                     /* the other end was there and left */
-    struct kolo_link *other;       /* the other end, or NULL */
-    struct kolo_fifo sends, recvs; /* posted, and nothing at the other end matches */
-    struct kolo_fifo done;         /* matched; the owner does not know yet */
-    atomic_int why;                /* abort()'s status, or 0; any thread */
+    bool gone;                         /* the other end was there and left */
+    struct kolo_link *other;           /* the other end, or NULL */
+    struct kolo_req_fifo sends, recvs; /* posted; no match at the other end yet */
+    struct kolo_req_fifo done;         /* matched; progress() has not reported it yet */
+    atomic_int why;                    /* abort()'s status, or 0; any thread */
 };
 
 struct region {
@@ -35,7 +37,7 @@ struct region {
     void *ptr;
     size_t len;
     bool ours;     /* from map(NULL) */
-    bool unmapped; /* but kept until no link of its communicator can look at it */
+    bool unmapped; /* kept until no link of its communicator is left */
 };
 
 static struct {
@@ -45,36 +47,36 @@ static struct {
     uint64_t last_id;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static kolo_status loop_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status loop_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
-    if (dev == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for a device");
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
+    if (ep == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "loop: out of memory for an endpoint");
     }
-    dev->env = *env;
-    *out = dev;
+    ep->env = *env;
+    *out = ep;
     return KOLO_OK;
 }
 
-static void loop_close(struct kolo_device *dev)
+static void loop_close(struct kolo_endpoint *ep)
 {
-    free(dev);
+    free(ep);
 }
 
-static kolo_status loop_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status loop_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                               struct kolo_reach *out)
 {
-    const bool here = peer->process == dev->env.self->process;
+    const bool here = peer->process == ep->env.self->process;
     *out = (struct kolo_reach){
         .size = sizeof *out, .latency_us = 0.3, .bandwidth_gbs = 8.0, .score = 50, .via = "LOOP"};
     out->caps = here ? KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE : 0;
     return KOLO_OK;
 }
 
-/* Nothing to tell: the communicator and the rank are enough to meet. */
-static kolo_status loop_address(struct kolo_device *dev, void *buf, size_t *len)
+/* The address is empty: communicator and rank are enough to find a link. */
+static kolo_status loop_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    (void)dev;
+    (void)ep;
     (void)buf;
     *len = 0;
     return KOLO_OK;
@@ -82,14 +84,13 @@ static kolo_status loop_address(struct kolo_device *dev, void *buf, size_t *len)
 
 /* ---- messages ---- */
 
-static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
-                        struct kolo_req *req)
+static kolo_status post_request(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
+                                struct kolo_req *req)
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     if (why != KOLO_OK || req->channel >= KOLO_CHANNELS) {
-        return link->dev->env.fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
-                                   why != KOLO_OK ? "loop: aborted"
-                                                  : "loop: there is no such channel");
+        return kolo_fail(why != KOLO_OK ? why : KOLO_ERR_INVALID,
+                         why != KOLO_OK ? "loop: aborted" : "loop: there is no such channel");
     }
     req->status = KOLO_INPROGRESS;
     req->bytes = kolo_bytes_total(data);
@@ -98,16 +99,17 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
     pthread_mutex_lock(&table.lock);
     struct kolo_link *other = link->other;
     struct kolo_req *match =
-        other != NULL ? kolo_fifo_take(sends ? &other->recvs : &other->sends, req->channel) : NULL;
+        other != NULL ? kolo_req_fifo_take(sends ? &other->recvs : &other->sends, req->channel)
+                      : NULL;
     if (match != NULL) {
         const bool equal = req->bytes == match->bytes;
         if (equal) {
             kolo_bytes_copy(sends ? &match->data : &req->data, sends ? &req->data : &match->data);
         }
         req->moved = match->moved = equal ? req->bytes : SIZE_MAX;
-        kolo_fifo_push(&other->done, match);
+        kolo_req_fifo_push(&other->done, match);
     }
-    kolo_fifo_push(match != NULL ? &link->done : (sends ? &link->sends : &link->recvs), req);
+    kolo_req_fifo_push(match != NULL ? &link->done : (sends ? &link->sends : &link->recvs), req);
     pthread_mutex_unlock(&table.lock);
     return KOLO_OK;
 }
@@ -115,27 +117,27 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
 static kolo_status loop_send(struct kolo_link *link, const struct kolo_bytes *src,
                              struct kolo_req *req)
 {
-    return post(link, true, src, req);
+    return post_request(link, true, src, req);
 }
 
 static kolo_status loop_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                              struct kolo_req *req)
 {
-    return post(link, false, dst, req);
+    return post_request(link, false, dst, req);
 }
 
-/* Hand the requests of `fifo` back: as they ended, or with the status `why`. */
-static int hand_back(struct kolo_fifo *fifo, kolo_status why)
+/* Finish the requests of `fifo`: as they ended, or with the status `why`. */
+static int hand_back(struct kolo_req_fifo *fifo, kolo_status why)
 {
     int count = 0;
-    for (struct kolo_req *req; (req = kolo_fifo_pop(fifo)) != NULL; count++) {
+    for (struct kolo_req *req; (req = kolo_req_fifo_pop(fifo)) != NULL; count++) {
         const kolo_status end = req->moved == req->bytes ? KOLO_OK : KOLO_ERR_MISMATCH;
         req->status = why != KOLO_OK ? why : end;
     }
     return count;
 }
 
-static int advance(struct kolo_link *link)
+static int advance_link(struct kolo_link *link)
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     const kolo_status end = why == KOLO_OK && link->gone ? KOLO_ERR_LINK : why;
@@ -146,12 +148,12 @@ static int advance(struct kolo_link *link)
     return count;
 }
 
-static int loop_progress(struct kolo_device *dev, int budget)
+static int loop_progress(struct kolo_endpoint *ep, int budget)
 {
     int count = 0;
     pthread_mutex_lock(&table.lock);
     for (struct kolo_link *at = table.links; at != NULL && count < budget; at = at->next) {
-        count += at->dev == dev ? advance(at) : 0;
+        count += at->ep == ep ? advance_link(at) : 0;
     }
     pthread_mutex_unlock(&table.lock);
     return count;
@@ -164,7 +166,7 @@ static void loop_abort(struct kolo_link *link, kolo_status why)
 
 /* ---- memory ---- */
 
-static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+static kolo_status loop_map(struct kolo_endpoint *ep, void *ptr, size_t len, struct kolo_mem *out)
 {
     const bool ours = ptr == NULL;
     struct region *region = calloc(1, sizeof *region);
@@ -172,12 +174,12 @@ static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, stru
     if (region == NULL || bytes == NULL) {
         free(region);
         free(ours ? bytes : NULL);
-        return dev->env.fail(KOLO_ERR_SYSTEM, "loop: no memory for a region");
+        return kolo_fail(KOLO_ERR_SYSTEM, "loop: out of memory for a region");
     }
     memset(bytes, 0, ours ? len : 0);
     pthread_mutex_lock(&table.lock);
     *region =
-        (struct region){table.regions, ++table.last_id, dev->env.comm, bytes, len, ours, false};
+        (struct region){table.regions, ++table.last_id, ep->env.comm, bytes, len, ours, false};
     table.regions = region;
     pthread_mutex_unlock(&table.lock);
     *out = (struct kolo_mem){.ptr = bytes, .len = len, .own = region};
@@ -185,11 +187,11 @@ static kolo_status loop_map(struct kolo_device *dev, void *ptr, size_t len, stru
     return KOLO_OK;
 }
 
-/* Under the lock: free what was unmapped; our own memory only when no link is left. */
-static void sweep(uint64_t comm)
+/* Under the lock: free unmapped regions; memory of map(NULL) only when no link is left. */
+static void free_unmapped(uint64_t comm)
 {
     const struct kolo_link *link = table.links;
-    while (link != NULL && link->dev->env.comm != comm) {
+    while (link != NULL && link->ep->env.comm != comm) {
         link = link->next;
     }
     for (struct region **at = &table.regions; *at != NULL;) {
@@ -204,12 +206,12 @@ static void sweep(uint64_t comm)
     }
 }
 
-static void loop_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+static void loop_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
 {
     struct region *region = mem->own;
     pthread_mutex_lock(&table.lock);
     region->unmapped = true;
-    sweep(dev->env.comm);
+    free_unmapped(ep->env.comm);
     pthread_mutex_unlock(&table.lock);
 }
 
@@ -219,7 +221,7 @@ static kolo_status loop_attach(struct kolo_link *link, const void *handle, void 
     memcpy(&id, handle, sizeof id);
     pthread_mutex_lock(&table.lock);
     const struct region *region = table.regions;
-    while (region != NULL && (region->id != id || region->comm != link->dev->env.comm)) {
+    while (region != NULL && (region->id != id || region->comm != link->ep->env.comm)) {
         region = region->next;
     }
     if (region != NULL) {
@@ -227,7 +229,7 @@ static kolo_status loop_attach(struct kolo_link *link, const void *handle, void 
         *len = region->len;
     }
     pthread_mutex_unlock(&table.lock);
-    return region != NULL ? KOLO_OK : link->dev->env.fail(KOLO_ERR_INVALID, "loop: bad handle");
+    return region != NULL ? KOLO_OK : kolo_fail(KOLO_ERR_INVALID, "loop: bad handle");
 }
 
 static void loop_wake(struct kolo_link *link, uint32_t *word)
@@ -236,21 +238,21 @@ static void loop_wake(struct kolo_link *link, uint32_t *word)
     kolo_futex_wake(word);
 }
 
-static kolo_status loop_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status loop_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                 struct kolo_link **out)
 {
-    const struct kolo_env *env = &dev->env;
+    const struct kolo_env *env = &ep->env;
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "loop: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "loop: out of memory for a link");
     }
-    link->dev = dev;
+    link->ep = ep;
     link->peer = peer->rank;
     pthread_mutex_lock(&table.lock);
     link->next = table.links;
     table.links = link;
     for (struct kolo_link *at = link; at != NULL && link->other == NULL; at = at->next) {
-        const struct kolo_env *its = &at->dev->env;
+        const struct kolo_env *its = &at->ep->env;
         if (its->comm == env->comm && its->rank == peer->rank && at->peer == env->rank &&
             at->other == NULL && !at->gone) {
             link->other = at; /* a rank's link to itself finds itself */
@@ -267,7 +269,7 @@ static void loop_disconnect(struct kolo_link *link)
     struct kolo_link **at = &table.links;
     pthread_mutex_lock(&table.lock);
     loop_abort(link, KOLO_ERR_ABORTED);
-    (void)advance(link);
+    (void)advance_link(link);
     while (*at != link) {
         at = &(*at)->next;
     }
@@ -276,7 +278,7 @@ static void loop_disconnect(struct kolo_link *link)
         link->other->gone = true;
         link->other->other = NULL;
     }
-    sweep(link->dev->env.comm);
+    free_unmapped(link->ep->env.comm);
     pthread_mutex_unlock(&table.lock);
     free(link);
 }

@@ -26,7 +26,7 @@ struct kolo_shm_pipe {
     struct ring *out, *in; /* NULL until used */
     uint64_t tail, head;   /* ours: of `out` and of `in` */
     uint64_t seen_head, seen_tail;
-    struct kolo_fifo sends, recvs;
+    struct kolo_req_fifo sends, recvs;
 };
 
 /* ---- the region ---- */
@@ -59,14 +59,14 @@ kolo_status kolo_shm_region_prepare(struct kolo_segment *region, int nranks)
 /* The ring to the peer, made at the first message. */
 static kolo_status open_out(struct kolo_link *link, uint32_t channel)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_shm_pipe *pipe = link->pipe[channel];
     if (pipe->out != NULL) {
         return KOLO_OK;
     }
-    char *region = kolo_segment_base(dev->region);
-    const size_t at = ring_at(dev->env.nranks, link->peer.rank, channel);
-    KOLO_TRY(kolo_segment_reserve(dev->region, at, sizeof(struct ring)));
+    char *region = kolo_segment_base(ep->region);
+    const size_t at = ring_at(ep->env.nranks, link->peer.rank, channel);
+    KOLO_TRY(kolo_segment_reserve(ep->region, at, sizeof(struct ring)));
     pipe->out = (struct ring *)(void *)(region + at);
     /* The ring's zeroes are there before the flag. */
     atomic_store_explicit(ready_flag(region, link->peer.rank, channel), 1, memory_order_release);
@@ -76,11 +76,11 @@ static kolo_status open_out(struct kolo_link *link, uint32_t channel)
 /* Whether the peer has made its ring to us. */
 static bool open_in(struct kolo_link *link, uint32_t channel)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_shm_pipe *pipe = link->pipe[channel];
-    if (pipe->in == NULL && atomic_load_explicit(ready_flag(link->region, dev->env.rank, channel),
+    if (pipe->in == NULL && atomic_load_explicit(ready_flag(link->region, ep->env.rank, channel),
                                                  memory_order_acquire) != 0) {
-        const size_t at = ring_at(dev->env.nranks, dev->env.rank, channel);
+        const size_t at = ring_at(ep->env.nranks, ep->env.rank, channel);
         pipe->in = (struct ring *)(void *)(link->region + at);
     }
     return pipe->in != NULL;
@@ -88,13 +88,13 @@ static bool open_in(struct kolo_link *link, uint32_t channel)
 
 /* ---- requests ---- */
 
-static void finish_first(struct kolo_fifo *fifo, kolo_status status)
+static void finish_first(struct kolo_req_fifo *fifo, kolo_status status)
 {
-    struct kolo_req *req = kolo_fifo_pop(fifo);
+    struct kolo_req *req = kolo_req_fifo_pop(fifo);
     req->status = status;
 }
 
-static int finish_all(struct kolo_fifo *fifo, kolo_status status)
+static int finish_all(struct kolo_req_fifo *fifo, kolo_status status)
 {
     int count = 0;
     for (; fifo->first != NULL; count++) {
@@ -103,7 +103,7 @@ static int finish_all(struct kolo_fifo *fifo, kolo_status status)
     return count;
 }
 
-static kolo_status damaged(struct kolo_link *link)
+static kolo_status ring_damaged(struct kolo_link *link)
 {
     return kolo_fail(KOLO_ERR_LINK, "the message ring with rank %d (pid %d) is damaged",
                      link->peer.rank, link->peer.pid);
@@ -122,7 +122,7 @@ static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
             /* Acquire: the consumer has read the slot before we write it again. */
             pipe->seen_head = atomic_load_explicit(&ring->head, memory_order_acquire);
             if (pipe->tail - pipe->seen_head > SLOTS) {
-                return damaged(link);
+                return ring_damaged(link);
             }
             if (pipe->tail - pipe->seen_head == SLOTS) {
                 break;
@@ -153,7 +153,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
             /* Acquire: the slot and its length are there. */
             pipe->seen_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
             if (pipe->seen_tail - pipe->head > SLOTS) {
-                return damaged(link);
+                return ring_damaged(link);
             }
             if (pipe->seen_tail == pipe->head) {
                 break;
@@ -166,7 +166,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
             return kolo_fail(
                 KOLO_ERR_MISMATCH,
                 "a message of rank %d does not have the %zu bytes that rank %d expects",
-                link->peer.rank, req->bytes, link->dev->env.rank);
+                link->peer.rank, req->bytes, link->ep->env.rank);
         }
         kolo_bytes_write(&req->data, req->moved, ring->slot[slot], bytes);
         atomic_store_explicit(&ring->head, ++pipe->head, memory_order_release);
@@ -180,7 +180,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
 }
 
 /* Advance one channel; returns slots moved, < 0 a status that ends the link. */
-static int advance(struct kolo_link *link, uint32_t channel)
+static int advance_channel(struct kolo_link *link, uint32_t channel)
 {
     struct kolo_shm_pipe *pipe = link->pipe[channel];
     const int sent = pipe->sends.first != NULL ? advance_sends(link, pipe) : 0;
@@ -192,19 +192,19 @@ static int advance(struct kolo_link *link, uint32_t channel)
     return received < 0 ? received : sent + received;
 }
 
-static bool idle(const struct kolo_shm_pipe *pipe)
+static bool is_idle(const struct kolo_shm_pipe *pipe)
 {
     return pipe->sends.first == NULL && pipe->recvs.first == NULL;
 }
 
 /* Remember that `channel` is unfinished. */
-static void activate(struct kolo_link *link, uint32_t channel)
+static void activate_channel(struct kolo_link *link, uint32_t channel)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     if (link->pending == 0) {
         link->next_active = NULL;
-        *(dev->active == NULL ? &dev->active : &dev->active_last->next_active) = link;
-        dev->active_last = link;
+        *(ep->active == NULL ? &ep->active : &ep->active_last->next_active) = link;
+        ep->active_last = link;
     }
     link->pending |= UINT32_C(1) << channel;
 }
@@ -227,13 +227,13 @@ static int advance_link(struct kolo_link *link)
     int moved = 0;
     for (uint32_t left = link->pending; left != 0; left &= left - 1) {
         const uint32_t channel = (uint32_t)__builtin_ctz(left);
-        const int status = advance(link, channel);
+        const int status = advance_channel(link, channel);
         if (status < 0) {
             atomic_store(&link->why, status);
             return moved;
         }
         moved += status;
-        if (idle(link->pipe[channel])) {
+        if (is_idle(link->pipe[channel])) {
             link->pending &= ~(UINT32_C(1) << channel);
         }
     }
@@ -241,10 +241,10 @@ static int advance_link(struct kolo_link *link)
 }
 
 /* The first link gets its turn and goes to the end if it is not finished. */
-static int advance_first(struct kolo_device *dev)
+static int advance_first(struct kolo_endpoint *ep)
 {
-    struct kolo_link *link = dev->active;
-    dev->active = link->next_active;
+    struct kolo_link *link = ep->active;
+    ep->active = link->next_active;
     int why = atomic_load(&link->why);
     int moved = why == 0 ? advance_link(link) : 0;
     why = atomic_load(&link->why);
@@ -253,25 +253,25 @@ static int advance_first(struct kolo_device *dev)
     }
     if (link->pending != 0) {
         link->next_active = NULL;
-        *(dev->active == NULL ? &dev->active : &dev->active_last->next_active) = link;
-        dev->active_last = link;
+        *(ep->active == NULL ? &ep->active : &ep->active_last->next_active) = link;
+        ep->active_last = link;
     }
     return moved;
 }
 
-int kolo_shm_progress(struct kolo_device *dev, int budget)
+int kolo_shm_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
-    const struct kolo_link *last = dev->active != NULL ? dev->active_last : NULL;
+    const struct kolo_link *last = ep->active != NULL ? ep->active_last : NULL;
     for (bool more = last != NULL; more && moved < budget;) {
-        more = dev->active != last;
-        moved += advance_first(dev);
+        more = ep->active != last;
+        moved += advance_first(ep);
     }
     return moved;
 }
 
-static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
-                         struct kolo_req *req)
+static kolo_status start_request(struct kolo_link *link, const struct kolo_bytes *data,
+                                 struct kolo_req *req)
 {
     const int why = atomic_load(&link->why);
     if (why != 0) {
@@ -285,7 +285,7 @@ static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
     if (link->pipe[req->channel] == NULL) {
         link->pipe[req->channel] = calloc(1, sizeof *link->pipe[req->channel]);
         if (link->pipe[req->channel] == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "no memory for a channel to rank %d",
+            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a channel to rank %d",
                              link->peer.rank);
         }
     }
@@ -297,47 +297,47 @@ static kolo_status start(struct kolo_link *link, const struct kolo_bytes *data,
 }
 
 /* Move what can be moved at once; progress() does the rest, and reports what went wrong. */
-static void attempt(struct kolo_link *link, uint32_t channel)
+static void try_channel(struct kolo_link *link, uint32_t channel)
 {
-    const int status = advance(link, channel);
+    const int status = advance_channel(link, channel);
     if (status < 0) {
         atomic_store(&link->why, status);
     }
-    if (!idle(link->pipe[channel])) {
-        activate(link, channel);
+    if (!is_idle(link->pipe[channel])) {
+        activate_channel(link, channel);
     }
 }
 
 kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
                           struct kolo_req *req)
 {
-    KOLO_TRY(start(link, src, req));
+    KOLO_TRY(start_request(link, src, req));
     KOLO_TRY(open_out(link, req->channel));
-    kolo_fifo_push(&link->pipe[req->channel]->sends, req);
-    attempt(link, req->channel);
+    kolo_req_fifo_push(&link->pipe[req->channel]->sends, req);
+    try_channel(link, req->channel);
     return KOLO_OK;
 }
 
 kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                           struct kolo_req *req)
 {
-    KOLO_TRY(start(link, dst, req));
-    kolo_fifo_push(&link->pipe[req->channel]->recvs, req);
-    attempt(link, req->channel);
+    KOLO_TRY(start_request(link, dst, req));
+    kolo_req_fifo_push(&link->pipe[req->channel]->recvs, req);
+    try_channel(link, req->channel);
     return KOLO_OK;
 }
 
 void kolo_shm_hang_up(struct kolo_link *link, kolo_status why)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_link *before = NULL;
-    struct kolo_link *at = dev->active;
+    struct kolo_link *at = ep->active;
     for (; at != NULL && at != link; at = at->next_active) {
         before = at;
     }
     if (at == link) {
-        *(before != NULL ? &before->next_active : &dev->active) = link->next_active;
-        dev->active_last = dev->active_last == link ? before : dev->active_last;
+        *(before != NULL ? &before->next_active : &ep->active) = link->next_active;
+        ep->active_last = ep->active_last == link ? before : ep->active_last;
     }
     (void)finish_link(link, why);
     for (int channel = 0; channel < KOLO_CHANNELS; channel++) {

@@ -62,7 +62,8 @@ static struct kolo_remote *find_and_hold(const unsigned char *name, uint32_t id)
 }
 
 /* Fetch and map; the entry is held once and not in the cache yet. */
-static kolo_status make(const struct kolo_shm_owner *owner, uint32_t id, struct kolo_remote **out)
+static kolo_status make_remote(const struct kolo_shm_owner *owner, uint32_t id,
+                               struct kolo_remote **out)
 {
     int fd = -1;
     uint64_t len = 0;
@@ -88,7 +89,7 @@ static kolo_status make(const struct kolo_shm_owner *owner, uint32_t id, struct 
     return KOLO_OK;
 }
 
-static void destroy(struct kolo_remote *remote)
+static void destroy_remote(struct kolo_remote *remote)
 {
     munmap(remote->base, remote->len);
     free(remote);
@@ -103,7 +104,7 @@ kolo_status kolo_remote_hold(const struct kolo_shm_owner *owner, uint32_t id,
     struct kolo_remote *remote = find_and_hold(owner->identity.name, id);
     pthread_mutex_unlock(&cache.lock);
     if (remote == NULL) {
-        KOLO_TRY(make(owner, id, &fresh));
+        KOLO_TRY(make_remote(owner, id, &fresh));
         pthread_mutex_lock(&cache.lock);
         remote = find_and_hold(owner->identity.name, id); /* another thread may have been faster */
         if (remote == NULL) {
@@ -114,7 +115,7 @@ kolo_status kolo_remote_hold(const struct kolo_shm_owner *owner, uint32_t id,
         pthread_mutex_unlock(&cache.lock);
     }
     if (fresh != NULL) {
-        destroy(fresh);
+        destroy_remote(fresh);
     }
     *out = remote;
     *base = remote->base;
@@ -132,7 +133,7 @@ void kolo_remote_drop(struct kolo_remote *remote)
     /* In a forked child the cache forgot what the parent held. */
     if (*at != NULL && --remote->holds == 0) {
         *at = remote->next;
-        destroy(remote);
+        destroy_remote(remote);
     }
     pthread_mutex_unlock(&cache.lock);
 }

@@ -18,50 +18,50 @@ static uint64_t first_half(const struct kolo_shm_identity *identity)
     return half;
 }
 
-static kolo_status shm_open_device(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status shm_open_endpoint(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status status = KOLO_ERR_SYSTEM;
-    if (dev == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a device");
+    if (ep == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for an endpoint");
     }
-    dev->env = *env;
-    KOLO_TRY_GOTO(status, kolo_service_identity(&dev->identity), err_free);
-    KOLO_TRY_GOTO(status, kolo_segment_create(kolo_shm_region_bytes(env->nranks), &dev->region),
+    ep->env = *env;
+    KOLO_TRY_GOTO(status, kolo_service_identity(&ep->identity), err_free);
+    KOLO_TRY_GOTO(status, kolo_segment_create(kolo_shm_region_bytes(env->nranks), &ep->region),
                   err_free);
-    KOLO_TRY_GOTO(status, kolo_shm_region_prepare(dev->region, env->nranks), err_drop);
-    dev->process = first_half(&dev->identity);
-    *out = dev;
+    KOLO_TRY_GOTO(status, kolo_shm_region_prepare(ep->region, env->nranks), err_drop);
+    ep->process = first_half(&ep->identity);
+    *out = ep;
     return KOLO_OK;
 
 err_drop:
-    kolo_segment_drop(dev->region);
+    kolo_segment_drop(ep->region);
 err_free:
-    free(dev);
+    free(ep);
     return status;
 }
 
-static void shm_close(struct kolo_device *dev)
+static void shm_close(struct kolo_endpoint *ep)
 {
-    if (dev->serves) {
+    if (ep->serves) {
         kolo_service_stop();
     }
-    kolo_segment_drop(dev->region);
-    free(dev);
+    kolo_segment_drop(ep->region);
+    free(ep);
 }
 
 /* Peers that are other processes will ask for our segments. */
-static kolo_status serve(struct kolo_device *dev, const struct kolo_peer *peer)
+static kolo_status serve_peer(struct kolo_endpoint *ep, const struct kolo_peer *peer)
 {
-    if (dev->serves || peer->process == dev->env.self->process) {
+    if (ep->serves || peer->process == ep->env.self->process) {
         return KOLO_OK;
     }
     KOLO_TRY(kolo_service_start());
-    dev->serves = true;
+    ep->serves = true;
     return KOLO_OK;
 }
 
-static kolo_status shm_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status shm_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                              struct kolo_reach *out)
 {
     struct kolo_reach reach = {.size = sizeof reach,
@@ -69,18 +69,18 @@ static kolo_status shm_probe(struct kolo_device *dev, const struct kolo_peer *pe
                                .bandwidth_gbs = 10.0,
                                .score = 100,
                                .via = "SHM/direct"};
-    if (peer->host == dev->env.self->host) {
-        KOLO_TRY(serve(dev, peer));
+    if (peer->host == ep->env.self->host) {
+        KOLO_TRY(serve_peer(ep, peer));
         reach.caps = KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE;
     }
     *out = reach;
     return KOLO_OK;
 }
 
-static kolo_status shm_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status shm_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    const struct kolo_shm_address address = {KOLO_SHM_MAGIC, kolo_segment_id(dev->region),
-                                             kolo_shm_region_bytes(dev->env.nranks), dev->identity};
+    const struct kolo_shm_address address = {KOLO_SHM_MAGIC, kolo_segment_id(ep->region),
+                                             kolo_shm_region_bytes(ep->env.nranks), ep->identity};
     if (*len < sizeof address) {
         return kolo_fail(KOLO_ERR_INVALID, "shared memory: an address takes %zu bytes",
                          sizeof address);
@@ -136,7 +136,7 @@ static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo
     }
     struct kolo_shm_view *views = kolo_grow(link->views, link->nviews, &link->cap, sizeof *views);
     if (views == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a view");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a view");
     }
     link->views = views;
     struct kolo_shm_view view = {0};
@@ -163,7 +163,7 @@ static void drop_views(struct kolo_link *link)
 
 /* ---- links ---- */
 
-static kolo_status read_address(const struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status read_address(const struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                 struct kolo_shm_address *out)
 {
     if (peer->address_len != sizeof *out) {
@@ -172,31 +172,28 @@ static kolo_status read_address(const struct kolo_device *dev, const struct kolo
     }
     memcpy(out, peer->address, sizeof *out);
     if (out->magic != KOLO_SHM_MAGIC ||
-        out->region_bytes != kolo_shm_region_bytes(dev->env.nranks)) {
+        out->region_bytes != kolo_shm_region_bytes(ep->env.nranks)) {
         return kolo_fail(KOLO_ERR_VERSION, "rank %d's shared memory has another layout",
                          peer->rank);
     }
     return KOLO_OK;
 }
 
-static kolo_status shm_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status shm_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                struct kolo_link **out)
 {
     struct kolo_shm_address address;
     struct kolo_shm_view view;
-    KOLO_TRY(read_address(dev, peer, &address));
-    if (peer->rank < 0 || peer->rank >= dev->env.nranks) {
-        return kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
-                         dev->env.nranks - 1);
-    }
-    KOLO_TRY(serve(dev, peer));
+    KOLO_TRY(read_address(ep, peer, &address));
+    KOLO_TRY(kolo_check_range("rank", peer->rank, 0, ep->env.nranks - 1));
+    KOLO_TRY(serve_peer(ep, peer));
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a link");
     }
-    link->dev = dev;
-    link->local = peer->process == dev->env.self->process;
-    link->peer = (struct kolo_shm_owner){address.identity, peer->rank, peer->pid, dev->env.aborted};
+    link->ep = ep;
+    link->local = peer->process == ep->env.self->process;
+    link->peer = (struct kolo_shm_owner){address.identity, peer->rank, peer->pid, ep->env.aborted};
     link->process = first_half(&address.identity);
     kolo_status status = view_segment(link, address.region, &view);
     if (status == KOLO_OK && view.len < address.region_bytes) {
@@ -228,23 +225,23 @@ static void shm_abort(struct kolo_link *link, kolo_status why)
 
 /* ---- memory ---- */
 
-static void fill_handle(const struct kolo_device *dev, uint32_t id, uint64_t offset,
+static void fill_handle(const struct kolo_endpoint *ep, uint32_t id, uint64_t offset,
                         struct kolo_mem *mem)
 {
-    const struct kolo_shm_handle handle = {dev->process, id, 0, offset, mem->len};
+    const struct kolo_shm_handle handle = {ep->process, id, 0, offset, mem->len};
     memcpy(mem->handle, &handle, sizeof handle);
 }
 
-static kolo_status map_own(struct kolo_device *dev, size_t len, struct kolo_mem *out)
+static kolo_status map_own(struct kolo_endpoint *ep, size_t len, struct kolo_mem *out)
 {
     struct kolo_segment *segment = NULL;
     KOLO_TRY(kolo_segment_create_whole(len, &segment));
     *out = (struct kolo_mem){.ptr = kolo_segment_base(segment), .len = len, .own = segment};
-    fill_handle(dev, kolo_segment_id(segment), 0, out);
+    fill_handle(ep, kolo_segment_id(segment), 0, out);
     return KOLO_OK;
 }
 
-static kolo_status shm_map(struct kolo_device *dev, void *ptr, size_t len, struct kolo_mem *out)
+static kolo_status shm_map(struct kolo_endpoint *ep, void *ptr, size_t len, struct kolo_mem *out)
 {
     uint32_t id = 0;
     uint64_t offset = 0;
@@ -252,21 +249,21 @@ static kolo_status shm_map(struct kolo_device *dev, void *ptr, size_t len, struc
         return kolo_fail(KOLO_ERR_INVALID, "shared memory: mapping 0 bytes");
     }
     if (ptr == NULL) {
-        return map_own(dev, len, out);
+        return map_own(ep, len, out);
     }
     if (!kolo_segment_find(ptr, len, &id, &offset)) {
-        return dev->env.fail(KOLO_ERR_UNSUPPORTED,
-                             "private memory cannot be mapped by another process; "
-                             "memory of kolo_mem_alloc() can");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                         "private memory cannot be mapped by another process; "
+                         "memory of kolo_mem_alloc() can");
     }
     *out = (struct kolo_mem){.ptr = ptr, .len = len, .own = NULL};
-    fill_handle(dev, id, offset, out);
+    fill_handle(ep, id, offset, out);
     return KOLO_OK;
 }
 
-static void shm_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+static void shm_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
 {
-    (void)dev;
+    (void)ep;
     if (mem->own != NULL) {
         kolo_segment_drop(mem->own);
     }
@@ -299,7 +296,7 @@ static void shm_wake(struct kolo_link *link, uint32_t *word)
 const struct kolo_transport kolo_transport_shm = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "shm"},
     .caps = KOLO_CAP_HOST | KOLO_CAP_MAP | KOLO_CAP_MESSAGE,
-    .open = shm_open_device,
+    .open = shm_open_endpoint,
     .close = shm_close,
     .probe = shm_probe,
     .address = shm_address,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the files of the shm transport share: a rank's region, its links, its messages.
  *
- * A device owns one region, a segment that its peers map when they connect:
+ * An endpoint owns one region, a segment that its peers map when they connect:
  *
  *   ready[rank][channel]   64 bytes a rank: whether that ring is there
  *   ring[rank][channel]    reserved when the first message goes out; only address space before
@@ -23,7 +23,7 @@
 /* What address() gives. */
 struct kolo_shm_address {
     uint32_t magic;
-    uint32_t region; /* segment of the device */
+    uint32_t region; /* segment of the endpoint */
     uint64_t region_bytes;
     struct kolo_shm_identity identity;
 };
@@ -39,12 +39,12 @@ struct kolo_shm_handle {
 };
 static_assert(sizeof(struct kolo_shm_handle) == 32, "fits an entry line");
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     struct kolo_shm_identity identity;
     uint64_t process; /* the first half of identity.name */
     struct kolo_segment *region;
-    bool serves;              /* this device uses the service */
+    bool serves;              /* this endpoint uses the service */
     struct kolo_link *active; /* links with unfinished messages, in the order they get their turn */
     struct kolo_link *active_last;
 };
@@ -61,7 +61,7 @@ struct kolo_shm_view {
 struct kolo_shm_pipe; /* both directions of one channel; see message.c */
 
 struct kolo_link {
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     bool local; /* the peer is in this process */
     struct kolo_shm_owner peer;
     uint64_t process;            /* as in the peer's handles */
@@ -69,12 +69,12 @@ struct kolo_link {
     struct kolo_shm_view *views; /* sorted by id */
     int nviews, cap;
     struct kolo_link *next_active;
-    uint32_t pending; /* bit c: channel c has unfinished messages; nonzero: in dev->active */
+    uint32_t pending; /* bit c: channel c has unfinished messages; nonzero: in ep->active */
     atomic_int why;   /* abort()'s status, or 0; any thread */
     struct kolo_shm_pipe *pipe[KOLO_CHANNELS];
 };
 
-/* Size of the region of a device with `nranks` ranks. */
+/* Size of the region of an endpoint with `nranks` ranks. */
 size_t kolo_shm_region_bytes(int nranks);
 /* Reserve the part of a new region that is there from the start. */
 kolo_status kolo_shm_region_prepare(struct kolo_segment *region, int nranks);
@@ -83,7 +83,7 @@ kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
                           struct kolo_req *req);
 kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                           struct kolo_req *req);
-int kolo_shm_progress(struct kolo_device *dev, int budget);
+int kolo_shm_progress(struct kolo_endpoint *ep, int budget);
 /* End what is unfinished with `why` and free the pipes. */
 void kolo_shm_hang_up(struct kolo_link *link, kolo_status why);
 

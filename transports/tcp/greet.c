@@ -7,9 +7,9 @@
  *   PROOF  over all so far                ->
  *                                         <-  accepted, or refused in favour of its own
  *
- * A proof is HMAC-SHA-256 under the communicator's secret, so whoever lacks it changes nothing: its
- * connection costs one of KOLO_TCP_GUESTS descriptors for at most 5 s, and the oldest makes room
- * for a newer. Where both ends make the same connection at once, that of the lower rank stays. */
+ * A proof is HMAC-SHA-256 under the communicator's secret. A process without the secret stays a
+ * guest, which changes nothing (acceptor.h). Where both ends make the same connection at once, the
+ * lower rank's connection stays. */
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
@@ -19,21 +19,16 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */, ACCEPTS = 64 };
+enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */ };
 
 /* ---- sockets ---- */
 
-/* s NULL: a guest's. */
-static bool watch(struct kolo_tcp_socket *s, int epoll, int how, int fd)
+static void watch_socket(struct kolo_tcp_socket *s, int how, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-    if (epoll_ctl(epoll, how, fd, &event) == 0) {
-        return true;
-    }
-    if (s != NULL) {
+    if (epoll_ctl(s->link->ep->epoll, how, fd, &event) != 0) {
         kolo_tcp_fail(s->link, "cannot be watched", errno);
     }
-    return false;
 }
 
 static bool is_between(enum kolo_tcp_state state)
@@ -41,10 +36,10 @@ static bool is_between(enum kolo_tcp_state state)
     return state == KOLO_TCP_CONNECTING || state == KOLO_TCP_GREETING || state == KOLO_TCP_PROVING;
 }
 
-static void enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
+static void enter_state(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 {
-    struct kolo_device *dev = s->link->dev;
-    dev->nconnecting += is_between(state) - is_between(s->state);
+    struct kolo_endpoint *ep = s->link->ep;
+    ep->nconnecting += is_between(state) - is_between(s->state);
     s->state = state;
     s->got = 0;
 }
@@ -55,15 +50,15 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
         close(s->fd);
     }
     s->fd = -1;
-    enter(s, state);
+    enter_state(s, state);
 }
 
-/* Between two ends of one address nothing is ever congested. A control that paces by what it has
- * measured (bbr, where that is the system's) takes the pauses between calls for the link's rate,
- * and by chance sends at half of it for good. */
+/* Between two ends with one address there is no congestion. A control that paces by measured rates,
+ * such as bbr, takes the pauses between calls for the rate of the link. It may then send at half
+ * the rate for good. */
 static void choose_congestion_control(const struct kolo_tcp_socket *s)
 {
-    const struct kolo_inet *here = &s->link->dev->interface.place, *there = &s->link->address.place;
+    const struct kolo_inet *here = &s->link->ep->interface.place, *there = &s->link->address.place;
     if (here->family == there->family && memcmp(here->ip, there->ip, sizeof here->ip) == 0) {
         (void)setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
     }
@@ -71,14 +66,13 @@ static void choose_congestion_control(const struct kolo_tcp_socket *s)
 
 void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
 {
-    struct kolo_device *dev = s->link->dev;
-    char text[160];
+    struct kolo_endpoint *ep = s->link->ep;
     char name[KOLO_INET_TEXT];
-    enter(s, KOLO_TCP_UP);
+    enter_state(s, KOLO_TCP_UP);
     s->again_us = 0;
     if (s->fd != fd) {
         s->fd = fd;
-        (void)watch(s, dev->epoll, EPOLL_CTL_MOD, fd);
+        watch_socket(s, EPOLL_CTL_MOD, fd);
     }
     choose_congestion_control(s);
     s->ripe = true;
@@ -87,32 +81,32 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         s->staging = malloc(KOLO_TCP_STAGING);
     }
     if (s->staging == NULL) {
-        kolo_tcp_fail(s->link, "no memory for a socket to it", 0);
+        kolo_tcp_fail(s->link, "cannot be read: out of memory for a socket", 0);
         return;
     }
-    (void)snprintf(text, sizeof text, "tcp: rank %d to %d, socket %d of %d over %s to %s",
-                   dev->env.rank, s->link->base.peer.rank, s->index, s->link->nsockets,
-                   dev->interface.name, kolo_inet_name(&s->link->address.place, name));
-    dev->env.log(text);
+    KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s", ep->env.rank,
+             s->link->base.peer.rank, s->index, s->link->nsockets, ep->interface.name,
+             kolo_inet_name(&s->link->address.place, name));
 }
 
-static bool prove(const struct kolo_device *dev, const char *direction,
-                  const struct kolo_tcp_hello *hello, const struct kolo_tcp_challenge *challenge,
-                  unsigned char out[KOLO_PROOF_BYTES])
+static bool prove_hello(const struct kolo_endpoint *ep, const char *direction,
+                        const struct kolo_tcp_hello *hello,
+                        const struct kolo_tcp_challenge *challenge,
+                        unsigned char out[KOLO_PROOF_BYTES])
 {
     unsigned char text[8 + sizeof *hello + sizeof challenge->nonce];
     memcpy(text, direction, 8);
     memcpy(text + 8, hello, sizeof *hello);
     memcpy(text + 8 + sizeof *hello, challenge->nonce, sizeof challenge->nonce);
-    return kolo_prove(dev->secret, text, sizeof text, out);
+    return kolo_prove(ep->secret, text, sizeof text, out);
 }
 static const char to_maker[8] = "listens", to_listener[8] = "makes it";
 
-static void set_options(const struct kolo_device *dev, int fd)
+static void set_options(const struct kolo_endpoint *ep, int fd)
 {
     const int most = KOLO_TCP_CHUNK;
-    kolo_net_options(fd, dev->env.timeout_ms);
-    if (dev->nsockets > 1) { /* so that a slow socket does not swallow what a fast one could take */
+    kolo_net_options(fd, ep->env.timeout_ms);
+    if (ep->nsockets > 1) { /* so that a slow socket does not swallow what a fast one could take */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
     }
 }
@@ -122,8 +116,8 @@ static void set_options(const struct kolo_device *dev, int fd)
 void kolo_tcp_greet_begin(struct kolo_link *link, int index)
 {
     struct kolo_tcp_socket *s = &link->socket[index];
-    struct kolo_device *dev = link->dev;
-    const int fd = kolo_net_connect(&link->address.place, &dev->interface);
+    struct kolo_endpoint *ep = link->ep;
+    const int fd = kolo_net_connect(&link->address.place, &ep->interface);
     s->again_us = 0;
     if (fd < 0) {
         kolo_tcp_fail(link, "cannot be connected to", errno);
@@ -131,8 +125,8 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     }
     s->hello = (struct kolo_tcp_hello){.magic = KOLO_TCP_MAGIC,
                                        .version = KOLO_VERSION,
-                                       .comm = dev->env.comm,
-                                       .from = dev->env.rank,
+                                       .comm = ep->env.comm,
+                                       .from = ep->env.rank,
                                        .to = link->base.peer.rank,
                                        .index = (uint32_t)index,
                                        .sockets = (uint32_t)link->nsockets};
@@ -141,14 +135,14 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
         kolo_tcp_fail(link, "cannot be greeted", errno);
         return;
     }
-    set_options(dev, fd);
+    set_options(ep, fd);
     s->fd = fd;
     s->since_us = kolo_now_us();
-    enter(s, KOLO_TCP_CONNECTING);
-    (void)watch(s, dev->epoll, EPOLL_CTL_ADD, fd);
+    enter_state(s, KOLO_TCP_CONNECTING);
+    watch_socket(s, EPOLL_CTL_ADD, fd);
 }
 
-/* The listener may have made room for another, or lost its own of the two. */
+/* The listener may have closed this guest for another, or lost its own connection. */
 static void try_again(struct kolo_tcp_socket *s)
 {
     const double pause_us = AGAIN_FIRST_US * (double)(1u << s->tries);
@@ -160,7 +154,7 @@ static void try_again(struct kolo_tcp_socket *s)
 static void step_connecting(struct kolo_tcp_socket *s)
 {
     if (kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
-        enter(s, KOLO_TCP_GREETING);
+        enter_state(s, KOLO_TCP_GREETING);
     } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
         kolo_tcp_fail(s->link, "cannot be connected to", errno);
     }
@@ -173,15 +167,15 @@ static void step_greeting(struct kolo_tcp_socket *s)
     if (came < 0) {
         try_again(s);
     } else if (came > 0) {
-        const struct kolo_device *dev = s->link->dev;
-        if (!prove(dev, to_maker, &s->hello, &s->challenge, proof) ||
+        const struct kolo_endpoint *ep = s->link->ep;
+        if (!prove_hello(ep, to_maker, &s->hello, &s->challenge, proof) ||
             !kolo_same_proof(proof, s->challenge.proof)) {
             kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
-        } else if (!prove(dev, to_listener, &s->hello, &s->challenge, s->proof) ||
+        } else if (!prove_hello(ep, to_listener, &s->hello, &s->challenge, s->proof) ||
                    !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
             try_again(s);
         } else {
-            enter(s, KOLO_TCP_PROVING);
+            enter_state(s, KOLO_TCP_PROVING);
         }
     }
 }
@@ -195,7 +189,7 @@ static void step_proving(struct kolo_tcp_socket *s)
     } else if (came > 0 && answer == KOLO_TCP_ACCEPTED) {
         kolo_tcp_socket_up(s, s->fd);
     } else if (came > 0) {
-        kolo_tcp_socket_reset(s, KOLO_TCP_NONE); /* its own is on the way */
+        kolo_tcp_socket_reset(s, KOLO_TCP_NONE); /* its own connection comes */
     }
 }
 
@@ -217,47 +211,64 @@ void kolo_tcp_greet_step(struct kolo_tcp_socket *s)
 
 /* ---- the side that listens ---- */
 
-static void guest_free(struct kolo_tcp_socket *s)
-{
-    if (s->fd >= 0) {
-        close(s->fd);
-    }
-    free(s);
-}
+struct tcp_guest { /* a connection that a peer made */
+    struct kolo_guest base;
+    bool challenged; /* its hello came, and the challenge is out */
+    struct kolo_tcp_hello hello;
+    struct kolo_tcp_challenge challenge;
+    unsigned char proof[KOLO_PROOF_BYTES];
+    size_t got; /* bytes of the hello or of the proof */
+};
 
-static void remove_guest(struct kolo_device *dev, int at)
-{
-    dev->nguests--;
-    memmove(&dev->guest[at], &dev->guest[at + 1],
-            (size_t)(dev->nguests - at) * sizeof dev->guest[0]);
-}
-
-static bool makes_sense(const struct kolo_device *dev, const struct kolo_tcp_hello *hello)
+static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_tcp_hello *hello)
 {
     return hello->magic == KOLO_TCP_MAGIC && hello->version == KOLO_VERSION &&
-           hello->comm == dev->env.comm && hello->to == dev->env.rank && hello->from >= 0 &&
-           hello->from < dev->env.nranks && hello->from != dev->env.rank &&
+           hello->comm == ep->env.comm && hello->to == ep->env.rank && hello->from >= 0 &&
+           hello->from < ep->env.nranks && hello->from != ep->env.rank &&
            hello->index < KOLO_TCP_SOCKETS_MAX;
 }
 
-static bool challenge(const struct kolo_device *dev, struct kolo_tcp_socket *s)
+static bool challenge_guest(const struct kolo_endpoint *ep, struct tcp_guest *g)
 {
-    return kolo_random(s->challenge.nonce, sizeof s->challenge.nonce) == KOLO_OK &&
-           prove(dev, to_maker, &s->hello, &s->challenge, s->challenge.proof) &&
-           kolo_net_say(s->fd, &s->challenge, sizeof s->challenge);
+    return kolo_random(g->challenge.nonce, sizeof g->challenge.nonce) == KOLO_OK &&
+           prove_hello(ep, to_maker, &g->hello, &g->challenge, g->challenge.proof) &&
+           kolo_net_say(g->base.fd, &g->challenge, sizeof g->challenge);
 }
 
-static bool is_proved(const struct kolo_device *dev, const struct kolo_tcp_socket *s)
+static bool is_proved(const struct kolo_endpoint *ep, const struct tcp_guest *g)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
-    return prove(dev, to_listener, &s->hello, &s->challenge, proof) &&
-           kolo_same_proof(proof, s->proof);
+    return prove_hello(ep, to_listener, &g->hello, &g->challenge, proof) &&
+           kolo_same_proof(proof, g->proof);
 }
 
-/* Answer, and give the descriptor to the link's socket. */
-static void take_guest(struct kolo_link *link, struct kolo_tcp_socket *guest)
+static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
-    struct kolo_tcp_socket *s = &link->socket[guest->hello.index];
+    struct tcp_guest *g = (struct tcp_guest *)guest;
+    int came = 0;
+    if (!g->challenged) {
+        came = kolo_net_gather(guest->fd, &g->hello, sizeof g->hello, &g->got);
+        if (came <= 0) {
+            return came == 0 ? KOLO_GUEST_PROVING : KOLO_GUEST_STRANGER;
+        }
+        if (!makes_sense(ep, &g->hello) || !challenge_guest(ep, g)) {
+            return KOLO_GUEST_STRANGER;
+        }
+        g->challenged = true;
+    }
+    came = kolo_net_gather(guest->fd, g->proof, sizeof g->proof, &g->got);
+    if (came == 0) {
+        return KOLO_GUEST_PROVING;
+    }
+    guest->from = g->hello.from;
+    guest->index = g->hello.index;
+    return came > 0 && is_proved(ep, g) ? KOLO_GUEST_PROVED : KOLO_GUEST_STRANGER;
+}
+
+/* Give the guest's descriptor to the link's socket. */
+static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
+{
+    struct kolo_tcp_socket *s = &link->socket[guest->index];
     if (is_between(s->state)) {
         kolo_tcp_socket_reset(s, KOLO_TCP_NONE);
     }
@@ -266,152 +277,48 @@ static void take_guest(struct kolo_link *link, struct kolo_tcp_socket *guest)
     kolo_tcp_socket_up(s, fd);
 }
 
-static bool is_waiting(const struct kolo_device *dev, const struct kolo_tcp_hello *hello)
-{
-    for (int i = 0; i < dev->nwaiting; i++) {
-        const struct kolo_tcp_hello *other = &dev->waiting[i]->hello;
-        if (other->from == hello->from && other->index == hello->index) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A second connection for the same socket, or one where ours is preferred. */
-static bool is_refused(const struct kolo_device *dev, const struct kolo_link *link,
-                       const struct kolo_tcp_hello *hello)
+static bool is_refused(const struct kolo_endpoint *ep, const struct kolo_link *link,
+                       const struct kolo_guest *guest)
 {
     if (link == NULL) {
-        return is_waiting(dev, hello);
+        return kolo_acceptor_is_waiting(&ep->acceptor, guest->from, guest->index);
     }
-    const struct kolo_tcp_socket *s = &link->socket[hello->index];
-    return (int)hello->index >= link->nsockets || s->state == KOLO_TCP_UP ||
+    const struct kolo_tcp_socket *s = &link->socket[guest->index];
+    return (int)guest->index >= link->nsockets || s->state == KOLO_TCP_UP ||
            s->state == KOLO_TCP_ENDED || link->base.failed != KOLO_OK ||
-           (is_between(s->state) && dev->env.rank < hello->from);
+           (is_between(s->state) && ep->env.rank < guest->from);
 }
 
-static bool keep_waiting(struct kolo_device *dev, struct kolo_tcp_socket *s)
+static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
-    struct kolo_tcp_socket **waiting =
-        kolo_grow(dev->waiting, dev->nwaiting, &dev->waiting_cap, sizeof *waiting);
-    if (waiting == NULL) {
-        return false;
-    }
-    dev->waiting = waiting;
-    dev->waiting[dev->nwaiting++] = s;
-    return true;
-}
-
-/* The guest at `at` has proved who it is, and is a guest no more. */
-static void welcome(struct kolo_device *dev, int at)
-{
-    struct kolo_tcp_socket *s = dev->guest[at];
-    struct kolo_link *link = kolo_carriers_find(&dev->all, s->hello.from);
-    const bool refused = is_refused(dev, link, &s->hello);
+    struct kolo_link *link = kolo_carriers_find(&ep->all, guest->from);
+    const bool refused = is_refused(ep, link, guest);
     const unsigned char answer = refused ? KOLO_TCP_REFUSED : KOLO_TCP_ACCEPTED;
-    remove_guest(dev, at);
-    if (!kolo_net_say(s->fd, &answer, 1) || refused) {
-        guest_free(s);
-    } else if (link != NULL) {
-        take_guest(link, s);
-        guest_free(s);
-    } else if (!keep_waiting(dev, s)) {
-        guest_free(s);
+    if (!kolo_net_say(guest->fd, &answer, 1) || refused) {
+        return KOLO_WELCOME_DONE;
     }
+    if (link == NULL) {
+        return KOLO_WELCOME_WAITING;
+    }
+    take_guest(link, guest);
+    return KOLO_WELCOME_DONE;
 }
 
-/* Let the guest go on. False: it is no guest any more. */
-static bool step_guest(struct kolo_device *dev, int at)
-{
-    struct kolo_tcp_socket *s = dev->guest[at];
-    int came = 0;
-    if (s->state == KOLO_TCP_GREETING) {
-        came = kolo_net_gather(s->fd, &s->hello, sizeof s->hello, &s->got);
-        if (came > 0 && makes_sense(dev, &s->hello) && challenge(dev, s)) {
-            s->state = KOLO_TCP_PROVING;
-            came = 0;
-        } else if (came > 0) {
-            came = -1;
-        }
-    }
-    if (s->state == KOLO_TCP_PROVING) {
-        came = kolo_net_gather(s->fd, s->proof, sizeof s->proof, &s->got);
-        if (came > 0 && is_proved(dev, s)) {
-            welcome(dev, at);
-            return false;
-        }
-        came = came > 0 ? -1 : came;
-    }
-    if (came < 0 || kolo_now_us() - s->since_us > KOLO_TCP_GUEST_MS * 1e3) {
-        dev->strangers++;
-        remove_guest(dev, at);
-        guest_free(s);
-        return false;
-    }
-    return true;
-}
-
-/* False: there is none. One for whom there is no memory finds its connection closed, and tries
- * again. */
-static bool accept_guest(struct kolo_device *dev)
-{
-    const int fd = kolo_net_accept(dev->listener);
-    if (fd < 0) {
-        return errno == EINTR || errno == ECONNABORTED;
-    }
-    struct kolo_tcp_socket *s = calloc(1, sizeof *s);
-    if (s == NULL || !watch(NULL, dev->epoll, EPOLL_CTL_ADD, fd)) {
-        free(s);
-        close(fd);
-        return true;
-    }
-    if (dev->nguests == KOLO_TCP_GUESTS) {
-        dev->strangers++;
-        guest_free(dev->guest[0]);
-        remove_guest(dev, 0);
-    }
-    set_options(dev, fd);
-    s->fd = fd;
-    s->state = KOLO_TCP_GREETING;
-    s->since_us = kolo_now_us();
-    dev->guest[dev->nguests++] = s;
-    (void)step_guest(dev, dev->nguests - 1); /* its hello is mostly there already */
-    return true;
-}
-
-void kolo_tcp_greet_guests(struct kolo_device *dev)
-{
-    for (int i = 0; i < ACCEPTS && accept_guest(dev); i++) {
-    }
-    for (int i = 0; i < dev->nguests;) {
-        i += step_guest(dev, i) ? 1 : 0;
-    }
-}
+const struct kolo_acceptor_ops kolo_tcp_greet_guests = {.name = "tcp",
+                                                        .guest_bytes = sizeof(struct tcp_guest),
+                                                        .configure = set_options,
+                                                        .prove = prove_guest,
+                                                        .welcome = welcome_guest};
 
 void kolo_tcp_greet_adopt(struct kolo_link *link)
 {
-    struct kolo_device *dev = link->dev;
-    for (int i = 0; i < dev->nwaiting;) {
-        struct kolo_tcp_socket *s = dev->waiting[i];
-        if (s->hello.from != link->base.peer.rank) {
-            i++;
-            continue;
+    struct kolo_acceptor *acceptor = &link->ep->acceptor;
+    for (struct kolo_guest *guest;
+         (guest = kolo_acceptor_claim(acceptor, link->base.peer.rank)) != NULL;) {
+        if ((int)guest->index < link->nsockets) {
+            take_guest(link, guest);
         }
-        dev->waiting[i] = dev->waiting[--dev->nwaiting];
-        if ((int)s->hello.index < link->nsockets) {
-            take_guest(link, s);
-        }
-        guest_free(s);
+        kolo_guest_free(guest);
     }
-}
-
-void kolo_tcp_greet_close(struct kolo_device *dev)
-{
-    for (int i = 0; i < dev->nguests; i++) {
-        guest_free(dev->guest[i]);
-    }
-    for (int i = 0; i < dev->nwaiting; i++) {
-        guest_free(dev->waiting[i]);
-    }
-    free(dev->waiting);
 }

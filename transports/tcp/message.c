@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sends and receives: which frame comes next, and where what arrives belongs. See tcp.h.
+/* Sends and receives: which frame goes next, and where arriving bytes belong.
  *
- * The n-th send of a channel meets its n-th receive, so both sides number them alike and nothing
- * has to be asked. A receive knows the length it expects: it says READY at once where that is
- * beyond the eager part, and whoever sends another length is found out by the first frame. */
+ * The n-th send of a channel matches its n-th receive, so both sides number them alike without a
+ * handshake. A receive knows its length. If that is longer than the eager part, it sends READY at
+ * once. A sender with another length is detected by its first frame. */
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint
 {
     struct kolo_tcp_note *note = kolo_grow(link->note, link->notes, &link->note_cap, sizeof *note);
     if (note == NULL) {
-        kolo_tcp_fail(link, "no memory for a message to it", 0);
+        kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", 0);
         return;
     }
     link->note = note;
@@ -34,15 +34,15 @@ void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint
 
 /* ---- posting ---- */
 
-static inline void end_send(struct kolo_link *link, struct kolo_message *m,
-                            struct kolo_message_list *list)
+static inline void end_send(struct kolo_link *link, struct kolo_carrier_message *m,
+                            struct kolo_carrier_message_list *list)
 {
-    kolo_message_take_out(list, m);
+    kolo_carrier_message_take_out(list, m);
     kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     kolo_carrier_recycle(&link->base, m);
 }
 
-/* READY that came before its send. */
+/* Take the READY that came before its send. */
 static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, uint64_t *total)
 {
     for (int i = 0; i < e->count; i++) {
@@ -55,9 +55,9 @@ static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, uint64_t *tot
     return false;
 }
 
-/* A send whose receive is of another length: no more than its first part goes out, which tells the
+/* Fail a send whose receive has another length. Only its first part goes out, which informs the
  * receiver. */
-static void mismatch(struct kolo_link *link, struct kolo_message *m)
+static void fail_mismatched(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     m->failed = true;
     if (m->begun && m->flying == 0) {
@@ -68,7 +68,7 @@ static void mismatch(struct kolo_link *link, struct kolo_message *m)
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req)
 {
-    struct kolo_message *m = NULL;
+    struct kolo_carrier_message *m = NULL;
     uint64_t total = 0;
     KOLO_TRY(kolo_carrier_send(&link->base, src, req, &m));
     if (m == NULL) {
@@ -78,26 +78,26 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
     if (was_early(&link->early[m->channel], m->number, &total)) {
         m->ready = true;
         if (total != m->total) {
-            mismatch(link, m);
+            fail_mismatched(link, m);
         }
     }
     return KOLO_OK;
 }
 
-/* The receive has its first part: from now on the sender may send one more. */
-static void taken(struct kolo_link *link, uint8_t channel, size_t total)
+/* Count a receive that has its first part: the sender may send one more message. */
+static void count_taken(struct kolo_link *link, uint8_t channel, size_t total)
 {
     if (kolo_channel_take(&link->base.channel[channel], eager_part(total))) {
         kolo_tcp_message_note(link, KOLO_TCP_TAKEN, channel, 0, 0);
     }
 }
 
-/* Receives whose first part is read straight to its place, before its header is looked at: what
- * comes may be another frame, so the place must be ours until then. */
-static bool is_predictable(const struct kolo_message *m)
+/* Whether the first part may be read straight to its place, before its header is checked. Another
+ * frame may come instead, so the receive must be exclusive. */
+static bool is_predictable(const struct kolo_carrier_message *m)
 {
     const struct kolo_req *req = m->req;
-    return req != NULL && req->lent != 0 && !m->touched && !m->failed &&
+    return req != NULL && req->exclusive != 0 && !m->touched && !m->failed &&
            req->bytes >= PREDICTED_LEAST &&
            (req->data.count == 1 || req->data.stride == req->data.bytes);
 }
@@ -106,20 +106,20 @@ static void predict_next(struct kolo_link *link)
 {
     link->expected = NULL;
     for (int i = 0; i < KOLO_CHANNELS && link->expected == NULL; i++) {
-        struct kolo_message *m = link->base.channel[i].recvs.first;
+        struct kolo_carrier_message *m = link->base.channel[i].recvs.first;
         link->expected = m != NULL && is_predictable(m) ? m : NULL;
     }
 }
 
-static void end_receive(struct kolo_link *link, struct kolo_message *m, kolo_status status)
+static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m, kolo_status status)
 {
     for (int i = 0; i < link->nsockets; i++) {
         if (link->socket[i].into == m) { /* more than the message has */
-            kolo_tcp_fail(link, "sent what is no message", EBADMSG);
+            kolo_tcp_fail(link, "sent an invalid message", EBADMSG);
             return;
         }
     }
-    kolo_message_take_out(&link->base.channel[m->channel].recvs, m);
+    kolo_carrier_message_take_out(&link->base.channel[m->channel].recvs, m);
     kolo_carrier_finish(&link->base, m->req, status);
     if (link->expected == m) {
         predict_next(link);
@@ -127,21 +127,21 @@ static void end_receive(struct kolo_link *link, struct kolo_message *m, kolo_sta
     kolo_carrier_recycle(&link->base, m);
 }
 
-/* What came early has its receive, and is there whole. */
-static void deliver(struct kolo_link *link, struct kolo_message *m)
+/* Deliver a message that came early and is complete: its receive is posted now. */
+static void deliver_early(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (!m->failed) {
         kolo_bytes_write(&m->req->data, 0, m->kept, eager_part(m->total));
     }
     free(m->kept);
     m->kept = NULL;
-    taken(link, m->channel, m->total);
+    count_taken(link, m->channel, m->total);
     if (m->failed || m->moved == m->total) {
         end_receive(link, m, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     }
 }
 
-static void say_ready(struct kolo_link *link, struct kolo_message *m)
+static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (m->req->bytes > KOLO_TCP_EAGER) {
         m->ready = true;
@@ -152,7 +152,7 @@ static void say_ready(struct kolo_link *link, struct kolo_message *m)
 kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                   struct kolo_req *req)
 {
-    struct kolo_message *m = NULL;
+    struct kolo_carrier_message *m = NULL;
     KOLO_TRY(kolo_carrier_recv(&link->base, dst, req, &m));
     if (m == NULL) {
         return KOLO_OK;
@@ -160,7 +160,7 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
     link->has_long = link->has_long || req->bytes >= LONG_BYTES;
     say_ready(link, m);
     if (m->begun) {
-        deliver(link, m);
+        deliver_early(link, m);
     } else if (link->expected == NULL && is_predictable(m)) {
         link->expected = m;
     }
@@ -189,8 +189,8 @@ static bool pull_note(struct kolo_link *link, struct kolo_tcp_out *out)
     return found;
 }
 
-/* Bytes of the next frame of a send; SIZE_MAX: it has to wait. */
-static size_t next_part(const struct kolo_link *link, const struct kolo_message *m)
+/* Bytes of the next frame of a send; SIZE_MAX: the send must wait. */
+static size_t next_part(const struct kolo_link *link, const struct kolo_carrier_message *m)
 {
     const struct kolo_channel *c = &link->base.channel[m->channel];
     const size_t left = m->total - m->made;
@@ -206,7 +206,7 @@ static size_t next_part(const struct kolo_link *link, const struct kolo_message 
 
 static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
 {
-    struct kolo_message *m = link->base.sends.first;
+    struct kolo_carrier_message *m = link->base.sends.first;
     size_t part = SIZE_MAX;
     while (m != NULL && (part = next_part(link, m)) == SIZE_MAX) {
         m = m->next;
@@ -227,8 +227,8 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
     m->made += part;
     m->flying++;
     if (m->made == m->total) {
-        kolo_message_take_out(&link->base.sends, m);
-        kolo_message_append(&link->base.flying, m);
+        kolo_carrier_message_take_out(&link->base.sends, m);
+        kolo_carrier_message_append(&link->base.flying, m);
     }
     return true;
 }
@@ -249,7 +249,7 @@ bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
 
 void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *out)
 {
-    struct kolo_message *m = out->message;
+    struct kolo_carrier_message *m = out->message;
     if (m == NULL) {
         return;
     }
@@ -270,7 +270,7 @@ bool kolo_tcp_message_listens(const struct kolo_link *link)
 
 bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out)
 {
-    const struct kolo_message *m = link->expected;
+    const struct kolo_carrier_message *m = link->expected;
     if (m == NULL) {
         return false;
     }
@@ -280,7 +280,7 @@ bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out)
 
 bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kolo_tcp_frame *frame)
 {
-    const struct kolo_message *m = link->expected;
+    const struct kolo_carrier_message *m = link->expected;
     return frame->kind == KOLO_TCP_DATA && frame->channel == m->channel &&
            frame->number == m->number && frame->offset == 0 && frame->total == m->total &&
            frame->len >= eager_part(m->total);
@@ -289,16 +289,17 @@ bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kol
 static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *frame)
 {
     struct kolo_tcp_earlies *e = &link->early[frame->channel];
-    struct kolo_message *m = kolo_message_find(&link->base.sends, frame->channel, frame->number);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&link->base.sends, frame->channel, frame->number);
     if (m != NULL) {
         m->ready = true;
         if (m->total != frame->total) {
-            mismatch(link, m);
+            fail_mismatched(link, m);
         }
         return true;
     }
     if ((int32_t)(frame->number - link->base.channel[frame->channel].sent) < 0) {
-        return true; /* a short one, which needed none: the receiver finds out */
+        return true; /* a short message, which needs no READY: the receiver detects it */
     }
     struct kolo_tcp_early *early =
         e->count < KOLO_CARRIER_EARLY ? kolo_grow(e->at, e->count, &e->cap, sizeof *early) : NULL;
@@ -310,10 +311,12 @@ static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *fram
     return true;
 }
 
-static struct kolo_message *data_came(struct kolo_link *link, const struct kolo_tcp_frame *frame)
+static struct kolo_carrier_message *data_came(struct kolo_link *link,
+                                              const struct kolo_tcp_frame *frame)
 {
     struct kolo_channel *c = &link->base.channel[frame->channel];
-    struct kolo_message *m = kolo_message_find(&c->recvs, frame->channel, frame->number);
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&c->recvs, frame->channel, frame->number);
     if (frame->len > frame->total || frame->offset > frame->total - frame->len) {
         return NULL;
     }
@@ -336,7 +339,7 @@ static struct kolo_message *data_came(struct kolo_link *link, const struct kolo_
 }
 
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                              struct kolo_message **into)
+                              struct kolo_carrier_message **into)
 {
     *into = NULL;
     if (frame->magic != KOLO_TCP_FRAME_MAGIC || frame->channel >= KOLO_CHANNELS ||
@@ -360,8 +363,8 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
         return true;
     case KOLO_TCP_WORD:
         link->words = true;
-        if (link->dev->env.said != NULL) {
-            link->dev->env.said(link->dev->env.owner, link->base.peer.rank, frame->total);
+        if (link->ep->env.on_notify != NULL) {
+            link->ep->env.on_notify(link->ep->env.owner, link->base.peer.rank, frame->total);
         }
         return true;
     default:
@@ -369,7 +372,7 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
     }
 }
 
-int kolo_tcp_message_room(const struct kolo_message *into, size_t at, size_t left,
+int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, size_t left,
                           struct iovec *out, int count)
 {
     int used = 0;
@@ -389,18 +392,18 @@ int kolo_tcp_message_room(const struct kolo_message *into, size_t at, size_t lef
 }
 
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                           struct kolo_message *into, size_t len, bool whole)
+                           struct kolo_carrier_message *into, size_t len, bool whole)
 {
     into->moved += len;
     if (whole && frame->offset == 0) {
         into->begun = true;
         if (into->kept != NULL) {
             if (into->req != NULL) {
-                deliver(link, into);
+                deliver_early(link, into);
             }
             return;
         }
-        taken(link, into->channel, into->total);
+        count_taken(link, into->channel, into->total);
     }
     if (whole && (into->failed || (into->begun && into->moved == into->total))) {
         end_receive(link, into, into->failed ? KOLO_ERR_MISMATCH : KOLO_OK);

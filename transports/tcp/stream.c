@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bytes into and out of sockets.
+/* The bytes of frames, into sockets and out of them.
  *
- * Out: headers and payloads of several frames go in one sendmsg(), payloads from where they lie.
- * In: a header and a short payload come by one recv() into a staging buffer; what is left of a
- * longer payload comes straight to where it belongs, and the next header behind it in the same
- * call. */
+ * Out: one sendmsg() writes headers and payloads of several frames; payloads are not copied. In:
+ * one recv() reads a header and a short payload into a staging buffer. The rest of a longer payload
+ * is read straight to its place, and the next header behind it in the same call. */
 #include "transports/tcp/tcp.h"
 #include "util/crc.h"
 
@@ -21,7 +20,7 @@ static uint32_t head_sum(const struct kolo_tcp_frame *frame)
     return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
 }
 
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message)
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message)
 {
     size_t run = 0;
     frame->payload_sum = 0;
@@ -33,7 +32,7 @@ void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message
     frame->sum = head_sum(frame);
 }
 
-/* What is wrong, and with which message: by what the header says, if its own sum is right. */
+/* Fail the link for a wrong sum. The text names the message if the sum of the header is right. */
 static void fail_sum(struct kolo_tcp_socket *s, bool head)
 {
     const struct kolo_tcp_frame *f = &s->frame;
@@ -64,8 +63,8 @@ static bool head_is_right(struct kolo_tcp_socket *s)
     return true;
 }
 
-/* `len` more bytes of the payload came and are in place, the last of them if `whole`. Of a message
- * whose receive is of another length they are not. */
+/* Check the sum of `len` more payload bytes, which are in place; `whole`: they are the last ones.
+ * The bytes of a message whose receive has another length are not in place. */
 static bool payload_is_right(struct kolo_tcp_socket *s, size_t len, bool whole)
 {
     struct iovec run;
@@ -89,8 +88,8 @@ static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
     return &s->out[(s->first + i) % KOLO_TCP_QUEUE];
 }
 
-/* As many frames as make one batch. */
-static void fill(struct kolo_tcp_socket *s)
+/* Pull frames until they make one batch. */
+static void fill_batch(struct kolo_tcp_socket *s)
 {
     size_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
@@ -123,7 +122,7 @@ static int add_parts(struct kolo_tcp_out *out, size_t head, struct iovec *part, 
     return used;
 }
 
-static void written(struct kolo_tcp_socket *s, size_t bytes)
+static void count_written(struct kolo_tcp_socket *s, size_t bytes)
 {
     while (s->count > 0) {
         struct kolo_tcp_out *out = out_at(s, 0);
@@ -155,8 +154,8 @@ static ssize_t send_parts(int fd, struct iovec *part, size_t nparts, size_t byte
     return send(fd, few, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* It cannot be written to any more; what it still holds may say why. */
-static void end(struct kolo_tcp_socket *s, int error)
+/* The socket cannot be written any more. Bytes that it still holds may give the reason. */
+static void end_socket(struct kolo_tcp_socket *s, int error)
 {
     while (s->state == KOLO_TCP_UP && s->link->base.failed == KOLO_OK && kolo_tcp_stream_read(s)) {
     }
@@ -168,7 +167,7 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     struct iovec part[PARTS];
     size_t nparts = 0;
     size_t asked = 0;
-    fill(s);
+    fill_batch(s);
     for (int i = 0; i < s->count && nparts < PARTS; i++) {
         nparts +=
             (size_t)add_parts(out_at(s, i), s->link->head, part + nparts, (int)(PARTS - nparts));
@@ -183,12 +182,12 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     if (n < 0) {
         s->full = errno == EAGAIN;
         if (errno != EAGAIN && errno != EINTR) {
-            end(s, errno);
+            end_socket(s, errno);
         }
         return false;
     }
     s->full = (size_t)n < asked;
-    written(s, (size_t)n);
+    count_written(s, (size_t)n);
     return true;
 }
 
@@ -208,7 +207,7 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s)
         if (n < 0) {
             return errno != EAGAIN && errno != EINTR;
         }
-        written(s, (size_t)n);
+        count_written(s, (size_t)n);
     }
     return true;
 }
@@ -226,10 +225,10 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
 
 /* ---- in ---- */
 
-/* False: what came is not what was sent. */
-static bool came(struct kolo_tcp_socket *s, size_t len)
+/* False: the sum of the payload is wrong. */
+static bool take_payload(struct kolo_tcp_socket *s, size_t len)
 {
-    struct kolo_message *into = s->into;
+    struct kolo_carrier_message *into = s->into;
     if (s->link->sums && !payload_is_right(s, len, s->left == len)) {
         return false;
     }
@@ -242,8 +241,8 @@ static bool came(struct kolo_tcp_socket *s, size_t len)
     return true;
 }
 
-/* Payload that lies in the staging buffer. */
-static bool unpack(struct kolo_tcp_socket *s)
+/* Move payload out of the staging buffer. */
+static bool unpack_payload(struct kolo_tcp_socket *s)
 {
     size_t part = kolo_min(s->left, s->tail - s->head);
     size_t done = 0;
@@ -256,11 +255,11 @@ static bool unpack(struct kolo_tcp_socket *s)
         done += to.iov_len;
     }
     s->head += part;
-    return came(s, part);
+    return take_payload(s, part);
 }
 
-/* Frames, whole or begun, in the staging buffer. False: what is there makes no sense. */
-static bool parse(struct kolo_tcp_socket *s)
+/* Parse the frames in the staging buffer, complete or begun. False: a frame is invalid. */
+static bool parse_frames(struct kolo_tcp_socket *s)
 {
     const size_t head = s->link->head;
     while (s->head < s->tail || s->into != NULL) {
@@ -268,7 +267,7 @@ static bool parse(struct kolo_tcp_socket *s)
             if (s->head == s->tail && s->left > 0) {
                 break;
             }
-            if (!unpack(s)) {
+            if (!unpack_payload(s)) {
                 return false;
             }
             continue;
@@ -290,8 +289,8 @@ static bool parse(struct kolo_tcp_socket *s)
     return true;
 }
 
-/* One recvmsg(): the rest of a payload to its place, then the staging buffer. */
-static ssize_t receive(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
+/* One recvmsg(): first the rest of a payload into its place, then into the staging buffer. */
+static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
 {
     struct iovec part[RUNS + 1];
     int nparts = 0;
@@ -314,7 +313,7 @@ static ssize_t receive(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
     return recvmsg(s->fd, &message, MSG_DONTWAIT);
 }
 
-/* Header, then payload to where it most likely belongs, then the staging buffer. */
+/* One recvmsg(): a header, then payload into its probable place, then into the staging buffer. */
 static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *place, size_t *asked)
 {
     const size_t head = s->link->head;
@@ -325,8 +324,8 @@ static ssize_t receive_expected(struct kolo_tcp_socket *s, const struct iovec *p
     return recvmsg(s->fd, &message, MSG_DONTWAIT);
 }
 
-/* It was another frame, or several: what lies in the wrong place is copied from there first. The
- * receive that it belongs to has not begun, so nothing of it is lost. */
+/* Other frames came than expected. The bytes in the wrong place are copied out first. The receive
+ * of that place has not begun, so nothing is lost. */
 static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place, size_t bytes)
 {
     const size_t head = s->link->head;
@@ -341,7 +340,7 @@ static bool parse_elsewhere(struct kolo_tcp_socket *s, const struct iovec *place
     memcpy(at, staging + head, bytes - head - strayed);
     s->staging = all;
     s->tail = bytes;
-    const bool good = parse(s);
+    const bool good = parse_frames(s);
     s->staging = staging;
     s->tail = good ? s->tail : 0;
     memcpy(staging, all, s->tail); /* less than a header */
@@ -355,7 +354,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     const size_t head = s->link->head;
     if (bytes <= head) {
         s->tail = bytes;
-        return parse(s);
+        return parse_frames(s);
     }
     memcpy(&s->frame, s->staging, head);
     if (!kolo_tcp_message_is_expected(s->link, &s->frame)) {
@@ -369,7 +368,7 @@ static bool parse_expected(struct kolo_tcp_socket *s, const struct iovec *place,
     s->at = 0;
     s->head = head;
     s->tail = bytes - there;
-    return came(s, there) && parse(s);
+    return take_payload(s, there) && parse_frames(s);
 }
 
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
@@ -382,7 +381,7 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         const bool guesses =
             s->into == NULL && s->tail == 0 && kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
-            guesses ? receive_expected(s, &place, &asked) : receive(s, &direct, &asked);
+            guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -396,9 +395,9 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         moved = true;
         const size_t there = kolo_min((size_t)n, direct);
         s->tail += guesses ? 0 : (size_t)n - there;
-        if ((there > 0 && !came(s, there)) ||
-            !(guesses ? parse_expected(s, &place, (size_t)n) : parse(s))) {
-            kolo_tcp_fail(s->link, "sent what is no message", EBADMSG);
+        if ((there > 0 && !take_payload(s, there)) ||
+            !(guesses ? parse_expected(s, &place, (size_t)n) : parse_frames(s))) {
+            kolo_tcp_fail(s->link, "sent an invalid message", EBADMSG);
             return moved;
         }
         if ((size_t)n < asked || s->state != KOLO_TCP_UP) {

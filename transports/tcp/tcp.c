@@ -1,109 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tcp: ranks on different hosts, by messages over several sockets a pair. See tcp.h.
+/* tcp: messages between ranks on different hosts, over several sockets for each pair of ranks.
  *
- * Links with something to do are asked one by one, without epoll, as long as they are few: a
- * receive that finds its message costs one system call. Epoll tells of the others, of new
- * connections, and when to wake up. */
+ * While few links have work to do, each turn asks them one by one, without epoll: a receive that
+ * finds its message costs one system call. Epoll reports events of the other links and new
+ * connections, and wakes a waiting thread. */
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum {
-    FEW_LINKS = 8,
-    EPOLL_EVERY = 64,
-    EVENTS = 64,
-    ELDER_US = 2000,
-    LINGER_MS = 2000,
-    TELL_MS = 200
-};
+enum { FEW_LINKS = 8, EPOLL_EVERY = 64, EVENTS = 64, ELDER_US = 2000 };
 enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
-/* ---- the device ---- */
+/* ---- the endpoint ---- */
 
-static kolo_status read_sums(struct kolo_device *dev)
+static kolo_status read_settings(struct kolo_endpoint *ep)
 {
-    const char *text = kolo_env("KOLO_CRC");
-    long sums = 0;
-    char said[96];
-    if (text != NULL && !kolo_parse_int(text, 0, 1, &sums)) {
-        (void)snprintf(said, sizeof said, "KOLO_CRC is \"%.40s\"; it is 0 or 1", text);
-        return dev->env.fail(KOLO_ERR_INVALID, said);
-    }
-    dev->sums = sums == 1;
+    long sums = 0, sockets = 0;
+    KOLO_TRY(kolo_env_int("KOLO_CRC", 0, 1, 0, &sums));
+    KOLO_TRY(
+        kolo_env_int("KOLO_NSOCKS_PERTHREAD", 1, KOLO_TCP_SOCKETS_MAX, DEFAULT_SOCKETS, &sockets));
+    ep->sums = sums == 1;
+    ep->nsockets = (int)sockets;
     return KOLO_OK;
 }
 
-static kolo_status read_sockets(struct kolo_device *dev)
+static kolo_status open_epoll(struct kolo_endpoint *ep)
 {
-    const char *text = kolo_env("KOLO_NSOCKS_PERTHREAD");
-    long sockets = DEFAULT_SOCKETS;
-    char said[160];
-    if (text != NULL && !kolo_parse_int(text, 1, KOLO_TCP_SOCKETS_MAX, &sockets)) {
-        (void)snprintf(said, sizeof said,
-                       "KOLO_NSOCKS_PERTHREAD is \"%.40s\"; it is 1 to %d sockets a pair of ranks",
-                       text, KOLO_TCP_SOCKETS_MAX);
-        return dev->env.fail(KOLO_ERR_INVALID, said);
-    }
-    dev->nsockets = (int)sockets;
-    return read_sums(dev);
+    ep->epoll = epoll_create1(EPOLL_CLOEXEC);
+    return ep->epoll >= 0 ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
 }
 
-static kolo_status watch_listener(struct kolo_device *dev)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    dev->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (dev->epoll < 0 || epoll_ctl(dev->epoll, EPOLL_CTL_ADD, dev->listener, &event) != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: epoll: %s", kolo_why(errno));
-    }
-    return KOLO_OK;
-}
+static void tcp_close(struct kolo_endpoint *ep);
+static void queue_word(struct kolo_link *link, uint64_t word);
 
-static void tcp_close(struct kolo_device *dev);
-static void tell_word(struct kolo_link *link, uint64_t word);
-
-static kolo_status tcp_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status tcp_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status st = KOLO_OK;
-    char text[160];
     char name[KOLO_INET_TEXT];
-    if (dev == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "tcp: no memory for a device");
+    if (ep == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for an endpoint");
     }
-    dev->env = *env;
-    dev->all = (struct kolo_carriers){.name = "tcp",
-                                      .env = &dev->env,
-                                      .record_bytes = sizeof(struct kolo_message),
-                                      .say = tell_word};
-    dev->listener = dev->epoll = -1;
+    ep->env = *env;
+    ep->all = (struct kolo_carriers){.name = "tcp",
+                                     .env = &ep->env,
+                                     .record_bytes = sizeof(struct kolo_carrier_message),
+                                     .notify = queue_word};
+    ep->epoll = -1;
+    kolo_acceptor_init(&ep->acceptor, &kolo_tcp_greet_guests, ep);
     if (env->secret != NULL) {
-        memcpy(dev->secret, env->secret, sizeof dev->secret);
+        memcpy(ep->secret, env->secret, sizeof ep->secret);
     }
-    KOLO_TRY_GOTO(st, read_sockets(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
-    KOLO_TRY_GOTO(st, watch_listener(dev), err_close);
-    (void)snprintf(text, sizeof text, "NET/Socket : Using [0]%s:%s", dev->interface.name,
-                   kolo_inet_name(&dev->interface.place, name));
-    env->log(text);
-    *out = dev;
+    KOLO_TRY_GOTO(st, read_settings(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->route_hint, &ep->interface),
+                  err_close);
+    KOLO_TRY_GOTO(st, open_epoll(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_acceptor_listen(&ep->acceptor, &ep->interface, ep->epoll), err_close);
+    KOLO_LOG(INFO, NET, "NET/Socket : Using [0]%s:%s", ep->interface.name,
+             kolo_inet_name(&ep->interface.place, name));
+    *out = ep;
     return KOLO_OK;
 
 err_close:
-    tcp_close(dev);
+    tcp_close(ep);
     return st;
 }
 
-static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status tcp_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                              struct kolo_reach *out)
 {
-    const bool near = peer->host == dev->env.self->host;
+    const bool near = peer->host == ep->env.self->host;
     *out = (struct kolo_reach){.size = sizeof *out,
                                .latency_us = near ? 8 : 15,
                                .bandwidth_gbs = near ? 3 : 2,
@@ -114,12 +84,12 @@ static kolo_status tcp_probe(struct kolo_device *dev, const struct kolo_peer *pe
     return KOLO_OK;
 }
 
-static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status tcp_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)dev->nsockets, dev->sums,
-                                             dev->interface.place};
+    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets, ep->sums,
+                                             ep->interface.place};
     if (*len < sizeof address) {
-        return dev->env.fail(KOLO_ERR_INVALID, "tcp: no room for an address");
+        return kolo_fail(KOLO_ERR_INVALID, "tcp: no room for an address");
     }
     memcpy(buf, &address, sizeof address);
     *len = sizeof address;
@@ -128,7 +98,7 @@ static kolo_status tcp_address(struct kolo_device *dev, void *buf, size_t *len)
 
 /* ---- links ---- */
 
-static kolo_status read_address(const struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status read_address(const struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                 struct kolo_tcp_address *out)
 {
     if (peer->address_len != sizeof *out) {
@@ -140,37 +110,34 @@ static kolo_status read_address(const struct kolo_device *dev, const struct kolo
         (out->place.family != AF_INET && out->place.family != AF_INET6)) {
         return kolo_fail(KOLO_ERR_VERSION, "rank %d's tcp address makes no sense", peer->rank);
     }
-    return peer->rank >= 0 && peer->rank < dev->env.nranks
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_INVALID, "rank %d is not in 0..%d", peer->rank,
-                           dev->env.nranks - 1);
+    return kolo_check_range("rank", peer->rank, 0, ep->env.nranks - 1);
 }
 
-static kolo_status tcp_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                struct kolo_link **out)
 {
     struct kolo_tcp_address address;
-    KOLO_TRY(read_address(dev, peer, &address));
+    KOLO_TRY(read_address(ep, peer, &address));
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return dev->env.fail(KOLO_ERR_SYSTEM, "tcp: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for a link");
     }
-    link->dev = dev;
+    link->ep = ep;
     link->address = address;
-    link->sums = dev->sums || address.sums == 1;
+    link->sums = ep->sums || address.sums == 1;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
-    link->nsockets = kolo_min(address.sockets, (size_t)dev->nsockets) > 1
-                         ? (int)kolo_min(address.sockets, (size_t)dev->nsockets)
+    link->nsockets = kolo_min(address.sockets, (size_t)ep->nsockets) > 1
+                         ? (int)kolo_min(address.sockets, (size_t)ep->nsockets)
                          : 1;
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         link->socket[i].link = link;
         link->socket[i].index = i;
         link->socket[i].fd = -1;
     }
-    kolo_carrier_join(&link->base, &dev->all, link, peer);
+    kolo_carrier_join(&link->base, &ep->all, link, peer);
     if (!link->base.self) {
         kolo_tcp_greet_adopt(link);
-        if (link->socket[0].state == KOLO_TCP_NONE && dev->env.rank < peer->rank) {
+        if (link->socket[0].state == KOLO_TCP_NONE && ep->env.rank < peer->rank) {
             kolo_tcp_greet_begin(link, 0);
         } else if (link->socket[0].state == KOLO_TCP_NONE) { /* the lower rank's is preferred */
             link->socket[0].again_us = kolo_now_us() + ELDER_US;
@@ -190,12 +157,12 @@ static void hang_up(struct kolo_link *link)
 
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
 {
-    const struct kolo_env *env = &link->dev->env;
+    const struct kolo_env *env = &link->ep->env;
     const bool bad = error == EBADMSG;
     if (kolo_carrier_fail(&link->base, &link->address.place, what, bad ? 0 : error)) {
         link->bad = bad;
-        if (env->gone != NULL) {
-            env->gone(env->owner, link->base.peer.rank, what, error);
+        if (env->on_peer_lost != NULL) {
+            env->on_peer_lost(env->owner, link->base.peer.rank, what, error);
         }
     }
 }
@@ -215,15 +182,15 @@ void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 
 /* ---- progress ---- */
 
-/* The lower rank makes further sockets, once there was something long. */
+/* The lower rank makes further sockets once a long message was posted. */
 static bool wants_more(const struct kolo_link *link)
 {
     return link->has_long && !link->spread && link->nsockets > 1 &&
-           link->dev->env.rank < link->base.peer.rank && link->socket[0].state == KOLO_TCP_UP;
+           link->ep->env.rank < link->base.peer.rank && link->socket[0].state == KOLO_TCP_UP;
 }
 
-/* Each socket takes one batch after the other. */
-static bool write_sockets(struct kolo_link *link, bool asks)
+/* Each socket writes one batch after another. */
+static bool send_sockets(struct kolo_link *link, bool asks)
 {
     bool moved = false;
     for (bool more = true; more && link->base.failed == KOLO_OK;) {
@@ -239,7 +206,7 @@ static bool write_sockets(struct kolo_link *link, bool asks)
     return moved;
 }
 
-static bool read_sockets_of(struct kolo_link *link, bool asks)
+static bool receive_sockets(struct kolo_link *link, bool asks)
 {
     const bool listens = asks && kolo_tcp_message_listens(link);
     bool moved = false;
@@ -254,24 +221,13 @@ static bool read_sockets_of(struct kolo_link *link, bool asks)
     return moved;
 }
 
-/* What was just posted goes out before anything is looked for; what came may give rise to more. */
+/* Posted messages are written first. Frames that were read may cause further frames. */
 static bool step_sockets(struct kolo_link *link, bool asks)
 {
-    const bool wrote = write_sockets(link, asks);
-    const bool read = read_sockets_of(link, asks);
+    const bool wrote = send_sockets(link, asks);
+    const bool read = receive_sockets(link, asks);
     const bool again = read && (link->notes > 0 || link->base.sends.first != NULL);
-    return (again && write_sockets(link, asks)) || wrote || read;
-}
-
-/* Connected, and no frame half written. */
-static bool is_clean(const struct kolo_link *link)
-{
-    bool clean = link->socket[0].state == KOLO_TCP_UP;
-    for (int i = 0; i < link->nsockets; i++) {
-        const struct kolo_tcp_socket *s = &link->socket[i];
-        clean = clean && (s->count == 0 || s->out[s->first].at == 0);
-    }
-    return clean;
+    return (again && send_sockets(link, asks)) || wrote || read;
 }
 
 static bool is_idle(const struct kolo_link *link)
@@ -283,99 +239,7 @@ static bool is_idle(const struct kolo_link *link)
     return idle;
 }
 
-/* Bytes that the peer's kernel has not got. */
-static bool has_unsent(int fd)
-{
-    int left = 0;
-    return ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;
-}
-
-/* What came is of no use any more, but closing a socket that holds it would reset the connection,
- * and the peer might lose what we sent. 0: the peer has closed its end. */
-static ssize_t drain(int fd)
-{
-    char scrap[4096];
-    ssize_t n = 0;
-    do {
-        n = recv(fd, scrap, sizeof scrap, MSG_DONTWAIT);
-    } while (n > 0 || (n < 0 && errno == EINTR));
-    return n;
-}
-
-/* False: it may be closed now. */
-static bool delivers(int fd)
-{
-    const bool open = drain(fd) < 0 && errno == EAGAIN;
-    return open && has_unsent(fd);
-}
-
-static bool close_later(struct kolo_device *dev, int fd)
-{
-    int *closing = kolo_grow(dev->closing, dev->nclosing, &dev->closing_cap, sizeof *closing);
-    if (closing == NULL) {
-        return false;
-    }
-    dev->closing = closing;
-    dev->closing[dev->nclosing++] = fd;
-    return true;
-}
-
-/* Nothing more is written; the kernel delivers what was. */
-static void let_deliver(struct kolo_link *link)
-{
-    for (int i = 0; i < link->nsockets; i++) {
-        struct kolo_tcp_socket *s = &link->socket[i];
-        if (s->state != KOLO_TCP_UP) {
-            continue;
-        }
-        (void)shutdown(s->fd, SHUT_WR);
-        if (delivers(s->fd) && close_later(link->dev, s->fd)) {
-            s->fd = -1;
-        }
-    }
-}
-
-/* The last frame of a link, behind the rest of one that is half written: a peer that lives reads it
- * meanwhile, one that does not is not waited for. */
-static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t number)
-{
-    struct kolo_tcp_socket *s = &link->socket[0];
-    const int limit_ms = kind == KOLO_TCP_ABORT ? TELL_MS : LINGER_MS;
-    const double deadline = kolo_now_us() + limit_ms * 1e3;
-    while (!(kolo_tcp_stream_finish(s) && kolo_tcp_stream_last(s, kind, number)) &&
-           kolo_now_us() < deadline) {
-        (void)drain(s->fd);
-        (void)usleep(100);
-    }
-    let_deliver(link);
-}
-
-/* What the peer sent is wrong, but it lives: it learns why this side goes, and does not take it for
- * dead. */
-static void complain(struct kolo_link *link)
-{
-    link->bad = false;
-    say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, KOLO_ERR_LINK));
-}
-
-/* abort() was called: because the communicator failed, which the peer must know, or because this
- * side wants its requests back and goes. */
-static void give_up(struct kolo_link *link, kolo_status why)
-{
-    if (kolo_carriers_have_failed(&link->dev->all)) {
-        say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->dev->all, why));
-        kolo_tcp_message_end(link, why);
-    } else {
-        const bool clean = is_clean(link);
-        kolo_tcp_message_end(link, why);
-        if (clean) {
-            say_last(link, KOLO_TCP_BYE, 0);
-        }
-    }
-    kolo_carrier_give_up(&link->base, why);
-}
-
-/* How many requests ended, or 1 where only bytes moved. */
+/* How many requests ended, or 1 if only bytes moved. */
 static int step_link(struct kolo_link *link, bool asks)
 {
     const kolo_status why =
@@ -392,14 +256,14 @@ static int step_link(struct kolo_link *link, bool asks)
         moved = step_sockets(link, asks) && !link->words;
     }
     if (why != KOLO_OK && link->base.failed == KOLO_OK) {
-        give_up(link, why);
+        kolo_tcp_farewell_give_up(link, why);
     }
     if (link->base.failed != KOLO_OK) {
-        if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
-            (void)link->dev->env.fail(link->base.failed, link->base.text);
+        if (why == KOLO_OK && link->base.pending > 0) { /* the text for the owner of the requests */
+            (void)kolo_fail(link->base.failed, "%s", link->base.text);
         }
         if (link->bad) {
-            complain(link);
+            kolo_tcp_farewell_complain(link);
         }
         kolo_tcp_message_end(link, why != KOLO_OK ? why : link->base.failed);
         hang_up(link);
@@ -412,13 +276,14 @@ static int step_link(struct kolo_link *link, bool asks)
     return done > 0 ? done : moved;
 }
 
-/* What the kernel has news of. A socket that is in nobody's turn is read for its end. */
-static int ask_epoll(struct kolo_device *dev)
+/* Serve the kernel's events. A socket whose link has no work is read, to see whether it has ended.
+ */
+static int ask_epoll(struct kolo_endpoint *ep)
 {
     struct epoll_event event[EVENTS];
-    bool guests = dev->nguests > 0;
+    bool guests = ep->acceptor.nguests > 0;
     int moved = 0;
-    const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
+    const int n = epoll_wait(ep->epoll, event, EVENTS, 0);
     for (int i = 0; i < n; i++) {
         struct kolo_tcp_socket *s = event[i].data.ptr;
         if (s == NULL) {
@@ -432,59 +297,59 @@ static int ask_epoll(struct kolo_device *dev)
         }
     }
     if (guests) {
-        kolo_tcp_greet_guests(dev);
+        kolo_acceptor_step(&ep->acceptor);
     }
     return moved;
 }
 
-static void tell_word(struct kolo_link *link, uint64_t word)
+static void queue_word(struct kolo_link *link, uint64_t word)
 {
-    if (link->notes < NOTES_MAX) { /* else it is not even connected */
+    if (link->notes < NOTES_MAX) { /* otherwise it is not even connected */
         kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
     }
 }
 
-static int tcp_progress(struct kolo_device *dev, int budget)
+static int tcp_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
-    const bool idle = dev->all.active == NULL;
-    const bool few = dev->all.nactive <= FEW_LINKS;
-    const bool asks =
-        idle || dev->nconnecting > 0 || dev->nguests > 0 || !few || dev->turns++ % EPOLL_EVERY == 0;
+    const bool idle = ep->all.active == NULL;
+    const bool few = ep->all.nactive <= FEW_LINKS;
+    const bool asks = idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || !few ||
+                      ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
     if (asks) {
-        moved += ask_epoll(dev);
+        moved += ask_epoll(ep);
     }
-    kolo_carriers_hear(&dev->all);
-    for (struct kolo_carrier *c = dev->all.active, *next = NULL; c != NULL; c = next) {
+    kolo_carriers_hear(&ep->all);
+    for (struct kolo_carrier *c = ep->all.active, *next = NULL; c != NULL; c = next) {
         next = c->next_active;
         moved += step_link(c->link, few);
     }
-    return kolo_carriers_result(&dev->all, idle, moved);
+    return kolo_carriers_result(&ep->all, idle, moved);
 }
 
-/* The peer is told at the next progress(). */
+/* The peer gets the reason at the next progress(). */
 static void tcp_abort(struct kolo_link *link, kolo_status why)
 {
     kolo_carrier_abort(&link->base, why);
 }
 
-static void tcp_say(struct kolo_link *link, uint64_t word)
+static void tcp_notify(struct kolo_link *link, uint64_t word)
 {
-    kolo_carrier_say(&link->base, word);
+    kolo_carrier_notify(&link->base, word);
 }
 
-static int tcp_wait_fd(struct kolo_device *dev)
+static int tcp_wait_fd(struct kolo_endpoint *ep)
 {
-    return dev->epoll;
+    return ep->epoll;
 }
 
-/* ---- going down ---- */
+/* ---- closing ---- */
 
 static void tcp_disconnect(struct kolo_link *link)
 {
     if (link->base.failed == KOLO_OK) {
-        give_up(link, KOLO_ERR_ABORTED);
+        kolo_tcp_farewell_give_up(link, KOLO_ERR_ABORTED);
     }
     kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
     hang_up(link);
@@ -496,36 +361,20 @@ static void tcp_disconnect(struct kolo_link *link)
     free(link);
 }
 
-static void tcp_close(struct kolo_device *dev)
+static void tcp_close(struct kolo_endpoint *ep)
 {
-    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    for (int i = 0; i < dev->nclosing; i++) {
-        while (delivers(dev->closing[i]) && kolo_now_us() < deadline) {
-            (void)usleep(100);
-        }
-        close(dev->closing[i]);
+    kolo_tcp_farewell_finish(ep);
+    kolo_acceptor_close(&ep->acceptor);
+    if (ep->epoll >= 0) {
+        close(ep->epoll);
     }
-    if (dev->strangers > 0) {
-        char text[96];
-        (void)snprintf(text, sizeof text, "tcp: %llu connections proved nothing and were closed",
-                       (unsigned long long)dev->strangers);
-        dev->env.log(text);
-    }
-    kolo_tcp_greet_close(dev);
-    if (dev->listener >= 0) {
-        close(dev->listener);
-    }
-    if (dev->epoll >= 0) {
-        close(dev->epoll);
-    }
-    free(dev->closing);
-    explicit_bzero(dev->secret, sizeof dev->secret);
-    free(dev);
+    explicit_bzero(ep->secret, sizeof ep->secret);
+    free(ep);
 }
 
 const struct kolo_transport kolo_transport_tcp = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "tcp"},
-    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
+    .caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE | KOLO_CAP_NOTIFY,
     .open = tcp_open,
     .close = tcp_close,
     .probe = tcp_probe,
@@ -537,5 +386,5 @@ const struct kolo_transport kolo_transport_tcp = {
     .progress = tcp_progress,
     .abort = tcp_abort,
     .wait_fd = tcp_wait_fd,
-    .say = tcp_say,
+    .notify = tcp_notify,
 };

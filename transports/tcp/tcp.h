@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the tcp transport share: sockets, links, messages, frames.
+/* The types that the files of the tcp transport share: sockets, links, messages, frames.
  *
- *   greet.c    how two ranks prove to each other who they are before anything else is believed
+ *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
- *   message.c  sends and receives: which frame comes next, and where what arrives belongs
- *   tcp.c      the device, its links, progress
+ *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
+ *   farewell.c how a link ends: its last frame, and the delivery of what was written
+ *   tcp.c      the endpoint, its links, progress
  *
- * A link has several sockets. Every frame says which message (channel, number) and which part of it
- * it carries, so frames may take any socket: whichever is ready takes the next.
+ * A link has several sockets. Every frame names its message (channel, number) and its part of the
+ * message, so that any socket may carry it: the first one that is ready takes the next frame.
  *
  *   DATA   bytes [offset, offset + len) of a message of `total` bytes
- *   READY  the receive of a long message is posted: the rest may come
- *   TAKEN  nothing; like every frame it says how many messages of its channel were taken
- *   BYE    nothing more will come
- *   ABORT  nothing more will come, and `number` is the status that says why
- *   WORD   `total` is what say() was given
+ *   READY  the receive of a long message is posted: the rest may be sent
+ *   TAKEN  no payload; like every frame it has the count of messages taken from its channel
+ *   BYE    the last frame of a link
+ *   ABORT  the last frame of a link that failed; `number` is the reason
+ *   WORD   `total` is the word that notify() was given
  *
- * The first KOLO_TCP_EAGER bytes of a message go as soon as fewer than KOLO_CARRIER_DEPTH messages
- * of its channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not its receive is
- * posted; the rest waits for READY and goes from user memory to user memory. So what a receiver has
- * to keep is bounded, and no channel holds up another. */
+ * The first KOLO_TCP_EAGER bytes of a message go as soon as the window of carrier.h allows it,
+ * whether or not the receive is posted. The rest waits for READY, and goes from user memory to user
+ * memory. So the bytes that a receiver has to keep are bounded, and no channel delays another. */
 #ifndef KOLO_TCP_TCP_H
 #define KOLO_TCP_TCP_H
 
+#include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "util/secret.h"
 
@@ -36,19 +37,17 @@ enum {
     KOLO_TCP_EAGER = 256 << 10,
     KOLO_TCP_CHUNK = 512 << 10, /* of a long message, by one socket at a time */
     KOLO_TCP_QUEUE = 8,         /* frames that wait in one socket */
-    KOLO_TCP_STAGING = 8 << 10, /* where headers and short messages are read to */
-    KOLO_TCP_GUESTS = 64,       /* connections that have not proved anything yet */
-    KOLO_TCP_GUEST_MS = 5000
+    KOLO_TCP_STAGING = 8 << 10  /* buffer for headers and short messages */
 };
 
 /* ---- on the wire: little-endian, no padding, no pointers ---- */
 
 #define KOLO_TCP_MAGIC UINT32_C(0x6b746370)
 
-struct kolo_tcp_address { /* what address() gives */
+struct kolo_tcp_address { /* the address of a rank */
     uint32_t magic;
     uint16_t sockets; /* it would use */
-    uint16_t sums;    /* 1: it wants frames with sums (KOLO_CRC); one side is enough */
+    uint16_t sums;    /* 1: frames carry sums (KOLO_CRC); one side is enough */
     struct kolo_inet place;
 };
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
@@ -77,7 +76,7 @@ static_assert(sizeof(struct kolo_tcp_frame) == 40, "wire format");
 enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of it on the wire */
 #define KOLO_TCP_FRAME_MAGIC 0x6b31
 
-struct kolo_tcp_hello { /* the first word of a connection, by who made it */
+struct kolo_tcp_hello { /* the first bytes of a connection, from its maker */
     uint32_t magic, version;
     uint64_t comm;
     int32_t from, to;
@@ -92,22 +91,22 @@ struct kolo_tcp_challenge {
 };
 static_assert(sizeof(struct kolo_tcp_challenge) == 64, "wire format");
 
-/* After the proof: 1 the connection is taken, 0 the other side's own is preferred. */
+/* The answer to the proof. REFUSED: the listener's own connection is preferred. */
 enum { KOLO_TCP_REFUSED = 0, KOLO_TCP_ACCEPTED = 1 };
 
 /* ---- messages ---- */
 
-struct kolo_tcp_early { /* READY for a send that is not posted yet */
+struct kolo_tcp_early { /* a READY whose send is not posted yet */
     uint32_t number;
     uint64_t total;
 };
 
-struct kolo_tcp_earlies { /* those of a channel */
+struct kolo_tcp_earlies { /* the early READYs of a channel */
     struct kolo_tcp_early *at;
     int count, cap;
 };
 
-struct kolo_tcp_note { /* a frame without payload that waits for its turn */
+struct kolo_tcp_note { /* a frame without payload in the queue */
     uint8_t kind, channel;
     uint32_t number;
     uint64_t total;
@@ -115,40 +114,40 @@ struct kolo_tcp_note { /* a frame without payload that waits for its turn */
 
 /* ---- sockets ---- */
 
-struct kolo_tcp_out { /* a frame on its way */
+struct kolo_tcp_out { /* a frame that is being written */
     struct kolo_tcp_frame frame;
-    struct kolo_message *message; /* NULL: no payload */
-    size_t at;                    /* bytes of frame and payload written */
+    struct kolo_carrier_message *message; /* NULL: no payload */
+    size_t at;                            /* bytes of frame and payload written */
 };
 
 enum kolo_tcp_state {
-    KOLO_TCP_NONE,       /* not begun, or refused: the peer's own will come */
-    KOLO_TCP_CONNECTING, /* we make it; the kernel is at work */
-    KOLO_TCP_GREETING,   /* our hello is out: a challenge is to come */
-    KOLO_TCP_PROVING,    /* our proof is out: an answer is to come */
+    KOLO_TCP_NONE,       /* not begun, or refused: the peer makes its own */
+    KOLO_TCP_CONNECTING, /* the kernel is connecting it */
+    KOLO_TCP_GREETING,   /* our hello is sent: a challenge must come */
+    KOLO_TCP_PROVING,    /* our proof is sent: an answer must come */
     KOLO_TCP_UP,
     KOLO_TCP_ENDED /* the peer has closed it */
 };
 
 struct kolo_tcp_socket {
-    struct kolo_link *link; /* NULL: a guest */
-    int fd;                 /* -1: none */
+    struct kolo_link *link;
+    int fd; /* -1: none */
     int index;
     enum kolo_tcp_state state;
-    bool full;       /* the kernel took no more */
-    bool ripe;       /* there may be something to read */
-    double since_us; /* its state */
+    bool full;       /* the kernel took no more bytes */
+    bool ripe;       /* there may be bytes to read */
+    double since_us; /* when it entered its state */
     double again_us; /* when to try again; 0: not */
     unsigned tries;
     struct kolo_tcp_hello hello;
     struct kolo_tcp_challenge challenge;
     unsigned char proof[KOLO_PROOF_BYTES];
-    size_t got; /* bytes of what the greeting waits for */
+    size_t got; /* bytes of the next part of the greeting */
     struct kolo_tcp_out out[KOLO_TCP_QUEUE];
     int first, count; /* in the ring out[] */
     /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
     struct kolo_tcp_frame frame;
-    struct kolo_message *into;
+    struct kolo_carrier_message *into;
     size_t left, at; /* at: where in the message */
     uint32_t sum;    /* of what came of the payload; where the link has sums */
     size_t head, tail;
@@ -157,38 +156,35 @@ struct kolo_tcp_socket {
 
 struct kolo_link {
     struct kolo_carrier base;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     struct kolo_tcp_address address;
     bool sums;
     size_t head;   /* bytes of a frame's header: KOLO_TCP_HEAD, or with sums */
-    bool spread;   /* the further sockets were begun */
-    bool has_long; /* there was a message worth further sockets */
+    bool spread;   /* the further sockets are begun */
+    bool has_long; /* a message long enough for further sockets was posted */
     int nsockets;
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
     struct kolo_tcp_earlies early[KOLO_CHANNELS];
-    struct kolo_message *expected; /* the receive that the next frame is likely for, or NULL */
+    struct kolo_carrier_message
+        *expected; /* the receive that the next frame is probably for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
-    bool bad;   /* what the peer sent is wrong, which it has not been told */
-    bool words; /* say()'s moved in this turn, which is no progress of messages */
+    bool bad;   /* the peer sent something wrong, and does not know it yet */
+    bool words; /* words of notify() moved in this turn, which is no progress of messages */
 };
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     unsigned char secret[KOLO_SECRET_BYTES];
-    struct kolo_interface interface; /* where we listen */
-    int listener, epoll;
+    struct kolo_interface interface; /* the listening address */
+    struct kolo_acceptor acceptor;
+    int epoll;
     int nsockets;
     bool sums;                /* KOLO_CRC */
     struct kolo_carriers all; /* links */
     unsigned turns;
-    int nconnecting;                                /* sockets between CONNECTING and UP */
-    struct kolo_tcp_socket *guest[KOLO_TCP_GUESTS]; /* the oldest first */
-    int nguests;
-    struct kolo_tcp_socket **waiting; /* proved, and no link asked for them yet */
-    int nwaiting, waiting_cap;
-    uint64_t strangers; /* connections that proved nothing */
-    int *closing;       /* descriptors that still deliver what was sent */
+    int nconnecting; /* sockets between CONNECTING and UP */
+    int *closing;    /* descriptors with unsent bytes */
     int nclosing, closing_cap;
 };
 
@@ -196,72 +192,81 @@ struct kolo_device {
 
 /* Begin to connect socket `index`. */
 void kolo_tcp_greet_begin(struct kolo_link *link, int index);
-/* Go on with a socket of a link that is not up, as far as it goes. */
+/* Advance the greeting of a socket that is not up. */
 void kolo_tcp_greet_step(struct kolo_tcp_socket *s);
-/* Take new connections, and let guests prove themselves. */
-void kolo_tcp_greet_guests(struct kolo_device *dev);
-/* What guests of this link's peer came before the link. */
+/* How connections that peers make prove themselves, and reach their links. */
+extern const struct kolo_acceptor_ops kolo_tcp_greet_guests;
+/* Take the connections that this link's peer made before the link existed. */
 void kolo_tcp_greet_adopt(struct kolo_link *link);
-void kolo_tcp_greet_close(struct kolo_device *dev);
-/* Give up a socket's descriptor and state. */
+/* Close a socket's descriptor, and enter `state`. */
 void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
 /* The socket is up: data may flow. */
 void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
 
 /* ---- stream.c ---- */
 
-/* Write what frames there are, as far as the socket takes them; whether something moved. */
+/* Write frames until the socket is full; whether bytes moved. */
 bool kolo_tcp_stream_write(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s);
-/* Write the rest of a frame that is half written. False: there is no room at the moment. */
+/* Write the rest of a half written frame. False: the socket is full. */
 bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
-/* Instead of what frames there are, BYE or ABORT goes, unless a frame is half written. False: there
- * is no room at the moment. */
+/* Drop the queued frames and write BYE or ABORT, unless a frame is half written. False: the socket
+ * is full. */
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
 
-/* Give a frame that is about to be sent its sums; `message`: whose bytes it carries, or NULL. */
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_message *message);
+/* Fill in the sums of a frame before it is sent. `message`: the message of its payload, or NULL. */
+void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message);
 
 /* ---- message.c ---- */
 
-/* Whether something may come that a request waits for. */
+/* Whether a request waits for incoming frames. */
 bool kolo_tcp_message_listens(const struct kolo_link *link);
-/* The next frame for a socket that has room; false: there is none. */
+/* The next frame for a socket with room; false: none. */
 bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out);
-/* All of this frame was written. */
+/* The whole frame was written. */
 void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *out);
-/* Where the payload of the next frame most likely belongs. False: nothing is likely. */
+/* The probable place of the next payload. False: unknown. */
 bool kolo_tcp_message_expects(const struct kolo_link *link, struct iovec *out);
-/* Whether this is that frame. */
+/* Whether this is the frame that was expected. */
 bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kolo_tcp_frame *frame);
-/* A frame's header came. Where its payload goes: *into with bytes from frame->offset on (NULL where
- * there is no payload). False: it makes no sense. */
+/* A frame's header came. Its payload goes into *into, from frame->offset on; NULL: it has no
+ * payload. False: the frame is invalid. */
 bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                              struct kolo_message **into);
-/* Where bytes of its payload go, from byte `at` of the message on: at most `count` runs, which hold
- * at most `left` bytes; 0: nowhere, they are dropped. */
-int kolo_tcp_message_room(const struct kolo_message *into, size_t at, size_t left,
+                              struct kolo_carrier_message **into);
+/* The place of payload bytes, from byte `at` of the message on: at most `count` runs with at most
+ * `left` bytes. 0: the bytes are dropped. */
+int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, size_t left,
                           struct iovec *out, int count);
-/* `len` bytes of its payload came and are in place; `whole`: its last ones. */
+/* `len` bytes of the payload are in place; `whole`: they are the last ones. */
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
-                           struct kolo_message *into, size_t len, bool whole);
-/* A note for the peer. */
+                           struct kolo_carrier_message *into, size_t len, bool whole);
+/* Queue a frame without payload. */
 void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
                            uint32_t number, uint64_t total);
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req);
 kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                   struct kolo_req *req);
-/* End all that is pending with `why`. */
+/* End all pending requests with `why`. */
 void kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
 void kolo_tcp_message_free(struct kolo_link *link);
 
+/* ---- farewell.c ---- */
+
+/* abort() was called: say why, or say good-bye, and let what was written arrive. */
+void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
+/* The peer sent something wrong, but it lives: tell it why this side goes, so that it does not take
+ * this rank for dead. */
+void kolo_tcp_farewell_complain(struct kolo_link *link);
+/* Wait until the sockets kept aside have delivered what was written, and close them. */
+void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
+
 /* ---- tcp.c ---- */
 
-/* The link is broken: requests end with LINK and this text. `error`: errno or 0; EBADMSG where the
- * peer lives and what it sent is wrong. */
+/* Fail the link: its requests end with LINK and this text. `error`: errno or 0; EBADMSG if the peer
+ * lives and sent something wrong. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
-/* The socket has ended: after BYE that is all right. */
+/* The socket has ended. After BYE that is no error. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
 
 #endif

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The control plane: beside the data each rank holds a TCP connection to each peer, made by the one
- * who speaks on it, so that none has to be preferred over another.
+/* The control plane: each rank holds a TCP connection to each peer beside the data. A connection
+ * carries the words of its maker only, so that none has to be preferred over another.
  *
  *   maker                                                listener
  *   HELLO  communicator, from, to, nonce, proof  ->
  *                                                <-  ANSWER  proof
  *   words                                        ->
  *
- * Proofs are HMAC-SHA-256 under the communicator's secret, over both sides' nonces; the listener's
- * came with its address. Whoever lacks the secret changes nothing: its connection costs one of
- * KOLO_VERBS_GUESTS descriptors for at most 5 s. A rank's death is seen where it speaks: its
- * connection ends without BYE. A link of which only the data is lost has its connections still. */
+ * Proofs are HMAC-SHA-256 under the communicator's secret, over the nonces of both sides; the
+ * listener's nonce came with its address. A process without the secret stays a guest, which changes
+ * nothing (acceptor.h).
+ *
+ * The death of a rank is seen on the connection that it made: it ends without BYE. A link that has
+ * lost only its data path still has its connections. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -21,30 +23,30 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GUEST_MS = 5000, TRIES = 8, AGAIN_US = 1000, ACCEPTS = 64, WORDS_MAX = 4096 };
+enum { TRIES = 8, AGAIN_US = 1000, WORDS_MAX = 4096 };
 enum { SILENT_US = 500 * 1000 };
 
 /* ---- proofs ---- */
 
-static bool prove(const struct kolo_device *dev, const char *who,
-                  const struct kolo_verbs_hello *hello, const unsigned char nonce[12],
-                  unsigned char out[KOLO_PROOF_BYTES])
+static bool prove_hello(const struct kolo_endpoint *ep, const char *who,
+                        const struct kolo_verbs_hello *hello, const unsigned char nonce[12],
+                        unsigned char out[KOLO_PROOF_BYTES])
 {
     unsigned char text[8 + offsetof(struct kolo_verbs_hello, proof) + 12];
     memcpy(text, who, 8);
     memcpy(text + 8, hello, offsetof(struct kolo_verbs_hello, proof));
     memcpy(text + sizeof text - 12, nonce, 12);
-    return kolo_prove(dev->secret, text, sizeof text, out);
+    return kolo_prove(ep->secret, text, sizeof text, out);
 }
 static const char by_maker[8] = "v-maker", by_listener[8] = "v-lists";
 
 /* ---- streams ---- */
 
-static bool watch(const struct kolo_device *dev, int how, int fd, struct kolo_link *link)
+static bool watch_stream(const struct kolo_endpoint *ep, int how, int fd, struct kolo_link *link)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
-    return epoll_ctl(dev->epoll, how, fd, &event) == 0;
+    return epoll_ctl(ep->epoll, how, fd, &event) == 0;
 }
 
 static void drop_stream(struct kolo_verbs_stream *s)
@@ -60,24 +62,24 @@ static void drop_stream(struct kolo_verbs_stream *s)
 
 void kolo_verbs_control_begin(struct kolo_link *link)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     struct kolo_verbs_stream *s = &link->out;
     link->hello = (struct kolo_verbs_hello){.magic = KOLO_VERBS_MAGIC,
                                             .version = KOLO_VERSION,
-                                            .comm = dev->env.comm,
-                                            .from = dev->env.rank,
+                                            .comm = ep->env.comm,
+                                            .from = ep->env.rank,
                                             .to = link->base.peer.rank};
     s->again_us = 0;
     s->since_us = kolo_now_us();
-    s->fd = kolo_net_connect(&link->address.place, &dev->interface);
+    s->fd = kolo_net_connect(&link->address.place, &ep->interface);
     if (s->fd < 0 || kolo_random(link->hello.nonce, sizeof link->hello.nonce) != KOLO_OK ||
-        !prove(dev, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
-        !watch(dev, EPOLL_CTL_ADD, s->fd, link)) {
+        !prove_hello(ep, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
+        !watch_stream(ep, EPOLL_CTL_ADD, s->fd, link)) {
         kolo_verbs_fail(link, "cannot be connected to", errno, false);
         return;
     }
-    kolo_net_options(s->fd, dev->env.timeout_ms);
-    s->got = SIZE_MAX; /* the hello is not out */
+    kolo_net_options(s->fd, ep->env.timeout_ms);
+    s->got = SIZE_MAX; /* the hello is not sent yet */
 }
 
 static void step_hello(struct kolo_link *link)
@@ -95,7 +97,7 @@ static void step_answer(struct kolo_link *link)
     unsigned char proof[KOLO_PROOF_BYTES];
     struct kolo_verbs_stream *s = &link->out;
     const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->answer, &s->got);
-    if (came < 0) { /* it had no memory, or no descriptor, or is gone */
+    if (came < 0) { /* it has no memory or descriptor left, or it has died */
         drop_stream(s);
         if (s->tries == TRIES) {
             kolo_verbs_fail(link, "takes no connection", 0, true);
@@ -103,7 +105,7 @@ static void step_answer(struct kolo_link *link)
         }
         s->again_us = kolo_now_us() + AGAIN_US * (double)(1u << s->tries++);
     } else if (came > 0) {
-        s->up = prove(link->dev, by_listener, &link->hello, link->address.nonce, proof) &&
+        s->up = prove_hello(link->ep, by_listener, &link->hello, link->address.nonce, proof) &&
                 kolo_same_proof(proof, s->answer.proof);
         if (!s->up) {
             kolo_verbs_fail(link, "does not know this communicator's secret", 0, false);
@@ -111,8 +113,8 @@ static void step_answer(struct kolo_link *link)
     }
 }
 
-/* The peer says nothing here: it may only have gone. Its own connection tells of that, if there is
- * one. */
+/* The peer never writes here, so the connection can only end. The peer's own connection, if it
+ * exists, tells why. */
 static void step_up(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
@@ -135,7 +137,7 @@ bool kolo_verbs_control_flush(struct kolo_link *link)
         const ssize_t n =
             send(s->fd, from, sizeof link->word[0] - link->word_at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {
-            sent = errno == EAGAIN || errno == EINTR ? sent : link->words; /* nobody is there */
+            sent = errno == EAGAIN || errno == EINTR ? sent : link->words; /* the peer has gone */
             break;
         }
         link->word_at += (size_t)n;
@@ -155,7 +157,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
         link->words < WORDS_MAX ? kolo_grow(link->word, link->words, &link->word_cap, sizeof *grown)
                                 : NULL;
     if (grown == NULL) {
-        kolo_verbs_fail(link, "is told more than it takes", 0, false);
+        kolo_verbs_fail(link, "takes too few of its control words", 0, false);
         return;
     }
     link->word = grown;
@@ -168,10 +170,10 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 
 /* ---- words in ---- */
 
-/* False: it makes no sense. */
-static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
+/* False: the word is invalid. */
+static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
-    const struct kolo_env *env = &link->dev->env;
+    const struct kolo_env *env = &link->ep->env;
     if (word->magic != KOLO_VERBS_MAGIC || link->base.bye) {
         return false;
     }
@@ -183,9 +185,9 @@ static bool hear(struct kolo_link *link, const struct kolo_verbs_word *word)
     case KOLO_VERBS_ABORT:
         kolo_carrier_aborted(&link->base, word->reason);
         return true;
-    case KOLO_VERBS_SAY:
-        if (env->said != NULL) {
-            env->said(env->owner, link->base.peer.rank, word->value);
+    case KOLO_VERBS_NOTIFY:
+        if (env->on_notify != NULL) {
+            env->on_notify(env->owner, link->base.peer.rank, word->value);
         }
         return true;
     default:
@@ -200,8 +202,8 @@ static void read_words(struct kolo_link *link)
     while (s->fd >= 0 && link->base.failed == KOLO_OK &&
            (came = kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got)) > 0) {
         const struct kolo_verbs_word word = s->word;
-        if (!hear(link, &word)) {
-            kolo_verbs_fail(link, "sent what is no word", 0, false);
+        if (!hear_word(link, &word)) {
+            kolo_verbs_fail(link, "sent an invalid control word", 0, false);
         }
     }
     if (came < 0) {
@@ -243,156 +245,86 @@ void kolo_verbs_control_end(struct kolo_link *link)
 
 /* ---- the side that listens ---- */
 
-static void free_stream(struct kolo_verbs_stream *s)
+struct verbs_guest { /* a connection that a peer made */
+    struct kolo_guest base;
+    struct kolo_verbs_hello hello;
+    size_t got; /* bytes of the hello */
+};
+
+static void configure_guest(const struct kolo_endpoint *ep, int fd)
 {
-    drop_stream(s);
-    free(s);
+    kolo_net_options(fd, ep->env.timeout_ms);
 }
 
-static void remove_guest(struct kolo_device *dev, int at)
-{
-    dev->nguests--;
-    memmove(&dev->guest[at], &dev->guest[at + 1],
-            (size_t)(dev->nguests - at) * sizeof(struct kolo_verbs_stream *));
-}
-
-static bool makes_sense(const struct kolo_device *dev, const struct kolo_verbs_hello *hello)
+static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_verbs_hello *hello)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
     return hello->magic == KOLO_VERBS_MAGIC && hello->version == KOLO_VERSION &&
-           hello->comm == dev->env.comm && hello->to == dev->env.rank && hello->from >= 0 &&
-           hello->from < dev->env.nranks && hello->from != dev->env.rank &&
-           prove(dev, by_maker, hello, dev->nonce, proof) && kolo_same_proof(proof, hello->proof);
+           hello->comm == ep->env.comm && hello->to == ep->env.rank && hello->from >= 0 &&
+           hello->from < ep->env.nranks && hello->from != ep->env.rank &&
+           prove_hello(ep, by_maker, hello, ep->nonce, proof) &&
+           kolo_same_proof(proof, hello->proof);
 }
 
-/* One of each rank is enough: another is somebody's who has listened to the first. */
-static bool is_known(const struct kolo_device *dev, int rank)
+static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
-    const struct kolo_link *link = kolo_carriers_find(&dev->all, rank);
-    for (int i = 0; i < dev->nwaiting; i++) {
-        if (dev->waiting[i]->hello.from == rank) {
-            return true;
-        }
+    struct verbs_guest *g = (struct verbs_guest *)guest;
+    const int came = kolo_net_gather(guest->fd, &g->hello, sizeof g->hello, &g->got);
+    if (came == 0) {
+        return KOLO_GUEST_PROVING;
     }
-    return link != NULL && (link->in.fd >= 0 || link->base.failed != KOLO_OK || link->base.bye);
+    guest->from = g->hello.from;
+    return came > 0 && makes_sense(ep, &g->hello) ? KOLO_GUEST_PROVED : KOLO_GUEST_STRANGER;
 }
 
-static bool keep_waiting(struct kolo_device *dev, struct kolo_verbs_stream *s)
+/* From here on the link reads the connection. */
+static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
 {
-    struct kolo_verbs_stream **waiting =
-        kolo_grow(dev->waiting, dev->nwaiting, &dev->waiting_cap, sizeof *waiting);
-    if (waiting == NULL) {
-        return false;
-    }
-    dev->waiting = waiting;
-    dev->waiting[dev->nwaiting++] = s;
-    return true;
-}
-
-/* From here on the link reads it, and frees the record. */
-static void adopt(struct kolo_link *link, struct kolo_verbs_stream *s)
-{
-    link->in.fd = s->fd;
+    link->in.fd = guest->fd;
     link->in.got = 0;
     link->in.up = true;
-    s->fd = -1;
-    free_stream(s);
-    (void)watch(link->dev, EPOLL_CTL_MOD, link->in.fd, link);
+    guest->fd = -1;
+    (void)watch_stream(link->ep, EPOLL_CTL_MOD, link->in.fd, link);
     kolo_carrier_activate(&link->base);
 }
 
-void kolo_verbs_control_adopt(struct kolo_link *link)
+/* One connection of each rank is enough: a second is made by somebody who has overheard the first.
+ */
+static bool is_known(const struct kolo_endpoint *ep, const struct kolo_link *link, int rank)
 {
-    struct kolo_device *dev = link->dev;
-    for (int i = 0; i < dev->nwaiting; i++) {
-        if (dev->waiting[i]->hello.from == link->base.peer.rank) {
-            struct kolo_verbs_stream *s = dev->waiting[i];
-            dev->waiting[i] = dev->waiting[--dev->nwaiting];
-            adopt(link, s);
-            return;
-        }
-    }
+    return link == NULL ? kolo_acceptor_is_waiting(&ep->acceptor, rank, 0)
+                        : link->in.fd >= 0 || link->base.failed != KOLO_OK || link->base.bye;
 }
 
-/* The guest has proved who it is, and is a guest no more. */
-static void welcome(struct kolo_device *dev, struct kolo_verbs_stream *s)
+static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_guest *guest)
 {
     struct kolo_verbs_answer answer;
-    struct kolo_link *link = kolo_carriers_find(&dev->all, s->hello.from);
-    if (is_known(dev, s->hello.from) ||
-        !prove(dev, by_listener, &s->hello, dev->nonce, answer.proof) ||
-        !kolo_net_say(s->fd, &answer, sizeof answer)) {
-        free_stream(s);
-    } else if (link != NULL) {
-        adopt(link, s);
-    } else if (!keep_waiting(dev, s)) {
-        free_stream(s);
+    struct kolo_link *link = kolo_carriers_find(&ep->all, guest->from);
+    if (is_known(ep, link, guest->from) ||
+        !prove_hello(ep, by_listener, &((struct verbs_guest *)guest)->hello, ep->nonce,
+                     answer.proof) ||
+        !kolo_net_say(guest->fd, &answer, sizeof answer)) {
+        return KOLO_WELCOME_DONE;
     }
+    if (link == NULL) {
+        return KOLO_WELCOME_WAITING;
+    }
+    take_guest(link, guest);
+    return KOLO_WELCOME_DONE;
 }
 
-/* False: it is no guest any more. */
-static bool step_guest(struct kolo_device *dev, int at)
-{
-    struct kolo_verbs_stream *s = dev->guest[at];
-    const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->hello, &s->got);
-    if (came > 0 && makes_sense(dev, &s->hello)) {
-        remove_guest(dev, at);
-        welcome(dev, s);
-        return false;
-    }
-    if (came != 0 || kolo_now_us() - s->since_us > GUEST_MS * 1e3) {
-        dev->strangers++;
-        remove_guest(dev, at);
-        free_stream(s);
-        return false;
-    }
-    return true;
-}
+const struct kolo_acceptor_ops kolo_verbs_control_guests = {.name = "verbs",
+                                                            .guest_bytes =
+                                                                sizeof(struct verbs_guest),
+                                                            .configure = configure_guest,
+                                                            .prove = prove_guest,
+                                                            .welcome = welcome_guest};
 
-/* False: there is none. */
-static bool accept_guest(struct kolo_device *dev)
+void kolo_verbs_control_adopt(struct kolo_link *link)
 {
-    const int fd = kolo_net_accept(dev->listener);
-    if (fd < 0) {
-        return errno == EINTR || errno == ECONNABORTED;
-    }
-    struct kolo_verbs_stream *s = calloc(1, sizeof *s);
-    if (s == NULL || !watch(dev, EPOLL_CTL_ADD, fd, NULL)) {
-        free(s);
-        close(fd);
-        return true;
-    }
-    if (dev->nguests == KOLO_VERBS_GUESTS) {
-        dev->strangers++;
-        free_stream(dev->guest[0]);
-        remove_guest(dev, 0);
-    }
-    kolo_net_options(fd, dev->env.timeout_ms);
-    s->fd = fd;
-    s->since_us = kolo_now_us();
-    dev->guest[dev->nguests++] = s;
-    return true;
-}
-
-void kolo_verbs_control_guests(struct kolo_device *dev)
-{
-    for (int i = 0; i < ACCEPTS && accept_guest(dev); i++) {
-    }
-    for (int i = 0; i < dev->nguests;) {
-        i += step_guest(dev, i) ? 1 : 0;
-    }
-}
-
-void kolo_verbs_control_close(struct kolo_device *dev)
-{
-    for (int i = 0; i < dev->nguests; i++) {
-        free_stream(dev->guest[i]);
-    }
-    for (int i = 0; i < dev->nwaiting; i++) {
-        free_stream(dev->waiting[i]);
-    }
-    free(dev->waiting);
-    if (dev->listener >= 0) {
-        close(dev->listener);
+    struct kolo_guest *guest = kolo_acceptor_claim(&link->ep->acceptor, link->base.peer.rank);
+    if (guest != NULL) {
+        take_guest(link, guest);
+        kolo_guest_free(guest);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What goes into a queue pair and comes out of it. See verbs.h.
+/* Work requests of a lane: posting, completions and credits.
  *
  * Work requests are made into a chain and posted together. Only each SIGNAL_EVERYth tells of its
  * end, and those that a message waits for; a failure always does. An immediate value is how many
@@ -80,7 +80,7 @@ static struct ibv_send_wr *next_request(struct kolo_verbs_lane *lane, bool tells
     return wr;
 }
 
-static uint32_t credits(struct kolo_verbs_lane *lane)
+static uint32_t take_credits(struct kolo_verbs_lane *lane)
 {
     lane->told = lane->taken;
     return lane->taken & COUNTED;
@@ -100,7 +100,7 @@ void kolo_verbs_lane_send(struct kolo_verbs_lane *lane, uint32_t len)
     *wr->sg_list = (struct ibv_sge){(uintptr_t)entry, bytes, lane->ring->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->send_flags |= bytes <= lane->max_inline ? IBV_SEND_INLINE : 0;
-    wr->imm_data = htonl(credits(lane));
+    wr->imm_data = htonl(take_credits(lane));
     wr->wr.rdma.remote_addr = lane->offer.ring + (uint64_t)slot * KOLO_VERBS_SLOT;
     wr->wr.rdma.rkey = lane->offer.rkey;
     lane->slot_posted[slot] = lane->posted;
@@ -122,7 +122,7 @@ static void send_credits(struct kolo_verbs_lane *lane, bool tells)
     struct ibv_send_wr *wr = next_request(lane, tells);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->num_sge = 0;
-    wr->imm_data = htonl(ALONE | credits(lane));
+    wr->imm_data = htonl(ALONE | take_credits(lane));
     wr->wr.rdma.remote_addr = lane->offer.ring;
     wr->wr.rdma.rkey = lane->offer.rkey;
 }
@@ -174,7 +174,7 @@ bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane)
 
 /* ---- completions ---- */
 
-static void retire(struct kolo_verbs_lane *lane, uint32_t upto)
+static void retire_work(struct kolo_verbs_lane *lane, uint32_t upto)
 {
     lane->retired = upto;
     while (lane->first_flight != lane->next_flight) {
@@ -185,7 +185,7 @@ static void retire(struct kolo_verbs_lane *lane, uint32_t upto)
         lane->first_flight++;
         lane->flying_bytes -= f->len;
         if (f->message != NULL) {
-            kolo_verbs_message_flown(lane->link, f);
+            kolo_verbs_pump_flown(lane->link, f);
         }
     }
 }
@@ -213,7 +213,7 @@ static bool take_value(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
     return (value & ALONE) != 0 || take_entry(lane, wc);
 }
 
-static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
+static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
 {
     struct kolo_link *link = lane->link;
     const bool receive = ((wc->wr_id >> 32) & RECEIVE) != 0;
@@ -222,29 +222,29 @@ static void complete(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         if (lane->state != KOLO_VERBS_LANE_BROKEN) {
             char what[160];
             (void)snprintf(what, sizeof what, "%s (status %d, vendor's %#x)",
-                           link->dev->lib->wc_status_str(wc->status), (int)wc->status,
+                           link->ep->lib->wc_status_str(wc->status), (int)wc->status,
                            wc->vendor_err);
             kolo_verbs_lane_break(lane, what);
         }
     } else if (!receive) {
-        retire(lane, (uint32_t)wc->wr_id);
+        retire_work(lane, (uint32_t)wc->wr_id);
         if (lane->state == KOLO_VERBS_LANE_TRIED) {
             kolo_verbs_lane_live(lane);
         }
     } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* the peer was told that it is not taken */
         return;
     } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
-        kolo_verbs_fail(link, "sent what is no message", 0, false);
+        kolo_verbs_fail(link, "sent an invalid message", 0, false);
     }
     kolo_carrier_activate(&link->base);
 }
 
 /* NULL: of a queue pair that is there no more. */
-static struct kolo_verbs_lane *lane_of(const struct kolo_device *dev, const struct ibv_wc *wc)
+static struct kolo_verbs_lane *lane_of(const struct kolo_endpoint *ep, const struct ibv_wc *wc)
 {
     const uint32_t id = (uint32_t)(wc->wr_id >> 32) & ~RECEIVE;
     const int index = (int)(id & 0xffff);
-    struct kolo_verbs_lane *lane = index < dev->nlane ? dev->lane[index] : NULL;
+    struct kolo_verbs_lane *lane = index < ep->nlane ? ep->lane[index] : NULL;
     return lane != NULL && lane->id == id && lane->qp != NULL ? lane : NULL;
 }
 
@@ -258,17 +258,17 @@ void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail)
     }
 }
 
-int kolo_verbs_lanes_poll(struct kolo_device *dev)
+int kolo_verbs_lanes_poll(struct kolo_endpoint *ep)
 {
     struct ibv_wc wc[POLLED];
     int all = 0;
-    for (int r = 0; r < dev->nrails; r++) {
-        struct kolo_verbs_rail *rail = &dev->rail[r];
+    for (int r = 0; r < ep->nrails; r++) {
+        struct kolo_verbs_rail *rail = &ep->rail[r];
         const int n = ibv_poll_cq(rail->cq, POLLED, wc);
         for (int i = 0; i < n; i++) {
-            struct kolo_verbs_lane *lane = lane_of(dev, &wc[i]);
+            struct kolo_verbs_lane *lane = lane_of(ep, &wc[i]);
             if (lane != NULL) {
-                complete(lane, &wc[i]);
+                complete_work(lane, &wc[i]);
             }
         }
         if (rail->armed && n > 0) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How queue pairs come up, fail, and come back.
+/* How lanes come up, fail, and come back.
  *
- * Each end makes its queue pair, fills its receive queue and sends OFFER. With the peer's offer it
- * is made ready, and says UP; when both have, a value goes alone, and once it has arrived entries
- * go. A lane that fails at one end is ended at both: each stops its queue pair, looks at what had
- * come, and says DOWN with how many entries it has taken. What the peer did not take goes again
- * over other lanes: an entry with the same bytes, and what was written in place is written again,
- * which changes nothing where it had come. So a message is seen once, and never before its bytes.
- * The lane then starts anew when its port is active. */
+ * Each end creates its queue pair, fills its receive queue and sends OFFER. The peer's offer makes
+ * the queue pair ready, and the end sends UP. After UP of both ends a value goes alone; once it has
+ * arrived, entries go.
+ *
+ * A lane that fails at one end is ended at both. Each end stops its queue pair, handles the entries
+ * that had come, and sends DOWN with the count of entries that it has taken. The entries that the
+ * peer did not take go again over other lanes, with the same bytes. Chunks are written in place
+ * again, which changes nothing if they had come. So a message is seen once, and never before its
+ * bytes. The lane starts anew when its port is active. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -16,139 +18,50 @@
 #include <sys/mman.h>
 
 enum { DRAIN_US = 100 * 1000, BACK_MOST_US = 1000 * 1000, LOST_MS = 20 * 1000 };
-enum { RNR_TIMER = 12 /* 0.64 ms */, RNR_RETRIES = 6 /* 7 would be for ever */ };
-enum { INLINE = 220, RING_BYTES = KOLO_VERBS_SLOTS * KOLO_VERBS_SLOT };
+enum { RING_BYTES = KOLO_VERBS_SLOTS * KOLO_VERBS_SLOT };
 enum { CQ_EACH = KOLO_VERBS_SENDS + KOLO_VERBS_RECVS };
-
-/* ---- the queue pair ---- */
-
-static kolo_status modify(struct kolo_verbs_lane *lane, struct ibv_qp_attr *attr, int mask,
-                          const char *state)
-{
-    const int failed = lane->link->dev->lib->modify_qp(lane->qp, attr, mask);
-    return failed == 0
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_SYSTEM,
-                           "verbs: a queue pair to rank %d over %s port %u does not become %s: %s",
-                           lane->link->base.peer.rank, lane->rail->name, lane->rail->port, state,
-                           kolo_why(failed));
-}
-
-static kolo_status initialise(struct kolo_verbs_lane *lane)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .pkey_index = lane->rail->pkey_index,
-                               .port_num = lane->rail->port,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    return modify(lane, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-                  "INIT");
-}
-
-static kolo_status make_ready(struct kolo_verbs_lane *lane)
-{
-    const struct kolo_verbs_rail *rail = lane->rail;
-    const struct kolo_device *dev = lane->link->dev;
-    const struct kolo_verbs_port *port = &lane->link->address.port[lane->peer_rail];
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-                               .path_mtu = (enum ibv_mtu)kolo_min(rail->self.mtu, lane->offer.mtu),
-                               .dest_qp_num = lane->offer.qpn,
-                               .rq_psn = lane->offer.psn,
-                               .max_dest_rd_atomic = 1,
-                               .min_rnr_timer = RNR_TIMER,
-                               .ah_attr = {.dlid = port->lid,
-                                           .sl = dev->service_level,
-                                           .is_global = rail->self.ethernet,
-                                           .port_num = rail->port}};
-    if (attr.ah_attr.is_global) {
-        attr.ah_attr.grh = (struct ibv_global_route){.sgid_index = (uint8_t)rail->gid_index,
-                                                     .hop_limit = 255,
-                                                     .traffic_class = dev->traffic_class};
-        memcpy(attr.ah_attr.grh.dgid.raw, port->gid, sizeof port->gid);
-    }
-    KOLO_TRY(modify(lane, &attr,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-                    "RTR"));
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                                .sq_psn = lane->psn,
-                                .timeout = dev->timeout,
-                                .retry_cnt = dev->retries,
-                                .rnr_retry = RNR_RETRIES,
-                                .max_rd_atomic = 1};
-    return modify(lane, &attr,
-                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-                  "RTS");
-}
-
-/* With as much inline as the device gives. */
-static kolo_status create(struct kolo_verbs_lane *lane)
-{
-    const struct kolo_verbs_rail *rail = lane->rail;
-    struct ibv_qp_init_attr attr = {.send_cq = rail->cq,
-                                    .recv_cq = rail->cq,
-                                    .qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = KOLO_VERBS_SENDS,
-                                            .max_recv_wr = KOLO_VERBS_RECVS,
-                                            .max_send_sge = 1,
-                                            .max_recv_sge = 1}};
-    for (uint32_t room = INLINE; lane->qp == NULL; room /= 2) {
-        attr.cap.max_inline_data = room;
-        errno = 0;
-        lane->qp = rail->lib->create_qp(rail->pd, &attr);
-        if (lane->qp == NULL && room == 0) {
-            return kolo_fail(KOLO_ERR_SYSTEM,
-                             "verbs: %s port %u gives no queue pair with %d sends and %d receives "
-                             "to rank %d: %s",
-                             rail->name, rail->port, (int)KOLO_VERBS_SENDS, (int)KOLO_VERBS_RECVS,
-                             lane->link->base.peer.rank, kolo_why(errno));
-        }
-    }
-    lane->max_inline = attr.cap.max_inline_data;
-    return initialise(lane);
-}
 
 /* ---- names in wr_id ---- */
 
 static kolo_status give_id(struct kolo_verbs_lane *lane)
 {
-    struct kolo_device *dev = lane->link->dev;
+    struct kolo_endpoint *ep = lane->link->ep;
     int index = 0;
-    while (index < dev->nlane && dev->lane[index] != NULL) {
+    while (index < ep->nlane && ep->lane[index] != NULL) {
         index++;
     }
-    if (index == dev->lane_cap) {
-        const int cap = dev->lane_cap == 0 ? 16 : 2 * dev->lane_cap;
-        struct kolo_verbs_lane **grown = realloc(dev->lane, (size_t)cap * sizeof *grown);
-        dev->lane = grown != NULL ? grown : dev->lane;
-        uint32_t *use = grown != NULL ? realloc(dev->lane_use, (size_t)cap * sizeof *use) : NULL;
-        dev->lane_use = use != NULL ? use : dev->lane_use;
+    if (index == ep->lane_cap) {
+        const int cap = ep->lane_cap == 0 ? 16 : 2 * ep->lane_cap;
+        struct kolo_verbs_lane **grown = realloc(ep->lane, (size_t)cap * sizeof *grown);
+        ep->lane = grown != NULL ? grown : ep->lane;
+        uint32_t *use = grown != NULL ? realloc(ep->lane_use, (size_t)cap * sizeof *use) : NULL;
+        ep->lane_use = use != NULL ? use : ep->lane_use;
         if (use == NULL || cap > 1 << 16) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for %d lanes", cap);
+            return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for %d lanes", cap);
         }
-        memset(use + dev->lane_cap, 0, (size_t)(cap - dev->lane_cap) * sizeof *use);
-        dev->lane_cap = cap;
+        memset(use + ep->lane_cap, 0, (size_t)(cap - ep->lane_cap) * sizeof *use);
+        ep->lane_cap = cap;
     }
-    dev->nlane = index == dev->nlane ? index + 1 : dev->nlane;
-    dev->lane[index] = lane;
-    lane->id = (++dev->lane_use[index] & 0x7fff) << 16 | (uint32_t)index;
+    ep->nlane = index == ep->nlane ? index + 1 : ep->nlane;
+    ep->lane[index] = lane;
+    lane->id = (++ep->lane_use[index] & 0x7fff) << 16 | (uint32_t)index;
     return KOLO_OK;
 }
 
-/* Completions of before mean nothing from here on. */
+/* Give the lane a new id, so that completions of the old queue pair are ignored. */
 static void change_id(struct kolo_verbs_lane *lane)
 {
     const uint32_t index = lane->id & 0xffff;
-    lane->id = (++lane->link->dev->lane_use[index] & 0x7fff) << 16 | index;
+    lane->id = (++lane->link->ep->lane_use[index] & 0x7fff) << 16 | index;
 }
 
 /* ---- opening ---- */
 
-static void offer(struct kolo_verbs_lane *lane)
+static void send_offer(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_word word = {.kind = KOLO_VERBS_OFFER,
                                          .lane = (uint8_t)lane->index,
-                                         .rail = (uint8_t)(lane->rail - lane->link->dev->rail),
+                                         .rail = (uint8_t)(lane->rail - lane->link->ep->rail),
                                          .mtu = lane->rail->self.mtu,
                                          .epoch = lane->epoch,
                                          .qpn = lane->qp->qp_num,
@@ -158,13 +71,13 @@ static void offer(struct kolo_verbs_lane *lane)
     kolo_verbs_control_say(lane->link, &word);
 }
 
-static void meet(struct kolo_verbs_lane *lane);
+static void meet_offer(struct kolo_verbs_lane *lane);
 
-/* A new queue pair, with everything at its beginning. */
-static kolo_status start(struct kolo_verbs_lane *lane)
+/* Start the lane with a new queue pair and all counts at zero. */
+static kolo_status start_lane(struct kolo_verbs_lane *lane)
 {
     uint32_t psn = 0;
-    KOLO_TRY(create(lane));
+    KOLO_TRY(kolo_verbs_queue_pair_create(lane));
     KOLO_TRY(kolo_random(&psn, sizeof psn));
     lane->psn = psn & 0xffffff;
     lane->posted = lane->retired = lane->signaled = lane->sent = lane->credited = 0;
@@ -176,12 +89,12 @@ static kolo_status start(struct kolo_verbs_lane *lane)
         return kolo_fail(KOLO_ERR_SYSTEM, "verbs: %s port %u takes no receive", lane->rail->name,
                          lane->rail->port);
     }
-    offer(lane);
-    meet(lane);
+    send_offer(lane);
+    meet_offer(lane);
     return KOLO_OK;
 }
 
-/* Room for all that the lane's queue pair may have to tell. */
+/* Make room in the completion queue for all completions of the lane. */
 static kolo_status reserve_cq(struct kolo_verbs_rail *rail)
 {
     const int need = rail->cq_used + CQ_EACH;
@@ -199,7 +112,8 @@ static kolo_status reserve_cq(struct kolo_verbs_rail *rail)
     return KOLO_OK;
 }
 
-/* Shared, so that a fork copies none of it, which the device would not see. */
+/* The ring is shared memory: after a fork, a private page would be copied, and the device would
+ * keep the old one. */
 static kolo_status make_ring(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_rail *rail = lane->rail;
@@ -224,15 +138,15 @@ static kolo_status open_lane(struct kolo_verbs_lane *lane)
     KOLO_TRY(reserve_cq(lane->rail));
     lane->cq_entries = CQ_EACH;
     KOLO_TRY(make_ring(lane));
-    return start(lane);
+    return start_lane(lane);
 }
 
 kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2], int count)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     link->lane = calloc((size_t)count, sizeof *link->lane);
     if (link->lane == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for lanes to rank %d",
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for lanes to rank %d",
                          link->base.peer.rank);
     }
     link->nlanes = count;
@@ -240,16 +154,16 @@ kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LA
         struct kolo_verbs_lane *lane = &link->lane[i];
         lane->link = link;
         lane->index = i;
-        lane->rail = &dev->rail[pair[i][0]];
+        lane->rail = &ep->rail[pair[i][0]];
         lane->peer_rail = pair[i][1];
         KOLO_TRY(open_lane(lane));
     }
     return KOLO_OK;
 }
 
-/* ---- coming up ---- */
+/* ---- connecting ---- */
 
-static void say(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, uint64_t value)
+static void send_word(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, uint64_t value)
 {
     const struct kolo_verbs_word word = {
         .kind = (uint8_t)kind, .lane = (uint8_t)lane->index, .epoch = lane->epoch, .value = value};
@@ -259,14 +173,14 @@ static void say(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind kind, ui
 static void log_live(const struct kolo_verbs_lane *lane)
 {
     const struct kolo_link *link = lane->link;
-    const int rail = (int)(lane->rail - link->dev->rail);
+    const int rail = (int)(lane->rail - link->ep->rail);
     KOLO_LOG(INFO, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s port %u (%s)%s", rail,
-             link->dev->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
+             link->ep->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
              lane->rail->port, lane->rail->self.ethernet ? "RoCE" : "InfiniBand",
              lane->epoch > 0 ? ", again" : "");
 }
 
-/* Both ends take what comes. There may be no way between the two ports all the same. */
+/* Try the lane: both ends are ready, but the two ports may still not reach each other. */
 static void try_out(struct kolo_verbs_lane *lane)
 {
     if (lane->state == KOLO_VERBS_LANE_READY && lane->peer_up) {
@@ -285,23 +199,23 @@ void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
     kolo_carrier_activate(&lane->link->base);
 }
 
-/* Both offers are there. */
-static void meet(struct kolo_verbs_lane *lane)
+/* Connect the lane once both offers are there. */
+static void meet_offer(struct kolo_verbs_lane *lane)
 {
     if (lane->state != KOLO_VERBS_LANE_OFFERED || !lane->offered) {
         return;
     }
-    if (make_ready(lane) != KOLO_OK) {
+    if (kolo_verbs_queue_pair_connect(lane) != KOLO_OK) {
         lane->state = KOLO_VERBS_LANE_READY;
         kolo_verbs_lane_break(lane, kolo_error_text());
         return;
     }
     lane->state = KOLO_VERBS_LANE_READY;
-    say(lane, KOLO_VERBS_UP, 0);
+    send_word(lane, KOLO_VERBS_UP, 0);
     try_out(lane);
 }
 
-static void settle(struct kolo_verbs_lane *lane);
+static void settle_entries(struct kolo_verbs_lane *lane);
 
 bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
@@ -320,7 +234,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
         }
         lane->offered = true;
         lane->offer = *word;
-        meet(lane);
+        meet_offer(lane);
         return true;
     case KOLO_VERBS_UP:
         lane->peer_up = true;
@@ -335,7 +249,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
         lane->peer_taken = (uint32_t)word->value;
         kolo_verbs_lane_break(lane, NULL);
         if (lane->state == KOLO_VERBS_LANE_DOWN) {
-            settle(lane);
+            settle_entries(lane);
         }
         return true;
     case KOLO_VERBS_SENT:
@@ -347,15 +261,7 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
     }
 }
 
-/* ---- failing, and coming back ---- */
-
-static void stop(struct kolo_verbs_lane *lane)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    if (lane->qp != NULL) {
-        (void)lane->link->dev->lib->modify_qp(lane->qp, &attr, IBV_QP_STATE);
-    }
-}
+/* ---- failure and recovery ---- */
 
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
 {
@@ -370,19 +276,19 @@ void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
     lane->state = KOLO_VERBS_LANE_BROKEN;
     lane->since_us = kolo_now_us();
     lane->nchain = 0;
-    stop(lane);
+    kolo_verbs_queue_pair_stop(lane);
     if (what != NULL && !link->base.bye && link->base.failed == KOLO_OK) {
         (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
                        lane->rail->port, what);
         KOLO_LOG(WARN, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s",
-                 (int)(lane->rail - link->dev->rail), link->dev->env.rank, link->base.peer.rank,
+                 (int)(lane->rail - link->ep->rail), link->ep->env.rank, link->base.peer.rank,
                  lane->index, link->nlanes, link->lost);
         lane->rail->asked_us = 0;
     }
     kolo_carrier_activate(&link->base);
 }
 
-/* Keep an entry that the peer did not take. */
+/* Keep an entry that the peer did not take, to send it again. */
 static bool keep_entry(struct kolo_link *link, const char *slot)
 {
     struct kolo_verbs_entry entry;
@@ -400,9 +306,10 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
     return true;
 }
 
-/* Both ends know what the other has taken. PLACED of a chunk whose write is not known to have ended
- * comes again with the chunk, any other one by itself: its bytes are there. */
-static void settle(struct kolo_verbs_lane *lane)
+/* Both ends know how many entries the other has taken. The entries that were not taken go again. A
+ * PLACED entry whose chunk may not have been written goes with the chunk; any other PLACED entry
+ * goes alone, because its bytes are there. */
+static void settle_entries(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
     const uint32_t unwritten = lane->first_flight == lane->next_flight
@@ -411,9 +318,9 @@ static void settle(struct kolo_verbs_lane *lane)
     for (; lane->first_flight != lane->next_flight; lane->first_flight++) {
         const struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
         if (f->message != NULL && (int32_t)(f->entry - lane->peer_taken) < 0) {
-            kolo_verbs_message_flown(link, f);
+            kolo_verbs_pump_flown(link, f);
         } else if (f->message != NULL) {
-            kolo_verbs_message_again(link, f);
+            kolo_verbs_pump_again(link, f);
         }
     }
     for (uint32_t n = lane->peer_taken; n != lane->sent; n++) {
@@ -422,10 +329,10 @@ static void settle(struct kolo_verbs_lane *lane)
         memcpy(&entry, slot, sizeof entry);
         const bool with_chunk = entry.kind == KOLO_VERBS_PLACED && (int32_t)(n - unwritten) >= 0;
         if (!with_chunk && !keep_entry(link, slot)) {
-            kolo_verbs_fail(link, "no memory to send again", 0, false);
+            kolo_verbs_fail(link, "cannot be sent to again: out of memory for an entry", 0, false);
         }
     }
-    (void)link->dev->lib->destroy_qp(lane->qp);
+    (void)link->ep->lib->destroy_qp(lane->qp);
     lane->qp = NULL;
     change_id(lane);
     lane->flying_bytes = 0;
@@ -436,34 +343,34 @@ static void settle(struct kolo_verbs_lane *lane)
     lane->since_us = kolo_now_us();
 }
 
-/* A packet's time-out, and longer for one that fails again and again. */
+/* The pause before a lane comes back: the time-out of a packet, doubled for each failure. */
 static double pause_us(const struct kolo_verbs_lane *lane)
 {
     const uint32_t doublings = lane->epoch < 6 ? lane->epoch : 6;
-    const double us = 4.096 * (double)(UINT64_C(1) << (lane->link->dev->timeout + doublings - 1));
+    const double us = 4.096 * (double)(UINT64_C(1) << (lane->link->ep->timeout + doublings - 1));
     return us < BACK_MOST_US ? us : BACK_MOST_US;
 }
 
-static void step(struct kolo_verbs_lane *lane)
+static void step_lane(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;
     const double since = kolo_now_us() - lane->since_us;
     if (lane->state == KOLO_VERBS_LANE_BROKEN && (lane->recvs == 0 || since > DRAIN_US)) {
         lane->state = KOLO_VERBS_LANE_DOWN;
-        say(lane, KOLO_VERBS_DOWN, lane->taken);
+        send_word(lane, KOLO_VERBS_DOWN, lane->taken);
     }
     if (lane->state == KOLO_VERBS_LANE_DOWN && lane->peer_down) {
-        settle(lane);
+        settle_entries(lane);
     } else if (lane->state == KOLO_VERBS_LANE_NONE && lane->epoch > 0 && since > pause_us(lane)) {
         lane->since_us = kolo_now_us();
-        if (kolo_verbs_rail_is_active(lane->rail) && start(lane) != KOLO_OK) {
+        if (kolo_verbs_rail_is_active(lane->rail) && start_lane(lane) != KOLO_OK) {
             kolo_verbs_lane_break(lane, kolo_error_text());
             kolo_verbs_fail(link, "has lost a lane that cannot be made again", 0, false);
         }
     }
 }
 
-/* All that the peer sent before it left is here. */
+/* Whether all entries that the peer sent before it left are here. */
 static bool is_all_here(const struct kolo_link *link)
 {
     for (int i = 0; i < link->nlanes; i++) {
@@ -486,11 +393,11 @@ void kolo_verbs_lanes_step(struct kolo_link *link)
     for (int i = 0; i < link->nlanes && link->base.failed == KOLO_OK; i++) {
         if (link->lane[i].state < KOLO_VERBS_LANE_OFFERED ||
             link->lane[i].state > KOLO_VERBS_LANE_LIVE) {
-            step(&link->lane[i]);
+            step_lane(&link->lane[i]);
         }
     }
-    const double patience_ms = link->dev->env.timeout_ms > 0 && link->dev->env.timeout_ms < LOST_MS
-                                   ? link->dev->env.timeout_ms
+    const double patience_ms = link->ep->env.timeout_ms > 0 && link->ep->env.timeout_ms < LOST_MS
+                                   ? link->ep->env.timeout_ms
                                    : LOST_MS;
     if (link->base.failed == KOLO_OK && link->lost_us > 0 &&
         kolo_now_us() - link->lost_us > patience_ms * 1e3) {
@@ -507,7 +414,7 @@ void kolo_verbs_lanes_stop(struct kolo_link *link)
     for (int i = 0; i < link->nlanes; i++) {
         struct kolo_verbs_lane *lane = &link->lane[i];
         if (lane->state >= KOLO_VERBS_LANE_OFFERED && lane->state <= KOLO_VERBS_LANE_LIVE) {
-            stop(lane);
+            kolo_verbs_queue_pair_stop(lane);
             lane->state = KOLO_VERBS_LANE_BROKEN;
         }
         lane->nchain = 0;
@@ -517,23 +424,23 @@ void kolo_verbs_lanes_stop(struct kolo_link *link)
 
 void kolo_verbs_lanes_close(struct kolo_link *link)
 {
-    struct kolo_device *dev = link->dev;
+    struct kolo_endpoint *ep = link->ep;
     for (int i = 0; i < link->nlanes; i++) {
         struct kolo_verbs_lane *lane = &link->lane[i];
         if (lane->link == NULL) {
-            continue; /* it was not opened */
+            continue; /* the lane was not opened */
         }
         if (lane->qp != NULL) {
-            (void)dev->lib->destroy_qp(lane->qp);
+            (void)ep->lib->destroy_qp(lane->qp);
         }
         if (lane->ring != NULL) {
-            (void)dev->lib->dereg_mr(lane->ring);
+            (void)ep->lib->dereg_mr(lane->ring);
         }
         if (lane->in != NULL) {
             (void)munmap(lane->in, 2 * (size_t)RING_BYTES);
         }
         if (lane->id != 0) {
-            dev->lane[lane->id & 0xffff] = NULL;
+            ep->lane[lane->id & 0xffff] = NULL;
         }
         lane->rail->cq_used -= lane->cq_entries;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* libibverbs by dlopen. See library.h. */
+/* Opens libibverbs by dlopen() once for the process, and looks up its calls. */
 #include "transports/verbs/library.h"
 
 #include <dlfcn.h>

@@ -33,7 +33,7 @@ struct kolo_verbs_keeper {
     struct kolo_verbs_hold *of_gpu;
 };
 
-kolo_status kolo_verbs_memory_open(struct kolo_device *dev)
+kolo_status kolo_verbs_memory_open(struct kolo_endpoint *ep)
 {
     const char *text = kolo_env("KOLO_IB_PINNED");
     size_t most = SIZE_MAX;
@@ -41,11 +41,11 @@ kolo_status kolo_verbs_memory_open(struct kolo_device *dev)
         return kolo_fail(KOLO_ERR_INVALID, "KOLO_IB_PINNED is \"%.40s\"; it is bytes, such as 4G",
                          text);
     }
-    dev->keeper = calloc(1, sizeof *dev->keeper);
-    if (dev->keeper == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for registrations");
+    ep->keeper = calloc(1, sizeof *ep->keeper);
+    if (ep->keeper == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for registrations");
     }
-    dev->keeper->most = most;
+    ep->keeper->most = most;
     (void)kolo_lasting_keepers(1);
     return KOLO_OK;
 }
@@ -66,28 +66,28 @@ kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t
         rail->name, len, (unsigned long long)limit.rlim_cur >> 10);
 }
 
-static void release(const struct kolo_device *dev, struct kolo_verbs_hold *hold)
+static void release_hold(const struct kolo_endpoint *ep, struct kolo_verbs_hold *hold)
 {
-    for (int i = 0; i < dev->nrails; i++) {
+    for (int i = 0; i < ep->nrails; i++) {
         if (hold->mr[i] != NULL) {
-            (void)dev->lib->dereg_mr(hold->mr[i]);
+            (void)ep->lib->dereg_mr(hold->mr[i]);
         }
     }
     free(hold);
 }
 
 /* At all rails; NULL with *rail_out the one that refuses, and errno. */
-static struct kolo_verbs_hold *register_range(struct kolo_device *dev, void *at, size_t len,
+static struct kolo_verbs_hold *register_range(struct kolo_endpoint *ep, void *at, size_t len,
                                               int access, int *rail_out)
 {
     struct kolo_verbs_hold *hold = calloc(1, sizeof *hold);
     *rail_out = 0;
-    for (int i = 0; hold != NULL && i < dev->nrails; i++) {
+    for (int i = 0; hold != NULL && i < ep->nrails; i++) {
         errno = 0;
-        hold->mr[i] = dev->lib->reg_mr(dev->rail[i].pd, at, len, access);
+        hold->mr[i] = ep->lib->reg_mr(ep->rail[i].pd, at, len, access);
         if (hold->mr[i] == NULL) {
             const int error = errno;
-            release(dev, hold);
+            release_hold(ep, hold);
             *rail_out = i;
             errno = error;
             return NULL;
@@ -98,37 +98,37 @@ static struct kolo_verbs_hold *register_range(struct kolo_device *dev, void *at,
 
 /* ---- what is kept ---- */
 
-static void forget(struct kolo_device *dev, int at)
+static void forget_kept(struct kolo_endpoint *ep, int at)
 {
-    struct kolo_verbs_keeper *k = dev->keeper;
+    struct kolo_verbs_keeper *k = ep->keeper;
     struct kolo_verbs_hold *hold = k->hold[at];
     k->hold[at] = k->hold[--k->count];
     k->bytes -= hold->of.len;
     hold->of.name = 0; /* who still uses it gives it back */
     if (hold->users == 0) {
-        release(dev, hold);
+        release_hold(ep, hold);
     }
 }
 
 /* What is no more goes; nobody may find it. */
-static void sweep(struct kolo_device *dev)
+static void sweep_kept(struct kolo_endpoint *ep)
 {
-    struct kolo_verbs_keeper *k = dev->keeper;
+    struct kolo_verbs_keeper *k = ep->keeper;
     const uint64_t gone = kolo_lasting_gone();
     for (int i = 0; gone != k->gone && i < k->count;) {
         if (kolo_lasting_is(k->hold[i]->of.name)) {
             i++;
         } else {
-            forget(dev, i);
+            forget_kept(ep, i);
         }
     }
     k->gone = gone;
 }
 
 /* False: all that is kept is in use, and there is no room. */
-static bool make_room(struct kolo_device *dev, size_t bytes)
+static bool make_room(struct kolo_endpoint *ep, size_t bytes)
 {
-    struct kolo_verbs_keeper *k = dev->keeper;
+    struct kolo_verbs_keeper *k = ep->keeper;
     while (bytes <= k->most && (k->count == KEPT || k->bytes > k->most - bytes)) {
         int oldest = -1;
         for (int i = 0; i < k->count; i++) {
@@ -138,26 +138,26 @@ static bool make_room(struct kolo_device *dev, size_t bytes)
         if (oldest < 0) {
             return false;
         }
-        forget(dev, oldest);
+        forget_kept(ep, oldest);
     }
     return bytes <= k->most;
 }
 
 /* The registration of the whole range; NULL: there is none, and a message does with its own part.
  */
-static struct kolo_verbs_hold *keep(struct kolo_device *dev, const struct kolo_lasting *range)
+static struct kolo_verbs_hold *keep_range(struct kolo_endpoint *ep,
+                                          const struct kolo_lasting *range)
 {
     const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    struct kolo_verbs_keeper *k = dev->keeper;
+    struct kolo_verbs_keeper *k = ep->keeper;
     int rail = 0;
     for (int i = 0; i < k->count; i++) {
         if (k->hold[i]->of.name == range->name) {
             return k->hold[i];
         }
     }
-    struct kolo_verbs_hold *hold = make_room(dev, range->len)
-                                       ? register_range(dev, range->at, range->len, access, &rail)
-                                       : NULL;
+    struct kolo_verbs_hold *hold =
+        make_room(ep, range->len) ? register_range(ep, range->at, range->len, access, &rail) : NULL;
     if (hold != NULL) {
         hold->of = *range;
         k->hold[k->count++] = hold;
@@ -166,90 +166,90 @@ static struct kolo_verbs_hold *keep(struct kolo_device *dev, const struct kolo_l
     return hold;
 }
 
-void kolo_verbs_memory_close(struct kolo_device *dev)
+void kolo_verbs_memory_close(struct kolo_endpoint *ep)
 {
-    while (dev->keeper != NULL && dev->keeper->count > 0) {
-        forget(dev, 0);
+    while (ep->keeper != NULL && ep->keeper->count > 0) {
+        forget_kept(ep, 0);
     }
 }
 
-void kolo_verbs_memory_free(struct kolo_device *dev)
+void kolo_verbs_memory_free(struct kolo_endpoint *ep)
 {
-    if (dev->keeper != NULL) {
+    if (ep->keeper != NULL) {
         (void)kolo_lasting_keepers(-1);
-        free(dev->keeper);
+        free(ep->keeper);
     }
 }
 
 /* ---- memory of a GPU ---- */
 
-static struct ibv_mr *register_dma_buf(const struct kolo_device *dev, int rail, void *at,
+static struct ibv_mr *register_dma_buf(const struct kolo_endpoint *ep, int rail, void *at,
                                        size_t len, int fd, uint64_t offset)
 {
-    return dev->lib->reg_dmabuf_mr(dev->rail[rail].pd, offset, len, (uintptr_t)at, fd,
-                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    return ep->lib->reg_dmabuf_mr(ep->rail[rail].pd, offset, len, (uintptr_t)at, fd,
+                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
-static kolo_status register_gpu(const struct kolo_device *dev, struct kolo_verbs_hold *hold,
+static kolo_status register_gpu(const struct kolo_endpoint *ep, struct kolo_verbs_hold *hold,
                                 void *at, size_t len)
 {
     uint64_t offset = 0;
     int fd = -1;
-    KOLO_TRY(dev->env.dma_buf(dev->env.owner, at, len, &fd, &offset));
+    KOLO_TRY(ep->env.dma_buf(ep->env.owner, at, len, &fd, &offset));
     kolo_status st = KOLO_OK;
-    for (int i = 0; i < dev->nrails && st == KOLO_OK; i++) {
+    for (int i = 0; i < ep->nrails && st == KOLO_OK; i++) {
         errno = 0;
-        hold->mr[i] = register_dma_buf(dev, i, at, len, fd, offset);
+        hold->mr[i] = register_dma_buf(ep, i, at, len, fd, offset);
         if (hold->mr[i] == NULL) {
             st = kolo_fail(KOLO_ERR_UNSUPPORTED, "%s registers no dma-buf of %zu bytes: %s",
-                           dev->rail[i].name, len, kolo_why(errno));
+                           ep->rail[i].name, len, kolo_why(errno));
         }
     }
     (void)close(fd); /* the registrations hold what they need */
     return st;
 }
 
-kolo_status kolo_verbs_memory_map(struct kolo_device *dev, void *ptr, size_t len,
+kolo_status kolo_verbs_memory_map(struct kolo_endpoint *ep, void *ptr, size_t len,
                                   struct kolo_mem *out)
 {
-    if (ptr == NULL || dev->env.dma_buf == NULL) {
+    if (ptr == NULL || ep->env.dma_buf == NULL) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs maps no memory but that of a GPU");
     }
-    if (dev->lib->reg_dmabuf_mr == NULL) {
+    if (ep->lib->reg_dmabuf_mr == NULL) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 has)");
     }
     struct kolo_verbs_hold *hold = calloc(1, sizeof *hold);
     if (hold == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: no memory for a registration");
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for a registration");
     }
-    const kolo_status st = register_gpu(dev, hold, ptr, len);
+    const kolo_status st = register_gpu(ep, hold, ptr, len);
     if (st != KOLO_OK) {
-        release(dev, hold);
+        release_hold(ep, hold);
         return st;
     }
     hold->of = (struct kolo_lasting){.at = ptr, .len = len};
     hold->users = 1;
-    hold->next = dev->keeper->of_gpu;
-    dev->keeper->of_gpu = hold;
+    hold->next = ep->keeper->of_gpu;
+    ep->keeper->of_gpu = hold;
     *out = (struct kolo_mem){.ptr = ptr, .len = len, .own = hold};
     return KOLO_OK;
 }
 
-void kolo_verbs_memory_unmap(struct kolo_device *dev, struct kolo_mem *mem)
+void kolo_verbs_memory_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem)
 {
-    struct kolo_verbs_hold **at = &dev->keeper->of_gpu;
+    struct kolo_verbs_hold **at = &ep->keeper->of_gpu;
     while (*at != mem->own) {
         at = &(*at)->next;
     }
     *at = (*at)->next;
-    kolo_verbs_memory_drop(dev, mem->own);
+    kolo_verbs_memory_drop(ep, mem->own);
 }
 
-static struct kolo_verbs_hold *find_gpu(const struct kolo_device *dev, const void *ptr, size_t len)
+static struct kolo_verbs_hold *find_gpu(const struct kolo_endpoint *ep, const void *ptr, size_t len)
 {
     const uintptr_t from = (uintptr_t)ptr;
-    for (struct kolo_verbs_hold *hold = dev->keeper->of_gpu; hold != NULL; hold = hold->next) {
+    for (struct kolo_verbs_hold *hold = ep->keeper->of_gpu; hold != NULL; hold = hold->next) {
         const uintptr_t begin = (uintptr_t)hold->of.at;
         if (from >= begin && len <= hold->of.len && from - begin <= hold->of.len - len) {
             return hold;
@@ -258,61 +258,62 @@ static struct kolo_verbs_hold *find_gpu(const struct kolo_device *dev, const voi
     return NULL;
 }
 
-bool kolo_verbs_memory_is_gpu(const struct kolo_device *dev, const void *at, size_t len)
+bool kolo_verbs_memory_is_gpu(const struct kolo_endpoint *ep, const void *at, size_t len)
 {
-    return dev->keeper->of_gpu != NULL && find_gpu(dev, at, len) != NULL;
+    return ep->keeper->of_gpu != NULL && find_gpu(ep, at, len) != NULL;
 }
 
 /* ---- for a message ---- */
 
-static void warn_once(struct kolo_device *dev, int rail, size_t len, int error)
+static void warn_once(struct kolo_endpoint *ep, int rail, size_t len, int error)
 {
-    if (!dev->warned) {
-        dev->warned = true;
-        (void)kolo_verbs_memory_refused(&dev->rail[rail], len, error);
+    if (!ep->warned) {
+        ep->warned = true;
+        (void)kolo_verbs_memory_refused(&ep->rail[rail], len, error);
         KOLO_LOG(WARN, NET, "NET/IB : %s; messages are copied instead", kolo_error_text());
     }
 }
 
-struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
+struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_endpoint *ep, void *at, size_t len,
                                                bool written)
 {
     const int access = written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
     struct kolo_lasting range;
     int rail = 0;
-    struct kolo_verbs_hold *of_gpu = find_gpu(dev, at, len);
+    struct kolo_verbs_hold *of_gpu = find_gpu(ep, at, len);
     if (of_gpu != NULL) {
         of_gpu->users++;
         return of_gpu;
     }
-    sweep(dev);
-    struct kolo_verbs_hold *hold = kolo_lasting_find(at, len, &range) ? keep(dev, &range) : NULL;
+    sweep_kept(ep);
+    struct kolo_verbs_hold *hold =
+        kolo_lasting_find(at, len, &range) ? keep_range(ep, &range) : NULL;
     if (hold == NULL) {
-        hold = register_range(dev, at, len, access, &rail);
+        hold = register_range(ep, at, len, access, &rail);
     }
-    if (hold == NULL && make_room(dev, dev->keeper->most)) { /* what is kept may be too much */
-        hold = register_range(dev, at, len, access, &rail);
+    if (hold == NULL && make_room(ep, ep->keeper->most)) { /* what is kept may be too much */
+        hold = register_range(ep, at, len, access, &rail);
     }
     if (hold == NULL) {
-        warn_once(dev, rail, len, errno);
+        warn_once(ep, rail, len, errno);
         return NULL;
     }
     hold->users++;
-    hold->used = ++dev->keeper->turns;
+    hold->used = ++ep->keeper->turns;
     return hold;
 }
 
-void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hold)
+void kolo_verbs_memory_drop(struct kolo_endpoint *ep, struct kolo_verbs_hold *hold)
 {
     if (hold != NULL && --hold->users == 0 && hold->of.name == 0) {
-        release(dev, hold);
+        release_hold(ep, hold);
     }
 }
 
-uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_device *dev,
+uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_endpoint *ep,
                                 const struct kolo_verbs_rail *rail)
 {
-    return hold->mr[rail - dev->rail]->lkey;
+    return hold->mr[rail - ep->rail]->lkey;
 }
 
 uint32_t kolo_verbs_memory_rkey(const struct kolo_verbs_hold *hold, int rail)

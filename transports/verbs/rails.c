@@ -19,16 +19,6 @@ enum { FIRST_CQ = 1024, ASK_US = 100 * 1000 };
 
 /* ---- settings ---- */
 
-kolo_status kolo_verbs_setting(const char *name, long lo, long hi, long otherwise, long *out)
-{
-    const char *text = kolo_env(name);
-    *out = otherwise;
-    if (text != NULL && !kolo_parse_int(text, lo, hi, out)) {
-        return kolo_fail(KOLO_ERR_INVALID, "%s is \"%.40s\"; it is %ld to %ld", name, text, lo, hi);
-    }
-    return KOLO_OK;
-}
-
 static bool names_port(const char *word, size_t len, bool whole, const char *name, unsigned port)
 {
     const char *colon = memchr(word, ':', len);
@@ -107,7 +97,7 @@ static kolo_status choose_gid(struct kolo_verbs_rail *rail, int count)
     union ibv_gid gid;
     long given = 0;
     int best = 0;
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_GID_INDEX", -1, 65535, -1, &given));
+    KOLO_TRY(kolo_env_int("KOLO_IB_GID_INDEX", -1, 65535, -1, &given));
     rail->gid_index = (int)given;
     for (int i = 0; i < count && given < 0 && rail->self.ethernet; i++) {
         const int rank = lib->query_gid(rail->context, rail->port, i, &gid) == 0
@@ -261,7 +251,7 @@ static kolo_status open_rail(const struct kolo_verbs_library *lib, struct ibv_de
     rail->self.mtu = (uint8_t)attr.active_mtu;
     rail->self.speed_mbps = speed_mbps(&attr);
     rail->max_message = attr.max_msg_sz > 0 ? attr.max_msg_sz : UINT32_C(1) << 30;
-    KOLO_TRY_GOTO(st, kolo_verbs_setting("KOLO_IB_PKEY", 0, 65535, 0, &pkey), err_close);
+    KOLO_TRY_GOTO(st, kolo_env_int("KOLO_IB_PKEY", 0, 65535, 0, &pkey), err_close);
     rail->pkey_index = (uint16_t)pkey;
     KOLO_TRY_GOTO(st, choose_gid(rail, attr.gid_tbl_len), err_close);
     rail->self.subnet = subnet_of(rail);
@@ -273,85 +263,85 @@ err_close:
     return st;
 }
 
-static void open_device(struct kolo_device *dev, struct ibv_device *device, kolo_status *st)
+static void open_device(struct kolo_endpoint *ep, struct ibv_device *device, kolo_status *st)
 {
     struct ibv_device_attr limits = {.phys_port_cnt = 0};
-    const char *name = dev->lib->get_device_name(device);
-    struct ibv_context *context = dev->lib->open_device(device);
-    const bool known = context != NULL && dev->lib->query_device(context, &limits) == 0;
+    const char *name = ep->lib->get_device_name(device);
+    struct ibv_context *context = ep->lib->open_device(device);
+    const bool known = context != NULL && ep->lib->query_device(context, &limits) == 0;
     if (context != NULL) {
-        (void)dev->lib->close_device(context);
+        (void)ep->lib->close_device(context);
     }
     for (unsigned port = 1; known && port <= limits.phys_port_cnt; port++) {
-        if (dev->nrails == KOLO_VERBS_RAILS || *st < 0 || !is_wanted(name, port)) {
+        if (ep->nrails == KOLO_VERBS_RAILS || *st < 0 || !is_wanted(name, port)) {
             continue;
         }
-        const kolo_status opened =
-            open_rail(dev->lib, device, (uint8_t)port, &dev->rail[dev->nrails]);
-        dev->nrails += opened == KOLO_OK;
+        const kolo_status opened = open_rail(ep->lib, device, (uint8_t)port, &ep->rail[ep->nrails]);
+        ep->nrails += opened == KOLO_OK;
         *st = opened == KOLO_ERR_INVALID || opened == KOLO_ERR_SYSTEM ? opened : *st;
     }
 }
 
 /* Without the user's choice those that are as near as any. */
-static void keep_nearest(struct kolo_device *dev)
+static void keep_nearest(struct kolo_endpoint *ep)
 {
     unsigned cpu = 0, node = 0;
     int near = 0, kept = 0;
     if (kolo_env("KOLO_IB_HCA") != NULL || getcpu(&cpu, &node) != 0) {
         return;
     }
-    for (int i = 0; i < dev->nrails; i++) {
-        near += dev->rail[i].node == (int)node;
+    for (int i = 0; i < ep->nrails; i++) {
+        near += ep->rail[i].node == (int)node;
     }
-    for (int i = 0; i < dev->nrails && near > 0; i++) {
-        if (dev->rail[i].node == (int)node) {
-            dev->rail[kept++] = dev->rail[i];
+    for (int i = 0; i < ep->nrails && near > 0; i++) {
+        if (ep->rail[i].node == (int)node) {
+            ep->rail[kept++] = ep->rail[i];
         } else {
-            close_rail(&dev->rail[i]);
+            close_rail(&ep->rail[i]);
         }
     }
-    dev->nrails = near > 0 ? kept : dev->nrails;
+    ep->nrails = near > 0 ? kept : ep->nrails;
 }
 
-kolo_status kolo_verbs_rails_open(struct kolo_device *dev)
+kolo_status kolo_verbs_rails_open(struct kolo_endpoint *ep)
 {
     int count = 0;
     kolo_status st = KOLO_OK;
-    struct ibv_device **list = dev->lib->get_device_list(&count);
+    struct ibv_device **list = ep->lib->get_device_list(&count);
     for (int i = 0; list != NULL && i < count; i++) {
-        open_device(dev, list[i], &st);
+        open_device(ep, list[i], &st);
     }
     if (list != NULL) {
-        dev->lib->free_device_list(list);
+        ep->lib->free_device_list(list);
     }
     KOLO_TRY(st);
-    keep_nearest(dev);
-    if (dev->nrails == 0) {
+    keep_nearest(ep);
+    if (ep->nrails == 0) {
         const char *wanted = kolo_env("KOLO_IB_HCA");
         return kolo_fail(
             KOLO_ERR_UNSUPPORTED, "verbs: none of %d RDMA devices has a port that is up%s%s", count,
             wanted != NULL ? " and fits KOLO_IB_HCA=" : "", wanted != NULL ? wanted : "");
     }
-    for (int i = 0; i < dev->nrails; i++) {
-        (void)snprintf(dev->via[i], sizeof dev->via[i], "NET/IB/%d", i);
+    for (int i = 0; i < ep->nrails; i++) {
+        (void)snprintf(ep->via[i], sizeof ep->via[i], "NET/IB/%d", i);
     }
     return KOLO_OK;
 }
 
-void kolo_verbs_rails_close(struct kolo_device *dev)
+void kolo_verbs_rails_close(struct kolo_endpoint *ep)
 {
-    for (int i = 0; i < dev->nrails; i++) {
-        close_rail(&dev->rail[i]);
+    for (int i = 0; i < ep->nrails; i++) {
+        close_rail(&ep->rail[i]);
     }
-    dev->nrails = 0;
+    ep->nrails = 0;
 }
 
 /* ---- whom they reach ---- */
 
 /* InfiniBand reaches its subnet. RoCE v2 is routed; but where some rails of the two share a
  * network, others do so because their networks are apart. */
-static bool reaches(const struct kolo_verbs_port *a, const struct kolo_verbs_port *b, bool routed)
+static bool port_reaches(const struct kolo_verbs_port *a, const struct kolo_verbs_port *b,
+                         bool routed)
 {
     return a->ethernet == b->ethernet && (a->subnet == b->subnet || (routed && a->ethernet));
 }
@@ -361,7 +351,7 @@ static bool any_shares(const struct kolo_verbs_address *low, const struct kolo_v
     bool shares = false;
     for (int i = 0; i < low->nrails; i++) {
         for (int k = 0; k < high->nrails; k++) {
-            shares = shares || reaches(&low->port[i], &high->port[k], false);
+            shares = shares || port_reaches(&low->port[i], &high->port[k], false);
         }
     }
     return shares;
@@ -378,7 +368,7 @@ int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
         const int i = k % low->nrails;
         int fit[KOLO_VERBS_RAILS], nfit = 0;
         for (int j = 0; j < high->nrails; j++) {
-            if (reaches(&low->port[i], &high->port[j], routed)) {
+            if (port_reaches(&low->port[i], &high->port[j], routed)) {
                 fit[nfit++] = j;
             }
         }
@@ -420,7 +410,7 @@ bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail)
     return !rail->down;
 }
 
-static void hear(struct kolo_verbs_rail *rail, const struct ibv_async_event *event)
+static void hear_event(struct kolo_verbs_rail *rail, const struct ibv_async_event *event)
 {
     const bool of_port =
         event->event_type == IBV_EVENT_PORT_ACTIVE || event->event_type == IBV_EVENT_PORT_ERR ||
@@ -434,13 +424,13 @@ static void hear(struct kolo_verbs_rail *rail, const struct ibv_async_event *eve
     rail->asked_us = 0; /* look again */
 }
 
-void kolo_verbs_rails_hear(struct kolo_device *dev)
+void kolo_verbs_rails_hear(struct kolo_endpoint *ep)
 {
-    for (int i = 0; i < dev->nrails; i++) {
+    for (int i = 0; i < ep->nrails; i++) {
         struct ibv_async_event event;
-        while (dev->lib->get_async_event(dev->rail[i].context, &event) == 0) {
-            hear(&dev->rail[i], &event);
-            dev->lib->ack_async_event(&event);
+        while (ep->lib->get_async_event(ep->rail[i].context, &event) == 0) {
+            hear_event(&ep->rail[i], &event);
+            ep->lib->ack_async_event(&event);
         }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* verbs: ranks on different hosts over InfiniBand and RoCE. See verbs.h.
+/* verbs: ranks on different hosts over InfiniBand and RoCE.
  *
- * Completions of all links come out of one queue a rail, which every turn looks at. The control
- * connections are asked by epoll, seldom while messages go. */
+ * The completions of all links come from one queue for each rail, which every turn polls. Epoll
+ * reports the control connections; it is asked seldom while messages go. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -15,190 +15,116 @@
 enum { EPOLL_EVERY = 64, EVENTS = 64, LINGER_MS = 2000, QUIET_TURNS = 100, NAP_US = 20 };
 enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 };
 
-/* ---- the device ---- */
+/* ---- the endpoint ---- */
 
-static kolo_status read_settings(struct kolo_device *dev)
+static kolo_status read_settings(struct kolo_endpoint *ep)
 {
     long timeout, retries, level, class, lanes, disabled;
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_DISABLE", 0, 1, 0, &disabled));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_TIMEOUT", 1, 31, TIMEOUT, &timeout));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_RETRY_CNT", 0, 7, RETRIES, &retries));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_SL", 0, 15, 0, &level));
-    KOLO_TRY(kolo_verbs_setting("KOLO_IB_TC", 0, 255, 0, &class));
-    KOLO_TRY(
-        kolo_verbs_setting("KOLO_IB_QPS_PER_CONNECTION", 1, KOLO_VERBS_LANES, LANES_EACH, &lanes));
-    dev->timeout = (uint8_t)timeout;
-    dev->retries = (uint8_t)retries;
-    dev->service_level = (uint8_t)level;
-    dev->traffic_class = (uint8_t) class;
-    dev->lanes = (uint16_t)lanes;
+    KOLO_TRY(kolo_env_int("KOLO_IB_DISABLE", 0, 1, 0, &disabled));
+    KOLO_TRY(kolo_env_int("KOLO_IB_TIMEOUT", 1, 31, TIMEOUT, &timeout));
+    KOLO_TRY(kolo_env_int("KOLO_IB_RETRY_CNT", 0, 7, RETRIES, &retries));
+    KOLO_TRY(kolo_env_int("KOLO_IB_SL", 0, 15, 0, &level));
+    KOLO_TRY(kolo_env_int("KOLO_IB_TC", 0, 255, 0, &class));
+    KOLO_TRY(kolo_env_int("KOLO_IB_QPS_PER_CONNECTION", 1, KOLO_VERBS_LANES, LANES_EACH, &lanes));
+    ep->timeout = (uint8_t)timeout;
+    ep->retries = (uint8_t)retries;
+    ep->service_level = (uint8_t)level;
+    ep->traffic_class = (uint8_t) class;
+    ep->lanes = (uint16_t)lanes;
     return disabled == 0 ? KOLO_OK : kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs: KOLO_IB_DISABLE is 1");
 }
 
-static kolo_status watch_descriptor(const struct kolo_device *dev, int fd)
+static kolo_status watch_descriptor(const struct kolo_endpoint *ep, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    return epoll_ctl(dev->epoll, EPOLL_CTL_ADD, fd, &event) == 0
+    return epoll_ctl(ep->epoll, EPOLL_CTL_ADD, fd, &event) == 0
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM, "verbs: epoll: %s", kolo_why(errno));
 }
 
-static kolo_status watch_all(struct kolo_device *dev)
+static kolo_status watch_all(struct kolo_endpoint *ep)
 {
-    dev->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (dev->epoll < 0) {
+    ep->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (ep->epoll < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "verbs: epoll: %s", kolo_why(errno));
     }
-    KOLO_TRY(watch_descriptor(dev, dev->listener));
-    for (int i = 0; i < dev->nrails; i++) {
-        KOLO_TRY(watch_descriptor(dev, dev->rail[i].channel->fd));
-        KOLO_TRY(watch_descriptor(dev, dev->rail[i].context->async_fd));
+    KOLO_TRY(kolo_acceptor_listen(&ep->acceptor, &ep->interface, ep->epoll));
+    for (int i = 0; i < ep->nrails; i++) {
+        KOLO_TRY(watch_descriptor(ep, ep->rail[i].channel->fd));
+        KOLO_TRY(watch_descriptor(ep, ep->rail[i].context->async_fd));
     }
     return KOLO_OK;
 }
 
-static void log_rails(const struct kolo_device *dev)
+static void log_rails(const struct kolo_endpoint *ep)
 {
     struct kolo_text text = {0};
     char name[KOLO_INET_TEXT];
     kolo_text_add(&text, "NET/IB : Using");
-    for (int i = 0; i < dev->nrails; i++) {
-        const struct kolo_verbs_rail *rail = &dev->rail[i];
+    for (int i = 0; i < ep->nrails; i++) {
+        const struct kolo_verbs_rail *rail = &ep->rail[i];
         kolo_text_add(&text, " [%d]%s:%u/%s", i, rail->name, rail->port,
                       rail->self.ethernet ? "RoCE" : "IB");
     }
-    kolo_text_add(&text, "; OOB %s:%s", dev->interface.name,
-                  kolo_inet_name(&dev->interface.place, name));
-    dev->env.log(text.chars != NULL ? text.chars : "NET/IB");
+    kolo_text_add(&text, "; OOB %s:%s", ep->interface.name,
+                  kolo_inet_name(&ep->interface.place, name));
+    KOLO_LOG(INFO, NET, "%s", text.chars != NULL ? text.chars : "NET/IB");
     kolo_text_free(&text);
 }
 
-static void verbs_close(struct kolo_device *dev);
-static void say_word(struct kolo_link *link, uint64_t word);
+static void verbs_close(struct kolo_endpoint *ep);
+static void send_word(struct kolo_link *link, uint64_t word);
 
-static kolo_status verbs_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status verbs_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
     kolo_status st = KOLO_OK;
-    if (dev == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for a device");
+    if (ep == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for an endpoint");
     }
-    dev->env = *env;
-    dev->all = (struct kolo_carriers){.name = "verbs",
-                                      .env = &dev->env,
-                                      .record_bytes = sizeof(struct kolo_verbs_message),
-                                      .drop = kolo_verbs_message_drop,
-                                      .say = say_word};
-    dev->pid = (int)getpid();
-    dev->listener = dev->epoll = -1;
+    ep->env = *env;
+    ep->all = (struct kolo_carriers){.name = "verbs",
+                                     .env = &ep->env,
+                                     .record_bytes = sizeof(struct kolo_verbs_message),
+                                     .drop = kolo_verbs_message_drop,
+                                     .notify = send_word};
+    ep->pid = (int)getpid();
+    ep->epoll = -1;
+    kolo_acceptor_init(&ep->acceptor, &kolo_verbs_control_guests, ep);
     if (env->secret != NULL) {
-        memcpy(dev->secret, env->secret, sizeof dev->secret);
+        memcpy(ep->secret, env->secret, sizeof ep->secret);
     }
-    dev->vias = calloc((size_t)env->nranks, sizeof *dev->vias);
-    if (dev->vias == NULL) {
-        st = env->fail(KOLO_ERR_SYSTEM, "verbs: no memory for the names of rails");
+    ep->vias = calloc((size_t)env->nranks, sizeof *ep->vias);
+    if (ep->vias == NULL) {
+        st = kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for the names of rails");
         goto err_close;
     }
-    KOLO_TRY_GOTO(st, read_settings(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_verbs_memory_open(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_verbs_library(&dev->lib), err_close);
-    KOLO_TRY_GOTO(st, kolo_random(dev->nonce, sizeof dev->nonce), err_close);
-    KOLO_TRY_GOTO(st, kolo_verbs_rails_open(dev), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->toward, &dev->interface), err_close);
-    KOLO_TRY_GOTO(st, kolo_net_listen(&dev->interface, &dev->listener), err_close);
-    KOLO_TRY_GOTO(st, watch_all(dev), err_close);
-    log_rails(dev);
-    *out = dev;
+    KOLO_TRY_GOTO(st, read_settings(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_verbs_memory_open(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_verbs_library(&ep->lib), err_close);
+    KOLO_TRY_GOTO(st, kolo_random(ep->nonce, sizeof ep->nonce), err_close);
+    KOLO_TRY_GOTO(st, kolo_verbs_rails_open(ep), err_close);
+    KOLO_TRY_GOTO(st, kolo_net_choose(env->nhosts <= 1, env->route_hint, &ep->interface),
+                  err_close);
+    KOLO_TRY_GOTO(st, watch_all(ep), err_close);
+    log_rails(ep);
+    *out = ep;
     return KOLO_OK;
 
 err_close:
-    verbs_close(dev);
+    verbs_close(ep);
     return st;
 }
 
-void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_address *out)
-{
-    *out = (struct kolo_verbs_address){.magic = KOLO_VERBS_MAGIC,
-                                       .nrails = (uint16_t)dev->nrails,
-                                       .lanes = dev->lanes,
-                                       .place = dev->interface.place};
-    memcpy(out->nonce, dev->nonce, sizeof out->nonce);
-    for (int i = 0; i < dev->nrails; i++) {
-        out->port[i] = dev->rail[i].self;
-    }
-}
-
-bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out)
-{
-    if (bytes == NULL || len != sizeof *out) {
-        return false;
-    }
-    memcpy(out, bytes, len);
-    return out->magic == KOLO_VERBS_MAGIC && out->nrails >= 1 && out->nrails <= KOLO_VERBS_RAILS &&
-           out->lanes >= 1 && out->lanes <= KOLO_VERBS_LANES &&
-           (out->place.family == AF_INET || out->place.family == AF_INET6);
-}
-
-static kolo_status verbs_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status verbs_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
     struct kolo_verbs_address address;
     if (*len < sizeof address) {
-        return dev->env.fail(KOLO_ERR_INVALID, "verbs: no room for an address");
+        return kolo_fail(KOLO_ERR_INVALID, "verbs: no room for an address");
     }
-    kolo_verbs_address_make(dev, &address);
+    kolo_verbs_address_make(ep, &address);
     memcpy(buf, &address, sizeof address);
     *len = sizeof address;
-    return KOLO_OK;
-}
-
-/* Pairs of rails to a peer, ours first. */
-static int pair_with(const struct kolo_device *dev, int rank,
-                     const struct kolo_verbs_address *address, int pair[KOLO_VERBS_LANES][2])
-{
-    struct kolo_verbs_address own;
-    const bool lower = dev->env.rank <= rank;
-    kolo_verbs_address_make(dev, &own);
-    const int count = lower ? kolo_verbs_rails_pair(&own, address, pair)
-                            : kolo_verbs_rails_pair(address, &own, pair);
-    for (int i = 0; i < count && !lower; i++) {
-        const int ours = pair[i][1];
-        pair[i][1] = pair[i][0];
-        pair[i][0] = ours;
-    }
-    return count;
-}
-
-static kolo_status verbs_probe(struct kolo_device *dev, const struct kolo_peer *peer,
-                               struct kolo_reach *out)
-{
-    struct kolo_verbs_address address;
-    int pair[KOLO_VERBS_LANES][2];
-    uint32_t mbps[KOLO_VERBS_RAILS] = {0};
-    double all_mbps = 0;
-    *out = (struct kolo_reach){
-        .size = sizeof *out, .latency_us = 3, .bandwidth_gbs = 1, .score = 30, .via = dev->via[0]};
-    const int count = kolo_verbs_address_read(peer->address, peer->address_len, &address)
-                          ? pair_with(dev, peer->rank, &address, pair)
-                          : 0;
-    const char **via = dev->vias[peer->rank];
-    for (int i = 0; i < count; i++) { /* of each rail the slower end */
-        const int rail = pair[i][0];
-        const uint32_t here = dev->rail[rail].self.speed_mbps;
-        const uint32_t there = address.port[pair[i][1]].speed_mbps;
-        if (mbps[rail] == 0) {
-            via[out->nvias++] = dev->via[rail];
-        }
-        mbps[rail] = here < there ? here : there;
-    }
-    for (int i = 0; i < dev->nrails; i++) {
-        all_mbps += mbps[i];
-    }
-    if (count > 0 && all_mbps > 0) {
-        out->caps = KOLO_CAP_HOST | KOLO_CAP_MESSAGE;
-        out->bandwidth_gbs = all_mbps / 8e3 * 0.9;
-        out->via = via[0];
-        out->vias = via;
-    }
     return KOLO_OK;
 }
 
@@ -206,33 +132,33 @@ static kolo_status verbs_probe(struct kolo_device *dev, const struct kolo_peer *
 
 static void verbs_disconnect(struct kolo_link *link);
 
-static kolo_status verbs_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                  struct kolo_link **out)
 {
     struct kolo_verbs_address address;
     int pair[KOLO_VERBS_LANES][2];
     if (!kolo_verbs_address_read(peer->address, peer->address_len, &address) || peer->rank < 0 ||
-        peer->rank >= dev->env.nranks) {
+        peer->rank >= ep->env.nranks) {
         return kolo_fail(KOLO_ERR_VERSION, "rank %d's verbs address makes no sense", peer->rank);
     }
-    const int count = pair_with(dev, peer->rank, &address, pair);
+    const int count = kolo_verbs_address_pair(ep, peer->rank, &address, pair);
     if (count == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs: no rail reaches rank %d", peer->rank);
     }
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return dev->env.fail(KOLO_ERR_SYSTEM, "verbs: no memory for a link");
+        return kolo_fail(KOLO_ERR_SYSTEM, "verbs: out of memory for a link");
     }
-    link->dev = dev;
+    link->ep = ep;
     link->address = address;
     link->in.fd = link->out.fd = -1;
-    kolo_carrier_join(&link->base, &dev->all, link, peer);
+    kolo_carrier_join(&link->base, &ep->all, link, peer);
     if (!link->base.self) {
         link->connecting = true;
-        dev->nconnecting++;
+        ep->nconnecting++;
         const kolo_status st = kolo_verbs_lanes_open(link, pair, count);
         if (st != KOLO_OK) {
-            link->base.failed = st; /* nobody is to be told */
+            link->base.failed = st; /* no failure is reported */
             verbs_disconnect(link);
             return st;
         }
@@ -246,25 +172,25 @@ static kolo_status verbs_connect(struct kolo_device *dev, const struct kolo_peer
 
 void kolo_verbs_connected(struct kolo_link *link)
 {
-    link->dev->nconnecting -= link->connecting;
+    link->ep->nconnecting -= link->connecting;
     link->connecting = false;
 }
 
 void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone)
 {
-    const struct kolo_env *env = &link->dev->env;
+    const struct kolo_env *env = &link->ep->env;
     if (kolo_carrier_fail(&link->base, &link->address.place, what, error)) {
         KOLO_LOG(INFO, NET, "NET/IB : %s", link->base.text);
-        if (gone && env->gone != NULL) {
-            env->gone(env->owner, link->base.peer.rank, what, error);
+        if (gone && env->on_peer_lost != NULL) {
+            env->on_peer_lost(env->owner, link->base.peer.rank, what, error);
         }
     }
 }
 
 /* ---- progress ---- */
 
-/* Let what was sent arrive, and say good-bye. */
-static void part(struct kolo_link *link)
+/* Wait until all posted work has completed, then send BYE. */
+static void finish_sending(struct kolo_link *link)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
     bool quiet = false;
@@ -274,7 +200,7 @@ static void part(struct kolo_link *link)
         for (int i = 0; i < link->nlanes; i++) {
             quiet = kolo_verbs_lane_is_quiet(&link->lane[i]) && quiet;
         }
-        if (!quiet && kolo_verbs_lanes_poll(link->dev) == 0) {
+        if (!quiet && kolo_verbs_lanes_poll(link->ep) == 0) {
             kolo_verbs_control_step(link);
             (void)usleep(NAP_US);
         }
@@ -292,24 +218,24 @@ static void part(struct kolo_link *link)
     }
 }
 
-/* abort() was called: because the communicator failed, which the peer must know, or because this
- * side wants its requests back and goes. */
+/* abort() was called. Either the communicator failed, which the peer must know, or this side wants
+ * its requests back and goes. */
 static void give_up(struct kolo_link *link, kolo_status why)
 {
-    if (!link->base.self && kolo_carriers_have_failed(&link->dev->all)) {
+    if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {
         const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
-                                             .reason = kolo_carriers_reason(&link->dev->all, why)};
+                                             .reason = kolo_carriers_reason(&link->ep->all, why)};
         kolo_verbs_control_say(link, &word);
     } else if (!link->base.self && link->out.up) {
-        part(link);
+        finish_sending(link);
     }
     kolo_carrier_give_up(&link->base, why);
 }
 
 static void end_link(struct kolo_link *link, kolo_status why)
 {
-    if (why == KOLO_OK && link->base.pending > 0) { /* for who finds the requests ended */
-        (void)link->dev->env.fail(link->base.failed, link->base.text);
+    if (why == KOLO_OK && link->base.pending > 0) { /* the text for the owner of the requests */
+        (void)kolo_fail(link->base.failed, "%s", link->base.text);
     }
     kolo_verbs_lanes_stop(link);
     kolo_verbs_message_end(link, why != KOLO_OK ? why : link->base.failed);
@@ -324,7 +250,7 @@ static bool is_idle(const struct kolo_link *link)
             (!link->connecting && !link->base.bye && link->nlive == link->nlanes));
 }
 
-/* How many requests ended, or 1 where only bytes moved. */
+/* How many requests ended, or 1 if only bytes moved. */
 static int step_link(struct kolo_link *link, bool asks)
 {
     const kolo_status why =
@@ -337,7 +263,7 @@ static int step_link(struct kolo_link *link, bool asks)
         if (link->nlive < link->nlanes || link->base.bye) {
             kolo_verbs_lanes_step(link);
         }
-        moved = link->nlive > 0 && link->base.failed == KOLO_OK && kolo_verbs_message_pump(link);
+        moved = link->nlive > 0 && link->base.failed == KOLO_OK && kolo_verbs_pump(link);
     }
     if (why != KOLO_OK && link->base.failed == KOLO_OK) {
         give_up(link, why);
@@ -353,12 +279,12 @@ static int step_link(struct kolo_link *link, bool asks)
     return done > 0 ? done : moved;
 }
 
-/* What the kernel has news of. */
-static void ask_epoll(struct kolo_device *dev)
+/* Serve the kernel's events. */
+static void ask_epoll(struct kolo_endpoint *ep)
 {
     struct epoll_event event[EVENTS];
-    bool others = dev->nguests > 0;
-    const int n = epoll_wait(dev->epoll, event, EVENTS, 0);
+    bool others = ep->acceptor.nguests > 0;
+    const int n = epoll_wait(ep->epoll, event, EVENTS, 0);
     for (int i = 0; i < n; i++) {
         struct kolo_link *link = event[i].data.ptr;
         if (link != NULL) {
@@ -368,85 +294,85 @@ static void ask_epoll(struct kolo_device *dev)
         others = others || link == NULL;
     }
     if (others) {
-        kolo_verbs_control_guests(dev);
-        kolo_verbs_rails_hear(dev);
+        kolo_acceptor_step(&ep->acceptor);
+        kolo_verbs_rails_hear(ep);
     }
-    for (int i = 0; others && i < dev->nrails; i++) { /* what it told of may be looked at already */
-        kolo_verbs_lanes_wake(&dev->rail[i]);
+    for (int i = 0; others && i < ep->nrails; i++) { /* its completion may be handled already */
+        kolo_verbs_lanes_wake(&ep->rail[i]);
     }
 }
 
-static void say_word(struct kolo_link *link, uint64_t word)
+static void send_word(struct kolo_link *link, uint64_t word)
 {
     if (!link->base.self) {
         kolo_verbs_control_say(link,
-                               &(struct kolo_verbs_word){.kind = KOLO_VERBS_SAY, .value = word});
+                               &(struct kolo_verbs_word){.kind = KOLO_VERBS_NOTIFY, .value = word});
     }
 }
 
-static int verbs_progress(struct kolo_device *dev, int budget)
+static int verbs_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
-    const bool idle = dev->all.active == NULL;
+    const bool idle = ep->all.active == NULL;
     const bool asks =
-        idle || dev->nconnecting > 0 || dev->nguests > 0 || dev->turns++ % EPOLL_EVERY == 0;
+        idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every rail gives a bounded number of completions */
     if (asks) {
-        ask_epoll(dev);
+        ask_epoll(ep);
     }
-    const int seen = kolo_verbs_lanes_poll(dev);
-    kolo_carriers_hear(&dev->all);
-    for (struct kolo_carrier *c = dev->all.active, *next = NULL; c != NULL; c = next) {
+    const int seen = kolo_verbs_lanes_poll(ep);
+    kolo_carriers_hear(&ep->all);
+    for (struct kolo_carrier *c = ep->all.active, *next = NULL; c != NULL; c = next) {
         struct kolo_link *link = c->link;
         const bool ripe = link->ripe;
         next = c->next_active;
         link->ripe = false;
         moved += step_link(link, ripe || (asks && link->nlive < link->nlanes));
     }
-    /* Who saw some may have left some. */
-    dev->quiet = moved > 0 || seen > 0 ? 0 : dev->quiet + 1;
-    return kolo_carriers_result(&dev->all, idle, moved);
+    /* A turn with completions may have left some. */
+    ep->quiet = moved > 0 || seen > 0 ? 0 : ep->quiet + 1;
+    return kolo_carriers_result(&ep->all, idle, moved);
 }
 
-/* The peer is told at the next progress(). */
+/* The peer gets the reason at the next progress(). */
 static void verbs_abort(struct kolo_link *link, kolo_status why)
 {
     kolo_carrier_abort(&link->base, why);
 }
 
-static void verbs_say(struct kolo_link *link, uint64_t word)
+static void verbs_notify(struct kolo_link *link, uint64_t word)
 {
-    kolo_carrier_say(&link->base, word);
+    kolo_carrier_notify(&link->base, word);
 }
 
-/* Who waits for long sleeps until a completion; who waits shortly is better off without. A queue
- * that is armed tells of what comes from then on, so only who has found all of them empty since may
- * sleep. */
-static int verbs_wait_fd(struct kolo_device *dev)
+/* A long wait sleeps until a completion; a short one polls, which is faster. An armed queue reports
+ * only later completions. So the caller may sleep only after all armed queues were found empty. */
+static int verbs_wait_fd(struct kolo_endpoint *ep)
 {
     bool armed = true;
-    for (int i = 0; i < dev->nrails && dev->quiet >= QUIET_TURNS; i++) {
-        struct kolo_verbs_rail *rail = &dev->rail[i];
+    for (int i = 0; i < ep->nrails && ep->quiet >= QUIET_TURNS; i++) {
+        struct kolo_verbs_rail *rail = &ep->rail[i];
         if (!rail->armed) {
             rail->armed = ibv_req_notify_cq(rail->cq, 0) == 0;
             armed = false;
         }
     }
-    return armed && dev->quiet >= QUIET_TURNS ? dev->epoll : -1;
+    return armed && ep->quiet >= QUIET_TURNS ? ep->epoll : -1;
 }
 
-/* ---- going down ---- */
+/* ---- closing ---- */
 
-/* A forked child has the queue pairs' names, but they are its parent's. */
-static bool is_ours(const struct kolo_device *dev)
+/* Whether this process opened the endpoint. A forked child must leave its parent's queue pairs
+ * alone. */
+static bool is_ours(const struct kolo_endpoint *ep)
 {
-    return dev->pid == (int)getpid();
+    return ep->pid == (int)getpid();
 }
 
 static void verbs_disconnect(struct kolo_link *link)
 {
-    struct kolo_device *dev = link->dev;
-    if (is_ours(dev)) {
+    struct kolo_endpoint *ep = link->ep;
+    if (is_ours(ep)) {
         if (link->base.failed == KOLO_OK) {
             give_up(link, KOLO_ERR_ABORTED);
         }
@@ -461,36 +387,30 @@ static void verbs_disconnect(struct kolo_link *link)
     free(link);
 }
 
-static void verbs_close(struct kolo_device *dev)
+static void verbs_close(struct kolo_endpoint *ep)
 {
-    if (dev->strangers > 0) {
-        char text[96];
-        (void)snprintf(text, sizeof text, "verbs: %llu connections proved nothing and were closed",
-                       (unsigned long long)dev->strangers);
-        dev->env.log(text);
+    if (is_ours(ep)) {
+        kolo_verbs_memory_close(ep);
+        kolo_verbs_rails_close(ep);
     }
-    if (is_ours(dev)) {
-        kolo_verbs_memory_close(dev);
-        kolo_verbs_rails_close(dev);
+    kolo_verbs_memory_free(ep);
+    kolo_acceptor_close(&ep->acceptor);
+    if (ep->epoll >= 0) {
+        close(ep->epoll);
     }
-    kolo_verbs_memory_free(dev);
-    kolo_verbs_control_close(dev);
-    if (dev->epoll >= 0) {
-        close(dev->epoll);
-    }
-    free(dev->lane);
-    free(dev->lane_use);
-    free(dev->vias);
-    explicit_bzero(dev->secret, sizeof dev->secret);
-    free(dev);
+    free(ep->lane);
+    free(ep->lane_use);
+    free(ep->vias);
+    explicit_bzero(ep->secret, sizeof ep->secret);
+    free(ep);
 }
 
 const struct kolo_transport kolo_transport_verbs = {
     .base = {KOLO_PLUGIN_ABI, sizeof(struct kolo_transport), "verbs"},
-    .caps = KOLO_CAP_HOST | KOLO_CAP_CUDA | KOLO_CAP_MESSAGE | KOLO_CAP_SAY,
+    .caps = KOLO_CAP_HOST | KOLO_CAP_CUDA | KOLO_CAP_MESSAGE | KOLO_CAP_NOTIFY,
     .open = verbs_open,
     .close = verbs_close,
-    .probe = verbs_probe,
+    .probe = kolo_verbs_address_probe,
     .address = verbs_address,
     .connect = verbs_connect,
     .disconnect = verbs_disconnect,
@@ -501,5 +421,5 @@ const struct kolo_transport kolo_transport_verbs = {
     .progress = verbs_progress,
     .abort = verbs_abort,
     .wait_fd = verbs_wait_fd,
-    .say = verbs_say,
+    .notify = verbs_notify,
 };

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the verbs transport share: rails, lanes, links, messages.
+/* The types that the files of the verbs transport share: rails, lanes, links, messages.
  *
- *   library.c  libibverbs
- *   rails.c    devices and ports: which ones, how fast, whom they reach
- *   control.c  a TCP connection each way beside the data: who is there, what queue pairs there are
- *   lane.c     what goes into a queue pair and comes out of it, and its credits
- *   lanes.c    how queue pairs come up, fail, and come back
- *   memory.c   registration
- *   message.c  sends and receives: which entry comes next, and where what arrives belongs
- *   verbs.c    the device, its links, progress
+ *   wire.h        what goes over the wire
+ *   library.c     libibverbs
+ *   rails.c       devices and ports: which ones, how fast, which ports they reach
+ *   address.c     what a peer knows of a rank, and the pairs of rails that follow
+ *   control.c     a TCP connection each way beside the data: who is there, its queue pairs
+ *   queue_pair.c  the states of a queue pair
+ *   lane.c        what goes into a queue pair and comes out of it, and its credits
+ *   lanes.c       how lanes come up, fail, and come back
+ *   memory.c      registration
+ *   message.c     sends and receives: how they begin and end, where arriving entries belong
+ *   pump.c        which entry a lane carries next
+ *   verbs.c       the endpoint, its links, progress
  *
  * A rail is a port of a device; a link has one lane or more over each rail that reaches the peer. A
  * lane is a reliable queue pair and a ring of KOLO_VERBS_SLOTS slots at the other end. Each slot
@@ -20,7 +24,7 @@
  *   DATA    bytes [offset, offset + len) of a message of `total` bytes
  *   READY   the receive of a long message is posted; behind it, where it may be written to
  *   PLACED  `offset` bytes of the message were written there, by this lane, before this entry
- *   TAKEN   nothing; like every entry it says how many messages of its channel were taken
+ *   TAKEN   no payload; like every entry it has the count of messages taken from its channel
  *
  * Messages below KOLO_VERBS_LONG go through slots as soon as fewer than KOLO_CARRIER_DEPTH messages
  * of their channel, and KOLO_CARRIER_WINDOW bytes, are not taken, whether or not the receive is
@@ -31,18 +35,15 @@
 #ifndef KOLO_VERBS_VERBS_H
 #define KOLO_VERBS_VERBS_H
 
+#include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "transports/verbs/library.h"
+#include "transports/verbs/wire.h"
 #include "util/secret.h"
 
-#include <assert.h>
-
 enum {
-    KOLO_VERBS_RAILS = 4,
-    KOLO_VERBS_LANES = 8,             /* of a link */
-    KOLO_VERBS_SLOTS = 32,            /* of a lane, each way */
-    KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB, and a head, of whole cache lines */
-    KOLO_VERBS_LONG = 64 << 10,       /* bytes of a message from which on it is written in place */
+    KOLO_VERBS_SLOTS = 32,      /* of a lane, each way */
+    KOLO_VERBS_LONG = 64 << 10, /* bytes of a message from which on it is written in place */
     KOLO_VERBS_CHUNK = 1 << 20,
     KOLO_VERBS_RUN = 4 << 10, /* the shortest run of bytes that is worth a work request */
     KOLO_VERBS_SENDS = 128,   /* work requests in a send queue */
@@ -50,100 +51,8 @@ enum {
     KOLO_VERBS_BATCH = 8,     /* receives are posted so many at a time */
     KOLO_VERBS_RECVS = KOLO_VERBS_SLOTS + 2 * KOLO_VERBS_NOTES + KOLO_VERBS_BATCH,
     KOLO_VERBS_CHAIN = 32, /* work requests posted together */
-    KOLO_VERBS_AGAIN = 64, /* chunks of a message to be written again */
-    KOLO_VERBS_GUESTS = 64 /* connections that have not proved anything yet */
+    KOLO_VERBS_AGAIN = 64  /* chunks of a message to be written again */
 };
-
-/* ---- on the wire ---- */
-
-/* Little-endian, no padding. The only pointers are to memory that the receiver may write to. */
-
-#define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
-
-struct kolo_verbs_port { /* what a peer knows of a rail */
-    unsigned char gid[16];
-    uint64_t subnet; /* equal for rails that reach each other without a router */
-    uint32_t speed_mbps;
-    uint16_t lid;
-    uint8_t mtu;      /* enum ibv_mtu */
-    uint8_t ethernet; /* else InfiniBand */
-};
-static_assert(sizeof(struct kolo_verbs_port) == 32, "wire format");
-
-struct kolo_verbs_address { /* what address() gives, with as many ports as there are */
-    uint32_t magic;
-    uint16_t nrails, lanes; /* lanes over each rail that it would use */
-    struct kolo_inet place; /* of its control connections */
-    unsigned char nonce[12];
-    struct kolo_verbs_port port[KOLO_VERBS_RAILS];
-};
-static_assert(sizeof(struct kolo_verbs_address) == 168, "wire format");
-
-struct kolo_verbs_hello { /* the first word of a control connection, by who made it */
-    uint32_t magic, version;
-    uint64_t comm;
-    int32_t from, to;
-    unsigned char nonce[16];
-    unsigned char proof[KOLO_PROOF_BYTES]; /* over all of the above, and the listener's nonce */
-};
-static_assert(sizeof(struct kolo_verbs_hello) == 72, "wire format");
-
-struct kolo_verbs_answer { /* the listener's */
-    unsigned char proof[KOLO_PROOF_BYTES];
-};
-
-enum kolo_verbs_kind {
-    KOLO_VERBS_DATA = 1,
-    KOLO_VERBS_READY = 2,
-    KOLO_VERBS_PLACED = 3,
-    KOLO_VERBS_TAKEN = 4
-};
-
-struct kolo_verbs_entry {
-    uint32_t len; /* payload bytes that follow */
-    uint8_t kind; /* enum kolo_verbs_kind */
-    uint8_t channel;
-    uint16_t magic;  /* KOLO_VERBS_ENTRY_MAGIC */
-    uint32_t number; /* of the message in its channel, from 0 */
-    uint32_t taken;  /* messages of this channel that the sender of the entry has taken */
-    uint64_t offset, total;
-};
-static_assert(sizeof(struct kolo_verbs_entry) == 32, "wire format");
-#define KOLO_VERBS_ENTRY_MAGIC 0x6b76
-#define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
-
-struct kolo_verbs_place {       /* behind READY: where the message may be written to */
-    uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
-    uint32_t count;
-    uint32_t rkey[KOLO_VERBS_RAILS]; /* by the receiver's rails */
-    uint32_t spare;
-};
-static_assert(sizeof(struct kolo_verbs_place) == 48, "wire format");
-
-enum kolo_verbs_word_kind {
-    KOLO_VERBS_OFFER = 1, /* a lane's queue pair and ring are there */
-    KOLO_VERBS_UP = 2,    /* it takes what is sent */
-    KOLO_VERBS_DOWN = 3,  /* it has failed, after `value` entries */
-    KOLO_VERBS_SENT = 4,  /* `value` entries were sent on it: no more will come */
-    KOLO_VERBS_BYE = 5,   /* nothing more will come at all */
-    KOLO_VERBS_ABORT = 6, /* nothing more will come, and `reason` says why */
-    KOLO_VERBS_SAY = 7    /* `value` is what say() was given */
-};
-
-struct kolo_verbs_word { /* what goes over a control connection after the hello */
-    uint32_t magic;
-    uint8_t kind, lane;
-    uint8_t rail; /* of the sender */
-    uint8_t mtu;
-    uint32_t epoch; /* how often the lane has come up before */
-    int32_t reason;
-    uint64_t value;
-    uint32_t qpn, psn;
-    uint64_t ring;
-    uint32_t rkey;
-    uint32_t spare;
-};
-static_assert(sizeof(struct kolo_verbs_word) == 48, "wire format");
 
 /* ---- messages ---- */
 
@@ -155,7 +64,7 @@ struct kolo_verbs_piece { /* bytes of a message */
 };
 
 struct kolo_verbs_message {
-    struct kolo_message base;
+    struct kolo_carrier_message base;
     bool of_gpu;                   /* its bytes are */
     struct kolo_verbs_place place; /* send: of the receive */
     struct kolo_verbs_hold *hold;
@@ -212,10 +121,10 @@ enum kolo_verbs_state {
     KOLO_VERBS_LANE_DOWN    /* nothing more comes from it */
 };
 
-struct kolo_verbs_flight {        /* a chunk that is being written */
-    struct kolo_message *message; /* NULL: its request has ended */
-    uint32_t posted;              /* work requests up to its entry */
-    uint32_t entry;               /* which tells of it */
+struct kolo_verbs_flight {                /* a chunk that is being written */
+    struct kolo_carrier_message *message; /* NULL: its request has ended */
+    uint32_t posted;                      /* work requests up to its entry */
+    uint32_t entry;                       /* which tells of it */
     size_t at, len;
 };
 
@@ -262,10 +171,9 @@ struct kolo_verbs_stream { /* a control connection */
     unsigned tries;
     double again_us; /* when to connect again; 0: not */
     union {
-        struct kolo_verbs_hello hello;
         struct kolo_verbs_answer answer;
         struct kolo_verbs_word word;
-        unsigned char bytes[sizeof(struct kolo_verbs_hello)];
+        unsigned char bytes[sizeof(struct kolo_verbs_word)];
     };
 };
 
@@ -277,7 +185,7 @@ struct kolo_verbs_again { /* an entry of a lane that has failed, which the peer 
 
 struct kolo_link {
     struct kolo_carrier base;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     struct kolo_verbs_address address;
     bool connecting; /* no lane has been live */
     bool ripe;       /* there may be something to read */
@@ -296,7 +204,7 @@ struct kolo_link {
     char lost[200]; /* the last lane that failed, and why */
 };
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     const struct kolo_verbs_library *lib;
     int pid; /* a forked child leaves the queue pairs alone */
@@ -305,7 +213,8 @@ struct kolo_device {
     unsigned char secret[KOLO_SECRET_BYTES];
     unsigned char nonce[12];
     struct kolo_interface interface; /* where we listen */
-    int listener, epoll;
+    struct kolo_acceptor acceptor;
+    int epoll;
     struct kolo_verbs_rail rail[KOLO_VERBS_RAILS];
     int nrails;
     struct kolo_verbs_lane **lane; /* by index, of all links */
@@ -314,11 +223,6 @@ struct kolo_device {
     struct kolo_carriers all; /* links */
     int nconnecting;
     unsigned turns, quiet; /* progress() calls; those in a row without any */
-    struct kolo_verbs_stream *guest[KOLO_VERBS_GUESTS];
-    int nguests;
-    struct kolo_verbs_stream **waiting; /* proved, and no link asked for them yet */
-    int nwaiting, waiting_cap;
-    uint64_t strangers;
     char via[KOLO_VERBS_RAILS][80];
     const char *(*vias)[KOLO_VERBS_RAILS]; /* [nranks] those of the rails to a peer */
     struct kolo_verbs_keeper *keeper;
@@ -329,37 +233,30 @@ struct kolo_device {
 
 /* Open the rails that this rank uses. Errors: UNSUPPORTED (there is none, with why), INVALID (a
  * variable), SYSTEM. */
-KOLO_CHECK kolo_status kolo_verbs_rails_open(struct kolo_device *dev);
-void kolo_verbs_rails_close(struct kolo_device *dev);
+KOLO_CHECK kolo_status kolo_verbs_rails_open(struct kolo_endpoint *ep);
+void kolo_verbs_rails_close(struct kolo_endpoint *ep);
 /* Over which pairs of rails two ranks have lanes, `low` the address of the lower rank: fills
  * pair[lane][0 for low, 1 for high], returns how many. Both ends find the same. */
 int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
                           const struct kolo_verbs_address *high, int pair[KOLO_VERBS_LANES][2]);
-/* Whether the port carries data now; asked of the device. */
+/* Ask the device whether the port carries data now. */
 bool kolo_verbs_rail_is_active(struct kolo_verbs_rail *rail);
 /* Read the devices' events. */
-void kolo_verbs_rails_hear(struct kolo_device *dev);
-
-/* Integer settings: the variable's value if it is within [lo, hi], else `otherwise`. Errors:
- * INVALID.
- */
-KOLO_CHECK kolo_status kolo_verbs_setting(const char *name, long lo, long hi, long otherwise,
-                                          long *out);
+void kolo_verbs_rails_hear(struct kolo_endpoint *ep);
 
 /* ---- control.c ---- */
 
 void kolo_verbs_control_begin(struct kolo_link *link);
-/* Connect, read and write, as far as it goes. */
+/* Connect, read and write, without blocking. */
 void kolo_verbs_control_step(struct kolo_link *link);
-/* Take new connections, and let guests prove themselves. */
-void kolo_verbs_control_guests(struct kolo_device *dev);
-/* The connection of this link's peer, if it came before the link. */
+/* How connections that peers make prove themselves, and reach their links. */
+extern const struct kolo_acceptor_ops kolo_verbs_control_guests;
+/* Take the connection that this link's peer made before the link existed. */
 void kolo_verbs_control_adopt(struct kolo_link *link);
 void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word *word);
-/* Write what words there are; false: some are left. */
+/* Write the queued words; false: some are left. */
 bool kolo_verbs_control_flush(struct kolo_link *link);
 void kolo_verbs_control_end(struct kolo_link *link);
-void kolo_verbs_control_close(struct kolo_device *dev);
 
 /* ---- lanes.c ---- */
 
@@ -367,19 +264,29 @@ void kolo_verbs_control_close(struct kolo_device *dev);
  * SYSTEM. */
 KOLO_CHECK kolo_status kolo_verbs_lanes_open(struct kolo_link *link, int pair[KOLO_VERBS_LANES][2],
                                              int count);
-/* Nothing is read or written by the lanes from here on. */
+/* Stop the lanes: they neither read nor write any more. */
 void kolo_verbs_lanes_stop(struct kolo_link *link);
 void kolo_verbs_lanes_close(struct kolo_link *link);
-/* OFFER, UP, DOWN and SENT came. False: the word makes no sense. */
+/* Handle OFFER, UP, DOWN or SENT. False: the word is invalid. */
 bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word);
-/* Lanes that fail, and come back. */
+/* Advance the lanes that failed. */
 void kolo_verbs_lanes_step(struct kolo_link *link);
-/* It carries nothing any more: `what` went wrong, or NULL where the peer said so. */
+/* End a lane: `what` went wrong; NULL: the peer ended it. */
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
+
+/* ---- queue_pair.c ---- */
+
+/* Create the lane's queue pair, with as much inline as the device gives, in INIT. Errors: SYSTEM.
+ */
+KOLO_CHECK kolo_status kolo_verbs_queue_pair_create(struct kolo_verbs_lane *lane);
+/* Take it to RTS, towards the queue pair that the peer has offered. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_verbs_queue_pair_connect(struct kolo_verbs_lane *lane);
+/* Flush its work requests: nothing is read or written any more. A lane without one is accepted. */
+void kolo_verbs_queue_pair_stop(struct kolo_verbs_lane *lane);
 
 /* ---- lane.c ---- */
 
-/* Fill the receive queue. False: it takes nothing. */
+/* Fill the receive queue. False: the device refuses. */
 bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
 /* Whether an entry, and `more` further work requests, may go now. */
 bool kolo_verbs_lane_has_room(const struct kolo_verbs_lane *lane, uint32_t more);
@@ -400,7 +307,7 @@ void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
 /* Ask for the end of all that was posted; true: it is there. */
 bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane);
 /* Look at the completions of all rails; how many there were. */
-int kolo_verbs_lanes_poll(struct kolo_device *dev);
+int kolo_verbs_lanes_poll(struct kolo_endpoint *ep);
 /* The rail's queue has told of a completion, and has to be armed again; nothing where it has not.
  */
 void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
@@ -408,57 +315,91 @@ void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
 /* ---- memory.c ---- */
 
 /* Errors: INVALID (KOLO_IB_PINNED), SYSTEM. */
-KOLO_CHECK kolo_status kolo_verbs_memory_open(struct kolo_device *dev);
+KOLO_CHECK kolo_status kolo_verbs_memory_open(struct kolo_endpoint *ep);
 /* Give back what is kept; free the rest, also in a forked child. */
-void kolo_verbs_memory_close(struct kolo_device *dev);
-void kolo_verbs_memory_free(struct kolo_device *dev);
+void kolo_verbs_memory_close(struct kolo_endpoint *ep);
+void kolo_verbs_memory_free(struct kolo_endpoint *ep);
 /* Register [at, at + len) at all rails, for the peer to write to or not; NULL: it cannot be, and
  * the log says why. */
-struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_device *dev, void *at, size_t len,
+struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_endpoint *ep, void *at, size_t len,
                                                bool written);
-void kolo_verbs_memory_drop(struct kolo_device *dev, struct kolo_verbs_hold *hold);
-uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_device *dev,
+void kolo_verbs_memory_drop(struct kolo_endpoint *ep, struct kolo_verbs_hold *hold);
+uint32_t kolo_verbs_memory_lkey(const struct kolo_verbs_hold *hold, const struct kolo_endpoint *ep,
                                 const struct kolo_verbs_rail *rail);
 uint32_t kolo_verbs_memory_rkey(const struct kolo_verbs_hold *hold, int rail);
 /* map() and unmap() of the transport: memory of a GPU, which hold() finds then. Errors: UNSUPPORTED
  * (by whom, and why), SYSTEM. */
-KOLO_CHECK kolo_status kolo_verbs_memory_map(struct kolo_device *dev, void *ptr, size_t len,
+KOLO_CHECK kolo_status kolo_verbs_memory_map(struct kolo_endpoint *ep, void *ptr, size_t len,
                                              struct kolo_mem *out);
-void kolo_verbs_memory_unmap(struct kolo_device *dev, struct kolo_mem *mem);
-bool kolo_verbs_memory_is_gpu(const struct kolo_device *dev, const void *at, size_t len);
+void kolo_verbs_memory_unmap(struct kolo_endpoint *ep, struct kolo_mem *mem);
+bool kolo_verbs_memory_is_gpu(const struct kolo_endpoint *ep, const void *at, size_t len);
 /* ibv_reg_mr() failed with `error`: says so with what to set. */
 kolo_status kolo_verbs_memory_refused(const struct kolo_verbs_rail *rail, size_t len, int error);
 
 /* ---- message.c ---- */
 
-/* Make and post what entries and chunks can go; whether there were any. */
-bool kolo_verbs_message_pump(struct kolo_link *link);
-/* An entry came. False: it makes no sense. */
+static inline struct kolo_verbs_message *kolo_verbs_message_of(struct kolo_carrier_message *m)
+{
+    return (struct kolo_verbs_message *)m;
+}
+
+static inline bool kolo_verbs_is_long(size_t total)
+{
+    return total >= KOLO_VERBS_LONG;
+}
+
+/* Bytes of it that a receiver may have to keep. */
+static inline size_t kolo_verbs_kept_bytes(size_t total)
+{
+    return kolo_verbs_is_long(total) ? 0 : total;
+}
+
+/* Handle an entry that came. False: the entry is invalid. */
 bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_entry *entry,
                                 const char *payload);
-/* A chunk was written. */
-void kolo_verbs_message_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight);
-/* A chunk has to be written again. */
-void kolo_verbs_message_again(struct kolo_link *link, const struct kolo_verbs_flight *flight);
 kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                     struct kolo_req *req);
 kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                     struct kolo_req *req);
+/* Copy bytes of a message in GPU memory, which is in one piece, where they do not go in place. */
+void kolo_verbs_message_copy_gpu(struct kolo_link *link, void *to, const void *from, size_t len,
+                                 bool to_gpu);
+/* All of the send has gone, or it failed: its request ends. */
+void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_message *m);
 /* A record is used no more; see kolo_carriers. */
-void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_message *m);
+void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message *m);
 /* End all that is pending with `why`. */
 void kolo_verbs_message_end(struct kolo_link *link, kolo_status why);
 void kolo_verbs_message_free(struct kolo_link *link);
 
+/* ---- pump.c ---- */
+
+/* Make and post the entries and chunks that can go now; whether there were any. */
+bool kolo_verbs_pump(struct kolo_link *link);
+/* A chunk was written. */
+void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight);
+/* A chunk has to be written again. */
+void kolo_verbs_pump_again(struct kolo_link *link, const struct kolo_verbs_flight *flight);
+
+/* ---- address.c ---- */
+
+void kolo_verbs_address_make(const struct kolo_endpoint *ep, struct kolo_verbs_address *out);
+/* False: the bytes are no address. */
+bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out);
+/* The pairs of rails to a peer with this address, ours first; returns how many. */
+int kolo_verbs_address_pair(const struct kolo_endpoint *ep, int rank,
+                            const struct kolo_verbs_address *address,
+                            int pair[KOLO_VERBS_LANES][2]);
+/* probe() of the transport. */
+kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
+                                     struct kolo_reach *out);
+
 /* ---- verbs.c ---- */
 
-void kolo_verbs_address_make(const struct kolo_device *dev, struct kolo_verbs_address *out);
-/* False: it makes no sense. */
-bool kolo_verbs_address_read(const void *bytes, size_t len, struct kolo_verbs_address *out);
-/* A lane is live, or none will be. */
+/* The link has a live lane, or will never have one. */
 void kolo_verbs_connected(struct kolo_link *link);
-/* The link is broken: requests end with LINK and this text. `error`: errno or 0. `gone`: so is the
- * rank. */
+/* Fail the link: its requests end with LINK and this text. `error`: errno or 0. `gone`: the rank is
+ * gone, too. */
 void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);
 
 #endif

@@ -25,7 +25,7 @@ struct way {
     struct kolo_req *first, *last;
 };
 
-struct kolo_device {
+struct kolo_endpoint {
     struct kolo_env env;
     struct kolo_link *links;
     char piece[PIECE_BYTES];
@@ -33,32 +33,32 @@ struct kolo_device {
 
 struct kolo_link {
     struct kolo_link *next;
-    struct kolo_device *dev;
+    struct kolo_endpoint *ep;
     int peer;
     atomic_int why; /* abort()'s status, or 0 */
     struct way out[KOLO_CHANNELS], in[KOLO_CHANNELS];
 };
 
-static kolo_status dgram_open(const struct kolo_env *env, struct kolo_device **out)
+static kolo_status dgram_open(const struct kolo_env *env, struct kolo_endpoint **out)
 {
-    struct kolo_device *dev = calloc(1, sizeof *dev);
-    if (dev == NULL) {
-        return env->fail(KOLO_ERR_SYSTEM, "dgram: no memory for a device");
+    struct kolo_endpoint *ep = calloc(1, sizeof *ep);
+    if (ep == NULL) {
+        return env->fail(KOLO_ERR_SYSTEM, "dgram: no memory for an endpoint");
     }
-    dev->env = *env;
-    *out = dev;
+    ep->env = *env;
+    *out = ep;
     return KOLO_OK;
 }
 
-static void dgram_close(struct kolo_device *dev)
+static void dgram_close(struct kolo_endpoint *ep)
 {
-    free(dev);
+    free(ep);
 }
 
-static kolo_status dgram_probe(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status dgram_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                struct kolo_reach *out)
 {
-    const bool here = peer->host == dev->env.self->host;
+    const bool here = peer->host == ep->env.self->host;
     *out = (struct kolo_reach){.size = sizeof *out,
                                .caps = here ? KOLO_CAP_HOST | KOLO_CAP_MESSAGE : 0,
                                .latency_us = 10,
@@ -69,28 +69,28 @@ static kolo_status dgram_probe(struct kolo_device *dev, const struct kolo_peer *
 }
 
 /* The communicator and the ranks make the name. */
-static kolo_status dgram_address(struct kolo_device *dev, void *buf, size_t *len)
+static kolo_status dgram_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    (void)dev;
+    (void)ep;
     (void)buf;
     *len = 0;
     return KOLO_OK;
 }
 
-static kolo_status dgram_connect(struct kolo_device *dev, const struct kolo_peer *peer,
+static kolo_status dgram_connect(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                  struct kolo_link **out)
 {
     struct kolo_link *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return dev->env.fail(KOLO_ERR_SYSTEM, "dgram: no memory for a link");
+        return ep->env.fail(KOLO_ERR_SYSTEM, "dgram: no memory for a link");
     }
     for (int c = 0; c < KOLO_CHANNELS; c++) {
         link->out[c].fd = link->in[c].fd = -1;
     }
-    link->dev = dev;
+    link->ep = ep;
     link->peer = peer->rank;
-    link->next = dev->links;
-    dev->links = link;
+    link->next = ep->links;
+    ep->links = link;
     *out = link;
     return KOLO_OK;
 }
@@ -106,7 +106,7 @@ static void end_all(struct way *way, kolo_status why)
 
 static void dgram_disconnect(struct kolo_link *link)
 {
-    struct kolo_link **at = &link->dev->links;
+    struct kolo_link **at = &link->ep->links;
     while (*at != link) {
         at = &(*at)->next;
     }
@@ -127,24 +127,24 @@ static void dgram_disconnect(struct kolo_link *link)
 static kolo_status open_way(struct kolo_link *link, bool sends, uint32_t channel)
 {
     struct way *way = sends ? &link->out[channel] : &link->in[channel];
-    const int me = link->dev->env.rank;
+    const int me = link->ep->env.rank;
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     const int len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1,
-                             "kolo-dgram-%llx-%d-%d-%u", (unsigned long long)link->dev->env.comm,
+                             "kolo-dgram-%llx-%d-%d-%u", (unsigned long long)link->ep->env.comm,
                              sends ? me : link->peer, sends ? link->peer : me, channel);
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
     if (way->fd < 0) {
         way->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     }
     if (way->fd < 0) {
-        return link->dev->env.fail(KOLO_ERR_SYSTEM, "dgram: no socket");
+        return link->ep->env.fail(KOLO_ERR_SYSTEM, "dgram: no socket");
     }
     if (!way->connected) {
         const struct sockaddr *address = (const struct sockaddr *)&name;
         way->connected =
             (sends ? connect(way->fd, address, size) : bind(way->fd, address, size)) == 0;
         if (!way->connected && !(sends && errno == ECONNREFUSED)) {
-            return link->dev->env.fail(KOLO_ERR_LINK, "dgram: the name cannot be used");
+            return link->ep->env.fail(KOLO_ERR_LINK, "dgram: the name cannot be used");
         }
     }
     return KOLO_OK;
@@ -167,7 +167,7 @@ static void copy_piece(struct kolo_req *req, char *piece, size_t len, bool to_pi
 static int move_piece(struct kolo_link *link, struct way *way, bool sends)
 {
     struct kolo_req *req = way->first;
-    char *piece = link->dev->piece;
+    char *piece = link->ep->piece;
     const size_t left = req->bytes - req->moved;
     const size_t len = left < PIECE_BYTES ? left : PIECE_BYTES;
     ssize_t n = 0;
@@ -196,7 +196,7 @@ static int move_piece(struct kolo_link *link, struct way *way, bool sends)
 }
 
 /* Move what can be moved; returns pieces. An error ends the link. */
-static int advance(struct kolo_link *link, bool sends, uint32_t channel)
+static int advance_channel(struct kolo_link *link, bool sends, uint32_t channel)
 {
     struct way *way = sends ? &link->out[channel] : &link->in[channel];
     int moved = 0;
@@ -216,32 +216,32 @@ static int advance(struct kolo_link *link, bool sends, uint32_t channel)
     return moved;
 }
 
-static int dgram_progress(struct kolo_device *dev, int budget)
+static int dgram_progress(struct kolo_endpoint *ep, int budget)
 {
     int moved = 0;
-    for (struct kolo_link *link = dev->links; link != NULL && moved < budget; link = link->next) {
+    for (struct kolo_link *link = ep->links; link != NULL && moved < budget; link = link->next) {
         for (uint32_t c = 0; c < KOLO_CHANNELS; c++) {
             const kolo_status why = (kolo_status)atomic_load(&link->why);
             if (why != KOLO_OK) {
                 end_all(&link->out[c], why);
                 end_all(&link->in[c], why);
             } else {
-                moved += advance(link, true, c) + advance(link, false, c);
+                moved += advance_channel(link, true, c) + advance_channel(link, false, c);
             }
         }
     }
     return moved;
 }
 
-static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
-                        struct kolo_req *req)
+static kolo_status post_request(struct kolo_link *link, bool sends, const struct kolo_bytes *data,
+                                struct kolo_req *req)
 {
     const kolo_status why = (kolo_status)atomic_load(&link->why);
     if (why != KOLO_OK) {
-        return link->dev->env.fail(why, "dgram: the link has ended");
+        return link->ep->env.fail(why, "dgram: the link has ended");
     }
     if (req->channel >= KOLO_CHANNELS) {
-        return link->dev->env.fail(KOLO_ERR_INVALID, "dgram: there is no such channel");
+        return link->ep->env.fail(KOLO_ERR_INVALID, "dgram: there is no such channel");
     }
     struct way *way = sends ? &link->out[req->channel] : &link->in[req->channel];
     const kolo_status status = open_way(link, sends, req->channel);
@@ -261,13 +261,13 @@ static kolo_status post(struct kolo_link *link, bool sends, const struct kolo_by
 static kolo_status dgram_send(struct kolo_link *link, const struct kolo_bytes *src,
                               struct kolo_req *req)
 {
-    return post(link, true, src, req);
+    return post_request(link, true, src, req);
 }
 
 static kolo_status dgram_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                               struct kolo_req *req)
 {
-    return post(link, false, dst, req);
+    return post_request(link, false, dst, req);
 }
 
 static void dgram_abort(struct kolo_link *link, kolo_status why)

@@ -13,6 +13,8 @@
 #include "core/call/memo.h"
 #include "core/call/parts.h"
 #include "core/link/links.h"
+#include "exec/cpu/region.h"
+#include "exec/lower/program.h"
 #include "memory/segment.h"
 
 #include <stddef.h>

@@ -9,6 +9,8 @@
  */
 #include "core/call/memo.h"
 #include "core/call/parts.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/wait.h"
 
 #include <stdlib.h>
 #include <string.h>

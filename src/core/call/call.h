@@ -7,6 +7,7 @@
 #define KOLO_CORE_CALL_CALL_H
 
 #include "core/call/queue.h"
+#include "exec/cpu/exec.h"
 #include "plan/coll.h"
 
 enum kolo_call_state {

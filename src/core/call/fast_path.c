@@ -3,6 +3,8 @@
 #include "core/call/fast_path.h"
 
 #include "core/call/parts.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/region.h"
 
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out)

@@ -3,6 +3,7 @@
 #include "core/call/memo.h"
 
 #include "core/call/parts.h"
+#include "exec/cpu/bound.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "core/comm.h"
 #include "core/failure/failure.h"
+#include "exec/reduce/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>

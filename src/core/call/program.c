@@ -5,6 +5,9 @@
 #include "core/call/op.h"
 #include "core/call/parts.h"
 #include "core/link/links.h"
+#include "exec/cpu/bound.h"
+#include "exec/cpu/region.h"
+#include "exec/cpu/wait.h"
 #include "plan/verify.h"
 
 #include <stdlib.h>

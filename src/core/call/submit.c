@@ -5,6 +5,7 @@
 #include "core/call/fast_path.h"
 #include "core/call/parts.h"
 #include "core/call/queue.h"
+#include "exec/cpu/wait.h"
 
 #include <stdlib.h>
 #include <string.h>

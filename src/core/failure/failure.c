@@ -6,6 +6,7 @@
 #include "core/failure/failure.h"
 
 #include "core/board/text.h"
+#include "exec/cpu/wait.h"
 
 #include <assert.h>
 #include <errno.h>

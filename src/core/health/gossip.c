@@ -31,7 +31,7 @@ static void say_word(struct kolo_comm *c, int q, uint64_t word)
 {
     struct kolo_link *link = atomic_load(&c->member[q].abort_link);
     if (link != NULL) {
-        c->member[q].transport->say(link, word);
+        c->member[q].transport->notify(link, word);
     }
 }
 
@@ -87,7 +87,8 @@ static bool is_neighbour(int a, int b, int count)
 
 static bool can_say(const struct kolo_comm *c, int q)
 {
-    return c->member[q].transport != NULL && (c->member[q].transport->caps & KOLO_CAP_SAY) != 0 &&
+    return c->member[q].transport != NULL &&
+           (c->member[q].transport->caps & KOLO_CAP_NOTIFY) != 0 &&
            c->member[q].peer.process != c->member[c->rank].peer.process;
 }
 
@@ -113,7 +114,7 @@ static bool wait_step(struct kolo_comm *c)
     bool all_there = true;
     pthread_mutex_lock(&c->device_lock);
     for (int i = 0; i < c->nopened; i++) {
-        if ((c->opened[i].transport->caps & KOLO_CAP_SAY) != 0) {
+        if ((c->opened[i].transport->caps & KOLO_CAP_NOTIFY) != 0) {
             (void)c->opened[i].transport->progress(c->opened[i].device, 64);
         }
     }

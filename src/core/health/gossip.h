@@ -15,7 +15,7 @@ kolo_status kolo_gossip_begin(struct kolo_comm *c, const bool *has_board);
 kolo_status kolo_gossip_join(struct kolo_comm *c, const struct kolo_boot *boot);
 /* Ask rank q, which has no slot on our board, whom it waits for. */
 void kolo_gossip_ask(struct kolo_comm *c, int q);
-/* kolo_env.said: rank `rank` said `word`. */
+/* kolo_env.on_notify: rank `rank` said `word`. */
 void kolo_gossip_said(void *comm, int rank, uint64_t word);
 
 #endif

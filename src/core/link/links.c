@@ -2,6 +2,8 @@
 /* Links to peers, and the memory of peers: each is made when a call first needs it. */
 #include "core/link/links.h"
 
+#include "exec/cpu/wait.h"
+
 #include <assert.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -19,8 +19,8 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *comm, int q);
 /* Memory of a device that one transport can read and write. A path lends it to the links of its
  * communicator on host memory. */
 struct kolo_device_memory {
-    const struct kolo_device *endpoint; /* of the transport that takes it */
-    size_t least_bytes;                 /* shorter messages go through host memory */
+    const struct kolo_endpoint *endpoint; /* of the transport that takes it */
+    size_t least_bytes;                   /* shorter messages go through host memory */
     /* As struct kolo_env says. */
     kolo_status (*dma_buf)(void *owner, const void *at, size_t len, int *fd, uint64_t *offset);
     kolo_status (*copy)(void *owner, void *to, const void *from, size_t len, bool to_device);

@@ -13,7 +13,7 @@
 
 static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transport *transport)
 {
-    struct kolo_device *device = NULL;
+    struct kolo_endpoint *device = NULL;
     if (c->nopened == KOLO_TRANSPORTS_MAX) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "more than %d transports", KOLO_TRANSPORTS_MAX);
     }

@@ -21,6 +21,7 @@
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/p2p/p2p.h"
+#include "exec/lower/limits.h"
 
 #include <string.h>
 
@@ -89,7 +90,7 @@ struct kolo_p2p_peer {
 
 struct kolo_p2p_device {
     const struct kolo_transport *transport;
-    struct kolo_device *device;
+    struct kolo_endpoint *device;
 };
 
 /* Under comm->device_lock, but for what says otherwise. */

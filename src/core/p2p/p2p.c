@@ -8,6 +8,7 @@
 #include "core/p2p/p2p.h"
 
 #include "core/p2p/inner.h"
+#include "exec/cpu/region.h"
 
 #include <sched.h>
 #include <stdlib.h>

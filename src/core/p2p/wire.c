@@ -23,7 +23,7 @@ kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, voi
                                struct kolo_req *req)
 {
     const struct kolo_bytes data = {at, bytes, 1, bytes};
-    *req = (struct kolo_req){.channel = channel, .lent = 1};
+    *req = (struct kolo_req){.channel = channel, .exclusive = 1};
     const kolo_status status = peer->transport->recv(peer->link, &data, req);
     req->status = status < 0 ? status : req->status;
     return status;

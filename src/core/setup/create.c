@@ -204,14 +204,8 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
 
 static kolo_status check_ranks(int nranks, int rank)
 {
-    if (nranks < 1 || nranks > KOLO_BOOT_MAX_RANKS) {
-        return kolo_fail(KOLO_ERR_INVALID, "nranks is %d; it must be 1 to %d", nranks,
-                         KOLO_BOOT_MAX_RANKS);
-    }
-    if (rank < 0 || rank >= nranks) {
-        return kolo_fail(KOLO_ERR_INVALID, "rank is %d; it must be 0 to %d", rank, nranks - 1);
-    }
-    return KOLO_OK;
+    KOLO_TRY(kolo_check_range("nranks", nranks, 1, KOLO_BOOT_MAX_RANKS));
+    return kolo_check_range("rank", rank, 0, nranks - 1);
 }
 
 kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,

@@ -11,7 +11,10 @@
 #include "core/link/links.h"
 #include "core/link/open.h"
 #include "core/link/region.h"
+#include "exec/cpu/wait.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/draw.h"
+#include "topology/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,11 +169,11 @@ static void make_env(struct kolo_comm *c)
                                .nhosts = c->nhosts,
                                .timeout_ms = c->timeout_ms,
                                .secret = c->secret,
-                               .toward = c->toward[0] != '\0' ? c->toward : NULL,
-                               .gone = kolo_failure_peer_lost,
-                               .reason = kolo_failure_reason,
-                               .told = kolo_failure_peer_failed,
-                               .said = kolo_gossip_said,
+                               .route_hint = c->toward[0] != '\0' ? c->toward : NULL,
+                               .on_peer_lost = kolo_failure_peer_lost,
+                               .failure_reason = kolo_failure_reason,
+                               .on_peer_failed = kolo_failure_peer_failed,
+                               .on_notify = kolo_gossip_said,
                                .dma_buf = kolo_links_dma_buf,
                                .copy = kolo_links_copy,
                                .owner = c};
@@ -184,7 +187,7 @@ static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
     if (c->nhosts == 1) {
         return KOLO_OK;
     }
-    KOLO_TRY(kolo_net_choose(false, c->env.toward, &at));
+    KOLO_TRY(kolo_net_choose(false, c->env.route_hint, &at));
     KOLO_TRY(kolo_net_reserve(&at, &c->reserved_fd));
     *out = at.place;
     return KOLO_OK;

@@ -7,6 +7,9 @@
 #include "core/setup/layout_file.h"
 
 #include "core/setup/join.h"
+#include "topology/formats/file.h"
+#include "topology/formats/write.h"
+#include "topology/source.h"
 
 #include <errno.h>
 #include <stdio.h>

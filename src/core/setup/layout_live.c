@@ -9,7 +9,10 @@
 #include "core/path.h"
 #include "core/setup/join.h"
 #include "core/setup/layout_file.h"
+#include "topology/formats/file.h"
+#include "topology/formats/write.h"
 #include "topology/machine/nvml.h"
+#include "topology/source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +156,7 @@ static kolo_status make_rings(const struct kolo_comm *c, const struct kolo_graph
 static bool is_switched(const struct kolo_graph *graph, int gpu)
 {
     for (int i = 0; i < graph->nlinks; i++) {
-        const struct kolo_link *link = &graph->link[i];
+        const struct kolo_graph_edge *link = &graph->link[i];
         const int other = link->a == gpu ? link->b : link->b == gpu ? link->a : gpu;
         if (link->kind == KOLO_LINK_NVLINK && graph->node[other].kind == KOLO_NODE_NVSWITCH) {
             return true;

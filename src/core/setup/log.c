@@ -2,6 +2,9 @@
 /* What the log says of a new communicator: who, which rings and trees, how long it took. */
 #include "core/path.h"
 #include "core/setup/join.h"
+#include "exec/cpu/region.h"
+#include "exec/reduce/reduce.h"
+#include "topology/draw/lines.h"
 
 #include <stdio.h>
 

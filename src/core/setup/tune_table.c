@@ -9,6 +9,7 @@
 
 #include "core/setup/join.h"
 #include "plugin/catalogue.h"
+#include "topology/draw/draw.h"
 
 #include <errno.h>
 #include <stdio.h>

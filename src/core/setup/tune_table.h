@@ -3,7 +3,7 @@
 #ifndef KOLO_CORE_SETUP_TUNE_TABLE_H
 #define KOLO_CORE_SETUP_TUNE_TABLE_H
 
-#include "topology/topology.h"
+#include "topology/machine/host.h"
 #include "tune/table.h"
 
 #ifdef __cplusplus

@@ -43,10 +43,7 @@ kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *pr
 {
     const uint32_t slot = epoch % KOLO_LONG_DEPTH, last = w->long_slot[slot].epoch;
     if (epoch - last < KOLO_DEPTH) {
-        const kolo_status st = finished(w, &w->long_slot[slot].readers, last + 1, block);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(finished(w, &w->long_slot[slot].readers, last + 1, block));
     }
     w->long_slot[slot].readers = (struct kolo_readers){prog->readers, prog->nreaders};
     w->long_slot[slot].epoch = epoch;

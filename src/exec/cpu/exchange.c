@@ -3,6 +3,7 @@
  * everybody's line, one reduction into OUT. What the five ops of such a program do, in their order,
  * and little else: its time is that of the flags. */
 #include "exec/cpu/parts.h"
+#include "exec/cpu/signal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,10 +119,7 @@ kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, c
     w->readers[parity].list = e->readers;
     w->readers[parity].count = (int)e->npeers;
     kolo_copy(mine->data, (const char *)in + e->in_off, e->bytes);
-    mine->signature = how->signature;
-    mine->done = epoch;
-    atomic_store_explicit(&mine->epoch, epoch + 1, memory_order_release);
-    kolo_wake(e->head);
+    kolo_line_publish(mine, how->signature, epoch, epoch, e->head);
     e->src[parity][e->own] = (const char *)in + e->own_off;
     KOLO_TRY(wait_for_lines(w, e, shift, how->signature));
     how->reduce((char *)out + e->out_off, e->src[parity], e->nsrc, e->count, how->divisor);

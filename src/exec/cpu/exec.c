@@ -7,6 +7,7 @@
  * goes on from there; a lane's state is {iteration, stage, op}.
  */
 #include "exec/cpu/parts.h"
+#include "exec/cpu/signal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +20,7 @@ static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
     const struct kolo_bound_at *at = &x->bound->at[op->first];
     for (unsigned i = 0; i < op->nsrc; i++) {
         struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
-        const kolo_status st = wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank));
         if (KOLO_UNLIKELY(line->signature != x->signature)) {
             return kolo_mismatch(x->wires, (int)at[i].rank);
         }
@@ -38,10 +36,9 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
-    line->signature = x->signature;
-    line->done = atomic_load_explicit(&w->region[w->me]->head.done, memory_order_relaxed);
-    atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
-    kolo_wake(&w->region[w->me]->head);
+    struct kolo_head *own = &w->region[w->me]->head;
+    const uint32_t done = atomic_load_explicit(&own->done, memory_order_relaxed);
+    kolo_line_publish(line, x->signature, done, tile->epoch, own);
 }
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
@@ -61,7 +58,8 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                                     .bytes = bytes,
                                     .count = 1,
                                     .stride = bytes};
-    *req = (struct kolo_req){.channel = uop->channel, .status = KOLO_INPROGRESS, .lent = uop->lent};
+    *req = (struct kolo_req){
+        .channel = uop->channel, .status = KOLO_INPROGRESS, .exclusive = uop->lent};
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
@@ -120,10 +118,7 @@ static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_
     struct kolo_wires *w = x->wires;
     const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
     uint32_t least = tile->t + 1;
-    const kolo_status st = all_sent(x, tile, lane);
-    if (st != KOLO_OK) {
-        return st;
-    }
+    KOLO_AWAIT(all_sent(x, tile, lane));
     for (uint32_t i = 0; KOLO_UNLIKELY(nlanes > 1) && i < nlanes; i++) {
         least = i != lane && x->lane[i].tile < least ? x->lane[i].tile : least;
     }
@@ -138,10 +133,7 @@ static kolo_status do_left(struct kolo_exec *x, const struct kolo_bound_op *op,
 {
     for (unsigned i = 0; i < op->nsrc; i++) {
         const int q = (int)x->bound->at[op->first + i].rank;
-        const kolo_status st = wait_for(x, &x->wires->region[q]->head.done, tile->epoch + 1, q);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(wait_for(x, &x->wires->region[q]->head.done, tile->epoch + 1, q));
     }
     return KOLO_OK;
 }
@@ -250,17 +242,13 @@ static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
                 continue;
             }
             if (!s->begun) {
-                kolo_status st = stage == 0 ? begin_tile(x, t) : KOLO_OK;
-                if (st != KOLO_OK) {
-                    return st;
+                if (stage == 0) {
+                    KOLO_AWAIT(begin_tile(x, t));
                 }
                 s->begun = true;
                 s->pc = ops->stage[stage];
             }
-            const kolo_status st = run_stage(x, lane, t, ops->stage[stage + 1]);
-            if (st != KOLO_OK) {
-                return st;
-            }
+            KOLO_AWAIT(run_stage(x, lane, t, ops->stage[stage + 1]));
             s->pc = ops->begin; /* before the next tile begins, AFTER must not see this one's */
         }
     }
@@ -312,10 +300,7 @@ kolo_status kolo_exec_enter(struct kolo_exec *x)
     const struct kolo_prog *p = x->bound->prog;
     for (int i = 0; !x->entered && i < p->nentries; i++) {
         const int q = p->entries[i];
-        const kolo_status st = kolo_entry_wait(w, q, x->block);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(kolo_entry_wait(w, q, x->block));
         const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
         if (entry->signature != x->signature) {
             return kolo_mismatch(w, q);
@@ -329,7 +314,7 @@ kolo_status kolo_exec_enter(struct kolo_exec *x)
 static kolo_status progress_messages(struct kolo_exec *x)
 {
     struct kolo_wires *w = x->wires;
-    const struct kolo_device *before = NULL;
+    const struct kolo_endpoint *before = NULL;
     for (int q = 0; q < w->nranks; q++) {
         if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
             continue;
@@ -360,10 +345,7 @@ static kolo_status advance(struct kolo_exec *x)
 kolo_status kolo_exec_step(struct kolo_exec *x)
 {
     if (!x->entered) {
-        const kolo_status st = kolo_exec_enter(x);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(kolo_exec_enter(x));
     }
     if (x->block && kolo_exec_is_plain(x->bound->prog) && x->bound->tiles == 1) {
         return kolo_exec_now(x);

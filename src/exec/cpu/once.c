@@ -3,6 +3,7 @@
  * in exec.c with nothing to come back to, so that a call of a few bytes costs little more than its
  * flags. */
 #include "exec/cpu/parts.h"
+#include "exec/cpu/signal.h"
 
 #include <string.h>
 
@@ -45,10 +46,7 @@ static inline void signal_line(const struct kolo_exec *x, const struct kolo_boun
                                const struct tile *tile, struct kolo_head *head)
 {
     struct kolo_line *line = (struct kolo_line *)(x->bound->at[op->first].at + tile->shift[K_LINE]);
-    line->signature = x->signature;
-    line->done = tile->epoch;
-    atomic_store_explicit(&line->epoch, tile->epoch + 1, memory_order_release);
-    kolo_wake(head);
+    kolo_line_publish(line, x->signature, tile->epoch, tile->epoch, head);
 }
 
 static kolo_status wait_for_leavers(struct kolo_exec *x, const struct kolo_bound_op *op,

@@ -3,7 +3,10 @@
 #ifndef KOLO_EXEC_CPU_PARTS_H
 #define KOLO_EXEC_CPU_PARTS_H
 
+#include "exec/cpu/bound.h"
 #include "exec/cpu/exec.h"
+#include "exec/cpu/wait.h"
+#include "exec/cpu/wires.h"
 
 enum kind { K_FIXED, K_IN, K_OUT, K_PRIVATE, K_SLOT, K_LINE, K_PEER_IN, K_PEER_OUT, KINDS };
 enum { MAX_OPERANDS = 64 };

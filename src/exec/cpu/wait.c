@@ -11,7 +11,9 @@
  * path has no fence, and one look serves all readers. Where membarrier is denied, sleeps are naps
  * of a millisecond, and nothing can be lost for long.
  */
-#include "exec/cpu/exec.h"
+#include "exec/cpu/wait.h"
+
+#include "exec/cpu/wires.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -153,10 +155,7 @@ static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _At
     }
     const double until = kolo_now_us() + YIELDING_US;
     for (int i = 0; i < YIELDS && kolo_now_us() < until; i++) {
-        const kolo_status st = aborted(w);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(aborted(w));
         sched_yield();
         if (kolo_reached(word, want)) {
             w->core_is_shared = i == 0;
@@ -181,10 +180,7 @@ static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *de
         relax();
         return KOLO_OK;
     }
-    const kolo_status st = aborted(w);
-    if (st != KOLO_OK) {
-        return st;
-    }
+    KOLO_AWAIT(aborted(w));
     if (n == polls) {
         w->asked_us = kolo_now_us();
         *deadline = w->asked_us + w->timeout_us;

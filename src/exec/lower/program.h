@@ -25,18 +25,10 @@
 #ifndef KOLO_EXEC_LOWER_PROGRAM_H
 #define KOLO_EXEC_LOWER_PROGRAM_H
 
+#include "exec/lower/limits.h"
 #include "plan/plan.h"
 
-enum {
-    KOLO_DEPTH = 32,      /* copies of a line and of a short slot: tiles ahead of one's readers */
-    KOLO_LONG_DEPTH = 4,  /* of a long slot */
-    KOLO_TILE_COPIES = 4, /* of a call's private memory and message requests; lanes and stages of a
-                             rank are at most 3 tiles apart */
-    KOLO_ENTRY_LINES = 4  /* of the line that says what a rank brings to a call */
-};
-enum { KOLO_STAGES = 3, KOLO_LINE_BYTES = 128, KOLO_INLINE_BYTES = 48 };
-/* Channels of a link from 0 on, each lane its own; the next ones are point-to-point's. */
-enum { KOLO_PLAN_CHANNELS = KOLO_LANES };
+enum { KOLO_STAGES = 3 };
 
 /* What rank r's link to a peer offers; both ends agree on it. */
 enum kolo_link_bits {

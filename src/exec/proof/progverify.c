@@ -144,10 +144,7 @@ static kolo_status run_stage(struct kolo_turn *t, uint32_t end)
     while (s->pc < end) {
         t->op = (int)s->pc;
         t->clock[t->component]++;
-        const kolo_status st = kolo_proof_op(t);
-        if (st != KOLO_OK) {
-            return st;
-        }
+        KOLO_AWAIT(kolo_proof_op(t));
         s->pc++;
         p->work++;
         KOLO_TRY(note_passed(t, s->pc));
@@ -346,7 +343,7 @@ static kolo_status last_slots(struct kolo_proof *p)
 static kolo_status no_message_left(const struct kolo_proof *p)
 {
     for (uint32_t i = 0; i < p->messages.count; i++) {
-        const struct kolo_message *m = (const struct kolo_message *)p->messages.at + i;
+        const struct kolo_proof_message *m = (const struct kolo_proof_message *)p->messages.at + i;
         if (!m->sent || m->received == 0) {
             return kolo_fail(KOLO_ERR_INVALID, "%s: a message from rank %d to rank %d has one end",
                              p->set->plan[0]->algo->base.name, m->from, m->to);

@@ -32,7 +32,7 @@ struct kolo_moment { /* component and time; 0: has not come */
     uint32_t component, time;
 };
 
-struct kolo_fifo {
+struct kolo_proof_fifo {
     int32_t first, last;
 };
 
@@ -99,19 +99,19 @@ struct kolo_proof {
     uint32_t *lane_done;    /* [n * lanes][epochs] */
     uint32_t *passed;       /* [n * lanes][KOLO_TILE_COPIES][max_ops + 1] for AFTER, or NULL */
     uint32_t max_ops;
-    uint32_t *slot_touched;     /* [n][epochs][components] when others read lines and slots */
-    uint8_t *slot_of;           /* [n][epochs] what the rank wrote them to */
-    struct kolo_fifo *sends;    /* [n * n * KOLO_PLAN_CHANNELS] without a receive */
-    struct kolo_fifo *recvs;    /* without a send */
-    struct kolo_array messages; /* struct kolo_message */
-    struct kolo_array values;   /* struct kolo_value */
-    struct kolo_array nodes;    /* struct kolo_list_node */
-    struct kolo_array clocks;   /* snapshots, [components] each; number 0 is none */
-    struct kolo_value *moving;  /* [max_count] */
-    uint32_t *joined;           /* [components] clock of a message's arrival */
-    uint32_t *touched;          /* behind all homes */
-    uint64_t work;              /* counts what ranks got done */
-    void *room[24];             /* all fixed arrays */
+    uint32_t *slot_touched;        /* [n][epochs][components] when others read lines and slots */
+    uint8_t *slot_of;              /* [n][epochs] what the rank wrote them to */
+    struct kolo_proof_fifo *sends; /* [n * n * KOLO_PLAN_CHANNELS] without a receive */
+    struct kolo_proof_fifo *recvs; /* without a send */
+    struct kolo_array messages;    /* struct kolo_proof_message */
+    struct kolo_array values;      /* struct kolo_value */
+    struct kolo_array nodes;       /* struct kolo_list_node */
+    struct kolo_array clocks;      /* snapshots, [components] each; number 0 is none */
+    struct kolo_value *moving;     /* [max_count] */
+    uint32_t *joined;              /* [components] clock of a message's arrival */
+    uint32_t *touched;             /* behind all homes */
+    uint64_t work;                 /* counts what ranks got done */
+    void *room[24];                /* all fixed arrays */
     int nrooms;
     bool failed;
 };
@@ -127,7 +127,7 @@ struct kolo_turn { /* who acts */
     uint32_t *clock;
 };
 
-struct kolo_message {
+struct kolo_proof_message {
     int from, to;
     uint32_t count;
     int32_t length;
@@ -191,7 +191,7 @@ static inline bool kolo_proof_request_open(const struct kolo_proof *p, int rank,
     if (i < 0) {
         return false;
     }
-    const struct kolo_message *m = (const struct kolo_message *)p->messages.at + i;
+    const struct kolo_proof_message *m = (const struct kolo_proof_message *)p->messages.at + i;
     return (m->from == rank ? m->done : m->taken).time == 0;
 }
 

@@ -203,8 +203,8 @@ static kolo_status settled(const struct kolo_turn *t, const struct kolo_cell *c,
 {
     const struct kolo_proof *p = t->proof;
     if (c->arriving >= 0) {
-        const struct kolo_message *m =
-            (const struct kolo_message *)p->messages.at + (size_t)c->arriving;
+        const struct kolo_proof_message *m =
+            (const struct kolo_proof_message *)p->messages.at + (size_t)c->arriving;
         return kolo_proof_fail(t, "%s where a message from rank %d is being received", what,
                                m->from);
     }
@@ -248,9 +248,9 @@ static kolo_status unsent(const struct kolo_turn *t, const struct kolo_cell *c)
 {
     const struct kolo_proof *p = t->proof;
     const struct kolo_list_node *node = p->nodes.at;
-    const struct kolo_message *message = p->messages.at;
+    const struct kolo_proof_message *message = p->messages.at;
     for (int32_t i = c->leaving; i >= 0; i = node[i].next) {
-        const struct kolo_message *m = &message[node[i].message];
+        const struct kolo_proof_message *m = &message[node[i].message];
         if (!before(t, m->taken) && !before(t, m->done)) {
             return kolo_proof_fail(t, "stores where a message to rank %d may still be sent from",
                                    m->to);

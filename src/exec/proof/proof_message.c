@@ -2,9 +2,9 @@
 /* Messages: the ends match in order, the bytes leave and arrive at any time between. */
 #include "exec/proof/proof.h"
 
-static struct kolo_message *message(const struct kolo_proof *p, int32_t i)
+static struct kolo_proof_message *message(const struct kolo_proof *p, int32_t i)
 {
-    return (struct kolo_message *)p->messages.at + i;
+    return (struct kolo_proof_message *)p->messages.at + i;
 }
 
 static int32_t *request(const struct kolo_turn *t, uint32_t index)
@@ -14,28 +14,29 @@ static int32_t *request(const struct kolo_turn *t, uint32_t index)
 }
 
 /* The message that this end belongs to: the oldest that has the other end only, or a new one. */
-static struct kolo_message *post(const struct kolo_turn *t, const struct kolo_uop *op, bool sends)
+static struct kolo_proof_message *post(const struct kolo_turn *t, const struct kolo_uop *op,
+                                       bool sends)
 {
     struct kolo_proof *p = t->proof;
     const int from = sends ? t->rank : op->peer, to = sends ? op->peer : t->rank;
     const size_t fifo = (size_t)(from * p->n + to) * KOLO_PLAN_CHANNELS + op->channel;
-    struct kolo_fifo *other = sends ? &p->recvs[fifo] : &p->sends[fifo];
-    struct kolo_fifo *mine = sends ? &p->sends[fifo] : &p->recvs[fifo];
+    struct kolo_proof_fifo *other = sends ? &p->recvs[fifo] : &p->sends[fifo];
+    struct kolo_proof_fifo *mine = sends ? &p->sends[fifo] : &p->recvs[fifo];
     int32_t *const req = request(t, op->index);
     if (other->first >= 0) {
         *req = other->first;
         other->first = message(p, *req)->next;
         return message(p, *req);
     }
-    struct kolo_message *m = kolo_proof_append(&p->messages, sizeof *m);
+    struct kolo_proof_message *m = kolo_proof_append(&p->messages, sizeof *m);
     if (m == NULL) {
         return NULL;
     }
-    *m = (struct kolo_message){.from = from,
-                               .to = to,
-                               .count = op->count,
-                               .length = kolo_proof_length(t, op, 0),
-                               .next = -1};
+    *m = (struct kolo_proof_message){.from = from,
+                                     .to = to,
+                                     .count = op->count,
+                                     .length = kolo_proof_length(t, op, 0),
+                                     .next = -1};
     *req = (int32_t)p->messages.count - 1;
     if (mine->first < 0) {
         mine->first = *req;
@@ -70,7 +71,7 @@ static kolo_status check_post(const struct kolo_turn *t, const struct kolo_uop *
 
 /* The two ends of a message are there: they must agree. */
 static kolo_status check_ends(const struct kolo_turn *t, const struct kolo_uop *op,
-                              const struct kolo_message *m)
+                              const struct kolo_proof_message *m)
 {
     const int32_t length = kolo_proof_length(t, op, 0);
     if (m->count != op->count || (op->count == 1 && m->length != length)) {
@@ -104,7 +105,7 @@ static kolo_status leave_from(const struct kolo_turn *t, uint32_t j, int32_t num
 /* Both ends are posted: the message may arrive from now on, not earlier. */
 static kolo_status begin_arrival(struct kolo_proof *p, int32_t number)
 {
-    const struct kolo_message *m = message(p, number);
+    const struct kolo_proof_message *m = message(p, number);
     struct kolo_turn t = m->receiver;
     t.clock = p->joined;
     for (uint32_t i = 0; i < p->components; i++) {
@@ -123,7 +124,7 @@ kolo_status kolo_proof_send(const struct kolo_turn *t, const struct kolo_uop *op
 {
     struct kolo_proof *p = t->proof;
     KOLO_TRY(check_post(t, op));
-    struct kolo_message *m = post(t, op, true);
+    struct kolo_proof_message *m = post(t, op, true);
     if (m == NULL) {
         return kolo_proof_no_memory();
     }
@@ -145,7 +146,7 @@ kolo_status kolo_proof_receive(const struct kolo_turn *t, const struct kolo_uop 
 {
     struct kolo_proof *p = t->proof;
     KOLO_TRY(check_post(t, op));
-    struct kolo_message *m = post(t, op, false);
+    struct kolo_proof_message *m = post(t, op, false);
     if (m == NULL) {
         return kolo_proof_no_memory();
     }
@@ -184,7 +185,7 @@ kolo_status kolo_proof_taken(const struct kolo_turn *t, const struct kolo_uop *o
         }
     }
     for (uint32_t i = 0; i < op->nsrc; i++) {
-        struct kolo_message *m = message(p, *request(t, kolo_proof_operand(t, i)->index));
+        struct kolo_proof_message *m = message(p, *request(t, kolo_proof_operand(t, i)->index));
         if (m->taken.time != 0) {
             continue;
         }
@@ -208,7 +209,7 @@ kolo_status kolo_proof_sent(const struct kolo_turn *t, bool note)
         if (!kolo_proof_request_open(p, t->rank, req)) {
             continue;
         }
-        struct kolo_message *m = message(p, req);
+        struct kolo_proof_message *m = message(p, req);
         if (m->received == 0) {
             return kolo_proof_must_wait(t, "a receive", m->to, op->index);
         }

@@ -188,10 +188,7 @@ static kolo_status do_done(const struct kolo_turn *t)
     struct kolo_proof *p = t->proof;
     struct kolo_runner *runner = &p->runner[t->rank];
     uint32_t least = t->tile + 1;
-    const kolo_status st = kolo_proof_sent(t, false);
-    if (st != KOLO_OK) {
-        return st;
-    }
+    KOLO_AWAIT(kolo_proof_sent(t, false));
     KOLO_TRY(kolo_proof_sent(t, true));
     const uint32_t mine = kolo_proof_snapshot(p, t->clock);
     uint32_t *all = mine != 0 ? kolo_proof_append(&p->clocks, p->components * sizeof *all) : NULL;

@@ -122,7 +122,7 @@ static void name_kernel(const struct kolo_gpu *gpu, enum kolo_coll coll, enum ko
                         kolo_op op, char out[KOLO_FUSED_NAME])
 {
     if (gpu->stores) {
-        kolo_peer_name(coll, type, op, out);
+        kolo_program_name(coll, type, op, out);
     } else {
         kolo_fused_name(coll, type, op, out);
     }
@@ -152,7 +152,7 @@ static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum 
         name_kernel(gpu, coll, type, op, name);
         KOLO_TRY(load_once(gpu, name));
         if (gpu->stores) {
-            kolo_low_name(coll, type, op, name);
+            kolo_ll_name(coll, type, op, name);
             KOLO_TRY(load_once(gpu, name));
         }
     }
@@ -182,8 +182,8 @@ kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo
 
 kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
-    char name[KOLO_PEER_NAME];
-    kolo_low_name(call->coll, call->type, call->op, name);
+    char name[KOLO_PROGRAM_NAME];
+    kolo_ll_name(call->coll, call->type, call->op, name);
     return find_kernel(gpu, name);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Users' buffers on GPUs, mapped by the ranks of other processes, which may then read and write
- * them in a call (see exec/gpu/program/program_kernel.h, kolo_peer_bind_direct()).
+ * them in a call (see exec/gpu/program/program_kernel.h, kolo_program_bind_direct()).
  *
  * A rank registers the allocation of a buffer with all other ranks when a call first brings it:
  *
@@ -31,7 +31,7 @@
 
 struct kolo_ipc_registry;
 
-/* Collective over host memory of `comm`, of several processes of one host and KOLO_PEER_RANKS
+/* Collective over host memory of `comm`, of several processes of one host and KOLO_PROGRAM_RANKS
  * ranks at most. `gpu` is borrowed. *out NULL: some rank has no socket or no thread for it. Errors:
  * those of collectives. */
 kolo_status kolo_ipc_registry_open(struct kolo_comm *comm, const struct kolo_gpu *gpu,

@@ -41,7 +41,7 @@ struct kolo_ipc_entry { /* made by calls, ended by the thread */
     uint64_t number, bytes;
     enum kolo_ipc_state state;
     int answers;
-    uint64_t there[KOLO_PEER_RANKS];
+    uint64_t there[KOLO_PROGRAM_RANKS];
     unsigned pieces;
     struct kolo_lent piece[]; /* one after the other in memory */
 };

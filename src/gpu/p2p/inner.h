@@ -16,7 +16,7 @@ enum {
 };
 
 struct kolo_peer_pinned { /* memory of the host's that the GPU reads and writes */
-    struct kolo_peer_control control;
+    struct kolo_program_control control;
     uint64_t word[KOLO_PEER_PROGRAMS];
 };
 
@@ -25,7 +25,7 @@ struct kolo_peer_plan {
     const struct kolo_algo *algo;
     int root;
     struct kolo_plan *plan;
-    struct kolo_peer_program *program;
+    struct kolo_program *program;
     uint64_t at; /* of its words; 0: they go with each launch */
 };
 
@@ -36,8 +36,8 @@ struct kolo_peer_bound { /* a call that was made before */
     kolo_cuda_function kernel;
     bool is_low; /* of exec/gpu/ll/ll.h */
     union {
-        struct kolo_peer_launch launch;
-        struct kolo_low_launch low;
+        struct kolo_program_launch launch;
+        struct kolo_ll_launch low;
     };
 };
 
@@ -50,10 +50,10 @@ struct kolo_p2p_path {
     bool direct;         /* calls may go from buffer to buffer */
     struct kolo_ipc_registry
         *registry;    /* of buffers, where not all ranks are in one process; else NULL */
-    size_t low_bytes; /* the longest call for exec/gpu/ll/ll.h, as kolo_low_bytes() */
-    struct kolo_peer_room room;
-    kolo_cuda_address slab[KOLO_PEER_RANKS]; /* as this GPU sees them; 0: not mapped */
-    bool opened[KOLO_PEER_RANKS];            /* by a handle */
+    size_t low_bytes; /* the longest call for exec/gpu/ll/ll.h, as kolo_ll_bytes() */
+    struct kolo_program_room room;
+    kolo_cuda_address slab[KOLO_PROGRAM_RANKS]; /* as this GPU sees them; 0: not mapped */
+    bool opened[KOLO_PROGRAM_RANKS];            /* by a handle */
     struct kolo_peer_pinned *pinned;
     kolo_cuda_address pinned_at; /* as the GPU sees it */
     kolo_cuda_stream stream;     /* for the slab's end */

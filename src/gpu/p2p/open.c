@@ -364,7 +364,7 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     p->comm = comm;
     p->fast = true;
     p->slices = reserve(gpu, NVLINK_SLICES);
-    p->room = (struct kolo_peer_room){
+    p->room = (struct kolo_program_room){
         .nranks = (uint32_t)comm->nranks,
         .slices = NVLINK_SLICES,
         .inbox_bytes = INBOX_BYTES * (uint32_t)(comm->nranks < INBOXES ? comm->nranks : INBOXES),

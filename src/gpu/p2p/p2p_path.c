@@ -97,7 +97,7 @@ static kolo_status open_chooser(struct kolo_p2p_path *p)
                                                  .deterministic = c->deterministic != 0,
                                                  .algo_count = kolo_algo_count_all,
                                                  .algo_at = kolo_algo_at,
-                                                 .max_phases = KOLO_LANES * KOLO_PEER_SIGNALS};
+                                                 .max_phases = KOLO_LANES * KOLO_PROGRAM_SIGNALS};
     return p->chooser != NULL ? KOLO_OK : kolo_chooser_create(&options, &p->chooser);
 }
 
@@ -143,8 +143,8 @@ static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
  * the communicator: graphs may have it. */
 static kolo_status pin(struct kolo_p2p_path *p, struct kolo_peer_plan *plan)
 {
-    const struct kolo_peer_program *program = plan->program;
-    if (program->nwords <= KOLO_PEER_HELD) {
+    const struct kolo_program *program = plan->program;
+    if (program->nwords <= KOLO_PROGRAM_HELD) {
         return KOLO_OK;
     }
     if (program->nwords > KOLO_PEER_PROGRAMS - p->nwords) {
@@ -167,13 +167,13 @@ static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *al
     out->algo = algo;
     out->root = root;
     KOLO_TRY(kolo_plan_build(algo, &shape, -1, &out->plan));
-    KOLO_TRY(kolo_peer_program_make(out->plan, p->comm->rank, &out->program));
+    KOLO_TRY(kolo_program_make(out->plan, p->comm->rank, &out->program));
     return pin(p, out);
 }
 
 static void plan_free(struct kolo_peer_plan *plan)
 {
-    kolo_peer_program_destroy(plan->program);
+    kolo_program_destroy(plan->program);
     kolo_plan_destroy(plan->plan);
     free(plan);
 }
@@ -255,16 +255,16 @@ static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_cal
 static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                      struct kolo_peer_bound *out)
 {
-    const struct kolo_low_call low = {.coll = call->coll,
-                                      .nranks = p->comm->nranks,
-                                      .me = p->comm->rank,
-                                      .root = call->root,
-                                      .count = call->count,
-                                      .type = call->type,
-                                      .op = call->op};
+    const struct kolo_ll_call low = {.coll = call->coll,
+                                     .nranks = p->comm->nranks,
+                                     .me = p->comm->rank,
+                                     .root = call->root,
+                                     .count = call->count,
+                                     .type = call->type,
+                                     .op = call->op};
     out->is_low = call->counts == NULL && !is_ruled(p, call) &&
-                  kolo_low_bytes(&low) <= p->low_bytes &&
-                  kolo_low_bind(&low, &p->room, p->slices, &out->low, &out->blocks, &out->threads);
+                  kolo_ll_bytes(&low) <= p->low_bytes &&
+                  kolo_ll_bind(&low, &p->room, p->slices, &out->low, &out->blocks, &out->threads);
     return out->is_low;
 }
 
@@ -282,12 +282,12 @@ static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_c
     KOLO_TRY(kolo_extents_make(plan->plan, p->comm->rank, &sizes, &extents, &arrays));
     const unsigned lanes = plan->program->nlanes, slices = slices_for(p, lanes, extents.full);
     out->blocks = lanes * slices;
-    out->threads = KOLO_PEER_THREADS;
+    out->threads = KOLO_PROGRAM_THREADS;
     const kolo_status st =
-        kolo_peer_bind(plan->program, plan->at, &extents, &p->room, slices, &out->launch);
+        kolo_program_bind(plan->program, plan->at, &extents, &p->room, slices, &out->launch);
     free(arrays);
     if (st == KOLO_OK && goes_direct(p, call, plan->algo)) {
-        kolo_peer_bind_direct(call->coll, call->count * sizes.elem, &out->launch);
+        kolo_program_bind_direct(call->coll, call->count * sizes.elem, &out->launch);
     }
     return st;
 }
@@ -340,7 +340,7 @@ kolo_status kolo_p2p_path_note(struct kolo_p2p_path *p, kolo_stream stream)
 }
 
 static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t what,
-                 struct kolo_peer_ends *out)
+                 struct kolo_program_ends *out)
 {
     out->in = (uintptr_t)call->in;
     out->out = (uintptr_t)call->out;
@@ -364,7 +364,7 @@ static bool is_reached(const struct kolo_p2p_path *p, const void *ptr)
 }
 
 static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool wait,
-                     struct kolo_peer_launch *out)
+                     struct kolo_program_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
     const size_t all = block * (size_t)p->comm->nranks;
@@ -379,7 +379,7 @@ static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *
 /* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
  * is safe through slots only. */
 static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured,
-                  struct kolo_peer_launch *out)
+                  struct kolo_program_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
     const size_t bytes = block * (size_t)p->comm->nranks;
@@ -443,9 +443,9 @@ kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *p, const struct kolo_gpu
 kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
 {
     for (unsigned s = 0; s < p->slices; s++) {
-        const struct kolo_peer_record *r = &p->pinned->control.record[s];
+        const struct kolo_program_record *r = &p->pinned->control.record[s];
         const uint32_t status = __atomic_load_n(&r->status, __ATOMIC_ACQUIRE);
-        if (status == KOLO_PEER_TIMEOUT) {
+        if (status == KOLO_PROGRAM_TIMEOUT) {
             *rank_out = (int)r->rank;
             return kolo_fail(KOLO_ERR_TIMEOUT,
                              "on GPU %d rank %d waited %d ms for rank %u: block %u, tile %u, step "
@@ -453,7 +453,7 @@ kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
                              p->gpu.ordinal, p->comm->rank, p->comm->timeout_ms, r->rank, s,
                              r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
         }
-        if (status == KOLO_PEER_MISMATCH) {
+        if (status == KOLO_PROGRAM_MISMATCH) {
             *rank_out = (int)r->rank;
             return kolo_fail(KOLO_ERR_MISMATCH,
                              "ranks %d and %u are in different calls on GPU memory (collective, "

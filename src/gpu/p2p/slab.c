@@ -22,7 +22,7 @@ static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 
 kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
 {
-    const size_t bytes = kolo_peer_slab_bytes(&p->room);
+    const size_t bytes = kolo_program_slab_bytes(&p->room);
     kolo_cuda_address *slab = &p->slab[p->comm->rank];
     KOLO_TRY(
         KOLO_CUDA(&p->gpu, "cuStreamCreate", stream_create(&p->stream, KOLO_CUDA_NON_BLOCKING)));
@@ -47,7 +47,7 @@ void kolo_peer_slab_drop(struct kolo_p2p_path *p)
 
 static kolo_cuda_address left_at(kolo_cuda_address slab, int rank)
 {
-    return slab + offsetof(struct kolo_peer_slice, left) + (size_t)rank * sizeof(uint32_t);
+    return slab + offsetof(struct kolo_program_slice, left) + (size_t)rank * sizeof(uint32_t);
 }
 
 static bool say_left(struct kolo_p2p_path *p)
@@ -67,7 +67,7 @@ static bool say_left(struct kolo_p2p_path *p)
 /* In the orphan's context. */
 static bool all_left(const struct orphan *o)
 {
-    uint32_t left[KOLO_PEER_RANKS] = {0};
+    uint32_t left[KOLO_PROGRAM_RANKS] = {0};
     int count = 1;
     if (o->cuda->memcpy_dtoh_async(left, left_at(o->slab, 0), sizeof left, o->stream) !=
             KOLO_CUDA_OK ||

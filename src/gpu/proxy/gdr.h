@@ -24,7 +24,7 @@ struct kolo_gdr {
     const struct kolo_gpu *gpu;
     kolo_cuda_stream stream;                /* of what has to be copied all the same */
     const struct kolo_transport *transport; /* with its device, which takes memory of the GPU; */
-    struct kolo_device *device;             /* NULL: there is none */
+    struct kolo_endpoint *device;           /* NULL: there is none */
     bool flushes, complained;
 };
 

@@ -11,14 +11,14 @@
 
 /* ---- who sends what to whom ---- */
 
-static uint32_t all_of(const struct kolo_low_call *call)
+static uint32_t all_of(const struct kolo_ll_call *call)
 {
     return (uint32_t)((UINT64_C(1) << call->nranks) - 1);
 }
 
 /* The whole difference between the collectives: to whom, from whom, and whether each gets, or
  * brings, a block of its own. */
-static bool set_sides(const struct kolo_low_call *call, uint64_t block, struct kolo_low_launch *l)
+static bool set_sides(const struct kolo_ll_call *call, uint64_t block, struct kolo_ll_launch *l)
 {
     const uint32_t all = all_of(call), root = UINT32_C(1) << call->root;
     const bool is_root = call->me == call->root;
@@ -67,41 +67,41 @@ static void split_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, con
                        unsigned *op_out)
 {
     static const char *const verb[] = {
-        [KOLO_LOW_SUM] = "sum",   [KOLO_LOW_PROD] = "prod",    [KOLO_LOW_MIN] = "min",
-        [KOLO_LOW_MAX] = "max",   [KOLO_LOW_BAND] = "band",    [KOLO_LOW_BOR] = "bor",
-        [KOLO_LOW_BXOR] = "bxor", [KOLO_LOW_LAND] = "land",    [KOLO_LOW_LOR] = "lor",
-        [KOLO_LOW_LXOR] = "lxor", [KOLO_LOW_SCALED] = "scaled"};
+        [KOLO_LL_SUM] = "sum",   [KOLO_LL_PROD] = "prod",    [KOLO_LL_MIN] = "min",
+        [KOLO_LL_MAX] = "max",   [KOLO_LL_BAND] = "band",    [KOLO_LL_BOR] = "bor",
+        [KOLO_LL_BXOR] = "bxor", [KOLO_LL_LAND] = "land",    [KOLO_LL_LOR] = "lor",
+        [KOLO_LL_LXOR] = "lxor", [KOLO_LL_SCALED] = "scaled"};
     static _Thread_local char name[KOLO_FUSED_NAME];
     kolo_fused_name(coll, type, op, name);
     char *begin = name + strlen("kolo_fused_"), *end = strchr(begin, '_');
     *end = '\0';
     *type_out = end + 1;
-    *op_out = strcmp(begin, "minloc") == 0 ? KOLO_LOW_MIN : KOLO_LOW_MAX;
+    *op_out = strcmp(begin, "minloc") == 0 ? KOLO_LL_MIN : KOLO_LL_MAX;
     for (unsigned i = 0; i < KOLO_LENGTH(verb); i++) {
         *op_out = strcmp(begin, verb[i]) == 0 ? i : *op_out;
     }
 }
 
-void kolo_low_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME])
+void kolo_ll_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PROGRAM_NAME])
 {
     const char *of = "copy";
     unsigned unused;
     if (kolo_coll_reduces(coll)) {
         split_name(coll, type, op, &of, &unused);
     }
-    (void)snprintf(out, KOLO_PEER_NAME, "kolo_low_%s", of);
+    (void)snprintf(out, KOLO_PROGRAM_NAME, "kolo_ll_%s", of);
 }
 
 /* ---- binding ---- */
 
-size_t kolo_low_bytes(const struct kolo_low_call *call)
+size_t kolo_ll_bytes(const struct kolo_ll_call *call)
 {
     return call->count * kolo_type_bytes(call->type) * (size_t)(call->nranks - 1);
 }
 
-bool kolo_low_bind(const struct kolo_low_call *call, const struct kolo_peer_room *room,
-                   unsigned slices, struct kolo_low_launch *out, unsigned *blocks_out,
-                   unsigned *threads_out)
+bool kolo_ll_bind(const struct kolo_ll_call *call, const struct kolo_program_room *room,
+                  unsigned slices, struct kolo_ll_launch *out, unsigned *blocks_out,
+                  unsigned *threads_out)
 {
     /* A block's stores are its own to issue, each goes to all ranks: 2 KiB are four warps. */
     enum { SLICE_BYTES = 2 << 10, ALIGN = 128, WARP = 32 };
@@ -109,12 +109,12 @@ bool kolo_low_bind(const struct kolo_low_call *call, const struct kolo_peer_room
     const size_t blocks = kolo_max(1, kolo_min((bytes + SLICE_BYTES - 1) / SLICE_BYTES, slices));
     const size_t part = kolo_round_up(kolo_max((bytes + blocks - 1) / blocks, 1), ALIGN);
     const char *unused;
-    *out = (struct kolo_low_launch){.nranks = room->nranks,
-                                    .me = (uint32_t)call->me,
-                                    .bytes = bytes,
-                                    .part = part,
-                                    .slots = kolo_peer_low_at(room)};
-    if (part > KOLO_LOW_BYTES || !set_sides(call, bytes, out)) {
+    *out = (struct kolo_ll_launch){.nranks = room->nranks,
+                                   .me = (uint32_t)call->me,
+                                   .bytes = bytes,
+                                   .part = part,
+                                   .slots = kolo_program_ll_at(room)};
+    if (part > KOLO_LL_BYTES || !set_sides(call, bytes, out)) {
         return false;
     }
     if (kolo_coll_reduces(call->coll)) {
@@ -122,6 +122,6 @@ bool kolo_low_bind(const struct kolo_low_call *call, const struct kolo_peer_room
         out->divisor = call->op == KOLO_AVG ? room->nranks : 0;
     }
     *blocks_out = (unsigned)blocks;
-    *threads_out = (unsigned)kolo_round_up(part / KOLO_LOW_PACK, WARP);
+    *threads_out = (unsigned)kolo_round_up(part / KOLO_LL_PACK, WARP);
     return true;
 }

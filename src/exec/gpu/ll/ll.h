@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-struct kolo_low_call {
+struct kolo_ll_call {
     enum kolo_coll coll; /* not a barrier, whose callers may want more put in order than a call */
     int nranks, me, root;
     size_t count; /* of elements, as the collective counts */
@@ -27,16 +27,17 @@ struct kolo_low_call {
 };
 
 /* Bytes that each rank takes from the others, or sends where it takes none: what a limit is for. */
-size_t kolo_low_bytes(const struct kolo_low_call *call);
+size_t kolo_ll_bytes(const struct kolo_ll_call *call);
 
 /* All of the launch but `ends`, and how many blocks and threads it takes. False: it is too long for
  * `slices` blocks, or is no such call. */
-bool kolo_low_bind(const struct kolo_low_call *call, const struct kolo_peer_room *room,
-                   unsigned slices, struct kolo_low_launch *out, unsigned *blocks_out,
-                   unsigned *threads_out);
+bool kolo_ll_bind(const struct kolo_ll_call *call, const struct kolo_program_room *room,
+                  unsigned slices, struct kolo_ll_launch *out, unsigned *blocks_out,
+                  unsigned *threads_out);
 
-/* The kernel that serves the call: "kolo_low_float32", "kolo_low_copy", ... */
-void kolo_low_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME]);
+/* The kernel that serves the call: "kolo_ll_float32", "kolo_ll_copy", ... */
+void kolo_ll_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
+                  char out[KOLO_PROGRAM_NAME]);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@
  * cannot see what is stored later.
  *
  * Flags are numbers of calls and wrap. A line that only long calls use could be left with the flag
- * of 2^32 calls ago, and be taken for a new one: so in two calls of KOLO_LOW_REFRESH, one for each
+ * of 2^32 calls ago, and be taken for a new one: so in two calls of KOLO_LL_REFRESH, one for each
  * turn, all lines are stored. */
 #ifndef KOLO_EXEC_GPU_LL_LL_BODY_H
 #define KOLO_EXEC_GPU_LL_LL_BODY_H
@@ -81,7 +81,7 @@ KOLO_GPU bool has_flag(const Line &line, uint32_t flag)
 /* ---- a slice of a call ---- */
 
 struct Low {
-    const kolo_low_launch *launch;
+    const kolo_ll_launch *launch;
     Block block;
     uint32_t flag;
     bool refreshes;
@@ -90,30 +90,30 @@ struct Low {
     uint32_t packs;
 };
 
-KOLO_GPU Low low_of(const kolo_low_launch &l, uint32_t slice)
+KOLO_GPU Low low_of(const kolo_ll_launch &l, uint32_t slice)
 {
-    kolo_peer_slice *mine = (kolo_peer_slice *)(uintptr_t)l.ends.slab[l.me] + slice;
-    kolo_peer_control *control = (kolo_peer_control *)(uintptr_t)l.ends.control;
+    kolo_program_slice *mine = (kolo_program_slice *)(uintptr_t)l.ends.slab[l.me] + slice;
+    kolo_program_control *control = (kolo_program_control *)(uintptr_t)l.ends.control;
     const uint32_t call = mine->low;
     const uint64_t at = slice * l.part, left = l.bytes > at ? l.bytes - at : 0;
     Low low = {&l, {mine, control, l.ends.timeout_ns, slice}, call + 1, false, 0, at, 0, 0};
-    low.refreshes = call % KOLO_LOW_REFRESH < KOLO_LOW_TURNS;
-    low.slots = l.slots + ((uint64_t)slice * KOLO_LOW_TURNS + call % KOLO_LOW_TURNS) * l.nranks *
-                              KOLO_LOW_SLOT;
+    low.refreshes = call % KOLO_LL_REFRESH < KOLO_LL_TURNS;
+    low.slots = l.slots +
+                ((uint64_t)slice * KOLO_LL_TURNS + call % KOLO_LL_TURNS) * l.nranks * KOLO_LL_SLOT;
     low.bytes = left < l.part ? left : l.part;
-    low.packs = (uint32_t)((low.bytes + KOLO_LOW_PACK - 1) / KOLO_LOW_PACK);
+    low.packs = (uint32_t)((low.bytes + KOLO_LL_PACK - 1) / KOLO_LL_PACK);
     return low;
 }
 
 KOLO_GPU Line *head_of(const Low &low, uint32_t reader, uint32_t writer)
 {
     return (Line *)(uintptr_t)(low.launch->ends.slab[reader] + low.slots +
-                               (uint64_t)writer * KOLO_LOW_SLOT);
+                               (uint64_t)writer * KOLO_LL_SLOT);
 }
 /* The two lines of a pack. */
 KOLO_GPU Line *lines_of(const Low &low, uint32_t reader, uint32_t writer, uint32_t pack)
 {
-    return head_of(low, reader, writer) + KOLO_LOW_HEAD / sizeof(Line) + 2 * (uint64_t)pack;
+    return head_of(low, reader, writer) + KOLO_LL_HEAD / sizeof(Line) + 2 * (uint64_t)pack;
 }
 
 /* ---- the user's buffers, which are aligned as their elements ---- */
@@ -162,24 +162,24 @@ KOLO_GPU void put(uint64_t at, uint32_t bytes, const Words &x)
 
 KOLO_GPU uint64_t offset_of(const Low &low, uint32_t pack)
 {
-    return low.at + (uint64_t)pack * KOLO_LOW_PACK;
+    return low.at + (uint64_t)pack * KOLO_LL_PACK;
 }
 KOLO_GPU uint32_t bytes_of(const Low &low, uint32_t pack)
 {
-    const uint64_t left = low.bytes - (uint64_t)pack * KOLO_LOW_PACK;
-    return left < KOLO_LOW_PACK ? (uint32_t)left : (uint32_t)KOLO_LOW_PACK;
+    const uint64_t left = low.bytes - (uint64_t)pack * KOLO_LL_PACK;
+    return left < KOLO_LL_PACK ? (uint32_t)left : (uint32_t)KOLO_LL_PACK;
 }
 
 /* What this rank contributes for rank q. */
 template <class Kind> KOLO_GPU Words own_pack(const Low &low, uint32_t q, uint32_t pack)
 {
-    const kolo_low_launch &l = *low.launch;
+    const kolo_ll_launch &l = *low.launch;
     return Kind::scaled(
         l, get(l.ends.in + q * l.in_stride + offset_of(low, pack), bytes_of(low, pack)));
 }
 KOLO_GPU void put_pack(const Low &low, uint32_t q, uint32_t pack, const Words &x)
 {
-    const kolo_low_launch &l = *low.launch;
+    const kolo_ll_launch &l = *low.launch;
     put(l.ends.out + q * l.out_stride + offset_of(low, pack), bytes_of(low, pack), x);
 }
 
@@ -187,7 +187,7 @@ KOLO_GPU void put_pack(const Low &low, uint32_t q, uint32_t pack, const Words &x
 
 KOLO_GPU void send_heads(const Low &low, const Threads &threads)
 {
-    const kolo_low_launch &l = *low.launch;
+    const kolo_ll_launch &l = *low.launch;
     for (uint32_t q = threads.first; q < l.nranks; q += threads.step) {
         if (q != l.me) {
             store_line(head_of(low, q, l.me), line_with(low.flag, l.ends.signature, 0));
@@ -198,8 +198,8 @@ KOLO_GPU void send_heads(const Low &low, const Threads &threads)
 /* To one rank after the other, each rank beginning behind itself, so that no link has all. */
 template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &threads)
 {
-    const kolo_low_launch &l = *low.launch;
-    const uint32_t all = KOLO_LOW_BYTES / KOLO_LOW_PACK, packs = low.refreshes ? all : low.packs;
+    const kolo_ll_launch &l = *low.launch;
+    const uint32_t all = KOLO_LL_BYTES / KOLO_LL_PACK, packs = low.refreshes ? all : low.packs;
     for (uint32_t i = threads.first; i < packs; i += threads.step) {
         Words x = {{0, 0, 0, 0}};
         if (i < low.packs && l.to != 0) {
@@ -226,9 +226,9 @@ template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &th
  * 0: nothing. */
 KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
 {
-    const kolo_peer_slice &mine = *low.block.mine;
+    const kolo_program_slice &mine = *low.block.mine;
     const uint64_t tile = load_word(&mine.word[q][1]),
-                   met = load_word(&mine.word[q][KOLO_PEER_MET]);
+                   met = load_word(&mine.word[q][KOLO_PROGRAM_MET]);
     return (int32_t)((uint32_t)tile - mine.epoch) > 0 ? tile
            : (int32_t)((uint32_t)met - mine.met) > 0  ? met
                                                       : 0;
@@ -238,25 +238,25 @@ KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
  * one: so a head that is not there then never comes. */
 KOLO_GPU bool take_head(const Low &low, uint32_t q)
 {
-    const kolo_low_launch &l = *low.launch;
+    const kolo_ll_launch &l = *low.launch;
     const Want want = {q, 0, low.flag, 0, l.ends.signature};
     const Line *at = head_of(low, l.me, q);
     Patience patience = {0, 0};
     Line head = load_line(at);
     while (!has_flag(head, low.flag)) {
         const uint32_t status = after_poll(low.block, &patience);
-        if (status != KOLO_PEER_FINE) {
+        if (status != KOLO_PROGRAM_FINE) {
             return give_up(low.block, want, head.half[0] >> 32, status);
         }
         const uint64_t other = looks(patience) ? other_call(low, q) : 0;
         head = load_line(at);
         if (other != 0 && !has_flag(head, low.flag)) {
-            return give_up(low.block, want, other, KOLO_PEER_MISMATCH);
+            return give_up(low.block, want, other, KOLO_PROGRAM_MISMATCH);
         }
     }
     if ((uint32_t)head.half[0] != l.ends.signature) {
         const uint64_t seen = (uint64_t)(uint32_t)head.half[0] << 32 | low.flag;
-        return give_up(low.block, want, seen, KOLO_PEER_MISMATCH);
+        return give_up(low.block, want, seen, KOLO_PROGRAM_MISMATCH);
     }
     return true;
 }
@@ -267,7 +267,7 @@ enum { LOW_AHEAD = 4 }; /* ranks whose lines are loaded at once */
  * their way before the first is looked at. This rank's is not there. */
 KOLO_GPU bool take_packs(const Low &low, uint32_t first, uint32_t pack, Words *x)
 {
-    const kolo_low_launch &l = *low.launch;
+    const kolo_ll_launch &l = *low.launch;
     Patience patience = {0, 0};
     for (;;) {
         Line line[LOW_AHEAD][2];
@@ -295,7 +295,7 @@ KOLO_GPU bool take_packs(const Low &low, uint32_t first, uint32_t pack, Words *x
             return true;
         }
         const uint32_t status = after_poll(low.block, &patience);
-        if (status != KOLO_PEER_FINE) {
+        if (status != KOLO_PROGRAM_FINE) {
             const Want want = {late, 0, low.flag, 0, l.ends.signature};
             return give_up(low.block, want, seen, status);
         }
@@ -324,13 +324,13 @@ KOLO_GPU void fold_words(const Words *x, uint32_t first, uint32_t nranks, typena
 template <class TypeOf> struct LowPairs {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
-    KOLO_GPU Words scaled(const kolo_low_launch &, const Words &x)
+    KOLO_GPU Words scaled(const kolo_ll_launch &, const Words &x)
     {
         return x;
     }
-    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    KOLO_GPU void fold(const kolo_ll_launch &l, const Words *x, uint32_t first, Acc *sum)
     {
-        if (l.op == KOLO_LOW_MIN) {
+        if (l.op == KOLO_LL_MIN) {
             fold_words<Fold<Type, Min>>(x, first, l.nranks, sum);
         } else {
             fold_words<Fold<Type, Max>>(x, first, l.nranks, sum);
@@ -341,9 +341,9 @@ template <class TypeOf> struct LowPairs {
 template <class TypeOf> struct LowSigned : LowPairs<TypeOf> {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
-    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    KOLO_GPU void fold(const kolo_ll_launch &l, const Words *x, uint32_t first, Acc *sum)
     {
-        if (l.op == KOLO_LOW_SUM) {
+        if (l.op == KOLO_LL_SUM) {
             fold_words<Fold<Type, Sum>>(x, first, l.nranks, sum);
         } else {
             LowPairs<Type>::fold(l, x, first, sum);
@@ -354,22 +354,22 @@ template <class TypeOf> struct LowSigned : LowPairs<TypeOf> {
 template <class TypeOf> struct LowNumbers : LowSigned<TypeOf> {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
-    KOLO_GPU Words scaled(const kolo_low_launch &l, const Words &x)
+    KOLO_GPU Words scaled(const kolo_ll_launch &l, const Words &x)
     {
         typedef Pack<Type> Packs;
         const Factor factor = {l.ends.factor, true};
         Packs pack = bits_as<Packs>(x);
         KOLO_UNROLL
-        for (int e = 0; e < Packs::count && l.op == KOLO_LOW_SCALED; e++) {
+        for (int e = 0; e < Packs::count && l.op == KOLO_LL_SCALED; e++) {
             pack.elem[e] = Type::store(Scaled<Type>::load(pack.elem[e], factor));
         }
         return bits_as<Words>(pack);
     }
-    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    KOLO_GPU void fold(const kolo_ll_launch &l, const Words *x, uint32_t first, Acc *sum)
     {
-        if (l.op == KOLO_LOW_SUM || l.op == KOLO_LOW_SCALED) {
+        if (l.op == KOLO_LL_SUM || l.op == KOLO_LL_SCALED) {
             fold_words<Fold<Type, Sum>>(x, first, l.nranks, sum);
-        } else if (l.op == KOLO_LOW_PROD) {
+        } else if (l.op == KOLO_LL_PROD) {
             fold_words<Fold<Type, Prod>>(x, first, l.nranks, sum);
         } else {
             LowPairs<Type>::fold(l, x, first, sum);
@@ -381,20 +381,20 @@ template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
     typedef Truth<typename Type::Elem> True;
-    KOLO_GPU void fold(const kolo_low_launch &l, const Words *x, uint32_t first, Acc *sum)
+    KOLO_GPU void fold(const kolo_ll_launch &l, const Words *x, uint32_t first, Acc *sum)
     {
         switch (l.op) {
-        case KOLO_LOW_BAND:
+        case KOLO_LL_BAND:
             return fold_words<Fold<Type, And>>(x, first, l.nranks, sum);
-        case KOLO_LOW_BOR:
+        case KOLO_LL_BOR:
             return fold_words<Fold<Type, Or>>(x, first, l.nranks, sum);
-        case KOLO_LOW_BXOR:
+        case KOLO_LL_BXOR:
             return fold_words<Fold<Type, Xor>>(x, first, l.nranks, sum);
-        case KOLO_LOW_LAND:
+        case KOLO_LL_LAND:
             return fold_words<Fold<True, And>>(x, first, l.nranks, sum);
-        case KOLO_LOW_LOR:
+        case KOLO_LL_LOR:
             return fold_words<Fold<True, Or>>(x, first, l.nranks, sum);
-        case KOLO_LOW_LXOR:
+        case KOLO_LL_LXOR:
             return fold_words<Fold<True, Xor>>(x, first, l.nranks, sum);
         default:
             return LowNumbers<Type>::fold(l, x, first, sum);
@@ -404,14 +404,14 @@ template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
 
 /* One pack of the result from all ranks'. False: gave up. */
 template <class Kind> struct LowFold {
-    KOLO_GPU Words scaled(const kolo_low_launch &l, const Words &x)
+    KOLO_GPU Words scaled(const kolo_ll_launch &l, const Words &x)
     {
         return Kind::scaled(l, x);
     }
     KOLO_GPU bool take(const Low &low, uint32_t pack)
     {
         typedef Pack<typename Kind::Type> Packs;
-        const kolo_low_launch &l = *low.launch;
+        const kolo_ll_launch &l = *low.launch;
         typename Kind::Acc sum[Packs::count] = {};
         const Words own = own_pack<Kind>(low, l.me, pack);
         for (uint32_t first = 0; first < l.nranks; first += LOW_AHEAD) {
@@ -437,13 +437,13 @@ template <class Kind> struct LowFold {
 
 /* Each rank's pack to a place of its own. */
 struct LowCopy {
-    KOLO_GPU Words scaled(const kolo_low_launch &, const Words &x)
+    KOLO_GPU Words scaled(const kolo_ll_launch &, const Words &x)
     {
         return x;
     }
     KOLO_GPU bool take(const Low &low, uint32_t pack)
     {
-        const kolo_low_launch &l = *low.launch;
+        const kolo_ll_launch &l = *low.launch;
         if ((l.from >> l.me & 1) != 0) {
             put_pack(low, l.me, pack, own_pack<LowCopy>(low, l.me, pack));
         }
@@ -468,7 +468,7 @@ struct LowCopy {
 
 template <class Kind> struct LowKernel {
     /* What a block does that gave up once it does not try again: the communicator is at its end. */
-    KOLO_GPU void run(const kolo_low_launch &l, uint32_t slice, const Threads &threads)
+    KOLO_GPU void run(const kolo_ll_launch &l, uint32_t slice, const Threads &threads)
     {
         const Low low = low_of(l, slice);
         if (any(low.block.mine->failed != 0)) {

@@ -7,30 +7,30 @@
 #include "exec/gpu/program/program_layout.h"
 
 enum {
-    KOLO_LOW_BYTES = 8 << 10, /* that one rank sends another in a slice: a pack a thread */
-    KOLO_LOW_PACK = 16,       /* bytes of the user's that a thread moves at a time: two lines */
-    KOLO_LOW_HEAD = 128,      /* of a slot: its first line has the call's signature */
-    KOLO_LOW_SLOT = KOLO_LOW_HEAD + 2 * KOLO_LOW_BYTES,
-    KOLO_LOW_TURNS = 2,        /* slots that a writer has at a reader for a slice */
-    KOLO_LOW_REFRESH = 1 << 25 /* calls after which every line has been written again */
+    KOLO_LL_BYTES = 8 << 10, /* that one rank sends another in a slice: a pack a thread */
+    KOLO_LL_PACK = 16,       /* bytes of the user's that a thread moves at a time: two lines */
+    KOLO_LL_HEAD = 128,      /* of a slot: its first line has the call's signature */
+    KOLO_LL_SLOT = KOLO_LL_HEAD + 2 * KOLO_LL_BYTES,
+    KOLO_LL_TURNS = 2,        /* slots that a writer has at a reader for a slice */
+    KOLO_LL_REFRESH = 1 << 25 /* calls after which every line has been written again */
 };
 
 enum { /* operations */
-       KOLO_LOW_SUM,
-       KOLO_LOW_PROD,
-       KOLO_LOW_MIN,
-       KOLO_LOW_MAX,
-       KOLO_LOW_BAND,
-       KOLO_LOW_BOR,
-       KOLO_LOW_BXOR,
-       KOLO_LOW_LAND,
-       KOLO_LOW_LOR,
-       KOLO_LOW_LXOR,
-       KOLO_LOW_SCALED /* a sum of what each rank has multiplied by its factor */
+       KOLO_LL_SUM,
+       KOLO_LL_PROD,
+       KOLO_LL_MIN,
+       KOLO_LL_MAX,
+       KOLO_LL_BAND,
+       KOLO_LL_BOR,
+       KOLO_LL_BXOR,
+       KOLO_LL_LAND,
+       KOLO_LL_LOR,
+       KOLO_LL_LXOR,
+       KOLO_LL_SCALED /* a sum of what each rank has multiplied by its factor */
 };
 
-struct kolo_low_launch { /* a kernel's one argument, by value: graphs keep it as it is */
-    struct kolo_peer_ends ends;
+struct kolo_ll_launch { /* a kernel's one argument, by value: graphs keep it as it is */
+    struct kolo_program_ends ends;
     uint32_t nranks, me;
     uint32_t to, from;    /* bits: ranks that get bytes of mine; whose I take, me among them */
     uint32_t op, divisor; /* divisor above 1: of the total */
@@ -39,7 +39,7 @@ struct kolo_low_launch { /* a kernel's one argument, by value: graphs keep it as
     uint64_t slots;                 /* where they begin in each slab */
 };
 
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_ends) == 48 + 8 * KOLO_PEER_RANKS &&
-                     sizeof(struct kolo_low_launch) == 64 + sizeof(struct kolo_peer_ends),
-                 "the same layout on the host and the GPU");
+KOLO_PROGRAM_ASSERT(sizeof(struct kolo_program_ends) == 48 + 8 * KOLO_PROGRAM_RANKS &&
+                        sizeof(struct kolo_ll_launch) == 64 + sizeof(struct kolo_program_ends),
+                    "the same layout on the host and the GPU");
 #endif

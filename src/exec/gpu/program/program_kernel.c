@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a plan to the words that a kernel interprets, and from these to a launch: see
- * program_kernel.h. */
+/* From a plan to the words that a kernel interprets: each lane's ops, with chunks instead of
+ * addresses. */
 #include "exec/gpu/program/program_kernel.h"
 
-#include "exec/cpu/exec.h"
+#include "exec/cpu/bound.h"
 #include "exec/gpu/fused/fused.h"
 #include "exec/gpu/ll/ll_layout.h"
 #include "util/grow.h"
@@ -12,26 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static_assert((int)KOLO_PEER_LANES == KOLO_LANES && (int)KOLO_PEER_STAGES == KOLO_STAGES,
+static_assert((int)KOLO_PROGRAM_LANES == KOLO_LANES && (int)KOLO_PROGRAM_STAGES == KOLO_STAGES,
               "a launch holds what plans have");
 
-size_t kolo_peer_low_at(const struct kolo_peer_room *room)
+size_t kolo_program_ll_at(const struct kolo_program_room *room)
 {
-    const size_t inboxes = (size_t)KOLO_PEER_DEPTH * room->inbox_bytes;
-    const size_t scratch = (size_t)KOLO_PEER_COPIES * room->scratch_bytes;
-    return room->slices * (sizeof(struct kolo_peer_slice) + inboxes + scratch);
+    const size_t inboxes = (size_t)KOLO_PROGRAM_DEPTH * room->inbox_bytes;
+    const size_t scratch = (size_t)KOLO_PROGRAM_COPIES * room->scratch_bytes;
+    return room->slices * (sizeof(struct kolo_program_slice) + inboxes + scratch);
 }
 
-size_t kolo_peer_slab_bytes(const struct kolo_peer_room *room)
+size_t kolo_program_slab_bytes(const struct kolo_program_room *room)
 {
-    const size_t slots = (size_t)room->slices * KOLO_LOW_TURNS * room->nranks;
-    return kolo_peer_low_at(room) + slots * KOLO_LOW_SLOT;
+    const size_t slots = (size_t)room->slices * KOLO_LL_TURNS * room->nranks;
+    return kolo_program_ll_at(room) + slots * KOLO_LL_SLOT;
 }
 
 struct making {
     const struct kolo_plan *plan;
     const struct kolo_prog *prog;
-    struct kolo_peer_program *out;
+    struct kolo_program *out;
     bool *sent;      /* [max_places], of one pair */
     uint32_t *first; /* [reader * nranks + writer], of `lane` */
     size_t *number;  /* []: each its index */
@@ -99,14 +99,14 @@ static uint32_t word_of(const struct making *m, int rank, uint32_t phase)
             word++;
         }
     }
-    return word < KOLO_PEER_SIGNALS ? word : 0;
+    return word < KOLO_PROGRAM_SIGNALS ? word : 0;
 }
 
 /* ---- words ---- */
 
 static void add(struct making *m, uint64_t word)
 {
-    struct kolo_peer_program *p = m->out;
+    struct kolo_program *p = m->out;
     uint64_t *grown = kolo_grow(p->word, (int)p->nwords, &m->cap, sizeof *grown);
     if (grown == NULL) {
         m->lacks = "memory of the host";
@@ -118,7 +118,7 @@ static void add(struct making *m, uint64_t word)
 
 static void add_operand(struct making *m, unsigned kind, int rank, uint32_t index)
 {
-    add(m, KOLO_PEER_OPERAND(kind, rank >= 0 ? rank : 0, index));
+    add(m, KOLO_PROGRAM_OPERAND(kind, rank >= 0 ? rank : 0, index));
 }
 
 /* The j-th chunk of an operand; it may be in the inboxes of several ranks. */
@@ -128,21 +128,21 @@ static void add_chunk(struct making *m, const struct kolo_at *at, uint32_t j, bo
     const uint32_t index = at->index + j;
     switch (at->space) {
     case KOLO_AT_IN:
-        add_operand(m, KOLO_PEER_IN, me, index);
+        add_operand(m, KOLO_PROGRAM_IN, me, index);
         break;
     case KOLO_AT_OUT:
-        add_operand(m, KOLO_PEER_OUT, me, index);
+        add_operand(m, KOLO_PROGRAM_OUT, me, index);
         break;
     case KOLO_AT_SCRATCH:
-        add_operand(m, KOLO_PEER_SCRATCH, me, index);
+        add_operand(m, KOLO_PROGRAM_SCRATCH, me, index);
         break;
     default: /* an outbox */
         if (!stored) {
-            add_operand(m, KOLO_PEER_INBOX, me, place_in_inbox(m, me, at->rank, index));
+            add_operand(m, KOLO_PROGRAM_INBOX, me, place_in_inbox(m, me, at->rank, index));
         }
         for (int q = 0; stored && q < m->plan->shape.nranks; q++) {
             if (reads(m, q, index)) {
-                add_operand(m, KOLO_PEER_INBOX, q, place_in_inbox(m, q, me, index));
+                add_operand(m, KOLO_PROGRAM_INBOX, q, place_in_inbox(m, q, me, index));
             }
         }
         break;
@@ -156,7 +156,7 @@ static uint32_t length_of(const struct making *m, const struct kolo_uop *op, uin
                                          .me = m->prog->me,
                                          .nranks = m->plan->shape.nranks,
                                          .chunks = m->plan->chunks,
-                                         .full = KOLO_PEER_FULL,
+                                         .full = KOLO_PROGRAM_FULL,
                                          .block = m->number,
                                          .block_out = m->number};
     return (uint32_t)kolo_uop_bytes(m->prog, &extents, op, j);
@@ -174,12 +174,12 @@ static void add_move(struct making *m, const struct kolo_uop *op, uint32_t j)
         add_chunk(m, &at[op->nsrc + i], j, true);
     }
     const uint32_t sides = m->out->nwords - head - 1;
-    if (m->lacks == NULL && (sides > KOLO_PEER_SIDES || sides < op->nsrc)) {
+    if (m->lacks == NULL && (sides > KOLO_PROGRAM_SIDES || sides < op->nsrc)) {
         m->lacks = "sides of a move";
     }
     if (m->lacks == NULL) {
-        m->out->word[head] =
-            KOLO_PEER_OP(KOLO_PEER_MOVE, op->last, op->nsrc, sides - op->nsrc, length_of(m, op, j));
+        m->out->word[head] = KOLO_PROGRAM_OP(KOLO_PROGRAM_MOVE, op->last, op->nsrc,
+                                             sides - op->nsrc, length_of(m, op, j));
     }
 }
 
@@ -190,12 +190,13 @@ static void add_waits(struct making *m, const struct kolo_uop *op)
         const struct kolo_at *line = &m->prog->at[op->first + i];
         const uint32_t word = word_of(m, line->rank, line->phase);
         const unsigned left = op->nsrc - i;
-        if (i % KOLO_PEER_SIDES == 0) {
-            add(m, KOLO_PEER_OP(KOLO_PEER_WAIT, 0, left < KOLO_PEER_SIDES ? left : KOLO_PEER_SIDES,
-                                0, op->step));
+        if (i % KOLO_PROGRAM_SIDES == 0) {
+            add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_WAIT, 0,
+                                   left < KOLO_PROGRAM_SIDES ? left : KOLO_PROGRAM_SIDES, 0,
+                                   op->step));
         }
         m->lacks = word == 0 ? "signals" : m->lacks;
-        add(m, KOLO_PEER_OPERAND(0, line->rank, word));
+        add(m, KOLO_PROGRAM_OPERAND(0, line->rank, word));
     }
 }
 
@@ -203,7 +204,7 @@ static void add_signal(struct making *m, const struct kolo_uop *op)
 {
     const uint32_t word = word_of(m, m->prog->me, m->prog->at[op->first].phase);
     m->lacks = word == 0 ? "signals" : m->lacks;
-    add(m, KOLO_PEER_OP(KOLO_PEER_SIGNAL, 0, 0, 0, word));
+    add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_SIGNAL, 0, 0, 0, word));
 }
 
 /* ---- lanes that wait for lanes ---- */
@@ -221,11 +222,11 @@ static int lane_of(const struct kolo_prog *p, uint32_t op)
 static uint32_t mark_of(struct making *m, uint32_t after)
 {
     const struct kolo_prog *p = m->prog;
-    uint32_t word = KOLO_PEER_MARKS;
+    uint32_t word = KOLO_PROGRAM_MARKS;
     for (uint32_t i = p->lane[lane_of(p, after)].begin; i < after; i++) {
         word += p->op[i].code == KOLO_DO_AFTER;
     }
-    if (word >= KOLO_PEER_SIGNALS) {
+    if (word >= KOLO_PROGRAM_SIGNALS) {
         m->lacks = "signals between lanes";
     }
     return word;
@@ -238,8 +239,8 @@ static void add_marks(struct making *m, uint32_t at)
     for (uint32_t i = 0; i < p->nops; i++) {
         const struct kolo_uop *after = &p->op[i];
         if (after->code == KOLO_DO_AFTER && after->peer == m->lane && after->index == at) {
-            add(m, KOLO_PEER_OP(KOLO_PEER_MARK, 0, 1, 0, 0));
-            add(m, KOLO_PEER_OPERAND(0, lane_of(p, i), mark_of(m, i)));
+            add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_MARK, 0, 1, 0, 0));
+            add(m, KOLO_PROGRAM_OPERAND(0, lane_of(p, i), mark_of(m, i)));
         }
     }
 }
@@ -247,8 +248,8 @@ static void add_marks(struct making *m, uint32_t at)
 static void add_after(struct making *m, uint32_t at)
 {
     m->out->joined = true;
-    add(m, KOLO_PEER_OP(KOLO_PEER_WAIT, 0, 1, 0, m->prog->op[at].step));
-    add(m, KOLO_PEER_OPERAND(0, m->prog->me, mark_of(m, at)));
+    add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_WAIT, 0, 1, 0, m->prog->op[at].step));
+    add(m, KOLO_PROGRAM_OPERAND(0, m->prog->me, mark_of(m, at)));
 }
 
 /* ---- lanes ---- */
@@ -273,7 +274,7 @@ static void add_op(struct making *m, uint32_t at)
         add_after(m, at);
         break;
     case KOLO_DO_DONE:
-        add(m, KOLO_PEER_OP(KOLO_PEER_DONE, 0, 0, 0, 0));
+        add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_DONE, 0, 0, 0, 0));
         break;
     default:
         m->lacks = "means: messages, or other ranks' buffers";
@@ -285,7 +286,7 @@ static void add_lane(struct making *m)
 {
     const struct kolo_rank_plan *mine = &m->plan->rank[m->prog->me];
     const struct kolo_lane_ops *ops = &m->prog->lane[m->lane];
-    struct kolo_peer_lane *lane = &m->out->lane[m->lane];
+    struct kolo_program_lane *lane = &m->out->lane[m->lane];
     for (int i = 0; i < mine->count; i++) {
         const struct kolo_step *s = &mine->step[i];
         const uint32_t peer = s->peer >= 0 && s->lane == m->lane ? UINT32_C(1) << s->peer : 0;
@@ -313,7 +314,7 @@ static void count_scratch(struct making *m, const struct kolo_prog *prog)
 
 static kolo_status lower(const struct kolo_plan *plan, int rank, struct kolo_prog **out)
 {
-    uint8_t links[KOLO_PEER_RANKS];
+    uint8_t links[KOLO_PROGRAM_RANKS];
     memset(links, KOLO_LINK_MAP, sizeof links);
     return kolo_lower(plan, rank, links, out);
 }
@@ -348,13 +349,12 @@ static kolo_status make(struct making *m, int me)
                            m->plan->algo->base.name, m->plan->shape.nranks, m->lacks);
 }
 
-kolo_status kolo_peer_program_make(const struct kolo_plan *plan, int me,
-                                   struct kolo_peer_program **out)
+kolo_status kolo_program_make(const struct kolo_plan *plan, int me, struct kolo_program **out)
 {
     const size_t n = (size_t)plan->shape.nranks;
     const size_t chunks = kolo_max((size_t)plan->chunks, n);
     struct making m = {.plan = plan};
-    if (plan->only >= 0 || n > KOLO_PEER_RANKS || chunks >= KOLO_PEER_FULL) {
+    if (plan->only >= 0 || n > KOLO_PROGRAM_RANKS || chunks >= KOLO_PROGRAM_FULL) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s of %zu ranks and %zu chunks is not for GPUs",
                          plan->algo->base.name, n, chunks);
     }
@@ -377,14 +377,14 @@ kolo_status kolo_peer_program_make(const struct kolo_plan *plan, int me,
     free(m.first);
     free(m.number);
     if (st != KOLO_OK) {
-        kolo_peer_program_destroy(m.out);
+        kolo_program_destroy(m.out);
         return st;
     }
     *out = m.out;
     return KOLO_OK;
 }
 
-void kolo_peer_program_destroy(struct kolo_peer_program *program)
+void kolo_program_destroy(struct kolo_program *program)
 {
     if (program != NULL) {
         free(program->word);
@@ -392,118 +392,11 @@ void kolo_peer_program_destroy(struct kolo_peer_program *program)
     }
 }
 
-/* ---- a call ---- */
-
-enum { ALIGN = 128 }; /* of pieces: of every type, and lines of its cache */
-
-static kolo_status cut(const struct kolo_peer_program *p, const struct kolo_extents *extents,
-                       struct kolo_peer_launch *l)
-{
-    size_t limit = l->room.inbox_bytes / kolo_max(p->inbox_chunks, 1);
-    limit = kolo_min(limit, l->room.scratch_bytes / kolo_max(p->scratch_chunks, 1));
-    limit = limit / ALIGN * ALIGN;
-    if (limit == 0) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "%s of %u ranks has %u chunks for an inbox of %u bytes and %u for scratch "
-                         "of %u",
-                         p->plan->algo->base.name, l->room.nranks, p->inbox_chunks,
-                         l->room.inbox_bytes, p->scratch_chunks, l->room.scratch_bytes);
-    }
-    const size_t part = kolo_round_up((extents->full + l->slices - 1) / l->slices, ALIGN);
-    l->tiles = (uint32_t)kolo_max((part + limit - 1) / limit, 1);
-    l->part = part;
-    l->piece = kolo_round_up((part + l->tiles - 1) / l->tiles, ALIGN);
-    return KOLO_OK;
-}
-
-/* Chunks follow one another and are equally long, but for the last ones. */
-static bool is_regular(const struct kolo_extents *e, size_t chunks, struct kolo_peer_launch *l)
-{
-    size_t total = 0;
-    bool regular = true;
-    for (size_t i = 0; i < chunks; i++) {
-        total += e->block[i];
-    }
-    l->full = e->full;
-    l->total = total;
-    l->in_stride = chunks > 1 ? e->in_off[1] : 0;
-    l->out_stride = chunks > 1 ? e->out_off[1] : 0;
-    for (size_t i = 0; i < chunks; i++) {
-        const size_t before = i * e->full;
-        regular = regular && e->in_off[i] == i * l->in_stride &&
-                  e->out_off[i] == i * l->out_stride &&
-                  e->block[i] == (before < total ? kolo_min(e->full, total - before) : 0);
-    }
-    return regular;
-}
-
-static kolo_status measure(const struct kolo_extents *e, struct kolo_peer_launch *l)
-{
-    const bool flat = kolo_coll_flat(e->coll);
-    const size_t chunks = (size_t)(flat ? e->chunks : e->nranks);
-    if (is_regular(e, chunks, l)) {
-        return KOLO_OK;
-    }
-    if (e->coll != KOLO_COLL_ALL_GATHER && e->coll != KOLO_COLL_REDUCE_SCATTER) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "blocks of several lengths in %s on GPUs",
-                         kolo_coll_name(e->coll));
-    }
-    const bool gathers = e->coll == KOLO_COLL_ALL_GATHER; /* IN is one block, else OUT is */
-    l->varied = 1;
-    l->in_stride = !gathers;
-    l->out_stride = gathers;
-    for (size_t r = 0; r < chunks; r++) {
-        l->span[r] = (struct kolo_peer_span){gathers ? e->out_off[r] : e->in_off[r], e->block[r]};
-    }
-    return KOLO_OK;
-}
-
-kolo_status kolo_peer_bind(const struct kolo_peer_program *p, uint64_t program,
-                           const struct kolo_extents *extents, const struct kolo_peer_room *room,
-                           unsigned slices, struct kolo_peer_launch *out)
-{
-    *out = (struct kolo_peer_launch){.room = *room,
-                                     .me = (uint32_t)p->me,
-                                     .lanes = p->nlanes,
-                                     .slices = slices,
-                                     .nstages = p->nstages,
-                                     .joined = p->joined,
-                                     .program = program};
-    if (p->nlanes * slices > room->slices) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s takes %u blocks of %u", p->plan->algo->base.name,
-                         p->nlanes * slices, room->slices);
-    }
-    memcpy(out->lane, p->lane, sizeof out->lane);
-    if (program == 0) {
-        assert(p->nwords <= KOLO_PEER_HELD);
-        memcpy(out->word, p->word, p->nwords * sizeof p->word[0]);
-    }
-    KOLO_TRY(measure(extents, out));
-    return cut(p, extents, out);
-}
-
-/* ---- straight from buffer to buffer ---- */
-
-void kolo_peer_bind_direct(enum kolo_coll coll, size_t bytes, struct kolo_peer_launch *l)
-{
-    const uint32_t n = l->room.nranks;
-    const size_t share =
-        coll == KOLO_COLL_ALL_REDUCE ? kolo_round_up((bytes + n - 1) / n, ALIGN) : bytes;
-    const size_t at = l->me * share;
-    const size_t left = coll != KOLO_COLL_ALL_REDUCE ? bytes : at < bytes ? bytes - at : 0;
-    const unsigned nsrc = coll == KOLO_COLL_ALL_GATHER ? 1 : n;
-    const unsigned ndst = coll == KOLO_COLL_REDUCE_SCATTER ? 1 : n;
-    l->direct = KOLO_PEER_OP(KOLO_PEER_DIRECT, 1, nsrc, ndst, 0);
-    l->direct_bytes = kolo_min(share, left);
-    l->in_at = coll == KOLO_COLL_ALL_GATHER ? 0 : at;
-    l->out_at = coll == KOLO_COLL_REDUCE_SCATTER ? 0 : at;
-    l->direct_part = kolo_round_up((share + l->slices - 1) / l->slices, ALIGN);
-    l->meets = 1;
-}
-
-void kolo_peer_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME])
+void kolo_program_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
+                       char out[KOLO_PROGRAM_NAME])
 {
     char fused[KOLO_FUSED_NAME];
     kolo_fused_name(kolo_coll_reduces(coll) ? coll : KOLO_COLL_BROADCAST, type, op, fused);
-    (void)snprintf(out, KOLO_PEER_NAME, "kolo_peer_%s", fused + strlen("kolo_fused_"));
+    const char *pair = fused + strlen("kolo_fused_");
+    (void)snprintf(out, KOLO_PROGRAM_NAME, "kolo_program_%.34s", pair); /* what there is room for */
 }

@@ -13,8 +13,8 @@
  *
  * Words hold epochs that only grow, with one writer each. Epochs are kept in the slab, so that a
  * launch that a graph holds does the next tiles each time. An inbox is stored to again when its
- * reader has finished the tile KOLO_PEER_DEPTH before (its `done` word), which every rank hears of
- * the last tile of a call: so the next call may cut inboxes in another way.
+ * reader has finished the tile KOLO_PROGRAM_DEPTH before (its `done` word), which every rank hears
+ * of the last tile of a call: so the next call may cut inboxes in another way.
  *
  * A program says which chunks, never where they lie nor how long they are: it is made once a plan.
  * Short ones go with the launch, others lie in memory that the host has pinned, and a block reads
@@ -31,33 +31,33 @@ extern "C" {
 #endif
 
 /* Bytes of a slab, which begins as zeros; where in it the slots of exec/gpu/ll/ll.h are. */
-size_t kolo_peer_slab_bytes(const struct kolo_peer_room *room);
-size_t kolo_peer_low_at(const struct kolo_peer_room *room);
+size_t kolo_program_slab_bytes(const struct kolo_program_room *room);
+size_t kolo_program_ll_at(const struct kolo_program_room *room);
 
-struct kolo_peer_program {
+struct kolo_program {
     const struct kolo_plan *plan;
     int me;
     bool joined; /* lanes wait for each other */
     uint32_t nlanes, nstages;
     uint32_t inbox_chunks, scratch_chunks; /* the most of any rank and lane */
-    struct kolo_peer_lane lane[KOLO_LANES];
+    struct kolo_program_lane lane[KOLO_LANES];
     uint32_t nwords;
     uint64_t *word;
 };
 /* What rank `me` does in `plan`, which outlives it and has all ranks' steps. Errors: UNSUPPORTED
  * (ranks, sides of a move, or signals, than a kernel has room for), SYSTEM. */
-KOLO_CHECK kolo_status kolo_peer_program_make(const struct kolo_plan *plan, int me,
-                                              struct kolo_peer_program **out);
-void kolo_peer_program_destroy(struct kolo_peer_program *program);
+KOLO_CHECK kolo_status kolo_program_make(const struct kolo_plan *plan, int me,
+                                         struct kolo_program **out);
+void kolo_program_destroy(struct kolo_program *program);
 
 /* A call by `slices` blocks a lane, for what does not change from call to call: all of the launch
  * but `ends` and the divisor. `program` is where its words are, as the GPU sees them; 0: in the
- * launch, which holds KOLO_PEER_HELD of them. Errors: UNSUPPORTED (blocks, or chunks of a tile,
+ * launch, which holds KOLO_PROGRAM_HELD of them. Errors: UNSUPPORTED (blocks, or chunks of a tile,
  * than there is room for; blocks of lengths that not all ranks know). */
-KOLO_CHECK kolo_status kolo_peer_bind(const struct kolo_peer_program *p, uint64_t program,
-                                      const struct kolo_extents *extents,
-                                      const struct kolo_peer_room *room, unsigned slices,
-                                      struct kolo_peer_launch *out);
+KOLO_CHECK kolo_status kolo_program_bind(const struct kolo_program *p, uint64_t program,
+                                         const struct kolo_extents *extents,
+                                         const struct kolo_program_room *room, unsigned slices,
+                                         struct kolo_program_launch *out);
 
 /* Beside the program of an all-reduce, all-gather or reduce-scatter whose count is `bytes`: each
  * rank reads its share of all inputs and stores what comes of it to all outputs, over the links and
@@ -65,11 +65,13 @@ KOLO_CHECK kolo_status kolo_peer_bind(const struct kolo_peer_program *p, uint64_
  * first; else the program is run. Afterwards they tell that they are through: nobody's buffers are
  * used once its kernel is over. All ranks must make the launch so, or none.
  * Source: the two-shot kernels of NCCL (RSxLD_AGxST), vLLM and others. */
-void kolo_peer_bind_direct(enum kolo_coll coll, size_t bytes, struct kolo_peer_launch *launch);
+void kolo_program_bind_direct(enum kolo_coll coll, size_t bytes,
+                              struct kolo_program_launch *launch);
 
-/* The kernel that serves the call, as kolo_fused_name(): "kolo_peer_sum_float32", ... */
-enum { KOLO_PEER_NAME = 48 }; /* and KOLO_FUSED_NAME */
-void kolo_peer_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out[KOLO_PEER_NAME]);
+/* The kernel that serves the call, as kolo_fused_name(): "kolo_program_sum_float32", ... */
+enum { KOLO_PROGRAM_NAME = 48 }; /* and KOLO_FUSED_NAME */
+void kolo_program_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
+                       char out[KOLO_PROGRAM_NAME]);
 
 /* Cubins and PTX of all of them, or NULL where kolo was built without nvcc. */
 const void *kolo_program_image(void);

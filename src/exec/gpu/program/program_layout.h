@@ -7,102 +7,103 @@
 #include <stdint.h>
 
 enum {
-    KOLO_PEER_RANKS = 32,
-    KOLO_PEER_SLICES = 32,   /* thread blocks of a rank */
-    KOLO_PEER_THREADS = 512, /* of a block */
-    KOLO_PEER_LANES = 16,    /* KOLO_LANES */
-    KOLO_PEER_DEPTH = 4,     /* copies of an inbox: tiles ahead of one's readers */
-    KOLO_PEER_COPIES = 4,    /* of scratch */
-    KOLO_PEER_SIGNALS = 64,  /* words of one writer: its `done`, then its signals, */
-    KOLO_PEER_MET = 64,      /* then that it has come with its buffers, */
-    KOLO_PEER_OVER = 65,     /* and that it leaves the others' alone again */
-    KOLO_PEER_WORDS = 66,
-    KOLO_PEER_OWN = 1,    /* where the writer is the rank itself: `done` of its lanes, */
-    KOLO_PEER_MARKS = 17, /* then that a lane has come to where another waits for it */
-    KOLO_PEER_SIDES = 64, /* sources and destinations of a move */
-    KOLO_PEER_STAGES = 3,
-    KOLO_PEER_HELD = 256,  /* words of a program that goes with its launch */
-    KOLO_PEER_WINDOW = 512 /* words of a program that a block has at hand */
+    KOLO_PROGRAM_RANKS = 32,
+    KOLO_PROGRAM_SLICES = 32,   /* thread blocks of a rank */
+    KOLO_PROGRAM_THREADS = 512, /* of a block */
+    KOLO_PROGRAM_LANES = 16,    /* KOLO_LANES */
+    KOLO_PROGRAM_DEPTH = 4,     /* copies of an inbox: tiles ahead of one's readers */
+    KOLO_PROGRAM_COPIES = 4,    /* of scratch */
+    KOLO_PROGRAM_SIGNALS = 64,  /* words of one writer: its `done`, then its signals, */
+    KOLO_PROGRAM_MET = 64,      /* then that it has come with its buffers, */
+    KOLO_PROGRAM_OVER = 65,     /* and that it leaves the others' alone again */
+    KOLO_PROGRAM_WORDS = 66,
+    KOLO_PROGRAM_OWN = 1,    /* where the writer is the rank itself: `done` of its lanes, */
+    KOLO_PROGRAM_MARKS = 17, /* then that a lane has come to where another waits for it */
+    KOLO_PROGRAM_SIDES = 64, /* sources and destinations of a move */
+    KOLO_PROGRAM_STAGES = 3,
+    KOLO_PROGRAM_HELD = 256,  /* words of a program that goes with its launch */
+    KOLO_PROGRAM_WINDOW = 512 /* words of a program that a block has at hand */
 };
 
 /* A program is words of 8 bytes, of which the lanes have one run after the other: an op, then its
  * operands, sources first. */
 enum {
-    KOLO_PEER_WAIT,          /* for words of mine; `value` is the step of the plan */
-    KOLO_PEER_MOVE,          /* `value`: the number of a chunk as long as what is moved, */
-    KOLO_PEER_FULL = 0xffff, /* or this: the longest */
-    KOLO_PEER_SIGNAL = 2,    /* `value`: the word, at all readers */
-    KOLO_PEER_DONE,          /* with this tile */
-    KOLO_PEER_MARK,          /* words of lanes of mine, which wait for it */
-    KOLO_PEER_DIRECT         /* a MOVE between the users' buffers, beside the program */
+    KOLO_PROGRAM_WAIT,          /* for words of mine; `value` is the step of the plan */
+    KOLO_PROGRAM_MOVE,          /* `value`: the number of a chunk as long as what is moved, */
+    KOLO_PROGRAM_FULL = 0xffff, /* or this: the longest */
+    KOLO_PROGRAM_SIGNAL = 2,    /* `value`: the word, at all readers */
+    KOLO_PROGRAM_DONE,          /* with this tile */
+    KOLO_PROGRAM_MARK,          /* words of lanes of mine, which wait for it */
+    KOLO_PROGRAM_DIRECT         /* a MOVE between the users' buffers, beside the program */
 };
-#define KOLO_PEER_OP(code, last, nsrc, ndst, value)                                                \
+#define KOLO_PROGRAM_OP(code, last, nsrc, ndst, value)                                             \
     ((uint64_t)(code) | (uint64_t)(last) << 8 | (uint64_t)(nsrc) << 16 | (uint64_t)(ndst) << 24 |  \
      (uint64_t)(value) << 32) /* last: the reduction is complete here */
 
 /* An operand is kind << 56 | rank << 48 | index: of a chunk of IN, OUT or scratch, or of a place in
  * the inbox of `rank`. A WAIT's is of a word of `rank`, a MARK's of a word of mine in lane `rank`.
  */
-enum { KOLO_PEER_IN, KOLO_PEER_OUT, KOLO_PEER_SCRATCH, KOLO_PEER_INBOX };
-#define KOLO_PEER_OPERAND(kind, rank, index)                                                       \
+enum { KOLO_PROGRAM_IN, KOLO_PROGRAM_OUT, KOLO_PROGRAM_SCRATCH, KOLO_PROGRAM_INBOX };
+#define KOLO_PROGRAM_OPERAND(kind, rank, index)                                                    \
     ((uint64_t)(kind) << 56 | (uint64_t)(rank) << 48 | (uint64_t)(index))
 
 /* A rank's memory that the others map, its *slab*: slices, then inboxes by slice and tile, then
  * scratch by slice and tile, then what exec/gpu/ll/ll_layout.h says. A slice is a block's; those of
  * a lane follow one another. Which rank stores to which place of an inbox is the plan's. A word has
  * one writer. */
-struct kolo_peer_place { /* of a rank's buffers; `in` 0: the others do not reach them */
+struct kolo_program_place { /* of a rank's buffers; `in` 0: the others do not reach them */
     uint64_t in, out, factor, unused;
 };
-struct kolo_peer_slice {
+struct kolo_program_slice {
     /* Its block's alone: tiles that it has run; whether a thread has given up. */
     uint32_t epoch, failed;
     uint32_t through; /* of lane 0: lanes that wait for each other and are through a call */
     uint32_t low;     /* calls that it has run of the low-latency kernels */
     uint32_t met;     /* calls in which ranks have said where their buffers are */
     uint32_t unused[27];
-    uint32_t left[KOLO_PEER_RANKS]; /* of the first slice: not 0, that rank stores no more here */
-    struct kolo_peer_place place[KOLO_PEER_RANKS];   /* by writer, ahead of its word */
-    uint64_t word[KOLO_PEER_RANKS][KOLO_PEER_WORDS]; /* signature << 32 | 1 + epoch */
+    uint32_t
+        left[KOLO_PROGRAM_RANKS]; /* of the first slice: not 0, that rank stores no more here */
+    struct kolo_program_place place[KOLO_PROGRAM_RANKS];   /* by writer, ahead of its word */
+    uint64_t word[KOLO_PROGRAM_RANKS][KOLO_PROGRAM_WORDS]; /* signature << 32 | 1 + epoch */
 };
-struct kolo_peer_room { /* of a slab; alike on all ranks of a communicator */
+struct kolo_program_room { /* of a slab; alike on all ranks of a communicator */
     uint32_t nranks, slices;
     uint32_t inbox_bytes, scratch_bytes; /* of a tile, multiples of 128 */
 };
 
 /* Pinned memory of the host's. */
-struct kolo_peer_record { /* why a block gave up */
-    uint32_t status;      /* KOLO_PEER_FAILED; written last */
-    uint32_t rank, step;  /* which it waited for, in which step of the plan */
-    uint32_t epoch;       /* of the tile, */
-    uint64_t seen;        /* what the word was */
-    uint64_t wanted;      /* and what it was waited for to become */
+struct kolo_program_record { /* why a block gave up */
+    uint32_t status;         /* KOLO_PROGRAM_FAILED; written last */
+    uint32_t rank, step;     /* which it waited for, in which step of the plan */
+    uint32_t epoch;          /* of the tile, */
+    uint64_t seen;           /* what the word was */
+    uint64_t wanted;         /* and what it was waited for to become */
 };
-enum { KOLO_PEER_FINE, KOLO_PEER_TIMEOUT, KOLO_PEER_MISMATCH, KOLO_PEER_ABORTED };
-struct kolo_peer_control {
+enum { KOLO_PROGRAM_FINE, KOLO_PROGRAM_TIMEOUT, KOLO_PROGRAM_MISMATCH, KOLO_PROGRAM_ABORTED };
+struct kolo_program_control {
     uint32_t abort; /* not 0: whoever waits gives up */
     uint32_t unused[31];
-    struct kolo_peer_record record[KOLO_PEER_SLICES];
+    struct kolo_program_record record[KOLO_PROGRAM_SLICES];
 };
 
-struct kolo_peer_ends {       /* what a call of any form has that was not known before it */
+struct kolo_program_ends {    /* what a call of any form has that was not known before it */
     uint64_t in, out, factor; /* factor: the bits of PREMULSUM's */
     uint64_t timeout_ns, control;
     uint32_t signature, unused; /* of the call, equal on all ranks; not 0 */
-    uint64_t slab[KOLO_PEER_RANKS];
+    uint64_t slab[KOLO_PROGRAM_RANKS];
 };
 
-struct kolo_peer_lane {
+struct kolo_program_lane {
     uint32_t readers, sources; /* bits: ranks that read my words and places; whose I read */
-    uint32_t stage[KOLO_PEER_STAGES + 1]; /* bounds of pipeline stages, in words */
+    uint32_t stage[KOLO_PROGRAM_STAGES + 1]; /* bounds of pipeline stages, in words */
 };
-struct kolo_peer_span { /* of a rank's block, where each is as long as it likes */
+struct kolo_program_span { /* of a rank's block, where each is as long as it likes */
     uint64_t at, bytes;
 };
 
-struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it as it is */
-    struct kolo_peer_ends ends;
-    struct kolo_peer_room room;
+struct kolo_program_launch { /* a kernel's one argument, by value: graphs keep it as it is */
+    struct kolo_program_ends ends;
+    struct kolo_program_room room;
     uint32_t me, divisor;   /* divisor above 1: of the total */
     uint32_t lanes, slices; /* blocks: slices of a lane */
     uint32_t nstages, tiles;
@@ -115,22 +116,23 @@ struct kolo_peer_launch { /* a kernel's one argument, by value: graphs keep it a
     uint64_t direct, direct_bytes;       /* an op, and what it moves */
     uint64_t in_at, out_at, direct_part; /* where in each buffer; bytes of a slice */
     /* What a rank adds to the addresses of this one's buffers, to reach them. */
-    uint64_t in_shift[KOLO_PEER_RANKS], out_shift[KOLO_PEER_RANKS];
+    uint64_t in_shift[KOLO_PROGRAM_RANKS], out_shift[KOLO_PROGRAM_RANKS];
     uint64_t program; /* words that the host has pinned; 0: they are `word` */
-    struct kolo_peer_lane lane[KOLO_PEER_LANES];
-    struct kolo_peer_span span[KOLO_PEER_RANKS];
-    uint64_t word[KOLO_PEER_HELD];
+    struct kolo_program_lane lane[KOLO_PROGRAM_LANES];
+    struct kolo_program_span span[KOLO_PROGRAM_RANKS];
+    uint64_t word[KOLO_PROGRAM_HELD];
 };
 
 #ifdef __cplusplus
-#define KOLO_PEER_ASSERT static_assert
+#define KOLO_PROGRAM_ASSERT static_assert
 #else
-#define KOLO_PEER_ASSERT _Static_assert
+#define KOLO_PROGRAM_ASSERT _Static_assert
 #endif
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_slice) ==
-                         128 + KOLO_PEER_RANKS * (36 + 8 * KOLO_PEER_WORDS) &&
-                     sizeof(struct kolo_peer_slice) % 128 == 0 &&
-                     sizeof(struct kolo_peer_record) == 32,
-                 "the same layout on the host and the GPU");
-KOLO_PEER_ASSERT(sizeof(struct kolo_peer_launch) == 3912, "arguments of a kernel: 4096 at most");
+KOLO_PROGRAM_ASSERT(sizeof(struct kolo_program_slice) ==
+                            128 + KOLO_PROGRAM_RANKS * (36 + 8 * KOLO_PROGRAM_WORDS) &&
+                        sizeof(struct kolo_program_slice) % 128 == 0 &&
+                        sizeof(struct kolo_program_record) == 32,
+                    "the same layout on the host and the GPU");
+KOLO_PROGRAM_ASSERT(sizeof(struct kolo_program_launch) == 3912,
+                    "arguments of a kernel: 4096 at most");
 #endif

@@ -7,7 +7,7 @@
 #include "exec/gpu/fused/fused_table.h"
 #include "exec/gpu/program/program_body.h"
 
-#define KOLO_PEER_OF(...)  kolo_gpu::PeerKernel<__VA_ARGS__::Functor>
-#define KOLO_PEER_TABLE(X) KOLO_FUSED_FOLDS(X)
+#define KOLO_PROGRAM_OF(...)  kolo_gpu::ProgramKernel<__VA_ARGS__::Functor>
+#define KOLO_PROGRAM_TABLE(X) KOLO_FUSED_FOLDS(X)
 
 #endif

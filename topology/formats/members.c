@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is known of a node, name by name, as attributes of XML and as members of JSON. What is
  * unknown is left out. Numbers are written so that they are read back as they were. */
-#include "topology/machine/members.h"
+#include "topology/formats/members.h"
+
+#include "util/escape.h"
 
 static const struct notation {
     const char *before, *after; /* the name */

@@ -1,15 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-/* This machine: hwloc, sysfs and NVML joined, and what a topology file adds: see graph.h. */
-#include "topology/machine/host.h"
+/* This machine, or the machine of KOLO_TOPO_FILE. Here alone meet discovery (hwloc, sysfs and NVML
+ * of machine/) and the readers of files (formats/). */
+#include "topology/source.h"
+
+#include "topology/formats/file.h"
+#include "topology/formats/write.h"
 #include "topology/machine/nvml.h"
 #include "topology/machine/sysfs.h"
+
+#include <stdlib.h>
+
+/* ---- a host ---- */
+
+kolo_status kolo_host_load(const char *path, struct kolo_host **out)
+{
+    char *bytes = NULL;
+    size_t len = 0;
+    KOLO_TRY(kolo_file_read(path, &bytes, &len));
+    const kolo_status st = kolo_host_read(path, bytes, len, out);
+    free(bytes);
+    return st;
+}
+
+kolo_status kolo_host_discover(struct kolo_host **out)
+{
+    const char *file = kolo_env("KOLO_TOPO_FILE");
+    return file != NULL && kolo_file_is_hwloc(file) ? kolo_host_load(file, out)
+                                                    : kolo_host_hold(out);
+}
+
+/* ---- a graph ---- */
 
 static kolo_status discover_live(struct kolo_graph **out)
 {
     struct kolo_host *host = NULL;
     struct kolo_graph *graph = NULL;
     const char *why = NULL;
-    KOLO_TRY(kolo_host_open(NULL, true, &host));
+    KOLO_TRY(kolo_host_live(true, &host));
     kolo_status st = kolo_graph_of_host(host, &graph);
     kolo_host_destroy(host);
     KOLO_TRY(st);
@@ -19,13 +46,13 @@ static kolo_status discover_live(struct kolo_graph **out)
     if (nvml != NULL) {
         st = st == KOLO_OK ? kolo_nvml_add(nvml, graph) : st;
     } else if (graph->ngpus > 0) {
-        kolo_graph_note(graph, "GPUs are there, but their links are unknown: %s", why);
+        kolo_graph_note(graph, "this machine has GPUs, but their links are unknown: %s", why);
     }
     return kolo_graph_end(graph, st, out);
 }
 
-/* Devices of both with the same address. */
-static int shared(const struct kolo_graph *a, const struct kolo_graph *b)
+/* Number of devices with the same address in both graphs. */
+static int count_shared(const struct kolo_graph *a, const struct kolo_graph *b)
 {
     int count = 0;
     for (int i = 0; i < a->nnodes; i++) {
@@ -42,9 +69,9 @@ kolo_status kolo_graph_discover(struct kolo_graph **out)
         return discover_live(out);
     }
     KOLO_TRY(kolo_graph_load(file, &hint));
-    if (discover_live(&live) < 0 || shared(live, hint) == 0) {
+    if (discover_live(&live) < 0 || count_shared(live, hint) == 0) {
         kolo_graph_destroy(live);
-        *out = hint; /* another machine, or all that is known */
+        *out = hint; /* the file describes another machine, or is all that is known */
         return KOLO_OK;
     }
     const kolo_status st = kolo_graph_merge(live, hint);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The wires: everything that the host executor knows of its communicator and of the peers. */
+#ifndef KOLO_EXEC_CPU_WIRES_H
+#define KOLO_EXEC_CPU_WIRES_H
+
+#include "exec/lower/limits.h"
+
+#include <kolo/kolo.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct kolo_endpoint;
+struct kolo_entry;
+struct kolo_link;
+struct kolo_region;
+struct kolo_transport;
+
+struct kolo_readers { /* who read what a tile wrote */
+    const int *list;
+    int count;
+};
+
+struct kolo_wires {
+    int me, nranks;
+    struct kolo_region **region; /* [nranks], mapped here; NULL where not reached */
+    char **slots;                /* [nranks] outbox slots of each rank, mapped here, or NULL */
+    size_t slot_bytes;           /* of a long slot: the most that a tile may take */
+    size_t short_slot_bytes;     /* tiles of no more go into short slots */
+    int phases;                  /* lines a region has */
+    const void **peer_in;        /* [nranks] of the running call */
+    void **peer_out;
+    struct kolo_link **link;                 /* [nranks] for messages */
+    const struct kolo_transport **transport; /* [nranks] */
+    struct kolo_endpoint **device; /* [nranks], of that transport; NULL without messages */
+    uint32_t epoch;                /* tiles run so far */
+    uint32_t met;                  /* those of them in which no messages went */
+    uint32_t entries;              /* calls with entry lines so far */
+    uint32_t *seen_done;           /* [nranks] tiles each rank is known to have finished */
+    uint32_t all_done;             /* tiles that all ranks are known to have finished */
+    struct kolo_readers readers[KOLO_DEPTH]; /* of the tile of this parity */
+    struct {
+        struct kolo_readers readers;
+        uint32_t epoch;
+    } long_slot[KOLO_LONG_DEPTH]; /* the last tile that this rank put into it */
+    size_t cache_bytes;           /* this rank's part of its L3; 0: unknown */
+    bool crowded;                 /* more ranks than cores: yield early */
+    bool core_is_shared;          /* the last wait that had to yield ended then */
+    bool membarrier;              /* the asymmetric fence is to be had */
+    double timeout_us;
+    _Atomic int *aborted; /* the communicator's error, or 0 */
+    /* Addresses of rank q's buffers of this call, from its entry line. */
+    kolo_status (*resolve)(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+    /* Asked about every 100 ms by a wait for rank `peer` (-1: not known) that lasts; an error ends
+     * it. Past timeout_us it must give one. NULL: nobody. */
+    kolo_status (*stalled)(struct kolo_wires *w, int peer, double waited_us);
+    _Atomic int32_t *waits_for; /* where this rank says for whom it waits: rank + 1; or NULL */
+    int stuck_at;               /* rank of the last wait that was not met, -1: not known */
+    _Atomic int blamed;         /* rank that the last error is about, -1: none */
+    double asked_us;            /* when `stalled` was last asked by a wait for several things */
+    void *owner;
+    void (*jitter)(void *arg); /* tests: called before every move and signal */
+    void *jitter_arg;
+};
+
+#endif

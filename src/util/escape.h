@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Text as a value in XML and in JSON: special characters are escaped. */
+#ifndef KOLO_UTIL_ESCAPE_H
+#define KOLO_UTIL_ESCAPE_H
+
+#include "util/util.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Append `text`, escaped for an attribute or the text of an element. Control characters become
+ * blanks; bytes outside ASCII become '?'. */
+void kolo_text_xml(struct kolo_text *out, const char *text);
+/* Append `text`, escaped for a JSON string. Bytes outside ASCII count as Latin-1. */
+void kolo_text_json(struct kolo_text *out, const char *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Entries out: which entry a lane carries next.
+ *
+ * First goes what a failed lane did not deliver, then notes, then messages in the order posted. A
+ * short message goes through slots. A long one is written in place, in chunks that any lane with
+ * room pulls; PIPELINE bytes in flight keep a lane busy. */
+#include "transports/verbs/verbs.h"
+
+#include <stdlib.h>
+
+enum { WRITES = 16, PIPELINE = 2 * KOLO_VERBS_CHUNK };
+
+static void read_bytes(struct kolo_link *link, struct kolo_carrier_message *m, char *to, size_t len)
+{
+    if (kolo_verbs_message_of(m)->of_gpu) {
+        kolo_verbs_message_copy_gpu(link, to, (char *)m->req->data.at + m->made, len, false);
+    } else {
+        kolo_bytes_read(&m->req->data, m->made, to, len);
+    }
+}
+
+/* ---- entries out ---- */
+
+static struct kolo_verbs_entry *make_entry(struct kolo_link *link, struct kolo_verbs_lane *lane,
+                                           const struct kolo_verbs_entry *given)
+{
+    struct kolo_verbs_entry *entry = kolo_verbs_lane_entry(lane);
+    *entry = *given;
+    entry->magic = KOLO_VERBS_ENTRY_MAGIC;
+    entry->taken = kolo_channel_tell(&link->base.channel[given->channel]);
+    return entry;
+}
+
+/* What a lane that failed did not deliver. */
+static bool pull_again(struct kolo_link *link, struct kolo_verbs_lane *lane)
+{
+    struct kolo_verbs_again *again = link->again;
+    if (again == NULL) {
+        return false;
+    }
+    link->again = again->next;
+    memcpy(kolo_verbs_lane_entry(lane), again->bytes, again->len);
+    kolo_verbs_lane_send(lane, again->len - (uint32_t)sizeof(struct kolo_verbs_entry));
+    free(again);
+    return true;
+}
+
+static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
+{
+    int used = 0;
+    bool found = false;
+    while (!found && used < link->notes) {
+        const struct kolo_verbs_note *n = &link->note[used++];
+        const struct kolo_channel *c = &link->base.channel[n->channel];
+        if (n->kind == KOLO_VERBS_READY || c->taken != c->told) { /* else another entry said it */
+            const uint32_t len = n->kind == KOLO_VERBS_READY ? sizeof n->place : 0;
+            const struct kolo_verbs_entry head = {.kind = n->kind,
+                                                  .channel = n->channel,
+                                                  .len = len,
+                                                  .number = n->number,
+                                                  .total = n->total};
+            struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
+            memcpy(entry + 1, &n->place, len);
+            kolo_verbs_lane_send(lane, len);
+            found = true;
+        }
+    }
+    link->notes -= used;
+    memmove(link->note, link->note + used, (size_t)link->notes * sizeof link->note[0]);
+    return found;
+}
+
+/* Bytes [m->made, + len) through a slot; len 0: the message is empty, or only announced. */
+static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
+                       struct kolo_carrier_message *m, size_t len)
+{
+    const struct kolo_verbs_entry head = {.kind = KOLO_VERBS_DATA,
+                                          .channel = m->channel,
+                                          .len = (uint32_t)len,
+                                          .number = m->number,
+                                          .offset = m->made,
+                                          .total = m->total};
+    struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
+    read_bytes(link, m, (char *)(entry + 1), len);
+    kolo_verbs_lane_send(lane, (uint32_t)len);
+    m->made += len;
+}
+
+static uint64_t place_at(const struct kolo_verbs_place *place, size_t at, size_t *room)
+{
+    const size_t within = at % place->bytes;
+    *room = place->bytes - within;
+    return place->at + at / place->bytes * place->stride + within;
+}
+
+/* Write bytes from `at` on, at most `len`, with at most WRITES work requests; how many it were. */
+static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_carrier_message *m, size_t at,
+                          size_t len)
+{
+    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
+    const uint32_t lkey = kolo_verbs_memory_lkey(v->hold, lane->link->ep, lane->rail);
+    const uint32_t rkey = v->place.rkey[lane->peer_rail];
+    size_t done = 0;
+    for (int i = 0; i < WRITES && done < len; i++) {
+        size_t here = 0, there = 0;
+        const char *from = kolo_bytes_at(&m->req->data, at + done, &here);
+        const uint64_t to = place_at(&v->place, at + done, &there);
+        const size_t part =
+            kolo_min(kolo_min(here, there), kolo_min(len - done, lane->rail->max_message));
+        kolo_verbs_lane_write(lane, from, (uint32_t)part, lkey, to, rkey);
+        done += part;
+    }
+    return done;
+}
+
+/* Write a chunk in place, and tell of it. */
+static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane,
+                       struct kolo_carrier_message *m)
+{
+    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
+    const bool again = v->nagain > 0;
+    const struct kolo_verbs_piece piece =
+        again ? v->again[v->nagain - 1] : (struct kolo_verbs_piece){m->made, m->total - m->made};
+    const size_t share = kolo_round_up(m->total / (size_t)link->nlive, 4096);
+    const size_t most = kolo_min(kolo_max(share, KOLO_VERBS_LONG), KOLO_VERBS_CHUNK);
+    const size_t len = write_bytes(lane, m, piece.at, kolo_min(piece.len, most));
+    const struct kolo_verbs_entry head = {.kind = KOLO_VERBS_PLACED,
+                                          .channel = m->channel,
+                                          .number = m->number,
+                                          .offset = len,
+                                          .total = m->total};
+    (void)make_entry(link, lane, &head);
+    struct kolo_verbs_flight *f = &lane->flight[lane->next_flight++ % KOLO_VERBS_SENDS];
+    *f = (struct kolo_verbs_flight){.message = m, .entry = lane->sent, .at = piece.at, .len = len};
+    kolo_verbs_lane_send(lane, 0);
+    f->posted = lane->posted;
+    lane->flying_bytes += len;
+    m->flying++;
+    if (!again) {
+        m->made += len;
+    } else if (len == piece.len) {
+        v->nagain--;
+    } else {
+        v->again[v->nagain - 1] = (struct kolo_verbs_piece){piece.at + len, piece.len - len};
+    }
+}
+
+/* What the message may do now. */
+enum turn { WAIT, PIECE, CHUNK };
+
+static enum turn turn_of(struct kolo_link *link, struct kolo_carrier_message *m)
+{
+    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
+    if (!m->begun &&
+        kolo_channel_is_full(&link->base.channel[m->channel], m, kolo_verbs_kept_bytes(m->total))) {
+        return WAIT;
+    }
+    if (!kolo_verbs_is_long(m->total)) {
+        return PIECE;
+    }
+    if (!m->ready || m->failed) {
+        return m->begun && !m->failed ? WAIT : PIECE; /* PIECE: it is announced */
+    }
+    const struct kolo_bytes *data = &m->req->data;
+    const bool flat = data->count == 1 || data->stride == data->bytes;
+    if (v->place.count > 0 && v->hold == NULL && m->made == 0 &&
+        (flat || data->bytes >= KOLO_VERBS_RUN)) {
+        const size_t span = flat ? m->total : (data->count - 1) * data->stride + data->bytes;
+        v->hold = kolo_verbs_memory_hold(link->ep, data->at, span, false);
+    }
+    return v->hold != NULL ? CHUNK : PIECE;
+}
+
+/* One entry of the message, or one chunk. */
+enum gone { STUCK /* no lane takes it */, MORE, MADE /* it is not among the sends any more */ };
+
+static enum gone go_on(struct kolo_link *link, struct kolo_carrier_message *m, enum turn turn)
+{
+    struct kolo_verbs_lane *lane = kolo_verbs_lane_choose(link, turn == CHUNK ? WRITES : 0);
+    if (lane == NULL || (turn == CHUNK && lane->flying_bytes >= PIPELINE)) {
+        return STUCK;
+    }
+    const bool announces =
+        turn == PIECE && kolo_verbs_is_long(m->total) && (!m->ready || m->failed);
+    if (!m->begun) {
+        kolo_channel_begin(&link->base.channel[m->channel], m, kolo_verbs_kept_bytes(m->total));
+    }
+    if (turn == CHUNK) {
+        send_chunk(link, lane, m);
+    } else {
+        send_piece(link, lane, m, announces ? 0 : kolo_min(m->total - m->made, KOLO_VERBS_PIECE));
+    }
+    if (m->failed) {
+        kolo_verbs_message_end_send(link, m);
+        return MADE;
+    }
+    if (announces || m->made < m->total || kolo_verbs_message_of(m)->nagain > 0) {
+        return MORE;
+    }
+    kolo_carrier_message_take_out(&link->base.sends, m);
+    kolo_carrier_message_append(&link->base.flying, m);
+    if (m->flying == 0) {
+        kolo_verbs_message_end_send(link, m);
+    }
+    return MADE;
+}
+
+static bool pull_sends(struct kolo_link *link)
+{
+    bool pulled = false;
+    for (struct kolo_carrier_message *m = link->base.sends.first, *next = NULL; m != NULL;
+         m = next) {
+        enum turn turn = WAIT;
+        enum gone gone = MORE;
+        next = m->next;
+        while (gone == MORE && (turn = turn_of(link, m)) != WAIT) {
+            gone = go_on(link, m, turn);
+            if (gone == STUCK) {
+                return pulled;
+            }
+            pulled = true;
+        }
+    }
+    return pulled;
+}
+
+bool kolo_verbs_pump(struct kolo_link *link)
+{
+    bool pulled = false;
+    while (link->again != NULL || link->notes > 0) {
+        struct kolo_verbs_lane *lane = kolo_verbs_lane_choose(link, 0);
+        if (lane == NULL) {
+            break;
+        }
+        pulled = pull_again(link, lane) || pull_note(link, lane) || pulled;
+    }
+    pulled = (link->again == NULL && link->base.sends.first != NULL && pull_sends(link)) || pulled;
+    for (int i = 0; i < link->nlanes; i++) {
+        kolo_verbs_lane_flush(&link->lane[i]);
+    }
+    return pulled;
+}
+
+/* ---- chunks that are out ---- */
+
+void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight)
+{
+    struct kolo_carrier_message *m = flight->message;
+    m->flying--;
+    m->moved += flight->len;
+    if (m->flying == 0 && kolo_verbs_message_of(m)->nagain == 0 && m->made == m->total) {
+        kolo_verbs_message_end_send(link, m);
+    }
+}
+
+void kolo_verbs_pump_again(struct kolo_link *link, const struct kolo_verbs_flight *flight)
+{
+    struct kolo_carrier_message *m = flight->message;
+    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
+    if (m->made == m->total && v->nagain == 0) {
+        kolo_carrier_message_take_out(&link->base.flying, m);
+        kolo_carrier_message_append(&link->base.sends, m);
+    }
+    m->flying--;
+    if (v->nagain > 0 && v->again[v->nagain - 1].at + v->again[v->nagain - 1].len == flight->at) {
+        v->again[v->nagain - 1].len += flight->len;
+    } else if (v->nagain < KOLO_VERBS_AGAIN) {
+        v->again[v->nagain++] = (struct kolo_verbs_piece){flight->at, flight->len};
+    } else {
+        kolo_verbs_fail(link, "too much to send again", 0, false);
+    }
+}

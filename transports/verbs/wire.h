@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the verbs transport puts on the wire: little-endian, without padding. The only pointers are
+ * those of memory that the receiver of the word may write to. */
+#ifndef KOLO_VERBS_WIRE_H
+#define KOLO_VERBS_WIRE_H
+
+#include "util/net.h"
+#include "util/secret.h"
+
+#include <assert.h>
+
+enum {
+    KOLO_VERBS_RAILS = 4,
+    KOLO_VERBS_LANES = 8,             /* of a link */
+    KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB, and a head, of whole cache lines */
+};
+
+#define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
+
+struct kolo_verbs_port { /* what a peer knows of a rail */
+    unsigned char gid[16];
+    uint64_t subnet; /* equal for rails that reach each other without a router */
+    uint32_t speed_mbps;
+    uint16_t lid;
+    uint8_t mtu;      /* enum ibv_mtu */
+    uint8_t ethernet; /* else InfiniBand */
+};
+static_assert(sizeof(struct kolo_verbs_port) == 32, "wire format");
+
+struct kolo_verbs_address { /* what address() gives, with as many ports as there are */
+    uint32_t magic;
+    uint16_t nrails, lanes; /* lanes over each rail that it would use */
+    struct kolo_inet place; /* of its control connections */
+    unsigned char nonce[12];
+    struct kolo_verbs_port port[KOLO_VERBS_RAILS];
+};
+static_assert(sizeof(struct kolo_verbs_address) == 168, "wire format");
+
+struct kolo_verbs_hello { /* the first word of a control connection, by who made it */
+    uint32_t magic, version;
+    uint64_t comm;
+    int32_t from, to;
+    unsigned char nonce[16];
+    unsigned char proof[KOLO_PROOF_BYTES]; /* over all of the above, and the listener's nonce */
+};
+static_assert(sizeof(struct kolo_verbs_hello) == 72, "wire format");
+
+struct kolo_verbs_answer { /* the listener's */
+    unsigned char proof[KOLO_PROOF_BYTES];
+};
+
+enum kolo_verbs_kind {
+    KOLO_VERBS_DATA = 1,
+    KOLO_VERBS_READY = 2,
+    KOLO_VERBS_PLACED = 3,
+    KOLO_VERBS_TAKEN = 4
+};
+
+struct kolo_verbs_entry {
+    uint32_t len; /* payload bytes that follow */
+    uint8_t kind; /* enum kolo_verbs_kind */
+    uint8_t channel;
+    uint16_t magic;  /* KOLO_VERBS_ENTRY_MAGIC */
+    uint32_t number; /* of the message in its channel, from 0 */
+    uint32_t taken;  /* messages of this channel that the sender of the entry has taken */
+    uint64_t offset, total;
+};
+static_assert(sizeof(struct kolo_verbs_entry) == 32, "wire format");
+#define KOLO_VERBS_ENTRY_MAGIC 0x6b76
+#define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
+
+struct kolo_verbs_place {       /* behind READY: where the message may be written to */
+    uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
+    uint32_t count;
+    uint32_t rkey[KOLO_VERBS_RAILS]; /* by the receiver's rails */
+    uint32_t spare;
+};
+static_assert(sizeof(struct kolo_verbs_place) == 48, "wire format");
+
+enum kolo_verbs_word_kind {
+    KOLO_VERBS_OFFER = 1, /* a lane's queue pair and ring are there */
+    KOLO_VERBS_UP = 2,    /* it takes what is sent */
+    KOLO_VERBS_DOWN = 3,  /* it has failed, after `value` entries */
+    KOLO_VERBS_SENT = 4,  /* `value` entries were sent on it: no more will come */
+    KOLO_VERBS_BYE = 5,   /* nothing more will come at all */
+    KOLO_VERBS_ABORT = 6, /* nothing more will come, and `reason` says why */
+    KOLO_VERBS_NOTIFY = 7 /* `value` is what notify() was given */
+};
+
+struct kolo_verbs_word { /* what goes over a control connection after the hello */
+    uint32_t magic;
+    uint8_t kind, lane;
+    uint8_t rail; /* of the sender */
+    uint8_t mtu;
+    uint32_t epoch; /* how often the lane has come up before */
+    int32_t reason;
+    uint64_t value;
+    uint32_t qpn, psn;
+    uint64_t ring;
+    uint32_t rkey;
+    uint32_t spare;
+};
+static_assert(sizeof(struct kolo_verbs_word) == 48, "wire format");
+
+#endif
