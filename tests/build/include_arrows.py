@@ -14,20 +14,25 @@ import tempfile
 import tap
 import tree
 
-LIBRARY = {"src/util", "src/plan", "src/exec", "src/tune", "src/device", "src/core"}
-LIBRARY |= {"algos", "transports", "topology", "plugin.h"}
+LIBRARY = {"src/util", "src/memory", "src/plan", "src/exec", "src/cuda", "src/boot", "src/plugin", "src/tune",
+           "src/core", "src/gpu", "algos", "transports", "topology", "plugin.h"}
+BELOW_CORE = LIBRARY - {"src/core", "src/gpu"}
 # "plugin.h" is kolo/plugin.h, "nccl.h" kolo/nccl/nccl.h; every other name is a folder.
 ALLOWED = {
     "include": {"plugin.h"},
     "src/util": set(),
+    "src/memory": {"src/util"},
     "src/plan": {"src/util", "plugin.h"},
     "algos": {"src/util", "src/plan", "plugin.h"},
     "src/exec": {"src/util", "src/plan", "plugin.h"},
-    "src/device": {"src/util", "plugin.h"},
-    "transports": {"src/util", "plugin.h"},
+    "src/cuda": {"src/util", "plugin.h"},
+    "src/boot": {"src/util"},
+    "transports": {"src/util", "src/memory", "plugin.h"},
+    "src/plugin": {"src/util", "src/plan", "transports", "plugin.h"},
     "topology": {"src/util"},
     "src/tune": {"src/util", "src/plan", "topology", "plugin.h"},
-    "src/core": LIBRARY,
+    "src/core": BELOW_CORE,  # never src/gpu: it reaches GPUs through core/path.h
+    "src/gpu": LIBRARY,
     "src/nccl": {"nccl.h"},
     "tools": LIBRARY | {"perf", "tests"},
     "tests": LIBRARY | {"perf", "tools", "examples/plugins", "nccl.h"},
@@ -80,6 +85,8 @@ def forbids(source, target):
         # What lies in transports/ itself is shared; transports/a/ knows nothing of transports/b/.
         if len(mine) > 2 and len(its) > 2 and mine[1] != its[1]:
             return f"transports/{mine[1]} may not include transports/{its[1]}"
+    if here != there == "transports" and target.count("/") > 1 and here not in ("tools", "tests"):
+        return f"{target} is private to its transport"
     return ""
 
 
@@ -129,6 +136,7 @@ def check_that_faults_are_seen():
             "src/plan/plan.h",
             "src/exec/exec.h",
             "src/core/comm.h",
+            "src/gpu/gpu.h",
             "topology/machine/graph.h",
             "transports/shm/shm.h",
             "transports/transports.h",
@@ -149,6 +157,9 @@ def check_that_faults_are_seen():
         ("examples/a.c", "<kolo/plugin.h>", "an example that includes plugin.h"),
         ("examples/plugins/a/a.c", '"plan/plan.h"', "a plug-in that includes plans"),
         ("src/nccl/a.c", '"util/util.h"', "names of NCCL that include the utilities"),
+        ("src/core/a.c", '"../../transports/shm/shm.h"', "a core that includes a transport's private header"),
+        ("src/core/a.c", '"gpu/gpu.h"', "a core that includes the GPU paths"),
+        ("src/boot/a.c", '"core/comm.h"', "a meeting point that includes the core"),
         ("src/core/a.c", "<kolo/nccl/nccl.h>", "a core that includes the names of NCCL"),
         ("src/core/a.c", '"core/gone.h"', "an include that is not in the tree"),
         ("src/novel/a.c", "<stdio.h>", "a folder without a rule"),

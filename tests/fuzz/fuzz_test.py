@@ -17,12 +17,12 @@ from tap import check, done
 SOURCE, TARGET = sys.argv[1:]
 SECONDS = int(os.environ.get("KOLO_FUZZ_SECONDS", "0"))
 RUNS = {"frames": 30000, "hub": 50000, "rank": 300000, "words": 300000}  # else 100,000
-PLAN = ("builder", "facts")
+PLAN = ("builder", "coll_names", "facts")
 MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/{name}.c" for name in PLAN)],
-        "frames": ["transports/carrier.c", "transports/tcp/*.c"],
+        "frames": ["transports/acceptor.c", "transports/carrier.c", "transports/tcp/*.c"],
         "hub": ["src/boot/hub_job.c", "src/boot/wire.c"],
         "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/wire.c"],
-        "words": ["src/core/boot*.c", "src/core/launch*.c", "src/boot/pmi.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
+        "words": ["src/boot/*.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
         "log": ["tools/log_check.c", "tools/log_line.c", "tools/log_print.c", "tools/log_read.c",
                 "tools/log_ring.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
@@ -30,7 +30,7 @@ CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitc
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
-    MORE["verbs"] = ["transports/carrier.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
+    MORE["verbs"] = ["transports/acceptor.c", "transports/carrier.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
     CORPORA["verbs"] = ["fuzz/verbs"]
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]
@@ -38,7 +38,7 @@ LIBRARIES = ["-lhwloc", "-lexpat", "-lcrypto", "-lpthread", "-ldl", "-lm"]
 
 
 def build(target, program):
-    more = [name for pattern in (*MORE.get(target, []), "topology/*.c", "src/util/*.c")
+    more = [name for pattern in (*MORE.get(target, []), "topology/*.c", "topology/*/*.c", "src/util/*.c")
             for name in sorted(glob.glob(pattern, root_dir=SOURCE))]
     sources = [f"tests/fuzz/{target}.c", *more]
     return subprocess.run(["clang", *FLAGS, *sources, *LIBRARIES, "-o", program], cwd=SOURCE,
