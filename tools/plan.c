@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 #include "plan/price.h"
 #include "plan/print.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "plugin/catalogue.h"
 #include "topology/draw/lines.h"
 

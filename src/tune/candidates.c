@@ -10,7 +10,7 @@
  */
 #include "chooser.h"
 #include "plan/plan.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "sums.h"
 
 #include <stdlib.h>

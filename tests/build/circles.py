@@ -17,9 +17,9 @@ import sys
 import tap
 
 ORDER = [
-    "src/util", "src/memory", "src/plan", "algos", "src/exec/reduce", "src/exec/lower", "src/exec/ref",
+    "src/util", "src/memory", "src/plan", "src/plan/verify", "algos", "src/exec/reduce", "src/exec/lower", "src/exec/ref",
     "src/exec/cpu", "src/exec/proof", "src/cuda", "src/exec/gpu", "src/boot", "transports", "src/plugin",
-    "topology/machine", "topology/formats", "topology/source", "topology/layout", "topology/draw",
+    "topology/machine", "topology/layout", "topology/formats", "topology/source", "topology/draw",
     "src/tune", "src/core/board", "src/core/link", "src/core/failure", "src/core/health", "src/core/p2p",
     "src/core/call", "src/core/setup", "src/gpu",
 ]

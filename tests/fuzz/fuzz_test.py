@@ -22,7 +22,7 @@ MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/
         "frames": ["transports/acceptor.c", "transports/carrier.c", "transports/tcp/*.c"],
         "hub": ["src/boot/hub_job.c", "src/boot/wire.c"],
         "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/wire.c"],
-        "words": ["src/boot/*.c", "src/tune/*.c", "src/plan/*.c", "algos/*.c"],
+        "words": ["src/boot/*.c", "src/tune/*.c", "src/plan/*.c", "src/plan/verify/*.c", "algos/*.c"],
         "log": ["tools/log_check.c", "tools/log_line.c", "tools/log_print.c", "tools/log_read.c",
                 "tools/log_ring.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",

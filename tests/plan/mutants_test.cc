@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/plan/verify.c src/plan/symbol.c
+// covers: src/plan/verify/verify.c src/plan/verify/symbol.c
 // Every small mistake in every algorithm: what goes wrong on numbers (oracle.h) must be refused by
 // the prover. The other way round it may refuse a little more, for it promises one slot a link
 // only.

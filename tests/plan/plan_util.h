@@ -13,7 +13,7 @@
 
 extern "C" {
 #include "plan/plan.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 }
 
 struct PlanDeleter {

@@ -6,7 +6,7 @@
 
 extern "C" {
 #include "plan/plan.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 }
 
 #include <cerrno>

@@ -8,7 +8,7 @@
 #include "exec/cpu/bound.h"
 #include "exec/cpu/region.h"
 #include "exec/cpu/wait.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 
 #include <stdlib.h>
 

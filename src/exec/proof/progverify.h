@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Proofs about lowered programs: all ranks', several calls in a row, as the host executor runs
- * them. plan/verify.h proves what the plan says; this proves that the lowering kept it. */
+ * them. plan/verify/verify.h proves what the plan says; this proves that the lowering kept it. */
 #ifndef KOLO_EXEC_PROOF_PROGVERIFY_H
 #define KOLO_EXEC_PROOF_PROGVERIFY_H
 

@@ -5,10 +5,10 @@
  * IN), then sums of two symbols in order. Equal expressions are one number (hash-consing), so "the
  * same expression on every rank" is one comparison. A sum knows whose contributions it has.
  */
-#ifndef KOLO_SYMBOL_H
-#define KOLO_SYMBOL_H
+#ifndef KOLO_PLAN_VERIFY_SYMBOL_H
+#define KOLO_PLAN_VERIFY_SYMBOL_H
 
-#include "plan.h"
+#include "plan/plan.h"
 
 typedef uint32_t kolo_symbol;
 #define KOLO_UNWRITTEN 0u

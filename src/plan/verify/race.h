@@ -7,10 +7,10 @@
  * doi:10.1145/359545.359563; per location only the newest accesses are kept, as in FastTrack,
  * doi:10.1145/1542476.1542490).
  */
-#ifndef KOLO_RACE_H
-#define KOLO_RACE_H
+#ifndef KOLO_PLAN_VERIFY_RACE_H
+#define KOLO_PLAN_VERIFY_RACE_H
 
-#include "walk.h"
+#include "plan/walk.h"
 
 struct kolo_clocks {
     const struct kolo_order *order;

@@ -2,11 +2,11 @@
 /* Whether what a plan claims of its messages is true: STABLE, FRESH (plan.h), and that one place of
  * an outbox never holds two different things. facts.c makes the first two; this is another way to
  * them: during the walk, from what has touched a location so far. */
-#ifndef KOLO_CLAIM_H
-#define KOLO_CLAIM_H
+#ifndef KOLO_PLAN_VERIFY_CLAIM_H
+#define KOLO_PLAN_VERIFY_CLAIM_H
 
-#include "symbol.h"
-#include "walk.h"
+#include "plan/verify/symbol.h"
+#include "plan/walk.h"
 
 struct kolo_plan_claims {
     const struct kolo_order *order;

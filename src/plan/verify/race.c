@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Vector clocks: see race.h. A lane's own entry is the number of its steps so far. */
-#include "race.h"
+#include "plan/verify/race.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The claims of messages: see claim.h. */
-#include "claim.h"
+#include "plan/verify/claim.h"
 
 #include "util/grow.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Proofs about whole plans (plan.h), by walking them with symbols in place of data. */
-#ifndef KOLO_VERIFY_H
-#define KOLO_VERIFY_H
+#ifndef KOLO_PLAN_VERIFY_VERIFY_H
+#define KOLO_PLAN_VERIFY_VERIFY_H
 
-#include "plan.h"
+#include "plan/plan.h"
 
 /* Prove, out of place and in place: nothing unwritten is read, IN is not written, every
  * contribution is in a sum exactly once, LAST marks the addition that completes it, the promised

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Symbols: see symbol.h. Sums lie in one growing array with their sets beside them; a table of the
  * size of a power of two, at most half full, finds an equal sum. */
-#include "symbol.h"
+#include "plan/verify/symbol.h"
 
 #include <stdio.h>
 #include <stdlib.h>

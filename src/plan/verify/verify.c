@@ -7,12 +7,12 @@
  * and what each message carried in the first must be carried in the second. So a rank cannot tell
  * whether its peers are in place, and the two runs stand for every mixture.
  */
-#include "verify.h"
+#include "plan/verify/verify.h"
 
-#include "claim.h"
-#include "race.h"
-#include "symbol.h"
-#include "walk.h"
+#include "plan/verify/claim.h"
+#include "plan/verify/race.h"
+#include "plan/verify/symbol.h"
+#include "plan/walk.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The state of a walk that is priced: the end of each step, and what is busy until when. */
+#ifndef KOLO_PLAN_PRICE_INNER_H
+#define KOLO_PLAN_PRICE_INNER_H
+
+#include "plan/price.h"
+#include "plan/walk.h"
+
+enum { KOLO_PRICE_TILES = 6, KOLO_PRICE_SLOTS = 4 }; /* tiles that are walked; slots of a link */
+
+struct kolo_price_moment { /* the end of one step of one tile */
+    double end_us;
+    int cause; /* the moment that it waited for last, or -1 */
+};
+
+struct kolo_price_resource { /* a lane or a core: busy until the end of a moment */
+    double free_us;
+    double work_us; /* of a core */
+    int last;
+};
+
+struct kolo_price_newest { /* step of a lane, as far as the next one may join it */
+    const struct kolo_step *step;
+    int tile;
+    bool waited;   /* and nothing was sent since */
+    double far_us; /* that these waits took longer, as their lines came from far */
+};
+
+struct kolo_pricer {
+    const struct kolo_plan *plan;
+    const struct kolo_machine *machine;
+    const struct kolo_order *order;
+    size_t bytes, chunk_bytes; /* of the whole call, per rank */
+    int tiles;
+    bool flat;
+    struct kolo_price_moment *moment; /* [walked * steps] */
+    double *arrival_us; /* [messages]: of the newest tile; by core the first byte, else the last */
+    struct kolo_price_resource *lane, *core;
+    struct kolo_price_newest *newest; /* [nranks * lanes] */
+    double *out_port, *in_port;       /* [nranks]: free from then on */
+    double *busy;                     /* [2 * nranks]: how long they were used, out and in */
+    double *channel;                  /* [channels]: free from then on */
+    double *crossed; /* [nranks * channels]: what a rank sent last through a channel */
+    double *there;   /* and when the next reader beyond it can have that */
+    double *sent;    /* [nranks]: bytes, over all tiles walked */
+    double *received;
+    double tile_end_us[KOLO_PRICE_TILES];
+    int last; /* the moment that ends last */
+};
+
+/* A callback of the walk: the end of one step. `ctx` is a struct kolo_pricer. */
+kolo_status kolo_price_step(void *ctx, const struct kolo_event *e);
+
+#endif

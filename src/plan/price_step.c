@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What each step of a walk takes, on links, ports and cores that other steps use, too. */
+#include "plan/price_inner.h"
+
+/* Bytes of a slice in one tile; the flat vector's last chunks may be short or empty. */
+static double slice_bytes(const struct kolo_pricer *p, struct kolo_slice s)
+{
+    size_t first = (size_t)s.first * p->chunk_bytes;
+    size_t end = ((size_t)s.first + s.count) * p->chunk_bytes;
+    if (p->flat && s.buf != KOLO_SCRATCH) {
+        first = kolo_min(first, p->bytes);
+        end = kolo_min(end, p->bytes);
+    }
+    return (double)(end - first) / p->tiles;
+}
+
+static struct kolo_link_price link_price(const struct kolo_pricer *p, int from, int to)
+{
+    struct kolo_link_price link = p->machine->link;
+    if (p->machine->link_of != NULL) {
+        p->machine->link_of(p->machine->ctx, from, to, &link);
+    }
+    return link;
+}
+
+static int moment_of(const struct kolo_pricer *p, int rank, int index, int tile)
+{
+    return tile * p->order->steps + p->order->base[rank] + index;
+}
+
+/* Not before this is free. */
+static void wait_for(struct kolo_price_moment *m, double at_us, int cause)
+{
+    if (at_us > m->end_us) {
+        m->end_us = at_us;
+        m->cause = cause;
+    }
+}
+
+static void occupy(struct kolo_price_resource *r, double until_us, int by)
+{
+    r->free_us = until_us;
+    r->last = by;
+}
+
+static struct kolo_price_resource *core_of(const struct kolo_pricer *p, int rank)
+{
+    return &p->core[p->machine->cores > 0 ? rank % p->machine->cores : rank];
+}
+
+/* Work of a core; steps that cost nothing do not take turns. */
+static void compute(struct kolo_pricer *p, int rank, int self, struct kolo_price_moment *m,
+                    double work_us)
+{
+    if (work_us > 0) {
+        struct kolo_price_resource *core = core_of(p, rank);
+        wait_for(m, core->free_us, core->last);
+        m->end_us += work_us;
+        core->work_us += work_us;
+        occupy(core, m->end_us, self);
+    }
+}
+
+/* When a transfer that is ready at ready_us begins. */
+static double take_port(double *free_us, double ready_us, double time_us)
+{
+    const double begin_us = *free_us > ready_us ? *free_us : ready_us;
+    *free_us = begin_us + time_us;
+    return begin_us;
+}
+
+static bool same_slice(struct kolo_slice a, struct kolo_slice b)
+{
+    return a.buf == b.buf && a.first == b.first && a.count == b.count;
+}
+
+static bool adds(const struct kolo_step *s)
+{
+    return s->op == KOLO_RECV_REDUCE || s->op == KOLO_REDUCE;
+}
+
+/* The step that this one may join where lane and lowering allow: the lane's one before it, in this
+ * tile. NULL: none. */
+static const struct kolo_step *before(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const bool there = p->machine->outboxes && newest->step != NULL && newest->tile == e->tile;
+    return there ? newest->step : NULL;
+}
+
+/* One more source of the pass that the step before began or went on with. */
+static bool joins_pass(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *last = before(p, e);
+    return last != NULL && last->op != KOLO_SEND && adds(e->step) &&
+           same_slice(last->dst, e->step->dst);
+}
+
+/* The message before this one lies in the outbox, and is the same: nothing is left to do. */
+static bool is_sent_again(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *last = before(p, e);
+    return last != NULL && last->op == KOLO_SEND && last->phase == e->step->phase &&
+           last->place == e->step->place && same_slice(last->src, e->step->src);
+}
+
+enum way { BY_OUTBOX, BY_PULL, FROM_IN, BY_PUSH };
+
+/* How a message travels: as exec/lower/lower.c says. */
+static enum way way_of(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *s = e->step;
+    const int to = s->op == KOLO_SEND ? s->peer : e->rank;
+    const int from = s->op == KOLO_SEND ? e->rank : s->peer;
+    const bool stable = s->src.buf != KOLO_SCRATCH && (s->flags & KOLO_STEP_STABLE) != 0;
+    const struct kolo_step *receive = &p->plan->rank[to].step[p->order->recv[e->message]];
+    if (!p->machine->mapped) {
+        return BY_OUTBOX;
+    }
+    if (stable && s->src.buf == KOLO_IN && kolo_plan_fans_out(p->plan, from, to)) {
+        return FROM_IN;
+    }
+    if (receive->op == KOLO_RECV && s->dst.buf == KOLO_OUT && (s->flags & KOLO_STEP_FRESH) != 0) {
+        return BY_PUSH;
+    }
+    if (!stable) {
+        return BY_OUTBOX;
+    }
+    return s->src.buf == KOLO_IN ? FROM_IN : BY_PULL;
+}
+
+static int port_of(const struct kolo_pricer *p, int rank)
+{
+    return p->machine->port_of != NULL ? p->machine->port_of(p->machine->ctx, rank) : rank;
+}
+
+static void price_send(struct kolo_pricer *p, const struct kolo_event *e, int self,
+                       struct kolo_price_moment *m)
+{
+    const int to = e->step->peer;
+    const struct kolo_link_price link = link_price(p, e->rank, to);
+    const double bytes = slice_bytes(p, e->step->src);
+    const enum way way = way_of(p, e);
+    if (link.by_core && way == FROM_IN) { /* it is there when the call begins */
+        p->arrival_us[e->message] = 0;
+        p->sent[e->rank] += bytes;
+        p->received[to] += bytes;
+        return;
+    }
+    if (e->other >= 0) { /* the slot's credit comes back */
+        const int freed = moment_of(p, to, e->other, e->other_tile);
+        wait_for(m, p->moment[freed].end_us + link_price(p, to, e->rank).latency_us, freed);
+    }
+    if (!link.by_core || way == BY_PUSH || !is_sent_again(p, e)) {
+        const bool copies = p->machine->outboxes && link.by_core && way != BY_PULL;
+        const double far = way == BY_PUSH ? link.far_us_per_byte : 0;
+        const double each = copies ? p->machine->copy_us_per_byte + far : 0;
+        compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
+    }
+    double arrives_us = m->end_us + link.latency_us;
+    if (!link.by_core) { /* the lane goes on while the ports work */
+        const double time_us = bytes * link.us_per_byte;
+        const int out = port_of(p, e->rank), in = port_of(p, to);
+        const double leaves_us = take_port(&p->out_port[out], m->end_us, time_us);
+        arrives_us = take_port(&p->in_port[in], leaves_us + link.latency_us, time_us) + time_us;
+        p->busy[out] += time_us;
+        p->busy[p->plan->shape.nranks + in] += time_us;
+    }
+    p->arrival_us[e->message] = arrives_us;
+    p->sent[e->rank] += bytes;
+    p->received[to] += bytes;
+}
+
+/* Whether the core of `rank` has other ranks too. */
+static bool is_crowded(const struct kolo_pricer *p, int rank)
+{
+    const int cores = p->machine->cores;
+    return cores > 0 && (rank >= cores || rank + cores < p->plan->shape.nranks);
+}
+
+/* A rank gives up a shared core to wait. With outboxes what it sent so far became visible at once,
+ * so it is assumed that the answer to what was sent is never there yet: the others of the core must
+ * run first. */
+static bool gives_way(const struct kolo_pricer *p, const struct kolo_event *e, bool late)
+{
+    if (!p->machine->outboxes) {
+        return late && p->machine->cores > 0 && p->machine->cores < p->plan->shape.nranks;
+    }
+    const struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    return is_crowded(p, e->rank) && !(newest->waited && newest->tile == e->tile);
+}
+
+/* The least time from ready_us on in which a message passes its channel. */
+static double channel_us(struct kolo_pricer *p, const struct kolo_event *e,
+                         const struct kolo_link_price *link, double bytes, double ready_us)
+{
+    if (link->channel <= 0) {
+        return 0;
+    }
+    const int channel = link->channel - 1;
+    const struct kolo_step *s = e->step;
+    const double what = (e->tile * 65536.0 + s->phase) * 65536.0 + s->place + 1;
+    const int line = s->peer * p->machine->channels + channel;
+    if (p->machine->outboxes && way_of(p, e) != BY_PUSH && p->crossed[line] == what) {
+        return take_port(&p->there[line], ready_us, link->turn_us) + link->turn_us - ready_us;
+    }
+    const double time_us = bytes * link->channel_us_per_byte;
+    const double there_us = take_port(&p->channel[channel], ready_us, time_us) + time_us;
+    p->crossed[line] = what;
+    p->there[line] = there_us;
+    return there_us - ready_us;
+}
+
+/* What is waited for together comes together: of several far lines the farthest counts. */
+static double far_step_us(struct kolo_pricer *p, const struct kolo_event *e, double step_us)
+{
+    struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const double before_us = newest->waited && newest->tile == e->tile ? newest->far_us : 0;
+    newest->far_us = step_us > before_us ? step_us : before_us;
+    return newest->far_us - before_us;
+}
+
+static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int self,
+                          struct kolo_price_moment *m)
+{
+    const struct kolo_machine *machine = p->machine;
+    const struct kolo_link_price link = link_price(p, e->step->peer, e->rank);
+    const double bytes = slice_bytes(p, e->step->src);
+    const int sent = moment_of(p, e->step->peer, e->other, e->tile);
+    double work_us = machine->step_us;
+    const double arrives_us = p->arrival_us[e->message];
+    const bool waits = way_of(p, e) != FROM_IN;
+    work_us += waits && gives_way(p, e, arrives_us > m->end_us) ? machine->switch_us : 0;
+    work_us += e->step->op == KOLO_RECV_REDUCE ? bytes * machine->reduce_us_per_byte : 0;
+    work_us +=
+        link.by_core && way_of(p, e) != BY_PUSH && !joins_pass(p, e) ? bytes * link.us_per_byte : 0;
+    work_us += far_step_us(p, e, link.far_step_us);
+    work_us += way_of(p, e) != BY_PUSH ? bytes * link.far_us_per_byte : 0;
+    wait_for(m, arrives_us, sent);
+    const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
+    compute(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);
+}
+
+/* A copy of what the pass before wrote, out of SCRATCH: the pass writes it there right away. */
+static bool copies_pass(const struct kolo_pricer *p, const struct kolo_event *e)
+{
+    const struct kolo_step *last = before(p, e);
+    return last != NULL && adds(last) && e->step->op == KOLO_COPY &&
+           e->step->src.buf == KOLO_SCRATCH && same_slice(last->dst, e->step->src);
+}
+
+static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int self,
+                        struct kolo_price_moment *m)
+{
+    const struct kolo_machine *machine = p->machine;
+    const double bytes = slice_bytes(p, e->step->dst);
+    double each = 0;
+    if (e->step->op == KOLO_REDUCE) {
+        const bool alone = machine->outboxes && !joins_pass(p, e);
+        each = machine->reduce_us_per_byte + (alone ? machine->copy_us_per_byte : 0);
+    } else if (!copies_pass(p, e)) {
+        each = machine->copy_us_per_byte;
+    }
+    compute(p, e->rank, self, m, machine->step_us + bytes * each);
+}
+
+static void remember(struct kolo_pricer *p, const struct kolo_event *e)
+{
+    struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
+    const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
+    const bool waited = newest->waited && newest->tile == e->tile && e->step->op != KOLO_SEND;
+    *newest = (struct kolo_price_newest){e->step, e->tile, receives || waited, newest->far_us};
+}
+
+kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)
+{
+    struct kolo_pricer *p = ctx;
+    struct kolo_price_resource *lane = &p->lane[e->rank * p->plan->lanes + e->step->lane];
+    const int self = e->tile * p->order->steps + e->number;
+    struct kolo_price_moment m = {lane->free_us, lane->last};
+    if (e->step->dep >= 0) {
+        const int dep = moment_of(p, e->rank, e->step->dep, e->tile);
+        wait_for(&m, p->moment[dep].end_us, dep);
+    }
+    if (e->step->op == KOLO_SEND) {
+        price_send(p, e, self, &m);
+    } else if (e->message >= 0) {
+        price_receive(p, e, self, &m);
+    } else {
+        price_local(p, e, self, &m);
+    }
+    p->moment[self] = m;
+    remember(p, e);
+    occupy(lane, m.end_us, self);
+    if (m.end_us >= p->tile_end_us[e->tile]) {
+        p->tile_end_us[e->tile] = m.end_us;
+    }
+    if (p->last < 0 || m.end_us >= p->moment[p->last].end_us) {
+        p->last = self;
+    }
+    return KOLO_OK;
+}
