@@ -15,7 +15,7 @@ static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
 {
     struct kolo_candidate_list list;
     struct kolo_pick pick;
-    struct kolo_chooser *chooser = r->comm->chooser;
+    struct kolo_chooser *chooser = r->comm->selection.chooser;
     KOLO_TRY(kolo_candidates(chooser, p->coll, p->bytes, p->shared, &list));
     for (int i = 0; i < list.count; i++) {
         (void)tune_add(p, list.candidate[i].algo, list.candidate[i].tile_bytes,
@@ -38,7 +38,7 @@ static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
 static bool fits_memory(const struct tune_rank *r, enum kolo_coll coll, size_t bytes)
 {
     const double pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    return (double)tune_span(coll, r->nranks, bytes) * 4 * r->comm->local_size < pages / 2;
+    return (double)tune_span(coll, r->nranks, bytes) * 4 * r->comm->ranks.local_size < pages / 2;
 }
 
 static kolo_status add_point(struct tune_rank *r, enum kolo_coll coll, bool shared, size_t bytes)

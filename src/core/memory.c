@@ -68,9 +68,9 @@ void kolo_mem_free(void *ptr)
 /* Whoever maps it, and may be in the middle of writing to it. */
 static bool has_writers(const struct kolo_comm *c)
 {
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         const struct kolo_member *m = &c->member[q];
-        if (m->maps && m->peer.process != c->member[c->rank].peer.process && !m->lost) {
+        if (m->maps && m->peer.process != c->member[c->ranks.rank].peer.process && !m->lost) {
             return true;
         }
     }
@@ -90,7 +90,7 @@ void kolo_mem_take_back(struct kolo_comm *c, void *out, size_t bytes)
     if (kolo_segment_part(out, bytes) != KOLO_OK) {
         KOLO_LOG(WARN, COLL,
                  "comm %p rank %d: ranks that come late may still write to %zu bytes at %p",
-                 (void *)c, c->rank, bytes, out);
+                 (void *)c, c->ranks.rank, bytes, out);
     }
 }
 

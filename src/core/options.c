@@ -30,30 +30,31 @@ static char *choose_text(const char *given, const char *name, const char *otherw
 
 static kolo_status check_config(const struct kolo_comm *c)
 {
-    if (c->deterministic != 0 && c->deterministic != 1) {
+    if (c->options.deterministic != 0 && c->options.deterministic != 1) {
         return kolo_fail(KOLO_ERR_INVALID, "config.deterministic is %d; it must be 0 or 1",
-                         c->deterministic);
+                         c->options.deterministic);
     }
-    if (c->timeout_ms <= 0) {
+    if (c->options.timeout_ms <= 0) {
         return kolo_fail(KOLO_ERR_INVALID, "config.timeout_ms is %d; it must be positive",
-                         c->timeout_ms);
+                         c->options.timeout_ms);
     }
-    if (c->device < KOLO_HOST) {
+    if (c->options.device < KOLO_HOST) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "config.device is %d; it must be KOLO_HOST (-1) or a CUDA ordinal",
-                         c->device);
+                         c->options.device);
     }
-    if (c->device != KOLO_HOST) {
+    if (c->options.device != KOLO_HOST) {
         const struct kolo_path_ops *ops = NULL;
-        kolo_status st = kolo_path_find(c->device, &ops);
+        kolo_status st = kolo_path_find(c->options.device, &ops);
         st = st == KOLO_OK ? ops->check() : st; /* before another rank waits for this one */
         if (st < 0) {
             char why[256];
             (void)snprintf(why, sizeof why, "%s", kolo_error_text());
-            return kolo_fail(st, "config.device is %d: %s", c->device, why);
+            return kolo_fail(st, "config.device is %d: %s", c->options.device, why);
         }
     }
-    if (c->algo_text == NULL || c->transport_text == NULL || c->groups_text == NULL) {
+    if (c->options.algo_text == NULL || c->options.transport_text == NULL ||
+        c->options.groups_text == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a configuration");
     }
     return KOLO_OK;
@@ -69,16 +70,20 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
         }
         memcpy(&config, given, kolo_min(given->size, sizeof config));
     }
-    KOLO_TRY(choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->deterministic));
-    KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000, &c->timeout_ms));
-    c->device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
-    c->algo_text = choose_text(config.algo, "KOLO_ALGO", "");
-    c->transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
-    c->groups_text = choose_text(NULL, "KOLO_GROUPS", "");
-    (void)snprintf(c->name, sizeof c->name, "%s", config.name != NULL ? config.name : "comm");
+    KOLO_TRY(
+        choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->options.deterministic));
+    KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000,
+                        &c->options.timeout_ms));
+    c->options.device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
+    c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");
+    c->options.transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
+    c->options.groups_text = choose_text(NULL, "KOLO_GROUPS", "");
+    (void)snprintf(c->ranks.name, sizeof c->ranks.name, "%s",
+                   config.name != NULL ? config.name : "comm");
     KOLO_TRY(check_config(c));
-    if (c->algo_text[0] == '\0') {
+    if (c->options.algo_text[0] == '\0') {
         return KOLO_OK;
     }
-    return kolo_rules_parse_among(c->algo_text, kolo_algo_count_all, kolo_algo_at, &c->rules);
+    return kolo_rules_parse_among(c->options.algo_text, kolo_algo_count_all, kolo_algo_at,
+                                  &c->selection.rules);
 }

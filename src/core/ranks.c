@@ -4,10 +4,10 @@
 
 int kolo_comm_rank(const struct kolo_comm *comm)
 {
-    return comm != NULL ? comm->rank : -1;
+    return comm != NULL ? comm->ranks.rank : -1;
 }
 
 int kolo_comm_size(const struct kolo_comm *comm)
 {
-    return comm != NULL ? comm->nranks : -1;
+    return comm != NULL ? comm->ranks.nranks : -1;
 }

@@ -109,7 +109,7 @@ static kolo_status enqueue_posted(const struct posted *all, int n)
     for (int i = 0; i < n && st == KOLO_OK; all = all->next, i++) {
         on_host[i] = all->message;
         message[i] = (struct kolo_gpu_message){
-            .rank = all->path->comm->rank, .m = all->message, .stream = all->stream};
+            .rank = all->path->comm->ranks.rank, .m = all->message, .stream = all->stream};
     }
     if (st == KOLO_OK) {
         st = path->fused != NULL
@@ -145,7 +145,7 @@ static int calls_of(struct pending *from, const struct kolo_fused_path *fused, i
 {
     int count = 0;
     for (struct pending *p = from; p != NULL; p = p->next) {
-        if (p->path->fused == fused && p->path->comm->rank == rank) {
+        if (p->path->fused == fused && p->path->comm->ranks.rank == rank) {
             *first_out = count++ == 0 ? p : *first_out;
         }
     }
@@ -160,16 +160,17 @@ static kolo_status issue_first(void)
     struct pending *head = pending;
     struct kolo_gpu_path *path = head->path;
     const struct kolo_comm *c = path->comm;
-    const int mine = path->fused != NULL ? calls_of(head, path->fused, c->rank, &of[c->rank]) : 0;
+    const int mine =
+        path->fused != NULL ? calls_of(head, path->fused, c->ranks.rank, &of[c->ranks.rank]) : 0;
     bool all = path->fused != NULL;
-    for (int r = 0; r < c->nranks && all; r++) {
+    for (int r = 0; r < c->ranks.nranks && all; r++) {
         all = all && calls_of(head, path->fused, r, &of[r]) == mine;
         call[r] = all ? &of[r]->call : NULL;
     }
     const kolo_status st = all ? kolo_fused_path_enqueue_all(path->fused, call)
                                : kolo_gpu_path_enqueue(path, &head->call, &head->v);
-    for (int r = 0; r < c->nranks; r++) {
-        struct pending *done = all ? of[r] : r == c->rank ? head : NULL;
+    for (int r = 0; r < c->ranks.nranks; r++) {
+        struct pending *done = all ? of[r] : r == c->ranks.rank ? head : NULL;
         for (struct pending **at = &pending; done != NULL && *at != NULL;) {
             if (*at == done) {
                 *at = done->next;

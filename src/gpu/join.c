@@ -37,7 +37,8 @@ static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
     const char *layers = kolo_env("KOLO_CUDA_LAYERS");
-    struct intro intro = {.status = kolo_gpu_open(c->device, gpu), .ordinal = c->device};
+    struct intro intro = {.status = kolo_gpu_open(c->options.device, gpu),
+                          .ordinal = c->options.device};
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
     intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
@@ -54,8 +55,9 @@ struct shared { /* by all ranks */
 
 static struct shared what_is_shared(const struct kolo_comm *c, const struct intro *all)
 {
-    struct shared shared = {true, true, true, c->nranks > 1 && c->nranks <= KOLO_PROGRAM_RANKS};
-    for (int q = 0; q < c->nranks; q++) {
+    struct shared shared = {true, true, true,
+                            c->ranks.nranks > 1 && c->ranks.nranks <= KOLO_PROGRAM_RANKS};
+    for (int q = 0; q < c->ranks.nranks; q++) {
         const struct kolo_peer *peer = &c->member[q].peer, *first = &c->member[0].peer;
         shared.gpu = shared.gpu && peer->host == first->host &&
                      memcmp(all[q].uuid, all[0].uuid, sizeof all[q].uuid) == 0;
@@ -78,18 +80,18 @@ static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
     struct kolo_comm *c = p->comm;
     struct kolo_config config = KOLO_CONFIG_INIT;
     config.deterministic = 1;
-    config.timeout_ms = c->timeout_ms;
+    config.timeout_ms = c->options.timeout_ms;
     config.device = KOLO_HOST;
-    config.name = c->name;
+    config.name = c->ranks.name;
     config.algo = "";
-    config.transport = c->transport_text;
-    return p->env.split(c, 0, c->rank, &config, out);
+    config.transport = c->options.transport_text;
+    return p->env.split(c, 0, c->ranks.rank, &config, out);
 }
 
 static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, bool fuses)
 {
     struct kolo_comm *host = NULL;
-    if (fuses && p->comm->rank == 0) {
+    if (fuses && p->comm->ranks.rank == 0) {
         KOLO_TRY(kolo_gpu_enter(gpu));
         const kolo_status st = kolo_gpu_load(gpu);
         kolo_gpu_leave(gpu);
@@ -102,13 +104,14 @@ static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
 static kolo_status join_fused(struct kolo_gpu_path *p)
 {
     const struct kolo_comm *c = p->comm;
-    return kolo_fused_path_join(c->id, c->nranks, c->rank, c->device, &p->fused);
+    return kolo_fused_path_join(c->ranks.id, c->ranks.nranks, c->ranks.rank, c->options.device,
+                                &p->fused);
 }
 
 static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
 {
     unsigned char uuid[KOLO_PROGRAM_RANKS][16];
-    for (int q = 0; q < p->comm->nranks; q++) {
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
         memcpy(uuid[q], all[q].uuid, sizeof uuid[q]);
     }
     return kolo_p2p_path_open(p->comm, gpu, (const unsigned char(*)[16])uuid, &p->p2p);
@@ -142,18 +145,19 @@ static kolo_status join_hier(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
 {
     const struct kolo_comm *c = p->comm;
     const struct ranks who = {c, all};
-    bool may = c->nranks > 1;
+    bool may = c->ranks.nranks > 1;
     size_t least = 0;
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         may = may && all[q].hier != 0;
         least = kolo_max(least, all[q].least);
     }
-    int *group = calloc((size_t)c->nranks, sizeof *group);
+    int *group = calloc((size_t)c->ranks.nranks, sizeof *group);
     if (group == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     }
-    may = may && (kolo_hier_path_cut(c->nranks, KOLO_PROGRAM_RANKS, are_on_one_host, &who, group) ||
-                  kolo_hier_path_cut(c->nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
+    may = may &&
+          (kolo_hier_path_cut(c->ranks.nranks, KOLO_PROGRAM_RANKS, are_on_one_host, &who, group) ||
+           kolo_hier_path_cut(c->ranks.nranks, KOLO_FUSED_RANKS, are_on_one_gpu, &who, group));
     const struct kolo_hier_env layers = {&p->env, &kolo_gpu_hier_calls, gpu};
     const kolo_status st = may ? kolo_hier_path_open(&layers, group, least, out) : KOLO_OK;
     free(group);
@@ -164,8 +168,8 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
 {
     const struct kolo_comm *c = p->comm;
     const struct shared shared = what_is_shared(c, all);
-    const bool fuses = shared.gpu && c->nranks <= KOLO_FUSED_RANKS && all[0].kernels;
-    for (int q = 0; q < c->nranks; q++) {
+    const bool fuses = shared.gpu && c->ranks.nranks <= KOLO_FUSED_RANKS && all[0].kernels;
+    for (int q = 0; q < c->ranks.nranks; q++) {
         if (all[q].status != KOLO_OK) {
             return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d cannot use its GPU %d: %s", q,
                              all[q].ordinal, kolo_status_name((kolo_status)all[q].status));
@@ -173,7 +177,8 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     }
     if (fuses && shared.process) {
         kolo_gpu_close(gpu);
-        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->device, c->nranks);
+        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.device,
+                 c->ranks.nranks);
         return join_fused(p);
     }
     if (shared.stores) {
@@ -186,7 +191,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     if (!(fuses && shared.opens)) {
         KOLO_TRY(join_hier(p, gpu, all, &layers));
     }
-    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->device, layers != NULL ? "other " : "",
+    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->options.device, layers != NULL ? "other " : "",
              fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
              : all[0].kernels      ? "calls go through host memory"
                                    : "calls go through host memory; kolo was built without nvcc, "
@@ -205,9 +210,9 @@ static kolo_status join_over_host(struct kolo_gpu_path *p)
 {
     struct kolo_comm *c = p->comm;
     struct kolo_gpu gpu = {.context = NULL};
-    struct intro *all = calloc((size_t)c->nranks, sizeof *all);
+    struct intro *all = calloc((size_t)c->ranks.nranks, sizeof *all);
     if (all == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     }
     const struct intro mine = introduce(c, &gpu);
     kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, c, NULL);
@@ -237,7 +242,7 @@ void kolo_gpu_path_leave(struct kolo_comm_path *path, int timeout_ms)
 {
     struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
     if (p->fused != NULL) {
-        kolo_fused_path_leave(p->fused, p->comm->rank, timeout_ms);
+        kolo_fused_path_leave(p->fused, p->comm->ranks.rank, timeout_ms);
     }
     if (p->p2p != NULL) {
         kolo_p2p_path_close(p->p2p, timeout_ms);

@@ -25,12 +25,12 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 {
     char text[32];
     if (place->kind == KOLO_CUDA_KIND_MANAGED ||
-        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->device)) {
+        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->options.device)) {
         return KOLO_OK;
     }
     kolo_cuda_say_place(place, text, sizeof text);
     return kolo_fail(KOLO_ERR_INVALID, "%s (%p) is %s; the communicator's device is GPU %d", name,
-                     ptr, text, c->device);
+                     ptr, text, c->options.device);
 }
 
 /* Of the buffers that count; *host_out: all of them are host memory. */
@@ -69,7 +69,7 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
     const bool scales = call->extent.reduces && call->args.op >= KOLO_OPS;
-    const size_t n = (size_t)call->base.comm->nranks;
+    const size_t n = (size_t)call->base.comm->ranks.nranks;
     return (struct kolo_gpu_call){.coll = call->args.coll,
                                   .in = call->args.in,
                                   .out = call->args.out,
@@ -120,7 +120,7 @@ static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, k
 static kolo_status enqueue_message(struct kolo_gpu_path *p, const struct kolo_message *m,
                                    kolo_stream stream)
 {
-    struct kolo_gpu_message message = {.rank = p->comm->rank, .m = *m, .stream = stream};
+    struct kolo_gpu_message message = {.rank = p->comm->ranks.rank, .m = *m, .stream = stream};
     return p->fused != NULL ? kolo_fused_path_enqueue_messages(p->fused, &message, 1)
                             : kolo_gpu_path_enqueue_messages(p, m, 1, stream);
 }

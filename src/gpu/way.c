@@ -24,7 +24,7 @@ kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu
                                   struct kolo_counts *v)
 {
     if (p->fused != NULL) {
-        return kolo_fused_path_enqueue(p->fused, p->comm->rank, what);
+        return kolo_fused_path_enqueue(p->fused, p->comm->ranks.rank, what);
     }
     if (p->p2p != NULL && !kolo_gpu_call_by_messages(what)) {
         return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, what);

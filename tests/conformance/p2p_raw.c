@@ -19,7 +19,7 @@ void RawSend(struct kolo_comm *comm, int to, const struct RawHeader *raw)
                                      .id = raw->id};
     const struct kolo_bytes data = {&header, sizeof header, 1, sizeof header};
     struct kolo_req req = {.channel = KOLO_P2P_CONTROL};
-    pthread_mutex_lock(&comm->device_lock);
+    pthread_mutex_lock(&comm->links.lock);
     const struct kolo_member *member = &comm->member[to];
     if (kolo_links_connect(comm, to) != KOLO_OK ||
         member->transport->send(member->link, &data, &req) != KOLO_OK) {
@@ -29,25 +29,25 @@ void RawSend(struct kolo_comm *comm, int to, const struct RawHeader *raw)
         (void)member->transport->progress(member->device, 16);
         sched_yield();
     }
-    pthread_mutex_unlock(&comm->device_lock);
+    pthread_mutex_unlock(&comm->links.lock);
 }
 
 size_t RawKeptBytes(struct kolo_comm *comm, int from)
 {
     size_t bytes = 0;
-    pthread_mutex_lock(&comm->device_lock);
+    pthread_mutex_lock(&comm->links.lock);
     const struct kolo_p2p_kept *kept = comm->p2p->peer[from]->kept;
     for (; kept != NULL; kept = kept->next) {
         bytes += kept->ready ? 0 : KOLO_P2P_RECORD + kept->bytes;
     }
-    pthread_mutex_unlock(&comm->device_lock);
+    pthread_mutex_unlock(&comm->links.lock);
     return bytes;
 }
 
 uint64_t RawAnnounced(struct kolo_comm *comm, int to)
 {
-    pthread_mutex_lock(&comm->device_lock);
+    pthread_mutex_lock(&comm->links.lock);
     const uint64_t announced = comm->p2p->peer[to]->ids;
-    pthread_mutex_unlock(&comm->device_lock);
+    pthread_mutex_unlock(&comm->links.lock);
     return announced;
 }

@@ -13,7 +13,7 @@ void kolo_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out,
 {
     struct kolo_recorded recorded;
     char what[96];
-    const struct kolo_post *post = q == c->rank ? c->post : kolo_comm_post(c, q);
+    const struct kolo_post *post = q == c->ranks.rank ? c->health.post : kolo_comm_post(c, q);
     if (number == 0) {
         (void)snprintf(out, room, "no call");
     } else if (post != NULL && kolo_record_find(post, number, &recorded)) {
@@ -28,12 +28,12 @@ bool kolo_say_mismatch(const struct kolo_comm *c, int q)
 {
     char mine[128], other[128];
     const struct kolo_post *post = kolo_comm_post(c, q);
-    const uint64_t number = post != NULL ? kolo_record_differ(c->post, post) : 0;
+    const uint64_t number = post != NULL ? kolo_record_differ(c->health.post, post) : 0;
     if (number > 0) {
-        kolo_say_call(c, c->rank, number, mine, sizeof mine);
+        kolo_say_call(c, c->ranks.rank, number, mine, sizeof mine);
         kolo_say_call(c, q, number, other, sizeof other);
         (void)kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d are in different calls: %s, and %s",
-                        c->rank, q, mine, other);
+                        c->ranks.rank, q, mine, other);
     }
     return number > 0;
 }

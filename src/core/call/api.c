@@ -18,7 +18,7 @@ static void record_begin(struct kolo_call *call)
     static _Thread_local bool calls;
     struct kolo_coll_args args = call->args;
     args.op = args.op < KOLO_OPS ? args.op : KOLO_OPS; /* handles are local */
-    (void)kolo_record_begin(call->base.comm->post,
+    (void)kolo_record_begin(call->base.comm->health.post,
                             kolo_memo_what(&args) | (args.v.all != NULL ? KOLO_WHAT_V : 0),
                             args.count);
     call->number = kolo_comm_calls(call->base.comm);
@@ -40,7 +40,7 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
              "[nranks=%d] stream %p",
              kolo_coll_title(call->args.coll), (unsigned long long)kolo_comm_calls(call->base.comm),
              call->args.in, call->args.out, call->args.count, (int)call->args.type, call->args.op,
-             call->args.root, (void *)call->base.comm, call->base.comm->nranks, stream);
+             call->args.root, (void *)call->base.comm, call->base.comm->ranks.nranks, stream);
     record_begin(call);
     if (call->args.coll != KOLO_COLL_BARRIER && call->args.count == 0 && call->args.v.all == NULL) {
         kolo_call_record_end(call);

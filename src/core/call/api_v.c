@@ -10,7 +10,7 @@
 static kolo_status add_counts(struct kolo_call *call, size_t at, const char *names,
                               const size_t *counts, const size_t *displs)
 {
-    const size_t n = (size_t)call->base.comm->nranks, elem = kolo_type_bytes(call->args.type);
+    const size_t n = (size_t)call->base.comm->ranks.nranks, elem = kolo_type_bytes(call->args.type);
     size_t packed = 0;
     for (size_t r = 0; r < n; r++) {
         const size_t off = displs != NULL ? displs[r] : packed;
@@ -35,7 +35,7 @@ static kolo_status open_counts(struct kolo_call *call, const char *names, const 
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", names,
                          counts == NULL ? "counts" : "displs");
     }
-    call->args.v.all = calloc(4 * (size_t)call->base.comm->nranks, sizeof *call->args.v.all);
+    call->args.v.all = calloc(4 * (size_t)call->base.comm->ranks.nranks, sizeof *call->args.v.all);
     if (call->args.v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
@@ -51,7 +51,7 @@ static kolo_status open_rooted_counts(struct kolo_call *call, const size_t *coun
                                       const size_t *displs, size_t count)
 {
     KOLO_TRY(kolo_comm_usable(call->base.comm));
-    const int rank = call->base.comm->rank, n = call->base.comm->nranks;
+    const int rank = call->base.comm->ranks.rank, n = call->base.comm->ranks.nranks;
     if (call->args.root < 0 || call->args.root >= n) {
         return kolo_fail(KOLO_ERR_INVALID, "root is %d; it must be 0 to %d", call->args.root,
                          n - 1);
@@ -152,7 +152,7 @@ kolo_status kolo_all_to_allv(const void *send, const size_t *send_counts, const 
         kolo_call_close(&call);
         return st;
     }
-    const int r = comm->rank;
+    const int r = comm->ranks.rank;
     if (send_counts[r] != recv_counts[r]) {
         kolo_call_close(&call);
         return kolo_fail(KOLO_ERR_INVALID,

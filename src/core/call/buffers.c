@@ -24,27 +24,27 @@
 
 static uint32_t far_ahead(const struct kolo_comm *c)
 {
-    return (KOLO_DEPTH + 4) * ((uint32_t)c->nranks + 1);
+    return (KOLO_DEPTH + 4) * ((uint32_t)c->ranks.nranks + 1);
 }
 
 /* 0 means nothing was said, so what is said is odd. */
 static void announce(struct kolo_comm *c)
 {
-    if (!c->announced && kolo_mem_allocs() > 0) {
-        const uint32_t from = c->wires.met + far_ahead(c);
-        atomic_store_explicit(&c->wires.region[c->rank]->head.shares, from | 1,
+    if (!c->programs.announced && kolo_mem_allocs() > 0) {
+        const uint32_t from = c->links.wires.met + far_ahead(c);
+        atomic_store_explicit(&c->links.wires.region[c->ranks.rank]->head.shares, from | 1,
                               memory_order_release);
-        c->announced = true;
+        c->programs.announced = true;
     }
 }
 
 bool kolo_comm_must_ask(const struct kolo_comm *c)
 {
-    if (!c->announced && kolo_mem_allocs() > 0) {
+    if (!c->programs.announced && kolo_mem_allocs() > 0) {
         return true;
     }
-    for (int q = 0; q < c->nranks; q++) {
-        const struct kolo_region *region = c->wires.region[q];
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        const struct kolo_region *region = c->links.wires.region[q];
         if (region == NULL ||
             atomic_load_explicit(&region->head.shares, memory_order_relaxed) != 0) {
             return true;
@@ -57,23 +57,23 @@ static kolo_status shares_by_now(struct kolo_comm *c, bool *out)
 {
     *out = false;
     announce(c);
-    for (int q = 0; q < c->nranks; q++) {
-        pthread_mutex_lock(&c->device_lock);
-        const kolo_status st = q == c->rank ? KOLO_OK : kolo_links_reach(c, q);
-        pthread_mutex_unlock(&c->device_lock);
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        pthread_mutex_lock(&c->links.lock);
+        const kolo_status st = q == c->ranks.rank ? KOLO_OK : kolo_links_reach(c, q);
+        pthread_mutex_unlock(&c->links.lock);
         KOLO_TRY(st);
-        const struct kolo_region *region = c->wires.region[q];
+        const struct kolo_region *region = c->links.wires.region[q];
         const uint32_t from =
             region != NULL ? atomic_load_explicit(&region->head.shares, memory_order_acquire) : 0;
-        *out = *out || (from != 0 && (int32_t)(c->wires.met - from) >= 0);
+        *out = *out || (from != 0 && (int32_t)(c->links.wires.met - from) >= 0);
     }
     return KOLO_OK;
 }
 
 bool kolo_call_may_have_entries(const struct kolo_call *call)
 {
-    return call->base.comm->nranks <= KOLO_WHOLE_PLAN_RANKS && !call->extent.by_messages &&
-           call->extent.bytes >= KOLO_ENTRY_BYTES && call->base.comm->mapper != NULL;
+    return call->base.comm->ranks.nranks <= KOLO_WHOLE_PLAN_RANKS && !call->extent.by_messages &&
+           call->extent.bytes >= KOLO_ENTRY_BYTES && call->base.comm->links.mapper != NULL;
 }
 
 kolo_status kolo_call_decide_entries(struct kolo_call *call)
@@ -82,13 +82,13 @@ kolo_status kolo_call_decide_entries(struct kolo_call *call)
     if (!kolo_call_may_have_entries(call)) {
         return KOLO_OK;
     }
-    if (!c->sharing) {
-        KOLO_TRY(shares_by_now(c, &c->sharing));
-        if (c->sharing) {
+    if (!c->programs.sharing) {
+        KOLO_TRY(shares_by_now(c, &c->programs.sharing));
+        if (c->programs.sharing) {
             kolo_memo_forget(c, NULL);
         }
     }
-    call->uses_entries = c->sharing;
+    call->uses_entries = c->programs.sharing;
     return KOLO_OK;
 }
 
@@ -102,7 +102,7 @@ static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
     uint64_t offset = 0;
     void *ptr = (void *)(uintptr_t)at;
     if (at == NULL || bytes == 0 || !kolo_segment_find(ptr, bytes, &id, &offset) ||
-        c->mapper->transport->map(c->mapper->device, ptr, bytes, &mem) != KOLO_OK) {
+        c->links.mapper->transport->map(c->links.mapper->endpoint, ptr, bytes, &mem) != KOLO_OK) {
         return 0;
     }
     memcpy(handle, mem.handle, 32);
@@ -113,7 +113,7 @@ void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out)
 {
     const struct kolo_comm *c = call->base.comm;
     *out = (struct kolo_entry){.signature = call->signature};
-    if (c->threads) {
+    if (c->ranks.threads) {
         out->in_at = (uintptr_t)kolo_call_run_in(call);
         out->out_at = (uintptr_t)kolo_call_run_out(call);
     }
@@ -132,22 +132,22 @@ void kolo_call_publish_entry(const struct kolo_call *call)
 {
     struct kolo_entry mine;
     kolo_call_make_entry(call, &mine);
-    kolo_entry_publish(&call->base.comm->wires, &mine);
+    kolo_entry_publish(&call->base.comm->links.wires, &mine);
 }
 
 kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
-    for (; call->next < c->nranks; call->next++) {
+    for (; call->next < c->ranks.nranks; call->next++) {
         const int q = call->next;
-        if (q == c->rank || !c->member[q].maps) {
+        if (q == c->ranks.rank || !c->member[q].maps) {
             continue;
         }
-        pthread_mutex_lock(&c->device_lock);
+        pthread_mutex_lock(&c->links.lock);
         kolo_status st = kolo_links_reach(c, q);
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
         KOLO_TRY(st);
-        st = kolo_entry_wait(&c->wires, q, block);
+        st = kolo_entry_wait(&c->links.wires, q, block);
         if (st != KOLO_OK) {
             return st;
         }
@@ -159,7 +159,7 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
 /* What rank q brings. */
 static bool brings_mapped(const struct kolo_call *call, int q)
 {
-    const struct kolo_wires *w = &call->base.comm->wires;
+    const struct kolo_wires *w = &call->base.comm->links.wires;
     const bool to_root = call->args.coll == KOLO_COLL_REDUCE || call->args.coll == KOLO_COLL_GATHER;
     const bool from_root =
         call->args.coll == KOLO_COLL_BROADCAST || call->args.coll == KOLO_COLL_SCATTER;
@@ -171,12 +171,12 @@ static bool brings_mapped(const struct kolo_call *call, int q)
 bool kolo_call_is_mapped(const struct kolo_call *call)
 {
     const struct kolo_comm *c = call->base.comm;
-    bool threads = true, mapped = c->nhosts == 1; /* of one host all regions are mapped */
-    for (int q = 0; q < c->nranks && mapped; q++) {
+    bool threads = true, mapped = c->ranks.nhosts == 1; /* of one host all regions are mapped */
+    for (int q = 0; q < c->ranks.nranks && mapped; q++) {
         threads = threads && c->member[q].peer.process == c->member[0].peer.process;
-        mapped = c->wires.region[q] != NULL;
+        mapped = c->links.wires.region[q] != NULL;
     }
-    for (int q = 0; q < c->nranks && mapped && !threads; q++) {
+    for (int q = 0; q < c->ranks.nranks && mapped && !threads; q++) {
         mapped = brings_mapped(call, q);
     }
     return mapped;
@@ -192,9 +192,9 @@ static kolo_status resolve_one(struct kolo_comm *c, int q, uint32_t shared,
         return KOLO_OK;
     }
     memcpy(whole, handle, 32);
-    pthread_mutex_lock(&c->device_lock);
+    pthread_mutex_lock(&c->links.lock);
     const kolo_status st = c->member[q].transport->attach(c->member[q].link, whole, out, &len);
-    pthread_mutex_unlock(&c->device_lock);
+    pthread_mutex_unlock(&c->links.lock);
     return st;
 }
 
@@ -202,7 +202,7 @@ kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_ent
 {
     struct kolo_comm *c = w->owner;
     void *in = (void *)(uintptr_t)entry->in_at, *out = (void *)(uintptr_t)entry->out_at;
-    if (c->member[q].peer.process != c->member[c->rank].peer.process) {
+    if (c->member[q].peer.process != c->member[c->ranks.rank].peer.process) {
         KOLO_TRY(resolve_one(c, q, entry->in_shared, entry->in, &in));
         KOLO_TRY(resolve_one(c, q, entry->out_shared, entry->out, &out));
     }

@@ -20,8 +20,8 @@
 static void log_choice(const struct kolo_call *call)
 {
     struct kolo_text text = {0};
-    if (call->base.comm->rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
-        kolo_choice_line(call->base.comm->chooser, call->args.coll, call->args.root,
+    if (call->base.comm->ranks.rank == 0 && kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_TUNE)) {
+        kolo_choice_line(call->base.comm->selection.chooser, call->args.coll, call->args.root,
                          call->extent.bytes, &text);
         KOLO_LOG(INFO, TUNE, "%s", text.chars != NULL ? text.chars : "");
         kolo_text_free(&text);
@@ -71,7 +71,7 @@ static kolo_status choose(struct kolo_call *call)
         call->algo = builtin(v_algorithm(call->args.coll));
         return call->algo != NULL ? KOLO_OK : KOLO_ERR_INTERNAL;
     }
-    KOLO_TRY(kolo_choose(call->base.comm->chooser, call->args.coll, call->args.root,
+    KOLO_TRY(kolo_choose(call->base.comm->selection.chooser, call->args.coll, call->args.root,
                          call->extent.bytes, call->args.type, &pick));
     call->wide = pick.wide;
     take_pick(call, &pick);
@@ -82,7 +82,7 @@ static kolo_status choose(struct kolo_call *call)
  * entries have it. */
 static kolo_status choose_again(struct kolo_call *call)
 {
-    struct kolo_chooser *chooser = call->base.comm->chooser;
+    struct kolo_chooser *chooser = call->base.comm->selection.chooser;
     const size_t bytes = call->extent.bytes;
     struct kolo_pick pick;
     if (call->wide || call->args.v.all != NULL || !kolo_chooser_looks_at_buffers(chooser)) {
@@ -187,7 +187,7 @@ static kolo_status do_lower(struct kolo_call *call)
 static void start_exec(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
-    call->exec = (struct kolo_exec){.wires = &c->wires,
+    call->exec = (struct kolo_exec){.wires = &c->links.wires,
                                     .bound = call->bound,
                                     .in = kolo_call_run_in(call),
                                     .out = kolo_call_run_out(call),
@@ -197,7 +197,7 @@ static void start_exec(struct kolo_call *call, bool block)
     if (call->extent.reduces) {
         call->exec.reduce =
             kolo_reduce_kernel(call->wide ? KOLO_FLOAT32 : call->args.type, call->args.op);
-        call->exec.divisor = call->args.op == KOLO_AVG ? (unsigned)c->nranks : 0;
+        call->exec.divisor = call->args.op == KOLO_AVG ? (unsigned)c->ranks.nranks : 0;
     }
     kolo_exec_start(&call->exec);
     call->state = KOLO_CALL_RUN;
@@ -225,16 +225,16 @@ static kolo_status do_run(struct kolo_call *call)
         }
     }
     if (messages) {
-        pthread_mutex_lock(&c->device_lock);
+        pthread_mutex_lock(&c->links.lock);
     }
     const kolo_status st = kolo_exec_step(&call->exec);
     if (messages) {
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
     }
     if (st == KOLO_OK) {
         call->exec.bound = NULL;
-        c->wires.entries += call->uses_entries ? 1 : 0;
-        kolo_paused(&c->wires);
+        c->links.wires.entries += call->uses_entries ? 1 : 0;
+        kolo_paused(&c->links.wires);
     }
     if (st == KOLO_OK && call->wide_out != NULL && call->extent.has_out) {
         kolo_narrow(call->args.type, call->args.out, call->wide_out, call->extent.out_elems);
@@ -279,9 +279,9 @@ static kolo_status run_alone(struct kolo_call *call)
 /* Messages of transports that map memory, too, tell nothing, as its lines do. */
 static void find_news(const struct kolo_comm *c, struct kolo_news *news)
 {
-    for (int i = 0; i < c->nopened; i++) {
-        const struct kolo_opened *o = &c->opened[i];
-        const int fd = o->transport->wait_fd(o->device);
+    for (int i = 0; i < c->links.nopened; i++) {
+        const struct kolo_opened *o = &c->links.opened[i];
+        const int fd = o->transport->wait_fd(o->endpoint);
         news->alone = news->alone && (fd >= 0 || (o->transport->caps & KOLO_CAP_MAP) != 0);
         if (fd >= 0) {
             news->fd[news->count++] = fd;
@@ -296,20 +296,20 @@ static kolo_status pause_call(struct kolo_call *call)
     struct kolo_news news = {.alone = p->nsources == 0 && p->nreaders == 0};
     call->base.spins = call->exec.moved ? 0 : call->base.spins;
     if (p->nreqs > 0) {
-        pthread_mutex_lock(&c->device_lock);
+        pthread_mutex_lock(&c->links.lock);
         find_news(c, &news);
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
     }
-    return news.count > 0
-               ? kolo_pause_for_news(&c->wires, &call->base.spins, &call->base.deadline, &news)
-               : kolo_pause(&c->wires, &call->base.spins, &call->base.deadline);
+    return news.count > 0 ? kolo_pause_for_news(&c->links.wires, &call->base.spins,
+                                                &call->base.deadline, &news)
+                          : kolo_pause(&c->links.wires, &call->base.spins, &call->base.deadline);
 }
 static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
 
 kolo_status kolo_call_step(struct kolo_call *call, bool block)
 {
     kolo_status st = KOLO_OK;
-    if (call->base.comm->nranks == 1) {
+    if (call->base.comm->ranks.nranks == 1) {
         return run_alone(call);
     }
     if (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call)) {
@@ -356,11 +356,11 @@ static void end_messages(struct kolo_call *call)
     const size_t n = bound != NULL ? copies * call->prog->nreqs : 0;
     bool pending = n > 0;
     for (int tries = 0; pending && tries < 100; tries++) {
-        pthread_mutex_lock(&c->device_lock);
-        for (int i = 0; i < c->nopened; i++) {
-            (void)c->opened[i].transport->progress(c->opened[i].device, 64);
+        pthread_mutex_lock(&c->links.lock);
+        for (int i = 0; i < c->links.nopened; i++) {
+            (void)c->links.opened[i].transport->progress(c->links.opened[i].endpoint, 64);
         }
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
         pending = false;
         for (size_t i = 0; i < n; i++) {
             const struct kolo_req *req = &bound->req[i];
@@ -376,7 +376,7 @@ static void end_messages(struct kolo_call *call)
 void kolo_call_record_end(const struct kolo_call *call)
 {
     if (call->number > 0 && kolo_comm_calls(call->base.comm) - call->number < KOLO_RECORDS) {
-        kolo_record_end(&call->base.comm->post->record[call->number % KOLO_RECORDS]);
+        kolo_record_end(&call->base.comm->health.post->record[call->number % KOLO_RECORDS]);
     }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whether a call's arguments make sense. */
-#include "core/call/op.h"
 #include "core/call/parts.h"
 
 static bool overlap(const void *a, size_t na, const void *b, size_t nb)
@@ -14,8 +13,8 @@ static bool is_in_place(const struct kolo_call *call)
     const struct kolo_coll_args *a = &call->args;
     const struct kolo_comm *c = call->base.comm;
     const bool may = a->coll != KOLO_COLL_ALL_TO_ALL || a->v.all == NULL;
-    return may &&
-           (const char *)a->out - (const char *)a->in == kolo_coll_in_place(a, c->rank, c->nranks);
+    return may && (const char *)a->out - (const char *)a->in ==
+                      kolo_coll_in_place(a, c->ranks.rank, c->ranks.nranks);
 }
 
 static kolo_status check_buffers(const struct kolo_call *call)
@@ -64,17 +63,18 @@ kolo_status kolo_call_check(struct kolo_call *call)
         return kolo_fail(KOLO_ERR_INVALID, "type is %d; it must be 0 to %d", (int)call->args.type,
                          KOLO_TYPES - 1);
     }
-    const size_t most = (size_t)PTRDIFF_MAX / elem / (size_t)call->base.comm->nranks;
+    const size_t most = (size_t)PTRDIFF_MAX / elem / (size_t)call->base.comm->ranks.nranks;
     if (call->args.count > most) {
         return kolo_fail(
             KOLO_ERR_INVALID, "count is %zu; %d blocks of so many %s overflow (at most %zu)",
-            call->args.count, call->base.comm->nranks, kolo_type_name(call->args.type), most);
+            call->args.count, call->base.comm->ranks.nranks, kolo_type_name(call->args.type), most);
     }
-    if (call->args.root < 0 || call->args.root >= call->base.comm->nranks) {
+    if (call->args.root < 0 || call->args.root >= call->base.comm->ranks.nranks) {
         return kolo_fail(KOLO_ERR_INVALID, "root is %d; it must be 0 to %d", call->args.root,
-                         call->base.comm->nranks - 1);
+                         call->base.comm->ranks.nranks - 1);
     }
-    call->extent = kolo_coll_extent_of(&call->args, call->base.comm->rank, call->base.comm->nranks);
+    call->extent = kolo_coll_extent_of(&call->args, call->base.comm->ranks.rank,
+                                       call->base.comm->ranks.nranks);
     if (call->extent.reduces) {
         KOLO_TRY(check_op(call));
     }

@@ -10,7 +10,7 @@ kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out)
 {
     struct kolo_exec x;
-    x.wires = &c->wires;
+    x.wires = &c->links.wires;
     x.bound = bound;
     x.in = in;
     x.out = out;
@@ -28,7 +28,7 @@ go_on_slowly(struct kolo_comm *c, const struct kolo_coll_args *a, const struct k
 {
     struct kolo_call call = {.base.comm = c,
                              .args = *a,
-                             .extent = kolo_coll_extent_of(a, c->rank, c->nranks),
+                             .extent = kolo_coll_extent_of(a, c->ranks.rank, c->ranks.nranks),
                              .algo = m->bound->prog->plan->algo,
                              .run_elem = m->elem,
                              .tile_bytes = m->bound->extents.tile_bytes,
@@ -44,11 +44,11 @@ go_on_slowly(struct kolo_comm *c, const struct kolo_coll_args *a, const struct k
 static kolo_status run_shared(struct kolo_comm *c, const struct kolo_coll_args *a,
                               const struct kolo_memo *m, const struct kolo_shared_memo *s)
 {
-    struct kolo_wires *w = &c->wires;
+    struct kolo_wires *w = &c->links.wires;
     bool same = true;
     kolo_entry_publish(w, &s->entry);
-    for (int q = 0; q < c->nranks; q++) {
-        if (q == c->rank || !c->member[q].maps) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (q == c->ranks.rank || !c->member[q].maps) {
             continue;
         }
         KOLO_TRY(kolo_entry_wait(w, q, true));
@@ -70,7 +70,7 @@ static const struct kolo_shared_memo *find_shared(const struct kolo_comm *c,
                                                   const struct kolo_coll_args *a, uint64_t what)
 {
     const struct kolo_shared_memo *s =
-        &c->shared_memo[kolo_shared_memo_place(what, a->count, a->in, a->out)];
+        &c->programs.shared_memo[kolo_shared_memo_place(what, a->count, a->in, a->out)];
     return s->bound != NULL && s->what == what && s->count == a->count && s->in == a->in &&
                    s->out == a->out && s->frees == kolo_mem_frees()
                ? s
@@ -88,7 +88,7 @@ static void end_if_well(struct kolo_record *record, kolo_status st)
 static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_status *out)
 {
     const uint64_t what = kolo_memo_what(a);
-    const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
+    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, a->count)];
     if (m->bound == NULL || m->steps || m->what != what || !kolo_memo_serves(m, a) ||
         !kolo_comm_is_usable(c)) {
         return false;
@@ -97,7 +97,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
         if (m->asks && kolo_comm_must_ask(c)) {
             return false;
         }
-        struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
+        struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
         *out = kolo_quick_bound(c, m, m->bound, a->in, a->out);
         end_if_well(record, *out);
         return true;
@@ -106,7 +106,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
     if (s == NULL) {
         return false;
     }
-    struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
+    struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
     *out = run_shared(c, a, m, s);
     end_if_well(record, *out);
     return true;
@@ -115,15 +115,17 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
 bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out)
 {
     kolo_status st = KOLO_OK;
-    const bool known =
-        !c->logs_calls && c->device == KOLO_HOST && /* else its buffers are looked at */
-        atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, &st);
+    const bool known = !c->options.logs_calls &&
+                       c->options.device == KOLO_HOST && /* else its buffers are looked at */
+                       atomic_load_explicit(&c->queue.head, memory_order_acquire) == NULL &&
+                       run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         const uint64_t what = kolo_memo_what(args);
         st = kolo_comm_fail(c, st);
-        kolo_mem_take_back(c, args->out, c->memo[kolo_memo_place(what, args->count)].out_bytes);
+        kolo_mem_take_back(c, args->out,
+                           c->programs.memo[kolo_memo_place(what, args->count)].out_bytes);
     }
-    atomic_store_explicit(&c->busy, 0, memory_order_release);
+    atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
     *out = st;
     return known;
 }

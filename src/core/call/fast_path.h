@@ -39,27 +39,27 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_c
 {
     if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || (unsigned)a->op >= KOLO_OPS ||
                       (unsigned)a->type >= KOLO_TYPES ||
-                      atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0)) {
+                      atomic_exchange_explicit(&c->queue.busy, 1, memory_order_acquire) != 0)) {
         return false;
     }
     const uint64_t what = kolo_memo_what(a);
-    const struct kolo_memo *m = &c->memo[kolo_memo_place(what, a->count)];
+    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, a->count)];
     if (KOLO_UNLIKELY(m->quick != what || !kolo_memo_serves(m, a) ||
-                      atomic_load_explicit(&c->head, memory_order_acquire) != NULL ||
+                      atomic_load_explicit(&c->queue.head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
         const struct kolo_coll_args args = kolo_coll_args_again(a);
         return kolo_quick_run(c, &args, out);
     }
-    struct kolo_record *record = kolo_record_begin(c->post, what, a->count);
+    struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
     kolo_status st = m->exchange != NULL
-                         ? kolo_exchange(&c->wires, m->exchange, a->in, a->out, &m->how)
+                         ? kolo_exchange(&c->links.wires, m->exchange, a->in, a->out, &m->how)
                          : kolo_quick_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         st = kolo_comm_fail(c, st);
     } else {
         kolo_record_end(record);
     }
-    atomic_store_explicit(&c->busy, 0, memory_order_release);
+    atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
     *out = st;
     return true;
 }

@@ -15,27 +15,27 @@ static bool can_be_kept(const struct kolo_call *call)
 
 bool kolo_memo_create(struct kolo_comm *c)
 {
-    c->memo = aligned_alloc(64, KOLO_MEMOS * sizeof *c->memo);
-    c->shared_memo = calloc(KOLO_MEMOS, sizeof *c->shared_memo);
-    for (int i = 0; c->memo != NULL && i < KOLO_MEMOS; i++) {
-        c->memo[i] = (struct kolo_memo){.quick = KOLO_NOT_SIMPLE};
+    c->programs.memo = aligned_alloc(64, KOLO_MEMOS * sizeof *c->programs.memo);
+    c->programs.shared_memo = calloc(KOLO_MEMOS, sizeof *c->programs.shared_memo);
+    for (int i = 0; c->programs.memo != NULL && i < KOLO_MEMOS; i++) {
+        c->programs.memo[i] = (struct kolo_memo){.quick = KOLO_NOT_SIMPLE};
     }
-    return c->memo != NULL && c->shared_memo != NULL;
+    return c->programs.memo != NULL && c->programs.shared_memo != NULL;
 }
 
 /* Where the peers' buffers are that the program uses. Failures leave the memo empty. */
 static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
 {
     struct kolo_comm *c = call->base.comm;
-    struct kolo_wires *w = &c->wires;
+    struct kolo_wires *w = &c->links.wires;
     if (m->peer == NULL) {
-        m->peer = calloc((size_t)c->nranks, sizeof *m->peer);
+        m->peer = calloc((size_t)c->ranks.nranks, sizeof *m->peer);
     }
     m->bound = NULL;
     if (m->peer == NULL) {
         return;
     }
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         const struct kolo_entry *entry =
             w->region[q] != NULL ? &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES] : NULL;
         m->peer[q] = (struct kolo_peer_buffers){.hash = entry != NULL ? entry->buffers : 0};
@@ -55,7 +55,7 @@ static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
 static void learn_shared(struct kolo_call *call, uint64_t what)
 {
     struct kolo_comm *c = call->base.comm;
-    struct kolo_shared_memo *m = &c->shared_memo[kolo_shared_memo_place(
+    struct kolo_shared_memo *m = &c->programs.shared_memo[kolo_shared_memo_place(
         what, call->args.count, call->args.in, call->args.out)];
     m->what = what;
     m->count = call->args.count;
@@ -74,24 +74,24 @@ void kolo_memo_learn(struct kolo_call *call)
         return;
     }
     const bool reduces = call->extent.reduces;
-    c->memo[kolo_memo_place(what, call->args.count)] = (struct kolo_memo){
+    c->programs.memo[kolo_memo_place(what, call->args.count)] = (struct kolo_memo){
         .what = what,
         .count = call->args.count,
         .bound = call->bound,
         .exchange = call->uses_entries ? NULL : call->bound->exchange,
         .how = {.reduce = reduces ? kolo_reduce_kernel(call->args.type, call->args.op) : NULL,
-                .divisor = reduces && call->args.op == KOLO_AVG ? (unsigned)c->nranks : 0,
+                .divisor = reduces && call->args.op == KOLO_AVG ? (unsigned)c->ranks.nranks : 0,
                 .signature = call->signature},
         .in_bytes = kolo_coll_in_bytes(&call->args, &call->extent),
         .out_bytes = kolo_coll_out_bytes(&call->args, &call->extent),
-        .in_place = (uintptr_t)kolo_coll_in_place(&call->args, c->rank, c->nranks),
+        .in_place = (uintptr_t)kolo_coll_in_place(&call->args, c->ranks.rank, c->ranks.nranks),
         .elem = call->run_elem,
         .entries = call->uses_entries,
-        .asks = !c->sharing && kolo_call_may_have_entries(call),
+        .asks = !c->programs.sharing && kolo_call_may_have_entries(call),
         .steps = !kolo_exec_is_plain(call->prog)};
-    struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->args.count)];
-    const bool simple =
-        !m->entries && !m->asks && !m->steps && !c->logs_calls && c->device == KOLO_HOST;
+    struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, call->args.count)];
+    const bool simple = !m->entries && !m->asks && !m->steps && !c->options.logs_calls &&
+                        c->options.device == KOLO_HOST;
     m->quick = simple ? what : KOLO_NOT_SIMPLE;
     if (call->uses_entries && !m->steps) {
         learn_shared(call, what);
@@ -101,26 +101,26 @@ void kolo_memo_learn(struct kolo_call *call)
 void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
 {
     for (int i = 0; i < KOLO_MEMOS; i++) {
-        if (bound == NULL || c->memo[i].bound == bound) {
-            c->memo[i].bound = NULL;
-            c->memo[i].exchange = NULL;
-            c->memo[i].quick = KOLO_NOT_SIMPLE;
+        if (bound == NULL || c->programs.memo[i].bound == bound) {
+            c->programs.memo[i].bound = NULL;
+            c->programs.memo[i].exchange = NULL;
+            c->programs.memo[i].quick = KOLO_NOT_SIMPLE;
         }
-        if (bound == NULL || c->shared_memo[i].bound == bound) {
-            c->shared_memo[i].bound = NULL;
+        if (bound == NULL || c->programs.shared_memo[i].bound == bound) {
+            c->programs.shared_memo[i].bound = NULL;
         }
     }
 }
 
 void kolo_memo_destroy(struct kolo_comm *c)
 {
-    for (int i = 0; c->shared_memo != NULL && i < KOLO_MEMOS; i++) {
-        free(c->shared_memo[i].peer);
+    for (int i = 0; c->programs.shared_memo != NULL && i < KOLO_MEMOS; i++) {
+        free(c->programs.shared_memo[i].peer);
     }
-    free(c->shared_memo);
-    free(c->memo);
-    c->shared_memo = NULL;
-    c->memo = NULL;
+    free(c->programs.shared_memo);
+    free(c->programs.memo);
+    c->programs.shared_memo = NULL;
+    c->programs.memo = NULL;
 }
 
 bool kolo_memo_recall(struct kolo_call *call)
@@ -130,7 +130,7 @@ bool kolo_memo_recall(struct kolo_call *call)
         return false;
     }
     const uint64_t what = kolo_memo_what(&call->args);
-    const struct kolo_memo *m = &c->memo[kolo_memo_place(what, call->args.count)];
+    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, call->args.count)];
     if (m->bound == NULL || m->what != what || m->count != call->args.count || m->entries ||
         (m->asks && kolo_comm_must_ask(c))) {
         return false;

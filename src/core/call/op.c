@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Created operations: a list of the communicator's, under its queue's lock. */
-#include "core/call/op.h"
-
+#include "core/call/parts.h"
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "exec/reduce/reduce.h"
@@ -28,10 +27,10 @@ kolo_status kolo_op_create_premulsum(const void *factor, enum kolo_type type,
     p->op = atomic_fetch_add(&next, 1);
     p->type = type;
     memcpy(p->factor, factor, kolo_type_bytes(type));
-    pthread_mutex_lock(&comm->queue_lock);
-    p->next = comm->premulsums;
-    comm->premulsums = p;
-    pthread_mutex_unlock(&comm->queue_lock);
+    pthread_mutex_lock(&comm->queue.lock);
+    p->next = comm->queue.premulsums;
+    comm->queue.premulsums = p;
+    pthread_mutex_unlock(&comm->queue.lock);
     *out = p->op;
     return KOLO_OK;
 }
@@ -41,8 +40,8 @@ void kolo_op_destroy(kolo_op op, struct kolo_comm *comm)
     if (comm == NULL) {
         return;
     }
-    pthread_mutex_lock(&comm->queue_lock);
-    for (struct kolo_premulsum **at = &comm->premulsums; *at != NULL; at = &(*at)->next) {
+    pthread_mutex_lock(&comm->queue.lock);
+    for (struct kolo_premulsum **at = &comm->queue.premulsums; *at != NULL; at = &(*at)->next) {
         if ((*at)->op == op) {
             struct kolo_premulsum *found = *at;
             *at = found->next;
@@ -50,15 +49,15 @@ void kolo_op_destroy(kolo_op op, struct kolo_comm *comm)
             break;
         }
     }
-    pthread_mutex_unlock(&comm->queue_lock);
+    pthread_mutex_unlock(&comm->queue.lock);
 }
 
 kolo_status kolo_op_find(struct kolo_comm *comm, kolo_op op, enum kolo_type type,
                          uint64_t *factor_out)
 {
     enum kolo_type made_for = type;
-    pthread_mutex_lock(&comm->queue_lock);
-    const struct kolo_premulsum *p = comm->premulsums;
+    pthread_mutex_lock(&comm->queue.lock);
+    const struct kolo_premulsum *p = comm->queue.premulsums;
     while (p != NULL && p->op != op) {
         p = p->next;
     }
@@ -66,7 +65,7 @@ kolo_status kolo_op_find(struct kolo_comm *comm, kolo_op op, enum kolo_type type
         made_for = p->type;
         memcpy(factor_out, p->factor, sizeof *factor_out);
     }
-    pthread_mutex_unlock(&comm->queue_lock);
+    pthread_mutex_unlock(&comm->queue.lock);
     if (p == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "op is %u, which was not created on this communicator",
                          op);
@@ -80,9 +79,9 @@ kolo_status kolo_op_find(struct kolo_comm *comm, kolo_op op, enum kolo_type type
 
 void kolo_op_forget(struct kolo_comm *comm)
 {
-    while (comm->premulsums != NULL) {
-        struct kolo_premulsum *next = comm->premulsums->next;
-        free(comm->premulsums);
-        comm->premulsums = next;
+    while (comm->queue.premulsums != NULL) {
+        struct kolo_premulsum *next = comm->queue.premulsums->next;
+        free(comm->queue.premulsums);
+        comm->queue.premulsums = next;
     }
 }

@@ -49,4 +49,20 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block);
 /* Append an allocated call to the calling thread's open group. */
 void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s);
 
+/* ---- op.c: operations that users create; PREMULSUM, a sum of inputs that are scaled first ---- */
+
+struct kolo_premulsum {
+    struct kolo_premulsum *next;
+    kolo_op op;
+    enum kolo_type type;
+    unsigned char factor[16];
+};
+
+/* Check that `op` was created on this communicator for `type`, and copy its factor's bits: the
+ * operation may be destroyed before a queued call begins. Errors: INVALID. */
+kolo_status kolo_op_find(struct kolo_comm *comm, kolo_op op, enum kolo_type type,
+                         uint64_t *factor_out);
+/* Free all operations of a communicator. */
+void kolo_op_forget(struct kolo_comm *comm);
+
 #endif

@@ -2,7 +2,6 @@
 /* A call's plan, its program for the links of this call, and the program bound to its bytes: each
  * from a cache of the communicator where it was made before. */
 #include "core/call/memo.h"
-#include "core/call/op.h"
 #include "core/call/parts.h"
 #include "core/link/links.h"
 #include "exec/cpu/bound.h"
@@ -18,28 +17,28 @@ struct kolo_shape kolo_comm_shape(const struct kolo_comm *c, enum kolo_coll coll
 {
     return (struct kolo_shape){.size = sizeof(struct kolo_shape),
                                .coll = coll,
-                               .nranks = c->nranks,
+                               .nranks = c->ranks.nranks,
                                .root = root,
-                               .order = c->order,
-                               .nlevels = c->groups.nlevels,
-                               .group = c->groups.group,
-                               .nrings = c->nrings,
-                               .ntrees = c->ntrees,
-                               .tree = c->tree};
+                               .order = c->layout.order,
+                               .nlevels = c->layout.groups.nlevels,
+                               .group = c->layout.groups.group,
+                               .nrings = c->layout.nrings,
+                               .ntrees = c->layout.ntrees,
+                               .tree = c->layout.tree};
 }
 
 kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *algo, int root,
                                 const struct kolo_plan **out)
 {
-    struct kolo_cached_plan *found = c->plans;
+    struct kolo_cached_plan *found = c->programs.plans;
     while (found != NULL && (found->algo != algo || found->root != root)) {
         found = found->next;
     }
     if (found == NULL) {
         const struct kolo_shape shape = kolo_comm_shape(c, algo->coll, root);
         struct kolo_plan *plan = NULL;
-        KOLO_TRY(kolo_plan_build(algo, &shape, c->nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->rank,
-                                 &plan));
+        KOLO_TRY(kolo_plan_build(
+            algo, &shape, c->ranks.nranks <= KOLO_WHOLE_PLAN_RANKS ? -1 : c->ranks.rank, &plan));
         const char *verify = kolo_env("KOLO_VERIFY");
         const bool proved = verify != NULL && strcmp(verify, "0") != 0 && plan->only < 0;
         kolo_status st = proved ? kolo_verify_plan(plan) : KOLO_OK;
@@ -52,8 +51,8 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
             kolo_plan_destroy(plan);
             return st;
         }
-        *found = (struct kolo_cached_plan){c->plans, algo, root, plan};
-        c->plans = found;
+        *found = (struct kolo_cached_plan){c->programs.plans, algo, root, plan};
+        c->programs.plans = found;
     }
     *out = found->plan;
     return KOLO_OK;
@@ -72,10 +71,10 @@ static uint8_t link_bits(const struct kolo_call *call, int q)
     if (!call->uses_entries) {
         return bits;
     }
-    const uint32_t at = c->wires.entries % KOLO_ENTRY_LINES;
-    const struct kolo_entry *mine = &c->wires.region[c->rank]->entry[at];
-    const struct kolo_entry *theirs = &c->wires.region[q]->entry[at];
-    const bool threads = m->peer.process == c->member[c->rank].peer.process;
+    const uint32_t at = c->links.wires.entries % KOLO_ENTRY_LINES;
+    const struct kolo_entry *mine = &c->links.wires.region[c->ranks.rank]->entry[at];
+    const struct kolo_entry *theirs = &c->links.wires.region[q]->entry[at];
+    const bool threads = m->peer.process == c->member[c->ranks.rank].peer.process;
     bits |= threads || theirs->in_shared ? KOLO_LINK_PEER_IN : 0;
     bits |= threads || theirs->out_shared ? KOLO_LINK_PEER_OUT : 0;
     bits |= threads || mine->in_shared ? KOLO_LINK_MY_IN : 0;
@@ -90,17 +89,17 @@ static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, 
     if (made == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a program");
     }
-    kolo_status st = kolo_lower(plan, c->rank, bits, &made->prog);
+    kolo_status st = kolo_lower(plan, c->ranks.rank, bits, &made->prog);
     if (st != KOLO_OK) {
         free(made);
         return st;
     }
-    const struct kolo_rank_plan *mine = &plan->rank[c->rank];
-    pthread_mutex_lock(&c->device_lock);
+    const struct kolo_rank_plan *mine = &plan->rank[c->ranks.rank];
+    pthread_mutex_lock(&c->links.lock);
     for (int i = 0; i < mine->count && st == KOLO_OK; i++) {
         st = mine->step[i].peer >= 0 ? kolo_links_reach(c, mine->step[i].peer) : KOLO_OK;
     }
-    pthread_mutex_unlock(&c->device_lock);
+    pthread_mutex_unlock(&c->links.lock);
     if (st != KOLO_OK) {
         kolo_prog_destroy(made->prog);
         free(made);
@@ -108,8 +107,8 @@ static kolo_status make_prog(struct kolo_comm *c, const struct kolo_plan *plan, 
     }
     made->plan = plan;
     made->links = hash;
-    made->next = c->progs;
-    c->progs = made;
+    made->next = c->programs.progs;
+    c->programs.progs = made;
     *out = made->prog;
     return KOLO_OK;
 }
@@ -118,16 +117,17 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
 {
     struct kolo_comm *c = call->base.comm;
     uint8_t few[KOLO_WHOLE_PLAN_RANKS];
-    uint8_t *bits = c->nranks <= KOLO_WHOLE_PLAN_RANKS ? few : malloc((size_t)c->nranks);
+    uint8_t *bits =
+        c->ranks.nranks <= KOLO_WHOLE_PLAN_RANKS ? few : malloc((size_t)c->ranks.nranks);
     kolo_status st = KOLO_OK;
     if (bits == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", c->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d links", c->ranks.nranks);
     }
-    for (int q = 0; q < c->nranks; q++) {
-        bits[q] = q == c->rank || call->extent.by_messages ? 0 : link_bits(call, q);
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        bits[q] = q == c->ranks.rank || call->extent.by_messages ? 0 : link_bits(call, q);
     }
-    const uint64_t hash = kolo_hash(0, bits, (size_t)c->nranks);
-    const struct kolo_cached_prog *found = c->progs;
+    const uint64_t hash = kolo_hash(0, bits, (size_t)c->ranks.nranks);
+    const struct kolo_cached_prog *found = c->programs.progs;
     while (found != NULL && (found->plan != plan || found->links != hash)) {
         found = found->next;
     }
@@ -144,7 +144,7 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
 
 static struct kolo_sizes sizes_of(const struct kolo_call *call)
 {
-    const size_t n = (size_t)call->base.comm->nranks;
+    const size_t n = (size_t)call->base.comm->ranks.nranks;
     const size_t *all = call->args.v.all;
     struct kolo_sizes sizes = {.count = call->args.count, .elem = call->run_elem};
     if (all != NULL) {
@@ -160,19 +160,19 @@ void kolo_call_forget(struct kolo_comm *c)
 {
     kolo_memo_destroy(c);
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
-        kolo_bound_destroy(c->bounds[i].bound);
+        kolo_bound_destroy(c->programs.bounds[i].bound);
     }
-    while (c->progs != NULL) {
-        struct kolo_cached_prog *next = c->progs->next;
-        kolo_prog_destroy(c->progs->prog);
-        free(c->progs);
-        c->progs = next;
+    while (c->programs.progs != NULL) {
+        struct kolo_cached_prog *next = c->programs.progs->next;
+        kolo_prog_destroy(c->programs.progs->prog);
+        free(c->programs.progs);
+        c->programs.progs = next;
     }
-    while (c->plans != NULL) {
-        struct kolo_cached_plan *next = c->plans->next;
-        kolo_plan_destroy(c->plans->plan);
-        free(c->plans);
-        c->plans = next;
+    while (c->programs.plans != NULL) {
+        struct kolo_cached_plan *next = c->programs.plans->next;
+        kolo_plan_destroy(c->programs.plans->plan);
+        free(c->programs.plans);
+        c->programs.plans = next;
     }
     kolo_op_forget(c);
 }
@@ -195,20 +195,20 @@ static bool reads_outbox_of(const struct kolo_prog *prog, int q)
 static kolo_status map_outboxes(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
-    pthread_mutex_lock(&c->device_lock);
+    pthread_mutex_lock(&c->links.lock);
     kolo_status st = kolo_links_make_outbox(c);
-    pthread_mutex_unlock(&c->device_lock);
+    pthread_mutex_unlock(&c->links.lock);
     for (; st == KOLO_OK && call->next < call->prog->nsources; call->next += st == KOLO_OK) {
         const int q = call->prog->sources[call->next];
         if (c->member[q].in_slots || !reads_outbox_of(call->prog, q)) {
             continue;
         }
         if (block) {
-            KOLO_TRY(kolo_wait(&c->wires, &c->wires.region[q]->head.slots_ready, 1, q));
+            KOLO_TRY(kolo_wait(&c->links.wires, &c->links.wires.region[q]->head.slots_ready, 1, q));
         }
-        pthread_mutex_lock(&c->device_lock);
+        pthread_mutex_lock(&c->links.lock);
         st = kolo_links_map_outbox(c, q);
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
     }
     return st;
 }
@@ -222,12 +222,12 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
     size_t *arrays = NULL, piece = 0;
     uint32_t tiles = 0;
     bool inlined = false;
-    KOLO_TRY(kolo_extents_make(plan, c->rank, &sizes, &extents, &arrays));
+    KOLO_TRY(kolo_extents_make(plan, c->ranks.rank, &sizes, &extents, &arrays));
     extents.one_tile = call->extent.by_messages;
     extents.tile_bytes = call->tile_bytes;
-    kolo_tile(plan, &extents, c->wires.slot_bytes, &piece, &tiles, &inlined);
+    kolo_tile(plan, &extents, c->links.wires.slot_bytes, &piece, &tiles, &inlined);
     kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
-    st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->wires, out) : st;
+    st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->links.wires, out) : st;
     free(arrays);
     return st;
 }
@@ -236,17 +236,17 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
-    struct kolo_cached_bound *oldest = &c->bounds[0];
+    struct kolo_cached_bound *oldest = &c->programs.bounds[0];
     if (call->args.v.all != NULL) {
         const kolo_status st = bind_call(call, block, &call->own_bound);
         call->bound = call->own_bound;
         return st;
     }
     for (int i = 0; i < KOLO_BOUND_CACHE; i++) {
-        struct kolo_cached_bound *b = &c->bounds[i];
+        struct kolo_cached_bound *b = &c->programs.bounds[i];
         if (b->prog == call->prog && b->count == call->args.count && b->elem == call->run_elem &&
             b->tile_bytes == call->tile_bytes) {
-            b->used = ++c->uses;
+            b->used = ++c->programs.uses;
             call->bound = b->bound;
             return KOLO_OK;
         }
@@ -257,8 +257,8 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
     if (st == KOLO_OK) {
         kolo_memo_forget(c, oldest->bound);
         kolo_bound_destroy(oldest->bound);
-        *oldest = (struct kolo_cached_bound){call->prog,       call->args.count, call->run_elem,
-                                             call->tile_bytes, ++c->uses,        bound};
+        *oldest = (struct kolo_cached_bound){call->prog,       call->args.count,   call->run_elem,
+                                             call->tile_bytes, ++c->programs.uses, bound};
         call->bound = bound;
     }
     return st;
@@ -267,5 +267,5 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block)
 void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_t tile_bytes)
 {
     kolo_memo_forget(comm, NULL);
-    kolo_chooser_force(comm->chooser, algo, tile_bytes);
+    kolo_chooser_force(comm->selection.chooser, algo, tile_bytes);
 }

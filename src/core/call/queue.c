@@ -109,7 +109,7 @@ static kolo_status check_deadline(struct kolo_queued *call, int peer)
     }
     struct kolo_comm *c = call->comm;
     const double now = kolo_now_us();
-    const int limit_ms = call->timeout_ms > 0 ? call->timeout_ms : c->timeout_ms;
+    const int limit_ms = call->timeout_ms > 0 ? call->timeout_ms : c->options.timeout_ms;
     if (call->deadline <= 0) {
         call->deadline = now + limit_ms * 1e3;
     }
@@ -129,36 +129,36 @@ void kolo_queue_push(struct kolo_queued *call)
 {
     struct kolo_comm *c = call->comm;
     assert(call->kind == KOLO_QUEUED_COLLECTIVE);
-    pthread_mutex_lock(&c->queue_lock);
+    pthread_mutex_lock(&c->queue.lock);
     call->next = NULL;
-    if (c->tail != NULL) {
-        c->tail->next = call;
+    if (c->queue.tail != NULL) {
+        c->queue.tail->next = call;
     } else {
-        atomic_store(&c->head, call);
+        atomic_store(&c->queue.head, call);
     }
-    c->tail = call;
-    pthread_mutex_unlock(&c->queue_lock);
+    c->queue.tail = call;
+    pthread_mutex_unlock(&c->queue.lock);
 }
 
 static void pop_first(struct kolo_comm *c)
 {
-    pthread_mutex_lock(&c->queue_lock);
-    struct kolo_queued *next = atomic_load(&c->head)->next;
-    atomic_store(&c->head, next);
-    c->tail = next == NULL ? NULL : c->tail;
-    pthread_mutex_unlock(&c->queue_lock);
+    pthread_mutex_lock(&c->queue.lock);
+    struct kolo_queued *next = atomic_load(&c->queue.head)->next;
+    atomic_store(&c->queue.head, next);
+    c->queue.tail = next == NULL ? NULL : c->queue.tail;
+    pthread_mutex_unlock(&c->queue.lock);
 }
 
 /* One step of the call that heads the queue. comm->busy is held. */
 static void step_first(struct kolo_comm *c, struct kolo_queued *call)
 {
-    assert(atomic_load_explicit(&c->busy, memory_order_relaxed) != 0);
+    assert(atomic_load_explicit(&c->queue.busy, memory_order_relaxed) != 0);
     kolo_status st = kolo_comm_usable(c);
     if (st == KOLO_OK) {
         st = kolo_call_step(kolo_call_of(call), false);
     }
     if (st == KOLO_INPROGRESS) {
-        const kolo_status late = check_deadline(call, c->wires.stuck_at);
+        const kolo_status late = check_deadline(call, c->links.wires.stuck_at);
         st = late < 0 ? late : st;
     }
     if (st != KOLO_INPROGRESS) {
@@ -169,14 +169,14 @@ static void step_first(struct kolo_comm *c, struct kolo_queued *call)
 
 void kolo_queue_drive(struct kolo_comm *c)
 {
-    if (atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) != 0) {
+    if (atomic_exchange_explicit(&c->queue.busy, 1, memory_order_acquire) != 0) {
         return;
     }
     struct kolo_queued *call = kolo_queue_first(c);
     if (call != NULL && heads_stream(call)) {
         step_first(c, call);
     }
-    atomic_store_explicit(&c->busy, 0, memory_order_release);
+    atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
 }
 
 /* ---- messages ---- */
@@ -238,7 +238,7 @@ void kolo_queued_drive(struct kolo_queued *call, bool turns)
 unsigned kolo_queued_polls(const struct kolo_queued *call)
 {
     enum { POLLS = 200 };
-    return call->kind == KOLO_QUEUED_MESSAGE && !call->comm->wires.crowded ? POLLS : 0;
+    return call->kind == KOLO_QUEUED_MESSAGE && !call->comm->links.wires.crowded ? POLLS : 0;
 }
 
 /* Give the core away. False: other threads wanted it for long, now or just before. A thread that

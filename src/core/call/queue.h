@@ -62,7 +62,7 @@ static inline struct kolo_message_call *kolo_message_of(struct kolo_queued *queu
 void kolo_queue_push(struct kolo_queued *call);
 static inline struct kolo_queued *kolo_queue_first(const struct kolo_comm *c)
 {
-    return atomic_load_explicit(&c->head, memory_order_acquire);
+    return atomic_load_explicit(&c->queue.head, memory_order_acquire);
 }
 /* Advance the call that heads the queue, if it may run and no other thread runs one. */
 void kolo_queue_drive(struct kolo_comm *c);

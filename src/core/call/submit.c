@@ -49,10 +49,10 @@ static kolo_status run_now(struct kolo_queued *call)
 {
     struct kolo_comm *c = call->comm;
     if (call->kind == KOLO_QUEUED_COLLECTIVE &&
-        atomic_exchange_explicit(&c->busy, 1, memory_order_acquire) == 0) {
+        atomic_exchange_explicit(&c->queue.busy, 1, memory_order_acquire) == 0) {
         const bool idle = kolo_queue_first(c) == NULL;
         const kolo_status st = idle ? run_idle(kolo_call_of(call)) : KOLO_OK;
-        atomic_store_explicit(&c->busy, 0, memory_order_release);
+        atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
         if (idle) {
             return st;
         }
@@ -126,15 +126,18 @@ void kolo_call_drain(struct kolo_comm *c)
         kolo_queue_pause(&spins, 0);
     }
     kolo_stream_rest(); /* no thread is inside a call of c any more */
-    const double deadline = kolo_now_us() + c->timeout_ms * 1e3;
+    const double deadline = kolo_now_us() + c->options.timeout_ms * 1e3;
     while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         kolo_queue_pause(&spins, 0);
     }
-    for (int q = 0; q < c->nranks; q++) { /* what it reads of me in my last call has been read */
-        if (c->wires.region[q] != NULL && (c->wires.entries > 0 || reads_of_me(&c->wires, q)) &&
+    for (int q = 0; q < c->ranks.nranks;
+         q++) { /* what it reads of me in my last call has been read */
+        if (c->links.wires.region[q] != NULL &&
+            (c->links.wires.entries > 0 || reads_of_me(&c->links.wires, q)) &&
             kolo_comm_error(c) == KOLO_OK) {
-            (void)kolo_wait(&c->wires, &c->wires.region[q]->head.done, c->wires.epoch, q);
+            (void)kolo_wait(&c->links.wires, &c->links.wires.region[q]->head.done,
+                            c->links.wires.epoch, q);
         }
     }
 }

@@ -19,16 +19,16 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
     if (KOLO_UNLIKELY(comm == NULL)) {
         return kolo_fail(KOLO_ERR_INVALID, "comm is NULL");
     }
-    if (KOLO_UNLIKELY(comm->fork_generation != kolo_fork_generation())) {
+    if (KOLO_UNLIKELY(comm->ranks.fork_generation != kolo_fork_generation())) {
         return kolo_fail(KOLO_ERR_FORKED, "this communicator belongs to the parent process");
     }
     const kolo_status error = kolo_comm_error(comm);
     if (KOLO_UNLIKELY(error != KOLO_OK)) {
-        const struct kolo_board *board = comm->board;
-        const bool own = atomic_load(&comm->error) != KOLO_OK;
+        const struct kolo_board *board = comm->health.board;
+        const bool own = atomic_load(&comm->failure.error) != KOLO_OK;
         const bool there = board != NULL && atomic_load(&board->verdict.state) == 2;
         return kolo_fail(error, "this communicator has failed: %s",
-                         own     ? comm->error_text
+                         own     ? comm->failure.text
                          : there ? board->verdict.text
                                  : "another rank failed or was aborted");
     }
@@ -39,30 +39,31 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
 int32_t kolo_failure_reason(void *comm)
 {
     const struct kolo_comm *c = comm;
-    const bool ended = atomic_load(&c->error) != KOLO_OK; /* else a link only, and this is why */
-    const int rank = ended ? c->verdict.rank + 1 : atomic_load(&c->evidence.rank);
-    const int status = ended ? c->verdict.status : KOLO_ERR_LINK;
+    const bool ended =
+        atomic_load(&c->failure.error) != KOLO_OK; /* else a link only, and this is why */
+    const int rank = ended ? c->failure.verdict.rank + 1 : atomic_load(&c->failure.evidence.rank);
+    const int status = ended ? c->failure.verdict.status : KOLO_ERR_LINK;
     return (int32_t)(((uint32_t)rank << 8) | (uint8_t)-status);
 }
 
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
 {
     struct kolo_comm *c = comm;
-    if (atomic_load(&c->evidence.teller) == 0) {
-        atomic_store(&c->evidence.reason, reason);
-        atomic_store(&c->evidence.teller, rank + 1);
+    if (atomic_load(&c->failure.evidence.teller) == 0) {
+        atomic_store(&c->failure.evidence.reason, reason);
+        atomic_store(&c->failure.evidence.teller, rank + 1);
     }
 }
 
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
-    KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->rank, rank, what,
+    KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->ranks.rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
-    if (atomic_load(&c->evidence.rank) == 0) {
-        (void)snprintf(c->evidence.what, sizeof c->evidence.what, "%s", what);
-        atomic_store(&c->evidence.error, error);
-        atomic_store(&c->evidence.rank, rank + 1);
+    if (atomic_load(&c->failure.evidence.rank) == 0) {
+        (void)snprintf(c->failure.evidence.what, sizeof c->failure.evidence.what, "%s", what);
+        atomic_store(&c->failure.evidence.error, error);
+        atomic_store(&c->failure.evidence.rank, rank + 1);
     }
 }
 
@@ -70,19 +71,20 @@ void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 static bool say_evidence(struct kolo_comm *c, kolo_status *status, int *rank)
 {
     char who[48];
-    const int teller = atomic_load(&c->evidence.teller) - 1,
-              lost = atomic_load(&c->evidence.rank) - 1;
-    const int error = atomic_load(&c->evidence.error);
+    const int teller = atomic_load(&c->failure.evidence.teller) - 1,
+              lost = atomic_load(&c->failure.evidence.rank) - 1;
+    const int error = atomic_load(&c->failure.evidence.error);
     if (teller >= 0) {
-        const int32_t reason = atomic_load(&c->evidence.reason);
+        const int32_t reason = atomic_load(&c->failure.evidence.reason);
         *status = (kolo_status)(0 - (reason & 0xff));
-        *rank =
-            (reason >> 8) - 1 < c->nranks + atomic_load(&c->ranks_above) ? (reason >> 8) - 1 : -1;
+        *rank = (reason >> 8) - 1 < c->ranks.nranks + atomic_load(&c->failure.ranks_above)
+                    ? (reason >> 8) - 1
+                    : -1;
         *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
-        if (*rank < c->nranks) {
+        if (*rank < c->ranks.nranks) {
             kolo_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
         } else {
-            (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->nranks);
+            (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->ranks.nranks);
         }
         kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
                   kolo_status_name(*status), who,
@@ -93,7 +95,7 @@ static bool say_evidence(struct kolo_comm *c, kolo_status *status, int *rank)
         *status = KOLO_ERR_LINK;
         *rank = lost;
         kolo_say_rank(c, lost, who, sizeof who);
-        kolo_fail(*status, "%s %s", who, c->evidence.what);
+        kolo_fail(*status, "%s %s", who, c->failure.evidence.what);
         return true;
     }
     if (lost >= 0) {
@@ -114,7 +116,7 @@ bool kolo_failure_learn(struct kolo_comm *c)
 {
     kolo_status status = KOLO_OK;
     int rank = -1;
-    if (atomic_load(&c->error) != KOLO_OK || !say_evidence(c, &status, &rank)) {
+    if (atomic_load(&c->failure.error) != KOLO_OK || !say_evidence(c, &status, &rank)) {
         return false;
     }
     (void)kolo_failure_end(c, status, rank);
@@ -123,7 +125,7 @@ bool kolo_failure_learn(struct kolo_comm *c)
 
 static void tell_peers(struct kolo_comm *c, kolo_status why)
 {
-    for (int q = 0; c->member != NULL && q < c->nranks; q++) {
+    for (int q = 0; c->member != NULL && q < c->ranks.nranks; q++) {
         struct kolo_link *link = atomic_load(&c->member[q].abort_link);
         struct kolo_region *region = atomic_load(&c->member[q].abort_region);
         int32_t none = 0;
@@ -134,7 +136,8 @@ static void tell_peers(struct kolo_comm *c, kolo_status why)
             atomic_compare_exchange_strong(&region->head.abort, &none, (int32_t)why);
         }
     }
-    for (int q = 0; c->member != NULL && q < c->nranks; q++) { /* each sleeps on some other's */
+    for (int q = 0; c->member != NULL && q < c->ranks.nranks;
+         q++) { /* each sleeps on some other's */
         struct kolo_region *region = atomic_load(&c->member[q].abort_region);
         if (region != NULL) {
             kolo_ring(&region->head);
@@ -146,18 +149,19 @@ static void tell_peers(struct kolo_comm *c, kolo_status why)
  * them one soon. */
 static void send_news(struct kolo_comm *c)
 {
-    if (pthread_mutex_trylock(&c->device_lock) == 0) {
-        for (int i = 0; i < c->nopened; i++) {
-            (void)c->opened[i].transport->progress(c->opened[i].device, 64);
+    if (pthread_mutex_trylock(&c->links.lock) == 0) {
+        for (int i = 0; i < c->links.nopened; i++) {
+            (void)c->links.opened[i].transport->progress(c->links.opened[i].endpoint, 64);
         }
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
     }
 }
 
 /* This rank was told of another's failure, which says nothing of the reason. */
 static bool was_told(const struct kolo_comm *c, kolo_status status)
 {
-    const struct kolo_region *mine = c->wires.region != NULL ? c->wires.region[c->rank] : NULL;
+    const struct kolo_region *mine =
+        c->links.wires.region != NULL ? c->links.wires.region[c->ranks.rank] : NULL;
     return mine != NULL && atomic_load(&mine->head.abort) == (int32_t)status;
 }
 
@@ -165,70 +169,71 @@ static bool was_told(const struct kolo_comm *c, kolo_status status)
  * them wrote; else what this one says. */
 static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
 {
-    struct kolo_verdict *own = &c->verdict;
+    struct kolo_verdict *own = &c->failure.verdict;
     own->status = (int32_t)status;
     own->rank = rank;
-    own->seen_by = c->rank;
-    own->call = c->post != NULL ? kolo_comm_calls(c) : 0;
+    own->seen_by = c->ranks.rank;
+    own->call = c->health.post != NULL ? kolo_comm_calls(c) : 0;
     (void)snprintf(own->text, sizeof own->text, "%s",
                    was_told(c, status) ? "another rank failed or was aborted" : kolo_error_text());
-    if (c->board != NULL && !kolo_verdict_write(c->board, own)) {
-        for (int i = 0; i < 1000 && !kolo_verdict_read(c->board, own); i++) {
+    if (c->health.board != NULL && !kolo_verdict_write(c->health.board, own)) {
+        for (int i = 0; i < 1000 && !kolo_verdict_read(c->health.board, own); i++) {
             sched_yield(); /* it is being written, by one who may die at it */
         }
     }
-    if (own->seen_by == c->rank) {
-        (void)snprintf(c->error_text, sizeof c->error_text, "%s", own->text);
+    if (own->seen_by == c->ranks.rank) {
+        (void)snprintf(c->failure.text, sizeof c->failure.text, "%s", own->text);
     } else {
-        (void)snprintf(c->error_text, sizeof c->error_text, "rank %d: %s", own->seen_by, own->text);
+        (void)snprintf(c->failure.text, sizeof c->failure.text, "rank %d: %s", own->seen_by,
+                       own->text);
     }
 }
 
 kolo_status kolo_failure_end(struct kolo_comm *c, kolo_status status, int rank)
 {
-    pthread_mutex_lock(&c->error_lock);
-    kolo_status first = (kolo_status)atomic_load(&c->error);
+    pthread_mutex_lock(&c->failure.lock);
+    kolo_status first = (kolo_status)atomic_load(&c->failure.error);
     const bool is_first = first == KOLO_OK;
     if (is_first) {
         find_verdict(c, status, rank);
-        first = (kolo_status)c->verdict.status;
-        atomic_store_explicit(&c->error, (int)first, memory_order_release);
-        KOLO_LOG(INFO, INIT, "comm %p rank %d failed: %s: %s", (void *)c, c->rank,
-                 kolo_status_name(first), c->error_text);
+        first = (kolo_status)c->failure.verdict.status;
+        atomic_store_explicit(&c->failure.error, (int)first, memory_order_release);
+        KOLO_LOG(INFO, INIT, "comm %p rank %d failed: %s: %s", (void *)c, c->ranks.rank,
+                 kolo_status_name(first), c->failure.text);
         tell_peers(c, KOLO_ERR_ABORTED);
         send_news(c);
     }
-    const int observers = is_first ? c->nobservers : 0;
-    pthread_mutex_unlock(&c->error_lock);
+    const int observers = is_first ? c->failure.nobservers : 0;
+    pthread_mutex_unlock(&c->failure.lock);
     for (int i = 0; i < observers; i++) {
-        c->observer[i].ended(c->observer[i].owner, &c->verdict);
+        c->failure.observer[i].ended(c->failure.observer[i].owner, &c->failure.verdict);
     }
-    kolo_error_set(c->error_text);
+    kolo_error_set(c->failure.text);
     return first;
 }
 
 void kolo_failure_observe(struct kolo_comm *c,
                           void (*ended)(void *owner, const struct kolo_verdict *why), void *owner)
 {
-    pthread_mutex_lock(&c->error_lock);
-    const bool is_over = atomic_load(&c->error) != KOLO_OK;
+    pthread_mutex_lock(&c->failure.lock);
+    const bool is_over = atomic_load(&c->failure.error) != KOLO_OK;
     if (!is_over) {
-        assert(c->nobservers < KOLO_OBSERVERS);
-        c->observer[c->nobservers++] = (struct kolo_observer){ended, owner};
+        assert(c->failure.nobservers < KOLO_OBSERVERS);
+        c->failure.observer[c->failure.nobservers++] = (struct kolo_observer){ended, owner};
     }
-    pthread_mutex_unlock(&c->error_lock);
+    pthread_mutex_unlock(&c->failure.lock);
     if (is_over) {
-        ended(owner, &c->verdict);
+        ended(owner, &c->failure.verdict);
     }
 }
 
 kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 {
-    int q = c->wires.blamed;
+    int q = c->links.wires.blamed;
     if (status == KOLO_ERR_LINK || status == KOLO_ERR_ABORTED) {
         (void)say_evidence(c, &status, &q); /* what is behind it */
     }
-    if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->error) == KOLO_OK) {
+    if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->failure.error) == KOLO_OK) {
         (void)kolo_say_mismatch(c, q);
     }
     return kolo_failure_end(c, status, q);
@@ -236,11 +241,11 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 
 void kolo_comm_abort(struct kolo_comm *comm)
 {
-    if (comm == NULL || comm->fork_generation != kolo_fork_generation()) {
+    if (comm == NULL || comm->ranks.fork_generation != kolo_fork_generation()) {
         return;
     }
     kolo_error_set("kolo_comm_abort() was called");
-    (void)kolo_failure_end(comm, KOLO_ERR_ABORTED, comm->rank);
+    (void)kolo_failure_end(comm, KOLO_ERR_ABORTED, comm->ranks.rank);
 }
 
 /* What this rank found, else what another rank told it. */
@@ -249,11 +254,11 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm)
     if (comm == NULL) {
         return KOLO_ERR_INVALID;
     }
-    const int own = atomic_load_explicit(&comm->error, memory_order_acquire);
-    const struct kolo_head *head = &comm->wires.region[comm->rank]->head;
-    if (own == KOLO_OK && comm->board != NULL &&
-        atomic_load_explicit(&comm->board->verdict.state, memory_order_acquire) == 2) {
-        return (kolo_status)comm->board->verdict.status;
+    const int own = atomic_load_explicit(&comm->failure.error, memory_order_acquire);
+    const struct kolo_head *head = &comm->links.wires.region[comm->ranks.rank]->head;
+    if (own == KOLO_OK && comm->health.board != NULL &&
+        atomic_load_explicit(&comm->health.board->verdict.state, memory_order_acquire) == 2) {
+        return (kolo_status)comm->health.board->verdict.status;
     }
     return (kolo_status)(own != KOLO_OK ? own
                                         : atomic_load_explicit(&head->abort, memory_order_acquire));
@@ -269,18 +274,19 @@ kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out)
     struct kolo_failure found = none;
     const kolo_status error = kolo_comm_error(comm);
     if (error != KOLO_OK) {
-        if (atomic_load_explicit(&comm->error, memory_order_acquire) == KOLO_OK) {
+        if (atomic_load_explicit(&comm->failure.error, memory_order_acquire) == KOLO_OK) {
             kolo_error_set("another rank failed or was aborted");
             (void)kolo_failure_end(comm, error, -1); /* learn what it is */
         }
-        pthread_mutex_lock(&comm->error_lock);
-        found.status = (kolo_status)comm->verdict.status;
-        found.rank = comm->verdict.rank;
-        found.seen_by = comm->verdict.seen_by;
-        found.call = comm->verdict.call;
-        memcpy(found.text, comm->error_text, kolo_min(sizeof found.text, sizeof comm->error_text));
+        pthread_mutex_lock(&comm->failure.lock);
+        found.status = (kolo_status)comm->failure.verdict.status;
+        found.rank = comm->failure.verdict.rank;
+        found.seen_by = comm->failure.verdict.seen_by;
+        found.call = comm->failure.verdict.call;
+        memcpy(found.text, comm->failure.text,
+               kolo_min(sizeof found.text, sizeof comm->failure.text));
         found.text[sizeof found.text - 1] = '\0';
-        pthread_mutex_unlock(&comm->error_lock);
+        pthread_mutex_unlock(&comm->failure.lock);
     }
     if (size < sizeof found.size || size > sizeof found) {
         return kolo_fail(KOLO_ERR_INVALID, "out->size is %u; it must be at most %zu", size,

@@ -11,7 +11,7 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm);
  * notes the failure in its own region, too. */
 static inline bool kolo_comm_is_usable(const struct kolo_comm *c)
 {
-    return atomic_load_explicit(&c->own->abort, memory_order_acquire) == KOLO_OK;
+    return atomic_load_explicit(&c->links.own->abort, memory_order_acquire) == KOLO_OK;
 }
 /* End the communicator with `status`, whose text is this thread's. The text and the rank at fault
  * are those of the cause behind `status`, if that is known. Returns the status that ended it first.

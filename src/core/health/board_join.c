@@ -12,7 +12,7 @@
 int kolo_board_maker(const struct kolo_comm *c)
 {
     int q = 0;
-    while (c->member[q].peer.host != c->member[c->rank].peer.host) {
+    while (c->member[q].peer.host != c->member[c->ranks.rank].peer.host) {
         q++;
     }
     return q;
@@ -21,21 +21,21 @@ int kolo_board_maker(const struct kolo_comm *c)
 static void number_slots(struct kolo_comm *c)
 {
     int next = 0;
-    for (int q = 0; q < c->nranks; q++) {
-        const bool here = c->member[q].peer.host == c->member[c->rank].peer.host;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        const bool here = c->member[q].peer.host == c->member[c->ranks.rank].peer.host;
         c->member[q].slot = here ? next++ : -1;
     }
 }
 
 static void take_slot(struct kolo_comm *c, struct kolo_board *board)
 {
-    struct kolo_post *post = &board->post[c->member[c->rank].slot];
-    c->board = board;
-    c->post = post;
-    atomic_store(&post->rank, c->rank);
+    struct kolo_post *post = &board->post[c->member[c->ranks.rank].slot];
+    c->health.board = board;
+    c->health.post = post;
+    atomic_store(&post->rank, c->ranks.rank);
     atomic_store(&post->pid, (int32_t)getpid());
-    atomic_store(&post->device, c->device);
-    atomic_store(&post->timeout_ms, c->timeout_ms);
+    atomic_store(&post->device, c->options.device);
+    atomic_store(&post->timeout_ms, c->options.timeout_ms);
     atomic_store(&post->ticks, kolo_ticks_now());
     atomic_store(&post->ticks_us, (uint64_t)kolo_now_us());
     atomic_store(&post->presence, KOLO_POST_HERE);
@@ -45,9 +45,9 @@ static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int npo
 {
     board->version = KOLO_BOARD_VERSION;
     board->nposts = (uint32_t)nposts;
-    board->nranks = c->nranks;
-    board->comm = c->id;
-    (void)snprintf(board->name, sizeof board->name, "%s", c->name);
+    board->nranks = c->ranks.nranks;
+    board->comm = c->ranks.id;
+    (void)snprintf(board->name, sizeof board->name, "%s", c->ranks.name);
     board->magic = KOLO_BOARD_MAGIC;
 }
 
@@ -55,32 +55,33 @@ static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int npo
  * there is no memory for one, it goes without. */
 static void use_own_board(struct kolo_comm *c)
 {
-    if (c->nranks < 2 ||
-        (c->own_board == NULL &&
-         kolo_segment_create_whole(kolo_board_bytes(1), &c->own_board) != KOLO_OK)) {
+    if (c->ranks.nranks < 2 ||
+        (c->health.own_board == NULL &&
+         kolo_segment_create_whole(kolo_board_bytes(1), &c->health.own_board) != KOLO_OK)) {
         return;
     }
-    for (int q = 0; q < c->nranks; q++) {
-        c->member[q].slot = q == c->rank ? 0 : -1;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        c->member[q].slot = q == c->ranks.rank ? 0 : -1;
     }
-    lay_out(c, kolo_segment_base(c->own_board), 1);
-    take_slot(c, kolo_segment_base(c->own_board));
+    lay_out(c, kolo_segment_base(c->health.own_board), 1);
+    take_slot(c, kolo_segment_base(c->health.own_board));
 }
 
 kolo_status kolo_board_make(struct kolo_comm *c, struct kolo_board_offer *out)
 {
     struct kolo_mem mem;
-    const size_t bytes = kolo_board_bytes(c->local_size);
+    const size_t bytes = kolo_board_bytes(c->ranks.local_size);
     number_slots(c);
-    if (c->mapper == NULL || c->local_size < 2 || kolo_board_maker(c) != c->rank) {
+    if (c->links.mapper == NULL || c->ranks.local_size < 2 ||
+        kolo_board_maker(c) != c->ranks.rank) {
         return KOLO_OK;
     }
-    KOLO_TRY(kolo_segment_create_whole(bytes, &c->own_board));
-    struct kolo_board *board = kolo_segment_base(c->own_board);
-    if (c->mapper->transport->map(c->mapper->device, board, bytes, &mem) != KOLO_OK) {
+    KOLO_TRY(kolo_segment_create_whole(bytes, &c->health.own_board));
+    struct kolo_board *board = kolo_segment_base(c->health.own_board);
+    if (c->links.mapper->transport->map(c->links.mapper->endpoint, board, bytes, &mem) != KOLO_OK) {
         return KOLO_OK; /* it maps other memory than this host's */
     }
-    lay_out(c, board, c->local_size);
+    lay_out(c, board, c->ranks.local_size);
     memcpy(out->handle, mem.handle, sizeof out->handle);
     out->has_board = 1;
     return KOLO_OK;
@@ -92,7 +93,7 @@ static void hold_board(struct kolo_comm *c, const void *board)
     uint64_t offset = 0;
     size_t len = 0;
     if (kolo_segment_find(board, 1, &id, &offset)) {
-        c->own_board = kolo_segment_hold(id, &len);
+        c->health.own_board = kolo_segment_hold(id, &len);
     }
 }
 
@@ -104,10 +105,10 @@ static kolo_status attach_board(struct kolo_comm *c, int q, const void *handle,
     KOLO_TRY(kolo_links_connect(c, q));
     KOLO_TRY(c->member[q].transport->attach(c->member[q].link, handle, &board, &len));
     *out = board;
-    if (c->member[q].peer.process == c->member[c->rank].peer.process) {
+    if (c->member[q].peer.process == c->member[c->ranks.rank].peer.process) {
         hold_board(c, board); /* a link between threads need not */
     }
-    return len >= kolo_board_bytes(c->local_size)
+    return len >= kolo_board_bytes(c->ranks.local_size)
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_INTERNAL, "the board of rank %d has %zu bytes", q, len);
 }
@@ -116,16 +117,16 @@ kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_board_offer *
 {
     const int q = kolo_board_maker(c);
     struct kolo_board *board = NULL;
-    if (!offer->has_board || (q != c->rank && !c->member[q].maps)) {
+    if (!offer->has_board || (q != c->ranks.rank && !c->member[q].maps)) {
         use_own_board(c);
         return KOLO_OK;
     }
-    if (q == c->rank) {
-        board = kolo_segment_base(c->own_board);
+    if (q == c->ranks.rank) {
+        board = kolo_segment_base(c->health.own_board);
     } else {
-        pthread_mutex_lock(&c->device_lock);
+        pthread_mutex_lock(&c->links.lock);
         const kolo_status st = attach_board(c, q, offer->handle, &board);
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
         KOLO_TRY(st);
     }
     take_slot(c, board);
@@ -134,7 +135,7 @@ kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_board_offer *
 
 void kolo_board_leave(struct kolo_comm *c)
 {
-    if (c->board != NULL) {
-        atomic_store(&c->post->presence, KOLO_POST_LEFT);
+    if (c->health.board != NULL) {
+        atomic_store(&c->health.post->presence, KOLO_POST_LEFT);
     }
 }

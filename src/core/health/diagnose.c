@@ -49,26 +49,26 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
 kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool message)
 {
     char mine[128] = "for a message", state[200], who[48];
-    const int last = peer >= 0 && peer < c->nranks ? kolo_waits_end(c, peer) : -1;
+    const int last = peer >= 0 && peer < c->ranks.nranks ? kolo_waits_end(c, peer) : -1;
     if (!message) {
         char call[120];
-        kolo_say_call(c, c->rank, kolo_comm_calls(c), call, sizeof call);
+        kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), call, sizeof call);
         (void)snprintf(mine, sizeof mine, "in %s,", call);
     }
-    c->wires.blamed = last;
+    c->links.wires.blamed = last;
     if (last < 0) {
-        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->rank, limit_ms, mine,
-                         message ? " from any rank" : " it is not known for whom");
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->ranks.rank, limit_ms,
+                         mine, message ? " from any rank" : " it is not known for whom");
     }
     kolo_say_rank(c, last, who, sizeof who);
     say_state(c, last, message, state, sizeof state);
     if (last == peer) {
-        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s for %s, %s", c->rank, limit_ms,
-                         mine, who, state);
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s for %s, %s", c->ranks.rank,
+                         limit_ms, mine, who, state);
     }
     return kolo_fail(KOLO_ERR_TIMEOUT,
                      "rank %d waited %d ms %s for rank %d, and that one in the end for %s, %s",
-                     c->rank, limit_ms, mine, peer, who, state);
+                     c->ranks.rank, limit_ms, mine, peer, who, state);
 }
 
 /* ---- asking ---- */
@@ -77,14 +77,14 @@ static void warn(struct kolo_comm *c, int q, double waited_us, bool message)
 {
     char who[48], state[200];
     const uint64_t number = kolo_comm_calls(c);
-    if (c->warned == number + 1) {
+    if (c->health.warned == number + 1) {
         return;
     }
-    c->warned = number + 1;
+    c->health.warned = number + 1;
     kolo_say_rank(c, q, who, sizeof who);
     say_state(c, q, message, state, sizeof state);
-    KOLO_LOG(WARN, COLL, "comm %p (%s) rank %d has waited %.1f s for %s, %s", (void *)c, c->name,
-             c->rank, waited_us / 1e6, who, state);
+    KOLO_LOG(WARN, COLL, "comm %p (%s) rank %d has waited %.1f s for %s, %s", (void *)c,
+             c->ranks.name, c->ranks.rank, waited_us / 1e6, who, state);
 }
 
 /* Whether it had left when this rank asked before, too: what it sent last may have come since this
@@ -106,30 +106,30 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
         (message ? !left_before(&c->member[q]) : atomic_load(&post->begun) >= kolo_comm_calls(c))) {
         return KOLO_OK;
     }
-    c->wires.blamed = q;
+    c->links.wires.blamed = q;
     kolo_say_rank(c, q, who, sizeof who);
     if (!message) {
-        kolo_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+        kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
     }
     return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
 }
 
 kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message)
 {
-    if (peer < 0 || peer >= c->nranks || peer == c->rank) {
+    if (peer < 0 || peer >= c->ranks.nranks || peer == c->ranks.rank) {
         return KOLO_OK;
     }
-    atomic_store_explicit(&c->post->since_us, (uint64_t)(kolo_now_us() - waited_us),
+    atomic_store_explicit(&c->health.post->since_us, (uint64_t)(kolo_now_us() - waited_us),
                           memory_order_relaxed);
     const int last = kolo_waits_end(c, peer);
-    atomic_store_explicit(&c->post->waits_for_last, last + 1, memory_order_relaxed);
+    atomic_store_explicit(&c->health.post->waits_for_last, last + 1, memory_order_relaxed);
     kolo_gossip_ask(c, peer);
     if (waited_us > WARN_US || (waited_us > STOPPED_US && kolo_waits_is_stopped(c, last))) {
         warn(c, last, waited_us, message);
     }
     KOLO_TRY(check_left(c, message ? peer : last, message));
     if (!message && kolo_watchdog_crossed(c, peer)) {
-        c->wires.blamed = peer;
+        c->links.wires.blamed = peer;
         return KOLO_ERR_MISMATCH;
     }
     return KOLO_OK;
@@ -138,6 +138,6 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
 kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us)
 {
     struct kolo_comm *c = w->owner;
-    return waited_us > w->timeout_us ? kolo_diagnose_late(c, peer, c->timeout_ms, false)
+    return waited_us > w->timeout_us ? kolo_diagnose_late(c, peer, c->options.timeout_ms, false)
                                      : kolo_diagnose_ask(c, peer, waited_us, false);
 }

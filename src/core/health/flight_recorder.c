@@ -343,14 +343,14 @@ static void write_failed(void *owner, const struct kolo_verdict *why)
 {
     const struct kolo_comm *c = owner;
     const char *pattern = kolo_env("KOLO_RECORD_FILE");
-    const struct kolo_board *board = c->board;
-    if (pattern == NULL || board == NULL || atomic_load(&c->is_part)) {
+    const struct kolo_board *board = c->health.board;
+    if (pattern == NULL || board == NULL || atomic_load(&c->failure.is_part)) {
         return;
     }
-    write_post(board, c->post, pattern);
-    for (uint32_t i = 0; i < board->nposts && why->seen_by == c->rank; i++) {
+    write_post(board, c->health.post, pattern);
+    for (uint32_t i = 0; i < board->nposts && why->seen_by == c->ranks.rank; i++) {
         const struct kolo_post *post = &board->post[i];
-        if (post != c->post && strcmp(kolo_post_state(post), "dead") == 0) {
+        if (post != c->health.post && strcmp(kolo_post_state(post), "dead") == 0) {
             write_post(board, post, pattern);
         }
     }

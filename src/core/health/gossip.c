@@ -59,7 +59,7 @@ void kolo_gossip_ask(struct kolo_comm *c, int q)
 static int speaker(const struct kolo_comm *c, const bool *has_board, int q)
 {
     int first = 0;
-    while (c->host_of[first] != c->host_of[q]) {
+    while (c->ranks.host_of[first] != c->ranks.host_of[q]) {
         first++;
     }
     return has_board[first] ? first : q;
@@ -70,9 +70,9 @@ static int place_among(const struct kolo_comm *c, const bool *has_board, int *co
 {
     int place = -1;
     *count_out = 0;
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         if (speaker(c, has_board, q) == q) {
-            place = q == c->rank ? *count_out : place;
+            place = q == c->ranks.rank ? *count_out : place;
             ++*count_out;
         }
     }
@@ -89,7 +89,7 @@ static bool can_say(const struct kolo_comm *c, int q)
 {
     return c->member[q].transport != NULL &&
            (c->member[q].transport->caps & KOLO_CAP_NOTIFY) != 0 &&
-           c->member[q].peer.process != c->member[c->rank].peer.process;
+           c->member[q].peer.process != c->member[c->ranks.rank].peer.process;
 }
 
 kolo_status kolo_gossip_begin(struct kolo_comm *c, const bool *has_board)
@@ -97,29 +97,29 @@ kolo_status kolo_gossip_begin(struct kolo_comm *c, const bool *has_board)
     int count = 0, at = 0;
     const int mine = place_among(c, has_board, &count);
     kolo_status st = KOLO_OK;
-    pthread_mutex_lock(&c->device_lock);
-    for (int q = 0; q < c->nranks && mine >= 0 && st == KOLO_OK; q++) {
+    pthread_mutex_lock(&c->links.lock);
+    for (int q = 0; q < c->ranks.nranks && mine >= 0 && st == KOLO_OK; q++) {
         if (speaker(c, has_board, q) == q && is_neighbour(mine, at++, count) && can_say(c, q)) {
             st = kolo_links_connect(c, q);
             c->member[q].in_gossip = st == KOLO_OK;
             say_word(c, q, make_word(c));
         }
     }
-    pthread_mutex_unlock(&c->device_lock);
+    pthread_mutex_unlock(&c->links.lock);
     return st;
 }
 
 static bool wait_step(struct kolo_comm *c)
 {
     bool all_there = true;
-    pthread_mutex_lock(&c->device_lock);
-    for (int i = 0; i < c->nopened; i++) {
-        if ((c->opened[i].transport->caps & KOLO_CAP_NOTIFY) != 0) {
-            (void)c->opened[i].transport->progress(c->opened[i].device, 64);
+    pthread_mutex_lock(&c->links.lock);
+    for (int i = 0; i < c->links.nopened; i++) {
+        if ((c->links.opened[i].transport->caps & KOLO_CAP_NOTIFY) != 0) {
+            (void)c->links.opened[i].transport->progress(c->links.opened[i].endpoint, 64);
         }
     }
-    pthread_mutex_unlock(&c->device_lock);
-    for (int q = 0; q < c->nranks; q++) {
+    pthread_mutex_unlock(&c->links.lock);
+    for (int q = 0; q < c->ranks.nranks; q++) {
         all_there = all_there && (!c->member[q].in_gossip || atomic_load(&c->member[q].word) != 0);
     }
     return all_there;
@@ -128,18 +128,18 @@ static bool wait_step(struct kolo_comm *c)
 /* Who is heard hears what was said to it at the next step, by which the link was up. */
 kolo_status kolo_gossip_join(struct kolo_comm *c, const struct kolo_boot *boot)
 {
-    const double deadline = kolo_now_us() + c->timeout_ms * 1e3;
+    const double deadline = kolo_now_us() + c->options.timeout_ms * 1e3;
     for (int more = LAST_STEPS; more > 0 && !kolo_boot_has_ended(boot);) {
         more -= wait_step(c);
         KOLO_TRY(kolo_comm_usable(c));
         if (kolo_now_us() > deadline) {
             int q = 0;
-            while (q + 1 < c->nranks &&
+            while (q + 1 < c->ranks.nranks &&
                    (!c->member[q].in_gossip || atomic_load(&c->member[q].word) != 0)) {
                 q++;
             }
             return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d was not reached over %s in %d ms", q,
-                             c->member[q].transport->base.name, c->timeout_ms);
+                             c->member[q].transport->base.name, c->options.timeout_ms);
         }
         if (more == LAST_STEPS) {
             usleep(STEP_US);

@@ -30,8 +30,8 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q)
 static uint64_t calls_seen(const struct kolo_comm *c)
 {
     uint64_t sum = 0;
-    for (int i = 0; i <= COMPARED && i < c->nranks; i++) {
-        const struct kolo_post *post = kolo_comm_post(c, (c->rank + i) % c->nranks);
+    for (int i = 0; i <= COMPARED && i < c->ranks.nranks; i++) {
+        const struct kolo_post *post = kolo_comm_post(c, (c->ranks.rank + i) % c->ranks.nranks);
         sum += post != NULL ? atomic_load_explicit(&post->begun, memory_order_relaxed) : 0;
     }
     return sum;
@@ -39,20 +39,20 @@ static uint64_t calls_seen(const struct kolo_comm *c)
 
 bool kolo_look_listens(const struct kolo_comm *c)
 {
-    return c->nranks > 1 && (c->nhosts > 1 || c->mapper == NULL);
+    return c->ranks.nranks > 1 && (c->ranks.nhosts > 1 || c->links.mapper == NULL);
 }
 
 /* What came over connections while no call looks. */
 static void listen_to_peers(struct kolo_comm *c)
 {
-    if (kolo_look_listens(c) && pthread_mutex_trylock(&c->device_lock) == 0) {
-        for (int i = 0; i < c->nopened; i++) {
-            const struct kolo_opened *o = &c->opened[i];
+    if (kolo_look_listens(c) && pthread_mutex_trylock(&c->links.lock) == 0) {
+        for (int i = 0; i < c->links.nopened; i++) {
+            const struct kolo_opened *o = &c->links.opened[i];
             if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
-                (void)o->transport->progress(o->device, 16);
+                (void)o->transport->progress(o->endpoint, 16);
             }
         }
-        pthread_mutex_unlock(&c->device_lock);
+        pthread_mutex_unlock(&c->links.lock);
     }
 }
 
@@ -70,28 +70,29 @@ static bool learn_of_path(struct kolo_comm *c)
 bool kolo_look_at(struct kolo_comm *c)
 {
     struct kolo_verdict verdict;
-    if (atomic_load(&c->error) != KOLO_OK) {
+    if (atomic_load(&c->failure.error) != KOLO_OK) {
         return false;
     }
     listen_to_peers(c);
     if (kolo_failure_learn(c) || learn_of_path(c)) {
         return true;
     }
-    if (c->board == NULL) {
+    if (c->health.board == NULL) {
         return false;
     }
-    if (kolo_verdict_read(c->board, &verdict)) {
+    if (kolo_verdict_read(c->health.board, &verdict)) {
         kolo_error_set(verdict.text);
         (void)kolo_failure_end(c, (kolo_status)verdict.status, verdict.rank);
         return true;
     }
     const uint64_t calls = calls_seen(c);
-    if (calls == c->seen_calls) {
+    if (calls == c->health.seen_calls) {
         return false;
     }
-    c->seen_calls = calls;
-    for (int i = 1; i <= COMPARED && i < c->nranks; i++) { /* what differs, differs from these */
-        const int q = (c->rank + i) % c->nranks;
+    c->health.seen_calls = calls;
+    for (int i = 1; i <= COMPARED && i < c->ranks.nranks;
+         i++) { /* what differs, differs from these */
+        const int q = (c->ranks.rank + i) % c->ranks.nranks;
         if (kolo_say_mismatch(c, q)) {
             (void)kolo_failure_end(c, KOLO_ERR_MISMATCH, q);
         }

@@ -9,7 +9,7 @@ enum { FRESH_US = 700 * 1000 };
 static char process_state(const struct kolo_comm *c, int q)
 {
     const struct kolo_peer *peer = &c->member[q].peer;
-    return peer->host == c->member[c->rank].peer.host ? kolo_process_state(peer->pid) : 0;
+    return peer->host == c->member[c->ranks.rank].peer.host ? kolo_process_state(peer->pid) : 0;
 }
 
 bool kolo_waits_is_stopped(const struct kolo_comm *c, int q)
@@ -50,9 +50,9 @@ static int next_of(const struct kolo_comm *c, int q)
 /* The end of the chain of waits that begins with one for rank q. */
 int kolo_waits_end(const struct kolo_comm *c, int q)
 {
-    for (int steps = 0; steps < c->nranks; steps++) {
+    for (int steps = 0; steps < c->ranks.nranks; steps++) {
         const int next = kolo_waits_is_stopped(c, q) ? -1 : next_of(c, q);
-        if (next < 0 || next >= c->nranks || next == c->rank || next == q) {
+        if (next < 0 || next >= c->ranks.nranks || next == c->ranks.rank || next == q) {
             return q;
         }
         q = next;
@@ -62,6 +62,6 @@ int kolo_waits_end(const struct kolo_comm *c, int q)
 
 int kolo_waits_last(const struct kolo_comm *c)
 {
-    const int next = atomic_load_explicit(&c->post->waits_for, memory_order_relaxed) - 1;
-    return next >= 0 && next < c->nranks ? kolo_waits_end(c, next) : -1;
+    const int next = atomic_load_explicit(&c->health.post->waits_for, memory_order_relaxed) - 1;
+    return next >= 0 && next < c->ranks.nranks ? kolo_waits_end(c, next) : -1;
 }

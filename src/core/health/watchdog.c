@@ -64,7 +64,7 @@ static bool has_ended(const struct watched *p)
 
 static bool shares_host(const struct kolo_comm *c, int q)
 {
-    const struct kolo_peer *me = &c->member[c->rank].peer, *peer = &c->member[q].peer;
+    const struct kolo_peer *me = &c->member[c->ranks.rank].peer, *peer = &c->member[q].peer;
     return peer->host == me->host && peer->process != me->process;
 }
 
@@ -134,8 +134,8 @@ static void drop_process(uint64_t process)
 
 static void tell_of_process(const struct watched *p)
 {
-    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
-        for (int q = 0; q < c->nranks; q++) {
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        for (int q = 0; q < c->ranks.nranks; q++) {
             if (c->member[q].peer.process == p->process && shares_host(c, q)) {
                 kolo_look_lose_rank(c, q);
             }
@@ -146,8 +146,8 @@ static void tell_of_process(const struct watched *p)
 static bool any_listens(void)
 {
     const struct kolo_comm *c = watch.comms;
-    while (c != NULL && (!kolo_look_listens(c) || atomic_load(&c->error) != KOLO_OK)) {
-        c = c->watched_next;
+    while (c != NULL && (!kolo_look_listens(c) || atomic_load(&c->failure.error) != KOLO_OK)) {
+        c = c->health.next;
     }
     return c != NULL;
 }
@@ -156,20 +156,20 @@ static bool any_listens(void)
 static bool waits_in(const struct kolo_comm *d, int r)
 {
     const struct kolo_post *post = kolo_comm_post(d, r);
-    return post != NULL && post->waits_for == d->rank + 1 && kolo_comm_calls(d) < post->begun &&
-           kolo_now_us() - (double)post->since_us > CROSSED_US;
+    return post != NULL && post->waits_for == d->ranks.rank + 1 &&
+           kolo_comm_calls(d) < post->begun && kolo_now_us() - (double)post->since_us > CROSSED_US;
 }
 
 static void end_crossed(struct kolo_comm *c, int q, struct kolo_comm *d, int r)
 {
     char mine[128], other[128];
-    kolo_say_call(c, c->rank, kolo_comm_calls(c), mine, sizeof mine);
+    kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
     kolo_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
     (void)kolo_fail(KOLO_ERR_MISMATCH,
                     "rank %d waits in %s of %s (%llx) for rank %d, and that one in %s of %s (%llx) "
                     "for the other: the communicators are used in another order",
-                    c->rank, mine, c->name, (unsigned long long)c->id, q, other, d->name,
-                    (unsigned long long)d->id);
+                    c->ranks.rank, mine, c->ranks.name, (unsigned long long)c->ranks.id, q, other,
+                    d->ranks.name, (unsigned long long)d->ranks.id);
     (void)kolo_failure_end(d, KOLO_ERR_MISMATCH, r);
 }
 
@@ -178,12 +178,12 @@ bool kolo_watchdog_crossed(struct kolo_comm *c, int q)
     bool crossed = false;
     const struct kolo_post *post = kolo_comm_post(c, q);
     if (post == NULL || post->begun >= kolo_comm_calls(c) || post->callers != 1 ||
-        c->post->callers != 1) { /* another thread may still make the call */
+        c->health.post->callers != 1) { /* another thread may still make the call */
         return false;
     }
     pthread_mutex_lock(&watch.lock);
-    for (struct kolo_comm *d = watch.comms; d != NULL && !crossed; d = d->watched_next) {
-        for (int r = 0; r < d->nranks && d != c && !crossed; r++) {
+    for (struct kolo_comm *d = watch.comms; d != NULL && !crossed; d = d->health.next) {
+        for (int r = 0; r < d->ranks.nranks && d != c && !crossed; r++) {
             crossed = d->member[r].peer.process == c->member[q].peer.process && waits_in(d, r);
             if (crossed) {
                 end_crossed(c, q, d, r);
@@ -224,7 +224,7 @@ static bool look_around(const struct epoll_event *event, int n)
             tell_of_process(p); /* again, if communicators came since */
         }
     }
-    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
         changed = kolo_look_at(c) || changed;
     }
     return changed;
@@ -297,9 +297,9 @@ static void before_fork(void)
 /* The child has no watcher, and its communicators are the parent's: nobody gets to run on them. */
 static void after_fork(bool child)
 {
-    for (struct kolo_comm *c = watch.comms; c != NULL && child; c = c->watched_next) {
-        atomic_store(&c->busy, 1);
-        c->watched = false;
+    for (struct kolo_comm *c = watch.comms; c != NULL && child; c = c->health.next) {
+        atomic_store(&c->queue.busy, 1);
+        c->health.watched = false;
     }
     if (child) {
         watch.comms = NULL;
@@ -337,7 +337,7 @@ static void drop_processes(const struct kolo_comm *c, int n)
 
 static kolo_status add_processes(const struct kolo_comm *c)
 {
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         const kolo_status st = shares_host(c, q) ? add_process(&c->member[q].peer) : KOLO_OK;
         if (st != KOLO_OK) {
             drop_processes(c, q);
@@ -353,15 +353,15 @@ kolo_status kolo_watchdog_add(struct kolo_comm *c)
     (void)pthread_once(&fork_once, register_fork);
     pthread_mutex_lock(&watch.lock);
     kolo_status st = KOLO_OK;
-    if (watch.watcher == NULL && c->nranks > 1) {
+    if (watch.watcher == NULL && c->ranks.nranks > 1) {
         st = start_thread(&watch.watcher);
     }
     st = st == KOLO_OK ? add_processes(c) : st;
     if (st == KOLO_OK) {
-        atomic_store(&c->post->callers, watch.callers);
-        c->watched_next = watch.comms;
+        atomic_store(&c->health.post->callers, watch.callers);
+        c->health.next = watch.comms;
         watch.comms = c;
-        c->watched = true;
+        c->health.watched = true;
         if (watch.watcher != NULL) {
             wake_thread(watch.watcher);
         }
@@ -374,15 +374,15 @@ void kolo_watchdog_remove(struct kolo_comm *c)
 {
     struct watcher *last = NULL;
     pthread_mutex_lock(&watch.lock);
-    for (struct kolo_comm **at = &watch.comms; *at != NULL && c->watched;
-         at = &(*at)->watched_next) {
+    for (struct kolo_comm **at = &watch.comms; *at != NULL && c->health.watched;
+         at = &(*at)->health.next) {
         if (*at == c) {
-            *at = c->watched_next;
-            drop_processes(c, c->nranks);
+            *at = c->health.next;
+            drop_processes(c, c->ranks.nranks);
             break;
         }
     }
-    c->watched = false;
+    c->health.watched = false;
     if (watch.comms == NULL && watch.watcher != NULL) {
         last = watch.watcher;
         watch.watcher = NULL;
@@ -400,8 +400,8 @@ void kolo_watchdog_count_caller(void)
 {
     pthread_mutex_lock(&watch.lock);
     watch.callers++;
-    for (const struct kolo_comm *c = watch.comms; c != NULL; c = c->watched_next) {
-        atomic_store(&c->post->callers, watch.callers);
+    for (const struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        atomic_store(&c->health.post->callers, watch.callers);
     }
     pthread_mutex_unlock(&watch.lock);
 }

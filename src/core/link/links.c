@@ -11,19 +11,19 @@
 /* Whoever fails after this tells the new link; whoever failed before is seen here. */
 static kolo_status check_failure(const struct kolo_comm *c)
 {
-    const int error = atomic_load(&c->error);
-    return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->error_text);
+    const int error = atomic_load(&c->failure.error);
+    return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->failure.text);
 }
 
 kolo_status kolo_links_connect(struct kolo_comm *c, int q)
 {
     struct kolo_member *m = &c->member[q];
-    assert(KOLO_IS_HELD(&c->device_lock));
+    assert(KOLO_IS_HELD(&c->links.lock));
     if (m->link != NULL) {
         return KOLO_OK;
     }
     KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
-    c->wires.link[q] = m->link;
+    c->links.wires.link[q] = m->link;
     atomic_store(&m->abort_link, m->link);
     return check_failure(c);
 }
@@ -34,37 +34,39 @@ kolo_status kolo_links_reach(struct kolo_comm *c, int q)
     void *region = NULL;
     size_t len = 0;
     KOLO_TRY(kolo_links_connect(c, q));
-    if (!m->maps || c->wires.region[q] != NULL) {
+    if (!m->maps || c->links.wires.region[q] != NULL) {
         return KOLO_OK;
     }
     KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
-    if (len < kolo_region_bytes(c->wires.phases)) {
+    if (len < kolo_region_bytes(c->links.wires.phases)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
     }
-    c->wires.region[q] = region;
-    atomic_store(&m->abort_region, c->wires.region[q]);
+    c->links.wires.region[q] = region;
+    atomic_store(&m->abort_region, c->links.wires.region[q]);
     return check_failure(c);
 }
 
 static size_t outbox_bytes(const struct kolo_comm *c)
 {
-    return kolo_outbox_bytes(c->wires.slot_bytes, c->wires.short_slot_bytes);
+    return kolo_outbox_bytes(c->links.wires.slot_bytes, c->links.wires.short_slot_bytes);
 }
 
 kolo_status kolo_links_make_outbox(struct kolo_comm *c)
 {
-    struct kolo_head *head = &c->wires.region[c->rank]->head;
-    assert(KOLO_IS_HELD(&c->device_lock));
-    if (c->slots.ptr != NULL || c->mapper == NULL) {
+    struct kolo_head *head = &c->links.wires.region[c->ranks.rank]->head;
+    assert(KOLO_IS_HELD(&c->links.lock));
+    if (c->links.slots.ptr != NULL || c->links.mapper == NULL) {
         return KOLO_OK;
     }
-    KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, outbox_bytes(c), &c->slots));
-    (void)madvise(c->slots.ptr, c->slots.len, MADV_HUGEPAGE);
-    c->wires.slots[c->rank] = c->slots.ptr;
-    memcpy(head->slots, c->slots.handle, sizeof head->slots);
+    KOLO_TRY(c->links.mapper->transport->map(c->links.mapper->endpoint, NULL, outbox_bytes(c),
+                                             &c->links.slots));
+    (void)madvise(c->links.slots.ptr, c->links.slots.len, MADV_HUGEPAGE);
+    c->links.wires.slots[c->ranks.rank] = c->links.slots.ptr;
+    memcpy(head->slots, c->links.slots.handle, sizeof head->slots);
     atomic_store_explicit(&head->slots_ready, 1, memory_order_release);
     kolo_wake(head);
-    KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->rank, c->slots.len);
+    KOLO_LOG(INFO, EXEC, "comm %p rank %d outbox %zu bytes", (void *)c, c->ranks.rank,
+             c->links.slots.len);
     return KOLO_OK;
 }
 
@@ -73,11 +75,11 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
     struct kolo_member *m = &c->member[q];
     void *slots = NULL;
     size_t len = 0;
-    assert(KOLO_IS_HELD(&c->device_lock));
+    assert(KOLO_IS_HELD(&c->links.lock));
     if (m->in_slots) {
         return KOLO_OK;
     }
-    struct kolo_head *head = &c->wires.region[q]->head;
+    struct kolo_head *head = &c->links.wires.region[q]->head;
     if (!kolo_reached(&head->slots_ready, 1)) {
         return KOLO_INPROGRESS;
     }
@@ -85,7 +87,7 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
     if (len < outbox_bytes(c)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
     }
-    c->wires.slots[q] = slots;
+    c->links.wires.slots[q] = slots;
     m->in_slots = true;
     return KOLO_OK;
 }
@@ -94,13 +96,13 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
 
 void kolo_links_lend_memory(struct kolo_comm *c, const struct kolo_device_memory *memory)
 {
-    c->lent = memory;
+    c->links.lent = memory;
 }
 
 bool kolo_links_take_memory(const struct kolo_comm *c, int q, size_t bytes)
 {
-    return c->lent != NULL && c->lent->endpoint != NULL && bytes >= c->lent->least_bytes &&
-           c->lent->endpoint == c->member[q].device;
+    return c->links.lent != NULL && c->links.lent->endpoint != NULL &&
+           bytes >= c->links.lent->least_bytes && c->links.lent->endpoint == c->member[q].device;
 }
 
 static kolo_status refuse_memory(void)
@@ -110,12 +112,12 @@ static kolo_status refuse_memory(void)
 
 kolo_status kolo_links_dma_buf(void *comm, const void *at, size_t len, int *fd, uint64_t *offset)
 {
-    const struct kolo_device_memory *lent = ((const struct kolo_comm *)comm)->lent;
+    const struct kolo_device_memory *lent = ((const struct kolo_comm *)comm)->links.lent;
     return lent != NULL ? lent->dma_buf(lent->owner, at, len, fd, offset) : refuse_memory();
 }
 
 kolo_status kolo_links_copy(void *comm, void *to, const void *from, size_t len, bool to_device)
 {
-    const struct kolo_device_memory *lent = ((const struct kolo_comm *)comm)->lent;
+    const struct kolo_device_memory *lent = ((const struct kolo_comm *)comm)->links.lent;
     return lent != NULL ? lent->copy(lent->owner, to, from, len, to_device) : refuse_memory();
 }

@@ -14,23 +14,23 @@
 static kolo_status open_transport(struct kolo_comm *c, const struct kolo_transport *transport)
 {
     struct kolo_endpoint *device = NULL;
-    if (c->nopened == KOLO_TRANSPORTS_MAX) {
+    if (c->links.nopened == KOLO_TRANSPORTS_MAX) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "more than %d transports", KOLO_TRANSPORTS_MAX);
     }
-    const kolo_status st = transport->open(&c->env, &device);
+    const kolo_status st = transport->open(&c->links.env, &device);
     if (st < 0) {
         KOLO_LOG(INFO, NET, "transport %s is not used: %s", transport->base.name,
                  kolo_error_text());
         return st;
     }
-    c->opened[c->nopened++] = (struct kolo_opened){transport, device};
+    c->links.opened[c->links.nopened++] = (struct kolo_opened){transport, device};
     return KOLO_OK;
 }
 
 static void say_unused(struct kolo_comm *c, const struct kolo_transport *transport)
 {
-    (void)snprintf(c->unused, sizeof c->unused, "; %s is not used: %s", transport->base.name,
-                   kolo_error_text());
+    (void)snprintf(c->links.unused, sizeof c->links.unused, "; %s is not used: %s",
+                   transport->base.name, kolo_error_text());
 }
 
 /* Those that map memory, or those that only carry messages. One that cannot open is done without.
@@ -52,7 +52,7 @@ static bool open_all(struct kolo_comm *c, bool maps)
 /* The transports of config.transport in its order, or all that this communicator may need. */
 kolo_status kolo_links_open(struct kolo_comm *c)
 {
-    char *list = strdup(c->transport_text), *rest = NULL;
+    char *list = strdup(c->options.transport_text), *rest = NULL;
     kolo_status st = list != NULL ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory");
     for (char *word = list != NULL ? strtok_r(list, ",", &rest) : NULL;
          word != NULL && st == KOLO_OK; word = strtok_r(NULL, ",", &rest)) {
@@ -61,17 +61,17 @@ kolo_status kolo_links_open(struct kolo_comm *c)
                                : kolo_fail(KOLO_ERR_INVALID,
                                            "no transport is called %s (config.transport or "
                                            "KOLO_TRANSPORT is \"%s\")",
-                                           word, c->transport_text);
+                                           word, c->options.transport_text);
     }
-    if (st == KOLO_OK && c->transport_text[0] == '\0') {
+    if (st == KOLO_OK && c->options.transport_text[0] == '\0') {
         const bool all = open_all(c, true);
-        if (c->nhosts > 1 || !all) { /* else nobody would use them */
+        if (c->ranks.nhosts > 1 || !all) { /* else nobody would use them */
             (void)open_all(c, false);
         }
     }
     free(list);
-    if (st == KOLO_OK && c->nopened == 0) {
-        st = kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport could be opened%s", c->unused);
+    if (st == KOLO_OK && c->links.nopened == 0) {
+        st = kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport could be opened%s", c->links.unused);
     }
     return st;
 }
@@ -102,28 +102,29 @@ static void use_address(struct kolo_member *m, const struct kolo_link_address *f
 kolo_status kolo_links_choose(struct kolo_comm *c, int q, const struct kolo_link_address *from)
 {
     struct kolo_member *m = &c->member[q];
-    for (int i = 0; i < c->nopened; i++) {
+    for (int i = 0; i < c->links.nopened; i++) {
         struct kolo_reach reach = {.size = sizeof reach};
-        const int part = part_of(from, c->opened[i].transport);
+        const int part = part_of(from, c->links.opened[i].transport);
         if (part < 0) {
             continue;
         }
         use_address(m, from, part);
-        if (c->opened[i].transport->probe(c->opened[i].device, &m->peer, &reach) < 0) {
-            say_unused(c, c->opened[i].transport);
+        if (c->links.opened[i].transport->probe(c->links.opened[i].endpoint, &m->peer, &reach) <
+            0) {
+            say_unused(c, c->links.opened[i].transport);
             continue;
         }
         if (reach.caps == 0 || (m->transport != NULL && reach.score <= m->reach.score)) {
             continue;
         }
-        m->transport = c->opened[i].transport;
-        m->device = c->opened[i].device;
+        m->transport = c->links.opened[i].transport;
+        m->device = c->links.opened[i].endpoint;
         m->reach = reach;
     }
     if (m->transport == NULL) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "no transport reaches rank %d (it is %s this host)%s", q,
-                         m->peer.host == c->member[c->rank].peer.host ? "on" : "not on", c->unused);
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED, "no transport reaches rank %d (it is %s this host)%s", q,
+            m->peer.host == c->member[c->ranks.rank].peer.host ? "on" : "not on", c->links.unused);
     }
     use_address(m, from, part_of(from, m->transport));
     return KOLO_OK;
@@ -136,7 +137,7 @@ static kolo_status add_address(const struct kolo_opened *opened, int part, size_
 {
     const char *name = opened->transport->base.name;
     size_t len = KOLO_LINK_ADDRESS_BYTES - *used;
-    KOLO_TRY(opened->transport->address(opened->device, out->bytes + *used, &len));
+    KOLO_TRY(opened->transport->address(opened->endpoint, out->bytes + *used, &len));
     if (len > KOLO_LINK_ADDRESS_BYTES - *used) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "the address of transport %s has %zu bytes; %zu fit",
                          name, len, KOLO_LINK_ADDRESS_BYTES - *used);
@@ -151,8 +152,8 @@ static kolo_status add_address(const struct kolo_opened *opened, int part, size_
 kolo_status kolo_links_address(const struct kolo_comm *c, struct kolo_link_address *out)
 {
     size_t used = 0;
-    for (int i = 0; i < c->nopened; i++) {
-        KOLO_TRY(add_address(&c->opened[i], i, &used, out));
+    for (int i = 0; i < c->links.nopened; i++) {
+        KOLO_TRY(add_address(&c->links.opened[i], i, &used, out));
     }
     return KOLO_OK;
 }
@@ -161,22 +162,22 @@ kolo_status kolo_links_address(const struct kolo_comm *c, struct kolo_link_addre
 
 void kolo_links_close(struct kolo_comm *c)
 {
-    for (int q = 0; c->member != NULL && q < c->nranks; q++) {
+    for (int q = 0; c->member != NULL && q < c->ranks.nranks; q++) {
         if (c->member[q].link != NULL) {
             c->member[q].transport->disconnect(c->member[q].link);
         }
     }
-    if (c->mapper != NULL) {
-        if (c->slots.ptr != NULL) {
-            c->mapper->transport->unmap(c->mapper->device, &c->slots);
+    if (c->links.mapper != NULL) {
+        if (c->links.slots.ptr != NULL) {
+            c->links.mapper->transport->unmap(c->links.mapper->endpoint, &c->links.slots);
         }
-        if (c->region.ptr != NULL) {
-            c->mapper->transport->unmap(c->mapper->device, &c->region);
+        if (c->links.region.ptr != NULL) {
+            c->links.mapper->transport->unmap(c->links.mapper->endpoint, &c->links.region);
         }
     } else {
-        free(c->region.ptr);
+        free(c->links.region.ptr);
     }
-    for (int i = 0; i < c->nopened; i++) {
-        c->opened[i].transport->close(c->opened[i].device);
+    for (int i = 0; i < c->links.nopened; i++) {
+        c->links.opened[i].transport->close(c->links.opened[i].endpoint);
     }
 }

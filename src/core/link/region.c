@@ -9,11 +9,11 @@
  * is. */
 static struct kolo_opened *find_mapper(struct kolo_comm *c)
 {
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         const struct kolo_member *m = &c->member[q];
-        for (int i = 0; i < c->nopened && q != c->rank; i++) {
-            if (c->opened[i].device == m->device && (m->reach.caps & KOLO_CAP_MAP) != 0) {
-                return &c->opened[i];
+        for (int i = 0; i < c->links.nopened && q != c->ranks.rank; i++) {
+            if (c->links.opened[i].endpoint == m->device && (m->reach.caps & KOLO_CAP_MAP) != 0) {
+                return &c->links.opened[i];
             }
         }
     }
@@ -25,9 +25,9 @@ static struct kolo_opened *find_mapper(struct kolo_comm *c)
  * of the memory that they take. */
 static int phases_for(const struct kolo_comm *c)
 {
-    const int rings = c->nrings < KOLO_LANES ? c->nrings : KOLO_LANES;
-    const bool crowd = c->nhosts == 1 && c->nranks > 128;
-    return (crowd ? 1 : 2 * rings) * c->nranks + 62;
+    const int rings = c->layout.nrings < KOLO_LANES ? c->layout.nrings : KOLO_LANES;
+    const bool crowd = c->ranks.nhosts == 1 && c->ranks.nranks > 128;
+    return (crowd ? 1 : 2 * rings) * c->ranks.nranks + 62;
 }
 
 static kolo_status make_arrays(struct kolo_wires *w, size_t n)
@@ -49,34 +49,35 @@ static kolo_status make_arrays(struct kolo_wires *w, size_t n)
 
 kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls *calls)
 {
-    struct kolo_wires *w = &c->wires;
+    struct kolo_wires *w = &c->links.wires;
     const size_t bytes = kolo_region_bytes(phases_for(c));
-    *w = (struct kolo_wires){.me = c->rank,
-                             .nranks = c->nranks,
+    *w = (struct kolo_wires){.me = c->ranks.rank,
+                             .nranks = c->ranks.nranks,
                              .slot_bytes = KOLO_SLOT_BYTES,
                              .short_slot_bytes = KOLO_SHORT_SLOT_BYTES,
                              .phases = phases_for(c),
-                             .timeout_us = c->timeout_ms * 1e3,
-                             .aborted = &c->error,
+                             .timeout_us = c->options.timeout_ms * 1e3,
+                             .aborted = &c->failure.error,
                              .resolve = calls->resolve,
                              .owner = c,
                              .stalled = calls->stalled,
                              .stuck_at = -1,
                              .blamed = -1};
-    KOLO_TRY(make_arrays(w, (size_t)c->nranks));
-    c->mapper = find_mapper(c);
-    if (c->mapper != NULL) {
-        KOLO_TRY(c->mapper->transport->map(c->mapper->device, NULL, bytes, &c->region));
+    KOLO_TRY(make_arrays(w, (size_t)c->ranks.nranks));
+    c->links.mapper = find_mapper(c);
+    if (c->links.mapper != NULL) {
+        KOLO_TRY(c->links.mapper->transport->map(c->links.mapper->endpoint, NULL, bytes,
+                                                 &c->links.region));
     } else { /* nobody maps it, but the executor keeps its own flags there */
-        c->region.ptr = aligned_alloc(4096, kolo_round_up(bytes, 4096));
-        if (c->region.ptr == NULL) {
+        c->links.region.ptr = aligned_alloc(4096, kolo_round_up(bytes, 4096));
+        if (c->links.region.ptr == NULL) {
             return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a region of %zu bytes", bytes);
         }
-        memset(c->region.ptr, 0, bytes);
+        memset(c->links.region.ptr, 0, bytes);
     }
-    w->region[c->rank] = c->region.ptr;
-    c->own = &w->region[c->rank]->head;
-    atomic_store(&c->member[c->rank].abort_region, w->region[c->rank]);
+    w->region[c->ranks.rank] = c->links.region.ptr;
+    c->links.own = &w->region[c->ranks.rank]->head;
+    atomic_store(&c->member[c->ranks.rank].abort_region, w->region[c->ranks.rank]);
     return KOLO_OK;
 }
 

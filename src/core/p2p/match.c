@@ -83,7 +83,7 @@ static struct kolo_p2p_kept *first_kept(const struct kolo_p2p_peer *peer, int ta
 struct kolo_p2p_kept *kolo_p2p_take_kept(struct kolo_p2p *p2p, const struct kolo_p2p_op *op)
 {
     const bool any = op->peer == KOLO_ANY_SOURCE;
-    const int end = any ? p2p->comm->nranks : op->peer + 1;
+    const int end = any ? p2p->comm->ranks.nranks : op->peer + 1;
     struct kolo_p2p_peer *source = NULL;
     struct kolo_p2p_kept *best = NULL;
     struct kolo_p2p_kept *best_before = NULL;
@@ -136,7 +136,7 @@ bool kolo_p2p_describe(struct kolo_p2p_op *op, int source, int tag, size_t bytes
 
 void kolo_p2p_forget(struct kolo_p2p *p2p)
 {
-    for (int q = 0; q < p2p->comm->nranks; q++) {
+    for (int q = 0; q < p2p->comm->ranks.nranks; q++) {
         struct kolo_p2p_peer *peer = p2p->peer[q];
         while (peer != NULL && peer->kept != NULL) {
             struct kolo_p2p_kept *next = peer->kept->next;

@@ -23,14 +23,14 @@ static struct kolo_p2p *p2p_of(const struct kolo_comm *comm)
 
 static kolo_status error_of(const struct kolo_comm *comm)
 {
-    return (kolo_status)atomic_load_explicit(&comm->error, memory_order_acquire);
+    return (kolo_status)atomic_load_explicit(&comm->failure.error, memory_order_acquire);
 }
 
 /* ---- open and start ---- */
 
 static void p2p_free(struct kolo_p2p *p2p)
 {
-    for (int q = 0; p2p->peer != NULL && q < p2p->comm->nranks; q++) {
+    for (int q = 0; p2p->peer != NULL && q < p2p->comm->ranks.nranks; q++) {
         if (p2p->peer[q] != NULL) {
             free(p2p->peer[q]->coming);
         }
@@ -47,7 +47,7 @@ kolo_status kolo_p2p_open(struct kolo_comm *comm)
     if (p2p_of(comm) != NULL) {
         return KOLO_OK;
     }
-    const size_t n = (size_t)comm->nranks;
+    const size_t n = (size_t)comm->ranks.nranks;
     struct kolo_p2p *none = NULL;
     struct kolo_p2p *p2p = calloc(1, sizeof *p2p);
     if (p2p == NULL) {
@@ -59,7 +59,8 @@ kolo_status kolo_p2p_open(struct kolo_comm *comm)
     p2p->opened = calloc(n, sizeof(int));
     if (p2p->peer == NULL || p2p->opened == NULL) {
         p2p_free(p2p);
-        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for messages with %d ranks", comm->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "no memory for messages with %d ranks",
+                         comm->ranks.nranks);
     }
     if (!__atomic_compare_exchange_n(&comm->p2p, &none, p2p, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
@@ -72,9 +73,9 @@ kolo_status kolo_p2p_check(const struct kolo_comm *comm, bool is_send, int peer,
 {
     const bool any = !is_send && tag != KOLO_UNTAGGED;
     KOLO_TRY(kolo_comm_usable(comm));
-    if ((peer < 0 || peer >= comm->nranks) && !(any && peer == KOLO_ANY_SOURCE)) {
+    if ((peer < 0 || peer >= comm->ranks.nranks) && !(any && peer == KOLO_ANY_SOURCE)) {
         return kolo_fail(KOLO_ERR_INVALID, "peer is %d; it must be 0 to %d%s", peer,
-                         comm->nranks - 1, any ? ", or KOLO_ANY_SOURCE" : "");
+                         comm->ranks.nranks - 1, any ? ", or KOLO_ANY_SOURCE" : "");
     }
     if (tag < 0 && tag != KOLO_UNTAGGED && !(any && tag == KOLO_ANY_TAG)) {
         return kolo_fail(KOLO_ERR_INVALID, "tag is %d; it must be 0 or more%s", tag,
@@ -87,7 +88,7 @@ static kolo_status check_op(const struct kolo_p2p_op *op)
 {
     const struct kolo_comm *comm = op->comm;
     KOLO_TRY(kolo_p2p_check(comm, op->is_send, op->peer, op->tag));
-    if (op->peer >= 0 && op->peer != comm->rank &&
+    if (op->peer >= 0 && op->peer != comm->ranks.rank &&
         (comm->member[op->peer].reach.caps & KOLO_CAP_MESSAGE) == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "rank %d is reached by %s, which has no messages",
                          op->peer, comm->member[op->peer].transport->base.name);
@@ -131,10 +132,10 @@ kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
 static kolo_status hear_all(struct kolo_p2p *p2p)
 {
     const struct kolo_comm *comm = p2p->comm;
-    for (int q = 0; !p2p->hears_all && q < comm->nranks; q++) {
+    for (int q = 0; !p2p->hears_all && q < comm->ranks.nranks; q++) {
         struct kolo_p2p_peer *peer = p2p->peer[q];
         const bool reached = (comm->member[q].reach.caps & KOLO_CAP_MESSAGE) != 0;
-        if (q != comm->rank && reached && (peer == NULL || !peer->gone)) {
+        if (q != comm->ranks.rank && reached && (peer == NULL || !peer->gone)) {
             KOLO_TRY(kolo_p2p_peer_open(p2p, q, &peer));
         }
     }
@@ -238,7 +239,7 @@ static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
 static kolo_status told_to_stop(const struct kolo_comm *comm)
 {
     const struct kolo_region *own =
-        comm->wires.region != NULL ? comm->wires.region[comm->rank] : NULL;
+        comm->links.wires.region != NULL ? comm->links.wires.region[comm->ranks.rank] : NULL;
     const int32_t told =
         own != NULL ? atomic_load_explicit(&own->head.abort, memory_order_relaxed) : 0;
     return told == 0 ? KOLO_OK
@@ -283,7 +284,7 @@ static void give_up(struct kolo_p2p *p2p, kolo_status status)
     empty_inbox(p2p);
     condemn(p2p, &p2p->started, status);
     condemn(p2p, &p2p->any, status);
-    for (int q = 0; q < p2p->comm->nranks; q++) {
+    for (int q = 0; q < p2p->comm->ranks.nranks; q++) {
         struct kolo_p2p_peer *peer = p2p->peer[q];
         if (peer == NULL) {
             continue;
@@ -342,11 +343,11 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
         atomic_fetch_add_explicit(&p2p->idle, 1, memory_order_relaxed) % IDLE_TURNS != 0) {
         return KOLO_OK;
     }
-    if (pthread_mutex_trylock(&comm->device_lock) != 0) {
+    if (pthread_mutex_trylock(&comm->links.lock) != 0) {
         return KOLO_OK;
     }
     const kolo_status failure = take_turn(p2p);
-    pthread_mutex_unlock(&comm->device_lock);
+    pthread_mutex_unlock(&comm->links.lock);
     if (failure < 0) {
         (void)kolo_comm_fail(comm, failure);
     }
@@ -372,19 +373,19 @@ void kolo_p2p_close(struct kolo_comm *comm)
     if (p2p == NULL) {
         return;
     }
-    pthread_mutex_lock(&comm->device_lock);
+    pthread_mutex_lock(&comm->links.lock);
     for (int turn = 0; turn < CLOSE_TURNS && !lets_go(p2p); turn++) {
         abort_links(p2p, KOLO_ERR_ABORTED);
         (void)progress_devices(p2p);
         sched_yield();
     }
     comm->p2p = NULL;
-    pthread_mutex_unlock(&comm->device_lock);
+    pthread_mutex_unlock(&comm->links.lock);
     if (!lets_go(p2p)) {
         KOLO_LOG(WARN, NET,
                  "comm %p rank %d: a transport keeps messages after abort; their "
                  "memory is not freed",
-                 (void *)comm, comm->rank);
+                 (void *)comm, comm->ranks.rank);
         return;
     }
     kolo_p2p_forget(p2p);

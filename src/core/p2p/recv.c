@@ -34,7 +34,7 @@ static kolo_status answer(const struct kolo_p2p *p2p, struct kolo_p2p_peer *peer
 static void release(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, size_t bytes)
 {
     peer->freed += kolo_p2p_charge(bytes);
-    if (peer->rank == p2p->comm->rank) {
+    if (peer->rank == p2p->comm->ranks.rank) {
         peer->returned = peer->freed;
     }
 }

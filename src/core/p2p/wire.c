@@ -72,7 +72,7 @@ struct kolo_p2p_peer *kolo_p2p_peer_get(struct kolo_p2p *p2p, int rank)
         }
         peer->rank = rank;
         peer->window = (uint32_t)kolo_min(KOLO_P2P_WINDOW_MOST,
-                                          KOLO_P2P_WINDOW_ALL / (size_t)p2p->comm->nranks);
+                                          KOLO_P2P_WINDOW_ALL / (size_t)p2p->comm->ranks.nranks);
         p2p->peer[rank] = peer;
     }
     return p2p->peer[rank];
@@ -108,7 +108,7 @@ kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_p
     if (peer->gone) {
         return kolo_fail(KOLO_ERR_LINK, "rank %d has closed its end of the link", rank);
     }
-    if (!peer->open && rank != p2p->comm->rank) {
+    if (!peer->open && rank != p2p->comm->ranks.rank) {
         KOLO_TRY(reach(p2p->comm, rank));
         peer->transport = member->transport;
         peer->link = member->link;
@@ -191,7 +191,7 @@ kolo_status kolo_p2p_send(struct kolo_p2p *p2p, struct kolo_p2p_op *op)
         kolo_p2p_push(&p2p->flying, op);
         return status;
     }
-    if (op->peer == p2p->comm->rank) {
+    if (op->peer == p2p->comm->ranks.rank) {
         return send_self(p2p, peer, op);
     }
     op->header = (struct kolo_p2p_header){.tag = op->tag, .bytes = op->bytes};

@@ -39,17 +39,17 @@ static kolo_status join_path(struct kolo_comm *c, bool local)
         .comm = c, .local = local, .split = kolo_comm_split, .destroy = kolo_comm_destroy};
     const struct kolo_path_ops *ops = NULL;
     struct kolo_comm_path *path = NULL;
-    if (c->device == KOLO_HOST) {
+    if (c->options.device == KOLO_HOST) {
         return KOLO_OK;
     }
-    KOLO_TRY(kolo_path_find(c->device, &ops));
+    KOLO_TRY(kolo_path_find(c->options.device, &ops));
     const kolo_status st = ops->join(&env, &path);
     if (path != NULL) {
         path->ops = ops;
     }
     atomic_store(&c->path, path);
-    if (atomic_load(&c->error) != KOLO_OK) {
-        abort_path(c, &c->verdict);
+    if (atomic_load(&c->failure.error) != KOLO_OK) {
+        abort_path(c, &c->failure.verdict);
     }
     return st;
 }
@@ -63,28 +63,29 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     if (c == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a communicator");
     }
-    c->rank = rank;
-    c->nranks = nranks;
-    c->reserved_fd = -1;
-    c->fork_generation = kolo_fork_generation();
-    pthread_mutex_init(&c->device_lock, NULL);
-    pthread_mutex_init(&c->queue_lock, NULL);
-    pthread_mutex_init(&c->error_lock, NULL);
+    c->ranks.rank = rank;
+    c->ranks.nranks = nranks;
+    c->rendezvous.reserved_fd = -1;
+    c->ranks.fork_generation = kolo_fork_generation();
+    pthread_mutex_init(&c->links.lock, NULL);
+    pthread_mutex_init(&c->queue.lock, NULL);
+    pthread_mutex_init(&c->failure.lock, NULL);
     kolo_status st = kolo_comm_configure(c, config);
     c->member = calloc((size_t)nranks, sizeof *c->member);
-    c->order = calloc((size_t)nranks, sizeof *c->order);
-    c->place = calloc((size_t)nranks, sizeof *c->place);
-    c->post = c->own_post = aligned_alloc(_Alignof(struct kolo_post), sizeof *c->own_post);
-    if (st == KOLO_OK && (c->member == NULL || c->order == NULL || c->place == NULL ||
-                          c->own_post == NULL || !kolo_memo_create(c))) {
+    c->layout.order = calloc((size_t)nranks, sizeof *c->layout.order);
+    c->ranks.place = calloc((size_t)nranks, sizeof *c->ranks.place);
+    c->health.post = c->health.own_post =
+        aligned_alloc(_Alignof(struct kolo_post), sizeof *c->health.own_post);
+    if (st == KOLO_OK && (c->member == NULL || c->layout.order == NULL || c->ranks.place == NULL ||
+                          c->health.own_post == NULL || !kolo_memo_create(c))) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
     if (st != KOLO_OK) {
         kolo_comm_destroy(c);
         return st;
     }
-    memset(c->own_post, 0, sizeof *c->own_post);
-    c->wires.blamed = -1;
+    memset(c->health.own_post, 0, sizeof *c->health.own_post);
+    c->links.wires.blamed = -1;
     kolo_failure_observe(c, abort_path, c);
     kolo_log_start(c);
     *out = c;
@@ -122,14 +123,14 @@ static kolo_status spread_table(struct kolo_comm *c, struct kolo_boot *boot,
     if (first->table_bytes == 0) {
         return KOLO_OK;
     }
-    if (c->table_text == NULL) {
-        c->table_text = malloc(first->table_bytes);
+    if (c->joining.table_text == NULL) {
+        c->joining.table_text = malloc(first->table_bytes);
     }
-    if (c->table_text == NULL) {
+    if (c->joining.table_text == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a table");
     }
-    KOLO_TRY(kolo_boot_spread(boot, c->table_text, first->table_bytes));
-    return kolo_table_take(c, first, c->table_text);
+    KOLO_TRY(kolo_boot_spread(boot, c->joining.table_text, first->table_bytes));
+    return kolo_table_take(c, first, c->joining.table_text);
 }
 
 static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, struct rounds *r,
@@ -162,7 +163,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
  * told, too. */
 static kolo_status find_reason(struct kolo_boot *boot, kolo_status st)
 {
-    char text[sizeof(((struct kolo_comm *)0)->error_text)];
+    char text[sizeof(((struct kolo_comm *)0)->failure.text)];
     (void)snprintf(text, sizeof text, "%s", kolo_error_text());
     const kolo_status told = kolo_boot_why(boot);
     if (told == KOLO_INPROGRESS) {
@@ -180,11 +181,12 @@ kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, b
     struct rounds rounds = {0};
     double at[5] = {kolo_now_us(), 0, 0, 0, 0};
     KOLO_TRY(comm_new(nranks, rank, config, &c));
-    c->rendezvous = *meet;
-    c->rendezvous.starved = kolo_service_starved;
+    c->rendezvous.meet = *meet;
+    c->rendezvous.meet.starved = kolo_service_starved;
     kolo_status st = rounds_make(nranks, &rounds);
-    st = st == KOLO_OK ? kolo_boot_open(&c->rendezvous, nranks, rank, hub, c->timeout_ms, &boot)
-                       : st;
+    st = st == KOLO_OK
+             ? kolo_boot_open(&c->rendezvous.meet, nranks, rank, hub, c->options.timeout_ms, &boot)
+             : st;
     st = st == KOLO_OK ? join_over_boot(c, boot, &rounds, at) : st;
     st = st == KOLO_ERR_PEER && boot != NULL ? find_reason(boot, st) : st;
     st = st == KOLO_OK ? join_path(c, false) : st;
@@ -255,7 +257,7 @@ static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r
         KOLO_TRY(kolo_ready_make(c[i], &r->ready[i]));
     }
     for (int i = 0; i < n; i++) {
-        KOLO_TRY(kolo_table_take(c[i], &r->ready[0], c[0]->table_text));
+        KOLO_TRY(kolo_table_take(c[i], &r->ready[0], c[0]->joining.table_text));
         KOLO_TRY(kolo_ready_take(c[i], r->ready));
         KOLO_TRY(join_path(c[i], true));
     }
@@ -279,8 +281,8 @@ kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
     for (int i = 0; i < nranks && st == KOLO_OK; i++) {
         st = comm_new(nranks, i, config, &c[i]);
         if (st == KOLO_OK) {
-            (void)snprintf(c[i]->rendezvous.name, sizeof c[i]->rendezvous.name, "local-%llx-%u",
-                           (unsigned long long)kolo_process_id(), number);
+            (void)snprintf(c[i]->rendezvous.meet.name, sizeof c[i]->rendezvous.meet.name,
+                           "local-%llx-%u", (unsigned long long)kolo_process_id(), number);
         }
     }
     st = st == KOLO_OK ? join_in_process(c, nranks, &rounds) : st;

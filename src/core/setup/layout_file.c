@@ -36,7 +36,7 @@ static kolo_status dump(const struct kolo_graph *graph, const char *path)
 static kolo_status find_machine(const struct kolo_comm *c, struct kolo_graph **out)
 {
     const char *file = kolo_env("KOLO_TOPO_FILE");
-    const char *to = c->rank == 0 ? kolo_env("KOLO_TOPO_DUMP_FILE") : NULL;
+    const char *to = c->ranks.rank == 0 ? kolo_env("KOLO_TOPO_DUMP_FILE") : NULL;
     struct kolo_graph *graph = NULL;
     *out = NULL;
     if (file == NULL && to == NULL) {
@@ -57,7 +57,7 @@ kolo_status kolo_rings_plan(struct kolo_comm *c, uint64_t *hash_out)
     struct kolo_graph *graph = NULL;
     *hash_out = 0;
     KOLO_TRY(find_machine(c, &graph));
-    c->machine = graph;
+    c->joining.machine = graph;
     *hash_out = graph != NULL ? kolo_graph_hash(graph) : 0;
     return KOLO_OK;
 }
@@ -186,21 +186,21 @@ kolo_status kolo_rings_make(const struct kolo_wiring *w, const struct kolo_seats
 
 kolo_status kolo_rings_take(struct kolo_comm *c, struct kolo_rings *rings)
 {
-    const size_t n = (size_t)c->nranks;
-    c->tree = malloc(((size_t)rings->ntrees * n + 1) * sizeof *c->tree);
-    if (c->tree == NULL) {
+    const size_t n = (size_t)c->ranks.nranks;
+    c->layout.tree = malloc(((size_t)rings->ntrees * n + 1) * sizeof *c->layout.tree);
+    if (c->layout.tree == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d trees", rings->ntrees);
     }
-    free(c->order);
-    c->order = rings->order;
-    c->nrings = rings->nrings;
-    c->ntrees = rings->ntrees;
+    free(c->layout.order);
+    c->layout.order = rings->order;
+    c->layout.nrings = rings->nrings;
+    c->layout.ntrees = rings->ntrees;
     rings->order = NULL;
-    for (size_t i = 0; i < (size_t)c->ntrees * n; i++) {
-        c->tree[i] = rings->tree[i].up;
+    for (size_t i = 0; i < (size_t)c->layout.ntrees * n; i++) {
+        c->layout.tree[i] = rings->tree[i].up;
     }
-    for (int t = 0; t < c->ntrees; t++) {
-        c->branch[t] = rings->tree[(size_t)t * n + (size_t)c->rank];
+    for (int t = 0; t < c->layout.ntrees; t++) {
+        c->layout.branch[t] = rings->tree[(size_t)t * n + (size_t)c->ranks.rank];
     }
     return KOLO_OK;
 }
@@ -208,7 +208,7 @@ kolo_status kolo_rings_take(struct kolo_comm *c, struct kolo_rings *rings)
 void kolo_rings_log(const struct kolo_comm *c, const struct kolo_wiring *w)
 {
     struct kolo_text text = {0};
-    if (c->rank != 0 || !kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
+    if (c->ranks.rank != 0 || !kolo_log_on(KOLO_LEVEL_INFO, KOLO_SUB_GRAPH)) {
         return;
     }
     kolo_wiring_print(w, &text);
@@ -224,9 +224,9 @@ void kolo_rings_log(const struct kolo_comm *c, const struct kolo_wiring *w)
 /* Ranks of host h take its GPUs in order, as places; false: some host has more or fewer. */
 static bool find_places(const struct kolo_comm *c, int gpus, int *taken, int *place)
 {
-    bool fits = c->nhosts * gpus == c->nranks;
-    for (int q = 0; q < c->nranks && fits; q++) {
-        const int host = c->host_of[q];
+    bool fits = c->ranks.nhosts * gpus == c->ranks.nranks;
+    for (int q = 0; q < c->ranks.nranks && fits; q++) {
+        const int host = c->ranks.host_of[q];
         fits = taken[host] < gpus;
         place[q] = host * gpus + taken[host]++;
     }
@@ -237,8 +237,8 @@ static kolo_status lay_seated(struct kolo_comm *c, const struct kolo_seats *seat
 {
     struct kolo_wiring w;
     struct kolo_rings rings;
-    KOLO_TRY(kolo_wiring_make(c->machine, c->nhosts, &w));
-    kolo_status st = kolo_rings_make(&w, seats, c->nranks, &rings);
+    KOLO_TRY(kolo_wiring_make(c->joining.machine, c->ranks.nhosts, &w));
+    kolo_status st = kolo_rings_make(&w, seats, c->ranks.nranks, &rings);
     st = st == KOLO_OK ? kolo_rings_take(c, &rings) : st;
     if (st == KOLO_OK) {
         kolo_rings_log(c, &w);
@@ -250,17 +250,17 @@ static kolo_status lay_seated(struct kolo_comm *c, const struct kolo_seats *seat
 
 static kolo_status lay_machine(struct kolo_comm *c, int *taken, int *place)
 {
-    const int gpus = c->machine->ngpus;
+    const int gpus = c->joining.machine->ngpus;
     struct kolo_seats seats;
     if (gpus > KOLO_FABRIC_GPUS_MAX || !find_places(c, gpus, taken, place)) {
-        if (c->rank == 0) {
+        if (c->ranks.rank == 0) {
             KOLO_LOG(INFO, GRAPH,
                      "%s has %d GPUs, and not each host has as many ranks: not planned for",
-                     c->machine->source, gpus);
+                     c->joining.machine->source, gpus);
         }
         return KOLO_OK;
     }
-    kolo_status st = kolo_seats_make(c->nranks, place, c->nranks, &seats);
+    kolo_status st = kolo_seats_make(c->ranks.nranks, place, c->ranks.nranks, &seats);
     st = st == KOLO_OK ? lay_seated(c, &seats) : st;
     kolo_seats_free(&seats);
     return st;
@@ -268,18 +268,18 @@ static kolo_status lay_machine(struct kolo_comm *c, int *taken, int *place)
 
 kolo_status kolo_rings_lay(struct kolo_comm *c)
 {
-    if (c->machine == NULL) {
+    if (c->joining.machine == NULL) {
         return KOLO_OK;
     }
-    int *taken = calloc((size_t)c->nhosts, sizeof *taken);
-    int *place = malloc((size_t)c->nranks * sizeof *place);
+    int *taken = calloc((size_t)c->ranks.nhosts, sizeof *taken);
+    int *place = malloc((size_t)c->ranks.nranks * sizeof *place);
     const kolo_status st =
         taken != NULL && place != NULL
             ? lay_machine(c, taken, place)
-            : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+            : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     free(taken);
     free(place);
-    kolo_graph_destroy(c->machine);
-    c->machine = NULL;
+    kolo_graph_destroy(c->joining.machine);
+    c->joining.machine = NULL;
     return st;
 }

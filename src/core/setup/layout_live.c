@@ -24,14 +24,14 @@ uint64_t kolo_live_gpu(const struct kolo_comm *c)
     const struct kolo_path_ops *ops = NULL;
     uint64_t bus = KOLO_BUS_NONE;
     char text[32];
-    if (c->device == KOLO_HOST) {
+    if (c->options.device == KOLO_HOST) {
         return KOLO_BUS_NONE;
     }
-    kolo_status st = kolo_path_find(c->device, &ops);
-    st = st == KOLO_OK ? ops->bus(c->device, text, sizeof text) : st;
+    kolo_status st = kolo_path_find(c->options.device, &ops);
+    st = st == KOLO_OK ? ops->bus(c->options.device, text, sizeof text) : st;
     if (st < 0 || !kolo_bus_parse(text, &bus)) {
-        KOLO_LOG(INFO, GRAPH, "GPU %d: no bus address, no rings are planned on GPUs: %s", c->device,
-                 st < 0 ? kolo_error_text() : text);
+        KOLO_LOG(INFO, GRAPH, "GPU %d: no bus address, no rings are planned on GPUs: %s",
+                 c->options.device, st < 0 ? kolo_error_text() : text);
     }
     return bus;
 }
@@ -39,9 +39,9 @@ uint64_t kolo_live_gpu(const struct kolo_comm *c)
 bool kolo_live_is_wanted(const struct kolo_comm *c)
 {
     bool several = false;
-    for (int q = 0; q < c->nranks; q++) {
+    for (int q = 0; q < c->ranks.nranks; q++) {
         int first = 0;
-        while (c->host_of[first] != c->host_of[q]) {
+        while (c->ranks.host_of[first] != c->ranks.host_of[q]) {
             first++;
         }
         several = several || c->member[q].gpu != c->member[first].gpu;
@@ -103,7 +103,7 @@ static kolo_status keep_gpus(const struct kolo_comm *c, struct kolo_graph *graph
     bool *used = calloc((size_t)graph->nnodes + 1, sizeof *used);
     kolo_status st =
         used != NULL ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the GPUs");
-    for (int q = 0; q < c->nranks && st == KOLO_OK; q++) {
+    for (int q = 0; q < c->ranks.nranks && st == KOLO_OK; q++) {
         const int at = index_of(c, graph, q);
         if (at < 0) {
             st = not_there(c, graph, q);
@@ -121,10 +121,10 @@ static kolo_status keep_gpus(const struct kolo_comm *c, struct kolo_graph *graph
 /* Every host has a rank on each GPU. */
 static kolo_status check_places(const struct kolo_comm *c, const int *place, int gpus)
 {
-    const int places = gpus * c->nhosts;
+    const int places = gpus * c->ranks.nhosts;
     bool *taken = calloc((size_t)places, sizeof *taken);
     int count = 0;
-    for (int q = 0; q < c->nranks && taken != NULL; q++) {
+    for (int q = 0; q < c->ranks.nranks && taken != NULL; q++) {
         count += !taken[place[q]];
         taken[place[q]] = true;
     }
@@ -133,7 +133,7 @@ static kolo_status check_places(const struct kolo_comm *c, const int *place, int
                            : kolo_fail(KOLO_ERR_UNSUPPORTED,
                                        "%d hosts differ in the GPUs that "
                                        "ranks are on",
-                                       c->nhosts);
+                                       c->ranks.nhosts);
 }
 
 static kolo_status make_rings(const struct kolo_comm *c, const struct kolo_graph *graph,
@@ -142,9 +142,10 @@ static kolo_status make_rings(const struct kolo_comm *c, const struct kolo_graph
     struct kolo_wiring w;
     struct kolo_seats seats;
     KOLO_TRY(check_places(c, place, graph->ngpus));
-    KOLO_TRY(kolo_wiring_make(graph, c->nhosts, &w));
-    kolo_status st = kolo_seats_make(c->nranks, place, graph->ngpus * c->nhosts, &seats);
-    st = st == KOLO_OK ? kolo_rings_make(&w, &seats, c->nranks, out) : st;
+    KOLO_TRY(kolo_wiring_make(graph, c->ranks.nhosts, &w));
+    kolo_status st =
+        kolo_seats_make(c->ranks.nranks, place, graph->ngpus * c->ranks.nhosts, &seats);
+    st = st == KOLO_OK ? kolo_rings_make(&w, &seats, c->ranks.nranks, out) : st;
     if (st == KOLO_OK) {
         kolo_rings_log(c, &w);
     }
@@ -188,12 +189,12 @@ static kolo_status plan_on(const struct kolo_comm *c, struct kolo_graph *graph,
 {
     KOLO_TRY(keep_gpus(c, graph));
     *link_out = find_link(graph);
-    int *place = malloc((size_t)c->nranks * sizeof *place);
+    int *place = malloc((size_t)c->ranks.nranks * sizeof *place);
     if (place == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     }
-    for (int q = 0; q < c->nranks; q++) {
-        place[q] = c->host_of[q] * graph->ngpus + index_of(c, graph, q);
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        place[q] = c->ranks.host_of[q] * graph->ngpus + index_of(c, graph, q);
     }
     const kolo_status st = make_rings(c, graph, place, out);
     free(place);
@@ -236,9 +237,9 @@ static kolo_status spread(struct kolo_boot *boot, void *data, size_t bytes)
 static kolo_status share(struct kolo_comm *c, struct kolo_boot *boot, const struct told *told,
                          struct kolo_rings *rings)
 {
-    const size_t n = (size_t)c->nranks;
-    if (c->rank != 0) {
-        KOLO_TRY(kolo_rings_open(c->nranks, told->nrings, told->ntrees, rings));
+    const size_t n = (size_t)c->ranks.nranks;
+    if (c->ranks.rank != 0) {
+        KOLO_TRY(kolo_rings_open(c->ranks.nranks, told->nrings, told->ntrees, rings));
     }
     KOLO_TRY(spread(boot, rings->order, (size_t)told->nrings * n * sizeof *rings->order));
     KOLO_TRY(spread(boot, rings->tree, (size_t)told->ntrees * n * sizeof *rings->tree));
@@ -252,12 +253,12 @@ kolo_status kolo_live_lay(struct kolo_comm *c, struct kolo_boot *boot)
     if (!kolo_live_is_wanted(c)) {
         return KOLO_OK;
     }
-    if (c->rank == 0) {
+    if (c->ranks.rank == 0) {
         plan(c, &rings, &told);
     }
     kolo_status st = kolo_boot_spread(boot, &told, sizeof told);
     if (st == KOLO_OK) {
-        c->gpu_link = (enum kolo_gpu_link)told.link;
+        c->layout.gpu_link = (enum kolo_gpu_link)told.link;
         st = told.nrings > 0 ? share(c, boot, &told, &rings) : kolo_rings_lay(c);
     }
     kolo_rings_free(&rings);

@@ -15,8 +15,8 @@ kolo_status kolo_create_name(const struct kolo_comm *parent, const char *what, u
 {
     *out = (struct kolo_meet){0};
     (void)snprintf(out->name, sizeof out->name, "%s-%u-%d-%llx", what, number, color,
-                   (unsigned long long)parent->id);
-    return kolo_prove(parent->secret, out->name, sizeof out->name, out->secret)
+                   (unsigned long long)parent->ranks.id);
+    return kolo_prove(parent->rendezvous.secret, out->name, sizeof out->name, out->secret)
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
 }
@@ -24,12 +24,12 @@ kolo_status kolo_create_name(const struct kolo_comm *parent, const char *what, u
 struct kolo_config kolo_create_config(const struct kolo_comm *c)
 {
     struct kolo_config config = KOLO_CONFIG_INIT;
-    config.deterministic = c->deterministic;
-    config.timeout_ms = c->timeout_ms;
-    config.device = c->device;
-    config.name = c->name;
-    config.algo = c->algo_text;
-    config.transport = c->transport_text;
+    config.deterministic = c->options.deterministic;
+    config.timeout_ms = c->options.timeout_ms;
+    config.device = c->options.device;
+    config.name = c->ranks.name;
+    config.algo = c->options.algo_text;
+    config.transport = c->options.transport_text;
     return config;
 }
 
@@ -37,13 +37,13 @@ struct kolo_config kolo_create_config(const struct kolo_comm *c)
  * rank `first`, which is in this rank's part, or -1. */
 static kolo_status place_meeting(struct kolo_comm *parent, int first, struct kolo_meet *meet)
 {
-    const size_t n = (size_t)parent->nranks;
+    const size_t n = (size_t)parent->ranks.nranks;
     struct kolo_inet *all = calloc(n, sizeof *all);
     kolo_status served = KOLO_OK;
     if (all == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", parent->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", parent->ranks.nranks);
     }
-    if (first == parent->rank) {
+    if (first == parent->ranks.rank) {
         served = kolo_boot_serve(meet, true);
     }
     const struct kolo_inet mine = served == KOLO_OK ? meet->place : (struct kolo_inet){0};
@@ -67,16 +67,16 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                                        "color is %d; it must be >= 0 or KOLO_NO_COLOR", color);
     }
     const int32_t mine[2] = {color, key};
-    const unsigned number = comm->splits++;
+    const unsigned number = comm->rendezvous.splits++;
     struct kolo_meet meet;
-    int32_t *all = calloc((size_t)comm->nranks, sizeof mine);
+    int32_t *all = calloc((size_t)comm->ranks.nranks, sizeof mine);
     if (all == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", comm->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", comm->ranks.nranks);
     }
     const kolo_status st = kolo_all_gather(mine, all, 2, KOLO_INT32, comm, NULL);
-    int rank = 0, size = 0, first = comm->rank;
-    for (int q = 0; q < comm->nranks && st == KOLO_OK; q++) {
-        const bool before = all[2 * q + 1] < key || (all[2 * q + 1] == key && q < comm->rank);
+    int rank = 0, size = 0, first = comm->ranks.rank;
+    for (int q = 0; q < comm->ranks.nranks && st == KOLO_OK; q++) {
+        const bool before = all[2 * q + 1] < key || (all[2 * q + 1] == key && q < comm->ranks.rank);
         size += all[2 * q] == color;
         rank += all[2 * q] == color && before;
         first = all[2 * q] == color && (all[2 * q + 1] < all[2 * first + 1] ||
@@ -87,7 +87,7 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
     free(all);
     KOLO_TRY(st);
     KOLO_TRY(kolo_create_name(comm, "split", number, color, &meet));
-    if (comm->nhosts > 1) {
+    if (comm->ranks.nhosts > 1) {
         KOLO_TRY(place_meeting(comm, color != KOLO_NO_COLOR ? first : -1, &meet));
     }
     if (color == KOLO_NO_COLOR) {
@@ -95,8 +95,9 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
         return KOLO_OK;
     }
     const struct kolo_config as_parent = kolo_create_config(comm);
-    meet.parent_failed = (const int *)(const void *)&comm->error;
+    meet.parent_failed = (const int *)(const void *)&comm->failure.error;
     const kolo_status made = kolo_create_at(&meet, size, rank, rank == 0 && meet.place.family == 0,
                                             config != NULL ? config : &as_parent, out);
-    return made != KOLO_OK && atomic_load(&comm->error) != KOLO_OK ? kolo_comm_usable(comm) : made;
+    return made != KOLO_OK && atomic_load(&comm->failure.error) != KOLO_OK ? kolo_comm_usable(comm)
+                                                                           : made;
 }

@@ -101,7 +101,7 @@ kolo_status kolo_table_load(const char *path, const struct kolo_host *host, char
 
 static void refuse_table(struct kolo_comm *c, kolo_status status, struct kolo_ready *out)
 {
-    c->table_text = strdup(kolo_error_text());
+    c->joining.table_text = strdup(kolo_error_text());
     out->table_status = status;
 }
 
@@ -111,11 +111,11 @@ static void find_table(struct kolo_comm *c, const struct kolo_host *host)
     struct kolo_text path = {0};
     kolo_table_path(host, &path);
     if (path.chars != NULL && access(path.chars, F_OK) == 0 &&
-        kolo_table_load(path.chars, host, &c->table_text, &c->table) != KOLO_OK) {
+        kolo_table_load(path.chars, host, &c->joining.table_text, &c->selection.table) != KOLO_OK) {
         KOLO_LOG(WARN, TUNE, "the measured choices are not used: %s", kolo_error_text());
     }
-    if (c->table != NULL) {
-        KOLO_LOG(INFO, TUNE, "table %s: %d rows", path.chars, kolo_table_rows(c->table));
+    if (c->selection.table != NULL) {
+        KOLO_LOG(INFO, TUNE, "table %s: %d rows", path.chars, kolo_table_rows(c->selection.table));
     }
     kolo_text_free(&path);
 }
@@ -126,24 +126,26 @@ void kolo_table_make(struct kolo_comm *c, const struct kolo_host *host, struct k
     if (given == NULL && host != NULL) {
         find_table(c, host);
     } else if (given != NULL && strcmp(given, "none") != 0) {
-        const kolo_status st = kolo_table_load(given, host, &c->table_text, &c->table);
+        const kolo_status st =
+            kolo_table_load(given, host, &c->joining.table_text, &c->selection.table);
         if (st != KOLO_OK) {
             refuse_table(c, st, out);
         } else {
-            KOLO_LOG(INFO, TUNE, "table %s: %d rows", given, kolo_table_rows(c->table));
+            KOLO_LOG(INFO, TUNE, "table %s: %d rows", given, kolo_table_rows(c->selection.table));
         }
     }
-    out->table_bytes = c->table_text != NULL ? (uint32_t)strlen(c->table_text) + 1 : 0;
+    out->table_bytes =
+        c->joining.table_text != NULL ? (uint32_t)strlen(c->joining.table_text) + 1 : 0;
 }
 
 kolo_status kolo_table_take(struct kolo_comm *c, const struct kolo_ready *first, const char *text)
 {
     const struct kolo_table_source source = source_of("the table that rank 0 read");
-    if (first->table_bytes == 0 || (c->table != NULL && first->table_status == KOLO_OK)) {
+    if (first->table_bytes == 0 || (c->selection.table != NULL && first->table_status == KOLO_OK)) {
         return KOLO_OK;
     }
     if (first->table_status != KOLO_OK) {
         return kolo_fail(first->table_status, "%s", text);
     }
-    return kolo_table_parse(text, &source, &c->table);
+    return kolo_table_parse(text, &source, &c->selection.table);
 }

@@ -56,7 +56,7 @@ bool kolo_hier_path_cut(int nranks, int most, kolo_hier_is_near *is_near, const 
 /* Where each rank is, before there are layers. Returns this rank's place. */
 static int lay_out(struct kolo_hier_path *l, const int *group, int size)
 {
-    const int n = l->comm->nranks;
+    const int n = l->comm->ranks.nranks;
     int mine = 0;
     l->in_order = true;
     for (int q = 0; q < n; q++) {
@@ -67,7 +67,7 @@ static int lay_out(struct kolo_hier_path *l, const int *group, int size)
         l->group_of[q] = group[q];
         l->rank_of[group[q] * size + place] = q;
         l->in_order = l->in_order && group[q] * size + place == q;
-        mine = q == l->comm->rank ? place : mine;
+        mine = q == l->comm->ranks.rank ? place : mine;
     }
     return mine;
 }
@@ -77,17 +77,17 @@ static kolo_status split(struct kolo_hier_path *l, const char *what, const int a
 {
     const struct kolo_comm *c = l->comm;
     struct kolo_config config = KOLO_CONFIG_INIT;
-    char name[sizeof c->name];
-    (void)snprintf(name, sizeof name, "%.24s %s", c->name, what);
-    config.deterministic = c->deterministic;
-    config.timeout_ms = c->timeout_ms;
-    if (out == &l->inter && c->timeout_ms < INT_MAX - KOLO_HIER_GRACE_MS) {
+    char name[sizeof c->ranks.name];
+    (void)snprintf(name, sizeof name, "%.24s %s", c->ranks.name, what);
+    config.deterministic = c->options.deterministic;
+    config.timeout_ms = c->options.timeout_ms;
+    if (out == &l->inter && c->options.timeout_ms < INT_MAX - KOLO_HIER_GRACE_MS) {
         config.timeout_ms += KOLO_HIER_GRACE_MS;
     }
-    config.device = c->device;
+    config.device = c->options.device;
     config.name = name;
     config.algo = "";
-    config.transport = c->transport_text;
+    config.transport = c->options.transport_text;
     return l->env.split(l->comm, at[0], at[1], &config, out);
 }
 
@@ -158,8 +158,8 @@ static void say_layers(const struct kolo_hier_path *l)
         INFO, INIT,
         "GPU %d: %d groups of %d %s: of calls from %zu bytes on, 1/%d goes from group to group "
         "(%s), the rest stays inside",
-        l->comm->device, kolo_hier_groups(l), kolo_hier_size(l), shares ? "ranks on a GPU" : "GPUs",
-        l->least_bytes, kolo_hier_size(l),
+        l->comm->options.device, kolo_hier_groups(l), kolo_hier_size(l),
+        shares ? "ranks on a GPU" : "GPUs", l->least_bytes, kolo_hier_size(l),
         inter == KOLO_HIER_P2P    ? "over NVLink or PCIe"
         : inter == KOLO_HIER_HIER ? "in layers again"
                                   : "through host memory");
@@ -170,7 +170,7 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
 {
     struct kolo_comm *comm = env->path->comm;
     const struct kolo_gpu *gpu = env->gpu;
-    const size_t n = (size_t)comm->nranks;
+    const size_t n = (size_t)comm->ranks.nranks;
     struct kolo_hier_path *l = calloc(1, sizeof *l);
     bool up = false;
     int size = 0;
@@ -190,7 +190,7 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
     }
     kolo_status st = KOLO_ERR_SYSTEM;
     if (l->rank_of != NULL && l->group_of != NULL) {
-        const int at[2] = {group[comm->rank], lay_out(l, group, size)};
+        const int at[2] = {group[comm->ranks.rank], lay_out(l, group, size)};
         st = make(l, gpu, at, &up);
     }
     if (up) {
@@ -198,7 +198,8 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
         *out = l;
         return KOLO_OK;
     }
-    KOLO_LOG(INFO, INIT, "GPU %d: some rank could make no layers; calls go in one", comm->device);
+    KOLO_LOG(INFO, INIT, "GPU %d: some rank could make no layers; calls go in one",
+             comm->options.device);
     kolo_hier_path_drop(l, gpu);
     return st;
 }
@@ -208,21 +209,21 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
 /* Ranks of the communicator above that are none of the layer's are counted behind its own. */
 static int rank_above(const struct kolo_hier_path *l, const struct kolo_comm *layer, int rank)
 {
-    if (rank < 0 || rank >= layer->nranks) {
-        return rank < 0 ? -1 : rank - layer->nranks;
+    if (rank < 0 || rank >= layer->ranks.nranks) {
+        return rank < 0 ? -1 : rank - layer->ranks.nranks;
     }
-    return layer == l->intra ? kolo_hier_rank_at(l, l->group_of[l->comm->rank], rank)
-                             : kolo_hier_rank_at(l, rank, l->intra->rank);
+    return layer == l->intra ? kolo_hier_rank_at(l, l->group_of[l->comm->ranks.rank], rank)
+                             : kolo_hier_rank_at(l, rank, l->intra->ranks.rank);
 }
 
 static int rank_below(const struct kolo_hier_path *l, const struct kolo_comm *layer, int rank)
 {
-    for (int q = 0; q < layer->nranks; q++) {
+    for (int q = 0; q < layer->ranks.nranks; q++) {
         if (rank_above(l, layer, q) == rank) {
             return q;
         }
     }
-    return rank < 0 ? -1 : layer->nranks + rank;
+    return rank < 0 ? -1 : layer->ranks.nranks + rank;
 }
 
 /* A layer has failed: so does the communicator above it. */
@@ -232,7 +233,7 @@ static void end_above(void *owner, const struct kolo_verdict *why)
     const struct kolo_hier_path *l = tie->path;
     const struct kolo_comm *layer = tie->layer;
     struct kolo_comm *c = l->comm;
-    if (atomic_load(&c->error) != KOLO_OK) { /* it is what has ended the layer */
+    if (atomic_load(&c->failure.error) != KOLO_OK) { /* it is what has ended the layer */
         return;
     }
     const bool intra = layer == l->intra;
@@ -240,7 +241,8 @@ static void end_above(void *owner, const struct kolo_verdict *why)
     const kolo_status st = (kolo_status)why->status;
     (void)kolo_fail(st, "%s, of which rank 0 is rank %d and rank %d is rank %d here: %s",
                     intra ? "in this rank's group" : "between the groups", rank_above(l, layer, 0),
-                    layer->nranks - 1, rank_above(l, layer, layer->nranks - 1), layer->error_text);
+                    layer->ranks.nranks - 1, rank_above(l, layer, layer->ranks.nranks - 1),
+                    layer->failure.text);
     (void)kolo_failure_end(c, st, rank);
 }
 
@@ -249,8 +251,8 @@ void kolo_hier_path_abort(struct kolo_hier_path *l)
     struct kolo_comm *const layer[] = {l->intra, l->inter};
     pthread_mutex_lock(&l->gate);
     for (int i = 0; i < 2 && !l->closed; i++) {
-        const struct kolo_verdict *why = &l->comm->verdict;
-        kolo_error_set(l->comm->error_text);
+        const struct kolo_verdict *why = &l->comm->failure.verdict;
+        kolo_error_set(l->comm->failure.text);
         (void)kolo_failure_end(layer[i], (kolo_status)why->status,
                                rank_below(l, layer[i], why->rank));
     }
@@ -265,13 +267,13 @@ void kolo_hier_path_join(struct kolo_hier_path *l, struct kolo_proxy *proxy)
     l->proxy = proxy;
     l->gpu = kolo_proxy_gpu(proxy);
     for (int i = 0; i < 2; i++) {
-        atomic_store(&layer[i]->ranks_above, l->comm->nranks);
-        l->calls->widen(layer[i], l->comm->nranks);
-        atomic_store(&layer[i]->is_part, true);
+        atomic_store(&layer[i]->failure.ranks_above, l->comm->ranks.nranks);
+        l->calls->widen(layer[i], l->comm->ranks.nranks);
+        atomic_store(&layer[i]->failure.is_part, true);
         l->tie[i] = (struct kolo_hier_tie){l, layer[i]};
         kolo_failure_observe(layer[i], end_above, &l->tie[i]);
     }
-    if (atomic_load(&l->comm->error) != KOLO_OK) {
+    if (atomic_load(&l->comm->failure.error) != KOLO_OK) {
         kolo_hier_path_abort(l);
     }
 }

@@ -37,12 +37,12 @@ struct kolo_hier_path {
 
 static inline int kolo_hier_size(const struct kolo_hier_path *l)
 {
-    return l->intra->nranks;
+    return l->intra->ranks.nranks;
 }
 
 static inline int kolo_hier_groups(const struct kolo_hier_path *l)
 {
-    return l->inter->nranks;
+    return l->inter->ranks.nranks;
 }
 
 static inline int kolo_hier_rank_at(const struct kolo_hier_path *l, int group, int place)

@@ -23,12 +23,12 @@ static size_t bytes_of(const struct kolo_gpu_call *call, int nranks)
 /* An integer's average is rounded once, which two cannot do. A barrier has nothing to spare. */
 static bool may_reduce(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    return rounds(call) ? l->comm->deterministic == 0 : call->op != KOLO_AVG;
+    return rounds(call) ? l->comm->options.deterministic == 0 : call->op != KOLO_AVG;
 }
 
 bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    if (call->counts != NULL || bytes_of(call, l->comm->nranks) < l->least_bytes) {
+    if (call->counts != NULL || bytes_of(call, l->comm->ranks.nranks) < l->least_bytes) {
         return false;
     }
     return call->coll == KOLO_COLL_ALL_GATHER || call->coll == KOLO_COLL_BROADCAST ||
@@ -74,7 +74,7 @@ static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_com
                                  const struct kolo_gpu_call *call, const struct step *s,
                                  const int *at, int stride)
 {
-    const size_t n = (size_t)layer->nranks;
+    const size_t n = (size_t)layer->ranks.nranks;
     struct kolo_counts v = {calloc(4 * n, sizeof *v.all), s->count};
     struct kolo_gpu_call what = *call;
     if (v.all == NULL) {
@@ -107,7 +107,7 @@ static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call
                       size_t count)
 {
     enum { PIECE_BYTES = 16 };
-    const size_t size = (size_t)kolo_hier_size(l), place = (size_t)l->intra->rank;
+    const size_t size = (size_t)kolo_hier_size(l), place = (size_t)l->intra->ranks.rank;
     struct cut c = {.elem = kolo_type_bytes(call->type)};
     const size_t piece = kolo_max(1, PIECE_BYTES / c.elem);
     c.shard = count / size / piece * piece;
@@ -120,7 +120,7 @@ static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_c
                          char *all, size_t count)
 {
     struct cut c = cut(l, call, count);
-    c.own = all + (size_t)l->intra->rank * c.shard * c.elem;
+    c.own = all + (size_t)l->intra->ranks.rank * c.shard * c.elem;
     c.tail = all + (size_t)kolo_hier_size(l) * c.shard * c.elem;
     return c;
 }
@@ -147,8 +147,8 @@ static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_cal
 {
     const struct cut c = cut_in(l, call, call->out, call->count);
     const int from = l->group_of[call->root], root = kolo_hier_place_of(l, call->root);
-    const char *in = l->comm->rank == call->root ? call->in : call->out;
-    if (from == l->inter->rank) {
+    const char *in = l->comm->ranks.rank == call->root ? call->in : call->out;
+    if (from == l->inter->ranks.rank) {
         const char *tail = in + (c.tail - (char *)call->out);
         KOLO_TRY(INTRA(l, call, KOLO_COLL_SCATTER, in, c.own, c.shard, root));
         KOLO_TRY(INTRA(l, call, KOLO_COLL_BROADCAST, tail, c.tail, c.rest, root));
@@ -164,7 +164,7 @@ static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_c
     struct cut c = cut(l, call, count);
     const int to = l->group_of[call->root], root = kolo_hier_place_of(l, call->root),
               last = kolo_hier_size(l) - 1;
-    const bool mine = l->comm->rank == call->root;
+    const bool mine = l->comm->ranks.rank == call->root;
     const size_t whole = (size_t)kolo_hier_size(l) * c.shard * c.elem;
     const char *in = (const char *)call->in + at * c.elem;
     char *out = mine ? (char *)call->out + at * c.elem : NULL;
@@ -173,7 +173,7 @@ static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_c
     KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
     KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE, in + whole, c.tail, c.rest, last));
     KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_REDUCE, c.own, c.own, c.inter, to}));
-    if (to != l->inter->rank) {
+    if (to != l->inter->ranks.rank) {
         return KOLO_OK;
     }
     KOLO_TRY(INTRA(l, call, KOLO_COLL_GATHER, c.own, out, c.shard, root));
@@ -195,7 +195,7 @@ static kolo_status reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *
 static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     const size_t bytes = call->count * kolo_type_bytes(call->type);
-    const int size = kolo_hier_size(l), groups = kolo_hier_groups(l), place = l->intra->rank;
+    const int size = kolo_hier_size(l), groups = kolo_hier_groups(l), place = l->intra->ranks.rank;
     char *out = call->out;
     KOLO_TRY(gather_blocks(l, l->inter, call,
                            &(struct step){.in = call->in, .out = out, .count = call->count},

@@ -13,7 +13,7 @@
 static bool is_asked(const struct kolo_ipc_registry *l, const struct kolo_ipc_entry *entry, int q)
 {
     const struct kolo_member *member = l->comm->member;
-    const int me = l->comm->rank;
+    const int me = l->comm->ranks.rank;
     return q != me && (member[q].peer.process != member[me].peer.process || entry->piece[0].by_fd);
 }
 
@@ -85,7 +85,7 @@ static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entr
     bool sent = piece->by_fd
                     ? fd >= 0
                     : l->gpu->cuda->ipc_get_mem_handle(&m.handle, piece->base) == KOLO_CUDA_OK;
-    for (int q = 0; q < l->comm->nranks && sent; q++) {
+    for (int q = 0; q < l->comm->ranks.nranks && sent; q++) {
         sent = !is_asked(l, entry, q) || post_message(l, q, &m, fd);
     }
     if (fd >= 0) {
@@ -97,7 +97,7 @@ static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entr
 static void withdraw_entry(struct kolo_ipc_registry *l, const struct kolo_ipc_entry *entry)
 {
     const struct kolo_ipc_message m = {.kind = WITHDRAW, .number = entry->number};
-    for (int q = 0; q < l->comm->nranks; q++) {
+    for (int q = 0; q < l->comm->ranks.nranks; q++) {
         if (is_asked(l, entry, q)) {
             (void)post_message(l, q, &m,
                                -1); /* who does not take_answer it ends, and with it the mapping */
@@ -138,7 +138,7 @@ static void offer_new(struct kolo_ipc_registry *l)
             sent = offer_piece(l, entry, i);
         }
         if (!sent) {
-            refuse_entry(l, entry, "no handle for the others from", l->comm->rank);
+            refuse_entry(l, entry, "no handle for the others from", l->comm->ranks.rank);
             withdraw_entry(l, entry);
         }
     }
@@ -153,7 +153,7 @@ static void take_answer(struct kolo_ipc_registry *l, int q, const struct kolo_ip
     for (entry = l->entries; entry != NULL && entry->number != m->number;) {
         entry = entry->next;
     }
-    for (int r = 0; r < l->comm->nranks && entry != NULL; r++) {
+    for (int r = 0; r < l->comm->ranks.nranks && entry != NULL; r++) {
         asked += is_asked(l, entry, r);
     }
     if (entry != NULL && entry->state == ASKED) {

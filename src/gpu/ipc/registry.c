@@ -76,7 +76,7 @@ static struct kolo_ipc_entry *begin_entry(struct kolo_ipc_registry *l, uint64_t 
     for (unsigned i = 0; i < count; i++) {
         entry->bytes += piece[i].bytes;
     }
-    for (int q = 0; q < l->comm->nranks; q++) {
+    for (int q = 0; q < l->comm->ranks.nranks; q++) {
         entry->there[q] = piece[0].base;
     }
     entry->number = ++l->numbers;
@@ -120,7 +120,7 @@ bool kolo_ipc_registry_find(struct kolo_ipc_registry *l, const void *ptr, size_t
     entry = entry != NULL ? entry : begin_entry(l, at, bytes);
     entry = wait && is_under_way(entry) ? wait_for(l, id, at, bytes) : entry;
     const bool there = entry != NULL && entry->state == THERE;
-    for (int q = 0; q < l->comm->nranks && there; q++) {
+    for (int q = 0; q < l->comm->ranks.nranks && there; q++) {
         shift_out[q] = entry->there[q] - entry->piece[0].base;
     }
     pthread_mutex_unlock(&l->lock);
@@ -176,7 +176,8 @@ kolo_status kolo_ipc_registry_open(struct kolo_comm *comm, const struct kolo_gpu
     struct kolo_ipc_registry *l = calloc(1, sizeof *l);
     bool runs = false;
     if (l == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for buffers of %d ranks", comm->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for buffers of %d ranks",
+                         comm->ranks.nranks);
     }
     l->comm = comm;
     l->gpu = gpu;

@@ -59,7 +59,7 @@ static kolo_status meet(struct kolo_unix_socket *f)
     uint8_t works = 1, all_work = 0;
     invite(f, &mine);
     KOLO_TRY(kolo_all_gather(&mine, f->end, sizeof mine, KOLO_UINT8, f->host, NULL));
-    for (int q = 0; q < f->host->nranks; q++) {
+    for (int q = 0; q < f->host->ranks.nranks; q++) {
         works = works && reaches(&f->end[q]);
     }
     KOLO_TRY(kolo_all_reduce(&works, &all_work, 1, KOLO_UINT8, KOLO_MIN, f->host, NULL));
@@ -70,9 +70,10 @@ static kolo_status meet(struct kolo_unix_socket *f)
 kolo_status kolo_unix_socket_open(struct kolo_comm *host, struct kolo_unix_socket *out)
 {
     struct kolo_unix_socket f = {.host = host};
-    f.end = calloc((size_t)host->nranks, sizeof *f.end);
+    f.end = calloc((size_t)host->ranks.nranks, sizeof *f.end);
     if (f.end == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for sockets of %d ranks", host->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for sockets of %d ranks",
+                         host->ranks.nranks);
     }
     f.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const kolo_status st = meet(&f);
@@ -100,7 +101,7 @@ bool kolo_unix_socket_try(const struct kolo_unix_socket *f, int to, const void *
                           int fd)
 {
     struct kolo_unix_socket_end *end = &f->end[to];
-    struct note note = {.rank = f->host->rank, .bytes = (uint32_t)bytes};
+    struct note note = {.rank = f->host->ranks.rank, .bytes = (uint32_t)bytes};
     struct iovec iov = {&note, sizeof note};
     union kolo_fd_room room;
     struct msghdr message = {
@@ -142,9 +143,9 @@ static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *f
         return false;
     }
     const int fd = kolo_fd_attached(&message);
-    const struct kolo_unix_socket_end *own = &f->end[f->host->rank];
+    const struct kolo_unix_socket_end *own = &f->end[f->host->ranks.rank];
     if (got == sizeof *note && memcmp(note->secret, own->secret, sizeof own->secret) == 0 &&
-        note->rank >= 0 && note->rank < f->host->nranks) {
+        note->rank >= 0 && note->rank < f->host->ranks.nranks) {
         *fd_out = fd;
         return true;
     }

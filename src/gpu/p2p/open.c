@@ -94,8 +94,8 @@ static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
 {
     enum { NATIVE_ATOMICS = 3 }; /* CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED */
     int atomics = 0, device = 0;
-    if (p->comm->gpu_link != KOLO_GPU_LINK_UNKNOWN) {
-        return p->comm->gpu_link != KOLO_GPU_PCIE;
+    if (p->comm->layout.gpu_link != KOLO_GPU_LINK_UNKNOWN) {
+        return p->comm->layout.gpu_link != KOLO_GPU_PCIE;
     }
     return p->gpu.cuda->device_get(&device, ordinal) == KOLO_CUDA_OK &&
            p->gpu.cuda->device_get_p2p_attribute(&atomics, NATIVE_ATOMICS, p->gpu.device, device) ==
@@ -106,13 +106,13 @@ static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
 /* The pairs of this rank and those after it. */
 static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
-    for (int q = p->comm->rank + 1; q < p->comm->nranks; q++) {
+    for (int q = p->comm->ranks.rank + 1; q < p->comm->ranks.nranks; q++) {
         const int pair[2] = {p->gpu.ordinal, ordinal_of(p->gpu.cuda, uuid[q])};
         if (pair[1] < 0) {
             KOLO_LOG(INFO, INIT,
                      "GPU %d of rank %d does not see rank %d's GPU (CUDA_VISIBLE_DEVICES?); calls "
                      "go through host memory",
-                     pair[0], p->comm->rank, q);
+                     pair[0], p->comm->ranks.rank, q);
             return false;
         }
         if (try_pair(p->gpu.cuda, pair) != KOLO_OK) {
@@ -120,7 +120,7 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
                      "no peer access between GPU %d of rank %d and GPU %d of rank %d: %s; access "
                      "control on PCI bridges (ACS) or an IOMMU can be why, which `kolo doctor` "
                      "tells; calls go through host memory",
-                     pair[0], p->comm->rank, pair[1], q, kolo_error_text());
+                     pair[0], p->comm->ranks.rank, pair[1], q, kolo_error_text());
             return false;
         }
         p->fast = is_fast(p, pair[1]) && p->fast;
@@ -154,8 +154,8 @@ static kolo_status make(struct kolo_p2p_path *p)
 static bool other_processes(const struct kolo_comm *c)
 {
     bool other = false;
-    for (int q = 0; q < c->nranks; q++) {
-        other = other || c->member[q].peer.process != c->member[c->rank].peer.process;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        other = other || c->member[q].peer.process != c->member[c->ranks.rank].peer.process;
     }
     return other;
 }
@@ -191,7 +191,7 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     kolo_status st = p->able ? make(p) : KOLO_ERR_SYSTEM; /* the text is that of what failed */
     if (st == KOLO_OK && other_processes(p->comm)) {
         st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
-                       ipc_get_mem_handle(&offer.handle, p->slab[p->comm->rank]));
+                       ipc_get_mem_handle(&offer.handle, p->slab[p->comm->ranks.rank]));
     }
     if (st != KOLO_OK) {
         KOLO_LOG(WARN, INIT, "GPU %d: %s; calls go through host memory", p->gpu.ordinal,
@@ -203,7 +203,7 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     offer.blocks = p->slices;
     offer.direct = wants_direct();
     offer.low_bytes = low_bytes();
-    offer.slab = p->slab[p->comm->rank];
+    offer.slab = p->slab[p->comm->ranks.rank];
     offer.context = (uintptr_t)p->gpu.context;
     return offer;
 }
@@ -214,7 +214,7 @@ static kolo_status map_slab(struct kolo_p2p_path *p, int q, const struct offer *
 {
     enum { LAZY_PEER_ACCESS = 1 };
     const struct kolo_comm *c = p->comm;
-    if (c->member[q].peer.process != c->member[c->rank].peer.process) {
+    if (c->member[q].peer.process != c->member[c->ranks.rank].peer.process) {
         KOLO_TRY(KOLO_CUDA(&p->gpu, "cuIpcOpenMemHandle",
                            ipc_open_mem_handle(&p->slab[q], offer->handle, LAZY_PEER_ACCESS)));
         p->opened[q] = true;
@@ -229,7 +229,7 @@ static kolo_status map_slab(struct kolo_p2p_path *p, int q, const struct offer *
 
 static void unmap_slabs(struct kolo_p2p_path *p)
 {
-    for (int q = 0; q < p->comm->nranks; q++) {
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (p->opened[q]) {
             (void)p->gpu.cuda->ipc_close_mem_handle(p->slab[q]);
             p->opened[q] = false;
@@ -243,7 +243,7 @@ static bool agree(struct kolo_p2p_path *p, const struct offer *all)
     unsigned blocks = p->slices;
     uint64_t low = UINT64_MAX;
     bool able = true, direct = true;
-    for (int q = 0; q < p->comm->nranks; q++) {
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
         able = able && all[q].able;
         p->fast = p->fast && all[q].fast;
         blocks = all[q].blocks < blocks ? all[q].blocks : blocks;
@@ -252,7 +252,7 @@ static bool agree(struct kolo_p2p_path *p, const struct offer *all)
     }
     p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
     p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
-    const bool wired = p->comm->nrings > 1; /* on links that not all pairs have */
+    const bool wired = p->comm->layout.nrings > 1; /* on links that not all pairs have */
     const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
     give_back(&p->gpu, p->slices - blocks);
@@ -268,8 +268,8 @@ static bool agree(struct kolo_p2p_path *p, const struct offer *all)
 
 static bool map_all(struct kolo_p2p_path *p, const struct offer *all)
 {
-    for (int q = 0; q < p->comm->nranks; q++) {
-        if (q != p->comm->rank && map_slab(p, q, &all[q]) != KOLO_OK) {
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
+        if (q != p->comm->ranks.rank && map_slab(p, q, &all[q]) != KOLO_OK) {
             KOLO_LOG(WARN, INIT, "rank %d's memory on its GPU: %s; calls go through host memory", q,
                      kolo_error_text());
             return false;
@@ -280,19 +280,19 @@ static bool map_all(struct kolo_p2p_path *p, const struct offer *all)
 
 static void say_links(const struct kolo_p2p_path *p)
 {
-    const enum kolo_gpu_link link = p->comm->gpu_link;
+    const enum kolo_gpu_link link = p->comm->layout.gpu_link;
     KOLO_LOG(INFO, INIT,
              "GPU %d: %d ranks on a GPU each, over %s (%s), up to %u blocks a call; low-latency "
              "kernels where a rank gets at most %zu bytes%s",
-             p->gpu.ordinal, p->comm->nranks,
+             p->gpu.ordinal, p->comm->ranks.nranks,
              !p->fast                    ? "PCIe"
              : link == KOLO_GPU_NVSWITCH ? "NVSwitch"
                                          : "NVLink",
              link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->low_bytes,
              p->direct ? "; longer ones from buffer to buffer" : "");
-    for (int q = 0; q < p->comm->nranks; q++) {
-        if (q != p->comm->rank) {
-            KOLO_LOG(INFO, INIT, "rank %d -> %d via P2P/%s", p->comm->rank, q,
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
+        if (q != p->comm->ranks.rank) {
+            KOLO_LOG(INFO, INIT, "rank %d -> %d via P2P/%s", p->comm->ranks.rank, q,
                      p->opened[q] ? "IPC" : "direct pointer");
         }
     }
@@ -340,9 +340,9 @@ static kolo_status meet(struct kolo_p2p_path *p, const unsigned char (*uuid)[16]
 static kolo_status open_in_context(struct kolo_p2p_path *p, const unsigned char (*uuid)[16],
                                    bool *up_out)
 {
-    struct offer *all = calloc((size_t)p->comm->nranks, sizeof *all);
+    struct offer *all = calloc((size_t)p->comm->ranks.nranks, sizeof *all);
     if (all == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", p->comm->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", p->comm->ranks.nranks);
     }
     const kolo_status st = meet(p, uuid, all, up_out);
     free(all);
@@ -365,9 +365,10 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     p->fast = true;
     p->slices = reserve(gpu, NVLINK_SLICES);
     p->room = (struct kolo_program_room){
-        .nranks = (uint32_t)comm->nranks,
+        .nranks = (uint32_t)comm->ranks.nranks,
         .slices = NVLINK_SLICES,
-        .inbox_bytes = INBOX_BYTES * (uint32_t)(comm->nranks < INBOXES ? comm->nranks : INBOXES),
+        .inbox_bytes =
+            INBOX_BYTES * (uint32_t)(comm->ranks.nranks < INBOXES ? comm->ranks.nranks : INBOXES),
         .scratch_bytes = SCRATCH_BYTES};
     pthread_mutex_init(&p->order, NULL);
     p->able = kolo_gpu_enter(gpu) == KOLO_OK;

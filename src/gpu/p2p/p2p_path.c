@@ -32,7 +32,7 @@ static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gp
         [KOLO_COLL_BARRIER] = "barrier_dissemination",
     };
     enum { FAST = 1 << 20, SLOW = 128 << 10 };
-    const size_t sent = bytes_of(call) * (size_t)(p->comm->nranks - 1);
+    const size_t sent = bytes_of(call) * (size_t)(p->comm->ranks.nranks - 1);
     const bool small = call->coll == KOLO_COLL_ALL_REDUCE && sent <= (p->fast ? FAST : SLOW);
     return small ? "allreduce_oneshot" : name[call->coll];
 }
@@ -52,23 +52,23 @@ static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gp
 {
     enum { CHUNK_BYTES = 128 << 10 };
     const struct kolo_comm *c = p->comm;
-    const size_t chunks = kolo_coll_flat(call->coll) ? (size_t)c->nranks : 1;
-    const bool orders = c->deterministic && kolo_coll_reduces(call->coll);
-    if (p->fast || orders || c->nranks < 3 || call->counts != NULL ||
+    const size_t chunks = kolo_coll_flat(call->coll) ? (size_t)c->ranks.nranks : 1;
+    const bool orders = c->options.deterministic && kolo_coll_reduces(call->coll);
+    if (p->fast || orders || c->ranks.nranks < 3 || call->counts != NULL ||
         bytes_of(call) < CHUNK_BYTES * chunks) {
         return NULL;
     }
     switch (call->coll) {
     case KOLO_COLL_ALL_REDUCE:
-        return lanes_of(p, c->nrings) > 1 ? "allreduce_rings" : "allreduce_ring";
+        return lanes_of(p, c->layout.nrings) > 1 ? "allreduce_rings" : "allreduce_ring";
     case KOLO_COLL_ALL_GATHER:
         return "allgather_ring";
     case KOLO_COLL_REDUCE_SCATTER:
         return "reducescatter_ring";
     case KOLO_COLL_BROADCAST:
-        return c->ntrees > 0 ? "broadcast_tree" : "broadcast_chain";
+        return c->layout.ntrees > 0 ? "broadcast_tree" : "broadcast_chain";
     case KOLO_COLL_REDUCE:
-        return c->ntrees > 0 ? "reduce_tree" : NULL;
+        return c->layout.ntrees > 0 ? "reduce_tree" : NULL;
     default:
         return NULL;
     }
@@ -78,23 +78,23 @@ static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gp
 static bool is_ruled(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     return call->counts == NULL &&
-           kolo_rules_find(p->comm->rules, call->coll, bytes_of(call)) != NULL;
+           kolo_rules_find(p->comm->selection.rules, call->coll, bytes_of(call)) != NULL;
 }
 
 static kolo_status open_chooser(struct kolo_p2p_path *p)
 {
     const struct kolo_comm *c = p->comm;
-    const struct kolo_chooser_options options = {.nranks = c->nranks,
+    const struct kolo_chooser_options options = {.nranks = c->ranks.nranks,
                                                  .nhosts = 1,
-                                                 .order = c->order,
-                                                 .nrings = lanes_of(p, c->nrings),
-                                                 .ntrees = lanes_of(p, c->ntrees),
-                                                 .tree = c->tree,
-                                                 .nlevels = c->groups.nlevels,
-                                                 .group = c->groups.group,
-                                                 .rules = c->rules,
-                                                 .costs = c->costs,
-                                                 .deterministic = c->deterministic != 0,
+                                                 .order = c->layout.order,
+                                                 .nrings = lanes_of(p, c->layout.nrings),
+                                                 .ntrees = lanes_of(p, c->layout.ntrees),
+                                                 .tree = c->layout.tree,
+                                                 .nlevels = c->layout.groups.nlevels,
+                                                 .group = c->layout.groups.group,
+                                                 .rules = c->selection.rules,
+                                                 .costs = c->selection.costs,
+                                                 .deterministic = c->options.deterministic != 0,
                                                  .algo_count = kolo_algo_count_all,
                                                  .algo_at = kolo_algo_at,
                                                  .max_phases = KOLO_LANES * KOLO_PROGRAM_SIGNALS};
@@ -167,7 +167,7 @@ static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *al
     out->algo = algo;
     out->root = root;
     KOLO_TRY(kolo_plan_build(algo, &shape, -1, &out->plan));
-    KOLO_TRY(kolo_program_make(out->plan, p->comm->rank, &out->program));
+    KOLO_TRY(kolo_program_make(out->plan, p->comm->ranks.rank, &out->program));
     return pin(p, out);
 }
 
@@ -214,7 +214,7 @@ static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call
         }
         plan->next = p->plans;
         p->plans = plan;
-        if (p->comm->rank == 0) {
+        if (p->comm->ranks.rank == 0) {
             log_choice(call, &choice, plan);
         }
     }
@@ -256,8 +256,8 @@ static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *
                      struct kolo_peer_bound *out)
 {
     const struct kolo_ll_call low = {.coll = call->coll,
-                                     .nranks = p->comm->nranks,
-                                     .me = p->comm->rank,
+                                     .nranks = p->comm->ranks.nranks,
+                                     .me = p->comm->ranks.rank,
                                      .root = call->root,
                                      .count = call->count,
                                      .type = call->type,
@@ -279,7 +279,7 @@ static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_c
     struct kolo_extents extents;
     size_t *arrays = NULL;
     KOLO_TRY(find_plan(p, call, &plan));
-    KOLO_TRY(kolo_extents_make(plan->plan, p->comm->rank, &sizes, &extents, &arrays));
+    KOLO_TRY(kolo_extents_make(plan->plan, p->comm->ranks.rank, &sizes, &extents, &arrays));
     const unsigned lanes = plan->program->nlanes, slices = slices_for(p, lanes, extents.full);
     out->blocks = lanes * slices;
     out->threads = KOLO_PROGRAM_THREADS;
@@ -302,14 +302,14 @@ static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
     KOLO_TRY(bind_program(p, call, out));
     out->kernel = kolo_gpu_kernel(&p->gpu, call);
     out->launch.divisor =
-        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->nranks : 0;
+        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->ranks.nranks : 0;
     return KOLO_OK;
 }
 
 static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                               struct kolo_peer_bound **out)
 {
-    const uint64_t what = kolo_gpu_call_what(call, p->comm->nranks) | 1;
+    const uint64_t what = kolo_gpu_call_what(call, p->comm->ranks.nranks) | 1;
     const size_t elem = kolo_type_bytes(call->type);
     struct kolo_peer_bound *b = NULL;
     for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
@@ -345,10 +345,10 @@ static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call
     out->in = (uintptr_t)call->in;
     out->out = (uintptr_t)call->out;
     out->factor = call->factor;
-    out->timeout_ns = (uint64_t)p->comm->timeout_ms * 1000000;
+    out->timeout_ns = (uint64_t)p->comm->options.timeout_ms * 1000000;
     out->control = p->pinned_at;
     out->signature = (uint32_t)(what >> 32) | 1;
-    for (int q = 0; q < p->comm->nranks; q++) {
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
         out->slab[q] = p->slab[q];
     }
 }
@@ -367,7 +367,7 @@ static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *
                      struct kolo_program_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
-    const size_t all = block * (size_t)p->comm->nranks;
+    const size_t all = block * (size_t)p->comm->ranks.nranks;
     const size_t in = call->coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
     const bool lent = kolo_ipc_registry_find(p->registry, call->in, in, wait, out->in_shift);
     return kolo_ipc_registry_find(p->registry, call->out,
@@ -382,10 +382,10 @@ static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
                   struct kolo_program_launch *out)
 {
     const size_t block = call->count * kolo_type_bytes(call->type);
-    const size_t bytes = block * (size_t)p->comm->nranks;
+    const size_t bytes = block * (size_t)p->comm->ranks.nranks;
     const uintptr_t from = (uintptr_t)call->in, to = (uintptr_t)call->out;
     const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
-                          to < from + bytes && to != from + (size_t)p->comm->rank * block;
+                          to < from + bytes && to != from + (size_t)p->comm->ranks.rank * block;
     if (overlaps || p->registry == NULL) {
         out->reached = !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
         return;
@@ -410,7 +410,7 @@ static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
 static bool moves_something(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     size_t count = call->coll == KOLO_COLL_BARRIER ? 1 : call->count;
-    for (int q = 0; call->counts != NULL && q < p->comm->nranks; q++) {
+    for (int q = 0; call->counts != NULL && q < p->comm->ranks.nranks; q++) {
         count += call->counts[q];
     }
     return count > 0;
@@ -450,15 +450,15 @@ kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
             return kolo_fail(KOLO_ERR_TIMEOUT,
                              "on GPU %d rank %d waited %d ms for rank %u: block %u, tile %u, step "
                              "%u; its word is %u, not %u",
-                             p->gpu.ordinal, p->comm->rank, p->comm->timeout_ms, r->rank, s,
-                             r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
+                             p->gpu.ordinal, p->comm->ranks.rank, p->comm->options.timeout_ms,
+                             r->rank, s, r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
         }
         if (status == KOLO_PROGRAM_MISMATCH) {
             *rank_out = (int)r->rank;
             return kolo_fail(KOLO_ERR_MISMATCH,
                              "ranks %d and %u are in different calls on GPU memory (collective, "
                              "size, type, operation or root) in tile %u",
-                             p->comm->rank, r->rank, r->epoch - 1);
+                             p->comm->ranks.rank, r->rank, r->epoch - 1);
         }
     }
     return KOLO_OK;

@@ -23,7 +23,7 @@ static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
 {
     const size_t bytes = kolo_program_slab_bytes(&p->room);
-    kolo_cuda_address *slab = &p->slab[p->comm->rank];
+    kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
     KOLO_TRY(
         KOLO_CUDA(&p->gpu, "cuStreamCreate", stream_create(&p->stream, KOLO_CUDA_NON_BLOCKING)));
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemAlloc", mem_alloc(slab, bytes)));
@@ -32,7 +32,7 @@ kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
 
 void kolo_peer_slab_drop(struct kolo_p2p_path *p)
 {
-    kolo_cuda_address *slab = &p->slab[p->comm->rank];
+    kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
     if (*slab != 0) {
         (void)p->gpu.cuda->mem_free(*slab);
     }
@@ -54,9 +54,9 @@ static bool say_left(struct kolo_p2p_path *p)
 {
     static const uint32_t one = 1;
     bool said = true;
-    for (int q = 0; q < p->comm->nranks; q++) {
-        if (q != p->comm->rank) {
-            said = p->gpu.cuda->memcpy_htod_async(left_at(p->slab[q], p->comm->rank), &one,
+    for (int q = 0; q < p->comm->ranks.nranks; q++) {
+        if (q != p->comm->ranks.rank) {
+            said = p->gpu.cuda->memcpy_htod_async(left_at(p->slab[q], p->comm->ranks.rank), &one,
                                                   sizeof one, p->stream) == KOLO_CUDA_OK &&
                    said;
         }
@@ -125,9 +125,9 @@ void kolo_peer_slab_leave(struct kolo_p2p_path *p)
     o->cuda = p->gpu.cuda;
     o->device = p->gpu.device;
     o->stream = p->stream;
-    o->slab = p->slab[p->comm->rank];
-    o->me = p->comm->rank;
-    o->nranks = p->comm->nranks;
+    o->slab = p->slab[p->comm->ranks.rank];
+    o->me = p->comm->ranks.rank;
+    o->nranks = p->comm->ranks.nranks;
     if (!said) {
         KOLO_LOG(WARN, INIT, "GPU %d: the others' memory could not be left", p->gpu.ordinal);
     }

@@ -10,9 +10,9 @@
 static void find_device(struct kolo_gdr *d)
 {
     const struct kolo_comm *host = d->host;
-    for (int q = 0; q < host->nranks && d->device == NULL; q++) {
+    for (int q = 0; q < host->ranks.nranks && d->device == NULL; q++) {
         const struct kolo_member *m = &host->member[q];
-        if (q != host->rank && (m->transport->caps & KOLO_CAP_CUDA) != 0) {
+        if (q != host->ranks.rank && (m->transport->caps & KOLO_CAP_CUDA) != 0) {
             d->transport = m->transport;
             d->device = m->device;
         }
@@ -46,9 +46,9 @@ static kolo_status check_gpu(struct kolo_gdr *d)
 
 static kolo_status map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
-    pthread_mutex_lock(&d->host->device_lock);
+    pthread_mutex_lock(&d->host->links.lock);
     const kolo_status st = d->transport->map(d->device, at, len, out);
-    pthread_mutex_unlock(&d->host->device_lock);
+    pthread_mutex_unlock(&d->host->links.lock);
     return st;
 }
 
@@ -149,9 +149,9 @@ bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out
 
 void kolo_gdr_unmap(struct kolo_gdr *d, struct kolo_mem *mem)
 {
-    pthread_mutex_lock(&d->host->device_lock);
+    pthread_mutex_lock(&d->host->links.lock);
     d->transport->unmap(d->device, mem);
-    pthread_mutex_unlock(&d->host->device_lock);
+    pthread_mutex_unlock(&d->host->links.lock);
 }
 
 kolo_status kolo_gdr_flush(const struct kolo_gdr *d)

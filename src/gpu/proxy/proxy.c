@@ -248,17 +248,18 @@ void kolo_proxy_abort(struct kolo_proxy *r)
     pthread_mutex_lock(&r->lock);
     r->aborted = true;
     pthread_mutex_unlock(&r->lock);
-    if (atomic_load(&r->comm->error) == KOLO_OK) {
+    if (atomic_load(&r->comm->failure.error) == KOLO_OK) {
         kolo_comm_abort(r->host);
         return;
     }
-    kolo_error_set(r->comm->error_text); /* for what the others are told */
-    (void)kolo_failure_end(r->host, (kolo_status)r->comm->verdict.status, r->comm->verdict.rank);
+    kolo_error_set(r->comm->failure.text); /* for what the others are told */
+    (void)kolo_failure_end(r->host, (kolo_status)r->comm->failure.verdict.status,
+                           r->comm->failure.verdict.rank);
 }
 
 void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 {
-    atomic_store(&r->host->ranks_above, ranks);
+    atomic_store(&r->host->failure.ranks_above, ranks);
 }
 
 /* ---- coming up, and going down ---- */

@@ -43,8 +43,8 @@ static struct offer make_offer(const struct kolo_shared_gpu *l, const struct kol
                                         .count = call->count,
                                         .v = {.all = (size_t *)(uintptr_t)call->counts}};
     const struct kolo_coll_extent extent =
-        kolo_coll_extent_of(&args, l->host->rank, l->host->nranks);
-    struct offer offer = {.what = kolo_gpu_call_what(call, l->host->nranks),
+        kolo_coll_extent_of(&args, l->host->ranks.rank, l->host->ranks.nranks);
+    struct offer offer = {.what = kolo_gpu_call_what(call, l->host->ranks.nranks),
                           .factor = call->factor};
     const bool in = offer_memory(l, extent.has_in ? call->in : NULL,
                                  kolo_coll_in_bytes(&args, &extent), &offer.in);
@@ -104,7 +104,7 @@ static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, i
 static bool is_here(const struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
 {
     return lent->at == 0 ||
-           l->host->member[q].peer.process == l->host->member[l->host->rank].peer.process;
+           l->host->member[q].peer.process == l->host->member[l->host->ranks.rank].peer.process;
 }
 
 static bool open_lent(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent, uint64_t *out)
@@ -191,7 +191,7 @@ static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, in
 static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *offer)
 {
     uint8_t mine[KOLO_FUSED_RANKS] = {0}, need[KOLO_FUSED_RANKS] = {0};
-    const int n = l->host->nranks;
+    const int n = l->host->ranks.nranks;
     int asked = 0, any = 0;
     for (int q = 0; q < n; q++) {
         any += offer[q].in.by_fd != 0 || offer[q].out.by_fd != 0;
@@ -199,7 +199,7 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
     if (any == 0) {
         return KOLO_OK;
     }
-    for (int q = 0; q < n && l->host->rank == 0; q++) {
+    for (int q = 0; q < n && l->host->ranks.rank == 0; q++) {
         const bool in = needs(l, q, &offer[q].in);
         const bool out =
             needs(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
@@ -207,12 +207,12 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
         asked += in + out;
     }
     KOLO_TRY(kolo_broadcast(mine, need, sizeof need, KOLO_UINT8, 0, l->host, NULL));
-    const uint8_t own = need[l->host->rank];
+    const uint8_t own = need[l->host->ranks.rank];
     if ((own & NEEDS_IN) != 0) {
-        export_lent(l, NEEDS_IN, &offer[l->host->rank].in);
+        export_lent(l, NEEDS_IN, &offer[l->host->ranks.rank].in);
     }
     if ((own & NEEDS_OUT) != 0) {
-        export_lent(l, NEEDS_OUT, &offer[l->host->rank].out);
+        export_lent(l, NEEDS_OUT, &offer[l->host->ranks.rank].out);
     }
     receive_fds(l, offer, asked);
     return KOLO_OK;
@@ -224,7 +224,7 @@ static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
                     const struct offer *offer)
 {
     struct kolo_fused_launch argument = {.table = 0};
-    const int n = l->host->nranks;
+    const int n = l->host->ranks.nranks;
     for (int q = 0; q < n; q++) {
         argument.rank[q].factor = offer[q].factor;
         if (!open_lent(l, q, &offer[q].in, &argument.rank[q].in) ||
@@ -240,7 +240,7 @@ static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
 
 static kolo_status check_same(const struct kolo_shared_gpu *l, const struct offer *offer)
 {
-    for (int q = 1; q < l->host->nranks; q++) {
+    for (int q = 1; q < l->host->ranks.nranks; q++) {
         if (offer[q].what != offer[0].what) {
             return kolo_fail(KOLO_ERR_MISMATCH,
                              "ranks 0 and %d are in different calls on memory of their GPU", q);
@@ -254,7 +254,7 @@ static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_c
 {
     int32_t outcome = DONE;
     KOLO_TRY(check_same(l, offer));
-    for (int q = 0; q < l->host->nranks; q++) {
+    for (int q = 0; q < l->host->ranks.nranks; q++) {
         outcome = offer[q].usable ? outcome : CANNOT_OPEN;
     }
     if (outcome == CANNOT_OPEN) {
@@ -262,13 +262,13 @@ static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_c
         return KOLO_OK;
     }
     KOLO_TRY(exchange_fds(l, offer));
-    if (l->host->rank == 0) {
+    if (l->host->ranks.rank == 0) {
         outcome = lead(l, call, offer);
     }
     const int32_t mine = outcome;
     KOLO_TRY(kolo_broadcast(&mine, &outcome, 1, KOLO_INT32, 0, l->host, NULL));
     if (outcome < 0) {
-        return l->host->rank == 0
+        return l->host->ranks.rank == 0
                    ? (kolo_status)outcome
                    : kolo_fail((kolo_status)outcome, "rank 0 could not run a kernel for all ranks");
     }
@@ -280,9 +280,9 @@ kolo_status kolo_shared_gpu_run(struct kolo_shared_gpu *l, const struct kolo_gpu
                                 bool *done_out)
 {
     const struct offer mine = make_offer(l, call);
-    struct offer *all = calloc((size_t)l->host->nranks, sizeof *all);
+    struct offer *all = calloc((size_t)l->host->ranks.nranks, sizeof *all);
     if (all == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", l->host->nranks);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", l->host->ranks.nranks);
     }
     kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, l->host, NULL);
     st = st == KOLO_OK ? run_offers(l, call, all, done_out) : st;

@@ -100,17 +100,17 @@ static bool one_block(const struct kolo_call *call, bool in)
 static int blocks_of(const struct kolo_call *call, bool in)
 {
     const bool has = in ? call->extent.has_in : call->extent.has_out;
-    return !has ? 0 : one_block(call, in) ? 1 : call->base.comm->nranks;
+    return !has ? 0 : one_block(call, in) ? 1 : call->base.comm->ranks.nranks;
 }
 
 static struct block block_of(const struct kolo_call *call, bool in, int q)
 {
-    const size_t n = (size_t)call->base.comm->nranks, *all = call->args.v.all;
+    const size_t n = (size_t)call->base.comm->ranks.nranks, *all = call->args.v.all;
     if (all == NULL) {
         return (struct block){(size_t)q * call->args.count, call->args.count};
     }
     if (one_block(call, in)) {
-        return (struct block){0, all[call->base.comm->rank]};
+        return (struct block){0, all[call->base.comm->ranks.rank]};
     }
     const size_t *own = call->args.coll == KOLO_COLL_ALL_TO_ALL && !in ? all + 2 * n : all;
     return (struct block){own[n + (size_t)q], own[q]};
@@ -167,7 +167,7 @@ static kolo_status wait_tile(const struct tiles *t, const struct kolo_staging_si
 /* The counts of a tile, whose blocks are one after the other. */
 static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_counts *out)
 {
-    const size_t n = (size_t)t->call->base.comm->nranks;
+    const size_t n = (size_t)t->call->base.comm->ranks.nranks;
     size_t *all = calloc(4 * n, sizeof *all);
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
@@ -219,7 +219,7 @@ static size_t part_bytes(size_t bytes, size_t blocks)
 /* Of a call that all ranks know whole. */
 static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *call)
 {
-    const size_t n = (size_t)call->base.comm->nranks,
+    const size_t n = (size_t)call->base.comm->ranks.nranks,
                  blocks = kolo_coll_flat(call->args.coll) ? 1 : n;
     struct tiles t = {.s = s, .call = call, .elem = kolo_type_bytes(call->args.type)};
     size_t longest = call->args.count;
@@ -265,7 +265,7 @@ static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *c
 
 static kolo_status run_whole(const struct kolo_call *call, const char *in, char *out)
 {
-    const size_t words = 4 * (size_t)call->base.comm->nranks;
+    const size_t words = 4 * (size_t)call->base.comm->ranks.nranks;
     struct kolo_call whole = *call;
     whole.args.in = in;
     whole.args.out = out;
@@ -304,7 +304,7 @@ kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call 
                              .args.op = what->op,
                              .args.root = what->root,
                              .args.v = *v};
-    call.extent = kolo_coll_extent_of(&call.args, s->host->rank, s->host->nranks);
+    call.extent = kolo_coll_extent_of(&call.args, s->host->ranks.rank, s->host->ranks.nranks);
     const bool scales = call.extent.reduces && call.args.op >= KOLO_OPS;
     if (scales) {
         KOLO_TRY(kolo_op_create_premulsum(&what->factor, call.args.type, s->host, &call.args.op));

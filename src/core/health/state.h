@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The status board as this rank sees it, and what the watchdog has seen there. */
+#ifndef KOLO_CORE_HEALTH_STATE_H
+#define KOLO_CORE_HEALTH_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kolo_board;
+struct kolo_post;
+struct kolo_segment;
+struct kolo_comm;
+
+struct kolo_health {
+    struct kolo_post *post;   /* this rank's; its own where there is no board */
+    struct kolo_board *board; /* of this host's members; NULL: none */
+    struct kolo_segment *own_board;
+    struct kolo_post *own_post;
+    struct kolo_comm *next; /* in the watchdog's list */
+    bool watched;
+    uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
+    uint64_t warned;     /* number of the last call of which a straggler was told */
+};
+
+#endif

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the caller or the environment asked for; checked by kolo_comm_configure(). */
+#ifndef KOLO_CORE_OPTIONS_H
+#define KOLO_CORE_OPTIONS_H
+
+#include <stdbool.h>
+
+struct kolo_options {
+    int deterministic, timeout_ms;
+    int device; /* KOLO_HOST, or the ordinal of a GPU */
+    char *algo_text, *transport_text;
+    char *groups_text; /* "": as ranks are bound */
+    bool logs_calls;
+};
+
+#endif
