@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "plan/walk.h"
+#include "topology/formats/file.h"
 #include "topology/layout/wiring.h"
 #include "util/util.h"
 }
