@@ -68,19 +68,11 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
 
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
-    const bool scales = call->extent.reduces && call->args.op >= KOLO_OPS;
-    const size_t n = (size_t)call->base.comm->ranks.nranks;
-    return (struct kolo_gpu_call){.coll = call->args.coll,
-                                  .in = call->args.in,
-                                  .out = call->args.out,
-                                  .count = call->args.count,
-                                  .type = call->args.type,
-                                  .op = scales ? KOLO_OPS : call->args.op,
-                                  .root = call->args.root,
-                                  .factor = call->args.factor,
-                                  .counts = call->args.v.all,
-                                  .displs = call->args.v.all != NULL ? call->args.v.all + n : NULL,
-                                  .stream = stream};
+    struct kolo_gpu_call what = {.args = call->args, .stream = stream};
+    if (call->extent.reduces && call->args.op >= KOLO_OPS) {
+        what.args.op = KOLO_OPS;
+    }
+    return what;
 }
 
 static kolo_status take_call(struct kolo_gpu_path *p, struct kolo_call *call, kolo_stream stream)

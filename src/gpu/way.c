@@ -26,7 +26,7 @@ kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu
     if (p->fused != NULL) {
         return kolo_fused_path_enqueue(p->fused, p->comm->ranks.rank, what);
     }
-    if (p->p2p != NULL && !kolo_gpu_call_by_messages(what)) {
+    if (p->p2p != NULL && !kolo_coll_by_messages(&what->args)) {
         return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, what);
     }
     if (p->hier != NULL && kolo_hier_path_take(p->hier, what)) {

@@ -45,15 +45,14 @@ static size_t span_of(const struct kolo_coll_args *args, bool in, int rank, int 
 struct kolo_coll_extent kolo_coll_extent_of(const struct kolo_coll_args *args, int rank, int nranks)
 {
     const bool v = args->v.all != NULL, is_root = rank == args->root;
-    return (struct kolo_coll_extent){
-        .in_elems = span_of(args, true, rank, nranks),
-        .out_elems = span_of(args, false, rank, nranks),
-        .bytes = (v ? args->v.full : args->count) * kolo_type_bytes(args->type),
-        .has_in = has_in(args, is_root),
-        .has_out = has_out(args, is_root),
-        .reduces = kolo_coll_reduces(args->coll),
-        .by_messages = v && (args->coll == KOLO_COLL_GATHER || args->coll == KOLO_COLL_SCATTER ||
-                             args->coll == KOLO_COLL_ALL_TO_ALL)};
+    return (struct kolo_coll_extent){.in_elems = span_of(args, true, rank, nranks),
+                                     .out_elems = span_of(args, false, rank, nranks),
+                                     .bytes = (v ? args->v.full : args->count) *
+                                              kolo_type_bytes(args->type),
+                                     .has_in = has_in(args, is_root),
+                                     .has_out = has_out(args, is_root),
+                                     .reduces = kolo_coll_reduces(args->coll),
+                                     .by_messages = kolo_coll_by_messages(args)};
 }
 
 ptrdiff_t kolo_coll_in_place(const struct kolo_coll_args *args, int rank, int nranks)

@@ -32,6 +32,13 @@ struct kolo_coll_extent {
     bool by_messages; /* a v-form whose counts not all ranks know: each edge has its own length */
 };
 
+/* v-forms whose counts not all ranks know: gatherv, scatterv, all_to_allv. */
+static inline bool kolo_coll_by_messages(const struct kolo_coll_args *args)
+{
+    return args->v.all != NULL &&
+           (args->coll == KOLO_COLL_GATHER || args->coll == KOLO_COLL_SCATTER ||
+            args->coll == KOLO_COLL_ALL_TO_ALL);
+}
 /* Cost: constant for regular collectives, n for v-forms. */
 struct kolo_coll_extent kolo_coll_extent_of(const struct kolo_coll_args *args, int rank,
                                             int nranks);

@@ -103,9 +103,9 @@ class Ranks
     static kolo_gpu_call Described(kolo_coll coll, kolo_type type, kolo_op op)
     {
         kolo_gpu_call call = {};
-        call.coll = coll;
-        call.type = type;
-        call.op = op;
+        call.args.coll = coll;
+        call.args.type = type;
+        call.args.op = op;
         return call;
     }
     void SetEnds(const Data &data, int r, kolo_program_ends *ends)

@@ -176,14 +176,14 @@ kolo_status kolo_gpu_load(struct kolo_gpu *gpu)
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
     char name[KOLO_FUSED_NAME];
-    name_kernel(gpu, call->coll, call->type, call->op, name);
+    name_kernel(gpu, call->args.coll, call->args.type, call->args.op, name);
     return find_kernel(gpu, name);
 }
 
 kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
     char name[KOLO_PROGRAM_NAME];
-    kolo_ll_name(call->coll, call->type, call->op, name);
+    kolo_ll_name(call->args.coll, call->args.type, call->args.op, name);
     return find_kernel(gpu, name);
 }
 
@@ -195,15 +195,16 @@ bool kolo_gpu_has_kernels(void)
 static void lower(const struct kolo_gpu *gpu, int nranks, const struct kolo_gpu_call *call,
                   struct kolo_fused *out)
 {
-    const struct kolo_fused_shape shape = {.coll = call->coll,
-                                           .nranks = nranks,
-                                           .root = call->root,
-                                           .count = call->count,
-                                           .elem = kolo_type_bytes(call->type),
-                                           .counts = call->counts,
-                                           .displs = call->displs};
+    const struct kolo_fused_shape shape = {
+        .coll = call->args.coll,
+        .nranks = nranks,
+        .root = call->args.root,
+        .count = call->args.count,
+        .elem = kolo_type_bytes(call->args.type),
+        .counts = call->args.v.all,
+        .displs = call->args.v.all != NULL ? call->args.v.all + nranks : NULL};
     kolo_fused_lower(&shape, gpu->sms, out);
-    const bool averages = kolo_coll_reduces(call->coll) && call->op == KOLO_AVG;
+    const bool averages = kolo_coll_reduces(call->args.coll) && call->args.op == KOLO_AVG;
     out->divisor = averages ? (uint32_t)nranks : 0;
 }
 
@@ -211,7 +212,7 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument)
 {
     void *arguments[] = {argument};
-    if (call->coll == KOLO_COLL_BARRIER) {
+    if (call->args.coll == KOLO_COLL_BARRIER) {
         return KOLO_OK;
     }
     lower(gpu, nranks, call, &argument->call);
@@ -228,25 +229,18 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
 
 /* ---- whether ranks make the same call ---- */
 
-bool kolo_gpu_call_by_messages(const struct kolo_gpu_call *call)
-{
-    return call->counts != NULL &&
-           (call->coll == KOLO_COLL_GATHER || call->coll == KOLO_COLL_SCATTER ||
-            call->coll == KOLO_COLL_ALL_TO_ALL);
-}
-
 uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks)
 {
-    const bool reduces = kolo_coll_reduces(call->coll);
-    const size_t elem = kolo_type_bytes(call->type);
-    const uint64_t words[] = {(uint64_t)call->coll, (uint64_t)call->root, call->count * elem,
-                              reduces ? (uint64_t)call->type : 0, reduces ? call->op : 0};
+    const bool reduces = kolo_coll_reduces(call->args.coll);
+    const size_t elem = kolo_type_bytes(call->args.type);
+    const uint64_t words[] = {(uint64_t)call->args.coll, (uint64_t)call->args.root,
+                              call->args.count * elem, reduces ? (uint64_t)call->args.type : 0,
+                              reduces ? call->args.op : 0};
     uint64_t what = kolo_hash(0, words, sizeof words);
-    if (kolo_gpu_call_by_messages(call)) {
+    if (kolo_coll_by_messages(&call->args)) {
         what = kolo_hash(what, &elem, sizeof elem);
-    } else if (call->counts != NULL) {
-        what = kolo_hash(what, call->counts, (size_t)nranks * sizeof *call->counts);
-        what = kolo_hash(what, call->displs, (size_t)nranks * sizeof *call->displs);
+    } else if (call->args.v.all != NULL) {
+        what = kolo_hash(what, call->args.v.all, 2 * (size_t)nranks * sizeof *call->args.v.all);
     }
     return what;
 }

@@ -6,6 +6,7 @@
 #include "cuda/driver.h"
 #include "exec/gpu/fused/fused.h"
 #include "exec/gpu/ll/ll.h"
+#include "plan/coll.h"
 
 enum { KOLO_GPU_KERNELS = 128 };
 
@@ -27,17 +28,10 @@ struct kolo_gpu {
     int nkernels;
 };
 
-struct kolo_gpu_call { /* one rank's call; barriers have count 0 and no buffers */
-    enum kolo_coll coll;
-    const void *in;
-    void *out;
-    size_t count;
-    enum kolo_type type;
-    kolo_op op;      /* KOLO_OPS: a PREMULSUM */
-    uint64_t factor; /* of which these are the bits */
-    int root;
-    /* As in kolo_fused_shape; by messages, counts are those of struct kolo_counts. */
-    const size_t *counts, *displs;
+struct kolo_gpu_call { /* one rank's call */
+    /* Barriers have count 0 and no buffers. op KOLO_OPS: a PREMULSUM by args.factor. The counts of a
+     * v-form are not owned here. */
+    struct kolo_coll_args args;
     kolo_stream stream;
 };
 
@@ -66,9 +60,6 @@ void kolo_gpu_leave(const struct kolo_gpu *gpu);
  * in call->stream. What moves nothing runs nothing. */
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument);
-
-/* gatherv, scatterv and all_to_allv, whose counts not all ranks know. */
-bool kolo_gpu_call_by_messages(const struct kolo_gpu_call *call);
 
 /* What ranks must agree on in a call, hashed; `nranks` counts. */
 uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks);

@@ -11,11 +11,11 @@ static void add_addresses(const struct kolo_fused_path *path, int rank,
                           const struct kolo_gpu_call *call, struct kolo_stream_ops *ops)
 {
     kolo_stream_ops_add(ops, call->stream, KOLO_CUDA_WRITE_64, FIELD(path, rank, in),
-                        (uintptr_t)call->in);
+                        (uintptr_t)call->args.in);
     kolo_stream_ops_add(ops, call->stream, KOLO_CUDA_WRITE_64, FIELD(path, rank, out),
-                        (uintptr_t)call->out);
+                        (uintptr_t)call->args.out);
     kolo_stream_ops_add(ops, call->stream, KOLO_CUDA_WRITE_64, FIELD(path, rank, factor),
-                        call->factor);
+                        call->args.factor);
 }
 
 /* ---- order of a rank's calls on different streams ---- */
@@ -46,8 +46,8 @@ static kolo_status check_same(const struct kolo_fused_recent *r, const struct ko
                      "ranks %d and %d are in different calls: call %llu of GPU memory is %s of %zu "
                      "%s on rank %d, %s of %zu %s on rank %d",
                      r->rank, rank, (unsigned long long)r->number + 1, kolo_coll_name(r->coll),
-                     r->count, kolo_type_name(r->type), r->rank, kolo_coll_name(call->coll),
-                     call->count, kolo_type_name(call->type), rank);
+                     r->count, kolo_type_name(r->type), r->rank, kolo_coll_name(call->args.coll),
+                     call->args.count, kolo_type_name(call->args.type), rank);
 }
 
 /* The call is the rank's next one; nothing is enqueued of it yet. */
@@ -60,9 +60,9 @@ static kolo_status compare_call(struct kolo_fused_path *path, int rank,
         *r = (struct kolo_fused_recent){.number = number,
                                         .what = what,
                                         .rank = rank,
-                                        .coll = call->coll,
-                                        .type = call->type,
-                                        .count = call->count};
+                                        .coll = call->args.coll,
+                                        .type = call->args.type,
+                                        .count = call->args.count};
     }
     if (r->number != number) { /* the others are far ahead */
         return KOLO_OK;
@@ -164,9 +164,9 @@ static kolo_status enqueue_locked(struct kolo_fused_path *path, int rank,
     pthread_mutex_unlock(&path->lock);
     KOLO_TRY(same);
     KOLO_TRY(follow_calls(path, rank, call->stream));
-    KOLO_TRY(kolo_gpu_call_by_messages(call) ? send_blocks(path, &call, rank, 1)
-             : rank == 0                     ? lead_call(path, call)
-                                             : attend_call(path, rank, call));
+    KOLO_TRY(kolo_coll_by_messages(&call->args) ? send_blocks(path, &call, rank, 1)
+             : rank == 0                        ? lead_call(path, call)
+                                                : attend_call(path, rank, call));
     KOLO_TRY(note_call(path, rank, call->stream));
     path->part[rank].calls++;
     return KOLO_OK;
@@ -247,19 +247,19 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
     const uint64_t what = kolo_gpu_call_what(call[0], path->nranks);
     const struct kolo_fused_recent first = {.number = path->part[0].calls,
                                             .what = what,
-                                            .coll = call[0]->coll,
-                                            .type = call[0]->type,
-                                            .count = call[0]->count};
+                                            .coll = call[0]->args.coll,
+                                            .type = call[0]->args.type,
+                                            .count = call[0]->args.count};
     if (is_aborted(path)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(check_same(&first, call[r], r, kolo_gpu_call_what(call[r], path->nranks)));
-        argument.rank[r] = (struct kolo_fused_rank){.in = (uintptr_t)call[r]->in,
-                                                    .out = (uintptr_t)call[r]->out,
-                                                    .factor = call[r]->factor};
+        argument.rank[r] = (struct kolo_fused_rank){.in = (uintptr_t)call[r]->args.in,
+                                                    .out = (uintptr_t)call[r]->args.out,
+                                                    .factor = call[r]->args.factor};
     }
-    if (kolo_gpu_call_by_messages(call[0])) {
+    if (kolo_coll_by_messages(&call[0]->args)) {
         KOLO_TRY(follow_all(path, call));
         KOLO_TRY(send_blocks(path, call, 0, path->nranks));
     } else {

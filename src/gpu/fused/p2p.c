@@ -79,12 +79,12 @@ static struct kolo_gpu_message block_of(const struct side *side, int peer)
 {
     const struct kolo_gpu_call *call = side->call;
     const int q = side->displs != NULL ? peer : side->rank;
-    const size_t at = side->displs != NULL ? side->displs[q] * kolo_type_bytes(call->type) : 0;
-    char *buf = side->is_send ? (char *)(uintptr_t)call->in : call->out;
+    const size_t at = side->displs != NULL ? side->displs[q] * kolo_type_bytes(call->args.type) : 0;
+    char *buf = side->is_send ? (char *)(uintptr_t)call->args.in : call->args.out;
     return (struct kolo_gpu_message){.rank = side->rank,
                                      .m = {.buf = buf + at,
                                            .count = side->counts[q],
-                                           .type = call->type,
+                                           .type = call->args.type,
                                            .peer = peer,
                                            .tag = KOLO_GPU_P2P_BLOCK,
                                            .is_send = side->is_send},
@@ -94,9 +94,9 @@ static struct kolo_gpu_message block_of(const struct side *side, int peer)
 size_t kolo_gpu_p2p_blocks(const struct kolo_gpu_call *call, int rank, int nranks,
                            struct kolo_gpu_message *out)
 {
-    const size_t *all = call->counts, *displs = all + nranks;
-    const bool root = rank == call->root, to_all = call->coll == KOLO_COLL_ALL_TO_ALL;
-    const bool gathers = call->coll == KOLO_COLL_GATHER;
+    const size_t *all = call->args.v.all, *displs = all + nranks;
+    const bool root = rank == call->args.root, to_all = call->args.coll == KOLO_COLL_ALL_TO_ALL;
+    const bool gathers = call->args.coll == KOLO_COLL_GATHER;
     struct side one = {call, rank, gathers, all, NULL};
     struct side sends = {call, rank, true, all, displs}, recvs = {call, rank, false, all, displs};
     size_t n = 0;
@@ -104,7 +104,7 @@ size_t kolo_gpu_p2p_blocks(const struct kolo_gpu_call *call, int rank, int nrank
         recvs.counts = all + 2 * nranks;
         recvs.displs = all + 3 * nranks;
     } else {
-        out[n++] = block_of(&one, call->root);
+        out[n++] = block_of(&one, call->args.root);
     }
     for (int q = 0; q < nranks; q++) {
         if (to_all || (root && !gathers)) {

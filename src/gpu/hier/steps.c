@@ -9,30 +9,30 @@
 /* Whether the order of additions or multiplications shows. That of MIN and MAX does not. */
 static bool rounds(const struct kolo_gpu_call *call)
 {
-    const bool adds = call->op == KOLO_SUM || call->op == KOLO_PROD || call->op == KOLO_AVG ||
-                      call->op == KOLO_OPS;
-    return adds && call->type >= KOLO_FLOAT16 && call->type <= KOLO_FLOAT8_E5M2;
+    const bool adds = call->args.op == KOLO_SUM || call->args.op == KOLO_PROD ||
+                      call->args.op == KOLO_AVG || call->args.op == KOLO_OPS;
+    return adds && call->args.type >= KOLO_FLOAT16 && call->args.type <= KOLO_FLOAT8_E5M2;
 }
 
 static size_t bytes_of(const struct kolo_gpu_call *call, int nranks)
 {
-    const size_t blocks = kolo_coll_flat(call->coll) ? 1 : (size_t)nranks;
-    return call->count * blocks * kolo_type_bytes(call->type);
+    const size_t blocks = kolo_coll_flat(call->args.coll) ? 1 : (size_t)nranks;
+    return call->args.count * blocks * kolo_type_bytes(call->args.type);
 }
 
 /* An integer's average is rounded once, which two cannot do. A barrier has nothing to spare. */
 static bool may_reduce(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    return rounds(call) ? l->comm->options.deterministic == 0 : call->op != KOLO_AVG;
+    return rounds(call) ? l->comm->options.deterministic == 0 : call->args.op != KOLO_AVG;
 }
 
 bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    if (call->counts != NULL || bytes_of(call, l->comm->ranks.nranks) < l->least_bytes) {
+    if (call->args.v.all != NULL || bytes_of(call, l->comm->ranks.nranks) < l->least_bytes) {
         return false;
     }
-    return call->coll == KOLO_COLL_ALL_GATHER || call->coll == KOLO_COLL_BROADCAST ||
-           (kolo_coll_reduces(call->coll) && may_reduce(l, call));
+    return call->args.coll == KOLO_COLL_ALL_GATHER || call->args.coll == KOLO_COLL_BROADCAST ||
+           (kolo_coll_reduces(call->args.coll) && may_reduce(l, call));
 }
 
 /* ---- steps ---- */
@@ -50,11 +50,11 @@ static kolo_status take_step(const struct kolo_hier_path *l, struct kolo_comm *l
 {
     struct kolo_gpu_call what = *call;
     struct kolo_counts none = {NULL, 0};
-    what.coll = s->coll;
-    what.in = s->in;
-    what.out = s->out;
-    what.count = s->count;
-    what.root = s->root;
+    what.args.coll = s->coll;
+    what.args.in = s->in;
+    what.args.out = s->out;
+    what.args.count = s->count;
+    what.args.root = s->root;
     return s->count > 0 ? l->calls->enqueue(layer, &what, &none) : KOLO_OK;
 }
 
@@ -65,7 +65,7 @@ static kolo_status take_inter(struct kolo_hier_path *l, const struct kolo_gpu_ca
                               const struct step *s)
 {
     struct kolo_gpu_call what = *call;
-    what.op = call->op == KOLO_OPS ? KOLO_SUM : call->op;
+    what.args.op = call->args.op == KOLO_OPS ? KOLO_SUM : call->args.op;
     return take_step(l, l->inter, &what, s);
 }
 
@@ -84,11 +84,10 @@ static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_com
         v.all[q] = s->count;
         v.all[n + q] = (size_t)at[q * (size_t)stride] * s->count;
     }
-    what.in = s->in;
-    what.out = s->out;
-    what.count = 0;
-    what.counts = v.all;
-    what.displs = v.all + n;
+    what.args.in = s->in;
+    what.args.out = s->out;
+    what.args.count = 0;
+    what.args.v = v;
     const kolo_status st = l->calls->enqueue(layer, &what, &v);
     free(v.all);
     return st;
@@ -108,7 +107,7 @@ static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call
 {
     enum { PIECE_BYTES = 16 };
     const size_t size = (size_t)kolo_hier_size(l), place = (size_t)l->intra->ranks.rank;
-    struct cut c = {.elem = kolo_type_bytes(call->type)};
+    struct cut c = {.elem = kolo_type_bytes(call->args.type)};
     const size_t piece = kolo_max(1, PIECE_BYTES / c.elem);
     c.shard = count / size / piece * piece;
     c.rest = count - size * c.shard;
@@ -129,14 +128,14 @@ static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_c
 static kolo_status spread(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                           const struct cut *c)
 {
-    KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_GATHER, c->own, call->out, c->shard, 0));
+    KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_GATHER, c->own, call->args.out, c->shard, 0));
     return INTRA(l, call, KOLO_COLL_BROADCAST, c->tail, c->tail, c->rest, kolo_hier_size(l) - 1);
 }
 
 static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    const struct cut c = cut_in(l, call, call->out, call->count);
-    const char *in = call->in, *tail = in + (c.tail - (char *)call->out);
+    const struct cut c = cut_in(l, call, call->args.out, call->args.count);
+    const char *in = call->args.in, *tail = in + (c.tail - (char *)call->args.out);
     KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
     KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_REDUCE, tail, c.tail, c.rest, 0));
     KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_ALL_REDUCE, c.own, c.own, c.inter, 0}));
@@ -145,11 +144,11 @@ static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_ca
 
 static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    const struct cut c = cut_in(l, call, call->out, call->count);
-    const int from = l->group_of[call->root], root = kolo_hier_place_of(l, call->root);
-    const char *in = l->comm->ranks.rank == call->root ? call->in : call->out;
+    const struct cut c = cut_in(l, call, call->args.out, call->args.count);
+    const int from = l->group_of[call->args.root], root = kolo_hier_place_of(l, call->args.root);
+    const char *in = l->comm->ranks.rank == call->args.root ? call->args.in : call->args.out;
     if (from == l->inter->ranks.rank) {
-        const char *tail = in + (c.tail - (char *)call->out);
+        const char *tail = in + (c.tail - (char *)call->args.out);
         KOLO_TRY(INTRA(l, call, KOLO_COLL_SCATTER, in, c.own, c.shard, root));
         KOLO_TRY(INTRA(l, call, KOLO_COLL_BROADCAST, tail, c.tail, c.rest, root));
     }
@@ -162,12 +161,12 @@ static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_c
                                size_t at, size_t count)
 {
     struct cut c = cut(l, call, count);
-    const int to = l->group_of[call->root], root = kolo_hier_place_of(l, call->root),
+    const int to = l->group_of[call->args.root], root = kolo_hier_place_of(l, call->args.root),
               last = kolo_hier_size(l) - 1;
-    const bool mine = l->comm->ranks.rank == call->root;
+    const bool mine = l->comm->ranks.rank == call->args.root;
     const size_t whole = (size_t)kolo_hier_size(l) * c.shard * c.elem;
-    const char *in = (const char *)call->in + at * c.elem;
-    char *out = mine ? (char *)call->out + at * c.elem : NULL;
+    const char *in = (const char *)call->args.in + at * c.elem;
+    char *out = mine ? (char *)call->args.out + at * c.elem : NULL;
     c.own = (char *)(uintptr_t)l->scratch;
     c.tail = c.own + c.shard * c.elem;
     KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
@@ -183,9 +182,9 @@ static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_c
 static kolo_status reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     const size_t most =
-        KOLO_HIER_SCRATCH_BYTES / 2 / kolo_type_bytes(call->type) * (size_t)kolo_hier_size(l);
-    for (size_t at = 0; at < call->count; at += most) {
-        KOLO_TRY(reduce_tile(l, call, at, kolo_min(most, call->count - at)));
+        KOLO_HIER_SCRATCH_BYTES / 2 / kolo_type_bytes(call->args.type) * (size_t)kolo_hier_size(l);
+    for (size_t at = 0; at < call->args.count; at += most) {
+        KOLO_TRY(reduce_tile(l, call, at, kolo_min(most, call->args.count - at)));
     }
     return KOLO_OK;
 }
@@ -194,17 +193,18 @@ static kolo_status reduce(struct kolo_hier_path *l, const struct kolo_gpu_call *
 
 static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    const size_t bytes = call->count * kolo_type_bytes(call->type);
+    const size_t bytes = call->args.count * kolo_type_bytes(call->args.type);
     const int size = kolo_hier_size(l), groups = kolo_hier_groups(l), place = l->intra->ranks.rank;
-    char *out = call->out;
-    KOLO_TRY(gather_blocks(l, l->inter, call,
-                           &(struct step){.in = call->in, .out = out, .count = call->count},
-                           l->rank_of + place, size));
+    char *out = call->args.out;
+    KOLO_TRY(
+        gather_blocks(l, l->inter, call,
+                      &(struct step){.in = call->args.in, .out = out, .count = call->args.count},
+                      l->rank_of + place, size));
     for (int g = 0; g < groups; g++) {
         const char *own = out + (size_t)kolo_hier_rank_at(l, g, place) * bytes;
         const struct step s = {KOLO_COLL_ALL_GATHER, own, out + (size_t)(g * size) * bytes,
-                               call->count, 0};
-        const struct step apart = {.in = own, .out = out, .count = call->count};
+                               call->args.count, 0};
+        const struct step apart = {.in = own, .out = out, .count = call->args.count};
         KOLO_TRY(l->in_order ? take_step(l, l->intra, call, &s)
                              : gather_blocks(l, l->intra, call, &apart, l->rank_of + g * size, 1));
     }
@@ -215,14 +215,14 @@ static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_ca
 static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_call *call, int g,
                         const size_t part[2])
 {
-    const size_t elem = kolo_type_bytes(call->type);
+    const size_t elem = kolo_type_bytes(call->args.type);
     KOLO_TRY(kolo_gpu_enter(l->gpu));
     kolo_status st = KOLO_OK;
     for (int i = 0; i < kolo_hier_size(l) && st == KOLO_OK; i++) {
-        const size_t at = (size_t)kolo_hier_rank_at(l, g, i) * call->count + part[0];
+        const size_t at = (size_t)kolo_hier_rank_at(l, g, i) * call->args.count + part[0];
         st = KOLO_CUDA(l->gpu, "cuMemcpyDtoDAsync",
                        memcpy_dtod_async(l->scratch + (size_t)i * part[1] * elem,
-                                         (uintptr_t)call->in + at * elem, part[1] * elem,
+                                         (uintptr_t)call->args.in + at * elem, part[1] * elem,
                                          (kolo_cuda_stream)call->stream));
     }
     kolo_gpu_leave(l->gpu);
@@ -233,28 +233,29 @@ static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_ca
 static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                                        const size_t part[2], bool packed)
 {
-    const size_t elem = kolo_type_bytes(call->type), n = part[1];
+    const size_t elem = kolo_type_bytes(call->args.type), n = part[1];
     const size_t size = (size_t)kolo_hier_size(l);
     char *scratch = (char *)(uintptr_t)l->scratch, *sums = scratch + (packed ? size * n * elem : 0);
     for (int g = 0; g < kolo_hier_groups(l); g++) {
-        const char *in = packed ? scratch : (const char *)call->in + (size_t)g * size * n * elem;
+        const char *in =
+            packed ? scratch : (const char *)call->args.in + (size_t)g * size * n * elem;
         KOLO_TRY(packed ? pack(l, call, g, part) : KOLO_OK);
         KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, sums + (size_t)g * n * elem, n, 0));
     }
-    char *out = (char *)call->out + part[0] * elem;
+    char *out = (char *)call->args.out + part[0] * elem;
     return take_inter(l, call, &(struct step){KOLO_COLL_REDUCE_SCATTER, sums, out, n, 0});
 }
 
 static kolo_status reduce_scatter(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    const size_t room = KOLO_HIER_SCRATCH_BYTES / kolo_type_bytes(call->type);
+    const size_t room = KOLO_HIER_SCRATCH_BYTES / kolo_type_bytes(call->args.type);
     const size_t size = (size_t)kolo_hier_size(l), groups = (size_t)kolo_hier_groups(l);
-    if (l->in_order && call->count <= room / groups) {
-        return reduce_scatter_tile(l, call, (size_t[]){0, call->count}, false);
+    if (l->in_order && call->args.count <= room / groups) {
+        return reduce_scatter_tile(l, call, (size_t[]){0, call->args.count}, false);
     }
     const size_t most = room / (size + groups);
-    for (size_t at = 0; at < call->count; at += most) {
-        const size_t part[2] = {at, kolo_min(most, call->count - at)};
+    for (size_t at = 0; at < call->args.count; at += most) {
+        const size_t part[2] = {at, kolo_min(most, call->args.count - at)};
         KOLO_TRY(reduce_scatter_tile(l, call, part, true));
     }
     return KOLO_OK;
@@ -264,7 +265,7 @@ static kolo_status reduce_scatter(struct kolo_hier_path *l, const struct kolo_gp
 
 static kolo_status enqueue_steps(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    switch (call->coll) {
+    switch (call->args.coll) {
     case KOLO_COLL_ALL_REDUCE:
         return all_reduce(l, call);
     case KOLO_COLL_REDUCE_SCATTER:

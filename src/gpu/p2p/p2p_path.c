@@ -12,7 +12,7 @@
 
 static size_t bytes_of(const struct kolo_gpu_call *call)
 {
-    return call->count * kolo_type_bytes(call->type);
+    return call->args.count * kolo_type_bytes(call->args.type);
 }
 
 /* All sum in rank order, each sum in one move. What one-shot sends grows with the ranks, two-shot
@@ -33,8 +33,8 @@ static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gp
     };
     enum { FAST = 1 << 20, SLOW = 128 << 10 };
     const size_t sent = bytes_of(call) * (size_t)(p->comm->ranks.nranks - 1);
-    const bool small = call->coll == KOLO_COLL_ALL_REDUCE && sent <= (p->fast ? FAST : SLOW);
-    return small ? "allreduce_oneshot" : name[call->coll];
+    const bool small = call->args.coll == KOLO_COLL_ALL_REDUCE && sent <= (p->fast ? FAST : SLOW);
+    return small ? "allreduce_oneshot" : name[call->args.coll];
 }
 
 /* Of so many rings or trees those that have a block, as each is a lane. */
@@ -52,13 +52,13 @@ static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gp
 {
     enum { CHUNK_BYTES = 128 << 10 };
     const struct kolo_comm *c = p->comm;
-    const size_t chunks = kolo_coll_flat(call->coll) ? (size_t)c->ranks.nranks : 1;
-    const bool orders = c->options.deterministic && kolo_coll_reduces(call->coll);
-    if (p->fast || orders || c->ranks.nranks < 3 || call->counts != NULL ||
+    const size_t chunks = kolo_coll_flat(call->args.coll) ? (size_t)c->ranks.nranks : 1;
+    const bool orders = c->options.deterministic && kolo_coll_reduces(call->args.coll);
+    if (p->fast || orders || c->ranks.nranks < 3 || call->args.v.all != NULL ||
         bytes_of(call) < CHUNK_BYTES * chunks) {
         return NULL;
     }
-    switch (call->coll) {
+    switch (call->args.coll) {
     case KOLO_COLL_ALL_REDUCE:
         return lanes_of(p, c->layout.nrings) > 1 ? "allreduce_rings" : "allreduce_ring";
     case KOLO_COLL_ALL_GATHER:
@@ -77,8 +77,8 @@ static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gp
 /* A rule, of those that KOLO_ALGO or the configuration has, for this call; v-forms have none. */
 static bool is_ruled(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
-    return call->counts == NULL &&
-           kolo_rules_find(p->comm->selection.rules, call->coll, bytes_of(call)) != NULL;
+    return call->args.v.all == NULL &&
+           kolo_rules_find(p->comm->selection.rules, call->args.coll, bytes_of(call)) != NULL;
 }
 
 static kolo_status open_chooser(struct kolo_p2p_path *p)
@@ -105,15 +105,16 @@ static kolo_status open_chooser(struct kolo_p2p_path *p)
 static kolo_status choose_by_rule(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                   const struct kolo_algo **out)
 {
-    const int root = kolo_coll_rooted(call->coll) ? call->root : 0;
+    const int root = kolo_coll_rooted(call->args.coll) ? call->args.root : 0;
     struct kolo_pick pick;
     KOLO_TRY(open_chooser(p));
-    KOLO_TRY(kolo_choose(p->chooser, call->coll, root, bytes_of(call), call->type, &pick));
+    KOLO_TRY(
+        kolo_choose(p->chooser, call->args.coll, root, bytes_of(call), call->args.type, &pick));
     if (pick.wide) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s rounds what it has summed of %s on the way; a deterministic "
                          "communicator cannot have that on GPUs",
-                         pick.algo->base.name, kolo_type_name(call->type));
+                         pick.algo->base.name, kolo_type_name(call->args.type));
     }
     *out = pick.algo;
     return KOLO_OK;
@@ -187,7 +188,8 @@ static void log_choice(const struct kolo_gpu_call *call, const struct choice *ch
         name[i] = (char)toupper((unsigned char)word[i]);
     }
     KOLO_LOG(INFO, TUNE, "%s: %zu Bytes -> Algo %s on GPUs (%s), %u lanes",
-             kolo_coll_title(call->coll), bytes_of(call), name, choice->why, plan->program->nlanes);
+             kolo_coll_title(call->args.coll), bytes_of(call), name, choice->why,
+             plan->program->nlanes);
 }
 
 static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
@@ -196,7 +198,7 @@ static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call
     struct choice choice = {.algo = NULL};
     KOLO_TRY(choose(p, call, &choice));
     const struct kolo_algo *algo = choice.algo;
-    const int root = kolo_coll_rooted(call->coll) ? call->root : 0;
+    const int root = kolo_coll_rooted(call->args.coll) ? call->args.root : 0;
     struct kolo_peer_plan *plan = p->plans;
     while (plan != NULL && (plan->algo != algo || plan->root != root)) {
         plan = plan->next;
@@ -247,22 +249,22 @@ static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_cal
                         const struct kolo_algo *algo)
 {
     const bool wanted = !is_ruled(p, call) || strcmp(kolo_algo_word(algo), "direct") == 0;
-    return p->direct && call->counts == NULL && wanted &&
-           (call->coll == KOLO_COLL_ALL_REDUCE || call->coll == KOLO_COLL_ALL_GATHER ||
-            call->coll == KOLO_COLL_REDUCE_SCATTER);
+    return p->direct && call->args.v.all == NULL && wanted &&
+           (call->args.coll == KOLO_COLL_ALL_REDUCE || call->args.coll == KOLO_COLL_ALL_GATHER ||
+            call->args.coll == KOLO_COLL_REDUCE_SCATTER);
 }
 
 static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                      struct kolo_peer_bound *out)
 {
-    const struct kolo_ll_call low = {.coll = call->coll,
+    const struct kolo_ll_call low = {.coll = call->args.coll,
                                      .nranks = p->comm->ranks.nranks,
                                      .me = p->comm->ranks.rank,
-                                     .root = call->root,
-                                     .count = call->count,
-                                     .type = call->type,
-                                     .op = call->op};
-    out->is_low = call->counts == NULL && !is_ruled(p, call) &&
+                                     .root = call->args.root,
+                                     .count = call->args.count,
+                                     .type = call->args.type,
+                                     .op = call->args.op};
+    out->is_low = call->args.v.all == NULL && !is_ruled(p, call) &&
                   kolo_ll_bytes(&low) <= p->low_bytes &&
                   kolo_ll_bind(&low, &p->room, p->slices, &out->low, &out->blocks, &out->threads);
     return out->is_low;
@@ -271,10 +273,11 @@ static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *
 static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                 struct kolo_peer_bound *out)
 {
-    const struct kolo_sizes sizes = {.count = call->count,
-                                     .elem = kolo_type_bytes(call->type),
-                                     .counts = call->counts,
-                                     .displs = call->displs};
+    const struct kolo_sizes sizes = {
+        .count = call->args.count,
+        .elem = kolo_type_bytes(call->args.type),
+        .counts = call->args.v.all,
+        .displs = call->args.v.all != NULL ? call->args.v.all + p->comm->ranks.nranks : NULL};
     const struct kolo_peer_plan *plan = NULL;
     struct kolo_extents extents;
     size_t *arrays = NULL;
@@ -287,7 +290,7 @@ static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_c
         kolo_program_bind(plan->program, plan->at, &extents, &p->room, slices, &out->launch);
     free(arrays);
     if (st == KOLO_OK && goes_direct(p, call, plan->algo)) {
-        kolo_program_bind_direct(call->coll, call->count * sizes.elem, &out->launch);
+        kolo_program_bind_direct(call->args.coll, call->args.count * sizes.elem, &out->launch);
     }
     return st;
 }
@@ -301,8 +304,9 @@ static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
     }
     KOLO_TRY(bind_program(p, call, out));
     out->kernel = kolo_gpu_kernel(&p->gpu, call);
-    out->launch.divisor =
-        kolo_coll_reduces(call->coll) && call->op == KOLO_AVG ? (uint32_t)p->comm->ranks.nranks : 0;
+    out->launch.divisor = kolo_coll_reduces(call->args.coll) && call->args.op == KOLO_AVG
+                              ? (uint32_t)p->comm->ranks.nranks
+                              : 0;
     return KOLO_OK;
 }
 
@@ -310,7 +314,7 @@ static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_cal
                               struct kolo_peer_bound **out)
 {
     const uint64_t what = kolo_gpu_call_what(call, p->comm->ranks.nranks) | 1;
-    const size_t elem = kolo_type_bytes(call->type);
+    const size_t elem = kolo_type_bytes(call->args.type);
     struct kolo_peer_bound *b = NULL;
     for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
         const bool same = p->bound[i].what == what && p->bound[i].elem == elem;
@@ -342,9 +346,9 @@ kolo_status kolo_p2p_path_note(struct kolo_p2p_path *p, kolo_stream stream)
 static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t what,
                  struct kolo_program_ends *out)
 {
-    out->in = (uintptr_t)call->in;
-    out->out = (uintptr_t)call->out;
-    out->factor = call->factor;
+    out->in = (uintptr_t)call->args.in;
+    out->out = (uintptr_t)call->args.out;
+    out->factor = call->args.factor;
     out->timeout_ns = (uint64_t)p->comm->options.timeout_ms * 1000000;
     out->control = p->pinned_at;
     out->signature = (uint32_t)(what >> 32) | 1;
@@ -366,12 +370,12 @@ static bool is_reached(const struct kolo_p2p_path *p, const void *ptr)
 static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool wait,
                      struct kolo_program_launch *out)
 {
-    const size_t block = call->count * kolo_type_bytes(call->type);
+    const size_t block = call->args.count * kolo_type_bytes(call->args.type);
     const size_t all = block * (size_t)p->comm->ranks.nranks;
-    const size_t in = call->coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
-    const bool lent = kolo_ipc_registry_find(p->registry, call->in, in, wait, out->in_shift);
-    return kolo_ipc_registry_find(p->registry, call->out,
-                                  call->coll == KOLO_COLL_ALL_GATHER ? all : block, wait,
+    const size_t in = call->args.coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
+    const bool lent = kolo_ipc_registry_find(p->registry, call->args.in, in, wait, out->in_shift);
+    return kolo_ipc_registry_find(p->registry, call->args.out,
+                                  call->args.coll == KOLO_COLL_ALL_GATHER ? all : block, wait,
                                   out->out_shift) &&
            lent;
 }
@@ -381,13 +385,13 @@ static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *
 static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured,
                   struct kolo_program_launch *out)
 {
-    const size_t block = call->count * kolo_type_bytes(call->type);
+    const size_t block = call->args.count * kolo_type_bytes(call->args.type);
     const size_t bytes = block * (size_t)p->comm->ranks.nranks;
-    const uintptr_t from = (uintptr_t)call->in, to = (uintptr_t)call->out;
-    const bool overlaps = call->coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
+    const uintptr_t from = (uintptr_t)call->args.in, to = (uintptr_t)call->args.out;
+    const bool overlaps = call->args.coll == KOLO_COLL_REDUCE_SCATTER && to + block > from &&
                           to < from + bytes && to != from + (size_t)p->comm->ranks.rank * block;
     if (overlaps || p->registry == NULL) {
-        out->reached = !overlaps && is_reached(p, call->in) && is_reached(p, call->out);
+        out->reached = !overlaps && is_reached(p, call->args.in) && is_reached(p, call->args.out);
         return;
     }
     out->reached = are_lent(p, call, false, out) || (captured && are_lent(p, call, true, out));
@@ -409,9 +413,9 @@ static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
 
 static bool moves_something(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
-    size_t count = call->coll == KOLO_COLL_BARRIER ? 1 : call->count;
-    for (int q = 0; call->counts != NULL && q < p->comm->ranks.nranks; q++) {
-        count += call->counts[q];
+    size_t count = call->args.coll == KOLO_COLL_BARRIER ? 1 : call->args.count;
+    for (int q = 0; call->args.v.all != NULL && q < p->comm->ranks.nranks; q++) {
+        count += call->args.v.all[q];
     }
     return count > 0;
 }

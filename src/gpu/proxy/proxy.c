@@ -59,7 +59,7 @@ const struct kolo_gpu *kolo_proxy_gpu(const struct kolo_proxy *proxy)
 
 static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
 {
-    return r->fuses && !kolo_gpu_call_by_messages(&job->call);
+    return r->fuses && !kolo_coll_by_messages(&job->call.args);
 }
 
 static kolo_status serve(struct job *job)
@@ -69,7 +69,7 @@ static kolo_status serve(struct job *job)
     if (job->message != NULL) {
         return kolo_staging_exchange(&r->staging, job->message, job->nmessages);
     }
-    if (job->call.coll == KOLO_COLL_BARRIER) {
+    if (job->call.args.coll == KOLO_COLL_BARRIER) {
         return kolo_barrier(r->host, NULL);
     }
     if (can_fuse(r, job)) {

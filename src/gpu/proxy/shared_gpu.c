@@ -37,19 +37,15 @@ static bool offer_memory(const struct kolo_shared_gpu *l, const void *ptr, size_
 
 static struct offer make_offer(const struct kolo_shared_gpu *l, const struct kolo_gpu_call *call)
 {
-    const struct kolo_coll_args args = {.coll = call->coll,
-                                        .type = call->type,
-                                        .root = call->root,
-                                        .count = call->count,
-                                        .v = {.all = (size_t *)(uintptr_t)call->counts}};
+    const struct kolo_coll_args *args = &call->args;
     const struct kolo_coll_extent extent =
-        kolo_coll_extent_of(&args, l->host->ranks.rank, l->host->ranks.nranks);
+        kolo_coll_extent_of(args, l->host->ranks.rank, l->host->ranks.nranks);
     struct offer offer = {.what = kolo_gpu_call_what(call, l->host->ranks.nranks),
-                          .factor = call->factor};
-    const bool in = offer_memory(l, extent.has_in ? call->in : NULL,
-                                 kolo_coll_in_bytes(&args, &extent), &offer.in);
-    const bool out = offer_memory(l, extent.has_out ? call->out : NULL,
-                                  kolo_coll_out_bytes(&args, &extent), &offer.out);
+                          .factor = call->args.factor};
+    const bool in = offer_memory(l, extent.has_in ? call->args.in : NULL,
+                                 kolo_coll_in_bytes(args, &extent), &offer.in);
+    const bool out = offer_memory(l, extent.has_out ? call->args.out : NULL,
+                                  kolo_coll_out_bytes(args, &extent), &offer.out);
     offer.usable = in && out;
     return offer;
 }

@@ -295,19 +295,13 @@ static kolo_status stage_whole(struct kolo_staging *s, const struct kolo_call *c
 kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *what,
                              const struct kolo_counts *v)
 {
-    struct kolo_call call = {.base.comm = s->host,
-                             .args.coll = what->coll,
-                             .args.in = what->in,
-                             .args.out = what->out,
-                             .args.count = what->count,
-                             .args.type = what->type,
-                             .args.op = what->op,
-                             .args.root = what->root,
-                             .args.v = *v};
+    struct kolo_call call = {.base.comm = s->host, .args = what->args};
+    call.args.v = *v;
     call.extent = kolo_coll_extent_of(&call.args, s->host->ranks.rank, s->host->ranks.nranks);
     const bool scales = call.extent.reduces && call.args.op >= KOLO_OPS;
     if (scales) {
-        KOLO_TRY(kolo_op_create_premulsum(&what->factor, call.args.type, s->host, &call.args.op));
+        KOLO_TRY(
+            kolo_op_create_premulsum(&what->args.factor, call.args.type, s->host, &call.args.op));
     }
     const kolo_status st = call.extent.by_messages ? stage_whole(s, &call) : stage_tiles(s, &call);
     if (scales) {
