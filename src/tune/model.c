@@ -325,7 +325,7 @@ static void keep_ring(const struct kolo_shape *shape, int ring, struct stand_in 
 }
 
 /* Make tree `tree` of the ranks that are left. The parent of a rank is its nearest ancestor that is
- * left. Without one it is the first rank that has none. */
+ * left. The ranks without one hang from the first of these ranks, which is the root. */
 static void keep_tree(const struct kolo_shape *shape, int tree, struct stand_in *out)
 {
     const int *up = shape->tree + (size_t)tree * (size_t)shape->nranks;
