@@ -6,16 +6,16 @@
  *
  *   {0 1 2} {3 4 5}   0 <-> 1 <-> 2 <-> 0   3 <-> 4 <-> 5 <-> 3   |   0 <-> 3   1 <-> 4   2 <-> 5
  *
- * All ranks of a group hold the same sum, so groups may have any size: a rank without a partner of
- * its own asks one that has another already.
+ * All ranks of a group hold the same sum, so groups may have any size. A rank without a partner of
+ * its own asks a rank that has another partner already.
  *
  * Ruefenacht, Bull, Booth: Generalisation of recursive doubling for AllReduce, 2017 (there: with
  * equal factors).
  */
 #include "hier.h"
 
-/* The slice with a rank's sum of its group. If no tier added to the vector, it is the slice from
- * before. */
+/* The slice with a rank's sum of its group. A tier that adds nothing leaves the sum where the tier
+ * below has it. */
 static struct kolo_slice sum_of(const struct kolo_hier *h, int tier, int rank)
 {
     int t = tier;

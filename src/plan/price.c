@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Seconds along a walk: see price.h.
+/* The price of a plan, found along a walk.
  *
- * Each step becomes an event with an end and the event that it waited for last; following these
- * from the last end is the critical path. The walk goes round-robin over the lanes, which is close
- * to the order of time, so ports and cores are given to events in that order.
+ * Each step becomes a moment with an end time and a cause, the moment that it waited for last. The
+ * causes from the last end backwards are the critical path. The walk goes round-robin over the
+ * lanes, which is close to the order of time. So moments take ports and cores in this order.
  */
 #include "price.h"
 
@@ -25,11 +25,11 @@ struct resource { /* a lane or a core: busy until the end of a moment */
     int last;
 };
 
-struct newest { /* step of a lane, as far as the next one may join it */
+struct newest { /* a lane's newest step, kept because the next step may join it */
     const struct kolo_step *step;
     int tile;
-    bool waited;   /* and nothing was sent since */
-    double far_us; /* that these waits took longer, as their lines came from far */
+    bool waited;   /* it waited, and the lane has sent nothing since */
+    double far_us; /* extra time of these waits, because their lines came from far */
 };
 
 struct pricer {
@@ -43,11 +43,11 @@ struct pricer {
     double *arrival_us; /* [messages]: of the newest tile; by core the first byte, else the last */
     struct resource *lane, *core;
     struct newest *newest;      /* [nranks * lanes] */
-    double *out_port, *in_port; /* [nranks]: free from then on */
-    double *busy;               /* [2 * nranks]: how long they were used, out and in */
-    double *channel;            /* [channels]: free from then on */
-    double *crossed;            /* [nranks * channels]: what a rank sent last through a channel */
-    double *there;              /* and when the next reader beyond it can have that */
+    double *out_port, *in_port; /* [nranks]: time from which the port is free */
+    double *busy;               /* [2 * nranks]: time in use, out and in */
+    double *channel;            /* [channels]: time from which the channel is free */
+    double *crossed;            /* [nranks * channels]: a rank's last message through a channel */
+    double *there;              /* time at which the next reader beyond it can have that message */
     double *sent;               /* [nranks]: bytes, over all tiles walked */
     double *received;
     double tile_end_us[TILES];
@@ -80,7 +80,7 @@ static int moment_of(const struct pricer *p, int rank, int index, int tile)
     return tile * p->order->steps + p->order->base[rank] + index;
 }
 
-/* Not before this is free. */
+/* Delay the moment until at_us, and note the cause. */
 static void wait_for(struct moment *m, double at_us, int cause)
 {
     if (at_us > m->end_us) {
@@ -100,7 +100,7 @@ static struct resource *core_of(const struct pricer *p, int rank)
     return &p->core[p->machine->cores > 0 ? rank % p->machine->cores : rank];
 }
 
-/* Work of a core; steps that cost nothing do not take turns. */
+/* Add work of a core. Steps that cost nothing do not take turns. */
 static void compute(struct pricer *p, int rank, int self, struct moment *m, double work_us)
 {
     if (work_us > 0) {
@@ -112,7 +112,7 @@ static void compute(struct pricer *p, int rank, int self, struct moment *m, doub
     }
 }
 
-/* When a transfer that is ready at ready_us begins. */
+/* The time at which a transfer that is ready at ready_us begins. */
 static double take_port(double *free_us, double ready_us, double time_us)
 {
     const double begin_us = *free_us > ready_us ? *free_us : ready_us;
@@ -130,8 +130,8 @@ static bool adds(const struct kolo_step *s)
     return s->op == KOLO_RECV_REDUCE || s->op == KOLO_REDUCE;
 }
 
-/* The step that this one may join where lane and lowering allow: the lane's one before it, in this
- * tile. NULL: none. */
+/* The step before this step in its lane and tile, which this step may join if lane and lowering
+ * allow it. NULL: none. */
 static const struct kolo_step *before(const struct pricer *p, const struct kolo_event *e)
 {
     const struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
@@ -139,7 +139,7 @@ static const struct kolo_step *before(const struct pricer *p, const struct kolo_
     return there ? newest->step : NULL;
 }
 
-/* One more source of the pass that the step before began or went on with. */
+/* Whether this step is one more source of the pass of the step before. */
 static bool joins_pass(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *last = before(p, e);
@@ -147,7 +147,8 @@ static bool joins_pass(const struct pricer *p, const struct kolo_event *e)
            same_slice(last->dst, e->step->dst);
 }
 
-/* The message before this one lies in the outbox, and is the same: nothing is left to do. */
+/* Whether the message before this one is the same and already lies in the outbox. Then no work is
+ * left. */
 static bool is_sent_again(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *last = before(p, e);
@@ -157,7 +158,7 @@ static bool is_sent_again(const struct pricer *p, const struct kolo_event *e)
 
 enum way { BY_OUTBOX, BY_PULL, FROM_IN, BY_PUSH };
 
-/* How a message travels: as exec/lower/lower.c says. */
+/* How a message travels: the rule of exec/lower/emit.c. */
 static enum way way_of(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *s = e->step;
@@ -228,9 +229,9 @@ static bool is_crowded(const struct pricer *p, int rank)
     return cores > 0 && (rank >= cores || rank + cores < p->plan->shape.nranks);
 }
 
-/* A rank gives up a shared core to wait. With outboxes what it sent so far became visible at once,
- * so it is assumed that the answer to what was sent is never there yet: the others of the core must
- * run first. */
+/* Whether a rank gives up a shared core to wait. With outboxes its sends are visible at once. The
+ * model assumes that the answer to them is never there yet, because the core's other ranks must run
+ * first. */
 static bool gives_way(const struct pricer *p, const struct kolo_event *e, bool late)
 {
     if (!p->machine->outboxes) {
@@ -261,7 +262,8 @@ static double channel_us(struct pricer *p, const struct kolo_event *e,
     return there_us - ready_us;
 }
 
-/* What is waited for together comes together: of several far lines the farthest counts. */
+/* The extra time of far lines. Lines that a rank waits for together come together, so the farthest
+ * line counts. */
 static double far_step_us(struct pricer *p, const struct kolo_event *e, double step_us)
 {
     struct newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
@@ -290,7 +292,8 @@ static void price_receive(struct pricer *p, const struct kolo_event *e, int self
     compute(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);
 }
 
-/* A copy of what the pass before wrote, out of SCRATCH: the pass writes it there right away. */
+/* Whether this step copies the result of the pass before out of SCRATCH. The pass then writes the
+ * destination itself. */
 static bool copies_pass(const struct pricer *p, const struct kolo_event *e)
 {
     const struct kolo_step *last = before(p, e);
@@ -362,7 +365,8 @@ static int rank_of(const struct kolo_order *o, int number)
     return low;
 }
 
-/* From the last moment back along the causes; the first time counts, the second writes. */
+/* Follow the causes from the last moment backwards. The first pass counts the hops, the second
+ * writes them. */
 static void follow_path(const struct pricer *p, struct kolo_price *out)
 {
     const struct kolo_order *o = p->order;
