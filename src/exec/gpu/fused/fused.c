@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a collective call to the moves of its one kernel: see fused.h. */
+/* Lowering turns a collective call into the moves of its one kernel. */
 #include "exec/gpu/fused/fused.h"
 
 #include "plan/plan.h"
@@ -10,7 +10,7 @@
 
 /* ---- moves ---- */
 
-/* Who reads what and writes what: the whole difference between the collectives. */
+/* The readers and writers of a move are the whole difference between the collectives. */
 static void set_sides(struct kolo_fused *f, enum kolo_coll coll, int root)
 {
     const int all = KOLO_FUSED_ALL, each = KOLO_FUSED_EACH;

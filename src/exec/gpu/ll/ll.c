@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a short call to a launch: see ll.h. */
+/* Binding turns a short call into the launch of an LL kernel. */
 #include "exec/gpu/ll/ll.h"
 
 #include "exec/gpu/fused/fused.h"
