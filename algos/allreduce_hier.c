@@ -40,8 +40,8 @@ static void measure(struct cut *cut)
     }
 }
 
-/* Very uneven groups would ask for far more chunks than ranks: then the nearest tiers are left out.
- */
+/* Very uneven groups would need far more chunks than there are ranks. The nearest tiers are then
+ * left out. */
 static void open_cut(const struct kolo_shape *shape, struct cut *out)
 {
     kolo_hier_open(shape, &out->hier);
@@ -98,8 +98,9 @@ static void descend(const struct cut *cut, struct kolo_builder *b, int tier, int
 
 typedef void pass_fn(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk);
 
-/* One round: each owner's run number `turn`, so that no rank sends another two messages. False once
- * none has so many; where all groups of a tier are alike each has one. */
+/* Do one round: each owner's run number `turn`, so that no rank sends two messages to the same
+ * rank. False: no owner has that many runs. If all groups of a tier are alike, each owner has one.
+ */
 static bool one_turn(const struct cut *cut, struct kolo_builder *b, int tier, int turn,
                      pass_fn *pass)
 {

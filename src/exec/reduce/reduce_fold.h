@@ -6,9 +6,9 @@
  *     MANY_LOOPS, defined where loops for single k are short enough to have several
  * and inline functions on vectors: take_NAME(op, TYPE *) and give_NAME(TYPE *, vector) load and
  * store; take_some_NAME and give_some_NAME do so for up to LANES; join_NAME(op, vector, vector) and
- * share_NAME(vector, divisor) compute. Up to FEW elements, where defined, are taken one by one by
- * load_NAME, apply_NAME, divide_NAME and store_NAME, which is sooner done. `op` is a constant
- * wherever fold_NAME is called, so each kernel is a plain loop.
+ * share_NAME(vector, divisor) compute. If FEW is defined, load_NAME, apply_NAME, divide_NAME and
+ * store_NAME take up to FEW elements one by one, which is faster. `op` is a constant in every call
+ * of fold_NAME, so each kernel is a plain loop.
  *
  * One pass for every k: an accumulator stays in its register until all sources are in it. A step
  * takes one or two cache lines of each source. More at a time does not suit the prefetchers

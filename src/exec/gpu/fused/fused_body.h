@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread of a fused kernel does: C++ for the GPU and the host alike. See fused.h.
+/* The work of a thread of a fused kernel, in C++ for the GPU and the host alike.
  *
- * Called by every thread of every block; threads share nothing and wait for nothing, so they may
- * run in any order. Where all buffers of a piece lie alike relative to 16 bytes, the middle of the
- * piece goes in packs of 16, several of them in flight from each source; else element by element.
+ * Every thread of every block calls it. Threads share no data and never wait, so they may run in
+ * any order. If all buffers of a piece have the same offset from a multiple of 16 bytes, the middle
+ * of the piece goes in packs of 16, several of them in flight from each source. Else the piece goes
+ * element by element.
  */
 #ifndef KOLO_EXEC_GPU_FUSED_FUSED_BODY_H
 #define KOLO_EXEC_GPU_FUSED_FUSED_BODY_H

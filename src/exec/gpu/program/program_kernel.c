@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a plan to the words that a kernel interprets: each lane's ops, with chunks instead of
- * addresses. */
+/* Lowering turns a plan into the words that a kernel interprets: each lane's ops, with chunks
+ * instead of addresses. */
 #include "exec/gpu/program/program_kernel.h"
 
 #include "exec/cpu/bound.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waits and signals of a thread block.
  *
- * A word that is waited for is polled by one thread, with acquire; a barrier of the block then
- * orders the data behind it for the others. A signal comes after such a barrier, with release, so
- * that it covers what they stored. Every wait looks at the abort word and the clock from time to
+ * One thread polls the word, with acquire. A barrier of the block then orders the data behind the
+ * word for the other threads. A signal comes after another such barrier, with release, so that it
+ * covers the stores of all threads. Every wait looks at the abort word and the clock from time to
  * time, and gives up with a record.
  */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_WAIT_H
@@ -23,7 +23,7 @@ struct Block { /* what it gives up by */
     uint32_t slice;
 };
 
-struct Want { /* what a wait waits for */
+struct Want { /* the goal of a wait */
     uint32_t rank, word, epoch, step;
     uint32_t signature; /* 0: any */
 };
