@@ -100,8 +100,8 @@ unsigned kolo_fused_blocks(const struct kolo_fused *call, unsigned sms)
 
 /* ---- kernels ---- */
 
-/* Where the sign does not matter, signed types have the kernels of the unsigned ones; bool's
- * bitwise operations are the logical ones of a byte. */
+/* If the sign does not matter, signed types have the kernels of unsigned types. The bitwise
+ * operations of bool are the logical operations of a byte. */
 static enum kolo_type kernel_type(enum kolo_type type, kolo_op op)
 {
     const bool by_sign = op == KOLO_SUM || op == KOLO_AVG || op == KOLO_MIN || op == KOLO_MAX;

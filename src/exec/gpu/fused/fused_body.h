@@ -108,7 +108,7 @@ template <class TypeOf> struct Scaled : Fold<TypeOf, Sum> {
     }
 };
 
-/* Movement: bytes in units of the element, whatever they mean. */
+/* Movement: bytes in units of the element, whatever their type. */
 template <class Unit> struct Copy {
     struct Type {
         typedef Unit Elem;
@@ -159,7 +159,7 @@ KOLO_GPU Factor factor(const Piece &p, uint32_t q)
     return by;
 }
 
-/* P, here and below, is a Piece or what has the same functions, count and divisor. */
+/* P, here and below, is a Piece or a type with the same functions, count and divisor. */
 template <class F, class P> KOLO_GPU void fold_one(const P &p, uint64_t i)
 {
     typedef typename F::Elem Elem;
@@ -215,7 +215,7 @@ KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t s
     }
 }
 
-/* Units before the first pack, or all of them where the buffers do not lie alike. */
+/* Units before the first pack, or all units if the buffers do not lie alike. */
 template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
 {
     const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);

@@ -171,7 +171,7 @@ KOLO_GPU uint32_t bytes_of(const Low &low, uint32_t pack)
     return left < KOLO_LL_PACK ? (uint32_t)left : (uint32_t)KOLO_LL_PACK;
 }
 
-/* What this rank contributes for rank q. */
+/* This rank's data for rank q. */
 template <class Kind> KOLO_GPU Words own_pack(const Low &low, uint32_t q, uint32_t pack)
 {
     const kolo_ll_launch &l = *low.launch;
@@ -196,7 +196,8 @@ KOLO_GPU void send_heads(const Low &low, const Threads &threads)
     }
 }
 
-/* To one rank after the other, each rank beginning behind itself, so that no link has all. */
+/* Store to one rank after the other. Each rank begins with the rank behind itself, so that no link
+ * carries all the traffic. */
 template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &threads)
 {
     const kolo_ll_launch &l = *low.launch;
@@ -235,8 +236,8 @@ KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
                                                       : 0;
 }
 
-/* A rank that has made another call has stored, before it told of that, all that it had for this
- * one: so a head that is not there then never comes. */
+/* A rank that has made another call first stored all its lines of this call, and then told of the
+ * other call. So if a head is still missing then, it never comes. */
 KOLO_GPU bool take_head(const Low &low, uint32_t q)
 {
     const kolo_ll_launch &l = *low.launch;
@@ -403,7 +404,7 @@ template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
     }
 };
 
-/* One pack of the result from all ranks'. False: gave up. */
+/* Make one pack of the result from the packs of all ranks. False: gave up. */
 template <class Kind> struct LowFold {
     KOLO_GPU Words scaled(const kolo_ll_launch &l, const Words &x)
     {
@@ -436,7 +437,7 @@ template <class Kind> struct LowFold {
     }
 };
 
-/* Each rank's pack to a place of its own. */
+/* Store each rank's pack in its own place. */
 struct LowCopy {
     KOLO_GPU Words scaled(const kolo_ll_launch &, const Words &x)
     {
