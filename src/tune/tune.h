@@ -69,7 +69,7 @@ struct kolo_costs {
     struct kolo_far far[3];
     double cross_us_per_byte; /* all traffic from one package to another */
     struct kolo_far net;      /* a message to another host */
-    int32_t unbound; /* unbound ranks are as far apart as far[unbound - 1]; 0: near */
+    int32_t unbound;          /* unbound ranks are as far apart as far[unbound - 1]; 0: near */
 };
 
 struct kolo_host;

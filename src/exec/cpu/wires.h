@@ -34,12 +34,12 @@ struct kolo_wires {
     void **peer_out;
     struct kolo_link **link;                 /* [nranks] for messages */
     const struct kolo_transport **transport; /* [nranks] */
-    struct kolo_endpoint **device; /* [nranks], its transport's; NULL without messages */
-    uint32_t epoch;                /* tiles run so far */
-    uint32_t met;                  /* tiles run so far by programs without messages */
-    uint32_t entries;              /* calls with entry lines so far */
-    uint32_t *seen_done;           /* [nranks] tiles each rank is known to have finished */
-    uint32_t all_done;             /* tiles that all ranks are known to have finished */
+    struct kolo_endpoint **device;           /* [nranks], its transport's; NULL without messages */
+    uint32_t epoch;                          /* tiles run so far */
+    uint32_t met;                            /* tiles run so far by programs without messages */
+    uint32_t entries;                        /* calls with entry lines so far */
+    uint32_t *seen_done; /* [nranks] tiles each rank is known to have finished */
+    uint32_t all_done;   /* tiles that all ranks are known to have finished */
     struct kolo_readers readers[KOLO_DEPTH]; /* of the newest tile of this parity */
     struct {
         struct kolo_readers readers;
