@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The built-in algorithms, and the few things that several of them say.
+/* The built-in algorithms, and helpers that several of them use.
  *
- * A file here is one algorithm, named as the algorithm. Words: rank r is at place i of the ring
- * where order[i] == r; in rooted collectives node 0 is the root and node v lies v ranks or places
- * after it.
+ * Each file of this folder is one algorithm and has its name. Words:
+ * - place: rank r is at place i of the ring if order[i] == r;
+ * - node: in rooted collectives node 0 is the root, and node v lies v ranks or places after it.
  */
 #ifndef KOLO_ALGOS_H
 #define KOLO_ALGOS_H
@@ -71,15 +71,15 @@ static inline int kolo_rank_after(const struct kolo_shape *shape, int start, int
     return kolo_rank_at(shape, (start + v) % shape->nranks);
 }
 
-/* Slices do not wrap: of `count` blocks from block `first` on (mod n), how many lie together. */
+/* How many of the `count` blocks from block `first` on (mod n) lie together: slices do not wrap. */
 static inline int kolo_run(int first, int count, int n)
 {
     const int left = n - kolo_mod(first, n);
     return count < left ? count : left;
 }
 
-/* Rank `from` adds its term to the sum that rank `to` makes; to be called for from = 0, 1, ... n-1,
- * so that the expression is ((x0 + x1) + x2) + ... whoever makes it. */
+/* Rank `from` adds its term to the sum that rank `to` makes. Call it for from = 0, 1, ... n-1. Then
+ * every rank makes its sum by the expression ((x0 + x1) + x2) + ... */
 static inline void kolo_term(struct kolo_builder *b, int n, int from, struct kolo_slice term,
                              int to, struct kolo_slice sum)
 {
@@ -92,8 +92,8 @@ static inline void kolo_term(struct kolo_builder *b, int n, int from, struct kol
     }
 }
 
-/* Folding: of the first 2 * extra places each odd one gives its vector to the even one before it,
- * so that a power of two of ranks, numbered 0, 1, ... in order of place, goes on. */
+/* Folding leaves a power of two of ranks, numbered 0, 1, ... in the order of places. Each odd place
+ * among the first 2 * extra gives its vector to the even place before it. */
 static inline int kolo_folded_rank(const struct kolo_shape *shape, int extra, int j)
 {
     return kolo_rank_at(shape, j < extra ? 2 * j : j + extra);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bruck all-gather (concatenation): each rank r holds blocks r, r+1, ... (mod n) and doubles their
- * number by getting as many again from the rank where its own end. ceil(log2 n) rounds and n-1
- * blocks for every n. Blocks go straight to their places in OUT, so a run that wraps is two
- * messages, and nothing is rotated afterwards.
+/* Bruck all-gather (concatenation): rank r holds blocks r, r+1, ... (mod n). In each round it
+ * doubles their number: it gets as many blocks again from the rank whose block comes next.
+ * ceil(log2 n) rounds and n-1 blocks for every n. Blocks go straight to their places in OUT. So a
+ * run that wraps is two messages, and no rotation follows.
  *
  *   r has [r]   r <-1- r+1   [r r+1]   r <-2- r+2   [r .. r+3]   r <-1- r+4   [r .. r+4]    n = 5
  *

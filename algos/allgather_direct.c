@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct all-gather: everyone sends its block to everyone. One round, and no block moves twice.
+/* Direct all-gather: every rank sends its block to all. One round, and no block moves twice.
  *
  *   r --block r--> all, for each r
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Recursive-doubling all-gather: in step k partners whose ranks differ in bit k swap all they have,
- * 2^k blocks lying together. log2 n steps and n-1 blocks, for powers of two.
+/* Recursive-doubling all-gather: in step k, partners whose ranks differ in bit k swap all their
+ * blocks, 2^k that lie together. log2 n steps and n-1 blocks, for powers of two.
  *
  *   0 <[0][1]> 1   2 <[2][3]> 3   |   0 <[0 1][2 3]> 2   1 <[0 1][2 3]> 3        n = 4
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hierarchical all-gather, from far to near: each rank sends its block to its match in each other
- * large group; what a group holds together it spreads among the smaller groups in it, and so on.
- * A block crosses a border once, and all ranks carry some across. In a tier as many messages follow
- * one another as a rank holds blocks; n-1 blocks received by each rank.
+/* Hierarchical all-gather, from far to near. Each rank sends its block to its match in each other
+ * large group. A group then spreads the blocks of its ranks among its smaller groups, and so on.
+ * A block crosses a border once, and all ranks share this work. In a tier as many messages follow
+ * one another as a rank holds blocks. Each rank receives n-1 blocks.
  *
  *   {0 1} {2 3}   0 <-> 2   1 <-> 3   |   0 -> 1: blocks 0 2   1 -> 0: blocks 1 3   ...
  *

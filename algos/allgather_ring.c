@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ring all-gather: every block travels once round the ring. n-1 steps between neighbours, n-1
- * blocks sent by each rank, which is the least possible.
+/* Ring all-gather: every block travels once round the ring. n-1 steps between neighbours. Each rank
+ * sends n-1 blocks, which is the least possible.
  *
  *   step t: place i --block of place i-t--> place i+1
  *

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chain all-reduce: the partial sum goes from rank 0 up to rank n-1, each adding its vector on the
- * right, and the result comes back down. The expression is ((x0 + x1) + x2) + ... with no memory
- * but the result's. The vector goes in pieces one behind the other, so that several links are busy.
+/* Chain all-reduce: the partial sum goes from rank 0 up to rank n-1, and each rank adds its vector
+ * on the right. The result then comes back down. The expression is ((x0 + x1) + x2) + ... and needs
+ * no memory but the result's. The vector goes in pieces one behind the other, so that several links
+ * are busy.
  *
  *   0 --x0--> 1 --x0+x1--> 2 --(x0+x1)+x2--> 3       sum      n = 4
  *   0 <------ 1 <--------- 2 <-------------- 3       result

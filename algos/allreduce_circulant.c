@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Circulant-graph all-reduce: fewest rounds, 2 ceil(log2 n), and least volume, 2(n-1)/n of the
- * vector, for every n. The rank at place i looks at the chunks as i, i+1, i+2, ... (mod n). Each
- * round of the reduce-scatter gives away the upper half of what is left, to the place as far off as
- * that half begins; chunk i remains. The all-gather runs the same rounds backwards.
+ * vector, for every n. The rank at place i numbers the chunks i, i+1, i+2, ... (mod n). In each
+ * round of the reduce-scatter it gives away the upper half of the chunks that are left. If that
+ * half begins at +d, the place d further gets it. Chunk i remains. The all-gather runs the same
+ * rounds backwards.
  *
  *   left: 7 -> 4 -> 2 -> 1      round 1: chunks +4 +5 +6 to place +4, there +0 +1 +2      n = 7
  *                               round 2: chunks +2 +3    to place +2, there +0 +1
@@ -12,7 +13,7 @@
  */
 #include "algos.h"
 
-/* How many chunks are left after k rounds. */
+/* The number of chunks that are left after k rounds. */
 static int left_after(int n, int k)
 {
     return (n + (1 << k) - 1) >> k;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct (two-shot) all-reduce: each rank gets its chunk from everyone, sums it in rank order and
- * sends it to everyone. Two rounds whatever n, 2(n-1)/n of the vector sent by each rank, and the
- * expression ((x0 + x1) + x2) + ... that deterministic mode asks for.
+/* Direct (two-shot) all-reduce: each rank gets its chunk from all ranks, sums it in rank order and
+ * sends the sum to all. Two rounds for every n. Each rank sends 2(n-1)/n of the vector. The
+ * expression is ((x0 + x1) + x2) + ..., which deterministic mode needs.
  *
  *   all --chunk r--> r      r: sum in rank order      r --chunk r--> all
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recursive doubling: in step k each rank exchanges its whole partial sum with the rank whose
- * number differs in bit k. ceil(log2 n) steps of the whole vector: best for short ones. Both
- * partners put the lower one's sum on the left, so all ranks compute the same expression. Where n
- * is no power of two, the ranks beyond it fold into a neighbour before and get the result after.
+ * number differs in bit k. ceil(log2 n) steps of the whole vector: best for short vectors. Both
+ * partners put the lower rank's sum on the left, so all ranks compute the same expression. If n is
+ * no power of two, the surplus ranks fold into a neighbour before and get the result after.
  *
  *   0 <-> 1   2 <-> 3   |   0 <-> 2   1 <-> 3        n = 4
  *

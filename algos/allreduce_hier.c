@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Hierarchical all-reduce with many leaders: a reduce-scatter inside each group, an all-reduce of
- * each part among the ranks that own it in their groups, an all-gather inside. So all ranks work,
- * and a byte crosses a package's border once a direction and not once for each rank beyond it. As
- * the middle step is made the same way tier by tier, all sums climb first, then all results come
- * down: 2 messages a tier on the longest path, 2(n-1)/n of the vector sent by each rank.
+ * each part among the ranks that own it in their groups, an all-gather inside. So all ranks work. A
+ * byte crosses a package's border once in each direction, and not once for each rank beyond it.
+ * Each tier does the middle step the same way. So all sums climb first, then all results come down:
+ * 2 messages a tier on the longest path. Each rank sends 2(n-1)/n of the vector.
  *
  *   {0 1} {2 3}    chunks 0 1 2 3 end at ranks 0 2 1 3
  *   up    0 <- 1: chunks 0 1   1 <- 0: chunks 2 3 |  0 <- 2: chunk 0   2 <- 0: chunk 1 ...
@@ -40,8 +40,8 @@ static void measure(struct cut *cut)
     }
 }
 
-/* Very uneven groups would ask for far more chunks than ranks: then the nearest tiers are left out.
- */
+/* Very uneven groups would need far more chunks than there are ranks. The nearest tiers are then
+ * left out. */
 static void open_cut(const struct kolo_shape *shape, struct cut *out)
 {
     kolo_hier_open(shape, &out->hier);
@@ -62,7 +62,7 @@ static int owner(const struct cut *cut, int tier, int group, int chunk)
     return group;
 }
 
-/* The owners in a group's children give the sums of a run of chunks to its owner in the group. */
+/* The owners of a run of chunks in a group's children send their sums to its owner in the group. */
 static void climb(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk)
 {
     const struct kolo_hier *h = &cut->hier;
@@ -82,7 +82,7 @@ static void climb(const struct cut *cut, struct kolo_builder *b, int tier, int g
     }
 }
 
-/* And the owner in the group gives them the results. */
+/* The owner in the group sends them the results. */
 static void descend(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk)
 {
     const struct kolo_hier *h = &cut->hier;
@@ -98,8 +98,9 @@ static void descend(const struct cut *cut, struct kolo_builder *b, int tier, int
 
 typedef void pass_fn(const struct cut *cut, struct kolo_builder *b, int tier, int group, int chunk);
 
-/* One round: each owner's run number `turn`, so that no rank sends another two messages. False once
- * none has so many; where all groups of a tier are alike each has one. */
+/* Do one round: each owner's run number `turn`, so that no rank sends two messages to the same
+ * rank. False: no owner has that many runs. If all groups of a tier are alike, each owner has one.
+ */
 static bool one_turn(const struct cut *cut, struct kolo_builder *b, int tier, int turn,
                      pass_fn *pass)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All-reduce by leaders: the ranks of a group give their vectors to its leader, leaders to theirs;
- * the leaders of the largest groups send each other their sums; then the result goes back down. Of
- * each group one rank alone has far links, so that a vector crosses each border once: where these
- * are what is scarce. One message a tier up, one across, one a tier down.
+/* All-reduce by leaders. The ranks of a group send their vectors to its leader, and leaders send
+ * their sums to the leader of the group around. The leaders of the largest groups exchange their
+ * sums. Then the result goes back down. Only one rank of each group has far links, and a vector
+ * crosses each border once: for machines whose far links are scarce. One message a tier up, one
+ * across, one a tier down.
  *
  *   {0 1 2} {3 4 5}   0 <- 1 2   3 <- 4 5   |   0 <-> 3   |   0 -> 1 2   3 -> 4 5
  *
@@ -11,7 +12,7 @@
  */
 #include "hier.h"
 
-/* Each leader sums what all leaders have, in their order. */
+/* Each leader adds the sums of all leaders, in their order. */
 static void exchange(const struct kolo_hier_tree *t, struct kolo_builder *b, int leader)
 {
     const struct kolo_hier *h = t->hier;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One-shot all-reduce tier by tier: in a group everyone sends its vector to everyone and sums them;
- * then each rank does so with its matches in the neighbouring groups, whose vectors are the sums of
- * theirs; and so on. One message a tier on the longest path, and of a tier's far links a rank waits
- * for as many as there are neighbouring groups: for short vectors.
+/* One-shot all-reduce tier by tier. In a group every rank sends its vector to all and sums all
+ * vectors. Then each rank does the same with its matches in the neighbouring groups, whose vectors
+ * are the sums of their groups, and so on. One message a tier on the longest path. Of a tier's far
+ * links a rank waits for as many as there are neighbouring groups: for short vectors.
  *
  *   {0 1 2} {3 4 5}   0 <-> 1 <-> 2 <-> 0   3 <-> 4 <-> 5 <-> 3   |   0 <-> 3   1 <-> 4   2 <-> 5
  *
- * All ranks of a group hold the same sum, so groups may have any size: a rank without a partner of
- * its own asks one that has another already.
+ * All ranks of a group hold the same sum, so groups may have any size. A rank without a partner of
+ * its own asks a rank that has another partner already.
  *
  * Ruefenacht, Bull, Booth: Generalisation of recursive doubling for AllReduce, 2017 (there: with
  * equal factors).
  */
 #include "hier.h"
 
-/* Where a rank has the sum of its group: what no tier added to lies where it was. */
+/* The slice with a rank's sum of its group. A tier that adds nothing leaves the sum where the tier
+ * below has it. */
 static struct kolo_slice sum_of(const struct kolo_hier *h, int tier, int rank)
 {
     int t = tier;
@@ -24,7 +25,7 @@ static struct kolo_slice sum_of(const struct kolo_hier *h, int tier, int rank)
     return t > 0 ? kolo_scratch(t - 1) : kolo_in(0);
 }
 
-/* Sum what the children of this rank's group have, in their order. */
+/* Add the sums of the children of this rank's group, in their order. */
 static void exchange(const struct kolo_hier *h, struct kolo_builder *b, int tier, int rank)
 {
     const int group = kolo_hier_group(h, tier, rank);

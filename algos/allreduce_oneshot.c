@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One-shot all-reduce: everyone sends its whole vector to everyone, and each rank sums all of them
- * in rank order. One round and n-1 vectors sent by each rank: for the shortest vectors.
+/* One-shot all-reduce: every rank sends its whole vector to all, and each rank sums all vectors in
+ * rank order. One round. Each rank sends n-1 vectors: for the shortest vectors.
  *
  *   all --vector--> all      each: sum in rank order
  *

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Recursive halving and doubling: partners at growing distance exchange halves of what they still
- * share, each summing the half it keeps; then the finished parts are put together the same way
- * back. 2 log2 n steps and 2(n-1)/n of the vector for a power of two; others fold as in doubling.
+/* Recursive halving and doubling: partners at growing distance exchange halves of the part that
+ * they still share, and each sums the half that it keeps. Then the finished parts come together in
+ * the same steps backwards. 2 log2 n steps and 2(n-1)/n of the vector for a power of two. Other
+ * numbers of ranks fold as in allreduce_doubling.
  *
  *   rank 0 keeps   [0 1 2 3]  ->  [0 1]  ->  [0]   ->  [0 1]  ->  [0 1 2 3]      n = 4
  *   rank 1                        [2 3]  ->  [2]   ->  [2 3]
@@ -11,7 +12,7 @@
  */
 #include "algos.h"
 
-/* The first chunk of what rank j keeps when `parts` ranks share the vector between them. */
+/* The first chunk that rank j keeps when `parts` ranks share the vector. */
 static int kept(int pow2, int parts, int j)
 {
     int first = 0;
@@ -21,7 +22,7 @@ static int kept(int pow2, int parts, int j)
     return first;
 }
 
-/* Rank j gives its partner what that keeps from now on. */
+/* Rank j sends its partner the part that the partner keeps from now on. */
 static void halve(const struct kolo_shape *shape, struct kolo_builder *b, int bit, int j)
 {
     const int pow2 = kolo_pow2_floor(shape->nranks);
@@ -55,7 +56,7 @@ static void build(const struct kolo_shape *shape, struct kolo_builder *b)
         }
         kolo_round(b);
     }
-    for (int bit = pow2 / 2; bit >= 1; bit /= 2) { /* and back: partners swap what they finished */
+    for (int bit = pow2 / 2; bit >= 1; bit /= 2) { /* back: partners swap their finished parts */
         for (int j = 0; j < pow2; j++) {
             const struct kolo_slice done =
                 kolo_slice_make(KOLO_OUT, kept(pow2, 2 * bit, j), pow2 / (2 * bit));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ring all-reduce: the vector is cut into n chunks. Partial sums travel once round the ring, each
- * place adding its own part as they pass; after n-1 steps place i holds the finished chunk i+1, and
- * the finished chunks travel round once more. 2(n-1) steps, 2(n-1)/n of the vector sent by each
- * rank, which is the least possible.
+/* Ring all-reduce: the vector is cut into n chunks. Partial sums travel once round the ring, and
+ * each place adds its own part to them. After n-1 steps place i holds the finished chunk i+1. Then
+ * the finished chunks travel round once more. 2(n-1) steps. Each rank sends 2(n-1)/n of the vector,
+ * which is the least possible.
  *
  *   step   0        1        2            3        4        5
  *   0 -> 1 chunk 0, then 3, then 2  (sum) | 1, then 0, then 3  (copy)       n = 4

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All-reduce over several rings at once: the vector is cut into as many parts as there are rings,
- * and each part goes round its own, in a lane of its own, as allreduce_ring does. Where a machine
- * joins its ranks by links of their own, the planner lays rings that share no link, or share them
- * evenly, and together they use what one ring leaves idle: six rings carry six times as much on a
- * hybrid cube mesh. Rings beyond the lanes there are stay unused.
+/* All-reduce over several rings at once: the vector is cut into as many parts as there are rings.
+ * Each part goes round its own ring, in its own lane, as in allreduce_ring. If a machine joins its
+ * ranks by private links, the planner lays rings that share no link, or share links evenly.
+ * Together these rings use the links that one ring leaves idle: six rings carry six times as much
+ * on a hybrid cube mesh. Rings beyond the number of lanes stay unused.
  *
  * Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009; the
  * rings are those of topology/layout/wiring_local.c.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All-reduce along trees: each lane has its part of the vector summed up its tree and broadcast
- * down it. With two complementary trees every rank works equally; the longest path is then 2
- * floor(log2 n) messages. Each part goes in pieces one behind the other, which brings long vectors
- * towards full bandwidth. See lanes.h.
+/* All-reduce along the trees of lanes.h: each lane sums its part of the vector up its tree and
+ * broadcasts the sum down. With two complementary trees every rank works equally, and the longest
+ * path is 2 floor(log2 n) messages. Each part goes in pieces one behind the other, which brings
+ * long vectors towards full bandwidth.
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.

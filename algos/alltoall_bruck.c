@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bruck all-to-all (index): the block for rank r+i has i to go. In round k all blocks with bit k
- * set in i go 2^k ranks on, in one message. ceil(log2 n) messages a rank instead of n-1, each of up
- * to n/2 blocks: for short blocks. Blocks stay where they arrive; only those of the next message
- * are packed.
+/* Bruck all-to-all (index): rank r's block for rank r+i has i ranks to go. In round k all blocks
+ * with bit k set in i go 2^k ranks on, in one message. ceil(log2 n) messages a rank instead of n-1,
+ * each of up to n/2 blocks: for short blocks. Blocks stay where they arrive. A rank packs only the
+ * blocks of the next message.
  *
  *   to go 1 3 5 --1--> r+1   |   2 3 6 --2--> r+2   |   4 5 6 --4--> r+4        n = 7
  *
@@ -11,14 +11,14 @@
  */
 #include "algos.h"
 
-/* SCRATCH: n/2 chunks of the message being packed, then n/2 for what arrives in each round. */
+/* SCRATCH: n/2 chunks of the message being packed, then n/2 for the arrivals of each round. */
 static int arrivals(int n, int k)
 {
     return n / 2 * (1 + k);
 }
 
-/* Where rank r has the block with i to go before round k. In its message of round j it was preceded
- * by those smaller than i that have bit j too. */
+/* The slice in which rank r has the block with i to go, before round k. In its message of round j
+ * the block follows the blocks with a smaller i that have bit j too. */
 static struct kolo_slice held(int n, int r, int i, int k)
 {
     const int gone = i & ((1 << k) - 1); /* its bits that are done */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct all-to-all: everyone sends each rank its block at once, beginning with the next rank. One
- * round, and no block moves twice.
+/* Direct all-to-all: every rank sends each rank its block at once, beginning with the next rank.
+ * One round, and no block moves twice.
  *
  *   q --block r--> r, where it becomes block q
  *
- * Where the farthest groups (hosts, packages) are of one size, a rank serves its own group first,
- * then the others one after another, in each the rank of its own place first: the k-th targets of
- * all ranks are all different, and no two groups send to the same one. It is the order of
- * topology/layout/wiring.c, where a rank's own place has the same rail.
+ * If the farthest groups (hosts, packages) are equally large, a rank serves its own group first,
+ * then the other groups one after another. In each group it begins with the rank of its own place.
+ * So the k-th targets of all ranks differ, and no two groups send to the same group. This is the
+ * order of topology/layout/wiring.c, where ranks of the same place share a rail.
  *
  * Thakur, Rabenseifner, Gropp: Optimization of collective communication operations in MPICH, 2005.
  */
@@ -26,7 +26,7 @@ static int farthest_group(const struct kolo_shape *shape, int rank)
     return kolo_group_of(shape, shape->nlevels - 1, rank);
 }
 
-/* Of the farthest groups where all are equally large; else of all ranks. */
+/* The size of the farthest groups if all are equally large, else the number of ranks. */
 static int size_of_groups(const struct kolo_shape *shape)
 {
     const int n = shape->nranks;
@@ -58,7 +58,7 @@ static void sit(const struct kolo_shape *shape, struct seats *s)
     }
 }
 
-/* Whom a rank sends to in step 1 to n-1. */
+/* The target of a rank in step 1 to n-1. */
 static int target(const struct seats *s, int n, int rank, int step)
 {
     const int group = s->seat[rank] / s->each, place = s->seat[rank] % s->each;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pairwise exchange: in each round the ranks form pairs, and a pair swaps its two blocks. Every
- * rank sends and receives one block a round, so no receiver is crowded; and a block arrives where
- * the one that left in the same round was, so it works in place. The pairs are those of a
- * round-robin tournament: n-1 rounds for even n, n for odd n, where one rank rests.
+ * rank sends and receives one block a round, so no receiver is crowded. A block arrives in the
+ * place of the block that left in the same round, so the algorithm works in place. The pairs are
+ * those of a round-robin tournament: n-1 rounds for even n, n for odd n, where one rank rests.
  *
  *   0-4 1-3 2-5  |  0-1 2-4 3-5  |  0-2 3-4 1-5  |  0-3 1-2 4-5  |  0-5 1-4 2-3       n = 6
  *
@@ -10,8 +10,8 @@
  */
 #include "algos.h"
 
-/* Whom rank r meets in round t: the rank p with p + r = t (mod m), m = n or n - 1, whichever is
- * odd. Who would meet itself rests, or for even n meets rank n - 1. */
+/* The partner of rank r in round t: the rank p with p + r = t (mod m). m is n or n - 1, whichever
+ * is odd. A rank that would meet itself rests, or for even n meets rank n - 1. */
 static int partner(int n, int t, int r)
 {
     const int m = n % 2 != 0 ? n : n - 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dissemination barrier: in round k each place signals the place 2^k on and waits for the one 2^k
- * back. After ceil(log2 n) rounds every rank has heard, directly or not, of all others. The
- * messages are empty.
+/* Dissemination barrier: in round k each place signals the place 2^k on and waits for the place 2^k
+ * back. After ceil(log2 n) rounds every rank has heard of all others, directly or not. The messages
+ * are empty.
  *
  *   i -> i+1   |   i -> i+2   |   i -> i+4        n = 5..8
  *

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Barrier tier by tier: in a group everyone signals everyone; then each rank its matches in the
- * neighbouring groups, and so on. One message a tier on the longest path. The messages are empty.
+/* Barrier tier by tier: in a group every rank signals all others. Then each rank signals its
+ * matches in the neighbouring groups, and so on. One message a tier on the longest path. The
+ * messages are empty.
  *
  *   {0 1 2} {3 4 5}   0 <-> 1 <-> 2 <-> 0   3 <-> 4 <-> 5 <-> 3   |   0 <-> 3   1 <-> 4   2 <-> 5
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Binomial-tree broadcast: in each round every node that has the vector sends it half as far as in
- * the round before. ceil(log2 n) rounds; node 0 is the root.
+ * the round before. ceil(log2 n) rounds. Node 0 is the root.
  *
  *   0 -> 4   |   0 -> 2   4 -> 6   |   0 -> 1   2 -> 3   4 -> 5   6 -> 7        n = 8
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chain broadcast: the vector walks along the ring from the root. n-1 steps, but each rank sends it
- * only once, so that with tiles following one another long vectors take hardly longer than one
+/* Chain broadcast: the vector walks along the ring from the root. n-1 steps, but each rank sends
+ * the vector only once. Tiles follow one another, so long vectors take hardly longer than one
  * message.
  *
  *   0 (root) --> 1 --> 2 --> ... --> n-1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct broadcast: the root sends its vector to everyone. One round; where memory is shared one
- * copy serves all.
+/* Direct broadcast: the root sends its vector to all ranks. One round. In shared memory one copy
+ * serves all ranks.
  *
  *   root --vector--> 0, 1, ... n-1
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Broadcast by leaders: the root sends its vector to a leader in each other large group and to
- * those of the smaller ones around it, and they do likewise. So one rank of a group reads across
- * its border, and the others read from that one. One message a tier.
+/* Broadcast by leaders: the root sends its vector to the leader of each other large group, and to
+ * the leaders of the smaller groups around it. The leaders do the same. So one rank of a group
+ * reads across its border, and the other ranks read from this rank. One message a tier.
  *
  *   {0 1} {2 3} | {4 5} {6 7}     0 -> 4, 2, 1   |   4 -> 6, 5   2 -> 3   |   6 -> 7
  *

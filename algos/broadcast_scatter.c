@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Scatter and all-gather: the root's vector is cut into n chunks and scattered down a binomial
- * tree, then all chunks go round the ring. ceil(log2 n) + n-1 steps, about twice the vector through
- * each link instead of log2 n times. Inner nodes of the tree do not get again what they passed on.
+ * tree, then all chunks go round the ring. ceil(log2 n) + n-1 steps. Each link carries about twice
+ * the vector instead of log2 n times. Inner nodes of the tree do not get again the chunks that they
+ * passed on.
  *
  *   0 --[2 3]--> 2   0 --[1]--> 1   2 --[3]--> 3   |   chunks right by one, three times      n = 4
  *

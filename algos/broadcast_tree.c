@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Broadcast along the trees that the planner lays for the machine, hung up at the root: each tree
- * has its part of the vector and a lane, so that the links which no ring would use are used, too.
- * Tiles follow one another. See lanes.h.
+/* Broadcast along the trees that the planner lays for the machine (lanes.h), rooted at the
+ * collective's root. Each tree has its part of the vector and a lane. So the trees also use the
+ * links that no ring would use. Tiles follow one another.
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Binomial-tree gather: in round k the nodes whose lowest set bit is k send the blocks of their
- * subtree, which lie together, to the node without that bit. ceil(log2 n) rounds; node v is rank
- * root + v, so that the blocks fall into place at the root (in two pieces where they wrap).
+ * subtree, which lie together, to the node without that bit. ceil(log2 n) rounds. Node v is rank
+ * root + v, so the blocks fall into place at the root, in two pieces if they wrap.
  *
  *   1 -> 0 [1]   3 -> 2 [3]   5 -> 4 [5]   |   2 -> 0 [2 3]   |   4 -> 0 [4 5]        n = 6
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct gather: everyone sends its block to the root. One round, and no block moves twice.
+/* Direct gather: every rank sends its block to the root. One round, and no block moves twice.
  *
  *   r --block r--> root, for each r
  *

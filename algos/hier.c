@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The arithmetic of tiers, and the trees of leaders over them: see hier.h. No algorithm by itself.
- */
+/* The arithmetic of tiers, and the trees of leaders over them. This file is a helper and no
+ * algorithm. */
 #include "hier.h"
 
 bool kolo_hier_supports(const struct kolo_shape *shape)
@@ -8,7 +8,7 @@ bool kolo_hier_supports(const struct kolo_shape *shape)
     return shape->nlevels > 0 && shape->nranks <= KOLO_HIER_RANKS;
 }
 
-/* Whether level l joins ranks that tier `below` parts, and parts ranks at all. */
+/* Whether level l joins ranks that tier `below` divides, and itself divides ranks at all. */
 static bool says_something(const struct kolo_hier *h, int l, int below)
 {
     bool joins = false;
@@ -23,7 +23,7 @@ static bool says_something(const struct kolo_hier *h, int l, int below)
 
 static void fill_tier(struct kolo_hier *h, int tier)
 {
-    uint16_t newest[KOLO_HIER_RANKS]; /* member of a group, by name */
+    uint16_t newest[KOLO_HIER_RANKS]; /* the newest member of each group, by name */
     for (int r = 0; r < h->n; r++) {
         const int group = kolo_hier_group(h, tier, r);
         h->next[tier][r] = (uint16_t)h->n;
@@ -111,7 +111,7 @@ int kolo_hier_holder(const struct kolo_hier *h, int tier, int group, int block)
     return holder;
 }
 
-/* One round: each rank's block number `turn`. False once none has so many. */
+/* Do one round: each rank's block number `turn`. False: no rank has that many blocks. */
 static bool one_turn(const struct kolo_hier *h, struct kolo_builder *b, int tier, int turn,
                      kolo_hier_block *pass)
 {
@@ -188,7 +188,7 @@ int kolo_hier_next_leaf(const struct kolo_hier_tree *t, int parent, int after)
     return -1;
 }
 
-/* The longest way down. */
+/* The depth of the deepest rank. */
 static int deepest(const struct kolo_hier_tree *t)
 {
     int most = 0;
@@ -199,7 +199,7 @@ static int deepest(const struct kolo_hier_tree *t)
     return most;
 }
 
-/* One rank takes in what its children have. */
+/* One rank adds the values of its children to its own. */
 static void gather_sum(const struct kolo_hier_tree *t, struct kolo_builder *b, int rank,
                        unsigned last)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The trees of lanes.h, and how sums climb them and data comes down. No algorithm by itself. */
+/* The trees of lanes.h, and the rounds in which sums climb them and data comes down. This file is a
+ * helper and no algorithm. */
 #include "lanes.h"
 
 #include <stdlib.h>
 
-/* The number above i in the tree of 1..n; 0: i is the root. */
+/* The parent of number i in the tree of 1..n; 0: i is the root. */
 static int number_above(int n, int i)
 {
     const int bit = i & -i;
@@ -12,7 +13,7 @@ static int number_above(int n, int i)
     return up <= n ? up : i ^ bit;
 }
 
-/* The rank with a number; the map is its own inverse but for the shift. */
+/* The rank of a number. Apart from the shift, the map is its own inverse. */
 static int rank_of(const struct kolo_shape *shape, int which, int number)
 {
     const int n = shape->nranks;
@@ -32,7 +33,7 @@ static void fill(const struct kolo_shape *shape, int which, int *up)
     }
 }
 
-/* Turn round the edges from `root` to where the tree hangs. */
+/* Make `root` the root: reverse the edges from it to the old root. */
 static void hang_up(int *up, int root)
 {
     int below = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Binomial-tree reduce: in round k the nodes whose lowest set bit is k send their sum to the node
- * without that bit. ceil(log2 n) rounds; node 0 is the root.
+ * without that bit. ceil(log2 n) rounds. Node 0 is the root.
  *
  *   1 -> 0   3 -> 2   5 -> 4   7 -> 6   |   2 -> 0   6 -> 4   |   4 -> 0        n = 8
  *

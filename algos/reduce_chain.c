@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chain reduce: the partial sum walks along the ring from the place before the root round to it.
- * n-1 steps, but each rank sends one vector and receives one, so that with tiles following one
- * another long vectors take hardly longer than one message.
+/* Chain reduce: the partial sum walks along the ring, from the last node down to the root. n-1
+ * steps, but each rank sends one vector and receives one. Tiles follow one another, so long vectors
+ * take hardly longer than one message.
  *
  *   n-1 --> n-2 --> ... --> 1 --> 0 (root)
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct reduce: everyone sends its vector to the root, which sums them in rank order. One round:
- * for short vectors.
+/* Direct reduce: every rank sends its vector to the root, which sums the vectors in rank order. One
+ * round: for short vectors.
  *
  *   0, 1, ... n-1 --vector--> root      root: ((x0 + x1) + x2) + ...
  *

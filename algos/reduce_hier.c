@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reduce by leaders: the ranks of a group give their vectors to its leader, who sums them and gives
- * the sum to the leader of the group around, up to the root, which leads all its groups. One vector
- * crosses each border. One message a tier.
+/* Reduce by leaders: the ranks of a group send their vectors to its leader. The leader sums them
+ * and sends the sum to the leader of the group around, up to the root, which leads all its groups.
+ * One vector crosses each border. One message a tier.
  *
  *   {0 1} {2 3} | {4 5} {6 7}     6 <- 7   |   0 <- 1   2 <- 3   4 <- 5 6   |   0 <- 2 4
  *

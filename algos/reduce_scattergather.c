@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reduce by reduce-scatter and gather: each rank gets its chunk from everyone, sums it in rank
- * order and sends it to the root. Two rounds; all ranks share the additions, and the root receives
- * 2(n-1)/n of the vector instead of n-1 vectors.
+/* Reduce by reduce-scatter and gather: each rank gets its chunk from all ranks, sums it in rank
+ * order and sends the sum to the root. Two rounds. All ranks share the additions, and the root
+ * receives 2(n-1)/n of the vector instead of n-1 vectors.
  *
  *   all --chunk r--> r      r: sum in rank order      r --chunk r--> root
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reduce along the trees that the planner lays for the machine, hung up at the root: each tree has
- * its part of the vector and a lane. Tiles follow one another. See lanes.h.
+/* Reduce along the trees that the planner lays for the machine (lanes.h), rooted at the
+ * collective's root. Each tree has its part of the vector and a lane. Tiles follow one another.
  *
  * Sanders, Speck, Träff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
  * 2009.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Circulant-graph reduce-scatter: fewest rounds, ceil(log2 n), and least volume, n-1 blocks, for
- * every n. Rank r looks at the blocks as r, r+1, r+2, ... (mod n). Each round gives away the upper
- * half of what is left, to the rank as far off as that half begins, where it falls on the lower
- * half; block r remains. The operation must be commutative, as all of ours are.
+ * every n. Rank r numbers the blocks r, r+1, r+2, ... (mod n). In each round it gives away the
+ * upper half of the blocks that are left. If that half begins at +d, the rank d further gets it and
+ * adds it to its lower half. Block r remains. The operation must be commutative, as all of ours
+ * are.
  *
  *   left: 7 -> 4 -> 2 -> 1      round 1: blocks +4 +5 +6 to rank +4, there +0 +1 +2      n = 7
  *                               round 2: blocks +2 +3    to rank +2, there +0 +1

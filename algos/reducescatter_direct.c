@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct reduce-scatter: everyone sends each rank its block, and each rank sums in rank order. One
- * round, n-1 blocks sent by each rank, and the expression ((x0 + x1) + x2) + ... that deterministic
- * mode asks for.
+/* Direct reduce-scatter: every rank sends each rank its block, and each rank sums in rank order.
+ * One round. Each rank sends n-1 blocks. The expression is ((x0 + x1) + x2) + ..., which
+ * deterministic mode needs.
  *
  *   all --block r--> r      r: sum in rank order
  *

@@ -13,7 +13,8 @@ static bool supports(const struct kolo_shape *shape)
     return kolo_is_pow2(shape->nranks);
 }
 
-/* Rank r sends its partner at `distance` what that needs; sums wait in n/2 chunks of SCRATCH. */
+/* Rank r sends its partner at `distance` the sums that the partner's side needs. Sums wait in n/2
+ * chunks of SCRATCH. */
 static void halve(struct kolo_builder *b, int n, int distance, int r)
 {
     const int peer = r ^ distance;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hierarchical reduce-scatter, from near to far: in each small group one rank sums the group's
- * parts of a block, another rank another block's; these sums are summed in the groups around, up to
- * the rank that wants the block. The way of allgather_hier, backwards: a sum crosses a border once.
- * In a tier as many messages follow one another as a rank sums blocks; n-1 blocks sent by each
- * rank.
+/* Hierarchical reduce-scatter, from near to far: allgather_hier backwards. In each small group one
+ * rank sums the group's parts of a block, and another rank sums another block. The groups around
+ * add these sums, up to the rank that owns the block. A sum crosses a border once. In a tier as
+ * many messages follow one another as a rank sums blocks. Each rank sends n-1 blocks.
  *
  *   {0 1} {2 3}   0 <- 1: blocks 0 2   1 <- 0: blocks 1 3   ...   |   0 <-> 2   1 <-> 3
  *
@@ -11,7 +10,8 @@
  */
 #include "hier.h"
 
-/* The holder in a group sums what those in its children have; SCRATCH chunk b is for block b. */
+/* The holder in a group adds the sums of the holders in its children. SCRATCH chunk b is for block
+ * b. */
 static void sum_up(const struct kolo_hier *h, struct kolo_builder *b, int tier, int group,
                    int block)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Ring reduce-scatter: the sum of each block starts at the place after its owner and travels round
- * the ring to the owner, everyone adding its part. n-1 steps between neighbours, n-1 blocks sent by
- * each rank, which is the least possible.
+ * the ring to the owner. Every rank adds its part. n-1 steps between neighbours. Each rank sends
+ * n-1 blocks, which is the least possible.
  *
  *   step t: place i --sum of the block of place i-1-t--> place i+1
  *

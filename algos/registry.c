@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The catalogue: one row an algorithm, by collective. A new file in this folder adds its row here,
- * its line in algos.h and its name in meson.build; what can be verified, priced, drawn, tuned and
- * run follows from that.
+/* The catalogue of algorithms by collective, one row each. A new algorithm adds its row here, its
+ * line in algos.h and its file's name in meson.build. The library can then verify, price, draw,
+ * tune and run it.
  */
 #include "algos.h"
 

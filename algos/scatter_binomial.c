@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Binomial-tree scatter: each node passes the upper half of the blocks it has to the node where
- * they begin, until all have their own. ceil(log2 n) rounds; node v is rank root + v, so that the
- * root's blocks go out as they lie (in two pieces where they wrap).
+/* Binomial-tree scatter: each node passes the upper half of its blocks to the node where that half
+ * begins, until all nodes have their own block. ceil(log2 n) rounds. Node v is rank root + v, so
+ * the root's blocks go out as they lie, in two pieces if they wrap.
  *
  *   0 -> 4 [4 5]   |   0 -> 2 [2 3]   |   0 -> 1 [1]   2 -> 3 [3]   4 -> 5 [5]        n = 6
  *

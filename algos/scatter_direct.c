@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Direct scatter: the root sends everyone its block. One round, and no block moves twice.
+/* Direct scatter: the root sends every rank its block. One round, and no block moves twice.
  *
  *   root --block r--> r, for each r
  *

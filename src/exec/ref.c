@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every message is a copy on a list; a rank runs until it must wait for one; ranks take turns. */
+/* The reference executor. Every message is a copy on a list. A rank runs until it must wait for a
+ * message. Ranks take turns. */
 #include "ref.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ struct ref {
     void *arg;
     struct message *sent; /* oldest first */
     int *pc;              /* [nranks * lanes]: next step */
-    bool *done;           /* per rank and step, ranks behind one another */
+    bool *done;           /* per rank and step, one rank after another */
     size_t *first_step;
     bool failed;
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From an algorithm's calls to a sealed plan.
+/* The builder turns an algorithm's calls into a sealed plan.
  *
- * kolo_transfer() emits both ends of a message. Within a round the sends of a rank come first; all
- * else waits in `held` until kolo_round(). Every rank's signals and outbox chunks are counted even
- * when only one rank's steps are kept, so that a receiver knows where its sender puts a message.
- * facts.c then finds in the whole plan which messages need no copy.
+ * kolo_transfer() emits both ends of a message. Within a round the sends of a rank come first. All
+ * other steps wait in `held` until kolo_round().
+ *
+ * The builder counts every rank's signals and outbox chunks, even if it keeps only one rank's
+ * steps. So a receiver knows the outbox place of each message. facts.c then finds the messages of
+ * the whole plan that need no copy.
  */
 #include "facts.h"
 #include "plan.h"
@@ -19,7 +21,7 @@ struct held {
     struct kolo_step step;
 };
 
-/* The newest send of a rank in a lane: the next one of the same round shares its signal. */
+/* The newest send of a rank in a lane. The next send of the same round shares its signal. */
 struct sent {
     uint32_t round;
     uint16_t phase, place;
@@ -28,7 +30,7 @@ struct sent {
 
 struct kolo_builder {
     struct kolo_plan *plan;
-    struct sent *sent; /* [KOLO_LANES * nranks]: what few lanes do not touch is never there */
+    struct sent *sent; /* [KOLO_LANES * nranks]: pages of unused lanes are never touched */
     struct held *held;
     int nheld, cap, lane;
     uint32_t round; /* from 1: 0 in `sent` means never */
@@ -133,7 +135,7 @@ void kolo_lane(struct kolo_builder *b, int lane)
     }
 }
 
-/* Number this send within its rank: signal and place in the outbox. */
+/* Give this send its signal and its place in the outbox, numbered within its rank. */
 static const struct sent *number_send(struct kolo_builder *b, int from, struct kolo_slice src)
 {
     struct kolo_rank_plan *mine = &b->plan->rank[from];
@@ -302,7 +304,8 @@ static void seal_counts(struct kolo_plan *plan)
 
 /* ---- build ---- */
 
-/* In each tree one rank has no parent, and every other one comes to it by its parents. */
+/* Check that in each tree one rank has no parent, and that the parents of every other rank lead to
+ * it. */
 static kolo_status check_trees(const struct kolo_algo *algo, const struct kolo_shape *shape)
 {
     const int n = shape->nranks;
@@ -325,7 +328,8 @@ static kolo_status check_trees(const struct kolo_algo *algo, const struct kolo_s
                           algo->base.name, shape->ntrees, n);
 }
 
-/* Each group is named by its smallest rank, and lies within one of the next level. */
+/* Check that each group has the name of its smallest rank, and lies within one group of the next
+ * level. */
 static kolo_status check_groups(const struct kolo_algo *algo, const struct kolo_shape *shape)
 {
     bool ok = shape->nlevels >= 0 && shape->nlevels <= KOLO_LEVELS &&

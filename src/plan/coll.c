@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the arguments of a collective mean for one rank; computed once a call. */
+/* The elements and bytes that the arguments of a collective mean for one rank. Each call computes
+ * them once. */
 #include "plan/coll.h"
 
 static bool has_in(const struct kolo_coll_args *args, bool is_root)

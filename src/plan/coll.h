@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The arguments of a collective, as its caller gives them, and what they mean in elements and bytes
- * for one rank. Every layer below the public calls takes them in this form. */
+/* The arguments of a collective, as its caller gives them, and the elements and bytes that they
+ * mean for one rank. Every layer below the public calls takes them in this form. */
 #ifndef KOLO_PLAN_COLL_H
 #define KOLO_PLAN_COLL_H
 
@@ -21,15 +21,15 @@ struct kolo_coll_args {
     void *out;
     size_t count; /* per block; of the whole vector where kolo_coll_flat() */
     struct kolo_counts v;
-    uint64_t factor; /* the bits of PREMULSUM's */
+    uint64_t factor; /* the bits of PREMULSUM's factor */
 };
 
 struct kolo_coll_extent {
-    size_t in_elems, out_elems; /* that the buffers span, from their starts */
-    size_t bytes;               /* of a block or vector, as struct kolo_query says */
+    size_t in_elems, out_elems; /* elements that the buffers span, from their starts */
+    size_t bytes;               /* of a block or vector, as in struct kolo_query */
     bool has_in, has_out;       /* this rank's send is read, its recv is written */
     bool reduces;
-    bool by_messages; /* a v-form whose counts not all ranks know: each edge has its own length */
+    bool by_messages; /* each edge has its own length: a v-form whose counts not all ranks know */
 };
 
 /* v-forms whose counts not all ranks know: gatherv, scatterv, all_to_allv. */
@@ -42,7 +42,7 @@ static inline bool kolo_coll_by_messages(const struct kolo_coll_args *args)
 /* Cost: constant for regular collectives, n for v-forms. */
 struct kolo_coll_extent kolo_coll_extent_of(const struct kolo_coll_args *args, int rank,
                                             int nranks);
-/* Bytes of a buffer, 0 where this rank has none. */
+/* Bytes of a buffer; 0 if this rank has none. */
 static inline size_t kolo_coll_in_bytes(const struct kolo_coll_args *args,
                                         const struct kolo_coll_extent *extent)
 {
@@ -53,10 +53,10 @@ static inline size_t kolo_coll_out_bytes(const struct kolo_coll_args *args,
 {
     return extent->has_out ? extent->out_elems * kolo_type_bytes(args->type) : 0;
 }
-/* recv - send in bytes where the buffers may overlap: the in-place form of kolo.h. */
+/* recv - send in bytes in the in-place form of kolo.h, in which the buffers may overlap. */
 ptrdiff_t kolo_coll_in_place(const struct kolo_coll_args *args, int rank, int nranks);
 
-/* Whether send (else recv) holds one block, not one a rank. */
+/* Whether send (`in`), else recv, holds one block and not a block for each rank. */
 static inline bool kolo_coll_is_one_block(enum kolo_coll coll, bool in)
 {
     return in ? coll == KOLO_COLL_GATHER || coll == KOLO_COLL_ALL_GATHER

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The collectives: their names, how many chunks each buffer has, and which chunks of IN and OUT are
- * the same memory in a call in place. */
+/* The collectives: their names, the number of chunks of each buffer, and the chunks of IN and OUT
+ * that are the same memory in an in-place call. */
 #include "plan.h"
 
 static const char *const coll_names[KOLO_COLLS] = {"allreduce",     "reduce",   "broadcast",

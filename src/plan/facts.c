@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What only the whole plan shows about a message, and what spares it a copy:
+/* Facts about messages that only the whole plan shows, and that save a copy:
  *   STABLE  the sender never writes the source again, so the receiver may load from it any time;
  *   FRESH   the receiver has not touched the destination yet, so the sender may store into it.
- * Both must hold whether or not a rank's IN and OUT are the same memory. One exception keeps the
- * two-phase exchange copy-free in place: rank p loads my chunk, later sends me what belongs there.
- * As p receives before it sends, its own message cannot overtake its own load.
- * Only plans of one lane carry facts: there a peer's step order is its program order.
+ * Both must hold whether or not a rank's IN and OUT are the same memory.
+ *
+ * One exception keeps the two-phase exchange copy-free in place: rank p loads my chunk, and later
+ * sends me the chunk that belongs there. p receives before it sends, so its own message cannot
+ * overtake its own load.
+ *
+ * Only plans of one lane carry facts. With one lane a peer's step order is its program order.
  */
 #include "facts.h"
 
@@ -28,7 +31,8 @@ struct view { /* one rank: a list of uses for each location */
     bool failed;
 };
 
-/* OUT chunks first; an IN chunk is the OUT chunk it may share memory with, else its own. */
+/* The location of a chunk. OUT chunks come first. An IN chunk has the location of the OUT chunk
+ * with which it may share memory, else its own. */
 static int location(const struct view *v, enum kolo_buf buf, int chunk)
 {
     if (buf == KOLO_OUT) {
@@ -58,7 +62,7 @@ static void add_use(struct view *v, struct kolo_slice s, int step, bool write, b
     }
 }
 
-/* In place this COPY does nothing; out of place it writes OUT and leaves IN alone. */
+/* Whether this COPY does nothing in place. Out of place it writes OUT and leaves IN alone. */
 static bool copies_onto_itself(const struct view *v, const struct kolo_step *s)
 {
     return s->op == KOLO_COPY && s->src.buf == KOLO_IN && s->dst.buf == KOLO_OUT &&
@@ -99,7 +103,7 @@ static bool view_open(struct view *v, const struct kolo_plan *plan, int rank)
     return !v->failed;
 }
 
-/* SEND `send` of v's rank was received, and the peer sent later what RECV `recv` takes. */
+/* Whether the peer received SEND `send` of v's rank before it sent the message of RECV `recv`. */
 static bool answered(const struct view *v, const struct kolo_match *match, int send, int recv)
 {
     const struct kolo_step *s = &v->plan->rank[v->rank].step[send];
@@ -154,7 +158,8 @@ void kolo_match_free(struct kolo_match *match, int nranks)
     free(match);
 }
 
-/* Messages match in order per (from, to): walk each receiver's list with a cursor per sender. */
+/* Match the receives of rank `to`. Messages match in order per (from, to), so the walk over the
+ * receiver's list needs one cursor per sender. */
 static void match_receives(const struct kolo_plan *plan, struct kolo_match *match, int to,
                            int *cursor)
 {

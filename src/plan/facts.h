@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which step is the other end of a message, and the facts STABLE and FRESH (see facts.c). */
+/* The other end of each message, and the facts STABLE and FRESH about messages. */
 #ifndef KOLO_FACTS_H
 #define KOLO_FACTS_H
 
@@ -10,7 +10,8 @@ struct kolo_match {
                    else -1 */
 };
 
-/* Of all ranks of a whole plan; NULL if out of memory. Free with kolo_match_free(match, nranks). */
+/* Match all ranks of a whole plan; NULL if out of memory. Free with kolo_match_free(match, nranks).
+ */
 struct kolo_match *kolo_match_make(const struct kolo_plan *plan);
 void kolo_match_free(struct kolo_match *match, int nranks);
 

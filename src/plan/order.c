@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who receives what: the links of a whole plan and the two steps of each message (walk.h).
+/* The matching of messages: the links of a whole plan and the two steps of each message (walk.h).
  *
- * Links are found with one table of nranks * lanes entries that serves rank after rank: first for
- * the sends of a rank, then, with the links sorted by receiver, for its receives. So all is linear
+ * One table of nranks * lanes entries finds the links. It serves rank after rank: first for the
+ * sends of a rank, then, with the links sorted by receiver, for its receives. So the time is linear
  * in the steps, whatever the number of pairs.
  */
 #include "print.h"
@@ -176,7 +176,7 @@ static kolo_status find_receive_links(struct matcher *m, const int *begin)
     return KOLO_OK;
 }
 
-/* The messages of a link that one end lacks: name the first. */
+/* Fail because one end of a link lacks messages. The text names the first one. */
 static kolo_status refuse_unmatched(const struct matcher *m, int at)
 {
     const struct link *link = &m->link[at];

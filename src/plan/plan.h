@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Plans: what each rank does, as data. Made by algorithms through the builder of <kolo/plugin.h>;
- * everything else (verify, price, print, lower, run) is done to a plan.
+/* A plan: the steps of every rank, as data. Algorithms make plans through the builder of
+ * <kolo/plugin.h>. The library verifies, prices, prints, lowers and runs them.
  *
- * Order: steps of a lane run in order, lanes of a rank run concurrently. Messages match in order
- * per (from, to, lane); both ends' steps carry both slices. A SEND has read its source before a
- * later step of its lane writes there. `dep` waits for an earlier step of another lane of the same
- * rank.
+ * Order:
+ * - The steps of a lane run in order. The lanes of a rank run concurrently.
+ * - Messages match in order per (from, to, lane). The steps at both ends carry both slices.
+ * - A SEND has read its source before a later step of its lane writes there.
+ * - `dep` waits for an earlier step of another lane of the same rank.
  */
 #ifndef KOLO_PLAN_H
 #define KOLO_PLAN_H
@@ -21,16 +22,17 @@ enum kolo_meaning { KOLO_SEND, KOLO_RECV, KOLO_RECV_REDUCE, KOLO_COPY, KOLO_REDU
 enum kolo_step_flag {
     KOLO_STEP_LEFT = 1, /* RECV_REDUCE, REDUCE: dst = src op dst */
     KOLO_STEP_LAST = 2, /* RECV_REDUCE, REDUCE: completes the reduction */
-    /* Facts about a message that only the whole plan shows; equal at both ends; set by seal. */
+    /* Facts about a message that only the whole plan shows. Sealing sets them, alike at both ends.
+     */
     KOLO_STEP_STABLE = 4, /* the sender never writes src after this SEND, in place or not */
     KOLO_STEP_FRESH = 8   /* the receiver has not touched dst before this RECV, in place or not */
 };
 
 /* One step of one rank. SEND, RECV, RECV_REDUCE: src is the sender's slice, dst the receiver's.
- * A run of sends of one lane and round is announced by one signal: the sender's `phase`-th. The
- * sent chunks lie in the sender's outbox from chunk `place` on; sending the same slice again to
- * another rank in one run uses the same place. Both are numbered from 0 within the sender and the
- * tile. */
+ * One signal, the sender's `phase`-th, announces a run of sends of one lane and round. The sent
+ * chunks lie in the sender's outbox from chunk `place` on. If one run sends the same slice to
+ * several ranks, these sends share the place. Each sender numbers phases and places from 0 in
+ * every tile. */
 struct kolo_step {
     uint8_t op, flags, lane, spare;
     int32_t peer; /* the other rank, -1 for local steps */
@@ -44,7 +46,7 @@ struct kolo_rank_plan {
     struct kolo_step *step; /* NULL for ranks that were not asked for */
     int count, cap;
     int phases, places;  /* signals and outbox chunks per tile; known for every rank */
-    int sends, receives; /* messages; of the ranks whose steps are here */
+    int sends, receives; /* messages; known for the ranks whose steps are here */
 };
 
 struct kolo_plan {
@@ -55,13 +57,13 @@ struct kolo_plan {
     int chunks, scratch_chunks;
     int max_places;              /* the largest `places` of any rank */
     struct kolo_rank_plan *rank; /* [nranks] */
-    uint64_t hash;               /* of algorithm name, shape and chunks: equal on every rank */
+    uint64_t hash;               /* hash of algorithm name, shape and chunks: equal on every rank */
     int *order, *group, *tree;
 };
 
-/* Build and seal the plan of `algo` for `shape`: of one rank, or of all (rank -1).
- * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits nonsense, or the groups of the
- * shape are none; the text says what), SYSTEM. */
+/* Build and seal the plan of `algo` for `shape`: for one rank, or for all (rank -1).
+ * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits invalid steps, or the groups of
+ * the shape are invalid; the text names the fault), SYSTEM. */
 kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shape *shape, int rank,
                             struct kolo_plan **out);
 void kolo_plan_destroy(struct kolo_plan *plan);
@@ -69,8 +71,8 @@ void kolo_plan_destroy(struct kolo_plan *plan);
 /* Chunks of a buffer at `rank` (0: the rank does not have it). */
 int kolo_plan_buf_chunks(const struct kolo_plan *plan, int rank, enum kolo_buf buf);
 
-/* all_reduce, reduce, broadcast: one vector cut into chunks. The others: a chunk is a rank's block.
- */
+/* Flat collectives (all_reduce, reduce, broadcast) cut one vector into chunks. In the others a
+ * chunk is a rank's block. */
 static inline bool kolo_coll_flat(enum kolo_coll coll)
 {
     return coll == KOLO_COLL_ALL_REDUCE || coll == KOLO_COLL_REDUCE || coll == KOLO_COLL_BROADCAST;
@@ -87,18 +89,18 @@ static inline bool kolo_coll_rooted(enum kolo_coll coll)
 }
 /* "allreduce", the prefix of algorithm names and the word in KOLO_ALGO; "AllReduce" for the log. */
 const char *kolo_coll_name(enum kolo_coll coll);
-/* The collective of that name; underscores, as in all_reduce, do not count. False: there is none.
- */
+/* Find the collective called `name`. Underscores, as in all_reduce, are ignored. False: no
+ * collective has this name. */
 bool kolo_coll_find(const char *name, size_t len, enum kolo_coll *out);
-/* Add the names of all, `between` them. */
+/* Add the names of all collectives, separated by `between`. */
 void kolo_coll_list(struct kolo_text *out, const char *between);
 const char *kolo_coll_title(enum kolo_coll coll);
 
-/* In place, chunk `chunk` of IN at `rank` is this chunk of OUT; -1 if it is none. */
+/* The chunk of OUT that is chunk `chunk` of IN at `rank` in an in-place call; -1: none. */
 int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk);
 
-/* Rank `from` sends more messages than rank `to` receives: what can lie where it is, the receivers
- * had better fetch, all at a time. False for plans of one rank. */
+/* Whether rank `from` sends more messages than rank `to` receives. If so, the receivers do better
+ * to fetch the data from where it lies, all at the same time. False for plans of one rank. */
 static inline bool kolo_plan_fans_out(const struct kolo_plan *plan, int from, int to)
 {
     return plan->only < 0 && plan->rank[from].sends > plan->rank[to].receives;
@@ -116,7 +118,7 @@ static inline int kolo_rank_at(const struct kolo_shape *shape, int i)
     return shape->order != NULL ? shape->order[i] : i;
 }
 
-/* The built-in algorithms, one row each; defined in algos/registry.c. */
+/* The built-in algorithms, one row each. algos/registry.c defines them. */
 extern const struct kolo_algo *const kolo_algos[];
 extern const int kolo_algos_count;
 

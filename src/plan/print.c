@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text and pictures of plans: see print.h. In the picture a step stands at the time at which it is
- * done when a message takes one unit and all else a quarter; time comes from a walk. */
+/* Text and pictures of plans. In the picture a step stands at the time at which it is done. A walk
+ * finds the times: a message takes one unit, and any other step a quarter. */
 #include "print.h"
 
 #include "walk.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Walking: see walk.h. A queue holds the lanes that may be able to move; each does one step and
- * queues up again, and wakes the one lane that its message or its freed slot lets go on. What a
- * lane waits for is asked in one place, for the walk and for the text about a deadlock.
+/* The walk. A queue holds the lanes that may be able to move. Each lane does one step and queues up
+ * again. It wakes the one lane that can go on because of its message or its freed slot. One
+ * function, waits_for(), finds the wait of a lane, for the walk and for the text about a deadlock.
  */
 #include "walk.h"
 
@@ -74,7 +74,7 @@ static int behind(const struct walk *w, int rank, int tile)
     return -1;
 }
 
-/* The lane that the next step of `lane` waits for, or -1: it can run. */
+/* The lane that the next step of `lane` waits for; -1: the step can run. */
 static int waits_for(const struct walk *w, int lane)
 {
     const struct kolo_order *o = w->order;
@@ -108,7 +108,7 @@ static int waits_for(const struct walk *w, int lane)
     return me->next == 0 ? behind(w, rank, me->tile) : -1;
 }
 
-/* Count the message, find its other end, wake that end. */
+/* Count the message, find its other end, and wake that end. */
 static void pass_message(struct walk *w, struct kolo_event *e)
 {
     const struct kolo_order *o = w->order;
@@ -173,7 +173,8 @@ static void describe_wait(const struct walk *w, int lane, struct kolo_text *out)
                   other % w->plan->lanes);
 }
 
-/* Nothing can move: from any stuck lane the waits lead into a cycle; tell it, or its beginning. */
+/* Fail because no lane can move. From any stuck lane the waits lead into a cycle. The text shows
+ * the cycle, or its beginning. */
 static kolo_status refuse_deadlock(const struct walk *w)
 {
     enum { SHOWN = 4 };

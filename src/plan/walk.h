@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The one ordering semantics of plans.
  *
- * A plan runs as: each lane of a rank does its steps in order, for tile 0, 1, 2, ...; each link
- * (from, to, lane) is a FIFO with a number of slots, and a SEND waits while all of them hold
- * messages that were not received; `dep` waits for that step of the same tile; a lane begins tile t
- * when all lanes of its rank are done with tile t-2. What a step *means* (symbols, seconds, a place
- * in a drawing) is the visitor's. A step that can run stays so until it does, hence whether a plan
- * ends does not depend on the order in which ranks advance: one order, round-robin, shows it.
+ * A plan runs by these rules:
+ * - Each lane of a rank does its steps in order, for tile 0, 1, 2, ...
+ * - Each link (from, to, lane) is a FIFO with a number of slots. A SEND waits while all slots hold
+ *   messages that were not received.
+ * - `dep` waits for that step of the same tile.
+ * - A lane begins tile t when all lanes of its rank are done with tile t-2.
+ * The visitor defines the *meaning* of a step: symbols, seconds, a place in a drawing.
+ *
+ * A step that can run stays able to run until it does. So the order in which ranks advance does not
+ * decide whether a plan ends, and a walk in one order, round-robin, shows it.
  */
 #ifndef KOLO_WALK_H
 #define KOLO_WALK_H
 
 #include "plan.h"
 
-/* What was found out about a whole plan before walking it: who receives what. Immutable. */
+/* The matching of a whole plan's messages, made before the walk. Immutable. */
 struct kolo_order {
     const struct kolo_plan *plan;
     int steps, links, messages; /* of one tile, of all ranks */
     int *base;                  /* [nranks + 1]: number of a rank's step 0 among all steps */
     int *message;               /* [steps]: the message of a SEND or receive, else -1 */
-    int *turn;                  /* [steps]: which step of its lane it is */
+    int *turn;                  /* [steps]: the step's index in its lane */
     int *lane_first;            /* [nranks * lanes + 1]: into lane_step */
     int *lane_step;             /* [steps]: step indices, lane by lane */
     int *link;                  /* [messages]; messages of a link are numbered consecutively */
@@ -28,12 +32,12 @@ struct kolo_order {
     void *block;                /* holds all of the above */
 };
 
-/* Match the messages of a whole plan (only == -1). INVALID, with a text: a step that is no step, a
- * message that only one end knows, ends that disagree. */
+/* Match the messages of a whole plan (only == -1). INVALID, with a text: an invalid step, a message
+ * that only one end has, or ends that disagree. */
 kolo_status kolo_order_create(const struct kolo_plan *plan, struct kolo_order *out);
 void kolo_order_destroy(struct kolo_order *order);
 
-struct kolo_event { /* one step is done */
+struct kolo_event { /* one finished step */
     const struct kolo_step *step;
     int rank, index, tile;
     int number;  /* of the step among all steps: order->base[rank] + index */
@@ -48,16 +52,17 @@ struct kolo_visitor {
     kolo_status (*step)(void *ctx, const struct kolo_event *event);
 };
 
-/* Run `tiles` repetitions with `slots` slots a link. INVALID: a deadlock; the text names who waits
- * for whom. Otherwise what the visitor answers. */
+/* Run `tiles` repetitions with `slots` slots a link. INVALID: a deadlock; the text names the ranks
+ * and their waits. Otherwise the function returns the visitor's status. */
 kolo_status kolo_order_walk(const struct kolo_order *order, int tiles, int slots,
                             const struct kolo_visitor *visitor, void *ctx);
 
-/* Both in one. */
+/* Create the order of `plan`, walk it, and destroy it. */
 kolo_status kolo_walk(const struct kolo_plan *plan, int tiles, int slots,
                       const struct kolo_visitor *visitor, void *ctx);
 
-/* "allreduce_ring, 4 ranks: rank 2 lane 0 step 3 (send to 3 ...): " and the sentence; INVALID. */
+/* Fail with INVALID: "allreduce_ring, 4 ranks: rank 2 lane 0 step 3 (send to 3 ...): " and the
+ * formatted sentence. */
 kolo_status kolo_step_refuse(const struct kolo_plan *plan, int rank, int index, const char *format,
                              ...) KOLO_PRINTF(4, 5);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The algorithms that may run a call, and what each is predicted to take.
+/* The algorithms that may run a call, and their predicted times.
  *
- * Sizes fall into classes by powers of two. For a class every algorithm of the collective is built
- * and priced once, at the class's smallest size (which most calls have). Beyond 64 ranks a whole
- * plan would take too long, so two smaller communicators of the same kind are priced and the growth
- * between them continued.
+ * Sizes fall into classes by powers of two. For a class, every algorithm of the collective is built
+ * and priced once, at the class's smallest size, which most calls have. Beyond 64 ranks a whole
+ * plan would take too long to price. Then the model prices two smaller communicators of the same
+ * kind and extrapolates the growth between them.
  *
- * Nothing here depends on the calls made before: what is kept is what would be computed again.
+ * Results do not depend on earlier calls. The kept values only save computing them again.
  */
 #include "chooser.h"
 #include "plan/plan.h"
@@ -42,7 +42,8 @@ bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, 
     return algo->supports == NULL || algo->supports(&shape);
 }
 
-/* Almost always 0: the price of one root stands for all. -1: no root will do. */
+/* The first root for which `algo` has a plan, almost always 0. The price of one root stands for
+ * all. -1: there is no plan for any root. */
 static int first_root(const struct kolo_chooser *c, const struct kolo_algo *algo)
 {
     const int roots = kolo_coll_rooted(algo->coll) ? c->options.nranks : 1;
@@ -54,7 +55,8 @@ static int first_root(const struct kolo_chooser *c, const struct kolo_algo *algo
     return -1;
 }
 
-/* Stable: of equal prices the earlier row of the catalogue stays first. */
+/* Insert by price. The order is stable: at equal prices the earlier row of the catalogue stays
+ * first. */
 static void insert(struct kolo_ranking *ranking, struct kolo_candidate new)
 {
     int at = ranking->count++;
@@ -80,7 +82,7 @@ static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_ranking 
         if (st == KOLO_OK && forecast.phases <= c->options.max_phases) {
             insert(ranking, (struct kolo_candidate){.algo = algo, .us = forecast.us});
         } else if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED && st != KOLO_ERR_INVALID) {
-            return st; /* a plan that is refused, or makes no sense, is no candidate */
+            return st; /* a refused or invalid plan is no candidate, but not an error */
         }
     }
     return KOLO_OK;

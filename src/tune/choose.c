@@ -14,11 +14,14 @@ static bool rounds_to_less(enum kolo_type type)
            type == KOLO_FLOAT8_E5M2;
 }
 
-/* Between hosts each tile costs system calls and a latency; but where several ranks pass on what
- * one sends, they work at a time. Where each byte goes from its first place to its last, tiles gain
- * nothing: over loopback a gather of 8 MiB of 4 ranks takes half in tiles of 4 MiB, an all-gather
- * of 2 ranks a tenth less; but with more ranks that work at a time those of 1 MiB take a sixth
- * less. */
+/* The tile of a call between hosts.
+ *
+ * Each tile costs system calls and a latency. Tiles pay if several ranks pass data on, because then
+ * these ranks work at the same time. They gain nothing if each byte goes straight from its first
+ * place to its last. Measured over loopback:
+ * - a gather of 8 MiB of 4 ranks takes half the time in tiles of 4 MiB;
+ * - an all-gather of 2 ranks takes a tenth less in these tiles;
+ * - with more ranks that work at the same time, tiles of 1 MiB take a sixth less. */
 static size_t net_tile_of(const struct kolo_asked *call)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
@@ -29,14 +32,14 @@ static size_t net_tile_of(const struct kolo_asked *call)
     return bytes <= KOLO_TILE_BYTES || chained ? 0 : (at_once ? 4096 : 1024) * kib;
 }
 
-/* The default is what stays in a core's L2. Measured with kolo tune on 2 cores:
- * - ranks that share cores take turns between tiles: gather and its like of 8 ranks take 20 to 25 %
- *   less in tiles of 1 MiB;
- * - in memory that all map no copy waits in a cache for its other end: 2, 4 and 8 ranks take 1 to
- *   21 % less in tiles of 512 KiB;
- * - where one rank fills what another empties, both work the sooner the first tile is there, and
- *   slots that are used again soon stay in the cache: a broadcast of 2 ranks takes a sixth less for
- *   128 KiB in tiles of 32 KiB, half for 8 MiB in tiles of 128 KiB. */
+/* The tile of a call. The default size stays in a core's L2. Measured with kolo tune on 2 cores:
+ * - Ranks that share cores take turns between tiles. Gather and similar collectives of 8 ranks take
+ *   20 to 25 % less in tiles of 1 MiB.
+ * - In memory that all ranks map, no copy waits in a cache for its receiver. 2, 4 and 8 ranks take
+ *   1 to 21 % less in tiles of 512 KiB.
+ * - If one rank fills slots that another empties, an early first tile lets both work sooner, and
+ *   slots that are soon used again stay in the cache. A broadcast of 2 ranks takes a sixth less for
+ *   128 KiB in tiles of 32 KiB, and half for 8 MiB in tiles of 128 KiB. */
 static size_t tile_of(const struct kolo_asked *call)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
@@ -101,7 +104,8 @@ static kolo_status choose_by_rule(const struct kolo_asked *call, const struct ko
     return KOLO_OK;
 }
 
-/* What the tuner says of the first `count` of class->index; *choice is -1 without an opinion. */
+/* Ask the tuner about the first `count` entries of class->index. *choice is -1 if it has no
+ * opinion. */
 static kolo_status ask_tuner(const struct kolo_asked *call, int count, int *choice)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
@@ -124,7 +128,8 @@ static kolo_status ask_tuner(const struct kolo_asked *call, int count, int *choi
     return KOLO_OK;
 }
 
-/* The first row whose algorithm may run this call; out->algo stays NULL where there is none. */
+/* Choose by the first row whose algorithm may run this call. out->algo stays NULL if there is
+ * none. */
 static kolo_status choose_by_table(const struct kolo_asked *call, struct kolo_pick *out)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
@@ -154,7 +159,8 @@ static kolo_status refuse_call(const struct kolo_asked *call)
                      kolo_must_be_ordered(call) ? " in rank order" : "");
 }
 
-/* What the tuner chooses among all that may run; out->algo stays NULL without an opinion. */
+/* Let the tuner choose among all algorithms that may run. out->algo stays NULL if it has no
+ * opinion. */
 static kolo_status choose_by_tuner(const struct kolo_asked *call, struct kolo_pick *out)
 {
     const struct kolo_class *class = call->class;
@@ -320,7 +326,7 @@ void kolo_choice_line(const struct kolo_chooser *c, enum kolo_coll coll, int roo
 
 /* ---- the chooser ---- */
 
-/* NULL where `from` is, or out of memory. */
+/* A copy of `from`. NULL if `from` is NULL or memory is out. */
 static void *copy_of(const void *from, size_t bytes)
 {
     void *copy = from != NULL ? malloc(bytes + 1) : NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the chooser share: candidates.c knows which algorithms may run a call and what
- * they cost, choose.c picks one. */
+/* Declarations that the files of the chooser share. candidates.c finds the algorithms that may run
+ * a call, and their costs. choose.c picks one. */
 #ifndef KOLO_TUNE_CHOOSER_H
 #define KOLO_TUNE_CHOOSER_H
 
@@ -11,7 +11,7 @@ enum { KOLO_CLASSES = 64 }; /* sizes by powers of two */
 
 enum { KOLO_SUMS_KNOWN = 1, KOLO_SUMS_ORDERED = 2, KOLO_SUMS_WIDE = 4 };
 
-struct kolo_sums { /* what the plans of one algorithm compute, by root */
+struct kolo_sums { /* the order and width of one algorithm's sums, by root */
     const struct kolo_algo *algo;
     uint8_t *by_root; /* [nranks]: KOLO_SUMS_* */
 };
@@ -22,11 +22,11 @@ struct kolo_ranking {
 };
 
 struct kolo_class {
-    struct kolo_ranking ranking[2]; /* of calls that are not mapped, and that are */
+    struct kolo_ranking ranking[2]; /* of unmapped calls, and of mapped calls */
     const char **name;              /* room for a tuner's query: [count] each */
     double *us;
     int *index;
-    struct kolo_pick newest[2]; /* of calls that are not mapped, and that are; algo NULL: none */
+    struct kolo_pick newest[2]; /* of unmapped calls, and of mapped calls; algo NULL: none */
     bool newest_is_mapped;
 };
 
@@ -53,26 +53,27 @@ struct kolo_asked {
     bool mapped;
 };
 
-/* floor(log2(bytes)); nothing at all costs as much as a byte. */
+/* floor(log2(bytes)). 0 bytes fall into the class of 1 byte. */
 int kolo_class_of(size_t bytes);
-/* The class of this size, priced for calls that are mapped, or are not. */
+/* The class of this size, priced for mapped or for unmapped calls. */
 KOLO_CHECK kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
                                           bool mapped, struct kolo_class **out);
 void kolo_class_free(struct kolo_class *class);
 /* Whether `algo` has a plan for this root. */
 bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root);
-/* KOLO_SUMS_* of this algorithm and root. A plan that cannot be proved is not in rank order. */
+/* KOLO_SUMS_* of this algorithm and root. A plan without a proof counts as not in rank order. */
 KOLO_CHECK kolo_status kolo_sums_of(struct kolo_chooser *c, const struct kolo_algo *algo, int root,
                                     unsigned *out);
-/* Deterministic, and this call adds. */
+/* Whether the communicator is deterministic and this call reduces. */
 bool kolo_must_be_ordered(const struct kolo_asked *call);
-/* NULL where `algo` may run this call, else why not. */
+/* The reason why `algo` may not run this call. NULL: it may. */
 KOLO_CHECK kolo_status kolo_objection(const struct kolo_asked *call, const struct kolo_algo *algo,
                                       const char **out);
-/* The next candidate, from place *at on, that may run; NULL at the end. */
+/* The next candidate, from place *at on, that may run this call; NULL at the end. */
 KOLO_CHECK kolo_status kolo_next_candidate(const struct kolo_asked *call, int *at,
                                            const struct kolo_candidate **out);
-/* The candidate of this name; NULL: it is none (it has too many rounds, or is refused). */
+/* The candidate for `algo`. NULL: it is no candidate, because it has too many rounds or is
+ * refused. */
 const struct kolo_candidate *kolo_candidate_of(const struct kolo_asked *call,
                                                const struct kolo_algo *algo);
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a flag, a byte and a yield cost on this machine.
+/* The measured costs of a flag, a byte and a yield on this machine.
  *
- * Two threads, a leader that asks and a helper that answers, on two cores: an answer is a flag
- * there and back, or a buffer written afresh, so that the bytes which the leader then copies or
- * adds lie where a peer's bytes lie, in another core's cache. Again on one core, each yielding to
- * the other: a switch. And again, shorter, on two cores of two L3 caches, two NUMA nodes, two
- * packages, as far as the machine has them. The fastest of many tries counts, as the others were
- * disturbed. Where the helper does not answer in time the defaults stay.
+ * Two threads run on two cores: a leader that asks and a helper that answers. An answer is a flag
+ * there and back, or a freshly written buffer. The leader then copies or adds this buffer. Its
+ * bytes lie in another core's cache, as a peer's bytes do.
+ *
+ * The two threads run again on one core, where each yields to the other: this measures a switch.
+ * They run again, shorter, on two cores of two L3 caches, two NUMA nodes and two packages, if the
+ * machine has these.
+ *
+ * The fastest of many tries counts, because the others were disturbed. If the helper does not
+ * answer in time, the defaults stay.
  */
 #include "topology/machine/host.h"
 #include "tune.h"
@@ -22,23 +26,28 @@ enum { BUFFER_BYTES = 256 * 1024, BATCH = 64, BLOCK_FLOATS = 2048 };
 enum { PHASE_US = 5000, TURN_US = 2500 };
 enum ask { ASK_FLAG, ASK_BYTES, ASK_END };
 
-/* A step takes or gives a line or two of another core, part of which is hidden by other work; the
- * interpreting itself costs some nanoseconds. Fitted to all collectives of two processes. */
+/* The cost of a step in flag latencies. A step takes or gives a line or two of another core, partly
+ * hidden by other work. Interpreting the step costs some nanoseconds. Fitted to all collectives of
+ * two processes. */
 static const double STEP_LATENCIES = 0.6;
 
-/* Beyond an L3. Latencies: round numbers between 35 ns within one L3 and 215 ns, which is what the
- * same flag took where the cores of a virtual machine had been moved apart. Copies: an all-reduce
- * of 256 KiB took 8.7 us near and 17 us so far apart; a broadcast of 1 MB to the 24 ranks of a
- * package 115 us, to the 48 of two 206 us (XHC, Cascade Lake): about twice. What lies between is
- * put between. */
+/* Defaults beyond an L3.
+ *
+ * Latencies are round numbers between 35 ns and 215 ns. A flag took 35 ns within one L3, and 215 ns
+ * after the cores of a virtual machine had been moved apart.
+ *
+ * Copies take about twice as long at the farthest. An all-reduce of 256 KiB took 8.7 us near and
+ * 17 us on the moved cores. A broadcast of 1 MB took 115 us to the 24 ranks of a package and 206 us
+ * to the 48 ranks of two (XHC, Cascade Lake). The values for the levels between are interpolated.
+ */
 static const struct far_default {
     double latency_us, copies; /* as long as near */
 } far_defaults[] = {{0.1, 1.5}, {0.14, 1.75}, {0.22, 2}};
 
-/* Between two packages: NCCL counts with 10 GB/s on Skylake, 16 on AMD, 22 on Sapphire Rapids. */
+/* Between two packages. NCCL assumes 10 GB/s on Skylake, 16 on AMD, 22 on Sapphire Rapids. */
 static const double CROSS_US_PER_BYTE = 5e-5;
 
-/* Round numbers of a server whose two cores share no cache. */
+/* Round numbers for a server whose two cores share no cache. */
 static const struct kolo_costs defaults = {.size = sizeof(struct kolo_costs),
                                            .cores = 1,
                                            .latency_us = 0.2,
@@ -66,7 +75,7 @@ static void pin_to(int cpu)
     CPU_ZERO(&one);
     if (cpu >= 0 && cpu < CPU_SETSIZE) {
         CPU_SET((size_t)cpu, &one);
-        (void)sched_setaffinity(0, sizeof one, &one); /* refused: unpinned is less exact */
+        (void)sched_setaffinity(0, sizeof one, &one); /* if refused, the result is less exact */
     }
 }
 
@@ -105,7 +114,7 @@ static void ask(struct bench *b, enum ask what)
     atomic_store_explicit(&b->asked, ++b->turn * 4 + (unsigned)what, memory_order_release);
 }
 
-/* Ask and wait; false once the helper is late. */
+/* Ask and wait for the answer. False: the helper is late. */
 static bool turn(struct bench *b, enum ask what)
 {
     ask(b, what);
@@ -122,7 +131,7 @@ static bool turn(struct bench *b, enum ask what)
     return true;
 }
 
-/* The time of a flag there and back, the best of many batches; 0 where none was in time. */
+/* The time of a flag there and back, the best of many batches; 0 if no batch was in time. */
 static double flag_and_back_us(struct bench *b, double limit_us)
 {
     double best_us = 0;
@@ -142,7 +151,7 @@ static double flag_and_back_us(struct bench *b, double limit_us)
     return best_us;
 }
 
-/* Add the shared bytes to a block that stays in the first cache: what one more source costs. */
+/* Add the shared bytes to a block that stays in the L1. The time is the cost of one more source. */
 static void add_shared(const struct bench *b)
 {
     for (int at = 0; at < BUFFER_BYTES / (int)sizeof(float); at += BLOCK_FLOATS) {
@@ -157,7 +166,8 @@ static void keep_least(double *least, double value)
     *least = *least > 0 && *least < value ? *least : value;
 }
 
-/* A message is written once and read once: a copy costs the mean of both. */
+/* Measure the cost of bytes. A message is written once and read once, so a copy costs the mean of
+ * both. */
 static void measure_bytes(struct bench *b)
 {
     double write_us = 0;
@@ -198,7 +208,8 @@ static void *lead(void *arg)
     return NULL;
 }
 
-/* On one CPU they yield to each other. Nothing is measured where a thread cannot be started. */
+/* Run both threads. On one CPU they yield to each other. Nothing is measured if a thread cannot be
+ * started. */
 static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
 {
     pthread_t leader;
@@ -220,9 +231,9 @@ static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
     pthread_join(helper, NULL);
 }
 
-/* The first and the last CPU that the ranks may use: neighbours by number are often threads of one
- * core. A rank that is bound to one of several cores looks further: the system cuts what is asked
- * down to what this process may have. Returns how many there are. */
+/* Pick the first and the last CPU that the ranks may use, because neighbours by number are often
+ * threads of one core. A rank that is bound to one of several cores asks for more CPUs. The system
+ * cuts the request down to the CPUs that this process may have. Returns the number of CPUs. */
 static int pick_cpus(int cores_allowed, int cpu[2])
 {
     cpu_set_t mine;
@@ -246,7 +257,8 @@ static int pick_cpus(int cores_allowed, int cpu[2])
     return found;
 }
 
-/* What no machine needs was measured while other programs had the cores: the default is nearer. */
+/* Keep a cost of at most `most`, else take the default. No machine needs more, so a larger value
+ * was measured while other programs had the cores. */
 static void take(double *cost, double most, double fallback)
 {
     *cost = *cost > 0 && *cost <= most ? *cost : fallback;
@@ -260,7 +272,8 @@ static void keep_plausible(struct kolo_costs *costs)
     take(&costs->reduce_us_per_byte, 1e-3, defaults.reduce_us_per_byte);
 }
 
-/* What is not known has its default. Farther is never faster: noise would say so. */
+/* Fill in the defaults of unknown costs. Farther is never faster: a measurement that says so is
+ * noise. */
 static void complete_far(struct kolo_costs *costs)
 {
     struct kolo_far near = {costs->latency_us, costs->copy_us_per_byte};
@@ -277,7 +290,7 @@ static void complete_far(struct kolo_costs *costs)
     take(&costs->cross_us_per_byte, 1e-3, CROSS_US_PER_BYTE);
 }
 
-/* Two digits: more would be noise. */
+/* Round to two digits: more would be noise. */
 static double two_digits(double x)
 {
     const double unit = pow(10, floor(log10(x)) - 1);
@@ -297,7 +310,7 @@ static void round_costs(struct kolo_costs *costs)
     }
 }
 
-/* Cores of two L3 caches, nodes, packages, where there are such. */
+/* Measure between cores of two L3 caches, two nodes and two packages, if the machine has these. */
 static void measure_far(struct bench *b, const struct kolo_host *host, struct kolo_costs *out)
 {
     for (size_t i = 0; i < KOLO_LENGTH(out->far); i++) {
@@ -314,7 +327,7 @@ static void measure_far(struct bench *b, const struct kolo_host *host, struct ko
     }
 }
 
-/* Of the nearest cores there are, on one core, and of far ones. */
+/* Measure between the nearest cores, on one core, and between far cores. */
 static void measure_all(struct bench *b, const struct kolo_host *host, struct kolo_costs *out)
 {
     int cpu[2] = {-1, -1};
@@ -364,7 +377,7 @@ void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct 
 
 /* ---- KOLO_COSTS ---- */
 
-/* A positive decimal number, "0.2" or "1e-3", the same in every locale. */
+/* Parse a positive decimal number such as "0.2" or "1e-3", alike in every locale. */
 static bool parse_number(const char *text, size_t len, double *out)
 {
     double value = 0;
@@ -425,7 +438,7 @@ static const struct cost_name cost_names[] = {
     {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
 };
 
-/* One "name=value"; `seen` has a bit for each name. */
+/* Parse one "name=value". `seen` has a bit for each name. */
 static bool parse_cost(const char *text, size_t len, unsigned *seen, struct kolo_costs *costs)
 {
     const char *equals = memchr(text, '=', len);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From costs to the machine that prices plans, and from small communicators to large ones.
+/* The model makes the machine that prices plans from measured costs, and extrapolates from small
+ * communicators to large ones.
  *
- * Shared memory: a sender copies into its outbox, a receiver's core copies or adds from there. How
- * long a line takes depends on what the two cores share: an L3, a NUMA node, a package, nothing;
- * between two packages all lines share one channel. What an L3 or a node can give its cores in all
- * is not priced. Ranks beyond the cores take turns. Between hosts a message takes what the
- * transport says that it takes, as nothing is measured there.
+ * - Shared memory: a sender copies into its outbox. A receiver's core copies or adds from there.
+ * - The time of a line depends on what the two cores share: an L3, a NUMA node, a package, nothing.
+ *   All lines between two packages share one channel.
+ * - The model does not price the total bandwidth of an L3 or a node.
+ * - If there are more ranks than cores, ranks take turns.
+ * - Between hosts nothing is measured: the transport names the time of a message.
  */
 #include "model.h"
 
@@ -14,12 +16,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A copy between ranks that take turns on a core finds the caches filled by the others. Measured on
- * 2 cores with 4 and 8 ranks; what is added meets the same, but its arithmetic hides it. */
+/* A copy between ranks that take turns on a core finds the caches filled by the other ranks.
+ * Measured on 2 cores with 4 and 8 ranks. Additions find the same, but their arithmetic hides it.
+ */
 static const double CROWDED_COPY = 2;
 
-/* A line that many cores of another package want goes to one after the other: a short broadcast
- * took 0.22 us to the 24 ranks of one package and 0.71 us to the 48 of two (XHC, Cascade Lake). */
+/* A line that many cores of another package read goes to one core after the other. A short
+ * broadcast took 0.22 us to the 24 ranks of one package and 0.71 us to the 48 ranks of two (XHC,
+ * Cascade Lake). */
 static const double TURN_US = 0.02;
 
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
@@ -44,7 +48,7 @@ static struct kolo_link_price shared_memory(const struct kolo_costs *costs)
 }
 
 /* Beyond an L3 a line takes longer to come, and so do the steps that wait for lines. Two ranks of
- * one core are as near as those of one L3: that they take turns is priced by the core. */
+ * one core are as near as two ranks of one L3: the core's price already has their turns. */
 static void make_far(const struct kolo_costs *costs, int at, struct kolo_link_price *out)
 {
     const struct kolo_far *far = &costs->far[at];
@@ -89,7 +93,7 @@ static void link_in_host(const struct kolo_model_machine *m, int from, int to,
     }
 }
 
-/* What a message takes between hosts; a core copies it at either end, as it is copied through a
+/* The price of a message between hosts. A core copies it at either end, because it goes through a
  * socket. */
 static struct kolo_link_price network(const struct kolo_costs *costs)
 {
@@ -129,7 +133,7 @@ static void link_between(const void *ctx, int from, int to, struct kolo_link_pri
     }
 }
 
-/* As crowded with `nranks` ranks as the communicator is with its own. 0: each has a core. */
+/* The cores that make `nranks` ranks as crowded as the communicator is. 0: each rank has a core. */
 static int cores_for(const struct kolo_model *model, int nranks)
 {
     const double cores = (double)model->costs.cores * model->nhosts;
@@ -140,8 +144,8 @@ static int cores_for(const struct kolo_model *model, int nranks)
     return scaled > 0 ? scaled : 1;
 }
 
-/* A call in a long row of such calls: they follow one another as tiles do. Messages too short to be
- * tiles leave *out as it is. */
+/* The time of one call in a long series of equal calls, which follow one another as tiles do.
+ * Messages too short to be tiles leave *out as it is. */
 static kolo_status price_series(const struct kolo_plan *plan, size_t bytes,
                                 const struct kolo_machine *machine, double *out)
 {
@@ -158,7 +162,8 @@ static kolo_status price_series(const struct kolo_plan *plan, size_t bytes,
     return KOLO_OK;
 }
 
-/* Channels only where the packages of all ranks are known, and are few. */
+/* Find the packages of the ranks. There are channels only if the packages of all ranks are known
+ * and few. */
 static void find_packages(struct kolo_model_machine *m)
 {
     for (int r = 0; m->model->place != NULL && r < m->nranks; r++) {
@@ -227,7 +232,8 @@ static int phases_of(const struct kolo_plan *plan)
 
 /* ---- smaller communicators ---- */
 
-/* Powers of two stay so; the others keep their remainder by 8 and are none. */
+/* The size of the larger stand-in. A power of two stays one. Other sizes keep their remainder by 8
+ * and do not become powers of two. */
 static int larger_stand_in(int nranks)
 {
     return kolo_is_pow2(nranks) ? KOLO_MODEL_RANKS : KOLO_MODEL_RANKS - 16 + nranks % 8;
@@ -238,16 +244,17 @@ static int smaller_stand_in(int nranks)
     return kolo_is_pow2(nranks) ? KOLO_MODEL_RANKS / 2 : KOLO_MODEL_RANKS / 2 - 8 + nranks % 8;
 }
 
-struct stand_in { /* a smaller communicator's shape, and what it points to */
+struct stand_in { /* a smaller communicator's shape, and the arrays that it points to */
     struct kolo_shape shape;
-    int rank[KOLO_MODEL_RANKS];               /* which ranks are left; ascending */
-    int order[KOLO_LANES * KOLO_MODEL_RANKS]; /* of as many rings as a plan can use */
+    int rank[KOLO_MODEL_RANKS];               /* the ranks that are left; ascending */
+    int order[KOLO_LANES * KOLO_MODEL_RANKS]; /* room for as many rings as a plan can use */
     int group[KOLO_LEVELS * KOLO_MODEL_RANKS];
     int tree[KOLO_LANES * KOLO_MODEL_RANKS];
 };
 
-/* Of the farthest groups (packages, hosts) each keeps its part, so that what lies between them
- * stays there; in it the first ranks stay, so that near groups keep their size. */
+/* Pick the ranks that are left. Each of the farthest groups (packages, hosts) keeps its share, so
+ * that the borders between them stay. Within such a group the first ranks stay, so that near groups
+ * keep their size. */
 static void pick_ranks(const struct kolo_shape *shape, int nranks, int *out)
 {
     const int top = shape->nlevels - 1;
@@ -291,7 +298,7 @@ static int number_in(const struct stand_in *by, int rank)
     return found != NULL ? (int)(found - by->rank) : -1;
 }
 
-/* Groups of the ranks that are left, named by the smallest of these. */
+/* Make the groups of the ranks that are left. The smallest rank left names its group. */
 static void keep_groups(const struct kolo_shape *shape, int level, struct stand_in *out)
 {
     const int n = out->shape.nranks;
@@ -305,7 +312,7 @@ static void keep_groups(const struct kolo_shape *shape, int level, struct stand_
     }
 }
 
-/* Ring `ring` of the ranks that are left. */
+/* Make ring `ring` of the ranks that are left. */
 static void keep_ring(const struct kolo_shape *shape, int ring, struct stand_in *out)
 {
     int count = ring * out->shape.nranks;
@@ -317,8 +324,8 @@ static void keep_ring(const struct kolo_shape *shape, int ring, struct stand_in 
     }
 }
 
-/* Tree `tree` of the ranks that are left: each hangs from its nearest forebear that is left, or
- * from the first that has none. */
+/* Make tree `tree` of the ranks that are left. The parent of a rank is its nearest ancestor that is
+ * left. The ranks without one hang from the first of these ranks, which is the root. */
 static void keep_tree(const struct kolo_shape *shape, int tree, struct stand_in *out)
 {
     const int *up = shape->tree + (size_t)tree * (size_t)shape->nranks;
@@ -334,8 +341,8 @@ static void keep_tree(const struct kolo_shape *shape, int tree, struct stand_in 
     }
 }
 
-/* The ends of the ranks stay ends; rings, groups and trees are those of the ranks that are left.
- */
+/* Make the stand-in of `shape` with `nranks` ranks. The first and the last rank stay so. Rings,
+ * groups and trees keep the ranks that are left. */
 static void stand_in(const struct kolo_shape *shape, int nranks, struct stand_in *out)
 {
     out->shape = *shape;
@@ -367,7 +374,7 @@ static bool stands_in(const struct kolo_algo *algo, const struct kolo_shape *sha
     return algo->supports == NULL || algo->supports(&small.shape);
 }
 
-/* Whether smaller plans must, and can, stand for the plan of `shape`. */
+/* Whether the plan of `shape` is too large, and smaller plans can stand for it. */
 static bool is_scaled(const struct kolo_algo *algo, const struct kolo_shape *shape)
 {
     return shape->nranks > KOLO_MODEL_RANKS &&
@@ -375,7 +382,7 @@ static bool is_scaled(const struct kolo_algo *algo, const struct kolo_shape *sha
            stands_in(algo, shape, smaller_stand_in(shape->nranks));
 }
 
-/* `rank`: which of the model's ranks these are; NULL: all. */
+/* Price the whole plan. Rank i of the shape is rank[i] of the model; NULL: rank i itself. */
 static kolo_status forecast_whole(const struct kolo_model *model, const struct kolo_algo *algo,
                                   const struct kolo_shape *shape, const int *rank,
                                   const struct kolo_asking *about, struct kolo_forecast *out)
@@ -388,7 +395,7 @@ static kolo_status forecast_whole(const struct kolo_model *model, const struct k
     return st;
 }
 
-/* y at n, by the power of n that leads from y1 at n1 to y2 at n2; it does not fall. */
+/* y at n, by the power law through y1 at n1 and y2 at n2. It does not fall below y2. */
 static double continued(double n1, double y1, double n2, double y2, double n)
 {
     if (y1 <= 0 || y2 <= y1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The time of an algorithm on this communicator, by the price of its plan. */
+/* The model predicts the time of an algorithm on this communicator from the price of its plan. */
 #ifndef KOLO_TUNE_MODEL_H
 #define KOLO_TUNE_MODEL_H
 
@@ -10,8 +10,8 @@
 struct kolo_model {
     struct kolo_costs costs;
     int nranks, nhosts;
-    const struct kolo_place *place; /* [nranks] or NULL: anywhere; borrowed */
-    const int *host;                /* [nranks] or NULL: dealt to hosts in blocks; borrowed */
+    const struct kolo_place *place; /* [nranks] or NULL: unknown places; borrowed */
+    const int *host;                /* [nranks] or NULL: ranks go to hosts in blocks; borrowed */
     bool by_messages;               /* no rank maps another's memory */
 };
 
@@ -29,8 +29,8 @@ struct kolo_forecast {
 void kolo_model_init(struct kolo_model *model, const struct kolo_costs *costs, int nranks,
                      int nhosts, const struct kolo_place *place);
 
-/* The machine that prices plans of `nranks` ranks: of rank[i] of the model as rank i (NULL: of all
- * as they are; borrowed). It points into itself: do not move it. */
+/* The machine that prices plans of `nranks` ranks. Rank i of the machine is rank[i] of the model
+ * (NULL: rank i itself; borrowed). The struct points into itself: do not move it. */
 enum { KOLO_MODEL_PACKAGES = 8 };
 struct kolo_model_machine {
     struct kolo_machine machine;
@@ -38,22 +38,27 @@ struct kolo_model_machine {
     int nranks;
     const int *rank;
     int npackages;
-    int package[KOLO_MODEL_PACKAGES]; /* what the ranks' places say, each once */
+    int package[KOLO_MODEL_PACKAGES]; /* the packages of the ranks' places, each once */
 };
 void kolo_model_machine(const struct kolo_model *model, int nranks, const int *rank,
                         struct kolo_model_machine *out);
 
-/* Up to KOLO_MODEL_RANKS ranks the plan of `shape` itself is priced; with more, those of two
- * smaller communicators (which are powers of two, even or odd as it is), and the growth from the
- * one to the other is continued. Only where these come near to max_phases is the whole plan built,
- * to count. Errors: UNSUPPORTED, INVALID (no such plan), SYSTEM. */
+/* Predict the time and the signals of `algo`.
+ *
+ * Up to KOLO_MODEL_RANKS ranks, the model prices the plan of `shape` itself. With more ranks it
+ * prices the plans of two smaller communicators and extrapolates the growth. The smaller ones are
+ * powers of two, even or odd like the large one. The model builds the whole plan only to count its
+ * signals, if the prediction comes near max_phases.
+ *
+ * Errors: UNSUPPORTED, INVALID (no such plan), SYSTEM. */
 enum { KOLO_MODEL_RANKS = 64 };
 KOLO_CHECK kolo_status kolo_model_price(const struct kolo_model *model,
                                         const struct kolo_algo *algo,
                                         const struct kolo_shape *shape,
                                         const struct kolo_asking *about, struct kolo_forecast *out);
 
-/* The plan of all ranks for `shape`, or for the larger of the two that stand for it. */
+/* The plan of all ranks for `shape`, or for the larger of the two smaller communicators that stand
+ * for it. */
 KOLO_CHECK kolo_status kolo_model_plan(const struct kolo_algo *algo, const struct kolo_shape *shape,
                                        struct kolo_plan **out);
 

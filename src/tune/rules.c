@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The user's rules: which algorithm for which collective and sizes.
+/* The user's rules: the algorithm for a collective and a range of sizes.
  *
  *   rules  = [entry {";" entry}]      entry = collective ":" choice {"," choice}
  *   choice = [range ":"] algorithm    range = low "-" [high]
  *
- * The text is read once, from left to right. Whoever writes a rule wants just that, so nothing is
- * guessed: a word that is not understood refuses the whole text, with its place in it.
+ * The parser reads the text once, from left to right. A rule is a demand, so the parser guesses
+ * nothing. A word that it does not understand refuses the whole text, and the error names the
+ * word's place.
  */
 #include "plan/plan.h"
 #include "tune.h"
@@ -57,7 +58,8 @@ const char *kolo_algo_word(const struct kolo_algo *algo)
 
 /* ---- words ---- */
 
-/* The word up to one of these characters or the end; the parser stands behind that character. */
+/* Take the word up to one of these characters or the end. The parser then stands behind that
+ * character. */
 static struct word take_word(struct parser *p, const char *ends)
 {
     const char *text = p->rules->text;
@@ -223,7 +225,7 @@ static kolo_status parse_all(struct parser *p)
     return KOLO_OK;
 }
 
-/* No text has more rules than these characters and one. */
+/* An upper bound: a text has at most one rule more than it has separators. */
 static size_t most_rules(const char *text)
 {
     size_t most = 1;
@@ -275,7 +277,7 @@ static const struct rule *find(const struct kolo_rules *rules, enum kolo_coll co
 {
     for (int i = 0; rules != NULL && i < rules->count; i++) {
         const struct rule *rule = &rules->rule[i];
-        /* The last range has no end, so SIZE_MAX itself is in it. */
+        /* A range without an end includes SIZE_MAX itself. */
         const bool below = bytes < rule->high || rule->high == SIZE_MAX;
         if (rule->coll == coll && bytes >= rule->low && below) {
             return rule;

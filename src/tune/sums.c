@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Partial sums along a walk.
+/* Find out whether a plan stores partial sums, by a walk over its steps.
  *
- * Every chunk has a bit: a partial sum lies in it. Consecutive additions of a lane into one slice
- * are one pass, which rounds at its end (exec joins them into one move); a partial sum that is read
- * by anything but the pass that makes it was stored.
+ * Every chunk has a bit that says whether the chunk holds a partial sum. Consecutive additions of a
+ * lane into one slice are one pass, which exec joins into one move. A pass rounds once, at its end.
+ * If anything but the pass that makes it reads a partial sum, that sum was stored.
  */
 #include "sums.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pass has at most so many sources: what a lowered move may have. */
+/* The most sources of a pass: as many as a lowered move may have. */
 enum { PASS_SOURCES = 500 };
 
 struct pass { /* the newest slice that a lane wrote */
@@ -22,7 +22,7 @@ struct pass { /* the newest slice that a lane wrote */
 
 struct sums_walk {
     const struct kolo_plan *plan;
-    size_t *base;      /* [nranks * KOLO_BUFS]: its first chunk's bit */
+    size_t *base;      /* [nranks * KOLO_BUFS]: the bit of the buffer's first chunk */
     bool *partial;     /* [chunks of all buffers of all ranks] */
     bool *message;     /* [messages]: a partial sum travels */
     struct pass *pass; /* [nranks * lanes] */
@@ -49,7 +49,8 @@ static bool continues(const struct pass *pass, struct kolo_slice dst)
            pass->dst.first == dst.first && pass->dst.count == dst.count;
 }
 
-/* dst = dst op something: what lay there must be a contribution, or this pass's own. */
+/* Note dst = dst op src. If dst held a partial sum that this pass did not make, that sum was
+ * stored. */
 static void add(struct sums_walk *w, const struct kolo_event *e, bool adds_partial)
 {
     const struct kolo_slice dst = e->step->dst;
@@ -57,7 +58,7 @@ static void add(struct sums_walk *w, const struct kolo_event *e, bool adds_parti
     bool *bits = bits_of(w, e->rank, dst);
     const bool joins = continues(pass, dst);
     const bool last = (e->step->flags & KOLO_STEP_LAST) != 0;
-    const bool own = joins && pass->sources > 1; /* what lies there is this pass's */
+    const bool own = joins && pass->sources > 1; /* this pass made the sum in dst */
     w->stored = w->stored || adds_partial || (!own && any(bits, dst.count));
     *pass = (struct pass){dst, joins ? pass->sources + 1 : 2};
     memset(bits, !last, dst.count);
@@ -96,7 +97,7 @@ static kolo_status see_step(void *ctx, const struct kolo_event *e)
     return KOLO_OK;
 }
 
-/* Number the chunks of all buffers; returns how many there are. */
+/* Number the chunks of all buffers. Returns their count. */
 static size_t number_chunks(const struct kolo_plan *plan, size_t *base)
 {
     size_t next = 0;

@@ -5,10 +5,11 @@
 
 #include "plan/plan.h"
 
-/* True where a sum that is not complete leaves the pass that made it: it is sent, or added to
- * later. Stored in a 16-bit type it would be rounded there; so, to be rounded once, such a plan has
- * to run in the accumulator type. `plan` has all ranks. Errors: INVALID (it does not walk), SYSTEM.
- */
+/* Whether a partial sum leaves the pass that made it, because it is sent or added to later.
+ *
+ * A partial sum that is stored in a 16-bit type is rounded there. To round only once, a plan that
+ * stores partial sums must run in the accumulator type. `plan` has all ranks. Errors: INVALID (the
+ * plan does not walk), SYSTEM. */
 KOLO_CHECK kolo_status kolo_sums_are_stored(const struct kolo_plan *plan, bool *out);
 
 #endif

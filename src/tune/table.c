@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asking a table of measured choices: see table.h. */
+/* Look-ups in a table of measured choices. The first row that fits a call decides. */
 #include "table_inner.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 static bool takes(const struct kolo_row *row, int nranks, size_t bytes, bool mapped)
 {
-    /* A range without an end has SIZE_MAX itself. */
+    /* A range without an end includes SIZE_MAX itself. */
     const bool below = bytes < row->high || row->high == SIZE_MAX;
     const enum kolo_buffers mine = mapped ? KOLO_BUFFERS_SHARED : KOLO_BUFFERS_PRIVATE;
     return nranks >= row->ranks_low && nranks <= row->ranks_high && bytes >= row->low && below &&
@@ -21,7 +21,7 @@ const struct kolo_row *kolo_table_find(const struct kolo_table *t, enum kolo_col
     return kolo_table_next(t, coll, nranks, bytes, mapped, &at);
 }
 
-/* The rows that take some of what `new` would. */
+/* List the rows that take some of the calls that fit `new`. */
 static int list_rivals(const struct kolo_table *t, const struct kolo_row *new, bool mapped,
                        const struct kolo_row *rival[KOLO_TABLE_ROWS])
 {
@@ -49,8 +49,9 @@ static bool is_free(const struct kolo_row *const *rival, int count, int nranks, 
     return true;
 }
 
-/* If some call reaches `new`, so does one with the least ranks, then the least bytes: each is the
- * row's own least, or the first that another row leaves. */
+/* Whether a call can reach `new`. If calls can, take the call with the fewest ranks, then the
+ * fewest bytes. Each of the two numbers is the row's own minimum, or the first value behind another
+ * row's range. So it is enough to try these values. */
 static bool is_reached(const struct kolo_table *t, const struct kolo_row *new, bool mapped)
 {
     const struct kolo_row *rival[KOLO_TABLE_ROWS];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reading a table of measured choices: see table.h.
+/* The parser of a table of measured choices.
  *
- * Line by line, word by word; a word is a place in the text, so that what is refused can be shown
- * with its line and column. A row that no call can reach, because the rows before it take all that
- * it stands for, is refused too: whoever wrote it expects it to count.
+ * It reads line by line, word by word. A word is a place in the text, so that an error can name its
+ * line and column. The parser also refuses a row that no call can reach, because earlier rows take
+ * all its calls. The author of the row expects it to count.
  */
 #include "plan/plan.h"
 #include "table_inner.h"
@@ -22,7 +22,7 @@ struct parser {
     const struct kolo_table_source *source;
     struct kolo_table *table;
     const char *line_at, *line_end; /* the comment is cut off */
-    const char *next;               /* of the line's words */
+    const char *next;               /* the next of the line's words */
     int line;                       /* from 1 */
     int line_of[KOLO_TABLE_ROWS];
 };
@@ -34,7 +34,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Empty at the end of the line. */
+/* Take the next word. It is empty at the end of the line. */
 static struct word take_word(struct parser *p)
 {
     while (p->next < p->line_end && is_blank(*p->next)) {
@@ -52,7 +52,7 @@ static bool is_word(struct word w, const char *text)
     return strlen(text) == w.len && strncmp(w.at, text, w.len) == 0;
 }
 
-/* `FILE:line:column: "word" why`; the rest is for why. */
+/* Fail with `FILE:line:column: "word" why`. `format` and its arguments make the why. */
 static kolo_status refuse(const struct parser *p, struct word w, const char *format, ...)
     KOLO_PRINTF(3, 4);
 static kolo_status refuse(const struct parser *p, struct word w, const char *format, ...)
@@ -199,7 +199,7 @@ static kolo_status parse_buffers(const struct parser *p, struct word w, struct k
 
 /* ---- what was measured ---- */
 
-/* "12.3", the same in every locale; no exponent is ever written. */
+/* Parse "12.3", alike in every locale. A table never has exponents. */
 static bool parse_decimal(struct word w, double *out)
 {
     double value = 0, unit = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A table of measured choices as text: what table.c reads. */
+/* A table of measured choices as text, in the form that table_read.c reads. */
 #include "plan/plan.h"
 #include "table.h"
 #include "tune.h"

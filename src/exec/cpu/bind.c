@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Binding: from chunks to bytes, in one place.
+/* Binding turns chunks into addresses and bytes.
  *
- * A call's chunks are cut into tiles chunk by chunk: tile t is piece t of every chunk. So one
- * address rule serves all collectives: base of the chunk + t * piece. How many tiles there are must
- * be the same on every rank; it depends on the plan and the extents only, never on what is mapped.
+ * Tile t of a call is piece t of every chunk. So one address rule serves all collectives: base of
+ * the chunk + t * piece. Every rank must have the same number of tiles. The number therefore
+ * depends only on the plan and the extents, never on the memory that a rank maps.
  */
 #include "exec/cpu/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE_BYTES = 256 * 1024 }; /* by default, over all chunks of a tile: stays in an L2 */
+enum { TILE_BYTES = 256 * 1024 }; /* the default, over all chunks of a tile: fits an L2 */
 
 size_t kolo_extent_bytes(const struct kolo_extents *l, int rank, enum kolo_buf buf, int chunk)
 {
@@ -26,7 +26,7 @@ size_t kolo_extent_bytes(const struct kolo_extents *l, int rank, enum kolo_buf b
     case KOLO_COLL_REDUCE_SCATTER:
         return l->block[buf == KOLO_OUT ? rank : chunk];
     case KOLO_COLL_ALL_TO_ALL:
-        if (rank != l->me) { /* what I send it, or it sends me */
+        if (rank != l->me) { /* the block that I send it, or that it sends me */
             return buf == KOLO_IN ? l->block_out[rank] : l->block[rank];
         }
         return buf == KOLO_IN ? l->block[chunk] : l->block_out[chunk];
@@ -112,7 +112,7 @@ size_t kolo_bound_piece_bytes(const struct kolo_bound *b, const struct kolo_boun
 
 /* ---- addresses ---- */
 
-/* A tile goes into a short slot if all that any rank sends in it fits there. */
+/* A tile goes into a short slot if the sends of each rank in this tile fit there. */
 static void bind_slots(struct kolo_bound *b, const struct kolo_wires *w)
 {
     const struct kolo_prog *p = b->prog;
@@ -123,7 +123,7 @@ static void bind_slots(struct kolo_bound *b, const struct kolo_wires *w)
     b->once = b->tiles == 1 && p->depth == KOLO_DEPTH;
 }
 
-/* Where in an outbox the slots begin: short ones behind the long ones. */
+/* The offset of the slots in an outbox. The short slots follow the long ones. */
 static size_t slots_off(const struct kolo_bound *b, const struct kolo_wires *w)
 {
     return b->in_long ? 0 : KOLO_LONG_DEPTH * w->slot_bytes;
@@ -150,7 +150,7 @@ static struct kolo_bound_at bind_at(const struct kolo_bound *b, const struct kol
         bound.kind = K_PRIVATE;
         bound.at = at->index * b->piece + (at->space == KOLO_AT_STAGE ? b->stage_off : 0);
         break;
-    default: /* the outbox: in the line, or in a slot */
+    default: /* the outbox, which is in the line or in a slot */
         bound.kind = b->inlined ? K_LINE : K_SLOT;
         bound.at = at->index * b->piece;
         bound.at += b->inlined ? (uintptr_t)region->line[at->phase * KOLO_DEPTH].data
@@ -168,8 +168,8 @@ static struct kolo_bound_at bind_line(const struct kolo_wires *w, const struct k
                                   .rank = (uint32_t)at->rank};
 }
 
-/* Several chunks are one run when all operands are: pieces follow one another, only the last is
- * short. */
+/* Several chunks are one run if they are one in every operand: the pieces follow one another, and
+ * only the last is short. */
 static bool is_one_run(const struct kolo_bound *b, const struct kolo_uop *op)
 {
     const struct kolo_prog *p = b->prog;
@@ -213,7 +213,7 @@ static void bind_lengths(const struct kolo_bound *b, const struct kolo_uop *op,
 
 /* ---- past the caches ---- */
 
-/* Whether this rank's part of the call, IN and OUT, leaves its part of the cache. */
+/* Whether this rank's IN and OUT together exceed its part of the cache. */
 static bool leaves_cache(const struct kolo_bound *b, const struct kolo_wires *w)
 {
     const int chunks = kolo_coll_flat(b->extents.coll) ? b->extents.chunks : b->extents.nranks;
@@ -224,14 +224,15 @@ static bool leaves_cache(const struct kolo_bound *b, const struct kolo_wires *w)
     return w->cache_bytes > 0 && 2 * bytes > w->cache_bytes;
 }
 
-/* In place what is reduced or exchanged overwrites lines that were just read. */
+/* In place a reduction or an exchange overwrites lines that it has just read, so stores past the
+ * caches do not pay. */
 static enum kolo_past when_past(enum kolo_coll coll)
 {
     return kolo_coll_reduces(coll) || coll == KOLO_COLL_ALL_TO_ALL ? KOLO_PAST_OUT_OF_PLACE
                                                                    : KOLO_PAST;
 }
 
-/* Final moves into user memory, if at most one destination is elsewhere. */
+/* Whether `op` is a final move into user memory, with at most one destination elsewhere. */
 static bool bind_past(const struct kolo_prog *p, const struct kolo_uop *op)
 {
     unsigned user = 0;

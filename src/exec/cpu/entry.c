@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Entry lines, and the credit that lets a line be written again. */
+/* Entry lines, and the credit that a rank needs before it writes a line again. */
 #include "exec/cpu/parts.h"
 
 #include <string.h>
 
-/* ---- credits: may what a tile wrote be written again? ---- */
+/* ---- credits: may a rank write a tile's memory again? ---- */
 
-/* Whether those who read it have finished `need` tiles. */
+/* Whether all readers have finished `need` tiles. */
 static kolo_status finished(struct kolo_wires *w, const struct kolo_readers *readers, uint32_t need,
                             bool block)
 {
@@ -36,8 +36,8 @@ kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
     return finished(w, &w->readers[epoch % KOLO_DEPTH], epoch + 1 - KOLO_DEPTH, block);
 }
 
-/* A tile that is KOLO_DEPTH ago needs no look: since then the same readers had to finish it before
- * its lines were written again. */
+/* If the slot's last tile is KOLO_DEPTH tiles ago, its readers need no check. They had to finish
+ * that tile before its lines were written again. */
 kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
                                 bool block)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A call of up to 48 bytes as one operation: my bytes and their epoch in my line, one look at
- * everybody's line, one reduction into OUT. What the five ops of such a program do, in their order,
- * and little else: its time is that of the flags. */
+/* A call of up to 48 bytes as one operation. The rank puts its bytes and their epoch into its line,
+ * reads every peer's line, and reduces all into OUT. This is the work of the program's five ops, in
+ * their order, and little else: the call takes the time of its flags. */
 #include "exec/cpu/parts.h"
 #include "exec/cpu/signal.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- binding ---- */
 
-/* One source is my IN, the others are in lines. */
+/* Whether one source is my IN and the others are in lines. */
 static bool has_one_of_mine(const struct kolo_bound *b)
 {
     const struct kolo_bound_op *move = &b->op[3];
@@ -22,8 +22,8 @@ static bool has_one_of_mine(const struct kolo_bound *b)
     return mine == 1;
 }
 
-/* "My IN into my line, signal, wait for all lines, reduce into OUT": the shape of a one-shot
- * all-reduce. */
+/* Whether the ops are "my IN into my line, signal, wait for all lines, reduce into OUT", the shape
+ * of a one-shot all-reduce. */
 static bool is_exchange(const struct kolo_bound *b, int nranks)
 {
     static const uint8_t shape[] = {KOLO_DO_MOVE, KOLO_DO_SIGNAL, KOLO_DO_WAIT, KOLO_DO_MOVE,
@@ -89,7 +89,8 @@ kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
 
 /* ---- running ---- */
 
-/* Who signals in the first tile of a call has finished those before it. */
+/* A rank that signals in the first tile of a call has finished all tiles before it. So all ranks
+ * are known to have finished them. */
 static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo_exchange *e,
                                          uintptr_t shift, uint64_t signature)
 {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The host executor: an interpreter of bound programs.
  *
- * A lane runs its stages as a pipeline: in iteration i, stage s works on tile i-s, the last stage
- * first, so that a tile's first sends leave before its predecessor's answers are awaited, and a
- * slot is written late. kolo_exec_step() stops where a wait is not satisfied (x->block unset) and
- * goes on from there; a lane's state is {iteration, stage, op}.
+ * A lane runs its stages as a pipeline. In iteration i, stage s works on tile i-s, the last stage
+ * first. So a tile's first sends leave before the lane waits for the answers to the tile before,
+ * and the lane writes a slot late.
+ *
+ * Without x->block, kolo_exec_step() stops at a wait that is not satisfied. The next call goes on
+ * from there. A lane's state is {iteration, stage, op}.
  */
 #include "exec/cpu/parts.h"
 #include "exec/cpu/signal.h"
@@ -67,7 +69,7 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                                ? w->transport[op->peer]->send(w->link[op->peer], &data, req)
                                : w->transport[op->peer]->recv(w->link[op->peer], &data, req);
     if (st < 0) {
-        req->status = st; /* it is not in flight */
+        req->status = st; /* the message is not in flight */
         return st;
     }
     return KOLO_OK;
@@ -112,7 +114,8 @@ static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, 
     return KOLO_OK;
 }
 
-/* This lane will read nothing more of this tile. The rank has finished it when all lanes have. */
+/* This lane reads nothing more of this tile. The rank has finished the tile when all its lanes
+ * have. */
 static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_t lane)
 {
     struct kolo_wires *w = x->wires;
@@ -199,7 +202,7 @@ static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
             return KOLO_INPROGRESS;
         }
     }
-    if (p->nlanes > 1 && t < x->begun) { /* who came first has its lines and slots */
+    if (p->nlanes > 1 && t < x->begun) { /* the first lane already took the lines and slots */
         return KOLO_OK;
     }
     kolo_status st = kolo_credit(w, epoch, x->block);
@@ -237,7 +240,7 @@ static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
     for (; s->iter < tiles + stages - 1; s->iter++, s->slot = 0) {
         for (; s->slot < stages; s->slot++, s->begun = false) {
             const uint32_t stage = stages - 1 - s->slot;
-            const uint32_t t = s->iter - stage; /* wraps where the pipeline is not full */
+            const uint32_t t = s->iter - stage; /* wraps while the pipeline fills */
             if (t >= tiles) {
                 continue;
             }
@@ -249,7 +252,7 @@ static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
                 s->pc = ops->stage[stage];
             }
             KOLO_AWAIT(run_stage(x, lane, t, ops->stage[stage + 1]));
-            s->pc = ops->begin; /* before the next tile begins, AFTER must not see this one's */
+            s->pc = ops->begin; /* AFTER must not take this tile's pc for the next tile's */
         }
     }
     s->finished = true;
@@ -290,7 +293,7 @@ void kolo_exec_start(struct kolo_exec *x)
     x->entered = p->nentries == 0;
     x->begun = 0;
     if (p->nreqs > 0 || p->nlanes > 1) {
-        x->block = false; /* several things to wait for at once: the caller steps */
+        x->block = false; /* there are several waits at a time, so the caller steps */
     }
 }
 
@@ -352,7 +355,7 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
     }
     x->moved = false;
     kolo_status st = advance(x);
-    if (st == KOLO_INPROGRESS && x->bound->prog->nreqs > 0) { /* for what was posted, too */
+    if (st == KOLO_INPROGRESS && x->bound->prog->nreqs > 0) { /* new posts need progress, too */
         KOLO_TRY(progress_messages(x));
         st = advance(x);
     }

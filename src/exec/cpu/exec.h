@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The host executor: runs a bound program step by step, or a whole exchange at once. */
+/* The host executor runs a bound program step by step, or a whole exchange at once. */
 #ifndef KOLO_EXEC_CPU_EXEC_H
 #define KOLO_EXEC_CPU_EXEC_H
 
@@ -32,35 +32,38 @@ struct kolo_exec {
     kolo_reduce_fn *reduce; /* NULL for movement */
     unsigned divisor;       /* AVG: ranks; else 0 */
     size_t elem;
-    uint64_t signature; /* of the call: equal on all ranks, or they called different things */
+    uint64_t signature; /* of the call; if it differs between ranks, their calls differ */
     bool block;         /* wait inside; else return INPROGRESS */
     bool entered;
     bool moved;     /* the last step moved messages */
-    uint32_t begun; /* of several lanes: tiles that one of them has begun */
+    uint32_t begun; /* tiles that at least one lane has begun */
     struct kolo_lane_state lane[KOLO_LANES];
 };
 
-/* Publish this rank's entry line (once a call). In a call with entries every rank waits for all
- * lines before it goes on, and counts wires->entries up at its end. So nobody is more than one such
- * call ahead, and a line may be written again two of them later: no credit is needed. */
+/* Publish this rank's entry line, once a call.
+ *
+ * In a call with entries every rank waits for all lines before it goes on, and counts
+ * wires->entries up at the end. So no rank is more than one call with entries ahead. A rank may
+ * write its line again two of these calls later, and entry lines need no credit. */
 void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine);
-/* Rank q's entry line of this call: OK when it is there. */
+/* OK when rank q's entry line of this call is there. */
 kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
 
-/* Start `x` (wires, bound, in, out, reduce, divisor, elem, block set by the caller). */
+/* Start `x`. The caller has set wires, bound, in, out, reduce, divisor, elem and block. */
 void kolo_exec_start(struct kolo_exec *x);
-/* The first part of the first step: resolve the entry lines it needs, once they are there. */
+/* The first part of the first step: resolve the entry lines that the program needs, once they are
+ * there. */
 kolo_status kolo_exec_enter(struct kolo_exec *x);
-/* Advance every lane as far as it goes. OK: done, the communicator's epoch has moved on.
- * INPROGRESS (never with x->block): call again. Errors end the communicator. */
+/* Advance every lane until it must wait. OK: the program is done, and the communicator's epoch has
+ * moved on. INPROGRESS (never with x->block): call again. Errors end the communicator. */
 kolo_status kolo_exec_step(struct kolo_exec *x);
-/* Whether kolo_exec_now() can run it: one lane, no messages. */
+/* Whether `prog` is plain: one lane, no messages. kolo_exec_now() runs only plain programs. */
 bool kolo_exec_is_plain(const struct kolo_prog *prog);
-/* Run all of a plain program in one go, blocking, the entry lines it needs being resolved already.
- * Of `x` only what kolo_exec_start()'s caller sets is read. */
+/* Run a whole plain program, blocking. The entry lines that it needs are already resolved. The
+ * function reads only the fields of `x` that the caller of kolo_exec_start() sets. */
 kolo_status kolo_exec_now(struct kolo_exec *x);
 
-/* A whole call that is an exchange (bound->exchange), blocking. */
+/* Run a whole call that is an exchange (bound->exchange), blocking. */
 struct kolo_exchange_how {
     kolo_reduce_fn *reduce;
     unsigned divisor;

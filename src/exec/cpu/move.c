@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Moves: the bytes of one op, from its sources into its destinations. */
+/* A move carries the bytes of one op from its sources into its destinations. */
 #include "exec/cpu/parts.h"
 
 #include <stdlib.h>
@@ -12,9 +12,11 @@ static bool is_user(const struct kolo_exec *x, const struct kolo_bound_op *op, u
     return kind == K_OUT || kind == K_PEER_OUT;
 }
 
-/* The same with user memory stored past the caches: a block is made in the outbox, if it goes
- * there, or in a scratch block, and copied on. Worth it where the lines would be read from memory
- * only to be overwritten; so not in place, where they have just been read. */
+/* move_bytes() with stores to user memory that bypass the caches. Each block is reduced into the
+ * outbox if the outbox is a destination, else into a scratch block, and is then copied on.
+ *
+ * This pays if the destination's cache lines would be read from memory only to be overwritten. In
+ * place it does not pay, because these lines have just been read. */
 static void move_past(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
                       size_t bytes)
 {
@@ -53,8 +55,9 @@ static bool is_one_of(const char *dst, char *const *src, unsigned k)
     return false;
 }
 
-/* k sources, in order, into m destinations. Reduced a block at a time into the first destination
- * and copied on from there: storing to two streams from registers costs twice (measured). */
+/* Move k sources, in order, into m destinations. The sources are reduced a block at a time into the
+ * first destination and copied on from there. Storing to two streams from registers costs twice as
+ * much (measured). */
 static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
                        size_t bytes)
 {
@@ -64,7 +67,7 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     const bool past =
         op->past == KOLO_PAST || (op->past != 0 && x->in != x->out && !is_one_of(at[k], at, k));
     if (m == 1 && !folds) {
-        if (at[k] == at[0]) { /* onto itself in place, where peers may be reading */
+        if (at[k] == at[0]) { /* in place, onto itself: skipped, as peers may be reading */
             return;
         }
         if (past) {
@@ -103,7 +106,7 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     }
 }
 
-/* Chunk by chunk: pieces that do not follow one another, or of several lengths. */
+/* Move chunk by chunk, because the pieces are not contiguous or have several lengths. */
 static void move_odd(const struct kolo_exec *x, const struct kolo_bound_op *op,
                      const struct tile *tile, char **at, char *const *base)
 {
@@ -125,7 +128,7 @@ static void move_odd(const struct kolo_exec *x, const struct kolo_bound_op *op,
     }
 }
 
-/* An op with very many sources (only plans of hundreds of ranks have them). */
+/* An op with very many sources. Only plans of hundreds of ranks have them. */
 static __attribute__((noinline)) bool
 move_many(const struct kolo_exec *x, const struct kolo_bound_op *op, const struct tile *tile)
 {
@@ -140,7 +143,7 @@ move_many(const struct kolo_exec *x, const struct kolo_bound_op *op, const struc
     const size_t bytes = kolo_bound_piece_bytes(x->bound, op, 0, tile->t);
     if (op->odd || op->ndst == 1 || op->nsrc <= MAX_OPERANDS) {
         move_odd(x, op, tile, at, at + n);
-    } else if (bytes > 0) { /* fold into the first, then copy */
+    } else if (bytes > 0) { /* reduce into the first destination, then copy */
         struct kolo_bound_op first = *op;
         first.ndst = 1;
         move_bytes(x, &first, at + n, bytes);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Programs of one tile and one lane without messages, blocking: most small calls. The same ops as
- * in exec.c with nothing to come back to, so that a call of a few bytes costs little more than its
- * flags. */
+/* Most small calls: programs of one tile and one lane, without messages, blocking. They run the ops
+ * of exec.c but never resume one, so a call of a few bytes costs little more than its flags. */
 #include "exec/cpu/parts.h"
 #include "exec/cpu/signal.h"
 
@@ -16,7 +15,7 @@ static inline kolo_status move(const struct kolo_exec *x, const struct kolo_boun
     if (op->nsrc + op->ndst == 2 && op->last_len <= FEW_BYTES && !op->odd && x->divisor <= 1) {
         const char *src = address(x, tile, &at[0]);
         char *dst = address(x, tile, &at[1]);
-        if (dst != src) { /* onto itself in place, where peers may be reading */
+        if (dst != src) { /* in place a move onto itself is skipped: peers may be reading */
             kolo_copy(dst, src, op->last_len);
         }
         return KOLO_OK;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the host executor share: kinds of operands, a tile, waiting inside an op. */
+/* Declarations that the files of the host executor share: kinds of operands, a tile, and the wait
+ * inside an op. */
 #ifndef KOLO_EXEC_CPU_PARTS_H
 #define KOLO_EXEC_CPU_PARTS_H
 
@@ -53,20 +54,21 @@ static inline void saw_done(struct kolo_wires *w, int q, uint32_t done)
 kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op *op,
                            const struct tile *tile);
 
-/* entry.c: may the lines and the short slot of tile `epoch` be written again? INPROGRESS unless
- * `block`. */
+/* entry.c: OK when the lines and the short slot of tile `epoch` may be written again. Until then
+ * the function waits if `block` is set, else it returns INPROGRESS. */
 kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
-/* The same for the long slot, which is this program's from then on. */
+/* The same for the long slot. After OK the slot belongs to this program. */
 kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
                                 bool block);
-/* exchange.c: the bound program as one operation: kept in bound->exchange where it is one. Errors:
- * SYSTEM. */
+/* exchange.c: if the bound program is an exchange, keep it as one operation in bound->exchange.
+ * Errors: SYSTEM. */
 kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
 
-/* once.c: a plain program of one tile, blocking, without jitter and tests' depths. */
+/* once.c: run a plain program of one tile, blocking. Not for programs with jitter or with the
+ * reduced depths of tests. */
 kolo_status kolo_exec_once(struct kolo_exec *x);
 
-/* Keep the text for a peer whose line has another signature. */
+/* Fail with MISMATCH, because the line of peer `q` has another signature. */
 kolo_status kolo_mismatch(struct kolo_wires *w, int q);
 
 #endif

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waiting: spin, yield, sleep; and waking.
+/* Waiting (spin, yield, sleep) and waking.
  *
- * A waiter polls bare 200 times, with `pause` to 2000, yields 200 times or for 20 ms (where others
- * want the core, a yield takes as long as they are let run), then sleeps on the doorbell of the
- * rank it waits for; with more ranks than cores it yields after 20 polls, so that that rank can
- * run, and after 200 where the scheduler has put the two on one core. A sleeper says
- * so there (`asleep`), runs membarrier, looks once more, and sleeps. A signaller stores its flag,
- * then reads its own `asleep` with only a compiler fence between: the sleeper's membarrier makes
- * the two orders agree (store flag / load asleep against store asleep / load flag), so the fast
- * path has no fence, and one look serves all readers. Where membarrier is denied, sleeps are naps
- * of a millisecond, and nothing can be lost for long.
+ * A waiter does the following in turn:
+ * 1. It polls 200 times, then with `pause` up to poll 2000.
+ * 2. It yields 200 times or for 20 ms. A yield takes as long as the scheduler lets the other
+ *    processes of the core run.
+ * 3. It sleeps on the doorbell of the rank that it waits for.
+ * With more ranks than cores it yields after 20 polls, so that the other rank can run. If the
+ * scheduler has put the two ranks on one core, it yields after 200.
+ *
+ * A sleeper counts itself in `asleep` beside that doorbell, runs membarrier, polls once more, and
+ * sleeps. A signaller stores its flag, then loads its own `asleep`, with only a compiler fence in
+ * between. The sleeper's membarrier makes the two orders agree: store flag / load asleep against
+ * store asleep / load flag. So the fast path has no fence, and one load serves all readers.
+ *
+ * If the system denies membarrier, a sleep is a nap of a millisecond. A lost wake-up then costs no
+ * more than the nap.
  */
 #include "exec/cpu/wait.h"
 
@@ -73,7 +79,7 @@ static void say_wait(struct kolo_wires *w, int32_t rank_and_one)
     }
 }
 
-/* A wait since `begin`: whether it may go on. */
+/* OK if a wait that began at `begin` may go on. */
 static kolo_status may_go_on(struct kolo_wires *w, int peer, double begin, double *asked)
 {
     const double now = kolo_now_us(), waited = now - begin;
@@ -122,8 +128,8 @@ static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uin
     return st;
 }
 
-/* Polls until it is time to yield. True: it is there. Where the last wait ended as soon as it
- * yielded, a peer shares this core: it goes on before the rest of the polls. */
+/* Poll until it is time to yield. True: the word has reached `want`. If the last wait ended at its
+ * first yield, a peer shares this core. Then one yield after the bare polls lets the peer run. */
 static bool comes_while_polling(struct kolo_wires *w, const _Atomic uint32_t *word, uint32_t want)
 {
     const int bare = w->crowded ? CROWDED_POLLS : BARE_POLLS;
@@ -170,7 +176,7 @@ kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t wan
     return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(w, word, want, peer);
 }
 
-/* Spin, then yield; after that it is time to sleep, which INPROGRESS says. */
+/* Spin, then yield. INPROGRESS: it is time to sleep. */
 static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *deadline,
                                unsigned yields)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waiting for a word that a peer stores, and waking the peers that wait for this rank's stores. */
+/* Wait for a word that a peer stores, and wake the peers that wait for this rank's stores. */
 #ifndef KOLO_EXEC_CPU_WAIT_H
 #define KOLO_EXEC_CPU_WAIT_H
 
@@ -8,14 +8,15 @@
 
 struct kolo_wires;
 
-/* Wait until *word >= want (as a distance), which rank `peer` writes: spin, yield, sleep on its
- * doorbell. */
+/* Wait until *word, which rank `peer` writes, reaches `want`. The comparison is a signed distance,
+ * so wrapping is harmless. The wait spins, then yields, then sleeps on the peer's doorbell. */
 kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer);
-/* One pause of a loop that polls several things: spin, then yield, then sleep; *spins counts. */
+/* One pause of a loop that polls several words: spin, then yield, then sleep. *spins counts the
+ * pauses. */
 kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline);
-/* The same where messages are waited for, whose transports have descriptors that tell of news: it
- * sleeps for these, and unless they are `alone` also for the lines of shared memory, which tell
- * nothing. */
+/* kolo_pause() for a loop that waits for messages. Their transports have file descriptors that
+ * become readable when there is news, and the pause sleeps on these. Lines of shared memory wake
+ * nobody here: the pause sleeps briefly, unless the descriptors are `alone`. */
 enum { KOLO_NEWS_MAX = 8 };
 struct kolo_news {
     int fd[KOLO_NEWS_MAX];
@@ -24,11 +25,11 @@ struct kolo_news {
 };
 kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
                                 const struct kolo_news *news);
-/* The loop is over. */
+/* End the loop: this rank no longer waits. */
 void kolo_paused(struct kolo_wires *w);
-/* Wake all who sleep on this doorbell. */
+/* Wake all ranks that sleep on this doorbell. */
 void kolo_ring(struct kolo_head *head);
-/* Wake those who sleep until this rank stores something. Call after that store. */
+/* Wake the ranks that sleep until this rank stores a word. Call after that store. */
 static inline void kolo_wake(struct kolo_head *own)
 {
     atomic_signal_fence(memory_order_seq_cst);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The wires: everything that the host executor knows of its communicator and of the peers. */
+/* The wires: all that the host executor knows about its communicator and its peers. */
 #ifndef KOLO_EXEC_CPU_WIRES_H
 #define KOLO_EXEC_CPU_WIRES_H
 
@@ -18,7 +18,7 @@ struct kolo_link;
 struct kolo_region;
 struct kolo_transport;
 
-struct kolo_readers { /* who read what a tile wrote */
+struct kolo_readers { /* the ranks that read the lines and slots of a tile */
     const int *list;
     int count;
 };
@@ -27,41 +27,41 @@ struct kolo_wires {
     int me, nranks;
     struct kolo_region **region; /* [nranks], mapped here; NULL where not reached */
     char **slots;                /* [nranks] outbox slots of each rank, mapped here, or NULL */
-    size_t slot_bytes;           /* of a long slot: the most that a tile may take */
-    size_t short_slot_bytes;     /* tiles of no more go into short slots */
-    int phases;                  /* lines a region has */
-    const void **peer_in;        /* [nranks] of the running call */
+    size_t slot_bytes;           /* size of a long slot: the most that a tile may take */
+    size_t short_slot_bytes;     /* tiles up to this size go into short slots */
+    int phases;                  /* phases for which a region has lines */
+    const void **peer_in;        /* [nranks] buffers of the running call */
     void **peer_out;
     struct kolo_link **link;                 /* [nranks] for messages */
     const struct kolo_transport **transport; /* [nranks] */
-    struct kolo_endpoint **device; /* [nranks], of that transport; NULL without messages */
-    uint32_t epoch;                /* tiles run so far */
-    uint32_t met;                  /* those of them in which no messages went */
-    uint32_t entries;              /* calls with entry lines so far */
-    uint32_t *seen_done;           /* [nranks] tiles each rank is known to have finished */
-    uint32_t all_done;             /* tiles that all ranks are known to have finished */
-    struct kolo_readers readers[KOLO_DEPTH]; /* of the tile of this parity */
+    struct kolo_endpoint **device;           /* [nranks], its transport's; NULL without messages */
+    uint32_t epoch;                          /* tiles run so far */
+    uint32_t met;                            /* tiles run so far by programs without messages */
+    uint32_t entries;                        /* calls with entry lines so far */
+    uint32_t *seen_done; /* [nranks] tiles each rank is known to have finished */
+    uint32_t all_done;   /* tiles that all ranks are known to have finished */
+    struct kolo_readers readers[KOLO_DEPTH]; /* of the newest tile of this parity */
     struct {
         struct kolo_readers readers;
         uint32_t epoch;
-    } long_slot[KOLO_LONG_DEPTH]; /* the last tile that this rank put into it */
+    } long_slot[KOLO_LONG_DEPTH]; /* the last tile that this rank put into the slot */
     size_t cache_bytes;           /* this rank's part of its L3; 0: unknown */
     bool crowded;                 /* more ranks than cores: yield early */
-    bool core_is_shared;          /* the last wait that had to yield ended then */
-    bool membarrier;              /* the asymmetric fence is to be had */
+    bool core_is_shared;          /* the last wait that yielded ended at its first yield */
+    bool membarrier;              /* the asymmetric fence is available */
     double timeout_us;
     _Atomic int *aborted; /* the communicator's error, or 0 */
-    /* Addresses of rank q's buffers of this call, from its entry line. */
+    /* Find the addresses of rank q's buffers of this call from its entry line. */
     kolo_status (*resolve)(struct kolo_wires *w, int q, const struct kolo_entry *entry);
-    /* Asked about every 100 ms by a wait for rank `peer` (-1: not known) that lasts; an error ends
-     * it. Past timeout_us it must give one. NULL: nobody. */
+    /* A long wait for rank `peer` (-1: not known) calls this about every 100 ms. An error ends the
+     * wait. Past timeout_us the function must return an error. NULL: no such function. */
     kolo_status (*stalled)(struct kolo_wires *w, int peer, double waited_us);
-    _Atomic int32_t *waits_for; /* where this rank says for whom it waits: rank + 1; or NULL */
+    _Atomic int32_t *waits_for; /* this rank publishes here the rank it waits for, + 1; or NULL */
     int stuck_at;               /* rank of the last wait that was not met, -1: not known */
     _Atomic int blamed;         /* rank that the last error is about, -1: none */
-    double asked_us;            /* when `stalled` was last asked by a wait for several things */
+    double asked_us;            /* when a wait for several words last called `stalled` */
     void *owner;
-    void (*jitter)(void *arg); /* tests: called before every move and signal */
+    void (*jitter)(void *arg); /* for tests: called before every move and signal */
     void *jitter_arg;
 };
 

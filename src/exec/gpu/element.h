@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One element: how it is read, combined and rounded. C++ for the GPU and the host alike.
+/* Read, combine and round one element, in C++ for the GPU and the host alike.
  *
- * The results are those of reduce.h to the bit, for every type and operation: elements are taken
- * into an accumulator (float for the small floats), combined from left to right without
- * contraction, rounded once, and a NaN that is a result is always the same one. A type is a struct
- * with Elem, Acc, load(), store() and divide(); an operation is one with apply(). */
+ * The results equal those of reduce.h to the bit, for every type and operation. Elements go into an
+ * accumulator (float for the small floats), are combined from left to right without contraction,
+ * and are rounded once. A NaN result is always the same NaN.
+ *
+ * A type is a struct with Elem, Acc, load(), store() and divide(). An operation is a struct with
+ * apply(). */
 #ifndef KOLO_EXEC_GPU_ELEMENT_H
 #define KOLO_EXEC_GPU_ELEMENT_H
 

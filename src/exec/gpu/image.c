@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kernels for GPUs are in this library: see image.S. */
+/* The GPU kernels of a library that was built with nvcc. image.S embeds them. */
 #include "exec/gpu/fused/fused.h"
 #include "exec/gpu/program/program_kernel.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Emission: ops and operands are appended to the program, and one rule says how a message travels.
+/* Emission appends ops and operands to the program. One rule says how a message travels.
  *
- * After a failed allocation `failed` is set and everything else is ignored, so that no caller has
- * to check. */
+ * A failed allocation sets `failed`. Every later emission is ignored, so callers need no check. */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
 
@@ -26,7 +25,7 @@ static void *grow_array(struct kolo_lowering *l, void *array, uint32_t *cap, uin
 
 struct kolo_uop *kolo_lowering_emit(struct kolo_lowering *l, enum kolo_code code, int step)
 {
-    static struct kolo_uop trash; /* after a failure: keeps callers free of checks */
+    static struct kolo_uop trash; /* after a failure callers write here and need no check */
     struct kolo_prog *p = l->prog;
     p->op = grow_array(l, p->op, &l->op_cap, p->nops + 1, sizeof *p->op);
     if (l->failed) {
@@ -37,7 +36,7 @@ struct kolo_uop *kolo_lowering_emit(struct kolo_lowering *l, enum kolo_code code
     return &p->op[p->nops++];
 }
 
-/* Operands of the newest op are the newest operands, so appending is enough. */
+/* The newest operands belong to the newest op, so appending is enough. */
 void kolo_lowering_operand(struct kolo_lowering *l, struct kolo_at at)
 {
     struct kolo_prog *p = l->prog;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the chunks of a call lie in user memory, and how long they are.
+/* Extents of the chunks of a call in user memory.
  *
- * Flat collectives cut one vector into chunks of equal length, a multiple of 64 bytes so that two
- * ranks never share a cache line of results; only where everything fits into the signal lines are
- * chunks cut to the element. Block collectives have a block a chunk.
+ * Flat collectives cut one vector into chunks of equal length. The length is a multiple of 64
+ * bytes, so that two ranks never share a cache line of results. A vector that fits into the signal
+ * lines is cut to the element. In block collectives each chunk is a block.
  */
 #include "exec/lower/extents.h"
 

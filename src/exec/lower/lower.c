@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lowering: from what (steps) to how (waits, moves, signals) for the links a rank has.
+/* Lowering turns a rank's steps into waits, moves and signals for the links that it has.
  *
- * One pass over each lane. A run of sends becomes copies into the outbox and one signal. A run of
- * steps into one slice becomes one wait and one move with all sources in order, so that sums are
- * formed in registers. A copy of what a move just wrote, and a send of it, add a destination to
- * that move. A scratch destination that nobody reads is dropped. The first wait after a signal
- * opens a pipeline stage, so that the next tile's first sends go out before this tile's waits.
+ * It passes once over each lane:
+ * - A run of sends becomes copies into the outbox and one signal.
+ * - A run of steps into one slice becomes one wait and one move. The move has all sources in order,
+ *   so that it forms sums in registers.
+ * - A copy or a send of a slice that a move just wrote adds a destination to that move.
+ * - A scratch destination that no step reads is dropped.
+ * - The first wait after a signal opens a pipeline stage, so that the next tile's first sends go
+ *   out before this tile's waits.
  *
- * Files: emit.c appends ops, sends.c and runs.c lower the two kinds of steps, stages.c cuts the ops
- * into stages, and this one goes through the lanes and makes the program.
+ * Files: emit.c appends ops. sends.c and runs.c lower the two kinds of steps. stages.c cuts the ops
+ * into stages. This file goes through the lanes and makes the program.
  */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
@@ -32,7 +35,7 @@ static void lower_lane(struct kolo_lowering *l, struct kolo_run *run, int lane)
         if (s->dep >= 0) {
             struct kolo_uop *after = kolo_lowering_emit(l, KOLO_DO_AFTER, i);
             after->peer = l->mine->step[s->dep].lane;
-            after->index = (uint32_t)s->dep; /* a step until resolve_deps() */
+            after->index = (uint32_t)s->dep; /* a step number until resolve_deps() */
         }
         const int from = i;
         i = s->op == KOLO_SEND ? kolo_lower_sends(l, begin, i, lane)
@@ -56,7 +59,8 @@ static void resolve_deps(struct kolo_lowering *l)
     }
 }
 
-/* A puller need not be asked whether it is done when it sent me something after it pulled. */
+/* Whether rank `peer` sends me a message after its last pull from me. The message proves that the
+ * pull is done, so this rank need not wait for it. */
 static bool proved_done(const struct kolo_lowering *l, int peer)
 {
     const int *other = l->match != NULL ? l->match[l->prog->me].other : NULL;
@@ -122,7 +126,7 @@ static void lower_all(struct kolo_lowering *l, struct kolo_run *run)
     wait_for_pullers(l);
     kolo_lower_stages(l);
     for (int q = 0; q < l->plan->shape.nranks; q++) {
-        l->source[q] = l->source[q] || l->entry[q]; /* I read its entry line */
+        l->source[q] = l->source[q] || l->entry[q]; /* I read q's entry line */
     }
     p->readers = list_of(l, l->reader, &p->nreaders);
     p->sources = list_of(l, l->source, &p->nsources);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the lowering share: its state, the emission of ops and operands, and the rule
- * by which a message travels. lower.c says how they work together. */
+/* Declarations that the files of the lowering share: its state, the emission of ops and operands,
+ * and the rule by which a message travels. lower.c says how the files work together. */
 #ifndef KOLO_EXEC_LOWER_LOWERING_H
 #define KOLO_EXEC_LOWER_LOWERING_H
 
@@ -23,13 +23,13 @@ struct kolo_lowering {
 };
 
 enum {
-    KOLO_RUN_ROOM = 512, /* sources, lines and requests that a run holds */
-    KOLO_RUN_MOST = 500  /* with as many, no further step joins it */
+    KOLO_RUN_ROOM = 512, /* sources, lines and requests that a run can hold */
+    KOLO_RUN_MOST = 500  /* from this number on, no further step joins the run */
 };
 static_assert(KOLO_RUN_MOST + 2 <= KOLO_RUN_ROOM, "the first step of a run brings two sources");
 
 struct kolo_run {   /* consecutive steps into one slice */
-    int begin, end; /* steps; those of other lanes in between do not count */
+    int begin, end; /* steps; the steps of other lanes in between do not count */
     struct kolo_at src[KOLO_RUN_ROOM];
     struct kolo_at line[KOLO_RUN_ROOM]; /* lines to wait for */
     uint32_t taken[KOLO_RUN_ROOM];      /* receive requests to wait for */
@@ -81,7 +81,7 @@ static inline bool kolo_slice_overlap(struct kolo_slice a, struct kolo_slice b)
     return a.buf == b.buf && a.first < b.first + b.count && b.first < a.first + a.count;
 }
 
-/* The first step of the lane from step `i` on; the number of steps where there is none. */
+/* The first step of the lane from step `i` on; the number of steps if there is none. */
 static inline int kolo_lowering_next_step(const struct kolo_lowering *l, int i, int lane)
 {
     while (i < l->mine->count && l->mine->step[i].lane != lane) {
@@ -96,11 +96,11 @@ static inline int kolo_lowering_next_step(const struct kolo_lowering *l, int i, 
 struct kolo_uop *kolo_lowering_emit(struct kolo_lowering *l, enum kolo_code code, int step);
 /* Append an operand to the newest op. */
 void kolo_lowering_operand(struct kolo_lowering *l, struct kolo_at at);
-/* How a message travels: one rule, seen alike from both ends. `sends`: this rank is its sender. */
+/* How a message travels. Both ends get the same answer. `sends`: this rank is the sender. */
 enum kolo_travel kolo_lowering_how(const struct kolo_lowering *l, const struct kolo_step *s,
                                    bool sends, bool reduce);
-/* The receiving step of this rank's SEND `i` reduces. Without the whole plan the answer is false,
- * and nothing is pushed anyway. */
+/* Whether the receiving step of this rank's SEND `i` reduces. Without the whole plan the answer is
+ * false. That is harmless, because then no message is pushed. */
 bool kolo_lowering_send_reduces(const struct kolo_lowering *l, int i);
 
 /* ---- sends.c, runs.c, stages.c ---- */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lowering of receives and local steps: a run of steps into one slice becomes one wait and one move
- * with all sources in order, so that sums are formed in registers. A copy of the result adds a
- * destination to the move, and a scratch destination that nobody reads is dropped. */
+/* Lowering of receives and local steps. A run of steps into one slice becomes one wait and one
+ * move. The move has all sources in order, so that it forms sums in registers. A copy of the result
+ * adds a destination to the move. A scratch destination that no step reads is dropped. */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Whether slice `s` is memory of OUT's `out`, in place or not. */
+/* Whether slice `s` may share memory with slice `out` of OUT, in place or not. */
 static bool may_be_in(const struct kolo_lowering *l, struct kolo_slice s, struct kolo_slice out)
 {
     for (unsigned c = 0; s.buf == KOLO_IN && c < s.count; c++) {
@@ -20,12 +20,12 @@ static bool may_be_in(const struct kolo_lowering *l, struct kolo_slice s, struct
     return kolo_slice_overlap(s, out);
 }
 
-/* No step before `i` of this tile uses what it receives into. A transport may then store there
- * before the message comes. */
+/* Whether no earlier step of this tile uses the destination of receive `i`. If so, a transport may
+ * store there before the message comes. */
 static bool is_first_use(const struct kolo_lowering *l, int i)
 {
     const struct kolo_slice out = l->mine->step[i].dst;
-    bool first = l->plan->lanes == 1; /* else the steps before are not all of them */
+    bool first = l->plan->lanes == 1; /* with more, steps of other lanes may run earlier, too */
     for (int k = 0; k < i && first; k++) {
         const struct kolo_step *s = &l->mine->step[k];
         const bool receives = s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE;
@@ -57,7 +57,8 @@ static struct kolo_at receive_message(struct kolo_lowering *l, int i, bool direc
     return into;
 }
 
-/* Where a source of the run lies; waits are noted. False: the peer pushes it, nothing to move. */
+/* Find the location of a source of the run, and note the waits that it needs. False: the data comes
+ * straight to its destination, so there is nothing to move. */
 static bool run_source(struct kolo_lowering *l, struct kolo_run *run, int i, bool alone,
                        struct kolo_at *out)
 {
@@ -88,7 +89,7 @@ static bool run_source(struct kolo_lowering *l, struct kolo_run *run, int i, boo
     return how != KOLO_BY_PUSH && s->src.count > 0;
 }
 
-/* Step `i` may join a run into `dst` that has `have` sources so far. */
+/* Whether step `i` may join a run into `dst` that has `have` sources so far. */
 static bool joins_run(const struct kolo_lowering *l, int i, struct kolo_slice dst, int have)
 {
     const struct kolo_step *s = &l->mine->step[i];
@@ -149,7 +150,8 @@ static void gather_run(struct kolo_lowering *l, struct kolo_run *run, int begin,
                  !(run->nsrc == 1 && (first->op == KOLO_RECV_REDUCE || first->op == KOLO_REDUCE));
 }
 
-/* Scratch that a copy moved on and nobody reads again need not be written. */
+/* Whether no step from `from` on reads scratch slice `s` again. If so, a copy that moved the data
+ * on makes the write to scratch needless. */
 static bool scratch_dead(const struct kolo_lowering *l, struct kolo_slice s, int from)
 {
     if (s.buf != KOLO_SCRATCH || l->plan->lanes > 1) {

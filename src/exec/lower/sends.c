@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lowering of sends: a run of sends becomes copies into the outbox, or into the receivers' memory,
- * and one signal. A send of a slice that a move just wrote adds a destination to that move. */
+/* Lowering of sends. A run of sends becomes copies into the outbox or into the receivers' memory,
+ * then one signal. A send of a slice that a move just wrote adds a destination to that move. */
 #include "exec/lower/lowering.h"
 
-/* The newest op is a move whose destinations include exactly this slice of mine. */
+/* The newest op, if it is a move with exactly this slice of mine among its destinations. Else
+ * NULL. */
 static struct kolo_uop *move_that_wrote(struct kolo_lowering *l, uint32_t lane_begin,
                                         struct kolo_slice s)
 {
@@ -83,7 +84,7 @@ int kolo_lower_sends(struct kolo_lowering *l, uint32_t lane_begin, int i, int la
         case KOLO_BY_PULL:
             l->pulled_by[s->peer] = true;
             if (s->src.buf == KOLO_IN) {
-                continue; /* is there from the start: my entry line said so */
+                continue; /* no signal: my entry line says that the data is there */
             }
             break;
         case KOLO_BY_PUSH:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Stages: the first wait after a signal opens a pipeline stage, so that the next tile's first sends
+/* Stages. The first wait after a signal opens a pipeline stage, so that the next tile's first sends
  * go out before this tile's waits.
  *
- * A step's level is the number of stages that must end before the step, over all ranks. Levels are
- * found by passes over all steps until none rises. */
+ * A step's level is the number of stages that must end before the step, over all ranks. Passes over
+ * all steps raise the levels until none rises any more. */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
 
@@ -17,7 +17,7 @@ struct levels {
     int top;
 };
 
-/* One pass over a rank; true if a level rose. */
+/* Do one pass over a rank. True: a level rose. */
 static bool raise_levels(struct levels *v, int rank)
 {
     const struct kolo_rank_plan *mine = &v->plan->rank[rank];
@@ -43,8 +43,8 @@ static bool raise_levels(struct levels *v, int rank)
     return rose;
 }
 
-/* Stages post a link's messages out of program order, so that each message of an edge needs a
- * channel of its own. False where an edge has more messages than are worth one. */
+/* Stages post a link's messages out of program order, so each message of an edge needs a channel of
+ * its own. False if an edge has more than MOST messages: that many channels are not worth it. */
 static bool channels_suffice(const struct kolo_plan *plan, int *count)
 {
     enum { MOST = 8 };
@@ -73,7 +73,8 @@ static void number_channels(struct kolo_prog *p, int *count)
     }
 }
 
-/* Levels of all steps, or NULL where the plan needs more stages than there are, or has lanes. */
+/* The levels of all steps. NULL if the plan needs more than KOLO_STAGES stages or too many
+ * channels. */
 static uint8_t **level_steps(struct kolo_lowering *l)
 {
     const int n = l->plan->shape.nranks;

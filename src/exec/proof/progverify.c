@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs all ranks' programs on symbols, as exec/cpu/exec.c runs one of them on bytes: stages as a
- * pipeline, credits, entry lines, lanes. Ranks take turns, each until it must wait; if none can go
- * on, they wait for each other. One order of turns is enough: the programs have no choices, so
- * either an access is ordered by the clocks in every run, or the clocks of this one show that it is
- * not.
+/* The proof runs all ranks' programs on symbols, as exec/cpu/exec.c runs one program on bytes, with
+ * its pipeline of stages, credits, entry lines and lanes. Ranks take turns, each until it must
+ * wait. If no rank can go on, they wait for each other.
+ *
+ * One order of turns is enough, because the programs have no choices. Either the clocks order an
+ * access in every run, or the clocks of this run show that they do not.
  *
  * L. Lamport: Time, clocks, and the ordering of events in a distributed system, CACM 21(7), 1978;
  * vector clocks with the last access of each cell as in C. Flanagan, S. Freund: FastTrack, PLDI
@@ -39,7 +40,7 @@ static struct kolo_turn turn_of(struct kolo_proof *p, int rank, int lane)
 
 /* ---- credits ---- */
 
-/* Join the clocks of those who read what the rank wrote in tile `epoch`, when they finished it. */
+/* Join the clocks that the readers of the rank's tile `epoch` had when they finished it. */
 static kolo_status join_readers(const struct kolo_turn *t, const struct kolo_prog *prog,
                                 uint32_t epoch)
 {
@@ -55,8 +56,8 @@ static kolo_status join_readers(const struct kolo_turn *t, const struct kolo_pro
     return KOLO_OK;
 }
 
-/* What the slot held before tile `epoch`: of a rank's lanes the first to come takes it, the others
- * find what it found. */
+/* The use of the slot before tile `epoch`. The rank's first lane to come takes the slot. The other
+ * lanes find the same earlier use. */
 static struct kolo_slot_use found_in(const struct kolo_slot_use *use, uint32_t epoch)
 {
     const bool taken = use->prog != NULL && use->epoch == epoch;
@@ -74,7 +75,7 @@ static struct kolo_slot_use *long_use_of(const struct kolo_turn *t, uint32_t epo
     return &t->proof->runner[t->rank].long_use[epoch % t->proof->set->long_depth];
 }
 
-/* May the lines and the short slot of tile `epoch` be written? */
+/* Check that the lines and the short slot of tile `epoch` may be written. */
 static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
 {
     const uint32_t depth = t->proof->set->depth;
@@ -82,7 +83,7 @@ static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
     return epoch >= depth ? join_readers(t, old, epoch - depth) : KOLO_OK;
 }
 
-/* May the long slot? */
+/* Check that the long slot of tile `epoch` may be written. */
 static kolo_status long_credit(const struct kolo_turn *t, uint32_t epoch)
 {
     const struct kolo_slot_use old = found_in(long_use_of(t, epoch), epoch);
@@ -320,8 +321,8 @@ static kolo_status last_long_slot(const struct kolo_turn *turn, uint32_t epoch)
     return st == KOLO_OK ? kolo_proof_claim_long_slot(&t, epoch % p->set->long_depth) : st;
 }
 
-/* What the last tiles leave behind may be written by any call that follows, once its readers say
- * that they are done. */
+/* Check that any later call may write the slots of the last tiles, once their readers say that they
+ * are done. */
 static kolo_status last_slots(struct kolo_proof *p)
 {
     for (int rank = 0; rank < p->n; rank++) {

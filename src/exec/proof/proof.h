@@ -2,10 +2,12 @@
 /* State of the proof that progverify.c makes: clocks of all lanes of all ranks, and cells.
  *
  * A cell is one chunk of one tile in one place: user memory of a call, private memory or an outbox
- * slot. It holds a symbol, and remembers who wrote it and who has read it since, as {component,
- * time}. A component is a lane of a rank; its time counts its ops. An access is ordered after
- * another if the accessing lane's clock has reached the other's time. What a lane knows is the
- * least that the program makes certain, so an ordering that only luck gives is not found.
+ * slot. It holds a symbol, its writer, and its readers since the write, each as {component, time}.
+ * A component is a lane of a rank. Its time counts its ops.
+ *
+ * An access is ordered after another if the accessing lane's clock has reached the other's time. A
+ * clock holds only the orderings that the program makes certain, so the proof does not accept an
+ * ordering that needs luck.
  */
 #ifndef KOLO_EXEC_PROOF_PROOF_H
 #define KOLO_EXEC_PROOF_PROOF_H
@@ -16,14 +18,14 @@
 struct kolo_value {
     uint64_t symbol;
     uint32_t epoch; /* 1 + epoch of the tile it belongs to; 0: nothing */
-    int32_t length; /* the chunk or block whose length it has */
+    int32_t length; /* number of the chunk or block whose length it has */
 };
 
 struct kolo_cell {
     struct kolo_value value;
     uint32_t writer, written; /* component and its time */
-    int32_t arriving;         /* message that is being received here, or -1 */
-    int32_t leaving;          /* list of messages that are being sent from here, or -1 */
+    int32_t arriving;         /* message that arrives here, or -1 */
+    int32_t leaving;          /* list of messages that leave from here, or -1 */
     uint32_t phase;           /* outbox: the line that announces it */
     uint32_t moved;           /* place within the move that read it last */
 };
@@ -56,8 +58,8 @@ struct kolo_runner_lane {
     struct kolo_wait wait;
 };
 
-struct kolo_slot_use {                          /* of a long slot; of lines and a short slot */
-    const struct kolo_prog *prog, *prog_before; /* NULL: nobody's */
+struct kolo_slot_use {                          /* use of a long slot, or of lines and short slot */
+    const struct kolo_prog *prog, *prog_before; /* NULL: no program's */
     uint32_t epoch, epoch_before;
 };
 
@@ -94,13 +96,13 @@ struct kolo_proof {
     uint32_t ncells, private_cell, outbox_cell;
     struct kolo_home *home; /* [calls * n] */
     uint32_t *signalled;    /* [n][max_phases][epochs]: snapshot */
-    uint8_t *signal_slot;   /* likewise */
+    uint8_t *signal_slot;   /* [n][max_phases][epochs]: slot of the signal */
     uint32_t *done_at;      /* [n][epochs + 1]: snapshot of when `done` reached it */
     uint32_t *lane_done;    /* [n * lanes][epochs] */
     uint32_t *passed;       /* [n * lanes][KOLO_TILE_COPIES][max_ops + 1] for AFTER, or NULL */
     uint32_t max_ops;
     uint32_t *slot_touched;        /* [n][epochs][components] when others read lines and slots */
-    uint8_t *slot_of;              /* [n][epochs] what the rank wrote them to */
+    uint8_t *slot_of;              /* [n][epochs] the slot that the rank wrote */
     struct kolo_proof_fifo *sends; /* [n * n * KOLO_PLAN_CHANNELS] without a receive */
     struct kolo_proof_fifo *recvs; /* without a send */
     struct kolo_array messages;    /* struct kolo_proof_message */
@@ -110,13 +112,13 @@ struct kolo_proof {
     struct kolo_value *moving;     /* [max_count] */
     uint32_t *joined;              /* [components] clock of a message's arrival */
     uint32_t *touched;             /* behind all homes */
-    uint64_t work;                 /* counts what ranks got done */
+    uint64_t work;                 /* counts the ranks' progress */
     void *room[24];                /* all fixed arrays */
     int nrooms;
     bool failed;
 };
 
-struct kolo_turn { /* who acts */
+struct kolo_turn { /* the acting lane, and its place in the run */
     struct kolo_proof *proof;
     const struct kolo_prog *prog;
     const struct kolo_plan *plan; /* whole */
@@ -132,19 +134,19 @@ struct kolo_proof_message {
     uint32_t count;
     int32_t length;
     bool sent;                           /* posted */
-    bool lent;                           /* the receiver's cells are claimed since the post */
+    bool lent;                           /* the receiver's cells were claimed at the post */
     uint32_t received;                   /* 1 + epoch of the tile that posted the receive, or 0 */
-    struct kolo_moment done, taken;      /* the sender, the receiver knows that it is complete */
+    struct kolo_moment done, taken;      /* when sender, receiver know that it is complete */
     uint32_t sent_clock, received_clock; /* snapshots */
     struct kolo_turn receiver;
     uint32_t value;  /* first of `count` in proof->values */
     uint32_t target; /* the receiver's first cell */
-    int32_t next;    /* of those with only one end */
+    int32_t next;    /* the next message with only one end */
 };
 
-/* INVALID, with algorithm, rank, op, tile and call in front of the text. */
+/* Fail with INVALID. The text begins with algorithm, rank, op, tile and call. */
 kolo_status kolo_proof_fail(const struct kolo_turn *t, const char *format, ...) KOLO_PRINTF(2, 3);
-/* One more of `each` bytes; NULL when out of memory. */
+/* Append an element of `each` bytes; NULL when out of memory. */
 void *kolo_proof_append(struct kolo_array *array, size_t each);
 
 static inline const struct kolo_at *kolo_proof_operand(const struct kolo_turn *t, uint32_t i)
@@ -162,7 +164,7 @@ static inline kolo_status kolo_proof_no_memory(void)
     return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a proof");
 }
 
-/* Reads the symbols of the outputs from promise[call]; false when out of memory. */
+/* Open a proof. promise[call] has the symbols of the outputs. False: out of memory. */
 bool kolo_proof_open(struct kolo_proof *p, uint64_t *const *promise);
 void kolo_proof_close(struct kolo_proof *p);
 
@@ -180,12 +182,12 @@ static inline struct kolo_moment kolo_proof_moment(const struct kolo_turn *t)
 {
     return (struct kolo_moment){t->component, kolo_proof_now(t)};
 }
-/* Number of a copy of the clock; 0 when out of memory. */
+/* Copy the clock. Returns the copy's number; 0 when out of memory. */
 uint32_t kolo_proof_snapshot(struct kolo_proof *p, const uint32_t *clock);
 void kolo_proof_join(struct kolo_proof *p, uint32_t *clock, uint32_t snapshot);
 
-/* Whether a rank's request `i` (-1: none) is posted, and it does not know yet that it is complete.
- */
+/* Whether a rank's request `i` (-1: none) is posted, and the rank does not know yet that it is
+ * complete. */
 static inline bool kolo_proof_request_open(const struct kolo_proof *p, int rank, int32_t i)
 {
     if (i < 0) {
@@ -201,11 +203,11 @@ static inline struct kolo_home *kolo_proof_home(const struct kolo_proof *p, int 
 {
     return &p->home[call * p->n + rank];
 }
-/* Index of the cell of an operand's j-th chunk; notes the access where others own the memory. */
+/* Find the cell of an operand's j-th chunk. If another rank owns the memory, note the access. */
 kolo_status kolo_proof_resolve(const struct kolo_turn *t, const struct kolo_at *at, uint32_t j,
                                bool write, uint32_t *out);
 kolo_status kolo_proof_load(const struct kolo_turn *t, uint32_t cell, struct kolo_value *out);
-/* Whether the cell may be written now; forgets its readers. */
+/* Check that the cell may be written now, and forget its readers. */
 kolo_status kolo_proof_claim(const struct kolo_turn *t, uint32_t cell);
 void kolo_proof_store(const struct kolo_turn *t, uint32_t cell, struct kolo_value value);
 static inline void kolo_proof_touch_slot(const struct kolo_turn *t, int owner)
@@ -214,25 +216,25 @@ static inline void kolo_proof_touch_slot(const struct kolo_turn *t, int owner)
     p->slot_touched[((size_t)owner * p->epochs + t->epoch) * p->components + t->component] =
         kolo_proof_now(t);
 }
-/* Copy `slot` of lines and short slots may be written for tile `epoch`: whoever read what earlier
- * tiles left there has finished. */
+/* Check that copy `slot` of lines and short slots may be written for tile `epoch`, because the
+ * readers of earlier tiles in it have finished. */
 kolo_status kolo_proof_claim_slot(const struct kolo_turn *t, uint32_t epoch, uint32_t slot);
-/* The same for a long slot of the rank, after the last tile. */
+/* The same for a long slot of the rank, after its last tile. */
 kolo_status kolo_proof_claim_long_slot(const struct kolo_turn *t, uint32_t slot);
-/* Data of chunk length `have` is moved by length `moved`. */
+/* Check that data of chunk length `have` may be moved with length `moved`. */
 kolo_status kolo_proof_fits(const struct kolo_turn *t, int32_t have, int32_t moved);
 
 /* ---- calls (proof_call.c) ---- */
 
-/* What the rank brings to a call; what it must have when the call returns. */
+/* Enter a call with the rank's inputs. Leave it, and check the outputs that the rank must have. */
 void kolo_proof_enter(const struct kolo_turn *t);
 kolo_status kolo_proof_leave(const struct kolo_turn *t);
-/* Which chunk's length governs an op's j-th chunk (kolo_bind follows the same rule); -1: any. */
+/* The number of the length of an op's j-th chunk (kolo_bind has the same rule); -1: any. */
 int32_t kolo_proof_length(const struct kolo_turn *t, const struct kolo_uop *op, uint32_t j);
 
 /* ---- well-formed programs (proof_form.c) ---- */
 
-/* Indices, bounds and lists make sense, and who may sleep is woken. */
+/* Check that indices, bounds and lists are valid, and that every rank that may sleep is woken. */
 kolo_status kolo_programs_check(const struct kolo_program_set *set);
 
 /* ---- messages (proof_message.c) ---- */
@@ -248,7 +250,7 @@ kolo_status kolo_proof_sent(const struct kolo_turn *t, bool note);
 uint64_t kolo_proof_leaf(int rank, int chunk);
 uint64_t kolo_proof_add(uint64_t a, uint64_t b);
 uint64_t kolo_proof_last(uint64_t sum);
-/* OK; INPROGRESS: must wait, the lane's `wait` says for what; or an error. */
+/* Do one op. INPROGRESS: the lane must wait, and its `wait` names the reason. */
 kolo_status kolo_proof_op(const struct kolo_turn *t);
 
 #endif

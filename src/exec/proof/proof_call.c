@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a rank brings to a call, what it must have and what must be over when the call returns; and
- * which chunk's length an op moves. */
+/* The begin and the end of a call: a rank's inputs, the outputs that it must have, and the accesses
+ * that must be over when the call returns. Also the length of the chunk that an op moves. */
 #include "exec/proof/proof.h"
 
 #include <string.h>
@@ -14,8 +14,8 @@ static kolo_status own_cell(const struct kolo_turn *t, enum kolo_space space, ui
 
 /* ---- lengths ---- */
 
-/* A number for the length of a chunk of `buf` at `rank`, as seen by `me`: two chunks with one
- * number are equally long in every call. -1: as long as any. */
+/* A number for the length of a chunk of `buf` at `rank`, as seen by `me`. Two chunks with the same
+ * number are equally long in every call. -1: the length of every chunk. */
 static int32_t length_number(const struct kolo_turn *t, int me, int rank, enum kolo_buf buf,
                              uint32_t chunk)
 {
@@ -33,7 +33,7 @@ static int32_t length_number(const struct kolo_turn *t, int me, int rank, enum k
     case KOLO_COLL_SCATTER:
     case KOLO_COLL_REDUCE_SCATTER:
         return buf == KOLO_OUT ? rank : (int32_t)chunk;
-    case KOLO_COLL_ALL_TO_ALL: /* of a peer's blocks a rank knows those it sends or gets */
+    case KOLO_COLL_ALL_TO_ALL: /* a rank knows only the blocks that it sends or gets */
         return buf == KOLO_IN ? rank * n + (rank == me ? (int32_t)chunk : me)
                               : (rank == me ? (int32_t)chunk : me) * n + rank;
     default:
@@ -137,7 +137,7 @@ static kolo_status messages_over(const struct kolo_turn *t)
     return KOLO_OK;
 }
 
-/* After a barrier all have entered it. */
+/* Check that after a barrier all ranks have entered it. */
 static kolo_status all_entered(const struct kolo_turn *t)
 {
     const struct kolo_proof *p = t->proof;

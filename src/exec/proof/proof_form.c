@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether programs are well formed, so that running them, even on symbols, stays within bounds; and
- * whether whoever sleeps is woken: a signaller wakes its program's readers, the end of a tile wakes
- * its sources. */
+/* The check that programs are well formed, so that running them, even on symbols, stays within
+ * bounds. It also checks that every sleeping rank is woken: a signaller wakes its program's
+ * readers, and the end of a tile wakes its sources. */
 #include "exec/proof/proof.h"
 
 static kolo_status bad(const struct kolo_prog *p, int rank, const char *what, long value)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cells: what each chunk of memory holds, and who may touch it now (see proof.h). */
+/* Cells of memory: the value of each chunk, and the check of each access against the clocks. */
 #include "exec/proof/proof.h"
 
 #include <stdio.h>
@@ -243,7 +243,8 @@ static kolo_status unread(const struct kolo_turn *t, uint32_t cell)
     return KOLO_OK;
 }
 
-/* Nothing is being sent from here: the receiver has it, or the sender saw that it is complete. */
+/* Check that no message is leaving from this cell: the receiver has it, or the sender saw that it
+ * is complete. */
 static kolo_status unsent(const struct kolo_turn *t, const struct kolo_cell *c)
 {
     const struct kolo_proof *p = t->proof;

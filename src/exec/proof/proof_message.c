@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages: the ends match in order, the bytes leave and arrive at any time between. */
+/* Messages. Their ends match in order. The bytes may leave and arrive at any time between. */
 #include "exec/proof/proof.h"
 
 static struct kolo_proof_message *message(const struct kolo_proof *p, int32_t i)
@@ -13,7 +13,8 @@ static int32_t *request(const struct kolo_turn *t, uint32_t index)
     return &p->runner[t->rank].request[t->tile % KOLO_TILE_COPIES * p->max_reqs + index];
 }
 
-/* The message that this end belongs to: the oldest that has the other end only, or a new one. */
+/* The message that this end belongs to: the oldest message with only the other end, or a new
+ * one. */
 static struct kolo_proof_message *post(const struct kolo_turn *t, const struct kolo_uop *op,
                                        bool sends)
 {
@@ -69,7 +70,7 @@ static kolo_status check_post(const struct kolo_turn *t, const struct kolo_uop *
     return KOLO_OK;
 }
 
-/* The two ends of a message are there: they must agree. */
+/* Check that the two ends of a message agree. */
 static kolo_status check_ends(const struct kolo_turn *t, const struct kolo_uop *op,
                               const struct kolo_proof_message *m)
 {
@@ -102,7 +103,7 @@ static kolo_status leave_from(const struct kolo_turn *t, uint32_t j, int32_t num
     return KOLO_OK;
 }
 
-/* Both ends are posted: the message may arrive from now on, not earlier. */
+/* Both ends are posted. The message may arrive from now on, and not earlier. */
 static kolo_status begin_arrival(struct kolo_proof *p, int32_t number)
 {
     const struct kolo_proof_message *m = message(p, number);
@@ -198,7 +199,7 @@ kolo_status kolo_proof_taken(const struct kolo_turn *t, const struct kolo_uop *o
     return KOLO_OK;
 }
 
-/* All that this lane sent in this tile is complete; `note`: the rank knows now. */
+/* Whether all sends of this lane in this tile are complete. `note`: the rank knows it now. */
 kolo_status kolo_proof_sent(const struct kolo_turn *t, bool note)
 {
     struct kolo_proof *p = t->proof;

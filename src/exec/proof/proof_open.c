@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a proof takes: sizes over all calls and ranks, then one array for each thing it keeps. */
+/* The memory of a proof: sizes over all calls and ranks, then one array for each kind of state. */
 #include "exec/proof/proof.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void measure(struct kolo_proof *p)
     p->components = (uint32_t)(p->n * p->lanes);
 }
 
-/* Numbers the cells. */
+/* Number the cells. */
 static void place_homes(struct kolo_proof *p, uint64_t *const *promise)
 {
     for (int call = 0; call < p->set->ncalls; call++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What each op of a lowered program does to clocks and cells. A wait that may be satisfied early by
- * luck counts as satisfied at the latest moment that makes it sure. */
+/* The effect of each op of a lowered program on clocks and cells. Luck may satisfy a wait early.
+ * The proof counts it as satisfied only at the latest moment, which makes it sure. */
 #include "exec/proof/proof.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static kolo_status spread(const struct kolo_turn *t, const struct kolo_uop *op, 
         uint32_t cell = 0;
         KOLO_TRY(kolo_proof_resolve(t, kolo_proof_operand(t, op->nsrc + i), j, true, &cell));
         if (copies && cell == source) {
-            continue; /* a copy onto itself is left out */
+            continue; /* the executor skips a copy onto itself */
         }
         const uint32_t read = p->reader[(size_t)cell * p->components + t->component];
         if (read == kolo_proof_now(t) && p->cell[cell].moved != j) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copies of host memory: of lines that another core holds, and past the caches. */
+/* Copies of host memory: one for lines that another core holds, and one past the caches. */
 #include "exec/reduce/reduce.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which instruction set the kernels use, decided once.
+/* The choice of the instruction set for the kernels, made once.
  *
  * AVX-512 means the subset of Skylake servers and Zen 4 (F, BW, DQ, VL); AVX2 means Haswell with
  * its half-precision conversions (F16C). Neither needs FMA, as nothing may be contracted. */

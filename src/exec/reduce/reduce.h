@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reduction, conversion and copy of host memory: what a MOVE does to bytes.
+/* Reduction, conversion and copy of host memory: the work of a MOVE on bytes.
  *
  * Each pair of type and operation has one kernel, compiled from one source for plain C, AVX2 and
- * AVX-512; the best one that the machine has is chosen at run time. All of them give the same bits:
- * elements are combined from left to right without contraction, and a NaN that is a result is
- * always the same one (quiet, positive, no payload), since which operand's payload survives an
- * addition is the compiler's choice. */
+ * AVX-512. At run time the library chooses the best one that the machine runs.
+ *
+ * All versions give the same bits. They combine elements from left to right without contraction. A
+ * NaN result is always the same NaN (quiet, positive, no payload), because the compiler chooses
+ * which operand's payload survives an addition. */
 #ifndef KOLO_EXEC_REDUCE_REDUCE_H
 #define KOLO_EXEC_REDUCE_REDUCE_H
 
@@ -17,15 +18,16 @@
 
 /* dst[i] = ((src[0][i] op src[1][i]) op ...) op src[k-1][i], in the accumulator type (float32 for
  * float16, bfloat16 and float8, else the type itself), rounded once.
- * k:       at least 1; with 1 it is a copy in which logical results become 0 or 1 and NaNs the one
- * NaN. divisor: above 1, the total is divided by it before rounding (integers: toward zero); for
- * sums only. Memory:  aligned to the element. dst may be any of the sources, but never partly
- * overlap one. MIN and MAX order -0 below +0. Integers wrap. The unused bytes of FLOAT64_INT32
- * become 0. */
+ * - k is at least 1. With k 1 the kernel copies; logical results become 0 or 1, and NaNs the one
+ *   NaN.
+ * - A divisor above 1 divides the total before rounding (integers: toward zero); for sums only.
+ * - Memory is aligned to the element. dst may be any of the sources, but may not partly overlap
+ *   one.
+ * - MIN and MAX order -0 below +0. Integers wrap. The unused bytes of FLOAT64_INT32 become 0. */
 typedef void kolo_reduce_fn(void *dst, const void *const *src, unsigned k, size_t count,
                             unsigned divisor);
 
-/* The kernel of a pair; AVG and created operations (op >= KOLO_OPS) have that of SUM. NULL where
+/* The kernel of a pair. AVG and created operations (op >= KOLO_OPS) have SUM's kernel. NULL if
  * kolo_op_valid() is false. */
 kolo_reduce_fn *kolo_reduce_kernel(enum kolo_type type, kolo_op op);
 /* Whether the table at kolo_op in kolo.h has this pair. */
@@ -41,8 +43,8 @@ void kolo_scale(enum kolo_type type, void *dst, const void *src, size_t count, c
 void kolo_widen(enum kolo_type type, float *dst, const void *src, size_t count);
 void kolo_narrow(enum kolo_type type, void *dst, const float *src, size_t count);
 
-/* Copy memory that does not overlap. From 512 bytes on by `rep movsb` on x86: it takes the lines it
- * overwrites without reading them, which pays when another core had read them. */
+/* Copy memory that does not overlap. On x86 copies from 512 bytes on use `rep movsb`. It takes the
+ * lines that it overwrites without reading them, which pays if another core had read them. */
 void kolo_copy_long(void *dst, const void *src, size_t bytes);
 static inline void kolo_copy(void *dst, const void *src, size_t bytes)
 {
@@ -71,13 +73,14 @@ static inline void kolo_copy(void *dst, const void *src, size_t bytes)
     }
 }
 
-/* The same past the caches: whole lines of dst are neither read nor kept. For what nobody reads
- * soon. Nothing else may be told of these bytes before kolo_copy_fence(): they are not ordered with
- * other stores. */
+/* Copy past the caches: whole lines of dst are neither read nor kept. Use it for bytes that no core
+ * reads soon. These stores are not ordered with other stores. So call kolo_copy_fence() before you
+ * signal that the bytes are there. */
 void kolo_copy_past(void *dst, const void *src, size_t bytes);
 void kolo_copy_fence(void);
 
-/* "avx512", "avx2" or "generic": what was chosen. KOLO_ISA (one of these names) lowers it. */
+/* The chosen instruction set: "avx512", "avx2" or "generic". KOLO_ISA, one of these names, lowers
+ * it. */
 const char *kolo_reduce_isa(void);
 
 #endif

@@ -49,11 +49,12 @@ struct format {
 static const struct format e4m3 = {0x80, 0x7e, 0x7f, 0, 20, (127 - 7) << 23};
 static const struct format e5m2 = {0x80, 0x7b, 0x7e, 1, 21, (127 - 15) << 23};
 
-/* One addition rounds: to x is added the power of two whose last bit is worth what the last bit of
- * the result is, so that the sum's mantissa holds the result's, its leading one included, and the
- * exponent, less one for that leading one, is added to it. Below the smallest normal number the
- * power stays, so that subnormals come out alike; beyond the largest finite one x is cut to what
- * rounds to the next code. */
+/* One addition rounds. It adds to x the power of two whose last bit has the value of the result's
+ * last bit. The sum's mantissa then holds the result's mantissa with its leading one. The exponent,
+ * less one for that leading one, is added to it.
+ *
+ * Below the smallest normal number the power stays, so subnormals come out alike. Beyond the
+ * largest finite number x is cut to a value that rounds to the next code. */
 ALWAYS_INLINE vec_int narrow_by(const struct format f, vec_float x)
 {
     enum { EXPONENT = 0x7f800000 };

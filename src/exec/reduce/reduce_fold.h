@@ -6,13 +6,13 @@
  *     MANY_LOOPS, defined where loops for single k are short enough to have several
  * and inline functions on vectors: take_NAME(op, TYPE *) and give_NAME(TYPE *, vector) load and
  * store; take_some_NAME and give_some_NAME do so for up to LANES; join_NAME(op, vector, vector) and
- * share_NAME(vector, divisor) compute. Up to FEW elements, where defined, are taken one by one by
- * load_NAME, apply_NAME, divide_NAME and store_NAME, which is sooner done. `op` is a constant
- * wherever fold_NAME is called, so each kernel is a plain loop.
+ * share_NAME(vector, divisor) compute. If FEW is defined, load_NAME, apply_NAME, divide_NAME and
+ * store_NAME take up to FEW elements one by one, which is faster. `op` is a constant in every call
+ * of fold_NAME, so each kernel is a plain loop.
  *
- * One pass, whatever k: an accumulator stays in its register until all sources are in it. A step
- * takes one or two cache lines of each source, as more at a time gets out of step with what the
- * prefetchers do (measured: 256 bytes a step lose a seventh beyond the caches). */
+ * One pass for every k: an accumulator stays in its register until all sources are in it. A step
+ * takes one or two cache lines of each source. More at a time does not suit the prefetchers
+ * (measured: 256 bytes a step lose a seventh beyond the caches). */
 
 /* Without masks, a part of a vector has to be put together. */
 #if defined(FEW) && !defined(__AVX512F__)
@@ -37,7 +37,7 @@ ALWAYS_INLINE void FN(few)(kolo_op op, TYPE *dst, const void *const *src, unsign
 }
 #endif
 
-/* All of it, if it is only a few. */
+/* Fold the whole array if it has only a few elements. */
 ALWAYS_INLINE bool FN(fold_few)(kolo_op op, void *dst, const void *const *src, unsigned k,
                                 size_t count, unsigned divisor)
 {
@@ -81,7 +81,7 @@ ALWAYS_INLINE void FN(step)(kolo_op op, TYPE *dst, const void *const *src, unsig
     }
 }
 
-/* As many whole steps as there are; how far they got. k is a constant up to 8, so that the
+/* Do all whole steps. Returns the index behind them. Up to 8, k is a constant, so that the
  * addresses of all sources stay in registers. */
 ALWAYS_INLINE size_t FN(steps)(kolo_op op, TYPE *dst, const void *const *src, unsigned k,
                                size_t count)
@@ -99,7 +99,7 @@ ALWAYS_INLINE size_t FN(steps)(kolo_op op, TYPE *dst, const void *const *src, un
 }
 
 #ifndef REST_BY_ELEMENTS
-/* n of them, up to LANES. */
+/* Fold n elements, up to LANES. */
 ALWAYS_INLINE void FN(rest)(kolo_op op, TYPE *dst, const void *const *src, unsigned k, size_t i,
                             size_t n, unsigned divisor)
 {

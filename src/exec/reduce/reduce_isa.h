@@ -10,7 +10,7 @@ typedef void kolo_scale_fn(void *dst, const void *src, size_t count, const void 
 typedef void kolo_widen_fn(float *dst, const void *src, size_t count);
 typedef void kolo_narrow_fn(void *dst, const float *src, size_t count);
 
-/* NULL where the pair makes no sense. AVG's entries are SUM's kernels. */
+/* NULL if the pair is invalid. AVG's entries are SUM's kernels. */
 struct kolo_kernels {
     const char *isa;
     kolo_reduce_fn *reduce[KOLO_TYPES][KOLO_OPS];
@@ -25,8 +25,8 @@ extern const struct kolo_kernels kolo_kernels_avx2;
 extern const struct kolo_kernels kolo_kernels_avx512;
 #endif
 
-/* The best kernels that this machine runs and that are not above `limit`; NULL or a name that is
- * none of the three does not limit. */
+/* The best kernels that this machine runs and that are not above `limit`. NULL or any name other
+ * than the three sets no limit. */
 const struct kolo_kernels *kolo_kernels_choose(const char *limit);
 
 #endif

@@ -4,8 +4,8 @@
  * the index leaves unused; NANS(x), which values of a vector are NaN; NAN_BITS; TWICE_LANES. The
  * result does not depend on the operands' order: NaN wins, then the value, then the smaller index.
  *
- * Pairs stay as they lie in memory: even lanes are values, odd ones indices. All lanes are compared
- * as both; what was learnt of a value then decides for its index too. */
+ * Pairs stay as they lie in memory: even lanes are values, odd lanes are indices. The kernel
+ * compares all lanes as both. The result for a value then also decides for its index. */
 
 #define LANES (VECTOR_BYTES / sizeof(TYPE))
 #define STEP  (64 / VECTOR_BYTES)
@@ -23,7 +23,7 @@ ALWAYS_INLINE FN(vec) FN(indices)(void)
     return mask;
 }
 
-/* What holds for the value holds for both. */
+/* Spread the mask of a value to its index. */
 ALWAYS_INLINE FN(vec) FN(both)(FN(vec) mask)
 {
     return __builtin_shufflevector(mask, mask, TWICE_LANES);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The claims of messages: see claim.h. */
+/* The check of the claims about messages. It keeps the SENDs of each location, and checks every
+ * write against them. */
 #include "plan/verify/claim.h"
 
 #include "util/grow.h"
@@ -89,7 +90,8 @@ void kolo_claims_read(struct kolo_plan_claims *c, int location)
     c->touched[location] = true;
 }
 
-/* The peer received SEND `send` of this rank before it sent what `e` receives. */
+/* Whether the peer received SEND `send` of this rank before it sent the message that `e`
+ * receives. */
 static bool answered(const struct kolo_plan_claims *c, const struct kolo_event *e, int send)
 {
     const struct kolo_order *o = c->order;

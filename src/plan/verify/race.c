@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Vector clocks: see race.h. A lane's own entry is the number of its steps so far. */
+/* Vector clocks of lanes. A lane's own entry is the number of its steps so far. */
 #include "plan/verify/race.h"
 
 #include <stdlib.h>
@@ -82,7 +82,8 @@ void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
     }
 }
 
-/* The step of that lane of e's rank, if it is not known to be over; else -1. */
+/* The step that lane `lane` of e's rank was at with this clock, if e's step does not know that it
+ * is over; else -1. */
 static int unordered(const struct kolo_clocks *c, const struct kolo_event *e, int lane,
                      uint32_t clock)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Symbols: see symbol.h. Sums lie in one growing array with their sets beside them; a table of the
- * size of a power of two, at most half full, finds an equal sum. */
+/* The store of symbols. Sums lie in one growing array, with their sets beside them. A hash table
+ * finds an equal sum. Its size is a power of two, and it is at most half full. */
 #include "plan/verify/symbol.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Symbols: what a chunk holds while a plan is proved.
+/* Symbols: the values of chunks in a proof.
  *
- * A symbol is a number: 0 is "unwritten", then come the leaves (what rank r had in chunk c of its
- * IN), then sums of two symbols in order. Equal expressions are one number (hash-consing), so "the
- * same expression on every rank" is one comparison. A sum knows whose contributions it has.
+ * A symbol is a number. 0 is "unwritten". Then come the leaves: the value that rank r had in chunk
+ * c of its IN. Then come sums of two symbols, in order. Equal expressions are one number
+ * (hash-consing), so "the same expression on every rank" is one comparison. Each sum has the set of
+ * the ranks that contribute to it.
  */
 #ifndef KOLO_PLAN_VERIFY_SYMBOL_H
 #define KOLO_PLAN_VERIFY_SYMBOL_H
@@ -21,12 +22,12 @@ struct kolo_sum {
 
 struct kolo_symbols {
     int nranks;
-    size_t words;          /* of a set of ranks */
+    size_t words;          /* words of a set of ranks */
     kolo_symbol *leaf;     /* [nranks + 1]: a rank's first leaf */
     int *leaf_rank;        /* [leaves + 1] */
     kolo_symbol first_sum; /* the first symbol that is a sum */
     struct kolo_sum *sum;
-    uint64_t *set; /* [cap * words]: whose contributions */
+    uint64_t *set; /* [cap * words]: the ranks that contribute */
     uint32_t sums, cap;
     uint32_t *table; /* open addressing; 0 is free, else number of sum + 1 */
     uint32_t table_size;
@@ -36,7 +37,7 @@ enum kolo_sum_error {
     KOLO_SUM_OK,
     KOLO_SUM_CHUNKS,     /* chunks of two indices are mixed */
     KOLO_SUM_TWICE,      /* a rank contributes to both sides */
-    KOLO_SUM_AFTER_LAST, /* a side was complete by its mark */
+    KOLO_SUM_AFTER_LAST, /* a side was already marked LAST */
     KOLO_SUM_NOT_LAST,   /* complete, but the step is not LAST */
     KOLO_SUM_EARLY_LAST, /* LAST, but a rank is missing */
     KOLO_SUM_MEMORY
@@ -49,17 +50,18 @@ static inline kolo_symbol kolo_symbol_leaf(const struct kolo_symbols *s, int ran
 {
     return s->leaf[rank] + (kolo_symbol)chunk;
 }
-/* left + right; `last`: the step says that this completes the reduction. */
+/* left + right. `last`: the step says that this addition completes the reduction. */
 enum kolo_sum_error kolo_symbol_add(struct kolo_symbols *s, kolo_symbol left, kolo_symbol right,
                                     bool last, kolo_symbol *out);
-/* Whether it is the sum of chunk `chunk` over all ranks, marked LAST where there is an addition. */
+/* Whether `id` is the sum of chunk `chunk` over all ranks. With an addition it must be marked LAST.
+ */
 bool kolo_symbol_complete(const struct kolo_symbols *s, kolo_symbol id, int chunk);
-/* Whether it is ((x0 + x1) + x2) + ... in rank order. */
+/* Whether `id` is ((x0 + x1) + x2) + ... in rank order. */
 bool kolo_symbol_in_rank_order(const struct kolo_symbols *s, kolo_symbol id);
 /* A rank that contributes to both, or -1; a rank that does not contribute, or -1. */
 int kolo_symbol_common(const struct kolo_symbols *s, kolo_symbol a, kolo_symbol b);
 int kolo_symbol_missing(const struct kolo_symbols *s, kolo_symbol id);
-/* "(x0[3] + x1[3])"; long ones are cut. */
+/* Print "(x0[3] + x1[3])". A long text is cut. */
 void kolo_symbol_print(const struct kolo_symbols *s, kolo_symbol id, char *out, size_t len);
 
 #endif

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The prover: a visitor of the walk that moves symbols (symbol.h), watches the order of lanes
- * (race.h) and what messages claim (claim.h).
+/* The prover: a visitor of the walk that moves symbols (symbol.h), and checks the order of lanes
+ * (race.h) and the claims of messages (claim.h).
  *
- * A rank's memory is a row of locations: its OUT chunks, its IN chunks, its SCRATCH chunks; in
- * place, an IN chunk is the location of the OUT chunk it shares. Both runs use one set of symbols,
- * and what each message carried in the first must be carried in the second. So a rank cannot tell
- * whether its peers are in place, and the two runs stand for every mixture.
+ * A rank's memory is a row of locations: its OUT chunks, its IN chunks, its SCRATCH chunks. In
+ * place, an IN chunk has the location of the OUT chunk that it shares.
+ *
+ * The run out of place and the run in place use one set of symbols. Each message must carry the
+ * same symbols in both runs. So a rank cannot tell whether its peers are in place, and the two runs
+ * stand for every mixture.
  */
 #include "plan/verify/verify.h"
 
@@ -33,8 +35,8 @@ struct prover {
     int locations;
     struct home *home; /* [nranks] */
     kolo_symbol *cell; /* [locations] */
-    int *wire_first;   /* [messages]: into wire */
-    kolo_symbol *wire; /* what messages carry, chunk by chunk */
+    int *wire_first;   /* [messages]: index into wire */
+    kolo_symbol *wire; /* the symbols that messages carry, chunk by chunk */
 };
 
 static const char *const buf_names[KOLO_BUFS] = {"in", "out", "scratch"};
@@ -84,7 +86,7 @@ static kolo_status check_race(struct prover *p, const struct kolo_event *e, int 
         p->in_place ? " in place" : "");
 }
 
-/* Chunk i of slice s at this rank; the caller has checked the bounds. */
+/* Read chunk i of slice s at this rank. The caller has checked the bounds. */
 static kolo_status read_chunk(struct prover *p, const struct kolo_event *e, struct kolo_slice s,
                               int i, kolo_symbol *out)
 {
@@ -144,7 +146,7 @@ static kolo_status refuse_sum(const struct prover *p, const struct kolo_event *e
     }
 }
 
-/* Add `symbol`, which arrives, to chunk i of the destination. */
+/* Add the arriving `symbol` to chunk i of the destination. */
 static kolo_status add_chunk(struct prover *p, const struct kolo_event *e, int i,
                              kolo_symbol symbol)
 {
@@ -243,7 +245,7 @@ static const struct kolo_visitor prover_visitor = {visit};
 
 /* ---- the end ---- */
 
-/* The leaf that the collective promises in chunk `chunk` of OUT at `rank`; 0 where it reduces. */
+/* The leaf that the collective promises in chunk `chunk` of OUT at `rank`; 0 if it reduces. */
 static kolo_symbol promised_leaf(const struct prover *p, int rank, int chunk)
 {
     const int root = p->plan->shape.root;
@@ -284,7 +286,7 @@ static kolo_status check_moved(const struct prover *p, int rank, int chunk)
     return refuse_output(p, rank, chunk, text);
 }
 
-/* Reduced: complete, and by the expression that rank 0 (where it has one) found. */
+/* Check a reduced chunk. It must be complete, and have rank 0's expression if rank 0 has one. */
 static kolo_status check_reduced(const struct prover *p, int rank, int chunk)
 {
     const enum kolo_coll coll = p->plan->shape.coll;

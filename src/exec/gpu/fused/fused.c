@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a collective call to the moves of its one kernel: see fused.h. */
+/* Lowering turns a collective call into the moves of its one kernel. */
 #include "exec/gpu/fused/fused.h"
 
 #include "plan/plan.h"
@@ -10,7 +10,7 @@
 
 /* ---- moves ---- */
 
-/* Who reads what and writes what: the whole difference between the collectives. */
+/* The readers and writers of a move are the whole difference between the collectives. */
 static void set_sides(struct kolo_fused *f, enum kolo_coll coll, int root)
 {
     const int all = KOLO_FUSED_ALL, each = KOLO_FUSED_EACH;
@@ -100,8 +100,8 @@ unsigned kolo_fused_blocks(const struct kolo_fused *call, unsigned sms)
 
 /* ---- kernels ---- */
 
-/* Where the sign does not matter, signed types have the kernels of the unsigned ones; bool's
- * bitwise operations are the logical ones of a byte. */
+/* If the sign does not matter, signed types have the kernels of unsigned types. The bitwise
+ * operations of bool are the logical operations of a byte. */
 static enum kolo_type kernel_type(enum kolo_type type, kolo_op op)
 {
     const bool by_sign = op == KOLO_SUM || op == KOLO_AVG || op == KOLO_MIN || op == KOLO_MAX;

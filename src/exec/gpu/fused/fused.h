@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A collective as one kernel, where one GPU reaches the buffers of all its ranks.
+/* A collective as one kernel, for ranks whose buffers one GPU can all reach.
  *
- * Every collective is then a few *moves*: each reads equal blocks of one rank's IN or of all
- * ranks', folds them in rank order, and writes the result to one rank's OUT or to all. All-to-all
- * swaps blocks between two ranks instead, reading both before it writes either, so that it may be
- * in place. Moves are cut into *pieces*; thread blocks take pieces. Nothing waits for anything:
- * each byte of input is read once, each byte of output written once, which is the least that memory
- * can be asked for. */
+ * The collective is then a few *moves*. Each move reads equal blocks of one rank's IN or of all
+ * ranks' IN, folds them in rank order, and writes the result to one rank's OUT or to all.
+ * All-to-all swaps blocks between two ranks instead. It reads both blocks before it writes either,
+ * so it may be in place.
+ *
+ * Moves are cut into *pieces*, and thread blocks take pieces. No block waits. Each byte of input is
+ * read once and each byte of output is written once, which is the least possible. */
 #ifndef KOLO_EXEC_GPU_FUSED_FUSED_H
 #define KOLO_EXEC_GPU_FUSED_FUSED_H
 
@@ -27,8 +28,8 @@ struct kolo_fused_shape {
     size_t count, elem;
     const size_t *counts, *displs;
 };
-/* Not for barriers, which move nothing. `sms` (multiprocessors of the GPU) decides how long pieces
- * are, never what results. */
+/* Make the moves of a call; not for barriers, which move no data. `sms` is the number of the GPU's
+ * multiprocessors. It decides the length of pieces and never changes the result. */
 void kolo_fused_lower(const struct kolo_fused_shape *shape, unsigned sms, struct kolo_fused *out);
 /* Blocks that pay: one for each piece, up to `sms` times 2. */
 unsigned kolo_fused_blocks(const struct kolo_fused *call, unsigned sms);
@@ -39,7 +40,7 @@ enum { KOLO_FUSED_NAME = 48 };
 void kolo_fused_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
                      char out[KOLO_FUSED_NAME]);
 
-/* Cubins and PTX of all of them for the driver's module loader, or NULL where kolo was built
+/* Cubins and PTX of all fused kernels for the driver's module loader. NULL if kolo was built
  * without nvcc. */
 const void *kolo_fused_image(void);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread of a fused kernel does: C++ for the GPU and the host alike. See fused.h.
+/* The work of a thread of a fused kernel, in C++ for the GPU and the host alike.
  *
- * Called by every thread of every block; threads share nothing and wait for nothing, so they may
- * run in any order. Where all buffers of a piece lie alike relative to 16 bytes, the middle of the
- * piece goes in packs of 16, several of them in flight from each source; else element by element.
+ * Every thread of every block calls it. Threads share no data and never wait, so they may run in
+ * any order. If all buffers of a piece have the same offset from a multiple of 16 bytes, the middle
+ * of the piece goes in packs of 16, several of them in flight from each source. Else the piece goes
+ * element by element.
  */
 #ifndef KOLO_EXEC_GPU_FUSED_FUSED_BODY_H
 #define KOLO_EXEC_GPU_FUSED_FUSED_BODY_H
@@ -107,7 +108,7 @@ template <class TypeOf> struct Scaled : Fold<TypeOf, Sum> {
     }
 };
 
-/* Movement: bytes in units of the element, whatever they mean. */
+/* Movement: bytes in units of the element, whatever their type. */
 template <class Unit> struct Copy {
     struct Type {
         typedef Unit Elem;
@@ -158,7 +159,7 @@ KOLO_GPU Factor factor(const Piece &p, uint32_t q)
     return by;
 }
 
-/* P, here and below, is a Piece or what has the same functions, count and divisor. */
+/* P, here and below, is a Piece or a type with the same functions, count and divisor. */
 template <class F, class P> KOLO_GPU void fold_one(const P &p, uint64_t i)
 {
     typedef typename F::Elem Elem;
@@ -214,7 +215,7 @@ KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t s
     }
 }
 
-/* Units before the first pack, or all of them where the buffers do not lie alike. */
+/* Units before the first pack, or all units if the buffers do not lie alike. */
 template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
 {
     const uint64_t first = (uint64_t)(uintptr_t)source(p, 0);

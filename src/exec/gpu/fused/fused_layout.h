@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the fused kernels take: valid C and CUDA C++, with the same layout in both. Includes nothing
- * of kolo, so that kernels, which take minutes to compile, depend on nothing else. See fused.h. */
+/* The arguments of the fused kernels. Valid C and CUDA C++, with the same layout in both. This file
+ * includes no other file of kolo, because the kernels take minutes to compile. */
 #ifndef KOLO_EXEC_GPU_FUSED_FUSED_LAYOUT_H
 #define KOLO_EXEC_GPU_FUSED_FUSED_LAYOUT_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a short call to a launch: see ll.h. */
+/* Binding turns a short call into the launch of an LL kernel. */
 #include "exec/gpu/ll/ll.h"
 
 #include "exec/gpu/fused/fused.h"
@@ -16,8 +16,8 @@ static uint32_t all_of(const struct kolo_ll_call *call)
     return (uint32_t)((UINT64_C(1) << call->nranks) - 1);
 }
 
-/* The whole difference between the collectives: to whom, from whom, and whether each gets, or
- * brings, a block of its own. */
+/* Set the whole difference between the collectives: the targets and sources of data, and whether
+ * each rank gets or brings its own block. */
 static bool set_sides(const struct kolo_ll_call *call, uint64_t block, struct kolo_ll_launch *l)
 {
     const uint32_t all = all_of(call), root = UINT32_C(1) << call->root;

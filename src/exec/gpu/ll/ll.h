@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Short calls between GPUs that store to each other's memory: each rank stores what it has for
- * another straight into a slot there, in lines that carry their own flag, and every rank takes the
- * others' from its own slots, in the order of ranks. One way over the link, no signal, no fence and
- * no answer; for that twice the bytes. It is the LL protocol of NCCL (src/device/prims_ll.h there),
- * with every rank's input sent to all (AGxLL_R in its symmetric kernels).
+/* The low-latency (LL) protocol for short calls between GPUs that store to each other's memory.
  *
- * Every rank hears of every other in each call, whatever the collective (ll_body.h says why), so
- * that a broadcast ends when all ranks have come. Epochs are kept in the slab, as in
+ * Each rank stores its data for another rank straight into a slot there, in lines that carry their
+ * own flag. Every rank takes the others' data from its own slots, in the order of ranks. The data
+ * crosses the link once, without signal, fence or answer. The price is twice the bytes. This is the
+ * LL protocol of NCCL (src/device/prims_ll.h there), with every rank's input sent to all (AGxLL_R
+ * in its symmetric kernels).
+ *
+ * In each call every rank receives lines from every other rank, whatever the collective; ll_body.h
+ * says why. So a broadcast ends when all ranks have come. Epochs are kept in the slab, as in
  * exec/gpu/program/program_kernel.h. */
 #ifndef KOLO_EXEC_GPU_LL_LL_H
 #define KOLO_EXEC_GPU_LL_LL_H
@@ -26,11 +28,12 @@ struct kolo_ll_call {
     kolo_op op; /* KOLO_OPS: PREMULSUM */
 };
 
-/* Bytes that each rank takes from the others, or sends where it takes none: what a limit is for. */
+/* Bytes that each rank takes from the others, or sends if it takes none. Size limits apply to this
+ * number. */
 size_t kolo_ll_bytes(const struct kolo_ll_call *call);
 
-/* All of the launch but `ends`, and how many blocks and threads it takes. False: it is too long for
- * `slices` blocks, or is no such call. */
+/* Fill the launch except `ends`, and return its numbers of blocks and threads. False: the call is
+ * too long for `slices` blocks, or the LL protocol does not serve it. */
 bool kolo_ll_bind(const struct kolo_ll_call *call, const struct kolo_program_room *room,
                   unsigned slices, struct kolo_ll_launch *out, unsigned *blocks_out,
                   unsigned *threads_out);

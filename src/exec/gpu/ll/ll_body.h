@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread block of a low-latency kernel does: C++ for the GPU and the host alike. See ll.h.
+/* The work of a thread block of a low-latency kernel, in C++ for the GPU and the host alike.
  *
- * As in exec/gpu/program/program_body.h every thread of a block calls it; on the host one thread
- * plays them all. A thread handles the same packs when it sends and when it takes, and reads one
- * before it writes there, so calls may be in place. A line is two words of 8 bytes, each with 4
- * bytes of data below the flag of the call. The memory model makes a word of 8 bytes whole, and no
- * more: so each has a flag, and the load that finds it has its data. Nothing is released, acquired
- * or fenced.
+ * As in exec/gpu/program/program_body.h every thread of a block calls it. On the host one thread
+ * plays all threads. A thread handles the same packs when it sends and when it takes, and reads a
+ * pack before it writes there. So calls may be in place.
  *
- * Two slots suffice, by turns, and nobody tells when it has read one. For say that A stores lines
- * of call e, over those of e - 2. A's call e - 1 is over, so A has had B's lines of e - 1: every
- * rank sends every other at least the head of a slot in every call. B stored those after its call
- * e - 2 was over, thus after it had loaded all that A sent in e - 2. A load that has returned
- * cannot see what is stored later.
+ * A line is two words of 8 bytes, each with 4 bytes of data below the flag of the call. The memory
+ * model guarantees that a word of 8 bytes is whole, and no more. So each word has a flag, and the
+ * load that finds the flag has the data. No release, acquire or fence is needed.
  *
- * Flags are numbers of calls and wrap. A line that only long calls use could be left with the flag
- * of 2^32 calls ago, and be taken for a new one: so in two calls of KOLO_LL_REFRESH, one for each
- * turn, all lines are stored. */
+ * Two slots suffice, by turns, and no rank announces that it has read one. Proof: let A store the
+ * lines of call e over the lines of e - 2. A's call e - 1 is over, so A has B's lines of e - 1,
+ * because every rank sends every other at least the head of a slot in every call. B stored these
+ * lines after its call e - 2 was over, thus after it had loaded all lines of A's e - 2. A load that
+ * has returned cannot see a later store.
+ *
+ * Flags are numbers of calls and wrap. A line that only long calls use could still have the flag of
+ * 2^32 calls ago, and look new. So in two of every KOLO_LL_REFRESH calls, one for each turn, all
+ * lines are stored. */
 #ifndef KOLO_EXEC_GPU_LL_LL_BODY_H
 #define KOLO_EXEC_GPU_LL_LL_BODY_H
 
@@ -170,7 +171,7 @@ KOLO_GPU uint32_t bytes_of(const Low &low, uint32_t pack)
     return left < KOLO_LL_PACK ? (uint32_t)left : (uint32_t)KOLO_LL_PACK;
 }
 
-/* What this rank contributes for rank q. */
+/* This rank's data for rank q. */
 template <class Kind> KOLO_GPU Words own_pack(const Low &low, uint32_t q, uint32_t pack)
 {
     const kolo_ll_launch &l = *low.launch;
@@ -195,7 +196,8 @@ KOLO_GPU void send_heads(const Low &low, const Threads &threads)
     }
 }
 
-/* To one rank after the other, each rank beginning behind itself, so that no link has all. */
+/* Store to one rank after the other. Each rank begins with the rank behind itself, so that no link
+ * carries all the traffic. */
 template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &threads)
 {
     const kolo_ll_launch &l = *low.launch;
@@ -234,8 +236,8 @@ KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
                                                       : 0;
 }
 
-/* A rank that has made another call has stored, before it told of that, all that it had for this
- * one: so a head that is not there then never comes. */
+/* A rank that has made another call first stored all its lines of this call, and then told of the
+ * other call. So if a head is still missing then, it never comes. */
 KOLO_GPU bool take_head(const Low &low, uint32_t q)
 {
     const kolo_ll_launch &l = *low.launch;
@@ -402,7 +404,7 @@ template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
     }
 };
 
-/* One pack of the result from all ranks'. False: gave up. */
+/* Make one pack of the result from the packs of all ranks. False: gave up. */
 template <class Kind> struct LowFold {
     KOLO_GPU Words scaled(const kolo_ll_launch &l, const Words &x)
     {
@@ -435,7 +437,7 @@ template <class Kind> struct LowFold {
     }
 };
 
-/* Each rank's pack to a place of its own. */
+/* Store each rank's pack in its own place. */
 struct LowCopy {
     KOLO_GPU Words scaled(const kolo_ll_launch &, const Words &x)
     {

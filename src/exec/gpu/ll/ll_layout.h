@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the low-latency kernels take, and their part of a slab: valid C and CUDA C++, with the same
- * layout in both, as exec/gpu/program/program_layout.h. See ll.h. */
+/* The arguments of the low-latency kernels, and their part of a slab. Valid C and CUDA C++, with
+ * the same layout in both, as exec/gpu/program/program_layout.h. */
 #ifndef KOLO_EXEC_GPU_LL_LL_LAYOUT_H
 #define KOLO_EXEC_GPU_LL_LL_LAYOUT_H
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a program to a launch: how the slices of a call cut its chunks into tiles. */
+/* Binding turns a program into a launch: the slices of a call cut its chunks into tiles. */
 #include "exec/gpu/program/program_kernel.h"
 
 #include <string.h>
 
-enum { ALIGN = 128 }; /* of pieces: of every type, and lines of its cache */
+enum { ALIGN = 128 }; /* of pieces: fits every type, and the GPU's cache lines */
 
 static kolo_status cut(const struct kolo_program *p, const struct kolo_extents *extents,
                        struct kolo_program_launch *l)
@@ -26,7 +26,7 @@ static kolo_status cut(const struct kolo_program *p, const struct kolo_extents *
     return KOLO_OK;
 }
 
-/* Chunks follow one another and are equally long, but for the last ones. */
+/* Whether chunks follow one another and are equally long, except for the last ones. */
 static bool is_regular(const struct kolo_extents *e, size_t chunks, struct kolo_program_launch *l)
 {
     size_t total = 0;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a thread block of a peer kernel does: C++ for the GPU and the host alike. See
- * program_kernel.h.
+/* The work of a thread block of a peer kernel, in C++ for the GPU and the host alike.
  *
- * Called by every thread of a block; on the host one thread plays them all, one after the other
- * between two barriers of the block, and a block is a thread. program_words.h says where things
- * lie, program_wait.h how blocks wait for each other, program_move.h how bytes move.
+ * Every thread of a block calls it. On the host a block is a thread: one thread plays all threads,
+ * one after the other between two barriers of the block. program_words.h has the layout of memory,
+ * program_wait.h the waits between blocks, program_move.h the moves of bytes.
  */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_BODY_H
 #define KOLO_EXEC_GPU_PROGRAM_PROGRAM_BODY_H

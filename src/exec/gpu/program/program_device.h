@@ -39,13 +39,13 @@ KOLO_GPU uint64_t now_ns()
     return x;
 }
 KOLO_GPU void pause(uint32_t) {}
-/* Whether this is the first to claim it, of the threads of a block. */
+/* Whether this thread is the first of its block to claim it. */
 KOLO_GPU bool claim(uint32_t *at)
 {
     return atomicExch(at, 1u) == 0;
 }
-/* Whether this is the last of `count` blocks of the kernel to count itself; what they did before is
- * there for it. The next count begins anew. */
+/* Whether this is the last of `count` blocks of the kernel to count itself. It sees everything that
+ * the other blocks did before they counted. The next count begins anew. */
 KOLO_GPU bool is_last(uint32_t *at, uint32_t count)
 {
     __threadfence();

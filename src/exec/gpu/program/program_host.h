@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What program_body.h needs of the machine it runs on, where that is the host: a thread is a block.
- */
+/* The machine that program_body.h needs, implemented for the host: a thread is a block. */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_HOST_H
 #define KOLO_EXEC_GPU_PROGRAM_PROGRAM_HOST_H
 
@@ -35,7 +34,7 @@ KOLO_GPU uint64_t now_ns()
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
-/* What it waits for needs the core. */
+/* Give the core away, because the other thread needs it to make progress. */
 KOLO_GPU void pause(uint32_t polls)
 {
     const timespec nap = {0, 50000};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a plan to the words that a kernel interprets: each lane's ops, with chunks instead of
- * addresses. */
+/* Lowering turns a plan into the words that a kernel interprets: each lane's ops, with chunks
+ * instead of addresses. */
 #include "exec/gpu/program/program_kernel.h"
 
 #include "exec/cpu/bound.h"
@@ -36,7 +36,7 @@ struct making {
     uint32_t *first; /* [reader * nranks + writer], of `lane` */
     size_t *number;  /* []: each its index */
     int lane, cap;
-    const char *lacks; /* what it has too little room for */
+    const char *lacks; /* the name of the resource of which there is too little */
 };
 
 /* ---- inboxes: what a rank's readers find of it, and where ---- */
@@ -65,7 +65,7 @@ static bool reads(const struct making *m, int to, uint32_t place)
     return places(m, m->prog->me, to, place + 1) > places(m, m->prog->me, to, place);
 }
 
-/* In a reader's inbox what a writer sends it lies behind what those before the writer do. */
+/* In a reader's inbox the chunks of a writer follow the chunks of the writers before it. */
 static uint32_t place_in_inbox(const struct making *m, int reader, int writer, uint32_t place)
 {
     return m->first[reader * m->plan->shape.nranks + writer] + places(m, writer, reader, place);
@@ -183,7 +183,7 @@ static void add_move(struct making *m, const struct kolo_uop *op, uint32_t j)
     }
 }
 
-/* What does not fit into one op goes into several. */
+/* Operands that do not fit into one op go into several ops. */
 static void add_waits(struct making *m, const struct kolo_uop *op)
 {
     for (unsigned i = 0; i < op->nsrc; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the peer kernels take, and the memory that they share: valid C and CUDA C++, with the same
- * layout in both. Includes nothing of kolo, as fused_layout.h. See program_kernel.h. */
+/* The arguments of the peer kernels, and the memory that they share. Valid C and CUDA C++, with the
+ * same layout in both. Like fused_layout.h it includes no other file of kolo. */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_LAYOUT_H
 #define KOLO_EXEC_GPU_PROGRAM_PROGRAM_LAYOUT_H
 
@@ -11,22 +11,22 @@ enum {
     KOLO_PROGRAM_SLICES = 32,   /* thread blocks of a rank */
     KOLO_PROGRAM_THREADS = 512, /* of a block */
     KOLO_PROGRAM_LANES = 16,    /* KOLO_LANES */
-    KOLO_PROGRAM_DEPTH = 4,     /* copies of an inbox: tiles ahead of one's readers */
-    KOLO_PROGRAM_COPIES = 4,    /* of scratch */
+    KOLO_PROGRAM_DEPTH = 4,     /* copies of an inbox: tiles that a rank may run ahead */
+    KOLO_PROGRAM_COPIES = 4,    /* copies of scratch */
     KOLO_PROGRAM_SIGNALS = 64,  /* words of one writer: its `done`, then its signals, */
-    KOLO_PROGRAM_MET = 64,      /* then that it has come with its buffers, */
-    KOLO_PROGRAM_OVER = 65,     /* and that it leaves the others' alone again */
+    KOLO_PROGRAM_MET = 64,      /* then a word that says that it has come with its buffers, */
+    KOLO_PROGRAM_OVER = 65,     /* and one that says that it is done with the others' buffers */
     KOLO_PROGRAM_WORDS = 66,
-    KOLO_PROGRAM_OWN = 1,    /* where the writer is the rank itself: `done` of its lanes, */
-    KOLO_PROGRAM_MARKS = 17, /* then that a lane has come to where another waits for it */
+    KOLO_PROGRAM_OWN = 1,    /* words of the rank itself as writer: `done` of its lanes, */
+    KOLO_PROGRAM_MARKS = 17, /* then marks: a lane has come to a point where another waits for it */
     KOLO_PROGRAM_SIDES = 64, /* sources and destinations of a move */
     KOLO_PROGRAM_STAGES = 3,
     KOLO_PROGRAM_HELD = 256,  /* words of a program that goes with its launch */
     KOLO_PROGRAM_WINDOW = 512 /* words of a program that a block has at hand */
 };
 
-/* A program is words of 8 bytes, of which the lanes have one run after the other: an op, then its
- * operands, sources first. */
+/* A program consists of words of 8 bytes. Each lane has one run of words, one lane after another.
+ * An op comes first, then its operands, sources first. */
 enum {
     KOLO_PROGRAM_WAIT,          /* for words of mine; `value` is the step of the plan */
     KOLO_PROGRAM_MOVE,          /* `value`: the number of a chunk as long as what is moved, */
@@ -81,12 +81,12 @@ struct kolo_program_record { /* why a block gave up */
 };
 enum { KOLO_PROGRAM_FINE, KOLO_PROGRAM_TIMEOUT, KOLO_PROGRAM_MISMATCH, KOLO_PROGRAM_ABORTED };
 struct kolo_program_control {
-    uint32_t abort; /* not 0: whoever waits gives up */
+    uint32_t abort; /* not 0: every wait gives up */
     uint32_t unused[31];
     struct kolo_program_record record[KOLO_PROGRAM_SLICES];
 };
 
-struct kolo_program_ends {    /* what a call of any form has that was not known before it */
+struct kolo_program_ends {    /* the values that only the call itself knows, in every form */
     uint64_t in, out, factor; /* factor: the bits of PREMULSUM's */
     uint64_t timeout_ns, control;
     uint32_t signature, unused; /* of the call, equal on all ranks; not 0 */
@@ -94,10 +94,10 @@ struct kolo_program_ends {    /* what a call of any form has that was not known 
 };
 
 struct kolo_program_lane {
-    uint32_t readers, sources; /* bits: ranks that read my words and places; whose I read */
+    uint32_t readers, sources; /* bits: ranks that read my words and places; ranks that I read */
     uint32_t stage[KOLO_PROGRAM_STAGES + 1]; /* bounds of pipeline stages, in words */
 };
-struct kolo_program_span { /* of a rank's block, where each is as long as it likes */
+struct kolo_program_span { /* of a rank's block, for blocks of different lengths */
     uint64_t at, bytes;
 };
 
@@ -108,14 +108,14 @@ struct kolo_program_launch { /* a kernel's one argument, by value: graphs keep i
     uint32_t lanes, slices; /* blocks: slices of a lane */
     uint32_t nstages, tiles;
     uint32_t joined;         /* lanes wait for each other */
-    uint32_t meets, reached; /* it may be `direct`; this rank's buffers allow it */
+    uint32_t meets, reached; /* the call may be `direct`; this rank's buffers allow it */
     uint32_t varied;      /* lengths are those of `span`; so are offsets but where strides are 0 */
     uint64_t part, piece; /* bytes of each chunk that a slice takes; that a tile of it takes */
     uint64_t full, total; /* the longest chunk; chunk c has what is left of `total` after c such */
     uint64_t in_stride, out_stride;      /* between chunks of IN, of OUT */
-    uint64_t direct, direct_bytes;       /* an op, and what it moves */
-    uint64_t in_at, out_at, direct_part; /* where in each buffer; bytes of a slice */
-    /* What a rank adds to the addresses of this one's buffers, to reach them. */
+    uint64_t direct, direct_bytes;       /* an op, and the bytes that it moves */
+    uint64_t in_at, out_at, direct_part; /* offsets in each buffer; bytes of a slice */
+    /* Each rank adds its shift to the addresses of this rank's buffers, to reach them. */
     uint64_t in_shift[KOLO_PROGRAM_RANKS], out_shift[KOLO_PROGRAM_RANKS];
     uint64_t program; /* words that the host has pinned; 0: they are `word` */
     struct kolo_program_lane lane[KOLO_PROGRAM_LANES];

@@ -107,7 +107,7 @@ KOLO_GPU void move(const Tile &tile, const uint64_t *words, uint64_t *address,
     for (uint32_t i = threads.first; i < nsrc + ndst && !direct; i += threads.step) {
         address[i] = address_of(tile, words[1 + i]);
     }
-    (void)any(false); /* addresses are there, and what the op before has moved */
+    (void)any(false); /* a barrier: the addresses, and the data of the op before, are there */
     typedef typename F::Elem Elem;
     typedef typename UnitOf<(sizeof(Elem) < 4 ? sizeof(Elem) : 4)>::Unit Unit;
     const uint64_t length = direct ? l.direct_bytes : length_of(l, value_of(op));

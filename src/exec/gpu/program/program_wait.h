@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Waits and signals of a thread block.
  *
- * A word that is waited for is polled by one thread, with acquire; a barrier of the block then
- * orders the data behind it for the others. A signal comes after such a barrier, with release, so
- * that it covers what they stored. Every wait looks at the abort word and the clock from time to
+ * One thread polls the word, with acquire. A barrier of the block then orders the data behind the
+ * word for the other threads. A signal comes after another such barrier, with release, so that it
+ * covers the stores of all threads. Every wait looks at the abort word and the clock from time to
  * time, and gives up with a record.
  */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_WAIT_H
@@ -23,7 +23,7 @@ struct Block { /* what it gives up by */
     uint32_t slice;
 };
 
-struct Want { /* what a wait waits for */
+struct Want { /* the goal of a wait */
     uint32_t rank, word, epoch, step;
     uint32_t signature; /* 0: any */
 };
@@ -49,7 +49,7 @@ struct Patience {
     uint64_t since;
 };
 
-/* It is time to look at more than what is waited for. */
+/* Whether it is time to look at more than the awaited word. */
 KOLO_GPU bool looks(const Patience &patience)
 {
     enum { LOOK = 1024 };
@@ -84,8 +84,8 @@ KOLO_GPU kolo_program_control *control_of(const kolo_program_launch &l)
     return (kolo_program_control *)(uintptr_t)l.ends.control;
 }
 
-/* Until the word has come to want.epoch. A word that has gone past it may be another call's, but no
- * rank is far ahead of another: so one that seems to be was stored long ago, and epochs have
+/* Wait until the word has come to want.epoch. A word beyond it may be another call's, but no rank
+ * is far ahead of another. So a word that seems far ahead was stored long ago, and epochs have
  * wrapped since. */
 KOLO_GPU bool wait_word(const Tile &tile, const Want &want)
 {
@@ -113,8 +113,8 @@ KOLO_GPU uint32_t slice_in(const Tile &tile, uint32_t lane)
     return lane * slices + tile.block.slice % slices;
 }
 
-/* Whether inboxes of this tile may be stored to, and its scratch used: those who read what the tile
- * before left there are done with it. */
+/* Wait until this tile's inboxes may be stored to and its scratch used: the readers of the tile
+ * before in them are done with it. */
 KOLO_GPU bool take_room(const Tile &tile, const Threads &threads)
 {
     const kolo_program_launch &l = *tile.launch;
@@ -150,7 +150,7 @@ KOLO_GPU bool wait_words(const Tile &tile, const uint64_t *op, const Threads &th
 KOLO_GPU void tell(const Tile &tile, uint32_t ranks, uint32_t word, const Threads &threads)
 {
     const kolo_program_launch &l = *tile.launch;
-    (void)any(false); /* all threads have loaded and stored what they had to */
+    (void)any(false); /* a barrier: all threads have done their loads and stores */
     for (uint32_t q = threads.first; q < l.room.nranks; q += threads.step) {
         if ((ranks >> q & 1) != 0) {
             store_word(&slice_of(l, q, tile.block.slice)->word[l.me][word],
@@ -182,7 +182,8 @@ KOLO_GPU uint32_t all_ranks(const kolo_program_launch &l)
     return (uint32_t)((UINT64_C(1) << l.room.nranks) - 1);
 }
 
-/* With a tile; of a call's last one everybody hears, so that any rank may store in the next. */
+/* Tell that a tile is done. All ranks are told of a call's last tile, so that any rank may store in
+ * the next call. */
 KOLO_GPU void tell_done(const Tile &tile, const Threads &threads)
 {
     const kolo_program_launch &l = *tile.launch;

@@ -95,7 +95,7 @@ KOLO_GPU void load(const kolo_program_launch &l, Window *window, uint32_t first,
     }
 }
 
-/* The op at `at`, with all its operands. */
+/* Load the op at `at`, with all its operands. */
 KOLO_GPU const uint64_t *op_at(const kolo_program_launch &l, Window *window, uint32_t at,
                                const Threads &threads)
 {
