@@ -188,7 +188,7 @@ static inline narrow narrow_float16(wide value)
             const narrow line[2] = {shorten(a), shorten(b)};                                       \
             STORE(dst + i, line);                                                                  \
         }                                                                                          \
-        if (i < bytes) { /* a short line, padded: added zeroes change nothing */        \
+        if (i < bytes) { /* a short line, padded: added zeroes change nothing */                   \
             char part[VECTOR] = {0};                                                               \
             wide sum[2] = {{0}, {0}};                                                              \
             for (int q = 0; q < k; q++) {                                                          \
