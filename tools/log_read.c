@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages of NCCL's log (versions 2.4 to 2.30), RCCL's and kolo's: rings, trees, connections and
- * communicators. The forms of one message differ by version:
+/* Reads the messages of NCCL's log (versions 2.4 to 2.30), RCCL's and kolo's: rings, trees,
+ * connections and communicators. The forms of one message differ by version:
  *   Trees [0] up->rank->d/d/d                           2.4
  *   Trees [0] d/d/d->rank->up|up->rank->d/d/d           2.5 to 2.7
  *   Trees [0] d/d/d->rank->up                           since 2.8

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two facts that c10's device-generic interface lacks in some releases of torch: the driver's handle
- * of a stream, and whether a graph captures the stream. No CUDA header is used, so that one source
- * serves all builds of torch. */
+/* Two facts that c10's device-generic interface lacks in some releases of torch: the driver's
+ * handle of a stream, and whether a graph captures the stream. No CUDA header is used, so that one
+ * source serves all builds of torch. */
 #pragma once
 
 #include <c10/core/Stream.h>

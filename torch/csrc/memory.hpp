@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tensors in memory of kolo_mem_alloc(), which the ranks of a host read and write without a copy.
  *
- * Allocation and release of this memory are expensive, and kolo caches facts about each block. Freed
- * blocks are kept for the next tensor of their size: at most as many bytes as are in use, or 1 GiB.
- */
+ * Allocation and release of this memory are expensive, and kolo caches facts about each block. So
+ * freed blocks are kept for the next tensor of their size: at most as many bytes as are in use, or
+ * 1 GiB. */
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The last calls of this process, to find the call in which a rank got stuck. torch's flight
- * recorder keeps the same facts for nccl and gloo, but before torch 2.14 other backends cannot reach
- * it. TORCH_FR_BUFFER_SIZE is the number of calls; 0: none. */
+ * recorder keeps the same facts for nccl and gloo, but before torch 2.14 other backends cannot
+ * reach it. TORCH_FR_BUFFER_SIZE is the number of calls; 0: none. */
 #pragma once
 
 #include <ATen/ATen.h>

@@ -2,8 +2,8 @@
 /* A call's tensors in kolo's form: dense memory of the host or of one device.
  *
  * A contiguous tensor is used in place. Other tensors (strided, or a list of tensors that are not
- * adjacent) are copied at the call. Results are copied back at its end. On a device, both copies are
- * in the order of the stream that is current at that time. */
+ * adjacent) are copied at the call. Results are copied back at its end. On a device, both copies
+ * are in the order of the stream that is current at that time. */
 #pragma once
 
 #include <ATen/ATen.h>
