@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* all_reduce_perf: every rank sends and receives `count` elements. On a ring each rank's link
- * carries 2(n-1)/n of them in either direction, which no algorithm without in-network reduction
- * undercuts. */
+/* all_reduce_perf: every rank sends and receives `count` elements. On a ring, each rank's link
+ * carries 2(n-1)/n of them in each direction. No algorithm without in-network reduction carries
+ * less. */
 #include "perf.h"
 
 static void shape_of(struct perf_shape *shape)

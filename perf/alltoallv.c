@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* alltoallv_perf: rank s sends rank d a block whose length depends on how far d is behind s round
- * the ring of ranks: count * (1 + spread * (2 * distance - (n-1)) / n). A spread of 0 makes all
- * blocks equal; at 1 they run from count/n to nearly twice count. Each rank sends and receives the
- * same sum. */
+/* alltoallv_perf: the length of the block from rank s to rank d depends on how far d is behind s
+ * round the ring of ranks: count * (1 + spread * (2 * distance - (n-1)) / n). With a spread of 0
+ * all blocks are equal. With 1 they range from count/n to nearly twice count. Each rank sends and
+ * receives the same sum. */
 #include "perf.h"
 
 /* counts[] holds four arrays of nranks each. */
@@ -36,7 +36,7 @@ static void shape_of(struct perf_shape *shape)
     shape->total = sent > received ? sent : received;
 }
 
-/* Where rank `from` keeps what it sends to this rank. */
+/* The offset at rank `from` of its block for this rank. */
 static size_t sent_from(const struct perf_shape *shape, int from)
 {
     size_t first = 0;

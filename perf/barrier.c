@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* barrier_perf: no data, so one row that has only a time. */
+/* barrier_perf: there is no data, so the only row has only a time. */
 #include "perf.h"
 
 static void shape_of(struct perf_shape *shape)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Buffers with a guard zone before and after the part in use: [guard][used][guard][unused]. What a
- * call writes there, next to where it may write, shows as poison that is gone. */
+/* Buffers with a guard zone before and after the part in use: [guard][used][guard][unused]. The
+ * guard zones hold poison. A call that writes next to its buffer changes the poison. */
 #include "perf.h"
 
 #include <assert.h>

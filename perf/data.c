@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inputs, expected results, and the comparison.
  *
- * Every rank can compute every rank's input, so nothing needs to travel but what is tested. Inputs
- * are chosen such that each partial result in any order of the operations is exact in the element
- * type: sums of whole numbers whose absolute values add up to at most 2^digits (scaled by a power
- * of two that all ranks share), products of few twos and signs, anything for minimum, maximum and
- * bits. So equality of bytes is the test for all of them, AVG included: the exact sum divided by
- * the number of ranks and rounded once is what an average means. Source: the mixing function is
+ * Every rank can compute every rank's input, so only the tested data travel between ranks. Inputs
+ * are chosen so that each partial result is exact in the element type, in any order of the
+ * operations:
+ * - Sums: whole numbers whose absolute values add up to at most 2^digits, scaled by a power of two
+ *   that all ranks share.
+ * - Products: signs and few twos.
+ * - Minimum, maximum and bits: any value.
+ *
+ * So equality of bytes is the test for all operations. It holds for AVG too: an average is the
+ * exact sum divided by the number of ranks and rounded once. Source: the mixing function is
  * SplitMix64's (Steele, Lea, Flood 2014, doi:10.1145/2714064.2660195). */
 #include "perf.h"
 
@@ -23,13 +27,13 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* rank -1 gives the hash that all ranks share. */
+/* Rank -1 gives the hash that all ranks share. */
 static uint64_t hash(uint64_t call, int rank, size_t index)
 {
     return mix(index + mix((uint64_t)(rank + 1) + mix(call)));
 }
 
-/* The top half of `bits`, spread over 0 .. range-1. */
+/* Map the top half of `bits` to 0 .. range-1. */
 static uint32_t below(uint64_t bits, uint32_t range)
 {
     return (uint32_t)((bits >> 32) * range >> 32);
@@ -40,8 +44,8 @@ double perf_premul_factor(int rank)
     return rank % 2 == 0 ? 1 : 2;
 }
 
-/* Whole numbers that cannot leave -limit .. limit however they are added. With more ranks than
- * that, `limit` of them (others for each index) have +-1 and the rest 0. */
+/* A whole number such that any sum over ranks stays in -limit .. limit. With more than `limit`
+ * ranks, `limit` of them (different ones for each index) have +-1, and the others have 0. */
 static double summand(const struct perf_data *data, int rank, uint64_t shared, uint64_t own)
 {
     const uint32_t limit =
@@ -60,7 +64,7 @@ static double summand(const struct perf_data *data, int rank, uint64_t shared, u
     return perf_type_is_float(data->type) ? value * scales[shared & 3] : value;
 }
 
-/* Signs, and a two from at most six ranks: 64 fits in every type. */
+/* A sign, and at most six ranks have a factor of two: 64 fits in every type. */
 static double factor(const struct perf_data *data, int rank, uint64_t shared, uint64_t own)
 {
     const uint32_t nranks = (uint32_t)data->nranks;
@@ -69,8 +73,7 @@ static double factor(const struct perf_data *data, int rank, uint64_t shared, ui
     return perf_type_is_signed(data->type) && (own & 2) != 0 ? -value : value;
 }
 
-/* Anything that the type holds; 64-bit integers keep 53 leading bits so that a double carries them.
- */
+/* Any value of the type. 64-bit integers keep 53 leading bits, so that a double can hold them. */
 static double anything(const struct perf_data *data, uint64_t own)
 {
     const bool is_signed = perf_type_is_signed(data->type);
@@ -100,9 +103,9 @@ static double number(const struct perf_data *data, int rank, uint64_t shared, ui
     }
 }
 
-/* Truth values: the operation's neutral one mostly, so that long reductions do not all end alike. A
- * logical operation also takes any non-zero bits for true; a bitwise one on bool keeps to 0 and 1.
- */
+/* A truth value. Most are the operation's neutral value, so that long reductions do not all end
+ * alike. Logical operations take any non-zero bits as true, so those occur too. A bitwise operation
+ * on bool gets only 0 and 1. */
 static uint64_t truth(const struct perf_data *data, uint64_t own)
 {
     const bool rare = below(own, (uint32_t)data->nranks + 1) == 0;
@@ -116,7 +119,7 @@ static uint64_t truth(const struct perf_data *data, uint64_t own)
     return !value ? 0 : logical ? (own & 0x7F) | 1 : 1;
 }
 
-/* Bits such that a long AND is not all zeros, nor a long OR all ones. */
+/* Bits such that a long AND is not all zeros, and a long OR not all ones. */
 static uint64_t bits_of(const struct perf_data *data, uint64_t own)
 {
     uint64_t bits = own;
@@ -138,7 +141,7 @@ static bool is_bits(uint32_t op)
     return op >= KOLO_LAND && op <= KOLO_BXOR;
 }
 
-/* Few values, so that ties are common and the index decides. */
+/* A pair with one of few values, so that ties are common and the index decides. */
 static void pair_of(const struct perf_data *data, int rank, uint64_t own, double *value,
                     int32_t *index)
 {
@@ -187,7 +190,7 @@ static uint64_t combine_bits(uint32_t op, uint64_t a, uint64_t b)
 static void expected_bits(const struct perf_data *data, size_t index, unsigned char *out)
 {
     uint64_t result = whole_bits(data, hash(data->call, 0, index));
-    /* One rank's result of a logical operation is a truth value too. */
+    /* With one rank, the result of a logical operation is still a truth value. */
     result = data->op <= KOLO_LXOR ? result != 0 : result;
     for (int r = 1; r < data->nranks; r++) {
         result = combine_bits(data->op, result, whole_bits(data, hash(data->call, r, index)));
@@ -226,7 +229,7 @@ static double combine(uint32_t op, double a, double b)
     }
 }
 
-/* The exact sum over the ranks, rounded where the type's accumulator is. */
+/* The exact sum divided by the number of ranks, rounded as the type's accumulator is. */
 static double divided(enum kolo_type type, double sum, int nranks)
 {
     const double quotient = sum / nranks;
@@ -272,7 +275,7 @@ void perf_fill_input(const struct perf_data *data, int rank, void *send, size_t 
 
 /* ---- comparison ---- */
 
-/* A reduction may leave anything in a pair's padding. */
+/* A pair's padding is not compared: a reduction may leave any bytes there. */
 static size_t compared_bytes(const struct perf_data *data)
 {
     return perf_type_is_pair(data->type) && data->op != PERF_OP_NONE ? perf_pair_used(data->type)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The results as JSON, with the members of nccl-tests' schema 3 (its booleans are strings) but
- * without the environment, which holds secrets. Written as it comes: begin() and end() enclose the
- * rows, and end() is also called after an error, so that the file is whole. Source: RFC 8259. A
- * name with bytes that are no UTF-8 is written byte by byte as Latin-1. */
+/* The results as JSON. The members are those of nccl-tests' schema 3, whose booleans are strings.
+ * The environment is left out, because it holds secrets.
+ *
+ * The file is written row by row: begin() and end() enclose the rows. end() is also called after an
+ * error, so that the file is complete. A name with bytes that are not UTF-8 is written byte by byte
+ * as Latin-1. Source: RFC 8259. */
 #include "perf.h"
 
 #include <errno.h>
@@ -13,7 +15,7 @@
 
 enum { SCHEMA = 3, SUFFIXES = 1000 };
 
-/* Length of the UTF-8 sequence that begins with this byte; 0: none begins with it. */
+/* Length of the UTF-8 sequence that begins with this byte; 0: no sequence begins with it. */
 static int announced_length(unsigned char first)
 {
     if (first < 0x80) {
@@ -58,7 +60,7 @@ static void put_string(FILE *file, const char *text)
     fputc('"', file);
 }
 
-/* The comma before all but the first, and the member's name (NULL in an array). */
+/* Put a comma before every member but the first, and the member's name (NULL in an array). */
 static void put_name(struct perf_json *json, const char *name)
 {
     if (!json->first) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How fast one core reduces: each kernel beside the same traffic without arithmetic.
+/* The speed of each reduction kernel on one core, beside the same traffic without arithmetic.
  *
- * The floor loads k streams of words, joins them by exclusive or and stores one stream, as wide as
- * the machine can. GB/s counts what is loaded and stored, (k + 1) times the bytes of an array, so
- * the two are comparable across k; their ratio says how much of the memory's speed is left unused.
- * KOLO_ISA lowers the kernels, not the floor.
+ * The floor loads k streams of words, joins them by exclusive or, and stores one stream, with the
+ * widest instructions of the machine. GB/s counts all loads and stores: (k + 1) times the bytes of
+ * an array. So figures are comparable across k. The ratio of kernel and floor tells how much of the
+ * memory's speed the kernel uses. KOLO_ISA lowers the kernels, not the floor.
  *
- * The one program here that sees behind the library's surface: no collective calls one kernel only.
- */
+ * Only this program uses the library's internals, because no collective calls just one kernel. */
 #include "exec/reduce/reduce.h"
 #include "util/util.h"
 
@@ -47,7 +46,7 @@ struct kernels_job {
 #define CLONES
 #endif
 
-/* One loop for each k that is measured, so that the streams' addresses stay in registers. */
+/* There is one loop for each measured k, so that the streams' addresses stay in registers. */
 CLONES static void floor_1(uint64_t *dst, const void *const *src, size_t words)
 {
     const uint64_t *a = src[0];
@@ -123,7 +122,7 @@ static double seconds_of(const struct kernels_job *job, unsigned calls)
     return (kolo_now_us() - begin) * 1e-6;
 }
 
-/* The best of several rounds, kernel and floor by turns: what disturbs only slows down. */
+/* Take the best of several rounds, with kernel and floor by turns: disturbances only slow down. */
 static void measure(const struct kernels_job *job, double *kernel_gbps, double *floor_gbps)
 {
     const size_t traffic = job->bytes * (job->sources + 1);
@@ -152,7 +151,7 @@ static void print_row(enum kolo_type type, kolo_op op, struct kernels_job *job)
     fflush(stdout);
 }
 
-/* ---- which rows ---- */
+/* ---- rows ---- */
 
 static bool wants(const char *asked, const char *name)
 {
@@ -237,14 +236,14 @@ int main(int argc, char **argv)
                         "  BYTES of an array: 1K to 64M, a power of 4\n");
         return 2;
     }
-    /* Arrays begin at different offsets within a page: equal ones are taken for one another. */
+    /* Arrays begin at different offsets in a page: the CPU takes equal offsets for one address. */
     const size_t most = options.bytes ? options.bytes : (size_t)64 << 20;
     char *memory = aligned_alloc(64, kolo_round_up((MAX_SOURCES + 1) * (most + STRIDE), 64));
     if (memory == NULL) {
         fprintf(stderr, "kernels: no memory for arrays of %zu bytes\n", most);
         return 1;
     }
-    /* Small numbers in every type: no NaN, no overflow, no subnormal. */
+    /* This byte gives small numbers in every type: no NaN, no overflow, no subnormal. */
     memset(memory, 0x3c, (MAX_SOURCES + 1) * (most + STRIDE));
     printf("# kernels for %s; GB/s of loads and stores together\n", kolo_reduce_isa());
     printf("%-14s %-6s %2s %10s %9s %9s %6s\n", "# type", "op", "k", "bytes", "kernel", "floor",

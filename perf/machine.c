@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a rank says of the machine it runs on, and how much memory a sweep may take there: three
- * quarters of what the kernel calls available, less where the process's cgroup has a limit. Source:
+/* A rank's description of its machine, and the memory that a sweep may take there. That is three
+ * quarters of the kernel's available memory, or less if the process's cgroup has a limit. Source:
  * proc(5); the kernel's cgroup-v2.rst. */
 #include "perf.h"
 
@@ -18,8 +18,8 @@ double perf_now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* "0-3,8": the processors that this thread may run on; "?" where the mask is larger than cpu_set_t.
- */
+/* The processors that this thread may run on, such as "0-3,8"; "?": the mask is larger than
+ * cpu_set_t. */
 static void cpu_text(char *out, size_t cap)
 {
     cpu_set_t set;
@@ -45,7 +45,7 @@ static void cpu_text(char *out, size_t cap)
     }
 }
 
-/* The text after `key` and a colon in a file of such lines; false if there is none. */
+/* Read the text after `key` and a colon from a file of such lines. False: no such line. */
 static bool file_value(const char *path, const char *key, char *out, size_t cap)
 {
     char line[512];
@@ -80,7 +80,7 @@ static bool number_in(const char *folder, const char *name, uint64_t *out)
     return read;
 }
 
-/* Cached pages that the kernel gives up first: they count as used but are not in the way. */
+/* Bytes of cached pages that the kernel gives up first: they count as used but can be taken. */
 static uint64_t reclaimable(const char *folder)
 {
     char path[1024], name[64];
@@ -98,7 +98,7 @@ static uint64_t reclaimable(const char *folder)
     return found;
 }
 
-/* What this cgroup may still take; UINT64_MAX without a limit ("max" is no number). */
+/* Bytes that this cgroup may still take; UINT64_MAX: no limit ("max" is not a number). */
 static uint64_t cgroup_bytes(void)
 {
     char group[512], folder[600];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The entry of every program; the build says which collective it is. */
+/* The entry of every program. The build chooses the collective. */
 #include "perf.h"
 
 #ifndef PERF_COLLECTIVE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The command line: the letters and long names of nccl-tests and a few of our own. A bad option is
- * an error that names option, value and what is allowed, so that a sweep never measures something
- * else than was asked. One table gives parsing, limits and help. */
+/* The command line: the letters and long names of nccl-tests, and a few of kolo's own. A bad option
+ * is an error that names the option, its value and the allowed values. So a sweep never measures
+ * another thing than the user asked for. One table gives parsing, limits and help. */
 #include "perf.h"
 
 #include <errno.h>
@@ -149,7 +149,7 @@ static bool root_of(const char *text, long *out)
     return whole(text, -1, INT_MAX, out);
 }
 
-/* False: the value is not allowed. */
+/* Take an option's value. False: the value is not allowed. */
 static bool take(const struct row *row, const char *value, struct perf_options *options)
 {
     void *member = (char *)options + row->at;
@@ -284,7 +284,8 @@ static enum perf_parsed refuse(const struct perf_collective *collective, const s
     return PERF_BAD;
 }
 
-/* What getopt could not place: a known option without its value, or an unknown one. */
+/* Report a word that getopt could not place: a known option without its value, or an unknown one.
+ */
 static enum perf_parsed refuse_word(const struct perf_collective *collective, int found, int letter,
                                     const char *word, FILE *err)
 {
@@ -319,7 +320,7 @@ static int lowest(uint32_t bits)
     return __builtin_ctz(bits);
 }
 
-/* What no single option shows. */
+/* Check the options together, for errors that no single option shows. */
 static enum perf_parsed check_together(const struct perf_collective *collective,
                                        const struct perf_options *options, FILE *err)
 {
@@ -368,7 +369,7 @@ enum perf_parsed perf_options_parse(const struct perf_collective *collective, in
     struct perf_options options = defaults;
     getopt_tables(letters, names);
     opterr = 0;
-    optind = 0; /* GNU: start afresh */
+    optind = 0; /* GNU: start again */
     for (;;) {
         const int found = getopt_long(argc, argv, letters, names, NULL);
         if (found == -1) {
@@ -402,7 +403,7 @@ size_t perf_next_bytes(const struct perf_options *options, size_t bytes)
 {
     size_t next = bytes + options->step_bytes;
     if (options->step_factor > 1) {
-        /* From 0 a factor leads nowhere. */
+        /* A factor leaves 0 at 0. */
         next = bytes == 0 ? 1 : bytes * (size_t)options->step_factor;
     }
     return next > options->max_bytes ? SIZE_MAX : next;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a connection between two ranks gives, as ib_write_lat and ib_write_bw ask it of a device:
+/* The speed of a connection between two ranks, as ib_write_lat and ib_write_bw measure a device:
  *
- *   ping    half the time that a message takes there and back, the median of all
- *   stream  the time of a message of many that go one way, WINDOW of them in a group at a time
+ *   ping    half the time of a message there and back, the median of all
+ *   stream  the time of one message among many in one direction, WINDOW of them in a group
  *
- * usage: pair ping|stream CALLS BYTES...      as rank 0 or 1; KOLO_TRANSPORT says by what
- * Rank 0 prints "BYTES MICROSECONDS" for each size; both check what they got at the end of each. */
+ * usage: pair ping|stream CALLS BYTES...      as rank 0 or 1; KOLO_TRANSPORT chooses the transport
+ * Rank 0 prints "BYTES MICROSECONDS" for each size. Both ranks check the data at the end of each
+ * size. */
 #include <kolo/kolo.h>
 
 #include <stdbool.h>
@@ -62,7 +63,8 @@ static double ping(size_t bytes, int calls)
     return median;
 }
 
-/* The same of a message, when all are known to be there: the other rank answers with a byte. */
+/* Microseconds of a message in a stream. The time ends when the other rank, which has all messages,
+ * answers with a byte. */
 static double stream(size_t bytes, int calls)
 {
     const double begin = now_us();
@@ -80,7 +82,7 @@ static double stream(size_t bytes, int calls)
     return (now_us() - begin) / calls;
 }
 
-/* What rank `of` sends: the inputs of each size differ. */
+/* Fill in the data that rank `of` sends. The inputs of each size differ. */
 static void fill(unsigned char *at, size_t bytes, int of)
 {
     for (size_t i = 0; i < bytes; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who the ranks are: this process is one of those its launcher started, or it is alone and its
- * threads are the ranks (-t). Options are judged before anything is joined. */
+/* Starts the ranks. This process is one of the launcher's ranks, or it is alone and its threads are
+ * the ranks (-t). Options are checked before any rank joins. */
 #include "perf.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* The exit status of the rank that failed first; those that it aborted have nothing to tell. */
+/* The exit status of the rank that failed first. The ranks that it aborted do not count. */
 static int exit_of(const struct perf_rank *ranks, int nranks)
 {
     int code = PERF_EXIT_OK;
@@ -47,7 +47,8 @@ static int exit_of(const struct perf_rank *ranks, int nranks)
     return code;
 }
 
-/* A thread that cannot be started leaves ranks waiting, so all of them are aborted. */
+/* Run the ranks' threads. If a thread cannot start, all ranks are aborted: they would wait for it.
+ */
 static int run_started(struct perf_rank *ranks, pthread_t *threads, int nranks)
 {
     int started = 0;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The sweep programs: one engine, one small file a collective.
+/* The sweep programs: one engine, and one small file for each collective.
  *
- *   options.c  what was asked        types.c    element types and operations, numbers <-> bytes
+ *   options.c  the command line      types.c    element types and operations, numbers <-> bytes
  *   perf.c     processes, threads    data.c     inputs, expected results, comparison
  *   sweep.c    the loops of a rank   buffer.c   buffers with guard zones
  *   timing.c   the timed calls       stats.c    averages, percentiles, bus bandwidth
  *   verify.c   the checked calls     machine.c  host, processors, memory
  *   report.c   the table             json.c     the same as JSON
  *
- * The output has the columns of nccl-tests, so that its parsers and its readers find their way. */
+ * The output has the columns of nccl-tests, so its parsers and its readers can use it. */
 #ifndef KOLO_PERF_H
 #define KOLO_PERF_H
 
@@ -28,7 +28,7 @@ enum { PERF_OP_PREMULSUM = KOLO_OPS, PERF_OP_NONE, PERF_OPS };
 enum { PERF_ELEMENT_MAX = 16 };   /* bytes of the largest element */
 enum { PERF_GUARD_BYTES = 4096 }; /* before and after every buffer */
 
-/* Exit statuses, those of nccl-tests where it has one. */
+/* Exit statuses: those of nccl-tests, if it has one for the case. */
 enum {
     PERF_EXIT_OK = 0,
     PERF_EXIT_INTERNAL = 1, /* memory, files */
@@ -38,22 +38,22 @@ enum {
     PERF_EXIT_WRONG = 7 /* wrong data, or slower than KOLO_TESTS_MIN_BW */
 };
 
-/* ---- collectives: one const row a program ---- */
+/* ---- collectives: one const row for each program ---- */
 
-/* The counts and places of one call, in elements. counts has 4 * nranks entries (alltoallv): send
- * counts, send displacements, receive counts, receive displacements. */
+/* The counts and offsets of one call, in elements. For alltoallv, counts has 4 * nranks entries:
+ * send counts, send displacements, receive counts, receive displacements. */
 struct perf_shape {
     int rank, nranks, root;
     double spread;
-    size_t count; /* what the call is given */
-    size_t total; /* elements the size column and the bandwidth stand for */
+    size_t count; /* the call's argument */
+    size_t total; /* elements for the size column and the bandwidth */
     size_t send_elems, recv_elems;
-    size_t send_at, recv_at; /* in place: where the two begin in the one buffer */
+    size_t send_at, recv_at; /* in place: offsets in the single buffer */
     size_t *counts;
 };
 
-/* recv[first .. first+elems) holds elements source_first ... of rank `source`, or, where source is
- * PERF_REDUCED, of all ranks' reduction. */
+/* recv[first .. first+elems) holds the elements from source_first on of rank `source`, or of the
+ * reduction of all ranks if source is PERF_REDUCED. */
 #define PERF_REDUCED (-1)
 struct perf_block {
     size_t first, elems, source_first;
@@ -75,9 +75,9 @@ struct perf_collective {
     bool reduces;                            /* takes an operation */
     bool rooted;                             /* takes a root */
     bool in_place;                           /* the operation allows it */
-    bool moves;                              /* false: no data, one row without sizes */
+    bool moves;                              /* false: no data, a single row without sizes */
     bool per_rank;                           /* the larger buffer has a block for each rank */
-    double (*factor)(int nranks);            /* bus over algorithm bandwidth */
+    double (*factor)(int nranks);            /* bus bandwidth / algorithm bandwidth */
     void (*shape)(struct perf_shape *shape); /* fills all but the first row */
     bool (*block)(const struct perf_shape *shape, size_t k, struct perf_block *out);
     kolo_status (*call)(const struct perf_call *call);
@@ -87,7 +87,7 @@ extern const struct perf_collective perf_all_gather, perf_all_reduce, perf_allto
     perf_barrier, perf_broadcast, perf_gather, perf_reduce, perf_reduce_scatter, perf_scatter,
     perf_sendrecv;
 
-/* The whole program: parse, run, report; returns the exit status. */
+/* Run the whole program: parse, run, report. Returns the exit status. */
 int perf_main(const struct perf_collective *collective, int argc, char **argv);
 
 /* ---- options ---- */
@@ -106,11 +106,11 @@ struct perf_options {
 };
 
 enum perf_parsed { PERF_RUN, PERF_HELP, PERF_BAD };
-/* Fills *out for PERF_RUN. Writes help to `out_text`, or one line saying option, value and what is
- * allowed to `err_text`. */
+/* Parse the command line. For PERF_RUN it fills *out. Help goes to `out_text`. An error is one line
+ * on `err_text` with the option, the value and the allowed values. */
 enum perf_parsed perf_options_parse(const struct perf_collective *collective, int argc, char **argv,
                                     struct perf_options *out, FILE *out_text, FILE *err_text);
-/* The size after `bytes`; SIZE_MAX where there is none. */
+/* The size after `bytes`; SIZE_MAX: no more. */
 size_t perf_next_bytes(const struct perf_options *options, size_t bytes);
 
 /* ---- types and operations ---- */
@@ -124,50 +124,52 @@ bool perf_op_takes(uint32_t op, enum kolo_type type);
 bool perf_type_is_float(enum kolo_type type);
 bool perf_type_is_signed(enum kolo_type type);
 bool perf_type_is_pair(enum kolo_type type);
-/* Every whole number up to this is exact in `type`, and so is its negative in a signed one. */
+/* The largest n for which `type` holds every whole number up to n exactly. Signed types also hold
+ * the negative ones. */
 uint32_t perf_type_exact_max(enum kolo_type type);
-/* `value` rounded to nearest even, as an element. Numbers only: neither bool nor pairs. */
+/* Encode `value` as an element, rounded to nearest even. For numbers only, not bool or pairs. */
 void perf_encode(enum kolo_type type, double value, unsigned char *out);
 double perf_decode(enum kolo_type type, const unsigned char *in);
 void perf_encode_pair(enum kolo_type type, double value, int32_t index, unsigned char *out);
-/* Offset of a pair's index, and of its end: FLOAT64_INT32 has 4 unused bytes after it. */
+/* Offsets of a pair's index and of the index's end. FLOAT64_INT32 has 4 unused bytes after it. */
 size_t perf_pair_index_at(enum kolo_type type);
 size_t perf_pair_used(enum kolo_type type);
 
 /* ---- data ---- */
 
-/* What decides an input: inputs are a hash of (call, rank, index), such that whatever the order of
- * the operations the result is exact, and equality the right test. */
+/* The values that decide an input. An input is a hash of (call, rank, index). Inputs are chosen so
+ * that the result is exact in any order of the operations. So equality is the right test. */
 struct perf_data {
     enum kolo_type type;
     uint32_t op;
     int nranks;
     uint64_t call;
 };
-/* A stretch of memory with guard zones before and after. */
+/* A buffer with guard zones before and after it. */
 struct perf_buffer {
     unsigned char *bytes; /* page aligned, after the front guard */
     size_t capacity;
     void *base;
-    bool shared; /* of kolo_mem_alloc() */
+    bool shared; /* from kolo_mem_alloc() */
 };
 struct perf_verdict {
     int64_t wrong;         /* elements */
-    int64_t out_of_bounds; /* bytes changed where nothing was to be written */
+    int64_t out_of_bounds; /* bytes changed outside the result */
 };
 
 void perf_input(const struct perf_data *data, int rank, size_t index, unsigned char *out);
 void perf_expected(const struct perf_data *data, int source, size_t index, unsigned char *out);
-/* Rank's factor of a premultiplied sum. */
+/* A rank's factor in a premultiplied sum. */
 double perf_premul_factor(int rank);
 void perf_fill_input(const struct perf_data *data, int rank, void *send, size_t elems);
 void perf_poison(const struct perf_buffer *buffer, size_t used_bytes);
-/* Bytes of the guard zones around the first used_bytes that are not as perf_poison() left them. */
+/* Number of bytes in the guard zones around the first used_bytes that changed since perf_poison().
+ */
 int64_t perf_guard_check(const struct perf_buffer *buffer, size_t used_bytes);
-/* Compare recv with the expected result; the first few differences are described on `text`. */
+/* Compare recv with the expected result, and describe the first few differences on `text`. */
 int64_t perf_check(const struct perf_collective *collective, const struct perf_data *data,
                    const struct perf_shape *shape, const void *recv, FILE *text);
-/* Elements of send, but those inside recv, that are no longer the input. */
+/* Number of elements of send that differ from the input. Elements inside recv do not count. */
 int64_t perf_check_send(const struct perf_data *data, const struct perf_shape *shape,
                         const void *send, const void *recv);
 bool perf_buffer_create(size_t capacity, bool shared, struct perf_buffer *out);
@@ -175,7 +177,7 @@ void perf_buffer_destroy(struct perf_buffer *buffer);
 
 /* ---- statistics ---- */
 
-/* One number for all ranks' times; `stride` apart. */
+/* Combine the times of all ranks to one number. The times are `stride` entries apart. */
 double perf_average_times(const double *times, int nranks, size_t stride, enum perf_average how);
 /* The p-th percentile (0..1) of sorted values, nearest rank. */
 double perf_percentile(const double *sorted, size_t count, double p);
@@ -189,7 +191,7 @@ double perf_factor_twice(int nranks); /* 2(n-1)/n */
  * -----------------------------------------------------------------------------------------------
  */
 
-/* What a rank tells of itself; travels between ranks as bytes. */
+/* A rank's description of its host and CPUs. Ranks exchange it as bytes. */
 struct perf_device {
     int32_t pid, device, runtime_version;
     uint64_t available_bytes;
@@ -198,9 +200,9 @@ struct perf_device {
     char model[96]; /* "AMD EPYC ..." or "cpu" */
 };
 void perf_device_self(struct perf_device *out);
-/* Largest size whose two buffers a rank fit in 3/4 of each host's memory. */
+/* The largest size at which two buffers of each rank fit in 3/4 of every host's memory. */
 size_t perf_memory_limit(const struct perf_device *devices, int nranks);
-/* device = how many ranks before this one share its host. */
+/* Set `device` of each rank: the number of smaller ranks on its host. */
 void perf_number_devices(struct perf_device *devices, int nranks);
 double perf_now_us(void);
 
@@ -230,7 +232,7 @@ struct perf_summary {
     double busbw_min; /* KOLO_TESTS_MIN_BW; < 0: none */
 };
 
-/* `value` in at most `width` characters: 2, 1 or no decimals, else an exponent. */
+/* Print `value` in at most `width` characters: with 2, 1 or no decimals, else with an exponent. */
 void perf_number_text(double value, int width, char *out, size_t cap);
 void perf_print_preamble(FILE *out, const struct perf_collective *collective,
                          const struct perf_options *options, int runtime_version);
@@ -252,15 +254,15 @@ struct perf_json {
     FILE *file;
     bool first; /* no member yet in the innermost object or array */
 };
-/* A new file; where it exists "<path>.0", "<path>.1" and so on. False and a line on `err` if none.
- */
+/* Open a new file. If `path` exists, try "<path>.0", "<path>.1" and so on. False: no file could be
+ * opened, and `err` has a line. */
 bool perf_json_open(struct perf_json *json, const char *path, FILE *err);
 void perf_json_begin(struct perf_json *json, const struct perf_collective *collective,
                      const struct perf_options *options, int argc, char **argv,
                      const struct perf_device *devices, int nranks);
 void perf_json_row(struct perf_json *json, const struct perf_collective *collective,
                    const struct perf_row *row, bool per_call);
-/* `error` NULL: none. Closes the file. False if writing failed. */
+/* Write the end and close the file. `error` NULL: no error. False: writing failed. */
 bool perf_json_end(struct perf_json *json, const struct perf_summary *summary, const char *error);
 
 /* ---- running
@@ -273,15 +275,15 @@ struct perf_rank {
     struct perf_options options;
     int argc;
     char **argv;
-    struct kolo_comm *comm;    /* measured */
-    struct kolo_comm *control; /* times, counts, barriers: leaves `comm` undisturbed */
+    struct kolo_comm *comm;    /* for measured calls */
+    struct kolo_comm *control; /* for times, counts, barriers: keeps `comm` undisturbed */
     kolo_stream stream;        /* NULL: blocking calls */
     int rank, nranks;
     struct perf_device *devices;
-    struct perf_buffer send, recv; /* in place happens in recv */
-    double *times, *all_times;     /* of single calls, and those of all ranks */
+    struct perf_buffer send, recv; /* in-place calls use recv */
+    double *times, *all_times;     /* of this rank's calls, and of all ranks' calls */
     size_t *counts;                /* for perf_shape */
-    kolo_op premul;                /* what PERF_OP_PREMULSUM is, for the row's type */
+    kolo_op premul;                /* the operation of PERF_OP_PREMULSUM for the row's type */
     uint64_t call;                 /* seeds the inputs of each checked call */
     struct perf_summary summary;
     struct perf_json json; /* rank 0 with -J */
@@ -289,7 +291,7 @@ struct perf_rank {
     int exit_code;
     char error[512];
 };
-/* What one half of a row works on. */
+/* The work of one half of a row: out of place, or in place. */
 struct perf_task {
     struct perf_shape shape;
     struct perf_data data;
@@ -298,13 +300,13 @@ struct perf_task {
     bool in_place;
 };
 
-/* The sweep of one rank over rank->comm; comm stays the caller's. Returns rank->exit_code. */
+/* Run one rank's sweep over rank->comm, which the caller keeps. Returns rank->exit_code. */
 int perf_sweep(struct perf_rank *rank);
-/* Time options.iters calls; half gets the time, and with -I the percentiles. The inputs are there.
- */
+/* Time options.iters calls. `half` gets the time, and with -I the percentiles. The caller has
+ * filled the inputs. */
 kolo_status perf_time(struct perf_rank *rank, const struct perf_task *task, struct perf_half *half);
-/* options.checks calls with new inputs each; half->wrong and the summary's out_of_bounds, over
- * ranks. */
+/* Check options.checks calls, each with new inputs. Sets half->wrong and the summary's
+ * out_of_bounds, summed over the ranks. */
 kolo_status perf_verify(struct perf_rank *rank, struct perf_task *task, struct perf_half *half);
 
 #ifdef __cplusplus

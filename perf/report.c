@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table, column for column that of nccl-tests, so that scripts which read one read the other.
- * Source: the formats of nccl-tests 2.19 (src/util.cu). */
+/* The table. Its columns are those of nccl-tests, so that scripts can read both. Source: the
+ * formats of nccl-tests 2.19 (src/util.cu). */
 #include "perf.h"
 
 #include <inttypes.h>
@@ -109,7 +109,7 @@ void perf_print_row(FILE *out, const struct perf_collective *collective, const s
     print_half(out, &row->halves[0], per_call);
     print_half(out, &row->halves[1], per_call);
     fprintf(out, "\n");
-    /* A long sweep is watched, often through a pipe. */
+    /* Users watch a long sweep, often through a pipe. */
     fflush(out);
 }
 
@@ -130,7 +130,7 @@ double perf_summary_busbw(const struct perf_summary *summary)
     return summary->busbw_count > 0 ? summary->busbw_sum / (double)summary->busbw_count : 0;
 }
 
-/* nccl-tests lets the average be a tenth below what was asked. */
+/* nccl-tests accepts an average of up to a tenth below the requested minimum. */
 bool perf_summary_fast(const struct perf_summary *summary)
 {
     return summary->busbw_min < 0 || perf_summary_busbw(summary) >= 0.9 * summary->busbw_min;

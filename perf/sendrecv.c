@@ -21,7 +21,7 @@ static bool block(const struct perf_shape *shape, size_t k, struct perf_block *o
     return k == 0;
 }
 
-/* The group is ended also after an error, which then is the one to tell. */
+/* The group is also ended after an error. The result is then that error. */
 static kolo_status call(const struct perf_call *c)
 {
     const struct perf_shape *shape = c->shape;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How long communicators take to come up and to go: startup [-t THREADS] [-n TIMES].
+/* The time to create and to destroy communicators: startup [-t THREADS] [-n TIMES].
  *
- * The processes that a launcher started are the ranks, or with -t threads of this one, which meet
- * by an id as processes do. A time is from the first rank's call to the last one's return. The
- * first row of processes has the launcher in it, since ranks wait for the last that it starts;
- * where a rank's time went says its log (KOLO_DEBUG=INFO, "Init timings"). */
+ * The ranks are the launcher's processes, or with -t the threads of this process, which meet by an
+ * id as processes do. A time is from the first rank's call to the last rank's return. With
+ * processes, the first row includes the launcher, since ranks wait for the last started one. A
+ * rank's log shows its parts of the time (KOLO_DEBUG=INFO, "Init timings"). */
 #include <kolo/kolo.h>
 
 #include <getopt.h>
@@ -57,7 +57,7 @@ static void *come_and_go(void *arg)
     return NULL;
 }
 
-/* All ranks as threads; `out` is rank 0's. */
+/* Run all ranks as threads. `out` gets rank 0's result. */
 static kolo_status by_threads(int nranks, struct rank *out)
 {
     static struct rank ranks[RANKS_MAX];
@@ -69,7 +69,7 @@ static kolo_status by_threads(int nranks, struct rank *out)
         ranks[started] = (struct rank){.id = &id, .nranks = nranks, .rank = started};
         if (pthread_create(&threads[started], NULL, come_and_go, &ranks[started]) != 0) {
             fprintf(stderr, "startup: no thread for rank %d\n", started);
-            exit(EXIT_KOLO); /* the others would wait for it */
+            exit(EXIT_KOLO); /* the other ranks would wait for it */
         }
         started++;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Averages over ranks, percentiles over calls, and bus bandwidth: algorithm bandwidth times the
- * share of the data that must cross the busiest link, so that collectives and rank counts compare
- * with the hardware's number. Source: nccl-tests, doc/PERFORMANCE.md. */
+/* Averages over ranks, percentiles over calls, and bus bandwidth. Bus bandwidth is the algorithm
+ * bandwidth times the share of the data that must cross the busiest link. So figures of different
+ * collectives and rank counts compare with the hardware's number. Source: nccl-tests,
+ * doc/PERFORMANCE.md. */
 #include "perf.h"
 
 #include <assert.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One rank's run: gather who takes part, fit the sizes to the memory, then the loops over types,
- * operations, roots and sizes. All ranks take every decision from the same facts, so they walk the
- * same rows; rank 0 prints. */
+/* One rank's run. It gathers the ranks' descriptions, fits the sizes to the memory, and loops over
+ * types, operations, roots and sizes. All ranks decide from the same facts, so they run the same
+ * rows. Rank 0 prints. */
 #include "perf.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The first error is the one that is told. Aborting lets the other ranks end too. */
+/* Stop the run. The first error is reported. The abort lets the other ranks end too. */
 static void stop(struct perf_rank *rank, int exit_code, const char *what)
 {
     if (rank->exit_code != PERF_EXIT_OK) {
@@ -23,7 +23,7 @@ static void stop(struct perf_rank *rank, int exit_code, const char *what)
     }
 }
 
-/* True: go on. */
+/* Check a status. True: continue. */
 static bool passed(struct perf_rank *rank, kolo_status status, const char *what)
 {
     char text[400];
@@ -36,7 +36,7 @@ static bool passed(struct perf_rank *rank, kolo_status status, const char *what)
     return false;
 }
 
-/* Ends the run on every rank alike; only rank 0 says why. */
+/* End the run on every rank. Only rank 0 prints the reason. */
 static bool refuse(struct perf_rank *rank, int exit_code, const char *why)
 {
     rank->exit_code = exit_code;
@@ -46,7 +46,7 @@ static bool refuse(struct perf_rank *rank, int exit_code, const char *why)
     return false;
 }
 
-/* True where every rank says so. */
+/* Whether the value is true on every rank. */
 static bool agreed(struct perf_rank *rank, bool mine)
 {
     int32_t ok = mine, all = 0;
@@ -74,7 +74,7 @@ static bool gather_devices(struct perf_rank *rank)
     return true;
 }
 
-/* What can only be judged with all ranks known. */
+/* Check the options that depend on all ranks. */
 static bool fit_options(struct perf_rank *rank)
 {
     struct perf_options *options = &rank->options;
@@ -288,7 +288,7 @@ static bool run_cycle(struct perf_rank *rank)
 {
     for (int t = 0; t < KOLO_TYPES; t++) {
         const bool asked = rank->collective->moves ? (rank->options.types >> t & 1) != 0
-                                                   : t == KOLO_FLOAT32; /* once will do */
+                                                   : t == KOLO_FLOAT32; /* one type is enough */
         if (asked && !run_type(rank, (enum kolo_type)t)) {
             return false;
         }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The timed loops. The usual one is that of nccl-tests: calls one after the other and the clock
- * read at both ends, so consecutive calls may overlap between ranks and the figure is a queue's
- * throughput. With -z 1 each call is timed alone after a barrier: what a caller waits who has only
- * this one call. With
- * --vary the inputs are written between the calls, so that no call finds them in another core's
- * cache as the call before left them. */
+/* The timed loops.
+ *
+ * - The usual loop is that of nccl-tests: calls one after another, and the clock read at both ends.
+ *   Consecutive calls may overlap between ranks, so the figure is the throughput of a queue.
+ * - With -z 1 each call is timed alone after a barrier. That is the latency for a caller with only
+ *   this one call.
+ * - With --vary the inputs are written between the calls. So no call finds them in another core's
+ *   cache as the previous call left them. */
 #include "perf.h"
 
-/* One group of -m calls. It is ended also after an error, which then is the one to tell. */
+/* Issue one group of -m calls. The group is also ended after an error. The result is then that
+ * error. */
 static kolo_status issue(const struct perf_rank *rank, const struct perf_task *task)
 {
     const struct perf_collective *collective = rank->collective;
@@ -57,7 +60,7 @@ static void rewrite(const struct perf_rank *rank, const struct perf_task *task, 
     perf_fill_input(&data, rank->rank, task->send, task->shape.send_elems);
 }
 
-/* Fills rank->times. */
+/* Time single calls into rank->times. */
 static kolo_status time_singles(struct perf_rank *rank, const struct perf_task *task, bool apart)
 {
     kolo_status status = kolo_barrier(rank->control, NULL);
@@ -84,7 +87,7 @@ static double mean(const double *values, long count)
     return sum / (double)count;
 }
 
-/* Percentiles of the calls' times, each of which is one number for all ranks. */
+/* Compute the percentiles of the calls' times. Each call's time is one number for all ranks. */
 static kolo_status spread_of_calls(struct perf_rank *rank, struct perf_half *half)
 {
     const size_t iters = (size_t)rank->options.iters;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Element types and operations as the programs see them: names, sizes, which operation takes which
- * type, and numbers to bytes and back. The conversions are written here again, slowly and from the
- * formats' definitions, because the library's own are what the checks are to test.
+/* Element types and operations of the programs: names, sizes, the types of each operation, and the
+ * conversion of numbers to bytes and back. The conversions here are slow and follow the formats'
+ * definitions. The library's own are not used, because the checks test them.
  * Source: OCP 8-bit Floating Point Specification 1.0; IEEE 754-2019. */
 #include "perf.h"
 
@@ -137,9 +137,9 @@ uint32_t perf_type_exact_max(enum kolo_type type)
     return (1u << row->digits) - (row->kind == FLOAT ? 0u : 1u);
 }
 
-/* The magnitude's exponent and mantissa fields together are (exponent - smallest) * 2^m + q, where
- * q counts quanta: that holds for subnormals too, whose exponent is the smallest, and carries
- * rightly. */
+/* Encode a small float. Its exponent and mantissa fields together are
+ * (exponent - smallest) * 2^m + q, where q counts quanta. The formula also holds for subnormals,
+ * which have the smallest exponent, and a carry from q gives the right exponent. */
 static uint32_t encode_small(double value, int exponent_bits, int mantissa_bits)
 {
     const int smallest = 2 - (1 << (exponent_bits - 1));
@@ -172,7 +172,7 @@ static double decode_small(uint32_t bits, int exponent_bits, int mantissa_bits, 
            ldexp(fraction + (fraction_ones + 1.0), smallest - mantissa_bits + (int)exponent - 1);
 }
 
-/* Little-endian hosts only, as the library. */
+/* For little-endian hosts only, as the library. */
 void perf_encode(enum kolo_type type, double value, unsigned char *out)
 {
     const struct type_row *row = &types[type];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The checked calls of a row: new inputs, everything around them poisoned, one call, then every
- * element of the result, every input and the guard zones are looked at. A barrier has no data:
- * there one rank (another each time) comes late, and nobody may leave before it came. */
+/* The checked calls of a row. Each has new inputs in poisoned memory. After the call, every element
+ * of the result, every input and the guard zones are checked. A barrier has no data. There one rank
+ * (another one each time) comes late, and no rank may leave before it came. */
 #include "perf.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Bytes of the receive buffer that the call may know of. */
+/* Bytes of the receive buffer that the call may use. */
 static size_t recv_span(const struct perf_task *task)
 {
     const struct perf_shape *shape = &task->shape;
@@ -57,7 +57,7 @@ static bool one_host(const struct perf_rank *rank)
     return true;
 }
 
-/* times of all ranks are one host's clock, so they compare. */
+/* All ranks' times are from one host's clock, so they can be compared. */
 static kolo_status check_barrier(struct perf_rank *rank, struct perf_task *task,
                                  struct perf_verdict *verdict)
 {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo doctor`: what of this machine and this container makes collectives slow or fail, one line a
- * check and one a fix. It only looks, but for copies between GPUs; nothing is changed. What
- * matters: locked memory and huge pages for pinned buffers, /dev/shm (other libraries need it, kolo
- * does not), reading other processes' memory (CMA), the CPUs and memory of the control group, RDMA
- * devices that cannot be used, NICs that run below their link, modules for GPUDirect, and access
- * control (ACS) on PCI bridges, which sends peer-to-peer traffic through the host, and whether data
- * that GPUs send to each other arrive (doctor_peers.c). HWLOC_FSROOT stands before every path, as
- * for discovery. */
+/* `kolo doctor` finds settings of this machine and container that make collectives slow or fail. It
+ * prints a line for each check, and a fix if one is needed. It changes nothing; only the copies
+ * between GPUs do more than read. It checks:
+ * - locked memory and huge pages, for pinned buffers;
+ * - /dev/shm (other libraries need it, kolo does not);
+ * - reading other processes' memory (CMA);
+ * - the CPUs and memory of the control group;
+ * - RDMA devices that cannot be used, and NICs that run below their link;
+ * - modules for GPUDirect;
+ * - access control (ACS) on PCI bridges, which sends peer-to-peer traffic through the host;
+ * - whether data arrive that GPUs send to each other (doctor_peers.c).
+ *
+ * HWLOC_FSROOT is put before every path, as in discovery. */
 #include "doctor.h"
 
 #include "doctor_parts.h"
@@ -49,7 +54,7 @@ struct doctor {
     int bad;
 };
 
-/* `fix` NULL: there is none to give. */
+/* `fix` NULL: no fix is known or needed. */
 static void add_finding(struct doctor *d, enum verdict verdict, const char *fix, const char *format,
                         ...) KOLO_PRINTF(4, 5);
 
@@ -109,7 +114,7 @@ static void check_shm(struct doctor *d)
         "/dev/shm has %.3g GiB", gib(bytes));
 }
 
-/* Read a word of a child, as a peer would read a rank's memory. */
+/* Read a word of a child's memory, as a peer reads a rank's memory. */
 static void check_cma(struct doctor *d)
 {
     int word = 1, seen = 0, hold[2];
@@ -169,7 +174,7 @@ static int allowed_cpus(void)
                                                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* "max 100000" or "50000 100000" of cgroup 2; 0: no quota. */
+/* The quota of cgroup 2, from "max 100000" or "50000 100000"; 0: no quota. */
 static double quota_cpus(void)
 {
     char text[64];
@@ -224,7 +229,7 @@ static void check_memory_limit(struct doctor *d)
 
 /* ---- devices ---- */
 
-/* A file of the port of an RDMA device; "": not there. */
+/* The text of a file of an RDMA device's port; "": no file. */
 static const char *port_file(const struct kolo_node *n, const char *file, char out[64])
 {
     char path[320];
@@ -236,8 +241,8 @@ static const char *port_file(const struct kolo_node *n, const char *file, char o
     return out;
 }
 
-/* RDMA over Ethernet goes where IP goes, so a port needs an address of IPv4, or IPv6 beyond the
- * link: its GIDs are those. */
+/* RDMA over Ethernet is routed like IP. So a port needs an IPv4 address, or an IPv6 address beyond
+ * the link. The port's GIDs show these addresses. */
 static bool has_address(const struct kolo_node *n)
 {
     enum { GIDS = 16 };
@@ -252,7 +257,7 @@ static bool has_address(const struct kolo_node *n)
     return false;
 }
 
-/* What keeps an RDMA device from being used; false: nothing does. */
+/* Report the problem that keeps an RDMA device from being used. False: no problem. */
 static bool check_rdma(struct doctor *d, const struct kolo_node *n)
 {
     char state[64], layer[64];
@@ -297,7 +302,8 @@ static void check_nics(struct doctor *d, const struct kolo_graph *g)
     }
 }
 
-/* The library is opened when it is needed, so that a missing one is seen here first. */
+/* The transport opens the verbs library only when needed, so this check shows a missing one first.
+ */
 static void check_verbs(struct doctor *d, bool has_rdma)
 {
     if (!has_rdma) {
@@ -326,9 +332,9 @@ static void check_gpudirect(struct doctor *d, const struct kolo_graph *g, bool h
                        : "no module for GPUDirect RDMA is loaded");
 }
 
-/* ACS control register of a bridge: 1 request, 2 ... redirect bits set; -1: not to be seen. The
- * extended capability 0x000d lies behind byte 0x100 of the configuration space, which root may read
- * (PCI Express base specification, 7.7.11). */
+/* The ACS control register of a bridge; 0: it has none; -1: not readable. The extended capability
+ * 0x000d is behind byte 0x100 of the configuration space, which only root may read (PCI Express
+ * base specification, 7.7.11). */
 static int acs_of(const char *bus)
 {
     unsigned char config[4096];

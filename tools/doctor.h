@@ -3,8 +3,8 @@
 #ifndef KOLO_TOOLS_DOCTOR_H
 #define KOLO_TOOLS_DOCTOR_H
 
-/* Check this machine; a line for each thing that is looked at, and a fix where it needs one.
- * Returns the exit status: 0 nothing is wrong, 1 something is, 2 bad option. */
+/* Check this machine, and print a line for each check and a fix for each problem. Returns the exit
+ * status: 0 no problem, 1 a problem, 2 bad option. */
 int kolo_tool_doctor(int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo doctor` on peer-to-peer between GPUs: what was tried, and the likely cause of what fails.
- */
+/* The part of `kolo doctor` for peer-to-peer between GPUs: the result of each pair, and the likely
+ * cause of a failure. */
 #include "doctor_parts.h"
 #include "probe.h"
 #include "topology/machine/sysfs.h"
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- why ---- */
+/* ---- causes ---- */
 
-/* A file, or a folder, of a PCI device. */
+/* The path of a file or folder of a PCI device. */
 static const char *device_file(const char *bus, const char *file, char out[128])
 {
     (void)snprintf(out, 128, "/sys/bus/pci/devices/%.24s/%.64s", bus, file);
     return out;
 }
 
-/* Where a device is in the tree, from the host bridge on: "pci0000:16/0000:16:02.0/0000:17:00.0";
- * "": not known. */
+/* A device's path in the PCI tree, from the host bridge on, such as
+ * "pci0000:16/0000:16:02.0/0000:17:00.0"; "": unknown. */
 static void device_way(const char *bus, char out[PATH_MAX])
 {
     char path[PATH_MAX], full[PATH_MAX];
@@ -29,12 +29,13 @@ static void device_way(const char *bus, char out[PATH_MAX])
                    bus);
     const char *at = bus[0] != '\0' && realpath(path, full) != NULL ? strstr(full, "/pci") : NULL;
     for (const char *next = at; next != NULL; next = strstr(next + 1, "/pci")) {
-        at = next; /* the last: the root may have one, too */
+        at = next; /* the last match: the root may have one, too */
     }
     (void)snprintf(out, PATH_MAX, "%s", at != NULL ? at + 1 : "");
 }
 
-/* The first bridge on a way, `shared` bytes of which both devices have, that redirects. */
+/* Find the first bridge that redirects on a device's path, behind the first `shared` bytes, which
+ * the paths of both devices have in common. */
 static bool find_redirect(const char *way, size_t shared, char out[24])
 {
     for (const char *at = way + shared; *at != '\0';) {
@@ -67,7 +68,7 @@ static bool has_word(const char *path, const char *word)
     return found;
 }
 
-/* Whether the IOMMU translates what the device sends. Old kernels do not tell the group's type. */
+/* Whether the IOMMU translates the device's traffic. Old kernels do not tell the group's type. */
 static bool is_translated(const char *bus)
 {
     char path[128], type[32];
@@ -78,7 +79,7 @@ static bool is_translated(const char *bus)
            !has_word("/proc/cmdline", "iommu=pt");
 }
 
-/* The likely cause, the surest first, and what to do about it. */
+/* Find the likely cause and its fix. The surest cause is tried first. */
 static void find_cause(const struct kolo_probed *pair, char cause[160], char fix[256])
 {
     char way[2][PATH_MAX], bridge[24];
@@ -109,7 +110,7 @@ static void find_cause(const struct kolo_probed *pair, char cause[160], char fix
     }
 }
 
-/* ---- what is told ---- */
+/* ---- report ---- */
 
 struct peers_report {
     void (*tell)(void *arg, kolo_status status, const char *line, const char *fix);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo env`: the table of variables that the library and its programs read, with what this
- * environment sets them to; and what is set that nobody reads, for a mistyped name says nothing. */
+/* `kolo env`: the variables that the library and its programs read, with their values in this
+ * environment. It also lists variables that are set but never read, because a mistyped name has no
+ * other sign. */
 #include "env.h"
 
 #include "output.h"
@@ -112,7 +113,7 @@ static void print_all(int nnames, char **names, bool set)
     }
 }
 
-/* How many names are nobody's: of those asked for, and of those in the environment. */
+/* Report unknown names, requested or in the environment, and return their number. */
 static int count_unknown(int nnames, char **names)
 {
     int strangers = 0;

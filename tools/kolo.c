@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The `kolo` command: a table of subcommands, each a file of its own. */
+/* The `kolo` command: a table of subcommands, each in a file of its own. */
 #include "doctor.h"
 #include "env.h"
 #include "log.h"

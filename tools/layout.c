@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where ranks would be on a machine of a file, or of the user's word, and what kolo would choose
- * there: see layout.h. */
+/* Places ranks on a machine that a file or the user describes, and asks kolo's choice there. */
 #include "layout.h"
 
 #include "plugin/catalogue.h"
@@ -9,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Round numbers of a recent server: a flag within an L3, and as many cores as ranks. */
+/* Round numbers of a recent server, for a flag within an L3, and with a core for each rank. */
 static const char costs_text[] = "cores=65536,latency_us=0.04,step_us=0.024,copy_gbs=20";
 
 static kolo_status place_on_host(const char *topo, int nranks, struct kolo_place *place)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo log FILE...`: the ranks, rings, trees and carriers that logs tell of, and what is odd. */
+/* `kolo log FILE...`: the ranks, rings, trees and carriers in logs, and the oddities in them. */
 #include "log.h"
 
 #include "output.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is worth knowing about a job's channels, a line each: what the log does not hold, and what
- * will make the job slow. */
+/* Finds issues of a job's channels, one a line: facts that the log lacks, and causes of slow calls.
+ */
 #include "log.h"
 
 #include <stdio.h>
@@ -49,7 +49,7 @@ static void check_rings(struct kolo_log *log)
     }
 }
 
-/* Ranks that said nothing at all of trees. */
+/* Report that the log lacks ranks, by their trees or by their end of initialisation. */
 static void check_ranks(struct kolo_log *log)
 {
     const struct kolo_job *job = &log->job;
@@ -134,7 +134,7 @@ static void check_carriers(struct kolo_log *log)
     }
 }
 
-/* Lines of each NIC number; hosts are taken to be alike. */
+/* Count the edges of each NIC number. Hosts are assumed to be alike. */
 static void check_nics(struct kolo_log *log)
 {
     enum { NICS = 64 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One line of a log: its prefix, and small parsers of the message behind it. */
+/* One line of a log: its prefix, and small parsers for the message behind the prefix. */
 #include "log_line.h"
 
 #include <ctype.h>
@@ -72,7 +72,7 @@ static bool is_host_char(char c)
     return isalnum((unsigned char)c) || c == '-' || c == '.' || c == '_';
 }
 
-/* The host of "host:123:456 [0]", which ends right before " NCCL INFO "; "" if there is none. */
+/* Find the host in "host:123:456 [0]", the text right before " NCCL INFO ". "": no host. */
 static void find_host(const char *begin, const char *end, char out[KOLO_LOG_NAME])
 {
     const char *at = end;

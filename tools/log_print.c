@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A log's parse, for people and as JSON. */
+/* Prints a parsed log for people and as JSON. */
 #include "log.h"
 #include "topology/machine/graph.h"
 #include "util/escape.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages of NCCL's log (versions 2.4 to 2.30), RCCL's and kolo's: rings, trees, connections and
- * communicators. The forms of one message differ by version:
+/* Reads the messages of NCCL's log (versions 2.4 to 2.30), RCCL's and kolo's: rings, trees,
+ * connections and communicators. The forms of one message differ by version:
  *   Trees [0] up->rank->d/d/d                           2.4
  *   Trees [0] d/d/d->rank->up|up->rank->d/d/d           2.5 to 2.7
  *   Trees [0] d/d/d->rank->up                           since 2.8
@@ -47,7 +47,7 @@ static kolo_status add_member(struct kolo_log *log, const struct kolo_log_line *
 
 /* ---- the lines ---- */
 
-/* " 0 1 2 ...": the ranks of a ring; "..." says that it was cut. */
+/* " 0 1 2 ...": the ranks of a ring. "..." marks a cut ring. */
 static kolo_status take_ring(struct kolo_log *log, struct kolo_log_line *l, int channel)
 {
     int count = 0, rank = 0;
@@ -93,7 +93,7 @@ static void find_net(const char *via, char out[KOLO_LOG_NAME], int *net)
     out[len] = '\0';
 }
 
-/* "3[8a000]": the rank; what is in brackets is a bus or a device, which we do not need. */
+/* "3[8a000]": the rank. The brackets hold a bus or a device, which is not needed. */
 static bool take_end(struct kolo_log_line *l, int *rank)
 {
     if (!kolo_line_number(l, RANK_MAX, rank) || *rank < 0 || !kolo_line_skip(l, "[")) {
@@ -105,7 +105,7 @@ static bool take_end(struct kolo_log_line *l, int *rank)
     return kolo_line_skip(l, "]");
 }
 
-/* "0[0] -> 1[1] [send] via NET/IB/0/GDRDMA", behind "Channel 00/0 : ". */
+/* The text behind "Channel 00/0 : ", such as "0[0] -> 1[1] [send] via NET/IB/0/GDRDMA". */
 static kolo_status take_edge(struct kolo_log *log, struct kolo_log_line *l, int channel,
                              int connection)
 {
@@ -140,8 +140,8 @@ static kolo_status take_edge(struct kolo_log *log, struct kolo_log_line *l, int 
     return add_member(log, l, edge.way == 'r' ? edge.to : edge.from);
 }
 
-/* "Channel 00/02 : 0 1 2", "Channel 00 : 3[a] -> 0[b] via X", "Channel 00/0 : ...", with the same
- * behind "Ring" in 2.4. */
+/* "Channel 00/02 : 0 1 2", "Channel 00 : 3[a] -> 0[b] via X" or "Channel 00/0 : ...". Version 2.4
+ * writes "Ring" for "Channel". */
 static kolo_status take_channel(struct kolo_log *log, struct kolo_log_line *l)
 {
     int channel = 0, second = -1;
@@ -207,7 +207,7 @@ static kolo_status take_ring_place(struct kolo_log *log, struct kolo_log_line *l
     return add_member(log, l, next.from);
 }
 
-/* "1/2/-1": how many there are; 0: something else. */
+/* "1/2/-1": the children of a rank. Returns their number; 0: another text. */
 static int take_downs(struct kolo_log_line *l, int out[3])
 {
     int count = 0;
@@ -223,7 +223,7 @@ static int take_downs(struct kolo_log_line *l, int out[3])
     return count;
 }
 
-/* One tree, in whichever direction it is written. */
+/* One rank's place in a tree, written in either direction. */
 static bool take_branch(struct kolo_log_line *l, struct kolo_job_branch *out)
 {
     int left[3], right[3];
@@ -264,7 +264,7 @@ static kolo_status take_trees(struct kolo_log *log, struct kolo_log_line *l)
     return KOLO_OK;
 }
 
-/* "comm 0x... rank 3 nranks 16 ...", in its many forms. */
+/* "comm 0x... rank 3 nranks 16 ...", which has many forms. */
 static kolo_status take_comm(struct kolo_log *log, const struct kolo_log_line *l)
 {
     int rank = -1, nranks = 0, nodes = 0, local = 0;
@@ -325,7 +325,7 @@ static kolo_status take_line(struct kolo_log *log, struct kolo_log_line *l)
     return KOLO_OK;
 }
 
-/* "NCCL version 2.7.8+cuda10.2", on a line by itself or behind the prefix. */
+/* "NCCL version 2.7.8+cuda10.2", on a line of its own or behind the prefix. */
 static void take_version(struct kolo_log *log, const char *begin, const char *end)
 {
     static const char *const words[] = {"NCCL version ", "RCCL version ", "kolo version "};

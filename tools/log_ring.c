@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rings whose line was cut, or is missing: NCCL prints 20 ranks, or 127 characters, and only rank 0
- * prints. The rest follows from "Ring c : prev -> me -> next" lines where the GRAPH subsystem was
- * on, else from the connections of the channel: they are the ring's edges and the trees', and a
- * ring is a way through all ranks, so it is searched depth first, edges that are no tree's tried
- * first, and first so that it leaves a host only when it has seen all of the host's ranks. */
+/* Rebuilds rings whose line was cut or is missing. NCCL prints 20 ranks, or 127 characters, and
+ * only rank 0 prints the ring.
+ *
+ * If the GRAPH subsystem was on, "Ring c : prev -> me -> next" lines give the rest. Else the rest
+ * comes from the connections of the channel, which are the edges of its ring and its trees. A ring
+ * is a cycle through all ranks, so it is searched depth first:
+ * - Edges that are no tree edges are tried first.
+ * - The first search leaves a host only after it has visited all ranks of the host. */
 #include "log.h"
 
 #include <stdlib.h>
@@ -33,8 +36,8 @@ static void mark_rank(struct search *s, int rank, bool used)
     }
 }
 
-/* A cycle through all ranks that begins with path[0..fixed-1]; false: there is none, or finding it
- * takes too long. */
+/* Find a cycle through all ranks that begins with path[0..fixed-1]. False: there is none, or the
+ * search takes too long. */
 static bool find_cycle(struct search *s, int fixed)
 {
     long steps = 100000 + 64L * s->n;
@@ -76,8 +79,8 @@ static bool is_tree_edge(const struct kolo_job *job, const struct kolo_job_edge 
     return (from != NULL && from->up == e->to) || (to != NULL && to->up == e->from);
 }
 
-/* Candidates in two passes: what is no tree edge, then the rest. What both ends said stands once:
- * edges are sorted. */
+/* Collect candidates in two passes: edges that are no tree edges, then the others. Edges are
+ * sorted, so an edge that both ends logged is taken once. */
 static void collect_candidates(const struct kolo_log *log, int channel, bool lines, int *first,
                                int *to)
 {
@@ -150,7 +153,7 @@ static kolo_status keep_ring(struct kolo_log *log, int channel, const int *path)
     return KOLO_OK;
 }
 
-/* By the ring's own lines, then by connections host by host, then by connections alone. */
+/* Search by the ring's own lines, then by connections host by host, then by connections alone. */
 static bool search_ring(struct kolo_log *log, struct search *s, int channel, int *first, int *to,
                         const int *host)
 {
@@ -194,8 +197,8 @@ static kolo_status rebuild_ring(struct kolo_log *log, int channel)
     return st;
 }
 
-/* As many edges as ranks are the least a ring has: where there are fewer, nothing is searched, nor
- * memory taken for ranks that a log only claims. */
+/* A ring has at least as many edges as ranks. With fewer edges there is no search, and no memory is
+ * taken for ranks that a log only claims. */
 kolo_status kolo_log_rebuild(struct kolo_log *log)
 {
     struct kolo_job *job = &log->job;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See output.h. */
+/* Reports bad options and writes texts, for all subcommands. */
 #include "output.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 bool kolo_option_refuse(const char *command, int argc, char **argv, int seen)
 {
-    /* As the user wrote it: getopt has just passed it. */
+    /* The option as the user wrote it: getopt has just passed it. */
     const char *written = optind > 0 && optind <= argc ? argv[optind - 1] : "?";
     const bool is_long = strncmp(written, "--", 2) == 0;
     const char *problem = "is unknown";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the subcommands share: refusing options, writing texts. */
+/* Functions that the subcommands share: they refuse options and write texts. */
 #ifndef KOLO_TOOLS_OUTPUT_H
 #define KOLO_TOOLS_OUTPUT_H
 
@@ -9,8 +9,7 @@
 extern "C" {
 #endif
 
-/* Say on stderr what is wrong with the option that getopt_long() answered `seen` to. Returns false.
- */
+/* Report a bad option on stderr; `seen` is the result of getopt_long(). Returns false. */
 bool kolo_option_refuse(const char *command, int argc, char **argv, int seen);
 /* Write to a file, or to standard output ("-"). Returns the exit status, 0 or 1. */
 int kolo_output_write(const char *command, const char *path, const struct kolo_text *text);

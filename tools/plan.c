@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo plan`: what an algorithm makes of a shape, as text and as a picture, with its proof and
- * price. An algorithm is one of the catalogue or comes from a plug-in, so this is the bench on
- * which a new one is tried. */
+/* `kolo plan` shows the plan that an algorithm makes for a shape, as text and as a picture, with
+ * its proof and its price. The algorithm is in the catalogue or in a plug-in, so this is the place
+ * to try a new algorithm. */
 #include "plan.h"
 
 #include "layout.h"
@@ -98,7 +98,7 @@ static int take_option(int option, const char *value, struct plan_options *o)
         o->help = true;
         return 0;
     default:
-        (void)fputs(usage, stderr); /* getopt has said what is wrong */
+        (void)fputs(usage, stderr); /* getopt has reported the error */
         return 2;
     }
 }
@@ -143,7 +143,7 @@ static int parse_options(int argc, char **argv, struct plan_options *o)
 
 /* ---- the catalogue ---- */
 
-/* Where it needs groups, those of two halves. */
+/* Whether an algorithm has a plan for this many ranks. The groups of the shape are two halves. */
 static bool has_plan(const struct kolo_algo *algo, int nranks)
 {
     int group[MAX_RANKS];
@@ -158,7 +158,7 @@ static bool has_plan(const struct kolo_algo *algo, int nranks)
     return found;
 }
 
-/* "any", or the numbers of ranks up to 64 for which there is a plan. */
+/* Add "any", or the numbers of ranks up to 64 that have a plan. */
 static void list_ranks(const struct kolo_algo *algo, struct kolo_text *out)
 {
     int first = 0;
@@ -205,7 +205,7 @@ static int list_plans(const struct plan_options *o)
     return 0;
 }
 
-/* Letters to change, add or remove (Levenshtein), of names of up to 47 letters. */
+/* Number of letters to change, add or remove (Levenshtein), for names of up to 47 letters. */
 static int rank_distance(const char *a, const char *b)
 {
     enum { LEN = 48 };
@@ -228,7 +228,8 @@ static int rank_distance(const char *a, const char *b)
     return row[nb];
 }
 
-/* Near: a few letters off, or the asked-for word is a part of it. */
+/* Report an unknown name, and list similar ones: a few letters differ, or the word is part of the
+ * name. */
 static int unknown_name(const char *name)
 {
     const char *lead = "near it";
@@ -244,7 +245,7 @@ static int unknown_name(const char *name)
     return 2;
 }
 
-/* ---- what is done to the plan ---- */
+/* ---- output of a plan ---- */
 
 static int print_steps(const struct kolo_plan *plan)
 {
@@ -353,7 +354,7 @@ static int show_plan(const struct kolo_algo *algo, const struct plan_options *o,
     return status;
 }
 
-/* Of a collective: the choice. */
+/* Show the choice for a collective. */
 static int show_choice(enum kolo_coll coll, const struct plan_options *o,
                        const struct kolo_tool_layout *layout)
 {
@@ -380,7 +381,7 @@ static void print_groups(const struct kolo_tool_layout *layout)
     }
 }
 
-/* An algorithm (NULL: of this name there is none), or a collective. */
+/* Show an algorithm, or a collective if `algo` is NULL. */
 static int show_named(const struct kolo_algo *algo, const struct plan_options *o)
 {
     struct kolo_tool_layout layout;
@@ -398,7 +399,7 @@ static int show_named(const struct kolo_algo *algo, const struct plan_options *o
     return status;
 }
 
-/* The loader wants absolute paths, for a variable outlives the folder in which it was set. */
+/* The loader wants absolute paths, because a variable outlives the folder in which it was set. */
 static kolo_status load_plugin(const char *file)
 {
     char *path = realpath(file, NULL);
@@ -421,7 +422,7 @@ int kolo_tool_plan(int argc, char **argv)
     if (kolo_plugins_load() != KOLO_OK) {
         return fail_library();
     }
-    const int known = kolo_algo_count_all(); /* what follows comes from o.plugin */
+    const int known = kolo_algo_count_all(); /* later algorithms come from o.plugin */
     if (o.plugin != NULL && load_plugin(o.plugin) != KOLO_OK) {
         return fail_library();
     }

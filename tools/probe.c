@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Trying peer-to-peer: see probe.h. A child process tries pair after pair and tells of each by a
- * pipe; a pair that fails, or does not answer, is the last of its child, since what it leaves of
- * the driver is not to be trusted, and another child goes on behind it; but a driver that stays
- * silent is not asked again. */
+/* Tries peer-to-peer between GPUs with data. A child process tries pair after pair, and reports
+ * each by a pipe.
+ *
+ * A pair that fails or does not answer is the last pair of its child, because the driver's state in
+ * that child cannot be trusted. Another child then continues with the next pair. A driver that does
+ * not answer at all is not asked again. */
 #include "probe.h"
 
 #include "cuda/peer_access.h"
@@ -20,7 +22,7 @@
 enum {
     BYTES = 16 << 20,
     TIMEOUT_MS = 5000,
-    /* More: drivers take seconds to start and to make contexts, on machines of many GPUs a minute.
+    /* Drivers need seconds to start and to make contexts, and a minute on machines with many GPUs.
      */
     PATIENCE_MS = 90000
 };
@@ -34,7 +36,7 @@ static bool tell_parent(int fd, const struct kolo_probed *pair)
     return write(fd, pair, sizeof *pair) == (ssize_t)sizeof *pair;
 }
 
-/* False: the child is done. */
+/* Try one pair and report it. False: the child must end. */
 static bool try_pair(const struct kolo_cuda *cuda, struct kolo_probed *pair, int fd)
 {
     for (int i = 0; i < 2; i++) {
@@ -80,7 +82,8 @@ struct probe_listener {
     bool silent; /* the driver did not answer at all */
 };
 
-/* Not for ever: a process that hangs in the kernel dies when the driver lets it. */
+/* Kill a child and wait for its end, for at most 2 s: a process that hangs in the kernel dies only
+ * when the driver lets it. */
 static void reap_child(pid_t child)
 {
     const struct timespec nap = {0, 10000000};
@@ -90,7 +93,8 @@ static void reap_child(pid_t child)
     }
 }
 
-/* Returns 1: heard; 0: nothing in PATIENCE_MS; -1: the child has said its last word. */
+/* Read a child's answer. Returns 1: an answer; 0: no answer in PATIENCE_MS; -1: the child has ended
+ * its output. */
 static int read_answer(int fd, struct kolo_probed *pair)
 {
     struct pollfd ready = {fd, POLLIN, 0};
@@ -109,7 +113,7 @@ static int read_answer(int fd, struct kolo_probed *pair)
     return 1;
 }
 
-/* Have a child try from a pair on. Returns the pair to go on with; -1: there is none. */
+/* Let a child try the pairs from `first` on. Returns the pair to continue with; -1: no more. */
 static int listen_from(struct probe_listener *l, int first)
 {
     struct kolo_probed pair = {.status = KOLO_OK};

@@ -8,11 +8,11 @@
 struct kolo_probed {
     int number; /* in the order (0, 1), (0, 2), ... */
     int gpu[2];
-    char bus[2][24]; /* as in /sys; "": not known */
-    /* OK; UNSUPPORTED: they claim none; SYSTEM: could not be tried; INPROGRESS: about to be tried;
-     * else claimed, and it does not work. */
+    char bus[2][24]; /* as in /sys; "": unknown */
+    /* OK: it works. UNSUPPORTED: the GPUs claim no peer access. SYSTEM: it could not be tried.
+     * INPROGRESS: it is about to be tried. Another status: it is claimed, and fails. */
     kolo_status status;
-    double gbs; /* OK: of the slowest way */
+    double gbs; /* OK: the slowest copy */
     char error[160];
 };
 
@@ -22,8 +22,9 @@ static inline bool kolo_probed_fails(const struct kolo_probed *pair)
            pair->status != KOLO_ERR_SYSTEM;
 }
 
-/* Try every pair that claims peer access, and tell of each. Processes of their own try, since
- * drivers hang where hardware does. Returns false where the driver does not answer at all. */
+/* Try every pair of GPUs that claims peer access, and report each pair. The trial runs in child
+ * processes, since drivers hang if hardware does. Returns false if the driver does not answer at
+ * all. */
 bool kolo_probe_pairs(void (*tell)(void *arg, const struct kolo_probed *pair), void *arg);
 
 #endif

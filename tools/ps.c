@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `kolo ps`: the boards of running communicators (core/board/board.h), read from outside.
  *
- * Every memory that a process offers to its peers is one of its descriptors; those that begin with
- * a board's magic are mapped here for reading. Nothing is written, and no rank notices. Two looks,
- * a little apart, tell who waits from who happened to. */
+ * Every memory that a process offers to its peers is one of its descriptors. Memory that begins
+ * with a board's magic is mapped here for reading. Nothing is written, and no rank notices. Two
+ * looks, a little apart, separate lasting waits from momentary ones. */
 #include "ps.h"
 
 #include "core/health/flight_recorder.h"
@@ -44,7 +44,7 @@ static bool is_known(const struct found *all, ino_t inode)
     return all != NULL;
 }
 
-/* Map it, if it is a board of a layout that this program knows. */
+/* Map a descriptor's memory, if it is a board of a layout that this program knows. */
 static struct found *map_board(int fd, const struct stat *info)
 {
     struct kolo_board head;
@@ -89,7 +89,7 @@ static void look_at_descriptor(const char *path, struct found **all)
     close(fd);
 }
 
-/* False: its descriptors cannot be read. */
+/* Map the boards of a process. False: its descriptors cannot be read. */
 static bool look_at_process(const char *pid, struct found **all)
 {
     char path[64 + 256];
@@ -149,8 +149,8 @@ static bool is_stopped(const struct kolo_post *post)
     return strcmp(kolo_post_state(post), "stopped") == 0;
 }
 
-/* Rank + 1 that post i waits for, at both looks in the same call; 0: none. One that is stopped
- * waits for nobody, whatever it had begun. */
+/* The rank + 1 that post i waits for, in the same call at both looks; 0: none. A stopped process
+ * waits for no rank, whatever call it had begun. */
 static int waits_for(const struct found *f, uint32_t i)
 {
     const struct kolo_post *post = &f->board->post[i];
@@ -199,7 +199,7 @@ static void print_post(const struct found *f, uint32_t i)
                  state_of(f, i), (unsigned long long)begun, call, wait);
 }
 
-/* Whom a chain of waits ends at, if all that wait wait for the same. */
+/* Print the rank at the end of the chains of waits, if all waiting ranks wait for the same one. */
 static void print_culprit(const struct found *f)
 {
     const struct kolo_board *board = f->board;
@@ -250,7 +250,7 @@ static void print_board(const struct found *f)
     }
 }
 
-/* ---- which ---- */
+/* ---- choice of communicators ---- */
 
 static bool has_process(const struct found *f, int pid)
 {
@@ -293,7 +293,7 @@ static void choose_job(struct found *all)
     }
 }
 
-/* A file for each rank of it. */
+/* Write a file for each rank of a communicator. */
 static bool write_json(const struct found *f, const char *pattern)
 {
     bool well = true;
@@ -335,7 +335,7 @@ static int print_usage(FILE *to, int status)
     return status;
 }
 
-/* Two looks at all of them. */
+/* Look twice at all communicators. */
 static bool look_twice(struct found *all)
 {
     for (struct found *f = all; f != NULL; f = f->next) {

@@ -2,7 +2,8 @@
 #ifndef KOLO_TOOL_PS_H
 #define KOLO_TOOL_PS_H
 
-/* `kolo ps`: what the ranks on this host are in, since when, and for whom they wait. */
+/* `kolo ps` shows for each rank on this host its call, the call's age, and the ranks it waits for.
+ */
 int kolo_tool_ps(int argc, char **argv);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo run`: N local ranks of a program, as one command. All end when one fails: the others get
- * SIGTERM, then SIGKILL. Ranks are process groups, so what they started ends with them.
+/* `kolo run`: N local ranks of a program, as one command. When one rank fails, the others get
+ * SIGTERM, then SIGKILL. Each rank is a process group, so its children end with it.
  *
- * A rank that ended stays a zombie until the job is over: so long no other process can get its
- * number, and a signal to its group reaches no stranger. */
+ * A rank that ended stays a zombie until the job is over. Until then no other process can get its
+ * number, so a signal to its group reaches no stranger. */
 #include "run.h"
 
 #include <errno.h>
@@ -132,12 +132,12 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
 /* ---- signals -----------------------------------------------------------------------------------
  */
 
-/* What a handler may use; groups[] is written before a signal can need it and never shrinks until
- * the job is over. */
+/* The state that a handler may use. groups[] is written before a signal can need it, and does not
+ * shrink until the job is over. */
 static struct {
     volatile sig_atomic_t caught, ngroups;
     pid_t groups[MAX_RANKS];
-    int wake[2]; /* a pipe: the main loop looks up */
+    int wake[2]; /* a pipe that wakes the main loop */
 } shared;
 
 static void signal_groups(int number)
@@ -169,7 +169,7 @@ static void on_end(int number)
     errno = saved;
 }
 
-/* The ranks are not in the terminal's foreground group: stop and go on with them. */
+/* The ranks are not in the terminal's foreground group, so stop them and continue them here. */
 static void on_stop(int number)
 {
     const int saved = errno;
@@ -196,12 +196,12 @@ static bool catch_signals(void)
         struct sigaction before;
         sigemptyset(&action.sa_mask);
         (void)sigaction(rows[i].number, NULL, &before);
-        if (before.sa_handler != SIG_IGN || rows[i].number == SIGCHLD) { /* nohup stays nohup */
+        if (before.sa_handler != SIG_IGN || rows[i].number == SIGCHLD) { /* keep nohup's SIG_IGN */
             (void)sigaction(rows[i].number, &action, NULL);
         }
     }
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that a group's end is seen, whatever init does */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* to see a group's end even if init does not reap */
     return true;
 }
 
@@ -211,8 +211,8 @@ static bool catch_signals(void)
 struct run_job {
     struct run_state run;
     int status;         /* of the first failure */
-    bool ending;        /* the rest was told to end */
-    double kill_us;     /* when it is to be killed; 0: it was */
+    bool ending;        /* the other ranks got SIGTERM */
+    double kill_us;     /* when to send SIGKILL; 0: it was sent */
     double deadline_us; /* of the whole job; 0: none */
 };
 
@@ -233,8 +233,8 @@ static int status_of(int wait_status)
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-/* Say how it failed, after what it said itself. A death by the signal that we passed on is what was
- * asked for. */
+/* Report how a rank failed, after its own output. A death by a signal that we passed on is no
+ * failure: the user asked for it. */
 static void report_failure(struct run_job *job, int rank)
 {
     struct run_rank *failed = &job->run.ranks[rank];
@@ -263,8 +263,8 @@ static bool is_rank(const struct run_state *run, pid_t pid)
     return false;
 }
 
-/* Processes whose parent, a rank, is gone are ours. They are reaped here, where the kernel names
- * them before a rank that has ended, and at the end of the job. */
+/* Reap processes whose parent, a rank, is gone: they are our children now. They are reaped here,
+ * if the kernel reports them before a rank that has ended, and at the end of the job. */
 static void reap_orphans(const struct run_state *run)
 {
     for (;;) {
@@ -277,8 +277,8 @@ static void reap_orphans(const struct run_state *run)
     }
 }
 
-/* Note who ended. Of several failures seen at once, a signal is likelier the cause than a status:
- * ranks that lose a peer exit with one. */
+/* Note the ranks that ended. Among failures seen at once, a signal is likelier the cause than an
+ * exit status: ranks that lose a peer exit with a status. */
 static void look_for_ends(struct run_job *job)
 {
     int first = -1;
@@ -359,15 +359,15 @@ static bool start_all(struct run_job *job)
         }
         shared.groups[rank] = run->ranks[rank].pid;
         shared.ngroups = rank + 1;
-        if (shared.caught != 0) { /* this one has missed it */
+        if (shared.caught != 0) { /* this rank has missed the signal */
             (void)kill(-run->ranks[rank].pid, shared.caught);
         }
     }
     return true;
 }
 
-/* What ranks started and left behind ends too. Once the leader is reaped, a group exists as long as
- * it has members; so its number is no stranger's while it is seen to exist. */
+/* End the processes that ranks started and left behind. A group exists as long as it has members,
+ * even after its leader is reaped. So its number belongs to no stranger while the group exists. */
 static void end_groups(struct run_job *job)
 {
     const double kill_us = kolo_now_us() + GRACE_MS * 1e3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo run`: the parts that tools/run*.c share. */
+/* `kolo run`: the declarations that tools/run*.c share. */
 #ifndef KOLO_TOOLS_RUN_H
 #define KOLO_TOOLS_RUN_H
 
@@ -25,12 +25,12 @@ struct run_options {
 
 /* One of a rank's output streams. */
 struct run_stream {
-    int fd;      /* our end of its pipe, not blocking; -1: at its end, or not piped */
+    int fd;      /* our end of its pipe, non-blocking; -1: ended, or not piped */
     int to;      /* 1 or 2 */
     int prefix;  /* the rank to show before each line, or -1 */
-    char *bytes; /* of a line that has no end yet */
+    char *bytes; /* of an incomplete line */
     size_t len, cap;
-    double since_us; /* when the last of them came */
+    double since_us; /* when the last byte came */
 };
 
 struct run_rank {
@@ -40,10 +40,10 @@ struct run_rank {
     struct run_stream streams[2];
 };
 
-/* What a terminal's input is passed on by; rank 0 is in a process group of its own and may not read
- * the terminal itself. */
+/* Passes the terminal's input on to rank 0. Rank 0 is in a process group of its own, so it may not
+ * read the terminal itself. */
 struct run_input {
-    int to; /* our end of rank 0's pipe, not blocking; -1: nothing to pass on */
+    int to; /* our end of rank 0's pipe, non-blocking; -1: no pipe */
     char bytes[4096];
     size_t len;
 };
@@ -53,20 +53,20 @@ struct run_state {
     struct run_rank *ranks; /* [options.nranks] */
     int nstarted, nexited;
     struct run_input input;
-    bool output_is_closed; /* nobody reads ours any more */
+    bool output_is_closed; /* our output has no reader any more */
 };
 
-/* run_start.c: start rank `rank`. Returns 0, or the errno for which the program cannot run. */
+/* Start a rank (run_start.c). Returns 0, or the errno with which the program failed to start. */
 int run_start_rank(struct run_state *run, int rank);
-/* Choose the job's name and secret, look at the cpus. False after a message. */
+/* Choose the job's name and secret, and read the allowed CPUs. False after a message. */
 bool run_prepare(struct run_state *run);
 
-/* run_pump.c: wait at most `timeout_ms` for output, input or `wake_fd`, and pass on what is there.
- */
+/* Wait at most `timeout_ms` for output, input or `wake_fd`, and pass on all that is ready
+ * (run_pump.c). */
 void run_pump(struct run_state *run, int wake_fd, int timeout_ms);
 /* Pass on all that a rank's pipes hold now. */
 void run_drain(struct run_state *run, struct run_rank *rank);
-/* The last words, also where a line has no end. */
+/* Pass on the last output, even if its line is incomplete. */
 void run_finish_output(struct run_state *run);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Passing on what ranks say, by whole lines so that they do not mix, and what the terminal says to
- * rank 0. A line without an end (a prompt, a progress bar) is shown after a moment if it needs no
- * prefix; who writes next on that stream begins a new line. */
+/* Passes on the output of ranks, by whole lines so that they do not mix, and the terminal's input
+ * to rank 0. An incomplete line (a prompt, a progress bar) is shown after a moment if it needs no
+ * prefix. The next writer on that stream then begins a new line. */
 #include "run.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum { CHUNK = 65536, MAX_LINE = 16 << 20, IDLE_MS = 100 };
 
-/* Per stream of ours (1, 2): whose line is not at its end. */
+/* For each of our streams (1, 2): the rank's stream whose line is incomplete. */
 static const struct run_stream *unfinished[3];
 
 /* ---- our output ---- */
@@ -57,7 +57,7 @@ static size_t count_lines(const char *bytes, size_t len)
     return count;
 }
 
-/* Each line with its prefix, in one write; a last line without an end gets one. */
+/* Show each line with its prefix, in one write. A last line without an end gets one. */
 static void show_prefixed(struct run_state *run, const struct run_stream *stream, const char *bytes,
                           size_t len)
 {
@@ -81,7 +81,7 @@ static void show_prefixed(struct run_state *run, const struct run_stream *stream
     free(text);
 }
 
-/* Show the first `len` bytes of what the stream holds, keep the rest. */
+/* Show the first `len` bytes that the stream holds, and keep the rest. */
 static void show_held(struct run_state *run, struct run_stream *stream, size_t len)
 {
     if (len == 0) {
@@ -123,7 +123,7 @@ static void end_stream(struct run_state *run, struct run_stream *stream)
     stream->cap = 0;
 }
 
-/* A carriage return ends a line too where no prefix is put before the next. */
+/* The length of the whole lines. A carriage return also ends a line if lines get no prefix. */
 static size_t whole_lines(const struct run_stream *stream, size_t fresh)
 {
     const char *bytes = stream->bytes;
@@ -135,11 +135,11 @@ static size_t whole_lines(const struct run_stream *stream, size_t fresh)
     return stream->len < MAX_LINE ? 0 : stream->len;
 }
 
-/* One read; false if there is nothing more at the moment. */
+/* Read once. False: no more data at the moment. */
 static bool read_stream(struct run_state *run, struct run_stream *stream)
 {
     if (!make_room(stream)) {
-        show_held(run, stream, stream->len); /* better a cut line than none */
+        show_held(run, stream, stream->len); /* a cut line is better than no line */
         return false;
     }
     const ssize_t n = read(stream->fd, stream->bytes + stream->len, CHUNK);
@@ -179,7 +179,7 @@ void run_finish_output(struct run_state *run)
     }
 }
 
-/* Show lines without an end that have waited; returns whether some still wait. */
+/* Show incomplete lines that have waited long enough. Returns whether others still wait. */
 static bool show_idle(struct run_state *run)
 {
     bool some = false;
@@ -207,7 +207,7 @@ static void close_input(struct run_input *input)
     input->to = -1;
 }
 
-/* What to poll: the terminal while we hold nothing and own it, else rank 0's pipe. */
+/* The descriptor to poll: the terminal, if we own it and hold no input, else rank 0's pipe. */
 static struct pollfd input_poll(const struct run_input *input)
 {
     if (input->to < 0) {
@@ -238,7 +238,7 @@ static void pass_input(struct run_input *input)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the pump ---- */
 
 void run_pump(struct run_state *run, int wake_fd, int timeout_ms)
 {

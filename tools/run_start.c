@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Starting one rank: a process group of its own, so that its children can be ended with it; pipes
- * for what it says; a parent-death signal, so that nothing survives even a killed `kolo run`. */
+/* Starts one rank. It gets a process group of its own, so that its children can be ended with it.
+ * It gets pipes for its output. It gets a parent-death signal, so that it does not survive a killed
+ * `kolo run`. */
 #include "boot/wire.h"
 #include "run.h"
 
@@ -16,14 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_CPUS = 16384, RANK_FDS = 6 /* most that one rank takes of ours, for a moment */ };
+enum { MAX_CPUS = 16384, RANK_FDS = 6 /* most of ours that one start needs */ };
 
 static struct {
     char job[40];
     char secret[65];
-    int cpus[MAX_CPUS]; /* those we may run on */
+    int cpus[MAX_CPUS]; /* the CPUs that we may run on */
     int ncpus;
-    struct rlimit files; /* as we found it */
+    struct rlimit files; /* the limit at the start */
 } job;
 
 static void write_hex(const unsigned char *bytes, size_t count, char *out)
@@ -47,7 +48,7 @@ static void list_cpus(void)
     }
 }
 
-/* Room for every rank's pipes; the ranks get the limit that we found. */
+/* Raise the limit of open files for all pipes. The ranks get the original limit. */
 static void raise_file_limit(int nranks)
 {
     const rlim_t need = 32 + RANK_FDS * (rlim_t)nranks;
@@ -58,7 +59,7 @@ static void raise_file_limit(int nranks)
     }
 }
 
-/* Whoever started us without standard streams must not find pipes in their place. */
+/* If we were started without standard streams, open them: a pipe must not get their numbers. */
 static void open_standard_streams(void)
 {
     int fd;
@@ -126,14 +127,14 @@ static void bind_to_cpu(int rank)
     (void)sched_setaffinity(0, sizeof mask, (const cpu_set_t *)mask);
 }
 
-/* Does not return: runs the program, or reports errno through `report` (which closes on exec). */
+/* Run the program, or report errno through `report`, which closes on exec. Does not return. */
 static void become_rank(const struct run_state *run, int rank, pid_t parent, const int streams[3],
                         int report)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(1); /* it died before it could signal us */
+        _exit(1); /* the parent died before it could signal us */
     }
     for (int fd = 0; fd < 3; fd++) {
         if (streams[fd] >= 0) {
@@ -157,8 +158,8 @@ static void become_rank(const struct run_state *run, int rank, pid_t parent, con
 
 /* ---- in the parent ---- */
 
-/* Pipe or file for stream `fd` of the rank: theirs in *theirs (-1: they inherit ours), our end in
- * *ours (-1: none). */
+/* Open a pipe or file for stream `fd` of the rank. *theirs is the rank's end (-1: it inherits our
+ * stream), *ours is our end (-1: none). */
 static int open_stream(const struct run_state *run, int rank, int fd, int *theirs, int *ours)
 {
     int ends[2] = {-1, -1};
@@ -189,7 +190,7 @@ static void close_all(const int *fds, int count)
     }
 }
 
-/* Fork; returns 0 once the program runs, else the errno for which it does not. */
+/* Fork. Returns 0 once the program runs, else the errno with which it failed. */
 static int spawn_rank(struct run_state *run, int rank, const int theirs[3])
 {
     int report[2];
@@ -205,7 +206,7 @@ static int spawn_rank(struct run_state *run, int rank, const int theirs[3])
     const int fork_error = pid < 0 ? errno : 0;
     close(report[1]);
     if (pid > 0) {
-        (void)setpgid(pid, pid); /* whoever of us two is first */
+        (void)setpgid(pid, pid); /* parent and child both call it */
         while (read(report[0], &error, sizeof error) < 0 && errno == EINTR) {
         }
     }

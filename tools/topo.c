@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo topo`: this machine, or the machine of a file in any known format, and what kolo would lay
- * on it: on GPUs the channels of the planner, else ranks on CPUs. As text, as SVG, as JSON, as our
- * dump, as a topology file for NCCL; or what two machines have otherwise. */
+/* `kolo topo` shows this machine, or the machine of a file in any known format. It also shows the
+ * layout that kolo would choose there: the planner's channels on GPUs, else ranks on CPUs.
+ *
+ * The output is text, SVG, JSON, kolo's own dump, or a topology file for NCCL. `--diff` shows the
+ * differences of two machines. */
 #include "topo.h"
 
 #include "output.h"
@@ -145,8 +147,8 @@ static bool parse_options(int argc, char **argv, struct topo_options *out)
         {NULL, 0, NULL, 0},
     };
     int option = 0;
-    opterr = 0; /* our own messages */
-    optind = 0; /* start afresh: the dispatcher may have used getopt */
+    opterr = 0; /* this program prints its own messages */
+    optind = 0; /* start again: the dispatcher may have used getopt */
     out->nhosts = 1;
     while ((option = getopt_long(argc, argv, ":f:m:n:g:H:s:pjxh", longs, NULL)) != -1) {
         if (option == ':' || option == '?') {
@@ -159,19 +161,19 @@ static bool parse_options(int argc, char **argv, struct topo_options *out)
     return take_arguments(argc, argv, out);
 }
 
-/* ---- what is shown ---- */
+/* ---- output ---- */
 
 struct shown {
     const struct topo_options *options;
-    struct kolo_host *host; /* NULL: the file tells nothing of CPUs */
+    struct kolo_host *host; /* NULL: the file has no CPUs */
     struct kolo_graph *graph;
     struct kolo_topo_probe probe;
-    struct kolo_wiring wiring; /* where the graph has GPUs */
+    struct kolo_wiring wiring; /* valid if the graph has GPUs */
     struct kolo_job job;
     bool planned;
 };
 
-/* CPUs: this machine's, or those of a file that tells of them. */
+/* Open the host: this machine, or a file that has CPUs. */
 static kolo_status open_host(struct shown *s)
 {
     const char *file = s->options->file != NULL ? s->options->file : kolo_env("KOLO_TOPO_FILE");
@@ -181,7 +183,7 @@ static kolo_status open_host(struct shown *s)
     return strcmp(s->graph->source, "this machine") == 0 ? kolo_host_discover(&s->host) : KOLO_OK;
 }
 
-/* Of `list`, "0,2,5"; false: it is another text, or names a GPU that is not there. */
+/* Mark the GPUs in `list`, such as "0,2,5". False: another form, or a GPU that does not exist. */
 static bool mark_gpus(const struct kolo_graph *graph, char *list, bool *used)
 {
     char *rest = NULL;
@@ -354,7 +356,7 @@ static int show_machine(const struct topo_options *options)
     return status;
 }
 
-/* A file of NCCL's graphs instead of a machine: -1 it is none. */
+/* Show a file of NCCL's graphs. Returns -1 if the file is no such file. */
 static int show_graphs(const struct topo_options *options)
 {
     char *bytes = NULL;
@@ -363,7 +365,7 @@ static int show_graphs(const struct topo_options *options)
     struct kolo_text text = {0};
     int status = -1;
     if (options->file == NULL || kolo_file_read(options->file, &bytes, &len) < 0) {
-        return -1; /* opening it as a machine says why */
+        return -1; /* opening it as a machine reports the error */
     }
     if (kolo_graphs_is(bytes, len)) {
         status = 1;
@@ -385,7 +387,7 @@ static int show_graphs(const struct topo_options *options)
     return status;
 }
 
-/* As diff: 0 alike, 1 not, 2 trouble. */
+/* Exit status as of diff: 0 equal, 1 different, 2 an error. */
 static int show_diff(const struct topo_options *options)
 {
     struct kolo_graph *a = NULL, *b = NULL;

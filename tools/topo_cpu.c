@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo topo` of a machine's CPUs: rank i on PU i (mod the number of PUs), the ring, the groups and
- * both trees, as log lines in NCCL's form and as small drawings, or as SVG. */
+/* `kolo topo` for a machine's CPUs. Rank i is on PU i (mod the number of PUs). The ring, the groups
+ * and both trees are shown as log lines in NCCL's form and as small drawings, or as SVG. */
 #include "topo_parts.h"
 #include "topology/draw/draw.h"
 #include "topology/draw/lines.h"
@@ -21,7 +21,7 @@ static void plan_layout(const struct kolo_host *host, int nranks, struct kolo_pl
     kolo_order_ranks(nranks, NULL, place, order);
 }
 
-/* Nothing when out of memory. */
+/* Print the groups; nothing if out of memory. */
 static void print_groups(const struct kolo_layout *layout, struct kolo_text *out)
 {
     struct kolo_groups groups;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo topo --diff A B`: what is gone (-), new (+), or otherwise (~). */
+/* `kolo topo --diff A B`: parts that are gone (-), new (+) or changed (~). */
 #include "topo_parts.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 struct diff {
     const struct kolo_graph *a, *b;
-    int *twin; /* [nodes of a] node of b; -1 none */
+    int *twin; /* [nodes of a] the same node in b; -1 none */
     struct kolo_text *out;
     int count;
 };
@@ -25,7 +25,7 @@ static bool same_thing(const struct kolo_node *a, const struct kolo_node *b)
     return a->number == b->number && (a->kind == KOLO_NODE_NUMA || same_name);
 }
 
-/* Each node of b is the twin of one of a at most: addresses may stand twice in a file. */
+/* A node of b is the twin of at most one node of a, because a file may repeat an address. */
 static void find_twins(struct diff *d, unsigned char *taken)
 {
     for (int i = 0; i < d->a->nnodes; i++) {
@@ -110,7 +110,7 @@ static void compare_links(struct diff *d)
     }
 }
 
-/* Links of b between twins that a does not have. */
+/* Find links between twins that b has and a lacks. */
 static void find_new_links(struct diff *d, const int *back)
 {
     for (int i = 0; i < d->b->nlinks; i++) {

@@ -12,26 +12,26 @@ extern "C" {
 #endif
 
 /* Add the machine's CPUs and the layout of ranks on them to `text`, and a drawing of the layout to
- * `svg`; either may be NULL. ranks 0: one a PU. False: no memory, said on stderr. */
+ * `svg`; either may be NULL. ranks 0: one a PU. False: no memory, reported on stderr. */
 bool kolo_topo_cpus(const struct kolo_host *host, int ranks, struct kolo_text *text,
                     struct kolo_text *svg);
 
-/* Add what machine `b` has otherwise than `a`, a line each; how many. Devices are the same where
- * their bus addresses are, NUMA nodes where their numbers are. */
+/* Add the differences of machine `b` from `a`, one a line. Returns their number. Devices are
+ * matched by bus address, NUMA nodes by number. */
 int kolo_topo_diff(const struct kolo_graph *a, const struct kolo_graph *b, struct kolo_text *out);
 
 struct kolo_topo_pair {
-    int place[2]; /* in the graph's order of GPUs; -1: it does not have it */
+    int place[2]; /* in the graph's order of GPUs; -1: not in the graph */
     struct kolo_probed tried;
 };
 struct kolo_topo_probe {
-    struct kolo_topo_pair *pair; /* free() it */
+    struct kolo_topo_pair *pair; /* the caller frees it */
     int count;
 };
-/* Try peer-to-peer of all GPUs of this machine, and take the links of pairs that fail out of its
+/* Try peer-to-peer between all GPUs of this machine. Links of pairs that fail are removed from the
  * graph, with a note. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_topo_probe(struct kolo_graph *graph, struct kolo_topo_probe *out);
-/* A matrix; a JSON array. */
+/* Print the results as a matrix, or as a JSON array. */
 void kolo_topo_probe_print(const struct kolo_graph *graph, const struct kolo_topo_probe *probe,
                            struct kolo_text *out);
 void kolo_topo_probe_json(const struct kolo_topo_probe *probe, struct kolo_text *out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo topo --probe`: peer-to-peer of every pair of GPUs tried with data; the plan does without
- * what fails. */
+/* `kolo topo --probe` tries peer-to-peer between every pair of GPUs with data. The plan then avoids
+ * links that fail. */
 #include "topo_parts.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct probing {
     kolo_status status;
 };
 
-/* The GPU's place in the planner's order; -1: the machine's graph does not have it. */
+/* A GPU's place in the planner's order; -1: the GPU is not in the graph. */
 static int place_of(const struct kolo_graph *graph, const char *bus)
 {
     uint64_t address = KOLO_BUS_NONE;
@@ -116,7 +116,7 @@ void kolo_topo_probe_print(const struct kolo_graph *graph, const struct kolo_top
     if (graph->ngpus > 0) {
         print_matrix(probe, graph->ngpus, out);
     }
-    for (int i = 0; i < probe->count; i++) { /* what only the driver knows */
+    for (int i = 0; i < probe->count; i++) { /* GPUs that only the driver knows */
         const struct kolo_topo_pair *pair = &probe->pair[i];
         if (pair->place[0] < 0 || pair->place[1] < 0) {
             kolo_text_add(out, "  %s and %s: %s\n", pair->tried.bus[0], pair->tried.bus[1],

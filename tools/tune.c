@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo tune`: options, and the ranks that do the work: those of the launcher that started this
- * process, else of a `kolo run` for each number of ranks. */
+/* `kolo tune`: its options, and the start of the ranks that measure. If a launcher started this
+ * process, its ranks measure. Else a `kolo run` starts ranks for each number of ranks. */
 #include "tune.h"
 
 #include "boot/launch.h"
@@ -156,7 +156,7 @@ static bool set_option(int option, struct tune_options *o)
     }
 }
 
-/* `--explain allreduce 1M`: the size is what is left over. */
+/* `--explain allreduce 1M`: the size is the remaining argument. */
 static bool finish_explain(struct tune_options *o, int argc, char **argv, bool timed)
 {
     if ((o->colls & (o->colls - 1)) != 0) {
@@ -246,7 +246,8 @@ static void default_ranks(struct tune_options *o)
     }
 }
 
-/* Does not return: this program under `kolo run`, with our options but -n, and the time divided. */
+/* Run this program under `kolo run`, with our options except -n, and a share of the time. Does not
+ * return. */
 static void become_job(int argc, char **argv, const struct tune_options *o, int nranks)
 {
     char self[4096], number[16], seconds[16];
@@ -276,14 +277,14 @@ static void become_job(int argc, char **argv, const struct tune_options *o, int 
     _exit(1);
 }
 
-/* Interrupts reach the job too, which ends its ranks; this process waits for it. */
+/* Run a job and wait for it. Interrupts reach the job too, and it then ends its ranks. */
 static int run_job(int argc, char **argv, const struct tune_options *o, int nranks)
 {
     int status = 0;
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         (void)signal(SIGINT, SIG_DFL);
-        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* which kolo run passes on */
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* kolo run passes it on */
         if (getppid() != parent) {
             _exit(1);
         }

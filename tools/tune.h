@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo tune`: the parts that tools/tune*.c share. */
+/* `kolo tune`: the declarations that tools/tune*.c share. */
 #ifndef KOLO_TOOLS_TUNE_H
 #define KOLO_TOOLS_TUNE_H
 
@@ -24,70 +24,72 @@ struct tune_options {
     bool dry_run, explain, shared, bar, help;
 };
 
-/* ---- tune_file.c: the table that is kept ---- */
+/* ---- tune_file.c: the tuning table ---- */
 
-/* The file to write: options.out, or the one that communicators of this machine look for. */
+/* The file to write: options.out, or the file that communicators on this machine look for. */
 kolo_status tune_file_path(const struct tune_options *options, const struct kolo_host *host,
                            struct kolo_text *out);
-/* The text of the table there with these points' rows. What it says of other ranks, collectives and
- * sizes stays. Errors: as kolo_table_load(), but a file may be missing. */
+/* Compose the table's new text: the rows of these points replace the old ones. Rows of other ranks,
+ * collectives and sizes stay. Errors: as kolo_table_load(), but the file may be missing. */
 kolo_status tune_file_compose(const char *path, const struct kolo_host *host,
                               const struct tune_points *points, struct kolo_text *out);
-/* In one step: readers see the old text or the new one. Errors: SYSTEM. */
+/* Write the file in one step: readers see the old text or the new one. Errors: SYSTEM. */
 kolo_status tune_file_write(const char *path, const char *text);
 
 /* ---- tune_calls.c: calls of a rank ---- */
 
-struct tune_memory { /* of a rank: private and shared */
+struct tune_memory { /* a rank's buffers: private and shared */
     void *in[2], *out[2];
     size_t bytes; /* of each */
 };
 kolo_status tune_memory_take(size_t bytes, struct tune_memory *out);
-/* The shared ones, later. */
+/* Allocate the shared buffers, which come later. */
 kolo_status tune_memory_share(struct tune_memory *memory);
 void tune_memory_free(struct tune_memory *memory);
-/* The most bytes of IN or OUT at a rank. */
+/* The bytes of the larger of IN and OUT at a rank. */
 size_t tune_span(enum kolo_coll coll, int nranks, size_t bytes);
-/* One call of the collective as it is chosen. */
+/* Make one call of the collective, with the current choice. */
 kolo_status tune_call(struct kolo_comm *comm, const struct tune_memory *memory, bool shared,
                       enum kolo_coll coll, size_t bytes);
-/* Compositions of other collectives that do the same, from number `from` on; -1: no more. */
+/* The next composition of other collectives with the same result, from number `from` on; -1: no
+ * more. */
 int tune_composition(enum kolo_coll coll, int nranks, size_t bytes, int from);
 const char *tune_composition_name(int composition);
 kolo_status tune_compose(struct kolo_comm *comm, const struct tune_memory *memory, bool shared,
                          int composition, size_t bytes);
 
-/* ---- tune_measure.c: timing, on all ranks alike ---- */
+/* ---- tune_measure.c: timing, the same on all ranks ---- */
 
 struct tune_rank {
     struct tune_options options;
-    struct kolo_comm *comm, *control; /* measured; for everything else */
+    struct kolo_comm *comm, *control; /* for measured calls; for all others */
     struct tune_memory memory;
     struct tune_points points;
     struct kolo_host *host;
-    struct kolo_text path; /* rank 0: of the table that is kept */
+    struct kolo_text path; /* rank 0: path of the tuning table */
     double begin_us;
-    int skipped; /* points that the time was too short for */
+    int skipped; /* points not measured for lack of time */
     int rank, nranks;
 };
-/* Measures every point, in at most options.time_s seconds, and decides. */
+/* Measure every point, in at most options.time_s seconds, and decide. */
 kolo_status tune_measure(struct tune_rank *rank);
 
-/* ---- tune_rank.c: what a rank does ---- */
+/* ---- tune_rank.c: the program of a rank ---- */
 
-/* Joins the others, measures and reports. Returns the exit status. */
+/* Join the other ranks, measure and report. Returns the exit status. */
 int tune_rank_main(const struct tune_options *options);
 
-/* ---- tune_report.c: what rank 0 says ---- */
+/* ---- tune_report.c: the report of rank 0 ---- */
 
 void tune_way_name(const struct tune_way *way, char out[TUNE_TEXT]);
 void tune_print_rules(const struct tune_points *points, FILE *out);
 void tune_print_regret(const struct tune_points *points, FILE *out);
 void tune_print_guards(const struct tune_points *points, FILE *out);
 void tune_print_explanation(const struct tune_point *point, int nranks, FILE *out);
-/* Appends to the file. False and a line on standard error if that fails. */
+/* Append to the file. False: it failed, and a line on standard error tells why. */
 bool tune_write_csv(const struct tune_points *points, const char *path);
-/* A share of 1 on a terminal: a bar that grows; else a line for each tenth. */
+/* Show the share of the work that is done (0 to 1): a growing bar on a terminal, else a line for
+ * each tenth. */
 void tune_progress(const struct tune_rank *rank, double share, const char *what);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls that are timed, and the compositions that do the same by other collectives.
+/* The timed calls, and the compositions that get the same result by other collectives.
  *
- * A composition that is faster than the collective itself says that an algorithm is missing, or
- * chosen badly: the guidelines of Traff, Gropp and Thakur, "Self-consistent MPI performance
- * guidelines" (2010), doi:10.1109/TPDS.2009.120. */
+ * If a composition is faster than the collective itself, an algorithm is missing or badly chosen.
+ * These are the guidelines of Traff, Gropp and Thakur, "Self-consistent MPI performance guidelines"
+ * (2010), doi:10.1109/TPDS.2009.120. */
 #include "tune.h"
 
 #include <stdlib.h>
@@ -88,7 +88,8 @@ kolo_status tune_call(struct kolo_comm *comm, const struct tune_memory *memory, 
 
 /* ---- compositions ---- */
 
-/* Bytes of a part for bytes of the whole: the same, a rank's share, or all ranks' blocks. */
+/* The size of a part relative to the whole: the same, a rank's share, or the blocks of all ranks.
+ */
 enum scale { SAME, SHARE, ALL };
 
 static const struct composition {
@@ -131,7 +132,7 @@ static const struct composition {
     {KOLO_COLL_REDUCE_SCATTER, "allreduce", 1, {{KOLO_COLL_ALL_REDUCE, ALL}}},
 };
 
-/* 0: such a part cannot be made of whole elements. */
+/* The bytes of a part; 0: the part would not be whole elements. */
 static size_t part_bytes(enum scale scale, int nranks, size_t bytes)
 {
     const size_t n = (size_t)nranks;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From times to choices.
+/* Makes choices from times.
  *
- * What the machine does in a round, it does to all ways of the round: so ways are compared within
- * rounds, and the median of the comparisons counts. Its standard deviation is estimated from the
- * median absolute deviation, as single rounds may be far off: 1.4826 MAD for one value, and
- * sqrt(pi/2)/sqrt(rounds) times that for the median (of normal values). */
+ * A disturbance in a round affects all ways of the round. So ways are compared within rounds, and
+ * the median of the comparisons counts. Single rounds may be far off, so the standard deviation is
+ * estimated from the median absolute deviation (MAD). For normal values it is 1.4826 MAD for one
+ * value, and sqrt(pi/2)/sqrt(rounds) times that for the median. */
 #include "tune_decide.h"
 
 #include "core/comm.h"
@@ -132,7 +132,7 @@ int tune_hint(const struct tune_point *smaller, const struct tune_point *larger)
 
 /* ---- rows ---- */
 
-/* Between two measured sizes: the power of two that is not below their geometric mean. */
+/* The border between two measured sizes: the power of two not below their geometric mean. */
 static size_t size_between(size_t below, size_t above)
 {
     size_t edge = 1;
@@ -147,8 +147,9 @@ static bool are_neighbours(const struct tune_point *a, const struct tune_point *
     return a->coll == b->coll && a->shared == b->shared;
 }
 
-/* The sizes that a point stands for: those nearest to its own. At the ends it is half and twice its
- * own, as what lies further was not measured; but less than a few words is all the same. */
+/* The range of sizes that a point stands for: the sizes nearest to its own. At the ends the range
+ * reaches to half and to twice the point's size, because sizes beyond were not measured. All sizes
+ * below a few words count as one. */
 static void span_of(const struct tune_points *points, int index, size_t *low, size_t *high)
 {
     const struct tune_point *p = &points->point[index];
@@ -175,7 +176,7 @@ void tune_range(const struct tune_points *points, enum kolo_coll coll, size_t *l
     }
 }
 
-/* What the choice of a point says. */
+/* The row for a point's choice. */
 static struct kolo_row row_of(const struct tune_points *points, int index)
 {
     const struct tune_point *p = &points->point[index];
@@ -200,7 +201,7 @@ static bool same_choice(const struct kolo_row *a, const struct kolo_row *b)
     return a->coll == b->coll && a->algo == b->algo && a->tile_bytes == b->tile_bytes;
 }
 
-/* Two that stand for one: the measured figures are those of the lesser gain. */
+/* Keep the figures of the row with the lesser gain: two rows become one. */
 static void keep_lesser(struct kolo_row *row, const struct kolo_row *other)
 {
     if (other->gain < row->gain) {
@@ -211,7 +212,7 @@ static void keep_lesser(struct kolo_row *row, const struct kolo_row *other)
     }
 }
 
-/* Calls too small to look at buffers have one point, the private one. */
+/* Calls too small for a choice by buffers have only the private point. */
 static bool is_for_any(const struct kolo_row *row)
 {
     return row->high <= KOLO_ENTRY_BYTES || row->coll == KOLO_COLL_BARRIER;
@@ -240,7 +241,7 @@ static int join_buffers(struct kolo_row *rows, int count)
     for (int i = 0; i < count; i++) {
         bool joined = false;
         for (int k = 0; k < kept && !joined; k++) {
-            /* The private row may begin below: there are no calls that look at buffers. */
+            /* The private row may begin lower: below, calls do not depend on the buffers. */
             joined =
                 same_choice(&rows[k], &rows[i]) && rows[k].high == rows[i].high &&
                 kolo_max(rows[k].low, KOLO_ENTRY_BYTES) == kolo_max(rows[i].low, KOLO_ENTRY_BYTES);

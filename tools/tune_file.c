@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The file of the table: what was measured replaces what it says of the same ranks, collectives and
- * sizes, and the rest stays, so that a machine can be tuned piece by piece. */
+/* The file of the tuning table. Measured rows replace the rows of the same ranks, collectives and
+ * sizes. All other rows stay, so that a machine can be tuned piece by piece. */
 #include "core/setup/tune_table.h"
 #include "plugin/catalogue.h"
 #include "topology/draw/draw.h"
@@ -27,7 +27,7 @@ kolo_status tune_file_path(const struct tune_options *options, const struct kolo
 
 /* ---- composing ---- */
 
-/* A row that no call can reach is left out. */
+/* Add a row, unless no call can reach it. */
 static void add_row(const struct kolo_row *row, struct kolo_text *out)
 {
     const struct kolo_table_source source = {"table", kolo_algo_count_all, kolo_algo_at};
@@ -42,7 +42,7 @@ static void add_row(const struct kolo_row *row, struct kolo_text *out)
     kolo_text_free(&longer);
 }
 
-/* What an old row says of sizes that were not measured now. */
+/* Add the parts of an old row for sizes that were not measured now. */
 static void add_rest(const struct kolo_row *old, const struct tune_points *points,
                      struct kolo_text *out)
 {
@@ -98,14 +98,14 @@ kolo_status tune_file_compose(const char *path, const struct kolo_host *host,
 
 /* ---- writing ---- */
 
-/* The folders above the file, as far as they are missing. */
+/* Make the missing folders above the file. */
 static void make_folders(const char *path)
 {
     char *folder = strdup(path);
     for (char *at = folder != NULL ? strchr(folder + 1, '/') : NULL; at != NULL;
          at = strchr(at + 1, '/')) {
         *at = '\0';
-        (void)mkdir(folder, 0777); /* opening the file tells what is wrong */
+        (void)mkdir(folder, 0777); /* opening the file reports an error */
         *at = '/';
     }
     free(folder);

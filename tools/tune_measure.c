@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Timing the ways of all points, in rounds.
+/* Times the ways of all points, in rounds.
  *
- * A visit times every way of a point once, in an order that is rotated from round to round, so that
- * what the machine does meanwhile falls on all of them. Of a way, the slowest rank's time counts.
- * After a short look, ways that are far behind are dropped; the time goes to the others. All ranks
- * decide from the same figures, so they walk the same way without asking each other. */
+ * A visit times every way of a point once. The order rotates from round to round, so that a
+ * disturbance of the machine affects all ways alike. The slowest rank's time counts for a way.
+ * After a short look, much slower ways are dropped, and the others get the time. All ranks decide
+ * from the same figures, so they take the same steps without asking each other. */
 #include "core/call/call.h"
 #include "plan/price.h"
 #include "tune.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 
 enum { LOOKS = 2, TILES_ROUND = 5, THIN_ROUND = 9, MAX_CALLS = 4000 };
-static const double LOOK_US = 100, SAMPLE_US = 400, CROWDED = 4; /* of calls in a row */
+static const double LOOK_US = 100, SAMPLE_US = 400, CROWDED = 4; /* calls in a row */
 static const double FAR = 1.5, NEAR = 1.25, CLOSE = 1.15;        /* times the best */
-static const double DECIDED = 0.65; /* of the time is for TUNE_DECIDE */
+static const double DECIDED = 0.65; /* share of the time for TUNE_DECIDE */
 
 struct visit {
     enum tune_part part;
     int round;
     bool shared; /* points of this kind only */
     double sample_us;
-    double until_us; /* of the clock of rank 0 */
-    bool over;       /* it has passed */
+    double until_us; /* by the clock of rank 0 */
+    bool over;       /* until_us has passed */
 };
 
 /* ---- one way ---- */
@@ -35,7 +35,7 @@ static kolo_status run_once(const struct tune_rank *r, const struct tune_point *
                : tune_compose(r->comm, &r->memory, p->shared, way->composition, p->bytes);
 }
 
-/* The newest time of this way, or what is predicted. */
+/* The newest time of a way, or its prediction. */
 static double expected_us(const struct tune_way *way)
 {
     for (int part = TUNE_CHECK; part >= TUNE_DECIDE; part--) {
@@ -48,7 +48,7 @@ static double expected_us(const struct tune_way *way)
     return 2 * way->predicted_us + 1;
 }
 
-/* The first call after another way finds its program in a cache, or makes it. */
+/* Time one way. Its first call is not timed: it finds its program in a cache, or makes it. */
 static kolo_status time_way(const struct tune_rank *r, const struct tune_point *p,
                             const struct tune_way *way, double sample_us, double *out)
 {
@@ -72,7 +72,7 @@ static bool takes_part(const struct tune_way *way, enum tune_part part)
     return part == TUNE_DECIDE ? !way->dropped : way->checked;
 }
 
-/* Everybody's times become the slowest's, and rank 0 says whether the time is over. */
+/* Replace the times by those of the slowest rank. Rank 0 tells whether the time is over. */
 static kolo_status agree_on(const struct tune_rank *r, struct visit *v, double *us, int count)
 {
     double slowest[TUNE_WAYS + 1];
@@ -94,7 +94,7 @@ static kolo_status visit_point(const struct tune_rank *r, struct tune_point *p, 
             continue;
         }
         const kolo_status st = time_way(r, p, way, v->sample_us, &us[way - p->way]);
-        way->dropped |= st == KOLO_ERR_UNSUPPORTED; /* its tiles do not fit: on no rank */
+        way->dropped |= st == KOLO_ERR_UNSUPPORTED; /* its tiles fit on no rank */
         kolo_call_force(r->comm, NULL, 0);
         if (st != KOLO_OK && st != KOLO_ERR_UNSUPPORTED) {
             return st;
@@ -109,9 +109,9 @@ static kolo_status visit_point(const struct tune_rank *r, struct tune_point *p, 
     return KOLO_OK;
 }
 
-/* ---- which ways go on ---- */
+/* ---- choice of the ways to time ---- */
 
-/* Drop what takes `times` as long as the best, but never the standard. */
+/* Drop ways that take `times` as long as the best, but never the standard. */
 static void thin_points(struct tune_point *p, double times)
 {
     const double best_us = tune_time(&p->way[tune_best(p, TUNE_DECIDE)], TUNE_DECIDE).value;
@@ -133,7 +133,7 @@ static void add_tiles_of(struct tune_point *p, int way, size_t span)
     }
 }
 
-/* The best two algorithms in other tiles, where the bytes make several. */
+/* Add the best two algorithms with other tiles, if the bytes fill several tiles. */
 static void add_tiles(struct tune_point *p, int nranks)
 {
     const int best = tune_best(p, TUNE_DECIDE);
@@ -155,7 +155,7 @@ static void add_tiles(struct tune_point *p, int nranks)
     }
 }
 
-/* Times should not fall where sizes grow: then the smaller size does badly. */
+/* Times should not fall with growing size. If they do, the smaller size has a bad choice. */
 static void take_hints(struct tune_points *points)
 {
     for (int i = points->count - 1; i > 0; i--) {
@@ -176,7 +176,7 @@ static void take_hints(struct tune_points *points)
     }
 }
 
-/* The fastest of those in the standard's tiles. */
+/* The fastest way among those with the standard's tiles. */
 static int best_alone(const struct tune_point *p)
 {
     int best = p->standard;
@@ -190,7 +190,8 @@ static int best_alone(const struct tune_point *p)
     return best;
 }
 
-/* Those that may be the best, of all and in the standard's tiles, and what is compared to them. */
+/* Select the ways for TUNE_CHECK: ways that may be the best, of all and with the standard's tiles,
+ * and the ways compared to them. */
 static void select_checked(struct tune_point *p)
 {
     const int best = tune_best(p, TUNE_DECIDE), alone = best_alone(p);
@@ -217,7 +218,7 @@ static int count_ways(const struct tune_point *p, enum tune_part part)
 
 /* ---- rounds ---- */
 
-/* Returns OK at the end of the round, or when the time is over. */
+/* Play one round. Returns OK at its end, or when the time is over. */
 static kolo_status play_round(struct tune_rank *r, struct visit *v)
 {
     const int least = v->part == TUNE_DECIDE && v->round > LOOKS ? 2 : 1;
@@ -273,7 +274,7 @@ static kolo_status decide_rounds(struct tune_rank *r, struct visit *v)
     return KOLO_OK;
 }
 
-/* All points of one kind of buffers, until rank 0's clock says until_us. */
+/* Measure all points of one kind of buffers, until rank 0's clock reaches until_us. */
 static kolo_status measure_points(struct tune_rank *r, bool shared, double until_us)
 {
     const double begin_us = kolo_now_us(), all_us = until_us - begin_us;
@@ -292,7 +293,8 @@ static kolo_status measure_points(struct tune_rank *r, bool shared, double until
     return KOLO_OK;
 }
 
-/* First private buffers: as long as a process has no memory to share, its calls do not look. */
+/* Private buffers come first: calls check for shared buffers only once a process has shared memory.
+ */
 kolo_status tune_measure(struct tune_rank *r)
 {
     const double all_us = r->options.time_s * 1e6;

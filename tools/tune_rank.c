@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One rank of `kolo tune`: joins the others, lists what there is to measure, measures; rank 0
- * reports and writes. */
+/* One rank of `kolo tune`. It joins the others, lists the points and measures them. Rank 0 reports
+ * and writes the table. */
 #include "topology/source.h"
 #include "tune.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- points ---- */
 
-/* The candidates by price, the standard choice, and the compositions. */
+/* Fill in a point's ways: the candidates by price, the standard choice, and the compositions. */
 static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
 {
     struct kolo_candidate_list list;
@@ -34,7 +34,7 @@ static kolo_status fill_ways(struct tune_rank *r, struct tune_point *p)
     return KOLO_OK;
 }
 
-/* Four buffers of each rank in half of the memory. */
+/* Whether four buffers of each rank fit in half of the memory. */
 static bool fits_memory(const struct tune_rank *r, enum kolo_coll coll, size_t bytes)
 {
     const double pages = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -44,7 +44,7 @@ static bool fits_memory(const struct tune_rank *r, enum kolo_coll coll, size_t b
 static kolo_status add_point(struct tune_rank *r, enum kolo_coll coll, bool shared, size_t bytes)
 {
     if (shared && bytes < KOLO_ENTRY_BYTES) {
-        return KOLO_OK; /* such calls do not look at where buffers lie */
+        return KOLO_OK; /* such calls do not depend on the kind of buffers */
     }
     if (!fits_memory(r, coll, bytes)) {
         r->skipped++;
@@ -97,7 +97,8 @@ static kolo_status make_points(struct tune_rank *r)
 
 /* ---- joining ---- */
 
-/* Tuning starts from the choice by price; an explanation takes what the user has set. */
+/* Join the ranks. Tuning starts from the choice by price; an explanation keeps the user's settings.
+ */
 static kolo_status join_ranks(struct tune_rank *r)
 {
     struct kolo_config config = KOLO_CONFIG_INIT;
@@ -118,7 +119,7 @@ static kolo_status join_ranks(struct tune_rank *r)
     return r->nranks > 1 ? KOLO_OK : kolo_fail(KOLO_ERR_INVALID, "one rank has nothing to choose");
 }
 
-/* Rank 0 looks before it measures whether the table can be written; all go on, or none. */
+/* Before the measurement, rank 0 checks that the table can be written. If not, all ranks stop. */
 static kolo_status open_table(struct tune_rank *r)
 {
     int mine = KOLO_OK, worst = KOLO_OK;

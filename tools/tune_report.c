@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What rank 0 says of the measured points: rules, regret, guards, an explanation, a CSV file. */
+/* The report of rank 0 on the measured points: rules, regret, guards, an explanation, a CSV file.
+ */
 #include "tune.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double BUSY = 0.05; /* more noise than the least gain that counts */
+static const double BUSY = 0.05; /* as much noise as the least gain that counts */
 
 void tune_way_name(const struct tune_way *way, char out[TUNE_TEXT])
 {
@@ -65,12 +66,12 @@ void tune_print_rules(const struct tune_points *points, FILE *out)
 
 struct regret {
     const struct tune_point *point;
-    double value, sigma; /* how much longer than the best, as a part of 1 */
+    double value, sigma; /* (time - best) / best */
     int way, best;
 };
 
-/* The best is what has the least median over all rounds of both parts; with `alone`, among those in
- * the standard's tiles. */
+/* The best way: the least median over all rounds of both parts. `alone`: only ways with the
+ * standard's tiles. */
 static int best_of_all(const struct tune_point *p, bool alone)
 {
     int best = -1;
@@ -92,7 +93,8 @@ static int best_of_all(const struct tune_point *p, bool alone)
     return best;
 }
 
-/* Of a way against the best, by the rounds that did not decide. False: it was not timed there. */
+/* The regret of a way against the best, from the rounds that did not decide. False: the way was not
+ * timed there. */
 static bool regret_of(const struct tune_point *p, int way, bool alone, struct regret *out)
 {
     const int best = best_of_all(p, alone);
@@ -100,7 +102,7 @@ static bool regret_of(const struct tune_point *p, int way, bool alone, struct re
         return false;
     }
     const struct tune_figure gain = tune_gain(&p->way[best], &p->way[way], TUNE_CHECK);
-    const double value = gain.value / (1 - gain.value); /* of the best's time */
+    const double value = gain.value / (1 - gain.value); /* relative to the best */
     *out = (struct regret){.point = p,
                            .value = value > 0 ? value : 0,
                            .sigma = gain.sigma / (1 - gain.value) / (1 - gain.value),
@@ -128,7 +130,8 @@ static void print_worst(const struct regret *r, FILE *out)
                   tune_time(&p->way[r->best], TUNE_CHECK).value, 100 * r->value, 100 * r->sigma);
 }
 
-/* All points' regrets, the worst first; free it. `alone`: against algorithms in the same tiles. */
+/* List the regrets of all points, the worst first; the caller frees the list. `alone`: against
+ * algorithms with the same tiles. */
 static struct regret *list_regrets(const struct tune_points *points, bool tuned, bool alone,
                                    int *count, double *mean)
 {
@@ -165,7 +168,7 @@ static void print_regret_of(const struct tune_points *points, bool tuned, bool a
     free(all);
 }
 
-/* Half of the points are compared less exactly than this: a machine that does other work shows. */
+/* Print the median error of the comparisons. It shows whether the machine does other work. */
 static void print_noise(const struct tune_points *points, FILE *out)
 {
     int count = 0;
@@ -254,7 +257,7 @@ static struct tune_figure all_rounds(const struct tune_way *way)
     return tune_figure_of(values, count);
 }
 
-/* Of all ways but `except`, the one with the least median; -1: none. */
+/* The way with the least median, except way `except`; -1: none. */
 static int fastest_but(const struct tune_point *p, int except)
 {
     int best = -1;
@@ -268,7 +271,7 @@ static int fastest_but(const struct tune_point *p, int except)
     return best;
 }
 
-/* The ways in the order of their times. */
+/* Sort the ways by their times. */
 static void sort_ways(const struct tune_point *p, int order[TUNE_WAYS])
 {
     for (int i = 0; i < p->nways; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* This machine, or the machine of KOLO_TOPO_FILE. Here alone meet discovery (hwloc, sysfs and NVML
- * of machine/) and the readers of files (formats/). */
+/* This machine, or the machine of KOLO_TOPO_FILE. Only this file uses both discovery (hwloc, sysfs
+ * and NVML of machine/) and the file readers (formats/). */
 #include "topology/source.h"
 
 #include "topology/formats/file.h"
@@ -71,7 +71,7 @@ kolo_status kolo_graph_discover(struct kolo_graph **out)
     KOLO_TRY(kolo_graph_load(file, &hint));
     if (discover_live(&live) < 0 || count_shared(live, hint) == 0) {
         kolo_graph_destroy(live);
-        *out = hint; /* the file describes another machine, or is all that is known */
+        *out = hint; /* the file describes another machine, or is the only source */
         return KOLO_OK;
     }
     const kolo_status st = kolo_graph_merge(live, hint);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The floors as a method of compare: `compare_floor VARIANT`. Ranks are processes like those of the
- * other methods, pinned alike. Where they share cores they yield 200 times before they sleep, or,
- * as VARIANT-futex, not at all. Besides the collectives it knows one thing more, the hand-over:
- * ranks of one core that let each other run in turn, which bounds every collective of more ranks
- * than cores. */
+ * other methods, and pinned alike. Ranks that share a core yield 200 times before they sleep. With
+ * VARIANT-futex they sleep at once.
+ *
+ * Besides the collectives there is the hand-over: ranks of one core let each other run in turn. It
+ * bounds every collective with more ranks than cores. */
 #include "floor.h"
 
 #include <linux/futex.h>
@@ -28,10 +29,10 @@ static const struct variant {
 };
 
 static const struct variant *chosen;
-static bool sleeps_at_once; /* where ranks share cores: "-futex" behind the variant's name */
+static bool sleeps_at_once; /* for ranks that share cores: the variant's name ends in "-futex" */
 static struct floor state;
 static char *shared_buffers; /* of the open point */
-static size_t shared_stride; /* bytes of a rank's buffers in it */
+static size_t shared_stride; /* bytes of a rank's buffers in shared_buffers */
 
 void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed)
 {
@@ -77,7 +78,7 @@ static void get_up(const struct floor *f)
 
 void floor_relax_crowded(const struct floor *f, unsigned *polls)
 {
-    static uint32_t heard; /* of the bell, before the last poll */
+    static uint32_t heard; /* the bell before the last poll */
     static bool in_bed;
     const unsigned done = (*polls)++, awake = CROWDED_POLLS + (unsigned)f->yields;
     if (done < CROWDED_POLLS && in_bed) { /* the last wait ended before it slept */
@@ -92,13 +93,13 @@ void floor_relax_crowded(const struct floor *f, unsigned *polls)
         syscall(SYS_futex, &f->area->bell[f->rank].word, FUTEX_WAIT, heard, NULL, NULL, 0);
         get_up(f);
         in_bed = false;
-        *polls = awake; /* lie down again if it was not for this wait */
+        *polls = awake; /* sleep again if the bell was for another wait */
     }
 }
 
 /* ---- hand-over ---- */
 
-/* Ranks r, r + cores, r + 2 cores ... share a core. One call: the turn passes once round. */
+/* Ranks r, r + cores, r + 2 cores ... share a core. In one call the turn passes once round. */
 static void hand_over(struct floor *f)
 {
     const int cores = f->team->cores, first = f->rank % cores;
@@ -150,7 +151,7 @@ static bool start(struct compare_team *team, char *version, size_t cap)
                            .yields = sleeps_at_once ? 0 : CROWDED_YIELDS,
                            .two = chosen->two,
                            .streamed = chosen->streamed};
-    /* Where ranks share cores each tile costs a turn of all of them. */
+    /* If ranks share cores, each tile costs a turn of all of them. */
     state.slot_bytes = state.crowded ? FLOOR_SLOT_MAX : FLOOR_SLOT_MAX / 2;
     state.area = compare_team_map(team, 0, bytes);
     if (state.area == NULL) {
@@ -166,7 +167,7 @@ static const char *prepare(const struct compare_point *p)
 {
     const size_t bytes = p->count * p->elem_bytes;
     state.sum = compare_sum_of(p->type);
-    /* Who reads whose lines and slots changes with the collective: all start level. */
+    /* The readers of lines and slots change with the collective, so all ranks start level. */
     state.credit = chosen->kind == INLINE ? state.calls : state.tiles;
     floor_set(&state, &state.area->done[state.rank], state.credit);
     if (compare_reduces(p->collective) && state.sum == NULL) {
@@ -187,7 +188,8 @@ static const char *prepare(const struct compare_point *p)
     return chosen->kind == SLOTS ? floor_slots_refuse(&state, p) : floor_mapped_refuse(&state, p);
 }
 
-/* Every rank's input and output, one rank after the other; the larger need of all. */
+/* Share every rank's input and output, one rank after another. All ranks have room for the largest
+ * need. */
 static bool share_buffers(struct compare_point *p)
 {
     const size_t most = page_rounded(p->count * p->elem_bytes * (size_t)p->nranks);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The floors: what the simplest loop that does the work of a collective takes, in the same run. A
- * library that anyone can call checks arguments, picks an algorithm, survives dead ranks; these do
- * not. So they bound what is to be had, as long as nobody finds a better loop.
+/* The floors: the time of the simplest loop that does the work of a collective, in the same run. A
+ * library for everybody checks arguments, picks an algorithm and survives dead ranks. The floors do
+ * not. So they bound the speed of a library, until a better loop is found.
  *
  *   floor.c         the variants, flags, waiting, the hand-over between ranks of one core
  *   floor_inline.c  payloads of up to 48 bytes in the flag's own cache line
  *   floor_slots.c   private buffers: through a ring of slots that all ranks map
  *   floor_mapped.c  buffers that all ranks map: single copies
  *
- * One writer a flag; a flag holds a number that only grows, and is compared by distance. */
+ * A flag has one writer. It holds a number that only grows, and is compared by distance. */
 #ifndef KOLO_COMPARE_FLOOR_H
 #define KOLO_COMPARE_FLOOR_H
 
@@ -28,15 +28,15 @@ struct floor_line { /* payload first: a line and its flag arrive together */
     _Atomic uint32_t epoch;
 };
 
-/* What the ranks share. Flags are indexed by the rank that writes them. */
+/* The memory that the ranks share. Flags are indexed by the rank that writes them. */
 struct floor_area {
-    struct compare_flag bell[COMPARE_RANKS_MAX];          /* where ranks sleep; many writers */
-    _Alignas(COMPARE_LINE_BYTES) _Atomic uint64_t asleep; /* a bit a rank */
+    struct compare_flag bell[COMPARE_RANKS_MAX];          /* ranks sleep on it; many writers */
+    _Alignas(COMPARE_LINE_BYTES) _Atomic uint64_t asleep; /* a bit per rank */
     struct compare_flag filled[COMPARE_RANKS_MAX];        /* tiles copied into my slots */
-    struct compare_flag reduced[COMPARE_RANKS_MAX];       /* tiles of which my share is reduced */
+    struct compare_flag reduced[COMPARE_RANKS_MAX];       /* tiles with my share reduced */
     struct compare_flag done[COMPARE_RANKS_MAX];          /* tiles, or calls, that I finished */
     struct compare_flag entered[COMPARE_RANKS_MAX];       /* calls: my buffers may be used */
-    struct compare_flag left[COMPARE_RANKS_MAX]; /* calls: I use nobody's buffers any more */
+    struct compare_flag left[COMPARE_RANKS_MAX]; /* calls: I use no peer's buffers any more */
     struct floor_line line[COMPARE_RANKS_MAX][FLOOR_DEPTH];
 };
 
@@ -44,16 +44,16 @@ struct floor {
     struct compare_team *team;
     int rank, nranks;
     bool crowded;  /* more ranks than cores: yield soon, then sleep */
-    int yields;    /* before it sleeps */
+    int yields;    /* number before a sleep */
     bool two;      /* slots: reduce in two phases; mapped: push instead of pull */
     bool streamed; /* user buffers are written past the caches */
     struct floor_area *area;
     char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT_STRIDE] */
-    size_t slot_bytes;     /* of a slot that are used */
+    size_t slot_bytes;     /* used bytes of a slot */
     uint32_t tiles, calls; /* so far, the same on every rank */
-    uint32_t credit;       /* tiles that all readers of mine are known to have finished */
+    uint32_t credit;       /* tiles that all my readers are known to have finished */
     compare_sum_fn *sum;
-    char *in[COMPARE_RANKS_MAX], *out[COMPARE_RANKS_MAX]; /* mapped: everybody's buffers */
+    char *in[COMPARE_RANKS_MAX], *out[COMPARE_RANKS_MAX]; /* mapped: all ranks' buffers */
 };
 
 /* ---- waiting and copying, in every loop ---- */
@@ -63,7 +63,7 @@ static inline bool floor_is_at(const struct compare_flag *flag, uint32_t want)
     return (int32_t)(atomic_load_explicit(&flag->word, memory_order_acquire) - want) >= 0;
 }
 
-/* Wake those who sleep. */
+/* Wake the sleeping ranks. */
 void floor_ring(const struct floor *f);
 /* Yield, and in the end sleep. */
 void floor_relax_crowded(const struct floor *f, unsigned *polls);
@@ -84,7 +84,7 @@ static inline void floor_set(const struct floor *f, struct compare_flag *flag, u
     floor_store(f, &flag->word, value);
 }
 
-/* Between polls. The caller polls once more after each; *polls is 0 before the first. */
+/* Relax between polls. The caller polls once more after each call. *polls is 0 before the first. */
 static inline void floor_relax(const struct floor *f, unsigned *polls)
 {
     if (f->crowded) {
@@ -104,7 +104,7 @@ static inline void floor_await(const struct floor *f, const struct compare_flag 
     }
 }
 
-/* `rep movsb` takes lines that another core read last without loading them first. */
+/* `rep movsb` writes lines that another core read last without loading them first. */
 static inline void floor_copy(void *dst, const void *src, size_t bytes)
 {
 #ifdef __x86_64__
@@ -116,7 +116,7 @@ static inline void floor_copy(void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
-/* floor_copy(), past the caches where `streamed` and dst is aligned. */
+/* Copy as floor_copy(), but past the caches if `streamed` is set and dst is aligned. */
 void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed);
 
 /* ---- the loops: one call of point->collective ---- */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inline floor: each rank that has something to give stores it and the call's number in one cache
- * line, and those that want it poll that line. A call in which every rank waits for every rank
- * needs no acknowledgement with two lines or more; in the others the writer may run ahead by as
- * many calls as it has lines. */
+/* Inline floor: each rank with an input stores it and the call's number in one cache line. The
+ * ranks that need the input poll that line. If every rank waits for every rank, two lines or more
+ * need no acknowledgement. In other calls the writer may run ahead by as many calls as it has
+ * lines. */
 #include "floor.h"
 
 static bool is_synchronizing(enum compare_collective c)
@@ -32,7 +32,7 @@ static void await_line(const struct floor *f, const struct floor_line *line, uin
     }
 }
 
-/* Short copies of the usual lengths without a call. */
+/* Copy the usual short lengths without a call. */
 static inline void copy_small(void *dst, const void *src, size_t bytes)
 {
     if (bytes == 8) {
@@ -44,7 +44,7 @@ static inline void copy_small(void *dst, const void *src, size_t bytes)
     }
 }
 
-/* Lines to spare: all readers are past the call that used this one. */
+/* Wait until all readers are past the call that last used this line. */
 static void await_credit(struct floor *f, const struct compare_point *p, uint32_t call)
 {
     const uint32_t want = call + 1 - FLOOR_DEPTH;
@@ -74,7 +74,8 @@ static void give(struct floor *f, const struct compare_point *p, uint32_t call)
     floor_store(f, &line->epoch, call + 1);
 }
 
-/* The lines of all ranks, in rank order, when they are there; own input where it lies. */
+/* Wait for the lines of all ranks, and collect their data in rank order. The own input is used in
+ * place. */
 static void collect(const struct floor *f, const struct compare_point *p, uint32_t call,
                     const void **src)
 {
@@ -116,7 +117,7 @@ static void take(struct floor *f, const struct compare_point *p, uint32_t call)
     }
 }
 
-/* The shortest of all, which tells how far apart two cores are: a sum of two ranks' floats. */
+/* Sum the floats of two ranks. This is the shortest call, and shows the distance of two cores. */
 static void sum_pair(struct floor *f, const struct compare_point *p)
 {
     const uint32_t call = f->calls++, at = call % FLOOR_DEPTH;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Mapped floor: every rank maps everybody's buffers, so each byte is loaded from an input and
- * stored into an output, once. A rank waits until the buffers that it touches are there (entered),
- * and returns when nobody touches its own any more (left).
+/* Mapped floor: every rank maps all buffers, so each byte is loaded from an input and stored into
+ * an output once. A rank waits until the buffers that it uses are ready (entered). It returns when
+ * no rank uses its own buffers any more (left).
  *
- * Pulling, a rank writes its own output only; pushing, it writes into the outputs of others. Sums
- * are shared out among the ranks where that helps, a share being a contiguous part of whole lines;
- * a block of a share is summed into the own output and then, out of the nearest cache, copied on.
- */
+ * - Pull: a rank writes its own output only.
+ * - Push: a rank writes into the outputs of others.
+ *
+ * Sums are shared among the ranks if that helps. A share is a contiguous part of whole lines. A
+ * block of a share is summed into the own output, and then copied on from the nearest cache. */
 #include "floor.h"
 
 enum { LINE = 64 };
@@ -63,8 +64,8 @@ static void inputs_at(const struct floor *f, size_t at, const void **src)
     }
 }
 
-/* [at, at + len) of the sum into out[first .. first + count). Streamed to all of them, the sum is
- * made again for each: the inputs are in the caches by then. */
+/* Write [at, at + len) of the sum to out[first .. first + count). If the outputs are streamed, the
+ * sum is computed again for each, because the inputs are in the caches by then. */
 static void sum_to(const struct floor *f, size_t at, size_t len, int first, int count)
 {
     const void *src[COMPARE_RANKS_MAX];
@@ -126,7 +127,7 @@ static void reduce(const struct floor *f, size_t bytes, int root)
     }
 }
 
-/* Pushing, all ranks copy: each its share of the root's input to every rank. */
+/* With push all ranks copy: each rank copies its share of the root's input to every rank. */
 static void broadcast(const struct floor *f, size_t bytes, int root)
 {
     size_t at;
@@ -160,7 +161,8 @@ static void reduce_scatter(const struct floor *f, size_t bytes)
     await_all(f, f->area->left);
 }
 
-/* Blocks between all pairs: `in_step` and `out_step` say whether a buffer has one a rank. */
+/* Exchange blocks between all pairs. `in_step` and `out_step` are the offsets between the blocks of
+ * a buffer; 0: the buffer has a single block. */
 static void exchange(const struct floor *f, size_t bytes, size_t in_step, size_t out_step)
 {
     const size_t me = (size_t)f->rank;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Private floor: buffers that only their rank maps, so whatever goes to another rank is copied into
- * a slot first. A rank has a ring of 8 slots of 64 KiB (128 where ranks share cores); a call goes
- * through it tile by tile, in up to three stages that each advance when they can:
+/* Private floor: only its rank maps a buffer, so data for another rank are first copied into a
+ * slot. A rank has a ring of 8 slots of 64 KiB (128 if ranks share cores). A call goes through the
+ * ring tile by tile, in up to three stages. Each stage advances when it can:
  *
  *   fill    copy a tile of IN into the own slot
  *   reduce  (two phases) sum the own share of the tile, into OUT and into a second slot
  *   take    read what is wanted from the others' slots into OUT
  *
- * In one phase a reduction is done by every rank that wants it; in two each rank does its share. */
+ * In one phase, every rank that wants a reduction does all of it. In two phases, each rank does its
+ * share. */
 #include "floor.h"
 
 enum { LINE = 64, SMALL = 32768 };
@@ -16,9 +17,9 @@ enum { LINE = 64, SMALL = 32768 };
 struct slots_pass {
     struct floor *f;
     const struct compare_point *p;
-    bool fills, takes, reduces; /* the stages that this rank has */
+    bool fills, takes, reduces; /* the stages of this rank */
     size_t chunk;               /* bytes: the vector, or the block of one rank */
-    size_t piece;               /* of a chunk, in one tile */
+    size_t piece;               /* bytes of a chunk in one tile */
     uint32_t tiles, base;
 };
 
@@ -51,8 +52,8 @@ static char *slot(const struct floor *f, int rank, int zone, uint32_t tile)
     return f->slots + index * FLOOR_SLOT_STRIDE;
 }
 
-/* Bytes of chunk `c` in tile `t`, and where they begin in it. The last chunk of two phases may be
- * short, or empty. */
+/* Bytes of chunk `c` in tile `t`, and their offset in the chunk. In two phases the last chunk may
+ * be short, or empty. */
 static size_t piece_of(const struct slots_pass *x, int c, uint32_t t, size_t *at)
 {
     const size_t bytes = x->p->count * x->p->elem_bytes;
@@ -81,7 +82,7 @@ static bool all_at(const struct slots_pass *x, const struct compare_flag *flags,
     return true;
 }
 
-/* Those who read the slot that this tile goes to are done with it. */
+/* Whether all readers of the slot for this tile are done with it. */
 static bool has_credit(struct slots_pass *x, uint32_t t)
 {
     struct floor *f = x->f;
@@ -135,7 +136,7 @@ static void fill(const struct slots_pass *x, uint32_t t)
     }
 }
 
-/* Where the ranks' inputs to this rank's chunk lie: the own one in IN, the others' in slots. */
+/* The addresses of all inputs to this rank's chunk: the own one in IN, the others in slots. */
 static void inputs(const struct slots_pass *x, uint32_t t, size_t at, const void **src)
 {
     const struct floor *f = x->f;
@@ -257,8 +258,8 @@ static void set_stages(struct slots_pass *x)
     }
 }
 
-/* One tile, and every rank waits for every rank: without stages, and without acknowledgements, as
- * two slots will do. The fewer slots, the nearer the caches that hold them. */
+/* One tile, and every rank waits for every rank. There are no stages, and no acknowledgements,
+ * because two slots suffice. Fewer slots stay in nearer caches. */
 static void small_call(struct floor *f, const struct compare_point *p)
 {
     const void *src[COMPARE_RANKS_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kolo as a method of compare, through its public interface. Shared buffers are those of
+/* kolo as a method of compare, through its public interface. Shared buffers come from
  * kolo_mem_alloc(). */
 #include "worker.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* MPI as a method of compare: built once for each MPI that is there. MPI has no 16-bit floats; for
- * those it gets an operation of ours, as an application would give it. */
+/* MPI as a method of compare, built once for each installed MPI. MPI has no 16-bit floats. For
+ * those it gets a user-defined operation, as from an application. */
 #include "sum.h"
 #include "worker.h"
 
@@ -96,7 +96,7 @@ static bool call(const struct compare_point *p)
     }
 }
 
-/* What a rank has sent may need that rank to go on. */
+/* A message may need its sender to make progress. */
 static bool settle(void)
 {
     return MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS;

@@ -23,7 +23,7 @@ bool compare_reduces(enum compare_collective collective)
            collective == COMPARE_REDUCE_SCATTER;
 }
 
-/* The larger of the buffers has a block for each rank. */
+/* Whether the larger buffer has a block for each rank. */
 static bool is_blocked(enum compare_collective collective)
 {
     return collective >= COMPARE_ALL_GATHER && collective <= COMPARE_SCATTER;
@@ -68,7 +68,8 @@ bool compare_point_parse(const char *collective, const char *type, size_t bytes,
 
 /* ---- inputs ---- */
 
-/* Elements at the start of a cache line have one value, that compare_point_rewrite() stores. */
+/* All elements at the start of a cache line have one value, which compare_point_rewrite() stores.
+ */
 static unsigned number(const struct compare_point *p, int rank, size_t index)
 {
     const unsigned most = p->type == COMPARE_INT8 ? 1 : 3;
@@ -90,7 +91,7 @@ static void encode(const struct compare_point *p, unsigned value, unsigned char 
     const uint16_t half = value == 0 ? 0 : (uint16_t)(exponent << 10 | (single.bits >> 13 & 0x3ff));
     const uint16_t brain = (uint16_t)(single.bits >> 16);
     const double f64 = value;
-    const int64_t whole = value; /* its first bytes are the shorter integers: little endian */
+    const int64_t whole = value; /* little endian: its first bytes are the shorter integers */
     const void *forms[COMPARE_TYPES] = {&single.f32, &f64, &half, &brain, &whole, &whole, &whole};
     memcpy(out, forms[p->type], p->elem_bytes);
 }
@@ -129,8 +130,7 @@ void compare_point_rewrite(const struct compare_point *p)
     if (p->collective == COMPARE_BROADCAST && p->rank != p->root) {
         return;
     }
-    /* volatile: that the value does not change is the point, not a reason to leave the store out.
-     */
+    /* volatile: the compiler must not drop a store that leaves the value unchanged. */
     for (; at < end; at += CACHE_LINE) {
         switch (p->elem_bytes) {
         case 8:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loops: one body for types that are added as they are, one for those that are widened. Two
- * inputs, the usual number, are a loop of their own so that it has no inner one. */
+/* The loops. One body is for types that are added directly, another for types that are widened. Two
+ * inputs, the usual number, have a loop of their own without an inner loop. */
 #include "sum.h"
 
 enum { VECTOR = 64 };
@@ -188,7 +188,7 @@ static inline narrow narrow_float16(wide value)
             const narrow line[2] = {shorten(a), shorten(b)};                                       \
             STORE(dst + i, line);                                                                  \
         }                                                                                          \
-        if (i < bytes) { /* a short line, padded: adding zeroes is as good as not adding */        \
+        if (i < bytes) { /* a short line, padded: added zeroes change nothing */                   \
             char part[VECTOR] = {0};                                                               \
             wide sum[2] = {{0}, {0}};                                                              \
             for (int q = 0; q < k; q++) {                                                          \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the ranks of one method share: a page with a barrier that is the same for all methods, and
- * memory behind it for the floors. The descriptor comes from the driver, so nothing has a name. */
+/* The memory that the ranks of one method share: a page with a barrier, the same for all methods,
+ * and behind it memory for the floors. The descriptor comes from the driver, so the memory has no
+ * name. */
 #include "worker.h"
 
 #include <assert.h>
@@ -29,7 +30,7 @@ bool compare_team_join(struct compare_team *team, int memory)
     return true;
 }
 
-/* A nap at last: the library of a rank that is here may have a thread that others wait for. */
+/* Nap in the end: the library of a waiting rank may have a thread that other ranks wait for. */
 static void relax(const struct compare_team *team, int polls)
 {
     if (polls >= POLLS + YIELDS) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The floor of what goes over TCP: two ranks, one connection on the loopback, bytes from buffer to
- * buffer with nothing round them. A broadcast is one way, a short all-reduce an exchange and a sum.
- */
+/* The floor of TCP: two ranks with one connection on the loopback send bare bytes from buffer to
+ * buffer. A broadcast is one message. A short all-reduce is an exchange and a sum. */
 #include "sum.h"
 #include "worker.h"
 
@@ -16,7 +15,7 @@
 enum { MOST_EXCHANGED = 64 << 10 };
 
 static int wire = -1;
-static char *other; /* what comes, to be added */
+static char *other; /* received data, to be added */
 
 static int listen_here(struct sockaddr_in *at)
 {
@@ -74,7 +73,7 @@ static bool put(const char *from, size_t bytes)
     return true;
 }
 
-/* Polls, so that no rank has to be woken up. */
+/* Receive by polling, so that no rank must be woken up. */
 static bool take(char *to, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {

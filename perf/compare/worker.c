@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One rank of one method: starts alike for all methods (on the core rank mod cores), and answers
- * the driver's commands. While another method runs it sleeps in a read and costs nothing. */
+/* One rank of one method. It starts alike for all methods, on the core rank mod cores, and answers
+ * the driver's commands. While another method runs, it sleeps in a read and takes no CPU time. */
 #include "worker.h"
 
 #include <sched.h>
@@ -28,7 +28,8 @@ struct worker {
 
 /* ---- start ---- */
 
-/* The first of the variables that a launcher sets: Open MPI, MPICH, `kolo run` and the driver. */
+/* The number in the first set variable. The variables are those of Open MPI, of MPICH, and of
+ * `kolo run` and the driver. */
 static int number_of(const char *const names[3])
 {
     for (int i = 0; i < 3; i++) {
@@ -40,8 +41,8 @@ static int number_of(const char *const names[3])
     return -1;
 }
 
-/* Rank r on the core r mod cores, of those that are allowed. Before the method starts threads.
- * KOLO_COMPARE_FREE leaves ranks where the system puts them: for a library with threads beside. */
+/* Pin rank r to core r mod cores, counting the allowed cores, before the method starts threads.
+ * With KOLO_COMPARE_FREE the system places the ranks, for a library with threads of its own. */
 static void pin(struct compare_team *team)
 {
     cpu_set_t allowed, one;
@@ -70,7 +71,7 @@ static void say(struct worker *w, const char *text)
     }
 }
 
-/* The descriptor that comes with one byte; -1 if none does. */
+/* Receive the descriptor that comes with one byte; -1: none came. */
 static int receive_memory(int from)
 {
     char byte = 0;
@@ -131,7 +132,7 @@ static int64_t now_ns(void)
 
 static size_t rounded(size_t bytes)
 {
-    return (bytes + PAGE) / PAGE * PAGE; /* one page at least */
+    return (bytes + PAGE) / PAGE * PAGE; /* at least one page */
 }
 
 static void *private_memory(size_t bytes)
@@ -181,7 +182,7 @@ static bool repeat(const struct worker *w, uint64_t calls)
     return good;
 }
 
-/* All ranks begin together; this one's clock at both ends. */
+/* Time calls that all ranks begin together, by this rank's clock at both ends. */
 static bool timed(struct worker *w, uint64_t calls, int64_t *begin, int64_t *end)
 {
     compare_team_barrier(&w->team);
@@ -191,7 +192,7 @@ static bool timed(struct worker *w, uint64_t calls, int64_t *begin, int64_t *end
     return good && (w->method->settle == NULL || w->method->settle());
 }
 
-/* Nanoseconds of a call on rank 0, from a batch of a millisecond or one call. */
+/* Find the nanoseconds of a call on rank 0, from a batch of a millisecond or one call. */
 static bool find_speed(struct worker *w, uint64_t *out)
 {
     uint64_t calls = 1;
@@ -209,7 +210,8 @@ static bool find_speed(struct worker *w, uint64_t *out)
     }
 }
 
-/* "COLLECTIVE BYTES TYPE SHARED REWRITTEN". NULL, or why it cannot be run. */
+/* Set the point "COLLECTIVE BYTES TYPE SHARED REWRITTEN". Returns NULL, or the reason why it cannot
+ * be run. */
 static const char *set_point(struct worker *w, const char *arguments)
 {
     char collective[32], type[32];
@@ -227,7 +229,7 @@ static const char *set_point(struct worker *w, const char *arguments)
     return w->method->prepare(p);
 }
 
-/* One call on inputs that are known, and how many elements it got wrong. */
+/* Make one call on known inputs, and count the wrong elements. */
 static bool prove(struct worker *w, uint64_t *out)
 {
     compare_point_fill(&w->point);
@@ -259,7 +261,7 @@ static void open_point(struct worker *w, const char *arguments)
     say(w, text);
 }
 
-/* Nanoseconds that this thread could have run and was not let; 0 where the kernel does not tell. */
+/* Nanoseconds that this thread was ready but did not run; 0: the kernel does not tell. */
 static long long kept_waiting_ns(void)
 {
     long long ran = 0, waited = 0;

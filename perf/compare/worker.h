@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A worker: one rank of one method of `compare`, the program that measures kolo beside its peers.
  *
- *   worker.c  the conversation with the driver, the clock     team.c  what the ranks share
+ *   worker.c  the conversation with the driver, the clock     team.c  the ranks' shared memory
  *   point.c   counts, inputs, expected results                sum.h   loops that add
  *   kolo.c mpi.c gloo.py floor.c                              one file a method
  *
  * The driver (compare.py) listens on a UNIX socket. A worker connects, gets a descriptor of memory
- * that the ranks of its method share, joins its ranks, and then sleeps in a read. One method at a
- * time is told what to do, a line a command:
+ * that the ranks of its method share, joins its ranks, and then sleeps in a read. The driver sends
+ * commands to one method at a time, one a line:
  *
  *   open COLLECTIVE BYTES TYPE SHARED REWRITTEN   allocate, call once and check, find the speed;
  *                                                 answer: opened WRONG NS_A_CALL | unsupported WHY
@@ -55,57 +55,58 @@ struct compare_flag {
     _Alignas(COMPARE_LINE_BYTES) _Atomic uint32_t word;
 };
 
-struct compare_page { /* shared by the ranks; one writer a field */
+struct compare_page { /* shared by the ranks; one writer per field */
     struct compare_flag arrived[COMPARE_RANKS_MAX];
     _Alignas(COMPARE_LINE_BYTES) uint64_t decision; /* rank 0's, read after a barrier */
 };
 
 struct compare_team {
     int rank, nranks, cores;
-    int memory; /* descriptor of what the ranks share */
+    int memory; /* descriptor of the shared memory */
     uint32_t barriers;
     struct compare_page *page;
 };
 
-/* Maps the page of `memory`. False with a line on stderr. */
+/* Map the page of `memory`. False with a line on stderr. */
 bool compare_team_join(struct compare_team *team, int memory);
-/* Spins, then yields, then naps: ranks come from a sleep at about the same time. */
+/* Spin, then yield, then nap: the ranks come from a sleep at about the same time. */
 void compare_team_barrier(struct compare_team *team);
-/* Rank 0's value on every rank. Collective. */
+/* Give rank 0's value to every rank. Collective. */
 uint64_t compare_team_decide(struct compare_team *team, uint64_t value);
-/* bytes of zeroes at `at` bytes behind the page, the same on all ranks. Collective; NULL if none.
- */
+/* Map zeroed memory that starts `at` bytes behind the page, the same on all ranks. NULL: no memory.
+ * Collective. */
 void *compare_team_map(struct compare_team *team, size_t at, size_t bytes);
-/* Gives back what lies `at` bytes behind the page and beyond. Collective. */
+/* Give back the memory from `at` bytes behind the page on. Collective. */
 void compare_team_unmap(struct compare_team *team, void *base, size_t at, size_t bytes);
 
-/* ---- what is called (point.c) ---- */
+/* ---- the call under test (point.c) ---- */
 
 struct compare_point {
     enum compare_collective collective;
     enum compare_type type;
     int rank, nranks, root;
-    size_t count; /* elements the call is given */
+    size_t count; /* the call's argument, in elements */
     size_t elem_bytes;
     size_t send_elems, recv_elems; /* of this rank */
-    bool shared;                   /* buffers that peers can map, where the method has such */
-    bool rewritten;                /* inputs are stored anew before each call */
-    /* Broadcast is in place, send == recv, as it is in MPI and in PyTorch. */
+    bool shared;                   /* buffers that peers can map, if the method has them */
+    bool rewritten;                /* inputs are stored again before each call */
+    /* Broadcast is in place, send == recv, as in MPI and PyTorch. */
     void *send, *recv;
 };
 
-/* Counts of a call that moves `bytes`, the larger of what a rank sends and receives, and at least
- * an element a block. False for names that are unknown. */
+/* Compute the counts of a call of `bytes`, the larger of a rank's sent and received bytes. Each
+ * block has at least one element. False: a name is unknown. */
 bool compare_point_parse(const char *collective, const char *type, size_t bytes,
                          struct compare_point *point);
 bool compare_reduces(enum compare_collective collective);
-/* Inputs in send, and in recv what no result is. */
+/* Fill send with inputs, and recv with values that no result has. */
 void compare_point_fill(const struct compare_point *point);
-/* Elements of recv that are not what they must be. */
+/* Number of wrong elements in recv. */
 uint64_t compare_point_wrong(const struct compare_point *point);
 
-/* One store a cache line of the input, of the value that is there: the lines leave other cores'
- * caches. Elements at the start of a line hold the same value, so that nothing need be loaded. */
+/* Store once into each cache line of the input, so that the lines leave other cores' caches. The
+ * stored value is the present one. Elements at the start of all lines hold the same value, so
+ * nothing is loaded. */
 void compare_point_rewrite(const struct compare_point *point);
 
 /* ---- a method ---- */
@@ -113,19 +114,19 @@ void compare_point_rewrite(const struct compare_point *point);
 struct compare_method {
     /* Join the ranks; `version` gets a name and a number. False with a line on stderr. */
     bool (*start)(struct compare_team *team, char *version, size_t cap);
-    /* A point begins, and nothing runs on any rank. NULL: it can be run. Else why not, the same on
-     * every rank. */
+    /* Prepare a point; nothing runs on any rank. Returns NULL, or the reason why the point cannot
+     * be run, the same on every rank. */
     const char *(*prepare)(const struct compare_point *point);
-    /* Memory of a point that peers can map; NULL: the method has none. Collective. */
+    /* Give a point memory that peers can map. NULL: the method has no such memory. Collective. */
     bool (*share)(struct compare_point *point);
     void (*unshare)(struct compare_point *point);
     bool (*call)(const struct compare_point *point);
-    /* After the last call, so that no rank sleeps while another needs it. NULL: none needed. */
+    /* Runs after the last call, so that no rank sleeps while another needs it. NULL: not needed. */
     bool (*settle)(void);
     void (*stop)(void);
 };
 
-/* Connects, answers until told to quit, and returns the exit status. */
+/* Connect, answer the driver until it says quit, and return the exit status. */
 int compare_worker(const struct compare_method *method);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Collectives and messages. Each is kolo's call of the same arguments between begin_call() and
+/* Collectives and messages. Each is kolo's call with the same arguments, between begin_call() and
  * end_call(). */
 #include "shim.h"
 
@@ -12,7 +12,7 @@ struct call {
     bool made_op;
 };
 
-/* On host memory calls return when the result is there: kolo takes no stream then. */
+/* On host memory calls return with the complete result: kolo takes no stream then. */
 static ncclResult_t fill_call(struct call *call, struct ncclComm *comm, ncclDataType_t datatype,
                               cudaStream_t stream)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Communicators: their handles, and how they come up. */
+/* Communicators: their handles, and their creation. */
 #include "shim.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ ncclResult_t shim_check_settled(struct ncclComm *comm, const char *call)
     return ncclSuccess;
 }
 
-/* `revoked_too`: also when it was revoked. */
+/* `revoked_too`: a revoked communicator is accepted. */
 static ncclResult_t check_up(struct ncclComm *comm, const char *call, bool revoked_too)
 {
     SHIM_TRY(shim_check_settled(comm, call));
@@ -92,7 +92,7 @@ struct comm_options {
     const char *name; /* NULL: none */
 };
 
-/* Of any version: members are read where their version has them. */
+/* Read a configuration of any version: only the members that its version has are read. */
 static ncclResult_t read_config(const ncclConfig_t *config, struct comm_options *out)
 {
     ncclConfig_t given = NCCL_CONFIG_INITIALIZER;
@@ -167,7 +167,7 @@ static ncclResult_t job_with(struct ncclComm *made, struct ncclComm *parent,
     return ncclSuccess;
 }
 
-/* The handle is the user's at once. */
+/* Submit a job that makes a communicator. The user gets the handle at once. */
 static ncclResult_t submit_job(struct shim_job *job, struct ncclComm **out)
 {
     *out = job->made;
@@ -297,7 +297,7 @@ static ncclResult_t run_shrink(struct shim_job *job)
     return keep_comm(job->made, made);
 }
 
-/* A job for a part of `parent`; `joins`: this rank is in it. */
+/* Make a job for a part of `parent`. `joins`: this rank is in the part. */
 static ncclResult_t part_new(struct ncclComm *parent, const ncclConfig_t *config, bool joins,
                              struct shim_job **out)
 {

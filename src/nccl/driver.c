@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CUDA's driver, for what the names of NCCL imply and kolo is told: which device is current, and
- * what a scalar on a device is. Loaded as kolo loads it; names and numbers are those of NVIDIA's
- * CUDA Driver API reference. */
+/* CUDA's driver, for two facts that NCCL takes from its context and kolo takes as arguments: the
+ * current device, and the value of a scalar on a device. The driver is loaded as kolo loads it.
+ * Names and numbers are those of NVIDIA's CUDA Driver API reference. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -48,8 +48,8 @@ bool shim_has_gpu(void)
     return has_gpu;
 }
 
-/* A runtime before CUDA 12 makes a context when it first needs one, not in cudaSetDevice(): then
- * the runtime knows, if it is not linked into the program where nobody finds it. */
+/* Before CUDA 12 the runtime makes a context at its first need, not in cudaSetDevice(). Without a
+ * context the runtime is asked, unless it is linked statically and its symbols cannot be found. */
 int shim_current_device(void)
 {
     int (*get_device)(int *device) = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Communicators: how they go down, and are asked. */
+/* Communicators: their end, and questions about them. */
 #include "shim.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm)
 }
 SHIM_NAME(ncclCommFinalize)
 
-/* Its user lets go of it; what is inside ends it. */
+/* Mark a communicator as closed by its user, who may do so once. Its last holder frees it. */
 static ncclResult_t close_comm(struct ncclComm *comm, const char *call)
 {
     if (comm == NULL) {
@@ -57,7 +57,7 @@ ncclResult_t pncclCommDestroy(ncclComm_t comm)
 }
 SHIM_NAME(ncclCommDestroy)
 
-/* Also while it is split. While it comes up, the end of that is the end of it. */
+/* Abort works also during a split. A communicator that is coming up ends when that job ends. */
 ncclResult_t pncclCommAbort(ncclComm_t comm)
 {
     SHIM_TRY(close_comm(comm, "ncclCommAbort"));

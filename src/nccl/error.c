@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Errors. kolo keeps its sentences for the thread that failed, NCCL is asked from any. */
+/* Errors. kolo keeps an error's sentence for the thread that failed. NCCL gives the last sentence
+ * to any thread. */
 #include "shim.h"
 
 #include <stdarg.h>

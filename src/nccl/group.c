@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Groups, and what NCCL lets stand in them that kolo's groups do not know: communicators that come
- * up and go down. Each of those may wait for the others, so at the end each gets a thread. */
+/* Groups. NCCL's groups may hold jobs that kolo's groups do not know: jobs that bring communicators
+ * up or down. Each job may wait for the others, so each gets a thread at the group's end. */
 #include "shim.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct held_call {
 
 struct dropped {
     struct dropped *next;
-    struct ncclComm *comm; /* which is held */
+    struct ncclComm *comm; /* held */
     kolo_op op;
 };
 
@@ -48,7 +48,7 @@ static void set_states(struct shim_job *job, ncclResult_t made, ncclResult_t par
     }
 }
 
-/* What ended the parent meanwhile, kolo_comm_error() tells. */
+/* Run a job. If the parent ended meanwhile, kolo_comm_error() tells the failure. */
 static void job_run(struct shim_job *job)
 {
     job->config.name = job->name[0] != '\0' ? job->name : NULL;
@@ -93,13 +93,13 @@ static ncclResult_t job_end(struct shim_job *job)
     const ncclResult_t result = job->result;
     if (result != ncclSuccess && job->out != NULL) {
         *job->out = NULL;
-        shim_release(job->made); /* its user does not get it */
+        shim_release(job->made); /* the user does not get it */
     }
     job_free(job);
     return result;
 }
 
-/* Side by side, in a thread each but the last. */
+/* Run all jobs at the same time: the last one in this thread, each other one in its own. */
 static ncclResult_t run_blocking(struct shim_job *jobs)
 {
     ncclResult_t first = ncclSuccess;
@@ -143,7 +143,7 @@ static ncclResult_t run_jobs(struct shim_job *jobs)
     return ran == ncclSuccess ? begun : ran;
 }
 
-/* The others of a group in which a call was wrong would wait for it. */
+/* Drop the jobs of a group with a failed call. Run, they would wait for the failed one. */
 static void drop_jobs(struct shim_job *jobs, ncclResult_t why)
 {
     while (jobs != NULL) {
@@ -166,7 +166,7 @@ ncclResult_t shim_job_submit(struct shim_job *job)
     return ncclSuccess;
 }
 
-/* ---- what a group keeps ---- */
+/* ---- holds of a group ---- */
 
 ncclResult_t shim_group_hold(struct ncclComm *comm)
 {
@@ -198,7 +198,7 @@ void shim_group_drop_op(struct ncclComm *comm, kolo_op op)
     free(dropped);
     if (group.depth == 0) {
         kolo_op_destroy(op, comm->comm);
-    } /* without memory it goes with its communicator */
+    } /* without memory, the communicator's end frees it */
 }
 
 ncclResult_t shim_group_note(ncclResult_t result)

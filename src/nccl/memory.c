@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory. Registration is a hint to NCCL, and so it is here: what kolo does not register, it uses
- * as it is. */
+/* Memory. Registration is a hint, as in NCCL: kolo also uses memory that it does not register. */
 #include "shim.h"
 
 #include <stdlib.h>
 
 #define MAGIC 0x6b6f6e77u /* "know" */
 
-struct ncclWindow_vidmem { /* also what a registration's handle points to */
+struct ncclWindow_vidmem { /* also the target of a registration's handle */
     uint32_t magic;
     struct ncclComm *comm;
     void *buff;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Types, and operations that were created. */
+/* Types, and operations that the user created. */
 #include "shim.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ ncclResult_t shim_type(ncclDataType_t datatype, enum kolo_type *out)
     return ncclSuccess;
 }
 
-/* Where the pointer to an operation is, or to NULL. Under the lock. */
+/* The place of the pointer to an operation, or of the final NULL. The caller holds the lock. */
 static struct shim_op **find(struct ncclComm *comm, int handle)
 {
     struct shim_op **at = &comm->ops;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is left of the names that libnccl.so.2 has, up to NCCL 2.32: all are here, so that no call
- * finds its way into an NCCL that knows nothing of these communicators. What kolo has no like of
- * says so; such a function looks at no argument, so its parameters are left out. */
+/* The remaining names of libnccl.so.2, up to NCCL 2.32. All of them are defined, so that no call
+ * reaches an NCCL that does not know these communicators. A function without a counterpart in kolo
+ * returns an error. It reads no argument, so its parameters are left out. */
 #include "shim.h"
 
 ncclResult_t pncclGetVersion(int *version)
@@ -22,7 +22,7 @@ SHIM_NAME(ncclResetDebugInit)
 void ncclResetDebugInitInternal(void);
 void ncclResetDebugInitInternal(void) {}
 
-/* ---- teams: without a device API each rank is alone in reach of its loads and stores ---- */
+/* ---- teams: without a device API, a rank's loads and stores reach only itself ---- */
 
 struct ncclTeam { /* of nccl_device.h */
     int nRanks, rank, stride;
@@ -88,7 +88,7 @@ LACKS(ncclCommMemStats)
 LACKS(ncclCommResume)
 LACKS(ncclCommSuspend)
 LACKS(ncclSetEncryption)
-/* Windows that others write to, 2.29. */
+/* Windows that other ranks write to, 2.29. */
 LACKS(ncclPutSignal)
 LACKS(ncclSignal)
 LACKS(ncclWaitSignal)
@@ -133,7 +133,7 @@ LACKS(ncclReduceConfig)
 LACKS(ncclReduceScatterConfig)
 LACKS(ncclScatterConfig)
 
-/* Those that give no result code. */
+/* Functions without a result code. */
 void pncclParamDumpAll(void);
 void pncclParamDumpAll(void) {}
 void ncclParamDumpAll(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See canvas.h. */
+/* Draws shapes as SVG elements and keeps the size of the drawing. */
 #include "topology/draw/canvas.h"
 
 #include "topology/machine/graph.h"
@@ -92,7 +92,7 @@ void kolo_canvas_label(struct kolo_canvas *c, struct kolo_point at, const char *
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    /* A white edge below it, by itself: not all that draw SVG know paint-order. */
+    /* The white rim is a text of its own: some SVG viewers do not know paint-order. */
     add_text(c, at, 10, KOLO_ANCHOR_MIDDLE,
              " stroke=\"white\" stroke-width=\"3\" stroke-linejoin=\"round\"", text);
     add_text(c, at, 10, KOLO_ANCHOR_MIDDLE, "", text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The little of SVG that pictures need. A canvas grows as things are drawn on it, so that nobody
- * computes sizes beforehand. Pixels; y goes down. */
+/* The small part of SVG that pictures need. A canvas grows as shapes are drawn, so no caller
+ * computes its size beforehand. The unit is a pixel; y points down. */
 #ifndef KOLO_TOPOLOGY_DRAW_CANVAS_H
 #define KOLO_TOPOLOGY_DRAW_CANVAS_H
 
@@ -8,7 +8,7 @@
 
 struct kolo_canvas {
     struct kolo_text body;
-    double width, height; /* of all that was drawn */
+    double width, height; /* of the drawn shapes */
 };
 
 struct kolo_point {
@@ -39,13 +39,13 @@ void kolo_canvas_dot(struct kolo_canvas *c, struct kolo_point at, double radius,
                      const char *edge);
 void kolo_canvas_text(struct kolo_canvas *c, struct kolo_point at, double size,
                       enum kolo_anchor anchor, const char *format, ...) KOLO_PRINTF(5, 6);
-/* The same at size 9, middle, with a white rim that keeps it legible on lines. */
+/* A text of size 9, centred, with a white rim that keeps it legible on lines. */
 void kolo_canvas_label(struct kolo_canvas *c, struct kolo_point at, const char *format, ...)
     KOLO_PRINTF(3, 4);
-/* All of it as one document; the canvas is empty again. */
+/* Write the canvas as one document and empty it. */
 void kolo_canvas_finish(struct kolo_canvas *c, struct kolo_text *out);
 
-/* Okabe and Ito's colours, light enough to write on where used as a fill. */
+/* A colour of Okabe and Ito, light enough for text on it. */
 const char *kolo_canvas_colour(int index);
 
 #endif

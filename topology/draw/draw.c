@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Drawings for a terminal. The ring is one line whose punctuation is the machine:
+/* Drawings for a terminal. The ring is one line, and its punctuation shows the machine:
  *     (0 1) (2 3) | (4 5) (6 7)
- * A tree is drawn as a file manager draws folders, in preorder; the walk keeps only the path from
- * the root, for a tree knows its parents. */
+ * A tree is drawn in preorder, as a file manager draws folders. The walk keeps only the path from
+ * the root, because each node knows its parent. */
 #include "topology/draw/draw.h"
 
 enum { MAX_DEPTH = 40 }; /* floor(log2(INT_MAX)) = 30 */
@@ -17,7 +17,7 @@ static struct kolo_place place_at(const struct kolo_layout *layout, int position
     return layout->place != NULL ? layout->place[layout->order[position]] : kolo_place_unknown();
 }
 
-/* What stands between a position and the one before it. */
+/* The separator between a position and the previous one. */
 static const char *separator_before(const struct kolo_layout *layout, int position)
 {
     if (position == 0) {
@@ -60,7 +60,7 @@ static bool has_two(const struct kolo_tree *tree)
     return tree->down[0] >= 0 && tree->down[1] >= 0;
 }
 
-/* last[d]: the node of the path at depth d has no sibling left to draw. */
+/* last[d]: the path's node at depth d has no sibling left to draw. */
 static void add_branch(struct kolo_text *out, const bool *last, int depth, int rank)
 {
     for (int d = 1; d < depth; d++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The machine as text. What repeats is counted, not listed ("8 x 1 MiB shared by 2"); packages,
- * NUMA nodes and L3s, which decide where ranks belong, get a line each with their PUs' OS indices,
- * the ones that taskset and mpirun take. */
+/* The machine as text. Equal parts are counted, not listed ("8 x 1 MiB shared by 2"). Packages,
+ * NUMA nodes and L3s decide the placement of ranks, so each gets a line with its PUs' OS indices.
+ * taskset and mpirun take the same indices. */
 #include "topology/draw/draw.h"
 #include "topology/machine/parts.h"
 
@@ -75,7 +75,7 @@ static uint64_t memory_bytes(const struct kolo_host *host)
     return bytes;
 }
 
-/* "" where the model is unknown; the kernel pads some with blanks. */
+/* Add the model; nothing if it is unknown. The kernel pads some models with blanks. */
 static void add_model(struct kolo_text *out, const char *before, const struct kolo_part *part)
 {
     const char *model = part->model;
@@ -88,7 +88,8 @@ static void add_model(struct kolo_text *out, const char *before, const struct ko
     }
 }
 
-/* All on one line; the memory, which varies a little from boot to boot, only where asked for. */
+/* Add the whole machine on one line. The memory size is optional: it varies a little from boot to
+ * boot. */
 static void add_machine(const struct kolo_host *host, bool memory, struct kolo_text *out)
 {
     const int package = kolo_parts_next(host, KOLO_PART_PACKAGE, -1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Log lines that tools for NCCL's log can read. Form: NCCL 2.23 and later for rings, 2.8 and later
- * for trees, 2.18 and later for connections. NCCL cuts its ring line at 127 characters; we never
- * cut. */
+/* Log lines that tools for NCCL's log can read. Forms: rings as in NCCL 2.23 and later, trees as in
+ * 2.8, connections as in 2.18. NCCL cuts its ring line at 127 characters; kolo never cuts a line.
+ */
 #include "topology/draw/lines.h"
 
 #include <stdio.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The machine, from the top: NVSwitch bar, links between GPUs, GPUs, NICs, PCI switches, NUMA nodes
- * side by side with what joins them below. Each GPU and NIC has a column, in the order of the PCI
- * tree; a switch stands in the middle of what hangs on it. A line is as wide as the root of its
- * capacity, dotted where the source does not tell it. */
+/* The picture of a machine. From top to bottom: the NVSwitch bar, links between GPUs, GPUs, NICs,
+ * PCI switches, NUMA nodes side by side, and the links between NUMA nodes.
+ *
+ * Each GPU and NIC has a column, in the order of the PCI tree. A switch is centred below its
+ * devices. A line's width is the square root of its capacity. A dotted line has a capacity that the
+ * source does not state. */
 #include "topology/draw/canvas.h"
 #include "topology/draw/picture.h"
 #include "topology/draw/picture_parts.h"
@@ -37,8 +39,8 @@ static int next_child(const struct kolo_graph *g, int parent, int after)
     return -1;
 }
 
-/* Columns for the leaves below `root`, from x on; the x behind the last. The walk keeps its path in
- * the parents: a node knows where it hangs. */
+/* Give the leaves below `root` their columns, from x on. Returns the x behind the last column. The
+ * walk needs no stack, because each node knows its parent. */
 static double place_leaves(struct machine_drawing *d, int root, double x)
 {
     int at = root, after = -1;
@@ -64,7 +66,8 @@ static double place_leaves(struct machine_drawing *d, int root, double x)
     }
 }
 
-/* Children follow their parents in the graph, so a pass from the end has their places already. */
+/* Children come after their parents in the graph. So a pass from the end finds them already placed.
+ */
 static void place_inner(struct machine_drawing *d)
 {
     for (int i = d->g->nnodes - 1; i >= 0; i--) {
@@ -124,7 +127,7 @@ static void place_rows(struct machine_drawing *d)
     }
 }
 
-/* NUMA nodes by their numbers. */
+/* The next NUMA node in the order of numbers. */
 static int next_numa(const struct kolo_graph *g, int after)
 {
     int best = -1;
@@ -152,7 +155,7 @@ static void place_all(struct machine_drawing *d)
         d->at[numa].x = (begin + x) / 2;
         x += 30;
     }
-    for (int i = 0; i < d->g->nnodes; i++) { /* what hangs on nothing */
+    for (int i = 0; i < d->g->nnodes; i++) { /* leaves without a parent */
         if (d->g->node[i].parent < 0 && is_leaf(&d->g->node[i])) {
             d->at[i].x = x + column_px / 2;
             x += column_px;
@@ -185,7 +188,8 @@ static void label_link(struct machine_drawing *d, double x, double y,
     }
 }
 
-/* Links between GPUs are many: only bundles say how many, the legend how fast a lane is. */
+/* There are many links between GPUs. So only bundles show a count, and only the legend shows the
+ * speed of a lane. */
 static void draw_arc(struct machine_drawing *d, const struct kolo_graph_edge *l, double height,
                      bool below)
 {
@@ -197,7 +201,7 @@ static void draw_arc(struct machine_drawing *d, const struct kolo_graph_edge *l,
     kolo_canvas_curve(d->c, (struct kolo_point){a.x, y}, (struct kolo_point){b.x, y}, pull, &s);
     if (below) {
         label_link(d, pull.x, y + height + 12, l);
-    } else if (l->count > 1) { /* a third of the way: middles of many arcs meet */
+    } else if (l->count > 1) { /* at a third: the middles of many arcs meet */
         kolo_canvas_label(d->c, (struct kolo_point){a.x + (b.x - a.x) / 3, y - height * 8 / 9 + 3},
                           "x%d", l->count);
     }
@@ -226,7 +230,7 @@ static void draw_link(struct machine_drawing *d, const struct kolo_graph_edge *l
         const bool pci = l->kind == KOLO_LINK_PCI;
         const double shift = pci ? 0 : 12;
         const struct kolo_point top = {high.x + shift, high.y + 17};
-        /* Straight down past the NICs of other columns, then to where it goes. */
+        /* Go straight down past the NICs of other columns, then to the target. */
         const struct kolo_point bend = {top.x, fmin(fmax(top.y, d->nic_y + 22), low.y - 14)};
         kolo_canvas_line(d->c, top, bend, &s);
         kolo_canvas_line(d->c, bend, (struct kolo_point){low.x + shift, low.y - 14}, &s);

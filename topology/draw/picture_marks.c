@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The marks that all pictures of a job share: a dot for each rank, or for each host of a large job,
- * and a look for each way to carry an edge. */
+ * and a look for each carrier of an edge. */
 #include "topology/draw/picture_parts.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who sends to whom, and by what: a cell for each pair of ranks, with a letter and a colour. Of
- * several carriers between two ranks the first is shown. */
+/* The matrix of edges: a cell for each pair of ranks shows the carrier between them by a letter and
+ * a colour. If a pair has several carriers, the cell shows the first. */
 #include "topology/draw/picture_parts.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rings as small multiples, one circle a distinct ring. Ranks stand where they always stand, host
- * by host in an arc with a band and the host's name, so that rings can be compared; the ring's
- * edges are chords, thin within a host and thick between hosts. */
+/* Rings as small multiples: one circle for each distinct ring. Ranks have the same place in every
+ * circle, so that rings can be compared. The ranks of a host form an arc with a band and the host's
+ * name. The ring's edges are chords, thin within a host and thick between hosts. */
 #include "topology/draw/picture_parts.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ struct circle {
 static void place_dots(const struct kolo_job *job, const struct kolo_dots *dots, double *angle)
 {
     const int hosts = job->nhosts > 0 && !dots->hosts ? job->nhosts : 0;
-    const double gap = hosts > 1 ? 0.7 : 0; /* of a dot */
+    const double gap = hosts > 1 ? 0.7 : 0; /* in dots */
     const double step = 2 * M_PI / (dots->count + gap * hosts);
     double at = -M_PI / 2;
     for (int h = hosts > 0 ? -1 : 0; h < (hosts > 0 ? hosts : 1); h++) {
@@ -49,7 +49,7 @@ static double dot_px(const struct kolo_dots *dots)
     return dots->count <= 16 ? 11 : dots->count <= 32 ? 9 : dots->count <= 64 ? 6 : 3;
 }
 
-/* A point on the line from a to b, `short_of` before b. */
+/* The point on the line from a to b at the distance `short_of` before b. */
 static struct kolo_point point_before(struct kolo_point a, struct kolo_point b, double short_of)
 {
     const double length = hypot(b.x - a.x, b.y - a.y);

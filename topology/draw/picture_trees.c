@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two trees side by side, the first and the one that complements it: roots on top, a leaf a column.
- * Who passes data on is filled, leaves are hollow, so that one sees each dot filled in one of the
- * two only. Ranks of a host share a colour; lines between hosts are thick. */
+/* Two trees side by side: the first tree and its complement. Roots are on top, and each leaf has a
+ * column. Interior ranks are filled and leaves hollow, to show that each dot is filled in only one
+ * of the two trees. Ranks of a host share a colour; lines between hosts are thick. */
 #include "topology/draw/picture_parts.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ struct tree_picture {
     bool *inner;
 };
 
-/* Of ranks, as the log says; of hosts, by what leaves the host upwards. */
+/* Read the tree. For ranks it is the tree of the job. For hosts it has the edges by which a rank's
+ * parent is on another host. */
 static void read_tree(struct tree_picture *t)
 {
     for (int i = 0; i < t->dots->count; i++) {
@@ -61,8 +62,8 @@ static void centre_above_children(struct tree_picture *t, int n, int node)
     t->x[node] = low <= high ? (low + high) / 2 : t->x[node];
 }
 
-/* Leaves from the left in depth-first order; who passes on stands over the middle of those below.
- * Returns columns used. The walk needs no stack: it goes by the parents. */
+/* Place leaves from the left in depth-first order, and each interior node above the middle of its
+ * children. Returns the number of columns used. The walk needs no stack: it follows the parents. */
 static int place_tree(struct tree_picture *t)
 {
     const int n = t->dots->count;
@@ -146,7 +147,7 @@ static int root_of(const struct kolo_job *job, int channel)
     return -1;
 }
 
-/* The channel with the other tree of the pair: NCCL's and ours is half the channels on. */
+/* The channel with the other tree of the pair. In NCCL and in kolo it is half the channels on. */
 static int complement_channel(const struct kolo_job *job)
 {
     const int trees = kolo_job_trees(job), half = trees / 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A machine for people: the tree of NUMA nodes, switches and devices with capacities, and what
- * joins GPUs beside PCI. Devices alike in a row are not folded: their addresses are what one looks
- * for. */
+/* A graph as text for people: the tree of NUMA nodes, switches and devices with capacities, and the
+ * links of GPUs besides PCI. Equal devices in a row are not folded, because readers look for their
+ * addresses. */
 #include "topology/draw/draw.h"
 #include "topology/machine/graph.h"
 
@@ -53,7 +53,7 @@ static void add_node(const struct kolo_graph *graph, int node, int depth, struct
     kolo_text_add(out, "\n");
 }
 
-/* The next child of `parent` after node `after`; -1: none. Parents stand before children. */
+/* The next child of `parent` after node `after`; -1: none. Parents come before their children. */
 static int next_child(const struct kolo_graph *graph, int parent, int after)
 {
     for (int i = after + 1; i < graph->nnodes; i++) {

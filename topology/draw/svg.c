@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A layout as one SVG document, for a browser: the ring above, both trees below. Ranks that share
- * an L3 have one colour; a ring edge is solid inside an L3, dashed between L3s, thick between
- * hosts, so that grey print shows as much. In a tree, interior ranks are filled and leaves hollow:
- * each rank is filled in at most one of the two. Colours: Okabe and Ito's palette for the
- * colour-blind, lightened by opacity under the labels. */
+/* A layout as one SVG document for a browser: the ring above, both trees below.
+ *
+ * - Ranks that share an L3 have one colour.
+ * - A ring edge is solid inside an L3, dashed between L3s and thick between hosts. So grey print
+ *   loses nothing.
+ * - In a tree, interior ranks are filled and leaves hollow. Each rank is filled in at most one of
+ *   the two trees.
+ * - The colours are Okabe and Ito's palette for the colour-blind, lightened by opacity under the
+ *   labels. */
 #include "topology/draw/draw.h"
 
 #include <math.h>
@@ -108,7 +112,7 @@ static void add_ring(const struct kolo_layout *layout, struct kolo_text *out)
     }
 }
 
-/* In-order columns: no edge crosses another. The shifted tree's columns are shifted with it. */
+/* Columns are in order, so no edge crosses another. The shifted tree has shifted columns. */
 static struct point tree_point(int n, int which, int position, double top)
 {
     const int column = which == 1 && n % 2 != 0 ? kolo_mod(position - 1, n) : position;

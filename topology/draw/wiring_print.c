@@ -74,13 +74,13 @@ static void print_nics(const struct kolo_wiring *w, struct kolo_text *out)
     }
 }
 
-/* Of rank 0; all ranks' orders are alike. */
+/* Print the order of rank 0; the orders of all ranks are alike. */
 static void print_all_to_all(const struct kolo_wiring *w, struct kolo_text *out)
 {
     enum { MOST = 64 };
     const int total = w->ngpus * w->nhosts;
     if (w->nhosts == 1 || total > MOST) {
-        return; /* each the next first, as everywhere; or too many to read */
+        return; /* the usual order (the next GPU first), or too long to read */
     }
     kolo_text_add(out, "  all-to-all: 0 sends to");
     for (int step = 1; step < total; step++) {
@@ -160,7 +160,7 @@ void kolo_wiring_json(const struct kolo_wiring *wiring, const struct kolo_job *j
         kolo_text_add(out, "}");
     }
     kolo_text_add(out, "]");
-    json_trees(job, out); /* of each rank its parent */
+    json_trees(job, out); /* each rank's parent */
     kolo_text_add(out, ",\n  ");
     json_ints("nic_of_gpu", wiring->nic_of, wiring->ngpus, out);
     kolo_text_add(out, "}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A machine from a file: which format it is shows in its first element, or first line. */
+/* Reads a machine from a file. The first element or the first line tells the format. */
 #include "topology/formats/file.h"
 
 #include "topology/formats/graphs.h"
@@ -72,7 +72,7 @@ struct file_format {
     kolo_status (*read)(const struct kolo_xml_source *source, struct kolo_graph *graph);
 };
 
-/* The first element is past comments, declarations and blanks. NULL: this is no XML. */
+/* Find the first element, behind comments, declarations and blanks. NULL: the file is not XML. */
 static const char *first_element(const char *bytes, const char *end)
 {
     const char *at = bytes;
@@ -140,7 +140,7 @@ bool kolo_graphs_is(const char *bytes, size_t len)
 
 bool kolo_file_is_hwloc(const char *path)
 {
-    char head[16384]; /* comments may stand before the first element */
+    char head[16384]; /* comments may precede the first element */
     FILE *file = fopen(path, "re");
     const size_t len = file != NULL ? fread(head, 1, sizeof head - 1, file) : 0;
     if (file != NULL) {

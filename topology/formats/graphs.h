@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Rings and chains of one host. Errors: INVALID (text: file, line, what), SYSTEM. */
+/* Read the rings and chains of one host. Errors: INVALID (the text has file, line and fault),
+ * SYSTEM. */
 KOLO_CHECK kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len,
                                         struct kolo_job *out);
 /* Whether a file's first element is <graphs>. */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is known of a node, name by name, as attributes of XML and as members of JSON. What is
- * unknown is left out. Numbers are written so that they are read back as they were. */
+/* The known values of a node, as XML attributes or JSON members. Unknown values are left out.
+ * Numbers have enough digits to be read back unchanged. */
 #include "topology/formats/members.h"
 
 #include "util/escape.h"
 
 static const struct notation {
-    const char *before, *after; /* the name */
+    const char *before, *after; /* text before and after a name */
     const char *number_quote;
     void (*escape)(struct kolo_text *out, const char *text);
 } notations[] = {
@@ -50,7 +50,7 @@ void kolo_node_members(struct kolo_text *out, enum kolo_notation as, const struc
     add_int(out, as, "class", (long)n->class_id, 0);
     add_int(out, as, "vendor", (long)n->vendor, 0);
     add_int(out, as, "device", (long)n->device, 0);
-    if (n->guid != 0) { /* JSON's numbers are too short for it */
+    if (n->guid != 0) { /* too long for a JSON number */
         kolo_text_add(out, "%sguid%s\"0x%llx\"", to->before, to->after,
                       (unsigned long long)n->guid);
     }

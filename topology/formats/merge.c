@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Two descriptions of one machine made one, joined by bus address. Topology files are hints: they
- * place GPUs on switches that discovery cannot see in a virtual machine, and know nothing of
- * NVLinks; discovery knows the NVLinks and not the switches. So: a place in the PCI tree is the
- * hint's where it has one, what a node is unknown of comes from the hint, and links between GPUs
- * are the base's where it has any, else the hint's. */
+/* Merges two descriptions of one machine, matched by bus address. A topology file (the hint) places
+ * GPUs on switches that discovery (the base) cannot see in a virtual machine, but has no NVLinks.
+ * Discovery finds the NVLinks but not the switches. So:
+ * - The place in the PCI tree is the hint's, if the hint has one.
+ * - Unknown values of a node come from the hint.
+ * - Links between GPUs are the base's, if it has any, else the hint's. */
 #include "topology/formats/write.h"
 #include "topology/machine/graph.h"
 
@@ -13,10 +14,10 @@
 struct merging {
     struct kolo_graph *base;
     const struct kolo_graph *hint;
-    int *twin; /* [hint nodes] the node of base */
+    int *twin; /* [nodes of the hint] the same node in the base */
 };
 
-/* The node of base that is the same thing; -1: there is none. */
+/* The base's node for a node of the hint; -1: none. */
 static int find_twin(const struct merging *m, int node)
 {
     const struct kolo_node *n = &m->hint->node[node];
@@ -114,7 +115,7 @@ static kolo_status merge_links(struct merging *m)
         link.b = m->twin[link.b];
         if (link.kind == KOLO_LINK_PCI) {
             if (is_below(m->base, parent, child)) {
-                continue; /* the two disagree on what is above what */
+                continue; /* base and hint disagree on the order of these nodes */
             }
             drop_uplink(m->base, child);
             m->base->node[child].parent = parent;
@@ -130,7 +131,8 @@ static kolo_status merge_links(struct merging *m)
     return KOLO_OK;
 }
 
-/* A node follows the one it hangs on, as in every graph that was read: a dump is read again. */
+/* Sort nodes so that each comes after its parent, as in every graph that was read. A dump of the
+ * graph relies on that order when it is read again. */
 static kolo_status sort_nodes(struct kolo_graph *g)
 {
     const size_t n = (size_t)g->nnodes;

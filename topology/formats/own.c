@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Our own dump, complete and flat:
+/* kolo's own dump, complete and flat:
  *
  *   <kolo-topology version="1" source="this machine">
  *     <node kind="gpu" parent="3" bus="0000:07:00.0" number="0" arch="80"/>   nodes count from 0
@@ -7,7 +7,7 @@
  *     <note text="..."/>
  *   </kolo-topology>
  *
- * What is unknown is left out. Numbers are written so that they are read back as they were. */
+ * Unknown values are left out. Numbers have enough digits to be read back unchanged. */
 #include "topology/formats/members.h"
 #include "topology/formats/read.h"
 #include "topology/formats/write.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The readers, one a format; each fills a graph that file.c made and finishes. Errors: INVALID with
- * file and line, SYSTEM. */
+/* The readers, one a format. file.c makes the graph, a reader fills it, and file.c finishes it.
+ * Errors: INVALID (the text has file and line), SYSTEM. */
 #ifndef KOLO_TOPOLOGY_FORMATS_READ_H
 #define KOLO_TOPOLOGY_FORMATS_READ_H
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* NCCL's graph XML (NCCL_GRAPH_DUMP_FILE): for each pattern the channels of one host, as GPUs in
- * order between the NICs where the ring enters and leaves:
+/* NCCL's graph XML (NCCL_GRAPH_DUMP_FILE). For each pattern it has the channels of one host: the
+ * GPUs in order, between the NICs where the ring enters and leaves:
  *
  *   <graphs version="1"><graph id="0" pattern="4" nchannels="2" speedintra="20" ...>
  *     <channel><net dev="0"/><gpu dev="0" rank="0"/>...<net dev="0"/></channel>
  *
- * Pattern 4 is rings; of 1 to 3, trees, the GPUs are a chain from the one at the NIC. Form: NCCL
- * 2.30 src/graph/search.cc. */
+ * Pattern 4 is rings. Patterns 1 to 3 are trees: their GPUs are a chain that begins at the NIC.
+ * Form: NCCL 2.30 src/graph/search.cc. */
 #include "topology/formats/graphs.h"
 #include "topology/formats/xml.h"
 

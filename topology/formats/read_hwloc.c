@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* hwloc's XML format 2: the parts of a machine, and the matrix of NVLinks. hwloc itself takes such
- * a file for true, and may end by a signal on one that was damaged; it never sees one here. Objects
- * of unknown types hold what they hold; of sets only those of NUMA nodes and the allowed PUs are
- * read, the others follow from where the PUs stand. Form: hwloc 2.9 hwloc/topology-xml.c. */
+/* hwloc's XML format 2: the parts of a machine, and the matrix of NVLinks. hwloc trusts such a
+ * file, and a damaged file may end the process by a signal. So hwloc never sees a file here.
+ *
+ * Objects of unknown types still contain their children. Of the sets, only those of NUMA nodes and
+ * the set of allowed PUs are read; the others follow from the places of the PUs.
+ * Form: hwloc 2.9 hwloc/topology-xml.c. */
 #include "topology/formats/file.h"
 #include "topology/formats/read.h"
 #include "topology/machine/parts.h"
@@ -16,7 +18,7 @@ enum { DEPTH = 256, MATRIX_MAX = 256, TOKEN_MAX = 40 };
 
 struct hwloc_reading {
     struct kolo_host *host;
-    int open[DEPTH]; /* parts of the open objects */
+    int open[DEPTH]; /* the parts of the open objects */
     int depth, numas;
     hwloc_bitmap_t allowed; /* NULL: all PUs */
     /* The matrix. */
@@ -30,8 +32,8 @@ struct hwloc_reading {
 
 /* ---- attributes ---- */
 
-/* Hexadecimal words of 32 bits, the highest first, "" for 0; "0xf...f" before them: and all above.
- */
+/* Parse hexadecimal words of 32 bits, the highest first; an empty word is 0. "0xf...f" before them
+ * sets all higher bits. */
 static bool parse_words(const char *text, hwloc_bitmap_t out)
 {
     const bool endless = strncmp(text, "0xf...f", 7) == 0;
@@ -62,7 +64,7 @@ static bool parse_words(const char *text, hwloc_bitmap_t out)
     return true;
 }
 
-/* NULL where there is none, or where it is wrong, which *st then says. */
+/* Read a set. NULL: the attribute is absent, or invalid; *st then has the error. */
 static hwloc_bitmap_t read_set(const struct kolo_xml_element *e, const char *name, kolo_status *st)
 {
     const char *text = kolo_xml_get(e, name);
@@ -105,7 +107,7 @@ static enum kolo_part_kind kind_of(const char *type)
     return KOLO_PART_OTHER;
 }
 
-/* Where its PU is not allowed it is as if it were not there. */
+/* A PU that is not allowed counts as absent. */
 static kolo_status read_pu(struct hwloc_reading *r, const struct kolo_xml_element *e,
                            struct kolo_part *part)
 {
@@ -140,7 +142,7 @@ static kolo_status read_numa(struct hwloc_reading *r, const struct kolo_xml_elem
                                part->number < 0 ? "os_index" : "cpuset");
 }
 
-/* pci_type is "0302 [10de:1db8] [10de:12ab] a1": class, vendor, device, and what we do not ask. */
+/* pci_type is "0302 [10de:1db8] [10de:12ab] a1": class, vendor, device, and unused fields. */
 static kolo_status read_pci(const struct kolo_xml_element *e, struct kolo_part *part)
 {
     const char *bus = kolo_xml_get(e, "pci_busid"), *type = kolo_xml_get(e, "pci_type");
@@ -222,7 +224,7 @@ static kolo_status read_info(struct hwloc_reading *r, const struct kolo_xml_elem
 {
     const char *name = kolo_xml_get(e, "name"), *value = kolo_xml_get(e, "value");
     if (r->depth == 0 || e->depth != r->depth + 1 || name == NULL || value == NULL) {
-        return KOLO_OK; /* of something else than an object */
+        return KOLO_OK; /* not a property of an object */
     }
     struct kolo_part *part = &r->host->part[r->open[r->depth - 1]];
     const bool is_cpu = part->kind == KOLO_PART_MACHINE || part->kind == KOLO_PART_PACKAGE;
@@ -268,7 +270,8 @@ static kolo_status begin_matrix(struct hwloc_reading *r, const struct kolo_xml_e
     return r->n > 0 ? KOLO_OK : kolo_xml_fail(e, "a matrix without nbobjs");
 }
 
-/* "OSDev:802", or 802 where all are of one type; from then on numbers of parts. */
+/* Turn an index into the number of its part. The text is "OSDev:802", or "802" if all indices have
+ * one type. */
 static kolo_status take_index(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *colon = strchr(r->token, ':');

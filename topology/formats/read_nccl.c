@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* NCCL's and RCCL's topology XML. Such a file is a hint: switches are invented, GPUs or NICs left
- * out, speeds empty, NUMA ids -1, bus addresses used twice; all of that is read, and noted where it
- * matters. A NIC is a <net>, or a PCI device of class 02 without one; a card with several <net> is
- * a small switch. Form: NCCL 2.30 src/graph/xml.cc. */
+/* NCCL's and RCCL's topology XML. Such a file is a hint. It may have invented switches, missing
+ * GPUs or NICs, empty speeds, NUMA ids of -1, and duplicate bus addresses. The reader accepts all
+ * of that, and adds a note where it matters.
+ *
+ * A NIC is a <net>, or a PCI device of class 02 without a <net>. A card with several <net> is a
+ * small switch. Form: NCCL 2.30 src/graph/xml.cc. */
 #include "topology/formats/read.h"
 
 #include <stdlib.h>
@@ -13,7 +15,7 @@ enum { DEPTH = 256 };
 struct nccl_reading {
     struct kolo_graph *graph;
     struct kolo_link_claims claims;
-    int node[DEPTH]; /* of each open element; its parent's where it is no node; -1 none */
+    int node[DEPTH]; /* of each open element, or of its parent; -1 none */
     int depth;
 };
 
@@ -95,7 +97,7 @@ static kolo_status add_pci(struct nccl_reading *r, const struct kolo_xml_element
     return parent < 0 || kolo_graph_join(r->graph, &link) ? KOLO_OK : kolo_graph_full(r->graph);
 }
 
-/* "910", "gfx942": digits after any letters. gfx90a is 910. */
+/* Parse "910" or "gfx942": the digits after any letters. gfx90a is 910. */
 static int gcn_arch(const char *text)
 {
     const char *digits = text;
@@ -119,7 +121,7 @@ static kolo_status add_gpu(struct nccl_reading *r, const struct kolo_xml_element
     KOLO_TRY(kolo_xml_int(e, "dev", -1, 1 << 20, -1, &n->number));
     KOLO_TRY(kolo_xml_int(e, "sm", 0, 10000, 0, &n->arch));
     KOLO_TRY(kolo_xml_int(e, "gdr", -1, 1, -1, &n->gdr));
-    n->kind = KOLO_NODE_GPU; /* whatever its class said */
+    n->kind = KOLO_NODE_GPU; /* whatever its class is */
     *out = node;
     if (gcn != NULL) {
         n->arch = gcn_arch(gcn);
@@ -181,7 +183,7 @@ static kolo_status split_card(struct nccl_reading *r, int card)
     return kolo_graph_join(g, &link) ? KOLO_OK : kolo_graph_full(g);
 }
 
-/* The node that a <net> describes: the PCI device it lies in, or one more. */
+/* The node that a <net> describes: its PCI device, or a new node. */
 static kolo_status place_net(struct nccl_reading *r, int *out, bool *is_new)
 {
     struct kolo_graph *g = r->graph;
@@ -251,7 +253,7 @@ static kolo_status start_element(void *context, const struct kolo_xml_element *e
         st = add_claim(r, e);
     } else if (strcmp(e->name, "net") == 0) {
         st = add_net(r, e);
-    } /* <nic>, <pcilink> and what later versions add say nothing that we need */
+    } /* <nic>, <pcilink> and elements of later versions are not needed */
     r->node[r->depth++] = node;
     return st;
 }
@@ -264,7 +266,7 @@ static kolo_status end_element(void *context, const struct kolo_xml_element *e)
     return KOLO_OK;
 }
 
-/* A device that others hang on is a switch, whatever its class. */
+/* A device with children is a switch, whatever its class. */
 static void find_switches(struct kolo_graph *graph)
 {
     for (int i = 0; i < graph->nnodes; i++) {

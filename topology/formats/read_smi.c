@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The matrix that `nvidia-smi topo -m` prints: a row and a column for each GPU and NIC, in the
- * cells how two of them are joined, at the end the CPUs and NUMA node of a row.
+/* The matrix that `nvidia-smi topo -m` prints. Each GPU and NIC has a row and a column. A cell
+ * tells how two devices are joined. A row ends with its CPUs and its NUMA node.
  *
  *         GPU0  GPU1  mlx5_0  CPU Affinity  NUMA Affinity
  *   GPU0   X    NV2   PIX     0-19,40-59    0
  *
- * Devices that are PIX apart share a switch, PXB a switch above those, PHB and NODE a NUMA node,
- * SYS only the machine: the tree is made from those classes, nearest first. Widths and speeds are
- * not told, so usual ones stand in. */
+ * Two devices at PIX share a switch, at PXB a switch above, at PHB and NODE a NUMA node, and at SYS
+ * only the machine. The tree is made from these classes, the nearest first. The matrix has no
+ * widths and speeds, so usual values stand in. */
 #include "topology/formats/read.h"
 
 #include <ctype.h>
@@ -33,8 +33,8 @@ static kolo_status fail_line(const struct matrix *m, const char *what, const cha
     return kolo_fail(KOLO_ERR_INVALID, "%s:%d: %s: \"%.40s\"", m->path, m->line, what, text);
 }
 
-/* The next word of a line into `out`, separated by blanks and tabs; NULL: the line is at its end.
- * Underlines that a terminal draws by escapes are left out. */
+/* Copy the next word of a line to `out`. Blanks and tabs separate words. NULL: the line is at its
+ * end. Escape sequences for underlining are left out. */
 static const char *next_word(const char *at, char out[CELL])
 {
     size_t len = 0;
@@ -61,7 +61,8 @@ static const char *next_word(const char *at, char out[CELL])
     return at;
 }
 
-/* "CPU Affinity" and what follows are no devices; neither is "GPU NUMA ID". */
+/* Count the devices in the header. "CPU Affinity", the columns behind it, and "GPU NUMA ID" are not
+ * devices. */
 static int count_devices(const char *header)
 {
     char word[CELL], next[CELL];
@@ -95,7 +96,7 @@ static bool parse_cell(const char *text, unsigned char *near, unsigned char *lin
     if (strncmp(text, "NV", 2) != 0 || !kolo_parse_int(text + 2, 1, 255, &count)) {
         return false;
     }
-    *near = NEAR_UNKNOWN; /* NVLink hides how PCI joins them */
+    *near = NEAR_UNKNOWN; /* the cell shows NVLink instead of the PCI distance */
     *links = (unsigned char)count;
     return true;
 }
@@ -125,7 +126,7 @@ static kolo_status parse_row(struct matrix *m, int row, const char *line)
     return KOLO_OK;
 }
 
-/* Beginning of the next line; the end of the text where there is none. */
+/* The beginning of the next line; the end of the text if there is none. */
 static const char *next_line(const char *at)
 {
     at += strcspn(at, "\n");
@@ -175,7 +176,7 @@ static kolo_status parse_matrix(struct matrix *m, const char *text)
     return KOLO_OK;
 }
 
-/* "  NIC0: mlx5_0" below the matrix names what the header numbers. */
+/* Lines like "  NIC0: mlx5_0" below the matrix give the names of the header's NICs. */
 static void rename_nics(struct matrix *m, const char *text)
 {
     char word[CELL], name[CELL];
@@ -267,11 +268,11 @@ static kolo_status add_child(struct kolo_graph *graph, enum kolo_node_kind kind,
                                                                       : kolo_graph_full(graph);
 }
 
-/* Levels above a device: NUMA node, upper switch, switch; of a switch that holds one alone, none.
- */
+/* The levels above a device: NUMA node, upper switch, switch. A switch with a single device is left
+ * out. */
 struct smi_tree {
     int *group[3]; /* NUMA, PXB, PIX */
-    int *node[3];  /* of the group named i; -1 not yet */
+    int *node[3];  /* of the group named i; -1 not made yet */
 };
 
 static int count_members(const struct matrix *m, const int *group, int name)
@@ -307,8 +308,8 @@ static kolo_status place_device(struct kolo_graph *graph, const struct matrix *m
     return add_child(graph, is_gpu(m->name[i]) ? KOLO_NODE_GPU : KOLO_NODE_NIC, parent, out);
 }
 
-/* nvidia-smi does not say whether NV12 leads to the other GPU or to a switch. Where each GPU has so
- * many to each other that their sum is more than any GPU has, it is a switch. */
+/* nvidia-smi does not tell whether NV12 leads to the other GPU or to a switch. It is a switch if a
+ * GPU's links to all others add up to more than any GPU has. */
 static bool has_nvswitch(const struct matrix *m)
 {
     int gpus = 0, pairs = 0, most = 0;

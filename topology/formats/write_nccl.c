@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A machine as NCCL's topology XML, version 1. Speeds are written as a PCI generation and width
- * that NCCL turns into the same capacity; devices without an address get one that no machine has,
- * as the files of clouds do. Form: NCCL 2.30 src/graph/xml.cc. */
+/* A machine as NCCL's topology XML, version 1. A speed is written as a PCI generation and width
+ * that NCCL turns into the same capacity. A device without an address gets one that no machine has,
+ * as in the files of clouds. Form: NCCL 2.30 src/graph/xml.cc. */
 #include "topology/formats/write.h"
 #include "topology/machine/graph.h"
 #include "util/escape.h"
@@ -20,7 +20,8 @@ static void add_address(const struct kolo_graph *g, int node, struct kolo_text *
     kolo_text_add(out, "%s", bus);
 }
 
-/* The smallest generation of 16 lanes, or of fewer, that is just as fast; else the nearest. */
+/* Add the generation and width nearest to a capacity. 16 lanes are tried first, and for each width
+ * the smallest generation first. */
 static void add_speed(double gbs, struct kolo_text *out)
 {
     static const char *const rates[] = {"2.5", "5.0", "8.0", "16.0", "32.0", "64.0"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See xml.h. expat takes its memory through functions without a context, so the account of a parse
- * is the thread's. */
+/* Runs expat over a document within the limits of the reader. expat's memory functions have no
+ * context argument, so the memory left for a parse is a variable of the thread. */
 #include "topology/formats/xml.h"
 
 #include <errno.h>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* XML from outside, element by element, by expat. What a machine's file needs and no more: no
- * document type, no entities of the file's own, elements at most 256 deep, and no more memory than
- * the limits of kolo_xml_limit() whatever the file holds. */
+/* A reader for untrusted XML, element by element, by expat. It accepts only the XML that a
+ * machine's file needs:
+ * - no document type with declarations, and so no entities of the file's own;
+ * - elements at most 256 deep;
+ * - memory up to kolo_xml_limit(), whatever the file holds. */
 #ifndef KOLO_TOPOLOGY_FORMATS_XML_H
 #define KOLO_TOPOLOGY_FORMATS_XML_H
 
@@ -24,30 +26,31 @@ struct kolo_xml_element {
 struct kolo_xml_reader {
     kolo_status (*start)(void *context, const struct kolo_xml_element *element);
     kolo_status (*end)(void *context, const struct kolo_xml_element *element); /* no attributes */
-    /* A piece of the text in `element`, which has neither name nor attributes here; may be NULL. */
+    /* A piece of an element's text. `element` has only path, line and depth here. May be NULL. */
     kolo_status (*text)(void *context, const struct kolo_xml_element *element, const char *text,
                         size_t len);
     void *context;
 };
 
-/* Errors: INVALID (text: file, line, what), SYSTEM; else the first that a function returned. */
+/* Read a document and call the reader's functions. The first error of a function ends the parse.
+ * Errors: INVALID (the text has file, line and fault), SYSTEM, those of the functions. */
 KOLO_CHECK kolo_status kolo_xml_read(const struct kolo_xml_source *source,
                                      const struct kolo_xml_reader *reader);
 
-/* Bytes that expat may take for a file of this length, and as much again for what is made of it:
- * half a MiB, and 7 times the file, each. */
+/* Memory limit in bytes for a file of this length: half a MiB, and 7 times the file. expat has this
+ * limit, and so has the result of the reading. */
 size_t kolo_xml_limit(size_t len);
 
-/* The value of an attribute; NULL: it is not there. */
+/* The value of an attribute; NULL: the attribute is absent. */
 const char *kolo_xml_get(const struct kolo_xml_element *element, const char *name);
-/* A whole number, decimal or with 0x. Absent or "": `absent`. Errors: INVALID (text: file, line,
- * attribute, value, range). */
+/* A whole number in lo..hi, decimal or hexadecimal with 0x. An absent or empty attribute gives
+ * `absent`. Errors: INVALID (the text has file, line, attribute, value and range). */
 KOLO_CHECK kolo_status kolo_xml_int(const struct kolo_xml_element *element, const char *name,
                                     long lo, long hi, long absent, int *out);
-/* A finite number >= 0. */
+/* A finite number of at least 0. An absent or empty attribute gives `absent`. Errors: INVALID. */
 KOLO_CHECK kolo_status kolo_xml_number(const struct kolo_xml_element *element, const char *name,
                                        double absent, double *out);
-/* "FILE:LINE: ..." */
+/* Fail with INVALID; the text is "FILE:LINE: <ELEMENT>: ...". */
 kolo_status kolo_xml_fail(const struct kolo_xml_element *element, const char *format, ...)
     KOLO_PRINTF(2, 3);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ways and cuts: see fabric.h. The cut is the least of the maximal flows from GPU 0 to each other
- * GPU: a set that separates any two GPUs separates GPU 0 from one of them, and links are as wide
- * back as forth. Maximal flows by shortest augmenting ways (Edmonds, Karp 1972,
+/* Routes and cuts. The minimum cut is the least of the maximal flows from GPU 0 to each other GPU.
+ * A set that separates any two GPUs separates GPU 0 from one of them, and links are as wide in both
+ * directions. Maximal flows are found by shortest augmenting paths (Edmonds, Karp 1972,
  * doi:10.1145/321694.321699). */
 #include "topology/layout/fabric.h"
 
@@ -49,7 +49,7 @@ enum kolo_path kolo_pci_path(const struct kolo_graph *graph, int a, int b)
     return switches <= 2 ? KOLO_PATH_PIX : KOLO_PATH_PXB;
 }
 
-/* ---- ways ---- */
+/* ---- routes ---- */
 
 static int other_end(const struct kolo_graph_edge *link, int arc)
 {
@@ -61,7 +61,7 @@ static int this_end(const struct kolo_graph_edge *link, int arc)
     return arc % 2 == 0 ? link->a : link->b;
 }
 
-/* Width and length of the best known way to each node, and the arc it came by. */
+/* The best known route to a node: its width, its length, and its last arc. */
 struct reach {
     double width;
     int hops, arc;
@@ -142,7 +142,8 @@ static bool push_arcs(struct kolo_fabric *f, const int *arcs, int count)
     return true;
 }
 
-/* Arcs of the direct link, or by way of the NVSwitch; 0: there is none. */
+/* Write the arcs of the direct link, or of the route over the NVSwitch. Returns their number; 0: no
+ * such route. */
 static int fast_route(const struct kolo_graph *graph, int a, int b, int *out)
 {
     int up = -1, down = -1;
@@ -270,14 +271,14 @@ void kolo_fabric_free(struct kolo_fabric *fabric)
 struct flow {
     const struct kolo_graph *graph;
     double *left;        /* [arcs] */
-    int *by;             /* [nodes] the arc that a node was reached by; -1 a source, -2 not yet */
+    int *by;             /* [nodes] last arc to a node; -1 a source, -2 not reached */
     int *queue;          /* [nodes] */
     unsigned char *role; /* [nodes] SOURCE, SINK or 0 */
     bool direct;
 };
 enum { SOURCE = 1, SINK = 2 };
 
-/* The sink that a shortest way with capacity left leads to; -1: there is none. */
+/* Find a shortest path with capacity left. Returns the sink that it leads to; -1: no path. */
 static int find_way(struct flow *f)
 {
     int head = 0, tail = 0;

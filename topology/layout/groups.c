@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Groups of ranks that are near each other. A level's groups are those of the level above, cut
- * further, so that they nest on every machine: where an L3 spans two NUMA nodes, or a node two
- * packages, the cut of the larger one changes nothing, and a level that changes nothing is left
- * out. A level that is not known of every rank is left out too: ranks may then run anywhere. */
+/* Makes groups of ranks that are near each other. The groups of a level are cut out of the groups
+ * of the level above. So groups nest on every machine, even if an L3 spans two NUMA nodes, or a
+ * node two packages: the cut by the larger part then changes nothing.
+ *
+ * A level that changes nothing is left out. So is a level that is unknown for some rank, because
+ * such a rank may run anywhere. */
 #include "topology/layout/groups.h"
 
 #include <stdlib.h>
@@ -10,7 +12,8 @@
 
 static const char *const names[KOLO_GROUP_LEVELS] = {"L3", "NUMA node", "package", "host"};
 
-/* What parts ranks at a level; -1 unknown. */
+/* The number of a rank's part at a level; -1 unknown. Ranks with different numbers are separated.
+ */
 static int key_of(const int *host_of, const struct kolo_place *place, int level, int rank)
 {
     if (level == KOLO_GROUP_LEVELS - 1) {
@@ -23,8 +26,8 @@ static int key_of(const int *host_of, const struct kolo_place *place, int level,
     return keys[level];
 }
 
-/* Cut the groups of `above` by a level; each gets the name of its smallest rank. False, and `out`
- * undefined, where the level is unknown of a rank. */
+/* Cut the groups of `above` by a level. A group is named by its smallest rank. False: the level is
+ * unknown for some rank, and `out` is undefined. */
 static bool cut_level(int nranks, const int *host_of, const struct kolo_place *place, int level,
                       const int *above, int *out)
 {
@@ -43,7 +46,7 @@ static bool cut_level(int nranks, const int *host_of, const struct kolo_place *p
     return true;
 }
 
-/* Every rank alone, or all together: nothing that a plan could use. */
+/* True: every rank is alone, or all ranks are together. A plan cannot use such groups. */
 static bool says_nothing(int nranks, const int *group)
 {
     bool alone = true;
@@ -55,7 +58,8 @@ static bool says_nothing(int nranks, const int *group)
     return alone || together;
 }
 
-/* From the host down; `made` has room for all levels, in this order, before which stands "all". */
+/* Make all levels, from the host down. `made` begins with the group of all ranks, and has room for
+ * every level behind it. */
 static int cut_all(int nranks, const int *host_of, const struct kolo_place *place, int *made,
                    int *level_of)
 {
@@ -109,7 +113,7 @@ void kolo_groups_free(struct kolo_groups *groups)
 
 /* ---- groups by hand ---- */
 
-/* One list of numbers, up to `end`; entry r mod length is rank r's. */
+/* Parse one list of `len` characters. Rank r gets entry r mod the number of entries. */
 static bool parse_list(const char *text, size_t len, int nranks, size_t member,
                        struct kolo_place *place)
 {

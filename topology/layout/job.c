@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lists of what a job's channels are, and questions about them: see job.h. */
+/* The lists of a job, their order, and the questions that readers ask of them. */
 #include "topology/layout/job.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static bool take_memory(struct kolo_job *job, size_t bytes)
     return true;
 }
 
-/* Room for one more element; old and new array are there at a time. */
+/* Make room for one more element. realloc() may hold both arrays at once, so both are counted. */
 static bool grow_list(struct kolo_job *job, void *array_of, int count, int *room, size_t each)
 {
     void **array = array_of;
@@ -106,7 +106,7 @@ bool kolo_job_add_edge(struct kolo_job *job, const struct kolo_job_edge *edge)
 
 static int name_in(struct kolo_job *job, char ***names, int *count, int *room, const char *name)
 {
-    for (int i = *count - 1; i >= 0; i--) { /* the last is the likeliest */
+    for (int i = *count - 1; i >= 0; i--) { /* the last name is the likeliest */
         if (strcmp((*names)[i], name) == 0) {
             return i;
         }
@@ -148,7 +148,7 @@ static int compare_branches(const void *left, const void *right)
     return compare_ints(keys, KOLO_LENGTH(keys));
 }
 
-/* Said twice: a communicator of one rank has trees too, which say nothing. */
+/* A communicator of one rank logs trees too. Such a branch has no neighbours. */
 static bool is_alone(const struct kolo_job_branch *b)
 {
     return b->up < 0 && b->down[0] < 0;
@@ -182,7 +182,7 @@ static int compare_rings(const void *left, const void *right)
     return compare_ints(keys, KOLO_LENGTH(keys));
 }
 
-/* Of a channel the longest ring stays. */
+/* Sort rings, and keep the longest ring of each channel. */
 static void sort_rings(struct kolo_job *job)
 {
     int kept = 0;
@@ -282,7 +282,7 @@ enum kolo_job_carrier kolo_carrier_of(const char *via)
     return KOLO_CARRIER_OTHER;
 }
 
-/* The first edge from->to, as they are sorted; nedges: none. */
+/* The first edge from -> to in the sorted list; nedges: none. */
 static int first_edge(const struct kolo_job *job, int from, int to)
 {
     int low = 0, high = job->nedges;

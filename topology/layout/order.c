@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The order of ranks. The levels of a machine nest, so a lexicographic sort by (host, package, NUMA
- * node, L3, core, PU) keeps every group in one piece, and a ring through k groups must leave a
- * group at least k times: the sort reaches that bound on every level at once. A ring has no
- * beginning; we let it begin at rank 0. Rotating the finished list would cut rank 0's groups in
- * two, which a tree over the positions would feel, so each level's numbering is rotated within the
- * groups that hold rank 0 instead. */
+/* The order of ranks. The levels of a machine nest. So a lexicographic sort by (host, package, NUMA
+ * node, L3, core, PU) keeps every group in one piece. A ring through k groups must leave a group at
+ * least k times, and the sort reaches that bound on every level at once.
+ *
+ * A ring has no beginning; it begins at rank 0 by choice. Rotating the finished list would cut rank
+ * 0's groups in two, and a tree over the positions would suffer. So each level's numbering is
+ * rotated instead, within the groups that hold rank 0. */
 #include "topology/layout/layout.h"
 
 #include <limits.h>
@@ -17,7 +18,7 @@ struct sort {
     const struct kolo_place *place;
 };
 
-/* Unknown (-1) becomes the largest key: such ranks stand behind those we can place. */
+/* An unknown index (-1) becomes the largest key, so ranks without a place come last. */
 static int key_of(const struct sort *sort, int rank, int level)
 {
     int key = -1;

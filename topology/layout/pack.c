@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The search: ring after ring, GPU after GPU, depth first, with what is left of every link kept as
- * it goes. Two rules cut most of the tree. A GPU must keep as much capacity out and in over direct
- * links as rings are still to come; and each GPU that the ring has not seen must be reachable from,
- * and lead to, another such one (or the ends). Cycles begin at GPU 0, and their second GPUs are in
- * order, so that no set of rings is met twice. */
+/* The search for rings: ring after ring, GPU after GPU, depth first. It keeps the capacity that is
+ * left on every link. Two rules cut most of the search tree:
+ * - A GPU must keep enough direct capacity, out and in, for the rings still to come.
+ * - Each GPU that the ring has not visited must be reachable from another unvisited GPU, and lead
+ *   to one. The ends of the ring count as such GPUs.
+ *
+ * Cycles begin at GPU 0, and their second GPUs are in order. So the search meets no set of rings
+ * twice. */
 #include "topology/layout/pack.h"
 
 #include <stdlib.h>
@@ -13,12 +16,12 @@ static const double slack = 1e-6;
 
 struct pack_state {
     struct kolo_pack *p;
-    int n, rings;        /* rings to find: half of them where mirrored */
+    int n, rings;        /* rings to find: half of them if mirrored */
     double *left;        /* [arcs] */
     int *path;           /* [rings * n] */
     int *choice;         /* [rings * n * n] candidates of each place */
     int *count, *next;   /* [rings * n] */
-    unsigned char *seen; /* [n] of the ring that grows */
+    unsigned char *seen; /* [n] visited by the ring under construction */
     unsigned random;
 };
 
@@ -55,7 +58,7 @@ static void use_route(struct pack_state *s, int i, int j, double sign)
     }
 }
 
-/* Rings that could still leave GPU i, or enter it, over direct links. */
+/* Number of rings that could still leave (`out`) or enter GPU i over direct links. */
 static int lanes_left(const struct pack_state *s, int i, bool out)
 {
     int lanes = 0;
@@ -69,7 +72,7 @@ static int lanes_left(const struct pack_state *s, int i, bool out)
     return lanes;
 }
 
-/* Whether what is left of GPUs i (just left) and j (just entered) will do for the rings to come. */
+/* Whether GPU i (just left) and GPU j (just entered) keep enough capacity for the rings to come. */
 static bool keeps_enough(const struct pack_state *s, int ring, int i, int j)
 {
     const int each = s->p->mirrored ? 2 : 1;
@@ -80,7 +83,7 @@ static bool keeps_enough(const struct pack_state *s, int ring, int i, int j)
     if (!s->p->mirrored) {
         return lanes_left(s, i, true) >= more && lanes_left(s, j, false) >= more;
     }
-    /* j still has to be left, by a lane in each direction */
+    /* the ring still has to leave j, by a lane in each direction */
     return lanes_left(s, i, true) >= more && lanes_left(s, j, true) >= more + 1;
 }
 
@@ -116,8 +119,8 @@ static unsigned next_random(struct pack_state *s)
     return s->random;
 }
 
-/* Smaller is tried first: near before far, then the direct link with most left, then chance (with a
- * seed), then the order of GPUs. */
+/* The rank of a candidate; the smallest is tried first. Near comes before far, then the direct link
+ * with most capacity left, then chance (with a seed), then the order of GPUs. */
 static double rank_of(struct pack_state *s, int i, int j)
 {
     const struct kolo_route *r = route_of(s, i, j);
@@ -162,7 +165,7 @@ static void begin_ring(struct pack_state *s, int ring)
     list_choices(s, ring * s->n);
 }
 
-/* The ring that ends at `place` closes, or leaves the host there. */
+/* Whether the ring that ends at `place` can close, or leave the host there. */
 static bool ring_closes(struct pack_state *s, int place)
 {
     const int ring = place / s->n, first = s->path[ring * s->n], last = s->path[place];
@@ -180,14 +183,14 @@ static bool ring_closes(struct pack_state *s, int place)
     return false;
 }
 
-/* Take the step to `place` back. */
+/* Undo the step to `place`. */
 static void undo_step(struct pack_state *s, int place)
 {
     s->seen[s->path[place]] = 0;
     use_route(s, s->path[place - 1], s->path[place], -1);
 }
 
-/* Back into the ring before, whose last GPU and closing are taken back. */
+/* Return to the previous ring: undo its closing and its last GPU. */
 static void reopen_ring(struct pack_state *s, int ring)
 {
     const int last = ring * s->n + s->n - 1;
@@ -200,7 +203,7 @@ static void reopen_ring(struct pack_state *s, int ring)
     }
 }
 
-/* Second GPUs of cycles do not decrease. */
+/* The second GPUs of cycles must not decrease from ring to ring. */
 static bool in_order(const struct pack_state *s, int place, int to)
 {
     const int ring = place / s->n;
@@ -208,7 +211,7 @@ static bool in_order(const struct pack_state *s, int place, int to)
            to >= s->path[(ring - 1) * s->n + 1] || s->p->seed != 0;
 }
 
-/* One step on from `place`; the place reached, or -1: none of its candidates is left. */
+/* Take the next step from `place`. Returns the place reached; -1: no candidate is left. */
 static int next_step(struct pack_state *s, int place)
 {
     while (s->next[place] < s->count[place]) {

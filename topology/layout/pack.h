@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rings packed into a machine: given how many and how fast, find ways through all GPUs whose sums
- * fit the links. */
+/* Packing of rings into a machine: given the number and the rate of rings, find paths through all
+ * GPUs whose sum fits the links. */
 #ifndef KOLO_TOPOLOGY_LAYOUT_PACK_H
 #define KOLO_TOPOLOGY_LAYOUT_PACK_H
 
@@ -9,23 +9,23 @@
 struct kolo_pack {
     const struct kolo_fabric *fabric;
     int nrings;
-    double rate_gbs;  /* of each ring */
-    bool mirrored;    /* nrings / 2 are found, and each is gone both ways */
-    bool direct;      /* over NVL routes alone */
-    const int *entry; /* [nrings] where a ring enters and leaves the host; NULL: they are cycles */
+    double rate_gbs;  /* rate of each ring */
+    bool mirrored;    /* find nrings / 2 rings, and use each in both directions */
+    bool direct;      /* use NVL routes only */
+    const int *entry; /* [nrings] where a ring enters and leaves the host; NULL: cycles */
     const int *exit;
-    const double *used; /* [arcs] taken by others already, GB/s; NULL: nothing is */
-    long steps;         /* how many places may be tried */
-    unsigned seed;      /* what is tried first among equals */
+    const double *used; /* [arcs] GB/s that other traffic takes; NULL: none */
+    long steps;         /* most places that may be tried */
+    unsigned seed;      /* orders equal candidates */
     int *out;           /* [nrings * n]: GPUs of each ring in order */
 };
 
 enum kolo_packed {
     KOLO_PACKED,
-    KOLO_PACK_IMPOSSIBLE, /* all was tried */
-    KOLO_PACK_UNKNOWN     /* steps ran out, or memory */
+    KOLO_PACK_IMPOSSIBLE, /* every order was tried */
+    KOLO_PACK_UNKNOWN     /* steps or memory ran out */
 };
-/* Steps are taken off `pack->steps`. Deterministic. */
+/* Search for the rings. Reduces `pack->steps` by the steps used. Deterministic. */
 enum kolo_packed kolo_pack_rings(struct kolo_pack *pack);
 
 #endif

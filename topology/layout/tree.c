@@ -6,9 +6,10 @@
  *          2       6                  leaves 1 3 5         leaves 2 4 6
  *        1   3   5
  *
- * A map that changes every number's parity swaps leaves and interior: the mirror does for even n,
- * the shift by one for odd n (but for number 1, which is then a leaf twice). A rank thus forwards
- * in one tree only, and two halves of a message, one down each tree, use every rank's link fully.
+ * A map that changes every number's parity swaps leaves and interior. For even n the mirror is such
+ * a map. For odd n the shift by one is, except for number 1, which is a leaf twice. So a rank
+ * forwards in one tree only. Two halves of a message, one down each tree, use every rank's link
+ * fully.
  * Source: Sanders, Speck, Traff 2009, doi:10.1016/j.parco.2009.09.001. */
 #include "topology/layout/layout.h"
 
@@ -36,7 +37,7 @@ static int right_of(int n, int i)
     return step > 0 ? i + step : 0;
 }
 
-/* Number in the tree of a position, and back; both maps keep none (-1 and 0) apart. */
+/* Map a position to its number in a tree, and back. No position (-1) maps to no number (0). */
 static int number_of(int n, int which, int position)
 {
     if (which == 0) {

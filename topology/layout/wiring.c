@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From paths within a host to the channels of all ranks: see wiring.h. Channels are twice the
- * rings, so that each ring has both trees of a pair (Sanders, Speck, Traff 2009,
- * doi:10.1016/j.parco.2009.09.001): over many hosts the trees join one GPU of each, from which the
- * host's other GPUs hang as a chain along the ring; within one host they span the GPUs themselves
- * behind a switch, and are the ring laid open elsewhere, so that they use links that are there. */
+/* Makes the channels of all ranks from the paths within a host. There are two channels per ring, so
+ * that each ring has both trees of a pair (Sanders, Speck, Traff 2009,
+ * doi:10.1016/j.parco.2009.09.001). The shape of a tree depends on the machine:
+ * - Many hosts: the tree joins one GPU of each host. The host's other GPUs form a chain along the
+ *   ring behind that GPU.
+ * - One host with a switch: the tree spans the GPUs themselves.
+ * - One host without a switch: the tree is the ring, cut open. So it uses only links that exist. */
 #include "topology/layout/wiring.h"
 
 #include <stdio.h>
@@ -46,7 +48,7 @@ void kolo_wiring_free(struct kolo_wiring *wiring)
     *wiring = (struct kolo_wiring){0};
 }
 
-/* GPU at place i of ring c on a host. */
+/* The GPU at place i of a ring on a host. */
 static int gpu_at(const struct kolo_wiring *w, int ring, int host, int i)
 {
     const bool back = w->rail != NULL && w->rail[ring].turns && host % 2 == 1;
@@ -70,8 +72,8 @@ int kolo_wiring_peer(const struct kolo_wiring *wiring, int rank, int step)
 
 /* ---- trees ---- */
 
-/* One host: the ring laid open, in two arms from its head. The other tree has its head half way
- * round, so that it is the first one's leaf. */
+/* One host: the ring cut open, in two arms from the head. The other tree's head is half way round
+ * the ring, so each head is a leaf in the other tree. */
 static void lay_arms(const struct kolo_wiring *w, const int *path, int which, struct kolo_tree *out)
 {
     const int n = w->ngpus, head = which == 0 ? 0 : n / 2;
@@ -103,9 +105,9 @@ static void lay_binary(const struct kolo_wiring *w, const int *path, int which,
     }
 }
 
-/* Many hosts: a binary tree over the hosts' heads, and the chain of each host. The head is where
- * the ring comes into the host, and in the other tree where it leaves: both lie near a NIC, and the
- * head of one is the end of the other's chain. */
+/* Many hosts: a binary tree over the hosts' heads, and a chain in each host. The head is the GPU
+ * where the ring enters the host, and in the other tree the GPU where it leaves. Both are near a
+ * NIC, and the head of one tree is the end of the other tree's chain. */
 static void lay_hosts(const struct kolo_wiring *w, const int *path, int which,
                       struct kolo_tree *out)
 {
@@ -156,8 +158,7 @@ static bool add_tree(const struct kolo_wiring *w, struct kolo_job *job, int chan
 
 /* ---- edges ---- */
 
-/* What carries an edge within a host: "P2P/NVL", "P2P/PIX" ...; by PCI or NVLink, told by the
- * fabric. */
+/* The via of an edge within a host, such as "P2P/NVL" or "P2P/PIX". The fabric's route decides. */
 static int via_within(const struct kolo_wiring *w, struct kolo_job *job, int from, int to)
 {
     const struct kolo_graph *g = w->graph;
@@ -172,8 +173,8 @@ static int via_within(const struct kolo_wiring *w, struct kolo_job *job, int fro
     return kolo_job_via(job, text);
 }
 
-/* GPUDirect RDMA goes as far as PCI switches do (NCCL's default, PXB), where nobody says that it
- * does not work. */
+/* An edge between hosts uses GPUDirect RDMA if only PCI switches are between GPU and NIC (NCCL's
+ * default, PXB), unless the graph says that it does not work. */
 static int via_between(const struct kolo_wiring *w, struct kolo_job *job, int from, int net)
 {
     const struct kolo_graph *g = w->graph;
@@ -185,7 +186,7 @@ static int via_between(const struct kolo_wiring *w, struct kolo_job *job, int fr
 struct edges { /* names are looked up once a pair, not once a rank */
     const struct kolo_wiring *w;
     struct kolo_job *job;
-    int *within; /* [ngpus * ngpus] via; -1 not yet known */
+    int *within; /* [ngpus * ngpus] via; -1 not looked up yet */
 };
 
 static bool add_edge(struct edges *e, int channel, int from, int to, int net)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The plan of channels on a machine's GPUs and NICs, for one host or many alike: rings, two trees,
- * the NIC of each GPU, and how good that is against what is possible. Deterministic: equal graphs
- * give equal wirings, ties go by the order of GPUs, which is by number or bus address. */
+/* The plan of channels over the GPUs and NICs of one host or of many equal hosts. It holds rings,
+ * two trees, the NIC of each GPU, and how close the result comes to the upper bound. The plan is
+ * deterministic: equal graphs give equal wirings. Ties go by the order of GPUs, which is by number
+ * or bus address. */
 #ifndef KOLO_TOPOLOGY_LAYOUT_WIRING_H
 #define KOLO_TOPOLOGY_LAYOUT_WIRING_H
 
@@ -14,37 +15,38 @@
 extern "C" {
 #endif
 
-enum kolo_over {                   /* what rings within a host run over */
+enum kolo_over {                   /* links of the rings in a host */
                  KOLO_OVER_SWITCH, /* NVSwitch */
                  KOLO_OVER_DIRECT, /* NVLink or xgmi between GPUs */
-                 KOLO_OVER_ALL     /* those, PCI and links between NUMA nodes */
+                 KOLO_OVER_ALL     /* all links: also PCI and between NUMA nodes */
 };
 
-struct kolo_rail {                    /* where a ring enters and leaves a host */
+struct kolo_rail {                    /* the ends of a ring in a host */
     int entry, exit;                  /* GPUs, as places in gpu[] */
     int in, out;                      /* NICs, as places in nic[]; -1: none */
     enum kolo_path in_path, out_path; /* from NIC to GPU */
-    bool turns; /* odd hosts are gone through backwards, so that each rail stays with itself */
+    bool turns; /* odd hosts run the path backwards, so that a ring stays on its rail */
 };
 
 struct kolo_wiring {
     const struct kolo_graph *graph;
     int ngpus, nhosts;
     enum kolo_over over;
-    int nrings;             /* distinct; channels are twice as many, for both trees */
+    int nrings;             /* distinct; channels are twice as many, one per tree */
     int *path;              /* [nrings * ngpus] GPUs of a host in a ring's order */
     struct kolo_rail *rail; /* [nrings]; entry and exit are the path's ends */
     double ring_gbs;        /* of each ring */
-    double bound_gbs;       /* what all rings together cannot exceed, with the ends they have */
-    double host_gbs;        /* bound within a host, without NICs */
-    double nic_gbs;         /* sum of NICs used; 0: one host */
+    double bound_gbs;       /* upper bound of all rings together, given their ends */
+    double host_gbs;        /* upper bound in a host, without NICs */
+    double nic_gbs;         /* sum of the used NICs; 0: one host */
     int bound_links;        /* the bound in links of `unit_gbs`; 0: not in links */
     double unit_gbs;
-    int *nic_of;              /* [ngpus] place in nic[]; -1 */
+    int *nic_of;              /* [ngpus] place in nic[]; -1 none */
     enum kolo_path *nic_path; /* [ngpus] */
 };
 
-/* Errors: UNSUPPORTED (no GPU, or too many in a host), INVALID (nhosts), SYSTEM. */
+/* Plan `nhosts` hosts like this graph. Errors: UNSUPPORTED (no GPU, or too many in a host), INVALID
+ * (nhosts), SYSTEM. */
 KOLO_CHECK kolo_status kolo_wiring_make(const struct kolo_graph *graph, int nhosts,
                                         struct kolo_wiring *out);
 void kolo_wiring_free(struct kolo_wiring *wiring);
@@ -52,19 +54,19 @@ void kolo_wiring_free(struct kolo_wiring *wiring);
 /* Rings, trees and edges of all ranks: rank r is GPU r mod ngpus of host r / ngpus. Errors: SYSTEM.
  */
 KOLO_CHECK kolo_status kolo_wiring_job(const struct kolo_wiring *wiring, struct kolo_job *out);
-/* Ring c of all hosts, as ranks into order[ngpus * nhosts]. */
+/* One ring over all hosts: writes its ranks to order[ngpus * nhosts]. */
 void kolo_wiring_ring(const struct kolo_wiring *wiring, int ring, int *order);
-/* Tree `which` (0 or 1) along ring `ring`, of all ranks: out[ngpus * nhosts]. Each rank but a root
- * has its parent; what is inner in one of the two is a leaf, or the end of a chain, in the other.
- */
+/* Tree `which` (0 or 1) along ring `ring`: writes every rank's neighbours to out[ngpus * nhosts].
+ * Every rank but the root has a parent. A rank that is interior in one of the two trees is a leaf,
+ * or the end of a chain, in the other. */
 void kolo_wiring_tree(const struct kolo_wiring *wiring, int ring, int which, struct kolo_tree *out);
-/* The order in which a rank sends to all others in an all-to-all: step s (1 to n-1) of rank r. At
- * each step all targets differ; hosts are met one after another, and GPUs of a rail first. */
+/* The target of `rank` at `step` (1 to n-1) of an all-to-all. At each step all targets differ. A
+ * rank meets the hosts one after another, and in each host its rail's GPU first. */
 int kolo_wiring_peer(const struct kolo_wiring *wiring, int rank, int step);
 
-/* Bound, achieved, rings, rails and NICs for people. */
+/* Print bound, achieved rate, rings, rails and NICs for people. */
 void kolo_wiring_print(const struct kolo_wiring *wiring, struct kolo_text *out);
-/* The lines of NCCL's log for all channels; `trees` of all ranks. */
+/* Print all channels as the lines of NCCL's log, with the trees of all ranks. */
 void kolo_wiring_print_log(const struct kolo_job *job, struct kolo_text *out);
 void kolo_wiring_json(const struct kolo_wiring *wiring, const struct kolo_job *job,
                       struct kolo_text *out);
@@ -73,9 +75,9 @@ static inline double kolo_wiring_gbs(const struct kolo_wiring *wiring)
     return wiring->nrings * wiring->ring_gbs;
 }
 
-/* wiring_local.c: paths within a host. */
+/* Find the paths within a host (wiring_local.c). */
 KOLO_CHECK kolo_status kolo_wiring_local(struct kolo_wiring *w, const struct kolo_fabric *fabric);
-/* wiring_rails.c: NICs, and paths from where a ring enters to where it leaves. */
+/* Choose the NICs, and find the paths between a ring's ends in a host (wiring_rails.c). */
 KOLO_CHECK kolo_status kolo_wiring_rails(struct kolo_wiring *w, const struct kolo_fabric *fabric);
 
 #ifdef __cplusplus

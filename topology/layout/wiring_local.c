@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rings within a host. Three kinds of machine:
+/* Rings within a host, for three kinds of machine.
  *
- * - Behind an NVSwitch any order is as good as any other: no search.
- * - GPUs joined by their own links: the bound is the cut, counted in links. A full mesh has a
- * closed form: lay n-1 GPUs on a circle and one in its middle; the zigzag 0 1 -1 2 -2 ... meets
- * each distance twice (n even) or, in directed steps, once (n odd), so turning it through all
- * places uses every link alike (Lucas 1883, after Walecki). Else the search, first for ways that
- * can be gone in both directions, then for any; with links cut in two or three where whole ones do
- * not do: four GPUs with two links a pair have six rings, with one link a pair not three.
- * - Else rings go over PCI and between NUMA nodes too. A ring's rate is then a link's capacity
- *   divided by the rings on it: those sums are tried from the bound down. */
+ * 1. GPUs behind an NVSwitch: any order is as good as any other. No search.
+ * 2. GPUs joined by direct links: the bound is the minimum cut, counted in links.
+ *    - A full mesh has a closed form. Put n-1 GPUs on a circle and one in its middle. The zigzag
+ *      0 1 -1 2 -2 ... meets each distance twice (n even) or, in directed steps, once (n odd).
+ *      So turning it through all places uses every link alike (Lucas 1883, after Walecki).
+ *    - Else the search runs, first for rings that can be used in both directions, then for any.
+ *    - Links are cut in two or three if whole links do not suffice. Four GPUs with two links a
+ *      pair have six rings; with one link a pair they do not have three.
+ * 3. Other machines: rings also run over PCI and between NUMA nodes. A ring's rate is then a link's
+ *    capacity divided by its number of rings. Sums of such rates are tried from the bound down. */
 #include "topology/layout/pack.h"
 #include "topology/layout/wiring.h"
 
@@ -38,7 +39,7 @@ static void keep_rings(struct kolo_wiring *w, int nrings, double rate, const int
 
 /* ---- NVSwitch ---- */
 
-/* As many rings as a GPU has links, up to eight: each begins at another GPU. */
+/* Make as many rings as a GPU has links, up to eight. Each begins at another GPU. */
 static kolo_status fill_switched(struct kolo_wiring *w, const struct kolo_fabric *f)
 {
     const int n = w->ngpus;
@@ -75,7 +76,7 @@ static int common_divisor(int a, int b)
     return a;
 }
 
-/* Greatest common divisor of the links' counts, and whether all pairs have the same count. */
+/* The greatest common divisor of the link counts, and whether all pairs have the same count. */
 static int common_count(const struct kolo_fabric *f, bool *is_mesh)
 {
     int common = 0, pairs = 0;
@@ -93,7 +94,7 @@ static int common_count(const struct kolo_fabric *f, bool *is_mesh)
     return common > 0 ? common : 1;
 }
 
-/* Place k of the zigzag 0 1 -1 2 -2 ... */
+/* The place at step k of the zigzag 0 1 -1 2 -2 ... */
 static int zigzag_place(int k)
 {
     return k % 2 == 1 ? (k + 1) / 2 : -k / 2;
@@ -153,7 +154,7 @@ static enum kolo_packed try_pack(const struct kolo_fabric *f, const struct attem
     return result;
 }
 
-/* For a given part of a lane: the most rings up to the bound. True: the bound is reached. */
+/* Search for as many rings as possible at a given part of a lane. True: the bound is reached. */
 static bool search_part(struct kolo_wiring *w, const struct kolo_fabric *f, double lane, int parts,
                         long *budget, int *out)
 {
@@ -190,7 +191,7 @@ static kolo_status fill_direct(struct kolo_wiring *w, const struct kolo_fabric *
     }
     bool optimal = false;
     for (int parts = 1; parts <= 3 && !optimal; parts++) {
-        /* The closed form comes where whole lanes do not do. */
+        /* Use the closed form if whole lanes do not suffice. */
         if (is_mesh && (parts == 2 || w->ngpus > 8)) {
             free(out);
             return fill_mesh(w, lane);
@@ -219,7 +220,7 @@ static int compare_sums(const void *left, const void *right)
     return a->nrings < b->nrings ? -1 : a->nrings > b->nrings;
 }
 
-/* Different capacities of the links that routes use. */
+/* List the distinct capacities of the links on routes. */
 static int list_capacities(const struct kolo_fabric *f, double *out)
 {
     int count = 0;
@@ -285,7 +286,7 @@ static kolo_status fill_all(struct kolo_wiring *w, const struct kolo_fabric *f)
     return KOLO_OK;
 }
 
-/* Where nothing fits: one ring in the order of the GPUs, as fast as its slowest link allows. */
+/* If nothing else fits: one ring in the order of the GPUs, as fast as its slowest link allows. */
 static kolo_status fill_simple(struct kolo_wiring *w, const struct kolo_fabric *f)
 {
     const int n = w->ngpus;
@@ -332,7 +333,7 @@ kolo_status kolo_wiring_local(struct kolo_wiring *w, const struct kolo_fabric *f
         if (w->nrings > 0) {
             return KOLO_OK;
         }
-        w->over = KOLO_OVER_ALL; /* no ring over those links alone */
+        w->over = KOLO_OVER_ALL; /* no ring over direct links alone */
         w->bound_links = 0;
         w->bound_gbs = w->host_gbs = kolo_fabric_cut(f, false);
     }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rings over many hosts. A ring enters a host by one NIC and leaves it by one, and each NIC is used
- * once in each direction. Where two GPUs lie near a NIC, the ring comes in to the one and goes out
- * from the other, through the same NIC. Where one GPU does, two NICs are paired: ring 0 enters by
- * the first and leaves by the second, ring 1 the other way round, and odd hosts are gone through
- * backwards, so that what leaves by a NIC arrives at the same NIC of the next host: no rail is
- * crossed, but at the end of a ring over an odd number of hosts.
+/* Rings over many hosts. A ring enters a host by one NIC and leaves it by one. Each NIC is used
+ * once in each direction.
  *
- * The bound: a ring whose ends in a host lie on the same side of a cut crosses it both ways, any
- * other at least once. So of R rings of rate b, r with ends on both sides of a set S of GPUs,
- * (2R - r) b is at most twice what can leave S. Looked at are single GPUs and what hangs below each
- * node of the PCI tree; and all rings together carry no more than the NICs. */
+ * - Two GPUs are near a NIC: the ring enters at one GPU and leaves from the other, through the same
+ *   NIC.
+ * - One GPU is near a NIC: two NICs are paired. Ring 0 enters by the first and leaves by the
+ *   second, ring 1 the other way round. Odd hosts run the path backwards, so a NIC sends to the
+ *   same NIC of the next host. Rails are crossed only at the end of a ring over an odd number of
+ *   hosts.
+ *
+ * The bound: a ring whose two ends in a host are on the same side of a cut crosses the cut both
+ * ways. Any other ring crosses it at least once. Take R rings of rate b, r of them with ends on
+ * both sides of a set S of GPUs. Then (2R - r) b is at most twice the capacity out of S. The sets
+ * tried are single GPUs and the GPUs below each node of the PCI tree. Besides, all rings together
+ * carry no more than the NICs. */
 #include "topology/layout/pack.h"
 #include "topology/layout/wiring.h"
 
@@ -30,8 +34,8 @@ static double nic_gbs(const struct kolo_graph *g, int nic)
     return node->gbs > 0 && node->gbs < pci ? node->gbs : pci;
 }
 
-/* NICs that carry rings: those with RDMA if any has it, and none less than half as fast as the
- * fastest (the Ethernet port for logging in). */
+/* Choose the NICs that carry rings: NICs with RDMA, if any has it, and at least half as fast as the
+ * fastest. That leaves out the Ethernet port for logging in. */
 static int choose_nics(const struct kolo_graph *g, int *out)
 {
     bool rdma = false;
@@ -61,7 +65,8 @@ static enum kolo_path near_of(const struct kolo_graph *g, int gpu, int nic)
     return kolo_pci_path(g, g->gpu[gpu], g->nic[nic]);
 }
 
-/* Each GPU its nearest NIC; of equally near ones that which fewest have, then the first. */
+/* Give each GPU its nearest NIC; among equally near NICs the one with the fewest GPUs, then the
+ * first. */
 static void assign_nics(struct kolo_wiring *w, const int *nics, int count)
 {
     int uses[NICS_MAX] = {0};
@@ -91,7 +96,7 @@ struct ends {
     int entries[KOLO_FABRIC_GPUS_MAX], exits[KOLO_FABRIC_GPUS_MAX]; /* uses of each GPU */
 };
 
-/* The GPU nearest to a NIC that is not `other`; of equals the least used, then the first. */
+/* The GPU nearest to a NIC, except GPU `other`; among equals the least used, then the first. */
 static int nearest_gpu(const struct ends *e, int nic, const int *uses, int other)
 {
     int best = -1;
@@ -108,7 +113,7 @@ static int nearest_gpu(const struct ends *e, int nic, const int *uses, int other
     return best;
 }
 
-/* How many GPUs are as near to a NIC as any is. */
+/* Number of GPUs at the smallest distance from a NIC. */
 static int count_near(const struct ends *e, int nic)
 {
     const int best = nearest_gpu(e, nic, e->entries, -1);
@@ -136,7 +141,7 @@ static void set_rail(struct ends *e, struct kolo_rail *rail, int in, int out, bo
 
 static void set_rails(struct ends *e, struct kolo_rail *rail)
 {
-    int waiting = -1; /* a NIC with one GPU, whose partner is still to come */
+    int waiting = -1; /* a NIC with one GPU and no partner yet */
     for (int k = 0; k < e->count; k++) {
         if (e->n == 1 || count_near(e, e->nics[k]) > 1) {
             set_rail(e, &rail[k], e->nics[k], e->nics[k], false);
@@ -155,7 +160,7 @@ static void set_rails(struct ends *e, struct kolo_rail *rail)
 
 /* ---- paths ---- */
 
-/* Behind an NVSwitch: from entry to exit, the others in order from the entry on. */
+/* Behind an NVSwitch: the path goes from entry to exit, and takes the others in order. */
 static void fill_switched(const struct kolo_wiring *w, const struct kolo_rail *rail, int *path)
 {
     const int n = w->ngpus;
@@ -172,7 +177,7 @@ static void fill_switched(const struct kolo_wiring *w, const struct kolo_rail *r
     }
 }
 
-/* What goes between NICs and GPUs takes its part of the PCI links. */
+/* Add the traffic between NICs and GPUs to the use of the links on its routes. */
 static void take_nic_ways(const struct kolo_wiring *w, double rate, double *used)
 {
     int arcs[64];
@@ -225,7 +230,7 @@ static enum kolo_packed pack_at(struct kolo_wiring *w, const struct kolo_fabric 
     return result;
 }
 
-/* From the rate that NICs and the host allow down, by a tenth each time. */
+/* Pack the paths at the rate that NICs and host allow. After a failure, lower it by a tenth. */
 static kolo_status pack_paths(struct kolo_wiring *w, const struct kolo_fabric *f, double rate)
 {
     int entry[NICS_MAX], exit[NICS_MAX];
@@ -245,7 +250,7 @@ static kolo_status pack_paths(struct kolo_wiring *w, const struct kolo_fabric *f
     free(used);
     for (int k = 0; k < w->nrings && result != KOLO_PACKED; k++) {
         w->ring_gbs = 0;
-        fill_switched(w, &w->rail[k], w->path + k * w->ngpus); /* some way */
+        fill_switched(w, &w->rail[k], w->path + k * w->ngpus); /* any path */
     }
     return KOLO_OK;
 }
@@ -277,7 +282,8 @@ static bool is_below(const struct kolo_graph *g, int node, int above)
     return node == above;
 }
 
-/* Of NVSwitches and direct links single GPUs do: the rest is no narrower. */
+/* The bound of a host. With an NVSwitch or direct links, single GPUs suffice: no other set is
+ * narrower. */
 static double host_bound(const struct kolo_wiring *w, const struct kolo_fabric *f)
 {
     unsigned char in_set[KOLO_FABRIC_GPUS_MAX];
@@ -296,7 +302,7 @@ static double host_bound(const struct kolo_wiring *w, const struct kolo_fabric *
     return least;
 }
 
-/* What the narrower of a rail's NIC and its ways to the two GPUs carries. */
+/* Rate of a rail: the least of its NICs and of the routes between NICs and GPUs. */
 static double rail_gbs(const struct kolo_wiring *w, const struct kolo_rail *rail)
 {
     const struct kolo_graph *g = w->graph;
@@ -314,7 +320,7 @@ static double rail_gbs(const struct kolo_wiring *w, const struct kolo_rail *rail
     return gbs;
 }
 
-/* Rings that pass a GPU's links to the NVSwitch inwards, or outwards, if more. */
+/* Lower the rate until it fits each GPU's links to the NVSwitch, inwards and outwards. */
 static double switched_rate(const struct kolo_wiring *w, const struct kolo_fabric *f,
                             const struct ends *e, double rate)
 {

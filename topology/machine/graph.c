@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The graph of a machine: see graph.h. Its memory is counted, so that a hostile file cannot make it
- * larger than a limit that grows with the file. */
+/* Building and searching the graph of a machine. The graph counts its memory, so a hostile file
+ * cannot make it larger than a limit, which grows with the size of the file. */
 #include "topology/machine/graph.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static bool take_memory(struct kolo_graph *graph, size_t bytes)
     return true;
 }
 
-/* An array with room for one more; old and new are there at a time, so both are counted. */
+/* realloc() may hold the old and the new array at once, so both count against the limit. */
 void *kolo_graph_grow(struct kolo_graph *graph, void *array, int count, int *room, size_t each)
 {
     if (count < *room) {

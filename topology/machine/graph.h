@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One machine as a graph: NUMA nodes, PCI switches, GPUs, NICs and the NVSwitch are its nodes; each
- * link has a capacity in GB/s (1e9 bytes a second) per direction. Whatever a machine was read from
- * (discovery, hwloc XML, NCCL and RCCL topology XML, nvidia-smi's matrix, our own dump) becomes
- * this; planner, text and pictures know nothing else. Capacities are what transfers reach, not line
- * rates: see speed.c for the numbers and where they come from. */
+/* One machine as a graph.
+ *
+ * - Nodes: NUMA nodes, PCI switches, GPUs, NICs and the NVSwitch.
+ * - Links: each has a capacity in GB/s (1e9 bytes a second) per direction. A capacity is the rate
+ *   that transfers reach, not the line rate. speed.c has the numbers and their sources.
+ *
+ * Every source of a machine becomes this graph: discovery, hwloc XML, NCCL and RCCL topology XML,
+ * nvidia-smi's matrix, and kolo's own dump. The planner, the text output and the pictures read
+ * nothing else. */
 #ifndef KOLO_TOPOLOGY_MACHINE_GRAPH_H
 #define KOLO_TOPOLOGY_MACHINE_GRAPH_H
 
@@ -15,11 +19,11 @@ extern "C" {
 
 enum kolo_node_kind {
     KOLO_NODE_NUMA,
-    KOLO_NODE_SWITCH, /* of PCI, or a card with several ports */
+    KOLO_NODE_SWITCH, /* a PCI switch, or a card with several ports */
     KOLO_NODE_GPU,
     KOLO_NODE_NIC,      /* one port */
     KOLO_NODE_NVSWITCH, /* all NVSwitches of a host are one node */
-    KOLO_NODE_DEVICE,   /* on PCI, of a class we do not know */
+    KOLO_NODE_DEVICE,   /* a PCI device of an unknown class */
     KOLO_NODE_KINDS
 };
 
@@ -37,14 +41,14 @@ enum kolo_link_kind {
 
 struct kolo_node {
     enum kolo_node_kind kind;
-    int parent;   /* what it hangs on in the PCI tree (a switch, a NUMA node); -1: nothing */
-    uint64_t bus; /* KOLO_BUS_NONE: has no address */
+    int parent;   /* node above it in the PCI tree: a switch or a NUMA node; -1 none */
+    uint64_t bus; /* KOLO_BUS_NONE: no address */
     int number;   /* NUMA: OS index; GPU, NIC: as the source counts; -1 unknown */
     int arch;     /* GPU: compute capability 80, gfx 908 ...; CPU: family << 8 | model; 0 unknown */
-    int gdr;      /* NIC, GPU: 1 GPUDirect RDMA works, 0 not, -1 unknown */
+    int gdr;      /* NIC, GPU: 1 GPUDirect RDMA works, 0 it does not, -1 unknown */
     int port;     /* NIC; 0 unknown */
-    int rdma;     /* NIC: 1 it has a verbs device, 0 it has none, -1 unknown */
-    int count;    /* NVSWITCH: how many there are; 0 unknown */
+    int rdma;     /* NIC: 1 it has a verbs device, 0 it has not, -1 unknown */
+    int count;    /* NVSWITCH: number of switches; 0 unknown */
     uint32_t class_id, vendor, device;
     uint64_t guid;   /* NIC; 0 unknown */
     double gbs;      /* NIC: rate of the port; 0 unknown */
@@ -58,7 +62,7 @@ struct kolo_graph_edge {
     enum kolo_link_kind kind;
     int count;    /* bundled lanes: NVLinks between the two; 1 elsewhere */
     double gbs;   /* of the whole bundle, each way */
-    bool assumed; /* the source does not say; a usual value stands here */
+    bool assumed; /* the source gives no value; this is the usual one */
 };
 
 struct kolo_graph {
@@ -72,40 +76,41 @@ struct kolo_graph {
     int nnics;
     char *source;           /* file, or "this machine" */
     const char *format;     /* "NCCL topology XML" ... */
-    struct kolo_text notes; /* what was odd, a line each */
+    struct kolo_text notes; /* oddities of the source, one a line */
     int nnotes;
-    size_t bytes, limit; /* of memory taken, and the most that may be; 0: no limit */
+    size_t bytes, limit; /* memory in use, and its limit; 0: no limit */
 };
 
 struct kolo_graph *kolo_graph_create(const char *source, const char *format, size_t limit);
 void kolo_graph_destroy(struct kolo_graph *graph); /* NULL is allowed */
 
-/* A new node of this kind, all else unknown, hanging on `parent` (-1: nothing); its index, or -1:
- * no memory, or beyond the limit. Pointers to nodes are good until the next. */
+/* Add a node of this kind below `parent` (-1: no parent); its other values are unknown. Returns its
+ * index; -1: no memory, or beyond the limit. Pointers to nodes stay valid until the next call. */
 int kolo_graph_add(struct kolo_graph *graph, enum kolo_node_kind kind, int parent);
-/* Add a link; kolo_graph_finish() makes one of those that join the same two nodes by the same kind.
- * False: no memory. */
+/* Add a link. kolo_graph_finish() merges links of one kind between the same two nodes. False: no
+ * memory, or beyond the limit. */
 bool kolo_graph_join(struct kolo_graph *graph, const struct kolo_graph_edge *link);
-/* Take away the links over which two GPUs reach each other without PCI: those between them, and
- * those of both to the NVSwitch. */
+/* Remove the links by which two GPUs reach each other without PCI: the links between the two GPUs,
+ * and the links of both to the NVSwitch. */
 void kolo_graph_cut(struct kolo_graph *graph, int a, int b);
-/* Forget the GPUs whose nodes are not `used`: they become devices, which have no links beside PCI.
+/* Keep the GPUs whose nodes are `used`. The other GPUs become devices and lose all links but PCI.
  */
 void kolo_graph_keep(struct kolo_graph *graph, const bool *used);
-/* Copy text into a node's name, cpus or arch_text; NULL or "" leaves it. False: no memory. */
+/* Copy text into a node's name, cpus or arch_text; NULL or "" changes nothing. False: no memory, or
+ * beyond the limit. */
 bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text);
-/* Say that something was odd; the first 64 are kept, the rest counted. */
+/* Add a note about an oddity. The first 64 notes are kept, the others only counted. */
 void kolo_graph_note(struct kolo_graph *graph, const char *format, ...) KOLO_PRINTF(2, 3);
 
-/* A link that one end of it declares: NVLinks are told per GPU, and the other end by its address.
- */
+/* A link as one of its ends declares it: a source lists NVLinks per GPU, and names the other end by
+ * its address. */
 struct kolo_link_claim {
     int from;                 /* GPU */
-    uint64_t to;              /* KOLO_BUS_NONE: hidden, which only NVSwitches are */
+    uint64_t to;              /* KOLO_BUS_NONE: hidden; only NVSwitches are hidden */
     enum kolo_node_kind kind; /* of the other end: GPU, NVSWITCH or NUMA (a CPU with NVLink) */
     enum kolo_link_kind link;
     int count;
-    double gbs; /* each way, of all `count`; 0: by the GPU's architecture */
+    double gbs; /* all `count` links, each way; 0: the usual rate of the GPU's arch */
 };
 struct kolo_link_claims {
     struct kolo_link_claim *claim;
@@ -113,28 +118,29 @@ struct kolo_link_claims {
 };
 bool kolo_link_claims_add(struct kolo_graph *graph, struct kolo_link_claims *claims,
                           const struct kolo_link_claim *claim);
-/* Turn claims into links: what both ends claim counts once, by the smaller claim. */
+/* Turn claims into links and free the claims. Two claims by both ends make one link, with the
+ * values of the smaller claim. */
 KOLO_CHECK kolo_status kolo_link_claims_join(struct kolo_graph *graph,
                                              struct kolo_link_claims *claims);
 
-/* After the last node and link: makes one link of several, numbers gpu[] and nic[], joins NUMA
- * nodes that nothing joins yet, and mends links that cannot be as slow as they say. Errors: SYSTEM.
- */
+/* Complete the graph after its last node and link. Merges parallel links, numbers gpu[] and nic[],
+ * joins NUMA nodes if the source joins none, and corrects PCI links that cannot be as slow as
+ * declared. Errors: INVALID (beyond the limit), SYSTEM. */
 KOLO_CHECK kolo_status kolo_graph_finish(struct kolo_graph *graph);
-/* Hand out what was read with status `st`, finished; of an error nothing is left. Errors: st's,
- * those of kolo_graph_finish(). */
+/* End the reading of a graph that has status `st` so far. OK: finishes the graph and returns it.
+ * Error: destroys the graph. Errors: `st`, those of kolo_graph_finish(). */
 KOLO_CHECK kolo_status kolo_graph_end(struct kolo_graph *graph, kolo_status st,
                                       struct kolo_graph **out);
 
-/* Node with this bus address and kind (-1: any); -1: none. */
+/* The node with this bus address and kind (-1: any kind); -1: none. */
 int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind);
-/* The link between two nodes; NULL: none. Any kind if `kind` is -1. */
+/* The link of this kind (-1: any kind) between two nodes; NULL: none. */
 struct kolo_graph_edge *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind);
-/* The NUMA node that `node` hangs on, its own index if it is one; -1: none. */
+/* The NUMA node above `node`, or `node` if it is a NUMA node; -1: none. */
 int kolo_graph_numa(const struct kolo_graph *graph, int node);
-/* The only NVSWITCH node, made on first use; -1: no memory. */
+/* The only NVSWITCH node, added on first use; -1: no memory, or beyond the limit. */
 int kolo_graph_nvswitch(struct kolo_graph *graph);
-/* All addresses, sorted, for many searches; free() it. Errors: SYSTEM. */
+/* All bus addresses, sorted, for many searches; the caller calls free(). Errors: SYSTEM. */
 struct kolo_bus_entry {
     uint64_t bus;
     int node;
@@ -142,45 +148,50 @@ struct kolo_bus_entry {
 KOLO_CHECK kolo_status kolo_graph_index(struct kolo_graph *graph, struct kolo_bus_entry **out);
 int kolo_index_find(const struct kolo_graph *graph, const struct kolo_bus_entry *index,
                     uint64_t bus);
-/* No memory, or the limit: the status to return. */
+/* The error after a failed addition: INVALID if the graph has a limit, else SYSTEM. */
 kolo_status kolo_graph_full(const struct kolo_graph *graph);
-/* An array with room for one more element, in the graph's account; NULL: none. */
+/* Grow an array to hold one more element, and count its memory in the graph. NULL: no memory, or
+ * beyond the limit; the old array is then unchanged. */
 void *kolo_graph_grow(struct kolo_graph *graph, void *array, int count, int *room, size_t each);
-/* A GPU of the graph by its place in gpu[]: "GPU0 (0000:07:00.0)"; other nodes by kind and name. */
+/* A node's label with its bus address, such as "GPU0 0000:07:00.0". A GPU's number is its place in
+ * gpu[]; other nodes show their kind or name. */
 void kolo_node_label(const struct kolo_graph *graph, int node, struct kolo_text *out);
 const char *kolo_node_kind_name(enum kolo_node_kind kind);
 const char *kolo_link_kind_name(enum kolo_link_kind kind);
 
-/* Hash of all that the planner reads: equal machines plan alike. */
+/* Hash of the values that the planner reads: machines with equal hashes get equal plans. */
 uint64_t kolo_graph_hash(const struct kolo_graph *graph);
 
 /* ---- addresses and speeds (speed.c) -----------------------------------------------------------
  */
 
-/* "0000:3b:00.0", "00000000:3B:00.0", "3b:00.0", "fffffff:ffff:ff" is none. False: not an address.
- */
+/* Parse an address: "0000:3b:00.0", "00000000:3B:00.0" or "3b:00.0". False: not an address, such as
+ * "fffffff:ffff:ff". */
 bool kolo_bus_parse(const char *text, uint64_t *out);
-/* Into at least 24 bytes. */
+/* Print an address; KOLO_BUS_NONE is "-". */
 void kolo_bus_print(uint64_t bus, char out[24]);
 
-/* GB/s of a PCI link: "16.0 GT/s PCIe" and lanes. 0: the text has no number. */
+/* GB/s of a PCI link, from its speed ("16.0 GT/s PCIe") and its lanes (0: 16). 0: the text has no
+ * number, or a value is out of range. */
 double kolo_pci_gbs(const char *speed, int width);
-/* The same from hwloc's GB/s on the wire. */
+/* GB/s of a PCI link, from the line rate that hwloc reports. */
 double kolo_pci_gbs_of_wire(double wire_gbs);
 double kolo_pci_gbs_usual(void);
 /* GB/s of one NVLink of a GPU with this compute capability; of one xgmi link of gfx `arch`. */
 double kolo_nvlink_gbs(int arch);
 double kolo_xgmi_gbs(int arch);
-/* GB/s between two NUMA nodes of such CPUs: vendor NULL unknown, model as in struct kolo_node. */
+/* GB/s between two NUMA nodes, from their CPU: vendor (NULL: unknown), architecture (NULL: unknown)
+ * and `arch` of struct kolo_node. */
 double kolo_smp_gbs(const char *vendor, const char *arch_text, int family_model);
 
-/* What a PCI class code is. */
+/* The kind of node that a PCI class code stands for. */
 enum kolo_node_kind kolo_pci_kind(uint32_t class_id, uint32_t vendor);
 
 /* ---- graph of a host (host_graph.c) ---- */
 
 struct kolo_host;
-/* The devices that hwloc found; `host` was opened with its devices. Errors: SYSTEM. */
+/* Make a graph of the devices that hwloc found. `host` was discovered with devices. Errors: SYSTEM.
+ */
 KOLO_CHECK kolo_status kolo_graph_of_host(const struct kolo_host *host, struct kolo_graph **out);
 #ifdef __cplusplus
 }

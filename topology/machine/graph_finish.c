@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What remains to be done once all nodes and links of a machine are read: claims of NVLinks become
- * links, several links one, NUMA nodes are joined, GPUs and NICs numbered, and PCI links that
- * cannot be as slow as they say are mended: behind a virtual machine's bridge of "2.5 GT/s x1" sit
- * devices that transfer 48 GB/s. */
+/* The last steps of a graph, after all nodes and links are read:
+ * - claims of NVLinks become links;
+ * - parallel links are merged;
+ * - NUMA nodes are joined;
+ * - GPUs and NICs are numbered;
+ * - PCI links that cannot be as slow as declared are corrected. A virtual machine's bridge may
+ *   declare "2.5 GT/s x1" while the devices below it transfer 48 GB/s. */
 #include "topology/machine/graph.h"
 
 #include <stdlib.h>
@@ -65,7 +68,7 @@ bool kolo_link_claims_add(struct kolo_graph *graph, struct kolo_link_claims *cla
     return true;
 }
 
-/* What a claim means: both nodes, the smaller first. */
+/* A claim with both nodes resolved, the smaller one first. */
 struct meant {
     int a, b, from, count;
     enum kolo_link_kind kind;
@@ -96,7 +99,7 @@ static double claimed_gbs(const struct kolo_graph *graph, const struct kolo_link
                                                                           : kolo_nvlink_gbs(arch));
 }
 
-/* The node at the other end; -1: there is none to join. */
+/* The node at a claim's other end; -1: no node to link to. */
 static int other_end(struct kolo_graph *graph, const struct kolo_bus_entry *index, int nvswitch,
                      const struct kolo_link_claim *claim)
 {
@@ -122,7 +125,7 @@ static int other_end(struct kolo_graph *graph, const struct kolo_bus_entry *inde
     return node;
 }
 
-/* The NVSwitch, if any claim needs it; -1: none does. -2: no memory. */
+/* The NVSwitch; -1: no claim needs it; -2: no memory, or beyond the limit. */
 static int find_nvswitch(struct kolo_graph *graph, const struct kolo_link_claims *claims)
 {
     for (int i = 0; i < claims->count; i++) {
@@ -159,7 +162,8 @@ static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_lin
     return KOLO_OK;
 }
 
-/* The claims of one pair: what each end says, summed; both: the smaller. */
+/* Make one link of a pair's claims. The claims of each end are summed. If both ends have claims,
+ * the smaller sum counts. */
 static struct kolo_graph_edge link_of(const struct meant *meant, int count)
 {
     int counts[2] = {0};
@@ -251,7 +255,7 @@ static kolo_status join_numas(struct kolo_graph *graph)
 {
     for (int i = 0; i < graph->nlinks; i++) {
         if (graph->link[i].kind == KOLO_LINK_SMP) {
-            return KOLO_OK; /* the source says how */
+            return KOLO_OK; /* the source has these links */
         }
     }
     for (int b = 0; b < graph->nnodes; b++) {
@@ -270,8 +274,9 @@ static kolo_status join_numas(struct kolo_graph *graph)
     return KOLO_OK;
 }
 
-/* One look at all links, whether any was mended: what that changes above is seen by the next look.
- * From the last link to the first, as nodes mostly follow their parents, two are enough. */
+/* Correct slow links in one pass over all links. True: a link changed. The next pass sees how that
+ * change affects the links above. Nodes mostly follow their parents, so the pass runs from the last
+ * link to the first, and two passes are usually enough. */
 static bool mend_some(struct kolo_graph *graph, double *most, double *least)
 {
     bool mended = false;
@@ -300,7 +305,8 @@ static bool mend_some(struct kolo_graph *graph, double *most, double *least)
     return mended;
 }
 
-/* A switch's link upward that is slower than each link below it is not what the hardware has. */
+/* If a switch's uplink is declared slower than every link below the switch, the declaration is
+ * wrong. */
 static kolo_status mend_uplinks(struct kolo_graph *graph)
 {
     double *most = calloc((size_t)graph->nnodes + 1, sizeof *most);
@@ -335,7 +341,8 @@ static int compare_nodes(const void *left, const void *right, void *context)
     return i < j ? -1 : i > j;
 }
 
-/* Sorted by number where each has its own, else by bus alone, which then forgets the numbers. */
+/* Sort nodes by number if all numbers are known and differ. Else forget the numbers and sort by bus
+ * address. */
 static void sort_kind(struct kolo_graph *graph, int *list, int count)
 {
     bool numbered = true;

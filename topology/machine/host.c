@@ -19,9 +19,9 @@ static void blacklist_component(hwloc_topology_t t, const char *component)
     (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
 }
 
-/* Set filters before loading. A filter can only fail for an unknown name or type: discovery then
- * finds more than we need. Components that start GPU drivers or ask an X server are left out: they
- * add nothing to sysfs and NVML, and have no place in an application. */
+/* Set filters before loading. A filter fails only for an unknown name or type; discovery then finds
+ * more than kolo needs. Components that start GPU drivers or ask an X server are left out. They add
+ * nothing to sysfs and NVML, and an application should not start them. */
 static kolo_status begin_load(bool devices, bool with_x86, hwloc_topology_t *out)
 {
     static const char *const drivers[] = {"cuda", "opencl", "gl", "rsmi", "levelzero"};
@@ -163,7 +163,7 @@ static bool take_object(struct kolo_host *host, hwloc_obj_t object, struct kolo_
     }
 }
 
-/* As deep as hwloc's tree, some ten levels. */
+/* The recursion is as deep as hwloc's tree, about ten levels. */
 /* NOLINTNEXTLINE(misc-no-recursion) */
 static bool take_tree(struct kolo_host *host, hwloc_obj_t object, int parent)
 {

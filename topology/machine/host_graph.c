@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From the parts of a machine to the graph. hwloc shows each port of a PCI switch as a bridge: a
- * host bridge has none above it, a root port one, and from there on upstream ports are even and
- * downstream ports odd; a switch of ours is an upstream port. The matrix NVLinkBandwidth holds line
- * rates between GPUs, NVSwitches and, on POWER, packages; GPUs behind NVSwitches have 0 between
- * them. */
+/* Makes the graph of a machine from its parts.
+ *
+ * hwloc shows each port of a PCI switch as a bridge. A host bridge has no bridge above it, and a
+ * root port has one. Below a root port, upstream ports are at even depths and downstream ports at
+ * odd ones. A switch of the graph is an upstream port.
+ *
+ * The matrix NVLinkBandwidth holds line rates between GPUs, NVSwitches and, on POWER, packages. It
+ * has 0 between GPUs behind NVSwitches. */
 #include "topology/formats/xml.h"
 #include "topology/machine/graph.h"
 #include "topology/machine/parts.h"
@@ -14,14 +17,14 @@
 struct building {
     const struct kolo_host *host;
     struct kolo_graph *graph;
-    int *node;     /* that a part became; -1 none */
-    int *near;     /* NUMA node that a part is local to, as far as that is asked */
-    int elsewhere; /* the NUMA node for what is local to none; -1 not needed yet */
+    int *node;     /* [parts] the part's node; -1 none */
+    int *near;     /* [parts] the part's NUMA node, computed on demand */
+    int elsewhere; /* the NUMA node of parts without a local one; -1 not made yet */
 };
 
 /* ---- NUMA nodes ---- */
 
-/* The package that has all PUs of a NUMA node; else the machine. */
+/* The package that contains all PUs of a NUMA node; the machine, if no package does. */
 static const struct kolo_part *cpu_of(const struct kolo_host *host, const struct kolo_part *numa)
 {
     const int pu = kolo_parts_pu(host, hwloc_bitmap_first(numa->cpus));
@@ -53,7 +56,7 @@ static kolo_status add_numa(struct building *b, int part)
 
 enum { NEAR_UNKNOWN = -1, NEAR_SEVERAL = -2 };
 
-/* One more NUMA node that a part is near. */
+/* Add a NUMA node to the nodes that a part is near. */
 static void come_near(int *near, int node)
 {
     *near = *near == NEAR_UNKNOWN || *near == node ? node : NEAR_SEVERAL;
@@ -71,7 +74,7 @@ static void find_near(struct building *b)
     }
 }
 
-/* Nodes without CPUs are memory only: of a GPU, or far away. */
+/* NUMA nodes without CPUs are left out: they are memory of a GPU, or far memory. */
 static kolo_status add_numas(struct building *b)
 {
     for (int i = -1; (i = kolo_parts_next(b->host, KOLO_PART_NUMA, i)) >= 0;) {
@@ -83,7 +86,7 @@ static kolo_status add_numas(struct building *b)
     return KOLO_OK;
 }
 
-/* What all PUs that a part holds are near. */
+/* The NUMA node that all PUs inside a part are near. */
 static int near_of(const struct building *b, int part)
 {
     int near = NEAR_UNKNOWN;
@@ -95,11 +98,12 @@ static int near_of(const struct building *b, int part)
     return near >= 0 ? near : NEAR_SEVERAL;
 }
 
-/* The NUMA node that a device is local to, or one without a number where it is local to several. */
+/* The NUMA node that a device is local to. A device that is local to several gets a node without a
+ * number. */
 static int numa_of(struct building *b, int device)
 {
     int local = device;
-    while (b->host->part[local].kind >= KOLO_PART_BRIDGE) { /* and the machine is none */
+    while (b->host->part[local].kind >= KOLO_PART_BRIDGE) { /* ends at the machine at the latest */
         local = b->host->part[local].parent;
     }
     if (b->near[local] == NEAR_UNKNOWN) {
@@ -134,7 +138,8 @@ static bool is_switch(const struct kolo_host *host, int part)
            depth % 2 == 0;
 }
 
-/* The node above a device: its nearest switch, made with those above it, else its NUMA node. */
+/* Find the node above a device: its nearest switch, else its NUMA node. Missing switches on the way
+ * up are added. */
 static kolo_status find_parent(struct building *b, int device, int *out)
 {
     int chain[64];
@@ -168,7 +173,7 @@ static kolo_status find_parent(struct building *b, int device, int *out)
     return KOLO_OK;
 }
 
-/* The OS device of a type below a PCI device; NULL: there is none. */
+/* The OS device of a type below a PCI device; NULL: none. */
 static const struct kolo_part *os_device(const struct kolo_host *host, int device,
                                          hwloc_obj_osdev_type_t type, const char *prefix)
 {
@@ -203,8 +208,8 @@ static bool describe_nic(struct building *b, int device, struct kolo_node *n)
     return kolo_graph_text(b->graph, &n->name, verbs != NULL ? verbs->name : net->name);
 }
 
-/* A network device without any interface carries nothing: it is a function for a virtual machine,
- * or has no driver. */
+/* A network device without an interface carries no data. It is a function for a virtual machine, or
+ * has no driver. */
 static bool is_wanted(const struct kolo_host *host, int device, enum kolo_node_kind kind)
 {
     return kind == KOLO_NODE_GPU ||
@@ -258,7 +263,8 @@ static int pci_of(const struct kolo_host *host, int part)
     return part;
 }
 
-/* Links of 25 GB/s (NVLink 2 and later) or of 20 (NVLink 1) make up the sum. */
+/* The number of links in a sum of rates. A link has 25 GB/s (NVLink 2 and later) or 20 (NVLink 1).
+ */
 static int lanes_of(uint64_t mbs)
 {
     const uint64_t each = mbs % 25000 == 0 ? 25000 : 20000;
@@ -292,7 +298,7 @@ static kolo_status claim_rate(struct building *b, const struct kolo_part_rate *r
     return kolo_link_claims_add(b->graph, claims, &claim) ? KOLO_OK : kolo_graph_full(b->graph);
 }
 
-/* NVSwitches that the matrix names. */
+/* Number of NVSwitches in the matrix. */
 static int count_switches(const struct kolo_host *host)
 {
     unsigned char *seen = calloc((size_t)host->nparts, 1);

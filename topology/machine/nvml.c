@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Loading NVML: see nvml.h. The versioned name is the driver's; the plain one is a stub of the
- * development package. Never unloaded: other libraries of the process use it too. */
+/* Loads NVML. The versioned file name is the driver's library; the plain name is a stub from the
+ * development package. NVML is never unloaded, because other libraries of the process use it too.
+ */
 #include "topology/machine/nvml.h"
 
 #include <dlfcn.h>

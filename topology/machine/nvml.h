@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* NVIDIA's management library, loaded at run time: the few functions and structs of it that we use,
- * declared by ourselves, so that no build needs its header and one build runs everywhere. Names,
- * numbers and layouts: the NVML API reference (nvml.h of CUDA 12). */
+/* NVML, NVIDIA's management library, loaded at run time. kolo declares the few functions and
+ * structs that it uses. So no build needs NVML's header, and one build runs on every machine.
+ * Names, numbers and layouts follow the NVML API reference (nvml.h of CUDA 12). */
 #ifndef KOLO_TOPOLOGY_MACHINE_NVML_H
 #define KOLO_TOPOLOGY_MACHINE_NVML_H
 
@@ -44,13 +44,13 @@ enum { /* fields */
        KOLO_NVML_LINK_STATE = 165
 };
 
-enum { /* what is at a link's other end */
+enum { /* the device at a link's other end */
        KOLO_NVML_REMOTE_GPU = 0,
        KOLO_NVML_REMOTE_NPU = 1,
        KOLO_NVML_REMOTE_SWITCH = 2
 };
 
-enum { KOLO_NVML_P2P_READ = 0, KOLO_NVML_P2P_WRITE = 1 }; /* index of P2PStatus; 0 is OK */
+enum { KOLO_NVML_P2P_READ = 0, KOLO_NVML_P2P_WRITE = 1 }; /* index of p2p(); status 0 is OK */
 
 struct kolo_nvml_fabric { /* nvmlGpuFabricInfo_v2_t */
     unsigned version;
@@ -65,7 +65,8 @@ static_assert(sizeof(struct kolo_nvml_pci) == 68, "nvmlPciInfo_t");
 static_assert(sizeof(struct kolo_nvml_field) == 40, "nvmlFieldValue_t");
 static_assert(sizeof(struct kolo_nvml_fabric) == 36, "nvmlGpuFabricInfo_v2_t");
 
-/* NULL where the library has no such function. All return KOLO_NVML_OK or an error. */
+/* NVML's functions. A pointer is NULL if the library lacks the function. Functions that return int
+ * return KOLO_NVML_OK or an error. */
 struct kolo_nvml {
     int (*init)(void);
     int (*count)(unsigned *out);
@@ -82,13 +83,14 @@ struct kolo_nvml {
     const char *(*error)(int status);
 };
 
-/* The library KOLO_NVML_PATH names, else libnvidia-ml.so.1, loaded once and initialised; NULL where
- * there is none, with the reason in `why` (static text). Any thread may ask. */
+/* Load the library once and initialise it: the file that KOLO_NVML_PATH names, else
+ * libnvidia-ml.so.1. NULL: there is no library; `why` is the reason (static text). Any thread may
+ * call this function. */
 const struct kolo_nvml *kolo_nvml_open(const char **why);
 
 struct kolo_graph;
-/* Add the GPUs that NVML knows, their NVLinks, NVSwitch, and pairs without peer access, joined to
- * the graph by bus address. Not finished. Errors: SYSTEM. */
+/* Add the GPUs of NVML with their NVLinks and the NVSwitch, and note the pairs without peer access.
+ * Devices are matched by bus address. The caller finishes the graph. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_nvml_add(const struct kolo_nvml *nvml, struct kolo_graph *graph);
 
 #ifdef __cplusplus

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* NVML's GPUs into the graph. A link's other end is told by its address; where that is empty or not
- * of this machine, as in virtual machines, which hide them, it is an NVSwitch. A link's speed is
- * asked for, and counted as 80 % of itself; where it is not told, the GPU's generation says it. */
+/* Adds NVML's GPUs to the graph.
+ *
+ * NVML gives the address of a link's other end. In virtual machines the address is empty or not of
+ * this machine, because NVSwitches are hidden there; the other end is then an NVSwitch. A link's
+ * capacity is 80 % of the speed that NVML gives. If it gives none, the GPU's generation decides. */
 #include "topology/machine/graph.h"
 #include "topology/machine/nvml.h"
 
@@ -14,7 +16,7 @@ static uint64_t bus_of(const struct kolo_nvml_pci *pci)
            (uint64_t)(pci->device & 0x1f) << 3;
 }
 
-/* A NUMA node for GPUs that hwloc does not see: the only one, else one without a number. */
+/* The NUMA node for GPUs that hwloc does not see: the only node, else one without a number. */
 static int place_unknown(struct kolo_graph *g)
 {
     int only = -1, count = 0;
@@ -73,7 +75,7 @@ static double ask_field(const struct kolo_nvml *nvml, kolo_nvml_device device, u
                                                                                : 0;
 }
 
-/* From compute capability 9 on, by field; before, by the function. */
+/* NVML has a link's state as a field from compute capability 9 on, before that as a function. */
 static bool is_up(const struct kolo_nvml *nvml, kolo_nvml_device device, unsigned link, int arch)
 {
     int active = 0;
@@ -143,7 +145,7 @@ static kolo_status describe_gpu(const struct kolo_nvml *nvml, struct kolo_graph 
     return kolo_graph_text(g, &n->name, name) ? KOLO_OK : kolo_graph_full(g);
 }
 
-/* Pairs that the driver lets not reach each other: said once each. */
+/* Add a note for each pair of GPUs between which the driver forbids peer access. */
 static void check_p2p(const struct kolo_nvml *nvml, struct kolo_graph *g,
                       const kolo_nvml_device *device, int count)
 {

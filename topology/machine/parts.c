@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The parts of a machine: see host.h. Their memory is counted, so that a hostile file cannot make
- * them larger than a limit that grows with the file. */
+/* The parts of a machine. A host counts the memory of its parts, so a hostile file cannot make them
+ * larger than a limit, which grows with the size of the file. */
 #include "topology/machine/parts.h"
 
 #include "topology/machine/graph.h"
@@ -42,7 +42,7 @@ bool kolo_parts_take(struct kolo_host *host, size_t bytes)
     return true;
 }
 
-/* Room for one more; old and new are there at a time, so both are counted. */
+/* realloc() may hold the old and the new list at once, so both count against the limit. */
 static void *grow_list(struct kolo_host *host, void *array, int count, int *room, size_t each)
 {
     if (count < *room) {

@@ -125,7 +125,7 @@ static int common_index(int a, int b)
     return a == b ? a : -1;
 }
 
-/* The kernel wants room for every CPU that it could have, and says EINVAL to less. */
+/* The kernel wants a mask that covers every possible CPU, and returns EINVAL for a smaller one. */
 static cpu_set_t *read_affinity(int *cpus)
 {
     for (*cpus = 1024; *cpus <= 1 << 20; *cpus *= 2) {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* RDMA devices that are no PCI devices: rdma_rxe and siw make one of any interface. hwloc does not
- * show them. One whose interface is a NIC's makes that NIC an RDMA device; one of an interface that
- * is virtual, too, is a NIC of its own, which hangs on the first NUMA node. A device counts where
- * its node is in /dev/infiniband: a container has those that it was given. */
+/* RDMA devices without a PCI device of their own. rdma_rxe and siw make one on any network
+ * interface, and hwloc does not show it.
+ *
+ * - The interface belongs to a NIC: the NIC gets the RDMA device.
+ * - The interface is virtual: the RDMA device is a NIC of its own below the first NUMA node.
+ *
+ * A device counts only if /dev/infiniband has its device node: a container has only the nodes that
+ * it was given. */
 #include "topology/machine/sysfs.h"
 
 #include <dirent.h>
@@ -31,8 +35,7 @@ bool kolo_sysfs_rdma_node(const char *name)
     return found;
 }
 
-/* The node of the PCI device that an interface belongs to, or of a virtio device on it; -1: none.
- */
+/* The NIC that an interface belongs to, found by PCI address, or by name for virtio; -1: none. */
 static int nic_of(const struct kolo_graph *g, const char *interface)
 {
     char path[PATH], last[64];

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bus addresses, and how fast links are. The capacities are those that NCCL and RCCL plan with:
- * about 80 % of the line rate on NVLink, and lanes * rate / 80 on PCI, with the rate in units of
- * 100 Mb/s after coding and protocol (15 30 60 120 240 480 for generations 1 to 6). Sources:
- * NCCL 2.30 src/graph/topo.h and topo.cc, RCCL src/graph/topo.h. */
+/* Bus addresses, and the speed of links. The capacities are those that NCCL and RCCL plan with:
+ * - NVLink: about 80 % of the line rate.
+ * - PCI: lanes * rate / 80. The rate is in units of 100 Mb/s after coding and protocol: 15 30 60
+ *   120 240 480 for generations 1 to 6.
+ *
+ * Sources: NCCL 2.30 src/graph/topo.h and topo.cc, RCCL src/graph/topo.h. */
 #include "topology/machine/graph.h"
 
 #include <ctype.h>
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One hexadecimal field up to `stop`; advances. */
+/* Parse one hexadecimal field that ends with `stop`, and move past it. */
 static bool parse_hex(const char **at, char stop, unsigned long long most, unsigned long long *out)
 {
     char *end = NULL;
@@ -72,10 +74,10 @@ double kolo_pci_gbs(const char *speed, int width)
             return lanes * rates[i].lane / 80;
         }
     }
-    return lanes * gts * 7.5 / 80; /* a rate that no generation has */
+    return lanes * gts * 7.5 / 80; /* a rate of no known generation */
 }
 
-/* hwloc says 15.75 GB/s of a link of 16 lanes of generation 3, which carries 12. */
+/* For 16 lanes of generation 3, hwloc reports 15.75 GB/s; the link carries 12. */
 double kolo_pci_gbs_of_wire(double wire_gbs)
 {
     return wire_gbs > 0 && wire_gbs < 1e4 ? wire_gbs * 12 / 15.753846 : 0;
@@ -128,7 +130,7 @@ enum kolo_node_kind kolo_pci_kind(uint32_t class_id, uint32_t vendor)
         (sub == 0x0300 && vendor == NVIDIA)) {
         return KOLO_NODE_GPU;
     }
-    if (class_id >> 16 == 0x02 || sub == 0x0c06) { /* InfiniBand of old */
+    if (class_id >> 16 == 0x02 || sub == 0x0c06) { /* old class of InfiniBand */
         return KOLO_NODE_NIC;
     }
     if (sub == 0x0604 || sub == 0x0801) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See sysfs.h. */
+/* Reads /sys, and fills in link speeds, port rates and virtual functions from it. */
 #include "topology/machine/sysfs.h"
 
 #include <dirent.h>
@@ -69,7 +69,7 @@ int kolo_sysfs_list(const char *path, struct dirent ***out)
     return n > 0 ? n : 0;
 }
 
-/* GB/s that a device's link can have; 0 unknown. */
+/* The highest speed of a device's link in GB/s; 0 unknown. */
 static double max_gbs(uint64_t bus)
 {
     char address[24], path[PATH], speed[64], width[16];
@@ -99,8 +99,9 @@ static void refine_links(struct kolo_graph *g)
     }
 }
 
-/* A virtual function is no other rail than its physical one: where that is here, it is no NIC of
- * ours. In a virtual machine, which sees virtual functions only, it is. */
+/* A virtual function shares the rail of its physical function. If the graph has the physical
+ * function, the virtual one is no NIC. A virtual machine sees only virtual functions, and there
+ * they are NICs. */
 static bool is_spare_function(const struct kolo_graph *g, const struct kolo_node *n)
 {
     char address[24], path[PATH], physical[64];
@@ -111,7 +112,7 @@ static bool is_spare_function(const struct kolo_graph *g, const struct kolo_node
            kolo_graph_find(g, bus, KOLO_NODE_NIC) >= 0;
 }
 
-/* "400 Gb/sec (4X NDR)" of a verbs port, "100000" (Mb/s) of an interface. */
+/* The rate of a port: "400 Gb/sec (4X NDR)" for verbs, "100000" (Mb/s) for an interface. */
 static double port_gbs(const struct kolo_node *n)
 {
     char path[PATH], text[64];

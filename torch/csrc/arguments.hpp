@@ -11,19 +11,19 @@
 namespace kolo_torch
 {
 
-/* The tensor of a list of one. */
+/* The tensor of a list with one tensor. */
 const at::Tensor &only(const std::vector<at::Tensor> &tensors, const char *call);
-/* Number of kolo's elements in a tensor. */
+/* Number of kolo elements in a tensor. */
 size_t elements(const at::Tensor &t, const Element &element);
 
 void requireSameType(const at::Tensor &a, const at::Tensor &b, const char *call);
-/* `whole` has n times the elements of `part`. */
+/* Check that `whole` has n times the elements of `part`. */
 void requireBlocks(const at::Tensor &whole, const at::Tensor &part, int n, const char *call);
-/* `list` has n tensors of the type of `one`. */
+/* Check that `list` has n tensors of the type of `one`. */
 void requireList(at::TensorList list, const at::Tensor &one, int n, const char *call);
 void requireRoot(int64_t root, int n, const char *call);
 
-/* Counts and displacements of blocks that lie one after the other. */
+/* Counts and displacements of adjacent blocks. */
 struct Blocks {
     std::vector<size_t> counts, displs;
     bool equal = true;

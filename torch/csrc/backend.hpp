@@ -166,8 +166,8 @@ class KoloBackend final : public c10d::Backend
                             const KoloCall &kolo_call);
     Call describe(const CallOptions &call_options, const Tensors &inputs,
                   const std::vector<Tensors> &outputs);
-    /* The communicator for memory of this device: of all ranks, or of this rank and `peer`. The
-     * first use makes it, on all its ranks together. Errors: ValueError, and as Communicator. */
+    /* The communicator for memory of this device, for all ranks, or for this rank and `peer`. Its
+     * ranks make it together at the first use. Errors: ValueError, and as Communicator. */
     std::shared_ptr<Communicator> communicatorOf(c10::Device device, int peer = kNoPeer);
     std::shared_ptr<Communicator> makeCommunicator(c10::Device device, int peer) const;
     /* The device of the last collective on a device, if there was one. */

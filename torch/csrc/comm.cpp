@@ -43,7 +43,7 @@ kolo_config configuration(const KoloOptions &options)
 void check(kolo_status status, const std::string &where, const char *said)
 {
     if (C10_UNLIKELY(status < 0)) {
-        /* "Timed out" is what other backends say, and what tools look for. */
+        /* Other backends write "Timed out", and tools search for it. */
         const char *timed = status == KOLO_ERR_TIMEOUT ? "Timed out - " : "";
         const std::string text =
             c10::str("kolo: ", where, ": ", timed, said != nullptr ? said : kolo_error_text(), " (",
@@ -81,8 +81,8 @@ Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, const s
         const c10::impl::VirtualGuardImpl guard(device->type());
         side_ = guard.getStreamFromGlobalPool(*device);
     }
-    /* split_group() makes a group for each kind of device over one store: the k-th of each rank
-     * meets the k-th of the others. */
+    /* split_group() makes a group for each kind of device over one store. The k-th group of each
+     * rank meets the k-th group of the others. */
     const std::string key = c10::str(meeting, store->add(c10::str(meeting, "_of_", rank), 1));
     if (rank == 0) {
         check(kolo_id_create(&id), "init_process_group");
@@ -107,7 +107,7 @@ Communicator::Communicator(Communicator &old, const std::vector<int> &exclude,
           "shrink_group");
 }
 
-/* In a forked child everything here is the parent's: it is left as it is. */
+/* In a forked child, all of this belongs to the parent, and is not touched. */
 bool Communicator::forked() const
 {
     return getpid() != pid_;

@@ -2,8 +2,9 @@
 /* A kolo communicator whose ranks meet through a c10d Store, and the streams that its asynchronous
  * calls run on.
  *
- * Of host memory: a stream of kolo's a call while it is under way, so that each call has its own
- * end, its own status and its own time-out. Of a device's memory: one stream of the device. */
+ * - Host memory: each call under way has a kolo stream of its own. So it has its own end, its own
+ *   status and its own time-out.
+ * - Device memory: the asynchronous calls share one stream of the device. */
 #pragma once
 
 #include <kolo/kolo.h>
@@ -22,7 +23,7 @@
 namespace kolo_torch
 {
 
-/* What a user can say at init_process_group(pg_options=...); unset members take kolo's defaults. */
+/* The options of init_process_group(pg_options=...). Unset members take kolo's defaults. */
 struct KoloOptions : c10d::Backend::Options {
     explicit KoloOptions(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
         : c10d::Backend::Options("kolo", timeout)
@@ -32,22 +33,23 @@ struct KoloOptions : c10d::Backend::Options {
     std::string algo, transport; /* "": kolo's choice, or KOLO_ALGO and KOLO_TRANSPORT */
 };
 
-/* Throw what a status means to Python: ValueError, NotImplementedError or DistBackendError, with
- * kolo's sentence, `said` or else that of this thread's last failure. Does nothing for KOLO_OK. */
+/* Throw the Python exception for a status: ValueError, NotImplementedError or DistBackendError. Its
+ * text is `said`, or else kolo's sentence for this thread's last failure. Does nothing for KOLO_OK.
+ */
 void check(kolo_status status, const std::string &where, const char *said = nullptr);
-/* The exception itself; null for KOLO_OK. */
+/* The exception for a status; null for KOLO_OK. */
 std::exception_ptr failure(kolo_status status, const std::string &where,
                            const char *said = nullptr);
 
 class Communicator
 {
   public:
-    /* Returns when all ranks have joined; `meeting` names this one among those of the store.
-     * device: whose memory its calls take; none: the host's. Errors: as check(). */
+    /* Returns when all ranks have joined. `meeting` is the name of this communicator in the store.
+     * `device`: its calls take memory of this device; none: host memory. Errors: as check(). */
     Communicator(const c10::intrusive_ptr<c10d::Store> &store, const std::string &meeting, int rank,
                  int size, const KoloOptions &options,
                  const std::optional<c10::Device> &device = std::nullopt);
-    /* The survivors' new communicator; called by them alone. */
+    /* Make a new communicator of the survivors. Only survivors call it. */
     Communicator(Communicator &old, const std::vector<int> &exclude, const KoloOptions &options);
     ~Communicator();
     Communicator(const Communicator &) = delete;
@@ -64,20 +66,20 @@ class Communicator
         return timeout_;
     }
 
-    /* Where asynchronous calls on a device's memory run. */
+    /* The stream of asynchronous calls on device memory. */
     const c10::Stream &side() const
     {
         return *side_;
     }
-    /* What ended the communicator; KOLO_OK: nothing did. From any thread. */
+    /* The failure that ended the communicator; KOLO_OK: none. Any thread may call it. */
     kolo_status error();
-    /* What ended the communicator, as an exception; null: nothing did. */
+    /* The failure that ended the communicator, as an exception; null: none. */
     std::exception_ptr failure(const std::string &where);
 
     kolo_stream takeStream(std::chrono::milliseconds timeout);
     void giveStream(kolo_stream stream);
 
-    /* A premultiplied sum; kept, for the next call will want the same. */
+    /* A premultiplied sum. It is kept, because the next call will need the same one. */
     kolo_op premulsum(const c10d::ReduceOp &op, kolo_type type);
 
     void abort();
@@ -90,7 +92,7 @@ class Communicator
     const std::chrono::milliseconds timeout_;
     const int pid_;
     std::optional<c10::Stream> side_;
-    std::mutex mutex_; /* of what follows */
+    std::mutex mutex_; /* of the members below */
     std::vector<kolo_stream> idle_;
     std::map<std::pair<int, uint64_t>, kolo_op> premulsums_;
 };

@@ -18,13 +18,13 @@ namespace kolo_torch
 namespace
 {
 
-constexpr int kLanes = 4;        /* deeper calls share the last */
+constexpr int kLanes = 4;        /* deeper calls share the last lane */
 constexpr int kMostThreads = 16; /* of a lane */
 constexpr auto kPatience = std::chrono::milliseconds(50);
 
 thread_local int own_lane = -1;
 
-/* One thread runs jobs, `active`; where jobs wait behind it, a second one stands by. */
+/* One thread, `active`, runs jobs. If jobs wait behind it, a second thread stands by. */
 class Lane
 {
   public:
@@ -41,7 +41,7 @@ class Lane
     }
 
   private:
-    /* Whether a job may start: none runs, or that which runs has been at it for long. */
+    /* Whether a job may start: no job runs, or the running job has taken long. */
     bool free(uint64_t seen) const
     {
         return active_ == 0 || (seen != 0 && seen == started_);
@@ -89,8 +89,8 @@ class Lane
     int threads_ = 0, idle_ = 0, active_ = 0;
 };
 
-/* Never freed: their threads may outlive everything. A forked child has none of them and gets lanes
- * of its own. */
+/* The lanes are never freed: their threads may outlive everything. A forked child has no such
+ * threads, and gets lanes of its own. */
 Lane *lanes;
 std::once_flag once;
 

@@ -12,7 +12,7 @@ namespace kolo_torch
 namespace
 {
 
-/* Of a library that is loaded already; NULL: it is not, or has no such function. */
+/* A function of a loaded library; NULL: the library is not loaded, or has no such function. */
 template <typename Function> Function *loaded(const char *library, const char *name)
 {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);

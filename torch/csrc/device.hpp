@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What c10's device-generic interface does not give in every release of torch that kolo serves: a
- * stream as the driver knows it, and whether it is being captured in a graph. No header of CUDA's
- * is used, so that one source serves all builds of torch. */
+/* Two facts that c10's device-generic interface lacks in some releases of torch: the driver's
+ * handle of a stream, and whether a graph captures the stream. No CUDA header is used, so that one
+ * source serves all builds of torch. */
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -9,7 +9,7 @@
 namespace kolo_torch
 {
 
-/* The cudaStream_t of a stream. Errors: RuntimeError where this torch has no way to tell. */
+/* The cudaStream_t of a stream. Errors: RuntimeError if this torch has no way to tell. */
 void *nativeStream(const c10::Stream &stream);
 bool isCapturing(const c10::Stream &stream);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Life of a call on a device: it is enqueued on a stream, an event marks its end, and streams or
+/* Life of a call on a device. It is enqueued on a stream, an event marks its end, and streams or
  * threads wait for that event. */
 #include "device_work.hpp"
 

@@ -16,7 +16,7 @@ namespace kolo_torch
 namespace
 {
 
-constexpr size_t kPage = 4096;       /* kolo_mem_alloc() aligns to it */
+constexpr size_t kPage = 4096;       /* the alignment of kolo_mem_alloc() */
 constexpr size_t kKeep = 1ull << 30; /* freed bytes that are always kept */
 
 /* The blocks of this process. */
@@ -46,7 +46,7 @@ class SharedBlocks
         return block;
     }
 
-    /* False: it is none of these. */
+    /* False: the block is not one of these. */
     bool give(void *block)
     {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -74,7 +74,7 @@ class SharedBlocks
     size_t used_bytes_ = 0, free_bytes_ = 0;
 };
 
-/* Never freed: tensors may outlive everything. */
+/* The blocks are never freed: tensors may outlive everything. */
 SharedBlocks &blocks()
 {
     static SharedBlocks *const all = new SharedBlocks;
@@ -86,7 +86,7 @@ c10::Allocator *plain()
     return c10::GetDefaultCPUAllocator();
 }
 
-/* Of both kinds of memory: torch asks an allocator for one deleter. */
+/* Release memory of both kinds: torch asks an allocator for a single deleter. */
 void release(void *block)
 {
     if (reinterpret_cast<uintptr_t>(block) % kPage != 0 || !blocks().give(block)) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tensors in memory of kolo_mem_alloc(), which the ranks of a host read and write without a copy.
  *
- * Such memory is dear to get and dear to give back, and kolo keeps what it knows of it: freed
- * blocks are kept for the next tensor of their size, at most as much as is in use, or 1 GiB. */
+ * Allocation and release of this memory are expensive, and kolo caches facts about each block. So
+ * freed blocks are kept for the next tensor of their size: at most as many bytes as are in use, or
+ * 1 GiB. */
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,11 +12,12 @@
 namespace kolo_torch
 {
 
-/* An uninitialised CPU tensor. Errors: DistBackendError where there is no memory. */
+/* An uninitialised CPU tensor. Errors: DistBackendError if there is no memory. */
 at::Tensor emptyShared(at::IntArrayRef sizes, at::ScalarType dtype);
-/* Allocates shared memory, whatever the size. Lives for ever. */
+/* Allocates shared memory of any size. Lives for ever. */
 c10::Allocator *sharedAllocator();
-/* From now on CPU tensors of at least so many bytes lie in shared memory, where there is some. */
+/* Allocate CPU tensors of at least this many bytes in shared memory from now on, if there is some.
+ */
 void useSharedMemory(size_t least);
 
 } // namespace kolo_torch

@@ -13,7 +13,7 @@ Recorder::Recorder()
 {
 }
 
-/* Never freed: works may outlive everything. */
+/* The recorder is never freed: works may outlive everything. */
 Recorder &Recorder::get()
 {
     static Recorder *const recorder = new Recorder;

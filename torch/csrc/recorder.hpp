@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The last calls of this process, for whoever asks what a rank was doing when it got stuck: what
- * torch's flight recorder keeps for nccl and gloo (its own cannot be reached from outside before
- * torch 2.14). TORCH_FR_BUFFER_SIZE says how many; 0: none. */
+/* The last calls of this process, to find the call in which a rank got stuck. torch's flight
+ * recorder keeps the same facts for nccl and gloo, but before torch 2.14 other backends cannot
+ * reach it. TORCH_FR_BUFFER_SIZE is the number of calls; 0: none. */
 #pragma once
 
 #include <ATen/ATen.h>
@@ -40,10 +40,10 @@ class Recorder
     {
         return most_ > 0;
     }
-    /* The entry's id; its id, began and state are set here. */
+    /* Add an entry and return its id. Sets the entry's id, began and state. */
     uint64_t begin(Entry &&entry);
     void end(uint64_t id, bool well);
-    /* In order of their beginning. */
+    /* The entries in the order of their beginning. */
     std::vector<Entry> entries();
 
   private:

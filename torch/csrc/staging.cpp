@@ -11,8 +11,8 @@ namespace kolo_torch
 namespace
 {
 
-/* All of them contiguous, one after the other. On a device also in one storage: blocks that only
- * happen to be neighbours may be allocations of their own to the driver. */
+/* Whether all tensors are contiguous and adjacent. On a device they must also be in one storage:
+ * neighbouring blocks may be separate allocations to the driver. */
 bool consecutive(at::TensorList list)
 {
     const char *end = nullptr;

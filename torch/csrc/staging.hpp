@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A call's tensors as kolo takes them: dense memory, of the host or of one device.
+/* A call's tensors in kolo's form: dense memory of the host or of one device.
  *
- * A contiguous tensor is its own memory. Others (strided, a list of tensors that do not lie one
- * after the other) are copied at the call and, where they are results, copied back at its end. On a
- * device both are in the order of the stream that is current then. */
+ * A contiguous tensor is used in place. Other tensors (strided, or a list of tensors that are not
+ * adjacent) are copied at the call. Results are copied back at its end. On a device, both copies
+ * are in the order of the stream that is current at that time. */
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,22 +18,22 @@ class Staging
   public:
     /* Address of t's elements, for reading. */
     const void *in(const at::Tensor &t);
-    /* Address where t's elements are to be written. */
+    /* Address of t's elements, for writing. */
     void *out(const at::Tensor &t);
-    /* Both. */
+    /* Address of t's elements, for reading and writing. */
     void *inout(const at::Tensor &t);
-    /* The same for tensors of one dtype and device, one after the other. */
+    /* The same for a list of tensors of one dtype and device, as one dense block. */
     const void *in(at::TensorList list);
     void *out(at::TensorList list);
 
-    /* The call is on this device. Errors: ValueError where a tensor is elsewhere. */
+    /* The call is on this device. Errors: ValueError if a tensor is on another one. */
     void requireHere(c10::Device device);
-    /* At the end of a call that went well: copies results back. */
+    /* Copy results back, at the end of a successful call. */
     void finish();
 
-    /* Tensors and copies stay alive for an asynchronous call: until release(). */
+    /* Drop tensors and copies, which stay alive until then for an asynchronous call. */
     void release();
-    /* Where they are, if not on the host. */
+    /* The tensors' device; none: the host. */
     std::optional<c10::Device> device() const
     {
         return place_ && !place_->is_cpu() ? place_ : std::nullopt;
@@ -42,7 +42,7 @@ class Staging
     Staging() = default;
     Staging(Staging &&) = default;
     Staging &operator=(Staging &&) = default;
-    /* Take what `other` has, too. Errors: ValueError where that is elsewhere. */
+    /* Also take the tensors of `other`. Errors: ValueError if they are on another device. */
     void join(Staging &&other);
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a tensor's elements and a c10d reduction are to kolo. */
+/* kolo's types and operations for a tensor's elements and a c10d reduction. */
 #pragma once
 
 #include <kolo/kolo.h>
@@ -11,18 +11,18 @@
 namespace kolo_torch
 {
 
-/* An element of a tensor is `per` elements of `type`: complex numbers are two. */
+/* An element of a tensor is `per` elements of `type`. A complex number is two elements. */
 struct Element {
     kolo_type type;
     size_t per;
 };
 
-/* For moving: every dtype, as bytes where kolo has no such type. */
+/* The element type for moving data. Every dtype can be moved, as bytes if kolo lacks the type. */
 Element movable(at::ScalarType dtype);
-/* For reducing: nothing where kolo cannot reduce it. */
+/* The element type for reducing; none: kolo cannot reduce the dtype. */
 std::optional<Element> reducible(at::ScalarType dtype);
-/* The operation but for PREMUL_SUM. On bool, sums and maxima are OR, products and minima AND.
- * Errors: ValueError, naming both. */
+/* The operation, except PREMUL_SUM. On bool, sums and maxima are OR, products and minima AND.
+ * Errors: ValueError that names both. */
 kolo_op operation(const c10d::ReduceOp &op, at::ScalarType dtype);
 /* PREMUL_SUM's factor as one element of `type`; out has room for 8 bytes. Errors: ValueError. */
 void premultiplier(const c10d::ReduceOp &op, kolo_type type, void *out);

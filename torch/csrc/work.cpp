@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Life of a call on host memory: it starts, one thread settles it, and futures and waiters hear of
+/* Life of a call on host memory: it starts, one thread settles it, and futures and waiters are told
  * its end. */
 #include "work.hpp"
 
@@ -141,8 +141,8 @@ void Work::callBack()
     }
 }
 
-/* On the thread that makes kolo's progress: hand on, nothing more. Futures are completed there even
- * if somebody else came first to settle, so that callbacks come in order. */
+/* Runs on kolo's progress thread, so it only hands the work to the completer. The completer
+ * completes the futures even if another thread settles first, so that callbacks run in order. */
 void Work::reached(void *self)
 {
     complete(static_cast<Work *>(self)->lane_, [self] {
@@ -152,7 +152,8 @@ void Work::reached(void *self)
     });
 }
 
-/* False: it is not done, or another thread is at it (unless `block`). */
+/* Try to settle the work. False: the call is not done, or (unless `block`) another thread is
+ * settling. */
 bool Work::trySettle(bool block)
 {
     std::unique_lock<std::timed_mutex> lock(settling_, std::defer_lock);
@@ -190,7 +191,7 @@ std::exception_ptr Work::finishResults(kolo_status status)
     return nullptr;
 }
 
-/* By one thread, which holds settling_ or is the only one to know of the work. */
+/* Settle the work. The calling thread holds settling_, or is the only one that knows the work. */
 void Work::settle(kolo_status status)
 {
     const std::exception_ptr error = finishResults(status);
@@ -205,7 +206,7 @@ void Work::settle(kolo_status status)
     comm_->giveStream(stream);
 }
 
-/* Runs what hangs on the futures. */
+/* Complete the futures, which runs their callbacks. */
 void Work::completeFuture()
 {
     c10::intrusive_ptr<c10::ivalue::Future> future, result;
@@ -227,7 +228,7 @@ void Work::completeFuture()
     }
 }
 
-/* ---- asking and waiting ---- */
+/* ---- polling and waiting ---- */
 
 bool Work::isCompleted()
 {
