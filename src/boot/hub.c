@@ -54,7 +54,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     case KOLO_BOOT_HELLO:
         if (conn->hello.name == kolo_boot_name_hash(&hub->meet)) {
             kolo_hub_challenge(hub, conn);
-        } else { /* it is early for the job's next meeting at this address */
+        } else { /* the rank came early, for the job's next meeting at this address */
             (void)shutdown(conn->fd, SHUT_RDWR);
         }
         break;
@@ -213,7 +213,7 @@ static void out_of_descriptors(struct kolo_hub *hub)
         }
         return;
     }
-    if (hub->spare < 0) { /* until one of those that were told has gone */
+    if (hub->spare < 0) { /* the job has failed: wait until a rank with its error has left */
         (void)usleep(1000);
         return;
     }
@@ -314,7 +314,7 @@ static void serve_once(struct kolo_hub *hub)
             accept_all(hub, i);
         }
     }
-    if (hub->complete && hub->listener[1] >= 0) { /* nobody has to come any more */
+    if (hub->complete && hub->listener[1] >= 0) { /* all ranks have joined */
         close(hub->listener[1]);
         hub->listener[1] = -1;
     }
@@ -358,7 +358,7 @@ static void *hub_main(void *arg)
     return NULL;
 }
 
-/* The thread blocks all signals: they are for the application's threads. */
+/* Start the thread with every signal blocked: signals belong to the application. */
 static int start_thread(struct kolo_hub *hub)
 {
     sigset_t all;

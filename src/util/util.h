@@ -45,7 +45,7 @@ extern "C" {
 #define KOLO_LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define KOLO_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* ---- errors: the first detector says what happened, callers pass the code on ---- */
+/* ---- errors: the code that detects one writes the text, its callers pass the status on ---- */
 
 /* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
  */
