@@ -46,7 +46,7 @@ struct kolo_carrier_message { /* a send or a receive in progress, or a message w
 };
 
 struct kolo_carrier_message_list {
-    struct kolo_carrier_message *first, *last; /* last: only where first is not NULL */
+    struct kolo_carrier_message *first, *last; /* last: valid only if first is not NULL */
 };
 
 static inline void kolo_carrier_message_append(struct kolo_carrier_message_list *list,

@@ -98,8 +98,8 @@ void kolo_tcp_farewell_complain(struct kolo_link *link)
     say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, KOLO_ERR_LINK));
 }
 
-/* Either the communicator failed, which the peer must know, or this side wants its requests back
- * and goes. */
+/* Either the communicator failed, and the peer must know. Or this side wants its requests back, and
+ * leaves. */
 void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
 {
     if (kolo_carriers_have_failed(&link->ep->all)) {

@@ -414,7 +414,7 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
 
 void kolo_tcp_message_end(struct kolo_link *link, kolo_status why)
 {
-    for (int i = 0; i < link->nsockets; i++) { /* nobody reads or writes their memory from here */
+    for (int i = 0; i < link->nsockets; i++) { /* sockets no longer use the requests' memory */
         link->socket[i].into = NULL;
         link->socket[i].left = 0;
         link->socket[i].count = 0;

@@ -169,7 +169,7 @@ struct kolo_link {
         *expected; /* the receive that the next frame is probably for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
-    bool bad;   /* the peer sent something wrong, and does not know it yet */
+    bool bad;   /* the peer sent an invalid frame, and does not know it yet */
     bool words; /* words of notify() moved in this turn, which is no progress of messages */
 };
 
@@ -253,18 +253,18 @@ void kolo_tcp_message_free(struct kolo_link *link);
 
 /* ---- farewell.c ---- */
 
-/* abort() was called: say why, or say good-bye, and let what was written arrive. */
+/* abort() was called: send ABORT or BYE, and let the written bytes arrive. */
 void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
-/* The peer sent something wrong, but it lives: tell it why this side goes, so that it does not take
- * this rank for dead. */
+/* The peer sent an invalid frame, but it lives. Send it the reason why this side leaves, so that it
+ * does not take this rank for dead. */
 void kolo_tcp_farewell_complain(struct kolo_link *link);
-/* Wait until the sockets kept aside have delivered what was written, and close them. */
+/* Wait until the sockets kept aside have delivered their bytes, and close them. */
 void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
 
 /* ---- tcp.c ---- */
 
 /* Fail the link: its requests end with LINK and this text. `error`: errno or 0; EBADMSG if the peer
- * lives and sent something wrong. */
+ * lives and sent an invalid frame. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
 /* The socket has ended. After BYE that is no error. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);

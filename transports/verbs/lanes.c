@@ -2,8 +2,8 @@
 /* How lanes come up, fail, and come back.
  *
  * Each end creates its queue pair, fills its receive queue and sends OFFER. The peer's offer makes
- * the queue pair ready, and the end sends UP. After UP of both ends a value goes alone; once it has
- * arrived, entries go.
+ * the queue pair ready, and the end sends UP. After UP of both ends an immediate value goes alone.
+ * After its arrival entries go.
  *
  * A lane that fails at one end is ended at both. Each end stops its queue pair, handles the entries
  * that had come, and sends DOWN with the count of entries that it has taken. The entries that the

@@ -69,7 +69,7 @@ kolo_status kolo_verbs_queue_pair_connect(struct kolo_verbs_lane *lane)
                              "RTS");
 }
 
-/* With as much inline as the device gives. */
+/* With as many inline bytes as the device allows. */
 kolo_status kolo_verbs_queue_pair_create(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_rail *rail = lane->rail;
