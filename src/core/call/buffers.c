@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Entry lines: what each rank's buffers of a call offer to the others.
  *
- * Both ends of a link must lower alike, so in a call with entries every rank waits for everybody's
- * line. That is a round of flags, and useless while nobody has memory to share. So entries begin
- * when the first rank of a communicator has some: it says in its head from which tile on, far
- * enough ahead that every rank sees it before it gets there. A rank is at most KOLO_DEPTH + 1 tiles
- * ahead of one that it met in a tile (it waits for what it reads, and before it writes a line again
- * for those who read it KOLO_DEPTH tiles before), and so at most n-1 times that ahead of anybody:
- * one edge of each tile's plan crosses from those known to have come so far to the others. (Tiles
- * of messages prove nothing and do not count.) Where ranks are threads, or sit on several hosts, or
- * some rank cannot map another, entries are there from the start. */
+ * Both ends of a link must lower alike. So in a call with entries every rank waits for the lines of
+ * all ranks. That costs a round of flags, and is useless while no rank has memory to share.
+ *
+ * So entries begin when the first rank of a communicator has such memory. That rank announces in
+ * the head of its region the tile from which on entries are used. The tile is so far ahead that
+ * every rank sees the announcement before it gets there:
+ *   - A rank is at most KOLO_DEPTH + 1 tiles ahead of a rank that it met in a tile. It waits for
+ *     the data that it reads. Before it writes a line again, it waits for the ranks that read the
+ *     line KOLO_DEPTH tiles before.
+ *   - So it is at most n-1 times that ahead of any rank. Take the ranks that are known to have come
+ *     so far: an edge of each tile's plan leads from them to the other ranks.
+ * Tiles of messages prove nothing, and do not count.
+ *
+ * Entries are used from the start if ranks are threads, or are on several hosts, or if some rank
+ * cannot map another. */
 #include "core/call/memo.h"
 #include "core/call/parts.h"
 #include "exec/cpu/region.h"
@@ -19,14 +25,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- from when on ---- */
+/* ---- the first tile with entries ---- */
 
 static uint32_t far_ahead(const struct kolo_comm *c)
 {
     return (KOLO_DEPTH + 4) * ((uint32_t)c->nranks + 1);
 }
 
-/* 0 means nothing was said, so what is said is odd. */
+/* Announce the first tile. 0 means no announcement, so an announced number is odd. */
 static void announce(struct kolo_comm *c)
 {
     if (!c->announced && kolo_mem_allocs() > 0) {
@@ -155,7 +161,7 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
     return KOLO_OK;
 }
 
-/* What rank q brings. */
+/* Whether the buffers that rank q brings to this call lie in memory that its peers map. */
 static bool brings_mapped(const struct kolo_call *call, int q)
 {
     const struct kolo_wires *w = &call->base.comm->wires;
@@ -170,7 +176,7 @@ static bool brings_mapped(const struct kolo_call *call, int q)
 bool kolo_call_is_mapped(const struct kolo_call *call)
 {
     const struct kolo_comm *c = call->base.comm;
-    bool threads = true, mapped = c->nhosts == 1; /* of one host all regions are mapped */
+    bool threads = true, mapped = c->nhosts == 1; /* on one host all regions are mapped */
     for (int q = 0; q < c->nranks && mapped; q++) {
         threads = threads && c->member[q].peer.process == c->member[0].peer.process;
         mapped = c->wires.region[q] != NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether a call's arguments make sense. */
+/* Checks of a call's arguments that need no other rank. */
 #include "core/call/op.h"
 #include "core/call/parts.h"
 

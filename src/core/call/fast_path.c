@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Running calls that the call cache knows and that are more than one exchange. */
+/* Run calls that the call cache knows and that take more than one exchange. */
 #include "core/call/fast_path.h"
 
 #include "core/call/parts.h"
@@ -22,7 +22,8 @@ kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
     return kolo_exec_now(&x);
 }
 
-/* The entry is published, and somebody's is another than last time. */
+/* This rank has published its entry, but the entry of some rank differs from last time. Go on the
+ * long way, from ENTRIES. */
 static __attribute__((noinline)) kolo_status
 go_on_slowly(struct kolo_comm *c, const struct kolo_coll_args *a, const struct kolo_memo *m)
 {
@@ -84,7 +85,7 @@ static void end_if_well(struct kolo_record *record, kolo_status st)
     }
 }
 
-/* By who holds comm->busy. False: not a call that is known. */
+/* The caller holds comm->busy. False: the cache does not know the call. */
 static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_status *out)
 {
     const uint64_t what = kolo_memo_what(a);
@@ -116,7 +117,7 @@ bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo
 {
     kolo_status st = KOLO_OK;
     const bool known =
-        !c->logs_calls && c->device == KOLO_HOST && /* else its buffers are looked at */
+        !c->logs_calls && c->device == KOLO_HOST && /* else the call looks at its buffers */
         atomic_load_explicit(&c->head, memory_order_acquire) == NULL && run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         const uint64_t what = kolo_memo_what(args);

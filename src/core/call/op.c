@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Created operations: a list of the communicator's, under its queue's lock. */
+/* Created operations: a list of each communicator, under its queue's lock. */
 #include "core/call/op.h"
 
 #include "core/comm.h"

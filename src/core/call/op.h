@@ -12,8 +12,8 @@ struct kolo_premulsum {
     unsigned char factor[16];
 };
 
-/* Check that `op` was created on this communicator for `type`, and copy its factor's bits: the
- * operation may be destroyed before a queued call begins. Errors: INVALID. */
+/* Check that `op` was created on this communicator for `type`, and copy its factor's bits. The copy
+ * is needed because the operation may be destroyed before a queued call starts. Errors: INVALID. */
 kolo_status kolo_op_find(struct kolo_comm *comm, kolo_op op, enum kolo_type type,
                          uint64_t *factor_out);
 /* Free all operations of a communicator. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where a call goes: a blocking call on an idle communicator runs at once, in its thread; else it
- * is queued, on its stream or in the open group. */
+/* Submit a call. A blocking call on an idle communicator runs at once, in the calling thread. Any
+ * other call is queued: in its communicator, on its stream, or in the open group. */
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
 #include "core/call/parts.h"
@@ -28,7 +28,7 @@ static kolo_status wait_queued(struct kolo_queued *call)
     return st;
 }
 
-/* The communicator is idle, and comm->busy held. */
+/* Run a call. The communicator is idle, and the caller holds comm->busy. */
 static kolo_status run_idle(struct kolo_call *call)
 {
     struct kolo_comm *c = call->base.comm;
@@ -125,13 +125,13 @@ void kolo_call_drain(struct kolo_comm *c)
         kolo_queue_drive(c);
         kolo_queue_pause(&spins, 0);
     }
-    kolo_stream_rest(); /* no thread is inside a call of c any more */
+    kolo_stream_rest(); /* now no thread is inside a call of c */
     const double deadline = kolo_now_us() + c->timeout_ms * 1e3;
     while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         kolo_queue_pause(&spins, 0);
     }
-    for (int q = 0; q < c->nranks; q++) { /* what it reads of me in my last call has been read */
+    for (int q = 0; q < c->nranks; q++) { /* wait until q has read this rank's last call */
         if (c->wires.region[q] != NULL && (c->wires.entries > 0 || reads_of_me(&c->wires, q)) &&
             kolo_comm_error(c) == KOLO_OK) {
             (void)kolo_wait(&c->wires, &c->wires.region[q]->head.done, c->wires.epoch, q);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Posting to peers, connecting to them, and sending; see inner.h for the protocol.
  *
- * An operation is put into a queue before anything is posted for it, so that an error finds it. */
+ * An operation is in a queue before a request is posted for it, so that an error finds it. */
 #include "core/p2p/inner.h"
 #include "gpu/proxy/gdr.h"
 
@@ -90,7 +90,8 @@ static void use_device(struct kolo_p2p *p2p, const struct kolo_member *member)
         (struct kolo_p2p_device){.transport = member->transport, .device = member->device};
 }
 
-/* INVALID and UNSUPPORTED would say that nothing happened; but an operation was begun. */
+/* Connect. INVALID and UNSUPPORTED become LINK: they would mean that the call changed nothing, but
+ * an operation was started. */
 static kolo_status reach(struct kolo_comm *comm, int rank)
 {
     const kolo_status status = kolo_comm_connect(comm, rank);
@@ -136,7 +137,7 @@ void kolo_p2p_pass(struct kolo_p2p_op *send, struct kolo_p2p_op *recv)
     recv->end = fits ? KOLO_OK : KOLO_ERR_INVALID;
 }
 
-/* To this rank itself: straight across, or kept like any other. */
+/* Send to this rank itself: straight into the receive, or kept like any other message. */
 static kolo_status send_self(struct kolo_p2p *p2p, struct kolo_p2p_peer *self,
                              struct kolo_p2p_op *op)
 {
