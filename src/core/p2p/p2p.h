@@ -57,10 +57,10 @@ struct kolo_p2p_op {
     size_t bytes;                   /* capacity for a receive */
     struct kolo_p2p_direct *direct; /* or NULL */
     int peer, tag;                  /* receives: also KOLO_ANY_SOURCE, KOLO_ANY_TAG */
-    struct kolo_recv_info info;     /* of a receive, when done; too long: bytes that were sent */
-    _Atomic int status;             /* release: everything else was written before */
+    struct kolo_recv_info info;     /* of a finished receive; if too long: the bytes sent */
+    _Atomic int status;             /* release: all other members were written before */
 
-    struct kolo_p2p_op *next; /* from here on p2p's own, under comm->device_lock */
+    struct kolo_p2p_op *next; /* this and the rest are p2p's own, under comm->device_lock */
     uint64_t order;           /* of a receive: when it was posted; of a send: its id */
     kolo_status end;          /* its status when its requests are done */
     struct kolo_req req[2];   /* header; data */
