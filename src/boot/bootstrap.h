@@ -55,7 +55,7 @@ KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
 /* Between exchanges: whether the next one will fail because a rank died. */
 bool kolo_boot_has_ended(const struct kolo_boot *boot);
 /* Between exchanges: this rank misses a peer, which may have left because of another rank. Ask the
- * hub, for at most a second, what it knows; INPROGRESS: nothing. */
+ * hub for the cause, for at most a second. INPROGRESS: the hub knows none. */
 KOLO_CHECK kolo_status kolo_boot_why(struct kolo_boot *boot);
 /* This rank cannot go on: send the others the error of this thread. */
 void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status);

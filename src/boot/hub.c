@@ -2,7 +2,7 @@
 /* The hub's thread: it polls the connections of all ranks and never blocks on any of them.
  *
  * Before its proof a connection costs one descriptor for at most 5 s, and the oldest one makes room
- * for a new one. So a stranger delays nobody. */
+ * for a new one. So a stranger delays no rank. */
 #include "boot/hub.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The hub in two parts: hub.c is a thread that reads connections and keeps the deadlines. hub_job.c
- * knows the ranks, and decides what is sent to them.
+ * knows the ranks, and decides which frames they get.
  *
  *   accepted --HELLO--> challenged --PROOF--> joined --(all came)--> exchanges --> left
  *

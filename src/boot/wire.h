@@ -95,7 +95,7 @@ KOLO_CHECK kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out);
  * hub of the job. Errors: INVALID (no secret; an address of another host), SYSTEM. */
 KOLO_CHECK kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out);
 /* Try once to connect: first on this host, then by TCP if the meeting point has a place.
- * INPROGRESS: nobody listens, or the listener is busy. On this host the peer's user id was checked.
+ * INPROGRESS: no hub listens, or it is busy. On this host the peer's user id was checked.
  */
 KOLO_CHECK kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out);
 /* The process at the other end. False: it has another user id, or the connection is TCP. */

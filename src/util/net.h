@@ -58,7 +58,7 @@ const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEX
 const char *kolo_inet_ip(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
 /* The first address of a host name, or a numeric address. Errors: INVALID (no such host). */
 KOLO_CHECK kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *out);
-/* Move a descriptor above those of the standard streams. */
+/* Move a descriptor above the descriptors of the standard streams. */
 int kolo_above_standard_streams(int fd);
 
 #endif

@@ -33,7 +33,7 @@ static bool has_unsent(int fd)
 }
 
 /* Read and drop incoming bytes. Closing a socket with unread bytes would reset the connection, and
- * the peer might lose what this side sent. 0: the peer has closed its end. */
+ * the peer might lose bytes of this side. 0: the peer has closed its end. */
 static ssize_t drain_socket(int fd)
 {
     char scrap[4096];

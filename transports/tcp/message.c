@@ -328,7 +328,7 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
     }
     if (m->req == NULL || (m->begun && frame->offset == 0) ||
         m->moved + frame->len > frame->total) {
-        return NULL; /* the same part again, or a later one that nobody asked for */
+        return NULL; /* the same part again, or a later one before READY */
     }
     m->failed = m->failed || frame->total != m->total;
     m->touched = true; /* from here on no socket may read ahead into it */

@@ -69,11 +69,11 @@ struct kolo_tcp_frame {
     uint32_t number; /* of the message in its channel, from 0 */
     uint32_t taken;  /* messages of this channel that the sender of the frame has taken */
     uint64_t offset, total;
-    /* Only where the link has sums, CRC-32C: of the payload, and of all above. */
+    /* Only if the link has sums. CRC-32C of the payload, and of all members above. */
     uint32_t payload_sum, sum;
 };
 static_assert(sizeof(struct kolo_tcp_frame) == 40, "wire format");
-enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of it on the wire */
+enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of a frame's header on the wire */
 #define KOLO_TCP_FRAME_MAGIC 0x6b31
 
 struct kolo_tcp_hello { /* the first bytes of a connection, from its maker */
@@ -149,7 +149,7 @@ struct kolo_tcp_socket {
     struct kolo_tcp_frame frame;
     struct kolo_carrier_message *into;
     size_t left, at; /* at: where in the message */
-    uint32_t sum;    /* of what came of the payload; where the link has sums */
+    uint32_t sum;    /* of the payload bytes that came, if the link has sums */
     size_t head, tail;
     char *staging; /* [KOLO_TCP_STAGING] */
 };

@@ -273,7 +273,7 @@ void kolo_verbs_lanes_close(struct kolo_link *link);
 bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word);
 /* Advance the lanes that failed. */
 void kolo_verbs_lanes_step(struct kolo_link *link);
-/* End a lane: `what` went wrong; NULL: the peer ended it. */
+/* End a lane. `what` is the cause for the log. NULL: the peer ended it. */
 void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
 
 /* ---- queue_pair.c ---- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public v-forms: collectives whose blocks differ in length. They copy the counts and check
- * what one rank can check of them. */
+/* The public v-forms: collectives whose blocks differ in length. They copy the counts, and check
+ * them without asking other ranks. */
 #include "core/call/call.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Entry lines: what each rank's buffers of a call offer to the others.
+/* Entry lines: how the other ranks can reach each rank's buffers of a call.
  *
  * Both ends of a link must lower alike. So in a call with entries every rank waits for the lines of
  * all ranks. That costs a round of flags, and is useless while no rank has memory to share.
