@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Compute while kolo communicates, as training does: kolo sums the gradient of one layer over the
- * ranks, while the program computes the gradient of the next layer.
+/* Compute while kolo communicates, as training does. kolo sums the gradient of one layer over the
+ * ranks. Meanwhile the program computes the gradient of the next layer.
  *
  *   cc overlap.c -o overlap $(pkg-config --cflags --libs kolo)
  *   kolo run -n 2 ./overlap */

@@ -2,7 +2,7 @@
 /* The listening side of a transport's TCP connections.
  *
  * A new connection is a guest until it has proved that it comes from a rank of the communicator. A
- * guest changes nothing: it costs one of KOLO_ACCEPTOR_GUESTS descriptors for at most 5 s, and the
+ * guest changes nothing. It costs one of KOLO_ACCEPTOR_GUESTS descriptors for at most 5 s, and the
  * oldest guest makes room for a new one.
  *
  * A proved guest belongs to the link to its rank. If that link does not exist yet, the guest waits

@@ -6,8 +6,8 @@
  * have arrived. A receive is in its channel's `recvs`, by number. A message that arrives before its
  * receive is posted is in `recvs` too.
  *
- * A window bounds these early messages: fewer than KOLO_CARRIER_DEPTH messages of a channel, and
- * KOLO_CARRIER_WINDOW bytes, are sent before the peer reports that it has taken some.
+ * A window bounds these early messages. Fewer than KOLO_CARRIER_DEPTH messages of a channel, and
+ * KOLO_CARRIER_WINDOW bytes, may go before the peer reports that it has taken some.
  *
  * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It sets `name`,
  * `env`, `record_bytes` and `notify`, and `drop` if its records own something. It makes the parts

@@ -17,17 +17,17 @@ enum {
     KOLO_BOOT_SPREAD_BYTES = 1 << 20
 };
 
-/* A meeting point: a name (any text, equal on all ranks) and a secret. All zero: no secret; then
- * only the user id of the peer is checked, and TCP is off. */
+/* A meeting point: a name (any text, equal on all ranks) and a secret. A secret of zeros is none:
+ * then only the user id of the peer is checked, and TCP is off. */
 struct kolo_meet {
     char name[72];
     unsigned char secret[32];
-    struct kolo_inet place; /* for ranks of other hosts; family 0: all are on this one */
-    /* Of the communicator that the ranks come from: not 0 once it has failed, which ends every wait
-     * here. NULL: there is none. */
+    struct kolo_inet place; /* for ranks of other hosts; family 0: all ranks are on this host */
+    /* The error of the communicator that the ranks come from. Once it is not 0, every wait here
+     * ends. NULL: there is no such communicator. */
     const int *parent_failed;
-    /* Whether other ranks wait in vain for memory of this process, which ends every wait here. May
-     * be NULL. */
+    /* Whether other ranks wait in vain for memory of this process. Then every wait here ends. The
+     * pointer may be NULL. */
     bool (*starved)(void);
 };
 

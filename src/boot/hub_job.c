@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hub's state of a job: the ranks that have joined, the missing ranks, their contributions, and
- * the one error text that all ranks get. No function here waits: output that a socket does not take
- * is kept for later, and input is handled when it comes. */
+/* The hub's state of a job: its ranks, their contributions, and the one error text that all ranks
+ * get. No function here waits. Output that a socket does not take is kept for later, and input is
+ * handled when it comes. */
 #include "boot/hub.h"
 
 #include <errno.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A rank's side of the meeting point: connect until the deadline, prove, wait, exchange.
  *
- * The hub watches the deadlines of this rank too, because only the hub knows which ranks are
- * missing. A rank waits a second longer before it reports its own time-out. A connection that ends
- * before the hub has acknowledged the rank is tried again: the hub may have closed it for another,
- * or may be starting anew. */
+ * The hub watches the deadlines of this rank, too, because only the hub knows which ranks are
+ * missing. A rank waits a second longer before it reports its own time-out.
+ *
+ * If a connection ends before the hub has acknowledged the rank, the rank connects again. The hub
+ * may have closed it for another connection, or may be starting anew. */
 #include "boot/wire.h"
 
 #include <errno.h>
@@ -148,7 +149,7 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
     return KOLO_OK;
 }
 
-/* Send a whole frame. A write error shuts the connection, but is no error here: the hub may have
+/* Send a whole frame. A write error shuts the connection, but is no error here. The hub may have
  * sent the reason before it closed, and the next read finds it. The hub sees the shut connection.
  */
 static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,

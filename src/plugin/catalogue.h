@@ -25,9 +25,11 @@ extern "C" {
  */
 kolo_status kolo_plugins_load(void);
 
-/* Load one plug-in, unless the file is loaded already. Errors: INVALID (the path, its owner or
- * permissions, its name, a slot, a name that is taken; the text says which), VERSION (ABI or size),
- * SYSTEM (it cannot be opened or linked). */
+/* Load one plug-in, unless the file is loaded already. Errors:
+ *   INVALID  the path, its owner or permissions, its name, a slot, or a name that is taken; the
+ *            text says which
+ *   VERSION  the ABI or the size
+ *   SYSTEM   the file cannot be opened or linked */
 kolo_status kolo_plugin_load_file(const char *path);
 
 /* Any thread may call these. An entry keeps its index. NULL: the index is out of range. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CRC-32C by the processor's instruction, or else by eight tables, which take eight bytes at once
- * (Kounavis and Berry, "A systematic approach to building high performance software-based CRC
- * generators", 2005). */
+/* CRC-32C by the processor's instruction, or else by eight tables, which take eight bytes at once.
+ * Source of the tables: Kounavis and Berry, "A systematic approach to building high performance
+ * software-based CRC generators", 2005. */
 #include "util/crc.h"
 
 #include <pthread.h>

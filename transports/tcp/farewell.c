@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How a link ends: its last frame, BYE or ABORT, and the delivery of what was written.
+/* How a link ends: its last frame, BYE or ABORT, and the delivery of the written bytes.
  *
- * A socket that still has unsent bytes is shut for writing and kept aside; its descriptor is closed
- * when the kernel has delivered them, or with the endpoint. */
+ * A socket that still has unsent bytes is shut for writing and kept aside. Its descriptor is closed
+ * when the kernel has delivered the bytes, or with the endpoint. */
 #include "transports/tcp/tcp.h"
 #include "util/grow.h"
 

@@ -4,11 +4,11 @@
  *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
  *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
- *   farewell.c how a link ends: its last frame, and the delivery of what was written
+ *   farewell.c how a link ends: its last frame, and the delivery of the written bytes
  *   tcp.c      the endpoint, its links, progress
  *
  * A link has several sockets. Every frame names its message (channel, number) and its part of the
- * message, so that any socket may carry it: the first one that is ready takes the next frame.
+ * message, so that any socket may carry it. The first socket that is ready takes the next frame.
  *
  *   DATA   bytes [offset, offset + len) of a message of `total` bytes
  *   READY  the receive of a long message is posted: the rest may be sent

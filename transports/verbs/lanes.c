@@ -307,8 +307,8 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
 }
 
 /* Both ends know how many entries the other has taken. The entries that were not taken go again. A
- * PLACED entry whose chunk may not have been written goes with the chunk; any other PLACED entry
- * goes alone, because its bytes are there. */
+ * PLACED entry whose chunk may not have been written goes with the chunk. Any other PLACED entry
+ * goes alone, because its bytes have arrived. */
 static void settle_entries(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;

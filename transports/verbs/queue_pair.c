@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The queue pair of a lane: INIT, then RTR and RTS towards the peer's, and ERR when it stops.
  *
- * A receiver that is not ready is tried again RNR_RETRIES times only: credits keep every receive
+ * A receiver that is not ready is tried again only RNR_RETRIES times. Credits keep every receive
  * queue filled, so a longer wait would hide a fault. */
 #include "transports/verbs/verbs.h"
 

@@ -70,7 +70,7 @@ typedef enum {
     ncclInvalidArgument = 4,    /* [INVALID] */
     ncclInvalidUsage = 5,       /* [UNSUPPORTED, MISMATCH, VERSION, FORKED], or not in kolo */
     ncclRemoteError = 6,        /* [PEER, LINK, TIMEOUT, ABORTED] */
-    ncclInProgress = 7,         /* the call of a nonblocking communicator goes on */
+    ncclInProgress = 7,         /* a call of a nonblocking communicator is not done */
     ncclNumResults = 8
 } ncclResult_t;
 

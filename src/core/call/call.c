@@ -78,8 +78,8 @@ static kolo_status choose(struct kolo_call *call)
     return KOLO_OK;
 }
 
-/* Choose again, now that the entries tell where the buffers lie. The signature stays the one of the
- * first choice, because the entries carry it. */
+/* Choose again, because the entries now show where the buffers lie. The signature of the first
+ * choice stays, because the entries carry it. */
 static kolo_status choose_again(struct kolo_call *call)
 {
     struct kolo_chooser *chooser = call->base.comm->chooser;

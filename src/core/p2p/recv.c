@@ -137,8 +137,11 @@ static kolo_status arrive_eager(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer
     return h->bytes > KOLO_P2P_INLINE ? arrive_long(p2p, peer) : arrive_short(p2p, peer);
 }
 
-/* A payload is complete. There are four cases: it went straight into its receive; it was too long
- * and is dropped; a receive was posted for it in the meantime; or it is kept. */
+/* A payload is complete. There are four cases:
+ *   - it went straight into its receive;
+ *   - it was too long for its receive, and is dropped;
+ *   - a receive was posted for it in the meantime;
+ *   - no receive fits, and it is kept. */
 static kolo_status payload_arrived(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
 {
     const struct kolo_p2p_header *h = &peer->header;
