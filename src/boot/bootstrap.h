@@ -33,7 +33,7 @@ struct kolo_meet {
 
 struct kolo_boot;
 
-/* Join as `rank` of `nranks`; returns when all ranks have joined. With `host_hub` this process also
+/* Join as `rank` of `nranks`. Returns when all ranks have joined. With `host_hub` this process also
  * runs the hub (rank 0 of an environment launch). For an id, its creator runs the hub. Any number
  * of ranks may be threads of one process. `timeout_ms` > 0 bounds this call and each exchange after
  * it.

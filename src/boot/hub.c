@@ -68,7 +68,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     case KOLO_BOOT_ERROR:
         kolo_hub_give_up(hub, conn);
         break;
-    default: /* BYE; begin_frame let nothing else pass */
+    default: /* BYE: begin_frame() refuses all other types */
         conn->said_bye = true;
         break;
     }
@@ -254,7 +254,7 @@ static void close_ended(struct kolo_hub *hub)
     hub->nconns = kept;
 }
 
-/* Handle the deadlines that have passed; returns the milliseconds until the next one. */
+/* Handle the deadlines that have passed. Returns the milliseconds until the next one. */
 static int next_deadline_ms(struct kolo_hub *hub)
 {
     const double now_us = kolo_now_us();

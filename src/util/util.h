@@ -146,7 +146,7 @@ kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, 
 /* FNV-1a over bytes; chain by passing the previous hash (start from 0). */
 uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len);
 
-/* A growing text; an allocation failure makes it NULL-safe empty. */
+/* A growing text. Without memory, an addition is dropped. */
 struct kolo_text {
     char *chars; /* always terminated; NULL while empty */
     size_t len, cap;

@@ -232,7 +232,7 @@ static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         if (lane->state == KOLO_VERBS_LANE_TRIED) {
             kolo_verbs_lane_live(lane);
         }
-    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* DOWN said that it is not taken */
+    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* our DOWN did not count this entry */
         return;
     } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
         kolo_verbs_fail(link, "sent an invalid message", 0, false);
