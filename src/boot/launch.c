@@ -158,8 +158,7 @@ static kolo_status read_ranks(const struct launcher *launcher, struct kolo_launc
     if (launcher->local_size != NULL && kolo_env(launcher->local_size) != NULL) {
         KOLO_TRY(read_number(launcher->local_size, 1, out->nranks, &out->local_size));
     }
-    out->local_rank =
-        out->rank % out->local_size; /* the default: consecutive ranks share a host */
+    out->local_rank = out->rank % out->local_size; /* the default: consecutive ranks share a host */
     if (kolo_env(launcher->local_rank) != NULL) {
         KOLO_TRY(read_number(launcher->local_rank, 0, out->local_size - 1, &out->local_rank));
     }

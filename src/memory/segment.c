@@ -297,8 +297,7 @@ kolo_status kolo_segment_part(void *ptr, size_t len)
     if (segment != NULL && len > 0 && from < segment->len) {
         const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
         const size_t at = from / PAGE_BYTES * PAGE_BYTES;
-        status =
-            part_pages(segment, at, end - at); /* a repetition on private pages does no harm */
+        status = part_pages(segment, at, end - at); /* a repetition on private pages does no harm */
     }
     pthread_mutex_unlock(&store.lock);
     return status;

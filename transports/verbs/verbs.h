@@ -116,10 +116,10 @@ enum kolo_verbs_state {
     KOLO_VERBS_LANE_NONE,    /* no queue pair */
     KOLO_VERBS_LANE_OFFERED, /* the peer has our offer; its own offer must come */
     KOLO_VERBS_LANE_READY,   /* our queue pair receives */
-    KOLO_VERBS_LANE_TRIED, /* the peer's receives, too; a value alone tests the path */
-    KOLO_VERBS_LANE_LIVE,  /* the path works: entries may go */
-    KOLO_VERBS_LANE_BROKEN, /* it has failed; earlier completions are still handled */
-    KOLO_VERBS_LANE_DOWN    /* no more completions come from it */
+    KOLO_VERBS_LANE_TRIED,   /* the peer's receives, too; a value alone tests the path */
+    KOLO_VERBS_LANE_LIVE,    /* the path works: entries may go */
+    KOLO_VERBS_LANE_BROKEN,  /* it has failed; earlier completions are still handled */
+    KOLO_VERBS_LANE_DOWN     /* no more completions come from it */
 };
 
 struct kolo_verbs_flight {                /* a chunk in flight */

@@ -169,7 +169,7 @@ typedef enum {
 } ncclDataType_t;
 
 typedef enum {
-    ncclScalarDevice = 0, /* read when a collective uses it, in the order of its stream */
+    ncclScalarDevice = 0,       /* read when a collective uses it, in the order of its stream */
     ncclScalarHostImmediate = 1 /* read at once */
 } ncclScalarResidence_t;
 

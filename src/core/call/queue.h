@@ -45,8 +45,8 @@ struct kolo_stream_queue {
     _Atomic int pending;
     kolo_status error;
     char error_text[512];
-    _Atomic int timeout_ms; /* for calls that are queued later; 0: the communicator's */
-    uint64_t open_group;    /* not 0: the queue holds only started messages of this group */
+    _Atomic int timeout_ms;         /* for calls that are queued later; 0: the communicator's */
+    uint64_t open_group;            /* not 0: the queue holds only started messages of this group */
     struct kolo_stream_queue *next; /* in the progress thread's list */
     bool listed;
 };

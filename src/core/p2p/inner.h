@@ -98,8 +98,8 @@ struct kolo_p2p {
     pthread_mutex_t inbox_lock; /* of inbox; taken after device_lock, for a few instructions */
     struct kolo_p2p_fifo inbox; /* started, in order */
     _Atomic int active;         /* operations started and not done; any thread reads it */
-    _Atomic int unheard;   /* peers that got eager messages and sent no header yet; likewise */
-    _Atomic unsigned idle; /* calls of progress with nothing pending; only a throttle */
+    _Atomic int unheard;        /* peers that got eager messages and sent no header yet; likewise */
+    _Atomic unsigned idle;      /* calls of progress with nothing pending; only a throttle */
 
     struct kolo_p2p_fifo started; /* taken from the inbox */
     struct kolo_p2p_fifo any;     /* receives from any source */
