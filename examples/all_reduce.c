@@ -4,9 +4,9 @@
  *   cc all_reduce.c -o all_reduce $(pkg-config --cflags --libs kolo)
  *   kolo run -n 4 ./all_reduce
  *
- * Every rank runs this same program. kolo_comm_create_env() finds out from the launcher (kolo run,
- * mpirun, torchrun, srun) which rank this process is and where the others are; started without one,
- * it is a job of one rank. */
+ * Every rank runs this program. kolo_comm_create_env() learns from the launcher (kolo run, mpirun,
+ * torchrun, srun) which rank this process is, and how to find the other ranks. A program started
+ * without a launcher is a job of one rank. */
 #include <kolo/kolo.h>
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { COUNT = 1000 };
 
-/* Errors are negative. What went wrong is in kolo_error_text(), down to the rank at fault. */
+/* Errors are negative. kolo_error_text() describes the error, and names the rank at fault. */
 static void must(kolo_status status)
 {
     if (status < 0) {
@@ -29,18 +29,18 @@ int main(void)
     must(kolo_comm_create_env(NULL, &comm));
     const int rank = kolo_comm_rank(comm);
 
-    /* Counts are elements. The result may replace the input: send and receive buffer are one. */
+    /* Counts are elements. The send buffer may be the receive buffer, too. */
     float values[COUNT];
     for (int i = 0; i < COUNT; i++) {
         values[i] = (float)(i + rank);
     }
     must(kolo_all_reduce(values, values, COUNT, KOLO_FLOAT32, KOLO_AVG, comm, NULL));
 
-    /* With no stream (the NULL) the call returns when the result is there, the same on each rank.
-     */
+    /* Without a stream (the last NULL) the call returns when the result is there. The result is the
+     * same on every rank. */
     printf("rank %d of %d: the means go from %g to %g\n", rank, kolo_comm_size(comm), values[0],
            values[COUNT - 1]);
 
-    /* A rank that ends without this counts as dead, and the others are told so. */
+    /* The other ranks treat a rank that ends without this call as dead. */
     kolo_comm_destroy(comm);
 }

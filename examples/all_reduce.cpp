@@ -20,7 +20,8 @@ static void must(kolo_status status)
     }
 }
 
-/* The communicator ends with its scope, in an exception's way too: the other ranks are told. */
+/* The communicator ends with its scope, also when an exception leaves it. The other ranks are
+ * informed. */
 struct Destroy {
     void operator()(kolo_comm *comm) const
     {
@@ -36,7 +37,7 @@ static Comm join()
     return Comm(comm);
 }
 
-/* The type of an element, found by the compiler; one that is not listed here is refused. */
+/* The type of an element, found by the compiler. It refuses a type that is not listed here. */
 template <typename T> inline constexpr kolo_type type_of = KOLO_TYPES;
 template <> inline constexpr kolo_type type_of<float> = KOLO_FLOAT32;
 template <> inline constexpr kolo_type type_of<double> = KOLO_FLOAT64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Computing while kolo communicates: the gradient of each layer is summed over the ranks while that
- * of the next one is computed, as training does.
+/* Compute while kolo communicates, as training does. kolo sums the gradient of one layer over the
+ * ranks. Meanwhile the program computes the gradient of the next layer.
  *
  *   cc overlap.c -o overlap $(pkg-config --cflags --libs kolo)
  *   kolo run -n 2 ./overlap */
@@ -19,7 +19,7 @@ static void must(kolo_status status)
     }
 }
 
-/* What stands for the backward pass of a layer. */
+/* A stand-in for the backward pass of a layer. */
 static void compute(float *gradient, int layer, int rank)
 {
     for (int i = 0; i < WEIGHTS; i++) {
@@ -35,16 +35,16 @@ int main(void)
     must(kolo_comm_create_env(NULL, &comm));
     must(kolo_stream_create(&stream));
 
-    /* With a stream a call queues and returns; calls on one stream run in order, on a thread of
-     * kolo. Until kolo_stream_sync() the buffers are kolo's: neither read nor written here. */
+    /* On a stream a call is queued and returns. A thread of kolo runs the calls of one stream in
+     * order. Do not read or write the buffers before kolo_stream_sync(). */
     for (int layer = LAYERS - 1; layer >= 0; layer--) {
         compute(gradient[layer], layer, kolo_comm_rank(comm));
         must(kolo_all_reduce(gradient[layer], gradient[layer], WEIGHTS, KOLO_FLOAT32, KOLO_SUM,
                              comm, stream));
     }
 
-    /* KOLO_INPROGRESS is no error: all but the last layers may well be done already. An error of a
-     * queued call, such as the death of a rank, comes out of the sync. */
+    /* KOLO_INPROGRESS is no error: some layers may not be done yet. kolo_stream_sync() returns the
+     * error of a queued call, for example the death of a rank. */
     const int busy = kolo_stream_query(stream) == KOLO_INPROGRESS;
     must(kolo_stream_sync(stream));
     printf("rank %d: layer 0 sums up to %g, layer %d to %g%s\n", kolo_comm_rank(comm),

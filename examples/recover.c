@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Going on after a rank has died: the others learn which one it was, make a communicator without
- * it, and repeat the call that failed.
+/* Continue after a rank has died. The other ranks learn which rank it was, make a communicator
+ * without it, and repeat the call that failed.
  *
  *   cc recover.c -o recover $(pkg-config --cflags --libs kolo)
  *   kolo run -n 4 ./recover */
@@ -20,13 +20,13 @@ static void must(kolo_status status)
     }
 }
 
-/* The communicator of those that are left. */
+/* The communicator of the survivors. */
 static struct kolo_comm *without_the_dead(struct kolo_comm *comm)
 {
     struct kolo_failure failure = {.size = sizeof failure};
     struct kolo_comm *rest = NULL;
-    /* All members get the same verdict, so all exclude the same rank: without that they would not
-     * find together. -1: it is not known whose fault it was. */
+    /* All members get the same cause, so all of them exclude the same rank. Otherwise they would
+     * not meet in the new communicator. Rank -1: the rank at fault is not known. */
     must(kolo_comm_failure(comm, &failure));
     if (failure.status != KOLO_ERR_PEER || failure.rank < 0) {
         must(failure.status);
@@ -34,8 +34,8 @@ static struct kolo_comm *without_the_dead(struct kolo_comm *comm)
     must(kolo_comm_shrink(comm, &failure.rank, 1, NULL, &rest));
     printf("rank %d is rank %d of %d now, without rank %d\n", kolo_comm_rank(comm),
            kolo_comm_rank(rest), kolo_comm_size(rest),
-           failure.rank);    /* and failure.text tells why */
-    kolo_comm_destroy(comm); /* what failed is to be destroyed, too */
+           failure.rank);    /* failure.text tells the cause */
+    kolo_comm_destroy(comm); /* a failed communicator must be destroyed, too */
     return rest;
 }
 
@@ -48,15 +48,16 @@ int main(void)
 
     for (int step = 0; step < STEPS; step++) {
         if (step == DIES_AT && first_rank == VICTIM) {
-            _exit(0); /* a death: no goodbye. (kolo run ends the whole job for another status.) */
+            _exit(0); /* a sudden death; after another status kolo run would end the job */
         }
         const int mine = 1 << first_rank;
         const kolo_status status =
             kolo_all_reduce(&mine, &sum, 1, KOLO_INT32, KOLO_SUM, comm, NULL);
         if (status == KOLO_ERR_PEER) {
             comm = without_the_dead(comm);
-            /* Some may have got this step's result before: all go back to the earliest that any
-             * has not. That is possible because `mine` is still there; recv is not defined. */
+            /* Some ranks may already have the result of this step. So all ranks go back to the
+             * earliest step that any rank has not finished. They can repeat it because `mine` is
+             * unchanged. After a failure the content of `sum` is undefined. */
             must(kolo_all_reduce(&step, &step, 1, KOLO_INT32, KOLO_MIN, comm, NULL));
             step--;
         } else {

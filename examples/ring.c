@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sends and receives: each rank passes what it got to its right neighbour, until everybody has
- * seen everything. (kolo_all_gather() does this, and faster: this is the model of a program whose
- * pattern is its own, such as one that computes with each block as it comes by.)
+/* Sends and receives: each rank passes the block that it got to its right neighbour, until every
+ * rank has seen every block.
+ *
+ * kolo_all_gather() does the same, and faster. This example is a model for programs with a pattern
+ * of their own, for example one that computes with each block as it passes.
  *
  *   0 -> 1 -> 2 -> 3 -> 0
  *
@@ -23,7 +25,7 @@ static void must(kolo_status status)
     }
 }
 
-/* What stands for work on a block. */
+/* A stand-in for work on a block. */
 static double sum_of(const double *block)
 {
     double sum = 0;
@@ -47,8 +49,8 @@ int main(void)
 
     double seen = sum_of(have);
     for (int step = 1; step < n; step++) {
-        /* All ranks send at once. A send may wait for its receive, so that a send before the
-         * receive could leave all of them waiting; in a group neither waits for the other. */
+        /* All ranks send at once, and a send may wait for its receive. If the send came first, all
+         * ranks could wait for ever. In a group neither call waits for the other. */
         must(kolo_group_begin());
         must(kolo_send(have, BLOCK, KOLO_FLOAT64, (rank + 1) % n, comm, NULL));
         must(kolo_recv(next, BLOCK, KOLO_FLOAT64, (rank + n - 1) % n, comm, NULL));

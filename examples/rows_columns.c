@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ranks as a table of two columns, with a communicator for each row and for each column, as a
- * model that is split both ways needs them.
+/* Ranks as a table of two columns. Each row and each column has a communicator, as a model that is
+ * split both ways needs.
  *
  *            column 0   column 1
  *   row 0     rank 0     rank 1
@@ -40,12 +40,12 @@ int main(void)
     must(kolo_comm_create_env(NULL, &all));
     const int rank = kolo_comm_rank(all);
 
-    /* Ranks that give the same colour come together, ordered by their key. Every rank of `all`
-     * makes both calls; one that belongs nowhere would give KOLO_NO_COLOR, and get NULL. */
+    /* Ranks with the same colour get one communicator, ordered by their key. Every rank of `all`
+     * makes both calls. A rank without a communicator would pass KOLO_NO_COLOR, and get NULL. */
     must(kolo_comm_split(all, rank / COLUMNS, rank % COLUMNS, NULL, &row));
     must(kolo_comm_split(all, rank % COLUMNS, rank / COLUMNS, NULL, &column));
 
-    /* Calls on different communicators are apart, but each rank makes them in the same order:
+    /* Calls on different communicators are independent. But each rank makes them in the same order:
      * here rows first. */
     const int in_row = sum_over(row, rank);
     const int in_column = sum_over(column, rank);

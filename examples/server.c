@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A server that takes messages from whoever comes first: rank 0 hands out numbers to square, the
- * others ask for one whenever they are free. The tag says what a message is.
+/* A server that takes messages from any rank, in the order they arrive. Rank 0 hands out numbers to
+ * square. The other ranks ask for a number whenever they are free. The tag is the kind of message.
  *
  *   cc server.c -o server $(pkg-config --cflags --libs kolo)
  *   kolo run -n 4 ./server */
@@ -25,8 +25,8 @@ static void serve(struct kolo_comm *comm)
     int given = 0;
     long sum = 0;
     for (int workers = kolo_comm_size(comm) - 1; workers > 0;) {
-        /* Any rank, any tag: `from` tells which it was. A message may be shorter than the room for
-         * it (here an ASK, which is empty); from.bytes says how long it is. */
+        /* Receive from any rank, with any tag: `from` gets the source and the tag. A message may be
+         * shorter than its buffer: an ASK is empty here. from.bytes gets its length. */
         struct kolo_recv_info from = {.size = sizeof from};
         long number = 0;
         must(kolo_recv_tag(&number, 1, KOLO_INT64, KOLO_ANY_SOURCE, KOLO_ANY_TAG, &from, comm,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Buffers that the other ranks of this host can map. On them a large collective reads its inputs
- * where they are, where it has to copy them first for memory of malloc().
+/* Buffers that the other ranks of this host can map. A large collective reads such inputs in place.
+ * Memory of malloc() must be copied first.
  *
  *   cc shared.c -o shared $(pkg-config --cflags --libs kolo)
  *   kolo run -n 2 ./shared */
@@ -28,7 +28,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* Milliseconds of an all-reduce; the first one, which sets things up, apart. */
+/* Milliseconds of an all-reduce. The first call includes the setup, and is not timed. */
 static double time_ms(float *send, float *recv, struct kolo_comm *comm)
 {
     must(kolo_all_reduce(send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM, comm, NULL));
@@ -46,8 +46,8 @@ int main(void)
     void *shared[2] = {NULL, NULL};
     must(kolo_comm_create_env(NULL, &comm));
 
-    /* Plain memory, zeroed, that needs no communicator. Where there is no shared memory left (in
-     * containers /dev/shm is often small) the error says so, and malloc() does as well. */
+    /* Zeroed memory, which needs no communicator. If no shared memory is left (in containers
+     * /dev/shm is often small), the error says so. malloc() then works as well. */
     must(kolo_mem_alloc(bytes, &shared[0]));
     must(kolo_mem_alloc(bytes, &shared[1]));
     float *private[2] = {calloc(COUNT, sizeof(float)), calloc(COUNT, sizeof(float))};

@@ -2,11 +2,11 @@
 /* The listening side of a transport's TCP connections.
  *
  * A new connection is a guest until it has proved that it comes from a rank of the communicator. A
- * guest changes nothing: it costs one of KOLO_ACCEPTOR_GUESTS descriptors for at most 5 s, and the
+ * guest changes nothing. It costs one of KOLO_ACCEPTOR_GUESTS descriptors for at most 5 s, and the
  * oldest guest makes room for a new one.
  *
- * A proved guest belongs to the link to its rank. Where that link does not exist yet, the guest
- * waits here until kolo_acceptor_claim() asks for it. The transport says what a proof is. */
+ * A proved guest belongs to the link to its rank. If that link does not exist yet, the guest waits
+ * here until kolo_acceptor_claim() asks for it. The transport defines the proof. */
 #ifndef KOLO_TRANSPORTS_ACCEPTOR_H
 #define KOLO_TRANSPORTS_ACCEPTOR_H
 
@@ -19,7 +19,7 @@ enum { KOLO_ACCEPTOR_GUESTS = 64 };
 struct kolo_guest {  /* the first member of the transport's own struct */
     int fd;          /* -1: the transport has taken it */
     int from;        /* the rank that it has proved to be */
-    uint32_t index;  /* which connection of that rank; 0 where a rank makes only one */
+    uint32_t index;  /* the number of the rank's connection; 0 if a rank makes only one */
     double since_us; /* when it was accepted */
 };
 
@@ -39,7 +39,7 @@ struct kolo_acceptor_ops {
     size_t guest_bytes;
     /* Set the options of a new connection. */
     void (*configure)(const struct kolo_endpoint *ep, int fd);
-    /* Read what has come from the guest, and answer. */
+    /* Read the guest's bytes, and answer. */
     enum kolo_guest_state (*prove)(const struct kolo_endpoint *ep, struct kolo_guest *guest);
     /* Give a proved guest to the link to its rank. */
     enum kolo_welcome (*welcome)(struct kolo_endpoint *ep, struct kolo_guest *guest);
@@ -63,7 +63,7 @@ void kolo_acceptor_init(struct kolo_acceptor *a, const struct kolo_acceptor_ops 
  * SYSTEM, INVALID (the address is not of this host). */
 KOLO_CHECK kolo_status kolo_acceptor_listen(struct kolo_acceptor *a, struct kolo_interface *at,
                                             int epoll);
-/* Accept new connections, and read what the guests have sent. */
+/* Accept new connections, and read the bytes of the guests. */
 void kolo_acceptor_step(struct kolo_acceptor *a);
 /* Whether a proved guest with this rank and index waits. */
 bool kolo_acceptor_is_waiting(const struct kolo_acceptor *a, int from, uint32_t index);

@@ -12,7 +12,8 @@ static inline size_t kolo_bytes_total(const struct kolo_bytes *view)
     return view->bytes * view->count;
 }
 
-/* Where byte `at` of the row lies; *room gets how many bytes follow without a gap (at < total). */
+/* The address of byte `at` of the row (at < total). *room gets the number of bytes from there on
+ * without a gap. */
 static inline char *kolo_bytes_at(const struct kolo_bytes *view, size_t at, size_t *room)
 {
     if (view->count == 1 || view->stride == view->bytes) {
@@ -53,7 +54,7 @@ static inline void kolo_bytes_write(const struct kolo_bytes *view, size_t at, co
     }
 }
 
-/* Copy the row `from` over the row `to`, which is as long. */
+/* Copy the row `from` over the row `to`, which has the same length. */
 static inline void kolo_bytes_copy(const struct kolo_bytes *to, const struct kolo_bytes *from)
 {
     const size_t total = kolo_bytes_total(from);

@@ -6,8 +6,8 @@
  * have arrived. A receive is in its channel's `recvs`, by number. A message that arrives before its
  * receive is posted is in `recvs` too.
  *
- * A window bounds these early messages: fewer than KOLO_CARRIER_DEPTH messages of a channel, and
- * KOLO_CARRIER_WINDOW bytes, are sent before the peer reports that it has taken some.
+ * A window bounds these early messages. Fewer than KOLO_CARRIER_DEPTH messages of a channel, and
+ * KOLO_CARRIER_WINDOW bytes, may go before the peer reports that it has taken some.
  *
  * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It sets `name`,
  * `env`, `record_bytes` and `notify`, and `drop` if its records own something. It makes the parts
@@ -46,7 +46,7 @@ struct kolo_carrier_message { /* a send or a receive in progress, or a message w
 };
 
 struct kolo_carrier_message_list {
-    struct kolo_carrier_message *first, *last; /* last: only where first is not NULL */
+    struct kolo_carrier_message *first, *last; /* last: valid only if first is not NULL */
 };
 
 static inline void kolo_carrier_message_append(struct kolo_carrier_message_list *list,
@@ -169,9 +169,10 @@ static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
 struct kolo_carriers { /* of an endpoint */
     const char *name;  /* of the transport */
     const struct kolo_env *env;
-    size_t record_bytes; /* a kolo_carrier_message, and what the transport has behind it: zeros at
-                            first */
-    /* The record is free: release what it owns behind the kolo_carrier_message, and zero it. */
+    size_t record_bytes; /* a kolo_carrier_message, and the transport's members behind it: zeros
+                            at first */
+    /* The record is free: release the transport's members behind the kolo_carrier_message, and zero
+     * them. */
     void (*drop)(struct kolo_link *link, struct kolo_carrier_message *m);
     /* Send the peer the word that another thread gave to notify(). */
     void (*notify)(struct kolo_link *link, uint64_t word);
@@ -207,12 +208,12 @@ struct kolo_carrier { /* of a link */
 /* Add the carrier to `all`, for a link to `peer`. */
 void kolo_carrier_join(struct kolo_carrier *c, struct kolo_carriers *all, struct kolo_link *link,
                        const struct kolo_peer *peer);
-/* Free what the carrier owns. All requests have ended. */
+/* Free the carrier's memory. All requests have ended. */
 void kolo_carrier_leave(struct kolo_carrier *c);
 /* The link to a rank, or NULL. */
 struct kolo_link *kolo_carriers_find(const struct kolo_carriers *all, int rank);
 
-/* Enter the carrier in the list of those with work to do, or take it out. */
+/* Enter the carrier in the list of carriers with work to do, or take it out. */
 static inline void kolo_carrier_activate(struct kolo_carrier *c)
 {
     struct kolo_carriers *all = c->all;

@@ -6,7 +6,7 @@
 #include <kolo/plugin.h>
 
 struct kolo_req_fifo {
-    struct kolo_req *first, *last; /* last: only where first is not NULL */
+    struct kolo_req *first, *last; /* last: valid only if first is not NULL */
 };
 
 static inline void kolo_req_fifo_push(struct kolo_req_fifo *fifo, struct kolo_req *req)
@@ -16,7 +16,8 @@ static inline void kolo_req_fifo_push(struct kolo_req_fifo *fifo, struct kolo_re
     fifo->last = req;
 }
 
-/* Take out the oldest, or NULL. Done before its status is set, which makes it its owner's again. */
+/* Take out the oldest request, or NULL. Do this before you set its status: the status gives the
+ * request back to its owner. */
 static inline struct kolo_req *kolo_req_fifo_pop(struct kolo_req_fifo *fifo)
 {
     struct kolo_req *req = fifo->first;
@@ -24,7 +25,7 @@ static inline struct kolo_req *kolo_req_fifo_pop(struct kolo_req_fifo *fifo)
     return req;
 }
 
-/* Take out the oldest of `channel`, or NULL. */
+/* Take out the oldest request of `channel`, or NULL. */
 static inline struct kolo_req *kolo_req_fifo_take(struct kolo_req_fifo *fifo, uint32_t channel)
 {
     struct kolo_req *before = NULL;

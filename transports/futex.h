@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waking who sleeps on a word. Not FUTEX_PRIVATE: the sleeper may be in another process. */
+/* Wake the threads that sleep on a word. Not FUTEX_PRIVATE: they may be in another process. */
 #ifndef KOLO_TRANSPORTS_FUTEX_H
 #define KOLO_TRANSPORTS_FUTEX_H
 

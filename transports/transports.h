@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The built-in transports, one row each, and what they share.
- * Core sees them through src/plugin/catalogue.h, which fills slots they left NULL. */
+/* The table of the built-in transports. Core uses it through src/plugin/catalogue.h, which fills
+ * the slots that they leave NULL. */
 #ifndef KOLO_TRANSPORTS_H
 #define KOLO_TRANSPORTS_H
 

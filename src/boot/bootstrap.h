@@ -17,23 +17,23 @@ enum {
     KOLO_BOOT_SPREAD_BYTES = 1 << 20
 };
 
-/* A meeting point: a name (any text, equal on all ranks) and a secret. All zero: no secret; then
- * only the user id of the peer is checked, and TCP is off. */
+/* A meeting point: a name (any text, equal on all ranks) and a secret. A secret of zeros is none:
+ * then only the user id of the peer is checked, and TCP is off. */
 struct kolo_meet {
     char name[72];
     unsigned char secret[32];
-    struct kolo_inet place; /* for ranks of other hosts; family 0: all are on this one */
-    /* Of the communicator that the ranks come from: not 0 once it has failed, which ends every wait
-     * here. NULL: there is none. */
+    struct kolo_inet place; /* for ranks of other hosts; family 0: all ranks are on this host */
+    /* The error of the communicator that the ranks come from. Once it is not 0, every wait here
+     * ends. NULL: there is no such communicator. */
     const int *parent_failed;
-    /* Whether other ranks wait in vain for memory of this process, which ends every wait here. May
-     * be NULL. */
+    /* Whether other ranks wait in vain for memory of this process. Then every wait here ends. The
+     * pointer may be NULL. */
     bool (*starved)(void);
 };
 
 struct kolo_boot;
 
-/* Join as `rank` of `nranks`; returns when all ranks have joined. With `host_hub` this process also
+/* Join as `rank` of `nranks`. Returns when all ranks have joined. With `host_hub` this process also
  * runs the hub (rank 0 of an environment launch). For an id, its creator runs the hub. Any number
  * of ranks may be threads of one process. `timeout_ms` > 0 bounds this call and each exchange after
  * it.
@@ -55,7 +55,7 @@ KOLO_CHECK kolo_status kolo_boot_barrier(struct kolo_boot *boot);
 /* Between exchanges: whether the next one will fail because a rank died. */
 bool kolo_boot_has_ended(const struct kolo_boot *boot);
 /* Between exchanges: this rank misses a peer, which may have left because of another rank. Ask the
- * hub, for at most a second, what it knows; INPROGRESS: nothing. */
+ * hub for the cause, for at most a second. INPROGRESS: the hub knows none. */
 KOLO_CHECK kolo_status kolo_boot_why(struct kolo_boot *boot);
 /* This rank cannot go on: send the others the error of this thread. */
 void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status);

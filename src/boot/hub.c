@@ -2,7 +2,7 @@
 /* The hub's thread: it polls the connections of all ranks and never blocks on any of them.
  *
  * Before its proof a connection costs one descriptor for at most 5 s, and the oldest one makes room
- * for a new one. So a stranger delays nobody. */
+ * for a new one. So a stranger delays no rank. */
 #include "boot/hub.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     case KOLO_BOOT_HELLO:
         if (conn->hello.name == kolo_boot_name_hash(&hub->meet)) {
             kolo_hub_challenge(hub, conn);
-        } else { /* it is early for the job's next meeting at this address */
+        } else { /* the rank came early, for the job's next meeting at this address */
             (void)shutdown(conn->fd, SHUT_RDWR);
         }
         break;
@@ -68,7 +68,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
     case KOLO_BOOT_ERROR:
         kolo_hub_give_up(hub, conn);
         break;
-    default: /* BYE; begin_frame let nothing else pass */
+    default: /* BYE: begin_frame() refuses all other types */
         conn->said_bye = true;
         break;
     }
@@ -213,7 +213,7 @@ static void out_of_descriptors(struct kolo_hub *hub)
         }
         return;
     }
-    if (hub->spare < 0) { /* until one of those that were told has gone */
+    if (hub->spare < 0) { /* the job has failed: wait until a rank with its error has left */
         (void)usleep(1000);
         return;
     }
@@ -254,7 +254,7 @@ static void close_ended(struct kolo_hub *hub)
     hub->nconns = kept;
 }
 
-/* Handle the deadlines that have passed; returns the milliseconds until the next one. */
+/* Handle the deadlines that have passed. Returns the milliseconds until the next one. */
 static int next_deadline_ms(struct kolo_hub *hub)
 {
     const double now_us = kolo_now_us();
@@ -314,7 +314,7 @@ static void serve_once(struct kolo_hub *hub)
             accept_all(hub, i);
         }
     }
-    if (hub->complete && hub->listener[1] >= 0) { /* nobody has to come any more */
+    if (hub->complete && hub->listener[1] >= 0) { /* all ranks have joined */
         close(hub->listener[1]);
         hub->listener[1] = -1;
     }
@@ -358,7 +358,7 @@ static void *hub_main(void *arg)
     return NULL;
 }
 
-/* The thread blocks all signals: they are for the application's threads. */
+/* Start the thread with every signal blocked: signals belong to the application. */
 static int start_thread(struct kolo_hub *hub)
 {
     sigset_t all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The hub in two parts: hub.c is a thread that reads connections and keeps the deadlines. hub_job.c
- * knows the ranks, and decides what is sent to them.
+ * knows the ranks, and decides which frames they get.
  *
  *   accepted --HELLO--> challenged --PROOF--> joined --(all came)--> exchanges --> left
  *
@@ -20,41 +20,41 @@ struct kolo_conn {
     enum kolo_conn_state state;
     pid_t pid;
     int rank;
-    bool arrived;  /* contributed to the exchange that is going on */
-    bool said_bye; /* it did */
-    bool told_bye; /* we did */
+    bool arrived;  /* contributed to the present exchange */
+    bool said_bye; /* the rank sent BYE */
+    bool told_bye; /* the hub answered BYE */
     double deadline_us;
     struct kolo_boot_hello hello;
     struct kolo_boot_challenge challenge;
     struct kolo_boot_header in; /* the frame being read */
-    size_t got;                 /* of header and body */
-    unsigned char *body;        /* where its body goes */
+    size_t got;                 /* bytes read of header and body */
+    unsigned char *body;        /* the place of its body */
     unsigned char proof[KOLO_BOOT_PROOF];
-    struct kolo_boot_error error; /* why it gives up */
-    unsigned char *out;           /* what the socket did not take yet */
+    struct kolo_boot_error error; /* the reason if it gives up */
+    unsigned char *out;           /* bytes that the socket has not taken yet */
     size_t out_len, out_cap;
 };
 
 struct kolo_hub {
     struct kolo_meet meet;
-    int listener[2]; /* here, and by TCP; -1: none */
-    int spare; /* given up, when no descriptor is left, to tell that to who comes; -1: it is */
+    int listener[2]; /* on this host, and by TCP; -1: none */
+    int spare; /* closed when no descriptor is left, so that new ranks get the error; -1: closed */
     int host_rank;
-    int nranks; /* 0: nobody has come */
-    int first;  /* the rank that told nranks */
+    int nranks; /* 0: no rank has joined */
+    int first;  /* the rank that set nranks */
     int njoined, nleft;
     bool complete, failed, exchanging;
     unsigned char *ranks; /* enum kolo_rank_state [nranks] */
     struct kolo_conn **conns;
     struct pollfd *polls;
     size_t nconns, cap;
-    uint32_t seq; /* of the exchange that goes on or comes next */
-    size_t bytes; /* its bytes a rank, told by rank `bytes_from` */
+    uint32_t seq; /* of the present or the next exchange */
+    size_t bytes; /* its bytes for each rank, set by rank `bytes_from` */
     int bytes_from, narrived;
-    bool spreading;     /* rank 0's bytes go to all; the others bring none */
-    unsigned char *all; /* what goes to all: nranks * bytes, or what rank 0 spreads */
+    bool spreading;     /* rank 0's bytes go to all ranks; the others send none */
+    unsigned char *all; /* the answer to all ranks: nranks * bytes, or rank 0's bytes */
     size_t all_bytes;
-    int nunproven; /* connections that said a rank and did not prove the secret */
+    int nunproven; /* connections that named a rank but did not prove the secret */
     int unproven_rank;
     double linger_until_us;
     struct kolo_boot_error error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The hub's state of a job: the ranks that have joined, the missing ranks, their contributions, and
- * the one error text that all ranks get. No function here waits: output that a socket does not take
- * is kept for later, and input is handled when it comes. */
+/* The hub's state of a job: its ranks, their contributions, and the one error text that all ranks
+ * get. No function here waits. Output that a socket does not take is kept for later, and input is
+ * handled when it comes. */
 #include "boot/hub.h"
 
 #include <errno.h>
@@ -89,8 +89,8 @@ static void keep_unsent(struct kolo_conn *conn, const unsigned char *bytes, size
     conn->out_len += len;
 }
 
-/* Write as much as the socket takes; returns how much. For a broken socket that is everything:
- * reading detects the failure, and then the output does not matter. */
+/* Write as many bytes as the socket takes, and return their number. A broken socket counts as if it
+ * took all: the next read detects the failure, and then the output does not matter. */
 static size_t send_now(int fd, const struct iovec parts[2])
 {
     const struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = 2};
@@ -194,7 +194,7 @@ static bool proof_is_right(const struct kolo_hub *hub, const struct kolo_conn *c
            kolo_same_proof(expected, conn->proof);
 }
 
-/* Whether a rank that proved the secret has wrong arguments; then *error says which. */
+/* Whether a rank that proved the secret has wrong arguments. *error gets the text. */
 static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
                      struct kolo_boot_error *error)
 {
@@ -319,8 +319,8 @@ void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
                   conn->error.text);
 }
 
-/* The connection sent an invalid frame: a stranger is disconnected, a rank fails the job unless the
- * job has failed already. */
+/* The connection sent an invalid frame. A stranger is disconnected. A rank fails the job, unless
+ * the job has failed already. */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (conn->state == KOLO_CONN_ACCEPTED || conn->state == KOLO_CONN_CHALLENGED) {
@@ -421,8 +421,8 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
     return true;
 }
 
-/* Answer the ranks of this process last: with the answer the process may exit, and the hub with it.
- */
+/* Answer the ranks of this process last (`own`). With its answer the process may exit, and the hub
+ * with it. */
 static void answer_exchange(struct kolo_hub *hub, bool own)
 {
     const pid_t self = getpid();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The identity of this process and its host, and ids: the 128 bytes by which ranks join.
+/* The identity of this process and its host, and ids: the 128 bytes that ranks join with.
  *
- * A host is a kernel (its boot id) seen from one network and one user namespace: there abstract
- * sockets meet and SO_PEERCRED compares. Host names prove nothing: containers share them. */
+ * A host is a kernel (its boot id), one network namespace and one user namespace. Within a host,
+ * processes reach each other's abstract sockets and can compare SO_PEERCRED. Host names prove
+ * nothing, because containers share them. */
 #include "boot/wire.h"
 
 #include <assert.h>
@@ -19,16 +20,16 @@
 /* The content of a struct kolo_id: name, address and secret of a meeting point. */
 struct id {
     uint64_t magic;
-    uint32_t version; /* KOLO_VERSION of the creator: shown, the hub compares */
+    uint32_t version; /* KOLO_VERSION of the creator, for information: the hub compares versions */
     uint32_t unused;  /* 0 */
-    uint64_t host;    /* where it was made */
+    uint64_t host;    /* the host that made it */
     char name[52];
-    struct kolo_inet place; /* family 0: it can be met at on `host` only */
+    struct kolo_inet place; /* family 0: ranks can join on `host` only */
     unsigned char secret[32];
 };
 static_assert(sizeof(struct id) == sizeof(struct kolo_id), "an id is 128 bytes");
 
-/* Without an interface to other hosts that can be listened on, the id is for this host only. */
+/* If the process cannot listen on an interface to other hosts, the id is for this host only. */
 kolo_status kolo_id_create(struct kolo_id *out)
 {
     struct id id = {.magic = ID_MAGIC, .version = KOLO_VERSION};
@@ -111,7 +112,7 @@ uint64_t kolo_host_id(void)
         hash_namespace("/proc/self/ns/user", &hash)) {
         return hash;
     }
-    return kolo_process_id(); /* without /proc nobody else is known to be on this host */
+    return kolo_process_id(); /* without /proc no other process counts as on this host */
 }
 
 static _Atomic uint64_t process_id; /* 0: not drawn since start or fork */

@@ -3,8 +3,8 @@
  * The rows of mpirun were checked with Open MPI 4.1 and MPICH 4.0; the others are documented for
  * torchrun (pytorch.org/docs/stable/elastic/run.html) and srun (slurm.schedmd.com/srun.html).
  *
- * Hydra (MPICH) names no job, but every rank inherits the proxy's control socket: its inode number
- * is the same in all of them, also behind a wrapper script, and differs between jobs. */
+ * Hydra (MPICH) names no job. But every rank inherits the proxy's control socket, also behind a
+ * wrapper script. Its inode number is the same in all ranks and differs between jobs. */
 #include "boot/launch.h"
 
 #include <limits.h>
@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Slurm numbers the batch script, interactive and external steps from here on; they are one process
- * each, whatever SLURM_NTASKS says. */
+/* Slurm numbers the batch script, interactive and external steps from here on. Each of them is one
+ * process, whatever SLURM_NTASKS says. */
 #define FIRST_SPECIAL_STEP 0xfffffff0L
 
 enum { MAX_JOB_VARIABLES = 4, NAME_CHARS = 24 };
@@ -26,9 +26,9 @@ struct launcher {
     const char *prefix; /* of the meeting's name */
     const char *rank, *size, *local_rank, *local_size;
     const char *nodes;                       /* holds the number of hosts; NULL: no such variable */
-    const char *job[MAX_JOB_VARIABLES];      /* those that are set name the job together */
+    const char *job[MAX_JOB_VARIABLES];      /* the variables that together name the job */
     bool (*is_used)(void);                   /* NULL: used if `rank` or `size` is set */
-    bool (*name_job)(struct kolo_text *out); /* where none of `job` is set */
+    bool (*name_job)(struct kolo_text *out); /* names the job if none of `job` is set */
 };
 
 static bool by_hydra(void)
@@ -137,7 +137,7 @@ static kolo_status read_number(const char *name, long lo, long hi, int *out)
     return KOLO_OK;
 }
 
-/* Require `name` where `other` is set. */
+/* Require `name` if `other` is set. */
 static kolo_status need_variable(const char *name, const char *other)
 {
     if (kolo_env(name) == NULL) {
@@ -158,8 +158,7 @@ static kolo_status read_ranks(const struct launcher *launcher, struct kolo_launc
     if (launcher->local_size != NULL && kolo_env(launcher->local_size) != NULL) {
         KOLO_TRY(read_number(launcher->local_size, 1, out->nranks, &out->local_size));
     }
-    out->local_rank =
-        out->rank % out->local_size; /* unless it is said: hosts one after the other */
+    out->local_rank = out->rank % out->local_size; /* the default: consecutive ranks share a host */
     if (kolo_env(launcher->local_rank) != NULL) {
         KOLO_TRY(read_number(launcher->local_rank, 0, out->local_size - 1, &out->local_rank));
     }
@@ -204,7 +203,7 @@ static kolo_status read_job(const struct launcher *launcher, struct kolo_launch 
     if (named && !is_full) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the name of the job");
     }
-    if (!named && out->several) { /* the address, or the id, names it */
+    if (!named && out->several) { /* the address or the id names the job */
         (void)snprintf(out->meet.name, sizeof out->meet.name, "%s", launcher->prefix);
     } else if (!named && out->nranks > 1) {
         return kolo_fail(KOLO_ERR_INVALID,

@@ -11,8 +11,8 @@ struct kolo_launch {
     bool several;               /* the ranks are, or may be, on several hosts */
     struct kolo_meet meet;
     bool served;          /* rank 0 runs the meeting already: it made an id */
-    const char *id_file;  /* KOLO_ID_FILE, where it is used */
-    unsigned number;      /* which communicator of the job this is */
+    const char *id_file;  /* KOLO_ID_FILE if it is used, else NULL */
+    unsigned number;      /* the communicator's number in the job, from 0 */
     const char *launcher; /* for the log: "kolo run", "torchrun", ..., "no launcher" */
 };
 
@@ -28,13 +28,13 @@ struct kolo_launch {
  * Errors: INVALID; the text names variable and value. */
 KOLO_CHECK kolo_status kolo_launch_detect(struct kolo_launch *out);
 
-/* The same, with a new meeting point for each call: the k-th call of this process meets the k-th
+/* The same, with a new meeting point for each call. The k-th call of this process meets the k-th
  * call of every other rank. Ranks on several hosts meet by the first of these that is set:
  *   KOLO_ROOT      "host:port" that rank 0 listens at, with KOLO_SECRET
  *   KOLO_ID_FILE   a file on a file system that they share
  *   KOLO_PORT      with MASTER_ADDR (torchrun) and KOLO_SECRET
  *   PMIx, PMI-2    of mpirun or srun
- * Errors: as above; INVALID where there is none of these; of the id's way. */
+ * Errors: as above; INVALID if none of these is set; errors of passing the id. */
 KOLO_CHECK kolo_status kolo_launch_next(struct kolo_launch *out);
 /* The communicator is created, or has failed: no rank needs the meeting point any more. */
 void kolo_launch_done(const struct kolo_launch *launch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where ranks on several hosts meet: at an address that all were given, or by an id that rank 0
- * makes and the launcher, or a file, passes on. */
+/* The meeting point of ranks on several hosts. It is an address that all ranks know, or an id that
+ * rank 0 makes and that the launcher or a file passes on. */
 #include "boot/launch.h"
 #include "boot/pmi.h"
 
@@ -15,7 +15,7 @@ static int timeout_ms(void)
     return (int)value;
 }
 
-/* "host:port", "[::1]:port". */
+/* Parse "host:port" or "[::1]:port". */
 static kolo_status read_root(const char *text, struct kolo_inet *out)
 {
     const char *colon = strrchr(text, ':');

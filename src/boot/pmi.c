@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Passing an id by PMIx, by PMI-2 or by a file. The declarations are those of the PMIx 4 standard
- * and of Slurm's pmi2.h, reduced to the parts in use. */
+/* Passing an id by PMIx, by PMI-2 or by a file. The declarations follow the PMIx 4 standard and
+ * Slurm's pmi2.h, reduced to the parts in use. */
 #include "boot/pmi.h"
 
 #include <dlfcn.h>
@@ -107,12 +107,12 @@ static kolo_status pass_pmix(int rank, const char *key, char text[ID_CHARS])
     if (got == NULL || got->type != PMIX_STRING || got->data.string == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "PMIx_Get gave no text for %s", key);
     }
-    (void)snprintf(text, ID_CHARS, "%s", got->data.string); /* a few bytes stay with PMIx */
+    (void)snprintf(text, ID_CHARS, "%s", got->data.string); /* PMIx keeps `got`: a few bytes */
     return KOLO_OK;
 }
 
-/* A launcher counts a process that exits between Init and Finalize as failed. Both calls are
- * counted, so that an MPI library in this process is not disturbed. */
+/* A launcher counts a process that exits between Init and Finalize as failed. PMIx counts both
+ * calls, so they do not disturb an MPI library in this process. */
 static kolo_status share_pmix(int rank, const char *key, char text[ID_CHARS])
 {
     KOLO_TRY(open_pmix());
@@ -162,7 +162,7 @@ static kolo_status share_pmi2(int rank, const char *key, char text[ID_CHARS])
                      : pmix_failed("PMI2_KVS_Get", pmi2.get(NULL, -1, key, text, ID_CHARS, &len));
 }
 
-/* ---- either ---- */
+/* ---- PMIx or PMI-2 ---- */
 
 bool kolo_pmi_is_there(void)
 {

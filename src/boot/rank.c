@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A rank's side of the meeting point: connect until the deadline, prove, wait, exchange.
  *
- * The hub watches the deadlines of this rank too, because only the hub knows which ranks are
- * missing. A rank waits a second longer before it reports its own time-out. A connection that ends
- * before the hub has acknowledged the rank is tried again: the hub may have closed it for another,
- * or may be starting anew. */
+ * The hub watches the deadlines of this rank, too, because only the hub knows which ranks are
+ * missing. A rank waits a second longer before it reports its own time-out.
+ *
+ * If a connection ends before the hub has acknowledged the rank, the rank connects again. The hub
+ * may have closed it for another connection, or may be starting anew. */
 #include "boot/wire.h"
 
 #include <errno.h>
@@ -27,14 +28,14 @@ enum {
 
 struct kolo_boot {
     struct kolo_meet meet;
-    int fd; /* -1: alone, nobody to talk to */
+    int fd; /* -1: this rank is alone */
     int rank, nranks, timeout_ms;
-    int host_rank;    /* whose process runs the hub; -1: not known */
-    bool hub_is_here; /* in this process */
+    int host_rank;    /* the rank whose process runs the hub; -1: not known */
+    bool hub_is_here; /* this process runs the hub */
     bool joined;      /* the hub acknowledged this rank */
     kolo_status error;
     uint32_t seq;
-    double deadline_us; /* of what goes on */
+    double deadline_us; /* of the present step */
 };
 
 /* ---- bytes over the connection ---- */
@@ -52,8 +53,7 @@ static kolo_status hub_lost(const struct kolo_boot *boot)
                      boot->meet.name);
 }
 
-/* A rank that died does not join. Its death has failed the communicator that the ranks come from.
- */
+/* Stop if the communicator that the ranks come from has failed: a rank that died never joins. */
 static kolo_status check_parent(const struct kolo_boot *boot)
 {
     const int *failed = boot->meet.parent_failed;
@@ -149,8 +149,8 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
     return KOLO_OK;
 }
 
-/* Send a whole frame. A write error shuts the connection, and is no error here: the hub may have
- * sent the reason before it closed, which the next read finds. The hub sees the connection's end.
+/* Send a whole frame. A write error shuts the connection, but is no error here. The hub may have
+ * sent the reason before it closed, and the next read finds it. The hub sees the shut connection.
  */
 static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,
                              const void *body, size_t len)
@@ -226,7 +226,7 @@ static kolo_status shake_hands(struct kolo_boot *boot)
     return take_header(boot, KOLO_BOOT_JOINED, 0);
 }
 
-/* INPROGRESS: no hub listens, or no longer. */
+/* INPROGRESS: no hub listens, or the hub closed the connection. */
 static kolo_status try_join(struct kolo_boot *boot)
 {
     pid_t pid = 0;

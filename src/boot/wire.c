@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sockets, proofs and frames of the meeting point. Abstract UNIX sockets have no file and hence no
- * permissions (CVE-2022-42919 came of relying on that), so both ends look at SO_PEERCRED: another
- * user's process is turned away before a byte is read. See unix(7), RFC 2104 (HMAC). */
+/* Sockets, proofs and frames of the meeting point.
+ *
+ * Abstract UNIX sockets have no file, and hence no permissions (CVE-2022-42919 came from the belief
+ * that they do). So both ends check SO_PEERCRED, and turn another user's process away before they
+ * read a byte. See unix(7), RFC 2104 (HMAC). */
 #include "boot/wire.h"
 
 #include <errno.h>
@@ -43,7 +45,7 @@ bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
     return kolo_prove(meet->secret, text, sizeof text, out);
 }
 
-/* The abstract address "kolo-<uid>-<hash of the meeting's name>"; returns its length. */
+/* The abstract address "kolo-<uid>-<hash of the meeting's name>". Returns its length. */
 static socklen_t address_of(const struct kolo_meet *meet, struct sockaddr_un *out)
 {
     const uint64_t hash = kolo_hash(0, meet->name, strnlen(meet->name, sizeof meet->name));
@@ -114,7 +116,7 @@ kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out)
     return st < 0 && errno == EADDRINUSE ? KOLO_INPROGRESS : st;
 }
 
-/* Wait until a begun connection succeeds or fails; returns its errno. */
+/* Wait until a connection succeeds or fails. Returns its errno. */
 static int await_connection(int fd, int timeout_ms)
 {
     struct pollfd wait = {fd, POLLOUT, 0};

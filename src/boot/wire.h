@@ -55,8 +55,8 @@ struct kolo_boot_hello {
     int32_t nranks;
     int32_t rank;
     int32_t timeout_ms; /* of each exchange */
-    int32_t left_ms;    /* what is left of it for joining */
-    uint32_t name;      /* a hash of the meeting's: another may have had this address before */
+    int32_t left_ms;    /* the time left to join */
+    uint32_t name;      /* a hash of the meeting's name: another hub may have had this address */
     unsigned char nonce[KOLO_BOOT_NONCE];
 };
 static_assert(sizeof(struct kolo_boot_hello) == 56, "wire format");
@@ -91,11 +91,11 @@ bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
 
 /* Listen on the name of the meeting point. INPROGRESS: another process listens there already. */
 KOLO_CHECK kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out);
-/* Listen on its place, by TCP. INPROGRESS: another listens there, such as an earlier hub of the
- * job. Errors: INVALID (no secret; an address of another host), SYSTEM. */
+/* Listen on meet->place, by TCP. INPROGRESS: another process listens there, for example an earlier
+ * hub of the job. Errors: INVALID (no secret; an address of another host), SYSTEM. */
 KOLO_CHECK kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out);
 /* Try once to connect: first on this host, then by TCP if the meeting point has a place.
- * INPROGRESS: nobody listens, or the listener is busy. On this host the peer's user id was checked.
+ * INPROGRESS: no hub listens, or it is busy. On this host the peer's user id was checked.
  */
 KOLO_CHECK kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out);
 /* The process at the other end. False: it has another user id, or the connection is TCP. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Registered ranges of memory: a list under a mutex, because programs have few of them. */
+/* Lasting ranges of memory: a list under a mutex, because programs have few of them. */
 #include "memory/lasting.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ struct range {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct range *ranges; /* the newest first; under the lock, as what follows */
+static struct range *ranges; /* the newest first; under the lock, as is last_name */
 static uint64_t last_name;
 static _Atomic uint64_t gone;
 static _Atomic int keepers;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory as a file without a name: memfds, whose size is sealed where the kernel can.
+/* Memory as a file without a name: memfds of a sealed size, or files of /dev/shm.
  *
- * A lack of memory must be an error of the call that asks for pages, never a SIGBUS of a later
- * store: pages are reserved by fallocate(). The limits below are checked before that, because
- * crossing them kills the process instead of failing. */
+ * Lack of memory must be an error of the call that asks for pages, never a SIGBUS of a later store.
+ * So fallocate() reserves the pages. The limits below are checked first, because the kernel kills a
+ * process that crosses them. */
 #include "memory/memfd.h"
 
 #include "util/util.h"
@@ -19,7 +19,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-/* What can never be had must not end in the out-of-memory killer. */
+/* A request above the host's memory must fail here, not end in the out-of-memory killer. */
 kolo_status kolo_memfd_check(size_t len)
 {
     struct sysinfo info;
@@ -41,7 +41,7 @@ static kolo_status check_limit(size_t len)
     return KOLO_OK;
 }
 
-/* Where a filter denies memfds, a file that never has a name. It cannot be sealed. */
+/* If a filter denies memfds, open a file that never has a name. It cannot be sealed. */
 static kolo_status open_unnamed(int why, int *out)
 {
     *out = open("/dev/shm", O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);

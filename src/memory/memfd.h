@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Files in memory that have no name: what a segment is made of. */
+/* Files in memory that have no name. A segment is made of one. */
 #ifndef KOLO_MEMORY_MEMFD_H
 #define KOLO_MEMORY_MEMFD_H
 
@@ -7,10 +7,10 @@
 
 #include <stddef.h>
 
-/* Whether this host can have `len` bytes at all. Errors: SYSTEM. */
+/* Check that this host has `len` bytes of memory and swap. Errors: SYSTEM. */
 kolo_status kolo_memfd_check(size_t len);
-/* A file of `len` bytes that can neither grow nor shrink; none of its pages is reserved. Errors:
- * SYSTEM. */
+/* Open a file of `len` bytes, sealed against growing and shrinking if it is a memfd. No page is
+ * reserved yet. Errors: SYSTEM. */
 kolo_status kolo_memfd_open(size_t len, int *out);
 /* Reserve pages [at, at+len). Errors: SYSTEM. */
 kolo_status kolo_memfd_reserve(int fd, size_t at, size_t len);

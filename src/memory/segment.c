@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The store of shareable memory: an array of segments sorted by address, under one mutex.
  *
- * A slab is cut into pages of 4096 bytes; runs[p] is the length of the run that begins at page p,
- * 0 where page p is free (or inside a run). Only pages in runs are reserved; freeing a run punches
- * them out, so that a slab costs what is in use. Big segments are populated through the mapping
- * first, because only page faults give a memfd huge pages; see madvise(2), MADV_POPULATE_WRITE. */
+ * A slab is cut into pages of 4096 bytes. runs[p] is the length of the run that begins at page p.
+ * It is 0 if page p is free or inside a run. Only pages in runs are reserved. Freeing a run punches
+ * its pages out, so that a slab costs only the memory in use.
+ *
+ * Big segments are populated through the mapping first, because only page faults give a memfd huge
+ * pages; see madvise(2), MADV_POPULATE_WRITE. */
 #include "memory/segment.h"
 
 #include "memory/memfd.h"
@@ -32,7 +34,7 @@ struct parted { /* pages that are private now */
 struct kolo_segment {
     uint32_t id;
     int fd;
-    int holds; /* its creator or its live runs, and links that attached it */
+    int holds; /* by its creator or its live runs, and by links that attached it */
     char *base;
     size_t len;
     uint16_t *runs; /* [SLAB_PAGES] of a slab, else NULL */
@@ -65,8 +67,8 @@ static void after_fork_child(void)
     for (int i = 0; i < store.count; i++) {
         close(store.at[i]->fd);
     }
-    store.count = 0; /* the structures are left: a handle of the parent may point at them */
-    pthread_mutex_unlock(&store.lock); /* locked by the thread that is left */
+    store.count = 0; /* the structures stay: a handle of the parent may point at them */
+    pthread_mutex_unlock(&store.lock); /* the only thread of the child locked it */
 }
 
 static void watch_forks(void)
@@ -76,7 +78,7 @@ static void watch_forks(void)
 
 /* ---- one segment ---- */
 
-/* Under the lock: the place of the last segment whose base is at or below `ptr`, or -1. */
+/* Under the lock. The place of the last segment whose base is at or below `ptr`, or -1. */
 static int place_of(const char *ptr)
 {
     int lo = 0;
@@ -148,7 +150,7 @@ static kolo_status create_segment(size_t len, struct kolo_segment **out)
     return KOLO_OK;
 }
 
-/* Under the lock: add `segment` to the store, or destroy it. */
+/* Under the lock. Add `segment` to the store, or destroy it. */
 static kolo_status publish_segment(struct kolo_segment *segment)
 {
     if (!insert_segment(segment)) {
@@ -216,7 +218,7 @@ static void drop_hold(struct kolo_segment *segment)
         return;
     }
     const int place = place_of(segment->base);
-    /* In a forked child the store forgot the parent's segments. */
+    /* In a forked child the store does not know the parent's segments. */
     if (place >= 0 && store.at[place] == segment) {
         store.count--;
         memmove(store.at + place, store.at + place + 1,
@@ -262,7 +264,7 @@ static bool is_parted(const struct kolo_segment *segment, size_t at, size_t len)
     return p != NULL;
 }
 
-/* Under the lock. The new pages take the place of the shared ones in one step. */
+/* Under the lock. Private pages replace the shared ones in one step. */
 static kolo_status part_pages(struct kolo_segment *segment, size_t at, size_t len)
 {
     struct parted *p = malloc(sizeof *p);
@@ -295,8 +297,7 @@ kolo_status kolo_segment_part(void *ptr, size_t len)
     if (segment != NULL && len > 0 && from < segment->len) {
         const size_t end = kolo_min(kolo_round_up(from + len, PAGE_BYTES), segment->len);
         const size_t at = from / PAGE_BYTES * PAGE_BYTES;
-        status =
-            part_pages(segment, at, end - at); /* for a second time, too: nothing is lost by that */
+        status = part_pages(segment, at, end - at); /* a repetition on private pages does no harm */
     }
     pthread_mutex_unlock(&store.lock);
     return status;
@@ -329,7 +330,7 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
     KOLO_TRY(create_segment(kolo_round_up(len, PAGE_BYTES), &segment));
     if (len >= KOLO_SEGMENT_BIG) {
         (void)madvise(segment->base, segment->len, MADV_HUGEPAGE);
-        /* Where the kernel cannot populate, or not with huge pages, what follows decides. */
+        /* Failure is no error: the reservation below decides whether there is memory. */
         (void)madvise(segment->base, segment->len, MADV_POPULATE_WRITE);
     }
     kolo_status status = kolo_segment_reserve(segment, 0, segment->len);
@@ -346,7 +347,7 @@ kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out)
     return status;
 }
 
-/* The first of `pages` free pages in a row, or -1. */
+/* The first page of a run of `pages` free pages, or -1. */
 static int free_run(const struct kolo_segment *slab, int pages)
 {
     int run = 0;
@@ -365,7 +366,7 @@ static int free_run(const struct kolo_segment *slab, int pages)
     return -1;
 }
 
-/* Under the lock: a new slab without runs; nobody holds it yet. */
+/* Under the lock. A new slab without runs, which has no hold yet. */
 static kolo_status create_slab(struct kolo_segment **out)
 {
     struct kolo_segment *slab = NULL;
@@ -425,8 +426,9 @@ kolo_status kolo_segment_alloc(size_t bytes, void **out)
     return status;
 }
 
-/* Under the lock: end the run, or find the big segment, that begins at `ptr`; *bytes gets its
- * length (0: there is none). Returns where it lies in *out. */
+/* Under the lock. End the run, or find the big segment, that begins at `ptr`.
+ *
+ * *bytes gets its length (0: there is none), *out its segment. Returns its offset there. */
 static size_t whole_run(const void *ptr, struct kolo_segment **out, size_t *bytes)
 {
     const int place = place_of(ptr);
@@ -440,7 +442,7 @@ static size_t whole_run(const void *ptr, struct kolo_segment **out, size_t *byte
         *bytes = at == 0 ? segment->len : 0;
     } else if (at < segment->len && at % PAGE_BYTES == 0) {
         *bytes = (size_t)segment->runs[at / PAGE_BYTES] * PAGE_BYTES;
-        if (!is_parted(segment, at, *bytes)) { /* else a peer may still write there */
+        if (!is_parted(segment, at, *bytes)) { /* else a peer may still write to the old pages */
             segment->runs[at / PAGE_BYTES] = 0;
         }
     }

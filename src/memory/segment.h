@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory of this process that other processes can map: sealed memfds, with no name in any file
- * system and nothing left behind after SIGKILL. Pages are reserved when they are handed out, so
- * lack of memory is an error here and never a SIGBUS later.
+/* Memory of this process that other processes can map: sealed memfds.
  *
- * Requests below KOLO_SEGMENT_BIG share slabs, larger ones get a segment of their own. All
- * functions may be called by any thread. A forked child starts with an empty store: what it
- * inherited stays mapped, but is private memory as far as kolo is concerned. */
+ * A memfd has no name in any file system and leaves nothing behind after SIGKILL. Pages are
+ * reserved when they are handed out. So lack of memory is an error here and never a SIGBUS later.
+ *
+ * Requests below KOLO_SEGMENT_BIG share slabs. Larger ones get a segment of their own. Any thread
+ * may call any function. A forked child starts with an empty store. Segments of the parent stay
+ * mapped there, but kolo treats them as private memory. */
 #ifndef KOLO_MEMORY_SEGMENT_H
 #define KOLO_MEMORY_SEGMENT_H
 
@@ -22,17 +23,18 @@ struct kolo_segment;
 
 /* Zeroed memory, aligned to 4096 bytes. Errors: INVALID (0 bytes), SYSTEM. */
 kolo_status kolo_segment_alloc(size_t bytes, void **out);
-/* Gives the pages back to the system at once, even where a peer still has them mapped. */
+/* Gives the pages back to the system at once, even if a peer still maps them. */
 void kolo_segment_free(void *ptr);
-/* Give [ptr, ptr+len), as far as it is in a segment, and the rest of its pages, memory that is this
- * process's alone, with the same bytes: who has it mapped keeps the old pages, and whatever is
- * written there is not seen here any more. kolo_segment_find() does not find it from now on, and
- * pages of a slab are not given to anybody else. Errors: SYSTEM. */
+/* Replace the pages of [ptr, ptr+len) that lie in a segment by private pages with the same bytes.
+ *
+ * A peer that maps the segment keeps the old pages. This process no longer sees writes to them.
+ * kolo_segment_find() no longer finds the range. Pages of a slab are not handed out again.
+ * Errors: SYSTEM. */
 kolo_status kolo_segment_part(void *ptr, size_t len);
-/* Whether [ptr, ptr+len) lies in one segment; which one, and where in it. */
+/* Whether [ptr, ptr+len) lies in one segment. *id and *offset get the segment and the place. */
 bool kolo_segment_find(const void *ptr, size_t len, uint32_t *id, uint64_t *offset);
 
-/* A segment of its own, of which nothing is reserved yet. It is held once. */
+/* Make a segment that is no slab. It is held once. No page is reserved yet. */
 kolo_status kolo_segment_create(size_t len, struct kolo_segment **out);
 /* The same with all of its pages reserved. */
 kolo_status kolo_segment_create_whole(size_t len, struct kolo_segment **out);
@@ -43,9 +45,9 @@ void *kolo_segment_base(const struct kolo_segment *segment);
 /* Hold segment `id` of this process; NULL if there is none. It stays mapped until dropped. */
 struct kolo_segment *kolo_segment_hold(uint32_t id, size_t *len);
 void kolo_segment_drop(struct kolo_segment *segment);
-/* A duplicate of its descriptor, to be closed by the caller; -1 if there is none. */
+/* A duplicate of the descriptor of segment `id`, which the caller closes. -1: there is none. */
 int kolo_segment_descriptor(uint32_t id, uint64_t *len);
-/* Segments that are mapped now, for tests and the log. */
+/* The number of segments that are mapped now, for tests and the log. */
 int kolo_segment_count(void);
 
 #ifdef __cplusplus

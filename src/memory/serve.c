@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The thread that hands out descriptors, and the client's side of it.
  *
- * A stranger can connect, since abstract names have no permissions, but holds one of a few places
- * for a few seconds at most: a full table drops its oldest client. Nothing is read but one request
- * of fixed size. */
+ * Abstract names have no permissions, so any local process can connect. It holds one of CLIENTS
+ * places for DEADLINE_US at most, and a full table drops its oldest client. The thread reads one
+ * request of fixed size from each client, and nothing else. */
 #include "memory/serve.h"
 
 #include "memory/segment.h"
@@ -52,8 +52,8 @@ static struct {
     int users;
     pthread_t thread;
     int listener, stop;
-    _Atomic int spare; /* given up to answer a client when no descriptor is left; -1: in use */
-    _Atomic double starved_us; /* since when not even the spare was left; 0: nobody waits for it */
+    _Atomic int spare; /* closed to accept a client when no descriptor is left; -1: closed */
+    _Atomic double starved_us; /* when not even the spare helped any more; 0: no client waits */
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void close_all(void)
@@ -75,7 +75,7 @@ static void after_fork_parent(void)
     pthread_mutex_unlock(&service.lock);
 }
 
-/* The child is another process: another name, no thread; the parent's socket must not stay open. */
+/* The child gets a name of its own and has no thread. It must not keep the parent's socket open. */
 static void after_fork_child(void)
 {
     if (service.users > 0) {
@@ -83,7 +83,7 @@ static void after_fork_child(void)
     }
     service.users = 0;
     service.named = false;
-    pthread_mutex_unlock(&service.lock); /* locked by the thread that is left */
+    pthread_mutex_unlock(&service.lock); /* the only thread of the child locked it */
 }
 
 static void watch_forks(void)
@@ -134,7 +134,7 @@ static bool same_user(int fd)
 
 /* ---- the owner ---- */
 
-/* Whether the token is right, in a time that does not depend on where it differs. */
+/* Whether the token is right. The time does not depend on the place where it differs. */
 static bool right_token(const unsigned char *token)
 {
     unsigned differ = 0;
@@ -155,7 +155,7 @@ static void send_answer(int client, struct answer *answer, int fd)
     (void)sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* One request, one answer; then the client is closed in any case. */
+/* Take one request and send one answer. The caller then closes the client in any case. */
 static void serve_client(int client)
 {
     struct request request;
@@ -175,7 +175,7 @@ static void serve_client(int client)
 struct clients {
     struct pollfd poll[FIRST_CLIENT + CLIENTS];
     double deadline[CLIENTS];
-    int count; /* the oldest first */
+    int count; /* the oldest client comes first */
 };
 
 static void remove_client(struct clients *clients, int index)
@@ -198,7 +198,7 @@ static int take_connection(void)
     return accept4(service.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* Another thread may have got the spare before the client did. The client waits on. */
+/* No spare is left, or another thread took its descriptor first. The client keeps waiting. */
 static void free_spare(void)
 {
     if (service.starved_us == 0) {
@@ -272,7 +272,7 @@ static void *run_service(void *argument)
     return NULL;
 }
 
-/* Start the thread with every signal blocked: they are the application's. */
+/* Start the thread with every signal blocked: signals belong to the application. */
 static int start_thread(void)
 {
     sigset_t all;
@@ -327,7 +327,7 @@ void kolo_service_stop(void)
 {
     static const uint64_t one = 1;
     pthread_mutex_lock(&service.lock);
-    /* In a forked child the count is 0: the thread and its sockets are the parent's. */
+    /* In a forked child the count is 0, because the thread and its sockets are the parent's. */
     if (service.users > 0 && --service.users == 0) {
         (void)!write(service.stop, &one, sizeof one);
         pthread_join(service.thread, NULL);
@@ -344,7 +344,7 @@ bool kolo_service_starved(void)
 
 /* ---- the client ---- */
 
-/* Whether to go on waiting; else why not. */
+/* OK: keep waiting. Else the reason to stop. */
 static kolo_status still_waiting(const struct kolo_shm_owner *owner, double deadline)
 {
     const int aborted = __atomic_load_n(owner->aborted, __ATOMIC_ACQUIRE);
@@ -362,8 +362,10 @@ static kolo_status still_waiting(const struct kolo_shm_owner *owner, double dead
     return KOLO_OK;
 }
 
-/* Connect `fd`; the owner may not listen yet, or have its queue full. A communicator's members
- * listen before they tell each other of memory: one that does not for long has left. */
+/* Connect `fd`. The owner may not listen yet, or its queue may be full.
+ *
+ * Members of a communicator listen before they announce memory. So an owner that refuses for
+ * REFUSED_US has left. */
 static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, double deadline)
 {
     struct sockaddr_un address;
@@ -388,8 +390,8 @@ static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, doubl
     return KOLO_OK;
 }
 
-/* It has not got what it had told of. Mostly because the communicator has failed there, or it died,
- * which is about to be known here, too. */
+/* The owner lacks memory that it had announced. Usually its communicator has failed, or it died.
+ * That news is on its way, so wait for it: it is the better error. */
 static kolo_status await_reason(const struct kolo_shm_owner *owner)
 {
     const double until = kolo_now_us() + REFUSED_US;
@@ -400,7 +402,8 @@ static kolo_status await_reason(const struct kolo_shm_owner *owner)
     return KOLO_OK;
 }
 
-/* Receive the answer; *fd gets the descriptor, or -1; *cut: this process had none left for it. */
+/* Receive the answer. *fd gets the descriptor, or -1. *cut: this process had no free descriptor
+ * for it. */
 static ssize_t receive_answer(int socket_fd, struct answer *answer, int *fd, bool *cut)
 {
     union kolo_fd_room room;
@@ -415,8 +418,9 @@ static ssize_t receive_answer(int socket_fd, struct answer *answer, int *fd, boo
     return got;
 }
 
-/* What came must be as large as was said, and never shrink under us; or be what a process has that
- * may not make memfds: memory that has no name, and cannot be sealed. */
+/* The memory must have the announced size, and must never shrink while it is mapped.
+ *
+ * A process that may not make memfds sends unnamed memory instead. It cannot be sealed. */
 static bool is_trustworthy(int fd, uint64_t len)
 {
     struct stat info;

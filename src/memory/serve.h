@@ -13,31 +13,32 @@
 extern "C" {
 #endif
 
-/* A process to those that may ask it. The name can be seen in /proc/net/unix; the token cannot. */
+/* What identifies a process to its clients. /proc/net/unix shows the name, but not the token. */
 struct kolo_shm_identity {
     unsigned char name[16];
     unsigned char token[16];
 };
 
-/* Whom a client asks, for its errors and deadline. */
+/* The owner that a client asks. The rank, the pid and the flag serve its errors and its wait. */
 struct kolo_shm_owner {
     struct kolo_shm_identity identity;
     int rank, pid;
     const int *aborted; /* see struct kolo_env */
 };
 
-/* This process's identity; the same until a fork. Errors: SYSTEM. */
+/* This process's identity. It stays the same until a fork. Errors: SYSTEM. */
 kolo_status kolo_service_identity(struct kolo_shm_identity *out);
-/* Answer from now on, until as many kolo_service_stop(). Errors: SYSTEM. */
+/* Start to answer. The service ends when kolo_service_stop() was called as often as this function.
+ * Errors: SYSTEM. */
 kolo_status kolo_service_start(void);
 void kolo_service_stop(void);
-/* Whether some client has waited for 100 ms since no descriptor is left to hear it by: it cannot be
- * told, so whoever waits for it here should fail. */
+/* Whether a client has waited for over 100 ms because this process has no descriptor left to accept
+ * it with. The service cannot tell that client. So a wait of this process for it should fail. */
 bool kolo_service_starved(void);
 
-/* Ask `owner` for its segment `id`; the caller closes *fd. Waits for at most 5 s. Errors: PEER (the
- * process is gone), TIMEOUT, LINK (it refuses), INVALID (no such segment), SYSTEM; the status of
- * the communicator where that was aborted. */
+/* Ask `owner` for its segment `id`. The caller closes *fd. Waits for at most 5 s.
+ * Errors: PEER (the process or the segment is gone), TIMEOUT, LINK (the owner refuses), SYSTEM.
+ * After an abort of the communicator: the status of the abort. */
 kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, int *fd,
                                uint64_t *len);
 

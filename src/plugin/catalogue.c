@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The plug-in loader and the catalogue of everything pluggable.
+/* The plug-in loader, and the catalogue of algorithms, transports and tuners.
  *
- * Path and permissions are checked first (nothing of the file has run), then the file is linked
- * with RTLD_NOW | RTLD_LOCAL, then its one symbol is checked: ABI, size, name, slots. An accepted
- * plug-in is never unloaded, since plans and communicators point into it. */
+ * Loading has three steps. First the path and the permissions are checked, before any code of the
+ * file runs. Then the file is linked with RTLD_NOW | RTLD_LOCAL. Then its one symbol is checked:
+ * ABI, size, name, slots.
+ *
+ * An accepted plug-in is never unloaded, because plans and communicators point into it. */
 #include "plugin/catalogue.h"
 
 #include "plan/plan.h"
@@ -21,14 +23,14 @@ enum { MAX_OF_A_KIND = 64 };
 
 /* ---- the catalogue ---- */
 
-/* Entries are written under `lock` before the count that shows them (release). */
+/* An entry is written under `lock`. Then its count is stored (release), which publishes it. */
 static struct {
     pthread_mutex_t lock;
     _Atomic(int) algos, transports, tuners;
     struct kolo_algo algo[MAX_OF_A_KIND];
     struct kolo_transport transport[MAX_OF_A_KIND]; /* the built-in ones too */
     struct kolo_tuner tuner[MAX_OF_A_KIND];
-    char *file[3 * MAX_OF_A_KIND]; /* that were loaded */
+    char *file[3 * MAX_OF_A_KIND]; /* loaded files */
     int files;
 } catalogue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -187,7 +189,7 @@ static size_t symbol_bytes(const void *symbol)
     return there ? ((const ElfW(Sym) *)entry)->st_size : 0;
 }
 
-/* The one kind of plug-in in `object`, an index into kinds, or -1. */
+/* The kind of the plug-in in `object`: an index into kinds. -1: it has none or several. */
 static int find_symbol(void *object, struct kolo_plugin_found *found)
 {
     int kind = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All algorithms, transports and tuners: first the built-in ones, then those of plug-ins.
+/* All algorithms, transports and tuners: first the built-in ones, then the plug-ins.
  *
  * The struct of an older plug-in may be shorter than ours. It is copied over a table of defaults,
  * as the built-in transports are, so that no slot is NULL. A default returns UNSUPPORTED, or does
@@ -7,8 +7,8 @@
  *
  * Loading a file runs its code, so the path, owner and permissions are checked. The path is
  * absolute, and the file is no symbolic link. The file and every directory above it belong to root
- * or to this user, and nobody else may write to them. A directory with the sticky bit, such as
- * /tmp, is allowed, because others cannot replace our files in it. */
+ * or to this user, and no other user may write to them. A directory with the sticky bit, for
+ * example /tmp, is allowed, because other users cannot replace our files in it. */
 #ifndef KOLO_PLUGIN_CATALOGUE_H
 #define KOLO_PLUGIN_CATALOGUE_H
 
@@ -25,9 +25,11 @@ extern "C" {
  */
 kolo_status kolo_plugins_load(void);
 
-/* Load one plug-in, unless the file is loaded already. Errors: INVALID (the path, its owner or
- * permissions, its name, a slot, a name that is taken; the text says which), VERSION (ABI or size),
- * SYSTEM (it cannot be opened or linked). */
+/* Load one plug-in, unless the file is loaded already. Errors:
+ *   INVALID  the path, its owner or permissions, its name, a slot, or a name that is taken; the
+ *            text says which
+ *   VERSION  the ABI or the size
+ *   SYSTEM   the file cannot be opened or linked */
 kolo_status kolo_plugin_load_file(const char *path);
 
 /* Any thread may call these. An entry keeps its index. NULL: the index is out of range. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Defaults for the slots that a plug-in leaves empty: it is older than this header, or has fewer
- * abilities. The tables are positional, so that the compiler warns of a new slot without a default.
- */
+/* Defaults for the slots that a plug-in leaves empty, because it is older than this header or has
+ * fewer abilities. The tables are positional, so that the compiler warns of a new slot without a
+ * default. */
 #include "plugin/load.h"
 
 #include <string.h>
@@ -98,7 +98,7 @@ static const struct kolo_transport transport_defaults = {
 static const struct kolo_algo algo_defaults = {
     {0, 0, NULL}, (enum kolo_coll)0, NULL, all_shapes, NULL};
 
-/* Slots beyond its size are NULL in the copy, as those that it left NULL itself. */
+/* In the copy, slots beyond the size of `given` are NULL, like slots that it left NULL itself. */
 static void copy_known(const struct kolo_plugin *given, void *out, size_t ours)
 {
     memset(out, 0, ours);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which files may be loaded as plug-ins: loading runs them, so only what root and this user can
- * change. The directories are resolved first and checked from the root down; with all of them
- * safe, nobody can exchange the file between this check and dlopen(). */
+/* Which files may be loaded as plug-ins. Loading runs a file's code, so only root and this user may
+ * be able to change the file.
+ *
+ * The directories are resolved first, and checked from the root down. If all of them are safe, no
+ * other user can exchange the file between this check and dlopen(). */
 #include "plugin/load.h"
 
 #include <errno.h>
@@ -11,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whether `info` is of something that only root and this user can change. */
+/* Check that only root and this user can change the file or directory of `info`. */
 static kolo_status check_owner(const char *path, const struct stat *info)
 {
     if (info->st_uid != 0 && info->st_uid != geteuid()) {
@@ -28,7 +30,7 @@ static kolo_status check_owner(const char *path, const struct stat *info)
     return KOLO_OK;
 }
 
-/* Every directory from / down to the last slash of `path`, which has no symbolic links in it. */
+/* Check every directory from / down to the last slash of `path`. None is a symbolic link. */
 static kolo_status check_directories(char *path)
 {
     for (char *slash = path; slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -64,7 +66,8 @@ static kolo_status check_file(const char *path)
     return status;
 }
 
-/* The path without symbolic links in its directories, to be freed; the file may be one. */
+/* The path without symbolic links in its directories. The caller frees it. The file itself may
+ * still be a symbolic link. */
 static kolo_status resolve_path(const char *path, char **out)
 {
     if (path[0] != '/') {

@@ -7,27 +7,27 @@
 
 #include <kolo/plugin.h>
 
-/* `given`, which may be shorter than ours, with every empty slot filled. */
+/* Copy `given`, which may be shorter than our struct, and fill every empty slot. */
 void kolo_transport_overlay(const struct kolo_transport *given, struct kolo_transport *out);
 void kolo_algo_overlay(const struct kolo_algo *given, struct kolo_algo *out);
 
-/* The struct that a plug-in's file exports, with what the file says of it. */
+/* The struct that a plug-in's file exports, and the file's facts about it. */
 struct kolo_plugin_found {
     const char *path;   /* has a slash */
     const char *kind;   /* "algo", "transport" or "tuner" */
     const void *symbol; /* aligned as the struct of that kind */
-    size_t bytes;       /* that lie there */
+    size_t bytes;       /* of the struct, by the file's symbol table */
 };
 
-/* The struct as this library knows it, with every empty slot filled; *out is written on success.
- * Errors: as kolo_plugin_load_file(), less those of the path and of a name that is taken. */
+/* Read the struct as this library defines it, and fill every empty slot. *out is written on
+ * success. Errors: as kolo_plugin_load_file(), except for the path and for a name that is taken. */
 kolo_status kolo_plugin_read_algo(const struct kolo_plugin_found *found, struct kolo_algo *out);
 kolo_status kolo_plugin_read_transport(const struct kolo_plugin_found *found,
                                        struct kolo_transport *out);
 kolo_status kolo_plugin_read_tuner(const struct kolo_plugin_found *found, struct kolo_tuner *out);
 
-/* Whether `path` may be loaded, by the rules of catalogue.h; *real gets the path without symbolic
- * links in its directories, to be freed. Errors: INVALID, SYSTEM. */
+/* Check that `path` may be loaded, by the rules of catalogue.h. *real gets the path without
+ * symbolic links in its directories. The caller frees it. Errors: INVALID, SYSTEM. */
 kolo_status kolo_plugin_path_check(const char *path, char **real);
 
 #endif

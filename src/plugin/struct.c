@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether the struct that a plug-in exports can be used: its ABI, size, name and slots. It may be
- * older than ours, and so shorter, or of a file that lies: no byte beyond `bytes` is read, which is
- * what the file's symbol table gives the struct. */
+/* Checks of the struct that a plug-in exports: its ABI, size, name and slots.
+ *
+ * The struct may be older than ours, and so shorter. Its size field may be false. So no byte beyond
+ * `bytes`, the size in the file's symbol table, is read. */
 #include "plan/plan.h"
 #include "plugin/load.h"
 
@@ -13,7 +14,7 @@ static const char *base_name(const char *path)
     return strrchr(path, '/') + 1;
 }
 
-/* "libkolo_<kind>_<name>.so", and the struct says <name> too. */
+/* The file must be named "libkolo_<kind>_<name>.so", with the <name> of the struct. */
 static kolo_status check_name(const struct kolo_plugin_found *found, const char *name)
 {
     struct kolo_text expected = {0};
@@ -74,7 +75,7 @@ static kolo_status slot_is_missing(const struct kolo_plugin_found *found, const 
     return kolo_fail(KOLO_ERR_INVALID, "plug-in refused: %s: %s is missing", found->path, slot);
 }
 
-/* The slot that a transport with these abilities must have and lacks, or NULL. */
+/* A required slot that a transport with these abilities lacks, or NULL. */
 static const char *missing_slot(const struct kolo_transport *t)
 {
     const bool map = (t->caps & KOLO_CAP_MAP) != 0;
@@ -132,7 +133,7 @@ kolo_status kolo_plugin_read_algo(const struct kolo_plugin_found *found, struct 
     return KOLO_OK;
 }
 
-/* The struct without defaults, so that a slot that must be there is missed. */
+/* Copy the struct without defaults, so that a missing required slot is found. */
 static void copy_given(const struct kolo_plugin *given, void *out, size_t ours)
 {
     memset(out, 0, ours);

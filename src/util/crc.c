@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The processor's instruction, or else eight tables, so that eight bytes are looked up at once
- * (Kounavis and Berry, "A systematic approach to building high performance software-based CRC
- * generators", 2005). */
+/* CRC-32C by the processor's instruction, or else by eight tables, which take eight bytes at once.
+ * Source of the tables: Kounavis and Berry, "A systematic approach to building high performance
+ * software-based CRC generators", 2005. */
 #include "util/crc.h"
 
 #include <pthread.h>
@@ -13,11 +13,11 @@
 #include <sys/auxv.h>
 #endif
 
-#define POLYNOMIAL UINT32_C(0x82f63b78) /* its bits reversed */
+#define POLYNOMIAL UINT32_C(0x82f63b78) /* with its bits reversed */
 
 /* ---- by tables ---- */
 
-static uint32_t table[8][256]; /* table[k][b]: byte b, and k zeros behind it */
+static uint32_t table[8][256]; /* table[k][b]: byte b with k zero bytes behind it */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fill_tables(void)
@@ -78,7 +78,7 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
     return ~(uint32_t)sum;
 }
 #elif defined(__aarch64__)
-enum { HAS_CRC32 = 1 << 7 }; /* of AT_HWCAP, Linux asm/hwcap.h */
+enum { HAS_CRC32 = 1 << 7 }; /* a bit of AT_HWCAP, Linux asm/hwcap.h */
 
 static bool has_instruction(void)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CRC-32C (Castagnoli): RFC 3720 appendix B.4, as iSCSI and SCTP use it. By the processor's
- * instruction where it has one (SSE4.2, ARMv8), some 8 bytes in 3 cycles, else by tables. */
+/* CRC-32C (Castagnoli), which iSCSI and SCTP use: RFC 3720 appendix B.4. A processor with an
+ * instruction for it (SSE4.2, ARMv8) sums about 8 bytes in 3 cycles. Others use tables. */
 #ifndef KOLO_CRC_H
 #define KOLO_CRC_H
 
@@ -11,7 +11,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-/* The sum of what `crc` is the sum of, and these bytes behind it; 0: of nothing. */
+/* Extend `crc`, the sum of some bytes, by the bytes that follow them. Start with 0. */
 uint32_t kolo_crc32c(uint32_t crc, const void *bytes, size_t len);
 /* The same without the instruction. */
 uint32_t kolo_crc32c_table(uint32_t crc, const void *bytes, size_t len);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text as a value in XML and in JSON. Bytes outside ASCII may be invalid UTF-8, so none is copied.
+/* Text as a value in XML and in JSON. A byte outside ASCII may be invalid UTF-8, so it is replaced.
  */
 #include "util/escape.h"
 

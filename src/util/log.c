@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Error text of a thread, and the log in NCCL's form: "host:pid:tid [dev] KOLO INFO message".
- * A line is written by one write(2), whole and never cut, so that ranks sharing a terminal do not
- * mix their lines. Source of the form: NCCL 2.30 debug.cc prefix. */
+ *
+ * One write(2) writes a whole line, so that ranks that share a terminal do not mix their lines.
+ * Source of the form: NCCL 2.30 debug.cc prefix. */
 #include "util/util.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ static struct {
     char host[64];
 } logger = {.once = PTHREAD_ONCE_INIT, .fd = 1};
 
-/* A word that is none would else look like a job with nothing to say. */
+/* Report an unknown word. Without this, a misspelt variable would look like a silent job. */
 static void complain_of(const char *name, const char *word, int len, const char *allowed)
 {
     (void)fprintf(stderr, "kolo: %s: \"%.*s\" is not known; it may be %s\n", name, len, word,

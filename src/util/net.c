@@ -34,7 +34,7 @@ static socklen_t to_sockaddr(const struct kolo_inet *place, uint32_t scope,
     return sizeof *in6;
 }
 
-/* False for another family. */
+/* False: the family is neither IPv4 nor IPv6. */
 static bool from_sockaddr(const struct sockaddr *from, struct kolo_inet *out)
 {
     *out = (struct kolo_inet){0};
@@ -151,7 +151,7 @@ static bool is_link_local(const struct sockaddr *address)
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr);
 }
 
-/* The preference of an address; 0: it is not allowed. */
+/* The preference of an address; 0: it does not fit the wish. */
 static int rank_of(bool one_host, const struct wish *wish, const struct ifaddrs *at,
                    const struct kolo_inet *routed)
 {
@@ -309,7 +309,7 @@ void kolo_net_options(int fd, int timeout_ms)
     set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, least_ms);
 }
 
-/* Close what may be open; errno stays. */
+/* Close `fd` if it is open. errno keeps its value. Returns -1. */
 static int give_up(int fd)
 {
     const int error = errno;
@@ -320,7 +320,7 @@ static int give_up(int fd)
     return -1;
 }
 
-/* A socket bound to a place, whose port is then known; listening or not. -1: errno tells. */
+/* A socket bound to at->place, which gets the port. It listens if `listening`. -1: see errno. */
 static int bind_to(struct kolo_interface *at, bool again, bool listening)
 {
     struct sockaddr_storage address;
@@ -341,7 +341,7 @@ static int bind_to(struct kolo_interface *at, bool again, bool listening)
 kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
 {
     char name[KOLO_INET_TEXT];
-    /* Connections of an earlier job may linger at a port that was asked for. */
+    /* Connections of an earlier job may linger at a port that the user chose. */
     *out = bind_to(at, at->place.port != 0, true);
     if (*out >= 0) {
         return KOLO_OK;

@@ -16,7 +16,7 @@
 
 #include <assert.h>
 
-struct kolo_inet {   /* an address; goes over the wire as it is */
+struct kolo_inet {   /* an address, in its wire format */
     uint16_t family; /* AF_INET, AF_INET6; 0: none */
     uint16_t port;   /* in host order */
     unsigned char ip[16];
@@ -47,7 +47,7 @@ int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *fr
 int kolo_net_accept(int listener);
 /* Set TCP_NODELAY, and detect the loss of the peer's host within `timeout_ms`. */
 void kolo_net_options(int fd, int timeout_ms);
-/* Receive until *got, from 0 on, is `bytes`: 1 done, and *got is 0 again; 0 not yet; -1 ended
+/* Receive until *got, from 0 on, is `bytes`. 1: done, and *got is 0 again. 0: not yet. -1: ended
  * (errno, or 0). */
 int kolo_net_gather(int fd, void *into, size_t bytes, size_t *got);
 /* Send a few bytes on a socket with room. False: not all were sent, see errno. */
@@ -58,7 +58,7 @@ const char *kolo_inet_name(const struct kolo_inet *place, char out[KOLO_INET_TEX
 const char *kolo_inet_ip(const struct kolo_inet *place, char out[KOLO_INET_TEXT]);
 /* The first address of a host name, or a numeric address. Errors: INVALID (no such host). */
 KOLO_CHECK kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *out);
-/* Move a descriptor above those of the standard streams. */
+/* Move a descriptor above the descriptors of the standard streams. */
 int kolo_above_standard_streams(int fd);
 
 #endif

@@ -5,16 +5,16 @@
 
 #include <sys/socket.h>
 
-/* Where the control message lies for as long as the message's header is used. */
+/* Room for the control message. It must live as long as the message's header. */
 union kolo_fd_room {
     char bytes[CMSG_SPACE(sizeof(int))];
     struct cmsghdr aligned;
 };
 
-/* Before sendmsg(): `fd` goes along. */
+/* Before sendmsg(): attach `fd` to the message. */
 void kolo_fd_attach(struct msghdr *message, union kolo_fd_room *room, int fd);
 
-/* After recvmsg() with a room as control buffer: the descriptor that came along, or -1. */
+/* After recvmsg() with a room as control buffer: the attached descriptor, or -1. */
 int kolo_fd_attached(struct msghdr *message);
 
 #endif

@@ -7,12 +7,12 @@
 
 enum { KOLO_SECRET_BYTES = 32, KOLO_PROOF_BYTES = 32 };
 
-/* Fill with random bytes of the kernel. Errors: SYSTEM. */
+/* Fill `out` with random bytes from the kernel. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_random(void *out, size_t bytes);
 /* The proof over text[bytes]; false if libcrypto fails. */
 bool kolo_prove(const unsigned char secret[KOLO_SECRET_BYTES], const void *text, size_t bytes,
                 unsigned char out[KOLO_PROOF_BYTES]);
-/* In constant time. */
+/* Compare two proofs in constant time. */
 bool kolo_same_proof(const unsigned char a[KOLO_PROOF_BYTES],
                      const unsigned char b[KOLO_PROOF_BYTES]);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The processor's counter of time, noted by few instructions: on x86-64 the time-stamp counter, on
- * AArch64 the virtual one, both alike on all cores of a machine; elsewhere the clock. Its rate is
- * found by who reads, from two moments of which the clock is known, too. */
+/* The processor's time counter, which takes few instructions to note.
+ *
+ * It is the time-stamp counter on x86-64 and the virtual counter on AArch64. Both agree on all
+ * cores of a machine. On other processors it is the clock. The reader derives the counter's rate
+ * from two moments whose clock times it knows, too. */
 #ifndef KOLO_TICKS_H
 #define KOLO_TICKS_H
 
@@ -9,7 +11,7 @@
 
 #include <stdatomic.h>
 
-/* Halves, as the counter gives them: joining them would cost more than noting them. */
+/* The counter gives two halves. They stay apart, because joining costs more than storing both. */
 struct kolo_ticks {
     _Atomic uint32_t low, high;
 };

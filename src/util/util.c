@@ -31,7 +31,7 @@ char kolo_process_state(int pid)
     if (file != NULL) {
         (void)fclose(file);
     }
-    const char *end = read ? strrchr(line, ')') : NULL; /* the name may hold anything */
+    const char *end = read ? strrchr(line, ')') : NULL; /* the name may contain any character */
     return end != NULL && end[1] == ' ' ? end[2] : (char)0;
 }
 

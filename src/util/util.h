@@ -14,8 +14,8 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pass a failure on to the caller. KOLO_INPROGRESS is no failure: it goes on to the next line, as
- * KOLO_OK does. So KOLO_TRY is for calls that never return it, or whose caller asks again. */
+/* Pass a failure on to the caller. KOLO_INPROGRESS is no failure: the next line runs, as after
+ * KOLO_OK. So KOLO_TRY is for calls that never return it, or whose caller asks again. */
 #define KOLO_TRY(expr)                                                                             \
     do {                                                                                           \
         const kolo_status try_ = (expr);                                                           \
@@ -45,7 +45,7 @@ extern "C" {
 #define KOLO_LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
 #define KOLO_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* ---- errors: the first detector says what happened, callers pass the code on ---- */
+/* ---- errors: the code that detects one writes the text, its callers pass the status on ---- */
 
 /* Keep the sentence for kolo_error_text() of this thread, log it at INFO, return `code`. %m works.
  */
@@ -79,9 +79,10 @@ enum kolo_subsys {
     KOLO_SUB_ALL = 255
 };
 
-/* Level KOLO_DEBUG (VERSION, WARN, INFO, TRACE; default none), subsystems KOLO_DEBUG_SUBSYS (comma
- * list, ^ inverts; default all but COLL), file KOLO_DEBUG_FILE (%h host, %p pid; default stdout).
- */
+/* The variables of the log:
+ *   KOLO_DEBUG         the level: VERSION, WARN, INFO or TRACE; default none
+ *   KOLO_DEBUG_SUBSYS  the subsystems, a comma list; ^ inverts it; default all but COLL
+ *   KOLO_DEBUG_FILE    the file; %h host, %p pid; default stdout */
 bool kolo_log_on(enum kolo_level level, unsigned subsys);
 void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(2, 3);
 #define KOLO_LOG(level, subsys, ...)                                                               \
@@ -145,7 +146,7 @@ kolo_status kolo_env_int(const char *name, long low, long high, long otherwise, 
 /* FNV-1a over bytes; chain by passing the previous hash (start from 0). */
 uint64_t kolo_hash(uint64_t seed, const void *bytes, size_t len);
 
-/* A growing text; an allocation failure makes it NULL-safe empty. */
+/* A growing text. Without memory, an addition is dropped. */
 struct kolo_text {
     char *chars; /* always terminated; NULL while empty */
     size_t len, cap;

@@ -24,7 +24,7 @@ struct kolo_link {
     struct kolo_link *next;
     struct kolo_endpoint *ep;
     int peer;
-    bool gone;                         /* the other end was there and left */
+    bool gone;                         /* the other end existed and left */
     struct kolo_link *other;           /* the other end, or NULL */
     struct kolo_req_fifo sends, recvs; /* posted; no match at the other end yet */
     struct kolo_req_fifo done;         /* matched; progress() has not reported it yet */

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages through rings: one producer, one consumer, two counters that only grow.
+/* Messages through rings. A ring has one producer, one consumer and two counters that only grow.
  *
  *   tail   slots filled so far     written by the producer after the slot     (release)
  *   head   slots emptied so far    written by the consumer after its copy     (release)
  *
- * A message is cut into slots; an empty one takes a slot too, so that its arrival is an event. Each
- * side keeps its own counter and the last value it saw of the other's, and so reads the other
- * side's line only when it has run out. What the peer writes is checked against this side's own
- * numbers and never used as an address. Source: Lamport 1977, doi:10.1145/359863.359883. */
+ * A message is cut into slots. An empty message takes a slot, too, so that its arrival is an event.
+ *
+ * Each side keeps its own counter and the last value that it read of the other counter. It reads
+ * the other side's cache line only when its own copy shows no slot left.
+ *
+ * A number that the peer writes is checked against this side's own numbers. It is never used as an
+ * address. Source: Lamport 1977, doi:10.1145/359863.359883. */
 #include "transports/fifo.h"
 #include "transports/shm/shm.h"
 
@@ -68,7 +71,7 @@ static kolo_status open_out(struct kolo_link *link, uint32_t channel)
     const size_t at = ring_at(ep->env.nranks, link->peer.rank, channel);
     KOLO_TRY(kolo_segment_reserve(ep->region, at, sizeof(struct ring)));
     pipe->out = (struct ring *)(void *)(region + at);
-    /* The ring's zeroes are there before the flag. */
+    /* Release: a peer that sees the flag sees the ring's zeroes, too. */
     atomic_store_explicit(ready_flag(region, link->peer.rank, channel), 1, memory_order_release);
     return KOLO_OK;
 }
@@ -111,7 +114,7 @@ static kolo_status ring_damaged(struct kolo_link *link)
 
 /* ---- moving ---- */
 
-/* Fill slots until the ring is full or nothing is left; returns slots, < 0 a status. */
+/* Fill slots until the ring is full or no data is left. Returns slots, or a status < 0. */
 static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
 {
     struct ring *ring = pipe->out;
@@ -119,7 +122,7 @@ static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
     while (pipe->sends.first != NULL) {
         struct kolo_req *req = pipe->sends.first;
         if (pipe->tail - pipe->seen_head == SLOTS) {
-            /* Acquire: the consumer has read the slot before we write it again. */
+            /* Acquire: the consumer has read the slot before this side writes it again. */
             pipe->seen_head = atomic_load_explicit(&ring->head, memory_order_acquire);
             if (pipe->tail - pipe->seen_head > SLOTS) {
                 return ring_damaged(link);
@@ -142,7 +145,7 @@ static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
     return moved;
 }
 
-/* Empty slots until the ring is empty or nothing is wanted; returns slots, < 0 a status. */
+/* Empty slots until the ring is empty or no receive is left. Returns slots, or a status < 0. */
 static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
 {
     struct ring *ring = pipe->in;
@@ -150,7 +153,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
     while (pipe->recvs.first != NULL) {
         struct kolo_req *req = pipe->recvs.first;
         if (pipe->seen_tail == pipe->head) {
-            /* Acquire: the slot and its length are there. */
+            /* Acquire: the producer has written the slot and its length. */
             pipe->seen_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
             if (pipe->seen_tail - pipe->head > SLOTS) {
                 return ring_damaged(link);
@@ -179,7 +182,7 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
     return moved;
 }
 
-/* Advance one channel; returns slots moved, < 0 a status that ends the link. */
+/* Advance one channel. Returns the slots moved, or a status < 0 that ends the link. */
 static int advance_channel(struct kolo_link *link, uint32_t channel)
 {
     struct kolo_shm_pipe *pipe = link->pipe[channel];
@@ -197,7 +200,7 @@ static bool is_idle(const struct kolo_shm_pipe *pipe)
     return pipe->sends.first == NULL && pipe->recvs.first == NULL;
 }
 
-/* Remember that `channel` is unfinished. */
+/* Note that `channel` has unfinished requests. */
 static void activate_channel(struct kolo_link *link, uint32_t channel)
 {
     struct kolo_endpoint *ep = link->ep;
@@ -240,7 +243,7 @@ static int advance_link(struct kolo_link *link)
     return moved;
 }
 
-/* The first link gets its turn and goes to the end if it is not finished. */
+/* Advance the first link. An unfinished link goes to the end of the list. */
 static int advance_first(struct kolo_endpoint *ep)
 {
     struct kolo_link *link = ep->active;
@@ -296,7 +299,7 @@ static kolo_status start_request(struct kolo_link *link, const struct kolo_bytes
     return KOLO_OK;
 }
 
-/* Move what can be moved at once; progress() does the rest, and reports what went wrong. */
+/* Move the slots that can move at once. progress() moves the rest, and reports errors. */
 static void try_channel(struct kolo_link *link, uint32_t channel)
 {
     const int status = advance_channel(link, channel);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The cache of mapped segments: a list under a mutex, which is not held while a peer is asked. */
+/* The cache of mapped segments: a list under a mutex. No thread holds it while it asks a peer. */
 #include "transports/shm/remote.h"
 
 #include <errno.h>
@@ -35,11 +35,11 @@ static void after_fork_parent(void)
     pthread_mutex_unlock(&cache.lock);
 }
 
-/* The child keeps the mappings, which links of the parent point at, and forgets what they were. */
+/* The child keeps the mappings, because links of the parent point at them, and forgets the list. */
 static void after_fork_child(void)
 {
     cache.first = NULL;
-    pthread_mutex_unlock(&cache.lock); /* locked by the thread that is left */
+    pthread_mutex_unlock(&cache.lock); /* the only thread of the child locked it */
 }
 
 static void watch_forks(void)
@@ -47,7 +47,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* Under the lock: the entry, held once more, or NULL. */
+/* Under the lock. The entry, held once more, or NULL. */
 static struct kolo_remote *find_and_hold(const unsigned char *name, uint32_t id)
 {
     struct kolo_remote *remote = cache.first;
@@ -61,7 +61,7 @@ static struct kolo_remote *find_and_hold(const unsigned char *name, uint32_t id)
     return remote;
 }
 
-/* Fetch and map; the entry is held once and not in the cache yet. */
+/* Fetch and map a segment. The entry is held once and not in the cache yet. */
 static kolo_status make_remote(const struct kolo_shm_owner *owner, uint32_t id,
                                struct kolo_remote **out)
 {
@@ -130,7 +130,7 @@ void kolo_remote_drop(struct kolo_remote *remote)
     while (*at != NULL && *at != remote) {
         at = &(*at)->next;
     }
-    /* In a forked child the cache forgot what the parent held. */
+    /* In a forked child the cache does not know the parent's entries. */
     if (*at != NULL && --remote->holds == 0) {
         *at = remote->next;
         destroy_remote(remote);

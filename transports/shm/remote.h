@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Other processes' segments as this process has them mapped: each once, held by the links that use
- * it, unmapped when the last of those lets go. Any thread. */
+/* The cache of other processes' segments that this process maps.
+ *
+ * Each segment is mapped once. Links hold it, and the last drop unmaps it. Any thread may call. */
 #ifndef KOLO_SHM_REMOTE_H
 #define KOLO_SHM_REMOTE_H
 
@@ -8,7 +9,7 @@
 
 struct kolo_remote;
 
-/* Hold segment `id` of `owner`, mapping it if nobody has. Errors: as kolo_service_fetch(). */
+/* Hold segment `id` of `owner`. The first hold maps it. Errors: as kolo_service_fetch(). */
 kolo_status kolo_remote_hold(const struct kolo_shm_owner *owner, uint32_t id,
                              struct kolo_remote **out, void **base, size_t *len);
 void kolo_remote_drop(struct kolo_remote *remote);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* shm: ranks on one host, be they threads or processes.
+/* shm: the transport between ranks on one host, both threads and processes.
  *
- * Threads use each other's memory as it is. Processes map each other's segments, whose descriptors
- * come from the owner's service (memory/serve.h) the first time a segment is named. Messages go
+ * Threads use each other's memory directly. Processes map each other's segments. The owner's
+ * service (memory/serve.h) hands out the descriptor at the first use of a segment. Messages go
  * through rings in the sender's region (message.c). */
 #include "transports/shm/shm.h"
 
@@ -50,7 +50,7 @@ static void shm_close(struct kolo_endpoint *ep)
     free(ep);
 }
 
-/* Peers that are other processes will ask for our segments. */
+/* Start the service if the peer is another process: it will ask for our segments. */
 static kolo_status serve_peer(struct kolo_endpoint *ep, const struct kolo_peer *peer)
 {
     if (ep->serves || peer->process == ep->env.self->process) {
@@ -92,7 +92,7 @@ static kolo_status shm_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 
 /* ---- views: the segments that a link holds ---- */
 
-/* The place of `id` among the sorted views, or where it belongs. */
+/* The place of `id` among the sorted views, or the place to insert it at. */
 static int view_place(const struct kolo_link *link, uint32_t id)
 {
     int lo = 0;
@@ -126,7 +126,7 @@ static kolo_status hold_segment(struct kolo_link *link, uint32_t id, struct kolo
     return KOLO_OK;
 }
 
-/* The link's view of the peer's segment `id`, made at the first use and kept until disconnect. */
+/* The link's view of the peer's segment `id`. The first use makes it, disconnect drops it. */
 static kolo_status view_segment(struct kolo_link *link, uint32_t id, struct kolo_shm_view *out)
 {
     const int place = view_place(link, id);

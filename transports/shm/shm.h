@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the shm transport share: a rank's region, its links, its messages.
+/* The types that the files of the shm transport share: a rank's region, its links, its messages.
  *
  * An endpoint owns one region, a segment that its peers map when they connect:
  *
- *   ready[rank][channel]   64 bytes a rank: whether that ring is there
- *   ring[rank][channel]    reserved when the first message goes out; only address space before
+ *   ready[rank][channel]   64 bytes a rank: whether that ring exists
+ *   ring[rank][channel]    only address space until the first message, which reserves its pages
  *
  * The ring of (rank, channel) carries this rank's messages to that rank. */
 #ifndef KOLO_SHM_SHM_H
@@ -20,7 +20,7 @@
 #include <assert.h>
 #include <stdatomic.h>
 
-/* What address() gives. */
+/* The address that address() returns. */
 struct kolo_shm_address {
     uint32_t magic;
     uint32_t region; /* segment of the endpoint */
@@ -30,7 +30,7 @@ struct kolo_shm_address {
 #define KOLO_SHM_MAGIC UINT32_C(0x6b6f6c32)
 static_assert(sizeof(struct kolo_shm_address) == 48, "goes over the wire");
 
-/* What a kolo_mem's handle holds. */
+/* The content of a kolo_mem's handle. */
 struct kolo_shm_handle {
     uint64_t process; /* the first half of the owner's name */
     uint32_t segment;
@@ -45,11 +45,11 @@ struct kolo_endpoint {
     uint64_t process; /* the first half of identity.name */
     struct kolo_segment *region;
     bool serves;              /* this endpoint uses the service */
-    struct kolo_link *active; /* links with unfinished messages, in the order they get their turn */
+    struct kolo_link *active; /* links with unfinished messages, in the order of their turns */
     struct kolo_link *active_last;
 };
 
-/* A segment that a link holds: of this process, or of the peer's. */
+/* A segment that a link holds: one of this process, or one of the peer's process. */
 struct kolo_shm_view {
     uint32_t id;
     char *base;
@@ -64,7 +64,7 @@ struct kolo_link {
     struct kolo_endpoint *ep;
     bool local; /* the peer is in this process */
     struct kolo_shm_owner peer;
-    uint64_t process;            /* as in the peer's handles */
+    uint64_t process;            /* the same number as in the peer's handles */
     char *region;                /* the peer's, mapped here */
     struct kolo_shm_view *views; /* sorted by id */
     int nviews, cap;
@@ -76,7 +76,7 @@ struct kolo_link {
 
 /* Size of the region of an endpoint with `nranks` ranks. */
 size_t kolo_shm_region_bytes(int nranks);
-/* Reserve the part of a new region that is there from the start. */
+/* Reserve the ready flags of a new region. */
 kolo_status kolo_shm_region_prepare(struct kolo_segment *region, int nranks);
 
 kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
@@ -84,7 +84,7 @@ kolo_status kolo_shm_send(struct kolo_link *link, const struct kolo_bytes *src,
 kolo_status kolo_shm_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                           struct kolo_req *req);
 int kolo_shm_progress(struct kolo_endpoint *ep, int budget);
-/* End what is unfinished with `why` and free the pipes. */
+/* End unfinished requests with `why` and free the pipes. */
 void kolo_shm_hang_up(struct kolo_link *link, kolo_status why);
 
 #endif

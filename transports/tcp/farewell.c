@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How a link ends: its last frame, BYE or ABORT, and the delivery of what was written.
+/* How a link ends: its last frame, BYE or ABORT, and the delivery of the written bytes.
  *
- * A socket that still has unsent bytes is shut for writing and kept aside; its descriptor is closed
- * when the kernel has delivered them, or with the endpoint. */
+ * A socket that still has unsent bytes is shut for writing and kept aside. Its descriptor is closed
+ * when the kernel has delivered the bytes, or with the endpoint. */
 #include "transports/tcp/tcp.h"
 #include "util/grow.h"
 
@@ -33,7 +33,7 @@ static bool has_unsent(int fd)
 }
 
 /* Read and drop incoming bytes. Closing a socket with unread bytes would reset the connection, and
- * the peer might lose what this side sent. 0: the peer has closed its end. */
+ * the peer might lose bytes of this side. 0: the peer has closed its end. */
 static ssize_t drain_socket(int fd)
 {
     char scrap[4096];
@@ -98,8 +98,8 @@ void kolo_tcp_farewell_complain(struct kolo_link *link)
     say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, KOLO_ERR_LINK));
 }
 
-/* Either the communicator failed, which the peer must know, or this side wants its requests back
- * and goes. */
+/* Either the communicator failed, and the peer must know. Or this side wants its requests back, and
+ * leaves. */
 void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
 {
     if (kolo_carriers_have_failed(&link->ep->all)) {

@@ -54,8 +54,8 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 }
 
 /* Between two ends with one address there is no congestion. A control that paces by measured rates,
- * such as bbr, takes the pauses between calls for the rate of the link. It may then send at half
- * the rate for good. */
+ * for example bbr, takes the pauses between calls for the rate of the link. It may then send at
+ * half the rate for ever. */
 static void choose_congestion_control(const struct kolo_tcp_socket *s)
 {
     const struct kolo_inet *here = &s->link->ep->interface.place, *there = &s->link->address.place;
@@ -106,7 +106,7 @@ static void set_options(const struct kolo_endpoint *ep, int fd)
 {
     const int most = KOLO_TCP_CHUNK;
     kolo_net_options(fd, ep->env.timeout_ms);
-    if (ep->nsockets > 1) { /* so that a slow socket does not swallow what a fast one could take */
+    if (ep->nsockets > 1) { /* a slow socket must not queue bytes that a fast one could send */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
     }
 }

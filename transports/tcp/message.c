@@ -328,7 +328,7 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
     }
     if (m->req == NULL || (m->begun && frame->offset == 0) ||
         m->moved + frame->len > frame->total) {
-        return NULL; /* the same part again, or a later one that nobody asked for */
+        return NULL; /* the same part again, or a later one before READY */
     }
     m->failed = m->failed || frame->total != m->total;
     m->touched = true; /* from here on no socket may read ahead into it */
@@ -414,7 +414,7 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
 
 void kolo_tcp_message_end(struct kolo_link *link, kolo_status why)
 {
-    for (int i = 0; i < link->nsockets; i++) { /* nobody reads or writes their memory from here */
+    for (int i = 0; i < link->nsockets; i++) { /* sockets no longer use the requests' memory */
         link->socket[i].into = NULL;
         link->socket[i].left = 0;
         link->socket[i].count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tcp: messages between ranks on different hosts, over several sockets for each pair of ranks.
  *
- * While few links have work to do, each turn asks them one by one, without epoll: a receive that
+ * While few links have work to do, each turn asks them one by one, without epoll. So a receive that
  * finds its message costs one system call. Epoll reports events of the other links and new
  * connections, and wakes a waiting thread. */
 #include "transports/tcp/tcp.h"

@@ -4,11 +4,11 @@
  *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
  *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
- *   farewell.c how a link ends: its last frame, and the delivery of what was written
+ *   farewell.c how a link ends: its last frame, and the delivery of the written bytes
  *   tcp.c      the endpoint, its links, progress
  *
  * A link has several sockets. Every frame names its message (channel, number) and its part of the
- * message, so that any socket may carry it: the first one that is ready takes the next frame.
+ * message, so that any socket may carry it. The first socket that is ready takes the next frame.
  *
  *   DATA   bytes [offset, offset + len) of a message of `total` bytes
  *   READY  the receive of a long message is posted: the rest may be sent
@@ -69,11 +69,11 @@ struct kolo_tcp_frame {
     uint32_t number; /* of the message in its channel, from 0 */
     uint32_t taken;  /* messages of this channel that the sender of the frame has taken */
     uint64_t offset, total;
-    /* Only where the link has sums, CRC-32C: of the payload, and of all above. */
+    /* Only if the link has sums. CRC-32C of the payload, and of all members above. */
     uint32_t payload_sum, sum;
 };
 static_assert(sizeof(struct kolo_tcp_frame) == 40, "wire format");
-enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of it on the wire */
+enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of a frame's header on the wire */
 #define KOLO_TCP_FRAME_MAGIC 0x6b31
 
 struct kolo_tcp_hello { /* the first bytes of a connection, from its maker */
@@ -149,7 +149,7 @@ struct kolo_tcp_socket {
     struct kolo_tcp_frame frame;
     struct kolo_carrier_message *into;
     size_t left, at; /* at: where in the message */
-    uint32_t sum;    /* of what came of the payload; where the link has sums */
+    uint32_t sum;    /* of the payload bytes that came, if the link has sums */
     size_t head, tail;
     char *staging; /* [KOLO_TCP_STAGING] */
 };
@@ -169,7 +169,7 @@ struct kolo_link {
         *expected; /* the receive that the next frame is probably for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
-    bool bad;   /* the peer sent something wrong, and does not know it yet */
+    bool bad;   /* the peer sent an invalid frame, and does not know it yet */
     bool words; /* words of notify() moved in this turn, which is no progress of messages */
 };
 
@@ -253,18 +253,18 @@ void kolo_tcp_message_free(struct kolo_link *link);
 
 /* ---- farewell.c ---- */
 
-/* abort() was called: say why, or say good-bye, and let what was written arrive. */
+/* abort() was called: send ABORT or BYE, and let the written bytes arrive. */
 void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
-/* The peer sent something wrong, but it lives: tell it why this side goes, so that it does not take
- * this rank for dead. */
+/* The peer sent an invalid frame, but it lives. Send it the reason why this side leaves, so that it
+ * does not take this rank for dead. */
 void kolo_tcp_farewell_complain(struct kolo_link *link);
-/* Wait until the sockets kept aside have delivered what was written, and close them. */
+/* Wait until the sockets kept aside have delivered their bytes, and close them. */
 void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
 
 /* ---- tcp.c ---- */
 
 /* Fail the link: its requests end with LINK and this text. `error`: errno or 0; EBADMSG if the peer
- * lives and sent something wrong. */
+ * lives and sent an invalid frame. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
 /* The socket has ended. After BYE that is no error. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);

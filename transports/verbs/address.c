@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The address of a rank: its rails, and what follows from a peer's. Both ends compute the same
- * pairs of rails, because both order the two addresses by rank. */
+/* The address of a rank: its rails. Two addresses give the pairs of rails between two ranks. Both
+ * ends compute the same pairs, because both order the addresses by rank. */
 #include "transports/verbs/verbs.h"
 
 #include <sys/socket.h>
@@ -57,7 +57,7 @@ kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo
                           ? kolo_verbs_address_pair(ep, peer->rank, &address, pair)
                           : 0;
     const char **via = ep->vias[peer->rank];
-    for (int i = 0; i < count; i++) { /* of each rail the slower end */
+    for (int i = 0; i < count; i++) { /* a rail is as fast as its slower end */
         const int rail = pair[i][0];
         const uint32_t here = ep->rail[rail].self.speed_mbps;
         const uint32_t there = address.port[pair[i][1]].speed_mbps;

@@ -97,7 +97,7 @@ static void step_answer(struct kolo_link *link)
     unsigned char proof[KOLO_PROOF_BYTES];
     struct kolo_verbs_stream *s = &link->out;
     const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->answer, &s->got);
-    if (came < 0) { /* it has no memory or descriptor left, or it has died */
+    if (came < 0) { /* the peer has no memory or descriptor left, or it has died */
         drop_stream(s);
         if (s->tries == TRIES) {
             kolo_verbs_fail(link, "takes no connection", 0, true);
@@ -288,8 +288,8 @@ static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
     kolo_carrier_activate(&link->base);
 }
 
-/* One connection of each rank is enough: a second is made by somebody who has overheard the first.
- */
+/* Whether the rank has a connection already. A second one can only be a replay: its maker has
+ * overheard the first. */
 static bool is_known(const struct kolo_endpoint *ep, const struct kolo_link *link, int rank)
 {
     return link == NULL ? kolo_acceptor_is_waiting(&ep->acceptor, rank, 0)

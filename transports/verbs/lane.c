@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Work requests of a lane: posting, completions and credits.
  *
- * Work requests are made into a chain and posted together. Only each SIGNAL_EVERYth tells of its
- * end, and those that a message waits for; a failure always does. An immediate value is how many
- * entries were taken from the other direction, modulo 2^31; its highest bit says that no entry is
- * there. */
+ * Work requests form a chain and are posted together. Every SIGNAL_EVERYth request reports its
+ * completion, and so does each request that a message waits for. A failure is always reported.
+ *
+ * An immediate value is the number of entries taken from the other direction, modulo 2^31. Its
+ * highest bit says that no entry comes with it. */
 #include "transports/verbs/verbs.h"
 
 #include <arpa/inet.h>
@@ -190,7 +191,7 @@ static void retire_work(struct kolo_verbs_lane *lane, uint32_t upto)
     }
 }
 
-/* False: it makes no sense. */
+/* False: the entry is invalid. */
 static bool take_entry(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
 {
     const char *slot = lane->in + (size_t)(lane->taken % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
@@ -231,7 +232,7 @@ static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
         if (lane->state == KOLO_VERBS_LANE_TRIED) {
             kolo_verbs_lane_live(lane);
         }
-    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* the peer was told that it is not taken */
+    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* our DOWN did not count this entry */
         return;
     } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
         kolo_verbs_fail(link, "sent an invalid message", 0, false);
@@ -239,7 +240,7 @@ static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
     kolo_carrier_activate(&link->base);
 }
 
-/* NULL: of a queue pair that is there no more. */
+/* The lane of a completion. NULL: its queue pair is gone. */
 static struct kolo_verbs_lane *lane_of(const struct kolo_endpoint *ep, const struct ibv_wc *wc)
 {
     const uint32_t id = (uint32_t)(wc->wr_id >> 32) & ~RECEIVE;

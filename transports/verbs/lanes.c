@@ -2,8 +2,8 @@
 /* How lanes come up, fail, and come back.
  *
  * Each end creates its queue pair, fills its receive queue and sends OFFER. The peer's offer makes
- * the queue pair ready, and the end sends UP. After UP of both ends a value goes alone; once it has
- * arrived, entries go.
+ * the queue pair ready, and the end sends UP. After UP of both ends an immediate value goes alone.
+ * After its arrival entries go.
  *
  * A lane that fails at one end is ended at both. Each end stops its queue pair, handles the entries
  * that had come, and sends DOWN with the count of entries that it has taken. The entries that the
@@ -307,8 +307,8 @@ static bool keep_entry(struct kolo_link *link, const char *slot)
 }
 
 /* Both ends know how many entries the other has taken. The entries that were not taken go again. A
- * PLACED entry whose chunk may not have been written goes with the chunk; any other PLACED entry
- * goes alone, because its bytes are there. */
+ * PLACED entry whose chunk may not have been written goes with the chunk. Any other PLACED entry
+ * goes alone, because its bytes have arrived. */
 static void settle_entries(struct kolo_verbs_lane *lane)
 {
     struct kolo_link *link = lane->link;

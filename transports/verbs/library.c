@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Opens libibverbs by dlopen() once for the process, and looks up its calls. */
+/* libibverbs, opened by dlopen() once in a process, and its calls. */
 #include "transports/verbs/library.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* libibverbs, opened when first needed: machines without RDMA need not have it. The calls that the
- * header has inline (post, poll, arm) go through the context and are used from there. */
+/* libibverbs, opened at the first use, so that machines without RDMA do not need it. The inline
+ * calls of its header (post, poll, arm) go through the context, and are used directly. */
 #ifndef KOLO_VERBS_LIBRARY_H
 #define KOLO_VERBS_LIBRARY_H
 
@@ -8,7 +8,8 @@
 
 #include <infiniband/verbs.h>
 
-/* return type, name, parameters; all must be there but those of KOLO_VERBS_NEWER_CALLS */
+/* Return type, name, parameters. A library without KOLO_VERBS_NEWER_CALLS is accepted; one that
+ * lacks another call is not. */
 #define KOLO_VERBS_CALLS(X)                                                                        \
     X(struct ibv_device **, get_device_list, (int *count))                                         \
     X(void, free_device_list, (struct ibv_device * *list))                                         \
@@ -40,7 +41,7 @@
     X(const char *, wc_status_str, (enum ibv_wc_status status))                                    \
     X(const char *, event_type_str, (enum ibv_event_type type))
 
-/* rdma-core 34 */
+/* Since rdma-core 34. */
 #define KOLO_VERBS_NEWER_CALLS(X)                                                                  \
     X(struct ibv_mr *, reg_dmabuf_mr,                                                              \
       (struct ibv_pd * pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access))
@@ -54,10 +55,10 @@ struct kolo_verbs_library {
 #undef KOLO_VERBS_MEMBER
 };
 
-/* The library, once a process; KOLO_IB_LIBRARY names another file than libibverbs.so.1. Errors:
- * UNSUPPORTED (it is not there, or lacks a call). */
+/* The library, opened once in a process. KOLO_IB_LIBRARY names another file than libibverbs.so.1.
+ * Errors: UNSUPPORTED (there is no library, or it lacks a call). */
 KOLO_CHECK kolo_status kolo_verbs_library(const struct kolo_verbs_library **out);
-/* As ibv_query_port(), which asks the device's driver where that knows newer fields. */
+/* As ibv_query_port(): it asks the device's driver if the driver knows newer fields. */
 int kolo_verbs_query_port(const struct kolo_verbs_library *lib, struct ibv_context *context,
                           uint8_t port, struct ibv_port_attr *out);
 

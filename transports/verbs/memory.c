@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Registration of memory that is read or written in place.
  *
- * Of memory that lasts (src/memory/lasting.h) the registration is kept: at most KEPT of them and
- * KOLO_IB_PINNED bytes, the least lately used go first. Any other message registers its memory, and
- * gives that back when it is done: a registration outlives what is mapped at an address, and who
- * kept one of such memory would one day write to pages that are nobody's any more.
+ * The registration of lasting memory (src/memory/lasting.h) is kept: at most KEPT registrations and
+ * KOLO_IB_PINNED bytes. The least recently used registration goes first.
  *
- * Memory of a GPU is registered before its messages are posted, by map(), and found again here. */
+ * For other memory, each message registers its buffer, and gives the registration back at its end.
+ * A registration outlives the mapping at its address. A kept one would later write to pages that no
+ * longer belong to the buffer.
+ *
+ * map() registers the memory of a GPU before its messages are posted. Messages find it here. */
 #include "memory/lasting.h"
 #include "transports/verbs/verbs.h"
 
@@ -19,17 +21,17 @@ enum { KEPT = 64 };
 
 struct kolo_verbs_hold {
     struct ibv_mr *mr[KOLO_VERBS_RAILS];
-    struct kolo_lasting of;       /* name 0: one message's, or of a GPU, which has the rest */
-    struct kolo_verbs_hold *next; /* of a GPU */
+    struct kolo_lasting of;       /* name 0: for one message (no range), or GPU memory (a range) */
+    struct kolo_verbs_hold *next; /* among GPU memory */
     int users;
-    uint64_t used; /* when, in turns of the keeper */
+    uint64_t used; /* the keeper's turn of the last use */
 };
 
 struct kolo_verbs_keeper {
     struct kolo_verbs_hold *hold[KEPT];
     int count;
     size_t bytes, most;
-    uint64_t turns, gone; /* gone: what of lasting memory is known to be */
+    uint64_t turns, gone; /* gone: kolo_lasting_gone() at the last sweep */
     struct kolo_verbs_hold *of_gpu;
 };
 
@@ -76,7 +78,7 @@ static void release_hold(const struct kolo_endpoint *ep, struct kolo_verbs_hold 
     free(hold);
 }
 
-/* At all rails; NULL with *rail_out the one that refuses, and errno. */
+/* Register at all rails. NULL: *rail_out and errno get the rail that refuses, and why. */
 static struct kolo_verbs_hold *register_range(struct kolo_endpoint *ep, void *at, size_t len,
                                               int access, int *rail_out)
 {
@@ -96,7 +98,7 @@ static struct kolo_verbs_hold *register_range(struct kolo_endpoint *ep, void *at
     return hold;
 }
 
-/* ---- what is kept ---- */
+/* ---- kept registrations ---- */
 
 static void forget_kept(struct kolo_endpoint *ep, int at)
 {
@@ -104,13 +106,13 @@ static void forget_kept(struct kolo_endpoint *ep, int at)
     struct kolo_verbs_hold *hold = k->hold[at];
     k->hold[at] = k->hold[--k->count];
     k->bytes -= hold->of.len;
-    hold->of.name = 0; /* who still uses it gives it back */
+    hold->of.name = 0; /* the last user releases it */
     if (hold->users == 0) {
         release_hold(ep, hold);
     }
 }
 
-/* What is no more goes; nobody may find it. */
+/* Forget the registrations of ranges that are gone, so that no message finds them. */
 static void sweep_kept(struct kolo_endpoint *ep)
 {
     struct kolo_verbs_keeper *k = ep->keeper;
@@ -125,7 +127,7 @@ static void sweep_kept(struct kolo_endpoint *ep)
     k->gone = gone;
 }
 
-/* False: all that is kept is in use, and there is no room. */
+/* Make room for `bytes`. False: every kept registration is in use, or `bytes` exceed the limit. */
 static bool make_room(struct kolo_endpoint *ep, size_t bytes)
 {
     struct kolo_verbs_keeper *k = ep->keeper;
@@ -143,8 +145,7 @@ static bool make_room(struct kolo_endpoint *ep, size_t bytes)
     return bytes <= k->most;
 }
 
-/* The registration of the whole range; NULL: there is none, and a message does with its own part.
- */
+/* The registration of the whole range. NULL: there is none, and the message registers its part. */
 static struct kolo_verbs_hold *keep_range(struct kolo_endpoint *ep,
                                           const struct kolo_lasting *range)
 {
@@ -205,7 +206,7 @@ static kolo_status register_gpu(const struct kolo_endpoint *ep, struct kolo_verb
                            ep->rail[i].name, len, kolo_why(errno));
         }
     }
-    (void)close(fd); /* the registrations hold what they need */
+    (void)close(fd); /* the registrations hold their own references */
     return st;
 }
 
@@ -291,7 +292,7 @@ struct kolo_verbs_hold *kolo_verbs_memory_hold(struct kolo_endpoint *ep, void *a
     if (hold == NULL) {
         hold = register_range(ep, at, len, access, &rail);
     }
-    if (hold == NULL && make_room(ep, ep->keeper->most)) { /* what is kept may be too much */
+    if (hold == NULL && make_room(ep, ep->keeper->most)) { /* kept ones may use up the limit */
         hold = register_range(ep, at, len, access, &rail);
     }
     if (hold == NULL) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sends and receives: how they are posted, where arriving entries belong, and when they end.
  *
- * The n-th send of a channel meets its n-th receive, so both sides number them alike and nothing
- * has to be asked. A long message without a READY is announced by a DATA entry without bytes. A
- * receiver with another length detects the mismatch by it. */
+ * The n-th send of a channel matches its n-th receive, so both sides number them alike without a
+ * handshake. A DATA entry without bytes announces a long message that has no READY yet. It lets a
+ * receiver with another length detect the mismatch. */
 #include "transports/verbs/verbs.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message
 
 /* ---- bytes of messages ---- */
 
-/* What does not go in place, of memory of a GPU. It is in one piece. */
+/* Copy bytes of GPU memory that go through slots. The memory is contiguous. */
 void kolo_verbs_message_copy_gpu(struct kolo_link *link, void *to, const void *from, size_t len,
                                  bool to_gpu)
 {
@@ -63,7 +63,7 @@ void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_mes
     kolo_carrier_recycle(&link->base, m);
 }
 
-/* READY came. False: it makes no sense. */
+/* READY came. False: it is invalid. */
 static bool make_ready(struct kolo_carrier_message *m, uint64_t total,
                        const struct kolo_verbs_place *place)
 {
@@ -77,7 +77,7 @@ static bool make_ready(struct kolo_carrier_message *m, uint64_t total,
            (place->bytes <= m->total && place->bytes * place->count == m->total);
 }
 
-/* READY may have come before its send. False: it makes no sense. */
+/* Take a READY that came before its send, if there is one. False: it is invalid. */
 static bool take_early(struct kolo_verbs_earlies *e, struct kolo_carrier_message *m)
 {
     for (int i = 0; i < e->count; i++) {
@@ -102,7 +102,7 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
     if (!take_early(&link->early[m->channel], m)) {
         kolo_verbs_fail(link, "sent an invalid message", 0, false);
     }
-    if (link->nlive > 0 && link->base.sends.first == m) { /* else others come first */
+    if (link->nlive > 0 && link->base.sends.first == m) { /* else earlier sends go first */
         (void)kolo_verbs_pump(link);
     }
     return KOLO_OK;
@@ -110,7 +110,7 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
 
 /* ---- receives ---- */
 
-/* Its memory is to be written in place: where that is. */
+/* The place for a receive that is written in place. False: its memory cannot be. */
 static bool find_place(struct kolo_link *link, struct kolo_carrier_message *m,
                        struct kolo_verbs_place *out)
 {
@@ -148,7 +148,7 @@ static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
     queue_note(link, &ready);
 }
 
-/* From now on the sender may send one more. */
+/* Count a receive as taken: the sender may send one more message. */
 static void count_taken(struct kolo_link *link, const struct kolo_carrier_message *m)
 {
     if (kolo_channel_take(&link->base.channel[m->channel], kolo_verbs_kept_bytes(m->total))) {
@@ -165,7 +165,8 @@ static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m)
     kolo_carrier_recycle(&link->base, m);
 }
 
-/* It is all there, or there is no more to come of what does not fit. */
+/* End a receive that has all its bytes. A long message that does not fit ends, too: no more of its
+ * bytes will come. */
 static void end_if_whole(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (m->req == NULL || (m->moved < m->total && !(m->failed && kolo_verbs_is_long(m->total)))) {
@@ -187,7 +188,7 @@ kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_by
     }
     kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->ep, dst->at, req->bytes);
     if (kolo_verbs_is_long(req->bytes) ||
-        kolo_verbs_is_long(m->total)) { /* where only one is, it finds out */
+        kolo_verbs_is_long(m->total)) { /* only one is: READY shows the mismatch */
         say_ready(link, m);
     }
     if (m->touched) {
@@ -220,7 +221,7 @@ static bool ready_came(struct kolo_link *link, const struct kolo_verbs_entry *en
         return sensible;
     }
     if ((int32_t)(entry->number - link->base.channel[entry->channel].sent) < 0) {
-        return true; /* a short one, which needed none: the receiver finds out */
+        return true; /* a short message, which needs no READY: the receiver detects it */
     }
     struct kolo_verbs_early *early =
         e->count < KOLO_CARRIER_EARLY ? kolo_grow(e->at, e->count, &e->cap, sizeof *early) : NULL;
@@ -243,7 +244,7 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
     }
     if (m == NULL && entry->len == 0 && kolo_verbs_is_long(entry->total) &&
         (int32_t)(entry->number - c->received) < 0) {
-        return true; /* announced by a slower lane than those that wrote all of it */
+        return true; /* the announcement came over a slower lane, after the whole message */
     }
     if (m == NULL) {
         m = kolo_carrier_keep(&link->base, entry->channel, entry->number, entry->total,
@@ -252,10 +253,10 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
     if (m == NULL) {
         return false;
     }
-    if (m->req != NULL && m->total != entry->total && m->moved == 0) { /* as the sender has it */
+    if (m->req != NULL && m->total != entry->total && m->moved == 0) { /* a mismatch */
         m->failed = true;
         m->total = entry->total;
-        if (kolo_verbs_is_long(m->total) && !m->ready) { /* the sender waits to be told */
+        if (kolo_verbs_is_long(m->total) && !m->ready) { /* the sender waits for READY */
             say_ready(link, m);
         }
     }
@@ -312,7 +313,7 @@ bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_
 
 void kolo_verbs_message_end(struct kolo_link *link, kolo_status why)
 {
-    for (int i = 0; i < link->nlanes; i++) { /* nobody reads or writes their memory from here */
+    for (int i = 0; i < link->nlanes; i++) { /* the lanes no longer use the requests' memory */
         link->lane[i].first_flight = link->lane[i].next_flight = 0;
     }
     kolo_carrier_end(&link->base, why);

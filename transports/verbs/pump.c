@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Entries out: which entry a lane carries next.
+/* Outgoing entries: which entry a lane carries next.
  *
- * First goes what a failed lane did not deliver, then notes, then messages in the order posted. A
- * short message goes through slots. A long one is written in place, in chunks that any lane with
- * room pulls; PIPELINE bytes in flight keep a lane busy. */
+ * Entries that a failed lane did not deliver go first, then notes, then messages in the order
+ * posted. A short message goes through slots. A long one is written in place, in chunks. Any lane
+ * with room takes the next chunk. PIPELINE bytes in flight keep a lane busy. */
 #include "transports/verbs/verbs.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void read_bytes(struct kolo_link *link, struct kolo_carrier_message *m, c
     }
 }
 
-/* ---- entries out ---- */
+/* ---- outgoing entries ---- */
 
 static struct kolo_verbs_entry *make_entry(struct kolo_link *link, struct kolo_verbs_lane *lane,
                                            const struct kolo_verbs_entry *given)
@@ -31,7 +31,7 @@ static struct kolo_verbs_entry *make_entry(struct kolo_link *link, struct kolo_v
     return entry;
 }
 
-/* What a lane that failed did not deliver. */
+/* Send an entry that a failed lane did not deliver. */
 static bool pull_again(struct kolo_link *link, struct kolo_verbs_lane *lane)
 {
     struct kolo_verbs_again *again = link->again;
@@ -70,7 +70,8 @@ static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
     return found;
 }
 
-/* Bytes [m->made, + len) through a slot; len 0: the message is empty, or only announced. */
+/* Send bytes [m->made, m->made + len) through a slot. len 0: the message is empty, or this entry
+ * only announces it. */
 static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
                        struct kolo_carrier_message *m, size_t len)
 {
@@ -93,7 +94,7 @@ static uint64_t place_at(const struct kolo_verbs_place *place, size_t at, size_t
     return place->at + at / place->bytes * place->stride + within;
 }
 
-/* Write bytes from `at` on, at most `len`, with at most WRITES work requests; how many it were. */
+/* Write at most `len` bytes from `at` on, with at most WRITES work requests. Returns the bytes. */
 static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_carrier_message *m, size_t at,
                           size_t len)
 {
@@ -113,7 +114,7 @@ static size_t write_bytes(struct kolo_verbs_lane *lane, struct kolo_carrier_mess
     return done;
 }
 
-/* Write a chunk in place, and tell of it. */
+/* Write a chunk in place, and send the entry that tells the peer about it. */
 static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane,
                        struct kolo_carrier_message *m)
 {
@@ -145,7 +146,7 @@ static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane,
     }
 }
 
-/* What the message may do now. */
+/* The next step of a message. */
 enum turn { WAIT, PIECE, CHUNK };
 
 static enum turn turn_of(struct kolo_link *link, struct kolo_carrier_message *m)
@@ -159,7 +160,7 @@ static enum turn turn_of(struct kolo_link *link, struct kolo_carrier_message *m)
         return PIECE;
     }
     if (!m->ready || m->failed) {
-        return m->begun && !m->failed ? WAIT : PIECE; /* PIECE: it is announced */
+        return m->begun && !m->failed ? WAIT : PIECE; /* PIECE: an announcement */
     }
     const struct kolo_bytes *data = &m->req->data;
     const bool flat = data->count == 1 || data->stride == data->bytes;
@@ -171,8 +172,8 @@ static enum turn turn_of(struct kolo_link *link, struct kolo_carrier_message *m)
     return v->hold != NULL ? CHUNK : PIECE;
 }
 
-/* One entry of the message, or one chunk. */
-enum gone { STUCK /* no lane takes it */, MORE, MADE /* it is not among the sends any more */ };
+/* The result of sending one entry or one chunk of a message. */
+enum gone { STUCK /* no lane takes it */, MORE, MADE /* the message left the list of sends */ };
 
 static enum gone go_on(struct kolo_link *link, struct kolo_carrier_message *m, enum turn turn)
 {
@@ -241,7 +242,7 @@ bool kolo_verbs_pump(struct kolo_link *link)
     return pulled;
 }
 
-/* ---- chunks that are out ---- */
+/* ---- chunks in flight ---- */
 
 void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The queue pair of a lane: INIT, then RTR and RTS towards the peer's, and ERR when it stops.
  *
- * A receiver that is not ready is tried again RNR_RETRIES times only: credits keep every receive
+ * A receiver that is not ready is tried again only RNR_RETRIES times. Credits keep every receive
  * queue filled, so a longer wait would hide a fault. */
 #include "transports/verbs/verbs.h"
 
@@ -69,7 +69,7 @@ kolo_status kolo_verbs_queue_pair_connect(struct kolo_verbs_lane *lane)
                              "RTS");
 }
 
-/* With as much inline as the device gives. */
+/* With as many inline bytes as the device allows. */
 kolo_status kolo_verbs_queue_pair_create(struct kolo_verbs_lane *lane)
 {
     const struct kolo_verbs_rail *rail = lane->rail;

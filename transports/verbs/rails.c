@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Devices and ports: which ones this rank uses, how fast they are, whom they reach.
+/* Devices and ports: which ones this rank uses, how fast they are, and which peers they reach.
  *
- * KOLO_IB_HCA chooses as NCCL_IB_HCA does: names of devices apart by ',', taken as beginnings, with
- * '=' before the list as whole names, with '^' as those not to be used, and behind a name ":port".
- * Without it a rank uses the devices at its NUMA node, or all where none is there. */
+ * KOLO_IB_HCA chooses as NCCL_IB_HCA does. It is a list of device names, separated by ','.
+ *   - A name matches every device whose name begins with it. ":port" behind a name limits it to
+ *     that port.
+ *   - '=' before the list: the names are whole names.
+ *   - '^' before the list: the names are the devices not to use.
+ * Without KOLO_IB_HCA a rank uses the devices at its NUMA node, or all devices if there is none. */
 #include "transports/verbs/verbs.h"
 
 #include <arpa/inet.h>
@@ -46,7 +49,7 @@ static bool is_wanted(const char *name, unsigned port)
     return found != not_these;
 }
 
-/* ---- what sysfs says ---- */
+/* ---- sysfs ---- */
 
 /* The first line of a file below the device's folder. */
 static bool read_line(const struct ibv_device *device, const char *path, char *out, size_t room)
@@ -77,7 +80,8 @@ static bool is_mapped_ipv4(const unsigned char gid[16])
     return memcmp(gid, prefix, sizeof prefix) == 0;
 }
 
-/* RoCE v2 over IPv4 is routed everywhere, then IPv6, then addresses of the wire alone. */
+/* The preference of a GID; 0: unusable. RoCE v2 over IPv4 comes first, because every network routes
+ * it. IPv6 comes next, and link-local IPv6 last. */
 static int rank_gid(const struct ibv_device *device, unsigned port, int index,
                     const unsigned char gid[16])
 {
@@ -119,7 +123,7 @@ static kolo_status choose_gid(struct kolo_verbs_rail *rail, int count)
     return KOLO_OK;
 }
 
-/* The network that an interface with this address is on. */
+/* A hash of the network of the interface that has this address. 0: no interface has it. */
 static uint64_t network_of(const unsigned char gid[16])
 {
     struct ifaddrs *all = NULL;
@@ -227,7 +231,7 @@ static void close_rail(struct kolo_verbs_rail *rail)
     *rail = (struct kolo_verbs_rail){0};
 }
 
-/* INPROGRESS: the port is not one to use. */
+/* INPROGRESS: the port is not usable. */
 static kolo_status open_rail(const struct kolo_verbs_library *lib, struct ibv_device *device,
                              uint8_t port, struct kolo_verbs_rail *rail)
 {
@@ -282,7 +286,7 @@ static void open_device(struct kolo_endpoint *ep, struct ibv_device *device, kol
     }
 }
 
-/* Without the user's choice those that are as near as any. */
+/* Without KOLO_IB_HCA, keep only the rails at this CPU's NUMA node. Keep all if none is there. */
 static void keep_nearest(struct kolo_endpoint *ep)
 {
     unsigned cpu = 0, node = 0;
@@ -336,10 +340,12 @@ void kolo_verbs_rails_close(struct kolo_endpoint *ep)
     ep->nrails = 0;
 }
 
-/* ---- whom they reach ---- */
+/* ---- reachable ports ---- */
 
-/* InfiniBand reaches its subnet. RoCE v2 is routed; but where some rails of the two share a
- * network, others do so because their networks are apart. */
+/* InfiniBand reaches its subnet. RoCE v2 can be routed to another network.
+ *
+ * But if any rails of the two ranks share a network, rails on different networks are taken to be
+ * separate: `routed` is false then. */
 static bool port_reaches(const struct kolo_verbs_port *a, const struct kolo_verbs_port *b,
                          bool routed)
 {
@@ -380,9 +386,9 @@ int kolo_verbs_rails_pair(const struct kolo_verbs_address *low,
     return count;
 }
 
-/* ---- while it runs ---- */
+/* ---- events ---- */
 
-/* A port that comes back may have its GIDs in another order. */
+/* Find the GID's index again: a port that comes back may have its GIDs in another order. */
 static void find_gid(struct kolo_verbs_rail *rail, int count)
 {
     union ibv_gid gid;

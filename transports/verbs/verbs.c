@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* verbs: ranks on different hosts over InfiniBand and RoCE.
  *
- * The completions of all links come from one queue for each rail, which every turn polls. Epoll
- * reports the control connections; it is asked seldom while messages go. */
+ * Each rail has one completion queue for all links, and every turn polls it. Epoll reports the
+ * control connections. While messages move, epoll is asked seldom. */
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
@@ -158,7 +158,7 @@ static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_pee
         ep->nconnecting++;
         const kolo_status st = kolo_verbs_lanes_open(link, pair, count);
         if (st != KOLO_OK) {
-            link->base.failed = st; /* no failure is reported */
+            link->base.failed = st; /* connect() returns the status: no failure is reported */
             verbs_disconnect(link);
             return st;
         }
@@ -218,8 +218,8 @@ static void finish_sending(struct kolo_link *link)
     }
 }
 
-/* abort() was called. Either the communicator failed, which the peer must know, or this side wants
- * its requests back and goes. */
+/* abort() was called. Either the communicator failed, and the peer must know. Or this side wants
+ * its requests back, and leaves. */
 static void give_up(struct kolo_link *link, kolo_status why)
 {
     if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {

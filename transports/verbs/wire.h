@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the verbs transport puts on the wire: little-endian, without padding. The only pointers are
- * those of memory that the receiver of the word may write to. */
+/* The structs that the verbs transport sends: little-endian, without padding. Their only pointers
+ * are the places that the receiver of the struct may write to by RDMA. */
 #ifndef KOLO_VERBS_WIRE_H
 #define KOLO_VERBS_WIRE_H
 
@@ -12,12 +12,12 @@
 enum {
     KOLO_VERBS_RAILS = 4,
     KOLO_VERBS_LANES = 8,             /* of a link */
-    KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB, and a head, of whole cache lines */
+    KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB and a head, in whole cache lines */
 };
 
 #define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
 
-struct kolo_verbs_port { /* what a peer knows of a rail */
+struct kolo_verbs_port { /* a rail, as its peers know it */
     unsigned char gid[16];
     uint64_t subnet; /* equal for rails that reach each other without a router */
     uint32_t speed_mbps;
@@ -27,16 +27,16 @@ struct kolo_verbs_port { /* what a peer knows of a rail */
 };
 static_assert(sizeof(struct kolo_verbs_port) == 32, "wire format");
 
-struct kolo_verbs_address { /* what address() gives, with as many ports as there are */
+struct kolo_verbs_address { /* the result of address(), cut behind its last port */
     uint32_t magic;
-    uint16_t nrails, lanes; /* lanes over each rail that it would use */
+    uint16_t nrails, lanes; /* lanes: how many it wants over each rail */
     struct kolo_inet place; /* of its control connections */
     unsigned char nonce[12];
     struct kolo_verbs_port port[KOLO_VERBS_RAILS];
 };
 static_assert(sizeof(struct kolo_verbs_address) == 168, "wire format");
 
-struct kolo_verbs_hello { /* the first word of a control connection, by who made it */
+struct kolo_verbs_hello { /* the first bytes of a control connection, from its maker */
     uint32_t magic, version;
     uint64_t comm;
     int32_t from, to;
@@ -45,7 +45,7 @@ struct kolo_verbs_hello { /* the first word of a control connection, by who made
 };
 static_assert(sizeof(struct kolo_verbs_hello) == 72, "wire format");
 
-struct kolo_verbs_answer { /* the listener's */
+struct kolo_verbs_answer { /* the listener's answer to the hello */
     unsigned char proof[KOLO_PROOF_BYTES];
 };
 
@@ -69,28 +69,28 @@ static_assert(sizeof(struct kolo_verbs_entry) == 32, "wire format");
 #define KOLO_VERBS_ENTRY_MAGIC 0x6b76
 #define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
-struct kolo_verbs_place {       /* behind READY: where the message may be written to */
+struct kolo_verbs_place {       /* behind READY: the place to write the message to */
     uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
     uint32_t count;
-    uint32_t rkey[KOLO_VERBS_RAILS]; /* by the receiver's rails */
+    uint32_t rkey[KOLO_VERBS_RAILS]; /* one for each of the receiver's rails */
     uint32_t spare;
 };
 static_assert(sizeof(struct kolo_verbs_place) == 48, "wire format");
 
 enum kolo_verbs_word_kind {
-    KOLO_VERBS_OFFER = 1, /* a lane's queue pair and ring are there */
-    KOLO_VERBS_UP = 2,    /* it takes what is sent */
-    KOLO_VERBS_DOWN = 3,  /* it has failed, after `value` entries */
-    KOLO_VERBS_SENT = 4,  /* `value` entries were sent on it: no more will come */
-    KOLO_VERBS_BYE = 5,   /* nothing more will come at all */
-    KOLO_VERBS_ABORT = 6, /* nothing more will come, and `reason` says why */
-    KOLO_VERBS_NOTIFY = 7 /* `value` is what notify() was given */
+    KOLO_VERBS_OFFER = 1, /* the queue pair and the ring of a lane exist */
+    KOLO_VERBS_UP = 2,    /* the lane receives */
+    KOLO_VERBS_DOWN = 3,  /* the lane has failed, and `value` entries were taken from it */
+    KOLO_VERBS_SENT = 4,  /* `value` entries were sent on the lane: no more will come */
+    KOLO_VERBS_BYE = 5,   /* no more words or entries will come */
+    KOLO_VERBS_ABORT = 6, /* the same, and `reason` is the cause */
+    KOLO_VERBS_NOTIFY = 7 /* `value` is the word that notify() was given */
 };
 
-struct kolo_verbs_word { /* what goes over a control connection after the hello */
+struct kolo_verbs_word { /* sent over a control connection after the hello */
     uint32_t magic;
     uint8_t kind, lane;
-    uint8_t rail; /* of the sender */
+    uint8_t rail; /* the sender's */
     uint8_t mtu;
     uint32_t epoch; /* how often the lane has come up before */
     int32_t reason;

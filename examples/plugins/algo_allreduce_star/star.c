@@ -5,7 +5,7 @@
  *
  *   1 -x1-> 0: x0+x1   2 -x2-> 0: (x0+x1)+x2   ...   then 0 -> 1, 0 -> 2, ...
  *
- * Two rounds of messages, all of them at rank 0, so that it is only good for short vectors. */
+ * It takes two rounds of messages, all of them at rank 0. So it is only good for short vectors. */
 #include <kolo/plugin.h>
 
 static void build(const struct kolo_shape *shape, struct kolo_builder *b)

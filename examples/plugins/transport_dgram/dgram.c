@@ -2,8 +2,8 @@
 /* A transport as a plug-in: libkolo_transport_dgram.so. Messages only, between ranks of one host.
  *
  * Each (from, to, channel) is an abstract UNIX datagram socket, bound by the receiver and named by
- * the communicator. Such datagrams are reliable and ordered, and a full queue is EAGAIN: all that
- * is left to do is to cut messages, an empty one into one empty datagram. It is an example: the
+ * the communicator. Such datagrams are reliable and ordered, and a full queue is EAGAIN. So this
+ * file only cuts messages: an empty one becomes one empty datagram. It is an example: the
  * names are not secret, so anybody on the host may send. See unix(7). */
 #include <kolo/plugin.h>
 
@@ -100,7 +100,7 @@ static void end_all(struct way *way, kolo_status why)
     while (way->first != NULL) {
         struct kolo_req *req = way->first;
         way->first = req->next;
-        req->status = why; /* from here on it is its owner's */
+        req->status = why; /* from here on its owner owns it again */
     }
 }
 
@@ -123,7 +123,7 @@ static void dgram_disconnect(struct kolo_link *link)
     free(link);
 }
 
-/* Open the socket of a way: the receiver binds it, the sender connects when that has happened. */
+/* Open the socket of a way. The receiver binds it; after that the sender can connect to it. */
 static kolo_status open_way(struct kolo_link *link, bool sends, uint32_t channel)
 {
     struct way *way = sends ? &link->out[channel] : &link->in[channel];
@@ -163,7 +163,7 @@ static void copy_piece(struct kolo_req *req, char *piece, size_t len, bool to_pi
     }
 }
 
-/* Move one piece of the first request: 1 if one moved, 0 if none can, < 0 a status. */
+/* Move one piece of the first request. 1: one moved. 0: none can move now. < 0: a status. */
 static int move_piece(struct kolo_link *link, struct way *way, bool sends)
 {
     struct kolo_req *req = way->first;
@@ -195,7 +195,7 @@ static int move_piece(struct kolo_link *link, struct way *way, bool sends)
     return 1;
 }
 
-/* Move what can be moved; returns pieces. An error ends the link. */
+/* Move the pieces that can move now, and return their number. An error ends the link. */
 static int advance_channel(struct kolo_link *link, bool sends, uint32_t channel)
 {
     struct way *way = sends ? &link->out[channel] : &link->in[channel];

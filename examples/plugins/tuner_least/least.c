@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A tuner as a plug-in: libkolo_tuner_least.so. It takes the candidate that the built-in model
- * predicts to be the fastest, the first of equals; for a single byte it has no opinion. */
+ * predicts to be the fastest, and the first of equal candidates. For a single byte it does not
+ * choose. */
 #include <kolo/plugin.h>
 
 static kolo_status open_tuner(const struct kolo_env *env, void **out)

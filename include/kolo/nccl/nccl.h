@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The names of NCCL 2.28 over kolo: see kolo-nccl(7). Names, numbers, layouts and signatures are
- * those that NVIDIA documents for NCCL (docs.nvidia.com/deeplearning/nccl), so that programs
- * compiled against either header run over either library; the sentences are kolo's.
+/* The names of NCCL 2.28 over kolo: see kolo-nccl(7).
  *
- * What differs from NCCL:
- *  - Several ranks may share a GPU, and without a GPU buffers are host memory: then a call returns
- *    when its result is there, and `stream` is not looked at.
- *  - There is no device API: no nccl_device.h. Sources that include it from version 2.28 on are
- *    compiled with -DNCCL_MINOR=27.
- *  - ncclCommAbort() and ncclCommRevoke() reach the other ranks, whose calls fail with
+ * Names, numbers, layouts and signatures follow NVIDIA's documentation of NCCL
+ * (docs.nvidia.com/deeplearning/nccl). So a program compiled with either header runs with either
+ * library. The comments are kolo's own.
+ *
+ * Differences from NCCL:
+ *  - Several ranks may share a GPU.
+ *  - Without a GPU, buffers are host memory. A call then returns when its result is there, and
+ *    ignores `stream`.
+ *  - There is no device API, and no nccl_device.h. Compile sources that include it from version
+ *    2.28 on with -DNCCL_MINOR=27.
+ *  - ncclCommAbort() and ncclCommRevoke() reach the other ranks. Their calls fail with
  *    ncclRemoteError.
  *
- * Every failure leaves a sentence for ncclGetLastError(). Each function is also there with a p
- * before its name, for tools that put themselves between. */
+ * Every failure leaves a text for ncclGetLastError(). Each function also exists with a p before its
+ * name, for tools that intercept calls. */
 #ifndef NCCL_H_
 #define NCCL_H_
 
@@ -58,16 +61,16 @@ typedef struct {
     char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
 
-/* How a call ended; in brackets what of kolo's it stands for. */
+/* The result of a call. The brackets name the kolo errors (KOLO_ERR_...) that it stands for. */
 typedef enum {
     ncclSuccess = 0,
-    ncclUnhandledCudaError = 1, /* the driver refused what only these names ask of it */
+    ncclUnhandledCudaError = 1, /* the CUDA driver refused a request of this layer */
     ncclSystemError = 2,        /* [SYSTEM] */
     ncclInternalError = 3,      /* [INTERNAL] */
     ncclInvalidArgument = 4,    /* [INVALID] */
     ncclInvalidUsage = 5,       /* [UNSUPPORTED, MISMATCH, VERSION, FORKED], or not in kolo */
     ncclRemoteError = 6,        /* [PEER, LINK, TIMEOUT, ABORTED] */
-    ncclInProgress = 7,         /* of a communicator that does not block */
+    ncclInProgress = 7,         /* a call of a nonblocking communicator is not done */
     ncclNumResults = 8
 } ncclResult_t;
 
@@ -85,12 +88,12 @@ typedef enum {
 #define NCCL_CTA_POLICY_ZERO       0x02
 
 #define NCCL_SHRINK_DEFAULT 0x00
-#define NCCL_SHRINK_ABORT   0x01 /* end what runs on the parent first */
+#define NCCL_SHRINK_ABORT   0x01 /* first end the calls that run on the parent */
 #define NCCL_REVOKE_DEFAULT 0x00
 
-/* Options of a communicator. kolo reads `blocking` and `commName`; the others tune kernels and
- * networks that are NCCL's, and are taken without effect. Structs of other versions, shorter or
- * longer, are taken as well. */
+/* Options of a communicator. kolo reads `blocking` and `commName`. The others tune NCCL's kernels
+ * and networks, and have no effect here. Shorter or longer structs of other versions are accepted,
+ * too. */
 typedef struct ncclConfig_v22800 {
     size_t size;
     unsigned int magic;
@@ -140,7 +143,7 @@ typedef enum {
     ncclMax = 2,
     ncclMin = 3,
     ncclAvg = 4,
-    ncclNumOps = 5, /* created operations begin here */
+    ncclNumOps = 5, /* created operations start here */
     ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 
@@ -166,7 +169,7 @@ typedef enum {
 } ncclDataType_t;
 
 typedef enum {
-    ncclScalarDevice = 0, /* read when a collective with it is called, in its stream's order */
+    ncclScalarDevice = 0,       /* read when a collective uses it, in the order of its stream */
     ncclScalarHostImmediate = 1 /* read at once */
 } ncclScalarResidence_t;
 
@@ -179,15 +182,15 @@ typedef enum {
 
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclGetVersion, int *version)
 KOLO_NCCL_FUNCTION(const char *, ncclGetErrorString, ncclResult_t result)
-/* What went wrong last: with `comm`, if that one has failed; else in this process. "" if nothing.
- * Valid in this thread until it asks again. */
+/* The text of the last error: of `comm` if it has failed, else of this process. "": there was none.
+ * The text is valid until this thread calls the function again. */
 KOLO_NCCL_FUNCTION(const char *, ncclGetLastError, ncclComm_t comm)
 /* Does nothing: KOLO_DEBUG is read once. */
 KOLO_NCCL_FUNCTION(void, ncclResetDebugInit, void)
 
 /* ---- communicators ---- */
 
-/* The process that makes an id answers those who join with it. */
+/* The process that makes an id answers the ranks that join with it. */
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclGetUniqueId, ncclUniqueId *uniqueId)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommInitRank, ncclComm_t *comm, int nranks,
                    ncclUniqueId commId, int rank)
@@ -205,7 +208,7 @@ KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excludeRa
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommAbort, ncclComm_t comm)
-/* What may follow is ncclCommShrink(), ncclCommDestroy() and ncclCommAbort(). */
+/* After it, only ncclCommShrink(), ncclCommDestroy() and ncclCommAbort() may follow. */
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *asyncError)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommCount, const ncclComm_t comm, int *count)
@@ -218,7 +221,7 @@ KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int *r
 /* Memory of the current device; without a GPU, host memory that other ranks can map. */
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclMemFree, void *ptr)
-/* Hints: kolo registers host memory where that helps, and never refuses. */
+/* Hints: kolo registers host memory if that helps, and never refuses. */
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void *buff, size_t size,
                    void **handle)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void *handle)
@@ -263,7 +266,7 @@ KOLO_NCCL_FUNCTION(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDat
 
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclGroupStart, void)
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclGroupEnd, void)
-/* Not in kolo: the group stays open. */
+/* kolo does not have it: it fails, and the group stays open. */
 KOLO_NCCL_FUNCTION(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *simInfo)
 
 #undef KOLO_NCCL_FUNCTION

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public calls: each says what it means as a struct kolo_call, has it checked, and submits it.
- */
+/* The public collectives. Each one fills a struct kolo_call, checks it and submits it. */
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
 #include "core/health/watchdog.h"
@@ -44,7 +43,7 @@ kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
     record_begin(call);
     if (call->args.coll != KOLO_COLL_BARRIER && call->args.count == 0 && call->args.v.all == NULL) {
         kolo_call_record_end(call);
-        return KOLO_OK; /* nothing to move, on every rank alike */
+        return KOLO_OK; /* no bytes to move, on every rank */
     }
     kolo_status taken = KOLO_OK;
     if (kolo_path_take(call, call->base.comm, stream, &taken)) {
@@ -60,7 +59,7 @@ static __attribute__((noinline)) kolo_status run_args(const struct kolo_coll_arg
     return kolo_call_run(&call, stream);
 }
 
-/* Inlined, so that the arguments of a call that is known stay in registers. */
+/* Inlined, so that the arguments of a cached call stay in registers. */
 static inline __attribute__((always_inline)) kolo_status
 submit(const struct kolo_coll_args *args, struct kolo_comm *comm, kolo_stream stream)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public v-forms: collectives whose blocks differ in length. They copy the counts and check
- * what one rank can check of them. */
+/* The public v-forms: collectives whose blocks differ in length. They copy the counts, and check
+ * them without asking other ranks. */
 #include "core/call/call.h"
 
 #include <stdlib.h>
 
-/* Copy a table of n counts, or one rank's own; the sum of displacement and count must not overflow.
- */
+/* Copy a table of n counts, or one rank's own count. The sum of displacement and count must not
+ * overflow. */
 static kolo_status add_counts(struct kolo_call *call, size_t at, const char *names,
                               const size_t *counts, const size_t *displs)
 {
@@ -46,7 +46,7 @@ static kolo_status open_counts(struct kolo_call *call, const char *names, const 
     return st;
 }
 
-/* Only the root knows all blocks. The others know their own. */
+/* Only the root knows all blocks. The other ranks know their own block. */
 static kolo_status open_rooted_counts(struct kolo_call *call, const size_t *counts,
                                       const size_t *displs, size_t count)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The state machine of a collective call.
  *
- *   CHOOSE   algorithm by size; large calls publish an entry line that says what memory is shared
- *   ENTRIES  wait for everybody's, so that both ends of a link lower alike
- *   LOWER    plan, program for these links, bound to these bytes; all from caches where possible
- *   SLOTS    outboxes of those I read from
- *   RUN      the executor; then what is left to do to the result
+ *   CHOOSE   choose the algorithm by size; a large call publishes an entry line: its shared memory
+ *   ENTRIES  wait for the lines of all ranks, so that both ends of a link lower alike
+ *   LOWER    find the plan, and its program for these links, in a cache if possible
+ *   SLOTS    map the outboxes that this rank reads from; bind the program to these bytes
+ *   RUN      run the executor; then narrow the result if it is wide
  */
 #include "core/call/memo.h"
 #include "core/call/parts.h"
@@ -28,7 +28,7 @@ static void log_choice(const struct kolo_call *call)
     }
 }
 
-/* v-forms use the plan that needs no scratch: blocks differ in length. */
+/* v-forms use the plan that needs no scratch, because blocks differ in length. */
 static const char *v_algorithm(enum kolo_coll coll)
 {
     switch (coll) {
@@ -78,8 +78,8 @@ static kolo_status choose(struct kolo_call *call)
     return KOLO_OK;
 }
 
-/* Once it is known where the buffers lie. The signature stays that of the first choice, as the
- * entries have it. */
+/* Choose again, because the entries now show where the buffers lie. The signature of the first
+ * choice stays, because the entries carry it. */
 static kolo_status choose_again(struct kolo_call *call)
 {
     struct kolo_chooser *chooser = call->base.comm->selection.chooser;
@@ -93,14 +93,13 @@ static kolo_status choose_again(struct kolo_call *call)
                                       call->args.type, &pick)
                  : kolo_choose(chooser, call->args.coll, call->args.root, bytes, call->args.type,
                                &pick));
-    if (!pick.wide) { /* the entries tell of buffers that were not widened */
+    if (!pick.wide) { /* the entries describe buffers that were not widened */
         take_pick(call, &pick);
     }
     return KOLO_OK;
 }
 
-/* PREMULSUM: the factor is applied to the input once, rounded in its type; what follows is a sum.
- */
+/* PREMULSUM: scale the input once by the factor, rounded in its type. The rest is a sum. */
 static kolo_status scale_input(struct kolo_call *call)
 {
     const size_t count = call->extent.in_elems;
@@ -129,8 +128,8 @@ static kolo_status widen_input(struct kolo_call *call)
 
 /* ---- signature ---- */
 
-/* What all ranks must agree on. Lengths of v-forms that not all ranks know stay out of it, and so
- * does the type where bytes are only moved. */
+/* A hash of the facts that all ranks must agree on. It leaves out the lengths of v-forms, which not
+ * all ranks know, and the type in calls that only move bytes. */
 uint64_t kolo_call_signature(const struct kolo_call *call)
 {
     const uint64_t words[] = {call->args.coll,
@@ -218,7 +217,7 @@ static kolo_status do_run(struct kolo_call *call)
 {
     struct kolo_comm *c = call->base.comm;
     const bool messages = call->prog->nreqs > 0;
-    if (messages && !call->exec.entered) { /* which takes the lock itself */
+    if (messages && !call->exec.entered) { /* kolo_exec_enter() takes the lock itself */
         const kolo_status entered = kolo_exec_enter(&call->exec);
         if (entered != KOLO_OK) {
             return entered;
@@ -242,8 +241,8 @@ static kolo_status do_run(struct kolo_call *call)
     return st;
 }
 
-/* One rank: the result is its own input, through the operation (which makes truth values 0 or 1).
- */
+/* One rank: the result is its own input, passed through the operation (logical operations make
+ * every value 0 or 1). */
 static kolo_status run_alone(struct kolo_call *call)
 {
     const size_t elem = kolo_type_bytes(call->args.type);
@@ -276,7 +275,9 @@ static kolo_status run_alone(struct kolo_call *call)
     return KOLO_OK;
 }
 
-/* Messages of transports that map memory, too, tell nothing, as its lines do. */
+/* Collect the descriptors that report messages. They are not `alone` if a transport without a
+ * descriptor only carries messages. Messages of a transport that maps memory, too, report nothing,
+ * just as its lines do. */
 static void find_news(const struct kolo_comm *c, struct kolo_news *news)
 {
     for (int i = 0; i < c->links.nopened; i++) {
@@ -337,7 +338,7 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
                 return KOLO_OK;
             }
             if (st == KOLO_INPROGRESS &&
-                block) { /* lanes or messages: several things to wait for */
+                block) { /* lanes or messages: more than one event to wait for */
                 st = pause_call(call);
             }
             break;
@@ -346,12 +347,12 @@ kolo_status kolo_call_step(struct kolo_call *call, bool block)
     return st;
 }
 
-/* After an error messages may still be in flight: links were aborted, progress ends the requests.
- * What a transport does not give back is left to it. */
+/* After an error messages may still be in flight. Their links were aborted, so progress() ends the
+ * requests. Requests that a transport does not give back are left to it. */
 static void end_messages(struct kolo_call *call)
 {
     struct kolo_comm *c = call->base.comm;
-    const struct kolo_bound *bound = call->exec.bound; /* NULL: not begun, or over */
+    const struct kolo_bound *bound = call->exec.bound; /* NULL: not started, or done */
     const size_t copies = bound != NULL && bound->tiles > 1 ? KOLO_TILE_COPIES : 1;
     const size_t n = bound != NULL ? copies * call->prog->nreqs : 0;
     bool pending = n > 0;

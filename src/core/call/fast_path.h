@@ -2,24 +2,24 @@
 /* The fast path: a blocking call like an earlier one, without choosing, lowering, binding or a
  * queue.
  *
- * The call cache (memo.h) holds what the call needs. If a peer of a call with entry lines comes
- * with other buffers this time, its line says so, and the call goes on the long way from there. */
+ * The call cache (memo.h) holds the program of the call. In a call with entry lines, a peer may
+ * bring other buffers than last time. Its line shows that, and the call goes on the long way. */
 #ifndef KOLO_CORE_CALL_FAST_PATH_H
 #define KOLO_CORE_CALL_FAST_PATH_H
 
 #include "core/call/memo.h"
 
-/* Groups that the calling thread has open. */
+/* The number of groups that the calling thread has open. */
 extern _Thread_local int kolo_group_depth;
 
-/* Run `bound`, the memo's or the one of the same call with entries. */
+/* Run `bound`: the memo's, or the bound program of the same call with entries. */
 kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
                              const struct kolo_bound *bound, const void *in, void *out);
-/* Run a call by whatever is kept, and give comm->busy back; as kolo_quick(). */
+/* Run a call by any memo, and release comm->busy. Returns as kolo_quick(). */
 bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out);
 
-/* The same arguments of a regular call, for the slow branches. A copy of the whole struct there
- * would make the fast one store the parts that it never reads. */
+/* A copy of a regular call's arguments, for the slow branches. A copy of the whole struct there
+ * would make the fast branch store parts that it never reads. */
 static inline __attribute__((always_inline)) struct kolo_coll_args
 kolo_coll_args_again(const struct kolo_coll_args *a)
 {
@@ -32,8 +32,8 @@ kolo_coll_args_again(const struct kolo_coll_args *a)
                                    .count = a->count};
 }
 
-/* Blocking calls that are like one before run here and now. False: nothing was done, the call must
- * take the long way. */
+/* Run a blocking call that is like an earlier one. False: nothing was done, and the call must take
+ * the long way. */
 static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_coll_args *a,
                                                              struct kolo_comm *c, kolo_status *out)
 {

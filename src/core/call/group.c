@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Groups: calls between kolo_group_begin() and kolo_group_end() of one thread start together, so
- * that calls of several communicators, or both ends of messages, cannot wait for each other. */
+/* Groups: calls between kolo_group_begin() and kolo_group_end() of one thread start together. So
+ * calls of several communicators, or both ends of messages, cannot wait for each other. */
 #include "core/call/fast_path.h"
 #include "core/call/parts.h"
 #include "core/call/queue.h"
@@ -8,12 +8,12 @@
 
 #include <stdlib.h>
 
-/* Every call looks at it: not worth a call of the dynamic linker's. */
+/* Every call reads it. The initial-exec model spares each read a call of the dynamic linker. */
 __attribute__((tls_model("initial-exec"))) _Thread_local int kolo_group_depth;
 
 static _Thread_local struct {
-    uint64_t number;                 /* of the group that is open */
-    struct kolo_queued *head, *tail; /* by next */
+    uint64_t number;                 /* the number of the open group */
+    struct kolo_queued *head, *tail; /* linked by `next` */
 } group;
 
 void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s)
@@ -49,7 +49,7 @@ static kolo_status start_on_stream(struct kolo_queued *call)
     return st;
 }
 
-/* All of a group's calls stand in their queues before the first one runs. */
+/* Put all calls of a group into their queues, before the first one runs. */
 static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **waiting)
 {
     struct kolo_queued **tail = waiting;
@@ -68,7 +68,7 @@ static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **w
         tail = &call->stream_next;
         if (call->kind == KOLO_QUEUED_MESSAGE) {
             (void)kolo_message_start(
-                kolo_message_of(call)); /* an error is found again when driven */
+                kolo_message_of(call)); /* driving the call finds an error again */
         } else {
             kolo_queue_push(call);
         }
@@ -76,8 +76,8 @@ static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **w
     return first_error;
 }
 
-/* One round over the calls of a group that are not done. Messages of one communicator move once a
- * round. True: all are done. */
+/* Drive each unfinished call of a group once. All messages of one communicator move together, once
+ * a round. True: all calls are done. */
 static bool drive_group(struct kolo_queued *waiting, unsigned *polls)
 {
     const struct kolo_comm *turned = NULL;
@@ -94,7 +94,7 @@ static bool drive_group(struct kolo_queued *waiting, unsigned *polls)
     return done;
 }
 
-/* Free the calls; the error that is told is `first_error`, else the first of theirs. */
+/* Free the calls. Returns `first_error`, or else the first error of the calls. */
 static kolo_status collect_group(struct kolo_queued *waiting, kolo_status first_error)
 {
     while (waiting != NULL) {

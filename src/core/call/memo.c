@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Learning calls into the call cache, and recalling them. */
+/* Store calls in the call cache, and recall them. */
 #include "core/call/memo.h"
 
 #include "core/call/parts.h"
@@ -23,7 +23,8 @@ bool kolo_memo_create(struct kolo_comm *c)
     return c->programs.memo != NULL && c->programs.shared_memo != NULL;
 }
 
-/* Where the peers' buffers are that the program uses. Failures leave the memo empty. */
+/* Note the addresses of the peers' buffers that the program uses. A failure leaves the memo empty.
+ */
 static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
 {
     struct kolo_comm *c = call->base.comm;

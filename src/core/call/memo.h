@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The call cache: what a call needs that is like an earlier one.
+/* The call cache: a call like an earlier one finds its program here.
  *
- * A memo is known by the call's numbers (collective, type, operation, root, count). A call with
- * entry lines is also known by its buffers: its memo holds the line that describes them, and where
- * the peers' buffers were. Memos are read and written by who holds comm->busy. */
+ * The key of a memo is the call's numbers: collective, type, operation, root, count. A call with
+ * entry lines has its buffers in the key, too. Its memo holds the line that describes them, and the
+ * addresses of the peers' buffers. Only the holder of comm->busy reads and writes memos. */
 #ifndef KOLO_CORE_CALL_MEMO_H
 #define KOLO_CORE_CALL_MEMO_H
 
 #include "core/call/call.h"
 
-#define KOLO_NOT_SIMPLE UINT64_MAX /* no call's */
+#define KOLO_NOT_SIMPLE UINT64_MAX /* equals no call's `what` */
 
 struct kolo_memo {               /* bound NULL: empty */
-    _Alignas(64) uint64_t quick; /* `what`, if the bound program is all; else KOLO_NOT_SIMPLE */
+    _Alignas(64) uint64_t quick; /* `what` if kolo_quick() can run it; else KOLO_NOT_SIMPLE */
     uint64_t what;
     size_t count;
-    const struct kolo_exchange *exchange; /* not NULL: that is all */
+    const struct kolo_exchange *exchange; /* not NULL: the call is this one exchange */
     struct kolo_exchange_how how;
-    size_t in_bytes, out_bytes; /* 0 where this rank has none */
-    uintptr_t in_place;         /* recv - send, where that is allowed to be an overlap */
+    size_t in_bytes, out_bytes; /* 0: this rank has no such buffer */
+    uintptr_t in_place;         /* recv - send of an allowed in-place call */
     struct kolo_bound *bound;
     size_t elem;
     bool entries;
-    bool asks;  /* of a size that may come to have entries */
-    bool steps; /* it waits for messages: not to be run in one go */
+    bool asks;  /* its size may have entries later */
+    bool steps; /* it waits for messages, so it cannot run in one go */
 };
 
 struct kolo_peer_buffers {
@@ -37,14 +37,14 @@ struct kolo_shared_memo { /* bound NULL: empty */
     size_t count;
     const void *in;
     void *out;
-    unsigned frees; /* memory that was freed since may be something else now */
+    unsigned frees; /* kolo_mem_frees() then: after a free, an address may be other memory */
     struct kolo_bound *bound;
     struct kolo_entry entry;
     struct kolo_peer_buffers *peer; /* [nranks] */
 };
 
-/* Each number has bits of its own only where op < KOLO_OPS and type < KOLO_TYPES: other calls are
- * neither kept nor looked up. */
+/* The numbers do not overlap if op < KOLO_OPS and type < KOLO_TYPES. Other calls are neither kept
+ * nor looked up. */
 static inline uint64_t kolo_memo_what(const struct kolo_coll_args *a)
 {
     return (uint64_t)(uint32_t)a->root << 32 | (uint64_t)a->op << 16 | (uint64_t)a->type << 8 |
@@ -57,8 +57,8 @@ static inline size_t kolo_memo_place(uint64_t what, size_t count)
 }
 static_assert(KOLO_MEMOS == 64, "kolo_memo_place() gives 6 bits");
 
-/* A call whose `what` is the memo's, with its count, and buffers as kolo_call_check() wants them.
- */
+/* Whether a call with the memo's `what` has its count, too, and buffers that kolo_call_check()
+ * accepts. */
 static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo_coll_args *a)
 {
     const uintptr_t in = (uintptr_t)a->in, out = (uintptr_t)a->out;
@@ -74,13 +74,13 @@ static inline size_t kolo_shared_memo_place(uint64_t what, size_t count, const v
     return kolo_memo_place(what + (uintptr_t)in * 5 + (uintptr_t)out * 3, count);
 }
 
-/* Errors: false, no memory. */
+/* False: out of memory. */
 bool kolo_memo_create(struct kolo_comm *c);
-/* Take algorithm, program and binding from a call like this one that had no entries. */
+/* Take algorithm, program and binding from an earlier call like this one, if it had no entries. */
 bool kolo_memo_recall(struct kolo_call *call);
-/* After binding: `call` is about to run. */
+/* Store `call`, which is bound and about to run. */
 void kolo_memo_learn(struct kolo_call *call);
-/* Nothing that uses `bound` may be kept; NULL: nothing at all. */
+/* Forget the memos that use `bound`. NULL: forget all memos. */
 void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound);
 void kolo_memo_destroy(struct kolo_comm *c);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of the call state machine share. */
+/* The functions that the files of the call state machine share. */
 #ifndef KOLO_CORE_CALL_PARTS_H
 #define KOLO_CORE_CALL_PARTS_H
 
@@ -7,9 +7,9 @@
 
 /* ---- call.c ---- */
 
-/* What all ranks must agree on, hashed. */
+/* A hash of the facts that all ranks must agree on. */
 uint64_t kolo_call_signature(const struct kolo_call *call);
-/* The buffers that the program runs on: the caller's, or those in the accumulator type. */
+/* The buffers that the program runs on: the caller's, or copies in the accumulator type. */
 static inline const void *kolo_call_run_in(const struct kolo_call *call)
 {
     return call->wide_in != NULL ? call->wide_in : call->args.in;
@@ -21,27 +21,28 @@ static inline void *kolo_call_run_out(const struct kolo_call *call)
 
 /* ---- buffers.c: entry lines, and which calls have them ---- */
 
-/* Whether a call like this may have entries: by size and shape, whatever memory there is. */
+/* Whether a call of this size and shape may have entries, whatever its memory is. */
 bool kolo_call_may_have_entries(const struct kolo_call *call);
-/* call->uses_entries, alike on all ranks. Errors: of connecting. */
+/* Set call->uses_entries, the same on all ranks. Errors: as kolo_comm_reach(). */
 kolo_status kolo_call_decide_entries(struct kolo_call *call);
-/* Whether that has to be decided anew for a call that had none. */
+/* Whether a call that had no entries must decide again. */
 bool kolo_comm_must_ask(const struct kolo_comm *c);
 void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out);
 void kolo_call_publish_entry(const struct kolo_call *call);
 /* Wait for the lines of all ranks. INPROGRESS unless `block`. */
 kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block);
-/* After that: whether all that the ranks bring lies in memory that their peers map; alike on all
- * ranks. */
+/* After that: whether all ranks' buffers lie in memory that their peers map. All ranks get the same
+ * answer. */
 bool kolo_call_is_mapped(const struct kolo_call *call);
 
 /* ---- program.c: plan, program and binding, from caches where possible ---- */
 
 kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *algo, int root,
                                 const struct kolo_plan **out);
-/* call->prog, for the links as they are in this call. */
+/* Set call->prog, for the links of this call. */
 kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *plan);
-/* call->bound; maps the outboxes it needs (INPROGRESS until they are there, unless `block`). */
+/* Set call->bound, and map the outboxes that it needs. INPROGRESS, only without `block`: an outbox
+ * is not there yet. */
 kolo_status kolo_call_find_bound(struct kolo_call *call, bool block);
 
 /* ---- group.c ---- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A call's plan, its program for the links of this call, and the program bound to its bytes: each
- * from a cache of the communicator where it was made before. */
+/* A call's plan, its program for the links of this call, and the program bound to its bytes. Each
+ * comes from a cache of the communicator if an earlier call made it. */
 #include "core/call/memo.h"
 #include "core/call/parts.h"
 #include "core/link/links.h"
@@ -58,7 +58,8 @@ kolo_status kolo_call_find_plan(struct kolo_comm *c, const struct kolo_algo *alg
     return KOLO_OK;
 }
 
-/* What rank q and I can reach of each other's memory in this call; both ends compute the same. */
+/* The memory that rank q and this rank can reach of each other in this call. Both ends compute the
+ * same bits. */
 static uint8_t link_bits(const struct kolo_call *call, int q)
 {
     const struct kolo_comm *c = call->base.comm;
@@ -179,7 +180,8 @@ void kolo_call_forget(struct kolo_comm *c)
 
 /* ---- binding ---- */
 
-/* A rank whose messages I pull from user memory may have no outbox at all: do not wait for it. */
+/* Whether the program reads rank q's outbox. A rank whose messages are pulled from user memory may
+ * have no outbox at all: do not wait for it. */
 static bool reads_outbox_of(const struct kolo_prog *prog, int q)
 {
     bool reads = false;
@@ -190,8 +192,8 @@ static bool reads_outbox_of(const struct kolo_prog *prog, int q)
     return reads;
 }
 
-/* My outbox, and those of the ranks I read from, before the first program that uses them is bound.
- */
+/* Map this rank's outbox, and the outboxes that it reads from, before the first program that uses
+ * them is bound. */
 static kolo_status map_outboxes(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;

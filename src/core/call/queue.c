@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who runs a queued call, and when.
+/* Which thread runs a queued call, and when.
  *
- * A communicator's collectives run one after the other, by whichever thread holds comm->busy: any
- * thread that waits drives the head of the queue that it waits for. Messages progress on their own
- * (core/p2p). A call that has ended leaves its stream, or tells its waiter by its status. */
+ * A communicator's collectives run one after the other. The thread that holds comm->busy runs them:
+ * any waiting thread drives the head of the queue that it waits for. Messages progress on their own
+ * (core/p2p). A call that has ended leaves its stream, or its status tells its waiter. */
 #include "core/call/queue.h"
 
 #include "core/call/call.h"
@@ -100,7 +100,7 @@ static void finish(struct kolo_queued *call, kolo_status st)
     kolo_stream_pop(call);
 }
 
-/* The time that calls have without an end; tiles that go by do not count as an end. */
+/* The time limit until a call ends. Tiles that complete do not extend it. */
 static kolo_status check_deadline(struct kolo_queued *call, int peer)
 {
     const bool message = call->kind == KOLO_QUEUED_MESSAGE;
@@ -191,7 +191,7 @@ kolo_status kolo_message_start(struct kolo_message_call *call)
     return KOLO_OK;
 }
 
-/* The operation is p2p's until it has a status, even if its communicator has failed. */
+/* p2p owns the operation until it has a status, even if its communicator has failed. */
 static kolo_status step_message(struct kolo_message_call *call, bool turns)
 {
     KOLO_TRY(kolo_message_start(call));
@@ -241,9 +241,9 @@ unsigned kolo_queued_polls(const struct kolo_queued *call)
     return call->kind == KOLO_QUEUED_MESSAGE && !call->comm->links.wires.crowded ? POLLS : 0;
 }
 
-/* Give the core away. False: other threads wanted it for long, now or just before. A thread that
- * yields gets the core back after their time slices, a thread that sleeps when it wakes: so sleep.
- */
+/* Give the core away. False: other threads kept it for long, now or shortly before. A thread that
+ * yields gets the core back after their time slices. A thread that sleeps gets it back when it
+ * wakes. So the caller should sleep then. */
 static bool give_core(void)
 {
     enum { LONG_US = 250, BELIEVED_US = 20 * 1000 };

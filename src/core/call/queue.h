@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What stands in queues: collectives in their communicator's, in call order; collectives, messages
- * and host functions on a stream, in that stream's, too. A collective runs when it heads both. */
+/* Queues of calls. A communicator's queue holds its collectives, in call order. A stream's queue
+ * holds the collectives, messages and host functions on that stream. A collective on a stream is in
+ * both queues, and runs when it heads both. */
 #ifndef KOLO_CORE_CALL_QUEUE_H
 #define KOLO_CORE_CALL_QUEUE_H
 
@@ -12,13 +13,13 @@ enum kolo_queued_kind { KOLO_QUEUED_COLLECTIVE, KOLO_QUEUED_MESSAGE, KOLO_QUEUED
 
 struct kolo_stream_queue;
 
-struct kolo_queued { /* the first member of each kind */
+struct kolo_queued { /* the first member of the struct of each kind */
     enum kolo_queued_kind kind;
     struct kolo_comm *comm;          /* NULL: a host function */
     struct kolo_queued *next;        /* in the communicator's queue, or in the open group */
-    struct kolo_queued *stream_next; /* in the stream's queue; of a group: among those waited for */
+    struct kolo_queued *stream_next; /* in the stream's queue, or in the group's list of waits */
     struct kolo_stream_queue *stream;
-    uint64_t group; /* number of the group that brought it; 0: none */
+    uint64_t group; /* the number of its group; 0: none */
     unsigned spins;
     int timeout_ms; /* 0: the communicator's */
     double deadline, asked_us;
@@ -45,8 +46,8 @@ struct kolo_stream_queue {
     _Atomic int pending;
     kolo_status error;
     char error_text[512];
-    _Atomic int timeout_ms; /* of calls that are queued from now on; 0: the communicator's */
-    uint64_t open_group;    /* not 0: all that is queued is messages of this group, started */
+    _Atomic int timeout_ms;         /* for calls that are queued later; 0: the communicator's */
+    uint64_t open_group;            /* not 0: the queue holds only started messages of this group */
     struct kolo_stream_queue *next; /* in the progress thread's list */
     bool listed;
 };
@@ -69,9 +70,10 @@ void kolo_queue_drive(struct kolo_comm *c);
 
 /* ---- messages: independent of the queue ---- */
 
-/* Start it unless it is started. Errors: those of the message, or of its communicator. */
+/* Start the message unless it is started. Errors: of the message, or of its communicator. */
 kolo_status kolo_message_start(struct kolo_message_call *call);
-/* Advance one. `turns`: all messages of its communicator move, else only its own state is read. */
+/* Advance one message. `turns`: all messages of its communicator move. Else only its own state is
+ * read. */
 void kolo_message_drive(struct kolo_message_call *call, bool turns);
 
 /* ---- a stream's queue ---- */
@@ -88,19 +90,19 @@ static inline bool kolo_queued_is_done(const struct kolo_queued *call)
 }
 /* Drive a collective or a message once; `turns` as above. */
 void kolo_queued_drive(struct kolo_queued *call, bool turns);
-/* How often a wait for this call looks again before it gives the core away. */
+/* How often a wait polls this call before it gives the core away. */
 unsigned kolo_queued_polls(const struct kolo_queued *call);
-/* One pause of a loop that drives calls. The first `polls` of them return at once: where nobody
- * else wants the core, a yield costs more than another look. */
+/* One pause of a loop that drives calls. The first `polls` pauses return at once: if no other
+ * thread wants the core, a yield costs more than another poll. */
 void kolo_queue_pause(unsigned *spins, unsigned polls);
-/* Free what a collective or a message owns; it is not in a queue. */
+/* Free the memory that a collective or a message owns. It is not in a queue. */
 void kolo_queued_close(struct kolo_queued *call);
 
 /* ---- stream.c: streams are served by one progress thread of the process ---- */
 
-/* Append an allocated call to a stream. On error the call is still the caller's. Errors: SYSTEM. */
+/* Append an allocated call to a stream. On error the caller still owns the call. Errors: SYSTEM. */
 kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queue *s);
-/* Return when no thread serves a stream: nobody is inside a call that has left its queue. */
+/* Wait until no thread serves a stream. Then no thread is inside a call that has left its queue. */
 void kolo_stream_rest(void);
 
 #endif

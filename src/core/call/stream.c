@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Host streams and the progress thread.
  *
- * The first stream of a process starts the thread, the last one takes it along, so an idle process
- * has none. The thread sleeps while there is nothing to do. A thread that waits for a stream serves
- * all streams in its place: what it waits for then comes without a switch of threads. */
+ * The first stream of a process starts the thread, and the end of the last stream ends it. So a
+ * process without streams has no such thread. The thread sleeps while there is no work. A thread
+ * that waits for a stream serves all streams in its place. So its call ends without a switch of
+ * threads. */
 #include "core/call/fast_path.h"
 #include "core/call/queue.h"
 #include "core/health/watchdog.h"
@@ -65,7 +66,7 @@ static bool serve_stream(struct kolo_stream_queue *s)
     struct kolo_comm *comm = call != NULL ? call->comm : NULL;
     pthread_mutex_unlock(&s->lock);
     if (call == NULL) {
-        return true; /* it is being ended right now */
+        return true; /* another thread is ending the call right now */
     }
     if (kind == KOLO_QUEUED_HOST_FUNC) {
         struct kolo_host_call *host = (struct kolo_host_call *)call;
@@ -113,7 +114,7 @@ static void *run_progress(void *arg)
 
 void kolo_stream_rest(void)
 {
-    pthread_mutex_lock(&progress.lock); /* held while streams are served */
+    pthread_mutex_lock(&progress.lock); /* the serving thread holds it */
     pthread_mutex_unlock(&progress.lock);
 }
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inside point-to-point: who talks to whom, what is kept, and what travels.
+/* Inside point-to-point: peers, kept messages, and the protocol.
  *
- * Two channels of a link. CONTROL carries headers of 64 bytes, one receive of which is always
- * posted for a connected peer; DATA carries long messages from user memory to user memory.
+ * A link has two channels for it. CONTROL carries headers of 64 bytes. For a connected peer, one
+ * receive of a header is always posted. DATA carries long messages from user memory to user memory.
  *
- *   EAGER   tag, bytes, first 24 bytes; longer ones: the payload follows on CONTROL
+ *   EAGER   tag, bytes, first 24 bytes; of a longer message the payload follows on CONTROL
  *   READY   tag, bytes, id: a message waits for its receive       (rendezvous)
  *   SEND    id: its receive is posted; the next message on DATA
  *   DROP    id: it was too long for its receive; the sender is done
- *   NOTE    nothing: carries `freed`, or just says that the sender is there
+ *   NOTE    no message: carries `freed`, or just shows that its sender is connected
  *
- * What a receiver keeps of messages that no receive fitted yet is bounded by a window at the
- * sender: an eager message is charged to the window of its receiver until it has left the
- * receiver's memory, which the receiver's next header says (`freed`); where the window is full, the
- * message goes by rendezvous. So nobody ever waits for room, and a kept READY costs one small
- * record for a send that its sender has not finished. */
+ * A receiver keeps messages that no receive fits yet. A window at the sender bounds their bytes. An
+ * eager message is charged to the receiver's window until it has left the receiver's memory. The
+ * receiver's next header reports that (`freed`). If the window is full, a message goes by
+ * rendezvous. So no rank waits for room. A kept READY costs one small record, for a send that its
+ * sender has not finished. */
 #ifndef KOLO_CORE_P2P_INNER_H
 #define KOLO_CORE_P2P_INNER_H
 
@@ -37,8 +37,8 @@ enum {
     KOLO_P2P_CONTROL = KOLO_PLAN_CHANNELS,
     KOLO_P2P_DATA = KOLO_PLAN_CHANNELS + 1,
     KOLO_P2P_RECORD = 128,          /* charge for a kept message beside its bytes */
-    KOLO_P2P_WINDOW_MOST = 1 << 20, /* of one sender */
-    KOLO_P2P_WINDOW_ALL = 16 << 20, /* of all senders to one rank */
+    KOLO_P2P_WINDOW_MOST = 1 << 20, /* the largest window of one sender */
+    KOLO_P2P_WINDOW_ALL = 16 << 20, /* the windows of all senders to one rank together */
     KOLO_P2P_BUDGET = 64            /* headers of one peer in one turn */
 };
 
@@ -50,10 +50,10 @@ struct kolo_p2p_fifo {
 struct kolo_p2p_kept {
     struct kolo_p2p_kept *next;
     uint64_t order; /* of arrival, over all peers */
-    uint64_t id;    /* READY */
+    uint64_t id;    /* of READY */
     size_t bytes;
     int source, tag;
-    bool ready;               /* announced; else the bytes are here */
+    bool ready;               /* only announced; else the bytes are in `data` */
     struct kolo_p2p_op *self; /* announced by this rank itself */
     unsigned char data[];
 };
@@ -63,19 +63,19 @@ struct kolo_p2p_peer {
     int rank;
     bool open;    /* connected, and the control receive is posted */
     bool gone;    /* its end of the link is closed */
-    bool heard;   /* a header came, so it is connected to us */
-    bool spoke;   /* it got a header from us */
+    bool heard;   /* a header came, so the peer is connected to this rank */
+    bool spoke;   /* this rank has sent it a header */
     bool unheard; /* counted in kolo_p2p.unheard */
-    bool owes;    /* a NOTE is to be sent */
+    bool owes;    /* this rank must send a NOTE */
     const struct kolo_transport *transport;
     struct kolo_link *link;
 
     struct kolo_req req; /* of CONTROL, incoming */
     struct kolo_p2p_header header;
-    bool payload;                 /* the request is for an eager message's payload: */
-    struct kolo_p2p_op *target;   /* straight into this receive, */
-    struct kolo_p2p_kept *coming; /* or to be kept; its next is NULL */
-    bool unwanted;                /* ... or forgotten: it was too long for its receive */
+    bool payload;                 /* the request is for an eager message's payload, which goes */
+    struct kolo_p2p_op *target;   /* - straight into this receive, */
+    struct kolo_p2p_kept *coming; /* - or into this record, to be kept; its next is NULL */
+    bool unwanted;                /* the payload was too long for its receive: it is dropped */
 
     struct kolo_req note_req;
     struct kolo_p2p_header note;
@@ -93,45 +93,45 @@ struct kolo_p2p_device {
     struct kolo_endpoint *device;
 };
 
-/* Under comm->device_lock, but for what says otherwise. */
+/* Under comm->device_lock, except members whose comment says otherwise. */
 struct kolo_p2p {
     struct kolo_comm *comm;
     pthread_mutex_t inbox_lock; /* of inbox; taken after device_lock, for a few instructions */
     struct kolo_p2p_fifo inbox; /* started, in order */
     _Atomic int active;         /* operations started and not done; any thread reads it */
-    _Atomic int unheard;   /* peers with eager messages that we did not hear of yet; likewise */
-    _Atomic unsigned idle; /* calls of progress with nothing pending; only a throttle */
+    _Atomic int unheard;        /* peers that got eager messages and sent no header yet; likewise */
+    _Atomic unsigned idle;      /* calls of progress with nothing pending; only a throttle */
 
     struct kolo_p2p_fifo started; /* taken from the inbox */
     struct kolo_p2p_fifo any;     /* receives from any source */
-    struct kolo_p2p_fifo flying;  /* their requests are in flight, or were just started */
+    struct kolo_p2p_fifo flying;  /* requests in flight, or just started */
     struct kolo_p2p_peer **peer;  /* [nranks]; NULL until needed */
-    int *opened;                  /* [nranks]; ranks of those that are open */
+    int *opened;                  /* [nranks]; ranks of the open peers */
     int nopened;
     bool hears_all; /* every peer is open */
     struct kolo_p2p_device device[KOLO_TRANSPORTS_MAX];
     int ndevices;
     uint64_t clock;      /* orders arrivals and receives */
     kolo_status failure; /* found under the lock; kolo_comm_fail() follows */
-    bool aborted;        /* the links were told */
+    bool aborted;        /* the links were aborted */
 };
 
 /* ---- match.c: receives meet messages ---- */
 
 void kolo_p2p_push(struct kolo_p2p_fifo *fifo, struct kolo_p2p_op *op);
-/* Take out `op`, which is there. */
+/* Take out `op`, which must be in the queue. */
 void kolo_p2p_remove(struct kolo_p2p_fifo *fifo, struct kolo_p2p_op *op);
 /* Give the operation back to its owner. */
 void kolo_p2p_finish(struct kolo_p2p *p2p, struct kolo_p2p_op *op, kolo_status status);
 
-/* The first posted receive that a message fits, taken out; or NULL. */
+/* Take out the first posted receive that a message fits, or NULL. */
 struct kolo_p2p_op *kolo_p2p_take_posted(struct kolo_p2p *p2p, struct kolo_p2p_peer *from, int tag);
-/* The first kept message that fits the receive, taken out; or NULL. */
+/* Take out the first kept message that fits the receive, or NULL. */
 struct kolo_p2p_kept *kolo_p2p_take_kept(struct kolo_p2p *p2p, const struct kolo_p2p_op *op);
 void kolo_p2p_keep(struct kolo_p2p *p2p, struct kolo_p2p_peer *from, struct kolo_p2p_kept *kept);
-/* A record with room for `bytes` of data, or NULL. */
+/* Make a record of a message of `bytes`, with `room` bytes for data. NULL: out of memory. */
 struct kolo_p2p_kept *kolo_p2p_kept_create(int source, int tag, size_t bytes, size_t room);
-/* Write op->info; false if the message is longer than the receive. */
+/* Write op->info. False: the message is longer than the receive. */
 bool kolo_p2p_describe(struct kolo_p2p_op *op, int source, int tag, size_t bytes);
 void kolo_p2p_forget(struct kolo_p2p *p2p);
 
@@ -141,7 +141,7 @@ static inline uint32_t kolo_p2p_charge(size_t bytes)
 {
     return (uint32_t)(KOLO_P2P_RECORD + bytes);
 }
-/* Empty messages may have no memory. */
+/* Copy a message. An empty one may have no memory. */
 static inline void kolo_p2p_copy(void *to, const void *from, size_t bytes)
 {
     if (bytes > 0) {
@@ -149,12 +149,13 @@ static inline void kolo_p2p_copy(void *to, const void *from, size_t bytes)
     }
 }
 
-/* A request that could not be posted has the error as its status, so that nobody waits for it. */
+/* Post a request. If that fails, the request gets the error as its status, so that no wait for it
+ * blocks. */
 kolo_status kolo_p2p_post_send(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
                                struct kolo_req *req);
 kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, void *at, size_t bytes,
                                struct kolo_req *req);
-/* Where the operation's long message is, which is of `bytes`. */
+/* The place of the operation's long message of `bytes`. */
 void *kolo_p2p_place(const struct kolo_p2p *p2p, const struct kolo_p2p_peer *peer,
                      const struct kolo_p2p_op *op, size_t bytes);
 kolo_status kolo_p2p_post_header(struct kolo_p2p_peer *peer, enum kolo_p2p_kind kind,
@@ -166,17 +167,17 @@ kolo_status kolo_p2p_expect_header(struct kolo_p2p_peer *peer);
 struct kolo_p2p_peer *kolo_p2p_peer_get(struct kolo_p2p *p2p, int rank);
 /* The same, connected. Errors: LINK (it has left), SYSTEM, as kolo_links_reach(). */
 kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_peer **out);
-/* Put a started send on its way; it is in some queue afterwards, whatever happened. */
+/* Send a started send. Also on error, it is in some queue afterwards. */
 kolo_status kolo_p2p_send(struct kolo_p2p *p2p, struct kolo_p2p_op *op);
-/* From a send of this rank to its receive. */
+/* Copy from a send of this rank to a receive of this rank. */
 void kolo_p2p_pass(struct kolo_p2p_op *send, struct kolo_p2p_op *recv);
 
-/* ---- recv.c: what comes from a peer ---- */
+/* ---- recv.c: incoming messages ---- */
 
-/* Let a receive, in p2p->flying, have a kept message, which is freed. */
+/* Give a kept message to a receive in p2p->flying, and free its record. */
 kolo_status kolo_p2p_deliver(struct kolo_p2p *p2p, struct kolo_p2p_op *op,
                              struct kolo_p2p_kept *kept);
-/* Handle what came from the peer, and tell it what it must know. */
+/* Handle the peer's headers and payloads that came, and send it a NOTE if it must have one. */
 kolo_status kolo_p2p_poll(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer);
 
 #endif

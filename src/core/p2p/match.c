@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which receive gets which message.
  *
- * Receives wait in their source's queue, or in one for any source; kept messages in their source's.
- * Both carry a number by which queues are compared, so that the earliest wins across them. What has
- * a queue of its own is found by looking only at that queue, which is short in most programs; tags
- * are compared one by one. */
+ * Receives wait in the queue of their source, or in one queue for any source. Kept messages wait in
+ * the queue of their source. Both carry a number in the order of arrival, so that the earliest wins
+ * across queues. A search compares tags one by one. But it looks only at one or two queues, which
+ * are short in most programs. */
 #include "core/p2p/inner.h"
 
 #include <stdlib.h>
@@ -29,8 +29,8 @@ void kolo_p2p_remove(struct kolo_p2p_fifo *fifo, struct kolo_p2p_op *op)
     fifo->last = fifo->last == op ? before : fifo->last;
 }
 
-/* The count goes down first: who sees the status may close the communicator, once it got the lock
- * that we hold. */
+/* The count goes down first. A thread that sees the status may close the communicator, once it gets
+ * the lock that this thread holds. */
 void kolo_p2p_finish(struct kolo_p2p *p2p, struct kolo_p2p_op *op, kolo_status status)
 {
     atomic_fetch_sub_explicit(&p2p->active, 1, memory_order_relaxed);
@@ -67,7 +67,7 @@ struct kolo_p2p_op *kolo_p2p_take_posted(struct kolo_p2p *p2p, struct kolo_p2p_p
     return any;
 }
 
-/* The first that fits among the peer's, or NULL; *before gets its neighbour. */
+/* The peer's first kept message that fits, or NULL. *before gets the message before it. */
 static struct kolo_p2p_kept *first_kept(const struct kolo_p2p_peer *peer, int tag,
                                         struct kolo_p2p_kept **before)
 {

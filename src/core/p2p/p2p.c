@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Point to point: the life of operations, and whose turn it is.
+/* Point to point: the life of operations, and the turns that advance them.
  *
- * Starting an operation only puts it into the inbox, under a lock of its own, so it never waits for
- * a thread that is connecting or moving bytes. Whoever gets comm->device_lock takes all from the
- * inbox and advances everything for everybody. After an error the links are aborted; operations are
- * given back as the transports let go of their memory. */
+ * Starting an operation only puts it into the inbox, which has its own lock. So it never waits for
+ * a thread that connects or moves bytes. The thread that gets comm->device_lock empties the inbox,
+ * and advances the operations of all threads.
+ *
+ * After an error the links are aborted. An operation goes back to its owner as soon as no transport
+ * uses its memory. */
 #include "core/p2p/p2p.h"
 
 #include "core/p2p/inner.h"
@@ -15,7 +17,7 @@
 
 enum { IDLE_TURNS = 32, CLOSE_TURNS = 1000, DEVICE_BUDGET = 256 };
 
-/* comm->p2p is made by whoever is first, and read without a lock. */
+/* The first thread makes comm->p2p. All threads read it without a lock. */
 static struct kolo_p2p *p2p_of(const struct kolo_comm *comm)
 {
     return __atomic_load_n(&comm->p2p, __ATOMIC_ACQUIRE);
@@ -121,14 +123,14 @@ kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
                          op->info.source, op->info.bytes, op->bytes);
     }
     if (status < 0) {
-        (void)kolo_comm_usable(op->comm); /* for its text */
+        (void)kolo_comm_usable(op->comm); /* sets the error text */
     }
     return status;
 }
 
 /* ---- a turn, under device_lock ---- */
 
-/* From now on hear from ranks we never talked to. */
+/* Open every peer, so that a receive from any source gets messages from all ranks. */
 static kolo_status hear_all(struct kolo_p2p *p2p)
 {
     const struct kolo_comm *comm = p2p->comm;
@@ -211,8 +213,8 @@ static kolo_status worst(const struct kolo_p2p_op *op)
     return first < 0 ? first : op->req[1].status;
 }
 
-/* Give back what is done. One that failed stays: its status is the communicator's, which must have
- * its text first. */
+/* Give back operations that are done. A failed one stays: it gets the communicator's status, and
+ * the communicator must have its text first. */
 static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
 {
     struct kolo_p2p_fifo left = {0};
@@ -220,7 +222,7 @@ static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
     for (struct kolo_p2p_op *op = p2p->flying.first, *next = NULL; op != NULL; op = next) {
         const bool flies = in_flight(op);
         const kolo_status bad = flies ? KOLO_OK : worst(op);
-        next = op->next; /* read before the status makes it its owner's again */
+        next = op->next; /* read it before the status gives `op` back to its owner */
         if (flies || (bad < 0 && ended == KOLO_OK)) {
             kolo_p2p_push(&left, op);
         } else {
@@ -235,7 +237,7 @@ static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
     return status;
 }
 
-/* A peer that gave up says so in our region. */
+/* Check whether a peer has ended the communicator: it writes that into this rank's region. */
 static kolo_status told_to_stop(const struct kolo_comm *comm)
 {
     const struct kolo_region *own =
@@ -276,7 +278,7 @@ static void abort_links(struct kolo_p2p *p2p, kolo_status status)
     p2p->aborted = true;
 }
 
-/* Give every operation the status, as soon as no transport uses its memory. */
+/* Give each operation the status as soon as no transport uses its memory. */
 static void give_up(struct kolo_p2p *p2p, kolo_status status)
 {
     abort_links(p2p, status);
@@ -302,8 +304,8 @@ static void give_up(struct kolo_p2p *p2p, kolo_status status)
 
 /* ---- turns ---- */
 
-/* Returns a new failure, for kolo_comm_fail(). Until that was called nobody gives operations back,
- * because their owners ask the communicator what happened. */
+/* Returns a new failure, for kolo_comm_fail(). Before that call no operation is given back, because
+ * its owner asks the communicator for the cause. */
 static kolo_status take_turn(struct kolo_p2p *p2p)
 {
     const kolo_status error = error_of(p2p->comm);
@@ -338,7 +340,7 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
     if (p2p == NULL || (error != KOLO_OK && all_done(p2p))) {
         return error;
     }
-    /* With nothing of our own to do, still look now and then at what others send. */
+    /* Without pending operations, still take a turn now and then for messages of other ranks. */
     if (!kolo_p2p_pending(comm) &&
         atomic_fetch_add_explicit(&p2p->idle, 1, memory_order_relaxed) % IDLE_TURNS != 0) {
         return KOLO_OK;

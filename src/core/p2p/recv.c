@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What comes from a peer, one message of its control channel after the other.
+/* Incoming messages of a peer: one after the other, from its control channel.
  *
- * The next header is looked at only when the payload of the one before is there, so a sender's
- * messages are matched in the order sent. As in wire.c, an operation is in a queue, or is its
- * peer's target, before anything is posted for it. */
+ * A header is read only after the payload of the header before has come. So a sender's messages
+ * match in the order sent. As in wire.c, an operation is in a queue, or is its peer's target,
+ * before a request is posted for it. */
 #include "core/p2p/inner.h"
 
 #include <stdlib.h>
 
 /* ---- a message meets its receive ---- */
 
-/* Answer an announced message for which `op`, in flying, is the receive. The data's receive is
- * posted here, so DATA has them in the order of the answers. */
+/* Answer an announced message whose receive is `op`, in flying. This function posts the receive of
+ * the data, so DATA has the receives in the order of the answers. */
 static kolo_status answer(const struct kolo_p2p *p2p, struct kolo_p2p_peer *peer,
                           struct kolo_p2p_op *op, size_t bytes, uint64_t id)
 {
@@ -39,7 +39,7 @@ static void release(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, size_t byt
     }
 }
 
-/* A message whose bytes are here, at `data`, meets its receive. */
+/* Give a message whose bytes are at `data` to its receive. */
 static void hand_over(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, struct kolo_p2p_op *op,
                       int tag, size_t bytes, const void *data)
 {
@@ -49,7 +49,7 @@ static void hand_over(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, struct k
     release(p2p, peer, bytes);
 }
 
-/* An announced message meets its receive. */
+/* Accept an announced message whose receive is `op`. */
 static kolo_status accept_ready(const struct kolo_p2p *p2p, struct kolo_p2p_peer *peer,
                                 struct kolo_p2p_op *op, int tag, size_t bytes, uint64_t id)
 {
@@ -137,8 +137,11 @@ static kolo_status arrive_eager(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer
     return h->bytes > KOLO_P2P_INLINE ? arrive_long(p2p, peer) : arrive_short(p2p, peer);
 }
 
-/* The payload went straight into its receive; or it is to be forgotten; or a receive was posted for
- * it in the meantime; or it is kept. */
+/* A payload is complete. There are four cases:
+ *   - it went straight into its receive;
+ *   - it was too long for its receive, and is dropped;
+ *   - a receive was posted for it in the meantime;
+ *   - no receive fits, and it is kept. */
 static kolo_status payload_arrived(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
 {
     const struct kolo_p2p_header *h = &peer->header;
@@ -185,7 +188,7 @@ static kolo_status arrive_ready(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer
     return kolo_p2p_expect_header(peer);
 }
 
-/* Our announced message is wanted, or not. */
+/* SEND or DROP came: the peer wants a message that this rank announced, or drops it. */
 static kolo_status answered(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
 {
     const struct kolo_p2p_header *h = &peer->header;
@@ -243,7 +246,8 @@ static kolo_status header_arrived(struct kolo_p2p *p2p, struct kolo_p2p_peer *pe
 
 /* ---- a peer's turn ---- */
 
-/* A link that its peer closed in peace ends the communicator only if somebody needs that peer. */
+/* The link to a peer has ended. If the peer closed it normally, that is an error only if an
+ * operation still needs the peer. */
 static kolo_status lost(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, kolo_status status)
 {
     const bool needed = peer->payload || peer->waiting.first != NULL || peer->posted.first != NULL;
