@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Proofs about the lowered programs of all ranks, for several calls in a row, as the host executor
- * runs them. plan/verify/verify.h proves the plan. This file proves that the lowering kept the plan's
- * meaning. */
+ * runs them. plan/verify/verify.h proves the plan. This file proves that the lowering kept the
+ * meaning of the plan. */
 #ifndef KOLO_EXEC_PROOF_PROGVERIFY_H
 #define KOLO_EXEC_PROOF_PROGVERIFY_H
 

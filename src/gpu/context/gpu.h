@@ -29,8 +29,8 @@ struct kolo_gpu {
 };
 
 struct kolo_gpu_call { /* one rank's call */
-    /* Barriers have count 0 and no buffers. op KOLO_OPS: a PREMULSUM by args.factor. The counts of a
-     * v-form are not owned here. */
+    /* Barriers have count 0 and no buffers. op KOLO_OPS: a PREMULSUM by args.factor. The counts of
+     * a v-form are not owned here. */
     struct kolo_coll_args args;
     kolo_stream stream;
 };
