@@ -353,8 +353,8 @@ INSTANTIATE_TEST_SUITE_P(
         Odd{"tuner_none", KOLO_ERR_INVALID, "exports none or several"},
         Odd{"algo_sum", KOLO_ERR_INVALID, "the name begins with allreduce_"},
         Odd{"algo_allreduce_nosource", KOLO_ERR_INVALID, "source is missing"},
-        Odd{"algo_allreduce_ring", KOLO_ERR_INVALID, "the algo \"allreduce_ring\" is there"},
-        Odd{"transport_shm", KOLO_ERR_INVALID, "the transport \"shm\" is there"},
+        Odd{"algo_allreduce_ring", KOLO_ERR_INVALID, "the algo \"allreduce_ring\" exists"},
+        Odd{"transport_shm", KOLO_ERR_INVALID, "the transport \"shm\" exists"},
         Odd{"transport_liar", KOLO_ERR_INVALID, "map (it has KOLO_CAP_MAP) is missing"},
         Odd{"transport_idle", KOLO_ERR_INVALID, "KOLO_CAP_MAP or KOLO_CAP_MESSAGE is missing"}),
     [](const auto &info) { return std::string(info.param.plugin); });
