@@ -23,7 +23,7 @@ static inline void *kolo_call_run_out(const struct kolo_call *call)
 
 /* Whether a call of this size and shape may have entries, whatever its memory is. */
 bool kolo_call_may_have_entries(const struct kolo_call *call);
-/* Set call->uses_entries, the same on all ranks. Errors: as kolo_comm_reach(). */
+/* Set call->uses_entries, the same on all ranks. Errors: as kolo_links_reach(). */
 kolo_status kolo_call_decide_entries(struct kolo_call *call);
 /* Whether a call that had no entries must decide again. */
 bool kolo_comm_must_ask(const struct kolo_comm *c);
