@@ -187,7 +187,8 @@ def lost_names(root, text, source):
     """The paths, functions and variables that a document names and that are not in the tree."""
     paths = [path for path in PATH.findall(text) if not os.path.exists(os.path.join(root, path))]
     functions = [name for name in re.findall(r"`(kolo_\w+)\(\)`", text) if not re.search(rf"\b{name}\(", source)]
-    known = variables_of(root) | {"KOLO_TEST_FULL", "KOLO_TEST_SHORT"}
+    known = variables_of(root) | {"KOLO_TEST_FULL", "KOLO_TEST_SHORT", "KOLO_TEST_WHOLE", "KOLO_FUZZ_SECONDS",
+                               "KOLO_GPU_TARGETS"}
     return paths + functions + [name for name in VARIABLE.findall(text) if name not in known]
 
 

@@ -4,7 +4,7 @@
  * gives, in place and out of place, from every kind of root, and touches nothing else.
  *
  * All small sizes always; of the sizes beyond 4 MiB a sample (its seed is printed), all of them
- * with KOLO_TEST_FULL=1, a small part with KOLO_TEST_SHORT=1. */
+ * with KOLO_TEST_WHOLE=1, a small part with KOLO_TEST_SHORT=1. */
 #include "collectives_team.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ TEST_P(Product, OfLargeSizesEqualsTheReference)
     const Effort effort = TestEffort();
     for (const int n : RankCounts()) {
         std::vector<Case> cases = LargeCasesOf(GetParam(), n);
-        if (effort != Effort::kFull) {
+        if (effort != Effort::kWhole) {
             cases = SampleOf(cases, effort == Effort::kShort ? 2 : 12);
         }
         Team team(n);

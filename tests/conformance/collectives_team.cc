@@ -20,7 +20,7 @@ static bool IsSet(const char *name)
 
 Effort TestEffort()
 {
-    return IsSet("KOLO_TEST_FULL")    ? Effort::kFull
+    return IsSet("KOLO_TEST_WHOLE")   ? Effort::kWhole
            : IsSet("KOLO_TEST_SHORT") ? Effort::kShort
                                       : Effort::kUsual;
 }

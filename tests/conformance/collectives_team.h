@@ -14,8 +14,9 @@
 namespace collectives
 {
 
-/* How much to run: KOLO_TEST_FULL=1, KOLO_TEST_SHORT=1 (for the sanitizers), or neither. */
-enum class Effort { kShort, kUsual, kFull };
+/* How much to run: KOLO_TEST_WHOLE=1 (tests/soak --whole), KOLO_TEST_SHORT=1 (for the sanitizers), or
+ * neither. */
+enum class Effort { kShort, kUsual, kWhole };
 Effort TestEffort();
 /* KOLO_TEST_SEED, else the time; printed once, so that a failure can be repeated. */
 uint64_t TestSeed();

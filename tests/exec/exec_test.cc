@@ -3,12 +3,9 @@
 /* Lowered programs, run by threads, against what each collective promises: every algorithm, kind of
  * link, rank count, size around a tile, in place and out of place. Offsets and values all differ.
  */
-#include "../groupings.h"
-#include "../layouts.h"
 #include "catalogue.h"
-#include "crew.h"
+#include "programs.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -230,9 +227,9 @@ class EveryAlgorithm : public ::testing::TestWithParam<int>
 
 std::vector<int> RankCounts()
 {
-    return std::getenv("KOLO_TEST_FULL") != nullptr
-               ? std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}
-               : std::vector<int>{1, 2, 3, 4, 5, 8};
+    return WholeRun()  ? std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}
+           : FullRun() ? std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 13}
+                       : std::vector<int>{1, 2, 3, 4, 5, 8};
 }
 
 TEST_P(EveryAlgorithm, GivesWhatTheCollectivePromisesOverEveryKindOfLink)
@@ -244,10 +241,16 @@ TEST_P(EveryAlgorithm, GivesWhatTheCollectivePromisesOverEveryKindOfLink)
                 !Supports(algo, n, root)) {
                 continue;
             }
+            unsigned turn = static_cast<unsigned>(n + root); // in place: by turns, or both ways
             for (size_t count : {size_t{0}, size_t{1}, size_t{3}, static_cast<size_t>(n - 1),
                                  static_cast<size_t>(n + 1), size_t{257}, size_t{5003}}) {
+                turn++;
                 for (int links = 0; links < CREW_LINKS; links++) {
+                    turn++;
                     for (bool in_place : {false, true}) {
+                        if (!WholeRun() && in_place != (turn % 2 == 0)) {
+                            continue;
+                        }
                         RunCase({algo, n, root, count, in_place, &UsualGroups(n)},
                                 static_cast<crew_links>(links),
                                 static_cast<unsigned>(n + links) * (count % 2 == 0 ? 1u : 0u));

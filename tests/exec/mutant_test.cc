@@ -464,20 +464,20 @@ class Product
             return;
         }
         if (st == KOLO_OK) {
-            pool_.Run(s, FullRun() ? 6 : 4, 60e3, tag);
+            pool_.Run(s, WholeRun() ? 6 : 4, 60e3, tag);
         } else {
             pool_.Run(s, 3, 200, tag);
         }
     }
 
-    /* By a hash of the number: the same mutants in each run. A full run runs all that the proof
+    /* By a hash of the number: the same mutants in each run. A whole run runs all that the proof
      * accepts; of what it refuses, which often hangs, one in 25. */
     bool Sampled(bool accepted)
     {
         const uint64_t draw = Mix(all_.size(), 7) >> 40;
-        const uint64_t rate =
-            accepted ? (FullRun() ? 1 : kAcceptedRate) : (FullRun() ? 25 : kRefusedRate);
-        return draw % rate == 0;
+        const uint64_t of_accepted = WholeRun() ? 1 : FullRun() ? kAcceptedRate : 2 * kAcceptedRate;
+        const uint64_t of_refused = WholeRun() ? 25 : FullRun() ? kRefusedRate : 2 * kRefusedRate;
+        return draw % (accepted ? of_accepted : of_refused) == 0;
     }
 
     std::map<Fault, Tally> Count()
@@ -508,7 +508,7 @@ class Product
 #else
     static constexpr uint64_t kAcceptedRate = 2, kRefusedRate = 100;
 #endif
-    Pool pool_{FullRun() ? size_t{12} : size_t{6}}; // most of the refused only sleep
+    Pool pool_{WholeRun() ? size_t{12} : size_t{6}}; // most of the refused only sleep
     unsigned turn_ = 0;
     std::vector<Judged> all_;
 };

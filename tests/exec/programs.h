@@ -22,7 +22,12 @@ extern "C" {
 
 inline bool FullRun()
 {
-    return std::getenv("KOLO_TEST_FULL") != nullptr;
+    return std::getenv("KOLO_TEST_FULL") != nullptr || std::getenv("KOLO_TEST_WHOLE") != nullptr;
+}
+// Whole products, not parts of them: tests/soak --whole.
+inline bool WholeRun()
+{
+    return std::getenv("KOLO_TEST_WHOLE") != nullptr;
 }
 
 struct PlanDeleter {

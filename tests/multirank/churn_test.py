@@ -17,8 +17,8 @@ import time
 from tap import check, run_tests
 
 CHURN = sys.argv[1]
-FULL = bool(os.environ.get("KOLO_TEST_FULL"))
-SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 40 if FULL else 6
+WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
+SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 40 if WHOLE else 6
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 23
 RUN_S = 3  # of one job
 LIMIT_S = 60

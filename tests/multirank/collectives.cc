@@ -20,9 +20,9 @@ using namespace collectives;
 static int tests, failures;
 static kolo_comm *world; /* counts complaints; runs no case itself */
 
-static bool IsShort()
+static bool IsSet(const char *name)
 {
-    const char *value = std::getenv("KOLO_TEST_SHORT");
+    const char *value = std::getenv(name);
     return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
@@ -105,6 +105,21 @@ static const Place places[] = {
     {"memory that is shared on every second rank", true, false},
 };
 
+/* Where buffers lie in the next test: everywhere for few ranks, else by turns; with KOLO_TEST_SHORT=1
+ * in the place where ranks differ. */
+static std::vector<Place> NextPlaces(int nranks)
+{
+    static size_t turn;
+    constexpr int kFew = 3;
+    if (IsSet("KOLO_TEST_SHORT")) {
+        return {places[2]};
+    }
+    if (nranks <= kFew || IsSet("KOLO_TEST_WHOLE")) {
+        return {std::begin(places), std::end(places)};
+    }
+    return {places[turn++ % 3]};
+}
+
 static Memory MemoryOf(const Place &place, int rank)
 {
     return (rank % 2 == 0 ? place.even_shared : place.odd_shared) ? Memory::kShared
@@ -117,10 +132,7 @@ static void TestProduct()
     const int rank = kolo_comm_rank(comm), n = kolo_comm_size(comm);
     for (int i = 0; i < kColls; i++) {
         const Coll coll = static_cast<Coll>(i);
-        for (const Place &place : places) {
-            if (IsShort() && &place != &places[2]) {
-                continue;
-            }
+        for (const Place &place : NextPlaces(n)) {
             Say(std::string(NameOf(coll)) + " equals the reference in " + place.name,
                 PlayAll(comm, ProductOf(coll, n), MemoryOf(place, rank), 3));
         }
@@ -179,10 +191,7 @@ static void TestForced(Coll coll)
     std::string word = NameOf(coll);
     word.erase(std::remove(word.begin(), word.end(), '_'), word.end());
     for (const std::string &name : AlgorithmsOf(word)) {
-        for (const Place &place : places) {
-            if (IsShort() && &place != &places[2]) {
-                continue;
-            }
+        for (const Place &place : NextPlaces(kolo_comm_size(world))) {
             const bool climbs = name.find("hier") == 0;
             if (climbs) { /* two of three ranks near each other; two ranks make no groups */
                 setenv("KOLO_GROUPS", "0,1,1;0,0,0,0,0,1,1,1", 1);

@@ -17,7 +17,7 @@ from ranks import LIMIT_S, Ranks, latest, survivors_name
 from tap import check, run_tests
 
 FAULTS, KOLO = sys.argv[1:]
-FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
 SEED = 21
 _jobs = itertools.count()
 
@@ -38,7 +38,7 @@ def test_death():
     """A rank is killed, idle or at work: all others say so."""
     for nranks in (2, 4, 8):
         for what in ("idle", "small", "large", "all"):
-            for victim in sorted({0, nranks // 2, nranks - 1}) if FULL or nranks == 4 else (0,):
+            for victim in sorted({0, nranks // 2, nranks - 1}) if WHOLE or nranks == 4 else (0,):
                 job = Job(nranks, what)
                 job.wait_until_at_work()
                 since = time.time() * 1e3
@@ -63,7 +63,7 @@ def test_death_at_start():
     """A rank is killed at some moment of its start, which follows from a seed."""
     rng = random.Random(SEED)
     early = 0
-    for number in range(40 if FULL else 12):
+    for number in range(40 if WHOLE else 12):
         victim = number % 4
         env = {"KOLO_TRANSPORT": "tcp"} if number % 3 == 2 else {}
         job = Job(4, "small", "3000", env=env)
@@ -83,7 +83,7 @@ def test_death_at_start():
 def test_death_in_shrink():
     """One more is killed while the survivors shrink: they say so, or had done so before."""
     rng = random.Random(SEED)
-    for number in range(20 if FULL else 6):
+    for number in range(20 if WHOLE else 6):
         job = Job(4, "shrink", "3000")
         job.wait_until_at_work()
         job.ranks[3].kill()

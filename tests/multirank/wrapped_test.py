@@ -13,7 +13,7 @@ import sys
 from tap import check, run_tests
 
 FAULT, SHORT_JOB = map(os.path.abspath, sys.argv[1:])
-FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
 LIMIT_S = 40
 _jobs = itertools.count()
 
@@ -39,7 +39,7 @@ def run(nranks, fault, timeout_ms=20000):
 
 def test_delay():
     """Messages that are late, and overtake those of other channels, change no result."""
-    for seed in range(20 if FULL else 6):
+    for seed in range(20 if WHOLE else 6):
         ends = run(3, f"delay:-1:{seed}")
         check(all(end == ("right", 0) for end in ends),
               f"messages that wait and overtake each other change nothing (seed {seed})", *ends)
@@ -48,7 +48,7 @@ def test_delay():
 def test_kill():
     """A rank dies at each of its messages in turn: all others name it."""
     victim, killed = 1, 0
-    for number in range(0, 200, 1 if FULL else 4):
+    for number in range(0, 200, 1 if WHOLE else 4):
         ends = run(3, f"kill:{victim}:{number}")
         if ends[victim][1] == 0:
             break
@@ -73,7 +73,7 @@ def test_drop():
 
 def test_short():
     """Half a message is no message: both ends learn of it."""
-    for number in range(0, 8, 1 if FULL else 3):
+    for number in range(0, 8, 1 if WHOLE else 3):
         ends = run(2, f"short:1:{number}", timeout_ms=3000)
         check(all(status == 1 for _, status in ends) and
               any("KOLO_ERR_MISMATCH" in text or "KOLO_ERR_LINK" in text for text, _ in ends),

@@ -14,7 +14,7 @@ from ranks import LIMIT_S, Ranks, latest, survivors_name
 from tap import check, run_tests
 
 FAULTS, = sys.argv[1:]
-FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
 HOSTS = need(4)
 TIMEOUT_MS = 1000
 PLACES = {2: [0, 1], 4: [0, 0, 1, 1], 8: [0, 1, 2, 3, 0, 1, 2, 3]}
@@ -30,7 +30,7 @@ def test_death():
     """A rank is killed, idle or at work, alone on its host or not: all others say so."""
     for nranks, places in PLACES.items():
         for what in ("idle", "small", "large", "all"):
-            for victim in sorted({0, nranks // 2, nranks - 1}) if FULL or nranks == 4 else (nranks - 1,):
+            for victim in sorted({0, nranks // 2, nranks - 1}) if WHOLE or nranks == 4 else (nranks - 1,):
                 job = start(places, what)
                 since = time.time() * 1e3
                 job.ranks[victim].kill()
