@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/core/call algos src/exec/cpu
+// covers: algos src/exec/cpu
 /* Every collective x type x operation x number of ranks x size gives what an independent reference
  * gives, in place and out of place, from every kind of root, and touches nothing else.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/core/call src/exec/cpu
+// covers: src/exec/cpu
 /* The collectives' checks with a process for each rank: `kolo run -n N collectives`.
  *
  * Unlike threads, processes cannot load each other's private memory, so buffers are private, of

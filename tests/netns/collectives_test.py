@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: transports/tcp src/core/call
+# covers: transports/tcp
 """Collectives between hosts: right on two and on four, and the perf programs run across them.
 
 usage: collectives_test.py COLLECTIVES PERF...   (the ranks' checks, and the perf programs)
