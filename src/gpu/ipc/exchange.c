@@ -18,7 +18,7 @@ static bool is_asked(const struct kolo_ipc_registry *l, const struct kolo_ipc_en
 }
 
 /* Whether a piece is what it was; where the driver has no answer, it is. */
-static bool is_alive(const struct kolo_ipc_registry *l, const struct kolo_lent *piece)
+static bool is_alive(const struct kolo_ipc_registry *l, const struct kolo_cuda_ipc_memory *piece)
 {
     unsigned long long id = 0;
     const int error = l->gpu->cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, piece->base);
@@ -72,7 +72,7 @@ static bool post_message(struct kolo_ipc_registry *l, int q, const struct kolo_i
 
 static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entry, unsigned i)
 {
-    const struct kolo_lent *piece = &entry->piece[i];
+    const struct kolo_cuda_ipc_memory *piece = &entry->piece[i];
     struct kolo_ipc_message m = {.kind = OFFER,
                                  .by_fd = (uint32_t)piece->by_fd,
                                  .piece = i,
@@ -81,7 +81,7 @@ static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entr
                                  .offset = piece->base - entry->piece[0].base,
                                  .bytes = piece->bytes,
                                  .total = entry->bytes};
-    const int fd = piece->by_fd ? kolo_lent_export(l->gpu->cuda, piece) : -1;
+    const int fd = piece->by_fd ? kolo_cuda_ipc_export(l->gpu->cuda, piece) : -1;
     bool sent = piece->by_fd
                     ? fd >= 0
                     : l->gpu->cuda->ipc_get_mem_handle(&m.handle, piece->base) == KOLO_CUDA_OK;
@@ -251,7 +251,7 @@ static void start_mapping(const struct kolo_ipc_registry *l, struct kolo_ipc_map
                           const struct kolo_ipc_message *m)
 {
     if (!map->by_fd) {
-        map->at = kolo_lent_open(l->gpu->cuda, &m->handle);
+        map->at = kolo_cuda_ipc_open(l->gpu->cuda, &m->handle);
     } else if (l->gpu->cuda->mem_address_reserve(&map->at, m->total, 0, 0, 0) != KOLO_CUDA_OK) {
         map->at = 0;
     }
@@ -267,7 +267,7 @@ static void map_piece(const struct kolo_ipc_registry *l, struct kolo_ipc_mapping
         return;
     }
     if (map->pieces == PIECES || fd < 0 || m->offset + m->bytes > map->total ||
-        !kolo_lent_map(l->gpu->cuda, l->gpu->device, fd, map->at + m->offset, m->bytes)) {
+        !kolo_cuda_ipc_map(l->gpu->cuda, l->gpu->device, fd, map->at + m->offset, m->bytes)) {
         unmap_pieces(l, map);
         return;
     }

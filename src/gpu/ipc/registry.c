@@ -37,16 +37,18 @@ static struct kolo_ipc_entry *find_entry(const struct kolo_ipc_registry *l, uint
 
 /* The allocations that a buffer lies in; 0: they cannot be sent. */
 static unsigned find_pieces(const struct kolo_ipc_registry *l, uint64_t at, size_t bytes,
-                            struct kolo_lent *out)
+                            struct kolo_cuda_ipc_memory *out)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
-    const enum kolo_lent_way way = kolo_lent_way(cuda, at);
+    const enum kolo_cuda_ipc_way way = kolo_cuda_ipc_way(cuda, at);
     unsigned count = 0;
     uint64_t next = at;
     do {
-        const unsigned most = way == KOLO_LENT_BY_FD ? PIECES : way == KOLO_LENT_BY_HANDLE ? 1 : 0;
-        if (count == most || (count > 0 && kolo_lent_way(cuda, next) != way) ||
-            !kolo_lent_find(cuda, next, way, &out[count])) {
+        const unsigned most = way == KOLO_CUDA_IPC_BY_FD       ? PIECES
+                              : way == KOLO_CUDA_IPC_BY_HANDLE ? 1
+                                                               : 0;
+        if (count == most || (count > 0 && kolo_cuda_ipc_way(cuda, next) != way) ||
+            !kolo_cuda_ipc_find(cuda, next, way, &out[count])) {
             return 0;
         }
         next = out[count].base + out[count].bytes;
@@ -57,7 +59,7 @@ static unsigned find_pieces(const struct kolo_ipc_registry *l, uint64_t at, size
 
 static struct kolo_ipc_entry *begin_entry(struct kolo_ipc_registry *l, uint64_t at, size_t bytes)
 {
-    struct kolo_lent piece[PIECES] = {{.at = 0}};
+    struct kolo_cuda_ipc_memory piece[PIECES] = {{.at = 0}};
     const unsigned count = find_pieces(l, at, bytes, piece);
     struct kolo_ipc_entry *entry =
         count > 0 && l->count < ENTRIES ? calloc(1, sizeof *entry + count * sizeof *piece) : NULL;

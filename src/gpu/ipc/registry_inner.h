@@ -25,7 +25,7 @@ struct kolo_ipc_message {
     uint64_t number;
     uint64_t offset, bytes, total; /* where in the buffer's memory, and of how much */
     uint64_t at;                   /* ANSWER: where it lies there; 0: it cannot be mapped */
-    struct kolo_cuda_ipc handle;
+    struct kolo_cuda_ipc_handle handle;
 };
 _Static_assert(sizeof(struct kolo_ipc_message) <= KOLO_UNIX_SOCKET_BYTES, "one message");
 
@@ -43,7 +43,7 @@ struct kolo_ipc_entry { /* made by calls, ended by the thread */
     int answers;
     uint64_t there[KOLO_PROGRAM_RANKS];
     unsigned pieces;
-    struct kolo_lent piece[]; /* one after the other in memory */
+    struct kolo_cuda_ipc_memory piece[]; /* one after the other in memory */
 };
 
 struct kolo_ipc_mapping { /* of another rank's memory; the thread's alone */

@@ -134,7 +134,7 @@ struct offer { /* what a rank tells all */
     uint32_t able, fast, blocks, direct;
     uint64_t low_bytes;     /* UINT64_MAX: as is usual */
     uint64_t slab, context; /* as its process knows them */
-    struct kolo_cuda_ipc handle;
+    struct kolo_cuda_ipc_handle handle;
 };
 
 static kolo_status make(struct kolo_p2p_path *p)

@@ -367,17 +367,18 @@ static bool is_reached(const struct kolo_p2p_path *p, const void *ptr)
            (able & 0xff) != 0;
 }
 
-static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool wait,
-                     struct kolo_program_launch *out)
+static bool are_registered(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                           bool wait, struct kolo_program_launch *out)
 {
     const size_t block = call->args.count * kolo_type_bytes(call->args.type);
     const size_t all = block * (size_t)p->comm->ranks.nranks;
     const size_t in = call->args.coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
-    const bool lent = kolo_ipc_registry_find(p->registry, call->args.in, in, wait, out->in_shift);
+    const bool registered =
+        kolo_ipc_registry_find(p->registry, call->args.in, in, wait, out->in_shift);
     return kolo_ipc_registry_find(p->registry, call->args.out,
                                   call->args.coll == KOLO_COLL_ALL_GATHER ? all : block, wait,
                                   out->out_shift) &&
-           lent;
+           registered;
 }
 
 /* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
@@ -394,7 +395,8 @@ static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
         out->reached = !overlaps && is_reached(p, call->args.in) && is_reached(p, call->args.out);
         return;
     }
-    out->reached = are_lent(p, call, false, out) || (captured && are_lent(p, call, true, out));
+    out->reached =
+        are_registered(p, call, false, out) || (captured && are_registered(p, call, true, out));
 }
 
 static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured)

@@ -12,7 +12,7 @@
 struct offer { /* what a rank tells all */
     uint64_t what, factor;
     uint64_t usable;
-    struct kolo_lent in, out;
+    struct kolo_cuda_ipc_memory in, out;
 };
 
 enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
@@ -21,17 +21,17 @@ enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
 
 /* A buffer of so many bytes. */
 static bool offer_memory(const struct kolo_shared_gpu *l, const void *ptr, size_t bytes,
-                         struct kolo_lent *out)
+                         struct kolo_cuda_ipc_memory *out)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     const kolo_cuda_address at = (uintptr_t)ptr;
     if (ptr == NULL) {
         return true;
     }
-    const enum kolo_lent_way way = kolo_lent_way(cuda, at);
-    return (way == KOLO_LENT_BY_HANDLE || (way == KOLO_LENT_BY_FD && l->sockets.works)) &&
-           kolo_lent_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
-           (way == KOLO_LENT_BY_FD ||
+    const enum kolo_cuda_ipc_way way = kolo_cuda_ipc_way(cuda, at);
+    return (way == KOLO_CUDA_IPC_BY_HANDLE || (way == KOLO_CUDA_IPC_BY_FD && l->sockets.works)) &&
+           kolo_cuda_ipc_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
+           (way == KOLO_CUDA_IPC_BY_FD ||
             cuda->ipc_get_mem_handle(&out->handle, out->base) == KOLO_CUDA_OK);
 }
 
@@ -78,14 +78,16 @@ void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
 /* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
  * and is another allocation is gone there. */
 static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, int q,
-                                                    const struct kolo_lent *lent)
+                                                    const struct kolo_cuda_ipc_memory *memory)
 {
     struct kolo_shared_gpu_mapping *oldest = &l->mapping[0];
     for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
         struct kolo_shared_gpu_mapping *m = &l->mapping[i];
-        const bool overlaps = m->at != 0 && m->rank == q && m->base < lent->base + lent->bytes &&
-                              lent->base < m->base + m->bytes;
-        if (overlaps && m->base == lent->base && m->bytes == lent->bytes && m->id == lent->id) {
+        const bool overlaps = m->at != 0 && m->rank == q &&
+                              m->base < memory->base + memory->bytes &&
+                              memory->base < m->base + m->bytes;
+        if (overlaps && m->base == memory->base && m->bytes == memory->bytes &&
+            m->id == memory->id) {
             return m;
         }
         if (overlaps) {
@@ -97,28 +99,32 @@ static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, i
     return oldest;
 }
 
-static bool is_here(const struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
+static bool is_here(const struct kolo_shared_gpu *l, int q,
+                    const struct kolo_cuda_ipc_memory *memory)
 {
-    return lent->at == 0 ||
+    return memory->at == 0 ||
            l->host->member[q].peer.process == l->host->member[l->host->ranks.rank].peer.process;
 }
 
-static bool open_lent(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent, uint64_t *out)
+static bool open_memory(struct kolo_shared_gpu *l, int q, const struct kolo_cuda_ipc_memory *memory,
+                        uint64_t *out)
 {
-    if (is_here(l, q, lent)) {
-        *out = lent->at;
+    if (is_here(l, q, memory)) {
+        *out = memory->at;
         return true;
     }
-    struct kolo_shared_gpu_mapping *m = find_mapping(l, q, lent);
+    struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
     if (m->at == 0) {
-        const kolo_cuda_address at = lent->by_fd ? 0 : kolo_lent_open(l->gpu->cuda, &lent->handle);
+        const kolo_cuda_address at =
+            memory->by_fd ? 0 : kolo_cuda_ipc_open(l->gpu->cuda, &memory->handle);
         if (at == 0) {
             return false;
         }
-        *m = (struct kolo_shared_gpu_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
+        *m = (struct kolo_shared_gpu_mapping){q, memory->base, memory->bytes, memory->id, false, at,
+                                              0};
     }
     m->used = ++l->uses;
-    *out = m->at + (lent->at - lent->base);
+    *out = m->at + (memory->at - memory->base);
     return true;
 }
 
@@ -131,9 +137,10 @@ kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *l)
     return kolo_unix_socket_open(l->host, &l->sockets);
 }
 
-static void export_lent(const struct kolo_shared_gpu *l, int32_t what, const struct kolo_lent *lent)
+static void export_memory(const struct kolo_shared_gpu *l, int32_t what,
+                          const struct kolo_cuda_ipc_memory *memory)
 {
-    const int fd = kolo_lent_export(l->gpu->cuda, lent);
+    const int fd = kolo_cuda_ipc_export(l->gpu->cuda, memory);
     (void)kolo_unix_socket_send(&l->sockets, 0, &what, sizeof what,
                                 fd); /* rank 0 waits, but not for ever */
     if (fd >= 0) {
@@ -149,16 +156,16 @@ static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t 
     if (cuda->mem_address_reserve(&at, bytes, 0, 0, 0) != KOLO_CUDA_OK) {
         return 0;
     }
-    if (!kolo_lent_map(cuda, l->gpu->device, fd, at, bytes)) {
+    if (!kolo_cuda_ipc_map(cuda, l->gpu->device, fd, at, bytes)) {
         (void)cuda->mem_address_free(at, bytes);
         return 0;
     }
     return at;
 }
 
-static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
+static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_cuda_ipc_memory *memory)
 {
-    return lent->by_fd != 0 && !is_here(l, q, lent) && find_mapping(l, q, lent)->at == 0;
+    return memory->by_fd != 0 && !is_here(l, q, memory) && find_mapping(l, q, memory)->at == 0;
 }
 
 /* On rank 0: what comes is mapped; what cannot be is missed when it is opened. */
@@ -167,16 +174,16 @@ static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, in
     int q = 0, fd = -1;
     int32_t what = 0;
     for (; asked > 0 && kolo_unix_socket_recv(&l->sockets, &q, &what, sizeof what, &fd); asked--) {
-        const struct kolo_lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
-        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, lent->bytes) : 0;
+        const struct kolo_cuda_ipc_memory *memory = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
+        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, memory->bytes) : 0;
         if (fd >= 0) {
             (void)close(fd);
         }
         if (at != 0) {
-            struct kolo_shared_gpu_mapping *m = find_mapping(l, q, lent);
+            struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
             close_mapping(l, m);
-            *m = (struct kolo_shared_gpu_mapping){q,    lent->base, lent->bytes, lent->id,
-                                                  true, at,         ++l->uses};
+            *m = (struct kolo_shared_gpu_mapping){q,    memory->base, memory->bytes, memory->id,
+                                                  true, at,           ++l->uses};
             KOLO_LOG(INFO, INIT, "Channel 00/0 : %d[%d] -> 0[%d] via P2P/CUMEM", q, l->gpu->ordinal,
                      l->gpu->ordinal);
         }
@@ -205,10 +212,10 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
     KOLO_TRY(kolo_broadcast(mine, need, sizeof need, KOLO_UINT8, 0, l->host, NULL));
     const uint8_t own = need[l->host->ranks.rank];
     if ((own & NEEDS_IN) != 0) {
-        export_lent(l, NEEDS_IN, &offer[l->host->ranks.rank].in);
+        export_memory(l, NEEDS_IN, &offer[l->host->ranks.rank].in);
     }
     if ((own & NEEDS_OUT) != 0) {
-        export_lent(l, NEEDS_OUT, &offer[l->host->ranks.rank].out);
+        export_memory(l, NEEDS_OUT, &offer[l->host->ranks.rank].out);
     }
     receive_fds(l, offer, asked);
     return KOLO_OK;
@@ -223,8 +230,8 @@ static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
     const int n = l->host->ranks.nranks;
     for (int q = 0; q < n; q++) {
         argument.rank[q].factor = offer[q].factor;
-        if (!open_lent(l, q, &offer[q].in, &argument.rank[q].in) ||
-            !open_lent(l, q, &offer[q].out, &argument.rank[q].out)) {
+        if (!open_memory(l, q, &offer[q].in, &argument.rank[q].in) ||
+            !open_memory(l, q, &offer[q].out, &argument.rank[q].out)) {
             return CANNOT_OPEN;
         }
     }
