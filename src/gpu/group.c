@@ -15,7 +15,7 @@ struct pending { /* a call of a group */
 static _Thread_local struct pending *pending;
 
 kolo_status kolo_gpu_group_add(struct kolo_gpu_path *p, struct kolo_call *call,
-                               const struct kolo_gpu_call *what)
+                               const struct kolo_gpu_call *gpu_call)
 {
     struct pending *kept = malloc(sizeof *kept);
     struct pending **at = &pending;
@@ -25,7 +25,7 @@ kolo_status kolo_gpu_group_add(struct kolo_gpu_path *p, struct kolo_call *call,
     while (*at != NULL) {
         at = &(*at)->next;
     }
-    *kept = (struct pending){.path = p, .v = call->args.v, .call = *what};
+    *kept = (struct pending){.path = p, .v = call->args.v, .call = *gpu_call};
     call->args.v.all = NULL;
     *at = kept;
     return KOLO_OK;

@@ -48,7 +48,7 @@ void kolo_gpu_path_abort(struct kolo_comm_path *path);
 kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out);
 /* Enqueue a call on memory of the GPU, at once; takes v->all if it sets it to NULL. Errors:
  * those of the way. */
-kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *path, const struct kolo_gpu_call *what,
+kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *path, const struct kolo_gpu_call *call,
                                   struct kolo_counts *v);
 /* The same for n messages of one stream, which go together. Not on the fused way. */
 kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *path, const struct kolo_message *m,
@@ -58,7 +58,7 @@ extern const struct kolo_hier_calls kolo_gpu_hier_calls;
 
 /* group.c: keep a call for the end of the group; takes what `call` owns. Errors: SYSTEM. */
 kolo_status kolo_gpu_group_add(struct kolo_gpu_path *path, struct kolo_call *call,
-                               const struct kolo_gpu_call *what);
+                               const struct kolo_gpu_call *gpu_call);
 kolo_status kolo_gpu_group_add_message(struct kolo_gpu_path *path, const struct kolo_message *m,
                                        kolo_stream stream);
 /* Enqueue what this thread's group collected. */

@@ -68,20 +68,20 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
 
 static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
 {
-    struct kolo_gpu_call what = {.args = call->args, .stream = stream};
+    struct kolo_gpu_call gpu_call = {.args = call->args, .stream = stream};
     if (call->extent.reduces && call->args.op >= KOLO_OPS) {
-        what.args.op = KOLO_OPS;
+        gpu_call.args.op = KOLO_OPS;
     }
-    return what;
+    return gpu_call;
 }
 
 static kolo_status take_call(struct kolo_gpu_path *p, struct kolo_call *call, kolo_stream stream)
 {
-    const struct kolo_gpu_call what = describe(call, stream);
+    const struct kolo_gpu_call gpu_call = describe(call, stream);
     if (kolo_group_depth > 0) {
-        return kolo_gpu_group_add(p, call, &what);
+        return kolo_gpu_group_add(p, call, &gpu_call);
     }
-    return kolo_gpu_path_enqueue(p, &what, &call->args.v);
+    return kolo_gpu_path_enqueue(p, &gpu_call, &call->args.v);
 }
 
 static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, kolo_stream stream,

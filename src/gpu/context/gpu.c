@@ -229,18 +229,18 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
 
 /* ---- whether ranks make the same call ---- */
 
-uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks)
+uint64_t kolo_gpu_call_key(const struct kolo_gpu_call *call, int nranks)
 {
     const bool reduces = kolo_coll_reduces(call->args.coll);
     const size_t elem = kolo_type_bytes(call->args.type);
     const uint64_t words[] = {(uint64_t)call->args.coll, (uint64_t)call->args.root,
                               call->args.count * elem, reduces ? (uint64_t)call->args.type : 0,
                               reduces ? call->args.op : 0};
-    uint64_t what = kolo_hash(0, words, sizeof words);
+    uint64_t key = kolo_hash(0, words, sizeof words);
     if (kolo_coll_by_messages(&call->args)) {
-        what = kolo_hash(what, &elem, sizeof elem);
+        key = kolo_hash(key, &elem, sizeof elem);
     } else if (call->args.v.all != NULL) {
-        what = kolo_hash(what, call->args.v.all, 2 * (size_t)nranks * sizeof *call->args.v.all);
+        key = kolo_hash(key, call->args.v.all, 2 * (size_t)nranks * sizeof *call->args.v.all);
     }
-    return what;
+    return key;
 }

@@ -62,6 +62,6 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument);
 
 /* What ranks must agree on in a call, hashed; `nranks` counts. */
-uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks);
+uint64_t kolo_gpu_call_key(const struct kolo_gpu_call *call, int nranks);
 
 #endif

@@ -37,9 +37,9 @@ static kolo_status note_call(struct kolo_fused_path *path, int rank, kolo_stream
 /* ---- whether all ranks make the same call ---- */
 
 static kolo_status check_same(const struct kolo_fused_recent *r, const struct kolo_gpu_call *call,
-                              int rank, uint64_t what)
+                              int rank, uint64_t key)
 {
-    if (r->what == what) {
+    if (r->key == key) {
         return KOLO_OK;
     }
     return kolo_fail(KOLO_ERR_MISMATCH,
@@ -54,11 +54,11 @@ static kolo_status check_same(const struct kolo_fused_recent *r, const struct ko
 static kolo_status compare_call(struct kolo_fused_path *path, int rank,
                                 const struct kolo_gpu_call *call)
 {
-    const uint64_t number = path->part[rank].calls, what = kolo_gpu_call_what(call, path->nranks);
+    const uint64_t number = path->part[rank].calls, key = kolo_gpu_call_key(call, path->nranks);
     struct kolo_fused_recent *r = &path->recent[number % KOLO_FUSED_RECENT];
     if (r->shared_by == 0 || r->number < number) {
         *r = (struct kolo_fused_recent){.number = number,
-                                        .what = what,
+                                        .key = key,
                                         .rank = rank,
                                         .coll = call->args.coll,
                                         .type = call->args.type,
@@ -75,7 +75,7 @@ static kolo_status compare_call(struct kolo_fused_path *path, int rank,
                              call->stream, q);
         }
     }
-    KOLO_TRY(check_same(r, call, rank, what));
+    KOLO_TRY(check_same(r, call, rank, key));
     r->shared_by |= UINT64_C(1) << rank;
     r->stream[rank] = call->stream;
     return KOLO_OK;
@@ -244,9 +244,9 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
                                       const struct kolo_gpu_call *const *call)
 {
     struct kolo_fused_launch argument = {.table = 0};
-    const uint64_t what = kolo_gpu_call_what(call[0], path->nranks);
+    const uint64_t key = kolo_gpu_call_key(call[0], path->nranks);
     const struct kolo_fused_recent first = {.number = path->part[0].calls,
-                                            .what = what,
+                                            .key = key,
                                             .coll = call[0]->args.coll,
                                             .type = call[0]->args.type,
                                             .count = call[0]->args.count};
@@ -254,7 +254,7 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
     for (int r = 0; r < path->nranks; r++) {
-        KOLO_TRY(check_same(&first, call[r], r, kolo_gpu_call_what(call[r], path->nranks)));
+        KOLO_TRY(check_same(&first, call[r], r, kolo_gpu_call_key(call[r], path->nranks)));
         argument.rank[r] = (struct kolo_fused_rank){.in = (uintptr_t)call[r]->args.in,
                                                     .out = (uintptr_t)call[r]->args.out,
                                                     .factor = call[r]->args.factor};

@@ -22,7 +22,7 @@ struct kolo_fused_part { /* a rank's */
 
 struct kolo_fused_recent { /* a call that some rank made, to compare the others' with */
     uint64_t number;
-    uint64_t what;
+    uint64_t key;
     int rank;
     enum kolo_coll coll;
     enum kolo_type type;

@@ -72,13 +72,13 @@ static int lay_out(struct kolo_hier_path *l, const int *group, int size)
     return mine;
 }
 
-static kolo_status split(struct kolo_hier_path *l, const char *what, const int at[2],
+static kolo_status split(struct kolo_hier_path *l, const char *layer, const int at[2],
                          struct kolo_comm **out)
 {
     const struct kolo_comm *c = l->comm;
     struct kolo_config config = KOLO_CONFIG_INIT;
     char name[sizeof c->ranks.name];
-    (void)snprintf(name, sizeof name, "%.24s %s", c->ranks.name, what);
+    (void)snprintf(name, sizeof name, "%.24s %s", c->ranks.name, layer);
     config.deterministic = c->options.deterministic;
     config.timeout_ms = c->options.timeout_ms;
     if (out == &l->inter && c->options.timeout_ms < INT_MAX - KOLO_HIER_GRACE_MS) {

@@ -48,14 +48,14 @@ struct step { /* `in` and `out` may be one */
 static kolo_status take_step(const struct kolo_hier_path *l, struct kolo_comm *layer,
                              const struct kolo_gpu_call *call, const struct step *s)
 {
-    struct kolo_gpu_call what = *call;
+    struct kolo_gpu_call part = *call;
     struct kolo_counts none = {NULL, 0};
-    what.args.coll = s->coll;
-    what.args.in = s->in;
-    what.args.out = s->out;
-    what.args.count = s->count;
-    what.args.root = s->root;
-    return s->count > 0 ? l->calls->enqueue(layer, &what, &none) : KOLO_OK;
+    part.args.coll = s->coll;
+    part.args.in = s->in;
+    part.args.out = s->out;
+    part.args.count = s->count;
+    part.args.root = s->root;
+    return s->count > 0 ? l->calls->enqueue(layer, &part, &none) : KOLO_OK;
 }
 
 #define INTRA(l, call, ...) take_step(l, (l)->intra, call, &(struct step){__VA_ARGS__})
@@ -64,9 +64,9 @@ static kolo_status take_step(const struct kolo_hier_path *l, struct kolo_comm *l
 static kolo_status take_inter(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                               const struct step *s)
 {
-    struct kolo_gpu_call what = *call;
-    what.args.op = call->args.op == KOLO_OPS ? KOLO_SUM : call->args.op;
-    return take_step(l, l->inter, &what, s);
+    struct kolo_gpu_call part = *call;
+    part.args.op = call->args.op == KOLO_OPS ? KOLO_SUM : call->args.op;
+    return take_step(l, l->inter, &part, s);
 }
 
 /* An all-gather of `count` elements each, rank q's at displs[q] * count of `out`. */
@@ -76,7 +76,7 @@ static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_com
 {
     const size_t n = (size_t)layer->ranks.nranks;
     struct kolo_counts v = {calloc(4 * n, sizeof *v.all), s->count};
-    struct kolo_gpu_call what = *call;
+    struct kolo_gpu_call part = *call;
     if (v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
@@ -84,11 +84,11 @@ static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_com
         v.all[q] = s->count;
         v.all[n + q] = (size_t)at[q * (size_t)stride] * s->count;
     }
-    what.args.in = s->in;
-    what.args.out = s->out;
-    what.args.count = 0;
-    what.args.v = v;
-    const kolo_status st = l->calls->enqueue(layer, &what, &v);
+    part.args.in = s->in;
+    part.args.out = s->out;
+    part.args.count = 0;
+    part.args.v = v;
+    const kolo_status st = l->calls->enqueue(layer, &part, &v);
     free(v.all);
     return st;
 }

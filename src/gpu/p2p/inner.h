@@ -30,7 +30,7 @@ struct kolo_peer_plan {
 };
 
 struct kolo_peer_bound { /* a call that was made before */
-    uint64_t what;       /* 0: none */
+    uint64_t key;        /* 0: none */
     size_t elem;
     unsigned blocks, threads;
     kolo_cuda_function kernel;

@@ -313,18 +313,18 @@ static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
 static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                               struct kolo_peer_bound **out)
 {
-    const uint64_t what = kolo_gpu_call_what(call, p->comm->ranks.nranks) | 1;
+    const uint64_t key = kolo_gpu_call_key(call, p->comm->ranks.nranks) | 1;
     const size_t elem = kolo_type_bytes(call->args.type);
     struct kolo_peer_bound *b = NULL;
     for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
-        const bool same = p->bound[i].what == what && p->bound[i].elem == elem;
+        const bool same = p->bound[i].key == key && p->bound[i].elem == elem;
         b = same ? &p->bound[i] : b;
     }
     if (b == NULL) {
         b = &p->bound[p->next_bound++ % KOLO_PEER_LAUNCHES];
-        b->what = 0;
+        b->key = 0;
         KOLO_TRY(bind(p, call, b));
-        b->what = what;
+        b->key = key;
         b->elem = elem;
     }
     *out = b;
@@ -343,7 +343,7 @@ kolo_status kolo_p2p_path_note(struct kolo_p2p_path *p, kolo_stream stream)
     return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, true);
 }
 
-static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t what,
+static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t key,
                  struct kolo_program_ends *out)
 {
     out->in = (uintptr_t)call->args.in;
@@ -351,7 +351,7 @@ static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call
     out->factor = call->args.factor;
     out->timeout_ns = (uint64_t)p->comm->options.timeout_ms * 1000000;
     out->control = p->pinned_at;
-    out->signature = (uint32_t)(what >> 32) | 1;
+    out->signature = (uint32_t)(key >> 32) | 1;
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         out->slab[q] = p->slab[q];
     }
@@ -404,7 +404,7 @@ static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
     struct kolo_peer_bound *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
-    fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
+    fill(p, call, b->key, b->is_low ? &b->low.ends : &b->launch.ends);
     if (!b->is_low && b->launch.meets != 0) {
         reach(p, call, captured, &b->launch);
     }

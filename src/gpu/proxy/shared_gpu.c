@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct offer { /* what a rank tells all */
-    uint64_t what, factor;
+    uint64_t key, factor;
     uint64_t usable;
     struct kolo_cuda_ipc_memory in, out;
 };
@@ -40,7 +40,7 @@ static struct offer make_offer(const struct kolo_shared_gpu *l, const struct kol
     const struct kolo_coll_args *args = &call->args;
     const struct kolo_coll_extent extent =
         kolo_coll_extent_of(args, l->host->ranks.rank, l->host->ranks.nranks);
-    struct offer offer = {.what = kolo_gpu_call_what(call, l->host->ranks.nranks),
+    struct offer offer = {.key = kolo_gpu_call_key(call, l->host->ranks.nranks),
                           .factor = call->args.factor};
     const bool in = offer_memory(l, extent.has_in ? call->args.in : NULL,
                                  kolo_coll_in_bytes(args, &extent), &offer.in);
@@ -137,11 +137,11 @@ kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *l)
     return kolo_unix_socket_open(l->host, &l->sockets);
 }
 
-static void export_memory(const struct kolo_shared_gpu *l, int32_t what,
+static void export_memory(const struct kolo_shared_gpu *l, int32_t which,
                           const struct kolo_cuda_ipc_memory *memory)
 {
     const int fd = kolo_cuda_ipc_export(l->gpu->cuda, memory);
-    (void)kolo_unix_socket_send(&l->sockets, 0, &what, sizeof what,
+    (void)kolo_unix_socket_send(&l->sockets, 0, &which, sizeof which,
                                 fd); /* rank 0 waits, but not for ever */
     if (fd >= 0) {
         (void)close(fd);
@@ -172,9 +172,11 @@ static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_cuda_ipc_m
 static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, int asked)
 {
     int q = 0, fd = -1;
-    int32_t what = 0;
-    for (; asked > 0 && kolo_unix_socket_recv(&l->sockets, &q, &what, sizeof what, &fd); asked--) {
-        const struct kolo_cuda_ipc_memory *memory = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
+    int32_t which = 0;
+    for (; asked > 0 && kolo_unix_socket_recv(&l->sockets, &q, &which, sizeof which, &fd);
+         asked--) {
+        const struct kolo_cuda_ipc_memory *memory =
+            which == NEEDS_IN ? &offer[q].in : &offer[q].out;
         const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, memory->bytes) : 0;
         if (fd >= 0) {
             (void)close(fd);
@@ -244,7 +246,7 @@ static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
 static kolo_status check_same(const struct kolo_shared_gpu *l, const struct offer *offer)
 {
     for (int q = 1; q < l->host->ranks.nranks; q++) {
-        if (offer[q].what != offer[0].what) {
+        if (offer[q].key != offer[0].key) {
             return kolo_fail(KOLO_ERR_MISMATCH,
                              "ranks 0 and %d are in different calls on memory of their GPU", q);
         }

@@ -292,16 +292,16 @@ static kolo_status stage_whole(struct kolo_staging *s, const struct kolo_call *c
     return st;
 }
 
-kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *what,
+kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *gpu_call,
                              const struct kolo_counts *v)
 {
-    struct kolo_call call = {.base.comm = s->host, .args = what->args};
+    struct kolo_call call = {.base.comm = s->host, .args = gpu_call->args};
     call.args.v = *v;
     call.extent = kolo_coll_extent_of(&call.args, s->host->ranks.rank, s->host->ranks.nranks);
     const bool scales = call.extent.reduces && call.args.op >= KOLO_OPS;
     if (scales) {
-        KOLO_TRY(
-            kolo_op_create_premulsum(&what->args.factor, call.args.type, s->host, &call.args.op));
+        KOLO_TRY(kolo_op_create_premulsum(&gpu_call->args.factor, call.args.type, s->host,
+                                          &call.args.op));
     }
     const kolo_status st = call.extent.by_messages ? stage_whole(s, &call) : stage_tiles(s, &call);
     if (scales) {
