@@ -37,8 +37,8 @@ static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
     const char *layers = kolo_env("KOLO_CUDA_LAYERS");
-    struct intro intro = {.status = kolo_gpu_open(c->options.device, gpu),
-                          .ordinal = c->options.device};
+    struct intro intro = {.status = kolo_gpu_open(c->options.cuda_ordinal, gpu),
+                          .ordinal = c->options.cuda_ordinal};
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
     intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
@@ -104,8 +104,8 @@ static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
 static kolo_status join_fused(struct kolo_gpu_path *p)
 {
     const struct kolo_comm *c = p->comm;
-    return kolo_fused_path_join(c->ranks.id, c->ranks.nranks, c->ranks.rank, c->options.device,
-                                &p->fused);
+    return kolo_fused_path_join(c->ranks.id, c->ranks.nranks, c->ranks.rank,
+                                c->options.cuda_ordinal, &p->fused);
 }
 
 static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
@@ -177,7 +177,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     }
     if (fuses && shared.process) {
         kolo_gpu_close(gpu);
-        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.device,
+        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.cuda_ordinal,
                  c->ranks.nranks);
         return join_fused(p);
     }
@@ -191,7 +191,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     if (!(fuses && shared.opens)) {
         KOLO_TRY(join_hier(p, gpu, all, &layers));
     }
-    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->options.device, layers != NULL ? "other " : "",
+    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->options.cuda_ordinal, layers != NULL ? "other " : "",
              fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
              : all[0].kernels      ? "calls go through host memory"
                                    : "calls go through host memory; kolo was built without nvcc, "

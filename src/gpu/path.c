@@ -25,12 +25,12 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 {
     char text[32];
     if (place->kind == KOLO_CUDA_KIND_MANAGED ||
-        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->options.device)) {
+        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->options.cuda_ordinal)) {
         return KOLO_OK;
     }
     kolo_cuda_say_place(place, text, sizeof text);
     return kolo_fail(KOLO_ERR_INVALID, "%s (%p) is %s; the communicator's device is GPU %d", name,
-                     ptr, text, c->options.device);
+                     ptr, text, c->options.cuda_ordinal);
 }
 
 /* Of the buffers that count; *host_out: all of them are host memory. */

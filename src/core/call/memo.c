@@ -92,7 +92,7 @@ void kolo_memo_learn(struct kolo_call *call)
         .steps = !kolo_exec_is_plain(call->prog)};
     struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, call->args.count)];
     const bool simple = !m->entries && !m->asks && !m->steps && !c->options.logs_calls &&
-                        c->options.device == KOLO_HOST;
+                        c->options.cuda_ordinal == KOLO_HOST;
     m->simple_key = simple ? what : KOLO_NOT_SIMPLE;
     if (call->uses_entries && !m->steps) {
         learn_shared(call, what);

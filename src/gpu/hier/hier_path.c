@@ -84,7 +84,7 @@ static kolo_status split(struct kolo_hier_path *l, const char *layer, const int 
     if (out == &l->inter && c->options.timeout_ms < INT_MAX - KOLO_HIER_GRACE_MS) {
         config.timeout_ms += KOLO_HIER_GRACE_MS;
     }
-    config.device = c->options.device;
+    config.device = c->options.cuda_ordinal;
     config.name = name;
     config.algo = "";
     config.transport = c->options.transport_text;
@@ -158,7 +158,7 @@ static void say_layers(const struct kolo_hier_path *l)
         INFO, INIT,
         "GPU %d: %d groups of %d %s: of calls from %zu bytes on, 1/%d goes from group to group "
         "(%s), the rest stays inside",
-        l->comm->options.device, kolo_hier_groups(l), kolo_hier_size(l),
+        l->comm->options.cuda_ordinal, kolo_hier_groups(l), kolo_hier_size(l),
         shares ? "ranks on a GPU" : "GPUs", l->least_bytes, kolo_hier_size(l),
         inter == KOLO_HIER_P2P    ? "over NVLink or PCIe"
         : inter == KOLO_HIER_HIER ? "in layers again"
@@ -199,7 +199,7 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
         return KOLO_OK;
     }
     KOLO_LOG(INFO, INIT, "GPU %d: some rank could make no layers; calls go in one",
-             comm->options.device);
+             comm->options.cuda_ordinal);
     kolo_hier_path_drop(l, gpu);
     return st;
 }
