@@ -315,7 +315,7 @@ kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call 
 struct carried {     /* a message, on the host */
     void *buf, *own; /* own: to be freed */
     struct kolo_recv_info info;
-    struct kolo_p2p_direct direct; /* at: its memory of the GPU is registered, as `mem` */
+    struct kolo_p2p_gdr gdr; /* at: its memory of the GPU is registered, as `mem` */
     struct kolo_mem mem;
 };
 
@@ -324,14 +324,14 @@ static size_t bytes_of(const struct kolo_message *m)
     return m->count * kolo_type_bytes(m->type);
 }
 
-static void try_direct(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
+static void try_gdr(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
 {
     const bool any = m->peer == KOLO_ANY_SOURCE;
     const bool may =
         any ? s->gdr.device != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
     if (may && bytes_of(m) >= KOLO_GDR_LEAST &&
         kolo_gdr_map(&s->gdr, m->buf, bytes_of(m), &c->mem)) {
-        c->direct.at = m->buf;
+        c->gdr.at = m->buf;
     }
 }
 
@@ -339,7 +339,7 @@ static void try_direct(struct kolo_staging *s, const struct kolo_message *m, str
 static kolo_status find_room(const struct kolo_staging_side *side, size_t bytes, size_t *used,
                              struct carried *c)
 {
-    if (bytes <= ROOM - *used && c->direct.at == NULL) {
+    if (bytes <= ROOM - *used && c->gdr.at == NULL) {
         c->buf = side->pinned + *used;
         *used += bytes;
         return KOLO_OK;
@@ -358,8 +358,8 @@ static kolo_status load_messages(struct kolo_staging *s, const struct kolo_messa
         const struct kolo_message *m = &message[i];
         struct carried *c = &on_host[i];
         c->info.size = sizeof c->info;
-        try_direct(s, m, c);
-        if (m->is_send && c->direct.at != NULL) {
+        try_gdr(s, m, c);
+        if (m->is_send && c->gdr.at != NULL) {
             c->buf = m->buf; /* only its address counts */
             continue;
         }
@@ -380,7 +380,7 @@ static kolo_status exchange(struct kolo_staging *s, const struct kolo_message *m
         m.count = bytes_of(&message[i]);
         m.type = KOLO_UINT8;
         m.info = m.is_send ? NULL : &on_host[i].info;
-        m.direct = &on_host[i].direct;
+        m.gdr = &on_host[i].gdr;
         st = kolo_message_run(&m, s->host, NULL);
     }
     const kolo_status ended = kolo_group_end();
@@ -397,7 +397,7 @@ static kolo_status store_messages(struct kolo_staging *s, const struct kolo_mess
         if (m->is_send) {
             continue;
         }
-        if (on_host[i].direct.used) {
+        if (on_host[i].gdr.used) {
             written = true;
         } else {
             KOLO_TRY(to_gpu(s, m->buf, on_host[i].buf, info->bytes));
@@ -422,7 +422,7 @@ kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_mess
     st = st == KOLO_OK ? store_messages(s, message, n, on_host) : st;
     st = finish_both(s, st);
     for (int i = 0; i < n; i++) {
-        if (on_host[i].direct.at != NULL) {
+        if (on_host[i].gdr.at != NULL) {
             kolo_gdr_unmap(&s->gdr, &on_host[i].mem);
         }
         free(on_host[i].own);
