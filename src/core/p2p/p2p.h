@@ -60,7 +60,7 @@ struct kolo_p2p_op {
     struct kolo_recv_info info; /* of a finished receive; if too long: the bytes sent */
     _Atomic int status;         /* release: all other members were written before */
 
-    struct kolo_p2p_op *next; /* this and the rest are p2p's own, under comm->device_lock */
+    struct kolo_p2p_op *next; /* this and the rest are p2p's own, under links.lock */
     uint64_t order;           /* of a receive: when it was posted; of a send: its id */
     kolo_status end;          /* its status when its requests are done */
     struct kolo_req req[2];   /* header; data */
