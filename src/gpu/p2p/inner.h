@@ -11,17 +11,17 @@
 #include <pthread.h>
 
 enum {
-    KOLO_PEER_LAUNCHES = 8,
-    KOLO_PEER_PROGRAMS = 128 << 10 /* words of all long programs of a communicator */
+    KOLO_P2P_PATH_CALLS = 8,
+    KOLO_P2P_PATH_WORDS = 128 << 10 /* words of all long programs of a communicator */
 };
 
-struct kolo_peer_pinned { /* memory of the host's that the GPU reads and writes */
+struct kolo_p2p_path_pinned { /* memory of the host's that the GPU reads and writes */
     struct kolo_program_control control;
-    uint64_t word[KOLO_PEER_PROGRAMS];
+    uint64_t word[KOLO_P2P_PATH_WORDS];
 };
 
-struct kolo_peer_plan {
-    struct kolo_peer_plan *next;
+struct kolo_p2p_path_plan {
+    struct kolo_p2p_path_plan *next;
     const struct kolo_algo *algo;
     int root;
     struct kolo_plan *plan;
@@ -29,8 +29,8 @@ struct kolo_peer_plan {
     uint64_t at; /* of its words; 0: they go with each launch */
 };
 
-struct kolo_peer_bound { /* a call that was made before */
-    uint64_t key;        /* 0: none */
+struct kolo_p2p_path_call { /* a call that was made before */
+    uint64_t key;           /* 0: none */
     size_t elem;
     unsigned blocks, threads;
     kolo_cuda_function kernel;
@@ -54,16 +54,16 @@ struct kolo_p2p_path {
     struct kolo_program_room room;
     kolo_cuda_address slab[KOLO_PROGRAM_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PROGRAM_RANKS];            /* by a handle */
-    struct kolo_peer_pinned *pinned;
+    struct kolo_p2p_path_pinned *pinned;
     kolo_cuda_address pinned_at; /* as the GPU sees it */
     kolo_cuda_stream stream;     /* for the slab's end */
 
     pthread_mutex_t order; /* of all below, in calls that enqueue */
     struct kolo_gpu_order calls;
-    struct kolo_peer_plan *plans;
+    struct kolo_p2p_path_plan *plans;
     uint32_t nwords;              /* of their programs, pinned */
     struct kolo_chooser *chooser; /* of what rules force; NULL: not asked yet */
-    struct kolo_peer_bound bound[KOLO_PEER_LAUNCHES];
+    struct kolo_p2p_path_call bound[KOLO_P2P_PATH_CALLS];
     unsigned next_bound;
 };
 
@@ -73,11 +73,11 @@ void kolo_p2p_path_forget(struct kolo_p2p_path *p);
 /* ---- slab.c: memory that outlives its communicator until nobody stores to it ---- */
 
 /* Of zeros, on the GPU whose context is entered, with a stream to look at it. Errors: SYSTEM. */
-kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p);
+kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p);
 /* Tell the others that this rank stores no more to theirs, and leave ours to be freed when all of
  * them have said so of it. */
-void kolo_peer_slab_leave(struct kolo_p2p_path *p);
+void kolo_p2p_path_slab_leave(struct kolo_p2p_path *p);
 /* Free ours at once: nobody has it mapped. */
-void kolo_peer_slab_drop(struct kolo_p2p_path *p);
+void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p);
 
 #endif

@@ -141,7 +141,7 @@ static kolo_status make(struct kolo_p2p_path *p)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2 };
     void *pinned = NULL;
-    KOLO_TRY(kolo_peer_slab_make(p));
+    KOLO_TRY(kolo_p2p_path_slab_make(p));
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostAlloc",
                        mem_host_alloc(&pinned, sizeof *p->pinned, PORTABLE | DEVICEMAP)));
     p->pinned = pinned;
@@ -301,7 +301,7 @@ static void say_links(const struct kolo_p2p_path *p)
 /* ---- coming up, and going down ---- */
 
 /* Nobody has this rank's slab mapped. */
-static void peers_free(struct kolo_p2p_path *p)
+static void path_free(struct kolo_p2p_path *p)
 {
     kolo_gpu_order_close(&p->gpu, &p->calls);
     if (p->pinned != NULL) {
@@ -348,7 +348,7 @@ static kolo_status open_in_context(struct kolo_p2p_path *p, const unsigned char 
     free(all);
     if (!*up_out) {
         unmap_slabs(p);
-        kolo_peer_slab_drop(p);
+        kolo_p2p_path_slab_drop(p);
     }
     return st;
 }
@@ -378,7 +378,7 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     p->gpu = *gpu;
     const kolo_status st = open_in_context(p, uuid, &up);
     if (!up) {
-        peers_free(p);
+        path_free(p);
     }
     if (entered) {
         kolo_gpu_leave(gpu);
@@ -422,9 +422,9 @@ void kolo_p2p_path_close(struct kolo_p2p_path *p, int timeout_ms)
     const bool over = drain(p, timeout_ms);
     kolo_ipc_registry_close(p->registry, over);
     if (over) { /* else what it uses stays with the driver */
-        kolo_peer_slab_leave(p);
+        kolo_p2p_path_slab_leave(p);
         unmap_slabs(p);
-        peers_free(p);
+        path_free(p);
     }
     kolo_gpu_leave(&gpu);
 }

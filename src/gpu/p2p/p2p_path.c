@@ -142,25 +142,25 @@ static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
 
 /* Where the GPU reads a program that is too long to go with its launches. It stays there as long as
  * the communicator: graphs may have it. */
-static kolo_status pin(struct kolo_p2p_path *p, struct kolo_peer_plan *plan)
+static kolo_status pin(struct kolo_p2p_path *p, struct kolo_p2p_path_plan *plan)
 {
     const struct kolo_program *program = plan->program;
     if (program->nwords <= KOLO_PROGRAM_HELD) {
         return KOLO_OK;
     }
-    if (program->nwords > KOLO_PEER_PROGRAMS - p->nwords) {
+    if (program->nwords > KOLO_P2P_PATH_WORDS - p->nwords) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s has a program of %u words; there is room for %u",
-                         plan->algo->base.name, program->nwords, KOLO_PEER_PROGRAMS - p->nwords);
+                         plan->algo->base.name, program->nwords, KOLO_P2P_PATH_WORDS - p->nwords);
     }
     memcpy(p->pinned->word + p->nwords, program->word, program->nwords * sizeof program->word[0]);
-    plan->at = p->pinned_at + offsetof(struct kolo_peer_pinned, word) +
+    plan->at = p->pinned_at + offsetof(struct kolo_p2p_path_pinned, word) +
                p->nwords * sizeof program->word[0];
     p->nwords += program->nwords;
     return KOLO_OK;
 }
 
 static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *algo, int root,
-                             struct kolo_peer_plan *out)
+                             struct kolo_p2p_path_plan *out)
 {
     struct kolo_shape shape = kolo_comm_shape(p->comm, algo->coll, root);
     shape.nrings = lanes_of(p, shape.nrings);
@@ -172,7 +172,7 @@ static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *al
     return pin(p, out);
 }
 
-static void plan_free(struct kolo_peer_plan *plan)
+static void plan_free(struct kolo_p2p_path_plan *plan)
 {
     kolo_program_destroy(plan->program);
     kolo_plan_destroy(plan->plan);
@@ -180,7 +180,7 @@ static void plan_free(struct kolo_peer_plan *plan)
 }
 
 static void log_choice(const struct kolo_gpu_call *call, const struct choice *choice,
-                       const struct kolo_peer_plan *plan)
+                       const struct kolo_p2p_path_plan *plan)
 {
     char name[32] = "";
     const char *word = kolo_algo_word(choice->algo);
@@ -193,13 +193,13 @@ static void log_choice(const struct kolo_gpu_call *call, const struct choice *ch
 }
 
 static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                             const struct kolo_peer_plan **out)
+                             const struct kolo_p2p_path_plan **out)
 {
     struct choice choice = {.algo = NULL};
     KOLO_TRY(choose(p, call, &choice));
     const struct kolo_algo *algo = choice.algo;
     const int root = kolo_coll_rooted(call->args.coll) ? call->args.root : 0;
-    struct kolo_peer_plan *plan = p->plans;
+    struct kolo_p2p_path_plan *plan = p->plans;
     while (plan != NULL && (plan->algo != algo || plan->root != root)) {
         plan = plan->next;
     }
@@ -228,7 +228,7 @@ void kolo_p2p_path_forget(struct kolo_p2p_path *p)
 {
     kolo_chooser_destroy(p->chooser);
     while (p->plans != NULL) {
-        struct kolo_peer_plan *plan = p->plans;
+        struct kolo_p2p_path_plan *plan = p->plans;
         p->plans = plan->next;
         plan_free(plan);
     }
@@ -255,7 +255,7 @@ static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_cal
 }
 
 static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                     struct kolo_peer_bound *out)
+                     struct kolo_p2p_path_call *out)
 {
     const struct kolo_ll_call low = {.coll = call->args.coll,
                                      .nranks = p->comm->ranks.nranks,
@@ -271,14 +271,14 @@ static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *
 }
 
 static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                                struct kolo_peer_bound *out)
+                                struct kolo_p2p_path_call *out)
 {
     const struct kolo_sizes sizes = {
         .count = call->args.count,
         .elem = kolo_type_bytes(call->args.type),
         .counts = call->args.v.all,
         .displs = call->args.v.all != NULL ? call->args.v.all + p->comm->ranks.nranks : NULL};
-    const struct kolo_peer_plan *plan = NULL;
+    const struct kolo_p2p_path_plan *plan = NULL;
     struct kolo_extents extents;
     size_t *arrays = NULL;
     KOLO_TRY(find_plan(p, call, &plan));
@@ -296,7 +296,7 @@ static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_c
 }
 
 static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                        struct kolo_peer_bound *out)
+                        struct kolo_p2p_path_call *out)
 {
     if (bind_low(p, call, out)) {
         out->kernel = kolo_gpu_low_kernel(&p->gpu, call);
@@ -311,17 +311,17 @@ static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
 }
 
 static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                              struct kolo_peer_bound **out)
+                              struct kolo_p2p_path_call **out)
 {
     const uint64_t key = kolo_gpu_call_key(call, p->comm->ranks.nranks) | 1;
     const size_t elem = kolo_type_bytes(call->args.type);
-    struct kolo_peer_bound *b = NULL;
-    for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
+    struct kolo_p2p_path_call *b = NULL;
+    for (unsigned i = 0; i < KOLO_P2P_PATH_CALLS; i++) {
         const bool same = p->bound[i].key == key && p->bound[i].elem == elem;
         b = same ? &p->bound[i] : b;
     }
     if (b == NULL) {
-        b = &p->bound[p->next_bound++ % KOLO_PEER_LAUNCHES];
+        b = &p->bound[p->next_bound++ % KOLO_P2P_PATH_CALLS];
         b->key = 0;
         KOLO_TRY(bind(p, call, b));
         b->key = key;
@@ -401,7 +401,7 @@ static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
 
 static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured)
 {
-    struct kolo_peer_bound *b = NULL;
+    struct kolo_p2p_path_call *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
     fill(p, call, b->key, b->is_low ? &b->low.ends : &b->launch.ends);

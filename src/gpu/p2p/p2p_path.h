@@ -23,18 +23,18 @@ struct kolo_p2p_path;
 kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
                                const unsigned char (*uuid)[16], struct kolo_p2p_path **out);
 /* Waits until this rank's calls are over, `timeout_ms` at most. The GPU is still open. */
-void kolo_p2p_path_close(struct kolo_p2p_path *peers, int timeout_ms);
+void kolo_p2p_path_close(struct kolo_p2p_path *path, int timeout_ms);
 
 /* Enqueue this rank's kernel; not for v-forms that not all ranks know. Errors: ABORTED, SYSTEM. */
-kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *peers, const struct kolo_gpu_call *call);
+kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *path, const struct kolo_gpu_call *call);
 /* Around what else is enqueued for the communicator: it takes effect in the order of the calls,
- * whatever their streams. `peers` may be NULL. Errors: SYSTEM. */
-kolo_status kolo_p2p_path_follow(struct kolo_p2p_path *peers, kolo_stream stream);
-kolo_status kolo_p2p_path_note(struct kolo_p2p_path *peers, kolo_stream stream);
+ * whatever their streams. `path` may be NULL. Errors: SYSTEM. */
+kolo_status kolo_p2p_path_follow(struct kolo_p2p_path *path, kolo_stream stream);
+kolo_status kolo_p2p_path_note(struct kolo_p2p_path *path, kolo_stream stream);
 
 /* Why a kernel gave up, once one has: TIMEOUT or MISMATCH with the rank it waited for; else OK. */
-kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *peers, int *rank_out);
+kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *path, int *rank_out);
 /* Kernels that wait give up. From any thread; never blocks. */
-void kolo_p2p_path_abort(struct kolo_p2p_path *peers);
+void kolo_p2p_path_abort(struct kolo_p2p_path *path);
 
 #endif

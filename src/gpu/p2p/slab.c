@@ -20,7 +20,7 @@ struct orphan {
 static struct orphan *orphans;
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 
-kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
+kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p)
 {
     const size_t bytes = kolo_program_slab_bytes(&p->room);
     kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
@@ -30,7 +30,7 @@ kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
     return KOLO_CUDA(&p->gpu, "cuMemsetD8", memset_d8(*slab, 0, bytes));
 }
 
-void kolo_peer_slab_drop(struct kolo_p2p_path *p)
+void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p)
 {
     kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
     if (*slab != 0) {
@@ -113,7 +113,7 @@ static void bury_all(void)
     pthread_mutex_unlock(&orphans_lock);
 }
 
-void kolo_peer_slab_leave(struct kolo_p2p_path *p)
+void kolo_p2p_path_slab_leave(struct kolo_p2p_path *p)
 {
     struct orphan *o = calloc(1, sizeof *o);
     const bool said = say_left(p);
