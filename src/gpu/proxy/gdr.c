@@ -7,14 +7,14 @@
 
 /* ---- what can be used ---- */
 
-static void find_device(struct kolo_gdr *d)
+static void find_endpoint(struct kolo_gdr *d)
 {
     const struct kolo_comm *host = d->host;
-    for (int q = 0; q < host->ranks.nranks && d->device == NULL; q++) {
+    for (int q = 0; q < host->ranks.nranks && d->endpoint == NULL; q++) {
         const struct kolo_member *m = &host->member[q];
         if (q != host->ranks.rank && (m->transport->caps & KOLO_CAP_CUDA) != 0) {
             d->transport = m->transport;
-            d->device = m->device;
+            d->endpoint = m->device;
         }
     }
 }
@@ -47,7 +47,7 @@ static kolo_status check_gpu(struct kolo_gdr *d)
 static kolo_status map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
     pthread_mutex_lock(&d->host->links.lock);
-    const kolo_status st = d->transport->map(d->device, at, len, out);
+    const kolo_status st = d->transport->map(d->endpoint, at, len, out);
     pthread_mutex_unlock(&d->host->links.lock);
     return st;
 }
@@ -102,11 +102,11 @@ void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo
                    kolo_cuda_stream stream)
 {
     *d = (struct kolo_gdr){.host = host, .gpu = gpu, .stream = stream};
-    find_device(d);
-    if (d->device == NULL) {
+    find_endpoint(d);
+    if (d->endpoint == NULL) {
         return;
     }
-    d->memory = (struct kolo_device_memory){.endpoint = d->device,
+    d->memory = (struct kolo_device_memory){.endpoint = d->endpoint,
                                             .least_bytes = KOLO_GDR_LEAST,
                                             .dma_buf = export_memory,
                                             .copy = copy_memory,
@@ -119,7 +119,7 @@ void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo
             gpu->ordinal, (int)KOLO_GDR_LEAST, d->flushes ? ", flushed when received" : "");
         return;
     }
-    d->device = NULL;
+    d->endpoint = NULL;
     d->memory.endpoint = NULL;
     KOLO_LOG(INFO, NET, "NET/IB : GPU Direct RDMA disabled for GPU %d: %s", gpu->ordinal,
              kolo_error_text());
@@ -150,7 +150,7 @@ bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out
 void kolo_gdr_unmap(struct kolo_gdr *d, struct kolo_mem *mem)
 {
     pthread_mutex_lock(&d->host->links.lock);
-    d->transport->unmap(d->device, mem);
+    d->transport->unmap(d->endpoint, mem);
     pthread_mutex_unlock(&d->host->links.lock);
 }
 

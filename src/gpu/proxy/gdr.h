@@ -23,8 +23,8 @@ struct kolo_gdr {
     struct kolo_comm *host;
     const struct kolo_gpu *gpu;
     kolo_cuda_stream stream;                /* of what has to be copied all the same */
-    const struct kolo_transport *transport; /* with its device, which takes memory of the GPU; */
-    struct kolo_endpoint *device;           /* NULL: there is none */
+    const struct kolo_transport *transport; /* with its endpoint, which takes memory of the GPU; */
+    struct kolo_endpoint *endpoint;         /* NULL: there is none */
     bool flushes, complained;
 };
 

@@ -328,7 +328,7 @@ static void try_gdr(struct kolo_staging *s, const struct kolo_message *m, struct
 {
     const bool any = m->peer == KOLO_ANY_SOURCE;
     const bool may =
-        any ? s->gdr.device != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
+        any ? s->gdr.endpoint != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
     if (may && bytes_of(m) >= KOLO_GDR_LEAST &&
         kolo_gdr_map(&s->gdr, m->buf, bytes_of(m), &c->mem)) {
         c->gdr.at = m->buf;
