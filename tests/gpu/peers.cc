@@ -93,7 +93,7 @@ class Ranks
             unsigned blocks, threads;
             ASSERT_TRUE(kolo_ll_bind(&low, &room_, room_.slices, &launch, &blocks, &threads));
             SetEnds(data, r, &launch.ends);
-            Launch(kolo_gpu_low_kernel(&gpu_, &call), blocks, threads, r, &launch);
+            Launch(kolo_gpu_ll_kernel(&gpu_, &call), blocks, threads, r, &launch);
         }
         Finish(what, data);
     }

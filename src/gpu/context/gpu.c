@@ -180,7 +180,7 @@ kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo
     return find_kernel(gpu, name);
 }
 
-kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
+kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
     char name[KOLO_PROGRAM_NAME];
     kolo_ll_name(call->args.coll, call->args.type, call->args.op, name);

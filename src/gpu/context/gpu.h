@@ -45,8 +45,7 @@ kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
 /* The one that serves the call; it is loaded. */
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* The one of exec/gpu/ll/ll.h. */
-kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu,
-                                       const struct kolo_gpu_call *call);
+kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* Whether there are any that kolo_gpu_load() could try. */
 bool kolo_gpu_has_kernels(void);
 /* Frees what both made; not a second time. */

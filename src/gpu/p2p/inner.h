@@ -34,10 +34,10 @@ struct kolo_p2p_path_call { /* a call that was made before */
     size_t elem;
     unsigned blocks, threads;
     kolo_cuda_function kernel;
-    bool is_low; /* of exec/gpu/ll/ll.h */
+    bool is_ll; /* of exec/gpu/ll/ll.h */
     union {
         struct kolo_program_launch launch;
-        struct kolo_ll_launch low;
+        struct kolo_ll_launch ll;
     };
 };
 
@@ -49,8 +49,8 @@ struct kolo_p2p_path {
     unsigned slices;     /* the most that a call may have; of the ledger's */
     bool direct;         /* calls may go from buffer to buffer */
     struct kolo_ipc_registry
-        *registry;    /* of buffers, where not all ranks are in one process; else NULL */
-    size_t low_bytes; /* the longest call for exec/gpu/ll/ll.h, as kolo_ll_bytes() */
+        *registry;   /* of buffers, where not all ranks are in one process; else NULL */
+    size_t ll_bytes; /* the longest call for exec/gpu/ll/ll.h, as kolo_ll_bytes() */
     struct kolo_program_room room;
     kolo_cuda_address slab[KOLO_PROGRAM_RANKS]; /* as this GPU sees them; 0: not mapped */
     bool opened[KOLO_PROGRAM_RANKS];            /* by a handle */

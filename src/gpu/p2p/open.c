@@ -18,8 +18,8 @@ enum {
      * of its kernels for 8 H100 (src/sym_kernels.cc there) has the border near 20 KiB an
      * all-reduce, MSCCL++ takes 16 KiB: 7 times that comes in. PCIe is an eighth as fast, as in
      * p2p_path.c. */
-    NVLINK_LOW = 128 << 10,
-    PCIE_LOW = 16 << 10
+    NVLINK_LL_BYTES = 128 << 10,
+    PCIE_LL_BYTES = 16 << 10
 };
 
 /* ---- the ledger: blocks that may wait, by GPU ---- */
@@ -132,7 +132,7 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 
 struct offer { /* what a rank tells all */
     uint32_t able, fast, blocks, direct;
-    uint64_t low_bytes;     /* UINT64_MAX: as is usual */
+    uint64_t ll_bytes;      /* UINT64_MAX: as is usual */
     uint64_t slab, context; /* as its process knows them */
     struct kolo_cuda_ipc_handle handle;
 };
@@ -161,7 +161,7 @@ static bool other_processes(const struct kolo_comm *c)
 }
 
 /* What the user wants. */
-static uint64_t low_bytes(void)
+static uint64_t wanted_ll_bytes(void)
 {
     const char *text = kolo_env("KOLO_CUDA_LOW_BYTES");
     size_t bytes = 0;
@@ -202,7 +202,7 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     offer.fast = p->fast;
     offer.blocks = p->slices;
     offer.direct = wants_direct();
-    offer.low_bytes = low_bytes();
+    offer.ll_bytes = wanted_ll_bytes();
     offer.slab = p->slab[p->comm->ranks.rank];
     offer.context = (uintptr_t)p->gpu.context;
     return offer;
@@ -241,17 +241,17 @@ static void unmap_slabs(struct kolo_p2p_path *p)
 static bool agree(struct kolo_p2p_path *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
-    uint64_t low = UINT64_MAX;
+    uint64_t ll_bytes = UINT64_MAX;
     bool able = true, direct = true;
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         able = able && all[q].able;
         p->fast = p->fast && all[q].fast;
         blocks = all[q].blocks < blocks ? all[q].blocks : blocks;
         direct = direct && all[q].direct;
-        low = all[q].low_bytes < low ? all[q].low_bytes : low;
+        ll_bytes = all[q].ll_bytes < ll_bytes ? all[q].ll_bytes : ll_bytes;
     }
     p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
-    p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
+    p->ll_bytes = ll_bytes != UINT64_MAX ? ll_bytes : p->fast ? NVLINK_LL_BYTES : PCIE_LL_BYTES;
     const bool wired = p->comm->layout.nrings > 1; /* on links that not all pairs have */
     const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
@@ -288,7 +288,7 @@ static void say_links(const struct kolo_p2p_path *p)
              !p->fast                    ? "PCIe"
              : link == KOLO_GPU_NVSWITCH ? "NVSwitch"
                                          : "NVLink",
-             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->low_bytes,
+             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->ll_bytes,
              p->direct ? "; longer ones from buffer to buffer" : "");
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (q != p->comm->ranks.rank) {

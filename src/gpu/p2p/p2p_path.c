@@ -254,20 +254,20 @@ static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_cal
             call->args.coll == KOLO_COLL_REDUCE_SCATTER);
 }
 
-static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                     struct kolo_p2p_path_call *out)
+static bool bind_ll(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                    struct kolo_p2p_path_call *out)
 {
-    const struct kolo_ll_call low = {.coll = call->args.coll,
-                                     .nranks = p->comm->ranks.nranks,
-                                     .me = p->comm->ranks.rank,
-                                     .root = call->args.root,
-                                     .count = call->args.count,
-                                     .type = call->args.type,
-                                     .op = call->args.op};
-    out->is_low = call->args.v.all == NULL && !is_ruled(p, call) &&
-                  kolo_ll_bytes(&low) <= p->low_bytes &&
-                  kolo_ll_bind(&low, &p->room, p->slices, &out->low, &out->blocks, &out->threads);
-    return out->is_low;
+    const struct kolo_ll_call ll = {.coll = call->args.coll,
+                                    .nranks = p->comm->ranks.nranks,
+                                    .me = p->comm->ranks.rank,
+                                    .root = call->args.root,
+                                    .count = call->args.count,
+                                    .type = call->args.type,
+                                    .op = call->args.op};
+    out->is_ll = call->args.v.all == NULL && !is_ruled(p, call) &&
+                 kolo_ll_bytes(&ll) <= p->ll_bytes &&
+                 kolo_ll_bind(&ll, &p->room, p->slices, &out->ll, &out->blocks, &out->threads);
+    return out->is_ll;
 }
 
 static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
@@ -298,8 +298,8 @@ static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_c
 static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                         struct kolo_p2p_path_call *out)
 {
-    if (bind_low(p, call, out)) {
-        out->kernel = kolo_gpu_low_kernel(&p->gpu, call);
+    if (bind_ll(p, call, out)) {
+        out->kernel = kolo_gpu_ll_kernel(&p->gpu, call);
         return KOLO_OK;
     }
     KOLO_TRY(bind_program(p, call, out));
@@ -404,8 +404,8 @@ static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
     struct kolo_p2p_path_call *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
-    fill(p, call, b->key, b->is_low ? &b->low.ends : &b->launch.ends);
-    if (!b->is_low && b->launch.meets != 0) {
+    fill(p, call, b->key, b->is_ll ? &b->ll.ends : &b->launch.ends);
+    if (!b->is_ll && b->launch.meets != 0) {
         reach(p, call, captured, &b->launch);
     }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
