@@ -24,10 +24,10 @@ struct intro { /* what a rank tells of its GPU */
 static uint64_t least_bytes(void)
 {
     enum { LEAST = 64 << 10 };
-    const char *text = kolo_env("KOLO_CUDA_LAYER_BYTES");
+    const char *text = kolo_env("KOLO_CUDA_HIER_BYTES");
     size_t bytes = LEAST;
     if (text != NULL && !kolo_parse_bytes(text, &bytes)) {
-        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LAYER_BYTES is %s, which is no size; it is not used", text);
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_HIER_BYTES is %s, which is no size; it is not used", text);
         bytes = LEAST;
     }
     return bytes;
@@ -36,13 +36,13 @@ static uint64_t least_bytes(void)
 static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
-    const char *layers = kolo_env("KOLO_CUDA_LAYERS");
+    const char *hier = kolo_env("KOLO_CUDA_HIER");
     struct intro intro = {.status = kolo_gpu_open(c->options.cuda_ordinal, gpu),
                           .ordinal = c->options.cuda_ordinal};
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
     intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
-    intro.hier = intro.kernels && (layers == NULL || strcmp(layers, "0") != 0);
+    intro.hier = intro.kernels && (hier == NULL || strcmp(hier, "0") != 0);
     intro.least = least_bytes();
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;

@@ -163,13 +163,13 @@ static bool other_processes(const struct kolo_comm *c)
 /* What the user wants. */
 static uint64_t wanted_ll_bytes(void)
 {
-    const char *text = kolo_env("KOLO_CUDA_LOW_BYTES");
+    const char *text = kolo_env("KOLO_CUDA_LL_BYTES");
     size_t bytes = 0;
     if (text == NULL) {
         return UINT64_MAX;
     }
     if (!kolo_parse_bytes(text, &bytes)) {
-        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LOW_BYTES is %s, which is no size; it is not used", text);
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LL_BYTES is %s, which is no size; it is not used", text);
         return UINT64_MAX;
     }
     return bytes;
