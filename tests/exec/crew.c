@@ -231,7 +231,8 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
     size_t *arrays = NULL;
     unsigned spins = 0;
     double deadline = 0;
-    KOLO_TRY(kolo_extents_make(call->prog->plan, w->me, &call->sizes, &extents, &arrays));
+    KOLO_TRY(
+        kolo_extents_make(call->prog->plan, w->me, &call->args, call->elem, &extents, &arrays));
     kolo_status st = kolo_bind(call->prog, &extents, w, bound);
     free(arrays);
     KOLO_TRY(st);
@@ -246,7 +247,7 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
                           .out = call->out,
                           .reduce = call->reduce,
                           .divisor = call->divisor,
-                          .elem = call->sizes.elem,
+                          .elem = call->elem,
                           .block = true};
     kolo_exec_start(&x);
     while ((st = kolo_exec_step(&x)) == KOLO_INPROGRESS) {

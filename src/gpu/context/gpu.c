@@ -192,22 +192,6 @@ bool kolo_gpu_has_kernels(void)
     return kolo_env("KOLO_CUDA_KERNELS") != NULL || kolo_fused_image() != NULL;
 }
 
-static void lower(const struct kolo_gpu *gpu, int nranks, const struct kolo_gpu_call *call,
-                  struct kolo_fused *out)
-{
-    const struct kolo_fused_shape shape = {
-        .coll = call->args.coll,
-        .nranks = nranks,
-        .root = call->args.root,
-        .count = call->args.count,
-        .elem = kolo_type_bytes(call->args.type),
-        .counts = call->args.v.all,
-        .displs = call->args.v.all != NULL ? call->args.v.all + nranks : NULL};
-    kolo_fused_lower(&shape, gpu->sms, out);
-    const bool averages = kolo_coll_reduces(call->args.coll) && call->args.op == KOLO_AVG;
-    out->divisor = averages ? (uint32_t)nranks : 0;
-}
-
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument)
 {
@@ -215,7 +199,7 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
     if (call->args.coll == KOLO_COLL_BARRIER) {
         return KOLO_OK;
     }
-    lower(gpu, nranks, call, &argument->call);
+    kolo_fused_lower(&call->args, nranks, gpu->sms, &argument->call);
     if (argument->call.npieces == 0) {
         return KOLO_OK;
     }

@@ -32,7 +32,7 @@ struct kolo_p2p_path_plan {
 struct kolo_p2p_path_call { /* a call that was made before */
     uint64_t key;           /* 0: none */
     size_t elem;
-    unsigned blocks, threads;
+    struct kolo_ll_grid grid;
     kolo_cuda_function kernel;
     bool is_ll; /* of exec/gpu/ll/ll.h */
     union {

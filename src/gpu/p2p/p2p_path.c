@@ -257,40 +257,32 @@ static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_cal
 static bool bind_ll(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                     struct kolo_p2p_path_call *out)
 {
-    const struct kolo_ll_call ll = {.coll = call->args.coll,
-                                    .nranks = p->comm->ranks.nranks,
-                                    .me = p->comm->ranks.rank,
-                                    .root = call->args.root,
-                                    .count = call->args.count,
-                                    .type = call->args.type,
-                                    .op = call->args.op};
-    out->is_ll = call->args.v.all == NULL && !is_ruled(p, call) &&
-                 kolo_ll_bytes(&ll) <= p->ll_bytes &&
-                 kolo_ll_bind(&ll, &p->room, p->slices, &out->ll, &out->blocks, &out->threads);
+    const struct kolo_comm *c = p->comm;
+    out->is_ll =
+        call->args.v.all == NULL && !is_ruled(p, call) &&
+        kolo_ll_bytes(&call->args, c->ranks.nranks) <= p->ll_bytes &&
+        kolo_ll_bind(&call->args, c->ranks.rank, &p->room, p->slices, &out->ll, &out->grid);
     return out->is_ll;
 }
 
 static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                 struct kolo_p2p_path_call *out)
 {
-    const struct kolo_sizes sizes = {
-        .count = call->args.count,
-        .elem = kolo_type_bytes(call->args.type),
-        .counts = call->args.v.all,
-        .displs = call->args.v.all != NULL ? call->args.v.all + p->comm->ranks.nranks : NULL};
+    const size_t elem = kolo_type_bytes(call->args.type);
     const struct kolo_p2p_path_plan *plan = NULL;
     struct kolo_extents extents;
     size_t *arrays = NULL;
     KOLO_TRY(find_plan(p, call, &plan));
-    KOLO_TRY(kolo_extents_make(plan->plan, p->comm->ranks.rank, &sizes, &extents, &arrays));
+    KOLO_TRY(
+        kolo_extents_make(plan->plan, p->comm->ranks.rank, &call->args, elem, &extents, &arrays));
     const unsigned lanes = plan->program->nlanes, slices = slices_for(p, lanes, extents.full);
-    out->blocks = lanes * slices;
-    out->threads = KOLO_PROGRAM_THREADS;
+    out->grid.blocks = lanes * slices;
+    out->grid.threads = KOLO_PROGRAM_THREADS;
     const kolo_status st =
         kolo_program_bind(plan->program, plan->at, &extents, &p->room, slices, &out->launch);
     free(arrays);
     if (st == KOLO_OK && goes_direct(p, call, plan->algo)) {
-        kolo_program_bind_direct(call->args.coll, call->args.count * sizes.elem, &out->launch);
+        kolo_program_bind_direct(call->args.coll, call->args.count * elem, &out->launch);
     }
     return st;
 }
@@ -409,8 +401,8 @@ static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
         reach(p, call, captured, &b->launch);
     }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
-                     launch_kernel(b->kernel, b->blocks, 1, 1, b->threads, 1, 1, 0, call->stream,
-                                   arguments, NULL));
+                     launch_kernel(b->kernel, b->grid.blocks, 1, 1, b->grid.threads, 1, 1, 0,
+                                   call->stream, arguments, NULL));
 }
 
 static bool moves_something(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
