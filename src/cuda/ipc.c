@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See ipc.h. */
+/* GPU memory between processes: the driver's legacy handles, and descriptors for virtual memory
+ * management. */
 #include "cuda/ipc.h"
 
 static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo_cuda_address at)
 {
-    uint64_t value = 0; /* the driver's bools and masks are shorter */
+    uint64_t value = 0; /* the driver stores a bool or a mask, which is shorter */
     return cuda->pointer_get_attribute(&value, attribute, at) == KOLO_CUDA_OK &&
            (value & mask) != 0;
 }
@@ -75,6 +76,6 @@ bool kolo_cuda_ipc_map(const struct kolo_cuda *cuda, int device, int fd, kolo_cu
     if (mapped && !reached) {
         (void)cuda->mem_unmap(at, bytes);
     }
-    (void)cuda->mem_release(allocation); /* the mapping keeps it */
+    (void)cuda->mem_release(allocation); /* the mapping keeps the allocation */
     return reached;
 }

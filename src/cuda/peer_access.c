@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Trying peer-to-peer: see peer_access.h. Copies are enqueued and asked for, never waited for in
- * the driver, which has no deadline. A copy between contexts with peer access runs in the engine of
- * its stream's GPU, so that four ways are tried: each GPU writes to the other, and reads from it;
- * requests and their completions take different ways through bridges. */
+/* Trial copies between two GPUs. A copy is enqueued and polled: the driver's own waits have no
+ * deadline. A copy between contexts with peer access runs in the copy engine of its stream's GPU.
+ * So there are four copies to try: each GPU writes to the other, and reads from it. Requests and
+ * their completions take different ways through bridges. */
 #include "cuda/peer_access.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { COPIES = 4 }; /* timed together: one is over too soon to be measured where links are fast */
+enum { COPIES = 4 }; /* timed together: over a fast link one copy ends too soon to be measured */
 
 struct end {
     int ordinal, device;
     kolo_cuda_context context; /* NULL: not retained */
     kolo_cuda_stream stream;
     kolo_cuda_address memory;
-    bool enabled; /* by us, the other end's memory in this context */
+    bool enabled; /* this trial gave this context access to the other end's memory */
 };
 
 struct trial {
@@ -73,7 +73,7 @@ static void fill(unsigned char *out, size_t bytes)
     }
 }
 
-/* In the end's context. */
+/* Allocate an end's stream and memory. The end's context is current. */
 static kolo_status furnish(struct trial *t, struct end *own, const struct end *peer)
 {
     enum { PORTABLE = 1 }; /* CU_MEMHOSTALLOC_PORTABLE: pinned for both contexts */
@@ -116,8 +116,8 @@ static kolo_status begin(struct trial *t)
     return KOLO_OK;
 }
 
-/* Whether nothing runs in the end's stream any more; its context is current then. An error that
- * comes again is that of a lost context. */
+/* Whether nothing runs in the end's stream any more. If so, its context is current. An error that
+ * comes twice means that the context is lost. */
 static bool enter_idle(const struct trial *t, const struct end *e)
 {
     int errors = 0;
@@ -135,7 +135,7 @@ static bool enter_idle(const struct trial *t, const struct end *e)
     return false;
 }
 
-/* In the end's context. */
+/* Free an end's stream and memory. The end's context is current. */
 static void give_back(struct trial *t, const struct end *own, const struct end *peer)
 {
     if (own->memory != 0) {
@@ -153,7 +153,7 @@ static void give_back(struct trial *t, const struct end *own, const struct end *
     }
 }
 
-/* Nothing of either end is freed before both are idle: a copy works on both. */
+/* Free both ends only when both are idle, because a copy works on both. */
 static void finish(struct trial *t)
 {
     const int retained = t->end[1].context != NULL ? 2 : t->end[0].context != NULL ? 1 : 0;
@@ -175,11 +175,12 @@ static void finish(struct trial *t)
 
 /* ---- copies ---- */
 
-/* In the end's context, until its stream is idle. Returns a CUresult, NOT_READY at the deadline. */
+/* Poll until the end's stream is idle; the end's context is current. Returns a CUresult, NOT_READY
+ * at the deadline. */
 static int settle(const struct trial *t, const struct end *e)
 {
     const struct timespec nap = {0, 100000};
-    const double spin_until_us = kolo_now_us() + 2000; /* a nap would be measured, too */
+    const double spin_until_us = kolo_now_us() + 2000; /* a nap would count as copying time */
     for (;;) {
         const int error = t->cuda->stream_query(e->stream);
         const double now_us = kolo_now_us();
@@ -192,7 +193,7 @@ static int settle(const struct trial *t, const struct end *e)
     }
 }
 
-/* To the end's memory from `from`, or from it to `to`; the other is NULL. */
+/* Copy `from` to the end's memory, or the end's memory to `to`; the other pointer is NULL. */
 static kolo_status copy_host(const struct trial *t, const struct end *e, const void *from, void *to)
 {
     KOLO_TRY(CUDA(t, "cuCtxPushCurrent", ctx_push_current(e->context)));
@@ -210,7 +211,7 @@ static kolo_status copy_host(const struct trial *t, const struct end *e, const v
     return kolo_cuda_check(t->cuda, error, "a copy between a GPU and the host");
 }
 
-/* `by` is one of the two, whose engine copies. */
+/* `by` is the end whose engine copies. */
 static kolo_status copy_peer(const struct trial *t, const struct end *from, const struct end *to,
                              const struct end *by, const char *way)
 {
@@ -246,7 +247,7 @@ static kolo_status compare(const struct trial *t, const char *way)
                      wrong, t->bytes, first);
 }
 
-/* Onto zeros: the pattern that an earlier way left cannot pass for this one's. */
+/* The target is zeroed first, so that the pattern of an earlier copy cannot pass for this one's. */
 static kolo_status try_way(const struct trial *t, int from, int to, int by, double *seconds)
 {
     char way[96];

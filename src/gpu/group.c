@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of a group wait until its end, since one kernel may serve all ranks of a thread. */
+/* The calls of a group on GPU memory. They wait for the end of the group, because one kernel may
+ * serve all ranks of a thread. */
 #include "gpu/inner.h"
 
 #include <stdlib.h>
@@ -57,14 +58,15 @@ kolo_status kolo_gpu_group_add_message(struct kolo_gpu_path *p, const struct kol
 
 /* ---- messages ---- */
 
-/* Those that go together with the first: of its communicator, or of its fused's ranks. */
+/* Whether a message is enqueued together with the first one: both are of one communicator, or of
+ * ranks of one fused path. */
 static bool goes_with(const struct posted *first, const struct posted *p)
 {
     return p->path == first->path ||
            (p->path->fused != NULL && p->path->fused == first->path->fused);
 }
 
-/* Take them off the list. */
+/* Take off the list all messages that go together with the first one. */
 static struct posted *take_together(int *n_out)
 {
     struct posted *taken = NULL, **end = &taken, *first = posted;
@@ -138,8 +140,8 @@ static kolo_status issue_messages(void)
 
 /* ---- the end of a group ---- */
 
-/* How many calls of rank r of this fused the group has; *first: the first of them, from `from` on.
- */
+/* The number of calls that the group has of a rank of this fused path, from `from` on. *first_out
+ * is the first of them. */
 static int calls_of(struct pending *from, const struct kolo_fused_path *fused, int rank,
                     struct pending **first_out)
 {
@@ -152,7 +154,8 @@ static int calls_of(struct pending *from, const struct kolo_fused_path *fused, i
     return count;
 }
 
-/* Take the first call off the list, with those of the other ranks if the group has all of them. */
+/* Take the first call off the list and enqueue it. If the group has the calls of all ranks of a
+ * fused path, they go together. */
 static kolo_status issue_first(void)
 {
     struct pending *of[KOLO_FUSED_RANKS];
@@ -201,7 +204,7 @@ kolo_status kolo_gpu_group_end(void)
         const kolo_status st = usable == KOLO_OK ? issue_first() : usable;
         first = first == KOLO_OK ? st : first;
     }
-    while (posted != NULL) { /* after collectives on every rank */
+    while (posted != NULL) { /* after the collectives, in the same order on every rank */
         const kolo_status st = issue_messages();
         first = first == KOLO_OK ? st : first;
     }

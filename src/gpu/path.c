@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whose memory a buffer is, and which calls are enqueued on a CUDA stream instead of being run. */
+/* The slots of the path: which memory a buffer is in, and which calls are enqueued on a CUDA stream
+ * instead of being run on the host. */
 #include "gpu/path.h"
 
 #include "core/call/fast_path.h"
@@ -7,7 +8,7 @@
 #include "gpu/inner.h"
 #include "gpu/memory.h"
 
-/* ---- whose memory ---- */
+/* ---- where buffers are ---- */
 
 static kolo_status find_place(const struct kolo_gpu_path *p, const void *ptr,
                               struct kolo_cuda_place *out)
@@ -33,7 +34,7 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
                      ptr, text, c->options.cuda_ordinal);
 }
 
-/* Of the buffers that count; *host_out: all of them are host memory. */
+/* Find the places of the buffers that this rank uses. *host_out: all of them are host memory. */
 static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_call *call,
                                bool *host_out)
 {
@@ -122,7 +123,7 @@ static bool gpu_path_take_message(struct kolo_comm_path *path, const struct kolo
 {
     struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
     struct kolo_cuda_place place = {stream != NULL ? KOLO_CUDA_KIND_MANAGED : KOLO_CUDA_KIND_HOST,
-                                    -1}; /* of no buffer: by its stream */
+                                    -1}; /* without a buffer, the stream decides */
     kolo_status st = m->buf != NULL ? find_place(p, m->buf, &place) : KOLO_OK;
     const bool host = place.kind == KOLO_CUDA_KIND_HOST;
     if (st == KOLO_OK && host && stream == NULL) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which way a call goes. */
+/* The choice among the four ways of inner.h for each call, and what the hierarchical way asks of
+ * its layers. */
 #include "core/failure/failure.h"
 #include "gpu/inner.h"
 
@@ -9,7 +10,7 @@ kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out)
     return p->p2p != NULL ? kolo_p2p_path_learn(p->p2p, rank_out) : KOLO_OK;
 }
 
-/* End the communicator if a kernel of its has given up; false if none has. */
+/* End the communicator if one of its kernels has given up. False: none has. */
 static bool has_failed(struct kolo_gpu_path *p)
 {
     int rank = -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See gpu.h. */
+/* Opening a GPU, loading its kernels, and launching them. A call takes a GPU's primary context, the
+ * one of the CUDA runtime, so that buffers and streams of the application are valid in it. */
 #include "gpu/context/gpu.h"
 
 #include "exec/reduce/reduce.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 static kolo_status find_device(struct kolo_gpu *gpu)
 {
@@ -70,7 +71,8 @@ void kolo_gpu_leave(const struct kolo_gpu *gpu)
 
 /* ---- kernels ---- */
 
-/* A cubin, PTX or fatbin that KOLO_CUDA_KERNELS names; ends with a zero, as PTX must. */
+/* Read the cubin, PTX or fatbin that KOLO_CUDA_KERNELS names. A zero follows it, because PTX is a
+ * string. */
 static kolo_status read_image(const char *path, char **out)
 {
     FILE *file = fopen(path, "rbe");
@@ -141,7 +143,7 @@ static kolo_status load_once(struct kolo_gpu *gpu, const char *name)
     return KOLO_OK;
 }
 
-/* Those that a type needs; several types share some. */
+/* Load the kernels of a type. Several types share some of them. */
 static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum kolo_type type)
 {
     char name[KOLO_FUSED_NAME];
@@ -159,7 +161,6 @@ static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum 
     return KOLO_OK;
 }
 
-/* All of them now: loading one later would wait for what runs, perhaps for ever. */
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu)
 {
     static const enum kolo_coll colls[] = {KOLO_COLL_ALL_REDUCE, KOLO_COLL_BROADCAST,
