@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See p2p.h. */
+/* Matching the ends of messages on the host, and enqueueing the copies. A post is the first end of
+ * a message; it stays in a list until the second end comes. */
 #include "gpu/fused/p2p.h"
 
 #include "gpu/context/stream_ops.h"
@@ -9,11 +10,11 @@
 struct kolo_gpu_p2p_pending {
     struct kolo_gpu_p2p_pending *next; /* the order of the calls */
     uint64_t number;
-    struct kolo_gpu_message end;      /* a copy; its words are the post's */
+    struct kolo_gpu_message end; /* a copy of the end; `came` and `taken` are the post's words */
     struct kolo_gpu_message *matched; /* the end itself, while its group is being matched */
 };
 
-struct words { /* of a rank, on the GPU: the number of its last post, and what is told of each */
+struct words { /* of a rank, on the GPU: the number of its last post, and the answers to posts */
     uint64_t came, taken[KOLO_GPU_P2P_POSTS];
 };
 struct flags { /* of a message in a graph, on the GPU */
@@ -25,13 +26,13 @@ struct kolo_gpu_p2p {
     int nranks;
     kolo_cuda_address words, flags; /* struct words[nranks], struct flags[KOLO_GPU_P2P_GRAPHS] */
 
-    pthread_mutex_t lock; /* of all below; not held in calls that enqueue */
+    pthread_mutex_t lock; /* of the members below; never held while something is enqueued */
     struct kolo_gpu_p2p_pending *first;
     uint64_t posts, posts_of[KOLO_FUSED_RANKS];
     size_t graphs; /* flags taken */
 };
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, struct kolo_gpu_p2p **out)
 {
@@ -174,7 +175,7 @@ static kolo_status post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *messa
 {
     if (message->captured && p2p->graphs == KOLO_GPU_P2P_GRAPHS) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "the graphs of this communicator hold %d messages already, which is all",
+                         "the graphs of this communicator already hold %d messages, the maximum",
                          KOLO_GPU_P2P_GRAPHS);
     }
     struct kolo_gpu_p2p_pending *made = malloc(sizeof *made);
@@ -238,7 +239,8 @@ static kolo_status match(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *mess
     return KOLO_OK;
 }
 
-/* Words of a group's posts differ, and no wait is of a stream that waits for all others. */
+/* Check that all posts of a group have words of their own, and that no stream that waits for all
+ * other streams would wait for a message. */
 static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
 {
     size_t posts[KOLO_FUSED_RANKS] = {0};
@@ -262,7 +264,8 @@ static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
 
 static void unmatch(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n)
 {
-    for (size_t i = 0; i < n; i++) { /* posts of others go back, own ones go */
+    for (size_t i = 0; i < n;
+         i++) { /* put back the posts of other ranks, and drop the group's own */
         if (message[i].other != NULL) {
             put(p2p, message[i].other);
             message[i].other = NULL;
@@ -385,7 +388,8 @@ kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
     for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL && st == KOLO_OK) {
             free(message[i].other);
-        } else if (message[i].other != NULL) { /* nobody may tell it but kolo_gpu_p2p_release() */
+        } else if (message[i].other !=
+                   NULL) { /* only kolo_gpu_p2p_release() may release its stream */
             put(p2p, message[i].other);
         }
     }
@@ -393,7 +397,7 @@ kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
     return st;
 }
 
-/* ---- giving up ---- */
+/* ---- abort ---- */
 
 kolo_status kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p, kolo_cuda_stream stream)
 {

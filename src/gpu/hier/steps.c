@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which calls go in layers, and the steps that each of them is. */
+/* Which calls the hierarchical path takes, and the steps of each of them. */
 #include "gpu/hier/inner.h"
 
 #include <stdlib.h>
 
 /* ---- which calls ---- */
 
-/* Whether the order of additions or multiplications shows. That of MIN and MAX does not. */
+/* Whether the result depends on the order of additions or multiplications. */
 static bool rounds(const struct kolo_gpu_call *call)
 {
     const bool adds = call->args.op == KOLO_SUM || call->args.op == KOLO_PROD ||
@@ -20,7 +20,7 @@ static size_t bytes_of(const struct kolo_gpu_call *call, int nranks)
     return call->args.count * blocks * kolo_type_bytes(call->args.type);
 }
 
-/* An integer's average is rounded once, which two cannot do. A barrier has nothing to spare. */
+/* An integer average must be rounded once, and two layers round twice. A barrier saves nothing. */
 static bool may_reduce(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     return rounds(call) ? l->comm->options.deterministic == 0 : call->args.op != KOLO_AVG;
@@ -37,7 +37,7 @@ bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_c
 
 /* ---- steps ---- */
 
-struct step { /* `in` and `out` may be one */
+struct step { /* a call of one layer; `in` and `out` may be one buffer */
     enum kolo_coll coll;
     const char *in;
     char *out;
@@ -60,7 +60,8 @@ static kolo_status take_step(const struct kolo_hier_path *l, struct kolo_comm *l
 
 #define INTRA(l, call, ...) take_step(l, (l)->intra, call, &(struct step){__VA_ARGS__})
 
-/* What was multiplied once is only added now. */
+/* A call of the inter layer. The intra layer has applied PREMULSUM's factor, so this step only
+ * adds. */
 static kolo_status take_inter(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                               const struct step *s)
 {
@@ -69,7 +70,7 @@ static kolo_status take_inter(struct kolo_hier_path *l, const struct kolo_gpu_ca
     return take_step(l, l->inter, &part, s);
 }
 
-/* An all-gather of `count` elements each, rank q's at displs[q] * count of `out`. */
+/* An all-gather of `count` elements of each rank; rank q's elements go to displs[q] * count. */
 static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_comm *layer,
                                  const struct kolo_gpu_call *call, const struct step *s,
                                  const int *at, int stride)
@@ -95,13 +96,13 @@ static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_com
 
 /* ---- flat calls ---- */
 
-struct cut { /* of elements that each rank has */
+struct cut { /* of a vector that each rank has */
     size_t elem, shard, rest;
-    char *own, *tail; /* this rank's shard, which the last one's tail is behind; `rest` elements */
-    size_t inter;     /* elements that this rank sends on */
+    char *own, *tail; /* this rank's shard; the `rest` elements behind the last shard */
+    size_t inter;     /* elements that this rank sends to other groups */
 };
 
-/* Shards of whole pieces of 16 bytes, which kernels move best. */
+/* A shard is a multiple of 16 bytes, which kernels move best. */
 static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                       size_t count)
 {
@@ -124,7 +125,8 @@ static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_c
     return c;
 }
 
-/* All have their shards in place, the last one the tail, too: now all have all. */
+/* Each rank has its shard in place, and the last rank the tail, too. Afterwards all ranks have all
+ * of the vector. */
 static kolo_status spread(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                           const struct cut *c)
 {
@@ -156,7 +158,7 @@ static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_cal
     return spread(l, call, &c);
 }
 
-/* `count` elements, whose shards and tail the scratch holds, from `at` on. */
+/* Reduce `count` elements from `at` on. Their shards and tail fit into the scratch. */
 static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                                size_t at, size_t count)
 {
@@ -211,7 +213,8 @@ static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_ca
     return KOLO_OK;
 }
 
-/* Elements [at, at + n) of the blocks of group g's ranks, one after the other. */
+/* Copy elements [at, at + n) of the blocks of group g's ranks into the scratch, one after the
+ * other. */
 static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_call *call, int g,
                         const size_t part[2])
 {
@@ -229,7 +232,7 @@ static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_ca
     return st;
 }
 
-/* What is packed goes first in the scratch, then a block for each group. */
+/* The scratch has the packed blocks first, and then a block for each group. */
 static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                                        const size_t part[2], bool packed)
 {
@@ -279,7 +282,7 @@ static kolo_status enqueue_steps(struct kolo_hier_path *l, const struct kolo_gpu
     }
 }
 
-/* The proxy knows where the communicator's last call is. */
+/* The proxy keeps the order of the communicator's calls. */
 kolo_status kolo_hier_path_enqueue(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     pthread_mutex_lock(&l->order);
