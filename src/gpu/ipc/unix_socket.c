@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See unix_socket.h. */
+/* Datagrams with descriptors between the ranks of a host. Every rank binds a socket to a name of
+ * the abstract namespace, and all ranks gather the names and secrets. */
 #include "gpu/ipc/unix_socket.h"
 
 #include "util/pass_fd.h"
@@ -15,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-struct kolo_unix_socket_end { /* a rank's socket, which it tells all */
-    uint32_t bytes;           /* of the name; 0: there is none */
+struct kolo_unix_socket_end { /* a rank's socket, as it tells all ranks */
+    uint32_t bytes;           /* of the name; 0: no socket */
     unsigned char secret[KOLO_UNIX_SOCKET_SECRET];
     struct sockaddr_un name;
 };
@@ -28,9 +29,9 @@ struct note {
     unsigned char data[KOLO_UNIX_SOCKET_BYTES];
 };
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
-/* A name that is left out is given by the kernel: unix(7), autobind. */
+/* The kernel gives a name to a socket that is bound without one: unix(7), autobind. */
 static void invite(const struct kolo_unix_socket *f, struct kolo_unix_socket_end *out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -129,7 +130,7 @@ bool kolo_unix_socket_send(const struct kolo_unix_socket *f, int to, const void 
     return true;
 }
 
-/* One datagram, which may be no message: false, and there is none if errno is EAGAIN. */
+/* Take one datagram. False: there is none (errno EAGAIN), or it is no message. */
 static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *fd_out)
 {
     struct iovec iov = {note, sizeof *note};
@@ -149,7 +150,7 @@ static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *f
         *fd_out = fd;
         return true;
     }
-    if (fd >= 0) { /* a stranger's */
+    if (fd >= 0) { /* from a process without the secret */
         (void)close(fd);
     }
     errno = EINTR;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How peers come up and go down: see p2p_path.h. Every rank does its part, then tells all how it
- * went; only where all are able goes any of them on. */
+/* Opening and closing the P2P path. Every rank does its part and tells all ranks the outcome. They
+ * go on only if all of them were successful. */
 #include "cuda/peer_access.h"
 #include "gpu/p2p/inner.h"
 
@@ -9,20 +9,20 @@
 #include <time.h>
 
 enum {
-    NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks */
-    PCIE_SLICES = 4,    /* and PCIe with 4 */
-    INBOX_BYTES = 64 << 10, /* for each rank that may store to it, up to INBOXES of them */
+    NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks, */
+    PCIE_SLICES = 4,    /* and PCIe with 4 blocks */
+    INBOX_BYTES = 64 << 10, /* for each rank that may store to it, at most INBOXES ranks */
     INBOXES = 16,
     SCRATCH_BYTES = 64 << 10,
-    /* What goes with its flags takes twice the bytes and saves the signals' way. NCCL 2.30's model
-     * of its kernels for 8 H100 (src/sym_kernels.cc there) has the border near 20 KiB an
-     * all-reduce, MSCCL++ takes 16 KiB: 7 times that comes in. PCIe is an eighth as fast, as in
-     * p2p_path.c. */
+    /* The longest LL call. LL takes twice the bytes and saves the time of the signals. For 8 H100,
+     * NCCL 2.30's model of its kernels (src/sym_kernels.cc there) has the border near an all-reduce
+     * of 20 KiB, MSCCL++ uses 16 KiB: a rank receives 7 times that. PCIe is an eighth as fast, as
+     * in p2p_path.c. */
     NVLINK_LL_BYTES = 128 << 10,
     PCIE_LL_BYTES = 16 << 10
 };
 
-/* ---- the ledger: blocks that may wait, by GPU ---- */
+/* ---- the ledger: for each GPU, the blocks that may wait ---- */
 
 enum { GPUS = 64 };
 static unsigned waiting[GPUS];
@@ -50,7 +50,7 @@ static void give_back(const struct kolo_gpu *gpu, unsigned blocks)
 
 /* ---- pairs ---- */
 
-/* This process's number of a GPU; -1: it does not see it. */
+/* This process's number of a GPU; -1: the process does not see the GPU. */
 static int ordinal_of(const struct kolo_cuda *cuda, const unsigned char uuid[16])
 {
     int count = 0;
@@ -68,8 +68,8 @@ static int ordinal_of(const struct kolo_cuda *cuda, const unsigned char uuid[16]
     return -1;
 }
 
-/* What came of trying a pair is kept: it takes a second, and a process may have many communicators.
- */
+/* Try a pair of GPUs. A success is kept: a trial takes a second, and a process may have many
+ * communicators. */
 static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
 {
     enum { BYTES = 1 << 20, TIMEOUT_MS = 10000 };
@@ -88,8 +88,8 @@ static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
     return st;
 }
 
-/* Whether NVLink joins this rank's GPU and another: NVML knows; where it could not be asked, native
- * atomics go over NVLink and not over PCIe. */
+/* Whether NVLink joins this rank's GPU and another. NVML knows. Without NVML, native atomics tell:
+ * NVLink has them, and PCIe has not. */
 static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
 {
     enum { NATIVE_ATOMICS = 3 }; /* CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED */
@@ -103,7 +103,7 @@ static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
            atomics != 0;
 }
 
-/* The pairs of this rank and those after it. */
+/* Try the pairs of this rank and the ranks after it. */
 static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
     for (int q = p->comm->ranks.rank + 1; q < p->comm->ranks.nranks; q++) {
@@ -117,9 +117,9 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
         }
         if (try_pair(p->gpu.cuda, pair) != KOLO_OK) {
             KOLO_LOG(WARN, INIT,
-                     "no peer access between GPU %d of rank %d and GPU %d of rank %d: %s; access "
-                     "control on PCI bridges (ACS) or an IOMMU can be why, which `kolo doctor` "
-                     "tells; calls go through host memory",
+                     "no peer access between GPU %d of rank %d and GPU %d of rank %d: %s; calls go "
+                     "through host memory. Access control on PCI bridges (ACS) or an IOMMU can be "
+                     "the cause: run `kolo doctor`",
                      pair[0], p->comm->ranks.rank, pair[1], q, kolo_error_text());
             return false;
         }
@@ -130,10 +130,10 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 
 /* ---- a rank's own part ---- */
 
-struct offer { /* what a rank tells all */
+struct offer { /* what a rank tells all ranks */
     uint32_t able, fast, blocks, direct;
-    uint64_t ll_bytes;      /* UINT64_MAX: as is usual */
-    uint64_t slab, context; /* as its process knows them */
+    uint64_t ll_bytes;      /* UINT64_MAX: the default */
+    uint64_t slab, context; /* addresses in its process */
     struct kolo_cuda_ipc_handle handle;
 };
 
@@ -160,7 +160,7 @@ static bool other_processes(const struct kolo_comm *c)
     return other;
 }
 
-/* What the user wants. */
+/* The longest LL call that the user wants; UINT64_MAX: the default. */
 static uint64_t wanted_ll_bytes(void)
 {
     const char *text = kolo_env("KOLO_CUDA_LL_BYTES");
@@ -181,14 +181,16 @@ static bool wants_direct(void)
     return text == NULL || strcmp(text, "0") != 0;
 }
 
-/* In the GPU's context. */
+/* Try the pairs, and allocate this rank's memory. The GPU's context is current. */
 static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
     struct offer offer = {.able = 0};
     if (p->able && !try_pairs(p, uuid)) {
         return offer;
     }
-    kolo_status st = p->able ? make(p) : KOLO_ERR_SYSTEM; /* the text is that of what failed */
+    kolo_status st =
+        p->able ? make(p)
+                : KOLO_ERR_SYSTEM; /* the error text is that of the kernels, which did not load */
     if (st == KOLO_OK && other_processes(p->comm)) {
         st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
                        ipc_get_mem_handle(&offer.handle, p->slab[p->comm->ranks.rank]));
@@ -237,7 +239,7 @@ static void unmap_slabs(struct kolo_p2p_path *p)
     }
 }
 
-/* What all ranks have; false: some are not able. */
+/* Set what all ranks have in common. False: some rank cannot use this path. */
 static bool agree(struct kolo_p2p_path *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
@@ -252,15 +254,15 @@ static bool agree(struct kolo_p2p_path *p, const struct offer *all)
     }
     p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
     p->ll_bytes = ll_bytes != UINT64_MAX ? ll_bytes : p->fast ? NVLINK_LL_BYTES : PCIE_LL_BYTES;
-    const bool wired = p->comm->layout.nrings > 1; /* on links that not all pairs have */
+    const bool wired = p->comm->layout.nrings > 1; /* rings on links that not all pairs have */
     const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
     give_back(&p->gpu, p->slices - blocks);
     p->slices = blocks;
     if (able && blocks == 0) {
         KOLO_LOG(INFO, INIT,
-                 "GPU %d: other communicators have taken all blocks that may wait; calls go "
-                 "through host memory",
+                 "GPU %d: other communicators have reserved all multiprocessors; calls go through "
+                 "host memory",
                  p->gpu.ordinal);
     }
     return able && blocks > 0;
@@ -270,8 +272,9 @@ static bool map_all(struct kolo_p2p_path *p, const struct offer *all)
 {
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (q != p->comm->ranks.rank && map_slab(p, q, &all[q]) != KOLO_OK) {
-            KOLO_LOG(WARN, INIT, "rank %d's memory on its GPU: %s; calls go through host memory", q,
-                     kolo_error_text());
+            KOLO_LOG(WARN, INIT,
+                     "memory of rank %d's GPU cannot be mapped: %s; calls go through host memory",
+                     q, kolo_error_text());
             return false;
         }
     }
@@ -298,9 +301,9 @@ static void say_links(const struct kolo_p2p_path *p)
     }
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
-/* Nobody has this rank's slab mapped. */
+/* Free all of a path but its slab. */
 static void path_free(struct kolo_p2p_path *p)
 {
     kolo_gpu_order_close(&p->gpu, &p->calls);
@@ -313,7 +316,8 @@ static void path_free(struct kolo_p2p_path *p)
     free(p);
 }
 
-/* In the GPU's context. *up_out is alike on all ranks; if it is false, nothing is mapped. */
+/* Exchange offers and map all slabs; the GPU's context is current. *up_out is the same on all
+ * ranks. If it is false, nothing is mapped. */
 static kolo_status meet(struct kolo_p2p_path *p, const unsigned char (*uuid)[16], struct offer *all,
                         bool *up_out)
 {
@@ -325,7 +329,7 @@ static kolo_status meet(struct kolo_p2p_path *p, const unsigned char (*uuid)[16]
     }
     lacks = !map_all(p, all);
     KOLO_TRY(kolo_all_reduce(&lacks, &any, 1, KOLO_INT32, KOLO_MAX, p->comm, NULL));
-    if (any != 0) { /* all unmap before any frees */
+    if (any != 0) { /* all ranks unmap before any rank frees */
         unmap_slabs(p);
         return kolo_barrier(p->comm, NULL);
     }
@@ -398,7 +402,7 @@ static bool is_over(struct kolo_p2p_path *p)
     return over;
 }
 
-/* Whether nothing of this rank runs any more. */
+/* Wait, and return whether no kernel of this rank runs any more. */
 static bool drain(struct kolo_p2p_path *p, int timeout_ms)
 {
     enum { GRACE_US = 10000000 };
@@ -421,7 +425,7 @@ void kolo_p2p_path_close(struct kolo_p2p_path *p, int timeout_ms)
     const struct kolo_gpu gpu = p->gpu;
     const bool over = drain(p, timeout_ms);
     kolo_ipc_registry_close(p->registry, over);
-    if (over) { /* else what it uses stays with the driver */
+    if (over) { /* otherwise the memory that is still used stays with the driver */
         kolo_p2p_path_slab_leave(p);
         unmap_slabs(p);
         path_free(p);

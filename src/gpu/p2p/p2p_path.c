@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of peers: see p2p_path.h. */
+/* Calls on the P2P path: the choice of an algorithm, its program and its launch. */
 #include "gpu/p2p/inner.h"
 #include "plugin/catalogue.h"
 
@@ -15,9 +15,10 @@ static size_t bytes_of(const struct kolo_gpu_call *call)
     return call->args.count * kolo_type_bytes(call->args.type);
 }
 
-/* All sum in rank order, each sum in one move. What one-shot sends grows with the ranks, two-shot
- * has one more exchange: published measurements of 4 and 8 H100 put the border near 512 and 128
- * KiB, and PCIe's lower. */
+/* The algorithm for GPUs that are all joined alike. All of these add in rank order, each sum in one
+ * move. One-shot sends more bytes the more ranks there are; two-shot has one more exchange.
+ * Published measurements of 4 and 8 H100 put the border near 512 and 128 KiB; for PCIe it is
+ * lower. */
 static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     static const char *const name[] = {
@@ -37,17 +38,17 @@ static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gp
     return small ? "allreduce_oneshot" : name[call->args.coll];
 }
 
-/* Of so many rings or trees those that have a block, as each is a lane. */
+/* The number of rings or trees that get a block each; each is a lane. */
 static int lanes_of(const struct kolo_p2p_path *p, int wanted)
 {
     return wanted < (int)p->slices ? wanted : (int)p->slices;
 }
 
-/* The planner's rings and trees, where some GPUs have no NVLink to some others: what all send to
- * all at once over PCIe's bridges takes turns there, or collapses, while on a ring each GPU has one
- * stream in and one out, of neighbours that the planner has laid on what links there are
- * (FlashInfer measured both on PCIe, pull request 4393). Its 2 (n - 1) steps pay where their chunks
- * are long. NULL: none is better. */
+/* The planner's rings and trees, for GPUs of which some pairs have no NVLink. If all ranks send to
+ * all at once, the transfers take turns on PCIe's bridges, or collapse. On a ring each GPU has one
+ * stream in and one stream out, and its neighbours are those of the planner, which knows the links
+ * (FlashInfer measured both on PCIe, pull request 4393). The 2 (n - 1) steps of a ring pay if their
+ * chunks are long. NULL: no ring is better. */
 static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     enum { CHUNK_BYTES = 128 << 10 };
@@ -74,7 +75,7 @@ static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gp
     }
 }
 
-/* A rule, of those that KOLO_ALGO or the configuration has, for this call; v-forms have none. */
+/* Whether a rule of KOLO_ALGO or the configuration is for this call. No rule is for a v-form. */
 static bool is_ruled(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     return call->args.v.all == NULL &&
@@ -101,7 +102,8 @@ static kolo_status open_chooser(struct kolo_p2p_path *p)
     return p->chooser != NULL ? KOLO_OK : kolo_chooser_create(&options, &p->chooser);
 }
 
-/* Of a communicator's chooser only what it says of rules: its prices are of the host's memory. */
+/* Ask a chooser for the algorithm that a rule forces. Its prices are those of host memory and do
+ * not count here. */
 static kolo_status choose_by_rule(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                   const struct kolo_algo **out)
 {
@@ -111,10 +113,11 @@ static kolo_status choose_by_rule(struct kolo_p2p_path *p, const struct kolo_gpu
     KOLO_TRY(
         kolo_choose(p->chooser, call->args.coll, root, bytes_of(call), call->args.type, &pick));
     if (pick.wide) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%s rounds what it has summed of %s on the way; a deterministic "
-                         "communicator cannot have that on GPUs",
-                         pick.algo->base.name, kolo_type_name(call->args.type));
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "%s rounds partial sums of %s, which a deterministic communicator does not "
+            "allow on GPUs",
+            pick.algo->base.name, kolo_type_name(call->args.type));
     }
     *out = pick.algo;
     return KOLO_OK;
@@ -140,8 +143,8 @@ static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
     return KOLO_OK;
 }
 
-/* Where the GPU reads a program that is too long to go with its launches. It stays there as long as
- * the communicator: graphs may have it. */
+/* Put a program that is too long for a launch into pinned memory, where the GPU reads it. It stays
+ * as long as the communicator, because graphs may use it. */
 static kolo_status pin(struct kolo_p2p_path *p, struct kolo_p2p_path_plan *plan)
 {
     const struct kolo_program *program = plan->program;
@@ -149,7 +152,7 @@ static kolo_status pin(struct kolo_p2p_path *p, struct kolo_p2p_path_plan *plan)
         return KOLO_OK;
     }
     if (program->nwords > KOLO_P2P_PATH_WORDS - p->nwords) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s has a program of %u words; there is room for %u",
+        return kolo_fail(KOLO_ERR_SYSTEM, "the program of %s has %u words; there is room for %u",
                          plan->algo->base.name, program->nwords, KOLO_P2P_PATH_WORDS - p->nwords);
     }
     memcpy(p->pinned->word + p->nwords, program->word, program->nwords * sizeof program->word[0]);
@@ -236,7 +239,7 @@ void kolo_p2p_path_forget(struct kolo_p2p_path *p)
 
 /* ---- binding ---- */
 
-/* Of a lane. Few where there is little to move, as each adds words to tell. */
+/* The slices of a lane. A short call gets few, because each slice adds signals. */
 static unsigned slices_for(const struct kolo_p2p_path *p, unsigned lanes, size_t chunk_bytes)
 {
     enum { SLICE_BYTES = 8 << 10 };
@@ -244,7 +247,8 @@ static unsigned slices_for(const struct kolo_p2p_path *p, unsigned lanes, size_t
     return (unsigned)kolo_max(1, kolo_min(want, p->slices / lanes));
 }
 
-/* Not where a program sends less, or each block is as long as it likes, or a rule wants another. */
+/* Whether a call may go from buffer to buffer: not if a program sends less, if blocks differ in
+ * length, or if a rule forces another algorithm. */
 static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                         const struct kolo_algo *algo)
 {
@@ -349,11 +353,11 @@ static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call
     }
 }
 
-/* Of ranks in one process: peer access is to what cudaMalloc() gives, not to pools, managed memory
- * and mapped handles. */
+/* Whether other ranks of this process can use the memory. Peer access is to memory of cudaMalloc(),
+ * not to pools, managed memory or mapped handles. */
 static bool is_reached(const struct kolo_p2p_path *p, const void *ptr)
 {
-    uint64_t able = 0; /* the driver's bool is shorter */
+    uint64_t able = 0; /* the driver stores a bool, which is shorter */
     return p->gpu.cuda->pointer_get_attribute(&able, KOLO_CUDA_POINTER_IPC, (uintptr_t)ptr) ==
                KOLO_CUDA_OK &&
            (able & 0xff) != 0;
@@ -373,8 +377,8 @@ static bool are_registered(const struct kolo_p2p_path *p, const struct kolo_gpu_
            registered;
 }
 
-/* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
- * is safe through slots only. */
+/* Set whether the other ranks may use this rank's buffers. A reduce-scatter whose output overlaps
+ * the input that the other ranks read is safe only through inboxes. */
 static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured,
                   struct kolo_program_launch *out)
 {
@@ -436,7 +440,7 @@ kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *p, const struct kolo_gpu
     return st;
 }
 
-/* ---- giving up ---- */
+/* ---- failures ---- */
 
 kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
 {
@@ -445,11 +449,12 @@ kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
         const uint32_t status = __atomic_load_n(&r->status, __ATOMIC_ACQUIRE);
         if (status == KOLO_PROGRAM_TIMEOUT) {
             *rank_out = (int)r->rank;
-            return kolo_fail(KOLO_ERR_TIMEOUT,
-                             "on GPU %d rank %d waited %d ms for rank %u: block %u, tile %u, step "
-                             "%u; its word is %u, not %u",
-                             p->gpu.ordinal, p->comm->ranks.rank, p->comm->options.timeout_ms,
-                             r->rank, s, r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
+            return kolo_fail(
+                KOLO_ERR_TIMEOUT,
+                "on GPU %d, rank %d waited %d ms for rank %u in block %u, tile %u, step "
+                "%u: the word is %u, and %u was expected",
+                p->gpu.ordinal, p->comm->ranks.rank, p->comm->options.timeout_ms, r->rank, s,
+                r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
         }
         if (status == KOLO_PROGRAM_MISMATCH) {
             *rank_out = (int)r->rank;
