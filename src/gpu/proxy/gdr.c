@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See gdr.h. */
+/* GPUDirect RDMA for the proxy's messages: whether the GPU and a transport can do it, and the
+ * registration of a message's memory. */
 #include "gpu/proxy/gdr.h"
 
 #include <string.h>
@@ -34,12 +35,12 @@ static kolo_status check_gpu(struct kolo_gdr *d)
                        device_get_attribute(&flushes, KOLO_CUDA_RDMA_FLUSHES, d->gpu->device)));
     if (gives == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "its driver gives no dma-bufs (NVIDIA's open kernel modules do)");
+                         "its driver exports no dma-bufs (NVIDIA's open kernel modules do)");
     }
     d->flushes = ordering < KOLO_CUDA_RDMA_OWNER;
     if (d->flushes && (flushes & KOLO_CUDA_RDMA_FLUSHED_BY_HOST) == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "what a NIC writes to it is not ordered, and cannot be flushed");
+                         "writes of a NIC to its memory are not ordered, and cannot be flushed");
     }
     return KOLO_OK;
 }
@@ -67,7 +68,7 @@ static kolo_status try_out(struct kolo_gdr *d)
 
 /* ---- for transports ---- */
 
-/* The driver gives whole pages. */
+/* kolo_env.dma_buf. The driver exports whole pages. */
 static kolo_status export_memory(void *owner, const void *at, size_t len, int *fd, uint64_t *offset)
 {
     const struct kolo_gdr *d = owner;
@@ -96,7 +97,7 @@ static kolo_status copy_memory(void *owner, void *to, const void *from, size_t l
     return st;
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
                    kolo_cuda_stream stream)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See shared_gpu.h. */
+/* A call of ranks that share a GPU: the exchange of offers, the mapping of buffers on rank 0, and
+ * the kernel. */
 #include "gpu/proxy/shared_gpu.h"
 
 #include "core/call/parts.h"
@@ -9,17 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-struct offer { /* what a rank tells all */
+struct offer { /* what a rank tells all ranks */
     uint64_t key, factor;
     uint64_t usable;
     struct kolo_cuda_ipc_memory in, out;
 };
 
-enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
+enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* a negative value is a status */
 
 /* ---- offering ---- */
 
-/* A buffer of so many bytes. */
+/* Describe a buffer, which rank 0 can open. */
 static bool offer_memory(const struct kolo_shared_gpu *l, const void *ptr, size_t bytes,
                          struct kolo_cuda_ipc_memory *out)
 {
@@ -75,8 +76,8 @@ void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
     kolo_unix_socket_close(&l->sockets);
 }
 
-/* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
- * and is another allocation is gone there. */
+/* The mapping of rank q's allocation, or a mapping that was closed to make room for it. A mapping
+ * of another allocation at the same addresses is closed, too, because its memory is gone. */
 static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, int q,
                                                     const struct kolo_cuda_ipc_memory *memory)
 {
@@ -130,7 +131,7 @@ static bool open_memory(struct kolo_shared_gpu *l, int q, const struct kolo_cuda
 
 /* ---- descriptors ---- */
 
-enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* what rank 0 asks a rank for */
+enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* the descriptors for which rank 0 asks a rank */
 
 kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *l)
 {
@@ -142,13 +143,13 @@ static void export_memory(const struct kolo_shared_gpu *l, int32_t which,
 {
     const int fd = kolo_cuda_ipc_export(l->gpu->cuda, memory);
     (void)kolo_unix_socket_send(&l->sockets, 0, &which, sizeof which,
-                                fd); /* rank 0 waits, but not for ever */
+                                fd); /* rank 0 waits a limited time */
     if (fd >= 0) {
         (void)close(fd);
     }
 }
 
-/* All of an allocation, by its descriptor; 0: it cannot be. */
+/* Map an allocation by its descriptor. 0: failed. */
 static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t bytes)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
@@ -168,7 +169,8 @@ static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_cuda_ipc_m
     return memory->by_fd != 0 && !is_here(l, q, memory) && find_mapping(l, q, memory)->at == 0;
 }
 
-/* On rank 0: what comes is mapped; what cannot be is missed when it is opened. */
+/* On rank 0: map the descriptors that come. A mapping that failed is noticed when the buffer is
+ * opened. */
 static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, int asked)
 {
     int q = 0, fd = -1;
@@ -192,7 +194,7 @@ static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, in
     }
 }
 
-/* Rank 0 says which descriptors it lacks, and gets them. */
+/* Rank 0 tells which descriptors it lacks, and the ranks send them. */
 static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *offer)
 {
     uint8_t mine[KOLO_FUSED_RANKS] = {0}, need[KOLO_FUSED_RANKS] = {0};
@@ -275,7 +277,8 @@ static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_c
     if (outcome < 0) {
         return l->host->ranks.rank == 0
                    ? (kolo_status)outcome
-                   : kolo_fail((kolo_status)outcome, "rank 0 could not run a kernel for all ranks");
+                   : kolo_fail((kolo_status)outcome,
+                               "rank 0 could not run the kernel for all ranks");
     }
     *done_out = outcome == DONE;
     return KOLO_OK;

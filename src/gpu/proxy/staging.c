@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See staging.h. */
+/* Staging: the copies between a GPU and pinned memory, and the calls on the host between them. */
 #include "gpu/proxy/staging.h"
 
 #include "core/call/parts.h"
@@ -9,15 +9,15 @@
 
 enum { ROOM = KOLO_STAGING_SLOTS * KOLO_STAGING_TILE };
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *side)
 {
-    enum { PORTABLE = 1, HIGHEST = -100 /* becomes what there is */ };
+    enum { PORTABLE = 1, HIGHEST = -100 /* the driver takes the highest that there is */ };
     void *pinned = NULL;
     KOLO_TRY(KOLO_CUDA(s->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, ROOM, PORTABLE)));
     side->pinned = pinned;
-    /* Streams of one priority share hardware queues, where one that waits may be ahead of ours. */
+    /* Streams of one priority share hardware queues, in which a stream that waits may be ahead. */
     KOLO_TRY(
         KOLO_CUDA(s->gpu, "cuStreamCreateWithPriority",
                   stream_create_with_priority(&side->stream, KOLO_CUDA_NON_BLOCKING, HIGHEST)));
@@ -79,7 +79,7 @@ static kolo_status finish(struct kolo_staging *s, const struct kolo_staging_side
     return KOLO_CUDA(s->gpu, "cuStreamSynchronize", stream_synchronize(side->stream));
 }
 
-/* Whatever happened: no copy goes on after it. */
+/* End all copies, also after an error. */
 static kolo_status finish_both(struct kolo_staging *s, kolo_status st)
 {
     const kolo_status in = finish(s, &s->in), out = finish(s, &s->out);
@@ -121,8 +121,9 @@ static struct block block_of(const struct kolo_call *call, bool in, int q)
 struct tiles {
     struct kolo_staging *s;
     const struct kolo_call *call;
-    size_t elem, most; /* bytes of an element, elements of a block in a tile: alike on all ranks */
-    size_t count;      /* tiles */
+    size_t elem,
+        most;     /* bytes of an element, elements of a block in a tile; the same on all ranks */
+    size_t count; /* tiles */
 };
 
 static size_t part_of(const struct tiles *t, size_t len, size_t tile)
@@ -141,7 +142,7 @@ static kolo_cuda_event event_of(const struct kolo_staging_side *side, size_t til
     return side->event[tile % KOLO_STAGING_SLOTS];
 }
 
-/* A tile's part of all blocks of a side, which are one after the other in its slot. */
+/* Copy a tile's part of all blocks of a side. They are one after the other in the slot. */
 static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
 {
     const struct kolo_staging_side *side = in ? &t->s->in : &t->s->out;
@@ -157,14 +158,14 @@ static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
     return KOLO_CUDA(t->s->gpu, "cuEventRecord", event_record(event_of(side, tile), side->stream));
 }
 
-/* The copy of a tile, or of the last one that had its slot, is over. */
+/* Wait for the copy of a tile, or of the tile that had its slot before. */
 static kolo_status wait_tile(const struct tiles *t, const struct kolo_staging_side *side,
                              size_t tile)
 {
     return KOLO_CUDA(t->s->gpu, "cuEventSynchronize", event_synchronize(event_of(side, tile)));
 }
 
-/* The counts of a tile, whose blocks are one after the other. */
+/* The counts and displacements of a tile, whose blocks are one after the other. */
 static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_counts *out)
 {
     const size_t n = (size_t)t->call->base.comm->ranks.nranks;
@@ -206,8 +207,8 @@ static kolo_status run_tiles(const struct tiles *t)
     return KOLO_OK;
 }
 
-/* Bytes of a block in a tile: as many elements of any type, as ranks may move bytes as different
- * ones. */
+/* Bytes of a block in a tile: a multiple of the largest element, because ranks may move the same
+ * bytes as different types. */
 static size_t part_bytes(size_t bytes, size_t blocks)
 {
     enum { LARGEST = 16 };
@@ -216,7 +217,7 @@ static size_t part_bytes(size_t bytes, size_t blocks)
     return kolo_max(1, tile / blocks / LARGEST) * LARGEST;
 }
 
-/* Of a call that all ranks know whole. */
+/* Stage a call whose counts all ranks know. */
 static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *call)
 {
     const size_t n = (size_t)call->base.comm->ranks.nranks,
@@ -231,9 +232,9 @@ static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *c
     return t.count == 0 ? KOLO_OK : finish_both(s, run_tiles(&t));
 }
 
-/* ---- blocks of which each rank knows its own: in one piece ---- */
+/* ---- calls of which each rank knows only its own counts: in one piece ---- */
 
-/* Memory for what a side spans, which is pinned unless it is long. */
+/* Find host memory for a side's buffer. It is pinned unless the buffer is long. */
 static kolo_status span_side(const struct kolo_call *call, bool in, char **at, void **own_out)
 {
     const bool has = blocks_of(call, in) > 0;
@@ -249,7 +250,7 @@ static kolo_status span_side(const struct kolo_call *call, bool in, char **at, v
                        : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes);
 }
 
-/* Blocks lie on the host as they do in the user's buffer. */
+/* Copy a side's blocks. They have the same offsets on the host as in the user's buffer. */
 static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *call, bool in,
                                char *host)
 {
@@ -269,7 +270,7 @@ static kolo_status run_whole(const struct kolo_call *call, const char *in, char 
     struct kolo_call whole = *call;
     whole.args.in = in;
     whole.args.out = out;
-    whole.args.v.all = malloc(words * sizeof *whole.args.v.all); /* the run's */
+    whole.args.v.all = malloc(words * sizeof *whole.args.v.all); /* kolo_call_run() frees it */
     if (whole.args.v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
@@ -312,10 +313,10 @@ kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call 
 
 /* ---- messages ---- */
 
-struct carried {     /* a message, on the host */
-    void *buf, *own; /* own: to be freed */
+struct carried {     /* a message on the host */
+    void *buf, *own; /* own: freed at the end, or NULL */
     struct kolo_recv_info info;
-    struct kolo_p2p_gdr gdr; /* at: its memory of the GPU is registered, as `mem` */
+    struct kolo_p2p_gdr gdr; /* at not NULL: its GPU memory is registered as `mem` */
     struct kolo_mem mem;
 };
 
@@ -335,7 +336,8 @@ static void try_gdr(struct kolo_staging *s, const struct kolo_message *m, struct
     }
 }
 
-/* Pinned while there is room; a receive that will hardly use it leaves that to others. */
+/* Find host memory for a message: pinned memory while there is room. A receive with GDR will hardly
+ * use it, and leaves the room to other messages. */
 static kolo_status find_room(const struct kolo_staging_side *side, size_t bytes, size_t *used,
                              struct carried *c)
 {
@@ -360,7 +362,7 @@ static kolo_status load_messages(struct kolo_staging *s, const struct kolo_messa
         c->info.size = sizeof c->info;
         try_gdr(s, m, c);
         if (m->is_send && c->gdr.at != NULL) {
-            c->buf = m->buf; /* only its address counts */
+            c->buf = m->buf; /* the transport uses only the address */
             continue;
         }
         KOLO_TRY(find_room(m->is_send ? &s->in : &s->out, bytes_of(m), &used[m->is_send], c));
