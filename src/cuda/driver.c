@@ -107,7 +107,7 @@ static bool find_symbols(void *library, const char *path)
     return true;
 }
 
-static void load(void)
+static void load_driver(void)
 {
     const char *given = kolo_env("KOLO_CUDA_PATH");
     const char *path = given != NULL ? given : "libcuda.so.1";
@@ -132,7 +132,7 @@ static void load(void)
 kolo_status kolo_cuda_open(const struct kolo_cuda **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, load);
+    (void)pthread_once(&once, load_driver);
     if (reason[0] != '\0') {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", reason);
     }

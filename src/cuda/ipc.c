@@ -3,7 +3,8 @@
  * management. */
 #include "cuda/ipc.h"
 
-static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo_cuda_address at)
+static bool has_attribute(const struct kolo_cuda *cuda, int attribute, unsigned mask,
+                          kolo_cuda_address at)
 {
     uint64_t value = 0; /* the driver stores a bool or a mask, which is shorter */
     return cuda->pointer_get_attribute(&value, attribute, at) == KOLO_CUDA_OK &&
@@ -13,11 +14,11 @@ static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo
 enum kolo_cuda_ipc_way kolo_cuda_ipc_way(const struct kolo_cuda *cuda, kolo_cuda_address at)
 {
     void *pool = NULL;
-    if (has(cuda, KOLO_CUDA_POINTER_IPC, 0xff, at)) {
+    if (has_attribute(cuda, KOLO_CUDA_POINTER_IPC, 0xff, at)) {
         return KOLO_CUDA_IPC_BY_HANDLE;
     }
     const bool exports =
-        has(cuda, KOLO_CUDA_POINTER_HANDLES, KOLO_CUDA_HANDLE_FD, at) &&
+        has_attribute(cuda, KOLO_CUDA_POINTER_HANDLES, KOLO_CUDA_HANDLE_FD, at) &&
         cuda->pointer_get_attribute(&pool, KOLO_CUDA_POINTER_POOL, at) == KOLO_CUDA_OK;
     return exports && pool == NULL ? KOLO_CUDA_IPC_BY_FD : KOLO_CUDA_IPC_NONE;
 }

@@ -30,13 +30,13 @@ struct trial {
 
 #define CUDA(t, name, call) kolo_cuda_check((t)->cuda, (t)->cuda->call, name)
 
-static void leave(const struct trial *t)
+static void leave_context(const struct trial *t)
 {
     kolo_cuda_context context = NULL;
     (void)t->cuda->ctx_pop_current(&context);
 }
 
-static kolo_status broken(const struct trial *t, const char *what, int error)
+static kolo_status fail_link(const struct trial *t, const char *what, int error)
 {
     const char *name = NULL;
     (void)t->cuda->get_error_name(error, &name);
@@ -46,7 +46,7 @@ static kolo_status broken(const struct trial *t, const char *what, int error)
 
 /* ---- beginning and end ---- */
 
-static kolo_status claim(const struct trial *t)
+static kolo_status check_claims(const struct trial *t)
 {
     for (int i = 0; i < 2; i++) {
         const struct end *own = &t->end[i], *peer = &t->end[1 - i];
@@ -62,7 +62,7 @@ static kolo_status claim(const struct trial *t)
 }
 
 /* xorshift64 (Marsaglia 2003, doi:10.18637/jss.v008.i14); the state is never 0. */
-static void fill(unsigned char *out, size_t bytes)
+static void fill_pattern(unsigned char *out, size_t bytes)
 {
     uint64_t state = 0x9e3779b97f4a7c15u;
     for (size_t at = 0; at < bytes; at += sizeof state) {
@@ -74,7 +74,7 @@ static void fill(unsigned char *out, size_t bytes)
 }
 
 /* Allocate an end's stream and memory. The end's context is current. */
-static kolo_status furnish(struct trial *t, struct end *own, const struct end *peer)
+static kolo_status furnish_end(struct trial *t, struct end *own, const struct end *peer)
 {
     enum { PORTABLE = 1 }; /* CU_MEMHOSTALLOC_PORTABLE: pinned for both contexts */
     const int error = t->cuda->ctx_enable_peer_access(peer->context, 0);
@@ -82,7 +82,7 @@ static kolo_status furnish(struct trial *t, struct end *own, const struct end *p
         char what[96];
         (void)snprintf(what, sizeof what, "GPU %d is refused access to memory of GPU %d",
                        own->ordinal, peer->ordinal);
-        return broken(t, what, error);
+        return fail_link(t, what, error);
     }
     own->enabled = error == KOLO_CUDA_OK;
     KOLO_TRY(CUDA(t, "cuStreamCreate", stream_create(&own->stream, KOLO_CUDA_NON_BLOCKING)));
@@ -92,25 +92,25 @@ static kolo_status furnish(struct trial *t, struct end *own, const struct end *p
         KOLO_TRY(CUDA(t, "cuMemHostAlloc", mem_host_alloc(&host, 2 * t->bytes, PORTABLE)));
         t->sent = host;
         t->back = t->sent + t->bytes;
-        fill(t->sent, t->bytes);
+        fill_pattern(t->sent, t->bytes);
     }
     return KOLO_OK;
 }
 
-static kolo_status begin(struct trial *t)
+static kolo_status begin_trial(struct trial *t)
 {
     for (int i = 0; i < 2; i++) {
         KOLO_TRY(CUDA(t, "cuDeviceGet", device_get(&t->end[i].device, t->end[i].ordinal)));
     }
-    KOLO_TRY(claim(t));
+    KOLO_TRY(check_claims(t));
     for (int i = 0; i < 2; i++) {
         KOLO_TRY(CUDA(t, "cuDevicePrimaryCtxRetain",
                       device_primary_ctx_retain(&t->end[i].context, t->end[i].device)));
     }
     for (int i = 0; i < 2; i++) {
         KOLO_TRY(CUDA(t, "cuCtxPushCurrent", ctx_push_current(t->end[i].context)));
-        const kolo_status st = furnish(t, &t->end[i], &t->end[1 - i]);
-        leave(t);
+        const kolo_status st = furnish_end(t, &t->end[i], &t->end[1 - i]);
+        leave_context(t);
         KOLO_TRY(st);
     }
     return KOLO_OK;
@@ -128,7 +128,7 @@ static bool enter_idle(const struct trial *t, const struct end *e)
             if (error == KOLO_CUDA_OK) {
                 return true;
             }
-            leave(t);
+            leave_context(t);
         }
         errors += error != KOLO_CUDA_NOT_READY;
     } while (errors < 2 && kolo_now_us() < t->deadline_us);
@@ -154,7 +154,7 @@ static void give_back(struct trial *t, const struct end *own, const struct end *
 }
 
 /* Free both ends only when both are idle, because a copy works on both. */
-static void finish(struct trial *t)
+static void finish_trial(struct trial *t)
 {
     const int retained = t->end[1].context != NULL ? 2 : t->end[0].context != NULL ? 1 : 0;
     int entered = 0;
@@ -166,7 +166,7 @@ static void finish(struct trial *t)
         if (idle) {
             give_back(t, &t->end[i], &t->end[1 - i]);
         }
-        leave(t);
+        leave_context(t);
     }
     for (int i = 0; i < retained && idle; i++) {
         (void)t->cuda->device_primary_ctx_release(t->end[i].device);
@@ -177,7 +177,7 @@ static void finish(struct trial *t)
 
 /* Poll until the end's stream is idle; the end's context is current. Returns a CUresult, NOT_READY
  * at the deadline. */
-static int settle(const struct trial *t, const struct end *e)
+static int poll_stream(const struct trial *t, const struct end *e)
 {
     const struct timespec nap = {0, 100000};
     const double spin_until_us = kolo_now_us() + 2000; /* a nap would count as copying time */
@@ -200,9 +200,9 @@ static kolo_status copy_host(const struct trial *t, const struct end *e, const v
     int error = from != NULL ? t->cuda->memcpy_htod_async(e->memory, from, t->bytes, e->stream)
                              : t->cuda->memcpy_dtoh_async(to, e->memory, t->bytes, e->stream);
     if (error == KOLO_CUDA_OK) {
-        error = settle(t, e);
+        error = poll_stream(t, e);
     }
-    leave(t);
+    leave_context(t);
     if (error == KOLO_CUDA_NOT_READY) {
         return kolo_fail(KOLO_ERR_TIMEOUT,
                          "a copy between GPU %d and the host has not ended after %d ms", e->ordinal,
@@ -222,16 +222,16 @@ static kolo_status copy_peer(const struct trial *t, const struct end *from, cons
                                            t->bytes, by->stream);
     }
     if (error == KOLO_CUDA_OK) {
-        error = settle(t, by);
+        error = poll_stream(t, by);
     }
-    leave(t);
+    leave_context(t);
     if (error == KOLO_CUDA_NOT_READY) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "%s: not done after %d ms", way, t->timeout_ms);
     }
-    return error == KOLO_CUDA_OK ? KOLO_OK : broken(t, way, error);
+    return error == KOLO_CUDA_OK ? KOLO_OK : fail_link(t, way, error);
 }
 
-static kolo_status compare(const struct trial *t, const char *way)
+static kolo_status compare_data(const struct trial *t, const char *way)
 {
     size_t wrong = 0, first = t->bytes;
     if (memcmp(t->sent, t->back, t->bytes) == 0) {
@@ -265,7 +265,7 @@ static kolo_status try_way(const struct trial *t, int from, int to, int by, doub
     KOLO_TRY(copy_peer(t, &t->end[from], &t->end[to], &t->end[by], way));
     *seconds = (kolo_now_us() - begin_us) / 1e6;
     KOLO_TRY(copy_host(t, &t->end[to], NULL, t->back));
-    return compare(t, way);
+    return compare_data(t, way);
 }
 
 kolo_status kolo_peer_access_try(const struct kolo_cuda *cuda, const int pair[2], size_t bytes,
@@ -277,14 +277,14 @@ kolo_status kolo_peer_access_try(const struct kolo_cuda *cuda, const int pair[2]
                       .timeout_ms = timeout_ms,
                       .deadline_us = kolo_now_us() + timeout_ms * 1e3};
     double slowest = 0;
-    kolo_status st = begin(&t);
+    kolo_status st = begin_trial(&t);
     for (int way = 0; way < 4 && st == KOLO_OK; way++) {
         double seconds = 0;
         const int from = way / 2, by = way % 2;
         st = try_way(&t, from, 1 - from, by, &seconds);
         slowest = seconds > slowest ? seconds : slowest;
     }
-    finish(&t);
+    finish_trial(&t);
     if (st == KOLO_OK) {
         *gbs_out = (double)bytes * COPIES / slowest / 1e9;
     }

@@ -33,7 +33,7 @@ static uint64_t least_bytes(void)
     return bytes;
 }
 
-static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
+static struct intro describe_gpu(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
     const char *hier = kolo_env("KOLO_CUDA_HIER");
@@ -214,7 +214,7 @@ static kolo_status join_over_host(struct kolo_gpu_path *p)
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     }
-    const struct intro mine = introduce(c, &gpu);
+    const struct intro mine = describe_gpu(c, &gpu);
     kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, c, NULL);
     st = mine.status != KOLO_OK ? (kolo_status)mine.status
          : st == KOLO_OK        ? join_with(p, &gpu, all)

@@ -67,7 +67,7 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
 
 /* ---- calls ---- */
 
-static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
+static struct kolo_gpu_call describe_call(const struct kolo_call *call, kolo_stream stream)
 {
     struct kolo_gpu_call gpu_call = {.args = call->args, .stream = stream};
     if (call->extent.reduces && call->args.op >= KOLO_OPS) {
@@ -78,7 +78,7 @@ static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream s
 
 static kolo_status take_call(struct kolo_gpu_path *p, struct kolo_call *call, kolo_stream stream)
 {
-    const struct kolo_gpu_call gpu_call = describe(call, stream);
+    const struct kolo_gpu_call gpu_call = describe_call(call, stream);
     if (kolo_group_depth > 0) {
         return kolo_gpu_group_add(p, call, &gpu_call);
     }

@@ -18,7 +18,7 @@ static int first_in_group(int q, kolo_hier_is_near *is_near, const void *who)
     return r;
 }
 
-static bool fits(int nranks, kolo_hier_is_near *is_near, const void *who, const int *group)
+static bool groups_fit(int nranks, kolo_hier_is_near *is_near, const void *who, const int *group)
 {
     for (int q = 0; q < nranks; q++) {
         for (int r = 0; r < q; r++) {
@@ -48,7 +48,7 @@ bool kolo_hier_path_cut(int nranks, int most, kolo_hier_is_near *is_near, const 
             return false;
         }
     }
-    return groups > 1 && size > 1 && size <= most && fits(nranks, is_near, who, group_out);
+    return groups > 1 && size > 1 && size <= most && groups_fit(nranks, is_near, who, group_out);
 }
 
 /* ---- opening and closing ---- */
@@ -72,8 +72,8 @@ static int lay_out(struct kolo_hier_path *l, const int *group, int size)
     return mine;
 }
 
-static kolo_status split(struct kolo_hier_path *l, const char *layer, const int at[2],
-                         struct kolo_comm **out)
+static kolo_status split_layer(struct kolo_hier_path *l, const char *layer, const int at[2],
+                               struct kolo_comm **out)
 {
     const struct kolo_comm *c = l->comm;
     struct kolo_config config = KOLO_CONFIG_INIT;
@@ -92,7 +92,7 @@ static kolo_status split(struct kolo_hier_path *l, const char *layer, const int 
 }
 
 /* Whether all ranks were successful so far. */
-static kolo_status agree(struct kolo_comm *c, bool mine, bool *all_out)
+static kolo_status agree_on(struct kolo_comm *c, bool mine, bool *all_out)
 {
     const int32_t lacks = !mine;
     int32_t any = 0;
@@ -136,16 +136,16 @@ static bool group_needs_no_host(const struct kolo_hier_path *l)
 
 /* Open the layers step by step. A step begins only if all ranks were successful in the step before;
  * otherwise calls go in one layer. */
-static kolo_status make(struct kolo_hier_path *l, const struct kolo_gpu *gpu, const int at[2],
-                        bool *up_out)
+static kolo_status open_layers(struct kolo_hier_path *l, const struct kolo_gpu *gpu,
+                               const int at[2], bool *up_out)
 {
     const int back[2] = {at[1], at[0]};
-    bool good = split(l, "intra", at, &l->intra) == KOLO_OK && group_needs_no_host(l) &&
+    bool good = split_layer(l, "intra", at, &l->intra) == KOLO_OK && group_needs_no_host(l) &&
                 make_scratch(l, gpu);
-    KOLO_TRY(agree(l->comm, good, &good));
+    KOLO_TRY(agree_on(l->comm, good, &good));
     if (good) {
-        good = split(l, "inter", back, &l->inter) == KOLO_OK;
-        KOLO_TRY(agree(l->comm, good, &good));
+        good = split_layer(l, "inter", back, &l->inter) == KOLO_OK;
+        KOLO_TRY(agree_on(l->comm, good, &good));
     }
     *up_out = good;
     return KOLO_OK;
@@ -192,7 +192,7 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
     kolo_status st = KOLO_ERR_SYSTEM;
     if (l->rank_of != NULL && l->group_of != NULL) {
         const int at[2] = {group[comm->ranks.rank], lay_out(l, group, size)};
-        st = make(l, gpu, at, &up);
+        st = open_layers(l, gpu, at, &up);
     }
     if (up) {
         say_layers(l);

@@ -7,7 +7,7 @@
 /* ---- which calls ---- */
 
 /* Whether the result depends on the order of additions or multiplications. */
-static bool rounds(const struct kolo_gpu_call *call)
+static bool depends_on_order(const struct kolo_gpu_call *call)
 {
     const bool adds = call->args.op == KOLO_SUM || call->args.op == KOLO_PROD ||
                       call->args.op == KOLO_AVG || call->args.op == KOLO_OPS;
@@ -23,7 +23,7 @@ static size_t bytes_of(const struct kolo_gpu_call *call, int nranks)
 /* An integer average must be rounded once, and two layers round twice. A barrier saves nothing. */
 static bool may_reduce(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    return rounds(call) ? l->comm->options.deterministic == 0 : call->args.op != KOLO_AVG;
+    return depends_on_order(call) ? l->comm->options.deterministic == 0 : call->args.op != KOLO_AVG;
 }
 
 bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
@@ -103,8 +103,8 @@ struct cut { /* of a vector that each rank has */
 };
 
 /* A shard is a multiple of 16 bytes, which kernels move best. */
-static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
-                      size_t count)
+static struct cut cut_vector(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                             size_t count)
 {
     enum { PIECE_BYTES = 16 };
     const size_t size = (size_t)kolo_hier_size(l), place = (size_t)l->intra->ranks.rank;
@@ -119,7 +119,7 @@ static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call
 static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                          char *all, size_t count)
 {
-    struct cut c = cut(l, call, count);
+    struct cut c = cut_vector(l, call, count);
     c.own = all + (size_t)l->intra->ranks.rank * c.shard * c.elem;
     c.tail = all + (size_t)kolo_hier_size(l) * c.shard * c.elem;
     return c;
@@ -127,8 +127,8 @@ static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_c
 
 /* Each rank has its shard in place, and the last rank the tail, too. Afterwards all ranks have all
  * of the vector. */
-static kolo_status spread(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
-                          const struct cut *c)
+static kolo_status gather_shards(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                                 const struct cut *c)
 {
     KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_GATHER, c->own, call->args.out, c->shard, 0));
     return INTRA(l, call, KOLO_COLL_BROADCAST, c->tail, c->tail, c->rest, kolo_hier_size(l) - 1);
@@ -141,7 +141,7 @@ static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_ca
     KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
     KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_REDUCE, tail, c.tail, c.rest, 0));
     KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_ALL_REDUCE, c.own, c.own, c.inter, 0}));
-    return spread(l, call, &c);
+    return gather_shards(l, call, &c);
 }
 
 static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
@@ -155,14 +155,14 @@ static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_cal
         KOLO_TRY(INTRA(l, call, KOLO_COLL_BROADCAST, tail, c.tail, c.rest, root));
     }
     KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_BROADCAST, c.own, c.own, c.inter, from}));
-    return spread(l, call, &c);
+    return gather_shards(l, call, &c);
 }
 
 /* Reduce `count` elements from `at` on. Their shards and tail fit into the scratch. */
 static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                                size_t at, size_t count)
 {
-    struct cut c = cut(l, call, count);
+    struct cut c = cut_vector(l, call, count);
     const int to = l->group_of[call->args.root], root = kolo_hier_place_of(l, call->args.root),
               last = kolo_hier_size(l) - 1;
     const bool mine = l->comm->ranks.rank == call->args.root;
@@ -215,8 +215,8 @@ static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_ca
 
 /* Copy elements [at, at + n) of the blocks of group g's ranks into the scratch, one after the
  * other. */
-static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_call *call, int g,
-                        const size_t part[2])
+static kolo_status pack_blocks(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                               int g, const size_t part[2])
 {
     const size_t elem = kolo_type_bytes(call->args.type);
     KOLO_TRY(kolo_gpu_enter(l->gpu));
@@ -242,7 +242,7 @@ static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct ko
     for (int g = 0; g < kolo_hier_groups(l); g++) {
         const char *in =
             packed ? scratch : (const char *)call->args.in + (size_t)g * size * n * elem;
-        KOLO_TRY(packed ? pack(l, call, g, part) : KOLO_OK);
+        KOLO_TRY(packed ? pack_blocks(l, call, g, part) : KOLO_OK);
         KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, sums + (size_t)g * n * elem, n, 0));
     }
     char *out = (char *)call->args.out + part[0] * elem;

@@ -32,7 +32,7 @@ struct note {
 /* ---- opening and closing ---- */
 
 /* The kernel gives a name to a socket that is bound without one: unix(7), autobind. */
-static void invite(const struct kolo_unix_socket *f, struct kolo_unix_socket_end *out)
+static void bind_socket(const struct kolo_unix_socket *f, struct kolo_unix_socket_end *out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof out->name;
@@ -43,7 +43,7 @@ static void invite(const struct kolo_unix_socket *f, struct kolo_unix_socket_end
     }
 }
 
-static bool reaches(const struct kolo_unix_socket_end *end)
+static bool reaches_end(const struct kolo_unix_socket_end *end)
 {
     const int trial = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const bool reached = trial >= 0 && end->bytes > 0 && end->bytes <= sizeof end->name &&
@@ -54,14 +54,14 @@ static bool reaches(const struct kolo_unix_socket_end *end)
     return reached;
 }
 
-static kolo_status meet(struct kolo_unix_socket *f)
+static kolo_status exchange_ends(struct kolo_unix_socket *f)
 {
     struct kolo_unix_socket_end mine = {.bytes = 0};
     uint8_t works = 1, all_work = 0;
-    invite(f, &mine);
+    bind_socket(f, &mine);
     KOLO_TRY(kolo_all_gather(&mine, f->end, sizeof mine, KOLO_UINT8, f->host, NULL));
     for (int q = 0; q < f->host->ranks.nranks; q++) {
-        works = works && reaches(&f->end[q]);
+        works = works && reaches_end(&f->end[q]);
     }
     KOLO_TRY(kolo_all_reduce(&works, &all_work, 1, KOLO_UINT8, KOLO_MIN, f->host, NULL));
     f->works = all_work != 0;
@@ -77,7 +77,7 @@ kolo_status kolo_unix_socket_open(struct kolo_comm *host, struct kolo_unix_socke
                          host->ranks.nranks);
     }
     f.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const kolo_status st = meet(&f);
+    const kolo_status st = exchange_ends(&f);
     if (st != KOLO_OK || !f.works) {
         kolo_unix_socket_close(&f);
     }

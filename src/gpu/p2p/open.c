@@ -28,7 +28,7 @@ enum { GPUS = 64 };
 static unsigned waiting[GPUS];
 static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static unsigned reserve(const struct kolo_gpu *gpu, unsigned want)
+static unsigned reserve_blocks(const struct kolo_gpu *gpu, unsigned want)
 {
     unsigned *used = gpu->ordinal < GPUS ? &waiting[gpu->ordinal] : NULL;
     pthread_mutex_lock(&ledger_lock);
@@ -41,7 +41,7 @@ static unsigned reserve(const struct kolo_gpu *gpu, unsigned want)
     return got;
 }
 
-static void give_back(const struct kolo_gpu *gpu, unsigned blocks)
+static void release_blocks(const struct kolo_gpu *gpu, unsigned blocks)
 {
     pthread_mutex_lock(&ledger_lock);
     waiting[gpu->ordinal % GPUS] -= blocks;
@@ -137,7 +137,7 @@ struct offer { /* what a rank tells all ranks */
     struct kolo_cuda_ipc_handle handle;
 };
 
-static kolo_status make(struct kolo_p2p_path *p)
+static kolo_status make_memory(struct kolo_p2p_path *p)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2 };
     void *pinned = NULL;
@@ -189,7 +189,7 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
         return offer;
     }
     kolo_status st =
-        p->able ? make(p)
+        p->able ? make_memory(p)
                 : KOLO_ERR_SYSTEM; /* the error text is that of the kernels, which did not load */
     if (st == KOLO_OK && other_processes(p->comm)) {
         st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
@@ -240,7 +240,7 @@ static void unmap_slabs(struct kolo_p2p_path *p)
 }
 
 /* Set what all ranks have in common. False: some rank cannot use this path. */
-static bool agree(struct kolo_p2p_path *p, const struct offer *all)
+static bool agree_on_offers(struct kolo_p2p_path *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
     uint64_t ll_bytes = UINT64_MAX;
@@ -257,7 +257,7 @@ static bool agree(struct kolo_p2p_path *p, const struct offer *all)
     const bool wired = p->comm->layout.nrings > 1; /* rings on links that not all pairs have */
     const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
-    give_back(&p->gpu, p->slices - blocks);
+    release_blocks(&p->gpu, p->slices - blocks);
     p->slices = blocks;
     if (able && blocks == 0) {
         KOLO_LOG(INFO, INIT,
@@ -311,20 +311,20 @@ static void path_free(struct kolo_p2p_path *p)
         (void)p->gpu.cuda->mem_free_host(p->pinned);
     }
     kolo_p2p_path_forget(p);
-    give_back(&p->gpu, p->slices);
+    release_blocks(&p->gpu, p->slices);
     pthread_mutex_destroy(&p->order);
     free(p);
 }
 
 /* Exchange offers and map all slabs; the GPU's context is current. *up_out is the same on all
  * ranks. If it is false, nothing is mapped. */
-static kolo_status meet(struct kolo_p2p_path *p, const unsigned char (*uuid)[16], struct offer *all,
-                        bool *up_out)
+static kolo_status exchange_offers(struct kolo_p2p_path *p, const unsigned char (*uuid)[16],
+                                   struct offer *all, bool *up_out)
 {
     const struct offer mine = make_offer(p, uuid);
     int32_t lacks = 0, any = 0;
     KOLO_TRY(kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, p->comm, NULL));
-    if (!agree(p, all)) {
+    if (!agree_on_offers(p, all)) {
         return KOLO_OK;
     }
     lacks = !map_all(p, all);
@@ -348,7 +348,7 @@ static kolo_status open_in_context(struct kolo_p2p_path *p, const unsigned char 
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", p->comm->ranks.nranks);
     }
-    const kolo_status st = meet(p, uuid, all, up_out);
+    const kolo_status st = exchange_offers(p, uuid, all, up_out);
     free(all);
     if (!*up_out) {
         unmap_slabs(p);
@@ -367,7 +367,7 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     }
     p->comm = comm;
     p->fast = true;
-    p->slices = reserve(gpu, NVLINK_SLICES);
+    p->slices = reserve_blocks(gpu, NVLINK_SLICES);
     p->room = (struct kolo_program_room){
         .nranks = (uint32_t)comm->ranks.nranks,
         .slices = NVLINK_SLICES,
@@ -403,7 +403,7 @@ static bool is_over(struct kolo_p2p_path *p)
 }
 
 /* Wait, and return whether no kernel of this rank runs any more. */
-static bool drain(struct kolo_p2p_path *p, int timeout_ms)
+static bool drain_calls(struct kolo_p2p_path *p, int timeout_ms)
 {
     enum { GRACE_US = 10000000 };
     const struct timespec nap = {0, 100 * 1000};
@@ -423,7 +423,7 @@ void kolo_p2p_path_close(struct kolo_p2p_path *p, int timeout_ms)
         return;
     }
     const struct kolo_gpu gpu = p->gpu;
-    const bool over = drain(p, timeout_ms);
+    const bool over = drain_calls(p, timeout_ms);
     kolo_ipc_registry_close(p->registry, over);
     if (over) { /* otherwise the memory that is still used stays with the driver */
         kolo_p2p_path_slab_leave(p);

@@ -128,8 +128,8 @@ struct choice {
     const char *why;
 };
 
-static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                          struct choice *out)
+static kolo_status choose_algo(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                               struct choice *out)
 {
     if (is_ruled(p, call)) {
         out->why = "rules";
@@ -145,7 +145,7 @@ static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
 
 /* Put a program that is too long for a launch into pinned memory, where the GPU reads it. It stays
  * as long as the communicator, because graphs may use it. */
-static kolo_status pin(struct kolo_p2p_path *p, struct kolo_p2p_path_plan *plan)
+static kolo_status pin_program(struct kolo_p2p_path *p, struct kolo_p2p_path_plan *plan)
 {
     const struct kolo_program *program = plan->program;
     if (program->nwords <= KOLO_PROGRAM_HELD) {
@@ -172,7 +172,7 @@ static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *al
     out->root = root;
     KOLO_TRY(kolo_plan_build(algo, &shape, -1, &out->plan));
     KOLO_TRY(kolo_program_make(out->plan, p->comm->ranks.rank, &out->program));
-    return pin(p, out);
+    return pin_program(p, out);
 }
 
 static void plan_free(struct kolo_p2p_path_plan *plan)
@@ -199,7 +199,7 @@ static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call
                              const struct kolo_p2p_path_plan **out)
 {
     struct choice choice = {.algo = NULL};
-    KOLO_TRY(choose(p, call, &choice));
+    KOLO_TRY(choose_algo(p, call, &choice));
     const struct kolo_algo *algo = choice.algo;
     const int root = kolo_coll_rooted(call->args.coll) ? call->args.root : 0;
     struct kolo_p2p_path_plan *plan = p->plans;
@@ -291,8 +291,8 @@ static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_c
     return st;
 }
 
-static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                        struct kolo_p2p_path_call *out)
+static kolo_status bind_call(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                             struct kolo_p2p_path_call *out)
 {
     if (bind_ll(p, call, out)) {
         out->kernel = kolo_gpu_ll_kernel(&p->gpu, call);
@@ -319,7 +319,7 @@ static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_cal
     if (b == NULL) {
         b = &p->bound[p->next_bound++ % KOLO_P2P_PATH_CALLS];
         b->key = 0;
-        KOLO_TRY(bind(p, call, b));
+        KOLO_TRY(bind_call(p, call, b));
         b->key = key;
         b->elem = elem;
     }
@@ -339,8 +339,8 @@ kolo_status kolo_p2p_path_note(struct kolo_p2p_path *p, kolo_stream stream)
     return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, true);
 }
 
-static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t key,
-                 struct kolo_program_ends *out)
+static void fill_ends(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t key,
+                      struct kolo_program_ends *out)
 {
     out->in = (uintptr_t)call->args.in;
     out->out = (uintptr_t)call->args.out;
@@ -379,8 +379,8 @@ static bool are_registered(const struct kolo_p2p_path *p, const struct kolo_gpu_
 
 /* Set whether the other ranks may use this rank's buffers. A reduce-scatter whose output overlaps
  * the input that the other ranks read is safe only through inboxes. */
-static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured,
-                  struct kolo_program_launch *out)
+static void set_reached(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                        bool captured, struct kolo_program_launch *out)
 {
     const size_t block = call->args.count * kolo_type_bytes(call->args.type);
     const size_t bytes = block * (size_t)p->comm->ranks.nranks;
@@ -395,14 +395,15 @@ static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
         are_registered(p, call, false, out) || (captured && are_registered(p, call, true, out));
 }
 
-static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured)
+static kolo_status launch_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                                bool captured)
 {
     struct kolo_p2p_path_call *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
-    fill(p, call, b->key, b->is_ll ? &b->ll.ends : &b->launch.ends);
+    fill_ends(p, call, b->key, b->is_ll ? &b->ll.ends : &b->launch.ends);
     if (!b->is_ll && b->launch.meets != 0) {
-        reach(p, call, captured, &b->launch);
+        set_reached(p, call, captured, &b->launch);
     }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
                      launch_kernel(b->kernel, b->grid.blocks, 1, 1, b->grid.threads, 1, 1, 0,
@@ -426,7 +427,7 @@ static kolo_status enqueue_locked(struct kolo_p2p_path *p, const struct kolo_gpu
     bool captured = false;
     KOLO_TRY(kolo_gpu_is_capturing(&p->gpu, call->stream, &captured));
     KOLO_TRY(kolo_gpu_order_follow(&p->gpu, &p->calls, call->stream, captured));
-    KOLO_TRY(moves_something(p, call) ? launch(p, call, captured) : KOLO_OK);
+    KOLO_TRY(moves_something(p, call) ? launch_bound(p, call, captured) : KOLO_OK);
     return kolo_gpu_order_note(&p->gpu, &p->calls, call->stream, captured);
 }
 

@@ -45,7 +45,7 @@ static kolo_status check_gpu(struct kolo_gdr *d)
     return KOLO_OK;
 }
 
-static kolo_status map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
+static kolo_status register_memory(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
     pthread_mutex_lock(&d->host->links.lock);
     const kolo_status st = d->transport->map(d->endpoint, at, len, out);
@@ -58,7 +58,7 @@ static kolo_status try_out(struct kolo_gdr *d)
     struct kolo_mem mem;
     kolo_cuda_address at = 0;
     KOLO_TRY(KOLO_CUDA(d->gpu, "cuMemAlloc", mem_alloc(&at, KOLO_GDR_LEAST)));
-    const kolo_status st = map(d, (void *)(uintptr_t)at, KOLO_GDR_LEAST, &mem);
+    const kolo_status st = register_memory(d, (void *)(uintptr_t)at, KOLO_GDR_LEAST, &mem);
     if (st == KOLO_OK) {
         kolo_gdr_unmap(d, &mem);
     }
@@ -137,7 +137,7 @@ void kolo_gdr_close(struct kolo_gdr *d)
 
 bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
-    if (map(d, at, len, out) == KOLO_OK) {
+    if (register_memory(d, at, len, out) == KOLO_OK) {
         return true;
     }
     if (!d->complained) {

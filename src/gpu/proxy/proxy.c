@@ -63,7 +63,7 @@ static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
     return r->fuses && !kolo_coll_by_messages(&job->call.args);
 }
 
-static kolo_status serve(struct job *job)
+static kolo_status serve_job(struct job *job)
 {
     struct kolo_proxy *r = job->proxy;
     bool fused = false;
@@ -107,7 +107,7 @@ static void job_free(struct job *job)
 
 /* End the user's communicator. The ranks of `host` have the same numbers, so the failure names the
  * same rank. */
-static void fail(struct kolo_proxy *r, kolo_status st)
+static void end_comm(struct kolo_proxy *r, kolo_status st)
 {
     struct kolo_failure found = {.size = sizeof found};
     const bool known = kolo_comm_failure(r->host, &found) == KOLO_OK && found.status != KOLO_OK;
@@ -117,7 +117,7 @@ static void fail(struct kolo_proxy *r, kolo_status st)
     (void)kolo_failure_end(r->comm, st, known ? found.rank : -1);
 }
 
-static void *run(void *arg)
+static void *run_jobs(void *arg)
 {
     struct kolo_proxy *r = arg;
     int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
@@ -127,9 +127,9 @@ static void *run(void *arg)
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     const bool entered = st == KOLO_OK;
     for (struct job *job; (job = next_job(r, &aborted)) != NULL;) {
-        st = st == KOLO_OK && !aborted ? serve(job) : st;
+        st = st == KOLO_OK && !aborted ? serve_job(job) : st;
         if (st != KOLO_OK && !aborted) {
-            fail(r, st);
+            end_comm(r, st);
         }
         atomic_store_explicit(r->done, 1, memory_order_release);
         if (!job->captured) {
@@ -145,7 +145,7 @@ static void *run(void *arg)
 
 /* The driver calls this function when the stream has come to a call. It must not call the
  * driver. */
-static void come(void *arg)
+static void on_reached(void *arg)
 {
     struct job *job = arg;
     struct kolo_proxy *r = job->proxy;
@@ -189,7 +189,7 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
     KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, come, job)));
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job)));
     *taken_out = true; /* the thread may have freed it already, unless it is captured */
     if (captured) {
         job->kept = r->kept;
@@ -200,7 +200,7 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
 }
 
 /* Enqueue a job, which it takes in any case. */
-static kolo_status enqueue(struct kolo_proxy *r, struct job *job)
+static kolo_status enqueue_job(struct kolo_proxy *r, struct job *job)
 {
     bool taken = false;
     kolo_status st = kolo_gpu_enter(&r->gpu);
@@ -227,7 +227,7 @@ kolo_status kolo_proxy_enqueue(struct kolo_proxy *r, const struct kolo_gpu_call 
     }
     *job = (struct job){.proxy = r, .call = *call, .v = *v};
     v->all = NULL;
-    return enqueue(r, job);
+    return enqueue_job(r, job);
 }
 
 kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_message *m, int n,
@@ -242,7 +242,7 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_
     }
     memcpy(all, m, (size_t)n * sizeof *all);
     *job = (struct job){.proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n};
-    return enqueue(r, job);
+    return enqueue_job(r, job);
 }
 
 void kolo_proxy_abort(struct kolo_proxy *r)
@@ -266,7 +266,7 @@ void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 
 /* ---- opening and closing ---- */
 
-static kolo_status make(struct kolo_proxy *r)
+static kolo_status start_thread(struct kolo_proxy *r)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
     void *pinned = NULL;
@@ -278,7 +278,7 @@ static kolo_status make(struct kolo_proxy *r)
                        mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
     KOLO_TRY(kolo_staging_open(&r->staging));
     KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
-    if (pthread_create(&r->thread, NULL, run, r) != 0) {
+    if (pthread_create(&r->thread, NULL, run_jobs, r) != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "cannot create a thread for calls on GPU memory");
     }
     return KOLO_OK;
@@ -329,7 +329,7 @@ kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *h
     kolo_status st = fuses ? kolo_shared_gpu_open(&r->shared) : KOLO_OK;
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     if (st == KOLO_OK) {
-        st = make(r);
+        st = start_thread(r);
         kolo_gpu_leave(&r->gpu);
     }
     if (st != KOLO_OK) {

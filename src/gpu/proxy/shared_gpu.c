@@ -164,7 +164,8 @@ static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t 
     return at;
 }
 
-static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_cuda_ipc_memory *memory)
+static bool needs_descriptor(struct kolo_shared_gpu *l, int q,
+                             const struct kolo_cuda_ipc_memory *memory)
 {
     return memory->by_fd != 0 && !is_here(l, q, memory) && find_mapping(l, q, memory)->at == 0;
 }
@@ -207,9 +208,9 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
         return KOLO_OK;
     }
     for (int q = 0; q < n && l->host->ranks.rank == 0; q++) {
-        const bool in = needs(l, q, &offer[q].in);
+        const bool in = needs_descriptor(l, q, &offer[q].in);
         const bool out =
-            needs(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
+            needs_descriptor(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
         mine[q] = (uint8_t)((in ? NEEDS_IN : 0) | (out ? NEEDS_OUT : 0));
         asked += in + out;
     }
@@ -227,8 +228,8 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
 
 /* ---- running ---- */
 
-static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
-                    const struct offer *offer)
+static int32_t lead_call(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
+                         const struct offer *offer)
 {
     struct kolo_fused_launch argument = {.table = 0};
     const int n = l->host->ranks.nranks;
@@ -270,7 +271,7 @@ static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_c
     }
     KOLO_TRY(exchange_fds(l, offer));
     if (l->host->ranks.rank == 0) {
-        outcome = lead(l, call, offer);
+        outcome = lead_call(l, call, offer);
     }
     const int32_t mine = outcome;
     KOLO_TRY(kolo_broadcast(&mine, &outcome, 1, KOLO_INT32, 0, l->host, NULL));

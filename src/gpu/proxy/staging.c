@@ -74,7 +74,7 @@ static kolo_status to_gpu(struct kolo_staging *s, void *to, const void *from, si
                                   memcpy_htod_async((uintptr_t)to, from, bytes, s->out.stream));
 }
 
-static kolo_status finish(struct kolo_staging *s, const struct kolo_staging_side *side)
+static kolo_status finish_side(struct kolo_staging *s, const struct kolo_staging_side *side)
 {
     return KOLO_CUDA(s->gpu, "cuStreamSynchronize", stream_synchronize(side->stream));
 }
@@ -82,7 +82,7 @@ static kolo_status finish(struct kolo_staging *s, const struct kolo_staging_side
 /* End all copies, also after an error. */
 static kolo_status finish_both(struct kolo_staging *s, kolo_status st)
 {
-    const kolo_status in = finish(s, &s->in), out = finish(s, &s->out);
+    const kolo_status in = finish_side(s, &s->in), out = finish_side(s, &s->out);
     return st != KOLO_OK ? st : in != KOLO_OK ? in : out;
 }
 
@@ -132,7 +132,7 @@ static size_t part_of(const struct tiles *t, size_t len, size_t tile)
     return len > first ? kolo_min(t->most, len - first) : 0;
 }
 
-static char *slot(const struct kolo_staging_side *side, size_t tile)
+static char *slot_of(const struct kolo_staging_side *side, size_t tile)
 {
     return side->pinned + tile % KOLO_STAGING_SLOTS * KOLO_STAGING_TILE;
 }
@@ -146,7 +146,7 @@ static kolo_cuda_event event_of(const struct kolo_staging_side *side, size_t til
 static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
 {
     const struct kolo_staging_side *side = in ? &t->s->in : &t->s->out;
-    char *at = slot(side, tile);
+    char *at = slot_of(side, tile);
     for (int q = 0; q < blocks_of(t->call, in); q++) {
         const struct block b = block_of(t->call, in, q);
         const size_t user_at = (b.at + tile * t->most) * t->elem;
@@ -185,8 +185,8 @@ static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_co
 static kolo_status run_tile(const struct tiles *t, size_t tile)
 {
     struct kolo_call part = *t->call;
-    part.args.in = slot(&t->s->in, tile);
-    part.args.out = slot(&t->s->out, tile);
+    part.args.in = slot_of(&t->s->in, tile);
+    part.args.out = slot_of(&t->s->out, tile);
     part.args.count = part_of(t, t->call->args.count, tile);
     if (t->call->args.v.all != NULL) {
         KOLO_TRY(cut_counts(t, tile, &part.args.v));
@@ -261,7 +261,7 @@ static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *c
         KOLO_TRY(in ? from_gpu(s, host + at, (const char *)call->args.in + at, bytes)
                     : to_gpu(s, (char *)call->args.out + at, host + at, bytes));
     }
-    return finish(s, in ? &s->in : &s->out);
+    return finish_side(s, in ? &s->in : &s->out);
 }
 
 static kolo_status run_whole(const struct kolo_call *call, const char *in, char *out)
@@ -368,11 +368,11 @@ static kolo_status load_messages(struct kolo_staging *s, const struct kolo_messa
         KOLO_TRY(find_room(m->is_send ? &s->in : &s->out, bytes_of(m), &used[m->is_send], c));
         KOLO_TRY(m->is_send ? from_gpu(s, c->buf, m->buf, bytes_of(m)) : KOLO_OK);
     }
-    return finish(s, &s->in);
+    return finish_side(s, &s->in);
 }
 
-static kolo_status exchange(struct kolo_staging *s, const struct kolo_message *message, int n,
-                            struct carried *on_host)
+static kolo_status exchange_messages(struct kolo_staging *s, const struct kolo_message *message,
+                                     int n, struct carried *on_host)
 {
     KOLO_TRY(kolo_group_begin());
     kolo_status st = KOLO_OK;
@@ -420,7 +420,7 @@ kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_mess
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
     kolo_status st = load_messages(s, message, n, on_host);
-    st = st == KOLO_OK ? exchange(s, message, n, on_host) : st;
+    st = st == KOLO_OK ? exchange_messages(s, message, n, on_host) : st;
     st = st == KOLO_OK ? store_messages(s, message, n, on_host) : st;
     st = finish_both(s, st);
     for (int i = 0; i < n; i++) {
