@@ -154,38 +154,55 @@ static int calls_of(struct pending *from, const struct kolo_fused_path *fused, i
     return count;
 }
 
-/* Take the first call off the list and enqueue it. If the group has the calls of all ranks of a
- * fused path, they go together. */
+/* Find the first call of each rank of this call's fused path. False: the group has not as many
+ * calls of each rank, or there is no such path. */
+static bool find_all_ranks(struct pending *head, struct pending *of[KOLO_FUSED_RANKS])
+{
+    const struct kolo_fused_path *fused = head->path->fused;
+    const struct kolo_comm *c = head->path->comm;
+    if (fused == NULL) {
+        return false;
+    }
+    const int mine = calls_of(head, fused, c->ranks.rank, &of[c->ranks.rank]);
+    for (int r = 0; r < c->ranks.nranks; r++) {
+        if (calls_of(head, fused, r, &of[r]) != mine) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Take a call off the list, which was enqueued with status `st`. */
+static void end_pending(struct pending *done, kolo_status st)
+{
+    struct pending **at = &pending;
+    while (*at != done) {
+        at = &(*at)->next;
+    }
+    *at = done->next;
+    (void)kolo_gpu_path_ended(done->path->comm, st);
+    free(done->v.all);
+    free(done);
+}
+
+/* Enqueue the first call of the list. If the group has the calls of all ranks of a fused path, they
+ * go together. */
 static kolo_status issue_first(void)
 {
-    struct pending *of[KOLO_FUSED_RANKS];
-    const struct kolo_gpu_call *call[KOLO_FUSED_RANKS];
-    struct pending *head = pending;
-    struct kolo_gpu_path *path = head->path;
-    const struct kolo_comm *c = path->comm;
-    const int mine =
-        path->fused != NULL ? calls_of(head, path->fused, c->ranks.rank, &of[c->ranks.rank]) : 0;
-    bool all = path->fused != NULL;
-    for (int r = 0; r < c->ranks.nranks && all; r++) {
-        all = all && calls_of(head, path->fused, r, &of[r]) == mine;
-        call[r] = all ? &of[r]->call : NULL;
+    struct pending *head = pending, *of[KOLO_FUSED_RANKS];
+    const struct kolo_gpu_call *call[KOLO_FUSED_RANKS] = {NULL};
+    const int nranks = head->path->comm->ranks.nranks;
+    if (!find_all_ranks(head, of)) {
+        const kolo_status st = kolo_gpu_path_enqueue(head->path, &head->call, &head->v);
+        end_pending(head, st);
+        return st;
     }
-    const kolo_status st = all ? kolo_fused_path_enqueue_all(path->fused, call)
-                               : kolo_gpu_path_enqueue(path, &head->call, &head->v);
-    for (int r = 0; r < c->ranks.nranks; r++) {
-        struct pending *done = all ? of[r] : r == c->ranks.rank ? head : NULL;
-        for (struct pending **at = &pending; done != NULL && *at != NULL;) {
-            if (*at == done) {
-                *at = done->next;
-                break;
-            }
-            at = &(*at)->next;
-        }
-        if (done != NULL) {
-            (void)kolo_gpu_path_ended(done->path->comm, st);
-            free(done->v.all);
-            free(done);
-        }
+    for (int r = 0; r < nranks; r++) {
+        call[r] = &of[r]->call;
+    }
+    const kolo_status st = kolo_fused_path_enqueue_all(head->path->fused, call);
+    for (int r = 0; r < nranks; r++) {
+        end_pending(of[r], st);
     }
     return st;
 }
