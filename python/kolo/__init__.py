@@ -6,8 +6,8 @@
     x = numpy.full(1000, comm.rank, numpy.float32)
     comm.all_reduce(x)                 # x is the sum over all ranks now
 
-Buffers are anything with the buffer protocol; numpy is not needed. Waiting calls let other threads
-of Python run. Failures are exceptions that name the rank at fault: see Error.
+A buffer is any object with the buffer protocol; numpy is not needed. A call that waits lets other
+Python threads run. A failure is an exception that names the rank at fault: see Error.
 """
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 def version() -> tuple[int, int, int]:
-    """Of the library that runs: major, minor, patch."""
+    """The version of the loaded library: major, minor, patch."""
     number = int(lib.kolo_version())
     return number // 10000, number // 100 % 100, number % 100
 
 
 def include_dir() -> str:
-    """The folder of kolo/kolo.h that came with this package; "" where it is the system's."""
+    """The folder of the package's kolo/kolo.h; "" if the package uses the system's header."""
     folder = _PACKAGE / "include"
     return str(folder) if folder.exists() else ""

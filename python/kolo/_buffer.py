@@ -80,17 +80,17 @@ _types: dict[tuple[str, int], tuple[int, int]] = {}  # of a format: type, and by
 class Buffer:
     """Memory for a call: the bytes of an object, as elements of a type.
 
-    Every call makes one of what it is given; making it before saves that time, and is the way to
-    say another type than the object's own, as for bfloat16 in an array of uint16, or a pair:
+    Every call makes a Buffer of its argument. A Buffer made once saves that time. It can also give
+    another type than the object's own, such as bfloat16 for an array of uint16, or a pair:
 
         kolo.Buffer(array, kolo.Type.BFLOAT16)
 
     exporter: an object with the buffer protocol (numpy arrays, bytearray, memoryview, array.array,
-    ctypes arrays, ...), C-contiguous; or with DLPack, where numpy is there. It stays exported as long
+    ctypes arrays, ...), C-contiguous; or with DLPack, if numpy is installed. It stays exported as long
     as the Buffer lives: a bytearray cannot change its size.
-    type: of the elements; default the exporter's own.
-    Raises InvalidError where the type does not suit, BufferError where there are gaps, TypeError
-    for an object that has neither protocol.
+    type: of the elements; default: the exporter's own.
+    Raises InvalidError if the type does not fit, BufferError if the memory has gaps, TypeError if the
+    object has neither protocol.
     """
 
     __slots__ = ("address", "count", "type", "readonly", "_view")
@@ -122,7 +122,7 @@ class Buffer:
 
     @classmethod
     def at(cls, address: int, count: int, type: Type) -> Buffer:
-        """`count` elements at an address, which stays valid as long as calls use it: the way to give
+        """`count` elements at an address, which must stay valid as long as calls use it. This is the way to give
         memory of a GPU."""
         self = cls.__new__(cls)
         self._view = None
@@ -150,10 +150,12 @@ def _by_dlpack(exporter: Any) -> tuple[memoryview, bool]:
 
 
 def readable(given: BufferLike) -> Buffer:
+    """The Buffer of a call's input."""
     return given if type(given) is Buffer else Buffer(given)  # type: ignore[arg-type]
 
 
 def writable(given: BufferLike) -> Buffer:
+    """The Buffer of a call's output. Raises InvalidError if it is read-only."""
     buffer = given if type(given) is Buffer else Buffer(given)  # type: ignore[arg-type]
     if buffer.readonly:
         raise InvalidError("the buffer to receive into is read-only")
@@ -161,12 +163,13 @@ def writable(given: BufferLike) -> Buffer:
 
 
 def mem_alloc(nbytes: int) -> memoryview:
-    """`nbytes` zeroed bytes that the ranks of this host can map, so that large collectives on them
-    copy less. They are freed when no view of them is left:
+    """Allocate `nbytes` zeroed bytes that the ranks of this host can map: large collectives copy less.
+
+    They are freed when no view of them is left:
 
         numpy.frombuffer(kolo.mem_alloc(4 * n), numpy.float32)
 
-    Raises InvalidError for 0 bytes, ResourceError where there is no shared memory left.
+    Raises InvalidError for 0 bytes, ResourceError if no shared memory is left.
     """
     pointer = ctypes.c_void_p()
     check(lib.kolo_mem_alloc(nbytes, ctypes.byref(pointer)))

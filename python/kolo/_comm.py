@@ -33,8 +33,10 @@ _groups = _Groups()
 
 @contextlib.contextmanager
 def group() -> Iterator[None]:
-    """Calls inside start together at the end, which raises the first error. Needed for exchanges by
-    send() and recv(), and for several ranks driven by one thread. Groups nest."""
+    """The calls inside the `with` start together at its end, which raises their first error.
+
+    An exchange by send() and recv() needs a group, and so do several ranks of one thread. Groups nest.
+    """
     check(lib.kolo_group_begin())
     _groups.depth += 1
     status = 0
@@ -49,8 +51,10 @@ def group() -> Iterator[None]:
 
 
 class Stream:
-    """Calls queued on it return at once and run in order, on a thread of kolo. Until sync() their
-    buffers are kolo's: neither read nor written. close() waits, as the end of a `with` does."""
+    """A queue of calls. They return at once and run in order, on a thread of kolo.
+
+    Do not read or write their buffers before sync(). close() and the end of a `with` wait for the calls.
+    """
 
     def __init__(self) -> None:
         handle = ctypes.c_void_p()
@@ -60,18 +64,18 @@ class Stream:
         self.close: Callable[[], Any] = weakref.finalize(self, lib.kolo_stream_destroy, handle.value)
 
     def set_timeout(self, seconds: float) -> None:
-        """Calls queued from now on end with TimedOutError after so long; 0: the communicator's."""
+        """Set the time-out in seconds of later calls: they end with TimedOutError. 0: the communicator's."""
         check(lib.kolo_stream_set_timeout(self._handle, math.ceil(seconds * 1000)))
 
     def sync(self) -> None:
-        """Wait until all that was queued is done; raises the first error since the last sync()."""
+        """Wait until all queued calls are done. Raises the first error since the last sync()."""
         borrowed, self._borrowed = self._borrowed, []
         status = lib.kolo_stream_sync(self._handle)
         del borrowed
         check(status)
 
     def query(self) -> bool:
-        """Whether all that was queued is done. Raises the first error since the last sync()."""
+        """Whether all queued calls are done. Raises the first error since the last sync()."""
         status = lib.kolo_stream_query(self._handle)
         check(status)
         return bool(status == 0)
@@ -89,11 +93,11 @@ StreamLike = Union[Stream, int, None]
 
 @dataclass
 class Config:
-    """Options of a communicator; None takes the environment's value, else the default.
+    """Options of a communicator. None takes the environment's value, or else the default.
 
-    deterministic: sums in rank order, rounded once. timeout: seconds without progress (600).
-    device: a CUDA ordinal, or -1 for host memory. name: for the log. algo, transport: as KOLO_ALGO
-    and KOLO_TRANSPORT.
+    deterministic: sums are in rank order and rounded once. timeout: seconds without progress (600).
+    device: a CUDA ordinal, or -1 for host memory. name: appears in the log. algo, transport: the values
+    of KOLO_ALGO and KOLO_TRANSPORT.
     """
 
     deterministic: Optional[bool] = None
@@ -120,8 +124,11 @@ def _config(config: Optional[Config]) -> Any:
 
 
 def create_id() -> bytes:
-    """A fresh id of 128 bytes, to be brought to every rank by any safe means: it holds a secret. This
-    process answers the ranks that join with it, so it must live until they have."""
+    """Create an id of 128 bytes for Comm.create(). Bring it to every rank by safe means: it has a secret.
+
+    This process answers the ranks that join with the id, so it must live until all have joined.
+    Raises ResourceError if no socket can be opened.
+    """
     out = CId()
     check(lib.kolo_id_create(ctypes.byref(out)))
     return bytes(out.bytes)
@@ -138,20 +145,22 @@ def _sizes(values: Optional[Sequence[int]]) -> Any:
 
 
 class Comm:
-    """What joins `size` ranks, as one of them sees it. Every rank makes the same calls in the same
-    order.
+    """A communicator: one rank's view of `size` ranks. Every rank makes the same calls in the same order.
 
-    Comm(config) takes rank, size and meeting point from the launcher: kolo run, mpirun, torchrun or
-    srun; without one it is a job of 1 rank.
+    Comm(config) takes rank, size and rendezvous from the launcher: kolo run, mpirun, torchrun or srun.
+    Without a launcher it is a job of 1 rank.
 
-    Buffers are host memory with the buffer protocol, C-contiguous, of any shape: only the number of
-    their elements counts, and their types must agree. In place: one buffer for both; or, of gather,
-    all_gather, scatter and reduce_scatter, the smaller one is this rank's block of the larger.
-    With a stream the call queues and returns, and in a group it begins with the group's end; till
-    then the buffers are kolo's.
+    Buffers are host memory with the buffer protocol, C-contiguous, of any shape. Only the number of
+    elements counts. Types must be equal. A call is in place if both buffers are one. In gather,
+    all_gather, scatter and reduce_scatter it is in place if the smaller buffer is this rank's block of
+    the larger buffer.
 
-    Errors are subclasses of Error. InvalidError and UnsupportedError leave the communicator usable;
-    after others only shrink(), failure(), abort() and close() may follow.
+    A call with a stream is queued and returns at once. A call in a group begins at the end of the group.
+    Do not read or write its buffers before it is done.
+
+    Errors are subclasses of Error. A wrong number of elements, a wrong type or a wrong rank raises
+    InvalidError. After InvalidError and UnsupportedError the communicator is usable. After any other
+    error only shrink(), failure(), abort() and close() may follow.
     """
 
     def __init__(self, config: Optional[Config] = None) -> None:
@@ -174,7 +183,11 @@ class Comm:
 
     @classmethod
     def join(cls, id: bytes, nranks: int, rank: int, config: Optional[Config] = None) -> Comm:
-        """Join as `rank` of `nranks` with the id of create_id(). Returns when all have joined."""
+        """Join as `rank` of `nranks` ranks with the id of create_id(). Returns when all ranks have joined.
+
+        Raises InvalidError (the id has not 128 bytes, the rank is not below nranks), PeerError or
+        TimedOutError (a rank did not come).
+        """
         if len(id) != 128:
             raise InvalidError(f"an id has 128 bytes, not {len(id)}")
         out = ctypes.c_void_p()
@@ -183,37 +196,43 @@ class Comm:
 
     @classmethod
     def local(cls, nranks: int, config: Optional[Config] = None) -> list[Comm]:
-        """`nranks` communicators of this process, each for one thread, or all for one with group()."""
+        """`nranks` communicators in this process: one for each thread, or all for one thread with group()."""
         out = (ctypes.c_void_p * max(nranks, 0))()
         check(lib.kolo_comm_create_local(nranks, _config(config), out))
         return [cls._of(handle) for handle in out]
 
     def split(self, color: int, key: int = 0, config: Optional[Config] = None) -> Optional[Comm]:
-        """Collective. Ranks of equal color (>= 0) form a communicator, ordered by key, then by rank.
-        NO_COLOR gives None. config None: as here."""
+        """Form a communicator of the ranks with equal color (>= 0), ordered by key, then by rank. Collective.
+
+        Returns None for NO_COLOR. config None: the options of this communicator.
+        """
         out = ctypes.c_void_p()
         check(lib.kolo_comm_split(self._handle, color, key, _config(config), ctypes.byref(out)), self._handle)
         return None if out.value is None else Comm._of(out.value)
 
     def shrink(self, exclude: Sequence[int], config: Optional[Config] = None) -> Comm:
-        """By the survivors only, also after a failure: a communicator without the ranks `exclude`, in
-        the old order. This one is to be closed all the same."""
+        """Form a communicator without the ranks `exclude`, in the old order; also after a failure.
+
+        Only the other ranks call this, all with the same `exclude`. Close the old communicator, too.
+        """
         ranks = (ctypes.c_int * len(exclude))(*exclude)
         out = ctypes.c_void_p()
         check(lib.kolo_comm_shrink(self._handle, ranks, len(exclude), _config(config), ctypes.byref(out)))
         return Comm._of(out.value)
 
     def failure(self) -> Optional[Error]:
-        """What ended this communicator, with the rank at fault, or None. From any thread."""
+        """The error that ended this communicator, with the rank at fault, or None. Any thread may call this."""
         return failure_of(self._handle)
 
     def abort(self) -> None:
-        """Make every call on it, here and elsewhere, raise AbortedError. From any thread."""
+        """Make every call on it, on all ranks, raise AbortedError. Any thread may call this."""
         lib.kolo_comm_abort(self._handle)
 
     def close(self) -> None:
-        """Wait until what was sent is taken, then end; also at the end of a `with` and of the
-        process. Afterwards calls raise InvalidError."""
+        """Wait until the sent messages are taken, then end. Later calls raise InvalidError.
+
+        The end of a `with` and of the process do the same.
+        """
         self._handle = None
         self._end()
 
@@ -237,8 +256,10 @@ class Comm:
 
     def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM,
                    stream: StreamLike = None) -> None:
-        """recv[i] = the reduction of all ranks' send[i]. Both have the same number of elements; recv
-        None: in place."""
+        """recv[i] = the reduction of all ranks' send[i].
+
+        send[n], recv[n]; recv None: in place.
+        """
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
         _agree(src, dst)
@@ -246,7 +267,10 @@ class Comm:
 
     def reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM, root: int = 0,
                stream: StreamLike = None) -> None:
-        """The same to rank `root`; recv is not looked at elsewhere. None on root: in place."""
+        """On rank `root`: recv[i] = the reduction of all ranks' send[i].
+
+        send[n], recv[n]. Only root's recv is used; None on root: in place.
+        """
         here = self.rank == root
         src = writable(send) if here and recv is None else readable(send)
         dst = (src if recv is None else writable(recv)) if here else None
@@ -256,8 +280,10 @@ class Comm:
 
     def broadcast(self, send: Optional[BufferLike], recv: Optional[BufferLike] = None, root: int = 0,
                   stream: StreamLike = None) -> None:
-        """recv[i] = root's send[i], on every rank. send is not looked at elsewhere than on root; recv
-        None: in place, `send` is what every rank gives."""
+        """recv[i] = root's send[i], on every rank.
+
+        send[n], recv[n]. Only root's send is used; recv None: in place, in `send` on every rank.
+        """
         if send is None and (recv is None or self.rank == root):
             raise InvalidError("broadcast needs a buffer to send on root, and one to receive into")
         dst = writable(recv if recv is not None else send)  # type: ignore[arg-type]
@@ -267,8 +293,10 @@ class Comm:
 
     def gather(self, send: BufferLike, recv: Optional[BufferLike] = None, root: int = 0,
                stream: StreamLike = None) -> None:
-        """On root: block r of recv = rank r's send; recv has size times as many elements as send. It
-        is not looked at elsewhere."""
+        """On rank `root`: block r of recv = rank r's send.
+
+        send[n], recv[size * n]. Only root's recv is used.
+        """
         src = readable(send)
         dst = writable(_wanted(recv, "gather", "recv")) if self.rank == root else None
         if dst is not None:
@@ -276,8 +304,10 @@ class Comm:
         self._call(lib.kolo_gather, stream, (src, dst), src.address, _address(dst), src.count, src.type, root)
 
     def scatter(self, send: Optional[BufferLike], recv: BufferLike, root: int = 0, stream: StreamLike = None) -> None:
-        """On rank r: recv = block r of root's send, which has size times as many elements as recv. It
-        is not looked at elsewhere."""
+        """On rank r: recv = block r of root's send.
+
+        send[size * n], recv[n]. Only root's send is used.
+        """
         dst = writable(recv)
         src = readable(_wanted(send, "scatter", "send")) if self.rank == root else None
         if src is not None:
@@ -285,20 +315,28 @@ class Comm:
         self._call(lib.kolo_scatter, stream, (src, dst), _address(src), dst.address, dst.count, dst.type, root)
 
     def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None) -> None:
-        """On every rank: block r of recv = rank r's send; recv has size times as many elements."""
+        """On every rank: block r of recv = rank r's send.
+
+        send[n], recv[size * n].
+        """
         src, dst = readable(send), writable(recv)
         _agree(src, dst, self.size)
         self._call(lib.kolo_all_gather, stream, (src, dst), src.address, dst.address, src.count, src.type)
 
     def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: int = Op.SUM, stream: StreamLike = None) -> None:
-        """On rank r: recv = block r of the reduction of send, which has size times as many elements."""
+        """On rank r: recv = block r of the reduction of all ranks' send.
+
+        send[size * n], recv[n].
+        """
         src, dst = readable(send), writable(recv)
         _agree(dst, src, self.size)
         self._call(lib.kolo_reduce_scatter, stream, (src, dst), src.address, dst.address, dst.count, dst.type, op)
 
     def all_to_all(self, send: BufferLike, recv: Optional[BufferLike] = None, stream: StreamLike = None) -> None:
-        """On rank r: block q of recv = block r of rank q's send. Both have size blocks; recv None: in
-        place."""
+        """On rank r: block q of recv = block r of rank q's send.
+
+        send[size * n], recv[size * n]; recv None: in place.
+        """
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
         _agree(src, dst)
@@ -307,15 +345,18 @@ class Comm:
         self._call(lib.kolo_all_to_all, stream, (src, dst), src.address, dst.address, src.count // self.size, src.type)
 
     def barrier(self, stream: StreamLike = None) -> None:
-        """Returns after every rank has entered."""
+        """Return after every rank has entered."""
         self._call(lib.kolo_barrier, stream, ())
 
     # ---- v-forms: block r has counts[r] elements, from element displs[r] on ----
 
     def gatherv(self, send: BufferLike, recv: Optional[BufferLike] = None, counts: Optional[Sequence[int]] = None,
                 displs: Optional[Sequence[int]] = None, root: int = 0, stream: StreamLike = None) -> None:
-        """gather() of blocks that differ. recv, counts[size] and displs[size] on root only; displs
-        None: one block after the other."""
+        """gather() of blocks of different lengths: rank r's send has counts[r] elements.
+
+        counts[size] and displs[size], in elements of recv, and recv matter only on root. displs None:
+        one block after the other.
+        """
         src = readable(send)
         dst, sizes, places = None, None, None
         if self.rank == root:
@@ -327,8 +368,11 @@ class Comm:
 
     def scatterv(self, send: Optional[BufferLike], recv: BufferLike, counts: Optional[Sequence[int]] = None,
                  displs: Optional[Sequence[int]] = None, root: int = 0, stream: StreamLike = None) -> None:
-        """scatter() of blocks that differ. send, counts[size] and displs[size] on root only; displs
-        None: one block after the other."""
+        """scatter() of blocks of different lengths: rank r's recv has counts[r] elements.
+
+        counts[size] and displs[size], in elements of send, and send matter only on root. displs None:
+        one block after the other.
+        """
         dst = writable(recv)
         src, sizes, places = None, None, None
         if self.rank == root:
@@ -340,8 +384,11 @@ class Comm:
 
     def all_gatherv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int],
                     displs: Optional[Sequence[int]] = None, stream: StreamLike = None) -> None:
-        """all_gather() of blocks that differ: send has counts[rank] elements. counts[size] and
-        displs[size] are the same on every rank; displs None: one block after the other."""
+        """all_gather() of blocks of different lengths: rank r's send has counts[r] elements.
+
+        counts[size] and displs[size], in elements of recv, are the same on every rank. displs None: one
+        block after the other.
+        """
         src, dst = readable(send), writable(recv)
         sizes, places = self._blocks(dst, counts, displs)
         _same_type(src, dst)
@@ -350,8 +397,10 @@ class Comm:
 
     def reduce_scatterv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int], op: int = Op.SUM,
                         stream: StreamLike = None) -> None:
-        """reduce_scatter() of blocks that differ: recv has counts[rank] elements, send all of them, one
-        block after the other. counts[size] is the same on every rank."""
+        """reduce_scatter() of blocks of different lengths: rank r's recv has counts[r] elements.
+
+        send[sum(counts)], one block after the other. counts[size] is the same on every rank.
+        """
         src, dst = readable(send), writable(recv)
         sizes, _ = self._blocks(src, counts, None)
         _same_type(src, dst)
@@ -361,8 +410,11 @@ class Comm:
     def all_to_allv(self, send: BufferLike, send_counts: Sequence[int], recv: BufferLike, recv_counts: Sequence[int],
                     send_displs: Optional[Sequence[int]] = None, recv_displs: Optional[Sequence[int]] = None,
                     stream: StreamLike = None) -> None:
-        """all_to_all() of blocks that differ: send_counts[q] elements go to rank q, recv_counts[q] come
-        from it; all have size entries. displs None: one block after the other."""
+        """all_to_all() of blocks of different lengths: send_counts[q] elements go to rank q, and
+        recv_counts[q] elements come from rank q.
+
+        Counts and displacements have size entries, in elements. displs None: one block after the other.
+        """
         src, dst = readable(send), writable(recv)
         _same_type(src, dst)
         self._call(lib.kolo_all_to_allv, stream, (src, dst), src.address, *self._blocks(src, send_counts, send_displs),
@@ -384,7 +436,10 @@ class Comm:
     # ---- point to point ----
 
     def send(self, buffer: BufferLike, peer: int, tag: Optional[int] = None, stream: StreamLike = None) -> None:
-        """Send a buffer to rank `peer`, for its recv(); with a tag (>= 0) for its recv_tag()."""
+        """Send all elements of a buffer to rank `peer`: for its recv(), or with a tag (>= 0) for its recv_tag().
+
+        A short message returns at once; a long one waits for the receive.
+        """
         src = readable(buffer)
         if tag is None:
             self._call(lib.kolo_send, stream, (src,), src.address, src.count, src.type, peer)
@@ -392,14 +447,20 @@ class Comm:
             self._call(lib.kolo_send_tag, stream, (src,), src.address, src.count, src.type, peer, tag)
 
     def recv(self, buffer: BufferLike, peer: int, stream: StreamLike = None) -> None:
-        """Receive from rank `peer` what it sent without a tag: as many elements as the buffer has, or
-        fewer; a longer message raises InvalidError."""
+        """Receive a message that rank `peer` sent without a tag. It may be shorter than the buffer.
+
+        A longer message raises InvalidError.
+        """
         dst = writable(buffer)
         self._call(lib.kolo_recv, stream, (dst,), dst.address, dst.count, dst.type, peer)
 
     def recv_tag(self, buffer: BufferLike, peer: int = ANY_SOURCE, tag: int = ANY_TAG,
                  stream: StreamLike = None) -> RecvInfo:
-        """The same with a tag. What is returned says source, tag and bytes, once the message is there."""
+        """Receive a message with a tag, by default with any tag from any rank. It may be shorter than the buffer.
+
+        The result has source, tag and bytes of the message. With a stream or in a group it is filled when
+        the message is there. A longer message raises InvalidError.
+        """
         dst, info = writable(buffer), RecvInfo(size=ctypes.sizeof(RecvInfo))
         self._call(lib.kolo_recv_tag, stream, (dst, info), dst.address, dst.count, dst.type, peer, tag,
                    ctypes.byref(info))
@@ -408,8 +469,11 @@ class Comm:
     # ---- operations ----
 
     def premulsum(self, factor: BufferLike) -> int:
-        """An operation: the sum of inputs that are multiplied by this rank's factor first, a buffer of
-        one element. For elements of its type, on this communicator, as long as it is there."""
+        """Create an operation: the sum of inputs, each multiplied first by its rank's factor.
+
+        factor is a buffer of one element. The operation is for elements of its type, on this
+        communicator, for as long as the communicator exists.
+        """
         buffer, out = readable(factor), ctypes.c_uint32()
         _has(buffer, 1, "factor")
         check(lib.kolo_op_create_premulsum(buffer.address, buffer.type, self._handle, ctypes.byref(out)))

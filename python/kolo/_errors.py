@@ -9,10 +9,10 @@ from ._lib import CFailure, lib
 
 
 class Error(Exception):
-    """What went wrong, in words.
+    """The base of all errors of kolo. Its text says what went wrong.
 
-    status: the number of kolo_status. rank: the rank at fault, seen_by: the one that found it, both
-    None where not known; call: how many collectives that one had begun.
+    status: the value of kolo_status. rank: the rank at fault. seen_by: the rank that found the fault.
+    Both are None if unknown. call: the number of collectives that seen_by had begun.
     """
 
     status = -24
@@ -22,13 +22,13 @@ class Error(Exception):
 
 
 class InvalidError(Error, ValueError):
-    """The request makes no sense; nothing happened."""
+    """An argument is wrong; nothing happened."""
 
     status = -1
 
 
 class UnsupportedError(Error):
-    """It makes sense, but not here; nothing happened."""
+    """The request is not supported here; nothing happened."""
 
     status = -2
 
@@ -40,7 +40,7 @@ class MismatchError(Error):
 
 
 class PeerError(Error, ConnectionError):
-    """A rank died, left, or could not come up."""
+    """A rank died, left, or could not start."""
 
     status = -17
 
@@ -64,7 +64,7 @@ class AbortedError(Error):
 
 
 class ResourceError(Error, OSError):
-    """The system refused: memory, descriptors, ..."""
+    """The system has no memory, descriptors, ... left."""
 
     status = -21
 
@@ -117,5 +117,6 @@ def error_of(status: int, handle: Optional[int] = None) -> Error:
 
 
 def check(status: int, handle: Optional[int] = None) -> None:
+    """Raise the error of a negative kolo_status; `handle` is the communicator, if there is one."""
     if status < 0:
         raise error_of(status, handle)

@@ -38,7 +38,7 @@ class Type(enum.IntEnum):
 
 
 class Op(enum.IntEnum):
-    """Reductions, kolo_op; Comm.premulsum() makes more. Which suits which type: see kolo/kolo.h."""
+    """Reductions, enum kolo_op. Comm.premulsum() makes more. kolo/kolo.h lists the types of each."""
 
     SUM = 0
     PROD = 1
@@ -56,10 +56,14 @@ class Op(enum.IntEnum):
 
 
 class CId(ctypes.Structure):
+    """struct kolo_id."""
+
     _fields_ = [("bytes", ctypes.c_ubyte * 128)]
 
 
 class CConfig(ctypes.Structure):
+    """struct kolo_config."""
+
     _fields_ = [
         ("size", c_uint32),
         ("deterministic", c_int),
@@ -72,6 +76,8 @@ class CConfig(ctypes.Structure):
 
 
 class CFailure(ctypes.Structure):
+    """struct kolo_failure."""
+
     _fields_ = [
         ("size", c_uint32),
         ("status", c_int),

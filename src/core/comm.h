@@ -36,7 +36,7 @@ struct kolo_member { /* a rank, as this one sees it */
     const struct kolo_transport *transport; /* the one that reaches it best */
     struct kolo_endpoint *device;
     struct kolo_reach reach;
-    struct kolo_link *link; /* NULL until first used; device_lock */
+    struct kolo_link *link; /* NULL until first used; links.lock */
     /* The same for threads that hold nothing and only tell of a failure. */
     _Atomic(struct kolo_link *) abort_link;
     _Atomic(struct kolo_region *) abort_region;

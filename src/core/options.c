@@ -38,19 +38,19 @@ static kolo_status check_config(const struct kolo_comm *c)
         return kolo_fail(KOLO_ERR_INVALID, "config.timeout_ms is %d; it must be positive",
                          c->options.timeout_ms);
     }
-    if (c->options.device < KOLO_HOST) {
+    if (c->options.cuda_ordinal < KOLO_HOST) {
         return kolo_fail(KOLO_ERR_INVALID,
                          "config.device is %d; it must be KOLO_HOST (-1) or a CUDA ordinal",
-                         c->options.device);
+                         c->options.cuda_ordinal);
     }
-    if (c->options.device != KOLO_HOST) {
+    if (c->options.cuda_ordinal != KOLO_HOST) {
         const struct kolo_path_ops *ops = NULL;
-        kolo_status st = kolo_path_find(c->options.device, &ops);
+        kolo_status st = kolo_path_find(c->options.cuda_ordinal, &ops);
         st = st == KOLO_OK ? ops->check() : st; /* before another rank waits for this one */
         if (st < 0) {
             char why[256];
             (void)snprintf(why, sizeof why, "%s", kolo_error_text());
-            return kolo_fail(st, "config.device is %d: %s", c->options.device, why);
+            return kolo_fail(st, "config.device is %d: %s", c->options.cuda_ordinal, why);
         }
     }
     if (c->options.algo_text == NULL || c->options.transport_text == NULL ||
@@ -74,7 +74,7 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
         choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->options.deterministic));
     KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000,
                         &c->options.timeout_ms));
-    c->options.device = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
+    c->options.cuda_ordinal = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->options.transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
     c->options.groups_text = choose_text(NULL, "KOLO_GROUPS", "");

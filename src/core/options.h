@@ -7,7 +7,7 @@
 
 struct kolo_options {
     int deterministic, timeout_ms;
-    int device; /* KOLO_HOST, or the ordinal of a GPU */
+    int cuda_ordinal; /* KOLO_HOST, or the ordinal of a GPU */
     char *algo_text, *transport_text;
     char *groups_text; /* "": as ranks are bound */
     bool logs_calls;

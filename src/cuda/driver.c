@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Loading the driver, and what its answers mean: see driver.h. The versioned name is the driver's;
- * the plain one is a stub of the toolkit. Never unloaded: other libraries of the process use it. */
+/* Loading the driver, and the meaning of its answers. libcuda.so.1 is the driver; libcuda.so is a
+ * stub of the toolkit. The driver is never unloaded, because other libraries of the process use
+ * it. */
 #include "cuda/driver.h"
 
 #include <ctype.h>
@@ -21,7 +22,7 @@ struct symbol {
         offsetof(struct kolo_cuda, member), symbol, false                                          \
     }
 
-/* _v2 and the like are what the names of cuda.h stand for. */
+/* Macros of cuda.h map its plain names to these names with _v2. */
 static const struct symbol symbols[] = {
     NEEDED(init, "cuInit"),
     NEEDED(get_error_name, "cuGetErrorName"),
@@ -106,7 +107,7 @@ static bool find_symbols(void *library, const char *path)
     return true;
 }
 
-static void load(void)
+static void load_driver(void)
 {
     const char *given = kolo_env("KOLO_CUDA_PATH");
     const char *path = given != NULL ? given : "libcuda.so.1";
@@ -131,7 +132,7 @@ static void load(void)
 kolo_status kolo_cuda_open(const struct kolo_cuda **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, load);
+    (void)pthread_once(&once, load_driver);
     if (reason[0] != '\0') {
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", reason);
     }
@@ -171,7 +172,7 @@ kolo_status kolo_cuda_find(const struct kolo_cuda *cuda, const void *ptr,
 {
     const kolo_cuda_address at = (kolo_cuda_address)(uintptr_t)ptr;
     unsigned type = 0;
-    unsigned managed = 0; /* a bool of the driver's */
+    unsigned managed = 0; /* the driver stores a bool in it */
     int ordinal = -1;
     const int known = cuda->pointer_get_attribute(&type, KOLO_CUDA_POINTER_TYPE, at);
     if (known == KOLO_CUDA_INVALID_VALUE || (known == KOLO_CUDA_OK && type == 0)) {

@@ -78,7 +78,7 @@ struct kolo_cuda_stream_op { /* CUstreamBatchMemOpParams: a wait and a write loo
 _Static_assert(sizeof(struct kolo_cuda_stream_op) == 48, "an entry of the driver's array");
 #endif
 
-struct kolo_cuda_ipc { /* CUipcMemHandle */
+struct kolo_cuda_ipc_handle { /* CUipcMemHandle */
     unsigned char data[64];
 };
 
@@ -122,8 +122,9 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*memcpy_peer_async)(kolo_cuda_address to, kolo_cuda_context to_context,
                              kolo_cuda_address from, kolo_cuda_context from_context, size_t bytes,
                              kolo_cuda_stream stream);
-    int (*ipc_get_mem_handle)(struct kolo_cuda_ipc *out, kolo_cuda_address base);
-    int (*ipc_open_mem_handle)(kolo_cuda_address *at, struct kolo_cuda_ipc handle, unsigned flags);
+    int (*ipc_get_mem_handle)(struct kolo_cuda_ipc_handle *out, kolo_cuda_address base);
+    int (*ipc_open_mem_handle)(kolo_cuda_address *at, struct kolo_cuda_ipc_handle handle,
+                               unsigned flags);
     int (*ipc_close_mem_handle)(kolo_cuda_address at);
     int (*mem_retain_allocation_handle)(kolo_cuda_allocation *out, void *at);
     int (*mem_release)(kolo_cuda_allocation allocation);

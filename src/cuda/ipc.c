@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See ipc.h. */
+/* GPU memory between processes: the driver's legacy handles, and descriptors for virtual memory
+ * management. */
 #include "cuda/ipc.h"
 
-static bool has(const struct kolo_cuda *cuda, int attribute, unsigned mask, kolo_cuda_address at)
+static bool has_attribute(const struct kolo_cuda *cuda, int attribute, unsigned mask,
+                          kolo_cuda_address at)
 {
-    uint64_t value = 0; /* the driver's bools and masks are shorter */
+    uint64_t value = 0; /* the driver stores a bool or a mask, which is shorter */
     return cuda->pointer_get_attribute(&value, attribute, at) == KOLO_CUDA_OK &&
            (value & mask) != 0;
 }
 
-enum kolo_lent_way kolo_lent_way(const struct kolo_cuda *cuda, kolo_cuda_address at)
+enum kolo_cuda_ipc_way kolo_cuda_ipc_way(const struct kolo_cuda *cuda, kolo_cuda_address at)
 {
     void *pool = NULL;
-    if (has(cuda, KOLO_CUDA_POINTER_IPC, 0xff, at)) {
-        return KOLO_LENT_BY_HANDLE;
+    if (has_attribute(cuda, KOLO_CUDA_POINTER_IPC, 0xff, at)) {
+        return KOLO_CUDA_IPC_BY_HANDLE;
     }
     const bool exports =
-        has(cuda, KOLO_CUDA_POINTER_HANDLES, KOLO_CUDA_HANDLE_FD, at) &&
+        has_attribute(cuda, KOLO_CUDA_POINTER_HANDLES, KOLO_CUDA_HANDLE_FD, at) &&
         cuda->pointer_get_attribute(&pool, KOLO_CUDA_POINTER_POOL, at) == KOLO_CUDA_OK;
-    return exports && pool == NULL ? KOLO_LENT_BY_FD : KOLO_LENT_NOT;
+    return exports && pool == NULL ? KOLO_CUDA_IPC_BY_FD : KOLO_CUDA_IPC_NONE;
 }
 
-bool kolo_lent_find(const struct kolo_cuda *cuda, kolo_cuda_address at, enum kolo_lent_way way,
-                    struct kolo_lent *out)
+bool kolo_cuda_ipc_find(const struct kolo_cuda *cuda, kolo_cuda_address at,
+                        enum kolo_cuda_ipc_way way, struct kolo_cuda_ipc_memory *out)
 {
     kolo_cuda_address base = 0;
     unsigned long long id = 0;
@@ -33,15 +35,15 @@ bool kolo_lent_find(const struct kolo_cuda *cuda, kolo_cuda_address at, enum kol
     out->base = base;
     out->bytes = bytes;
     out->id = id;
-    out->by_fd = way == KOLO_LENT_BY_FD;
+    out->by_fd = way == KOLO_CUDA_IPC_BY_FD;
     return known;
 }
 
-int kolo_lent_export(const struct kolo_cuda *cuda, const struct kolo_lent *lent)
+int kolo_cuda_ipc_export(const struct kolo_cuda *cuda, const struct kolo_cuda_ipc_memory *memory)
 {
     kolo_cuda_allocation allocation = 0;
     int fd = -1;
-    if (cuda->mem_retain_allocation_handle(&allocation, (void *)(uintptr_t)lent->at) ==
+    if (cuda->mem_retain_allocation_handle(&allocation, (void *)(uintptr_t)memory->at) ==
         KOLO_CUDA_OK) {
         if (cuda->mem_export_to_shareable_handle(&fd, allocation, KOLO_CUDA_HANDLE_FD, 0) !=
             KOLO_CUDA_OK) {
@@ -52,15 +54,16 @@ int kolo_lent_export(const struct kolo_cuda *cuda, const struct kolo_lent *lent)
     return fd;
 }
 
-kolo_cuda_address kolo_lent_open(const struct kolo_cuda *cuda, const struct kolo_cuda_ipc *handle)
+kolo_cuda_address kolo_cuda_ipc_open(const struct kolo_cuda *cuda,
+                                     const struct kolo_cuda_ipc_handle *handle)
 {
     enum { LAZY_PEER_ACCESS = 1 };
     kolo_cuda_address at = 0;
     return cuda->ipc_open_mem_handle(&at, *handle, LAZY_PEER_ACCESS) == KOLO_CUDA_OK ? at : 0;
 }
 
-bool kolo_lent_map(const struct kolo_cuda *cuda, int device, int fd, kolo_cuda_address at,
-                   size_t bytes)
+bool kolo_cuda_ipc_map(const struct kolo_cuda *cuda, int device, int fd, kolo_cuda_address at,
+                       size_t bytes)
 {
     const struct kolo_cuda_access access = {
         .kind = KOLO_CUDA_LOCATION_DEVICE, .device = device, .flags = KOLO_CUDA_READ_WRITE};
@@ -74,6 +77,6 @@ bool kolo_lent_map(const struct kolo_cuda *cuda, int device, int fd, kolo_cuda_a
     if (mapped && !reached) {
         (void)cuda->mem_unmap(at, bytes);
     }
-    (void)cuda->mem_release(allocation); /* the mapping keeps it */
+    (void)cuda->mem_release(allocation); /* the mapping keeps the allocation */
     return reached;
 }

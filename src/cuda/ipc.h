@@ -1,36 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An allocation on a GPU, as its process lends it to others of the host and as they map it.
+/* GPU memory that one process exports and other processes of the host map.
  *
- * What cudaMalloc() gives goes by a legacy IPC handle; what virtual memory management made
- * exportable, as expandable segments of PyTorch, by a descriptor (see gpu/ipc/unix_socket.h).
- * Memory of pools (cudaMallocAsync) is refused, also of those that could be exported, and managed
- * memory. The driver's number of an allocation tells it from a later one at the same address. */
+ * - Memory of cudaMalloc() is exported by a legacy IPC handle.
+ * - Memory of virtual memory management that was made exportable, such as PyTorch's expandable
+ *   segments, is exported by a descriptor (gpu/ipc/unix_socket.h sends it).
+ * - Memory of pools (cudaMallocAsync) and managed memory are refused, even from exportable pools.
+ *
+ * The driver's number of an allocation tells it from a later allocation at the same address. */
 #ifndef KOLO_CUDA_IPC_H
 #define KOLO_CUDA_IPC_H
 
 #include "cuda/driver.h"
 
-enum kolo_lent_way { KOLO_LENT_NOT, KOLO_LENT_BY_HANDLE, KOLO_LENT_BY_FD };
+enum kolo_cuda_ipc_way { KOLO_CUDA_IPC_NONE, KOLO_CUDA_IPC_BY_HANDLE, KOLO_CUDA_IPC_BY_FD };
 
-struct kolo_lent {            /* a buffer's */
-    uint64_t at;              /* of the buffer; 0: none */
-    uint64_t base, bytes, id; /* of the allocation that it begins in */
-    uint64_t by_fd;           /* 1; else by the handle */
-    struct kolo_cuda_ipc handle;
+struct kolo_cuda_ipc_memory { /* a buffer, as its owner describes it */
+    uint64_t at;              /* the buffer; 0: none */
+    uint64_t base, bytes, id; /* the allocation in which it begins */
+    uint64_t by_fd;           /* 1: by a descriptor; 0: by the handle */
+    struct kolo_cuda_ipc_handle handle;
 };
 
-/* All of these in the GPU's context. */
-enum kolo_lent_way kolo_lent_way(const struct kolo_cuda *cuda, kolo_cuda_address at);
-/* All but the handle. False: the driver does not say. */
-bool kolo_lent_find(const struct kolo_cuda *cuda, kolo_cuda_address at, enum kolo_lent_way way,
-                    struct kolo_lent *out);
-/* The caller's, or -1: it cannot be exported. */
-int kolo_lent_export(const struct kolo_cuda *cuda, const struct kolo_lent *lent);
+/* How memory can be exported. The GPU's context is current, here and below. */
+enum kolo_cuda_ipc_way kolo_cuda_ipc_way(const struct kolo_cuda *cuda, kolo_cuda_address at);
+/* Fill *out except the handle. False: the driver does not know the memory. */
+bool kolo_cuda_ipc_find(const struct kolo_cuda *cuda, kolo_cuda_address at,
+                        enum kolo_cuda_ipc_way way, struct kolo_cuda_ipc_memory *out);
+/* A descriptor that the caller closes, or -1: the memory cannot be exported. */
+int kolo_cuda_ipc_export(const struct kolo_cuda *cuda, const struct kolo_cuda_ipc_memory *memory);
 
-/* Another process's, by its handle; 0: it cannot be. */
-kolo_cuda_address kolo_lent_open(const struct kolo_cuda *cuda, const struct kolo_cuda_ipc *handle);
-/* By its descriptor, at reserved addresses. */
-bool kolo_lent_map(const struct kolo_cuda *cuda, int device, int fd, kolo_cuda_address at,
-                   size_t bytes);
+/* Map memory of another process by its handle. 0: failed. */
+kolo_cuda_address kolo_cuda_ipc_open(const struct kolo_cuda *cuda,
+                                     const struct kolo_cuda_ipc_handle *handle);
+/* Map memory of another process by its descriptor, at reserved addresses. */
+bool kolo_cuda_ipc_map(const struct kolo_cuda *cuda, int device, int fd, kolo_cuda_address at,
+                       size_t bytes);
 
 #endif

@@ -19,9 +19,9 @@ extern "C" {
  * UNSUPPORTED (they claim no peer access), LINK (it is refused, fails, or data arrive wrong),
  * TIMEOUT (a copy has not ended `timeout_ms` after the beginning), SYSTEM (memory, contexts).
  *
- * All is given back, and peer access is as it was, but where a copy may still run: after TIMEOUT,
- * or where a context is lost, what it works on stays with the driver. A driver may also block in
- * any call: who must go on calls this in a process to spare. */
+ * Memory and peer access are as they were, except if a copy may still run: after TIMEOUT, or when a
+ * context is lost, its memory stays with the driver. A driver may also block in any call. A caller
+ * that must go on calls this in a process of its own. */
 KOLO_CHECK kolo_status kolo_peer_access_try(const struct kolo_cuda *cuda, const int pair[2],
                                             size_t bytes, int timeout_ms, double *gbs_out);
 

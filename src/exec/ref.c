@@ -59,7 +59,8 @@ static void send(struct ref *f, int rank, const struct kolo_step *s)
     *tail = m;
 }
 
-static void apply(struct ref *f, int rank, const struct kolo_step *s, const unsigned char *data)
+static void apply_step(struct ref *f, int rank, const struct kolo_step *s,
+                       const unsigned char *data)
 {
     const size_t bytes = s->dst.count * f->chunk;
     if (bytes == 0) {
@@ -81,7 +82,7 @@ static bool receive(struct ref *f, int rank, const struct kolo_step *s)
         struct message *found = *m;
         if (found->from == s->peer && found->to == rank && found->lane == s->lane) {
             *m = found->next;
-            apply(f, rank, s, found->bytes);
+            apply_step(f, rank, s, found->bytes);
             free(found);
             return true;
         }
@@ -99,7 +100,7 @@ static bool run_step(struct ref *f, int rank, const struct kolo_step *s)
     case KOLO_RECV_REDUCE:
         return receive(f, rank, s);
     default:
-        apply(f, rank, s, s->src.count > 0 ? bytes_of(f, rank, s->src) : NULL);
+        apply_step(f, rank, s, s->src.count > 0 ? bytes_of(f, rank, s->src) : NULL);
         return true;
     }
 }

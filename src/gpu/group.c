@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of a group wait until its end, since one kernel may serve all ranks of a thread. */
+/* The calls of a group on GPU memory. They wait for the end of the group, because one kernel may
+ * serve all ranks of a thread. */
 #include "gpu/inner.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ struct pending { /* a call of a group */
 static _Thread_local struct pending *pending;
 
 kolo_status kolo_gpu_group_add(struct kolo_gpu_path *p, struct kolo_call *call,
-                               const struct kolo_gpu_call *what)
+                               const struct kolo_gpu_call *gpu_call)
 {
     struct pending *kept = malloc(sizeof *kept);
     struct pending **at = &pending;
@@ -25,7 +26,7 @@ kolo_status kolo_gpu_group_add(struct kolo_gpu_path *p, struct kolo_call *call,
     while (*at != NULL) {
         at = &(*at)->next;
     }
-    *kept = (struct pending){.path = p, .v = call->args.v, .call = *what};
+    *kept = (struct pending){.path = p, .v = call->args.v, .call = *gpu_call};
     call->args.v.all = NULL;
     *at = kept;
     return KOLO_OK;
@@ -57,14 +58,15 @@ kolo_status kolo_gpu_group_add_message(struct kolo_gpu_path *p, const struct kol
 
 /* ---- messages ---- */
 
-/* Those that go together with the first: of its communicator, or of its fused's ranks. */
+/* Whether a message is enqueued together with the first one: both are of one communicator, or of
+ * ranks of one fused path. */
 static bool goes_with(const struct posted *first, const struct posted *p)
 {
     return p->path == first->path ||
            (p->path->fused != NULL && p->path->fused == first->path->fused);
 }
 
-/* Take them off the list. */
+/* Take off the list all messages that go together with the first one. */
 static struct posted *take_together(int *n_out)
 {
     struct posted *taken = NULL, **end = &taken, *first = posted;
@@ -138,8 +140,8 @@ static kolo_status issue_messages(void)
 
 /* ---- the end of a group ---- */
 
-/* How many calls of rank r of this fused the group has; *first: the first of them, from `from` on.
- */
+/* The number of calls that the group has of a rank of this fused path, from `from` on. *first_out
+ * is the first of them. */
 static int calls_of(struct pending *from, const struct kolo_fused_path *fused, int rank,
                     struct pending **first_out)
 {
@@ -152,37 +154,55 @@ static int calls_of(struct pending *from, const struct kolo_fused_path *fused, i
     return count;
 }
 
-/* Take the first call off the list, with those of the other ranks if the group has all of them. */
+/* Find the first call of each rank of this call's fused path. False: the group has not as many
+ * calls of each rank, or there is no such path. */
+static bool find_all_ranks(struct pending *head, struct pending *of[KOLO_FUSED_RANKS])
+{
+    const struct kolo_fused_path *fused = head->path->fused;
+    const struct kolo_comm *c = head->path->comm;
+    if (fused == NULL) {
+        return false;
+    }
+    const int mine = calls_of(head, fused, c->ranks.rank, &of[c->ranks.rank]);
+    for (int r = 0; r < c->ranks.nranks; r++) {
+        if (calls_of(head, fused, r, &of[r]) != mine) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Take a call off the list, which was enqueued with status `st`. */
+static void end_pending(struct pending *done, kolo_status st)
+{
+    struct pending **at = &pending;
+    while (*at != done) {
+        at = &(*at)->next;
+    }
+    *at = done->next;
+    (void)kolo_gpu_path_ended(done->path->comm, st);
+    free(done->v.all);
+    free(done);
+}
+
+/* Enqueue the first call of the list. If the group has the calls of all ranks of a fused path, they
+ * go together. */
 static kolo_status issue_first(void)
 {
-    struct pending *of[KOLO_FUSED_RANKS];
-    const struct kolo_gpu_call *call[KOLO_FUSED_RANKS];
-    struct pending *head = pending;
-    struct kolo_gpu_path *path = head->path;
-    const struct kolo_comm *c = path->comm;
-    const int mine =
-        path->fused != NULL ? calls_of(head, path->fused, c->ranks.rank, &of[c->ranks.rank]) : 0;
-    bool all = path->fused != NULL;
-    for (int r = 0; r < c->ranks.nranks && all; r++) {
-        all = all && calls_of(head, path->fused, r, &of[r]) == mine;
-        call[r] = all ? &of[r]->call : NULL;
+    struct pending *head = pending, *of[KOLO_FUSED_RANKS];
+    const struct kolo_gpu_call *call[KOLO_FUSED_RANKS] = {NULL};
+    const int nranks = head->path->comm->ranks.nranks;
+    if (!find_all_ranks(head, of)) {
+        const kolo_status st = kolo_gpu_path_enqueue(head->path, &head->call, &head->v);
+        end_pending(head, st);
+        return st;
     }
-    const kolo_status st = all ? kolo_fused_path_enqueue_all(path->fused, call)
-                               : kolo_gpu_path_enqueue(path, &head->call, &head->v);
-    for (int r = 0; r < c->ranks.nranks; r++) {
-        struct pending *done = all ? of[r] : r == c->ranks.rank ? head : NULL;
-        for (struct pending **at = &pending; done != NULL && *at != NULL;) {
-            if (*at == done) {
-                *at = done->next;
-                break;
-            }
-            at = &(*at)->next;
-        }
-        if (done != NULL) {
-            (void)kolo_gpu_path_ended(done->path->comm, st);
-            free(done->v.all);
-            free(done);
-        }
+    for (int r = 0; r < nranks; r++) {
+        call[r] = &of[r]->call;
+    }
+    const kolo_status st = kolo_fused_path_enqueue_all(head->path->fused, call);
+    for (int r = 0; r < nranks; r++) {
+        end_pending(of[r], st);
     }
     return st;
 }
@@ -201,7 +221,7 @@ kolo_status kolo_gpu_group_end(void)
         const kolo_status st = usable == KOLO_OK ? issue_first() : usable;
         first = first == KOLO_OK ? st : first;
     }
-    while (posted != NULL) { /* after collectives on every rank */
+    while (posted != NULL) { /* after the collectives, in the same order on every rank */
         const kolo_status st = issue_messages();
         first = first == KOLO_OK ? st : first;
     }

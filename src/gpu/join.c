@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How the ranks of a communicator come to a path, and leave it. Each rank tells which GPU it has
- * and what it can do; from that all ranks choose the same ways. */
+/* Opening and closing the GPU path of a communicator. Each rank tells all ranks which GPU it has
+ * and what it can do. From that, all ranks choose the same ways. */
 #include "gpu/inner.h"
 
 #include <stdlib.h>
@@ -8,49 +8,49 @@
 
 /* ---- what each rank can do ---- */
 
-struct intro { /* what a rank tells of its GPU */
+struct intro { /* what a rank tells all ranks of its GPU */
     int32_t status, ordinal;
-    uint32_t kernels; /* 1: kolo has some here */
-    uint32_t opens;   /* 1: memory of other processes may be opened */
-    uint32_t stores;  /* 1: to memory of other GPUs may be stored */
-    uint32_t hier;    /* 1: calls may go in layers, */
-    uint64_t least;   /* from so many bytes on */
+    uint32_t kernels; /* 1: kolo has kernels for GPUs here */
+    uint32_t opens;   /* 1: it may open memory of other processes */
+    uint32_t stores;  /* 1: its kernels may store to memory of other GPUs */
+    uint32_t hier;    /* 1: calls may use the hierarchical way, */
+    uint64_t least;   /* from this number of bytes on */
     unsigned char uuid[16];
 };
 
-/* From where on two layers take less than one. Unmeasured: two low-latency kernels take 9 us (the
- * model of NCCL 2.30, src/sym_kernels.cc there, for 8 H100); a host that adds or copies some 10
- * GB/s a core saves that from about 64 KiB on. */
+/* The smallest call that takes less time in two layers than in one. An estimate, not measured: two
+ * low-latency kernels take 9 us (the model of NCCL 2.30, src/sym_kernels.cc there, for 8 H100). A
+ * host core that adds or copies 10 GB/s saves this time from about 64 KiB on. */
 static uint64_t least_bytes(void)
 {
     enum { LEAST = 64 << 10 };
-    const char *text = kolo_env("KOLO_CUDA_LAYER_BYTES");
+    const char *text = kolo_env("KOLO_CUDA_HIER_BYTES");
     size_t bytes = LEAST;
     if (text != NULL && !kolo_parse_bytes(text, &bytes)) {
-        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LAYER_BYTES is %s, which is no size; it is not used", text);
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_HIER_BYTES is %s, which is no size; it is not used", text);
         bytes = LEAST;
     }
     return bytes;
 }
 
-static struct intro introduce(const struct kolo_comm *c, struct kolo_gpu *gpu)
+static struct intro describe_gpu(const struct kolo_comm *c, struct kolo_gpu *gpu)
 {
     const char *ipc = kolo_env("KOLO_CUDA_IPC"), *p2p = kolo_env("KOLO_CUDA_P2P");
-    const char *layers = kolo_env("KOLO_CUDA_LAYERS");
-    struct intro intro = {.status = kolo_gpu_open(c->options.device, gpu),
-                          .ordinal = c->options.device};
+    const char *hier = kolo_env("KOLO_CUDA_HIER");
+    struct intro intro = {.status = kolo_gpu_open(c->options.cuda_ordinal, gpu),
+                          .ordinal = c->options.cuda_ordinal};
     intro.kernels = kolo_gpu_has_kernels();
     intro.opens = ipc == NULL || strcmp(ipc, "0") != 0;
     intro.stores = intro.kernels && (p2p == NULL || strcmp(p2p, "0") != 0);
-    intro.hier = intro.kernels && (layers == NULL || strcmp(layers, "0") != 0);
+    intro.hier = intro.kernels && (hier == NULL || strcmp(hier, "0") != 0);
     intro.least = least_bytes();
     memcpy(intro.uuid, gpu->uuid, sizeof intro.uuid);
     return intro;
 }
 
-struct shared { /* by all ranks */
+struct shared { /* what all ranks have in common */
     bool gpu, process, opens;
-    bool stores; /* all are on one host, on a GPU each, and may store to the others' */
+    bool stores; /* all are on one host, each on its own GPU, and may store to the other GPUs */
 };
 
 static struct shared what_is_shared(const struct kolo_comm *c, const struct intro *all)
@@ -73,8 +73,8 @@ static struct shared what_is_shared(const struct kolo_comm *c, const struct intr
     return shared;
 }
 
-/* A communicator of the same ranks on host memory, which sums in the order that kernels do: bits
- * do not depend on the way that a call takes. */
+/* A communicator of the same ranks for host memory. It adds in the order of the kernels, so the
+ * bits of a result do not depend on the way of a call. */
 static kolo_status make_host(struct kolo_gpu_path *p, struct kolo_comm **out)
 {
     struct kolo_comm *c = p->comm;
@@ -104,8 +104,8 @@ static kolo_status join_proxy(struct kolo_gpu_path *p, struct kolo_gpu *gpu, boo
 static kolo_status join_fused(struct kolo_gpu_path *p)
 {
     const struct kolo_comm *c = p->comm;
-    return kolo_fused_path_join(c->ranks.id, c->ranks.nranks, c->ranks.rank, c->options.device,
-                                &p->fused);
+    return kolo_fused_path_join(c->ranks.id, c->ranks.nranks, c->ranks.rank,
+                                c->options.cuda_ordinal, &p->fused);
 }
 
 static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all)
@@ -117,7 +117,7 @@ static kolo_status join_p2p(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const
     return kolo_p2p_path_open(p->comm, gpu, (const unsigned char(*)[16])uuid, &p->p2p);
 }
 
-struct ranks { /* what relations look at */
+struct ranks { /* the argument of the relations between ranks */
     const struct kolo_comm *comm;
     const struct intro *intro;
 };
@@ -139,7 +139,7 @@ static bool are_on_one_gpu(const void *who, int q, int r)
            memcmp(all->intro[q].uuid, all->intro[r].uuid, sizeof all->intro[q].uuid) == 0;
 }
 
-/* NULL: calls go in one layer. */
+/* *out NULL: the ranks form no groups, and calls go in one layer. */
 static kolo_status join_hier(struct kolo_gpu_path *p, struct kolo_gpu *gpu, const struct intro *all,
                              struct kolo_hier_path **out)
 {
@@ -177,7 +177,7 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
     }
     if (fuses && shared.process) {
         kolo_gpu_close(gpu);
-        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.device,
+        KOLO_LOG(INFO, INIT, "GPU %d: %d ranks, a kernel a call", c->options.cuda_ordinal,
                  c->ranks.nranks);
         return join_fused(p);
     }
@@ -185,13 +185,13 @@ static kolo_status join_with(struct kolo_gpu_path *p, struct kolo_gpu *gpu, cons
         KOLO_TRY(join_p2p(p, gpu, all));
     }
     if (p->p2p != NULL) {
-        return join_proxy(p, gpu, false); /* for messages, and v-forms that not all ranks know */
+        return join_proxy(p, gpu, false); /* for messages and some v-forms */
     }
     struct kolo_hier_path *layers = NULL;
     if (!(fuses && shared.opens)) {
         KOLO_TRY(join_hier(p, gpu, all, &layers));
     }
-    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->options.device, layers != NULL ? "other " : "",
+    KOLO_LOG(INFO, INIT, "GPU %d: %s%s", c->options.cuda_ordinal, layers != NULL ? "other " : "",
              fuses && shared.opens ? "rank 0 opens the others' memory, a kernel a call"
              : all[0].kernels      ? "calls go through host memory"
                                    : "calls go through host memory; kolo was built without nvcc, "
@@ -214,7 +214,7 @@ static kolo_status join_over_host(struct kolo_gpu_path *p)
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", c->ranks.nranks);
     }
-    const struct intro mine = introduce(c, &gpu);
+    const struct intro mine = describe_gpu(c, &gpu);
     kolo_status st = kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, c, NULL);
     st = mine.status != KOLO_OK ? (kolo_status)mine.status
          : st == KOLO_OK        ? join_with(p, &gpu, all)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory of GPUs, by kolo_mem_alloc_on(): allocations of their own, of the kind that other
- * processes can open. */
+/* GPU memory for kolo_mem_alloc_on(). Each is an allocation of its own, by cuMemAlloc(), so that
+ * other processes can open it. */
 #include "gpu/memory.h"
 
 #include "cuda/driver.h"

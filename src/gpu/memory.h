@@ -5,7 +5,7 @@
 
 #include "util/util.h"
 
-/* As struct kolo_path_ops says. */
+/* The slots of struct kolo_path_ops. */
 kolo_status kolo_gpu_memory_alloc(int device, size_t bytes, void **out);
 bool kolo_gpu_memory_free(void *ptr);
 

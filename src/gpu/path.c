@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whose memory a buffer is, and which calls are enqueued on a CUDA stream instead of being run. */
+/* The slots of the path: which memory a buffer is in, and which calls are enqueued on a CUDA stream
+ * instead of being run on the host. */
 #include "gpu/path.h"
 
 #include "core/call/fast_path.h"
@@ -7,7 +8,7 @@
 #include "gpu/inner.h"
 #include "gpu/memory.h"
 
-/* ---- whose memory ---- */
+/* ---- where buffers are ---- */
 
 static kolo_status find_place(const struct kolo_gpu_path *p, const void *ptr,
                               struct kolo_cuda_place *out)
@@ -25,15 +26,15 @@ static kolo_status check_place(const struct kolo_comm *c, const struct kolo_cuda
 {
     char text[32];
     if (place->kind == KOLO_CUDA_KIND_MANAGED ||
-        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->options.device)) {
+        (place->kind == KOLO_CUDA_KIND_DEVICE && place->ordinal == c->options.cuda_ordinal)) {
         return KOLO_OK;
     }
     kolo_cuda_say_place(place, text, sizeof text);
     return kolo_fail(KOLO_ERR_INVALID, "%s (%p) is %s; the communicator's device is GPU %d", name,
-                     ptr, text, c->options.device);
+                     ptr, text, c->options.cuda_ordinal);
 }
 
-/* Of the buffers that count; *host_out: all of them are host memory. */
+/* Find the places of the buffers that this rank uses. *host_out: all of them are host memory. */
 static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_call *call,
                                bool *host_out)
 {
@@ -66,22 +67,22 @@ static kolo_status find_places(const struct kolo_gpu_path *p, const struct kolo_
 
 /* ---- calls ---- */
 
-static struct kolo_gpu_call describe(const struct kolo_call *call, kolo_stream stream)
+static struct kolo_gpu_call describe_call(const struct kolo_call *call, kolo_stream stream)
 {
-    struct kolo_gpu_call what = {.args = call->args, .stream = stream};
+    struct kolo_gpu_call gpu_call = {.args = call->args, .stream = stream};
     if (call->extent.reduces && call->args.op >= KOLO_OPS) {
-        what.args.op = KOLO_OPS;
+        gpu_call.args.op = KOLO_OPS;
     }
-    return what;
+    return gpu_call;
 }
 
 static kolo_status take_call(struct kolo_gpu_path *p, struct kolo_call *call, kolo_stream stream)
 {
-    const struct kolo_gpu_call what = describe(call, stream);
+    const struct kolo_gpu_call gpu_call = describe_call(call, stream);
     if (kolo_group_depth > 0) {
-        return kolo_gpu_group_add(p, call, &what);
+        return kolo_gpu_group_add(p, call, &gpu_call);
     }
-    return kolo_gpu_path_enqueue(p, &what, &call->args.v);
+    return kolo_gpu_path_enqueue(p, &gpu_call, &call->args.v);
 }
 
 static bool gpu_path_take(struct kolo_comm_path *path, struct kolo_call *call, kolo_stream stream,
@@ -122,7 +123,7 @@ static bool gpu_path_take_message(struct kolo_comm_path *path, const struct kolo
 {
     struct kolo_gpu_path *p = (struct kolo_gpu_path *)(void *)path;
     struct kolo_cuda_place place = {stream != NULL ? KOLO_CUDA_KIND_MANAGED : KOLO_CUDA_KIND_HOST,
-                                    -1}; /* of no buffer: by its stream */
+                                    -1}; /* without a buffer, the stream decides */
     kolo_status st = m->buf != NULL ? find_place(p, m->buf, &place) : KOLO_OK;
     const bool host = place.kind == KOLO_CUDA_KIND_HOST;
     if (st == KOLO_OK && host && stream == NULL) {

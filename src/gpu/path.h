@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The path for memory of GPUs. A communicator of config.device takes both: memory of that GPU, and
- * host memory, as other communicators do. A buffer's kind is found from its pointer. So the
- * library's own small exchanges, as those of kolo_comm_split(), stay on the host.
+/* The path for GPU memory. A communicator with config.device takes memory of that GPU, and also
+ * host memory, as every communicator does. The pointer tells which memory a buffer is in. So the
+ * library's own small exchanges, such as those of kolo_comm_split(), stay on the host.
  *
- * A call on GPU memory goes one of four ways: see inner.h. */
+ * inner.h lists the four ways of a call on GPU memory. */
 #ifndef KOLO_GPU_PATH_H
 #define KOLO_GPU_PATH_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which way a call goes. */
+/* The choice among the four ways of inner.h for each call, and what the hierarchical way asks of
+ * its layers. */
 #include "core/failure/failure.h"
 #include "gpu/inner.h"
 
@@ -9,7 +10,7 @@ kolo_status kolo_gpu_path_poll(struct kolo_comm_path *path, int *rank_out)
     return p->p2p != NULL ? kolo_p2p_path_learn(p->p2p, rank_out) : KOLO_OK;
 }
 
-/* End the communicator if a kernel of its has given up; false if none has. */
+/* End the communicator if one of its kernels has given up. False: none has. */
 static bool has_failed(struct kolo_gpu_path *p)
 {
     int rank = -1;
@@ -20,21 +21,21 @@ static bool has_failed(struct kolo_gpu_path *p)
     return st != KOLO_OK;
 }
 
-kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu_call *what,
+kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu_call *call,
                                   struct kolo_counts *v)
 {
     if (p->fused != NULL) {
-        return kolo_fused_path_enqueue(p->fused, p->comm->ranks.rank, what);
+        return kolo_fused_path_enqueue(p->fused, p->comm->ranks.rank, call);
     }
-    if (p->p2p != NULL && !kolo_coll_by_messages(&what->args)) {
-        return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, what);
+    if (p->p2p != NULL && !kolo_coll_by_messages(&call->args)) {
+        return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, call);
     }
-    if (p->hier != NULL && kolo_hier_path_take(p->hier, what)) {
-        return kolo_hier_path_enqueue(p->hier, what);
+    if (p->hier != NULL && kolo_hier_path_take(p->hier, call)) {
+        return kolo_hier_path_enqueue(p->hier, call);
     }
-    KOLO_TRY(kolo_p2p_path_follow(p->p2p, what->stream));
-    KOLO_TRY(kolo_proxy_enqueue(p->proxy, what, v));
-    return kolo_p2p_path_note(p->p2p, what->stream);
+    KOLO_TRY(kolo_p2p_path_follow(p->p2p, call->stream));
+    KOLO_TRY(kolo_proxy_enqueue(p->proxy, call, v));
+    return kolo_p2p_path_note(p->p2p, call->stream);
 }
 
 kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *p, const struct kolo_message *m,
@@ -47,10 +48,10 @@ kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *p, const struct
 
 /* ---- layers of the hierarchical way ---- */
 
-static kolo_status enqueue_in_layer(struct kolo_comm *layer, const struct kolo_gpu_call *what,
+static kolo_status enqueue_in_layer(struct kolo_comm *layer, const struct kolo_gpu_call *call,
                                     struct kolo_counts *v)
 {
-    return kolo_gpu_path_enqueue(kolo_gpu_path_of(layer), what, v);
+    return kolo_gpu_path_enqueue(kolo_gpu_path_of(layer), call, v);
 }
 
 static enum kolo_hier_way way_of_layer(const struct kolo_comm *layer)

@@ -6,6 +6,10 @@
 
 #include "plan/plan.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The counts of a v-form: counts[n] displs[n] out_counts[n] out_displs[n], in elements. */
 struct kolo_counts {
     size_t *all; /* NULL: a regular collective */
@@ -63,4 +67,7 @@ static inline bool kolo_coll_is_one_block(enum kolo_coll coll, bool in)
               : coll == KOLO_COLL_SCATTER || coll == KOLO_COLL_REDUCE_SCATTER;
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

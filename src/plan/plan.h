@@ -17,6 +17,10 @@
 
 #include <assert.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum kolo_meaning { KOLO_SEND, KOLO_RECV, KOLO_RECV_REDUCE, KOLO_COPY, KOLO_REDUCE };
 
 enum kolo_step_flag {
@@ -122,4 +126,7 @@ static inline int kolo_rank_at(const struct kolo_shape *shape, int i)
 extern const struct kolo_algo *const kolo_algos[];
 extern const int kolo_algos_count;
 
+#ifdef __cplusplus
+}
+#endif
 #endif

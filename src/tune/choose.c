@@ -14,52 +14,75 @@ static bool rounds_to_less(enum kolo_type type)
            type == KOLO_FLOAT8_E5M2;
 }
 
-/* The tile of a call between hosts.
+/* ---- tiles ---- */
+
+enum call_fact {
+    BETWEEN_HOSTS = 1, /* some link is of messages, or there are several hosts */
+    FLAT = 2,
+    ROOTED = 4,
+    REDUCES = 8,
+    PAIR = 16,    /* of ranks */
+    CROWDED = 32, /* ranks share cores */
+    MAPPED = 64   /* all ranks have mapped the buffers */
+};
+
+/* The tiles of calls that are shorter than `below`, in bytes over all ranks' blocks, and of which
+ * all of the facts `is` hold and none of the facts `is_not`. The first such row counts; 0 is the
+ * default tile, which stays in a core's L2.
  *
- * Each tile costs system calls and a latency. Tiles pay if several ranks pass data on, because then
- * these ranks work at the same time. They gain nothing if each byte goes straight from its first
- * place to its last. Measured over loopback:
+ * Between hosts each tile costs system calls and a latency. Tiles pay if several ranks pass data
+ * on, because then these ranks work at the same time. They gain nothing if each byte goes straight
+ * from its first place to its last. Measured over loopback:
  * - a gather of 8 MiB of 4 ranks takes half the time in tiles of 4 MiB;
  * - an all-gather of 2 ranks takes a tenth less in these tiles;
- * - with more ranks that work at the same time, tiles of 1 MiB take a sixth less. */
-static size_t net_tile_of(const struct kolo_asked *call)
-{
-    const struct kolo_chooser_options *o = &call->chooser->options;
-    const bool flat = kolo_coll_flat(call->coll), rooted = kolo_coll_rooted(call->coll);
-    const bool chained = flat && rooted && o->nranks > 2;
-    const bool at_once = !kolo_coll_reduces(call->coll) && (rooted || o->nranks == 2);
-    const size_t bytes = call->bytes * (flat ? 1 : (size_t)o->nranks), kib = 1024;
-    return bytes <= KOLO_TILE_BYTES || chained ? 0 : (at_once ? 4096 : 1024) * kib;
-}
-
-/* The tile of a call. The default size stays in a core's L2. Measured with kolo tune on 2 cores:
+ * - with more ranks that work at the same time, tiles of 1 MiB take a sixth less.
+ *
+ * On one host, measured with kolo tune on 2 cores:
+ * - If one rank fills slots that another empties, an early first tile lets both work sooner, and
+ *   slots that are soon used again stay in the cache. A broadcast of 2 ranks takes a sixth less for
+ *   128 KiB in tiles of 32 KiB, and half for 8 MiB in tiles of 128 KiB.
  * - Ranks that share cores take turns between tiles. Gather and similar collectives of 8 ranks take
  *   20 to 25 % less in tiles of 1 MiB.
  * - In memory that all ranks map, no copy waits in a cache for its receiver. 2, 4 and 8 ranks take
- *   1 to 21 % less in tiles of 512 KiB.
- * - If one rank fills slots that another empties, an early first tile lets both work sooner, and
- *   slots that are soon used again stay in the cache. A broadcast of 2 ranks takes a sixth less for
- *   128 KiB in tiles of 32 KiB, and half for 8 MiB in tiles of 128 KiB. */
-static size_t tile_of(const struct kolo_asked *call)
+ *   1 to 21 % less in tiles of 512 KiB. */
+static const struct {
+    unsigned is, is_not;
+    size_t below, tile_bytes;
+} tiles[] = {
+    {BETWEEN_HOSTS, 0, KOLO_TILE_BYTES + 1, 0},
+    {BETWEEN_HOSTS | FLAT | ROOTED, PAIR, SIZE_MAX, 0},
+    {BETWEEN_HOSTS | ROOTED, REDUCES, SIZE_MAX, 4096 << 10},
+    {BETWEEN_HOSTS | PAIR, REDUCES, SIZE_MAX, 4096 << 10},
+    {BETWEEN_HOSTS, 0, SIZE_MAX, 1024 << 10},
+    {FLAT | ROOTED, CROWDED | MAPPED, 256 << 10, 32 << 10},
+    {FLAT | ROOTED, CROWDED | MAPPED, 4096 << 10, 64 << 10},
+    {FLAT | ROOTED, CROWDED | MAPPED, SIZE_MAX, 128 << 10},
+    {0, 0, KOLO_TILE_BYTES + 1, 0},
+    {CROWDED, FLAT, SIZE_MAX, 1024 << 10},
+    {MAPPED, 0, SIZE_MAX, 512 << 10},
+};
+
+static unsigned facts_of(const struct kolo_asked *call)
 {
     const struct kolo_chooser_options *o = &call->chooser->options;
-    if (o->by_messages || o->nhosts > 1) {
-        return net_tile_of(call);
-    }
     const bool crowded = (double)o->costs.cores * o->nhosts < o->nranks;
-    const bool flat = kolo_coll_flat(call->coll);
-    const bool one_way = flat && kolo_coll_rooted(call->coll);
-    const size_t bytes = call->bytes * (flat ? 1 : (size_t)o->nranks), kib = 1024;
-    if (one_way && !crowded && !call->mapped) {
-        return bytes < 256 * kib ? 32 * kib : bytes < 4096 * kib ? 64 * kib : 128 * kib;
+    return (o->by_messages || o->nhosts > 1 ? BETWEEN_HOSTS : 0u) |
+           (kolo_coll_flat(call->coll) ? FLAT : 0u) | (kolo_coll_rooted(call->coll) ? ROOTED : 0u) |
+           (kolo_coll_reduces(call->coll) ? REDUCES : 0u) | (o->nranks <= 2 ? PAIR : 0u) |
+           (crowded ? CROWDED : 0u) | (call->mapped ? MAPPED : 0u);
+}
+
+static size_t tile_of(const struct kolo_asked *call)
+{
+    const size_t blocks = kolo_coll_flat(call->coll) ? 1 : (size_t)call->chooser->options.nranks;
+    const unsigned facts = facts_of(call);
+    for (size_t i = 0; i < KOLO_LENGTH(tiles); i++) {
+        if ((facts & tiles[i].is) == tiles[i].is && (facts & tiles[i].is_not) == 0 &&
+            call->bytes * blocks < tiles[i].below) {
+            return tiles[i].tile_bytes;
+        }
     }
-    if (bytes <= KOLO_TILE_BYTES) {
-        return 0;
-    }
-    if (crowded && !flat) {
-        return 1024 * kib;
-    }
-    return call->mapped ? 512 * kib : 0;
+    return 0;
 }
 
 /* ---- rules ---- */

@@ -32,12 +32,12 @@ static const std::map<std::string, ProgramKernel> &PeerTable()
     return table;
 }
 
-using LowKernel = void (*)(const kolo_ll_launch &, uint32_t, const kolo_gpu::Threads &);
+using LlKernel = void (*)(const kolo_ll_launch &, uint32_t, const kolo_gpu::Threads &);
 
-static const std::map<std::string, LowKernel> &LowTable()
+static const std::map<std::string, LlKernel> &LlTable()
 {
 #define LOW(name, ...) {"kolo_ll_" #name, __VA_ARGS__::run},
-    static const std::map<std::string, LowKernel> table = {KOLO_LL_TABLE(LOW)};
+    static const std::map<std::string, LlKernel> table = {KOLO_LL_TABLE(LOW)};
     return table;
 }
 
@@ -50,7 +50,7 @@ size_t ArgumentBytes(const char *name)
 {
     return Table().count(name) > 0       ? sizeof(kolo_fused_launch)
            : PeerTable().count(name) > 0 ? sizeof(kolo_program_launch)
-           : LowTable().count(name) > 0  ? sizeof(kolo_ll_launch)
+           : LlTable().count(name) > 0   ? sizeof(kolo_ll_launch)
                                          : 0;
 }
 
@@ -77,11 +77,11 @@ bool Run(const char *name, const kolo_program_launch &launch, unsigned blocks, u
 
 bool Run(const char *name, const kolo_ll_launch &launch, unsigned blocks, unsigned threads)
 {
-    const auto found = LowTable().find(name);
-    EachInAThread(found != LowTable().end() ? blocks : 0, [&](unsigned block) {
+    const auto found = LlTable().find(name);
+    EachInAThread(found != LlTable().end() ? blocks : 0, [&](unsigned block) {
         found->second(launch, block, {0, 1, threads});
     });
-    return found != LowTable().end();
+    return found != LlTable().end();
 }
 
 bool Run(const char *name, const kolo_fused_launch &launch, unsigned blocks, unsigned threads)

@@ -167,7 +167,7 @@ struct Physical { // memory of virtual memory management
         close(fd);
     }
 };
-struct Handle { // in a kolo_cuda_ipc
+struct Handle { // in a kolo_cuda_ipc_handle
     int pid, fd;
     size_t bytes;
     ino_t file; // that descriptor may be another one's by now
@@ -790,7 +790,7 @@ int cuMemcpyPeerAsync(kolo_cuda_address to, kolo_cuda_context to_context, kolo_c
 // ---- memory of other processes ----
 
 KOLO_EXPORT
-int cuIpcGetMemHandle(kolo_cuda_ipc *out, kolo_cuda_address base)
+int cuIpcGetMemHandle(kolo_cuda_ipc_handle *out, kolo_cuda_address base)
 {
     ENTER_CONTEXT();
     std::lock_guard<std::mutex> hold(lock);
@@ -804,7 +804,7 @@ int cuIpcGetMemHandle(kolo_cuda_ipc *out, kolo_cuda_address base)
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
-int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc given, unsigned)
+int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc_handle given, unsigned)
 {
     ENTER_UNSAFE();
     Handle handle;

@@ -22,6 +22,16 @@ using reduce_reference::kBytes;
 
 constexpr unsigned kSms = 4;
 
+kolo_coll_args ArgsOf(kolo_coll coll, kolo_type type, kolo_op op, size_t count)
+{
+    kolo_coll_args args = {};
+    args.coll = coll;
+    args.type = type;
+    args.op = op;
+    args.count = count;
+    return args;
+}
+
 std::string Name(kolo_coll coll, kolo_type type, kolo_op op)
 {
     char name[KOLO_FUSED_NAME];
@@ -91,10 +101,8 @@ void CheckAllReduce(const Case &c)
     }
     job.divisor = c.op == KOLO_AVG ? static_cast<unsigned>(c.ranks) : 0;
     const Bytes expected = reduce_reference::Reference(c.type, job);
-    const kolo_fused_shape shape = {
-        KOLO_COLL_ALL_REDUCE, c.ranks, 0, c.count, elem, nullptr, nullptr};
-    kolo_fused_lower(&shape, kSms, &launch.call);
-    launch.call.divisor = job.divisor;
+    const kolo_coll_args args = ArgsOf(KOLO_COLL_ALL_REDUCE, c.type, c.op, c.count);
+    kolo_fused_lower(&args, c.ranks, kSms, &launch.call);
     const std::string name = Name(KOLO_COLL_ALL_REDUCE, c.type, c.op);
     ASSERT_TRUE(emulator::Run(name.c_str(), launch, kolo_fused_blocks(&launch.call, kSms), 32));
     for (int r = 0; r < c.ranks; r++) {
@@ -152,9 +160,8 @@ TEST(FusedKernels, ScaleEachInputByItsRanksFactorRoundedInItsType)
             memcpy(&launch.rank[r].factor, factor.data(), elem);
         }
         const Bytes expected = reduce_reference::Reference(type, job);
-        const kolo_fused_shape shape = {
-            KOLO_COLL_ALL_REDUCE, kRanks, 0, count, elem, nullptr, nullptr};
-        kolo_fused_lower(&shape, kSms, &launch.call);
+        const kolo_coll_args args = ArgsOf(KOLO_COLL_ALL_REDUCE, type, KOLO_OPS, count);
+        kolo_fused_lower(&args, kRanks, kSms, &launch.call);
         ASSERT_TRUE(
             emulator::Run(Name(KOLO_COLL_ALL_REDUCE, type, KOLO_OPS).c_str(), launch, 2, 32));
         EXPECT_EQ(0, memcmp(out.At(1), expected.data(), bytes)) << kolo_type_name(type);
@@ -227,9 +234,9 @@ void CheckMovement(const Movement &m)
         launch.rank[r].in = reinterpret_cast<uint64_t>(in);
         launch.rank[r].out = reinterpret_cast<uint64_t>(out);
     }
-    const kolo_fused_shape shape = {m.coll,         m.ranks, m.root, m.count,
-                                    kBytes[m.type], nullptr, nullptr};
-    kolo_fused_lower(&shape, kSms, &launch.call);
+    kolo_coll_args args = ArgsOf(m.coll, m.type, KOLO_SUM, m.count);
+    args.root = m.root;
+    kolo_fused_lower(&args, m.ranks, kSms, &launch.call);
     ASSERT_TRUE(emulator::Run(Name(m.coll, m.type, KOLO_SUM).c_str(), launch,
                               kolo_fused_blocks(&launch.call, kSms), 64));
     for (int r = 0; r < m.ranks; r++) {
@@ -262,7 +269,8 @@ TEST(FusedKernels, MoveEveryByteToItsPlaceApartAndInPlace)
 TEST(FusedKernels, GatherBlocksOfDifferentLengthsToWhereTheyBelong)
 {
     constexpr int kRanks = 4;
-    const size_t counts[kRanks] = {5, 0, 12000, 33}, displs[kRanks] = {12100, 0, 50, 0};
+    size_t all[2 * kRanks] = {5, 0, 12000, 33, 12100, 0, 50, 0};
+    const size_t *counts = all, *displs = all + kRanks;
     Buffers in(kRanks, 4 * 12000, 0), out(kRanks, 4 * 12200, 0);
     kolo_fused_launch launch = {};
     for (int r = 0; r < kRanks; r++) {
@@ -272,8 +280,9 @@ TEST(FusedKernels, GatherBlocksOfDifferentLengthsToWhereTheyBelong)
         launch.rank[r].in = reinterpret_cast<uint64_t>(in.At(r));
         launch.rank[r].out = reinterpret_cast<uint64_t>(out.At(r));
     }
-    const kolo_fused_shape shape = {KOLO_COLL_ALL_GATHER, kRanks, 0, 0, 4, counts, displs};
-    kolo_fused_lower(&shape, kSms, &launch.call);
+    kolo_coll_args args = ArgsOf(KOLO_COLL_ALL_GATHER, KOLO_FLOAT32, KOLO_SUM, 0);
+    args.v.all = all;
+    kolo_fused_lower(&args, kRanks, kSms, &launch.call);
     ASSERT_TRUE(emulator::Run("kolo_fused_copy_4", launch, 3, 64));
     for (int r = 0; r < kRanks; r++) {
         for (int q = 0; q < kRanks; q++) {
@@ -290,10 +299,10 @@ TEST(FusedLowering, CutsEveryCallIntoPiecesThatCoverItOnce)
     for (int coll = 0; coll < KOLO_COLL_BARRIER; coll++) {
         for (const int ranks : {1, 2, 7, int{KOLO_FUSED_RANKS}}) {
             for (const size_t count : {size_t{1}, size_t{4096}, size_t{100003}, size_t{1} << 33}) {
-                const kolo_fused_shape shape = {
-                    static_cast<kolo_coll>(coll), ranks, 0, count, 2, nullptr, nullptr};
+                const kolo_coll_args args =
+                    ArgsOf(static_cast<kolo_coll>(coll), KOLO_FLOAT16, KOLO_SUM, count);
                 kolo_fused f;
-                kolo_fused_lower(&shape, 132, &f);
+                kolo_fused_lower(&args, ranks, 132, &f);
                 const uint64_t whole = (count + f.piece - 1) / f.piece;
                 ASSERT_EQ(0u, f.piece * 2 % 16) << "pieces after the first would lie askew";
                 ASSERT_EQ(f.npieces, whole * f.nmoves);

@@ -106,13 +106,13 @@ class Layers : public testing::Test
     void SetUp() override
     {
         ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
-        setenv("KOLO_CUDA_LAYER_BYTES", "0", 1);
+        setenv("KOLO_CUDA_HIER_BYTES", "0", 1);
     }
     void TearDown() override
     {
         Peers("work");
-        unsetenv("KOLO_CUDA_LAYERS");
-        unsetenv("KOLO_CUDA_LAYER_BYTES");
+        unsetenv("KOLO_CUDA_HIER");
+        unsetenv("KOLO_CUDA_HIER_BYTES");
     }
     static kolo_failure EndOf(kolo_comm *comm)
     {
@@ -152,7 +152,7 @@ TEST_F(Layers, CallsThatGoThroughTheHostBetweenGpusAreRightAndMoveFewerBytesByTh
     const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 1 << 17, 0};
     size_t bytes[2];
     for (const bool layers : {false, true}) {
-        setenv("KOLO_CUDA_LAYERS", layers ? "1" : "0", 1);
+        setenv("KOLO_CUDA_HIER", layers ? "1" : "0", 1);
         Layered layered({0, 0, 0, 0, 1, 1, 1, 1});
         ASSERT_TRUE(layered.IsUp()) << kolo_error_text();
         for (const Coll coll : {kAllReduce, kBroadcast, kAllGather, kReduceScatter}) {
@@ -284,7 +284,7 @@ TEST_F(Layers, FactorsAreAppliedOnce)
 
 TEST_F(Layers, ShortCallsGoInOne)
 {
-    setenv("KOLO_CUDA_LAYER_BYTES", "4k", 1);
+    setenv("KOLO_CUDA_HIER_BYTES", "4k", 1);
     Peers("none");
     Layered layered({2, 2, 3, 3});
     ASSERT_TRUE(layered.IsUp()) << kolo_error_text();

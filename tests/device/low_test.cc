@@ -27,7 +27,7 @@ constexpr unsigned kThreads = 5;
 
 struct Low {
     kolo_ll_launch launch;
-    unsigned blocks, threads;
+    kolo_ll_grid grid;
 };
 
 struct How {
@@ -41,9 +41,13 @@ class Ranks : public Slabs
     explicit Ranks(int n) : Slabs(n) {}
     bool Bind(const Call &c, int r, Low *out)
     {
-        const kolo_ll_call call = {kCollOf[c.coll], n_, r, c.root, c.count, c.type, c.op};
-        const bool held =
-            kolo_ll_bind(&call, &room_, room_.slices, &out->launch, &out->blocks, &out->threads);
+        kolo_coll_args args = {};
+        args.coll = kCollOf[c.coll];
+        args.type = c.type;
+        args.op = c.op;
+        args.root = c.root;
+        args.count = c.count;
+        const bool held = kolo_ll_bind(&args, r, &room_, room_.slices, &out->launch, &out->grid);
         SetEnds(r, &out->launch.ends);
         return held;
     }
@@ -54,7 +58,7 @@ class Ranks : public Slabs
         std::vector<std::thread> ranks;
         for (const Low &low : lows) {
             ranks.emplace_back([&] {
-                EXPECT_TRUE(emulator::Run(name, low.launch, low.blocks, kThreads)) << name;
+                EXPECT_TRUE(emulator::Run(name, low.launch, low.grid.blocks, kThreads)) << name;
             });
         }
         for (std::thread &rank : ranks) {
@@ -168,7 +172,7 @@ TEST(LowLatencyKernels, OfManyCallsInARowKeepThemApart)
                 kolo_ll_name(kCollOf[c.coll], c.type, c.op, name);
                 low.launch.ends.in = reinterpret_cast<uintptr_t>(data.data());
                 low.launch.ends.out = reinterpret_cast<uintptr_t>(got.data());
-                EXPECT_TRUE(emulator::Run(name, low.launch, low.blocks, kThreads));
+                EXPECT_TRUE(emulator::Run(name, low.launch, low.grid.blocks, kThreads));
                 const int32_t sum = 10000 + 4 * i, root = i + 1000 * (c.root + 1);
                 EXPECT_EQ(std::vector<int32_t>(c.count, c.coll == kAllReduce ? sum : root), got);
             }
@@ -266,7 +270,7 @@ TEST_F(Played, HearsOfCallsInLinesThatTheNextCallLeavesAlone)
     low.launch.ends.out = reinterpret_cast<uintptr_t>(out.data());
     std::thread ahead([&] {
         for (int i = 1; i <= 7; i++) {
-            EXPECT_TRUE(emulator::Run("kolo_ll_int32", low.launch, low.blocks, kThreads));
+            EXPECT_TRUE(emulator::Run("kolo_ll_int32", low.launch, low.grid.blocks, kThreads));
             EXPECT_EQ(std::vector<int32_t>(4, 5 + 10 * i), out);
         }
     });
@@ -323,7 +327,7 @@ TEST_F(LowLatencyWaits, ForARankThatNeverComesEndInTimeWithARecordOfIt)
 {
     lows_[0].launch.ends.timeout_ns = lows_[1].launch.ends.timeout_ns = 50000000;
     ranks_.Launch(call_, {lows_[0], lows_[1]});
-    ASSERT_EQ(2u, lows_[1].blocks);
+    ASSERT_EQ(2u, lows_[1].grid.blocks);
     for (int slice = 0; slice < 2; slice++) {
         EXPECT_EQ(uint32_t{KOLO_PROGRAM_TIMEOUT}, Record(1, slice).status);
         EXPECT_EQ(2u, Record(1, slice).rank) << "rank 0 has come";

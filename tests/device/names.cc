@@ -68,7 +68,7 @@ SAME(offsetof(Ours, value), offsetof(Theirs, writeValue.value64));
 SAME(offsetof(Ours, value), offsetof(Theirs, waitValue.value64));
 SAME(offsetof(Ours, flags), offsetof(Theirs, waitValue.flags));
 SAME(offsetof(Ours, flags), offsetof(Theirs, writeValue.flags));
-SAME(sizeof(kolo_cuda_ipc), sizeof(CUipcMemHandle));
+SAME(sizeof(kolo_cuda_ipc_handle), sizeof(CUipcMemHandle));
 SAME(sizeof(kolo_cuda_address), sizeof(CUdeviceptr));
 SAME(sizeof(CUuuid), 16);
 

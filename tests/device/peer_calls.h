@@ -108,12 +108,13 @@ inline kolo_status BindRank(const Call &c, const kolo_plan *plan, int r,
     kolo_extents extents;
     size_t *arrays = nullptr;
     const size_t elem = reduce_reference::kBytes[c.type];
-    const kolo_sizes sizes = {c.count, elem, nullptr, nullptr, nullptr, nullptr};
+    kolo_coll_args args = {};
+    args.count = c.count;
     kolo_status st = kolo_program_make(plan, r, &program);
     if (st != KOLO_OK) {
         return st;
     }
-    EXPECT_EQ(KOLO_OK, kolo_extents_make(plan, r, &sizes, &extents, &arrays));
+    EXPECT_EQ(KOLO_OK, kolo_extents_make(plan, r, &args, elem, &extents, &arrays));
     const bool held = program->nwords <= KOLO_PROGRAM_HELD && !c.pinned;
     st = kolo_program_bind(program, held ? 0 : pin(program->word, program->nwords), &extents, &room,
                            c.slices, out);

@@ -72,7 +72,7 @@ class Slabs
     {
         for (int r = 0; r < n_; r++) {
             for (uint32_t s = 0; s < room_.slices; s++) {
-                Slice(r, s)->epoch = Slice(r, s)->low = Slice(r, s)->met = epoch;
+                Slice(r, s)->epoch = Slice(r, s)->ll_calls = Slice(r, s)->met = epoch;
                 for (auto &writer : Slice(r, s)->word) {
                     std::fill(std::begin(writer), std::end(writer), epoch);
                 }

@@ -106,9 +106,9 @@ TEST_F(Several, GpusThatDoNotReachEachOtherAreServedThroughTheHost)
 
 TEST_F(Several, GpusRunAKernelARankThatGivesTheReferencesBits)
 {
-    for (const char *low_bytes : {"0", "1M", "0 "}) { // the last: nor from buffer to buffer
-        setenv("KOLO_CUDA_LOW_BYTES", low_bytes[1] == ' ' ? "0" : low_bytes, 1);
-        setenv("KOLO_CUDA_DIRECT", low_bytes[1] == ' ' ? "0" : "1", 1);
+    for (const char *ll_bytes : {"0", "1M", "0 "}) { // the last: nor from buffer to buffer
+        setenv("KOLO_CUDA_LL_BYTES", ll_bytes[1] == ' ' ? "0" : ll_bytes, 1);
+        setenv("KOLO_CUDA_DIRECT", ll_bytes[1] == ' ' ? "0" : "1", 1);
         for (const int ranks : {2, 3, 4}) {
             Peered peered(ranks);
             ASSERT_TRUE(peered.IsUp()) << kolo_error_text();
@@ -117,10 +117,10 @@ TEST_F(Several, GpusRunAKernelARankThatGivesTheReferencesBits)
             const size_t made = calls.size() * static_cast<size_t>(ranks);
             CheckCalls(peered, calls);
             EXPECT_EQ(before + made, Launches());
-            EXPECT_EQ(low + (low_bytes[0] == '0' ? 0 : made), LaunchesLow());
+            EXPECT_EQ(low + (ll_bytes[0] == '0' ? 0 : made), LaunchesLow());
         }
     }
-    unsetenv("KOLO_CUDA_LOW_BYTES");
+    unsetenv("KOLO_CUDA_LL_BYTES");
     unsetenv("KOLO_CUDA_DIRECT");
 }
 
@@ -130,9 +130,9 @@ TEST_F(Several, GpusTakeLowLatencyKernelsForWhatIsShortAndOthersForTheRest)
                          {kAllReduce, KOLO_INT8, KOLO_MAX, 4097, 0},
                          {kAllGather, KOLO_FLOAT16, KOLO_SUM, 2048, 0},
                          {kAllGather, KOLO_FLOAT16, KOLO_SUM, 2049, 0}};
-    setenv("KOLO_CUDA_LOW_BYTES", "8192", 1);
+    setenv("KOLO_CUDA_LL_BYTES", "8192", 1);
     Peered peered(3);
-    unsetenv("KOLO_CUDA_LOW_BYTES");
+    unsetenv("KOLO_CUDA_LL_BYTES");
     ASSERT_TRUE(peered.IsUp());
     for (int i = 0; i < 8; i++) { // one after the other, on the same slabs
         const size_t low = LaunchesLow(), all = Launches();
@@ -144,9 +144,9 @@ TEST_F(Several, GpusTakeLowLatencyKernelsForWhatIsShortAndOthersForTheRest)
 
 TEST_F(Several, GpusLeaveWhatTheirBlocksCannotHoldToOtherKernels)
 {
-    setenv("KOLO_CUDA_LOW_BYTES", "1G", 1);
+    setenv("KOLO_CUDA_LL_BYTES", "1G", 1);
     Peered peered(2); // four multiprocessors, so four blocks of 8 KiB
-    unsetenv("KOLO_CUDA_LOW_BYTES");
+    unsetenv("KOLO_CUDA_LL_BYTES");
     ASSERT_TRUE(peered.IsUp());
     const size_t low = LaunchesLow();
     CheckCalls(peered, {{kAllReduce, KOLO_UINT8, KOLO_SUM, 32768, 0}});
@@ -237,7 +237,7 @@ TEST_F(Several, GpusRefuseARuleThatCannotBeFollowedAndGoOn)
 TEST_F(Several, GpusGoRoundThePlannersRingsWhereNotAllAreJoinedByNvlink)
 {
     Peers("slow");
-    setenv("KOLO_CUDA_LOW_BYTES", "0", 1);
+    setenv("KOLO_CUDA_LL_BYTES", "0", 1);
     setenv("KOLO_TOPO_FILE", KOLO_TESTS_DATA "/smi-4gpu.txt", 1);
     {
         Peered peered(4);
@@ -253,7 +253,7 @@ TEST_F(Several, GpusGoRoundThePlannersRingsWhereNotAllAreJoinedByNvlink)
         EXPECT_EQ(lanes + 12, LaunchesLanes());
         EXPECT_EQ(before + 24, Launches());
     }
-    unsetenv("KOLO_CUDA_LOW_BYTES");
+    unsetenv("KOLO_CUDA_LL_BYTES");
     unsetenv("KOLO_TOPO_FILE");
 }
 

@@ -14,6 +14,11 @@ namespace
 
 constexpr size_t kElems[] = {1, 2, 4, 8, 16};
 
+struct Sizes { // of a call, as one rank knows them
+    size_t elem = 0, count = 0;
+    std::vector<size_t> all; // counts and displacements, for all_to_all those of OUT behind them
+};
+
 struct Extents { // of one rank
     kolo_extents l = {};
     size_t *arrays = nullptr;
@@ -21,9 +26,12 @@ struct Extents { // of one rank
     uint32_t tiles = 0;
     bool inlined = false;
 
-    Extents(const kolo_plan *plan, int rank, const kolo_sizes &sizes, size_t slot, bool one_tile)
+    Extents(const kolo_plan *plan, int rank, Sizes sizes, size_t slot, bool one_tile)
     {
-        EXPECT_EQ(KOLO_OK, kolo_extents_make(plan, rank, &sizes, &l, &arrays));
+        kolo_coll_args args = {};
+        args.count = sizes.count;
+        args.v.all = sizes.all.empty() ? nullptr : sizes.all.data();
+        EXPECT_EQ(KOLO_OK, kolo_extents_make(plan, rank, &args, sizes.elem, &l, &arrays));
         l.one_tile = one_tile;
         kolo_tile(plan, &l, slot, &piece, &tiles, &inlined);
     }
@@ -138,9 +146,7 @@ TEST_P(Binding, PutsEachByteOfRegularCallsIntoOnePiece)
             for (size_t count : Counts(static_cast<size_t>(n), elem, slot / elem)) {
                 SCOPED_TRACE("n " + std::to_string(n) + ", " + std::to_string(count) + " of " +
                              std::to_string(elem) + " bytes");
-                kolo_sizes sizes = {};
-                sizes.count = count;
-                sizes.elem = elem;
+                const Sizes sizes = {elem, count, {}};
                 const Extents first(plan.get(), 0, sizes, slot, false);
                 for (int r = 0; r < n; r++) {
                     const Extents e(plan.get(), r, sizes, slot, false);
@@ -206,12 +212,10 @@ void ExpectBuffer(const kolo_plan *plan, const Extents &e, int rank, kolo_buf bu
     ExpectCover(Pieces(plan, e, rank, buf), wanted, elem);
 }
 
-kolo_sizes SizesOf(const Vector &v, size_t elem)
+Sizes SizesOf(const Vector &v, size_t elem)
 {
-    kolo_sizes sizes = {};
-    sizes.elem = elem;
-    sizes.counts = v.counts.data();
-    sizes.displs = v.displs.data();
+    Sizes sizes = {elem, 0, v.counts};
+    sizes.all.insert(sizes.all.end(), v.displs.begin(), v.displs.end());
     return sizes;
 }
 
@@ -273,9 +277,9 @@ TEST(BindingAllToAll, CutsUnevenBlocksAlikeAtBothEnds)
                     columns[r].displs[q] = at;
                     at += rows[q].counts[r] + 1;
                 }
-                kolo_sizes sizes = SizesOf(rows[r], 4);
-                sizes.out_counts = columns[r].counts.data();
-                sizes.out_displs = columns[r].displs.data();
+                Sizes sizes = SizesOf(rows[r], 4);
+                const Sizes out = SizesOf(columns[r], 4);
+                sizes.all.insert(sizes.all.end(), out.all.begin(), out.all.end());
                 all.push_back(
                     std::make_unique<Extents>(plan.get(), static_cast<int>(r), sizes, 4096, true));
                 ASSERT_EQ(1u, all[r]->tiles);
@@ -312,10 +316,10 @@ TEST_P(Binding, GivesEveryRankTheSameLengths)
             continue;
         }
         Vector v = Uneven(n, 3);
-        kolo_sizes sizes = SizesOf(v, 8);
+        Sizes sizes = SizesOf(v, 8);
         sizes.count = 1001;
         if (kolo_coll_flat(algo->coll)) {
-            sizes.counts = sizes.displs = nullptr;
+            sizes.all.clear();
         }
         const Extents mine(plan.get(), 0, sizes, 65536, false);
         for (int q = 0; q < static_cast<int>(n); q++) {

@@ -123,7 +123,7 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_
     r->wires.peer_out = calloc(n, sizeof(void *));
     r->wires.link = calloc(n, sizeof(void *));
     r->wires.transport = calloc(n, sizeof(void *));
-    r->wires.device = calloc(n, sizeof(void *));
+    r->wires.endpoint = calloc(n, sizeof(void *));
     r->wires.seen_done = calloc(n, sizeof(uint32_t));
     r->wires.jitter_arg = r;
     r->peer =
@@ -176,8 +176,8 @@ struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_
                 continue;
             }
             w->transport[q] = &c->transport;
-            w->device[q] = c->rank[r].device;
-            if (kolo_transport_loop.connect(w->device[q], &c->rank[q].peer, &w->link[q]) !=
+            w->endpoint[q] = c->rank[r].device;
+            if (kolo_transport_loop.connect(w->endpoint[q], &c->rank[q].peer, &w->link[q]) !=
                 KOLO_OK) {
                 abort();
             }
@@ -200,7 +200,7 @@ void crew_destroy(struct crew *c)
         free(w->peer_out);
         free(w->link);
         free(w->transport);
-        free(w->device);
+        free(w->endpoint);
         free(w->seen_done);
         free(c->region[r]);
         free(c->slots[r]);
@@ -231,7 +231,8 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
     size_t *arrays = NULL;
     unsigned spins = 0;
     double deadline = 0;
-    KOLO_TRY(kolo_extents_make(call->prog->plan, w->me, &call->sizes, &extents, &arrays));
+    KOLO_TRY(
+        kolo_extents_make(call->prog->plan, w->me, &call->args, call->elem, &extents, &arrays));
     kolo_status st = kolo_bind(call->prog, &extents, w, bound);
     free(arrays);
     KOLO_TRY(st);
@@ -246,7 +247,7 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
                           .out = call->out,
                           .reduce = call->reduce,
                           .divisor = call->divisor,
-                          .elem = call->sizes.elem,
+                          .elem = call->elem,
                           .block = true};
     kolo_exec_start(&x);
     while ((st = kolo_exec_step(&x)) == KOLO_INPROGRESS) {

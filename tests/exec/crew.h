@@ -21,7 +21,8 @@ struct crew;
 
 struct crew_call { /* what one rank does in one call */
     const struct kolo_prog *prog;
-    struct kolo_sizes sizes;
+    struct kolo_coll_args args; /* of which the counts matter */
+    size_t elem;
     const void *in;
     void *out;
     kolo_reduce_fn *reduce;

@@ -205,8 +205,8 @@ void RunCase(const Case &c, crew_links links, unsigned jitter)
             Place(c, r, &b);
             crew_call call = {};
             call.prog = programs.of_rank[static_cast<size_t>(r)];
-            call.sizes.count = c.count;
-            call.sizes.elem = 4;
+            call.args.count = c.count;
+            call.elem = 4;
             call.in = b.in_at;
             call.out = b.out_at;
             call.reduce = kolo_reduce_kernel(KOLO_UINT32, KOLO_SUM);
@@ -303,8 +303,8 @@ void RunSequence(const std::vector<Case> &cases, crew_links links, unsigned jitt
             Place(cases[i], static_cast<int>(r), &b);
             crew_call &call = calls[r * cases.size() + i];
             call.prog = programs[i].of_rank[r];
-            call.sizes.count = cases[i].count;
-            call.sizes.elem = 4;
+            call.args.count = cases[i].count;
+            call.elem = 4;
             call.in = b.in_at;
             call.out = b.out_at;
             call.reduce = kolo_reduce_kernel(KOLO_UINT32, KOLO_SUM);

@@ -73,7 +73,7 @@ struct RankData {
 struct CallData {
     const kolo_plan *plan = nullptr;
     uint32_t tiles = 1;
-    kolo_sizes sizes = {};
+    kolo_coll_args args = {};
     size_t chunk = 0; // words
     std::vector<RankData> rank;
     std::atomic<int> entered{0};
@@ -107,8 +107,7 @@ void Size(CallData *c, size_t slot_bytes)
     const size_t limit = std::min(256 * 1024 / chunks, slot_bytes / places) / 64 * 64;
     const bool inlined = c->tiles == 1 && places * 8 <= KOLO_INLINE_BYTES;
     c->chunk = (inlined ? 8 : c->tiles == 1 ? 64 : c->tiles * limit) / 8;
-    c->sizes.elem = 8;
-    c->sizes.count = flat ? c->chunk * chunks : c->chunk;
+    c->args.count = flat ? c->chunk * chunks : c->chunk;
 }
 
 struct Cut { // what binding makes of a call
@@ -122,7 +121,7 @@ Cut CutOf(const CallData &c, size_t slot_bytes)
     Cut cut;
     size_t *arrays = nullptr, piece = 0;
     bool inlined = false;
-    EXPECT_EQ(KOLO_OK, kolo_extents_make(c.plan, 0, &c.sizes, &extents, &arrays));
+    EXPECT_EQ(KOLO_OK, kolo_extents_make(c.plan, 0, &c.args, 8, &extents, &arrays));
     kolo_tile(c.plan, &extents, slot_bytes, &piece, &cut.tiles, &inlined);
     std::free(arrays);
     cut.outbox_bytes = inlined ? 0 : piece * static_cast<size_t>(c.plan->max_places);
@@ -207,7 +206,8 @@ Outcome RunOnce(const Setting &s, unsigned jitter, double timeout_ms)
             crew_call &call = calls[r * data.size() + c];
             RankData &mine = data[c].rank[r];
             call.prog = s.prog[c][r];
-            call.sizes = data[c].sizes;
+            call.args = data[c].args;
+            call.elem = 8;
             call.in = mine.in;
             call.out = mine.out;
             call.reduce = MixSources;
@@ -365,7 +365,7 @@ class Product
             s->phases = std::max(s->phases, plan->rank[r].phases);
         }
     }
-    /* What the sizes make of the tiles that were asked for (a barrier has one). */
+    /* What the counts make of the tiles that were asked for (a barrier has one). */
     static void Tiles(Setting *s)
     {
         for (size_t c = 0; c < s->plan.size(); c++) {

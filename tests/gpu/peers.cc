@@ -88,12 +88,14 @@ class Ranks
         const Data data(what, static_cast<size_t>(n_), what.count);
         const kolo_gpu_call call = Described(coll, what.type, what.op);
         for (int r = 0; r < n_; r++) {
-            const kolo_ll_call low = {coll, n_, r, what.root, what.count, what.type, what.op};
+            kolo_coll_args args = call.args;
+            args.root = what.root;
+            args.count = what.count;
             kolo_ll_launch launch;
-            unsigned blocks, threads;
-            ASSERT_TRUE(kolo_ll_bind(&low, &room_, room_.slices, &launch, &blocks, &threads));
+            kolo_ll_grid grid;
+            ASSERT_TRUE(kolo_ll_bind(&args, r, &room_, room_.slices, &launch, &grid));
             SetEnds(data, r, &launch.ends);
-            Launch(kolo_gpu_low_kernel(&gpu_, &call), blocks, threads, r, &launch);
+            Launch(kolo_gpu_ll_kernel(&gpu_, &call), grid.blocks, grid.threads, r, &launch);
         }
         Finish(what, data);
     }

@@ -229,14 +229,14 @@ void ExpectStaged(const std::function<std::string()> &log, const std::string &wh
 TEST_F(Direct, AGpuWithoutDmaBufsIsStagedAndTheLogSaysWhy)
 {
     Find<void(const char *)>("FakeCudaDirect")("no dma-bufs");
-    ExpectStaged([&] { return Log(); }, "its driver gives no dma-bufs");
+    ExpectStaged([&] { return Log(); }, "its driver exports no dma-bufs");
 }
 
 TEST_F(Direct, AGpuThatNeitherOrdersNorFlushesIsStagedAndTheLogSaysWhy)
 {
     Find<void(const char *)>("FakeCudaDirect")("unflushed");
     ExpectStaged([&] { return Log(); },
-                 "what a NIC writes to it is not ordered, and cannot be flushed");
+                 "writes of a NIC to its memory are not ordered, and cannot be flushed");
 }
 
 TEST_F(Direct, ADriverThatRefusesADmaBufIsStagedAndTheLogSaysWhy)

@@ -39,6 +39,16 @@ void requirePairs(const Tensors &outputs, const Tensors &inputs, const char *cal
                       " outputs for ", inputs.size(), " inputs");
 }
 
+/* What a Work runs for a list of all-gathers. */
+auto gatherTogether(std::vector<ListCall> all)
+{
+    return [all = std::move(all)](kolo_comm *comm, kolo_stream stream) {
+        return enqueueTogether(all, [&](const ListCall &x) {
+            return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
+        });
+    };
+}
+
 } // namespace
 
 WorkPtr KoloBackend::allreduce_coalesced(Tensors &tensors,
@@ -88,11 +98,7 @@ WorkPtr KoloBackend::allgather_coalesced(std::vector<Tensors> &outputs, Tensors 
     }
     return enqueue(
         {OpType::ALLGATHER_COALESCED, "kolo:all_gather", opts.asyncOp, timeoutOf(opts.timeout)},
-        inputs, outputs, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
-            return enqueueTogether(all, [&](const ListCall &x) {
-                return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
-            });
-        });
+        inputs, outputs, std::move(staging), gatherTogether(std::move(all)));
 }
 
 WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -107,14 +113,9 @@ WorkPtr KoloBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &
         all.push_back({staging.in(inputs[i]), staging.out(outputs[i]), elements(inputs[i], element),
                        element});
     }
-    return enqueue(
-        {OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
-         timeoutOf(opts.timeout)},
-        inputs, {outputs}, std::move(staging), [all](kolo_comm *comm, kolo_stream stream) {
-            return enqueueTogether(all, [&](const ListCall &x) {
-                return kolo_all_gather(x.in, x.out, x.count, x.element.type, comm, stream);
-            });
-        });
+    return enqueue({OpType::COALESCED, "kolo:all_gather_into_tensor_coalesced", opts.asyncOp,
+                    timeoutOf(opts.timeout)},
+                   inputs, {outputs}, std::move(staging), gatherTogether(std::move(all)));
 }
 
 WorkPtr KoloBackend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,

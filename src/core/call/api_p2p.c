@@ -47,7 +47,7 @@ kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *com
     call.op->bytes = m->count * kolo_type_bytes(m->type);
     call.op->peer = m->peer;
     call.op->tag = m->tag;
-    call.op->direct = m->direct;
+    call.op->gdr = m->gdr;
     return kolo_message_submit(&call, stream);
 }
 

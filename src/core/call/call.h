@@ -64,7 +64,7 @@ struct kolo_message { /* a send or a receive, as a public call says it */
     int peer, tag; /* tag KOLO_UNTAGGED: none */
     bool is_send;
     struct kolo_recv_info *info;
-    struct kolo_p2p_direct *direct; /* of a proxy's; or NULL */
+    struct kolo_p2p_gdr *gdr; /* of a proxy's; or NULL */
 };
 /* All of such a call. */
 kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *comm,

@@ -116,7 +116,7 @@ bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo
 {
     kolo_status st = KOLO_OK;
     const bool known = !c->options.logs_calls &&
-                       c->options.device == KOLO_HOST && /* else its buffers are looked at */
+                       c->options.cuda_ordinal == KOLO_HOST && /* else its buffers are looked at */
                        atomic_load_explicit(&c->queue.head, memory_order_acquire) == NULL &&
                        run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {

@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_c
     }
     const uint64_t what = kolo_memo_what(a);
     const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, a->count)];
-    if (KOLO_UNLIKELY(m->quick != what || !kolo_memo_serves(m, a) ||
+    if (KOLO_UNLIKELY(m->simple_key != what || !kolo_memo_serves(m, a) ||
                       atomic_load_explicit(&c->queue.head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
         const struct kolo_coll_args args = kolo_coll_args_again(a);

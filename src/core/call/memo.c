@@ -18,7 +18,7 @@ bool kolo_memo_create(struct kolo_comm *c)
     c->programs.memo = aligned_alloc(64, KOLO_MEMOS * sizeof *c->programs.memo);
     c->programs.shared_memo = calloc(KOLO_MEMOS, sizeof *c->programs.shared_memo);
     for (int i = 0; c->programs.memo != NULL && i < KOLO_MEMOS; i++) {
-        c->programs.memo[i] = (struct kolo_memo){.quick = KOLO_NOT_SIMPLE};
+        c->programs.memo[i] = (struct kolo_memo){.simple_key = KOLO_NOT_SIMPLE};
     }
     return c->programs.memo != NULL && c->programs.shared_memo != NULL;
 }
@@ -92,8 +92,8 @@ void kolo_memo_learn(struct kolo_call *call)
         .steps = !kolo_exec_is_plain(call->prog)};
     struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, call->args.count)];
     const bool simple = !m->entries && !m->asks && !m->steps && !c->options.logs_calls &&
-                        c->options.device == KOLO_HOST;
-    m->quick = simple ? what : KOLO_NOT_SIMPLE;
+                        c->options.cuda_ordinal == KOLO_HOST;
+    m->simple_key = simple ? what : KOLO_NOT_SIMPLE;
     if (call->uses_entries && !m->steps) {
         learn_shared(call, what);
     }
@@ -105,7 +105,7 @@ void kolo_memo_forget(struct kolo_comm *c, const struct kolo_bound *bound)
         if (bound == NULL || c->programs.memo[i].bound == bound) {
             c->programs.memo[i].bound = NULL;
             c->programs.memo[i].exchange = NULL;
-            c->programs.memo[i].quick = KOLO_NOT_SIMPLE;
+            c->programs.memo[i].simple_key = KOLO_NOT_SIMPLE;
         }
         if (bound == NULL || c->programs.shared_memo[i].bound == bound) {
             c->programs.shared_memo[i].bound = NULL;

@@ -143,20 +143,6 @@ kolo_status kolo_call_find_prog(struct kolo_call *call, const struct kolo_plan *
     return st;
 }
 
-static struct kolo_sizes sizes_of(const struct kolo_call *call)
-{
-    const size_t n = (size_t)call->base.comm->ranks.nranks;
-    const size_t *all = call->args.v.all;
-    struct kolo_sizes sizes = {.count = call->args.count, .elem = call->run_elem};
-    if (all != NULL) {
-        sizes.counts = all;
-        sizes.displs = all + n;
-        sizes.out_counts = all + 2 * n;
-        sizes.out_displs = all + 3 * n;
-    }
-    return sizes;
-}
-
 void kolo_call_forget(struct kolo_comm *c)
 {
     kolo_memo_destroy(c);
@@ -219,12 +205,12 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
 {
     struct kolo_comm *c = call->base.comm;
     const struct kolo_plan *plan = call->prog->plan;
-    const struct kolo_sizes sizes = sizes_of(call);
     struct kolo_extents extents;
     size_t *arrays = NULL, piece = 0;
     uint32_t tiles = 0;
     bool inlined = false;
-    KOLO_TRY(kolo_extents_make(plan, c->ranks.rank, &sizes, &extents, &arrays));
+    KOLO_TRY(
+        kolo_extents_make(plan, c->ranks.rank, &call->args, call->run_elem, &extents, &arrays));
     extents.one_tile = call->extent.by_messages;
     extents.tile_bytes = call->tile_bytes;
     kolo_tile(plan, &extents, c->links.wires.slot_bytes, &piece, &tiles, &inlined);

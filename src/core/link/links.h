@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A rank's links to its peers, their regions and their outboxes. Functions that connect or map are
- * called with device_lock held. */
+ * called with links.lock held. */
 #ifndef KOLO_CORE_LINK_LINKS_H
 #define KOLO_CORE_LINK_LINKS_H
 

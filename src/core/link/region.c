@@ -38,10 +38,10 @@ static kolo_status make_arrays(struct kolo_wires *w, size_t n)
     w->peer_out = calloc(n, sizeof *w->peer_out);
     w->link = calloc(n, sizeof *w->link);
     w->transport = calloc(n, sizeof *w->transport);
-    w->device = calloc(n, sizeof *w->device);
+    w->endpoint = calloc(n, sizeof *w->endpoint);
     w->seen_done = calloc(n, sizeof *w->seen_done);
     if (w->region == NULL || w->slots == NULL || w->peer_in == NULL || w->peer_out == NULL ||
-        w->link == NULL || w->transport == NULL || w->device == NULL || w->seen_done == NULL) {
+        w->link == NULL || w->transport == NULL || w->endpoint == NULL || w->seen_done == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", w->nranks);
     }
     return KOLO_OK;
@@ -89,6 +89,6 @@ void kolo_region_free(struct kolo_wires *w)
     free(w->peer_out);
     free(w->link);
     free(w->transport);
-    free(w->device);
+    free(w->endpoint);
     free(w->seen_done);
 }

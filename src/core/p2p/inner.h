@@ -93,10 +93,10 @@ struct kolo_p2p_device {
     struct kolo_endpoint *device;
 };
 
-/* Under comm->device_lock, except members whose comment says otherwise. */
+/* Under links.lock, except members whose comment says otherwise. */
 struct kolo_p2p {
     struct kolo_comm *comm;
-    pthread_mutex_t inbox_lock; /* of inbox; taken after device_lock, for a few instructions */
+    pthread_mutex_t inbox_lock; /* of inbox; taken after links.lock, for a few instructions */
     struct kolo_p2p_fifo inbox; /* started, in order */
     _Atomic int active;         /* operations started and not done; any thread reads it */
     _Atomic int unheard;        /* peers that got eager messages and sent no header yet; likewise */

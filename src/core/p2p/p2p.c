@@ -2,7 +2,7 @@
 /* Point to point: the life of operations, and the turns that advance them.
  *
  * Starting an operation only puts it into the inbox, which has its own lock. So it never waits for
- * a thread that connects or moves bytes. The thread that gets comm->device_lock empties the inbox,
+ * a thread that connects or moves bytes. The thread that gets links.lock empties the inbox,
  * and advances the operations of all threads.
  *
  * After an error the links are aborted. An operation goes back to its owner as soon as no transport
@@ -128,7 +128,7 @@ kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
     return status;
 }
 
-/* ---- a turn, under device_lock ---- */
+/* ---- a turn, under links.lock ---- */
 
 /* Open every peer, so that a receive from any source gets messages from all ranks. */
 static kolo_status hear_all(struct kolo_p2p *p2p)

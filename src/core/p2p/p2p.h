@@ -43,7 +43,7 @@ static_assert(sizeof(struct kolo_p2p_header) == 64, "wire format");
 
 /* A place that a long message may use instead of the buffer: memory of a GPU that is registered
  * with the transport. */
-struct kolo_p2p_direct {
+struct kolo_p2p_gdr {
     void *at;  /* NULL: there is none */
     bool used; /* the message used it */
 };
@@ -54,13 +54,13 @@ struct kolo_p2p_op {
     struct kolo_comm *comm;
     bool is_send;
     void *buf;
-    size_t bytes;                   /* capacity for a receive */
-    struct kolo_p2p_direct *direct; /* or NULL */
-    int peer, tag;                  /* receives: also KOLO_ANY_SOURCE, KOLO_ANY_TAG */
-    struct kolo_recv_info info;     /* of a finished receive; if too long: the bytes sent */
-    _Atomic int status;             /* release: all other members were written before */
+    size_t bytes;               /* capacity for a receive */
+    struct kolo_p2p_gdr *gdr;   /* or NULL */
+    int peer, tag;              /* receives: also KOLO_ANY_SOURCE, KOLO_ANY_TAG */
+    struct kolo_recv_info info; /* of a finished receive; if too long: the bytes sent */
+    _Atomic int status;         /* release: all other members were written before */
 
-    struct kolo_p2p_op *next; /* this and the rest are p2p's own, under comm->device_lock */
+    struct kolo_p2p_op *next; /* this and the rest are p2p's own, under links.lock */
     uint64_t order;           /* of a receive: when it was posted; of a send: its id */
     kolo_status end;          /* its status when its requests are done */
     struct kolo_req req[2];   /* header; data */

@@ -32,11 +32,11 @@ kolo_status kolo_p2p_post_recv(struct kolo_p2p_peer *peer, uint32_t channel, voi
 void *kolo_p2p_place(const struct kolo_p2p *p2p, const struct kolo_p2p_peer *peer,
                      const struct kolo_p2p_op *op, size_t bytes)
 {
-    const bool direct = op->direct != NULL && op->direct->at != NULL &&
-                        kolo_links_take_memory(p2p->comm, peer->rank, bytes);
-    if (direct) {
-        op->direct->used = true;
-        return op->direct->at;
+    const bool uses_gdr = op->gdr != NULL && op->gdr->at != NULL &&
+                          kolo_links_take_memory(p2p->comm, peer->rank, bytes);
+    if (uses_gdr) {
+        op->gdr->used = true;
+        return op->gdr->at;
     }
     return op->buf;
 }

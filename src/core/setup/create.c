@@ -39,10 +39,10 @@ static kolo_status join_path(struct kolo_comm *c, bool local)
         .comm = c, .local = local, .split = kolo_comm_split, .destroy = kolo_comm_destroy};
     const struct kolo_path_ops *ops = NULL;
     struct kolo_comm_path *path = NULL;
-    if (c->options.device == KOLO_HOST) {
+    if (c->options.cuda_ordinal == KOLO_HOST) {
         return KOLO_OK;
     }
-    KOLO_TRY(kolo_path_find(c->options.device, &ops));
+    KOLO_TRY(kolo_path_find(c->options.cuda_ordinal, &ops));
     const kolo_status st = ops->join(&env, &path);
     if (path != NULL) {
         path->ops = ops;

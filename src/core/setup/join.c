@@ -365,7 +365,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
             c->ranks.threads ||
             (q != c->ranks.rank && m->peer.process == c->member[c->ranks.rank].peer.process);
         c->links.wires.transport[q] = m->transport;
-        c->links.wires.device[q] = m->device;
+        c->links.wires.endpoint[q] = m->device;
     }
     KOLO_TRY(kolo_board_take(c, &all[kolo_board_maker(c)].board));
     c->links.wires.waits_for = &c->health.post->waits_for;

@@ -24,14 +24,14 @@ uint64_t kolo_live_gpu(const struct kolo_comm *c)
     const struct kolo_path_ops *ops = NULL;
     uint64_t bus = KOLO_BUS_NONE;
     char text[32];
-    if (c->options.device == KOLO_HOST) {
+    if (c->options.cuda_ordinal == KOLO_HOST) {
         return KOLO_BUS_NONE;
     }
-    kolo_status st = kolo_path_find(c->options.device, &ops);
-    st = st == KOLO_OK ? ops->bus(c->options.device, text, sizeof text) : st;
+    kolo_status st = kolo_path_find(c->options.cuda_ordinal, &ops);
+    st = st == KOLO_OK ? ops->bus(c->options.cuda_ordinal, text, sizeof text) : st;
     if (st < 0 || !kolo_bus_parse(text, &bus)) {
         KOLO_LOG(INFO, GRAPH, "GPU %d: no bus address, no rings are planned on GPUs: %s",
-                 c->options.device, st < 0 ? kolo_error_text() : text);
+                 c->options.cuda_ordinal, st < 0 ? kolo_error_text() : text);
     }
     return bus;
 }

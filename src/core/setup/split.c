@@ -26,7 +26,7 @@ struct kolo_config kolo_create_config(const struct kolo_comm *c)
     struct kolo_config config = KOLO_CONFIG_INIT;
     config.deterministic = c->options.deterministic;
     config.timeout_ms = c->options.timeout_ms;
-    config.device = c->options.device;
+    config.device = c->options.cuda_ordinal;
     config.name = c->ranks.name;
     config.algo = c->options.algo_text;
     config.transport = c->options.transport_text;

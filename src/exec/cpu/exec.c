@@ -319,11 +319,12 @@ static kolo_status progress_messages(struct kolo_exec *x)
     struct kolo_wires *w = x->wires;
     const struct kolo_endpoint *before = NULL;
     for (int q = 0; q < w->nranks; q++) {
-        if (q == w->me || w->device == NULL || w->device[q] == NULL || w->device[q] == before) {
+        if (q == w->me || w->endpoint == NULL || w->endpoint[q] == NULL ||
+            w->endpoint[q] == before) {
             continue;
         }
-        before = w->device[q];
-        const int moved = w->transport[q]->progress(w->device[q], 64);
+        before = w->endpoint[q];
+        const int moved = w->transport[q]->progress(w->endpoint[q], 64);
         if (moved < 0) {
             return (kolo_status)moved;
         }

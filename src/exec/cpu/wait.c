@@ -50,7 +50,7 @@ bool kolo_membarrier_register(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-static kolo_status aborted(const struct kolo_wires *w)
+static kolo_status is_aborted(const struct kolo_wires *w)
 {
     const int own = w->aborted != NULL ? atomic_load_explicit(w->aborted, memory_order_relaxed) : 0;
     const int told = atomic_load_explicit(&w->region[w->me]->head.abort, memory_order_relaxed);
@@ -107,7 +107,7 @@ static kolo_status sleep_until(struct kolo_wires *w, _Atomic uint32_t *word, uin
     for (;;) {
         const uint32_t heard = fall_asleep(w, head);
         const bool there = kolo_reached(word, want);
-        st = aborted(w);
+        st = is_aborted(w);
         if (!there && st == KOLO_OK) {
             sleep_at(w, head, heard);
         }
@@ -161,7 +161,7 @@ static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _At
     }
     const double until = kolo_now_us() + YIELDING_US;
     for (int i = 0; i < YIELDS && kolo_now_us() < until; i++) {
-        KOLO_AWAIT(aborted(w));
+        KOLO_AWAIT(is_aborted(w));
         sched_yield();
         if (kolo_reached(word, want)) {
             w->core_is_shared = i == 0;
@@ -186,7 +186,7 @@ static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *de
         relax();
         return KOLO_OK;
     }
-    KOLO_AWAIT(aborted(w));
+    KOLO_AWAIT(is_aborted(w));
     if (n == polls) {
         w->asked_us = kolo_now_us();
         *deadline = w->asked_us + w->timeout_us;

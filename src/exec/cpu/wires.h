@@ -34,7 +34,7 @@ struct kolo_wires {
     void **peer_out;
     struct kolo_link **link;                 /* [nranks] for messages */
     const struct kolo_transport **transport; /* [nranks] */
-    struct kolo_endpoint **device;           /* [nranks], its transport's; NULL without messages */
+    struct kolo_endpoint **endpoint;         /* [nranks], its transport's; NULL without messages */
     uint32_t epoch;                          /* tiles run so far */
     uint32_t met;                            /* tiles run so far by programs without messages */
     uint32_t entries;                        /* calls with entry lines so far */

@@ -23,11 +23,11 @@ static size_t flat_chunk_bytes(const struct kolo_plan *plan, size_t count, size_
     return bytes * places <= KOLO_INLINE_BYTES || chunks == 1 ? bytes : kolo_round_up(bytes, 64);
 }
 
-static void fill_flat(const struct kolo_plan *plan, const struct kolo_sizes *s, struct arrays *a,
-                      struct kolo_extents *l)
+static void fill_flat(const struct kolo_plan *plan, const struct kolo_coll_args *args,
+                      struct arrays *a, struct kolo_extents *l)
 {
-    const size_t chunk = flat_chunk_bytes(plan, s->count, s->elem);
-    const size_t total = s->count * s->elem;
+    const size_t chunk = flat_chunk_bytes(plan, args->count, l->elem);
+    const size_t total = args->count * l->elem;
     for (size_t c = 0; c < (size_t)plan->chunks; c++) {
         const size_t begin = c * chunk;
         a->in_off[c] = a->out_off[c] = begin;
@@ -36,42 +36,52 @@ static void fill_flat(const struct kolo_plan *plan, const struct kolo_sizes *s, 
     l->full = chunk;
 }
 
-static void fill_blocks(const struct kolo_sizes *s, struct arrays *a, struct kolo_extents *l)
+/* Bytes of block r, and its offset among blocks that are not one. `all` is NULL, or the counts of
+ * all ranks and behind them the displacements. */
+static size_t block_bytes(const struct kolo_extents *l, size_t count, const size_t *all, int r)
 {
-    const bool in_is_one = l->coll == KOLO_COLL_GATHER || l->coll == KOLO_COLL_ALL_GATHER;
-    const bool out_is_one = l->coll == KOLO_COLL_SCATTER || l->coll == KOLO_COLL_REDUCE_SCATTER;
-    size_t packed = 0;
+    return (all != NULL ? all[r] : count) * l->elem;
+}
+static size_t block_offset(const struct kolo_extents *l, size_t count, const size_t *all, int r)
+{
+    return (all != NULL ? all[l->nranks + r] : (size_t)r * count) * l->elem;
+}
+
+static void fill_blocks(const struct kolo_coll_args *args, struct arrays *a, struct kolo_extents *l)
+{
+    const bool in_is_one = kolo_coll_is_one_block(l->coll, true);
+    const bool out_is_one = kolo_coll_is_one_block(l->coll, false);
     for (int r = 0; r < l->nranks; r++) {
-        const size_t bytes = (s->counts != NULL ? s->counts[r] : s->count) * s->elem;
-        const size_t off = s->displs != NULL ? s->displs[r] * s->elem : packed;
-        a->block[r] = bytes;
+        const size_t off = block_offset(l, args->count, args->v.all, r);
+        a->block[r] = block_bytes(l, args->count, args->v.all, r);
         a->in_off[r] = in_is_one ? 0 : off;
         a->out_off[r] = out_is_one ? 0 : off;
-        packed += bytes;
-        l->full = kolo_max(l->full, bytes);
+        l->full = kolo_max(l->full, a->block[r]);
     }
 }
 
-static void fill_all_to_all(const struct kolo_sizes *s, struct arrays *a, struct kolo_extents *l)
+static void fill_all_to_all(const struct kolo_coll_args *args, struct arrays *a,
+                            struct kolo_extents *l)
 {
+    const size_t *in = args->v.all, *out = in != NULL ? in + 2 * l->nranks : NULL;
     for (int r = 0; r < l->nranks; r++) {
-        a->block[r] = (s->counts != NULL ? s->counts[r] : s->count) * s->elem;
-        a->block_out[r] = (s->out_counts != NULL ? s->out_counts[r] : s->count) * s->elem;
-        a->in_off[r] = s->displs != NULL ? s->displs[r] * s->elem : (size_t)r * s->count * s->elem;
-        a->out_off[r] =
-            s->out_displs != NULL ? s->out_displs[r] * s->elem : (size_t)r * s->count * s->elem;
+        a->block[r] = block_bytes(l, args->count, in, r);
+        a->block_out[r] = block_bytes(l, args->count, out, r);
+        a->in_off[r] = block_offset(l, args->count, in, r);
+        a->out_off[r] = block_offset(l, args->count, out, r);
         l->full = kolo_max(l->full, kolo_max(a->block[r], a->block_out[r]));
     }
 }
 
-kolo_status kolo_extents_make(const struct kolo_plan *plan, int me, const struct kolo_sizes *sizes,
+kolo_status kolo_extents_make(const struct kolo_plan *plan, int me,
+                              const struct kolo_coll_args *args, size_t elem,
                               struct kolo_extents *out, size_t **arrays)
 {
     struct kolo_extents l = {.coll = plan->shape.coll,
                              .me = me,
                              .nranks = plan->shape.nranks,
                              .chunks = plan->chunks,
-                             .elem = sizes->elem};
+                             .elem = elem};
     const size_t n = (size_t)(l.nranks > l.chunks ? l.nranks : l.chunks);
     size_t *room = calloc(4 * n + 1, sizeof *room);
     if (room == NULL) {
@@ -79,11 +89,11 @@ kolo_status kolo_extents_make(const struct kolo_plan *plan, int me, const struct
     }
     struct arrays a = {room, room + n, room + 2 * n, room + 3 * n};
     if (kolo_coll_flat(l.coll)) {
-        fill_flat(plan, sizes, &a, &l);
+        fill_flat(plan, args, &a, &l);
     } else if (l.coll == KOLO_COLL_ALL_TO_ALL) {
-        fill_all_to_all(sizes, &a, &l);
+        fill_all_to_all(args, &a, &l);
     } else {
-        fill_blocks(sizes, &a, &l);
+        fill_blocks(args, &a, &l);
     }
     l.in_off = a.in_off;
     l.out_off = a.out_off;

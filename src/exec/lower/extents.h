@@ -3,7 +3,7 @@
 #ifndef KOLO_EXEC_LOWER_EXTENTS_H
 #define KOLO_EXEC_LOWER_EXTENTS_H
 
-#include "plan/plan.h"
+#include "plan/coll.h"
 
 /* The offsets of chunks, in bytes from the start of IN and OUT. They are the same on every rank
  * that has the chunk. kolo_extent_bytes() gives the lengths. */
@@ -24,17 +24,12 @@ struct kolo_extents {
 size_t kolo_extent_bytes(const struct kolo_extents *extents, int rank, enum kolo_buf buf,
                          int chunk);
 
-/* The sizes that a call names, in elements.
- * - Regular collectives: `count`, of the whole vector if flat, else per block.
- * - v-forms: counts and displs by block.
- * - all_to_allv: counts and displs for IN, out_counts and out_displs for OUT.
- * A rank that knows only its own block (gatherv, scatterv) sets the other counts to 0. */
-struct kolo_sizes {
-    size_t count, elem;
-    const size_t *counts, *displs, *out_counts, *out_displs;
-};
-/* Make the extents of a call. Call free(*arrays) after their last use. Errors: SYSTEM. */
-kolo_status kolo_extents_make(const struct kolo_plan *plan, int me, const struct kolo_sizes *sizes,
+/* Make the extents of a call, of whose arguments only the counts matter. `elem` is the bytes of an
+ * element where the call runs, which may be those of a wider type. A rank that knows only its own
+ * block (gatherv, scatterv) has 0 for the other counts. Call free(*arrays) after the last use of
+ * the extents. Errors: SYSTEM. */
+kolo_status kolo_extents_make(const struct kolo_plan *plan, int me,
+                              const struct kolo_coll_args *args, size_t elem,
                               struct kolo_extents *out, size_t **arrays);
 
 /* Tile arithmetic, the same on every rank: bytes of a piece, number of tiles, and whether the

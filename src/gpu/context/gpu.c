@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See gpu.h. */
+/* Opening a GPU, loading its kernels, and launching them. A call takes a GPU's primary context, the
+ * one of the CUDA runtime, so that buffers and streams of the application are valid in it. */
 #include "gpu/context/gpu.h"
 
 #include "exec/reduce/reduce.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 static kolo_status find_device(struct kolo_gpu *gpu)
 {
@@ -70,7 +71,8 @@ void kolo_gpu_leave(const struct kolo_gpu *gpu)
 
 /* ---- kernels ---- */
 
-/* A cubin, PTX or fatbin that KOLO_CUDA_KERNELS names; ends with a zero, as PTX must. */
+/* Read the cubin, PTX or fatbin that KOLO_CUDA_KERNELS names. A zero follows it, because PTX is a
+ * string. */
 static kolo_status read_image(const char *path, char **out)
 {
     FILE *file = fopen(path, "rbe");
@@ -141,7 +143,7 @@ static kolo_status load_once(struct kolo_gpu *gpu, const char *name)
     return KOLO_OK;
 }
 
-/* Those that a type needs; several types share some. */
+/* Load the kernels of a type. Several types share some of them. */
 static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum kolo_type type)
 {
     char name[KOLO_FUSED_NAME];
@@ -159,7 +161,6 @@ static kolo_status load_of_type(struct kolo_gpu *gpu, enum kolo_coll coll, enum 
     return KOLO_OK;
 }
 
-/* All of them now: loading one later would wait for what runs, perhaps for ever. */
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu)
 {
     static const enum kolo_coll colls[] = {KOLO_COLL_ALL_REDUCE, KOLO_COLL_BROADCAST,
@@ -180,7 +181,7 @@ kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo
     return find_kernel(gpu, name);
 }
 
-kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
+kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call)
 {
     char name[KOLO_PROGRAM_NAME];
     kolo_ll_name(call->args.coll, call->args.type, call->args.op, name);
@@ -192,22 +193,6 @@ bool kolo_gpu_has_kernels(void)
     return kolo_env("KOLO_CUDA_KERNELS") != NULL || kolo_fused_image() != NULL;
 }
 
-static void lower(const struct kolo_gpu *gpu, int nranks, const struct kolo_gpu_call *call,
-                  struct kolo_fused *out)
-{
-    const struct kolo_fused_shape shape = {
-        .coll = call->args.coll,
-        .nranks = nranks,
-        .root = call->args.root,
-        .count = call->args.count,
-        .elem = kolo_type_bytes(call->args.type),
-        .counts = call->args.v.all,
-        .displs = call->args.v.all != NULL ? call->args.v.all + nranks : NULL};
-    kolo_fused_lower(&shape, gpu->sms, out);
-    const bool averages = kolo_coll_reduces(call->args.coll) && call->args.op == KOLO_AVG;
-    out->divisor = averages ? (uint32_t)nranks : 0;
-}
-
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument)
 {
@@ -215,7 +200,7 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
     if (call->args.coll == KOLO_COLL_BARRIER) {
         return KOLO_OK;
     }
-    lower(gpu, nranks, call, &argument->call);
+    kolo_fused_lower(&call->args, nranks, gpu->sms, &argument->call);
     if (argument->call.npieces == 0) {
         return KOLO_OK;
     }
@@ -229,18 +214,18 @@ kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
 
 /* ---- whether ranks make the same call ---- */
 
-uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks)
+uint64_t kolo_gpu_call_key(const struct kolo_gpu_call *call, int nranks)
 {
     const bool reduces = kolo_coll_reduces(call->args.coll);
     const size_t elem = kolo_type_bytes(call->args.type);
     const uint64_t words[] = {(uint64_t)call->args.coll, (uint64_t)call->args.root,
                               call->args.count * elem, reduces ? (uint64_t)call->args.type : 0,
                               reduces ? call->args.op : 0};
-    uint64_t what = kolo_hash(0, words, sizeof words);
+    uint64_t key = kolo_hash(0, words, sizeof words);
     if (kolo_coll_by_messages(&call->args)) {
-        what = kolo_hash(what, &elem, sizeof elem);
+        key = kolo_hash(key, &elem, sizeof elem);
     } else if (call->args.v.all != NULL) {
-        what = kolo_hash(what, call->args.v.all, 2 * (size_t)nranks * sizeof *call->args.v.all);
+        key = kolo_hash(key, call->args.v.all, 2 * (size_t)nranks * sizeof *call->args.v.all);
     }
-    return what;
+    return key;
 }

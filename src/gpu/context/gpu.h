@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One GPU as the ranks on it use it: its context, and the fused kernels loaded there. */
+/* A GPU as a rank uses it: its context, and the kernels that are loaded there. */
 #ifndef KOLO_GPU_GPU_H
 #define KOLO_GPU_GPU_H
 
@@ -17,51 +17,52 @@ struct kolo_gpu_kernel {
 
 struct kolo_gpu {
     const struct kolo_cuda *cuda;
-    int ordinal, device; /* the application's number, the driver's */
+    int ordinal, device; /* CUDA's number of the GPU; the driver's handle */
     unsigned char uuid[16];
-    kolo_cuda_context context; /* the primary one; NULL: closed */
+    kolo_cuda_context context; /* the primary context; NULL: closed */
     unsigned sms;
-    bool stores; /* the kernels are those of exec/gpu/program/program_kernel.h and exec/gpu/ll/ll.h,
-                    not of exec/gpu/fused/fused.h */
+    bool stores; /* it has the kernels of exec/gpu/program/program_kernel.h and exec/gpu/ll/ll.h;
+                    otherwise those of exec/gpu/fused/fused.h */
     kolo_cuda_module module; /* NULL: no kernels */
     struct kolo_gpu_kernel kernel[KOLO_GPU_KERNELS];
     int nkernels;
 };
 
 struct kolo_gpu_call { /* one rank's call */
-    /* Barriers have count 0 and no buffers. op KOLO_OPS: a PREMULSUM by args.factor. The counts of
-     * a v-form are not owned here. */
+    /* A barrier has count 0 and no buffers. op KOLO_OPS is a PREMULSUM by args.factor. The counts
+     * of a v-form are borrowed. */
     struct kolo_coll_args args;
     kolo_stream stream;
 };
 
 #define KOLO_CUDA(gpu, name, call) kolo_cuda_check((gpu)->cuda, (gpu)->cuda->call, name)
 
-/* `gpu` is zero. Errors: INVALID (no such GPU), UNSUPPORTED (no driver, an old GPU), SYSTEM. */
+/* Open a GPU; *gpu is all zeros. Errors: INVALID (no such GPU), UNSUPPORTED (no driver, an old
+ * GPU), SYSTEM. */
 kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu);
-/* Load all kernels: loading one later would wait for what runs, perhaps for ever. The context is
- * entered. Errors: UNSUPPORTED (kolo has none, or none for this GPU), SYSTEM. */
+/* Load all kernels now: loading a kernel later would wait for the kernels that run, perhaps for
+ * ever. The caller has entered the context. Errors: UNSUPPORTED (kolo has no kernels, or none for
+ * this GPU), SYSTEM. */
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
-/* The one that serves the call; it is loaded. */
+/* The loaded kernel that serves the call. */
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
-/* The one of exec/gpu/ll/ll.h. */
-kolo_cuda_function kolo_gpu_low_kernel(const struct kolo_gpu *gpu,
-                                       const struct kolo_gpu_call *call);
-/* Whether there are any that kolo_gpu_load() could try. */
+/* The LL kernel that serves the call. */
+kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
+/* Whether kolo has kernels that kolo_gpu_load() could load. */
 bool kolo_gpu_has_kernels(void);
-/* Frees what both made; not a second time. */
+/* Unload the kernels, and release the context. A second call does nothing. */
 void kolo_gpu_close(struct kolo_gpu *gpu);
 
-/* Make its context this thread's, whatever the caller's is, and that one again. */
+/* Make the GPU's context this thread's current one; then make the caller's current again. */
 kolo_status kolo_gpu_enter(const struct kolo_gpu *gpu);
 void kolo_gpu_leave(const struct kolo_gpu *gpu);
 
-/* Run the kernel of a call of `nranks` ranks, whose addresses are in *argument or in its table,
- * in call->stream. What moves nothing runs nothing. */
+/* Launch the fused kernel of a call of `nranks` ranks in call->stream. Their addresses are in
+ * *argument or in its table. A call that moves nothing launches nothing. Errors: SYSTEM. */
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,
                             const struct kolo_gpu_call *call, struct kolo_fused_launch *argument);
 
-/* What ranks must agree on in a call, hashed; `nranks` counts. */
-uint64_t kolo_gpu_call_what(const struct kolo_gpu_call *call, int nranks);
+/* A hash of everything on which the ranks must agree in a call. A v-form has `nranks` counts. */
+uint64_t kolo_gpu_call_key(const struct kolo_gpu_call *call, int nranks);
 
 #endif

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory operations of streams, collected and enqueued in batches. Errors stick: who adds the last
- * one flushes, and sees them. */
+/* Memory operations in streams, enqueued in batches. An error sticks: the flush after the last
+ * operation returns it. */
 #ifndef KOLO_GPU_STREAM_OPS_H
 #define KOLO_GPU_STREAM_OPS_H
 
 #include "cuda/driver.h"
 
 struct kolo_stream_ops {
-    const struct kolo_cuda *cuda; /* set this, the rest zero */
+    const struct kolo_cuda *cuda; /* set by the user; all else is zero at first */
     kolo_status status;
-    kolo_cuda_stream stream; /* of what is collected */
+    kolo_cuda_stream stream; /* of the collected operations */
     unsigned count;
     struct kolo_cuda_stream_op op[KOLO_CUDA_STREAM_OPS];
 };
@@ -25,8 +25,8 @@ static inline kolo_status kolo_stream_ops_flush(struct kolo_stream_ops *ops)
     return ops->status;
 }
 
-/* `kind` as in CUstreamBatchMemOpType. A wait on 32 bits is for the value, one on 64 bits for it or
- * a later one. */
+/* `kind` is a CUstreamBatchMemOpType. A wait on 32 bits ends at the value itself. A wait on 64 bits
+ * ends at the value or a larger one. */
 static inline void kolo_stream_ops_add(struct kolo_stream_ops *ops, kolo_cuda_stream stream,
                                        uint32_t kind, kolo_cuda_address at, uint64_t value)
 {

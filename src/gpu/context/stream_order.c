@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See stream_order.h. */
+/* The order of a rank's calls, by one CUDA event: a call records it behind itself, and the next
+ * call in another stream waits for it. Inside a graph capture neither happens. */
 #include "gpu/context/stream_order.h"
 
 kolo_status kolo_gpu_order_open(const struct kolo_gpu *gpu, struct kolo_gpu_order *order)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of ranks that share a GPU: compared with the other ranks' calls, then enqueued. */
+/* The calls of ranks that share a GPU. Each call is compared with the calls of the other ranks, and
+ * then enqueued. */
 #include "gpu/fused/inner.h"
 #include "plan/plan.h"
 
@@ -37,9 +38,9 @@ static kolo_status note_call(struct kolo_fused_path *path, int rank, kolo_stream
 /* ---- whether all ranks make the same call ---- */
 
 static kolo_status check_same(const struct kolo_fused_recent *r, const struct kolo_gpu_call *call,
-                              int rank, uint64_t what)
+                              int rank, uint64_t key)
 {
-    if (r->what == what) {
+    if (r->key == key) {
         return KOLO_OK;
     }
     return kolo_fail(KOLO_ERR_MISMATCH,
@@ -50,21 +51,21 @@ static kolo_status check_same(const struct kolo_fused_recent *r, const struct ko
                      call->args.count, kolo_type_name(call->args.type), rank);
 }
 
-/* The call is the rank's next one; nothing is enqueued of it yet. */
+/* Compare the rank's next call, of which nothing is enqueued yet. */
 static kolo_status compare_call(struct kolo_fused_path *path, int rank,
                                 const struct kolo_gpu_call *call)
 {
-    const uint64_t number = path->part[rank].calls, what = kolo_gpu_call_what(call, path->nranks);
+    const uint64_t number = path->part[rank].calls, key = kolo_gpu_call_key(call, path->nranks);
     struct kolo_fused_recent *r = &path->recent[number % KOLO_FUSED_RECENT];
     if (r->shared_by == 0 || r->number < number) {
         *r = (struct kolo_fused_recent){.number = number,
-                                        .what = what,
+                                        .key = key,
                                         .rank = rank,
                                         .coll = call->args.coll,
                                         .type = call->args.type,
                                         .count = call->args.count};
     }
-    if (r->number != number) { /* the others are far ahead */
+    if (r->number != number) { /* the other ranks are far ahead; their calls are no longer kept */
         return KOLO_OK;
     }
     for (int q = 0; q < path->nranks; q++) {
@@ -75,7 +76,7 @@ static kolo_status compare_call(struct kolo_fused_path *path, int rank,
                              call->stream, q);
         }
     }
-    KOLO_TRY(check_same(r, call, rank, what));
+    KOLO_TRY(check_same(r, call, rank, key));
     r->shared_by |= UINT64_C(1) << rank;
     r->stream[rank] = call->stream;
     return KOLO_OK;
@@ -83,7 +84,7 @@ static kolo_status compare_call(struct kolo_fused_path *path, int rank,
 
 /* ---- enqueueing ---- */
 
-/* Rank 0 waits for all, runs the kernel, tells all. */
+/* Rank 0's stream waits for all ranks, runs the kernel, and tells all ranks. */
 static kolo_status lead_call(struct kolo_fused_path *path, const struct kolo_gpu_call *call)
 {
     struct kolo_stream_ops ops = {.cuda = path->gpu.cuda};
@@ -121,7 +122,7 @@ static kolo_status send_messages(struct kolo_fused_path *path, struct kolo_gpu_m
     return kolo_gpu_p2p_enqueue(path->p2p, message, n);
 }
 
-/* The parts of ranks [first, first + n), call[i] of the i-th of them. */
+/* Enqueue the parts of n ranks from `first` on; call[i] is the call of rank first + i. */
 static kolo_status send_blocks(struct kolo_fused_path *path,
                                const struct kolo_gpu_call *const *call, int first, int n)
 {
@@ -153,7 +154,7 @@ static kolo_status enqueue_locked(struct kolo_fused_path *path, int rank,
     if (is_aborted(path)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
-    if (stream <= 1) { /* the default stream, by either of its names */
+    if (stream <= 1) { /* the default stream, NULL or cudaStreamLegacy */
         return kolo_fail(KOLO_ERR_INVALID,
                          "stream is the default stream, which waits for all others; give each rank "
                          "one of its own (cudaStreamNonBlocking), or the calls of all ranks in one "
@@ -186,7 +187,7 @@ kolo_status kolo_fused_path_enqueue(struct kolo_fused_path *path, int rank,
     return st;
 }
 
-/* The first rank that gave this one's stream. */
+/* The first rank whose stream is that of `rank`. */
 static int first_on(const struct kolo_gpu_call *const *call, int rank)
 {
     int q = 0;
@@ -205,7 +206,8 @@ static kolo_status follow_all(const struct kolo_fused_path *path,
     return KOLO_OK;
 }
 
-/* Streams of other ranks join rank 0's before the kernel, and go on after it. */
+/* The streams of the other ranks join rank 0's stream before the kernel. fork_streams() lets them
+ * go on after it. */
 static kolo_status join_streams(struct kolo_fused_path *path,
                                 const struct kolo_gpu_call *const *call)
 {
@@ -244,9 +246,9 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
                                       const struct kolo_gpu_call *const *call)
 {
     struct kolo_fused_launch argument = {.table = 0};
-    const uint64_t what = kolo_gpu_call_what(call[0], path->nranks);
+    const uint64_t key = kolo_gpu_call_key(call[0], path->nranks);
     const struct kolo_fused_recent first = {.number = path->part[0].calls,
-                                            .what = what,
+                                            .key = key,
                                             .coll = call[0]->args.coll,
                                             .type = call[0]->args.type,
                                             .count = call[0]->args.count};
@@ -254,7 +256,7 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
     for (int r = 0; r < path->nranks; r++) {
-        KOLO_TRY(check_same(&first, call[r], r, kolo_gpu_call_what(call[r], path->nranks)));
+        KOLO_TRY(check_same(&first, call[r], r, kolo_gpu_call_key(call[r], path->nranks)));
         argument.rank[r] = (struct kolo_fused_rank){.in = (uintptr_t)call[r]->args.in,
                                                     .out = (uintptr_t)call[r]->args.out,
                                                     .factor = call[r]->args.factor};
@@ -291,7 +293,7 @@ kolo_status kolo_fused_path_enqueue_all(struct kolo_fused_path *path,
 
 /* ---- messages ---- */
 
-struct on { /* a rank of a group, and its stream there */
+struct on { /* whether a rank has messages in a group, and on which stream */
     bool is_there;
     kolo_stream stream;
 };

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ranks of one communicator that share one GPU in one process: collectives of them as one kernel.
+/* One kernel for a collective of ranks that share one GPU in one process.
  *
- * A call only enqueues. Where one thread brings the calls of all ranks (a group), events join their
- * streams before the kernel and fork them after it. Else each rank writes the addresses of its
- * buffers and `arrived` into a table on the GPU by operations of its own stream, then waits there
- * for `done`; rank 0's stream waits for all, runs the kernel and tells them. Each flag goes to 1 by
- * one side and back to 0 by the other, and all values are constants: so a graph that captured the
- * calls can be launched again and again.
+ * A call only enqueues. There are two cases:
+ * - One thread makes the calls of all ranks, in a group. Events join the streams before the kernel
+ *   and fork them after it.
+ * - Each rank makes its own call. Operations in its stream write the addresses of its buffers and
+ * the
+ *   flag `arrived` into a table on the GPU, and wait for the flag `done`. Rank 0's stream waits for
+ *   `arrived` of all ranks, runs the kernel, and sets `done` of all ranks. One side sets a flag to
+ *   1 and the other side sets it back to 0. All values are constants, so a graph that captured the
+ *   calls can be launched many times.
  *
- * Sends and receives, and the v-forms whose blocks not all ranks know, are copies: see p2p.h.
+ * Sends, receives, and v-forms whose counts not all ranks know are copies: see p2p.h.
  *
- * Who waits for whom is on the GPU, so streams of different ranks must differ then, and may not be
- * the default stream, which waits for the others. The driver maps streams to few hardware queues
- * (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set, 32 at most): with more streams than that, one that
- * waits can hold up another behind it in its queue. */
+ * In the second case the GPU itself waits. So each rank needs a stream of its own, and not the
+ * default stream, which waits for all other streams. The driver maps streams to a few hardware
+ * queues (CUDA_DEVICE_MAX_CONNECTIONS: 8 by default, 32 at most). With more streams than queues, a
+ * stream that waits can delay another stream behind it in the same queue. */
 #ifndef KOLO_GPU_FUSED_FUSED_PATH_H
 #define KOLO_GPU_FUSED_FUSED_PATH_H
 
@@ -21,29 +24,31 @@
 
 struct kolo_fused_path;
 
-/* Join as `rank` of the path of communicator `comm`, which the first to come makes. Errors:
+/* Join the path of communicator `comm` as `rank`. The first rank creates the path. Errors:
  * UNSUPPORTED (no driver, no kernels, ranks on different GPUs), INVALID (no such GPU), SYSTEM. */
 kolo_status kolo_fused_path_join(uint64_t comm, int nranks, int rank, int ordinal,
                                  struct kolo_fused_path **out);
-/* Waits until this rank's calls are over, `timeout_ms` at most; the last to leave frees all. */
+/* Wait at most `timeout_ms` until this rank's calls are over, and leave. The last rank frees the
+ * path. */
 void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_ms);
 
 const struct kolo_gpu *kolo_fused_path_gpu(const struct kolo_fused_path *path);
 
-/* Enqueue this rank's part. Errors: INVALID (stream), MISMATCH (another rank's call of the same
- * number is another one), ABORTED, SYSTEM. */
+/* Enqueue this rank's part. Errors: INVALID (stream), MISMATCH (another rank has a different call
+ * of the same number), ABORTED, SYSTEM. */
 kolo_status kolo_fused_path_enqueue(struct kolo_fused_path *path, int rank,
                                     const struct kolo_gpu_call *call);
 /* Enqueue the parts of all ranks, call[r] of rank r. */
 kolo_status kolo_fused_path_enqueue_all(struct kolo_fused_path *path,
                                         const struct kolo_gpu_call *const *call);
-/* Enqueue the sends and receives of a group, of one or more ranks, each on one stream: see p2p.h.
+/* Enqueue the sends and receives of a group. They are of one or more ranks, and each rank has one
+ * stream: see p2p.h.
  * Errors: those of kolo_gpu_p2p_enqueue(), ABORTED. */
 kolo_status kolo_fused_path_enqueue_messages(struct kolo_fused_path *path,
                                              struct kolo_gpu_message *message, size_t n);
 
-/* Release all streams that wait for a rank, now and until the path is gone: what they give then is
- * not defined, and no more can be enqueued. From any thread; does not block. */
+/* Release all streams that wait for a rank, now and until the path is gone. Their results are
+ * undefined, and nothing more can be enqueued. Any thread may call this; it does not block. */
 void kolo_fused_path_abort(struct kolo_fused_path *path);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What open.c, which joins and leaves, and fused_path.c, which enqueues, share. */
+/* The fused path, as open.c (join and leave) and fused_path.c (enqueue) see it. */
 #ifndef KOLO_GPU_FUSED_INNER_H
 #define KOLO_GPU_FUSED_INNER_H
 
@@ -12,17 +12,17 @@
 
 enum { KOLO_FUSED_RECENT = 64 };
 
-struct kolo_fused_part { /* a rank's */
+struct kolo_fused_part { /* a rank's part of the path */
     bool here;
     uint64_t calls;
     struct kolo_gpu_order order;
-    kolo_cuda_event joint; /* of calls that one thread brings; in graphs, too */
-    pthread_mutex_t lock;  /* of all above, while a call of the rank is enqueued */
+    kolo_cuda_event joint; /* for calls that one thread makes for all ranks; in graphs, too */
+    pthread_mutex_t lock;  /* of the members above, while a call of the rank is enqueued */
 };
 
-struct kolo_fused_recent { /* a call that some rank made, to compare the others' with */
+struct kolo_fused_recent { /* a call that some rank made, to compare the other ranks' calls with */
     uint64_t number;
-    uint64_t what;
+    uint64_t key;
     int rank;
     enum kolo_coll coll;
     enum kolo_type type;
@@ -40,8 +40,8 @@ struct kolo_fused_path {
     struct kolo_gpu_p2p *p2p;
 
     struct kolo_fused_part part[KOLO_FUSED_RANKS];
-    /* Of all below. Not held in calls that enqueue: those may wait until a stream has room, which
-     * may wait for another rank's call. */
+    /* Of the members below. Never held while something is enqueued: that may wait until a stream
+     * has room, and this may wait for another rank's call. */
     pthread_mutex_t lock;
     struct kolo_fused_recent recent[KOLO_FUSED_RECENT]; /* call k in [k % KOLO_FUSED_RECENT] */
     bool aborted, releasing, stop;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How ranks join a fused path and leave it, and how streams that wait are released. */
+/* Joining and leaving a fused path, and releasing the streams that wait. */
 #include "gpu/fused/inner.h"
 #include "plan/plan.h"
 
@@ -15,11 +15,11 @@ static void nap(void)
     nanosleep(&time, NULL);
 }
 
-/* ---- giving up ---- */
+/* ---- abort ---- */
 
-/* A stream that waits writes 0 to its flag when it goes on, and may then wait again for its next
- * call: so the flags are set until nobody is left. `aborted` comes first, so that no kernel runs on
- * addresses of an earlier call. */
+/* Set all flags once. A stream that waited writes 0 to its flag when it goes on, and may wait again
+ * for its next call. So this is repeated until no rank is left. `aborted` is set first, so that no
+ * kernel runs on the addresses of an earlier call. */
 static void release_once(struct kolo_fused_path *path, kolo_cuda_stream stream)
 {
     struct kolo_stream_ops ops = {.cuda = path->gpu.cuda};
@@ -67,7 +67,7 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
     pthread_mutex_unlock(&path->lock);
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- joining and leaving ---- */
 
 static kolo_status make_parts(struct kolo_fused_path *path)
 {
@@ -148,8 +148,8 @@ static kolo_status join_locked(uint64_t comm, int nranks, int rank, int ordinal,
     }
     if (path->gpu.ordinal != ordinal) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "rank %d is on GPU %d, others are on GPU %d; ranks on several GPUs are "
-                         "not there yet",
+                         "rank %d is on GPU %d and other ranks are on GPU %d; the ranks of a "
+                         "fused path share one GPU",
                          rank, ordinal, path->gpu.ordinal);
     }
     path->part[rank].here = true;
@@ -162,7 +162,7 @@ kolo_status kolo_fused_path_join(uint64_t comm, int nranks, int rank, int ordina
                                  struct kolo_fused_path **out)
 {
     if (nranks > KOLO_FUSED_RANKS) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%d ranks on one GPU; at most %d share it", nranks,
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "%d ranks share one GPU; at most %d can", nranks,
                          KOLO_FUSED_RANKS);
     }
     pthread_mutex_lock(&paths_lock);
@@ -180,7 +180,7 @@ static bool is_over(struct kolo_fused_path *path, int rank)
     return over;
 }
 
-/* What waits for a rank that never comes is released by force, which takes a moment. */
+/* A call that waits for a rank that never comes is released by an abort, which takes a moment. */
 static void drain_calls(struct kolo_fused_path *path, int rank, int timeout_ms)
 {
     const double end = kolo_now_us() + timeout_ms * 1e3;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See p2p.h. */
+/* Matching the ends of messages on the host, and enqueueing the copies. A post is the first end of
+ * a message; it stays in a list until the second end comes. */
 #include "gpu/fused/p2p.h"
 
 #include "gpu/context/stream_ops.h"
@@ -9,11 +10,11 @@
 struct kolo_gpu_p2p_pending {
     struct kolo_gpu_p2p_pending *next; /* the order of the calls */
     uint64_t number;
-    struct kolo_gpu_message end;      /* a copy; its words are the post's */
+    struct kolo_gpu_message end; /* a copy of the end; `came` and `taken` are the post's words */
     struct kolo_gpu_message *matched; /* the end itself, while its group is being matched */
 };
 
-struct words { /* of a rank, on the GPU: the number of its last post, and what is told of each */
+struct words { /* of a rank, on the GPU: the number of its last post, and the answers to posts */
     uint64_t came, taken[KOLO_GPU_P2P_POSTS];
 };
 struct flags { /* of a message in a graph, on the GPU */
@@ -25,13 +26,13 @@ struct kolo_gpu_p2p {
     int nranks;
     kolo_cuda_address words, flags; /* struct words[nranks], struct flags[KOLO_GPU_P2P_GRAPHS] */
 
-    pthread_mutex_t lock; /* of all below; not held in calls that enqueue */
+    pthread_mutex_t lock; /* of the members below; never held while something is enqueued */
     struct kolo_gpu_p2p_pending *first;
     uint64_t posts, posts_of[KOLO_FUSED_RANKS];
     size_t graphs; /* flags taken */
 };
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, struct kolo_gpu_p2p **out)
 {
@@ -132,8 +133,8 @@ static bool fits(const struct kolo_gpu_message *recv, const struct kolo_gpu_mess
            (recv->m.peer == send->rank || recv->m.peer == KOLO_ANY_SOURCE);
 }
 
-static struct kolo_gpu_p2p_pending **find(struct kolo_gpu_p2p *p2p,
-                                          const struct kolo_gpu_message *message)
+static struct kolo_gpu_p2p_pending **find_match(struct kolo_gpu_p2p *p2p,
+                                                const struct kolo_gpu_message *message)
 {
     struct kolo_gpu_p2p_pending **at = &p2p->first;
     for (; *at != NULL; at = &(*at)->next) {
@@ -146,7 +147,7 @@ static struct kolo_gpu_p2p_pending **find(struct kolo_gpu_p2p *p2p,
     return at;
 }
 
-static void put(struct kolo_gpu_p2p *p2p, struct kolo_gpu_p2p_pending *post)
+static void insert_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_p2p_pending *post)
 {
     struct kolo_gpu_p2p_pending **at = &p2p->first;
     while (*at != NULL && (*at)->number < post->number) {
@@ -170,11 +171,11 @@ static void choose_words(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *mess
                      message->value % KOLO_GPU_P2P_POSTS * sizeof(uint64_t);
 }
 
-static kolo_status post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
+static kolo_status add_post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
 {
     if (message->captured && p2p->graphs == KOLO_GPU_P2P_GRAPHS) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "the graphs of this communicator hold %d messages already, which is all",
+                         "the graphs of this communicator already hold %d messages, the maximum",
                          KOLO_GPU_P2P_GRAPHS);
     }
     struct kolo_gpu_p2p_pending *made = malloc(sizeof *made);
@@ -186,7 +187,7 @@ static kolo_status post(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *messa
     message->apart = true;
     *made =
         (struct kolo_gpu_p2p_pending){.number = ++p2p->posts, .end = *message, .matched = message};
-    put(p2p, made);
+    insert_post(p2p, made);
     return KOLO_OK;
 }
 
@@ -211,11 +212,11 @@ static kolo_status check_pair(const struct kolo_gpu_message *message,
     return KOLO_OK;
 }
 
-static kolo_status match(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
+static kolo_status match_message(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message)
 {
-    struct kolo_gpu_p2p_pending **at = find(p2p, message), *other = *at;
+    struct kolo_gpu_p2p_pending **at = find_match(p2p, message), *other = *at;
     if (other == NULL) {
-        return post(p2p, message);
+        return add_post(p2p, message);
     }
     const bool same_stream = other->end.stream == message->stream;
     KOLO_TRY(check_pair(message, &other->end));
@@ -238,7 +239,8 @@ static kolo_status match(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *mess
     return KOLO_OK;
 }
 
-/* Words of a group's posts differ, and no wait is of a stream that waits for all others. */
+/* Check that all posts of a group have words of their own, and that no stream that waits for all
+ * other streams would wait for a message. */
 static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
 {
     size_t posts[KOLO_FUSED_RANKS] = {0};
@@ -260,11 +262,12 @@ static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
     return KOLO_OK;
 }
 
-static void unmatch(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n)
+static void undo_matches(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n)
 {
-    for (size_t i = 0; i < n; i++) { /* posts of others go back, own ones go */
+    for (size_t i = 0; i < n;
+         i++) { /* put back the posts of other ranks, and drop the group's own */
         if (message[i].other != NULL) {
-            put(p2p, message[i].other);
+            insert_post(p2p, message[i].other);
             message[i].other = NULL;
         }
     }
@@ -279,7 +282,7 @@ static void unmatch(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, 
     }
 }
 
-static void tell(const struct kolo_gpu_message *send, const struct kolo_gpu_message *recv)
+static void fill_info(const struct kolo_gpu_message *send, const struct kolo_gpu_message *recv)
 {
     if (recv->m.info != NULL) {
         recv->m.info->source = send->rank;
@@ -292,18 +295,18 @@ static kolo_status match_all(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *
 {
     kolo_status st = KOLO_OK;
     for (size_t i = 0; i < n && st == KOLO_OK; i++) {
-        st = match(p2p, &message[i]);
+        st = match_message(p2p, &message[i]);
     }
     st = st == KOLO_OK ? check_waits(message, n) : st;
     if (st != KOLO_OK) {
-        unmatch(p2p, message, n);
+        undo_matches(p2p, message, n);
         return st;
     }
     for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL) {
             struct kolo_gpu_p2p_pending *other = message[i].other;
-            tell(message[i].m.is_send ? &message[i] : &other->end,
-                 message[i].m.is_send ? &other->end : &message[i]);
+            fill_info(message[i].m.is_send ? &message[i] : &other->end,
+                      message[i].m.is_send ? &other->end : &message[i]);
             other->matched = NULL;
         }
     }
@@ -315,14 +318,15 @@ static kolo_status match_all(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *
 
 /* ---- enqueueing ---- */
 
-static void say(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l, kolo_cuda_address at)
+static void add_write(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l,
+                      kolo_cuda_address at)
 {
     kolo_stream_ops_add(ops, l->stream, l->captured ? KOLO_CUDA_WRITE_32 : KOLO_CUDA_WRITE_64, at,
                         l->value);
 }
 
-static void await(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l,
-                  kolo_cuda_address at)
+static void add_wait(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l,
+                     kolo_cuda_address at)
 {
     kolo_stream_ops_add(ops, l->stream, l->captured ? KOLO_CUDA_WAIT_32 : KOLO_CUDA_WAIT_64, at,
                         l->value);
@@ -331,13 +335,13 @@ static void await(struct kolo_stream_ops *ops, const struct kolo_gpu_message *l,
     }
 }
 
-static kolo_status copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *ops,
-                        const struct kolo_gpu_message *l)
+static kolo_status add_copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *ops,
+                            const struct kolo_gpu_message *l)
 {
     const struct kolo_gpu_message *other = &l->other->end;
     const struct kolo_gpu_message *from = l->m.is_send ? l : other, *to = l->m.is_send ? other : l;
     if (l->apart) {
-        await(ops, l, l->came);
+        add_wait(ops, l, l->came);
     }
     KOLO_TRY(kolo_stream_ops_flush(ops));
     if (bytes_of(from) > 0 && from->m.buf != to->m.buf) {
@@ -346,7 +350,7 @@ static kolo_status copy(const struct kolo_gpu_p2p *p2p, struct kolo_stream_ops *
                                              bytes_of(from), l->stream)));
     }
     if (l->apart) {
-        say(ops, l, l->taken);
+        add_write(ops, l, l->taken);
     }
     return KOLO_OK;
 }
@@ -357,17 +361,17 @@ static kolo_status enqueue_all(const struct kolo_gpu_p2p *p2p,
     struct kolo_stream_ops ops = {.cuda = p2p->gpu->cuda};
     for (size_t i = 0; i < n; i++) {
         if (message[i].part == KOLO_GPU_MESSAGE_WAITS) {
-            say(&ops, &message[i], message[i].came);
+            add_write(&ops, &message[i], message[i].came);
         }
     }
     for (size_t i = 0; i < n; i++) {
         if (message[i].part == KOLO_GPU_MESSAGE_COPIES) {
-            KOLO_TRY(copy(p2p, &ops, &message[i]));
+            KOLO_TRY(add_copy(p2p, &ops, &message[i]));
         }
     }
     for (size_t i = 0; i < n; i++) {
         if (message[i].part == KOLO_GPU_MESSAGE_WAITS) {
-            await(&ops, &message[i], message[i].taken);
+            add_wait(&ops, &message[i], message[i].taken);
         }
     }
     return kolo_stream_ops_flush(&ops);
@@ -385,15 +389,16 @@ kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
     for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL && st == KOLO_OK) {
             free(message[i].other);
-        } else if (message[i].other != NULL) { /* nobody may tell it but kolo_gpu_p2p_release() */
-            put(p2p, message[i].other);
+        } else if (message[i].other !=
+                   NULL) { /* only kolo_gpu_p2p_release() may release its stream */
+            insert_post(p2p, message[i].other);
         }
     }
     pthread_mutex_unlock(&p2p->lock);
     return st;
 }
 
-/* ---- giving up ---- */
+/* ---- abort ---- */
 
 kolo_status kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p, kolo_cuda_stream stream)
 {

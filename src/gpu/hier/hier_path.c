@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The layers of a communicator: how groups are found, made, ended and left. */
+/* The groups of a communicator and its two layers: finding, opening, failing, closing. */
 #include "core/failure/failure.h"
 #include "gpu/hier/inner.h"
 
@@ -18,7 +18,7 @@ static int first_in_group(int q, kolo_hier_is_near *is_near, const void *who)
     return r;
 }
 
-static bool fits(int nranks, kolo_hier_is_near *is_near, const void *who, const int *group)
+static bool groups_fit(int nranks, kolo_hier_is_near *is_near, const void *who, const int *group)
 {
     for (int q = 0; q < nranks; q++) {
         for (int r = 0; r < q; r++) {
@@ -48,12 +48,12 @@ bool kolo_hier_path_cut(int nranks, int most, kolo_hier_is_near *is_near, const 
             return false;
         }
     }
-    return groups > 1 && size > 1 && size <= most && fits(nranks, is_near, who, group_out);
+    return groups > 1 && size > 1 && size <= most && groups_fit(nranks, is_near, who, group_out);
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
-/* Where each rank is, before there are layers. Returns this rank's place. */
+/* Fill the tables of groups and places. Returns this rank's place in its group. */
 static int lay_out(struct kolo_hier_path *l, const int *group, int size)
 {
     const int n = l->comm->ranks.nranks;
@@ -72,27 +72,27 @@ static int lay_out(struct kolo_hier_path *l, const int *group, int size)
     return mine;
 }
 
-static kolo_status split(struct kolo_hier_path *l, const char *what, const int at[2],
-                         struct kolo_comm **out)
+static kolo_status split_layer(struct kolo_hier_path *l, const char *layer, const int at[2],
+                               struct kolo_comm **out)
 {
     const struct kolo_comm *c = l->comm;
     struct kolo_config config = KOLO_CONFIG_INIT;
     char name[sizeof c->ranks.name];
-    (void)snprintf(name, sizeof name, "%.24s %s", c->ranks.name, what);
+    (void)snprintf(name, sizeof name, "%.24s %s", c->ranks.name, layer);
     config.deterministic = c->options.deterministic;
     config.timeout_ms = c->options.timeout_ms;
     if (out == &l->inter && c->options.timeout_ms < INT_MAX - KOLO_HIER_GRACE_MS) {
         config.timeout_ms += KOLO_HIER_GRACE_MS;
     }
-    config.device = c->options.device;
+    config.device = c->options.cuda_ordinal;
     config.name = name;
     config.algo = "";
     config.transport = c->options.transport_text;
     return l->env.split(l->comm, at[0], at[1], &config, out);
 }
 
-/* Whether all ranks have come so far. */
-static kolo_status agree(struct kolo_comm *c, bool mine, bool *all_out)
+/* Whether all ranks were successful so far. */
+static kolo_status agree_on(struct kolo_comm *c, bool mine, bool *all_out)
 {
     const int32_t lacks = !mine;
     int32_t any = 0;
@@ -111,7 +111,7 @@ static bool make_scratch(struct kolo_hier_path *l, const struct kolo_gpu *gpu)
     return st == KOLO_OK;
 }
 
-/* Nothing of them runs. */
+/* No call of the layers runs any more. */
 void kolo_hier_path_drop(struct kolo_hier_path *l, const struct kolo_gpu *gpu)
 {
     if (l->scratch != 0 && kolo_gpu_enter(gpu) == KOLO_OK) {
@@ -127,24 +127,25 @@ void kolo_hier_path_drop(struct kolo_hier_path *l, const struct kolo_gpu *gpu)
     free(l);
 }
 
-/* A group's calls need no host. */
+/* Whether the calls inside a group need no host. */
 static bool group_needs_no_host(const struct kolo_hier_path *l)
 {
     const enum kolo_hier_way way = l->calls->way(l->intra);
     return way == KOLO_HIER_FUSED || way == KOLO_HIER_P2P;
 }
 
-/* Each step, if all ranks have made the one before. A rank that cannot goes on in one layer. */
-static kolo_status make(struct kolo_hier_path *l, const struct kolo_gpu *gpu, const int at[2],
-                        bool *up_out)
+/* Open the layers step by step. A step begins only if all ranks were successful in the step before;
+ * otherwise calls go in one layer. */
+static kolo_status open_layers(struct kolo_hier_path *l, const struct kolo_gpu *gpu,
+                               const int at[2], bool *up_out)
 {
     const int back[2] = {at[1], at[0]};
-    bool good = split(l, "intra", at, &l->intra) == KOLO_OK && group_needs_no_host(l) &&
+    bool good = split_layer(l, "intra", at, &l->intra) == KOLO_OK && group_needs_no_host(l) &&
                 make_scratch(l, gpu);
-    KOLO_TRY(agree(l->comm, good, &good));
+    KOLO_TRY(agree_on(l->comm, good, &good));
     if (good) {
-        good = split(l, "inter", back, &l->inter) == KOLO_OK;
-        KOLO_TRY(agree(l->comm, good, &good));
+        good = split_layer(l, "inter", back, &l->inter) == KOLO_OK;
+        KOLO_TRY(agree_on(l->comm, good, &good));
     }
     *up_out = good;
     return KOLO_OK;
@@ -156,9 +157,9 @@ static void say_layers(const struct kolo_hier_path *l)
     const enum kolo_hier_way inter = l->calls->way(l->inter);
     KOLO_LOG(
         INFO, INIT,
-        "GPU %d: %d groups of %d %s: of calls from %zu bytes on, 1/%d goes from group to group "
-        "(%s), the rest stays inside",
-        l->comm->options.device, kolo_hier_groups(l), kolo_hier_size(l),
+        "GPU %d: hierarchical path: %d groups of %d %s; of a call of %zu bytes or more, 1/%d goes "
+        "from group to group (%s), and the rest stays inside",
+        l->comm->options.cuda_ordinal, kolo_hier_groups(l), kolo_hier_size(l),
         shares ? "ranks on a GPU" : "GPUs", l->least_bytes, kolo_hier_size(l),
         inter == KOLO_HIER_P2P    ? "over NVLink or PCIe"
         : inter == KOLO_HIER_HIER ? "in layers again"
@@ -191,22 +192,23 @@ kolo_status kolo_hier_path_open(const struct kolo_hier_env *env, const int *grou
     kolo_status st = KOLO_ERR_SYSTEM;
     if (l->rank_of != NULL && l->group_of != NULL) {
         const int at[2] = {group[comm->ranks.rank], lay_out(l, group, size)};
-        st = make(l, gpu, at, &up);
+        st = open_layers(l, gpu, at, &up);
     }
     if (up) {
         say_layers(l);
         *out = l;
         return KOLO_OK;
     }
-    KOLO_LOG(INFO, INIT, "GPU %d: some rank could make no layers; calls go in one",
-             comm->options.device);
+    KOLO_LOG(INFO, INIT, "GPU %d: no hierarchical path, because a rank could not open it",
+             comm->options.cuda_ordinal);
     kolo_hier_path_drop(l, gpu);
     return st;
 }
 
 /* ---- failures ---- */
 
-/* Ranks of the communicator above that are none of the layer's are counted behind its own. */
+/* The rank of the communicator above for a rank of a layer. Ranks above that are not in the layer
+ * are numbered behind the layer's own ranks. */
 static int rank_above(const struct kolo_hier_path *l, const struct kolo_comm *layer, int rank)
 {
     if (rank < 0 || rank >= layer->ranks.nranks) {
@@ -226,14 +228,15 @@ static int rank_below(const struct kolo_hier_path *l, const struct kolo_comm *la
     return rank < 0 ? -1 : layer->ranks.nranks + rank;
 }
 
-/* A layer has failed: so does the communicator above it. */
+/* The failure of a layer ends the communicator above it. */
 static void end_above(void *owner, const struct kolo_verdict *why)
 {
     const struct kolo_hier_tie *tie = owner;
     const struct kolo_hier_path *l = tie->path;
     const struct kolo_comm *layer = tie->layer;
     struct kolo_comm *c = l->comm;
-    if (atomic_load(&c->failure.error) != KOLO_OK) { /* it is what has ended the layer */
+    if (atomic_load(&c->failure.error) !=
+        KOLO_OK) { /* this communicator's failure has ended the layer */
         return;
     }
     const bool intra = layer == l->intra;
@@ -285,7 +288,7 @@ void kolo_hier_path_close(struct kolo_hier_path *l, int timeout_ms)
         kolo_comm_abort(l->inter);
     }
     if (!kolo_proxy_wait(l->proxy, KOLO_HIER_GRACE_MS)) {
-        l->scratch = 0; /* the driver keeps what is used */
+        l->scratch = 0; /* memory that is still used stays with the driver */
     }
     pthread_mutex_lock(&l->gate);
     l->closed = true;

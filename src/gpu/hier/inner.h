@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What hier_path.c, which makes the layers, and steps.c, which enqueues calls on them, share. */
+/* The hierarchical path, as hier_path.c (layers) and steps.c (calls) see it. */
 #ifndef KOLO_GPU_HIER_INNER_H
 #define KOLO_GPU_HIER_INNER_H
 
@@ -8,12 +8,13 @@
 #include <pthread.h>
 
 enum {
-    KOLO_HIER_SCRATCH_BYTES = 8 << 20, /* what does not fit there goes in tiles */
-    /* A layer's time-out comes later than what is inside it, which is more exact. */
+    KOLO_HIER_SCRATCH_BYTES = 8 << 20, /* a call that does not fit goes in tiles */
+    /* The inter layer times out later than the calls inside a group, whose message is more
+     * exact. */
     KOLO_HIER_GRACE_MS = 1000
 };
 
-struct kolo_hier_tie { /* what a layer's failure is told to */
+struct kolo_hier_tie { /* the observer of a layer's failure */
     struct kolo_hier_path *path;
     struct kolo_comm *layer;
 };
@@ -23,16 +24,16 @@ struct kolo_hier_path {
     struct kolo_comm *comm, *intra, *inter;
     struct kolo_path_env env;
     const struct kolo_hier_calls *calls;
-    struct kolo_proxy *proxy; /* of `comm`: for calls that go in one layer */
-    int *rank_of;             /* [groups * size]: of place i of group g in [g * size + i] */
-    int *group_of;            /* [nranks] */
-    bool in_order;            /* a group's ranks follow each other, and groups do */
+    struct kolo_proxy *proxy; /* of `comm`, for calls that go in one layer */
+    int *rank_of;  /* [groups * size]: [g * size + i] is the rank at place i of group g */
+    int *group_of; /* [nranks] */
+    bool in_order; /* the groups in their order have the ranks in their order */
     size_t least_bytes;
     const struct kolo_gpu *gpu;
     kolo_cuda_address scratch;
-    pthread_mutex_t order; /* in calls that enqueue: the steps of one stay together */
-    pthread_mutex_t gate;  /* while one layer's failure ends the other; of `closed` */
-    bool closed;           /* they are being destroyed, one after the other */
+    pthread_mutex_t order; /* while a call is enqueued, so that its steps stay together */
+    pthread_mutex_t gate;  /* of `closed`, and while one layer's failure ends the other */
+    bool closed;           /* the layers are being destroyed */
 };
 
 static inline int kolo_hier_size(const struct kolo_hier_path *l)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which calls go in layers, and the steps that each of them is. */
+/* Which calls the hierarchical path takes, and the steps of each of them. */
 #include "gpu/hier/inner.h"
 
 #include <stdlib.h>
 
 /* ---- which calls ---- */
 
-/* Whether the order of additions or multiplications shows. That of MIN and MAX does not. */
-static bool rounds(const struct kolo_gpu_call *call)
+/* Whether the result depends on the order of additions or multiplications. */
+static bool depends_on_order(const struct kolo_gpu_call *call)
 {
     const bool adds = call->args.op == KOLO_SUM || call->args.op == KOLO_PROD ||
                       call->args.op == KOLO_AVG || call->args.op == KOLO_OPS;
@@ -20,10 +20,10 @@ static size_t bytes_of(const struct kolo_gpu_call *call, int nranks)
     return call->args.count * blocks * kolo_type_bytes(call->args.type);
 }
 
-/* An integer's average is rounded once, which two cannot do. A barrier has nothing to spare. */
+/* An integer average must be rounded once, and two layers round twice. A barrier saves nothing. */
 static bool may_reduce(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
-    return rounds(call) ? l->comm->options.deterministic == 0 : call->args.op != KOLO_AVG;
+    return depends_on_order(call) ? l->comm->options.deterministic == 0 : call->args.op != KOLO_AVG;
 }
 
 bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_call *call)
@@ -37,7 +37,7 @@ bool kolo_hier_path_take(const struct kolo_hier_path *l, const struct kolo_gpu_c
 
 /* ---- steps ---- */
 
-struct step { /* `in` and `out` may be one */
+struct step { /* a call of one layer; `in` and `out` may be one buffer */
     enum kolo_coll coll;
     const char *in;
     char *out;
@@ -48,35 +48,36 @@ struct step { /* `in` and `out` may be one */
 static kolo_status take_step(const struct kolo_hier_path *l, struct kolo_comm *layer,
                              const struct kolo_gpu_call *call, const struct step *s)
 {
-    struct kolo_gpu_call what = *call;
+    struct kolo_gpu_call part = *call;
     struct kolo_counts none = {NULL, 0};
-    what.args.coll = s->coll;
-    what.args.in = s->in;
-    what.args.out = s->out;
-    what.args.count = s->count;
-    what.args.root = s->root;
-    return s->count > 0 ? l->calls->enqueue(layer, &what, &none) : KOLO_OK;
+    part.args.coll = s->coll;
+    part.args.in = s->in;
+    part.args.out = s->out;
+    part.args.count = s->count;
+    part.args.root = s->root;
+    return s->count > 0 ? l->calls->enqueue(layer, &part, &none) : KOLO_OK;
 }
 
 #define INTRA(l, call, ...) take_step(l, (l)->intra, call, &(struct step){__VA_ARGS__})
 
-/* What was multiplied once is only added now. */
+/* A call of the inter layer. The intra layer has applied PREMULSUM's factor, so this step only
+ * adds. */
 static kolo_status take_inter(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                               const struct step *s)
 {
-    struct kolo_gpu_call what = *call;
-    what.args.op = call->args.op == KOLO_OPS ? KOLO_SUM : call->args.op;
-    return take_step(l, l->inter, &what, s);
+    struct kolo_gpu_call part = *call;
+    part.args.op = call->args.op == KOLO_OPS ? KOLO_SUM : call->args.op;
+    return take_step(l, l->inter, &part, s);
 }
 
-/* An all-gather of `count` elements each, rank q's at displs[q] * count of `out`. */
+/* An all-gather of `count` elements of each rank; rank q's elements go to displs[q] * count. */
 static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_comm *layer,
                                  const struct kolo_gpu_call *call, const struct step *s,
                                  const int *at, int stride)
 {
     const size_t n = (size_t)layer->ranks.nranks;
     struct kolo_counts v = {calloc(4 * n, sizeof *v.all), s->count};
-    struct kolo_gpu_call what = *call;
+    struct kolo_gpu_call part = *call;
     if (v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
@@ -84,26 +85,26 @@ static kolo_status gather_blocks(const struct kolo_hier_path *l, struct kolo_com
         v.all[q] = s->count;
         v.all[n + q] = (size_t)at[q * (size_t)stride] * s->count;
     }
-    what.args.in = s->in;
-    what.args.out = s->out;
-    what.args.count = 0;
-    what.args.v = v;
-    const kolo_status st = l->calls->enqueue(layer, &what, &v);
+    part.args.in = s->in;
+    part.args.out = s->out;
+    part.args.count = 0;
+    part.args.v = v;
+    const kolo_status st = l->calls->enqueue(layer, &part, &v);
     free(v.all);
     return st;
 }
 
 /* ---- flat calls ---- */
 
-struct cut { /* of elements that each rank has */
+struct cut { /* of a vector that each rank has */
     size_t elem, shard, rest;
-    char *own, *tail; /* this rank's shard, which the last one's tail is behind; `rest` elements */
-    size_t inter;     /* elements that this rank sends on */
+    char *own, *tail; /* this rank's shard; the `rest` elements behind the last shard */
+    size_t inter;     /* elements that this rank sends to other groups */
 };
 
-/* Shards of whole pieces of 16 bytes, which kernels move best. */
-static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
-                      size_t count)
+/* A shard is a multiple of 16 bytes, which kernels move best. */
+static struct cut cut_vector(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                             size_t count)
 {
     enum { PIECE_BYTES = 16 };
     const size_t size = (size_t)kolo_hier_size(l), place = (size_t)l->intra->ranks.rank;
@@ -118,15 +119,16 @@ static struct cut cut(const struct kolo_hier_path *l, const struct kolo_gpu_call
 static struct cut cut_in(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                          char *all, size_t count)
 {
-    struct cut c = cut(l, call, count);
+    struct cut c = cut_vector(l, call, count);
     c.own = all + (size_t)l->intra->ranks.rank * c.shard * c.elem;
     c.tail = all + (size_t)kolo_hier_size(l) * c.shard * c.elem;
     return c;
 }
 
-/* All have their shards in place, the last one the tail, too: now all have all. */
-static kolo_status spread(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
-                          const struct cut *c)
+/* Each rank has its shard in place, and the last rank the tail, too. Afterwards all ranks have all
+ * of the vector. */
+static kolo_status gather_shards(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                                 const struct cut *c)
 {
     KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_GATHER, c->own, call->args.out, c->shard, 0));
     return INTRA(l, call, KOLO_COLL_BROADCAST, c->tail, c->tail, c->rest, kolo_hier_size(l) - 1);
@@ -139,7 +141,7 @@ static kolo_status all_reduce(struct kolo_hier_path *l, const struct kolo_gpu_ca
     KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, c.own, c.shard, 0));
     KOLO_TRY(INTRA(l, call, KOLO_COLL_ALL_REDUCE, tail, c.tail, c.rest, 0));
     KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_ALL_REDUCE, c.own, c.own, c.inter, 0}));
-    return spread(l, call, &c);
+    return gather_shards(l, call, &c);
 }
 
 static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
@@ -153,14 +155,14 @@ static kolo_status broadcast(struct kolo_hier_path *l, const struct kolo_gpu_cal
         KOLO_TRY(INTRA(l, call, KOLO_COLL_BROADCAST, tail, c.tail, c.rest, root));
     }
     KOLO_TRY(take_inter(l, call, &(struct step){KOLO_COLL_BROADCAST, c.own, c.own, c.inter, from}));
-    return spread(l, call, &c);
+    return gather_shards(l, call, &c);
 }
 
-/* `count` elements, whose shards and tail the scratch holds, from `at` on. */
+/* Reduce `count` elements from `at` on. Their shards and tail fit into the scratch. */
 static kolo_status reduce_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                                size_t at, size_t count)
 {
-    struct cut c = cut(l, call, count);
+    struct cut c = cut_vector(l, call, count);
     const int to = l->group_of[call->args.root], root = kolo_hier_place_of(l, call->args.root),
               last = kolo_hier_size(l) - 1;
     const bool mine = l->comm->ranks.rank == call->args.root;
@@ -211,9 +213,10 @@ static kolo_status all_gather(struct kolo_hier_path *l, const struct kolo_gpu_ca
     return KOLO_OK;
 }
 
-/* Elements [at, at + n) of the blocks of group g's ranks, one after the other. */
-static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_call *call, int g,
-                        const size_t part[2])
+/* Copy elements [at, at + n) of the blocks of group g's ranks into the scratch, one after the
+ * other. */
+static kolo_status pack_blocks(const struct kolo_hier_path *l, const struct kolo_gpu_call *call,
+                               int g, const size_t part[2])
 {
     const size_t elem = kolo_type_bytes(call->args.type);
     KOLO_TRY(kolo_gpu_enter(l->gpu));
@@ -229,7 +232,7 @@ static kolo_status pack(const struct kolo_hier_path *l, const struct kolo_gpu_ca
     return st;
 }
 
-/* What is packed goes first in the scratch, then a block for each group. */
+/* The scratch has the packed blocks first, and then a block for each group. */
 static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct kolo_gpu_call *call,
                                        const size_t part[2], bool packed)
 {
@@ -239,7 +242,7 @@ static kolo_status reduce_scatter_tile(struct kolo_hier_path *l, const struct ko
     for (int g = 0; g < kolo_hier_groups(l); g++) {
         const char *in =
             packed ? scratch : (const char *)call->args.in + (size_t)g * size * n * elem;
-        KOLO_TRY(packed ? pack(l, call, g, part) : KOLO_OK);
+        KOLO_TRY(packed ? pack_blocks(l, call, g, part) : KOLO_OK);
         KOLO_TRY(INTRA(l, call, KOLO_COLL_REDUCE_SCATTER, in, sums + (size_t)g * n * elem, n, 0));
     }
     char *out = (char *)call->args.out + part[0] * elem;
@@ -279,7 +282,7 @@ static kolo_status enqueue_steps(struct kolo_hier_path *l, const struct kolo_gpu
     }
 }
 
-/* The proxy knows where the communicator's last call is. */
+/* The proxy keeps the order of the communicator's calls. */
 kolo_status kolo_hier_path_enqueue(struct kolo_hier_path *l, const struct kolo_gpu_call *call)
 {
     pthread_mutex_lock(&l->order);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Whether rank q is told of an entry. In this process legacy handles cannot be opened, and pointers
- * are good as they are. */
+/* Whether rank q must map an entry. A rank of this process uses the pointer itself, and cannot open
+ * a legacy handle of its own process. */
 static bool is_asked(const struct kolo_ipc_registry *l, const struct kolo_ipc_entry *entry, int q)
 {
     const struct kolo_member *member = l->comm->member;
@@ -17,8 +17,9 @@ static bool is_asked(const struct kolo_ipc_registry *l, const struct kolo_ipc_en
     return q != me && (member[q].peer.process != member[me].peer.process || entry->piece[0].by_fd);
 }
 
-/* Whether a piece is what it was; where the driver has no answer, it is. */
-static bool is_alive(const struct kolo_ipc_registry *l, const struct kolo_lent *piece)
+/* Whether a piece is still the same allocation. If the driver has no answer, it counts as the
+ * same. */
+static bool is_alive(const struct kolo_ipc_registry *l, const struct kolo_cuda_ipc_memory *piece)
 {
     unsigned long long id = 0;
     const int error = l->gpu->cuda->pointer_get_attribute(&id, KOLO_CUDA_POINTER_ID, piece->base);
@@ -51,7 +52,8 @@ static bool keep_arrival(struct kolo_ipc_registry *l)
     return true;
 }
 
-/* While the receiver has to take others first, which may wait for this rank to take one. */
+/* Send a message. If the receiver must first take other messages, take those that came here
+ * meanwhile: the receiver may be waiting for that. */
 static bool post_message(struct kolo_ipc_registry *l, int q, const struct kolo_ipc_message *message,
                          int fd)
 {
@@ -72,7 +74,7 @@ static bool post_message(struct kolo_ipc_registry *l, int q, const struct kolo_i
 
 static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entry, unsigned i)
 {
-    const struct kolo_lent *piece = &entry->piece[i];
+    const struct kolo_cuda_ipc_memory *piece = &entry->piece[i];
     struct kolo_ipc_message m = {.kind = OFFER,
                                  .by_fd = (uint32_t)piece->by_fd,
                                  .piece = i,
@@ -81,7 +83,7 @@ static bool offer_piece(struct kolo_ipc_registry *l, struct kolo_ipc_entry *entr
                                  .offset = piece->base - entry->piece[0].base,
                                  .bytes = piece->bytes,
                                  .total = entry->bytes};
-    const int fd = piece->by_fd ? kolo_lent_export(l->gpu->cuda, piece) : -1;
+    const int fd = piece->by_fd ? kolo_cuda_ipc_export(l->gpu->cuda, piece) : -1;
     bool sent = piece->by_fd
                     ? fd >= 0
                     : l->gpu->cuda->ipc_get_mem_handle(&m.handle, piece->base) == KOLO_CUDA_OK;
@@ -99,8 +101,8 @@ static void withdraw_entry(struct kolo_ipc_registry *l, const struct kolo_ipc_en
     const struct kolo_ipc_message m = {.kind = WITHDRAW, .number = entry->number};
     for (int q = 0; q < l->comm->ranks.nranks; q++) {
         if (is_asked(l, entry, q)) {
-            (void)post_message(l, q, &m,
-                               -1); /* who does not take_answer it ends, and with it the mapping */
+            /* A receiver that takes no message ends, and its mapping with it. */
+            (void)post_message(l, q, &m, -1);
         }
     }
 }
@@ -111,11 +113,13 @@ static void refuse_entry(struct kolo_ipc_registry *l, struct kolo_ipc_entry *ent
     pthread_mutex_lock(&l->lock);
     entry->state = REFUSED;
     pthread_mutex_unlock(&l->lock);
-    KOLO_LOG(INFO, INIT, "GPU %d: %s rank %d; calls on %zu bytes of memory go through slots",
-             l->gpu->ordinal, why, rank, (size_t)entry->bytes);
+    KOLO_LOG(INFO, INIT,
+             "GPU %d: rank %d cannot %s %zu bytes of rank %d; calls on them go through "
+             "inboxes",
+             l->gpu->ordinal, rank, why, (size_t)entry->bytes, l->comm->ranks.rank);
 }
 
-/* The oldest that nobody was asked for. */
+/* The oldest entry that was not offered yet. */
 static struct kolo_ipc_entry *next_new(struct kolo_ipc_registry *l)
 {
     struct kolo_ipc_entry *found = NULL;
@@ -138,7 +142,7 @@ static void offer_new(struct kolo_ipc_registry *l)
             sent = offer_piece(l, entry, i);
         }
         if (!sent) {
-            refuse_entry(l, entry, "no handle for the others from", l->comm->ranks.rank);
+            refuse_entry(l, entry, "export", l->comm->ranks.rank);
             withdraw_entry(l, entry);
         }
     }
@@ -163,8 +167,8 @@ static void take_answer(struct kolo_ipc_registry *l, int q, const struct kolo_ip
     }
     pthread_mutex_unlock(&l->lock);
     if (refused) {
-        refuse_entry(l, entry, "it is not mapped by", q);
-        withdraw_entry(l, entry); /* who has mapped it need not */
+        refuse_entry(l, entry, "map", q);
+        withdraw_entry(l, entry); /* the ranks that have mapped it need not keep it */
     }
 }
 
@@ -177,7 +181,8 @@ static bool is_time_to_sweep(const struct kolo_ipc_registry *l)
     return new || kolo_now_us() > l->swept_us + SWEEP_MS * 1e3;
 }
 
-/* Entries of memory that is gone; before new ones are made, which may lie there. */
+/* Withdraw the entries whose memory is gone. This comes before new entries, which may be at the
+ * same addresses. */
 static void sweep_entries(struct kolo_ipc_registry *l)
 {
     struct kolo_ipc_entry *gone = NULL;
@@ -246,12 +251,12 @@ static void drop_mapping(struct kolo_ipc_registry *l, struct kolo_ipc_mapping **
     }
 }
 
-/* Its first piece. */
+/* Begin a mapping with its first piece. */
 static void start_mapping(const struct kolo_ipc_registry *l, struct kolo_ipc_mapping *map,
                           const struct kolo_ipc_message *m)
 {
     if (!map->by_fd) {
-        map->at = kolo_lent_open(l->gpu->cuda, &m->handle);
+        map->at = kolo_cuda_ipc_open(l->gpu->cuda, &m->handle);
     } else if (l->gpu->cuda->mem_address_reserve(&map->at, m->total, 0, 0, 0) != KOLO_CUDA_OK) {
         map->at = 0;
     }
@@ -267,7 +272,7 @@ static void map_piece(const struct kolo_ipc_registry *l, struct kolo_ipc_mapping
         return;
     }
     if (map->pieces == PIECES || fd < 0 || m->offset + m->bytes > map->total ||
-        !kolo_lent_map(l->gpu->cuda, l->gpu->device, fd, map->at + m->offset, m->bytes)) {
+        !kolo_cuda_ipc_map(l->gpu->cuda, l->gpu->device, fd, map->at + m->offset, m->bytes)) {
         unmap_pieces(l, map);
         return;
     }
@@ -356,9 +361,11 @@ static void wait_for_work(struct kolo_ipc_registry *l)
 void *kolo_ipc_registry_run(void *arg)
 {
     struct kolo_ipc_registry *l = arg;
-    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: another thread's capture is not this one's */
+    /* CU_STREAM_CAPTURE_MODE_RELAXED: captures of other threads do not restrict this one. */
+    int mode = 2;
     (void)l->gpu->cuda->thread_exchange_stream_capture_mode(&mode);
-    const bool entered = kolo_gpu_enter(l->gpu) == KOLO_OK; /* else all that is asked for fails */
+    /* Without the context, every request fails. */
+    const bool entered = kolo_gpu_enter(l->gpu) == KOLO_OK;
     while (!atomic_load(&l->stop)) {
         struct kolo_ipc_arrival arrival;
         wait_for_work(l);

@@ -17,7 +17,7 @@ static void wake_thread(const struct kolo_ipc_registry *l)
 
 /* ---- entries ---- */
 
-/* `id`: of the memory at `at` now. */
+/* `id` is the driver's number of the memory that is at `at` now. */
 static struct kolo_ipc_entry *find_entry(const struct kolo_ipc_registry *l, uint64_t id,
                                          uint64_t at, size_t bytes)
 {
@@ -35,18 +35,20 @@ static struct kolo_ipc_entry *find_entry(const struct kolo_ipc_registry *l, uint
     return NULL;
 }
 
-/* The allocations that a buffer lies in; 0: they cannot be sent. */
+/* The allocations in which a buffer lies. 0: they cannot be exported. */
 static unsigned find_pieces(const struct kolo_ipc_registry *l, uint64_t at, size_t bytes,
-                            struct kolo_lent *out)
+                            struct kolo_cuda_ipc_memory *out)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
-    const enum kolo_lent_way way = kolo_lent_way(cuda, at);
+    const enum kolo_cuda_ipc_way way = kolo_cuda_ipc_way(cuda, at);
     unsigned count = 0;
     uint64_t next = at;
     do {
-        const unsigned most = way == KOLO_LENT_BY_FD ? PIECES : way == KOLO_LENT_BY_HANDLE ? 1 : 0;
-        if (count == most || (count > 0 && kolo_lent_way(cuda, next) != way) ||
-            !kolo_lent_find(cuda, next, way, &out[count])) {
+        const unsigned most = way == KOLO_CUDA_IPC_BY_FD       ? PIECES
+                              : way == KOLO_CUDA_IPC_BY_HANDLE ? 1
+                                                               : 0;
+        if (count == most || (count > 0 && kolo_cuda_ipc_way(cuda, next) != way) ||
+            !kolo_cuda_ipc_find(cuda, next, way, &out[count])) {
             return 0;
         }
         next = out[count].base + out[count].bytes;
@@ -57,16 +59,17 @@ static unsigned find_pieces(const struct kolo_ipc_registry *l, uint64_t at, size
 
 static struct kolo_ipc_entry *begin_entry(struct kolo_ipc_registry *l, uint64_t at, size_t bytes)
 {
-    struct kolo_lent piece[PIECES] = {{.at = 0}};
+    struct kolo_cuda_ipc_memory piece[PIECES] = {{.at = 0}};
     const unsigned count = find_pieces(l, at, bytes, piece);
     struct kolo_ipc_entry *entry =
         count > 0 && l->count < ENTRIES ? calloc(1, sizeof *entry + count * sizeof *piece) : NULL;
     if (entry == NULL) {
         if (!l->told) {
-            KOLO_LOG(INFO, INIT, "GPU %d: %s; calls on it go through slots", l->gpu->ordinal,
-                     count > 0 ? "more memory than other processes may map here"
-                               : "memory that other processes cannot map (of cudaMallocAsync, "
-                                 "managed, or not exportable)");
+            KOLO_LOG(INFO, INIT, "GPU %d: %s; calls on this buffer go through inboxes",
+                     l->gpu->ordinal,
+                     count > 0 ? "a buffer of more allocations than other processes map"
+                               : "a buffer that other processes cannot map (cudaMallocAsync, "
+                                 "managed memory, or not exportable)");
         }
         l->told = true;
         return NULL;
@@ -92,14 +95,14 @@ static bool is_under_way(const struct kolo_ipc_entry *entry)
     return entry != NULL && (entry->state == NEW || entry->state == ASKED);
 }
 
-/* Returns what has become of the entry: NULL, it is gone. */
+/* Wait until the ranks have answered, a second at most. Returns the entry; NULL: it is gone. */
 static struct kolo_ipc_entry *wait_for(struct kolo_ipc_registry *l, uint64_t id, uint64_t at,
                                        size_t bytes)
 {
     const double end_us = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
     struct kolo_ipc_entry *entry = NULL;
     while (is_under_way(entry = find_entry(l, id, at, bytes)) && !l->impatient) {
-        l->impatient = kolo_now_us() > end_us; /* once is enough */
+        l->impatient = kolo_now_us() > end_us; /* do not wait again for the next buffers */
         pthread_mutex_unlock(&l->lock);
         kolo_ipc_nap();
         pthread_mutex_lock(&l->lock);
@@ -127,7 +130,7 @@ bool kolo_ipc_registry_find(struct kolo_ipc_registry *l, const void *ptr, size_t
     return there;
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 static void registry_free(struct kolo_ipc_registry *l)
 {

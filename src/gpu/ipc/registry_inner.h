@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What registry.c, which serves calls, and exchange.c, the thread, share. */
+/* The registry, as registry.c (calls) and exchange.c (its thread) see it. */
 #ifndef KOLO_GPU_IPC_REGISTRY_INNER_H
 #define KOLO_GPU_IPC_REGISTRY_INNER_H
 
@@ -14,39 +14,40 @@
 
 enum {
     PIECES = 32,    /* allocations that one buffer may lie in */
-    ENTRIES = 1024, /* of a rank, at a time */
+    ENTRIES = 1024, /* of a rank, at the same time */
     SWEEP_MS = 1000
 };
 
 enum kolo_ipc_kind { OFFER, ANSWER, WITHDRAW };
 struct kolo_ipc_message {
     uint32_t kind, by_fd;
-    uint32_t piece, pieces; /* OFFER: which of how many, */
+    uint32_t piece, pieces; /* OFFER: its index, and the number of pieces */
     uint64_t number;
-    uint64_t offset, bytes, total; /* where in the buffer's memory, and of how much */
-    uint64_t at;                   /* ANSWER: where it lies there; 0: it cannot be mapped */
-    struct kolo_cuda_ipc handle;
+    uint64_t offset, bytes,
+        total;   /* the piece in the buffer's memory, and the bytes of all pieces */
+    uint64_t at; /* ANSWER: the address there; 0: it cannot be mapped */
+    struct kolo_cuda_ipc_handle handle;
 };
 _Static_assert(sizeof(struct kolo_ipc_message) <= KOLO_UNIX_SOCKET_BYTES, "one message");
 
-struct kolo_ipc_arrival { /* a message that came while another one was sent */
+struct kolo_ipc_arrival { /* a message that came while this rank was sending */
     struct kolo_ipc_arrival *next;
     struct kolo_ipc_message message;
     int rank, fd;
 };
 
 enum kolo_ipc_state { NEW, ASKED, THERE, REFUSED };
-struct kolo_ipc_entry { /* made by calls, ended by the thread */
+struct kolo_ipc_entry { /* calls make it, the thread ends it */
     struct kolo_ipc_entry *next;
     uint64_t number, bytes;
     enum kolo_ipc_state state;
     int answers;
     uint64_t there[KOLO_PROGRAM_RANKS];
     unsigned pieces;
-    struct kolo_lent piece[]; /* one after the other in memory */
+    struct kolo_cuda_ipc_memory piece[]; /* one after the other in memory */
 };
 
-struct kolo_ipc_mapping { /* of another rank's memory; the thread's alone */
+struct kolo_ipc_mapping { /* of another rank's memory; only the thread uses it */
     struct kolo_ipc_mapping *next;
     int rank;
     uint64_t number, total;
@@ -63,11 +64,11 @@ struct kolo_ipc_registry {
     int wake; /* an eventfd */
     atomic_bool stop;
     pthread_t thread;
-    struct kolo_ipc_mapping *mappings;     /* the thread's, */
-    struct kolo_ipc_arrival *inbox, **end; /* and these */
+    struct kolo_ipc_mapping *mappings; /* this member and the next ones are the thread's */
+    struct kolo_ipc_arrival *inbox, **end;
     double swept_us;
 
-    pthread_mutex_t lock; /* of all below, and of entries' states; not held in calls that wait */
+    pthread_mutex_t lock; /* of the members below and of entries' states; never held in a wait */
     struct kolo_ipc_entry *entries;
     int count;
     uint64_t numbers;
@@ -80,12 +81,12 @@ static inline void kolo_ipc_nap(void)
     nanosleep(&time, NULL);
 }
 
-/* exchange.c: the thread, until `stop`; its argument is the registry. */
+/* exchange.c: the thread's function, which runs until `stop`. */
 void *kolo_ipc_registry_run(void *registry);
-/* Whether the memory of an entry is still what it was. */
+/* Whether an entry's memory is still the same allocation. */
 bool kolo_ipc_registry_is_alive(const struct kolo_ipc_registry *l,
                                 const struct kolo_ipc_entry *entry);
-/* Once the thread has ended: unmap the memory of other ranks; free what the thread kept. */
+/* After the thread has ended: unmap the memory of other ranks; free the thread's records. */
 void kolo_ipc_registry_unmap(struct kolo_ipc_registry *l);
 void kolo_ipc_registry_forget(struct kolo_ipc_registry *l);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See unix_socket.h. */
+/* Datagrams with descriptors between the ranks of a host. Every rank binds a socket to a name of
+ * the abstract namespace, and all ranks gather the names and secrets. */
 #include "gpu/ipc/unix_socket.h"
 
 #include "util/pass_fd.h"
@@ -15,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-struct kolo_unix_socket_end { /* a rank's socket, which it tells all */
-    uint32_t bytes;           /* of the name; 0: there is none */
+struct kolo_unix_socket_end { /* a rank's socket, as it tells all ranks */
+    uint32_t bytes;           /* of the name; 0: no socket */
     unsigned char secret[KOLO_UNIX_SOCKET_SECRET];
     struct sockaddr_un name;
 };
@@ -28,10 +29,10 @@ struct note {
     unsigned char data[KOLO_UNIX_SOCKET_BYTES];
 };
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
-/* A name that is left out is given by the kernel: unix(7), autobind. */
-static void invite(const struct kolo_unix_socket *f, struct kolo_unix_socket_end *out)
+/* The kernel gives a name to a socket that is bound without one: unix(7), autobind. */
+static void bind_socket(const struct kolo_unix_socket *f, struct kolo_unix_socket_end *out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof out->name;
@@ -42,7 +43,7 @@ static void invite(const struct kolo_unix_socket *f, struct kolo_unix_socket_end
     }
 }
 
-static bool reaches(const struct kolo_unix_socket_end *end)
+static bool reaches_end(const struct kolo_unix_socket_end *end)
 {
     const int trial = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const bool reached = trial >= 0 && end->bytes > 0 && end->bytes <= sizeof end->name &&
@@ -53,14 +54,14 @@ static bool reaches(const struct kolo_unix_socket_end *end)
     return reached;
 }
 
-static kolo_status meet(struct kolo_unix_socket *f)
+static kolo_status exchange_ends(struct kolo_unix_socket *f)
 {
     struct kolo_unix_socket_end mine = {.bytes = 0};
     uint8_t works = 1, all_work = 0;
-    invite(f, &mine);
+    bind_socket(f, &mine);
     KOLO_TRY(kolo_all_gather(&mine, f->end, sizeof mine, KOLO_UINT8, f->host, NULL));
     for (int q = 0; q < f->host->ranks.nranks; q++) {
-        works = works && reaches(&f->end[q]);
+        works = works && reaches_end(&f->end[q]);
     }
     KOLO_TRY(kolo_all_reduce(&works, &all_work, 1, KOLO_UINT8, KOLO_MIN, f->host, NULL));
     f->works = all_work != 0;
@@ -76,7 +77,7 @@ kolo_status kolo_unix_socket_open(struct kolo_comm *host, struct kolo_unix_socke
                          host->ranks.nranks);
     }
     f.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const kolo_status st = meet(&f);
+    const kolo_status st = exchange_ends(&f);
     if (st != KOLO_OK || !f.works) {
         kolo_unix_socket_close(&f);
     }
@@ -129,7 +130,7 @@ bool kolo_unix_socket_send(const struct kolo_unix_socket *f, int to, const void 
     return true;
 }
 
-/* One datagram, which may be no message: false, and there is none if errno is EAGAIN. */
+/* Take one datagram. False: there is none (errno EAGAIN), or it is no message. */
 static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *fd_out)
 {
     struct iovec iov = {note, sizeof *note};
@@ -149,7 +150,7 @@ static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *f
         *fd_out = fd;
         return true;
     }
-    if (fd >= 0) { /* a stranger's */
+    if (fd >= 0) { /* from a process without the secret */
         (void)close(fd);
     }
     errno = EINTR;

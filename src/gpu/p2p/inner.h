@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the files of p2p_path.h share. */
+/* The P2P path, as its files see it. */
 #ifndef KOLO_GPU_P2P_INNER_H
 #define KOLO_GPU_P2P_INNER_H
 
@@ -11,73 +11,73 @@
 #include <pthread.h>
 
 enum {
-    KOLO_PEER_LAUNCHES = 8,
-    KOLO_PEER_PROGRAMS = 128 << 10 /* words of all long programs of a communicator */
+    KOLO_P2P_PATH_CALLS = 8,
+    KOLO_P2P_PATH_WORDS = 128 << 10 /* words of all pinned programs of a communicator */
 };
 
-struct kolo_peer_pinned { /* memory of the host's that the GPU reads and writes */
+struct kolo_p2p_path_pinned { /* host memory that the GPU reads and writes */
     struct kolo_program_control control;
-    uint64_t word[KOLO_PEER_PROGRAMS];
+    uint64_t word[KOLO_P2P_PATH_WORDS];
 };
 
-struct kolo_peer_plan {
-    struct kolo_peer_plan *next;
+struct kolo_p2p_path_plan {
+    struct kolo_p2p_path_plan *next;
     const struct kolo_algo *algo;
     int root;
     struct kolo_plan *plan;
     struct kolo_program *program;
-    uint64_t at; /* of its words; 0: they go with each launch */
+    uint64_t at; /* address of its words; 0: each launch carries them */
 };
 
-struct kolo_peer_bound { /* a call that was made before */
-    uint64_t what;       /* 0: none */
+struct kolo_p2p_path_call { /* a bound call, for the next equal call */
+    uint64_t key;           /* 0: none */
     size_t elem;
-    unsigned blocks, threads;
+    struct kolo_ll_grid grid;
     kolo_cuda_function kernel;
-    bool is_low; /* of exec/gpu/ll/ll.h */
+    bool is_ll; /* of exec/gpu/ll/ll.h */
     union {
         struct kolo_program_launch launch;
-        struct kolo_ll_launch low;
+        struct kolo_ll_launch ll;
     };
 };
 
 struct kolo_p2p_path {
     struct kolo_comm *comm;
-    struct kolo_gpu gpu; /* as the proxy has it, which closes it */
-    bool able;           /* it has its kernels */
-    bool fast;           /* every pair is joined by NVLink */
-    unsigned slices;     /* the most that a call may have; of the ledger's */
-    bool direct;         /* calls may go from buffer to buffer */
-    struct kolo_ipc_registry
-        *registry;    /* of buffers, where not all ranks are in one process; else NULL */
-    size_t low_bytes; /* the longest call for exec/gpu/ll/ll.h, as kolo_ll_bytes() */
+    struct kolo_gpu gpu;                /* a copy of the proxy's, which closes it */
+    bool able;                          /* its kernels are loaded */
+    bool fast;                          /* NVLink joins every pair of GPUs */
+    unsigned slices;                    /* the most blocks of a call; reserved in the ledger */
+    bool direct;                        /* zero-copy: kernels may use the buffers of other ranks */
+    struct kolo_ipc_registry *registry; /* of buffers; NULL: all ranks are in one process */
+    size_t ll_bytes;                    /* the longest LL call, as kolo_ll_bytes() counts */
     struct kolo_program_room room;
-    kolo_cuda_address slab[KOLO_PROGRAM_RANKS]; /* as this GPU sees them; 0: not mapped */
-    bool opened[KOLO_PROGRAM_RANKS];            /* by a handle */
-    struct kolo_peer_pinned *pinned;
-    kolo_cuda_address pinned_at; /* as the GPU sees it */
-    kolo_cuda_stream stream;     /* for the slab's end */
+    kolo_cuda_address slab[KOLO_PROGRAM_RANKS]; /* addresses on this GPU; 0: not mapped */
+    bool opened[KOLO_PROGRAM_RANKS];            /* mapped by a handle */
+    struct kolo_p2p_path_pinned *pinned;
+    kolo_cuda_address pinned_at; /* the GPU's address of `pinned` */
+    kolo_cuda_stream stream;     /* for the operations when the slab is left */
 
-    pthread_mutex_t order; /* of all below, in calls that enqueue */
+    pthread_mutex_t order; /* of the members below, while a call is enqueued */
     struct kolo_gpu_order calls;
-    struct kolo_peer_plan *plans;
-    uint32_t nwords;              /* of their programs, pinned */
-    struct kolo_chooser *chooser; /* of what rules force; NULL: not asked yet */
-    struct kolo_peer_bound bound[KOLO_PEER_LAUNCHES];
+    struct kolo_p2p_path_plan *plans;
+    uint32_t nwords;              /* of the pinned programs */
+    struct kolo_chooser *chooser; /* for algorithms that rules force; NULL: not needed yet */
+    struct kolo_p2p_path_call bound[KOLO_P2P_PATH_CALLS];
     unsigned next_bound;
 };
 
-/* Free its plans and its chooser. */
+/* Free the plans and the chooser. */
 void kolo_p2p_path_forget(struct kolo_p2p_path *p);
 
-/* ---- slab.c: memory that outlives its communicator until nobody stores to it ---- */
+/* ---- slab.c: a slab outlives its communicator until no rank stores to it ---- */
 
-/* Of zeros, on the GPU whose context is entered, with a stream to look at it. Errors: SYSTEM. */
-kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p);
-/* Tell the others that this rank stores no more to theirs, and leave ours to be freed when all of
- * them have said so of it. */
-void kolo_peer_slab_leave(struct kolo_p2p_path *p);
-/* Free ours at once: nobody has it mapped. */
-void kolo_peer_slab_drop(struct kolo_p2p_path *p);
+/* Allocate this rank's slab, all zeros, and the stream for its end. The GPU's context is current.
+ * Errors: SYSTEM. */
+kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p);
+/* Tell the other ranks that this rank stores no more to their slabs. This rank's slab is freed when
+ * all of them have told the same. */
+void kolo_p2p_path_slab_leave(struct kolo_p2p_path *p);
+/* Free this rank's slab at once: no rank has mapped it. */
+void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p);
 
 #endif

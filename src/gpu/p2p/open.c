@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How peers come up and go down: see p2p_path.h. Every rank does its part, then tells all how it
- * went; only where all are able goes any of them on. */
+/* Opening and closing the P2P path. Every rank does its part and tells all ranks the outcome. They
+ * go on only if all of them were successful. */
 #include "cuda/peer_access.h"
 #include "gpu/p2p/inner.h"
 
@@ -9,26 +9,26 @@
 #include <time.h>
 
 enum {
-    NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks */
-    PCIE_SLICES = 4,    /* and PCIe with 4 */
-    INBOX_BYTES = 64 << 10, /* for each rank that may store to it, up to INBOXES of them */
+    NVLINK_SLICES = 24, /* published kernels of this kind saturate NVLink with 24 to 36 blocks, */
+    PCIE_SLICES = 4,    /* and PCIe with 4 blocks */
+    INBOX_BYTES = 64 << 10, /* for each rank that may store to it, at most INBOXES ranks */
     INBOXES = 16,
     SCRATCH_BYTES = 64 << 10,
-    /* What goes with its flags takes twice the bytes and saves the signals' way. NCCL 2.30's model
-     * of its kernels for 8 H100 (src/sym_kernels.cc there) has the border near 20 KiB an
-     * all-reduce, MSCCL++ takes 16 KiB: 7 times that comes in. PCIe is an eighth as fast, as in
-     * p2p_path.c. */
-    NVLINK_LOW = 128 << 10,
-    PCIE_LOW = 16 << 10
+    /* The longest LL call. LL takes twice the bytes and saves the time of the signals. For 8 H100,
+     * NCCL 2.30's model of its kernels (src/sym_kernels.cc there) has the border near an all-reduce
+     * of 20 KiB, MSCCL++ uses 16 KiB: a rank receives 7 times that. PCIe is an eighth as fast, as
+     * in p2p_path.c. */
+    NVLINK_LL_BYTES = 128 << 10,
+    PCIE_LL_BYTES = 16 << 10
 };
 
-/* ---- the ledger: blocks that may wait, by GPU ---- */
+/* ---- the ledger: for each GPU, the blocks that may wait ---- */
 
 enum { GPUS = 64 };
 static unsigned waiting[GPUS];
 static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static unsigned reserve(const struct kolo_gpu *gpu, unsigned want)
+static unsigned reserve_blocks(const struct kolo_gpu *gpu, unsigned want)
 {
     unsigned *used = gpu->ordinal < GPUS ? &waiting[gpu->ordinal] : NULL;
     pthread_mutex_lock(&ledger_lock);
@@ -41,7 +41,7 @@ static unsigned reserve(const struct kolo_gpu *gpu, unsigned want)
     return got;
 }
 
-static void give_back(const struct kolo_gpu *gpu, unsigned blocks)
+static void release_blocks(const struct kolo_gpu *gpu, unsigned blocks)
 {
     pthread_mutex_lock(&ledger_lock);
     waiting[gpu->ordinal % GPUS] -= blocks;
@@ -50,7 +50,7 @@ static void give_back(const struct kolo_gpu *gpu, unsigned blocks)
 
 /* ---- pairs ---- */
 
-/* This process's number of a GPU; -1: it does not see it. */
+/* This process's number of a GPU; -1: the process does not see the GPU. */
 static int ordinal_of(const struct kolo_cuda *cuda, const unsigned char uuid[16])
 {
     int count = 0;
@@ -68,8 +68,8 @@ static int ordinal_of(const struct kolo_cuda *cuda, const unsigned char uuid[16]
     return -1;
 }
 
-/* What came of trying a pair is kept: it takes a second, and a process may have many communicators.
- */
+/* Try a pair of GPUs. A success is kept: a trial takes a second, and a process may have many
+ * communicators. */
 static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
 {
     enum { BYTES = 1 << 20, TIMEOUT_MS = 10000 };
@@ -88,8 +88,8 @@ static kolo_status try_pair(const struct kolo_cuda *cuda, const int pair[2])
     return st;
 }
 
-/* Whether NVLink joins this rank's GPU and another: NVML knows; where it could not be asked, native
- * atomics go over NVLink and not over PCIe. */
+/* Whether NVLink joins this rank's GPU and another. NVML knows. Without NVML, native atomics tell:
+ * NVLink has them, and PCIe has not. */
 static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
 {
     enum { NATIVE_ATOMICS = 3 }; /* CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED */
@@ -103,7 +103,7 @@ static bool is_fast(const struct kolo_p2p_path *p, int ordinal)
            atomics != 0;
 }
 
-/* The pairs of this rank and those after it. */
+/* Try the pairs of this rank and the ranks after it. */
 static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
     for (int q = p->comm->ranks.rank + 1; q < p->comm->ranks.nranks; q++) {
@@ -117,9 +117,9 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
         }
         if (try_pair(p->gpu.cuda, pair) != KOLO_OK) {
             KOLO_LOG(WARN, INIT,
-                     "no peer access between GPU %d of rank %d and GPU %d of rank %d: %s; access "
-                     "control on PCI bridges (ACS) or an IOMMU can be why, which `kolo doctor` "
-                     "tells; calls go through host memory",
+                     "no peer access between GPU %d of rank %d and GPU %d of rank %d: %s; calls go "
+                     "through host memory. Access control on PCI bridges (ACS) or an IOMMU can be "
+                     "the cause: run `kolo doctor`",
                      pair[0], p->comm->ranks.rank, pair[1], q, kolo_error_text());
             return false;
         }
@@ -130,18 +130,18 @@ static bool try_pairs(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 
 /* ---- a rank's own part ---- */
 
-struct offer { /* what a rank tells all */
+struct offer { /* what a rank tells all ranks */
     uint32_t able, fast, blocks, direct;
-    uint64_t low_bytes;     /* UINT64_MAX: as is usual */
-    uint64_t slab, context; /* as its process knows them */
-    struct kolo_cuda_ipc handle;
+    uint64_t ll_bytes;      /* UINT64_MAX: the default */
+    uint64_t slab, context; /* addresses in its process */
+    struct kolo_cuda_ipc_handle handle;
 };
 
-static kolo_status make(struct kolo_p2p_path *p)
+static kolo_status make_memory(struct kolo_p2p_path *p)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2 };
     void *pinned = NULL;
-    KOLO_TRY(kolo_peer_slab_make(p));
+    KOLO_TRY(kolo_p2p_path_slab_make(p));
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemHostAlloc",
                        mem_host_alloc(&pinned, sizeof *p->pinned, PORTABLE | DEVICEMAP)));
     p->pinned = pinned;
@@ -160,16 +160,16 @@ static bool other_processes(const struct kolo_comm *c)
     return other;
 }
 
-/* What the user wants. */
-static uint64_t low_bytes(void)
+/* The longest LL call that the user wants; UINT64_MAX: the default. */
+static uint64_t wanted_ll_bytes(void)
 {
-    const char *text = kolo_env("KOLO_CUDA_LOW_BYTES");
+    const char *text = kolo_env("KOLO_CUDA_LL_BYTES");
     size_t bytes = 0;
     if (text == NULL) {
         return UINT64_MAX;
     }
     if (!kolo_parse_bytes(text, &bytes)) {
-        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LOW_BYTES is %s, which is no size; it is not used", text);
+        KOLO_LOG(WARN, INIT, "KOLO_CUDA_LL_BYTES is %s, which is no size; it is not used", text);
         return UINT64_MAX;
     }
     return bytes;
@@ -181,14 +181,16 @@ static bool wants_direct(void)
     return text == NULL || strcmp(text, "0") != 0;
 }
 
-/* In the GPU's context. */
+/* Try the pairs, and allocate this rank's memory. The GPU's context is current. */
 static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uuid)[16])
 {
     struct offer offer = {.able = 0};
     if (p->able && !try_pairs(p, uuid)) {
         return offer;
     }
-    kolo_status st = p->able ? make(p) : KOLO_ERR_SYSTEM; /* the text is that of what failed */
+    kolo_status st =
+        p->able ? make_memory(p)
+                : KOLO_ERR_SYSTEM; /* the error text is that of the kernels, which did not load */
     if (st == KOLO_OK && other_processes(p->comm)) {
         st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
                        ipc_get_mem_handle(&offer.handle, p->slab[p->comm->ranks.rank]));
@@ -202,7 +204,7 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     offer.fast = p->fast;
     offer.blocks = p->slices;
     offer.direct = wants_direct();
-    offer.low_bytes = low_bytes();
+    offer.ll_bytes = wanted_ll_bytes();
     offer.slab = p->slab[p->comm->ranks.rank];
     offer.context = (uintptr_t)p->gpu.context;
     return offer;
@@ -237,30 +239,30 @@ static void unmap_slabs(struct kolo_p2p_path *p)
     }
 }
 
-/* What all ranks have; false: some are not able. */
-static bool agree(struct kolo_p2p_path *p, const struct offer *all)
+/* Set what all ranks have in common. False: some rank cannot use this path. */
+static bool agree_on_offers(struct kolo_p2p_path *p, const struct offer *all)
 {
     unsigned blocks = p->slices;
-    uint64_t low = UINT64_MAX;
+    uint64_t ll_bytes = UINT64_MAX;
     bool able = true, direct = true;
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         able = able && all[q].able;
         p->fast = p->fast && all[q].fast;
         blocks = all[q].blocks < blocks ? all[q].blocks : blocks;
         direct = direct && all[q].direct;
-        low = all[q].low_bytes < low ? all[q].low_bytes : low;
+        ll_bytes = all[q].ll_bytes < ll_bytes ? all[q].ll_bytes : ll_bytes;
     }
     p->direct = direct && p->fast; /* loads over PCIe wait for their answers */
-    p->low_bytes = low != UINT64_MAX ? low : p->fast ? NVLINK_LOW : PCIE_LOW;
-    const bool wired = p->comm->layout.nrings > 1; /* on links that not all pairs have */
+    p->ll_bytes = ll_bytes != UINT64_MAX ? ll_bytes : p->fast ? NVLINK_LL_BYTES : PCIE_LL_BYTES;
+    const bool wired = p->comm->layout.nrings > 1; /* rings on links that not all pairs have */
     const unsigned most = p->fast || wired ? NVLINK_SLICES : PCIE_SLICES;
     blocks = blocks < most ? blocks : most;
-    give_back(&p->gpu, p->slices - blocks);
+    release_blocks(&p->gpu, p->slices - blocks);
     p->slices = blocks;
     if (able && blocks == 0) {
         KOLO_LOG(INFO, INIT,
-                 "GPU %d: other communicators have taken all blocks that may wait; calls go "
-                 "through host memory",
+                 "GPU %d: other communicators have reserved all multiprocessors; calls go through "
+                 "host memory",
                  p->gpu.ordinal);
     }
     return able && blocks > 0;
@@ -270,8 +272,9 @@ static bool map_all(struct kolo_p2p_path *p, const struct offer *all)
 {
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (q != p->comm->ranks.rank && map_slab(p, q, &all[q]) != KOLO_OK) {
-            KOLO_LOG(WARN, INIT, "rank %d's memory on its GPU: %s; calls go through host memory", q,
-                     kolo_error_text());
+            KOLO_LOG(WARN, INIT,
+                     "memory of rank %d's GPU cannot be mapped: %s; calls go through host memory",
+                     q, kolo_error_text());
             return false;
         }
     }
@@ -288,7 +291,7 @@ static void say_links(const struct kolo_p2p_path *p)
              !p->fast                    ? "PCIe"
              : link == KOLO_GPU_NVSWITCH ? "NVSwitch"
                                          : "NVLink",
-             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->low_bytes,
+             link != KOLO_GPU_LINK_UNKNOWN ? "NVML" : "by native atomics", p->slices, p->ll_bytes,
              p->direct ? "; longer ones from buffer to buffer" : "");
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         if (q != p->comm->ranks.rank) {
@@ -298,34 +301,35 @@ static void say_links(const struct kolo_p2p_path *p)
     }
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
-/* Nobody has this rank's slab mapped. */
-static void peers_free(struct kolo_p2p_path *p)
+/* Free all of a path but its slab. */
+static void path_free(struct kolo_p2p_path *p)
 {
     kolo_gpu_order_close(&p->gpu, &p->calls);
     if (p->pinned != NULL) {
         (void)p->gpu.cuda->mem_free_host(p->pinned);
     }
     kolo_p2p_path_forget(p);
-    give_back(&p->gpu, p->slices);
+    release_blocks(&p->gpu, p->slices);
     pthread_mutex_destroy(&p->order);
     free(p);
 }
 
-/* In the GPU's context. *up_out is alike on all ranks; if it is false, nothing is mapped. */
-static kolo_status meet(struct kolo_p2p_path *p, const unsigned char (*uuid)[16], struct offer *all,
-                        bool *up_out)
+/* Exchange offers and map all slabs; the GPU's context is current. *up_out is the same on all
+ * ranks. If it is false, nothing is mapped. */
+static kolo_status exchange_offers(struct kolo_p2p_path *p, const unsigned char (*uuid)[16],
+                                   struct offer *all, bool *up_out)
 {
     const struct offer mine = make_offer(p, uuid);
     int32_t lacks = 0, any = 0;
     KOLO_TRY(kolo_all_gather(&mine, all, sizeof mine, KOLO_UINT8, p->comm, NULL));
-    if (!agree(p, all)) {
+    if (!agree_on_offers(p, all)) {
         return KOLO_OK;
     }
     lacks = !map_all(p, all);
     KOLO_TRY(kolo_all_reduce(&lacks, &any, 1, KOLO_INT32, KOLO_MAX, p->comm, NULL));
-    if (any != 0) { /* all unmap before any frees */
+    if (any != 0) { /* all ranks unmap before any rank frees */
         unmap_slabs(p);
         return kolo_barrier(p->comm, NULL);
     }
@@ -344,11 +348,11 @@ static kolo_status open_in_context(struct kolo_p2p_path *p, const unsigned char 
     if (all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", p->comm->ranks.nranks);
     }
-    const kolo_status st = meet(p, uuid, all, up_out);
+    const kolo_status st = exchange_offers(p, uuid, all, up_out);
     free(all);
     if (!*up_out) {
         unmap_slabs(p);
-        kolo_peer_slab_drop(p);
+        kolo_p2p_path_slab_drop(p);
     }
     return st;
 }
@@ -363,7 +367,7 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     }
     p->comm = comm;
     p->fast = true;
-    p->slices = reserve(gpu, NVLINK_SLICES);
+    p->slices = reserve_blocks(gpu, NVLINK_SLICES);
     p->room = (struct kolo_program_room){
         .nranks = (uint32_t)comm->ranks.nranks,
         .slices = NVLINK_SLICES,
@@ -378,7 +382,7 @@ kolo_status kolo_p2p_path_open(struct kolo_comm *comm, struct kolo_gpu *gpu,
     p->gpu = *gpu;
     const kolo_status st = open_in_context(p, uuid, &up);
     if (!up) {
-        peers_free(p);
+        path_free(p);
     }
     if (entered) {
         kolo_gpu_leave(gpu);
@@ -398,8 +402,8 @@ static bool is_over(struct kolo_p2p_path *p)
     return over;
 }
 
-/* Whether nothing of this rank runs any more. */
-static bool drain(struct kolo_p2p_path *p, int timeout_ms)
+/* Wait, and return whether no kernel of this rank runs any more. */
+static bool drain_calls(struct kolo_p2p_path *p, int timeout_ms)
 {
     enum { GRACE_US = 10000000 };
     const struct timespec nap = {0, 100 * 1000};
@@ -419,12 +423,12 @@ void kolo_p2p_path_close(struct kolo_p2p_path *p, int timeout_ms)
         return;
     }
     const struct kolo_gpu gpu = p->gpu;
-    const bool over = drain(p, timeout_ms);
+    const bool over = drain_calls(p, timeout_ms);
     kolo_ipc_registry_close(p->registry, over);
-    if (over) { /* else what it uses stays with the driver */
-        kolo_peer_slab_leave(p);
+    if (over) { /* otherwise the memory that is still used stays with the driver */
+        kolo_p2p_path_slab_leave(p);
         unmap_slabs(p);
-        peers_free(p);
+        path_free(p);
     }
     kolo_gpu_leave(&gpu);
 }

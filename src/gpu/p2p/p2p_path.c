@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of peers: see p2p_path.h. */
+/* Calls on the P2P path: the choice of an algorithm, its program and its launch. */
 #include "gpu/p2p/inner.h"
 #include "plugin/catalogue.h"
 
@@ -15,9 +15,10 @@ static size_t bytes_of(const struct kolo_gpu_call *call)
     return call->args.count * kolo_type_bytes(call->args.type);
 }
 
-/* All sum in rank order, each sum in one move. What one-shot sends grows with the ranks, two-shot
- * has one more exchange: published measurements of 4 and 8 H100 put the border near 512 and 128
- * KiB, and PCIe's lower. */
+/* The algorithm for GPUs that are all joined alike. All of these add in rank order, each sum in one
+ * move. One-shot sends more bytes the more ranks there are; two-shot has one more exchange.
+ * Published measurements of 4 and 8 H100 put the border near 512 and 128 KiB; for PCIe it is
+ * lower. */
 static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     static const char *const name[] = {
@@ -37,17 +38,17 @@ static const char *flat_name(const struct kolo_p2p_path *p, const struct kolo_gp
     return small ? "allreduce_oneshot" : name[call->args.coll];
 }
 
-/* Of so many rings or trees those that have a block, as each is a lane. */
+/* The number of rings or trees that get a block each; each is a lane. */
 static int lanes_of(const struct kolo_p2p_path *p, int wanted)
 {
     return wanted < (int)p->slices ? wanted : (int)p->slices;
 }
 
-/* The planner's rings and trees, where some GPUs have no NVLink to some others: what all send to
- * all at once over PCIe's bridges takes turns there, or collapses, while on a ring each GPU has one
- * stream in and one out, of neighbours that the planner has laid on what links there are
- * (FlashInfer measured both on PCIe, pull request 4393). Its 2 (n - 1) steps pay where their chunks
- * are long. NULL: none is better. */
+/* The planner's rings and trees, for GPUs of which some pairs have no NVLink. If all ranks send to
+ * all at once, the transfers take turns on PCIe's bridges, or collapse. On a ring each GPU has one
+ * stream in and one stream out, and its neighbours are those of the planner, which knows the links
+ * (FlashInfer measured both on PCIe, pull request 4393). The 2 (n - 1) steps of a ring pay if their
+ * chunks are long. NULL: no ring is better. */
 static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     enum { CHUNK_BYTES = 128 << 10 };
@@ -74,7 +75,7 @@ static const char *ring_name(const struct kolo_p2p_path *p, const struct kolo_gp
     }
 }
 
-/* A rule, of those that KOLO_ALGO or the configuration has, for this call; v-forms have none. */
+/* Whether a rule of KOLO_ALGO or the configuration is for this call. No rule is for a v-form. */
 static bool is_ruled(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
 {
     return call->args.v.all == NULL &&
@@ -101,7 +102,8 @@ static kolo_status open_chooser(struct kolo_p2p_path *p)
     return p->chooser != NULL ? KOLO_OK : kolo_chooser_create(&options, &p->chooser);
 }
 
-/* Of a communicator's chooser only what it says of rules: its prices are of the host's memory. */
+/* Ask a chooser for the algorithm that a rule forces. Its prices are those of host memory and do
+ * not count here. */
 static kolo_status choose_by_rule(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                                   const struct kolo_algo **out)
 {
@@ -111,10 +113,11 @@ static kolo_status choose_by_rule(struct kolo_p2p_path *p, const struct kolo_gpu
     KOLO_TRY(
         kolo_choose(p->chooser, call->args.coll, root, bytes_of(call), call->args.type, &pick));
     if (pick.wide) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%s rounds what it has summed of %s on the way; a deterministic "
-                         "communicator cannot have that on GPUs",
-                         pick.algo->base.name, kolo_type_name(call->args.type));
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "%s rounds partial sums of %s, which a deterministic communicator does not "
+            "allow on GPUs",
+            pick.algo->base.name, kolo_type_name(call->args.type));
     }
     *out = pick.algo;
     return KOLO_OK;
@@ -125,8 +128,8 @@ struct choice {
     const char *why;
 };
 
-static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                          struct choice *out)
+static kolo_status choose_algo(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                               struct choice *out)
 {
     if (is_ruled(p, call)) {
         out->why = "rules";
@@ -140,27 +143,27 @@ static kolo_status choose(struct kolo_p2p_path *p, const struct kolo_gpu_call *c
     return KOLO_OK;
 }
 
-/* Where the GPU reads a program that is too long to go with its launches. It stays there as long as
- * the communicator: graphs may have it. */
-static kolo_status pin(struct kolo_p2p_path *p, struct kolo_peer_plan *plan)
+/* Put a program that is too long for a launch into pinned memory, where the GPU reads it. It stays
+ * as long as the communicator, because graphs may use it. */
+static kolo_status pin_program(struct kolo_p2p_path *p, struct kolo_p2p_path_plan *plan)
 {
     const struct kolo_program *program = plan->program;
     if (program->nwords <= KOLO_PROGRAM_HELD) {
         return KOLO_OK;
     }
-    if (program->nwords > KOLO_PEER_PROGRAMS - p->nwords) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s has a program of %u words; there is room for %u",
-                         plan->algo->base.name, program->nwords, KOLO_PEER_PROGRAMS - p->nwords);
+    if (program->nwords > KOLO_P2P_PATH_WORDS - p->nwords) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "the program of %s has %u words; there is room for %u",
+                         plan->algo->base.name, program->nwords, KOLO_P2P_PATH_WORDS - p->nwords);
     }
     memcpy(p->pinned->word + p->nwords, program->word, program->nwords * sizeof program->word[0]);
-    plan->at = p->pinned_at + offsetof(struct kolo_peer_pinned, word) +
+    plan->at = p->pinned_at + offsetof(struct kolo_p2p_path_pinned, word) +
                p->nwords * sizeof program->word[0];
     p->nwords += program->nwords;
     return KOLO_OK;
 }
 
 static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *algo, int root,
-                             struct kolo_peer_plan *out)
+                             struct kolo_p2p_path_plan *out)
 {
     struct kolo_shape shape = kolo_comm_shape(p->comm, algo->coll, root);
     shape.nrings = lanes_of(p, shape.nrings);
@@ -169,10 +172,10 @@ static kolo_status make_plan(struct kolo_p2p_path *p, const struct kolo_algo *al
     out->root = root;
     KOLO_TRY(kolo_plan_build(algo, &shape, -1, &out->plan));
     KOLO_TRY(kolo_program_make(out->plan, p->comm->ranks.rank, &out->program));
-    return pin(p, out);
+    return pin_program(p, out);
 }
 
-static void plan_free(struct kolo_peer_plan *plan)
+static void plan_free(struct kolo_p2p_path_plan *plan)
 {
     kolo_program_destroy(plan->program);
     kolo_plan_destroy(plan->plan);
@@ -180,7 +183,7 @@ static void plan_free(struct kolo_peer_plan *plan)
 }
 
 static void log_choice(const struct kolo_gpu_call *call, const struct choice *choice,
-                       const struct kolo_peer_plan *plan)
+                       const struct kolo_p2p_path_plan *plan)
 {
     char name[32] = "";
     const char *word = kolo_algo_word(choice->algo);
@@ -193,13 +196,13 @@ static void log_choice(const struct kolo_gpu_call *call, const struct choice *ch
 }
 
 static kolo_status find_plan(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                             const struct kolo_peer_plan **out)
+                             const struct kolo_p2p_path_plan **out)
 {
     struct choice choice = {.algo = NULL};
-    KOLO_TRY(choose(p, call, &choice));
+    KOLO_TRY(choose_algo(p, call, &choice));
     const struct kolo_algo *algo = choice.algo;
     const int root = kolo_coll_rooted(call->args.coll) ? call->args.root : 0;
-    struct kolo_peer_plan *plan = p->plans;
+    struct kolo_p2p_path_plan *plan = p->plans;
     while (plan != NULL && (plan->algo != algo || plan->root != root)) {
         plan = plan->next;
     }
@@ -228,7 +231,7 @@ void kolo_p2p_path_forget(struct kolo_p2p_path *p)
 {
     kolo_chooser_destroy(p->chooser);
     while (p->plans != NULL) {
-        struct kolo_peer_plan *plan = p->plans;
+        struct kolo_p2p_path_plan *plan = p->plans;
         p->plans = plan->next;
         plan_free(plan);
     }
@@ -236,7 +239,7 @@ void kolo_p2p_path_forget(struct kolo_p2p_path *p)
 
 /* ---- binding ---- */
 
-/* Of a lane. Few where there is little to move, as each adds words to tell. */
+/* The slices of a lane. A short call gets few, because each slice adds signals. */
 static unsigned slices_for(const struct kolo_p2p_path *p, unsigned lanes, size_t chunk_bytes)
 {
     enum { SLICE_BYTES = 8 << 10 };
@@ -244,7 +247,8 @@ static unsigned slices_for(const struct kolo_p2p_path *p, unsigned lanes, size_t
     return (unsigned)kolo_max(1, kolo_min(want, p->slices / lanes));
 }
 
-/* Not where a program sends less, or each block is as long as it likes, or a rule wants another. */
+/* Whether a call may go from buffer to buffer: not if a program sends less, if blocks differ in
+ * length, or if a rule forces another algorithm. */
 static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
                         const struct kolo_algo *algo)
 {
@@ -254,52 +258,44 @@ static bool goes_direct(const struct kolo_p2p_path *p, const struct kolo_gpu_cal
             call->args.coll == KOLO_COLL_REDUCE_SCATTER);
 }
 
-static bool bind_low(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                     struct kolo_peer_bound *out)
+static bool bind_ll(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                    struct kolo_p2p_path_call *out)
 {
-    const struct kolo_ll_call low = {.coll = call->args.coll,
-                                     .nranks = p->comm->ranks.nranks,
-                                     .me = p->comm->ranks.rank,
-                                     .root = call->args.root,
-                                     .count = call->args.count,
-                                     .type = call->args.type,
-                                     .op = call->args.op};
-    out->is_low = call->args.v.all == NULL && !is_ruled(p, call) &&
-                  kolo_ll_bytes(&low) <= p->low_bytes &&
-                  kolo_ll_bind(&low, &p->room, p->slices, &out->low, &out->blocks, &out->threads);
-    return out->is_low;
+    const struct kolo_comm *c = p->comm;
+    out->is_ll =
+        call->args.v.all == NULL && !is_ruled(p, call) &&
+        kolo_ll_bytes(&call->args, c->ranks.nranks) <= p->ll_bytes &&
+        kolo_ll_bind(&call->args, c->ranks.rank, &p->room, p->slices, &out->ll, &out->grid);
+    return out->is_ll;
 }
 
 static kolo_status bind_program(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                                struct kolo_peer_bound *out)
+                                struct kolo_p2p_path_call *out)
 {
-    const struct kolo_sizes sizes = {
-        .count = call->args.count,
-        .elem = kolo_type_bytes(call->args.type),
-        .counts = call->args.v.all,
-        .displs = call->args.v.all != NULL ? call->args.v.all + p->comm->ranks.nranks : NULL};
-    const struct kolo_peer_plan *plan = NULL;
+    const size_t elem = kolo_type_bytes(call->args.type);
+    const struct kolo_p2p_path_plan *plan = NULL;
     struct kolo_extents extents;
     size_t *arrays = NULL;
     KOLO_TRY(find_plan(p, call, &plan));
-    KOLO_TRY(kolo_extents_make(plan->plan, p->comm->ranks.rank, &sizes, &extents, &arrays));
+    KOLO_TRY(
+        kolo_extents_make(plan->plan, p->comm->ranks.rank, &call->args, elem, &extents, &arrays));
     const unsigned lanes = plan->program->nlanes, slices = slices_for(p, lanes, extents.full);
-    out->blocks = lanes * slices;
-    out->threads = KOLO_PROGRAM_THREADS;
+    out->grid.blocks = lanes * slices;
+    out->grid.threads = KOLO_PROGRAM_THREADS;
     const kolo_status st =
         kolo_program_bind(plan->program, plan->at, &extents, &p->room, slices, &out->launch);
     free(arrays);
     if (st == KOLO_OK && goes_direct(p, call, plan->algo)) {
-        kolo_program_bind_direct(call->args.coll, call->args.count * sizes.elem, &out->launch);
+        kolo_program_bind_direct(call->args.coll, call->args.count * elem, &out->launch);
     }
     return st;
 }
 
-static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                        struct kolo_peer_bound *out)
+static kolo_status bind_call(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                             struct kolo_p2p_path_call *out)
 {
-    if (bind_low(p, call, out)) {
-        out->kernel = kolo_gpu_low_kernel(&p->gpu, call);
+    if (bind_ll(p, call, out)) {
+        out->kernel = kolo_gpu_ll_kernel(&p->gpu, call);
         return KOLO_OK;
     }
     KOLO_TRY(bind_program(p, call, out));
@@ -311,20 +307,20 @@ static kolo_status bind(struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
 }
 
 static kolo_status find_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
-                              struct kolo_peer_bound **out)
+                              struct kolo_p2p_path_call **out)
 {
-    const uint64_t what = kolo_gpu_call_what(call, p->comm->ranks.nranks) | 1;
+    const uint64_t key = kolo_gpu_call_key(call, p->comm->ranks.nranks) | 1;
     const size_t elem = kolo_type_bytes(call->args.type);
-    struct kolo_peer_bound *b = NULL;
-    for (unsigned i = 0; i < KOLO_PEER_LAUNCHES; i++) {
-        const bool same = p->bound[i].what == what && p->bound[i].elem == elem;
+    struct kolo_p2p_path_call *b = NULL;
+    for (unsigned i = 0; i < KOLO_P2P_PATH_CALLS; i++) {
+        const bool same = p->bound[i].key == key && p->bound[i].elem == elem;
         b = same ? &p->bound[i] : b;
     }
     if (b == NULL) {
-        b = &p->bound[p->next_bound++ % KOLO_PEER_LAUNCHES];
-        b->what = 0;
-        KOLO_TRY(bind(p, call, b));
-        b->what = what;
+        b = &p->bound[p->next_bound++ % KOLO_P2P_PATH_CALLS];
+        b->key = 0;
+        KOLO_TRY(bind_call(p, call, b));
+        b->key = key;
         b->elem = elem;
     }
     *out = b;
@@ -343,47 +339,48 @@ kolo_status kolo_p2p_path_note(struct kolo_p2p_path *p, kolo_stream stream)
     return p == NULL ? KOLO_OK : kolo_gpu_order_apart(&p->gpu, &p->order, &p->calls, stream, true);
 }
 
-static void fill(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t what,
-                 struct kolo_program_ends *out)
+static void fill_ends(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, uint64_t key,
+                      struct kolo_program_ends *out)
 {
     out->in = (uintptr_t)call->args.in;
     out->out = (uintptr_t)call->args.out;
     out->factor = call->args.factor;
     out->timeout_ns = (uint64_t)p->comm->options.timeout_ms * 1000000;
     out->control = p->pinned_at;
-    out->signature = (uint32_t)(what >> 32) | 1;
+    out->signature = (uint32_t)(key >> 32) | 1;
     for (int q = 0; q < p->comm->ranks.nranks; q++) {
         out->slab[q] = p->slab[q];
     }
 }
 
-/* Of ranks in one process: peer access is to what cudaMalloc() gives, not to pools, managed memory
- * and mapped handles. */
+/* Whether other ranks of this process can use the memory. Peer access is to memory of cudaMalloc(),
+ * not to pools, managed memory or mapped handles. */
 static bool is_reached(const struct kolo_p2p_path *p, const void *ptr)
 {
-    uint64_t able = 0; /* the driver's bool is shorter */
+    uint64_t able = 0; /* the driver stores a bool, which is shorter */
     return p->gpu.cuda->pointer_get_attribute(&able, KOLO_CUDA_POINTER_IPC, (uintptr_t)ptr) ==
                KOLO_CUDA_OK &&
            (able & 0xff) != 0;
 }
 
-static bool are_lent(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool wait,
-                     struct kolo_program_launch *out)
+static bool are_registered(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                           bool wait, struct kolo_program_launch *out)
 {
     const size_t block = call->args.count * kolo_type_bytes(call->args.type);
     const size_t all = block * (size_t)p->comm->ranks.nranks;
     const size_t in = call->args.coll == KOLO_COLL_REDUCE_SCATTER ? all : block;
-    const bool lent = kolo_ipc_registry_find(p->registry, call->args.in, in, wait, out->in_shift);
+    const bool registered =
+        kolo_ipc_registry_find(p->registry, call->args.in, in, wait, out->in_shift);
     return kolo_ipc_registry_find(p->registry, call->args.out,
                                   call->args.coll == KOLO_COLL_ALL_GATHER ? all : block, wait,
                                   out->out_shift) &&
-           lent;
+           registered;
 }
 
-/* Whether the others may use its buffers. A reduce-scatter whose output lies where the others read
- * is safe through slots only. */
-static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured,
-                  struct kolo_program_launch *out)
+/* Set whether the other ranks may use this rank's buffers. A reduce-scatter whose output overlaps
+ * the input that the other ranks read is safe only through inboxes. */
+static void set_reached(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                        bool captured, struct kolo_program_launch *out)
 {
     const size_t block = call->args.count * kolo_type_bytes(call->args.type);
     const size_t bytes = block * (size_t)p->comm->ranks.nranks;
@@ -394,21 +391,23 @@ static void reach(const struct kolo_p2p_path *p, const struct kolo_gpu_call *cal
         out->reached = !overlaps && is_reached(p, call->args.in) && is_reached(p, call->args.out);
         return;
     }
-    out->reached = are_lent(p, call, false, out) || (captured && are_lent(p, call, true, out));
+    out->reached =
+        are_registered(p, call, false, out) || (captured && are_registered(p, call, true, out));
 }
 
-static kolo_status launch(struct kolo_p2p_path *p, const struct kolo_gpu_call *call, bool captured)
+static kolo_status launch_bound(struct kolo_p2p_path *p, const struct kolo_gpu_call *call,
+                                bool captured)
 {
-    struct kolo_peer_bound *b = NULL;
+    struct kolo_p2p_path_call *b = NULL;
     KOLO_TRY(find_bound(p, call, &b));
     void *arguments[] = {&b->launch};
-    fill(p, call, b->what, b->is_low ? &b->low.ends : &b->launch.ends);
-    if (!b->is_low && b->launch.meets != 0) {
-        reach(p, call, captured, &b->launch);
+    fill_ends(p, call, b->key, b->is_ll ? &b->ll.ends : &b->launch.ends);
+    if (!b->is_ll && b->launch.meets != 0) {
+        set_reached(p, call, captured, &b->launch);
     }
     return KOLO_CUDA(&p->gpu, "cuLaunchKernel",
-                     launch_kernel(b->kernel, b->blocks, 1, 1, b->threads, 1, 1, 0, call->stream,
-                                   arguments, NULL));
+                     launch_kernel(b->kernel, b->grid.blocks, 1, 1, b->grid.threads, 1, 1, 0,
+                                   call->stream, arguments, NULL));
 }
 
 static bool moves_something(const struct kolo_p2p_path *p, const struct kolo_gpu_call *call)
@@ -428,7 +427,7 @@ static kolo_status enqueue_locked(struct kolo_p2p_path *p, const struct kolo_gpu
     bool captured = false;
     KOLO_TRY(kolo_gpu_is_capturing(&p->gpu, call->stream, &captured));
     KOLO_TRY(kolo_gpu_order_follow(&p->gpu, &p->calls, call->stream, captured));
-    KOLO_TRY(moves_something(p, call) ? launch(p, call, captured) : KOLO_OK);
+    KOLO_TRY(moves_something(p, call) ? launch_bound(p, call, captured) : KOLO_OK);
     return kolo_gpu_order_note(&p->gpu, &p->calls, call->stream, captured);
 }
 
@@ -442,7 +441,7 @@ kolo_status kolo_p2p_path_enqueue(struct kolo_p2p_path *p, const struct kolo_gpu
     return st;
 }
 
-/* ---- giving up ---- */
+/* ---- failures ---- */
 
 kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
 {
@@ -451,11 +450,12 @@ kolo_status kolo_p2p_path_learn(const struct kolo_p2p_path *p, int *rank_out)
         const uint32_t status = __atomic_load_n(&r->status, __ATOMIC_ACQUIRE);
         if (status == KOLO_PROGRAM_TIMEOUT) {
             *rank_out = (int)r->rank;
-            return kolo_fail(KOLO_ERR_TIMEOUT,
-                             "on GPU %d rank %d waited %d ms for rank %u: block %u, tile %u, step "
-                             "%u; its word is %u, not %u",
-                             p->gpu.ordinal, p->comm->ranks.rank, p->comm->options.timeout_ms,
-                             r->rank, s, r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
+            return kolo_fail(
+                KOLO_ERR_TIMEOUT,
+                "on GPU %d, rank %d waited %d ms for rank %u in block %u, tile %u, step "
+                "%u: the word is %u, and %u was expected",
+                p->gpu.ordinal, p->comm->ranks.rank, p->comm->options.timeout_ms, r->rank, s,
+                r->epoch, r->step, (uint32_t)r->seen, (uint32_t)r->wanted);
         }
         if (status == KOLO_PROGRAM_MISMATCH) {
             *rank_out = (int)r->rank;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Slabs and their end: see inner.h. A rank's last kernel may be over while another rank's
- * still stores to its slab. So each rank, after its last kernel, writes `left` into the others'
- * slabs, and a slab is freed when it has the words of all. Nobody waits for that: what cannot be
- * freed yet is kept in a list, which every later end looks through. */
+/* Slabs and their end. A rank's last kernel may be over while a kernel of another rank still stores
+ * to its slab. So after its last kernel each rank writes `left` into the slabs of the other ranks.
+ * A slab is freed when it has this word of all ranks. No rank waits for that: slabs that cannot be
+ * freed yet are in a list, which every later end looks through. */
 #include "gpu/p2p/inner.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct orphan {
 static struct orphan *orphans;
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 
-kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
+kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p)
 {
     const size_t bytes = kolo_program_slab_bytes(&p->room);
     kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
@@ -30,7 +30,7 @@ kolo_status kolo_peer_slab_make(struct kolo_p2p_path *p)
     return KOLO_CUDA(&p->gpu, "cuMemsetD8", memset_d8(*slab, 0, bytes));
 }
 
-void kolo_peer_slab_drop(struct kolo_p2p_path *p)
+void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p)
 {
     kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
     if (*slab != 0) {
@@ -64,7 +64,7 @@ static bool say_left(struct kolo_p2p_path *p)
     return p->gpu.cuda->stream_synchronize(p->stream) == KOLO_CUDA_OK && said;
 }
 
-/* In the orphan's context. */
+/* Whether all ranks have left a slab; its context is current. */
 static bool all_left(const struct orphan *o)
 {
     uint32_t left[KOLO_PROGRAM_RANKS] = {0};
@@ -113,7 +113,7 @@ static void bury_all(void)
     pthread_mutex_unlock(&orphans_lock);
 }
 
-void kolo_peer_slab_leave(struct kolo_p2p_path *p)
+void kolo_p2p_path_slab_leave(struct kolo_p2p_path *p)
 {
     struct orphan *o = calloc(1, sizeof *o);
     const bool said = say_left(p);
@@ -129,7 +129,8 @@ void kolo_peer_slab_leave(struct kolo_p2p_path *p)
     o->me = p->comm->ranks.rank;
     o->nranks = p->comm->ranks.nranks;
     if (!said) {
-        KOLO_LOG(WARN, INIT, "GPU %d: the others' memory could not be left", p->gpu.ordinal);
+        KOLO_LOG(WARN, INIT, "GPU %d: the memory of other GPUs could not be released",
+                 p->gpu.ordinal);
     }
     pthread_mutex_lock(&orphans_lock);
     o->next = orphans;

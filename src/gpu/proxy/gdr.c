@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See gdr.h. */
+/* GPUDirect RDMA for the proxy's messages: whether the GPU and a transport can do it, and the
+ * registration of a message's memory. */
 #include "gpu/proxy/gdr.h"
 
 #include <string.h>
@@ -7,14 +8,14 @@
 
 /* ---- what can be used ---- */
 
-static void find_device(struct kolo_gdr *d)
+static void find_endpoint(struct kolo_gdr *d)
 {
     const struct kolo_comm *host = d->host;
-    for (int q = 0; q < host->ranks.nranks && d->device == NULL; q++) {
+    for (int q = 0; q < host->ranks.nranks && d->endpoint == NULL; q++) {
         const struct kolo_member *m = &host->member[q];
         if (q != host->ranks.rank && (m->transport->caps & KOLO_CAP_CUDA) != 0) {
             d->transport = m->transport;
-            d->device = m->device;
+            d->endpoint = m->device;
         }
     }
 }
@@ -34,20 +35,20 @@ static kolo_status check_gpu(struct kolo_gdr *d)
                        device_get_attribute(&flushes, KOLO_CUDA_RDMA_FLUSHES, d->gpu->device)));
     if (gives == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "its driver gives no dma-bufs (NVIDIA's open kernel modules do)");
+                         "its driver exports no dma-bufs (NVIDIA's open kernel modules do)");
     }
     d->flushes = ordering < KOLO_CUDA_RDMA_OWNER;
     if (d->flushes && (flushes & KOLO_CUDA_RDMA_FLUSHED_BY_HOST) == 0) {
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "what a NIC writes to it is not ordered, and cannot be flushed");
+                         "writes of a NIC to its memory are not ordered, and cannot be flushed");
     }
     return KOLO_OK;
 }
 
-static kolo_status map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
+static kolo_status register_memory(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
     pthread_mutex_lock(&d->host->links.lock);
-    const kolo_status st = d->transport->map(d->device, at, len, out);
+    const kolo_status st = d->transport->map(d->endpoint, at, len, out);
     pthread_mutex_unlock(&d->host->links.lock);
     return st;
 }
@@ -57,7 +58,7 @@ static kolo_status try_out(struct kolo_gdr *d)
     struct kolo_mem mem;
     kolo_cuda_address at = 0;
     KOLO_TRY(KOLO_CUDA(d->gpu, "cuMemAlloc", mem_alloc(&at, KOLO_GDR_LEAST)));
-    const kolo_status st = map(d, (void *)(uintptr_t)at, KOLO_GDR_LEAST, &mem);
+    const kolo_status st = register_memory(d, (void *)(uintptr_t)at, KOLO_GDR_LEAST, &mem);
     if (st == KOLO_OK) {
         kolo_gdr_unmap(d, &mem);
     }
@@ -67,7 +68,7 @@ static kolo_status try_out(struct kolo_gdr *d)
 
 /* ---- for transports ---- */
 
-/* The driver gives whole pages. */
+/* kolo_env.dma_buf. The driver exports whole pages. */
 static kolo_status export_memory(void *owner, const void *at, size_t len, int *fd, uint64_t *offset)
 {
     const struct kolo_gdr *d = owner;
@@ -96,17 +97,17 @@ static kolo_status copy_memory(void *owner, void *to, const void *from, size_t l
     return st;
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo_gpu *gpu,
                    kolo_cuda_stream stream)
 {
     *d = (struct kolo_gdr){.host = host, .gpu = gpu, .stream = stream};
-    find_device(d);
-    if (d->device == NULL) {
+    find_endpoint(d);
+    if (d->endpoint == NULL) {
         return;
     }
-    d->memory = (struct kolo_device_memory){.endpoint = d->device,
+    d->memory = (struct kolo_device_memory){.endpoint = d->endpoint,
                                             .least_bytes = KOLO_GDR_LEAST,
                                             .dma_buf = export_memory,
                                             .copy = copy_memory,
@@ -119,7 +120,7 @@ void kolo_gdr_open(struct kolo_gdr *d, struct kolo_comm *host, const struct kolo
             gpu->ordinal, (int)KOLO_GDR_LEAST, d->flushes ? ", flushed when received" : "");
         return;
     }
-    d->device = NULL;
+    d->endpoint = NULL;
     d->memory.endpoint = NULL;
     KOLO_LOG(INFO, NET, "NET/IB : GPU Direct RDMA disabled for GPU %d: %s", gpu->ordinal,
              kolo_error_text());
@@ -136,7 +137,7 @@ void kolo_gdr_close(struct kolo_gdr *d)
 
 bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out)
 {
-    if (map(d, at, len, out) == KOLO_OK) {
+    if (register_memory(d, at, len, out) == KOLO_OK) {
         return true;
     }
     if (!d->complained) {
@@ -150,7 +151,7 @@ bool kolo_gdr_map(struct kolo_gdr *d, void *at, size_t len, struct kolo_mem *out
 void kolo_gdr_unmap(struct kolo_gdr *d, struct kolo_mem *mem)
 {
     pthread_mutex_lock(&d->host->links.lock);
-    d->transport->unmap(d->device, mem);
+    d->transport->unmap(d->endpoint, mem);
     pthread_mutex_unlock(&d->host->links.lock);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Proxies: see proxy.h. The thread allocates nothing of the driver's: that may wait for streams,
- * which wait for the thread. */
+/* The proxy: its queue, its thread, and the calls that enqueue. The thread allocates nothing from
+ * the driver: that may wait for streams, and these wait for the thread. */
 #include "gpu/proxy/proxy.h"
 
 #include "gpu/context/stream_order.h"
@@ -11,14 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-struct job { /* one rank's call */
+struct job { /* a call of this rank, for the thread */
     struct job *next;
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
-    struct kolo_message *message; /* [nmessages], in place of a collective; call.stream counts */
+    struct kolo_message
+        *message; /* [nmessages], instead of a collective; only call.stream is set */
     int nmessages;
-    struct job *kept; /* of a graph, which may bring it again: the next of those */
+    struct job *kept; /* the next job of a graph; a graph may bring its jobs again */
     bool captured;
 };
 
@@ -29,16 +30,16 @@ struct kolo_proxy {
     bool fuses;
     _Atomic uint32_t *done; /* pinned */
     kolo_cuda_address done_at;
-    struct kolo_staging staging;   /* the thread's */
-    struct kolo_shared_gpu shared; /* the thread's */
+    struct kolo_staging staging;   /* only the thread uses it */
+    struct kolo_shared_gpu shared; /* only the thread uses it */
 
-    /* Of what follows, held in calls that enqueue: those may wait until a stream has room, which
-     * may wait for the thread. */
+    /* Of the members up to `lock`. It is held while a call is enqueued, which may wait until a
+     * stream has room; so the thread never takes it. */
     pthread_mutex_t order;
     struct kolo_gpu_order calls;
     struct job *kept;
 
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* of the members below */
     pthread_cond_t came;
     struct job *first, **last;
     bool aborted, stop;
@@ -62,7 +63,7 @@ static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
     return r->fuses && !kolo_coll_by_messages(&job->call.args);
 }
 
-static kolo_status serve(struct job *job)
+static kolo_status serve_job(struct job *job)
 {
     struct kolo_proxy *r = job->proxy;
     bool fused = false;
@@ -76,7 +77,7 @@ static kolo_status serve(struct job *job)
         struct kolo_gpu_call own = job->call;
         own.stream = r->staging.in.stream;
         KOLO_TRY(kolo_shared_gpu_run(&r->shared, &own, &fused));
-        r->fuses = fused; /* alike on all ranks; what failed once fails again */
+        r->fuses = fused; /* the same on all ranks; if it failed once, it fails again */
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
@@ -104,9 +105,9 @@ static void job_free(struct job *job)
     free(job);
 }
 
-/* End the user's communicator, for the rank that is at fault as the host's members know it: they
- * have the same numbers. */
-static void fail(struct kolo_proxy *r, kolo_status st)
+/* End the user's communicator. The ranks of `host` have the same numbers, so the failure names the
+ * same rank. */
+static void end_comm(struct kolo_proxy *r, kolo_status st)
 {
     struct kolo_failure found = {.size = sizeof found};
     const bool known = kolo_comm_failure(r->host, &found) == KOLO_OK && found.status != KOLO_OK;
@@ -116,19 +117,19 @@ static void fail(struct kolo_proxy *r, kolo_status st)
     (void)kolo_failure_end(r->comm, st, known ? found.rank : -1);
 }
 
-static void *run(void *arg)
+static void *run_jobs(void *arg)
 {
     struct kolo_proxy *r = arg;
-    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED: another thread's capture is not this one's */
+    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED */
     bool aborted = false;
     kolo_status st = KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
                                thread_exchange_stream_capture_mode(&mode));
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     const bool entered = st == KOLO_OK;
     for (struct job *job; (job = next_job(r, &aborted)) != NULL;) {
-        st = st == KOLO_OK && !aborted ? serve(job) : st;
+        st = st == KOLO_OK && !aborted ? serve_job(job) : st;
         if (st != KOLO_OK && !aborted) {
-            fail(r, st);
+            end_comm(r, st);
         }
         atomic_store_explicit(r->done, 1, memory_order_release);
         if (!job->captured) {
@@ -142,8 +143,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* The driver calls this when the stream has come to a call; it may not call the driver. */
-static void come(void *arg)
+/* The driver calls this function when the stream has come to a call. It must not call the
+ * driver. */
+static void on_reached(void *arg)
 {
     struct job *job = arg;
     struct kolo_proxy *r = job->proxy;
@@ -187,8 +189,8 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
     KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, come, job)));
-    *taken_out = true; /* and gone, if the stream has come to it; what is captured stays */
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job)));
+    *taken_out = true; /* the thread may have freed it already, unless it is captured */
     if (captured) {
         job->kept = r->kept;
         r->kept = job;
@@ -197,8 +199,8 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
 
-/* Takes the job. */
-static kolo_status enqueue(struct kolo_proxy *r, struct job *job)
+/* Enqueue a job, which it takes in any case. */
+static kolo_status enqueue_job(struct kolo_proxy *r, struct job *job)
 {
     bool taken = false;
     kolo_status st = kolo_gpu_enter(&r->gpu);
@@ -225,7 +227,7 @@ kolo_status kolo_proxy_enqueue(struct kolo_proxy *r, const struct kolo_gpu_call 
     }
     *job = (struct job){.proxy = r, .call = *call, .v = *v};
     v->all = NULL;
-    return enqueue(r, job);
+    return enqueue_job(r, job);
 }
 
 kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_message *m, int n,
@@ -240,7 +242,7 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_
     }
     memcpy(all, m, (size_t)n * sizeof *all);
     *job = (struct job){.proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n};
-    return enqueue(r, job);
+    return enqueue_job(r, job);
 }
 
 void kolo_proxy_abort(struct kolo_proxy *r)
@@ -252,7 +254,7 @@ void kolo_proxy_abort(struct kolo_proxy *r)
         kolo_comm_abort(r->host);
         return;
     }
-    kolo_error_set(r->comm->failure.text); /* for what the others are told */
+    kolo_error_set(r->comm->failure.text); /* the text that the other ranks get */
     (void)kolo_failure_end(r->host, (kolo_status)r->comm->failure.verdict.status,
                            r->comm->failure.verdict.rank);
 }
@@ -262,9 +264,9 @@ void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
     atomic_store(&r->host->failure.ranks_above, ranks);
 }
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
-static kolo_status make(struct kolo_proxy *r)
+static kolo_status start_thread(struct kolo_proxy *r)
 {
     enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
     void *pinned = NULL;
@@ -276,8 +278,8 @@ static kolo_status make(struct kolo_proxy *r)
                        mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
     KOLO_TRY(kolo_staging_open(&r->staging));
     KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
-    if (pthread_create(&r->thread, NULL, run, r) != 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "no thread for calls on GPU memory");
+    if (pthread_create(&r->thread, NULL, run_jobs, r) != 0) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "cannot create a thread for calls on GPU memory");
     }
     return KOLO_OK;
 }
@@ -327,7 +329,7 @@ kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *h
     kolo_status st = fuses ? kolo_shared_gpu_open(&r->shared) : KOLO_OK;
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     if (st == KOLO_OK) {
-        st = make(r);
+        st = start_thread(r);
         kolo_gpu_leave(&r->gpu);
     }
     if (st != KOLO_OK) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* GPU memory of ranks that one kernel cannot serve by itself: in several processes, on several GPUs
- * or hosts.
+/* The proxy: a host thread that runs calls on GPU memory, for ranks that no kernel can serve alone.
+ * They are in several processes, on several GPUs or on several hosts.
  *
- * A call only enqueues, also into a graph: a host function, which hands the call to a thread once
- * all before it in the stream is done, and a wait for `done`, a word that the thread sets. So
- * nothing on a GPU ever waits for another rank's kernel, which need not be resident there.
+ * A call only enqueues, also into a graph: first a host function, which hands the call to the
+ * thread when the stream has come to it, and then a wait for the word `done`, which the thread
+ * sets. So nothing on a GPU waits for a kernel of another rank, which might not be resident.
  *
- * The thread makes the call over a communicator of its own with the same ranks, on host memory.
- * Where all ranks are on one GPU, rank 0 opens the others' buffers (legacy IPC handles), runs one
- * fused kernel over all of them and tells the others. Else, and where some memory cannot be opened
- * (of cudaMallocAsync, of virtual memory management, managed), tiles go through pinned memory and
- * that communicator's collectives: see staging.h. */
+ * The thread runs the call on a second communicator of the same ranks, for host memory. There are
+ * two cases:
+ * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, runs one fused kernel
+ * over
+ *   all of them, and tells the other ranks (shared_gpu.h).
+ * - Otherwise, or if some memory cannot be opened: tiles go through pinned memory and the
+ * collectives
+ *   of the second communicator (staging.h). */
 #ifndef KOLO_GPU_PROXY_PROXY_H
 #define KOLO_GPU_PROXY_PROXY_H
 
@@ -20,31 +23,31 @@
 
 struct kolo_proxy;
 
-/* `host` becomes the proxy's, also when this fails; `gpu`, which is open, when it succeeds. fuses:
- * all ranks are on this GPU, and rank 0 has its kernels; alike on all ranks. Errors: SYSTEM. */
+/* Open the proxy. It takes `host` in any case, and *gpu, which is open, if it succeeds. fuses: all
+ * ranks are on this GPU, and rank 0 has kernels; the same on all ranks. Errors: SYSTEM. */
 kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *host,
                             const struct kolo_gpu *gpu, bool fuses, struct kolo_proxy **out);
-/* Waits until this rank's calls are over, `timeout_ms` at most. */
+/* Wait at most `timeout_ms` until this rank's calls are over, and close the proxy. */
 void kolo_proxy_close(struct kolo_proxy *proxy, int timeout_ms);
-/* Whether long messages with rank q go from and to memory of the GPU. */
+/* Whether long messages with rank q use GPUDirect RDMA. */
 bool kolo_proxy_uses_gdr(const struct kolo_proxy *proxy, int q);
 const struct kolo_gpu *kolo_proxy_gpu(const struct kolo_proxy *proxy);
 
-/* Enqueue; takes v->all in any case. Errors: ABORTED, SYSTEM. */
+/* Enqueue a call, and take v->all in any case. Errors: ABORTED, SYSTEM. */
 kolo_status kolo_proxy_enqueue(struct kolo_proxy *proxy, const struct kolo_gpu_call *call,
                                struct kolo_counts *v);
-/* The same for n sends and receives, which go together; their array is copied. */
+/* Enqueue n sends and receives together. The array is copied. */
 kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *proxy, const struct kolo_message *m,
                                         int n, kolo_stream stream);
-/* Around what else is enqueued for the communicator: it takes effect in the order of the calls,
- * whatever their streams. Errors: SYSTEM. */
+/* Follow before, and note behind, everything else that is enqueued for the communicator. So it
+ * takes effect in the order of the calls, whatever their streams. Errors: SYSTEM. */
 kolo_status kolo_proxy_follow(struct kolo_proxy *proxy, kolo_stream stream);
 kolo_status kolo_proxy_note(struct kolo_proxy *proxy, kolo_stream stream);
-/* Whether all of that is over, in `timeout_ms` at most. */
+/* Wait at most `timeout_ms`, and return whether all of that is over. */
 bool kolo_proxy_wait(struct kolo_proxy *proxy, int timeout_ms);
-/* Its communicator's failures may name so many ranks of another one behind its own. */
+/* From now on a failure of its communicator may name `ranks` more ranks, behind its own. */
 void kolo_proxy_widen(struct kolo_proxy *proxy, int ranks);
-/* Streams that wait go on; what they give then is not defined. Never blocks. */
+/* Let the streams that wait go on. Their results are undefined. Never blocks. */
 void kolo_proxy_abort(struct kolo_proxy *proxy);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See shared_gpu.h. */
+/* A call of ranks that share a GPU: the exchange of offers, the mapping of buffers on rank 0, and
+ * the kernel. */
 #include "gpu/proxy/shared_gpu.h"
 
 #include "core/call/parts.h"
@@ -9,29 +10,29 @@
 #include <string.h>
 #include <unistd.h>
 
-struct offer { /* what a rank tells all */
-    uint64_t what, factor;
+struct offer { /* what a rank tells all ranks */
+    uint64_t key, factor;
     uint64_t usable;
-    struct kolo_lent in, out;
+    struct kolo_cuda_ipc_memory in, out;
 };
 
-enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* else a status */
+enum outcome { DONE = 0, CANNOT_OPEN = 1 }; /* a negative value is a status */
 
 /* ---- offering ---- */
 
-/* A buffer of so many bytes. */
+/* Describe a buffer, which rank 0 can open. */
 static bool offer_memory(const struct kolo_shared_gpu *l, const void *ptr, size_t bytes,
-                         struct kolo_lent *out)
+                         struct kolo_cuda_ipc_memory *out)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
     const kolo_cuda_address at = (uintptr_t)ptr;
     if (ptr == NULL) {
         return true;
     }
-    const enum kolo_lent_way way = kolo_lent_way(cuda, at);
-    return (way == KOLO_LENT_BY_HANDLE || (way == KOLO_LENT_BY_FD && l->sockets.works)) &&
-           kolo_lent_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
-           (way == KOLO_LENT_BY_FD ||
+    const enum kolo_cuda_ipc_way way = kolo_cuda_ipc_way(cuda, at);
+    return (way == KOLO_CUDA_IPC_BY_HANDLE || (way == KOLO_CUDA_IPC_BY_FD && l->sockets.works)) &&
+           kolo_cuda_ipc_find(cuda, at, way, out) && at + bytes <= out->base + out->bytes &&
+           (way == KOLO_CUDA_IPC_BY_FD ||
             cuda->ipc_get_mem_handle(&out->handle, out->base) == KOLO_CUDA_OK);
 }
 
@@ -40,7 +41,7 @@ static struct offer make_offer(const struct kolo_shared_gpu *l, const struct kol
     const struct kolo_coll_args *args = &call->args;
     const struct kolo_coll_extent extent =
         kolo_coll_extent_of(args, l->host->ranks.rank, l->host->ranks.nranks);
-    struct offer offer = {.what = kolo_gpu_call_what(call, l->host->ranks.nranks),
+    struct offer offer = {.key = kolo_gpu_call_key(call, l->host->ranks.nranks),
                           .factor = call->args.factor};
     const bool in = offer_memory(l, extent.has_in ? call->args.in : NULL,
                                  kolo_coll_in_bytes(args, &extent), &offer.in);
@@ -75,17 +76,19 @@ void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
     kolo_unix_socket_close(&l->sockets);
 }
 
-/* The mapping of rank q's allocation, or the one that makes room for it, closed. What overlaps it
- * and is another allocation is gone there. */
+/* The mapping of rank q's allocation, or a mapping that was closed to make room for it. A mapping
+ * of another allocation at the same addresses is closed, too, because its memory is gone. */
 static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, int q,
-                                                    const struct kolo_lent *lent)
+                                                    const struct kolo_cuda_ipc_memory *memory)
 {
     struct kolo_shared_gpu_mapping *oldest = &l->mapping[0];
     for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
         struct kolo_shared_gpu_mapping *m = &l->mapping[i];
-        const bool overlaps = m->at != 0 && m->rank == q && m->base < lent->base + lent->bytes &&
-                              lent->base < m->base + m->bytes;
-        if (overlaps && m->base == lent->base && m->bytes == lent->bytes && m->id == lent->id) {
+        const bool overlaps = m->at != 0 && m->rank == q &&
+                              m->base < memory->base + memory->bytes &&
+                              memory->base < m->base + m->bytes;
+        if (overlaps && m->base == memory->base && m->bytes == memory->bytes &&
+            m->id == memory->id) {
             return m;
         }
         if (overlaps) {
@@ -97,51 +100,56 @@ static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, i
     return oldest;
 }
 
-static bool is_here(const struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
+static bool is_here(const struct kolo_shared_gpu *l, int q,
+                    const struct kolo_cuda_ipc_memory *memory)
 {
-    return lent->at == 0 ||
+    return memory->at == 0 ||
            l->host->member[q].peer.process == l->host->member[l->host->ranks.rank].peer.process;
 }
 
-static bool open_lent(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent, uint64_t *out)
+static bool open_memory(struct kolo_shared_gpu *l, int q, const struct kolo_cuda_ipc_memory *memory,
+                        uint64_t *out)
 {
-    if (is_here(l, q, lent)) {
-        *out = lent->at;
+    if (is_here(l, q, memory)) {
+        *out = memory->at;
         return true;
     }
-    struct kolo_shared_gpu_mapping *m = find_mapping(l, q, lent);
+    struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
     if (m->at == 0) {
-        const kolo_cuda_address at = lent->by_fd ? 0 : kolo_lent_open(l->gpu->cuda, &lent->handle);
+        const kolo_cuda_address at =
+            memory->by_fd ? 0 : kolo_cuda_ipc_open(l->gpu->cuda, &memory->handle);
         if (at == 0) {
             return false;
         }
-        *m = (struct kolo_shared_gpu_mapping){q, lent->base, lent->bytes, lent->id, false, at, 0};
+        *m = (struct kolo_shared_gpu_mapping){q, memory->base, memory->bytes, memory->id, false, at,
+                                              0};
     }
     m->used = ++l->uses;
-    *out = m->at + (lent->at - lent->base);
+    *out = m->at + (memory->at - memory->base);
     return true;
 }
 
 /* ---- descriptors ---- */
 
-enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* what rank 0 asks a rank for */
+enum { NEEDS_IN = 1, NEEDS_OUT = 2 }; /* the descriptors for which rank 0 asks a rank */
 
 kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *l)
 {
     return kolo_unix_socket_open(l->host, &l->sockets);
 }
 
-static void export_lent(const struct kolo_shared_gpu *l, int32_t what, const struct kolo_lent *lent)
+static void export_memory(const struct kolo_shared_gpu *l, int32_t which,
+                          const struct kolo_cuda_ipc_memory *memory)
 {
-    const int fd = kolo_lent_export(l->gpu->cuda, lent);
-    (void)kolo_unix_socket_send(&l->sockets, 0, &what, sizeof what,
-                                fd); /* rank 0 waits, but not for ever */
+    const int fd = kolo_cuda_ipc_export(l->gpu->cuda, memory);
+    (void)kolo_unix_socket_send(&l->sockets, 0, &which, sizeof which,
+                                fd); /* rank 0 waits a limited time */
     if (fd >= 0) {
         (void)close(fd);
     }
 }
 
-/* All of an allocation, by its descriptor; 0: it cannot be. */
+/* Map an allocation by its descriptor. 0: failed. */
 static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t bytes)
 {
     const struct kolo_cuda *cuda = l->gpu->cuda;
@@ -149,41 +157,45 @@ static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t 
     if (cuda->mem_address_reserve(&at, bytes, 0, 0, 0) != KOLO_CUDA_OK) {
         return 0;
     }
-    if (!kolo_lent_map(cuda, l->gpu->device, fd, at, bytes)) {
+    if (!kolo_cuda_ipc_map(cuda, l->gpu->device, fd, at, bytes)) {
         (void)cuda->mem_address_free(at, bytes);
         return 0;
     }
     return at;
 }
 
-static bool needs(struct kolo_shared_gpu *l, int q, const struct kolo_lent *lent)
+static bool needs_descriptor(struct kolo_shared_gpu *l, int q,
+                             const struct kolo_cuda_ipc_memory *memory)
 {
-    return lent->by_fd != 0 && !is_here(l, q, lent) && find_mapping(l, q, lent)->at == 0;
+    return memory->by_fd != 0 && !is_here(l, q, memory) && find_mapping(l, q, memory)->at == 0;
 }
 
-/* On rank 0: what comes is mapped; what cannot be is missed when it is opened. */
+/* On rank 0: map the descriptors that come. A mapping that failed is noticed when the buffer is
+ * opened. */
 static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, int asked)
 {
     int q = 0, fd = -1;
-    int32_t what = 0;
-    for (; asked > 0 && kolo_unix_socket_recv(&l->sockets, &q, &what, sizeof what, &fd); asked--) {
-        const struct kolo_lent *lent = what == NEEDS_IN ? &offer[q].in : &offer[q].out;
-        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, lent->bytes) : 0;
+    int32_t which = 0;
+    for (; asked > 0 && kolo_unix_socket_recv(&l->sockets, &q, &which, sizeof which, &fd);
+         asked--) {
+        const struct kolo_cuda_ipc_memory *memory =
+            which == NEEDS_IN ? &offer[q].in : &offer[q].out;
+        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, memory->bytes) : 0;
         if (fd >= 0) {
             (void)close(fd);
         }
         if (at != 0) {
-            struct kolo_shared_gpu_mapping *m = find_mapping(l, q, lent);
+            struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
             close_mapping(l, m);
-            *m = (struct kolo_shared_gpu_mapping){q,    lent->base, lent->bytes, lent->id,
-                                                  true, at,         ++l->uses};
+            *m = (struct kolo_shared_gpu_mapping){q,    memory->base, memory->bytes, memory->id,
+                                                  true, at,           ++l->uses};
             KOLO_LOG(INFO, INIT, "Channel 00/0 : %d[%d] -> 0[%d] via P2P/CUMEM", q, l->gpu->ordinal,
                      l->gpu->ordinal);
         }
     }
 }
 
-/* Rank 0 says which descriptors it lacks, and gets them. */
+/* Rank 0 tells which descriptors it lacks, and the ranks send them. */
 static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *offer)
 {
     uint8_t mine[KOLO_FUSED_RANKS] = {0}, need[KOLO_FUSED_RANKS] = {0};
@@ -196,19 +208,19 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
         return KOLO_OK;
     }
     for (int q = 0; q < n && l->host->ranks.rank == 0; q++) {
-        const bool in = needs(l, q, &offer[q].in);
+        const bool in = needs_descriptor(l, q, &offer[q].in);
         const bool out =
-            needs(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
+            needs_descriptor(l, q, &offer[q].out) && !(in && offer[q].in.base == offer[q].out.base);
         mine[q] = (uint8_t)((in ? NEEDS_IN : 0) | (out ? NEEDS_OUT : 0));
         asked += in + out;
     }
     KOLO_TRY(kolo_broadcast(mine, need, sizeof need, KOLO_UINT8, 0, l->host, NULL));
     const uint8_t own = need[l->host->ranks.rank];
     if ((own & NEEDS_IN) != 0) {
-        export_lent(l, NEEDS_IN, &offer[l->host->ranks.rank].in);
+        export_memory(l, NEEDS_IN, &offer[l->host->ranks.rank].in);
     }
     if ((own & NEEDS_OUT) != 0) {
-        export_lent(l, NEEDS_OUT, &offer[l->host->ranks.rank].out);
+        export_memory(l, NEEDS_OUT, &offer[l->host->ranks.rank].out);
     }
     receive_fds(l, offer, asked);
     return KOLO_OK;
@@ -216,15 +228,15 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
 
 /* ---- running ---- */
 
-static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
-                    const struct offer *offer)
+static int32_t lead_call(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
+                         const struct offer *offer)
 {
     struct kolo_fused_launch argument = {.table = 0};
     const int n = l->host->ranks.nranks;
     for (int q = 0; q < n; q++) {
         argument.rank[q].factor = offer[q].factor;
-        if (!open_lent(l, q, &offer[q].in, &argument.rank[q].in) ||
-            !open_lent(l, q, &offer[q].out, &argument.rank[q].out)) {
+        if (!open_memory(l, q, &offer[q].in, &argument.rank[q].in) ||
+            !open_memory(l, q, &offer[q].out, &argument.rank[q].out)) {
             return CANNOT_OPEN;
         }
     }
@@ -237,7 +249,7 @@ static int32_t lead(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
 static kolo_status check_same(const struct kolo_shared_gpu *l, const struct offer *offer)
 {
     for (int q = 1; q < l->host->ranks.nranks; q++) {
-        if (offer[q].what != offer[0].what) {
+        if (offer[q].key != offer[0].key) {
             return kolo_fail(KOLO_ERR_MISMATCH,
                              "ranks 0 and %d are in different calls on memory of their GPU", q);
         }
@@ -259,14 +271,15 @@ static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_c
     }
     KOLO_TRY(exchange_fds(l, offer));
     if (l->host->ranks.rank == 0) {
-        outcome = lead(l, call, offer);
+        outcome = lead_call(l, call, offer);
     }
     const int32_t mine = outcome;
     KOLO_TRY(kolo_broadcast(&mine, &outcome, 1, KOLO_INT32, 0, l->host, NULL));
     if (outcome < 0) {
         return l->host->ranks.rank == 0
                    ? (kolo_status)outcome
-                   : kolo_fail((kolo_status)outcome, "rank 0 could not run a kernel for all ranks");
+                   : kolo_fail((kolo_status)outcome,
+                               "rank 0 could not run the kernel for all ranks");
     }
     *done_out = outcome == DONE;
     return KOLO_OK;

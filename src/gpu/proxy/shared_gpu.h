@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ranks of several processes on one GPU: rank 0 works on the others' memory.
+/* Ranks of several processes that share one GPU: rank 0 works on the memory of all ranks.
  *
- * Every rank offers the handles of its buffers' allocations; rank 0 opens those that it has not
- * open, runs one fused kernel over all buffers, waits for it and tells the outcome. A mapping is
- * known by rank, allocation and the driver's number of it, so that memory which was freed and
- * allocated anew at the same address is not taken for the old one.
+ * Every rank offers the handles of its buffers' allocations. Rank 0 opens the ones that are not yet
+ * open, runs one fused kernel over all buffers, waits for it and tells the outcome. The key of a
+ * mapping is the rank, the allocation and the driver's number of it. So memory that was freed and
+ * allocated again at the same address is not mistaken for the old memory.
  *
- * What legacy handles do not reach but virtual memory management made exportable comes as a
- * descriptor (see gpu/ipc/unix_socket.h), which rank 0 asks for when it has no mapping of it.
- * Exports are refused for default pools of cudaMallocAsync, and for buffers of several allocations
- * (expandable segments); pools that are exportable are not tried. */
+ * Exportable memory of virtual memory management has no legacy handle and comes as a descriptor
+ * (gpu/ipc/unix_socket.h), for which rank 0 asks if it has no mapping. Memory of cudaMallocAsync,
+ * even from exportable pools, and buffers of several allocations (expandable segments) are not
+ * offered. */
 #ifndef KOLO_GPU_PROXY_SHARED_GPU_H
 #define KOLO_GPU_PROXY_SHARED_GPU_H
 
@@ -21,28 +21,29 @@ enum { KOLO_SHARED_GPU_MAPPINGS = 64 };
 
 struct kolo_shared_gpu_mapping {
     int rank;
-    uint64_t base, bytes, id; /* there */
+    uint64_t base, bytes, id; /* in its process */
     bool by_fd;
-    kolo_cuda_address at; /* here; 0: none */
+    kolo_cuda_address at; /* in this process; 0: not mapped */
     uint64_t used;
 };
 
 struct kolo_shared_gpu {
     struct kolo_comm *host; /* borrowed */
-    struct kolo_gpu *gpu;   /* with kernels on rank 0 */
+    struct kolo_gpu *gpu;   /* on rank 0 it has kernels */
     struct kolo_unix_socket sockets;
     uint64_t uses;
     struct kolo_shared_gpu_mapping mapping[KOLO_SHARED_GPU_MAPPINGS];
 };
 
-/* Collective; *l has host and gpu, the rest is zero. Errors: those of collectives. */
+/* Open it. Collective; *shared has host and gpu, the rest is zero. Errors: those of collectives. */
 kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *shared);
-/* One rank's part of a call; call->stream is one of its own, the GPU's context is entered. Not for
- * barriers and v-forms that not all ranks know. *done_out, alike on all ranks: false if some memory
- * cannot be opened, and nothing was done. Errors: MISMATCH, and those of collectives. */
+/* Run this rank's part of a call. call->stream is a stream of the proxy, and the GPU's context is
+ * current. Not for barriers, and not for v-forms whose counts not all ranks know. *done_out is the
+ * same on all ranks; false: some memory cannot be opened, and nothing was done. Errors: MISMATCH,
+ * and those of collectives. */
 kolo_status kolo_shared_gpu_run(struct kolo_shared_gpu *shared, const struct kolo_gpu_call *call,
                                 bool *done_out);
-/* Close what is open. */
+/* Close all mappings and sockets. */
 void kolo_shared_gpu_close(struct kolo_shared_gpu *shared);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See staging.h. */
+/* Staging: the copies between a GPU and pinned memory, and the calls on the host between them. */
 #include "gpu/proxy/staging.h"
 
 #include "core/call/parts.h"
@@ -9,15 +9,15 @@
 
 enum { ROOM = KOLO_STAGING_SLOTS * KOLO_STAGING_TILE };
 
-/* ---- coming up, and going down ---- */
+/* ---- opening and closing ---- */
 
 static kolo_status open_side(struct kolo_staging *s, struct kolo_staging_side *side)
 {
-    enum { PORTABLE = 1, HIGHEST = -100 /* becomes what there is */ };
+    enum { PORTABLE = 1, HIGHEST = -100 /* the driver takes the highest that there is */ };
     void *pinned = NULL;
     KOLO_TRY(KOLO_CUDA(s->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, ROOM, PORTABLE)));
     side->pinned = pinned;
-    /* Streams of one priority share hardware queues, where one that waits may be ahead of ours. */
+    /* Streams of one priority share hardware queues, in which a stream that waits may be ahead. */
     KOLO_TRY(
         KOLO_CUDA(s->gpu, "cuStreamCreateWithPriority",
                   stream_create_with_priority(&side->stream, KOLO_CUDA_NON_BLOCKING, HIGHEST)));
@@ -74,15 +74,15 @@ static kolo_status to_gpu(struct kolo_staging *s, void *to, const void *from, si
                                   memcpy_htod_async((uintptr_t)to, from, bytes, s->out.stream));
 }
 
-static kolo_status finish(struct kolo_staging *s, const struct kolo_staging_side *side)
+static kolo_status finish_side(struct kolo_staging *s, const struct kolo_staging_side *side)
 {
     return KOLO_CUDA(s->gpu, "cuStreamSynchronize", stream_synchronize(side->stream));
 }
 
-/* Whatever happened: no copy goes on after it. */
+/* End all copies, also after an error. */
 static kolo_status finish_both(struct kolo_staging *s, kolo_status st)
 {
-    const kolo_status in = finish(s, &s->in), out = finish(s, &s->out);
+    const kolo_status in = finish_side(s, &s->in), out = finish_side(s, &s->out);
     return st != KOLO_OK ? st : in != KOLO_OK ? in : out;
 }
 
@@ -121,8 +121,9 @@ static struct block block_of(const struct kolo_call *call, bool in, int q)
 struct tiles {
     struct kolo_staging *s;
     const struct kolo_call *call;
-    size_t elem, most; /* bytes of an element, elements of a block in a tile: alike on all ranks */
-    size_t count;      /* tiles */
+    size_t elem,
+        most;     /* bytes of an element, elements of a block in a tile; the same on all ranks */
+    size_t count; /* tiles */
 };
 
 static size_t part_of(const struct tiles *t, size_t len, size_t tile)
@@ -131,7 +132,7 @@ static size_t part_of(const struct tiles *t, size_t len, size_t tile)
     return len > first ? kolo_min(t->most, len - first) : 0;
 }
 
-static char *slot(const struct kolo_staging_side *side, size_t tile)
+static char *slot_of(const struct kolo_staging_side *side, size_t tile)
 {
     return side->pinned + tile % KOLO_STAGING_SLOTS * KOLO_STAGING_TILE;
 }
@@ -141,11 +142,11 @@ static kolo_cuda_event event_of(const struct kolo_staging_side *side, size_t til
     return side->event[tile % KOLO_STAGING_SLOTS];
 }
 
-/* A tile's part of all blocks of a side, which are one after the other in its slot. */
+/* Copy a tile's part of all blocks of a side. They are one after the other in the slot. */
 static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
 {
     const struct kolo_staging_side *side = in ? &t->s->in : &t->s->out;
-    char *at = slot(side, tile);
+    char *at = slot_of(side, tile);
     for (int q = 0; q < blocks_of(t->call, in); q++) {
         const struct block b = block_of(t->call, in, q);
         const size_t user_at = (b.at + tile * t->most) * t->elem;
@@ -157,14 +158,14 @@ static kolo_status copy_tile(const struct tiles *t, bool in, size_t tile)
     return KOLO_CUDA(t->s->gpu, "cuEventRecord", event_record(event_of(side, tile), side->stream));
 }
 
-/* The copy of a tile, or of the last one that had its slot, is over. */
+/* Wait for the copy of a tile, or of the tile that had its slot before. */
 static kolo_status wait_tile(const struct tiles *t, const struct kolo_staging_side *side,
                              size_t tile)
 {
     return KOLO_CUDA(t->s->gpu, "cuEventSynchronize", event_synchronize(event_of(side, tile)));
 }
 
-/* The counts of a tile, whose blocks are one after the other. */
+/* The counts and displacements of a tile, whose blocks are one after the other. */
 static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_counts *out)
 {
     const size_t n = (size_t)t->call->base.comm->ranks.nranks;
@@ -184,8 +185,8 @@ static kolo_status cut_counts(const struct tiles *t, size_t tile, struct kolo_co
 static kolo_status run_tile(const struct tiles *t, size_t tile)
 {
     struct kolo_call part = *t->call;
-    part.args.in = slot(&t->s->in, tile);
-    part.args.out = slot(&t->s->out, tile);
+    part.args.in = slot_of(&t->s->in, tile);
+    part.args.out = slot_of(&t->s->out, tile);
     part.args.count = part_of(t, t->call->args.count, tile);
     if (t->call->args.v.all != NULL) {
         KOLO_TRY(cut_counts(t, tile, &part.args.v));
@@ -206,8 +207,8 @@ static kolo_status run_tiles(const struct tiles *t)
     return KOLO_OK;
 }
 
-/* Bytes of a block in a tile: as many elements of any type, as ranks may move bytes as different
- * ones. */
+/* Bytes of a block in a tile: a multiple of the largest element, because ranks may move the same
+ * bytes as different types. */
 static size_t part_bytes(size_t bytes, size_t blocks)
 {
     enum { LARGEST = 16 };
@@ -216,7 +217,7 @@ static size_t part_bytes(size_t bytes, size_t blocks)
     return kolo_max(1, tile / blocks / LARGEST) * LARGEST;
 }
 
-/* Of a call that all ranks know whole. */
+/* Stage a call whose counts all ranks know. */
 static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *call)
 {
     const size_t n = (size_t)call->base.comm->ranks.nranks,
@@ -231,9 +232,9 @@ static kolo_status stage_tiles(struct kolo_staging *s, const struct kolo_call *c
     return t.count == 0 ? KOLO_OK : finish_both(s, run_tiles(&t));
 }
 
-/* ---- blocks of which each rank knows its own: in one piece ---- */
+/* ---- calls of which each rank knows only its own counts: in one piece ---- */
 
-/* Memory for what a side spans, which is pinned unless it is long. */
+/* Find host memory for a side's buffer. It is pinned unless the buffer is long. */
 static kolo_status span_side(const struct kolo_call *call, bool in, char **at, void **own_out)
 {
     const bool has = blocks_of(call, in) > 0;
@@ -249,7 +250,7 @@ static kolo_status span_side(const struct kolo_call *call, bool in, char **at, v
                        : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %zu bytes of a GPU", bytes);
 }
 
-/* Blocks lie on the host as they do in the user's buffer. */
+/* Copy a side's blocks. They have the same offsets on the host as in the user's buffer. */
 static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *call, bool in,
                                char *host)
 {
@@ -260,7 +261,7 @@ static kolo_status copy_blocks(struct kolo_staging *s, const struct kolo_call *c
         KOLO_TRY(in ? from_gpu(s, host + at, (const char *)call->args.in + at, bytes)
                     : to_gpu(s, (char *)call->args.out + at, host + at, bytes));
     }
-    return finish(s, in ? &s->in : &s->out);
+    return finish_side(s, in ? &s->in : &s->out);
 }
 
 static kolo_status run_whole(const struct kolo_call *call, const char *in, char *out)
@@ -269,7 +270,7 @@ static kolo_status run_whole(const struct kolo_call *call, const char *in, char 
     struct kolo_call whole = *call;
     whole.args.in = in;
     whole.args.out = out;
-    whole.args.v.all = malloc(words * sizeof *whole.args.v.all); /* the run's */
+    whole.args.v.all = malloc(words * sizeof *whole.args.v.all); /* kolo_call_run() frees it */
     if (whole.args.v.all == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for counts");
     }
@@ -292,16 +293,16 @@ static kolo_status stage_whole(struct kolo_staging *s, const struct kolo_call *c
     return st;
 }
 
-kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *what,
+kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call *gpu_call,
                              const struct kolo_counts *v)
 {
-    struct kolo_call call = {.base.comm = s->host, .args = what->args};
+    struct kolo_call call = {.base.comm = s->host, .args = gpu_call->args};
     call.args.v = *v;
     call.extent = kolo_coll_extent_of(&call.args, s->host->ranks.rank, s->host->ranks.nranks);
     const bool scales = call.extent.reduces && call.args.op >= KOLO_OPS;
     if (scales) {
-        KOLO_TRY(
-            kolo_op_create_premulsum(&what->args.factor, call.args.type, s->host, &call.args.op));
+        KOLO_TRY(kolo_op_create_premulsum(&gpu_call->args.factor, call.args.type, s->host,
+                                          &call.args.op));
     }
     const kolo_status st = call.extent.by_messages ? stage_whole(s, &call) : stage_tiles(s, &call);
     if (scales) {
@@ -312,10 +313,10 @@ kolo_status kolo_staging_run(struct kolo_staging *s, const struct kolo_gpu_call 
 
 /* ---- messages ---- */
 
-struct carried {     /* a message, on the host */
-    void *buf, *own; /* own: to be freed */
+struct carried {     /* a message on the host */
+    void *buf, *own; /* own: freed at the end, or NULL */
     struct kolo_recv_info info;
-    struct kolo_p2p_direct direct; /* at: its memory of the GPU is registered, as `mem` */
+    struct kolo_p2p_gdr gdr; /* at not NULL: its GPU memory is registered as `mem` */
     struct kolo_mem mem;
 };
 
@@ -324,22 +325,23 @@ static size_t bytes_of(const struct kolo_message *m)
     return m->count * kolo_type_bytes(m->type);
 }
 
-static void try_direct(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
+static void try_gdr(struct kolo_staging *s, const struct kolo_message *m, struct carried *c)
 {
     const bool any = m->peer == KOLO_ANY_SOURCE;
     const bool may =
-        any ? s->gdr.device != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
+        any ? s->gdr.endpoint != NULL : kolo_links_take_memory(s->host, m->peer, bytes_of(m));
     if (may && bytes_of(m) >= KOLO_GDR_LEAST &&
         kolo_gdr_map(&s->gdr, m->buf, bytes_of(m), &c->mem)) {
-        c->direct.at = m->buf;
+        c->gdr.at = m->buf;
     }
 }
 
-/* Pinned while there is room; a receive that will hardly use it leaves that to others. */
+/* Find host memory for a message: pinned memory while there is room. A receive with GDR will hardly
+ * use it, and leaves the room to other messages. */
 static kolo_status find_room(const struct kolo_staging_side *side, size_t bytes, size_t *used,
                              struct carried *c)
 {
-    if (bytes <= ROOM - *used && c->direct.at == NULL) {
+    if (bytes <= ROOM - *used && c->gdr.at == NULL) {
         c->buf = side->pinned + *used;
         *used += bytes;
         return KOLO_OK;
@@ -358,19 +360,19 @@ static kolo_status load_messages(struct kolo_staging *s, const struct kolo_messa
         const struct kolo_message *m = &message[i];
         struct carried *c = &on_host[i];
         c->info.size = sizeof c->info;
-        try_direct(s, m, c);
-        if (m->is_send && c->direct.at != NULL) {
-            c->buf = m->buf; /* only its address counts */
+        try_gdr(s, m, c);
+        if (m->is_send && c->gdr.at != NULL) {
+            c->buf = m->buf; /* the transport uses only the address */
             continue;
         }
         KOLO_TRY(find_room(m->is_send ? &s->in : &s->out, bytes_of(m), &used[m->is_send], c));
         KOLO_TRY(m->is_send ? from_gpu(s, c->buf, m->buf, bytes_of(m)) : KOLO_OK);
     }
-    return finish(s, &s->in);
+    return finish_side(s, &s->in);
 }
 
-static kolo_status exchange(struct kolo_staging *s, const struct kolo_message *message, int n,
-                            struct carried *on_host)
+static kolo_status exchange_messages(struct kolo_staging *s, const struct kolo_message *message,
+                                     int n, struct carried *on_host)
 {
     KOLO_TRY(kolo_group_begin());
     kolo_status st = KOLO_OK;
@@ -380,7 +382,7 @@ static kolo_status exchange(struct kolo_staging *s, const struct kolo_message *m
         m.count = bytes_of(&message[i]);
         m.type = KOLO_UINT8;
         m.info = m.is_send ? NULL : &on_host[i].info;
-        m.direct = &on_host[i].direct;
+        m.gdr = &on_host[i].gdr;
         st = kolo_message_run(&m, s->host, NULL);
     }
     const kolo_status ended = kolo_group_end();
@@ -397,7 +399,7 @@ static kolo_status store_messages(struct kolo_staging *s, const struct kolo_mess
         if (m->is_send) {
             continue;
         }
-        if (on_host[i].direct.used) {
+        if (on_host[i].gdr.used) {
             written = true;
         } else {
             KOLO_TRY(to_gpu(s, m->buf, on_host[i].buf, info->bytes));
@@ -418,11 +420,11 @@ kolo_status kolo_staging_exchange(struct kolo_staging *s, const struct kolo_mess
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
     kolo_status st = load_messages(s, message, n, on_host);
-    st = st == KOLO_OK ? exchange(s, message, n, on_host) : st;
+    st = st == KOLO_OK ? exchange_messages(s, message, n, on_host) : st;
     st = st == KOLO_OK ? store_messages(s, message, n, on_host) : st;
     st = finish_both(s, st);
     for (int i = 0; i < n; i++) {
-        if (on_host[i].direct.at != NULL) {
+        if (on_host[i].gdr.at != NULL) {
             kolo_gdr_unmap(&s->gdr, &on_host[i].mem);
         }
         free(on_host[i].own);

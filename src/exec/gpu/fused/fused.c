@@ -66,13 +66,14 @@ static void cut_swaps(struct kolo_fused *f, size_t count, unsigned sms)
     f->npieces = f->nmoves * f->first_piece[1];
 }
 
-static void cut_moves(struct kolo_fused *f, const struct kolo_fused_shape *shape, unsigned sms)
+static void cut_moves(struct kolo_fused *f, const struct kolo_coll_args *args, unsigned sms)
 {
+    const size_t *counts = args->v.all; /* and the displacements behind them */
     uint64_t all = 0;
     f->nmoves = f->from == KOLO_FUSED_EACH || f->to == KOLO_FUSED_EACH ? (uint32_t)f->nranks : 1;
     for (uint32_t m = 0; m < f->nmoves; m++) {
-        f->len[m] = shape->counts != NULL ? shape->counts[m] : shape->count;
-        f->at[m] = shape->displs != NULL ? shape->displs[m] : m * shape->count;
+        f->len[m] = counts != NULL ? counts[m] : args->count;
+        f->at[m] = counts != NULL ? counts[f->nranks + (int)m] : m * args->count;
         all += f->len[m];
     }
     f->piece = piece_elements(all, f->elem, sms);
@@ -82,14 +83,18 @@ static void cut_moves(struct kolo_fused *f, const struct kolo_fused_shape *shape
     f->npieces = f->first_piece[f->nmoves];
 }
 
-void kolo_fused_lower(const struct kolo_fused_shape *shape, unsigned sms, struct kolo_fused *out)
+void kolo_fused_lower(const struct kolo_coll_args *args, int nranks, unsigned sms,
+                      struct kolo_fused *out)
 {
-    *out = (struct kolo_fused){.nranks = shape->nranks, .elem = (uint32_t)shape->elem};
-    set_sides(out, shape->coll, shape->root);
+    const bool averages = kolo_coll_reduces(args->coll) && args->op == KOLO_AVG;
+    *out = (struct kolo_fused){.nranks = nranks,
+                               .elem = (uint32_t)kolo_type_bytes(args->type),
+                               .divisor = averages ? (uint32_t)nranks : 0};
+    set_sides(out, args->coll, args->root);
     if (out->swaps) {
-        cut_swaps(out, shape->count, sms);
+        cut_swaps(out, args->count, sms);
     } else {
-        cut_moves(out, shape, sms);
+        cut_moves(out, args, sms);
     }
 }
 

@@ -12,25 +12,18 @@
 #define KOLO_EXEC_GPU_FUSED_FUSED_H
 
 #include "exec/gpu/fused/fused_layout.h"
-
-#include <kolo/plugin.h>
+#include "plan/coll.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* From a call to its moves. nranks is 1 to KOLO_FUSED_RANKS; `count` is what the public call takes;
- * counts[nranks] and displs[nranks] (elements) for all_gather and reduce_scatter with blocks of
- * different lengths, else NULL. */
-struct kolo_fused_shape {
-    enum kolo_coll coll;
-    int nranks, root;
-    size_t count, elem;
-    const size_t *counts, *displs;
-};
-/* Make the moves of a call; not for barriers, which move no data. `sms` is the number of the GPU's
- * multiprocessors. It decides the length of pieces and never changes the result. */
-void kolo_fused_lower(const struct kolo_fused_shape *shape, unsigned sms, struct kolo_fused *out);
+/* Make the moves of a call of nranks ranks, 1 to KOLO_FUSED_RANKS. Of the v-forms it takes those
+ * whose counts all ranks know, all_gather and reduce_scatter; barriers move no data. `sms` is the
+ * number of the GPU's multiprocessors. It decides the length of pieces and never changes the
+ * result. */
+void kolo_fused_lower(const struct kolo_coll_args *args, int nranks, unsigned sms,
+                      struct kolo_fused *out);
 /* Blocks that pay: one for each piece, up to `sms` times 2. */
 unsigned kolo_fused_blocks(const struct kolo_fused *call, unsigned sms);
 

@@ -11,19 +11,15 @@
 
 /* ---- who sends what to whom ---- */
 
-static uint32_t all_of(const struct kolo_ll_call *call)
-{
-    return (uint32_t)((UINT64_C(1) << call->nranks) - 1);
-}
-
 /* Set the whole difference between the collectives: the targets and sources of data, and whether
  * each rank gets or brings its own block. */
-static bool set_sides(const struct kolo_ll_call *call, uint64_t block, struct kolo_ll_launch *l)
+static bool set_sides(const struct kolo_coll_args *args, uint64_t block, struct kolo_ll_launch *l)
 {
-    const uint32_t all = all_of(call), root = UINT32_C(1) << call->root;
-    const bool is_root = call->me == call->root;
+    const uint32_t all = (uint32_t)((UINT64_C(1) << l->nranks) - 1), root = UINT32_C(1)
+                                                                            << args->root;
+    const bool is_root = l->me == (uint32_t)args->root;
     l->to = l->from = all;
-    switch (call->coll) {
+    switch (args->coll) {
     case KOLO_COLL_ALL_REDUCE:
         break;
     case KOLO_COLL_REDUCE:
@@ -94,34 +90,33 @@ void kolo_ll_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, char out
 
 /* ---- binding ---- */
 
-size_t kolo_ll_bytes(const struct kolo_ll_call *call)
+size_t kolo_ll_bytes(const struct kolo_coll_args *args, int nranks)
 {
-    return call->count * kolo_type_bytes(call->type) * (size_t)(call->nranks - 1);
+    return args->count * kolo_type_bytes(args->type) * (size_t)(nranks - 1);
 }
 
-bool kolo_ll_bind(const struct kolo_ll_call *call, const struct kolo_program_room *room,
-                  unsigned slices, struct kolo_ll_launch *out, unsigned *blocks_out,
-                  unsigned *threads_out)
+bool kolo_ll_bind(const struct kolo_coll_args *args, int me, const struct kolo_program_room *room,
+                  unsigned slices, struct kolo_ll_launch *out, struct kolo_ll_grid *grid_out)
 {
     /* A block's stores are its own to issue, each goes to all ranks: 2 KiB are four warps. */
     enum { SLICE_BYTES = 2 << 10, ALIGN = 128, WARP = 32 };
-    const size_t bytes = call->count * kolo_type_bytes(call->type);
+    const size_t bytes = args->count * kolo_type_bytes(args->type);
     const size_t blocks = kolo_max(1, kolo_min((bytes + SLICE_BYTES - 1) / SLICE_BYTES, slices));
     const size_t part = kolo_round_up(kolo_max((bytes + blocks - 1) / blocks, 1), ALIGN);
     const char *unused;
     *out = (struct kolo_ll_launch){.nranks = room->nranks,
-                                   .me = (uint32_t)call->me,
+                                   .me = (uint32_t)me,
                                    .bytes = bytes,
                                    .part = part,
                                    .slots = kolo_program_ll_at(room)};
-    if (part > KOLO_LL_BYTES || !set_sides(call, bytes, out)) {
+    if (part > KOLO_LL_BYTES || !set_sides(args, bytes, out)) {
         return false;
     }
-    if (kolo_coll_reduces(call->coll)) {
-        split_name(call->coll, call->type, call->op, &unused, &out->op);
-        out->divisor = call->op == KOLO_AVG ? room->nranks : 0;
+    if (kolo_coll_reduces(args->coll)) {
+        split_name(args->coll, args->type, args->op, &unused, &out->op);
+        out->divisor = args->op == KOLO_AVG ? room->nranks : 0;
     }
-    *blocks_out = (unsigned)blocks;
-    *threads_out = (unsigned)kolo_round_up(part / KOLO_LL_PACK, WARP);
+    *grid_out =
+        (struct kolo_ll_grid){(unsigned)blocks, (unsigned)kolo_round_up(part / KOLO_LL_PACK, WARP)};
     return true;
 }

@@ -15,28 +15,25 @@
 
 #include "exec/gpu/ll/ll_layout.h"
 #include "exec/gpu/program/program_kernel.h"
+#include "plan/coll.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct kolo_ll_call {
-    enum kolo_coll coll; /* not a barrier, whose callers may want more put in order than a call */
-    int nranks, me, root;
-    size_t count; /* of elements, as the collective counts */
-    enum kolo_type type;
-    kolo_op op; /* KOLO_OPS: PREMULSUM */
+struct kolo_ll_grid { /* of a kernel */
+    unsigned blocks, threads;
 };
 
 /* Bytes that each rank takes from the others, or sends if it takes none. Size limits apply to this
  * number. */
-size_t kolo_ll_bytes(const struct kolo_ll_call *call);
+size_t kolo_ll_bytes(const struct kolo_coll_args *args, int nranks);
 
-/* Fill the launch except `ends`, and return its numbers of blocks and threads. False: the call is
- * too long for `slices` blocks, or the LL protocol does not serve it. */
-bool kolo_ll_bind(const struct kolo_ll_call *call, const struct kolo_program_room *room,
-                  unsigned slices, struct kolo_ll_launch *out, unsigned *blocks_out,
-                  unsigned *threads_out);
+/* Fill rank `me`'s launch except `ends`, and its grid. op KOLO_OPS is a PREMULSUM. False: the call
+ * is too long for `slices` blocks, or the LL protocol does not serve it. It serves no v-form, and
+ * no barrier: a barrier's callers may want more put in order than one call. */
+bool kolo_ll_bind(const struct kolo_coll_args *args, int me, const struct kolo_program_room *room,
+                  unsigned slices, struct kolo_ll_launch *out, struct kolo_ll_grid *grid_out);
 
 /* The kernel that serves the call: "kolo_ll_float32", "kolo_ll_copy", ... */
 void kolo_ll_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,

@@ -81,7 +81,7 @@ KOLO_GPU bool has_flag(const Line &line, uint32_t flag)
 
 /* ---- a slice of a call ---- */
 
-struct Low {
+struct LlPart {
     const kolo_ll_launch *launch;
     Block block;
     uint32_t flag;
@@ -91,30 +91,30 @@ struct Low {
     uint32_t packs;
 };
 
-KOLO_GPU Low low_of(const kolo_ll_launch &l, uint32_t slice)
+KOLO_GPU LlPart part_of(const kolo_ll_launch &l, uint32_t slice)
 {
     kolo_program_slice *mine = (kolo_program_slice *)(uintptr_t)l.ends.slab[l.me] + slice;
     kolo_program_control *control = (kolo_program_control *)(uintptr_t)l.ends.control;
-    const uint32_t call = mine->low;
+    const uint32_t call = mine->ll_calls;
     const uint64_t at = slice * l.part, left = l.bytes > at ? l.bytes - at : 0;
-    Low low = {&l, {mine, control, l.ends.timeout_ns, slice}, call + 1, false, 0, at, 0, 0};
-    low.refreshes = call % KOLO_LL_REFRESH < KOLO_LL_TURNS;
-    low.slots = l.slots +
-                ((uint64_t)slice * KOLO_LL_TURNS + call % KOLO_LL_TURNS) * l.nranks * KOLO_LL_SLOT;
-    low.bytes = left < l.part ? left : l.part;
-    low.packs = (uint32_t)((low.bytes + KOLO_LL_PACK - 1) / KOLO_LL_PACK);
-    return low;
+    LlPart part = {&l, {mine, control, l.ends.timeout_ns, slice}, call + 1, false, 0, at, 0, 0};
+    part.refreshes = call % KOLO_LL_REFRESH < KOLO_LL_TURNS;
+    part.slots = l.slots +
+                 ((uint64_t)slice * KOLO_LL_TURNS + call % KOLO_LL_TURNS) * l.nranks * KOLO_LL_SLOT;
+    part.bytes = left < l.part ? left : l.part;
+    part.packs = (uint32_t)((part.bytes + KOLO_LL_PACK - 1) / KOLO_LL_PACK);
+    return part;
 }
 
-KOLO_GPU Line *head_of(const Low &low, uint32_t reader, uint32_t writer)
+KOLO_GPU Line *head_of(const LlPart &part, uint32_t reader, uint32_t writer)
 {
-    return (Line *)(uintptr_t)(low.launch->ends.slab[reader] + low.slots +
+    return (Line *)(uintptr_t)(part.launch->ends.slab[reader] + part.slots +
                                (uint64_t)writer * KOLO_LL_SLOT);
 }
 /* The two lines of a pack. */
-KOLO_GPU Line *lines_of(const Low &low, uint32_t reader, uint32_t writer, uint32_t pack)
+KOLO_GPU Line *lines_of(const LlPart &part, uint32_t reader, uint32_t writer, uint32_t pack)
 {
-    return head_of(low, reader, writer) + KOLO_LL_HEAD / sizeof(Line) + 2 * (uint64_t)pack;
+    return head_of(part, reader, writer) + KOLO_LL_HEAD / sizeof(Line) + 2 * (uint64_t)pack;
 }
 
 /* ---- the user's buffers, which are aligned as their elements ---- */
@@ -161,62 +161,62 @@ KOLO_GPU void put(uint64_t at, uint32_t bytes, const Words &x)
     }
 }
 
-KOLO_GPU uint64_t offset_of(const Low &low, uint32_t pack)
+KOLO_GPU uint64_t offset_of(const LlPart &part, uint32_t pack)
 {
-    return low.at + (uint64_t)pack * KOLO_LL_PACK;
+    return part.at + (uint64_t)pack * KOLO_LL_PACK;
 }
-KOLO_GPU uint32_t bytes_of(const Low &low, uint32_t pack)
+KOLO_GPU uint32_t bytes_of(const LlPart &part, uint32_t pack)
 {
-    const uint64_t left = low.bytes - (uint64_t)pack * KOLO_LL_PACK;
+    const uint64_t left = part.bytes - (uint64_t)pack * KOLO_LL_PACK;
     return left < KOLO_LL_PACK ? (uint32_t)left : (uint32_t)KOLO_LL_PACK;
 }
 
 /* This rank's data for rank q. */
-template <class Kind> KOLO_GPU Words own_pack(const Low &low, uint32_t q, uint32_t pack)
+template <class Kind> KOLO_GPU Words own_pack(const LlPart &part, uint32_t q, uint32_t pack)
 {
-    const kolo_ll_launch &l = *low.launch;
+    const kolo_ll_launch &l = *part.launch;
     return Kind::scaled(
-        l, get(l.ends.in + q * l.in_stride + offset_of(low, pack), bytes_of(low, pack)));
+        l, get(l.ends.in + q * l.in_stride + offset_of(part, pack), bytes_of(part, pack)));
 }
-KOLO_GPU void put_pack(const Low &low, uint32_t q, uint32_t pack, const Words &x)
+KOLO_GPU void put_pack(const LlPart &part, uint32_t q, uint32_t pack, const Words &x)
 {
-    const kolo_ll_launch &l = *low.launch;
-    put(l.ends.out + q * l.out_stride + offset_of(low, pack), bytes_of(low, pack), x);
+    const kolo_ll_launch &l = *part.launch;
+    put(l.ends.out + q * l.out_stride + offset_of(part, pack), bytes_of(part, pack), x);
 }
 
 /* ---- sending ---- */
 
-KOLO_GPU void send_heads(const Low &low, const Threads &threads)
+KOLO_GPU void send_heads(const LlPart &part, const Threads &threads)
 {
-    const kolo_ll_launch &l = *low.launch;
+    const kolo_ll_launch &l = *part.launch;
     for (uint32_t q = threads.first; q < l.nranks; q += threads.step) {
         if (q != l.me) {
-            store_line(head_of(low, q, l.me), line_with(low.flag, l.ends.signature, 0));
+            store_line(head_of(part, q, l.me), line_with(part.flag, l.ends.signature, 0));
         }
     }
 }
 
 /* Store to one rank after the other. Each rank begins with the rank behind itself, so that no link
  * carries all the traffic. */
-template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &threads)
+template <class Kind> KOLO_GPU void send_packs(const LlPart &part, const Threads &threads)
 {
-    const kolo_ll_launch &l = *low.launch;
-    const uint32_t all = KOLO_LL_BYTES / KOLO_LL_PACK, packs = low.refreshes ? all : low.packs;
+    const kolo_ll_launch &l = *part.launch;
+    const uint32_t all = KOLO_LL_BYTES / KOLO_LL_PACK, packs = part.refreshes ? all : part.packs;
     for (uint32_t i = threads.first; i < packs; i += threads.step) {
         Words x = {{0, 0, 0, 0}};
-        if (i < low.packs && l.to != 0) {
-            x = own_pack<Kind>(low, l.me, i);
+        if (i < part.packs && l.to != 0) {
+            x = own_pack<Kind>(part, l.me, i);
         }
         for (uint32_t k = 1; k < l.nranks; k++) {
             const uint32_t q = l.me + k < l.nranks ? l.me + k : l.me + k - l.nranks;
-            const bool gets = i < low.packs && (l.to >> q & 1) != 0;
+            const bool gets = i < part.packs && (l.to >> q & 1) != 0;
             if (gets && l.in_stride != 0) {
-                x = own_pack<Kind>(low, q, i);
+                x = own_pack<Kind>(part, q, i);
             }
-            if (gets || low.refreshes) {
-                Line *lines = lines_of(low, q, l.me, i);
-                store_line(lines, line_with(low.flag, x.word[0], x.word[1]));
-                store_line(lines + 1, line_with(low.flag, x.word[2], x.word[3]));
+            if (gets || part.refreshes) {
+                Line *lines = lines_of(part, q, l.me, i);
+                store_line(lines, line_with(part.flag, x.word[0], x.word[1]));
+                store_line(lines + 1, line_with(part.flag, x.word[2], x.word[3]));
             }
         }
     }
@@ -226,9 +226,9 @@ template <class Kind> KOLO_GPU void send_packs(const Low &low, const Threads &th
 
 /* What rank q has told of a call of exec/gpu/program/program_kernel.h that this rank has not made;
  * 0: nothing. */
-KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
+KOLO_GPU uint64_t other_call(const LlPart &part, uint32_t q)
 {
-    const kolo_program_slice &mine = *low.block.mine;
+    const kolo_program_slice &mine = *part.block.mine;
     const uint64_t tile = load_word(&mine.word[q][1]),
                    met = load_word(&mine.word[q][KOLO_PROGRAM_MET]);
     return (int32_t)((uint32_t)tile - mine.epoch) > 0 ? tile
@@ -238,54 +238,54 @@ KOLO_GPU uint64_t other_call(const Low &low, uint32_t q)
 
 /* A rank that has made another call first stored all its lines of this call, and then told of the
  * other call. So if a head is still missing then, it never comes. */
-KOLO_GPU bool take_head(const Low &low, uint32_t q)
+KOLO_GPU bool take_head(const LlPart &part, uint32_t q)
 {
-    const kolo_ll_launch &l = *low.launch;
-    const Want want = {q, 0, low.flag, 0, l.ends.signature};
-    const Line *at = head_of(low, l.me, q);
+    const kolo_ll_launch &l = *part.launch;
+    const Want want = {q, 0, part.flag, 0, l.ends.signature};
+    const Line *at = head_of(part, l.me, q);
     Patience patience = {0, 0};
     Line head = load_line(at);
-    while (!has_flag(head, low.flag)) {
-        const uint32_t status = after_poll(low.block, &patience);
+    while (!has_flag(head, part.flag)) {
+        const uint32_t status = after_poll(part.block, &patience);
         if (status != KOLO_PROGRAM_FINE) {
-            return give_up(low.block, want, head.half[0] >> 32, status);
+            return give_up(part.block, want, head.half[0] >> 32, status);
         }
-        const uint64_t other = looks(patience) ? other_call(low, q) : 0;
+        const uint64_t other = looks(patience) ? other_call(part, q) : 0;
         head = load_line(at);
-        if (other != 0 && !has_flag(head, low.flag)) {
-            return give_up(low.block, want, other, KOLO_PROGRAM_MISMATCH);
+        if (other != 0 && !has_flag(head, part.flag)) {
+            return give_up(part.block, want, other, KOLO_PROGRAM_MISMATCH);
         }
     }
     if ((uint32_t)head.half[0] != l.ends.signature) {
-        const uint64_t seen = (uint64_t)(uint32_t)head.half[0] << 32 | low.flag;
-        return give_up(low.block, want, seen, KOLO_PROGRAM_MISMATCH);
+        const uint64_t seen = (uint64_t)(uint32_t)head.half[0] << 32 | part.flag;
+        return give_up(part.block, want, seen, KOLO_PROGRAM_MISMATCH);
     }
     return true;
 }
 
-enum { LOW_AHEAD = 4 }; /* ranks whose lines are loaded at once */
+enum { LL_AHEAD = 4 }; /* ranks whose lines are loaded at once */
 
 /* A pack of each of the ranks from `first` on, as far as it is one of l.from; all loads are on
  * their way before the first is looked at. This rank's is not there. */
-KOLO_GPU bool take_packs(const Low &low, uint32_t first, uint32_t pack, Words *x)
+KOLO_GPU bool take_packs(const LlPart &part, uint32_t first, uint32_t pack, Words *x)
 {
-    const kolo_ll_launch &l = *low.launch;
+    const kolo_ll_launch &l = *part.launch;
     Patience patience = {0, 0};
     for (;;) {
-        Line line[LOW_AHEAD][2];
+        Line line[LL_AHEAD][2];
         uint32_t late = l.nranks;
         uint64_t seen = 0;
         KOLO_UNROLL
-        for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+        for (uint32_t a = 0; a < LL_AHEAD; a++) {
             const uint32_t q = first + a < l.nranks ? first + a : l.me;
-            line[a][0] = load_line(lines_of(low, l.me, q, pack));
-            line[a][1] = load_line(lines_of(low, l.me, q, pack) + 1);
+            line[a][0] = load_line(lines_of(part, l.me, q, pack));
+            line[a][1] = load_line(lines_of(part, l.me, q, pack) + 1);
         }
         KOLO_UNROLL
-        for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+        for (uint32_t a = 0; a < LL_AHEAD; a++) {
             const uint32_t q = first + a;
             const bool awaited = q < l.nranks && q != l.me && (l.from >> q & 1) != 0;
-            if (awaited && !(has_flag(line[a][0], low.flag) && has_flag(line[a][1], low.flag))) {
+            if (awaited && !(has_flag(line[a][0], part.flag) && has_flag(line[a][1], part.flag))) {
                 late = q;
                 seen = line[a][0].half[0] >> 32;
             }
@@ -296,10 +296,10 @@ KOLO_GPU bool take_packs(const Low &low, uint32_t first, uint32_t pack, Words *x
         if (late == l.nranks) {
             return true;
         }
-        const uint32_t status = after_poll(low.block, &patience);
+        const uint32_t status = after_poll(part.block, &patience);
         if (status != KOLO_PROGRAM_FINE) {
-            const Want want = {late, 0, low.flag, 0, l.ends.signature};
-            return give_up(low.block, want, seen, status);
+            const Want want = {late, 0, part.flag, 0, l.ends.signature};
+            return give_up(part.block, want, seen, status);
         }
     }
 }
@@ -313,7 +313,7 @@ KOLO_GPU void fold_words(const Words *x, uint32_t first, uint32_t nranks, typena
     typedef Pack<typename F::Type> Packs;
     const Factor none = {0, false};
     KOLO_UNROLL
-    for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+    for (uint32_t a = 0; a < LL_AHEAD; a++) {
         const Packs pack = bits_as<Packs>(x[a]);
         KOLO_UNROLL
         for (int e = 0; e < Packs::count && first + a < nranks; e++) {
@@ -323,7 +323,7 @@ KOLO_GPU void fold_words(const Words *x, uint32_t first, uint32_t nranks, typena
     }
 }
 
-template <class TypeOf> struct LowPairs {
+template <class TypeOf> struct LlPairs {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
     KOLO_GPU Words scaled(const kolo_ll_launch &, const Words &x)
@@ -340,7 +340,7 @@ template <class TypeOf> struct LowPairs {
     }
 };
 
-template <class TypeOf> struct LowSigned : LowPairs<TypeOf> {
+template <class TypeOf> struct LlSigned : LlPairs<TypeOf> {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
     KOLO_GPU void fold(const kolo_ll_launch &l, const Words *x, uint32_t first, Acc *sum)
@@ -348,12 +348,12 @@ template <class TypeOf> struct LowSigned : LowPairs<TypeOf> {
         if (l.op == KOLO_LL_SUM) {
             fold_words<Fold<Type, Sum>>(x, first, l.nranks, sum);
         } else {
-            LowPairs<Type>::fold(l, x, first, sum);
+            LlPairs<Type>::fold(l, x, first, sum);
         }
     }
 };
 
-template <class TypeOf> struct LowNumbers : LowSigned<TypeOf> {
+template <class TypeOf> struct LlNumbers : LlSigned<TypeOf> {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
     KOLO_GPU Words scaled(const kolo_ll_launch &l, const Words &x)
@@ -374,12 +374,12 @@ template <class TypeOf> struct LowNumbers : LowSigned<TypeOf> {
         } else if (l.op == KOLO_LL_PROD) {
             fold_words<Fold<Type, Prod>>(x, first, l.nranks, sum);
         } else {
-            LowPairs<Type>::fold(l, x, first, sum);
+            LlPairs<Type>::fold(l, x, first, sum);
         }
     }
 };
 
-template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
+template <class TypeOf> struct LlUnsigned : LlNumbers<TypeOf> {
     typedef TypeOf Type;
     typedef typename Type::Acc Acc;
     typedef Truth<typename Type::Elem> True;
@@ -399,30 +399,30 @@ template <class TypeOf> struct LowUnsigned : LowNumbers<TypeOf> {
         case KOLO_LL_LXOR:
             return fold_words<Fold<True, Xor>>(x, first, l.nranks, sum);
         default:
-            return LowNumbers<Type>::fold(l, x, first, sum);
+            return LlNumbers<Type>::fold(l, x, first, sum);
         }
     }
 };
 
 /* Make one pack of the result from the packs of all ranks. False: gave up. */
-template <class Kind> struct LowFold {
+template <class Kind> struct LlFold {
     KOLO_GPU Words scaled(const kolo_ll_launch &l, const Words &x)
     {
         return Kind::scaled(l, x);
     }
-    KOLO_GPU bool take(const Low &low, uint32_t pack)
+    KOLO_GPU bool take(const LlPart &part, uint32_t pack)
     {
         typedef Pack<typename Kind::Type> Packs;
-        const kolo_ll_launch &l = *low.launch;
+        const kolo_ll_launch &l = *part.launch;
         typename Kind::Acc sum[Packs::count] = {};
-        const Words own = own_pack<Kind>(low, l.me, pack);
-        for (uint32_t first = 0; first < l.nranks; first += LOW_AHEAD) {
-            Words x[LOW_AHEAD];
-            if (!take_packs(low, first, pack, x)) {
+        const Words own = own_pack<Kind>(part, l.me, pack);
+        for (uint32_t first = 0; first < l.nranks; first += LL_AHEAD) {
+            Words x[LL_AHEAD];
+            if (!take_packs(part, first, pack, x)) {
                 return false;
             }
             KOLO_UNROLL
-            for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+            for (uint32_t a = 0; a < LL_AHEAD; a++) {
                 x[a] = first + a == l.me ? own : x[a];
             }
             Kind::fold(l, x, first, sum);
@@ -432,33 +432,33 @@ template <class Kind> struct LowFold {
         for (int e = 0; e < Packs::count; e++) {
             result.elem[e] = Fold<typename Kind::Type, Sum>::finish(sum[e], l.divisor);
         }
-        put_pack(low, 0, pack, bits_as<Words>(result));
+        put_pack(part, 0, pack, bits_as<Words>(result));
         return true;
     }
 };
 
 /* Store each rank's pack in its own place. */
-struct LowCopy {
+struct LlCopy {
     KOLO_GPU Words scaled(const kolo_ll_launch &, const Words &x)
     {
         return x;
     }
-    KOLO_GPU bool take(const Low &low, uint32_t pack)
+    KOLO_GPU bool take(const LlPart &part, uint32_t pack)
     {
-        const kolo_ll_launch &l = *low.launch;
+        const kolo_ll_launch &l = *part.launch;
         if ((l.from >> l.me & 1) != 0) {
-            put_pack(low, l.me, pack, own_pack<LowCopy>(low, l.me, pack));
+            put_pack(part, l.me, pack, own_pack<LlCopy>(part, l.me, pack));
         }
-        for (uint32_t first = 0; first < l.nranks; first += LOW_AHEAD) {
-            Words x[LOW_AHEAD];
-            if (!take_packs(low, first, pack, x)) {
+        for (uint32_t first = 0; first < l.nranks; first += LL_AHEAD) {
+            Words x[LL_AHEAD];
+            if (!take_packs(part, first, pack, x)) {
                 return false;
             }
             KOLO_UNROLL
-            for (uint32_t a = 0; a < LOW_AHEAD; a++) {
+            for (uint32_t a = 0; a < LL_AHEAD; a++) {
                 const uint32_t q = first + a;
                 if (q < l.nranks && q != l.me && (l.from >> q & 1) != 0) {
-                    put_pack(low, q, pack, x[a]);
+                    put_pack(part, q, pack, x[a]);
                 }
             }
         }
@@ -468,26 +468,26 @@ struct LowCopy {
 
 /* ---- a call ---- */
 
-template <class Kind> struct LowKernel {
+template <class Kind> struct LlKernel {
     /* What a block does that gave up once it does not try again: the communicator is at its end. */
     KOLO_GPU void run(const kolo_ll_launch &l, uint32_t slice, const Threads &threads)
     {
-        const Low low = low_of(l, slice);
-        if (any(low.block.mine->failed != 0)) {
+        const LlPart part = part_of(l, slice);
+        if (any(part.block.mine->failed != 0)) {
             return;
         }
-        send_heads(low, threads);
-        send_packs<Kind>(low, threads);
+        send_heads(part, threads);
+        send_packs<Kind>(part, threads);
         bool failed = false;
         for (uint32_t q = threads.first; q < l.nranks && !failed; q += threads.step) {
-            failed = q != l.me && !take_head(low, q);
+            failed = q != l.me && !take_head(part, q);
         }
-        for (uint32_t i = threads.first; i < low.packs && l.from != 0 && !failed;
+        for (uint32_t i = threads.first; i < part.packs && l.from != 0 && !failed;
              i += threads.step) {
-            failed = !Kind::take(low, i);
+            failed = !Kind::take(part, i);
         }
         if (!any(failed) && threads.first == 0) {
-            low.block.mine->low = low.flag;
+            part.block.mine->ll_calls = part.flag;
         }
     }
 };

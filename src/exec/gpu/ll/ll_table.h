@@ -9,27 +9,27 @@
 #include "exec/gpu/ll/ll_body.h"
 
 #define KOLO_LL_FOLD(Kind, Type)                                                                   \
-    kolo_gpu::LowKernel<kolo_gpu::LowFold<kolo_gpu::Kind<kolo_gpu::Type>>>
+    kolo_gpu::LlKernel<kolo_gpu::LlFold<kolo_gpu::Kind<kolo_gpu::Type>>>
 
 #define KOLO_LL_TABLE(X)                                                                           \
-    X(copy, kolo_gpu::LowKernel<kolo_gpu::LowCopy>)                                                \
-    X(int8, KOLO_LL_FOLD(LowSigned, Int8))                                                         \
-    X(int16, KOLO_LL_FOLD(LowSigned, Int16))                                                       \
-    X(int32, KOLO_LL_FOLD(LowSigned, Int32))                                                       \
-    X(int64, KOLO_LL_FOLD(LowSigned, Int64))                                                       \
-    X(uint8, KOLO_LL_FOLD(LowUnsigned, Uint8))                                                     \
-    X(uint16, KOLO_LL_FOLD(LowUnsigned, Uint16))                                                   \
-    X(uint32, KOLO_LL_FOLD(LowUnsigned, Uint32))                                                   \
-    X(uint64, KOLO_LL_FOLD(LowUnsigned, Uint64))                                                   \
-    X(float16, KOLO_LL_FOLD(LowNumbers, Float16))                                                  \
-    X(bfloat16, KOLO_LL_FOLD(LowNumbers, Bfloat16))                                                \
-    X(float32, KOLO_LL_FOLD(LowNumbers, Float32))                                                  \
-    X(float64, KOLO_LL_FOLD(LowNumbers, Float64))                                                  \
-    X(float8_e4m3, KOLO_LL_FOLD(LowNumbers, Float8E4m3))                                           \
-    X(float8_e5m2, KOLO_LL_FOLD(LowNumbers, Float8E5m2))                                           \
-    X(int32_int32, KOLO_LL_FOLD(LowPairs, Int32Int32))                                             \
-    X(int64_int64, KOLO_LL_FOLD(LowPairs, Int64Int64))                                             \
-    X(float32_int32, KOLO_LL_FOLD(LowPairs, Float32Int32))                                         \
-    X(float64_int32, KOLO_LL_FOLD(LowPairs, Float64Int32))
+    X(copy, kolo_gpu::LlKernel<kolo_gpu::LlCopy>)                                                  \
+    X(int8, KOLO_LL_FOLD(LlSigned, Int8))                                                          \
+    X(int16, KOLO_LL_FOLD(LlSigned, Int16))                                                        \
+    X(int32, KOLO_LL_FOLD(LlSigned, Int32))                                                        \
+    X(int64, KOLO_LL_FOLD(LlSigned, Int64))                                                        \
+    X(uint8, KOLO_LL_FOLD(LlUnsigned, Uint8))                                                      \
+    X(uint16, KOLO_LL_FOLD(LlUnsigned, Uint16))                                                    \
+    X(uint32, KOLO_LL_FOLD(LlUnsigned, Uint32))                                                    \
+    X(uint64, KOLO_LL_FOLD(LlUnsigned, Uint64))                                                    \
+    X(float16, KOLO_LL_FOLD(LlNumbers, Float16))                                                   \
+    X(bfloat16, KOLO_LL_FOLD(LlNumbers, Bfloat16))                                                 \
+    X(float32, KOLO_LL_FOLD(LlNumbers, Float32))                                                   \
+    X(float64, KOLO_LL_FOLD(LlNumbers, Float64))                                                   \
+    X(float8_e4m3, KOLO_LL_FOLD(LlNumbers, Float8E4m3))                                            \
+    X(float8_e5m2, KOLO_LL_FOLD(LlNumbers, Float8E5m2))                                            \
+    X(int32_int32, KOLO_LL_FOLD(LlPairs, Int32Int32))                                              \
+    X(int64_int64, KOLO_LL_FOLD(LlPairs, Int64Int64))                                              \
+    X(float32_int32, KOLO_LL_FOLD(LlPairs, Float32Int32))                                          \
+    X(float64_int32, KOLO_LL_FOLD(LlPairs, Float64Int32))
 
 #endif

@@ -6,8 +6,8 @@
 
 enum { ALIGN = 128 }; /* of pieces: fits every type, and the GPU's cache lines */
 
-static kolo_status cut(const struct kolo_program *p, const struct kolo_extents *extents,
-                       struct kolo_program_launch *l)
+static kolo_status cut_tiles(const struct kolo_program *p, const struct kolo_extents *extents,
+                             struct kolo_program_launch *l)
 {
     size_t limit = l->room.inbox_bytes / kolo_max(p->inbox_chunks, 1);
     limit = kolo_min(limit, l->room.scratch_bytes / kolo_max(p->scratch_chunks, 1));
@@ -47,7 +47,7 @@ static bool is_regular(const struct kolo_extents *e, size_t chunks, struct kolo_
     return regular;
 }
 
-static kolo_status measure(const struct kolo_extents *e, struct kolo_program_launch *l)
+static kolo_status measure_chunks(const struct kolo_extents *e, struct kolo_program_launch *l)
 {
     const bool flat = kolo_coll_flat(e->coll);
     const size_t chunks = (size_t)(flat ? e->chunks : e->nranks);
@@ -90,8 +90,8 @@ kolo_status kolo_program_bind(const struct kolo_program *p, uint64_t program,
         assert(p->nwords <= KOLO_PROGRAM_HELD);
         memcpy(out->word, p->word, p->nwords * sizeof p->word[0]);
     }
-    KOLO_TRY(measure(extents, out));
-    return cut(p, extents, out);
+    KOLO_TRY(measure_chunks(extents, out));
+    return cut_tiles(p, extents, out);
 }
 
 /* ---- straight from buffer to buffer ---- */

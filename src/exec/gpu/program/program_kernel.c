@@ -42,7 +42,7 @@ struct making {
 /* ---- inboxes: what a rank's readers find of it, and where ---- */
 
 /* How many places below `end` rank `from` sends to rank `to` in the lane. */
-static uint32_t places(const struct making *m, int from, int to, uint32_t end)
+static uint32_t places_sent(const struct making *m, int from, int to, uint32_t end)
 {
     const struct kolo_rank_plan *rank = &m->plan->rank[from];
     uint32_t count = 0;
@@ -60,15 +60,16 @@ static uint32_t places(const struct making *m, int from, int to, uint32_t end)
     return count;
 }
 
-static bool reads(const struct making *m, int to, uint32_t place)
+static bool is_read_by(const struct making *m, int to, uint32_t place)
 {
-    return places(m, m->prog->me, to, place + 1) > places(m, m->prog->me, to, place);
+    return places_sent(m, m->prog->me, to, place + 1) > places_sent(m, m->prog->me, to, place);
 }
 
 /* In a reader's inbox the chunks of a writer follow the chunks of the writers before it. */
 static uint32_t place_in_inbox(const struct making *m, int reader, int writer, uint32_t place)
 {
-    return m->first[reader * m->plan->shape.nranks + writer] + places(m, writer, reader, place);
+    return m->first[reader * m->plan->shape.nranks + writer] +
+           places_sent(m, writer, reader, place);
 }
 
 /* Of the lane. */
@@ -79,7 +80,7 @@ static void lay_inboxes(struct making *m)
         uint32_t at = 0;
         for (int writer = 0; writer < n; writer++) {
             m->first[reader * n + writer] = at;
-            at += places(m, writer, reader, (uint32_t)m->plan->max_places);
+            at += places_sent(m, writer, reader, (uint32_t)m->plan->max_places);
         }
         m->out->inbox_chunks = at > m->out->inbox_chunks ? at : m->out->inbox_chunks;
     }
@@ -104,7 +105,7 @@ static uint32_t word_of(const struct making *m, int rank, uint32_t phase)
 
 /* ---- words ---- */
 
-static void add(struct making *m, uint64_t word)
+static void add_word(struct making *m, uint64_t word)
 {
     struct kolo_program *p = m->out;
     uint64_t *grown = kolo_grow(p->word, (int)p->nwords, &m->cap, sizeof *grown);
@@ -118,7 +119,7 @@ static void add(struct making *m, uint64_t word)
 
 static void add_operand(struct making *m, unsigned kind, int rank, uint32_t index)
 {
-    add(m, KOLO_PROGRAM_OPERAND(kind, rank >= 0 ? rank : 0, index));
+    add_word(m, KOLO_PROGRAM_OPERAND(kind, rank >= 0 ? rank : 0, index));
 }
 
 /* The j-th chunk of an operand; it may be in the inboxes of several ranks. */
@@ -141,7 +142,7 @@ static void add_chunk(struct making *m, const struct kolo_at *at, uint32_t j, bo
             add_operand(m, KOLO_PROGRAM_INBOX, me, place_in_inbox(m, me, at->rank, index));
         }
         for (int q = 0; stored && q < m->plan->shape.nranks; q++) {
-            if (reads(m, q, index)) {
+            if (is_read_by(m, q, index)) {
                 add_operand(m, KOLO_PROGRAM_INBOX, q, place_in_inbox(m, q, me, index));
             }
         }
@@ -166,7 +167,7 @@ static void add_move(struct making *m, const struct kolo_uop *op, uint32_t j)
 {
     const struct kolo_at *at = &m->prog->at[op->first];
     const uint32_t head = m->out->nwords;
-    add(m, 0);
+    add_word(m, 0);
     for (unsigned i = 0; i < op->nsrc; i++) {
         add_chunk(m, &at[i], j, false);
     }
@@ -191,12 +192,12 @@ static void add_waits(struct making *m, const struct kolo_uop *op)
         const uint32_t word = word_of(m, line->rank, line->phase);
         const unsigned left = op->nsrc - i;
         if (i % KOLO_PROGRAM_SIDES == 0) {
-            add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_WAIT, 0,
-                                   left < KOLO_PROGRAM_SIDES ? left : KOLO_PROGRAM_SIDES, 0,
-                                   op->step));
+            add_word(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_WAIT, 0,
+                                        left < KOLO_PROGRAM_SIDES ? left : KOLO_PROGRAM_SIDES, 0,
+                                        op->step));
         }
         m->lacks = word == 0 ? "signals" : m->lacks;
-        add(m, KOLO_PROGRAM_OPERAND(0, line->rank, word));
+        add_word(m, KOLO_PROGRAM_OPERAND(0, line->rank, word));
     }
 }
 
@@ -204,7 +205,7 @@ static void add_signal(struct making *m, const struct kolo_uop *op)
 {
     const uint32_t word = word_of(m, m->prog->me, m->prog->at[op->first].phase);
     m->lacks = word == 0 ? "signals" : m->lacks;
-    add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_SIGNAL, 0, 0, 0, word));
+    add_word(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_SIGNAL, 0, 0, 0, word));
 }
 
 /* ---- lanes that wait for lanes ---- */
@@ -239,8 +240,8 @@ static void add_marks(struct making *m, uint32_t at)
     for (uint32_t i = 0; i < p->nops; i++) {
         const struct kolo_uop *after = &p->op[i];
         if (after->code == KOLO_DO_AFTER && after->peer == m->lane && after->index == at) {
-            add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_MARK, 0, 1, 0, 0));
-            add(m, KOLO_PROGRAM_OPERAND(0, lane_of(p, i), mark_of(m, i)));
+            add_word(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_MARK, 0, 1, 0, 0));
+            add_word(m, KOLO_PROGRAM_OPERAND(0, lane_of(p, i), mark_of(m, i)));
         }
     }
 }
@@ -248,8 +249,8 @@ static void add_marks(struct making *m, uint32_t at)
 static void add_after(struct making *m, uint32_t at)
 {
     m->out->joined = true;
-    add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_WAIT, 0, 1, 0, m->prog->op[at].step));
-    add(m, KOLO_PROGRAM_OPERAND(0, m->prog->me, mark_of(m, at)));
+    add_word(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_WAIT, 0, 1, 0, m->prog->op[at].step));
+    add_word(m, KOLO_PROGRAM_OPERAND(0, m->prog->me, mark_of(m, at)));
 }
 
 /* ---- lanes ---- */
@@ -274,7 +275,7 @@ static void add_op(struct making *m, uint32_t at)
         add_after(m, at);
         break;
     case KOLO_DO_DONE:
-        add(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_DONE, 0, 0, 0, 0));
+        add_word(m, KOLO_PROGRAM_OP(KOLO_PROGRAM_DONE, 0, 0, 0, 0));
         break;
     default:
         m->lacks = "means: messages, or other ranks' buffers";
@@ -312,19 +313,19 @@ static void count_scratch(struct making *m, const struct kolo_prog *prog)
     }
 }
 
-static kolo_status lower(const struct kolo_plan *plan, int rank, struct kolo_prog **out)
+static kolo_status lower_rank(const struct kolo_plan *plan, int rank, struct kolo_prog **out)
 {
     uint8_t links[KOLO_PROGRAM_RANKS];
     memset(links, KOLO_LINK_MAP, sizeof links);
     return kolo_lower(plan, rank, links, out);
 }
 
-static kolo_status make(struct making *m, int me)
+static kolo_status make_words(struct making *m, int me)
 {
     struct kolo_prog *mine = NULL;
     for (int rank = 0; rank < m->plan->shape.nranks; rank++) {
         struct kolo_prog *prog = NULL;
-        const kolo_status st = lower(m->plan, rank, &prog);
+        const kolo_status st = lower_rank(m->plan, rank, &prog);
         if (st != KOLO_OK) {
             kolo_prog_destroy(mine);
             return st;
@@ -369,7 +370,7 @@ kolo_status kolo_program_make(const struct kolo_plan *plan, int me, struct kolo_
         }
         m.out->plan = plan;
         m.out->me = me;
-        st = make(&m, me);
+        st = make_words(&m, me);
     } else {
         st = kolo_fail(st, "out of memory for a program of %zu ranks", n);
     }

@@ -57,9 +57,9 @@ struct kolo_program_place { /* of a rank's buffers; `in` 0: the others do not re
 struct kolo_program_slice {
     /* Its block's alone: tiles that it has run; whether a thread has given up. */
     uint32_t epoch, failed;
-    uint32_t through; /* of lane 0: lanes that wait for each other and are through a call */
-    uint32_t low;     /* calls that it has run of the low-latency kernels */
-    uint32_t met;     /* calls in which ranks have said where their buffers are */
+    uint32_t through;  /* of lane 0: lanes that wait for each other and are through a call */
+    uint32_t ll_calls; /* calls that it has run of the low-latency kernels */
+    uint32_t met;      /* calls in which ranks have said where their buffers are */
     uint32_t unused[27];
     uint32_t
         left[KOLO_PROGRAM_RANKS]; /* of the first slice: not 0, that rank stores no more here */
