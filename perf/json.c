@@ -199,6 +199,15 @@ static void put_config(struct perf_json *json, const struct perf_options *option
     truth(json, "stream", options->stream);
 }
 
+static void put_args(struct perf_json *json, int argc, char **argv)
+{
+    open_scope(json, "args", '[');
+    for (int a = 0; a < argc; a++) {
+        text(json, NULL, argv[a]);
+    }
+    close_scope(json, ']');
+}
+
 void perf_json_begin(struct perf_json *json, const struct perf_collective *collective,
                      const struct perf_options *options, int argc, char **argv,
                      const struct perf_device *devices, int nranks)
@@ -207,11 +216,7 @@ void perf_json_begin(struct perf_json *json, const struct perf_collective *colle
     whole(json, "version", SCHEMA);
     now(json, "start_time");
     text(json, "test", collective->name);
-    open_scope(json, "args", '[');
-    for (int a = 0; a < argc; a++) {
-        text(json, NULL, argv[a]);
-    }
-    close_scope(json, ']');
+    put_args(json, argc, argv);
     reals(json, "env", NULL, 0);
     nothing(json, "nccl_version");
     whole(json, "kolo_version", devices[0].runtime_version);
