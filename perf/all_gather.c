@@ -24,7 +24,6 @@ static kolo_status call(const struct perf_call *c)
 
 const struct perf_collective perf_all_gather = {
     .name = "all_gather_perf",
-    .in_place = true,
     .moves = true,
     .per_rank = true,
     .factor = perf_factor_part,

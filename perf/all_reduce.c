@@ -25,7 +25,6 @@ static kolo_status call(const struct perf_call *c)
 const struct perf_collective perf_all_reduce = {
     .name = "all_reduce_perf",
     .reduces = true,
-    .in_place = true,
     .moves = true,
     .factor = perf_factor_twice,
     .shape = shape_of,

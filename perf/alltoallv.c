@@ -2,7 +2,7 @@
 /* alltoallv_perf: the length of the block from rank s to rank d depends on how far d is behind s
  * round the ring of ranks: count * (1 + spread * (2 * distance - (n-1)) / n). With a spread of 0
  * all blocks are equal. With 1 they range from count/n to nearly twice count. Each rank sends and
- * receives the same sum. */
+ * receives the same sum. In place, the input lies behind the output. */
 #include "perf.h"
 
 /* counts[] holds four arrays of nranks each. */
@@ -67,6 +67,7 @@ static kolo_status call(const struct perf_call *c)
 
 const struct perf_collective perf_alltoallv = {
     .name = "alltoallv_perf",
+    .beside = true,
     .moves = true,
     .per_rank = true,
     .factor = perf_factor_part,

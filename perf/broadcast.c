@@ -24,7 +24,6 @@ static kolo_status call(const struct perf_call *c)
 const struct perf_collective perf_broadcast = {
     .name = "broadcast_perf",
     .rooted = true,
-    .in_place = true,
     .moves = true,
     .factor = perf_factor_one,
     .shape = shape_of,

@@ -46,8 +46,24 @@ bool perf_buffer_create(size_t capacity, bool shared, struct perf_buffer *out)
     return true;
 }
 
+bool perf_buffer_register(struct perf_buffer *buffer)
+{
+    const kolo_status status = buffer->capacity > 0
+                                   ? kolo_mem_register(buffer->bytes, buffer->capacity)
+                                   : KOLO_ERR_UNSUPPORTED;
+    if (status < 0 && status != KOLO_ERR_UNSUPPORTED) {
+        fprintf(stderr, "kolo_mem_register: %s\n", kolo_error_text());
+        return false;
+    }
+    buffer->registered = status < 0 ? NULL : buffer->bytes;
+    return true;
+}
+
 void perf_buffer_destroy(struct perf_buffer *buffer)
 {
+    if (buffer->registered != NULL && kolo_mem_unregister(buffer->registered) < 0) {
+        fprintf(stderr, "kolo_mem_unregister: %s\n", kolo_error_text());
+    }
     if (buffer->shared) {
         kolo_mem_free(buffer->base);
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The results as JSON. The members are those of nccl-tests' schema 3, whose booleans are strings.
- * The environment is left out, because it holds secrets.
+ * "env" is empty, because the environment holds secrets, and "nccl_version" null.
  *
  * The file is written row by row: begin() and end() enclose the rows. end() is also called after an
  * error, so that the file is complete. A name with bytes that are not UTF-8 is written byte by byte
@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { SCHEMA = 3, SUFFIXES = 1000 };
 
@@ -117,13 +116,18 @@ static void nothing(struct perf_json *json, const char *name)
 
 static void now(struct perf_json *json, const char *name)
 {
-    const time_t seconds = time(NULL);
-    struct tm parts;
-    char stamp[32] = "";
-    if (gmtime_r(&seconds, &parts) != NULL) {
-        strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    }
+    char stamp[32];
+    perf_time_text(stamp, sizeof(stamp));
     text(json, name, stamp);
+}
+
+static void reals(struct perf_json *json, const char *name, const double *values, long count)
+{
+    open_scope(json, name, '[');
+    for (long i = 0; i < count; i++) {
+        real(json, NULL, values[i]);
+    }
+    close_scope(json, ']');
 }
 
 bool perf_json_open(struct perf_json *json, const char *path, FILE *err)
@@ -183,13 +187,25 @@ static void put_config(struct perf_json *json, const struct perf_options *option
     whole(json, "validation", options->checks);
     whole(json, "graph", 0);
     truth(json, "blocking_collectives", options->blocking != 0);
-    truth(json, "per_iter_timing", options->per_call);
-    whole(json, "per_iter_skip", 0);
-    whole(json, "parallel_init", 0);
+    truth(json, "per_iter_timing", options->per_call != 0);
+    whole(json, "per_iter_skip", options->skipped);
+    truth(json, "parallel_init", options->parallel_init != 0);
+    whole(json, "blocking", options->blocking);
+    whole(json, "unalign", options->unalign);
+    whole(json, "local_register", options->registered);
     truth(json, "deterministic", options->deterministic);
     truth(json, "shared", options->shared);
     truth(json, "vary", options->vary);
     truth(json, "stream", options->stream);
+}
+
+static void put_args(struct perf_json *json, int argc, char **argv)
+{
+    open_scope(json, "args", '[');
+    for (int a = 0; a < argc; a++) {
+        text(json, NULL, argv[a]);
+    }
+    close_scope(json, ']');
 }
 
 void perf_json_begin(struct perf_json *json, const struct perf_collective *collective,
@@ -200,11 +216,9 @@ void perf_json_begin(struct perf_json *json, const struct perf_collective *colle
     whole(json, "version", SCHEMA);
     now(json, "start_time");
     text(json, "test", collective->name);
-    open_scope(json, "args", '[');
-    for (int a = 0; a < argc; a++) {
-        text(json, NULL, argv[a]);
-    }
-    close_scope(json, ']');
+    put_args(json, argc, argv);
+    reals(json, "env", NULL, 0);
+    nothing(json, "nccl_version");
     whole(json, "kolo_version", devices[0].runtime_version);
     open_scope(json, "config", '{');
     put_config(json, options);
@@ -213,14 +227,15 @@ void perf_json_begin(struct perf_json *json, const struct perf_collective *colle
     open_scope(json, "results", '[');
 }
 
-static void put_half(struct perf_json *json, const char *name, const struct perf_half *half)
+static void put_half(struct perf_json *json, const char *name, const struct perf_half *half,
+                     bool cpu_time)
 {
     if (!half->ran) {
         nothing(json, name);
         return;
     }
     open_scope(json, name, '{');
-    real(json, "time", half->time_us);
+    real(json, cpu_time ? "cpu_time" : "time", half->time_us);
     real(json, "alg_bw", half->algbw);
     real(json, "bus_bw", half->busbw);
     if (half->checked) {
@@ -231,35 +246,50 @@ static void put_half(struct perf_json *json, const char *name, const struct perf
     close_scope(json, '}');
 }
 
-static void put_calls(struct perf_json *json, const char *name, const struct perf_half *half)
+/* One process has no rows of processes: they would be times_us again. */
+static void put_calls(struct perf_json *json, const char *name, const struct perf_half *half,
+                      const struct perf_options *options)
 {
-    if (!half->ran) {
+    const struct perf_calls *calls = &half->calls;
+    if (!half->ran || options->per_call == 0) {
         return;
     }
     open_scope(json, name, '{');
-    real(json, "min", half->min_us);
-    real(json, "p50", half->p50_us);
-    real(json, "p99", half->p99_us);
+    whole(json, "skipped_iterations", options->skipped);
+    real(json, "min_us", calls->min_us);
+    real(json, "max_us", calls->max_us);
+    real(json, "avg_us", calls->avg_us);
+    real(json, "p50_us", calls->p50_us);
+    real(json, "p95_us", calls->p95_us);
+    real(json, "p99_us", calls->p99_us);
+    real(json, "stdev_us", calls->stdev_us);
+    real(json, "cv_pct", calls->cv_percent);
+    reals(json, "times_us", half->call_us, options->iters);
+    if (half->nprocesses > 1) {
+        open_scope(json, "per_process_max_times_us", '[');
+        for (int p = 0; p < half->nprocesses; p++) {
+            reals(json, NULL, half->call_us + (p + 1) * options->iters, options->iters);
+        }
+        close_scope(json, ']');
+    }
     close_scope(json, '}');
 }
 
 void perf_json_row(struct perf_json *json, const struct perf_collective *collective,
-                   const struct perf_row *row, bool per_call)
+                   const struct perf_row *row, const struct perf_options *options)
 {
     char root[16];
     snprintf(root, sizeof(root), "%d", row->root);
     open_scope(json, NULL, '{');
     whole(json, "size", (int64_t)row->bytes);
     whole(json, "count", (int64_t)row->count);
-    text(json, "type", collective->moves ? perf_type_name(row->type) : "none");
+    text(json, "type", perf_type_name(row->type));
     text(json, "redop", perf_op_name(row->op));
     text(json, "root", root);
-    put_half(json, "out_of_place", &row->halves[0]);
-    put_half(json, "in_place", &row->halves[1]);
-    if (per_call) {
-        put_calls(json, "out_of_place_per_iter", &row->halves[0]);
-        put_calls(json, "in_place_per_iter", &row->halves[1]);
-    }
+    put_half(json, "out_of_place", &row->halves[0], options->cpu_time != 0);
+    put_calls(json, "out_of_place_per_iter", &row->halves[0], options);
+    put_half(json, "in_place", &row->halves[1], options->cpu_time != 0);
+    put_calls(json, "in_place_per_iter", &row->halves[1], options);
     whole(json, "actual_iterations", row->iters);
     text(json, "experiment_name", collective->name);
     close_scope(json, '}');
@@ -274,7 +304,11 @@ bool perf_json_end(struct perf_json *json, const struct perf_summary *summary, c
     close_scope(json, '}');
     open_scope(json, "average_bus_bandwidth", '{');
     real(json, "bandwidth", perf_summary_busbw(summary));
-    truth(json, "okay", perf_summary_fast(summary));
+    if (summary->busbw_min < 0) {
+        text(json, "okay", "unchecked");
+    } else {
+        truth(json, "okay", perf_summary_fast(summary));
+    }
     close_scope(json, '}');
     open_scope(json, "errors", '[');
     if (error != NULL) {

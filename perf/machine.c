@@ -150,7 +150,7 @@ void perf_number_devices(struct perf_device *devices, int nranks)
     }
 }
 
-size_t perf_memory_limit(const struct perf_device *devices, int nranks)
+size_t perf_memory_limit(const struct perf_device *devices, int nranks, unsigned buffers)
 {
     uint64_t least = UINT64_MAX;
     for (int r = 0; r < nranks; r++) {
@@ -158,7 +158,7 @@ size_t perf_memory_limit(const struct perf_device *devices, int nranks)
         for (int other = 0; other < nranks; other++) {
             sharing += strcmp(devices[other].host, devices[r].host) == 0;
         }
-        const uint64_t each = devices[r].available_bytes / 4 * 3 / (2 * sharing);
+        const uint64_t each = devices[r].available_bytes / 4 * 3 / (buffers * sharing);
         least = each < least ? each : least;
     }
     return (size_t)least;

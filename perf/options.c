@@ -4,31 +4,46 @@
  * another thing than the user asked for. One table gives parsing, limits and help. */
 #include "perf.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+enum { RANKS_MAX = 4096 }; /* of one process */
 enum { LONG_ONLY = 256, DETERMINISTIC = LONG_ONLY, SHARED, VARY, STREAM, SPREAD, STYLE };
-enum perf_kind { WHOLE, BYTES, REAL, FLAG, TYPE, OP, ROOT, TEXT, NCCL_STYLE, HELP };
+/* SWITCH: 0 or 1, which may be left out and is then 1. LACKING: only the values lo to hi, with which
+ * nccl-tests does what kolo does; the help says why there is no other. */
+enum perf_kind {
+    WHOLE,
+    SWITCH,
+    LACKING,
+    BYTES,
+    REAL,
+    FLAG,
+    TYPE,
+    OP,
+    ROOT,
+    TEXT,
+    NCCL_STYLE,
+    HELP
+};
 
 struct row {
     int letter;
     enum perf_kind kind;
     const char *name;
     size_t at;   /* offset in struct perf_options */
-    long lo, hi; /* WHOLE, REAL */
+    long lo, hi; /* WHOLE, LACKING, REAL */
     const char *arg, *help;
 };
 #define AT(member) offsetof(struct perf_options, member)
 static const struct row rows[] = {
-    {'b', BYTES, "minbytes", AT(min_bytes), 0, 0, "SIZE", "smallest size; suffix K, M or G (32M)"},
+    {'b', BYTES, "minbytes", AT(min_bytes), 0, 0, "SIZE",
+     "smallest size; suffix K, M or G, as in 8, 1.5M or 32MB (32M)"},
     {'e', BYTES, "maxbytes", AT(max_bytes), 0, 0, "SIZE", "largest size (32M)"},
     {'i', BYTES, "stepbytes", AT(step_bytes), 0, 0, "SIZE", "fixed step between sizes (1M)"},
-    {'f', WHOLE, "stepfactor", AT(step_factor), 1, 1024, "N",
-     "instead of --stepbytes: each size is N times the last"},
+    {'f', WHOLE, "stepfactor", AT(step_factor), 0, 1024, "N",
+     "instead of --stepbytes: each size is N times the last; 0 and 1: none"},
     {'n', WHOLE, "iters", AT(iters), 1, 1000000000, "N", "timed calls (20)"},
     {'w', WHOLE, "warmup_iters", AT(warmup), 0, 1000000000, "N",
      "untimed calls before them; one more is always made (1)"},
@@ -40,18 +55,36 @@ static const struct row rows[] = {
      "sum prod min max avg mulsum land lor lxor band bor bxor minloc maxloc, or all (sum)"},
     {'d', TYPE, "datatype", 0, 0, 0, "TYPE",
      "int8 uint8 int16 uint16 int32 uint32 int64 uint64 half bfloat16 float double f8e4m3 f8e5m2\n"
-     "                            bool i32_i32 i64_i64 f32_i32 f64_i32, or all (float)"},
+     "                               bool i32_i32 i64_i64 f32_i32 f64_i32, or all (float)"},
     {'r', ROOT, "root", 0, 0, INT_MAX, "RANK", "root, or all (0)"},
-    {'t', WHOLE, "nthreads", AT(threads), 1, 4096, "N", "threads of this process, each a rank (1)"},
-    {'g', WHOLE, "ngpus", AT(gpus), 1, 1, "1", "only 1; kept for command lines of nccl-tests"},
-    {'z', WHOLE, "blocking", AT(blocking), 0, 1, "0|1",
-     "1: time calls one by one, with a barrier before each (0)"},
+    {'t', WHOLE, "nthreads", AT(threads), 1, RANKS_MAX, "N",
+     "threads of each process, each a rank (1)"},
+    {'g', WHOLE, "ngpus", AT(gpus), 1, RANKS_MAX, "N",
+     "ranks of each such thread, each a thread as well (1)"},
+    {'p', SWITCH, "parallel_init", AT(parallel_init), 0, 1, "0|1",
+     "1: the threads of one process join on their own, as processes do (0)"},
+    {'z', WHOLE, "blocking", AT(blocking), 0, 3, "0..3",
+     "1, 3: time calls one by one, with a barrier before each;\n"
+     "                               2: wait for each call, without a barrier (0)"},
     {'a', WHOLE, "average", AT(average), 0, 3, "0..3",
      "time of: 0 rank 0, 1 the average, 2 min, 3 max of all ranks (1)"},
-    {'T', WHOLE, "timeout", AT(timeout_s), 1, INT_MAX / 1000, "SECONDS", "longest wait for a peer"},
+    {'C', SWITCH, "report_cputime", AT(cpu_time), 0, 1, "0|1",
+     "1: the time until the calls are issued; see --stream (0)"},
+    {'S', SWITCH, "report_timestamps", AT(timestamps), 0, 1, "0|1",
+     "1: end each row with the date and time (0)"},
+    {'R', WHOLE, "local_register", AT(registered), 0, 2, "0..2",
+     "1: register the buffers; 2: as --shared (0)"},
+    {'u', WHOLE, "unalign", AT(unalign), 0, 1 << 20, "N",
+     "use the buffers from their N-th element on (0)"},
+    {'y', SWITCH, "stream_null", AT(no_stream), 0, 1, "0|1",
+     "1: no stream, which is the default; not with --stream (0)"},
+    {'T', WHOLE, "timeout", AT(timeout_s), 0, INT_MAX / 1000, "SECONDS",
+     "longest wait for a peer; 0: kolo's own"},
     {'J', TEXT, "output_file", AT(json), 0, 0, "FILE", "also write the results as JSON"},
-    {'I', FLAG, "per_iter_timing", AT(per_call), 0, 0, NULL,
-     "add min, p50 and p99 of single calls"},
+    {'I', SWITCH, "per_iter_timing", AT(per_call), 0, 1, "0|1",
+     "1: add statistics of single calls, all of them with -J (0)"},
+    {'K', WHOLE, "per_iter_skip", AT(skipped), 0, 1000000000, "N",
+     "leave the first N calls out of these statistics (0)"},
     {STREAM, FLAG, "stream", AT(stream), 0, 0, NULL, "queue the calls on a stream, wait once"},
     {DETERMINISTIC, FLAG, "deterministic", AT(deterministic), 0, 0, NULL,
      "always sum in rank order"},
@@ -60,94 +93,16 @@ static const struct row rows[] = {
      "rewrite the inputs before each timed call, untimed; implies -z 1"},
     {SPREAD, REAL, "spread", AT(spread), 0, 1, "0..1",
      "alltoallv: 0 equal blocks, 1 sizes grow with distance (1)"},
+    {'G', LACKING, "cudagraph", AT(neutral), 0, 0, "0", "calls on host memory have no graph"},
+    {'x', LACKING, "cta_policy", AT(neutral), 0, 0, "0", "processors have no CTAs"},
+    {'D', LACKING, "device_implementation", AT(neutral), 0, 0, "0",
+     "kolo has no kernels to choose"},
+    {'V', LACKING, "device_cta_count", AT(neutral), 1, 128, "N", "no effect, as without -D (16)"},
+    {'M', LACKING, "memory", AT(neutral), 0, 0, "0", "no GPU memory is used"},
     {STYLE, NCCL_STYLE, "style", 0, 0, 0, "nccl", "print the table in the form of nccl-tests"},
     {'h', HELP, "help", 0, 0, 0, NULL, "print this help"},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-
-static const uint32_t all_types = (1u << KOLO_TYPES) - 1, all_ops = (1u << PERF_OP_NONE) - 1;
-
-static bool whole(const char *text, long lo, long hi, long *out)
-{
-    char *end = NULL;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < lo || value > hi) {
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-static bool bytes_of(const char *text, size_t *out)
-{
-    static const char suffixes[] = "KMG";
-    char *end = NULL;
-    errno = 0;
-    if (*text < '0' || *text > '9') {
-        return false;
-    }
-    const unsigned long long value = strtoull(text, &end, 10);
-    unsigned shift = 0;
-    for (unsigned s = 0; *end != '\0' && s < 3; s++) {
-        shift = strncasecmp(end, &suffixes[s], 1) == 0 ? 10 * (s + 1) : shift;
-    }
-    end += shift != 0;
-    /* 2^50 bytes are enough, and let sums of sizes not overflow. */
-    if (*end != '\0' || errno != 0 || value > (1ull << 50) >> shift) {
-        return false;
-    }
-    *out = (size_t)(value << shift);
-    return true;
-}
-
-static bool real_of(const char *text, long lo, long hi, double *out)
-{
-    char *end = NULL;
-    const double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= (double)lo && value <= (double)hi)) {
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-static bool type_of(const char *text, uint32_t *out)
-{
-    enum kolo_type type = KOLO_INT8;
-    if (strcasecmp(text, "all") == 0) {
-        *out = all_types;
-        return true;
-    }
-    if (!perf_type_find(text, &type)) {
-        return false;
-    }
-    *out = 1u << type;
-    return true;
-}
-
-static bool op_of(const char *text, uint32_t *out)
-{
-    uint32_t op = 0;
-    if (strcasecmp(text, "all") == 0) {
-        *out = all_ops;
-        return true;
-    }
-    if (!perf_op_find(text, &op)) {
-        return false;
-    }
-    *out = 1u << op;
-    return true;
-}
-
-static bool root_of(const char *text, long *out)
-{
-    if (strcasecmp(text, "all") == 0) {
-        *out = -1;
-        return true;
-    }
-    return whole(text, -1, INT_MAX, out);
-}
 
 /* Take an option's value. False: the value is not allowed. */
 static bool take(const struct row *row, const char *value, struct perf_options *options)
@@ -155,20 +110,22 @@ static bool take(const struct row *row, const char *value, struct perf_options *
     void *member = (char *)options + row->at;
     switch (row->kind) {
     case WHOLE:
-        return whole(value, row->lo, row->hi, member);
+    case SWITCH:
+    case LACKING:
+        return perf_whole_of(value, row->lo, row->hi, member);
     case BYTES:
-        return bytes_of(value, member);
+        return perf_bytes_of(value, member);
     case REAL:
-        return real_of(value, row->lo, row->hi, member);
+        return perf_real_of(value, row->lo, row->hi, member);
     case FLAG:
         *(bool *)member = true;
         return true;
     case TYPE:
-        return type_of(value, &options->types);
+        return perf_types_of(value, &options->types);
     case OP:
-        return op_of(value, &options->ops);
+        return perf_ops_of(value, &options->ops);
     case ROOT:
-        return root_of(value, &options->root);
+        return perf_root_of(value, &options->root);
     case TEXT:
         *(const char **)member = value;
         return *value != '\0';
@@ -184,6 +141,10 @@ static void print_allowed(const struct row *row, FILE *err)
     switch (row->kind) {
     case WHOLE:
         fprintf(err, "a whole number from %ld to %ld", row->lo, row->hi);
+        break;
+    case LACKING:
+        fprintf(err, row->lo == row->hi ? "%ld" : "%ld to %ld", row->lo, row->hi);
+        fprintf(err, ": %s", row->help);
         break;
     case BYTES:
         fprintf(err, "bytes, with K, M or G after the number, up to 1048576G");
@@ -226,8 +187,8 @@ static void print_help(const struct perf_collective *collective, FILE *text)
     fprintf(
         text,
         "usage: %s [options]\n"
-        "Each process that kolo run, mpirun or torchrun starts is a rank. With -t each thread is "
-        "one.\n\n",
+        "Each process that kolo run, mpirun or torchrun starts is a rank. With -t and -g each of "
+        "its\nthreads is one.\n\n",
         collective->name);
     for (size_t r = 0; r < ROWS; r++) {
         const struct row *row = &rows[r];
@@ -236,7 +197,8 @@ static void print_help(const struct perf_collective *collective, FILE *text)
         snprintf(left, sizeof(left), "%c%c%s--%s %s", lettered ? '-' : ' ',
                  lettered ? row->letter : ' ', lettered ? "," : " ", row->name,
                  row->arg != NULL ? row->arg : "");
-        fprintf(text, "  %-25s %s\n", left, row->help);
+        const bool only = row->kind == LACKING && row->lo == row->hi;
+        fprintf(text, "  %-28s %s%s\n", left, only ? "only this: " : "", row->help);
     }
     fprintf(text,
             "\nExit status: 0 done, 1 out of memory or file error, 2 bad option, 3 kolo failed, "
@@ -247,12 +209,15 @@ static void getopt_tables(char *letters, struct option *names)
 {
     *letters++ = ':';
     for (size_t r = 0; r < ROWS; r++) {
-        const int has_arg = rows[r].arg != NULL ? required_argument : no_argument;
+        const int has_arg = rows[r].kind == SWITCH ? optional_argument
+                            : rows[r].arg != NULL  ? required_argument
+                                                   : no_argument;
         names[r] = (struct option){rows[r].name, has_arg, NULL, rows[r].letter};
         if (rows[r].letter < LONG_ONLY) {
             *letters++ = (char)rows[r].letter;
-            *letters = ':';
-            letters += has_arg == required_argument;
+            for (int colons = 0; colons < has_arg; colons++) {
+                *letters++ = ':';
+            }
         }
     }
     names[ROWS] = (struct option){NULL, 0, NULL, 0};
@@ -302,6 +267,15 @@ static enum perf_parsed refuse_word(const struct perf_collective *collective, in
     return PERF_BAD;
 }
 
+/* The value of a switch that getopt left as a word of its own, or 1. */
+static const char *value_of_switch(int argc, char **argv)
+{
+    if (optind < argc && argv[optind][0] != '-') {
+        return argv[optind++];
+    }
+    return "1";
+}
+
 static bool some_pair_fits(const struct perf_options *options)
 {
     for (int t = 0; t < KOLO_TYPES; t++) {
@@ -329,12 +303,36 @@ static enum perf_parsed check_together(const struct perf_collective *collective,
                 collective->name, options->min_bytes, options->max_bytes);
         return PERF_BAD;
     }
-    if (options->step_factor == 1 && options->step_bytes == 0) {
+    if (options->step_factor <= 1 && options->step_bytes == 0) {
         fprintf(err, "%s: -i/--stepbytes: 0 is not allowed; give at least 1\n", collective->name);
         return PERF_BAD;
     }
+    if (options->skipped >= options->iters) {
+        fprintf(err, "%s: -K/--per_iter_skip: %ld is not allowed; give less than -n/--iters, %ld\n",
+                collective->name, options->skipped, options->iters);
+        return PERF_BAD;
+    }
+    if (options->threads * options->gpus > RANKS_MAX) {
+        fprintf(err,
+                "%s: -g/--ngpus: %ld is not allowed; give at most %ld with -t/--nthreads %ld\n",
+                collective->name, options->gpus, RANKS_MAX / options->threads, options->threads);
+        return PERF_BAD;
+    }
+    if (options->no_stream != 0 && options->stream) {
+        fprintf(err, "%s: -y/--stream_null: 1 is not allowed with --stream; give one of them\n",
+                collective->name);
+        return PERF_BAD;
+    }
+    if (collective->chained && options->agg > 1) {
+        fprintf(err,
+                "%s: -m/--agg_iters: %ld is not allowed; give 1: a call's messages need those of "
+                "the one before\n",
+                collective->name, options->agg);
+        return PERF_BAD;
+    }
     if (collective->reduces && !some_pair_fits(options)) {
-        const bool one_type = options->types != all_types, one_op = options->ops != all_ops;
+        const bool one_type = options->types != PERF_ALL_TYPES,
+                   one_op = options->ops != PERF_ALL_OPS;
         fprintf(err, "%s: -o/--op: %s does not reduce -d/--datatype %s\n", collective->name,
                 one_op ? perf_op_name((uint32_t)lowest(options->ops)) : "all",
                 one_type ? perf_type_name((enum kolo_type)lowest(options->types)) : "all");
@@ -364,7 +362,7 @@ static const struct perf_options defaults = {
 enum perf_parsed perf_options_parse(const struct perf_collective *collective, int argc, char **argv,
                                     struct perf_options *out, FILE *out_text, FILE *err_text)
 {
-    char letters[2 * ROWS + 2];
+    char letters[3 * ROWS + 2]; /* each with up to two colons */
     struct option names[ROWS + 1];
     struct perf_options options = defaults;
     getopt_tables(letters, names);
@@ -383,8 +381,10 @@ enum perf_parsed perf_options_parse(const struct perf_collective *collective, in
             print_help(collective, out_text);
             return PERF_HELP;
         }
-        if (!take(row, optarg, &options)) {
-            return refuse(collective, row, optarg, err_text);
+        const bool alone = row->kind == SWITCH && optarg == NULL;
+        const char *value = alone ? value_of_switch(argc, argv) : optarg;
+        if (!take(row, value, &options)) {
+            return refuse(collective, row, value, err_text);
         }
     }
     if (optind < argc) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Starts the ranks. This process is one of the launcher's ranks, or it is alone and its threads are
- * the ranks (-t). Options are checked before any rank joins. */
+/* Starts the ranks: the launcher's processes, or with -t and -g the threads of each of them. Options
+ * are checked before any rank joins. */
 #include "perf.h"
 
 #include <pthread.h>
@@ -29,6 +29,15 @@ static int complain(const struct perf_collective *collective, const char *what, 
 static void *run_thread(void *arg)
 {
     struct perf_rank *rank = arg;
+    const struct perf_job *job = &rank->job;
+    if (job->id != NULL) {
+        const struct kolo_config config = config_of(&rank->options);
+        rank->status = kolo_comm_create(job->id, job->nranks, job->rank, &config, &rank->comm);
+        if (rank->status < 0) {
+            rank->exit_code = complain(rank->collective, "joining", rank->status);
+            return NULL;
+        }
+    }
     perf_sweep(rank);
     kolo_comm_destroy(rank->comm);
     return NULL;
@@ -48,7 +57,7 @@ static int exit_of(const struct perf_rank *ranks, int nranks)
 }
 
 /* Run the ranks' threads. If a thread cannot start, all ranks are aborted: they would wait for it.
- */
+ * Ranks that are about to join cannot be aborted, so the process ends. */
 static int run_started(struct perf_rank *ranks, pthread_t *threads, int nranks)
 {
     int started = 0;
@@ -59,6 +68,9 @@ static int run_started(struct perf_rank *ranks, pthread_t *threads, int nranks)
     if (started < nranks) {
         fprintf(stderr, "%s: no thread for rank %d\n", ranks[0].collective->name, started);
         ranks[started].exit_code = PERF_EXIT_INTERNAL;
+        if (ranks[started].job.id != NULL) {
+            exit(PERF_EXIT_INTERNAL);
+        }
     }
     for (int r = started; r < nranks; r++) {
         kolo_comm_abort(ranks[r].comm);
@@ -70,27 +82,55 @@ static int run_started(struct perf_rank *ranks, pthread_t *threads, int nranks)
     return exit_of(ranks, nranks);
 }
 
-static int run_threads(const struct perf_rank *template)
+/* Create the communicator of this process's threads at once. */
+static kolo_status create_here(struct perf_rank *ranks, int nranks)
 {
-    const int nranks = (int)template->options.threads;
+    const struct kolo_config config = config_of(&ranks[0].options);
     struct kolo_comm **comms = calloc((size_t)nranks, sizeof(struct kolo_comm *));
-    struct perf_rank *ranks = calloc((size_t)nranks, sizeof(*ranks));
-    pthread_t *threads = calloc((size_t)nranks, sizeof(*threads));
+    if (comms == NULL) {
+        return KOLO_ERR_SYSTEM;
+    }
+    const kolo_status status = kolo_comm_create_local(nranks, &config, comms);
+    for (int r = 0; r < nranks; r++) {
+        ranks[r].comm = comms[r];
+    }
+    free(comms);
+    return status;
+}
+
+/* Run the threads of this process. They join by the id, or without one they are all ranks. */
+static int run_threads(const struct perf_rank *process)
+{
+    const int nthreads = process->job.per_process;
+    struct perf_rank *ranks = calloc((size_t)nthreads, sizeof(*ranks));
+    pthread_t *threads = calloc((size_t)nthreads, sizeof(*threads));
     int code = PERF_EXIT_INTERNAL;
-    if (comms != NULL && ranks != NULL && threads != NULL) {
-        const struct kolo_config config = config_of(&template->options);
-        const kolo_status status = kolo_comm_create_local(nranks, &config, comms);
-        for (int r = 0; r < nranks; r++) {
-            ranks[r] = *template;
-            ranks[r].comm = comms[r];
+    if (ranks != NULL && threads != NULL) {
+        for (int r = 0; r < nthreads; r++) {
+            ranks[r] = *process;
+            ranks[r].job.rank += r;
         }
-        code = status < 0 ? complain(template->collective, "starting the ranks", status)
-                          : run_started(ranks, threads, nranks);
+        const kolo_status status = process->job.id == NULL ? create_here(ranks, nthreads) : KOLO_OK;
+        code = status < 0 ? complain(process->collective, "starting the ranks", status)
+                          : run_started(ranks, threads, nthreads);
     }
     free(threads);
     free(ranks);
-    free(comms);
     return code;
+}
+
+/* Make an id on the first process, and tell it to all. Processes that disagree on the number of
+ * threads cannot join: kolo says so. */
+static kolo_status make_id(struct kolo_comm *comm, struct kolo_id *id, struct perf_job *job)
+{
+    kolo_status status = kolo_comm_rank(comm) == 0 ? kolo_id_create(id) : KOLO_OK;
+    if (status >= 0) {
+        status = kolo_broadcast(id, id, sizeof(*id), KOLO_UINT8, 0, comm, NULL);
+    }
+    job->id = id;
+    job->nranks = kolo_comm_size(comm) * job->per_process;
+    job->rank = kolo_comm_rank(comm) * job->per_process;
+    return status;
 }
 
 int perf_main(const struct perf_collective *collective, int argc, char **argv)
@@ -109,15 +149,16 @@ int perf_main(const struct perf_collective *collective, int argc, char **argv)
     if (status < 0) {
         return complain(collective, "joining", status);
     }
-    const int nranks = kolo_comm_size(rank.comm);
-    int code = PERF_EXIT_OK;
-    if (rank.options.threads == 1) {
-        code = perf_sweep(&rank);
-    } else if (nranks > 1) {
-        code = PERF_EXIT_OPTION;
-        fprintf(stderr, "%s: -t/--nthreads: %ld is not allowed in a job of %d processes; give 1\n",
-                collective->name, rank.options.threads, nranks);
+    rank.job.per_process = (int)(rank.options.threads * rank.options.gpus);
+    if (rank.job.per_process == 1) {
+        const int code = perf_sweep(&rank);
+        kolo_comm_destroy(rank.comm);
+        return code;
     }
+    struct kolo_id id;
+    const bool by_id = kolo_comm_size(rank.comm) > 1 || rank.options.parallel_init != 0;
+    const kolo_status made = by_id ? make_id(rank.comm, &id, &rank.job) : KOLO_OK;
+    const int code = made < 0 ? complain(collective, "starting the ranks", made) : PERF_EXIT_OK;
     kolo_comm_destroy(rank.comm);
-    return rank.options.threads > 1 && nranks == 1 ? run_threads(&rank) : code;
+    return made < 0 ? code : run_threads(&rank);
 }

@@ -2,11 +2,12 @@
 /* The sweep programs: one engine, and one small file for each collective.
  *
  *   options.c  the command line      types.c    element types and operations, numbers <-> bytes
- *   perf.c     processes, threads    data.c     inputs, expected results, comparison
+ *   values.c   its values            data.c     inputs, expected results, comparison
+ *   perf.c     processes, threads    report.c   the table
  *   sweep.c    the loops of a rank   buffer.c   buffers with guard zones
  *   timing.c   the timed calls       stats.c    averages, percentiles, bus bandwidth
  *   verify.c   the checked calls     machine.c  host, processors, memory
- *   report.c   the table             json.c     the same as JSON
+ *   json.c     the same as JSON
  *
  * The output has the columns of nccl-tests, so its parsers and its readers can use it. */
 #ifndef KOLO_PERF_H
@@ -25,6 +26,7 @@ extern "C" {
 
 /* Operations are kolo's own numbers, and two more. */
 enum { PERF_OP_PREMULSUM = KOLO_OPS, PERF_OP_NONE, PERF_OPS };
+enum { PERF_ALL_TYPES = (1 << KOLO_TYPES) - 1, PERF_ALL_OPS = (1 << PERF_OP_NONE) - 1 }; /* sets */
 enum { PERF_ELEMENT_MAX = 16 };   /* bytes of the largest element */
 enum { PERF_GUARD_BYTES = 4096 }; /* before and after every buffer */
 
@@ -74,18 +76,21 @@ struct perf_collective {
     const char *name;                        /* "all_reduce_perf" */
     bool reduces;                            /* takes an operation */
     bool rooted;                             /* takes a root */
-    bool in_place;                           /* the operation allows it */
+    bool beside;                             /* in place: the input lies behind the output */
+    bool chained;                            /* a call is several, which need one another */
     bool moves;                              /* false: no data, a single row without sizes */
     bool per_rank;                           /* the larger buffer has a block for each rank */
+    double (*share)(int nranks);             /* algbw counts so much of the size; NULL: all */
     double (*factor)(int nranks);            /* bus bandwidth / algorithm bandwidth */
+    bool (*runs)(int nranks);                /* NULL: on any number of ranks */
     void (*shape)(struct perf_shape *shape); /* fills all but the first row */
     bool (*block)(const struct perf_shape *shape, size_t k, struct perf_block *out);
     kolo_status (*call)(const struct perf_call *call);
 };
 
 extern const struct perf_collective perf_all_gather, perf_all_reduce, perf_alltoall, perf_alltoallv,
-    perf_barrier, perf_broadcast, perf_gather, perf_reduce, perf_reduce_scatter, perf_scatter,
-    perf_sendrecv;
+    perf_barrier, perf_broadcast, perf_gather, perf_hypercube, perf_reduce, perf_reduce_scatter,
+    perf_scatter, perf_sendrecv;
 
 /* Run the whole program: parse, run, report. Returns the exit status. */
 int perf_main(const struct perf_collective *collective, int argc, char **argv);
@@ -93,16 +98,21 @@ int perf_main(const struct perf_collective *collective, int argc, char **argv);
 /* ---- options ---- */
 
 enum perf_average { PERF_RANK0, PERF_AVERAGE, PERF_MIN, PERF_MAX };
+enum perf_blocking { PERF_QUEUED, PERF_APART, PERF_WAITING, PERF_APART_GROUPS }; /* -z 0 to 3 */
+enum perf_registered { PERF_PRIVATE, PERF_REGISTERED, PERF_SYMMETRIC };          /* -R 0 to 2 */
 
 struct perf_options {
     size_t min_bytes, max_bytes, step_bytes;
     long step_factor; /* 1: steps of step_bytes */
     long iters, warmup, agg, checks, cycles, threads, average, blocking, gpus, timeout_s;
+    long per_call, skipped; /* statistics of single calls, without the first `skipped` ones */
+    long parallel_init, registered, unalign, cpu_time, timestamps, no_stream;
+    long neutral;        /* options of nccl-tests of which kolo has only the neutral value */
     long root;           /* -1: each */
     uint32_t types, ops; /* bit sets of enum kolo_type, of operations */
     const char *json;    /* NULL: none */
     double spread;       /* alltoallv: 0 uniform .. 1 by distance */
-    bool per_call, deterministic, shared, vary, stream;
+    bool deterministic, shared, vary, stream;
 };
 
 enum perf_parsed { PERF_RUN, PERF_HELP, PERF_BAD };
@@ -110,6 +120,13 @@ enum perf_parsed { PERF_RUN, PERF_HELP, PERF_BAD };
  * on `err_text` with the option, the value and the allowed values. */
 enum perf_parsed perf_options_parse(const struct perf_collective *collective, int argc, char **argv,
                                     struct perf_options *out, FILE *out_text, FILE *err_text);
+/* Read an option's value. False: the text is not one, or the number is not in lo..hi. */
+bool perf_whole_of(const char *text, long lo, long hi, long *out);
+bool perf_bytes_of(const char *text, size_t *out);
+bool perf_real_of(const char *text, long lo, long hi, double *out);
+bool perf_types_of(const char *text, uint32_t *out); /* a bit set, as perf_options has it */
+bool perf_ops_of(const char *text, uint32_t *out);
+bool perf_root_of(const char *text, long *out); /* -1: all */
 /* The size after `bytes`; SIZE_MAX: no more. */
 size_t perf_next_bytes(const struct perf_options *options, size_t bytes);
 
@@ -150,7 +167,8 @@ struct perf_buffer {
     unsigned char *bytes; /* page aligned, after the front guard */
     size_t capacity;
     void *base;
-    bool shared; /* from kolo_mem_alloc() */
+    bool shared;      /* from kolo_mem_alloc() */
+    void *registered; /* by kolo_mem_register(); NULL: not */
 };
 struct perf_verdict {
     int64_t wrong;         /* elements */
@@ -173,6 +191,8 @@ int64_t perf_check(const struct perf_collective *collective, const struct perf_d
 int64_t perf_check_send(const struct perf_data *data, const struct perf_shape *shape,
                         const void *send, const void *recv);
 bool perf_buffer_create(size_t capacity, bool shared, struct perf_buffer *out);
+/* Register the buffer. Private memory that no transport would use otherwise stays as it is. */
+bool perf_buffer_register(struct perf_buffer *buffer);
 void perf_buffer_destroy(struct perf_buffer *buffer);
 
 /* ---- statistics ---- */
@@ -181,15 +201,18 @@ void perf_buffer_destroy(struct perf_buffer *buffer);
 double perf_average_times(const double *times, int nranks, size_t stride, enum perf_average how);
 /* The p-th percentile (0..1) of sorted values, nearest rank. */
 double perf_percentile(const double *sorted, size_t count, double p);
-void perf_sort(double *values, size_t count);
+/* The times of single calls, in microseconds. */
+struct perf_calls {
+    double min_us, max_us, avg_us, p50_us, p95_us, p99_us, stdev_us, cv_percent;
+};
+/* Summarise `count` times, and sort them. */
+void perf_calls_summarise(double *times, size_t count, struct perf_calls *out);
 double perf_gbps(double bytes, double us);
 double perf_factor_one(int nranks);   /* broadcast, reduce, sendrecv */
 double perf_factor_part(int nranks);  /* (n-1)/n */
 double perf_factor_twice(int nranks); /* 2(n-1)/n */
 
-/* ---- machine
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- machine ---- */
 
 /* A rank's description of its host and CPUs. Ranks exchange it as bytes. */
 struct perf_device {
@@ -200,22 +223,24 @@ struct perf_device {
     char model[96]; /* "AMD EPYC ..." or "cpu" */
 };
 void perf_device_self(struct perf_device *out);
-/* The largest size at which two buffers of each rank fit in 3/4 of every host's memory. */
-size_t perf_memory_limit(const struct perf_device *devices, int nranks);
+/* The largest size at which so many buffers of each rank fit in 3/4 of every host's memory. */
+size_t perf_memory_limit(const struct perf_device *devices, int nranks, unsigned buffers);
 /* Set `device` of each rank: the number of smaller ranks on its host. */
 void perf_number_devices(struct perf_device *devices, int nranks);
 double perf_now_us(void);
 
-/* ---- report
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- report ---- */
 
 struct perf_half {
     bool ran;
     bool checked;
     double time_us, algbw, busbw;
     int64_t wrong;
-    double min_us, p50_us, p99_us; /* with -I */
+    struct perf_calls calls; /* with -I */
+    /* With -I, of `iters` entries: each call's time on its slowest process, then a row for each of
+     * nprocesses, with the time of its slowest rank. */
+    const double *call_us;
+    int nprocesses;
 };
 struct perf_row {
     size_t bytes, count;
@@ -237,10 +262,10 @@ void perf_number_text(double value, int width, char *out, size_t cap);
 void perf_print_preamble(FILE *out, const struct perf_collective *collective,
                          const struct perf_options *options, int runtime_version);
 void perf_print_devices(FILE *out, const struct perf_device *devices, int nranks);
-void perf_print_header(FILE *out, bool per_call);
-/* `moves` false: a collective without elements. */
-void perf_print_row(FILE *out, const struct perf_collective *collective, const struct perf_row *row,
-                    bool per_call);
+void perf_print_header(FILE *out, const struct perf_options *options);
+void perf_print_row(FILE *out, const struct perf_row *row, const struct perf_options *options);
+/* The local time, as nccl-tests writes it. */
+void perf_time_text(char *out, size_t cap);
 void perf_print_summary(FILE *out, const struct perf_collective *collective,
                         const struct perf_summary *summary);
 void perf_summary_add(struct perf_summary *summary, const struct perf_row *row);
@@ -261,20 +286,25 @@ void perf_json_begin(struct perf_json *json, const struct perf_collective *colle
                      const struct perf_options *options, int argc, char **argv,
                      const struct perf_device *devices, int nranks);
 void perf_json_row(struct perf_json *json, const struct perf_collective *collective,
-                   const struct perf_row *row, bool per_call);
+                   const struct perf_row *row, const struct perf_options *options);
 /* Write the end and close the file. `error` NULL: no error. False: writing failed. */
 bool perf_json_end(struct perf_json *json, const struct perf_summary *summary, const char *error);
 
-/* ---- running
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
+/* How a rank that is a thread joins the others, and the threads of each process. */
+struct perf_job {
+    const struct kolo_id *id; /* NULL: it has joined already */
+    int nranks, rank;
+    int per_process;
+};
 /* One rank: a process, or a thread of one. */
 struct perf_rank {
     const struct perf_collective *collective;
     struct perf_options options;
     int argc;
     char **argv;
+    struct perf_job job;
     struct kolo_comm *comm;    /* for measured calls */
     struct kolo_comm *control; /* for times, counts, barriers: keeps `comm` undisturbed */
     kolo_stream stream;        /* NULL: blocking calls */
@@ -282,6 +312,7 @@ struct perf_rank {
     struct perf_device *devices;
     struct perf_buffer send, recv; /* in-place calls use recv */
     double *times, *all_times;     /* of this rank's calls, and of all ranks' calls */
+    double *call_us[2];            /* with -I, of a row's halves: see perf_half */
     size_t *counts;                /* for perf_shape */
     kolo_op premul;                /* the operation of PERF_OP_PREMULSUM for the row's type */
     uint64_t call;                 /* seeds the inputs of each checked call */
@@ -302,6 +333,8 @@ struct perf_task {
 
 /* Run one rank's sweep over rank->comm, which the caller keeps. Returns rank->exit_code. */
 int perf_sweep(struct perf_rank *rank);
+/* Whether each call is timed alone, after a barrier. */
+bool perf_times_apart(const struct perf_options *options);
 /* Time options.iters calls. `half` gets the time, and with -I the percentiles. The caller has
  * filled the inputs. */
 kolo_status perf_time(struct perf_rank *rank, const struct perf_task *task, struct perf_half *half);

@@ -25,7 +25,6 @@ const struct perf_collective perf_reduce = {
     .name = "reduce_perf",
     .reduces = true,
     .rooted = true,
-    .in_place = true,
     .moves = true,
     .factor = perf_factor_one,
     .shape = shape_of,

@@ -28,7 +28,6 @@ static kolo_status call(const struct perf_call *c)
 const struct perf_collective perf_reduce_scatter = {
     .name = "reduce_scatter_perf",
     .reduces = true,
-    .in_place = true,
     .moves = true,
     .per_rank = true,
     .factor = perf_factor_part,

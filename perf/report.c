@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void perf_number_text(double value, int width, char *out, size_t cap)
 {
@@ -15,6 +16,28 @@ void perf_number_text(double value, int width, char *out, size_t cap)
         }
     }
     snprintf(out, cap, "%.0e", value);
+}
+
+/* The options that change what is timed. */
+static void print_modes(FILE *out, const struct perf_options *options)
+{
+    switch (options->blocking) {
+    case PERF_APART:
+    case PERF_APART_GROUPS:
+        fprintf(out,
+                "# Blocking: calls are timed alone, each after a barrier that does not count\n");
+        break;
+    case PERF_WAITING:
+        fprintf(out, "# Blocking: each call is waited for before the next, without a barrier\n");
+        break;
+    default:
+        break;
+    }
+    if (options->per_call != 0) {
+        fprintf(out, "# Single calls: i_* are of each call's time on its slowest process");
+        fprintf(out, options->skipped > 0 ? ", without the first %ld calls\n" : "\n",
+                options->skipped);
+    }
 }
 
 void perf_print_preamble(FILE *out, const struct perf_collective *collective,
@@ -27,11 +50,12 @@ void perf_print_preamble(FILE *out, const struct perf_collective *collective,
     fprintf(out, "# Collective test starting: %s\n", collective->name);
     fprintf(out,
             "# nThread %ld nGpus %ld minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %ld "
-            "iters: %ld agg iters: %ld validation: %ld graph: 0 unalign: 0\n",
+            "iters: %ld agg iters: %ld validation: %ld graph: 0 unalign: %ld\n",
             options->threads, options->gpus, options->min_bytes, options->max_bytes,
             by_factor ? (size_t)options->step_factor : options->step_bytes,
             by_factor ? "factor" : "bytes", options->warmup, options->iters, options->agg,
-            options->checks);
+            options->checks, options->unalign);
+    print_modes(out, options);
     fprintf(out, "#\n");
 }
 
@@ -47,30 +71,50 @@ void perf_print_devices(FILE *out, const struct perf_device *devices, int nranks
 }
 
 /* One half of one of the header's three lines. */
-static void print_title(FILE *out, const char *const title[7], bool per_call)
+static void print_title(FILE *out, const char *const title[8], bool per_call)
 {
-    fprintf(out, "  %7s  %6s  %6s", title[0], title[1], title[2]);
-    if (per_call) {
-        fprintf(out, "  %7s  %7s  %7s", title[3], title[4], title[5]);
+    fprintf(out, "  %7s  %6s  %6s  %6s", title[0], title[1], title[2], title[3]);
+    for (int column = 4; per_call && column < 8; column++) {
+        fprintf(out, "  %7s", title[column]);
     }
-    fprintf(out, "  %6s", title[6]);
 }
 
-void perf_print_header(FILE *out, bool per_call)
+void perf_print_header(FILE *out, const struct perf_options *options)
 {
-    static const char *const names[] = {"time", "algbw", "busbw", "min", "p50", "p99", "#wrong"};
-    static const char *const units[] = {"(us)", "(GB/s)", "(GB/s)", "(us)", "(us)", "(us)", ""};
-    const int half = per_call ? 60 : 33; /* columns of a half */
+    const char *const names[] = {options->cpu_time != 0 ? "cputime" : "time",
+                                 "algbw",
+                                 "busbw",
+                                 "#wrong",
+                                 "i_min",
+                                 "i_max",
+                                 "i_p99",
+                                 "i_cv%"};
+    static const char *const units[] = {"(us)", "(GB/s)", "(GB/s)", "",
+                                        "(us)", "(us)",   "(us)",   "(%)"};
+    const bool per_call = options->per_call != 0;
+    const int half = per_call ? 69 : 33; /* columns of a half */
     const int out_at = (half - 11) / 2, in_at = (half - 7) / 2;
+    const int stamp = options->timestamps != 0 ? 20 : 0;
     fprintf(out, "#%51s%*s%-*s%*s%-*s\n", "", out_at, "", half - out_at, "out-of-place", in_at, "",
             half - in_at - 2, "in-place");
     fprintf(out, "# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     print_title(out, names, per_call);
     print_title(out, names, per_call);
-    fprintf(out, " \n# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+    fprintf(out, " %*s\n# %10s  %12s  %8s  %6s  %6s", stamp, stamp != 0 ? "timestamp" : "", "(B)",
+            "(elements)", "", "", "");
     print_title(out, units, per_call);
     print_title(out, units, per_call);
-    fprintf(out, " \n");
+    fprintf(out, " %*s\n", stamp, stamp != 0 ? "(local time)" : "");
+}
+
+void perf_time_text(char *out, size_t cap)
+{
+    const time_t seconds = time(NULL);
+    struct tm parts;
+    out[0] = '\0';
+    if (localtime_r(&seconds, &parts) != NULL) {
+        strftime(out, cap, "%Y-%m-%d %H:%M:%S", &parts);
+    }
 }
 
 static void print_number(FILE *out, bool known, double value, int width)
@@ -87,27 +131,30 @@ static void print_half(FILE *out, const struct perf_half *half, bool per_call)
     print_number(out, half->ran, half->time_us, 7);
     print_number(out, half->ran, half->algbw, 6);
     print_number(out, half->ran, half->busbw, 6);
-    if (per_call) {
-        print_number(out, half->ran, half->min_us, 7);
-        print_number(out, half->ran, half->p50_us, 7);
-        print_number(out, half->ran, half->p99_us, 7);
-    }
     if (half->checked) {
         fprintf(out, "  %6g", (double)half->wrong);
     } else {
         fprintf(out, "  %6s", "N/A");
     }
+    if (per_call) {
+        print_number(out, half->ran, half->calls.min_us, 7);
+        print_number(out, half->ran, half->calls.max_us, 7);
+        print_number(out, half->ran, half->calls.p99_us, 7);
+        print_number(out, half->ran, half->calls.cv_percent, 7);
+    }
 }
 
-void perf_print_row(FILE *out, const struct perf_collective *collective, const struct perf_row *row,
-                    bool per_call)
+void perf_print_row(FILE *out, const struct perf_row *row, const struct perf_options *options)
 {
-    char root[16];
-    snprintf(root, sizeof(root), "%d", row->root);
-    fprintf(out, "%12zu  %12zu  %8s  %6s  %6s", row->bytes, row->count,
-            collective->moves ? perf_type_name(row->type) : "none", perf_op_name(row->op), root);
-    print_half(out, &row->halves[0], per_call);
-    print_half(out, &row->halves[1], per_call);
+    fprintf(out, "%12zu  %12zu  %8s  %6s  %6d", row->bytes, row->count, perf_type_name(row->type),
+            perf_op_name(row->op), row->root);
+    print_half(out, &row->halves[0], options->per_call != 0);
+    print_half(out, &row->halves[1], options->per_call != 0);
+    if (options->timestamps != 0) {
+        char now[32];
+        perf_time_text(now, sizeof(now));
+        fprintf(out, "%21s", now);
+    }
     fprintf(out, "\n");
     /* Users watch a long sweep, often through a pipe. */
     fflush(out);

@@ -29,7 +29,6 @@ static kolo_status call(const struct perf_call *c)
 const struct perf_collective perf_scatter = {
     .name = "scatter_perf",
     .rooted = true,
-    .in_place = true,
     .moves = true,
     .per_rank = true,
     .factor = perf_factor_part,

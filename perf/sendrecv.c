@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sendrecv_perf: every rank sends to the next one and receives from the one before, in one group.
- * Not in place: an outgoing message and an incoming one may not share memory. */
+ * In place, the outgoing message lies behind the incoming one: they may not share memory. */
 #include "perf.h"
 
 static void shape_of(struct perf_shape *shape)
@@ -40,6 +40,7 @@ static kolo_status call(const struct perf_call *c)
 
 const struct perf_collective perf_sendrecv = {
     .name = "sendrecv_perf",
+    .beside = true,
     .moves = true,
     .factor = perf_factor_one,
     .shape = shape_of,

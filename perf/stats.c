@@ -43,9 +43,26 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void perf_sort(double *values, size_t count)
+void perf_calls_summarise(double *times, size_t count, struct perf_calls *out)
 {
-    qsort(values, count, sizeof(*values), compare);
+    double sum = 0, squares = 0;
+    qsort(times, count, sizeof(*times), compare);
+    for (size_t i = 0; i < count; i++) {
+        sum += times[i];
+    }
+    const double mean = sum / (double)count;
+    for (size_t i = 0; i < count; i++) {
+        squares += (times[i] - mean) * (times[i] - mean);
+    }
+    const double stdev = sqrt(squares / (double)count);
+    *out = (struct perf_calls){.min_us = times[0],
+                               .max_us = times[count - 1],
+                               .avg_us = mean,
+                               .p50_us = perf_percentile(times, count, 0.5),
+                               .p95_us = perf_percentile(times, count, 0.95),
+                               .p99_us = perf_percentile(times, count, 0.99),
+                               .stdev_us = stdev,
+                               .cv_percent = mean > 0 ? 100 * stdev / mean : 0};
 }
 
 double perf_gbps(double bytes, double us)

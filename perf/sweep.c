@@ -74,6 +74,17 @@ static bool gather_devices(struct perf_rank *rank)
     return true;
 }
 
+/* Bytes of an output that has the input behind it: see perf_collective.beside. */
+static size_t page_of(size_t bytes)
+{
+    return (bytes + PERF_GUARD_BYTES - 1) / PERF_GUARD_BYTES * PERF_GUARD_BYTES;
+}
+
+static size_t memory_limit(const struct perf_rank *rank)
+{
+    return perf_memory_limit(rank->devices, rank->nranks, rank->collective->beside ? 3 : 2);
+}
+
 /* Check the options that depend on all ranks. */
 static bool fit_options(struct perf_rank *rank)
 {
@@ -84,7 +95,7 @@ static bool fit_options(struct perf_rank *rank)
                  options->root, rank->nranks - 1);
         return refuse(rank, PERF_EXIT_OPTION, why);
     }
-    const size_t limit = perf_memory_limit(rank->devices, rank->nranks);
+    const size_t limit = memory_limit(rank);
     if (rank->collective->moves && options->min_bytes > limit) {
         snprintf(why, sizeof(why), "-b/--minbytes: %zu is more than the %zu that memory allows",
                  options->min_bytes, limit);
@@ -93,20 +104,35 @@ static bool fit_options(struct perf_rank *rank)
     return true;
 }
 
+static bool reserve_times(struct perf_rank *rank)
+{
+    const size_t nranks = (size_t)rank->nranks, iters = (size_t)rank->options.iters;
+    const bool per_call = rank->options.per_call != 0;
+    const size_t rows = 1 + nranks / (size_t)rank->job.per_process;
+    rank->times = calloc(per_call || perf_times_apart(&rank->options) ? iters : 1, sizeof(double));
+    rank->all_times = calloc(nranks * (per_call ? iters : 1), sizeof(double));
+    rank->call_us[0] = calloc(per_call ? rows * iters : 1, sizeof(double));
+    rank->call_us[1] = calloc(per_call ? rows * iters : 1, sizeof(double));
+    return rank->times != NULL && rank->all_times != NULL && rank->call_us[0] != NULL &&
+           rank->call_us[1] != NULL;
+}
+
 static bool reserve(struct perf_rank *rank)
 {
     const struct perf_options *options = &rank->options;
-    const size_t nranks = (size_t)rank->nranks, iters = (size_t)options->iters;
-    const bool singles = options->per_call || options->blocking != 0 || options->vary;
+    const size_t nranks = (size_t)rank->nranks;
     /* Ragged blocks may round up by an element a rank. */
-    const size_t bytes =
-        rank->collective->moves ? options->max_bytes + nranks * PERF_ELEMENT_MAX : 0;
+    const size_t extra = (nranks + (size_t)options->unalign) * PERF_ELEMENT_MAX;
+    const size_t bytes = rank->collective->moves ? options->max_bytes + extra : 0;
+    const size_t recv_bytes = rank->collective->beside ? page_of(bytes) + bytes : bytes;
+    const bool shared = options->shared || options->registered == PERF_SYMMETRIC;
     rank->counts = calloc(4 * nranks, sizeof(*rank->counts));
-    rank->times = calloc(singles ? iters : 1, sizeof(double));
-    rank->all_times = calloc(nranks * (options->per_call ? iters : 1), sizeof(double));
-    bool ok = rank->counts != NULL && rank->times != NULL && rank->all_times != NULL;
-    ok = ok && perf_buffer_create(bytes, options->shared, &rank->send);
-    ok = ok && perf_buffer_create(bytes, options->shared, &rank->recv);
+    bool ok = rank->counts != NULL && reserve_times(rank);
+    ok = ok && perf_buffer_create(bytes, shared, &rank->send);
+    ok = ok && perf_buffer_create(recv_bytes, shared, &rank->recv);
+    if (options->registered == PERF_REGISTERED) {
+        ok = ok && perf_buffer_register(&rank->send) && perf_buffer_register(&rank->recv);
+    }
     if (ok && rank->rank == 0 && options->json != NULL) {
         ok = perf_json_open(&rank->json, options->json, stderr);
     }
@@ -126,7 +152,7 @@ static bool prepare(struct perf_rank *rank)
         !gather_devices(rank) || !fit_options(rank)) {
         return false;
     }
-    const size_t limit = perf_memory_limit(rank->devices, rank->nranks);
+    const size_t limit = memory_limit(rank);
     const bool reduced = rank->collective->moves && rank->options.max_bytes > limit;
     rank->options.max_bytes = reduced ? limit : rank->options.max_bytes;
     if (!reserve(rank)) {
@@ -139,7 +165,7 @@ static bool prepare(struct perf_rank *rank)
         if (reduced) {
             printf("# Reducing maxBytes to %zu due to memory limitation\n", limit);
         }
-        perf_print_header(stdout, rank->options.per_call);
+        perf_print_header(stdout, &rank->options);
         fflush(stdout);
     }
     if (rank->json.file != NULL) {
@@ -168,6 +194,9 @@ static struct perf_task task_of(struct perf_rank *rank, const struct perf_row *r
     rank->collective->shape(&task.shape);
     unsigned char *send = rank->send.bytes, *recv = rank->recv.bytes;
     if (in_place) {
+        if (rank->collective->beside) {
+            task.shape.send_at = page_of(task.shape.recv_elems * bytes) / bytes;
+        }
         send = recv + task.shape.send_at * bytes;
         recv += task.shape.recv_at * bytes;
     }
@@ -192,9 +221,20 @@ static kolo_status run_half(struct perf_rank *rank, struct perf_row *row, bool i
     if (status < 0) {
         return status;
     }
+    const struct perf_collective *collective = rank->collective;
     half->algbw = perf_gbps((double)row->bytes, half->time_us);
-    half->busbw = half->algbw * rank->collective->factor(rank->nranks);
+    half->algbw *= collective->share != NULL ? collective->share(rank->nranks) : 1;
+    half->busbw = half->algbw * collective->factor(rank->nranks);
     return perf_verify(rank, &task, half);
+}
+
+/* -u: use the buffers from an element on that is not at their begin. */
+static void move_buffers(struct perf_rank *rank, ptrdiff_t bytes)
+{
+    if (rank->collective->moves) {
+        rank->send.bytes += bytes;
+        rank->recv.bytes += bytes;
+    }
 }
 
 static bool run_row(struct perf_rank *rank, enum kolo_type type, uint32_t op, int root,
@@ -206,7 +246,8 @@ static bool run_row(struct perf_rank *rank, enum kolo_type type, uint32_t op, in
                            .op = op,
                            .root = root,
                            .iters = rank->options.iters};
-    for (int in_place = 0; in_place <= (int)rank->collective->in_place; in_place++) {
+    move_buffers(rank, rank->options.unalign * (ptrdiff_t)perf_type_bytes(type));
+    for (int in_place = 0; in_place <= 1; in_place++) {
         char what[100];
         snprintf(what, sizeof(what), "%zu elements of %s, %s, %s", row.count, perf_type_name(type),
                  perf_op_name(op), in_place != 0 ? "in place" : "out of place");
@@ -214,12 +255,13 @@ static bool run_row(struct perf_rank *rank, enum kolo_type type, uint32_t op, in
             return false;
         }
     }
+    move_buffers(rank, -rank->options.unalign * (ptrdiff_t)perf_type_bytes(type));
     perf_summary_add(&rank->summary, &row);
     if (rank->rank == 0) {
-        perf_print_row(stdout, rank->collective, &row, rank->options.per_call);
+        perf_print_row(stdout, &row, &rank->options);
     }
     if (rank->json.file != NULL) {
-        perf_json_row(&rank->json, rank->collective, &row, rank->options.per_call);
+        perf_json_row(&rank->json, rank->collective, &row, &rank->options);
     }
     return true;
 }
@@ -308,6 +350,8 @@ static void tidy(struct perf_rank *rank)
     perf_buffer_destroy(&rank->send);
     perf_buffer_destroy(&rank->recv);
     free(rank->devices);
+    free(rank->call_us[0]);
+    free(rank->call_us[1]);
     free(rank->counts);
     free(rank->times);
     free(rank->all_times);
@@ -318,8 +362,12 @@ int perf_sweep(struct perf_rank *rank)
     const char *wanted = getenv("KOLO_TESTS_MIN_BW");
     rank->summary.busbw_min = wanted != NULL ? strtod(wanted, NULL) : -1;
     bool going = prepare(rank);
+    const bool runs = rank->collective->runs == NULL || rank->collective->runs(rank->nranks);
+    if (going && !runs && rank->rank == 0) {
+        printf("# %d ranks are not a power of 2, skipping\n", rank->nranks);
+    }
     const long cycles = rank->options.cycles;
-    for (long cycle = 0; going && (cycles == 0 || cycle < cycles); cycle++) {
+    for (long cycle = 0; going && runs && (cycles == 0 || cycle < cycles); cycle++) {
         going = run_cycle(rank);
     }
     const bool done = going;

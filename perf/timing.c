@@ -3,11 +3,14 @@
  *
  * - The usual loop is that of nccl-tests: calls one after another, and the clock read at both ends.
  *   Consecutive calls may overlap between ranks, so the figure is the throughput of a queue.
- * - With -z 1 each call is timed alone after a barrier. That is the latency for a caller with only
- *   this one call.
+ * - With -z 1 or 3 each call is timed alone after a barrier. That is the latency for a caller with
+ *   only this one call.
+ * - With -z 2 each call is waited for, without a barrier.
  * - With --vary the inputs are written between the calls. So no call finds them in another core's
  *   cache as the previous call left them. */
 #include "perf.h"
+
+#include <string.h>
 
 /* Issue one group of -m calls. The group is also ended after an error. The result is then that
  * error. */
@@ -33,23 +36,47 @@ static kolo_status finish(const struct perf_rank *rank)
     return rank->stream != NULL ? kolo_stream_sync(rank->stream) : KOLO_OK;
 }
 
-static kolo_status repeat(const struct perf_rank *rank, const struct perf_task *task, long calls)
+static kolo_status issue_all(const struct perf_rank *rank, const struct perf_task *task, long calls)
 {
     kolo_status status = KOLO_OK;
     for (long i = 0; i < calls && status >= 0; i++) {
         status = issue(rank, task);
     }
+    return status;
+}
+
+static kolo_status repeat(const struct perf_rank *rank, const struct perf_task *task, long calls)
+{
+    const kolo_status status = issue_all(rank, task, calls);
     return status < 0 ? status : finish(rank);
+}
+
+/* As repeat(), with a wait for each call. */
+static kolo_status repeat_waiting(const struct perf_rank *rank, const struct perf_task *task,
+                                  long calls)
+{
+    kolo_status status = KOLO_OK;
+    for (long i = 0; i < calls && status >= 0; i++) {
+        status = repeat(rank, task, 1);
+    }
+    return status;
 }
 
 static kolo_status time_queue(struct perf_rank *rank, const struct perf_task *task, double *us_out)
 {
+    const struct perf_options *options = &rank->options;
     kolo_status status = kolo_barrier(rank->control, NULL);
     const double start = perf_now_us();
     if (status >= 0) {
-        status = repeat(rank, task, rank->options.iters);
+        status = options->blocking == PERF_WAITING ? repeat_waiting(rank, task, options->iters)
+                                                   : issue_all(rank, task, options->iters);
     }
-    *us_out = (perf_now_us() - start) / (double)rank->options.iters / (double)rank->options.agg;
+    const double issued = options->cpu_time != 0 ? perf_now_us() : 0;
+    if (status >= 0) {
+        status = finish(rank);
+    }
+    const double end = options->cpu_time != 0 ? issued : perf_now_us();
+    *us_out = (end - start) / (double)options->iters / (double)options->agg;
     return status;
 }
 
@@ -87,23 +114,31 @@ static double mean(const double *values, long count)
     return sum / (double)count;
 }
 
-/* Compute the percentiles of the calls' times. Each call's time is one number for all ranks. */
-static kolo_status spread_of_calls(struct perf_rank *rank, struct perf_half *half)
+/* Gather the times of single calls to half->call_us, and summarise those of the slowest process. As
+ * in nccl-tests, -a does not count here: the slowest rank decides when a call is done. */
+static kolo_status spread_of_calls(struct perf_rank *rank, bool in_place, struct perf_half *half)
 {
-    const size_t iters = (size_t)rank->options.iters;
+    const size_t iters = (size_t)rank->options.iters, skipped = (size_t)rank->options.skipped;
+    const int nprocesses = rank->nranks / rank->job.per_process;
+    double *slowest = rank->call_us[in_place], *rows = slowest + iters;
     const kolo_status status =
         kolo_all_gather(rank->times, rank->all_times, iters, KOLO_FLOAT64, rank->control, NULL);
     if (status < 0) {
         return status;
     }
     for (size_t i = 0; i < iters; i++) {
-        rank->times[i] = perf_average_times(rank->all_times + i, rank->nranks, iters,
-                                            (enum perf_average)rank->options.average);
+        for (int p = 0; p < nprocesses; p++) {
+            const double *first =
+                rank->all_times + (size_t)p * (size_t)rank->job.per_process * iters;
+            rows[(size_t)p * iters + i] =
+                perf_average_times(first + i, rank->job.per_process, iters, PERF_MAX);
+        }
+        slowest[i] = perf_average_times(rows + i, nprocesses, iters, PERF_MAX);
     }
-    perf_sort(rank->times, iters);
-    half->min_us = rank->times[0];
-    half->p50_us = perf_percentile(rank->times, iters, 0.5);
-    half->p99_us = perf_percentile(rank->times, iters, 0.99);
+    memcpy(rank->times, slowest, iters * sizeof(*slowest));
+    perf_calls_summarise(rank->times + skipped, iters - skipped, &half->calls);
+    half->call_us = slowest;
+    half->nprocesses = nprocesses;
     return KOLO_OK;
 }
 
@@ -118,25 +153,31 @@ static kolo_status average(struct perf_rank *rank, double us, double *out)
     return status;
 }
 
+bool perf_times_apart(const struct perf_options *options)
+{
+    return options->blocking == PERF_APART || options->blocking == PERF_APART_GROUPS ||
+           options->vary;
+}
+
 kolo_status perf_time(struct perf_rank *rank, const struct perf_task *task, struct perf_half *half)
 {
     const struct perf_options *options = &rank->options;
-    const bool apart = options->blocking != 0 || options->vary;
+    const bool apart = perf_times_apart(options);
     double us = 0;
     /* The first call of a shape also makes its plan. */
     kolo_status status = repeat(rank, task, 1 + options->warmup);
     if (status >= 0 && !apart) {
         status = time_queue(rank, task, &us);
     }
-    if (status >= 0 && (apart || options->per_call)) {
+    if (status >= 0 && (apart || options->per_call != 0)) {
         status = time_singles(rank, task, apart);
         us = apart ? mean(rank->times, options->iters) : us;
     }
     if (status >= 0) {
         status = average(rank, us, &half->time_us);
     }
-    if (status >= 0 && options->per_call) {
-        status = spread_of_calls(rank, half);
+    if (status >= 0 && options->per_call != 0) {
+        status = spread_of_calls(rank, task->in_place, half);
     }
     half->ran = status >= 0;
     return status;

@@ -14,6 +14,7 @@ from tap import check, done
 
 KOLO, PROGRAMS = sys.argv[1], {os.path.basename(path): path for path in sys.argv[2:]}
 RANKS = 3
+RANKS_OF = {"hypercube_perf": 4}  # a power of two
 SWEEP = ["-b", "8", "-e", "64K", "-f", "8", "-n", "2", "-T", "30"]
 SWEEP_BYTES = [8, 64, 512, 4096, 32768]
 LIMIT_S = 120
@@ -45,10 +46,15 @@ def rows(table):
     return [line.split() for line in table.splitlines() if line and not line.startswith("#")]
 
 
+def halves(row):
+    """The columns of a row's two halves: five columns stand before them, and with -S two behind."""
+    columns = [word for word in row[5:] if "-" not in word and ":" not in word]
+    return columns[:len(columns) // 2], columns[len(columns) // 2:]
+
+
 def all_right(table):
-    """Whether there are rows and none has a wrong element: the last column of both halves."""
-    found = rows(table)
-    return bool(found) and all(row[(len(row) + 5) // 2 - 1] == "0" and row[-1] in ("0", "N/A") for row in found)
+    """Whether no row has a wrong element: the fourth column of both halves."""
+    return all(half[3] == "0" for row in rows(table) for half in halves(row))
 
 
 def finds_nothing_wrong(result, expected_rows, name):
@@ -62,16 +68,35 @@ def finds_nothing_wrong(result, expected_rows, name):
 def sweeps():
     """Sizes from 8 B to 64 KiB, by processes and by threads, and all types and operations at one size."""
     for name in PROGRAMS:
+        ranks = RANKS_OF.get(name, RANKS)
         expected = 1 if name == "barrier_perf" else len(SWEEP_BYTES)
-        finds_nothing_wrong(processes(name, *SWEEP), expected,
-                            f"{name} is right on {RANKS} processes from 8 B to 64 KiB")
-        for threads in (1, RANKS):
+        finds_nothing_wrong(processes(name, *SWEEP, ranks=ranks), expected,
+                            f"{name} is right on {ranks} processes from 8 B to 64 KiB")
+        for threads in (1, ranks):
             finds_nothing_wrong(run(PROGRAMS[name], "-t", str(threads), *SWEEP), expected,
                                 f"{name} is right on {threads} threads from 8 B to 64 KiB")
         status, table, errors = processes(name, "-b", "1K", "-e", "1K", "-n", "1", "-d", "all", "-o", "all",
-                                          "-r", "all")
-        check(status == 0 and all_right(table), f"{name} is right with every type, operation and root",
+                                          "-r", "all", ranks=ranks)
+        check(status == 0 and rows(table) and all_right(table), f"{name} is right with every type, operation and root",
               f"status {status}", *lines(table, errors))
+    status, table, errors = processes("hypercube_perf", *SWEEP)
+    check(status == 0 and not rows(table) and "not a power of 2" in table,
+          f"hypercube_perf measures nothing on {RANKS} processes", f"status {status}", *lines(table, errors))
+
+
+def threads_of_processes():
+    """-t and -g: each thread is a rank, of one process or of several."""
+    for options, ranks in ((["-g", "4"], 4), (["-t", "2", "-g", "3"], 6), (["-g", "3", "-p", "1"], 3)):
+        result = run(PROGRAMS["all_reduce_perf"], *SWEEP, *options)
+        finds_nothing_wrong(result, len(SWEEP_BYTES), f"one process is right with {' '.join(options)}")
+        check(result[1].count("#  Rank ") == ranks, f"{' '.join(options)} makes {ranks} ranks", *lines(*result[1:]))
+    for name in ("all_reduce_perf", "alltoallv_perf", "broadcast_perf"):
+        result = processes(name, *SWEEP, "-t", "2", ranks=2)
+        finds_nothing_wrong(result, len(SWEEP_BYTES), f"{name} is right with two threads of two processes")
+        devices = [line.split() for line in result[1].splitlines() if line.startswith("#  Rank ")]
+        pids = [words[words.index("Pid") + 1] for words in devices]
+        check(len(pids) == 4 and pids[0] == pids[1] != pids[2] == pids[3], "the threads of a process are neighbours",
+              *pids)
 
 
 def ways_of_timing():
@@ -82,6 +107,12 @@ def ways_of_timing():
             repeated = 2 if "-N" in options else 1
             finds_nothing_wrong(processes(name, *SWEEP, *options), repeated * len(SWEEP_BYTES),
                                 f"{name} is right with {' '.join(options)}")
+    for options in (["-z", "2", "-u", "3"], ["-z", "3", "-m", "2", "-y", "1"], ["-I", "1", "-K", "1", "-S", "1"],
+                    ["--stream", "-z", "2", "-R", "1"], ["--stream", "-C", "1", "-R", "2", "-u", "1"]):
+        finds_nothing_wrong(processes("sendrecv_perf", *SWEEP, *options), len(SWEEP_BYTES),
+                            f"sendrecv_perf is right with {' '.join(options)}")
+    finds_nothing_wrong(processes("hypercube_perf", *SWEEP, "--stream", ranks=4), len(SWEEP_BYTES),
+                        "hypercube_perf is right with --stream")
 
 
 def refused():
@@ -90,7 +121,7 @@ def refused():
         status, table, errors = processes(name, "-n", "many")
         check(status == 2 and table == "" and "-n/--iters" in errors and "many" in errors,
               f"{name} exits 2 at a bad option and measures nothing", f"status {status}", *lines(table, errors))
-    for options, word in ((["-r", "3"], "-r/--root"), (["-t", "2"], "-t/--nthreads")):
+    for options, word in ((["-r", "3"], "-r/--root"), (["-G", "2"], "-G/--cudagraph")):
         status, table, errors = processes("broadcast_perf", *SWEEP, *options)
         check(status == 2 and table == "" and word in errors,
               f"{' '.join(options)} is refused on {RANKS} processes", f"status {status}", *lines(table, errors))
@@ -112,7 +143,7 @@ def as_json():
             check(False, "-J writes JSON", f"status {status}", error, *lines("", errors))
             return
     check(report["version"] == 3 and path in report["args"], "-J writes JSON, odd names escaped")
-    check("env" not in report and "do-not-tell" not in text, "-J keeps the environment to itself")
+    check(report["env"] == [] and "do-not-tell" not in text, "-J keeps the environment to itself")
     sizes = [result["size"] for result in report["results"]]
     check(sizes == SWEEP_BYTES == [int(row[0]) for row in rows(table)], "-J has the rows of the table", sizes)
     check([device["rank"] for device in report["config"]["devices"]] == list(range(RANKS)),
@@ -121,6 +152,7 @@ def as_json():
 
 
 sweeps()
+threads_of_processes()
 ways_of_timing()
 refused()
 as_json()

@@ -18,8 +18,8 @@ namespace
 
 const struct perf_collective *const kCollectives[] = {
     &perf_all_gather, &perf_all_reduce,     &perf_alltoall, &perf_alltoallv,
-    &perf_barrier,    &perf_broadcast,      &perf_gather,   &perf_reduce,
-    &perf_scatter,    &perf_reduce_scatter, &perf_sendrecv};
+    &perf_barrier,    &perf_broadcast,      &perf_gather,   &perf_hypercube,
+    &perf_reduce,     &perf_reduce_scatter, &perf_scatter,  &perf_sendrecv};
 
 /* What was printed on a FILE. */
 class Text
@@ -123,9 +123,20 @@ TEST(PerfOptions, ABadOneNamesOptionValueAndWhatIsAllowed)
         {{"-d", "complex"}, "-d/--datatype", "complex", "half bfloat16"},
         {{"-o", "xor"}, "-o/--op", "xor", "minloc maxloc"},
         {{"-o", "band"}, "-o/--op", "band", "float"},
-        {{"-z", "2"}, "-z/--blocking", "2", "from 0 to 1"},
+        {{"-b", "1.5.1K"}, "-b/--minbytes", "1.5.1K", "bytes"},
+        {{"-b", "4Mb/s"}, "-b/--minbytes", "4Mb/s", "bytes"},
+        {{"-z", "4"}, "-z/--blocking", "4", "from 0 to 3"},
         {{"-a", "4"}, "-a/--average", "4", "from 0 to 3"},
-        {{"-g", "2"}, "-g/--ngpus", "2", "from 1 to 1"},
+        {{"-g", "4097"}, "-g/--ngpus", "4097", "from 1 to 4096"},
+        {{"-t", "64", "-g", "65"}, "-g/--ngpus", "65", "at most 64"},
+        {{"-K", "20", "-I"}, "-K/--per_iter_skip", "20", "less than -n/--iters, 20"},
+        {{"-y", "1", "--stream"}, "-y/--stream_null", "1", "one of them"},
+        {{"-I", "2"}, "-I/--per_iter_timing", "2", "0|1"},
+        {{"-G", "1"}, "-G/--cudagraph", "1", "give 0: calls on host memory have no graph"},
+        {{"-D", "3"}, "-D/--device_implementation", "3", "give 0: "},
+        {{"-x", "2"}, "-x/--cta_policy", "2", "give 0: "},
+        {{"-M", "1"}, "-M/--memory", "1", "give 0: "},
+        {{"-V", "129"}, "-V/--device_cta_count", "129", "1 to 128"},
         {{"--spread", "nan"}, "--spread", "nan", "from 0 to 1"},
         {{"--style", "osu"}, "--style", "osu", "nccl"},
         {{"-n"}, "-n/--iters", "needs a value", "a whole number"},
@@ -143,6 +154,65 @@ TEST(PerfOptions, ABadOneNamesOptionValueAndWhatIsAllowed)
         EXPECT_EQ(1, std::count(p.err.begin(), p.err.end(), '\n'));
         EXPECT_EQ("", p.out);
     }
+}
+
+/* Every option of nccl-tests 2.19 with the value that it has there by default. */
+TEST(PerfOptions, TheDefaultsOfNcclTestsMayBeGiven)
+{
+    const std::vector<std::string> words = {
+        "-t", "1",   "-g", "1",     "-b", "32M", "-e", "32M", "-i", "1M", "-f", "1",
+        "-n", "20",  "-m", "1",     "-w", "1",   "-N", "1",   "-p", "0",  "-c", "1",
+        "-o", "sum", "-d", "float", "-r", "0",   "-z", "0",   "-y", "0",  "-T", "0",
+        "-G", "0",   "-C", "0",     "-S", "0",   "-a", "1",   "-R", "0",  "-x", "0",
+        "-D", "0",   "-V", "16",    "-M", "0",   "-u", "0",   "-I", "0",  "-K", "0"};
+    for (const struct perf_collective *collective : kCollectives) {
+        const Parsed said = Parse(words, collective), unsaid = Parse({}, collective);
+        ASSERT_EQ(PERF_RUN, said.result) << said.err;
+        EXPECT_EQ(unsaid.options.max_bytes, said.options.max_bytes);
+        EXPECT_EQ(unsaid.options.per_call, said.options.per_call);
+        EXPECT_EQ(unsaid.options.timeout_s, said.options.timeout_s);
+        EXPECT_EQ(unsaid.options.blocking, said.options.blocking);
+    }
+}
+
+TEST(PerfOptions, SizesAreWrittenAsNcclTestsReadsThem)
+{
+    const struct {
+        const char *text;
+        size_t bytes;
+    } cases[] = {{"8", 8},           {"4k", 4096},          {"1.5M", 3u << 19},
+                 {"32MB", 32 << 20}, {"512KiB", 512 << 10}, {"8GB", size_t{8} << 30},
+                 {"0.5G", 1u << 29}, {"1e3", 1000}};
+    for (const auto &c : cases) {
+        const Parsed p = Parse({"-b", "0", "-e", c.text});
+        ASSERT_EQ(PERF_RUN, p.result) << p.err;
+        EXPECT_EQ(c.bytes, p.options.max_bytes) << c.text;
+    }
+}
+
+TEST(PerfOptions, ASwitchTakesItsValueOrGoesWithout)
+{
+    for (const std::vector<std::string> &words :
+         {std::vector<std::string>{"-I", "1", "-J", "f.json"},
+          {"-I", "-J", "f.json"},
+          {"-I1", "-Jf.json"},
+          {"--per_iter_timing", "1", "--output_file", "f.json"},
+          {"--output_file=f.json", "--per_iter_timing=1"},
+          {"-J", "f.json", "-I"}}) {
+        const Parsed p = Parse(words);
+        ASSERT_EQ(PERF_RUN, p.result) << p.err;
+        EXPECT_EQ(1, p.options.per_call);
+        EXPECT_STREQ("f.json", p.options.json);
+    }
+    EXPECT_EQ(0, Parse({"-I", "0"}).options.per_call);
+}
+
+TEST(PerfOptions, MessagesThatNeedOneAnotherAreNotGrouped)
+{
+    EXPECT_EQ(PERF_RUN, Parse({"-m", "2"}).result);
+    const Parsed p = Parse({"-m", "2"}, &perf_hypercube);
+    EXPECT_EQ(PERF_BAD, p.result);
+    EXPECT_NE(std::string::npos, p.err.find("-m/--agg_iters"));
 }
 
 TEST(PerfOptions, HelpNamesEveryLongOption)
@@ -395,11 +465,23 @@ TEST(PerfCollectives, BusBandwidthFactorsAreThoseOfNcclTests)
                  {&perf_gather, 0.5, 0.875},
                  {&perf_scatter, 0.5, 0.875},
                  {&perf_broadcast, 1, 1},
+                 {&perf_hypercube, 1, 1},
                  {&perf_reduce, 1, 1},
                  {&perf_sendrecv, 1, 1}};
     for (const auto &c : cases) {
         EXPECT_DOUBLE_EQ(c.of_2, c.collective->factor(2)) << c.collective->name;
         EXPECT_DOUBLE_EQ(c.of_8, c.collective->factor(8)) << c.collective->name;
+    }
+}
+
+TEST(PerfCollectives, TheHypercubeCountsWhatARankReceivesAndNeedsAPowerOfTwo)
+{
+    EXPECT_DOUBLE_EQ(0.875, perf_hypercube.share(8));
+    for (const int nranks : {1, 2, 4, 64}) {
+        EXPECT_TRUE(perf_hypercube.runs(nranks)) << nranks;
+    }
+    for (const int nranks : {3, 6, 63}) {
+        EXPECT_FALSE(perf_hypercube.runs(nranks)) << nranks;
     }
 }
 
@@ -482,11 +564,26 @@ TEST(PerfStats, PercentilesAreTheNearestRank)
     for (int i = 100; i >= 1; i--) {
         values.push_back(i);
     }
-    perf_sort(values.data(), values.size());
+    std::sort(values.begin(), values.end());
     EXPECT_EQ(50, perf_percentile(values.data(), values.size(), 0.5));
     EXPECT_EQ(99, perf_percentile(values.data(), values.size(), 0.99));
     EXPECT_EQ(1, perf_percentile(values.data(), values.size(), 0));
     EXPECT_EQ(1, perf_percentile(values.data(), 1, 0.99));
+}
+
+TEST(PerfStats, SingleCallsAreSummarised)
+{
+    double times[] = {4, 2, 3, 1, 10};
+    struct perf_calls calls;
+    perf_calls_summarise(times, 5, &calls);
+    EXPECT_EQ(1, calls.min_us);
+    EXPECT_EQ(10, calls.max_us);
+    EXPECT_EQ(4, calls.avg_us);
+    EXPECT_EQ(3, calls.p50_us);
+    EXPECT_EQ(10, calls.p95_us);
+    EXPECT_EQ(10, calls.p99_us);
+    EXPECT_DOUBLE_EQ(std::sqrt(10.0), calls.stdev_us);
+    EXPECT_DOUBLE_EQ(25 * std::sqrt(10.0), calls.cv_percent);
 }
 
 TEST(PerfStats, TimesOfRanksBecomeOneAsAsked)
@@ -524,8 +621,10 @@ struct perf_row Row()
     row.op = KOLO_SUM;
     row.root = -1;
     row.iters = 20;
-    row.halves[0] = {true, true, 61.814, 16.964, 29.686, 0, 60.1, 61.2, 70.5};
-    row.halves[1] = {true, true, 12345.678, 0.085, 0.149, 12, 12000, 12345.6, 123456.7};
+    row.halves[0] = {true, true, 61.814, 16.964, 29.686, 0, {}, nullptr, 0};
+    row.halves[0].calls = {60.1, 70.5, 61.3, 61.2, 69, 70.2, 1.5, 2.447};
+    row.halves[1] = {true, true, 12345.678, 0.085, 0.149, 12, {}, nullptr, 0};
+    row.halves[1].calls = {12000, 123456.7, 12345.6, 12345.6, 99999, 99999.9, 12345.6, 100};
     return row;
 }
 
@@ -533,10 +632,11 @@ TEST(PerfReport, ARowAndItsHeaderHaveTheColumnsOfNcclTests)
 {
     Text text;
     struct perf_row row = Row();
-    perf_print_header(text.File(), false);
-    perf_print_row(text.File(), &perf_all_reduce, &row, false);
+    const struct perf_options options = {};
+    perf_print_header(text.File(), &options);
+    perf_print_row(text.File(), &row, &options);
     row.halves[1].ran = row.halves[1].checked = row.halves[0].checked = false;
-    perf_print_row(text.File(), &perf_all_reduce, &row, false);
+    perf_print_row(text.File(), &row, &options);
     EXPECT_EQ("#                                                              out-of-place         "
               "              "
               "in-place          \n"
@@ -555,15 +655,38 @@ TEST(PerfReport, ARowAndItsHeaderHaveTheColumnsOfNcclTests)
               text.Str());
 }
 
-TEST(PerfReport, SingleCallTimesStandBeforeTheWrongElements)
+TEST(PerfReport, SingleCallTimesStandBehindTheWrongElements)
 {
     Text text;
     const struct perf_row row = Row();
-    perf_print_row(text.File(), &perf_all_reduce, &row, true);
-    EXPECT_EQ("     1048576        262144     float     sum      -1    61.81   16.96   29.69    "
-              "60.10    61.20    "
-              "70.50       0  12345.7    0.09    0.15  12000.0  12345.6   123457      12\n",
-              text.Str());
+    struct perf_options options = {};
+    options.per_call = 1;
+    perf_print_row(text.File(), &row, &options);
+    EXPECT_EQ(
+        "     1048576        262144     float     sum      -1    61.81   16.96   29.69       0"
+        "    60.10    70.50    70.20     2.45"
+        "  12345.7    0.09    0.15      12  12000.0   123457  99999.9   100.00\n",
+        text.Str());
+}
+
+TEST(PerfReport, EveryColumnHasATitle)
+{
+    for (const bool per_call : {false, true}) {
+        for (const bool timestamps : {false, true}) {
+            Text header, line;
+            const struct perf_row row = Row();
+            struct perf_options options = {};
+            options.per_call = per_call;
+            options.timestamps = timestamps;
+            perf_print_header(header.File(), &options);
+            perf_print_row(line.File(), &row, &options);
+            const std::string all = header.Str();
+            const size_t titles = all.find('\n') + 1;
+            const size_t length = all.find('\n', titles) - titles;
+            /* Without a timestamp, a blank stands where nccl-tests has one. */
+            EXPECT_EQ(length, line.Str().size() - 1 + (timestamps ? 0 : 1)) << all << line.Str();
+        }
+    }
 }
 
 TEST(PerfReport, TheSummaryCountsBothHalvesAndDecidesTheExitStatus)
@@ -607,7 +730,7 @@ TEST(PerfJson, OddNamesAreEscapedAndAnExistingFileIsKept)
         struct perf_json json;
         ASSERT_TRUE(perf_json_open(&json, path.c_str(), stderr));
         perf_json_begin(&json, &perf_all_reduce, &parsed.options, 1, argv, &device, 1);
-        perf_json_row(&json, &perf_all_reduce, &row, false);
+        perf_json_row(&json, &perf_all_reduce, &row, &parsed.options);
         ASSERT_TRUE(perf_json_end(&json, &summary, nullptr));
     }
     char content[8192] = {};
@@ -632,7 +755,8 @@ TEST(PerfMachine, RanksOfOneHostShareItsMemory)
         devices[r].available_bytes = 16000;
     }
     devices[1].available_bytes = 40000;
-    EXPECT_EQ(3000u, perf_memory_limit(devices, 3));
+    EXPECT_EQ(3000u, perf_memory_limit(devices, 3, 2));
+    EXPECT_EQ(2000u, perf_memory_limit(devices, 3, 3));
     perf_number_devices(devices, 3);
     EXPECT_EQ(0, devices[0].device);
     EXPECT_EQ(0, devices[1].device);
