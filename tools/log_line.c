@@ -185,9 +185,21 @@ static void find_prefix(const char *begin, const char *end, struct kolo_log_line
     }
 }
 
-/* Where the text before a message ends into which another message was written: "via P2P/IPCnode7"
- * holds the host node7. */
-static void cut_at_known_host(const struct kolo_log *log, struct kolo_log_line *second)
+/* Whether `text` of a line may stand before the host of another line: "NC" of "NCCL INFO", or
+ * digits of a process. */
+static bool is_torn_off(const char *text, size_t len)
+{
+    static const char *const marks[] = {"NCCL", "RCCL", "KOLO"};
+    bool torn = len > 0 && strspn(text, "0123456789") >= len;
+    for (size_t i = 0; i < KOLO_LENGTH(marks); i++) {
+        torn |= len <= 4 && memcmp(text, marks[i], len) == 0;
+    }
+    return torn;
+}
+
+/* Where the text ends into which another message was written: "via P2P/IPCnode7" holds the host
+ * node7. `within`: a message stands before. */
+static void cut_at_known_host(const struct kolo_log *log, bool within, struct kolo_log_line *second)
 {
     const size_t len = strlen(second->host);
     for (int i = 0; i < log->all.nhosts; i++) {
@@ -198,7 +210,8 @@ static void cut_at_known_host(const struct kolo_log *log, struct kolo_log_line *
     for (int i = 0; i < log->all.nhosts; i++) {
         const char *known = log->all.host[i];
         const size_t more = strlen(known);
-        if (more < len && strcmp(second->host + len - more, known) == 0) {
+        if (more > 0 && more < len && strcmp(second->host + len - more, known) == 0 &&
+            (within || is_torn_off(second->host, len - more))) {
             second->begin += len - more;
             memmove(second->host, second->host + len - more, more + 1);
             return;
@@ -241,6 +254,10 @@ bool kolo_line_find(struct kolo_log *log, const char *begin, const char *end,
         return false;
     }
     find_prefix(begin, mark, out);
+    if (out->begin > begin && out->host[0] != '\0' &&
+        strchr("0123456789NRK", out->host[0]) != NULL) {
+        cut_at_known_host(log, false, out);
+    }
     if (strcmp(log->library, "RCCL") != 0) { /* RCCL says NCCL in its prefix */
         memcpy(log->library, library, 5);
     }
@@ -249,7 +266,7 @@ bool kolo_line_find(struct kolo_log *log, const char *begin, const char *end,
     if (next != NULL) {
         find_prefix(out->at, next, &second);
         if (second.host[0] != '\0') {
-            cut_at_known_host(log, &second);
+            cut_at_known_host(log, true, &second);
             out->end = second.begin;
         }
     }

@@ -136,7 +136,7 @@ static kolo_status take_text(void *context, const char *begin, const char *end)
     kolo_status st = take_messages(log, begin, end, &found);
     if (st == KOLO_OK && !found) {
         st = kolo_log_take_foreign(log, begin, end);
-        if (st == KOLO_OK && torn != NULL && begin < end) {
+        if (st == KOLO_OK && torn != NULL) {
             log->torn = torn;
             return join_torn(log, begin, end);
         }

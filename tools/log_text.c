@@ -280,7 +280,10 @@ kolo_status kolo_log_text(const char *bytes, size_t len, kolo_log_line_taker *ta
         const char *stop = line_end(at, end, &next);
         bool taken = false;
         count(context, line);
-        if (is_json(at, stop)) {
+        if (at == stop) {
+            st = take(context, at, at); /* an empty line may end a line that was interrupted */
+            taken = true;
+        } else if (is_json(at, stop)) {
             st = take_json(at, stop, take, context, &taken);
         }
         if (st == KOLO_OK && !taken) {
