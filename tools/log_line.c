@@ -175,7 +175,7 @@ static void find_prefix(const char *begin, const char *end, struct kolo_log_line
         if (close[-1] != ']') {
             continue;
         }
-        while (open > begin && isdigit((unsigned char)open[-1])) {
+        while (open > begin && (isdigit((unsigned char)open[-1]) || open[-1] == '-')) {
             open--;
         }
         if (open > begin && open[-1] == '[' &&

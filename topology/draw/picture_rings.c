@@ -98,7 +98,8 @@ static void draw_edges(const struct circle *k, const struct kolo_job_ring *ring)
             (ring->from == KOLO_RING_CUT && i + 1 == ring->count)) {
             continue;
         }
-        const bool across = k->dots->host_of[from] != k->dots->host_of[to];
+        const int host = k->dots->host_of[from], other = k->dots->host_of[to];
+        const bool across = host >= 0 && other >= 0 && host != other;
         const int via = kolo_job_via_of(k->job, ring->channel, ring->rank[i], next);
         const enum kolo_job_carrier carrier =
             via >= 0 ? kolo_carrier_of(k->job->via[via]) : KOLO_CARRIER_OTHER;
@@ -219,9 +220,9 @@ static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, d
         drawn++;
     }
     kolo_canvas_text(canvas, (struct kolo_point){20, canvas->height + 26}, 11, KOLO_ANCHOR_START,
-                     "%d of %d distinct rings; thick: between hosts, thin: within a host, dashed: "
+                     "%d of %d distinct ring%s; thick: between hosts, thin: within a host, dashed: "
                      "shared memory.",
-                     drawn, distinct);
+                     drawn, distinct, distinct == 1 ? "" : "s");
 }
 
 void kolo_picture_add_rings(const struct kolo_job *job, struct kolo_canvas *canvas)
