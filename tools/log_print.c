@@ -1,268 +1,306 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Prints a parsed log for people and as JSON. */
+/* Prints a parsed log for people. Equal things share a line; what the log does not tell is unknown,
+ * or "at least". */
 #include "log.h"
 #include "topology/machine/graph.h"
-#include "util/escape.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* ---- text ---- */
+/* ---- numbers ---- */
+
+/* "2 hosts", "at least 1 host", "hosts unknown" */
+static void add_count(struct kolo_text *out, const char *before, int count, bool exact,
+                      const char *word)
+{
+    if (count > 0) {
+        kolo_text_add(out, "%s%s%d %s%s", before, exact ? "" : "at least ", count, word,
+                      count == 1 ? "" : "s");
+    } else {
+        kolo_text_add(out, "%s%ss unknown", before, word);
+    }
+}
+
+static void add_size(const struct kolo_log_comm *c, struct kolo_text *out)
+{
+    add_count(out, "", c->job.nranks, c->nranks_exact, "rank");
+    add_count(out, c->nhosts > 0 ? " on " : ", ", c->nhosts, c->hosts_exact, "host");
+    add_count(out, ", ", c->job.nchannels, c->channels_exact, "channel");
+}
+
+/* A list as it grows: "0-3,7". Numbers rise. */
+struct list {
+    int first, last, count;
+};
+
+static void add_run(const struct list *l, bool more, struct kolo_text *out)
+{
+    if (l->count == 0) {
+        return;
+    }
+    kolo_text_add(out,
+                  l->last == l->first       ? "%d"
+                  : l->last == l->first + 1 ? "%d,%d"
+                                            : "%d-%d",
+                  l->first, l->last);
+    kolo_text_add(out, "%s", more ? "," : "");
+}
+
+static void add_number(struct list *l, int number, struct kolo_text *out)
+{
+    if (l->count == 0 || number != l->last + 1) {
+        add_run(l, true, out);
+        l->first = number;
+    }
+    l->last = number;
+    l->count++;
+}
+
+/* ---- communicators ---- */
+
+static bool same_size(const struct kolo_log_comm *a, const struct kolo_log_comm *b)
+{
+    return a->job.nranks == b->job.nranks && a->nranks_exact == b->nranks_exact &&
+           a->nhosts == b->nhosts && a->hosts_exact == b->hosts_exact &&
+           a->job.nchannels == b->job.nchannels && a->channels_exact == b->channels_exact;
+}
+
+enum { SINGLE = 8 }; /* up to this many communicators have a line each */
+
+static void add_comms(const struct kolo_log *log, struct kolo_text *out)
+{
+    if (log->ncomms < 2) {
+        return;
+    }
+    kolo_text_add(out, "  shown is communicator %d of %d (--comm N shows another):\n",
+                  log->shown + 1, log->ncomms);
+    for (int i = 0; i < log->ncomms;) {
+        int end = i + 1;
+        while (log->ncomms > SINGLE && end < log->ncomms &&
+               same_size(&log->comm[i], &log->comm[end])) {
+            end++;
+        }
+        kolo_text_add(out, end > i + 1 ? "    %d-%d: " : "    %d: ", i + 1, end);
+        add_size(&log->comm[i], out);
+        kolo_text_add(out, "%s", end > i + 1 ? " each" : "");
+        if (end == i + 1 && log->comm[i].id != 0) {
+            kolo_text_add(out, ", commId 0x%llx", (unsigned long long)log->comm[i].id);
+        }
+        kolo_text_add(out, "\n");
+        i = end;
+    }
+}
+
+static void add_uses(const struct kolo_log_comm *c, struct kolo_text *out)
+{
+    static const char *const names[] = {"NVLS", "MNNVL", "CollNet", "PXN"};
+    const char *between = "  uses ";
+    for (size_t i = 0; i < KOLO_LENGTH(names); i++) {
+        if ((c->uses & 1u << i) != 0) {
+            kolo_text_add(out, "%s%s", between, names[i]);
+            between = ", ";
+        }
+    }
+    kolo_text_add(out, "%s", c->uses != 0 ? "\n" : "");
+    for (int i = 0; i < c->heads.count; i++) {
+        const bool begins = i == 0 || c->heads.value[i - 1][0] != c->heads.value[i][0];
+        kolo_text_add(out,
+                      i == 0   ? "  NVLS heads %d"
+                      : begins ? "; %d"
+                               : " %d",
+                      c->heads.value[i][1]);
+    }
+    kolo_text_add(out, "%s", c->heads.count > 0 ? "\n" : "");
+}
+
+static void add_hosts(const struct kolo_job *job, struct kolo_text *out)
+{
+    for (int h = 0; h < job->nhosts; h++) {
+        kolo_text_add(out, "  host %s:", job->host[h]);
+        int ranks = 0;
+        for (int i = 0; i < job->nmembers; i++) {
+            if (job->member[i].host == h) {
+                kolo_text_add(out, " %d", job->member[i].rank);
+                ranks++;
+            }
+        }
+        kolo_text_add(out, "%s\n", ranks == 0 ? " ranks unknown" : "");
+    }
+}
+
+/* ---- rings ---- */
 
 static void add_ring(const struct kolo_job_ring *ring, struct kolo_text *out)
 {
     static const char *const from[] = {"", "  (rebuilt)", "  (cut)"};
+    int low = 0;
+    for (int i = 1; i < ring->count && ring->from != KOLO_RING_CUT; i++) {
+        low = ring->rank[i] < ring->rank[low] ? i : low;
+    }
     for (int i = 0; i < ring->count; i++) {
-        kolo_text_add(out, "%s%d", i > 0 ? " " : "", ring->rank[i]);
+        kolo_text_add(out, "%s%d", i > 0 ? " " : "", ring->rank[(low + i) % ring->count]);
     }
     kolo_text_add(out, "%s\n", from[ring->from]);
 }
 
-static bool same_ring(const struct kolo_job_ring *a, const struct kolo_job_ring *b)
-{
-    return a->count == b->count &&
-           memcmp(a->rank, b->rank, (size_t)a->count * sizeof a->rank[0]) == 0;
-}
-
-/* Channels with the same ring share a line. */
+/* Channels with the same ring share a line, wherever the ring begins. */
 static void add_rings(const struct kolo_job *job, struct kolo_text *out)
 {
     for (int i = 0; i < job->nrings; i++) {
+        struct list channels = {0};
+        int same = 0;
         bool first = true;
-        for (int j = 0; j < i; j++) {
-            first = first && !same_ring(&job->ring[j], &job->ring[i]);
+        for (int j = 0; j < i && first; j++) {
+            first = !kolo_ring_same(&job->ring[j], &job->ring[i]);
         }
         if (!first) {
             continue;
         }
-        kolo_text_add(out, "  ring of channel %d", job->ring[i].channel);
-        for (int j = i + 1; j < job->nrings; j++) {
-            if (same_ring(&job->ring[i], &job->ring[j])) {
-                kolo_text_add(out, ",%d", job->ring[j].channel);
+        for (int j = i; j < job->nrings; j++) {
+            same += kolo_ring_same(&job->ring[i], &job->ring[j]);
+        }
+        kolo_text_add(out, "  ring of channel%s ", same == 1 ? "" : "s");
+        for (int j = i; j < job->nrings; j++) {
+            if (kolo_ring_same(&job->ring[i], &job->ring[j])) {
+                add_number(&channels, job->ring[j].channel, out);
             }
         }
+        add_run(&channels, false, out);
         kolo_text_add(out, ": ");
         add_ring(&job->ring[i], out);
     }
 }
 
-static void add_trees(const struct kolo_job *job, struct kolo_text *out)
+/* ---- trees ---- */
+
+struct shape {
+    int channel, ranks, depth, leaves, forks, roots, root;
+};
+
+/* The shape of the tree whose branches begin at `first`. Returns the begin of the next tree. */
+static int find_shape(const struct kolo_job *job, int first, struct shape *out)
 {
-    for (int c = 0; c < kolo_job_trees(job); c++) {
-        int members = 0;
-        kolo_text_add(out, "  tree of channel %d: root", c);
-        for (int i = 0; i < job->nbranches; i++) {
-            const struct kolo_job_branch *b = &job->branch[i];
-            members += b->channel == c;
-            if (b->channel == c && b->up < 0) {
-                kolo_text_add(out, " %d", b->rank);
-            }
+    int i = first;
+    *out = (struct shape){.channel = job->branch[first].channel, .root = -1};
+    for (; i < job->nbranches && job->branch[i].channel == out->channel; i++) {
+        const struct kolo_job_branch *b = &job->branch[i];
+        out->ranks++;
+        out->leaves += b->down[0] < 0;
+        out->forks += b->down[1] >= 0;
+        if (b->up < 0) {
+            out->root = out->roots++ == 0 ? b->rank : out->root;
         }
-        const int depth = kolo_job_depth(job, c);
-        kolo_text_add(out, depth >= 0 ? ", depth %d" : " not in the log", depth);
-        kolo_text_add(out, ", %d ranks\n", members);
+    }
+    out->depth = kolo_job_depth(job, out->channel);
+    return i;
+}
+
+static bool same_shape(const struct shape *a, const struct shape *b)
+{
+    return a->ranks == b->ranks && a->depth == b->depth && a->leaves == b->leaves &&
+           a->forks == b->forks && a->roots == b->roots;
+}
+
+enum { TREES = 64 };
+
+static void add_shape(const struct kolo_log_comm *c, const struct shape *all, int count, int which,
+                      struct kolo_text *out)
+{
+    const struct shape *s = &all[which];
+    struct list channels = {0};
+    int same = 0;
+    bool one_root = true;
+    for (int i = which; i < count; i++) {
+        if (same_shape(&all[i], s)) {
+            same++;
+            one_root = one_root && all[i].root == s->root;
+        }
+    }
+    kolo_text_add(out, same == 1 ? "  tree of channel " : "  trees of channels ");
+    for (int i = which; i < count; i++) {
+        if (same_shape(&all[i], s)) {
+            add_number(&channels, all[i].channel, out);
+        }
+    }
+    add_run(&channels, false, out);
+    kolo_text_add(out, s->roots == 0 ? ": root not in the log" : one_root ? ": root" : ": roots");
+    for (int i = which; i < count && s->roots > 0; i++) {
+        if (i == which || (!one_root && same_shape(&all[i], s))) {
+            kolo_text_add(out, " %d", all[i].root);
+        }
+    }
+    if (s->ranks == c->job.nranks && s->depth >= 0) {
+        kolo_text_add(out, ", depth %d", s->depth);
+        add_count(out, ", ", s->ranks, true, "rank");
+    } else {
+        kolo_text_add(out, ", %d of %s%d rank%s in the log", s->ranks,
+                      c->nranks_exact ? "" : "at least ", c->job.nranks,
+                      c->job.nranks == 1 ? "" : "s");
+    }
+    kolo_text_add(out, "\n");
+}
+
+static void add_trees(const struct kolo_log_comm *c, struct kolo_text *out)
+{
+    struct shape all[TREES];
+    int count = 0;
+    for (int i = 0; i < c->job.nbranches && count < TREES;) {
+        i = find_shape(&c->job, i, &all[count]);
+        count++;
+    }
+    for (int i = 0; i < count; i++) {
+        bool first = true;
+        for (int j = 0; j < i && first; j++) {
+            first = !same_shape(&all[j], &all[i]);
+        }
+        if (first) {
+            add_shape(c, all, count, i, out);
+        }
     }
 }
 
-static int lines_of(const struct kolo_job *job, int via)
+/* ---- all ---- */
+
+static void add_vias(const struct kolo_job *job, struct kolo_text *out)
 {
-    int lines = 0;
-    for (int i = 0; i < job->nedges; i++) {
-        lines += job->edge[i].via == via;
+    for (int v = 0; v < job->nvias; v++) {
+        int lines = 0;
+        for (int i = 0; i < job->nedges; i++) {
+            lines += job->edge[i].via == v;
+        }
+        kolo_text_add(out, "  via %s: %d line%s\n", job->via[v], lines, lines == 1 ? "" : "s");
     }
-    return lines;
+}
+
+static void add_lines(const char *title, const char *lines, bool apart, struct kolo_text *out)
+{
+    const char *between = title;
+    for (const char *at = lines; at != NULL && *at != '\0';) {
+        const size_t len = strcspn(at, "\n");
+        kolo_text_add(out, "%s%.*s%s", between, (int)len, at, apart ? "\n" : "");
+        between = apart ? title : " ";
+        at += len + 1;
+    }
+    kolo_text_add(out, "%s", !apart && between != title ? "\n" : "");
 }
 
 void kolo_log_print_text(const struct kolo_log *log, struct kolo_text *out)
 {
-    const struct kolo_job *job = &log->job;
-    kolo_text_add(out, "%s %s: %d ranks", log->library[0] != '\0' ? log->library : "no library",
-                  log->version[0] != '\0' ? log->version : "(version not in the log)", job->nranks);
-    kolo_text_add(out, " on %d host%s, %d channels\n", job->nhosts, job->nhosts == 1 ? "" : "s",
-                  job->nchannels);
-    for (int h = 0; h < job->nhosts; h++) {
-        kolo_text_add(out, "  host %s:", job->host[h]);
-        for (int i = 0; i < job->nmembers; i++) {
-            if (job->member[i].host == h) {
-                kolo_text_add(out, " %d", job->member[i].rank);
-            }
-        }
-        kolo_text_add(out, "\n");
-    }
-    add_rings(job, out);
-    add_trees(job, out);
-    for (int v = 0; v < job->nvias; v++) {
-        kolo_text_add(out, "  via %s: %d lines\n", job->via[v], lines_of(job, v));
-    }
-    for (const char *at = log->issues.chars; at != NULL && *at != '\0';) {
-        const size_t len = strcspn(at, "\n");
-        kolo_text_add(out, "  note: %.*s\n", (int)len, at);
-        at += len + 1;
-    }
-}
-
-/* ---- JSON ---- */
-
-static void json_values(const char *name, const struct kolo_log_values *values, bool pairs,
-                        struct kolo_text *out)
-{
-    kolo_text_add(out, ",\n \"%s\": [", name);
-    for (int i = 0; i < values->count; i++) {
-        const int *v = values->value[i];
-        kolo_text_add(out, pairs ? "%s[%d, %d]" : "%s%d", i > 0 ? ", " : "", v[0], v[1]);
-    }
-    kolo_text_add(out, "]");
-}
-
-static void json_rings(const struct kolo_job *job, struct kolo_text *out)
-{
-    kolo_text_add(out, ",\n \"rings\": {");
-    for (int i = 0; i < job->nrings; i++) {
-        kolo_text_add(out, "%s\"%d\": [", i > 0 ? ",\n  " : "", job->ring[i].channel);
-        for (int r = 0; r < job->ring[i].count; r++) {
-            kolo_text_add(out, "%s%d", r > 0 ? ", " : "", job->ring[i].rank[r]);
-        }
-        kolo_text_add(out, "]");
-    }
-    kolo_text_add(out, "}");
-}
-
-/* The roots of the tree whose branches begin at `first`. */
-static void json_roots_of(const struct kolo_job *job, int first, struct kolo_text *out)
-{
-    const char *between = "";
-    for (int i = first; i < job->nbranches; i++) {
-        const struct kolo_job_branch *b = &job->branch[i];
-        if (b->channel != job->branch[first].channel) {
-            return;
-        }
-        if (b->up < 0) {
-            kolo_text_add(out, "%s%d", between, b->rank);
-            between = ", ";
-        }
-    }
-}
-
-static void json_roots(const struct kolo_job *job, struct kolo_text *out)
-{
-    kolo_text_add(out, ",\n \"tree_roots\": {");
-    const char *comma = "";
-    for (int i = 0; i < job->nbranches; i++) {
-        const struct kolo_job_branch *b = &job->branch[i];
-        const bool begins = i == 0 || job->branch[i - 1].channel != b->channel;
-        if (begins) {
-            kolo_text_add(out, "%s\"%d\": [", comma, b->channel);
-            json_roots_of(job, i, out);
-            kolo_text_add(out, "]");
-            comma = ", ";
-        }
-    }
-    kolo_text_add(out, "}");
-}
-
-static void json_trees(const struct kolo_job *job, struct kolo_text *out)
-{
-    kolo_text_add(out, ",\n \"trees\": {");
-    for (int i = 0; i < job->nbranches; i++) {
-        const struct kolo_job_branch *b = &job->branch[i];
-        const bool begins = i == 0 || job->branch[i - 1].channel != b->channel;
-        const bool ends = i + 1 == job->nbranches || job->branch[i + 1].channel != b->channel;
-        if (begins) {
-            kolo_text_add(out, "%s\"%d\": {", i > 0 ? ",\n  " : "", b->channel);
-        }
-        kolo_text_add(out, "%s\"%d\": {\"parent\": %d, \"children\": [", begins ? "" : ", ",
-                      b->rank, b->up);
-        for (int d = 0; d < 3 && b->down[d] >= 0; d++) {
-            kolo_text_add(out, "%s%d", d > 0 ? ", " : "", b->down[d]);
-        }
-        kolo_text_add(out, ends ? "]}}" : "]}");
-    }
-    kolo_text_add(out, "}");
-}
-
-static void json_heads(const struct kolo_log_values *heads, struct kolo_text *out)
-{
-    kolo_text_add(out, ",\n \"nvls_heads\": {");
-    for (int i = 0; i < heads->count; i++) {
-        const bool begins = i == 0 || heads->value[i - 1][0] != heads->value[i][0];
-        const bool ends = i + 1 == heads->count || heads->value[i + 1][0] != heads->value[i][0];
-        if (begins) {
-            kolo_text_add(out, "%s\"%d\": [", i > 0 ? ", " : "", heads->value[i][0]);
-        }
-        kolo_text_add(out, "%s%d%s", begins ? "" : ", ", heads->value[i][1], ends ? "]" : "");
-    }
-    kolo_text_add(out, "}");
-}
-
-static void json_text(const char *before, const char *text, const char *after,
-                      struct kolo_text *out)
-{
-    kolo_text_add(out, "%s\"", before);
-    kolo_text_json(out, text);
-    kolo_text_add(out, "\"%s", after);
-}
-
-static void json_hosts(const struct kolo_job *job, struct kolo_text *out)
-{
-    kolo_text_add(out, ",\n \"hosts\": {");
-    for (int h = 0; h < job->nhosts; h++) {
-        json_text(h > 0 ? ", " : "", job->host[h], ": [", out);
-        const char *comma = "";
-        for (int i = 0; i < job->nmembers; i++) {
-            if (job->member[i].host == h) {
-                kolo_text_add(out, "%s%d", comma, job->member[i].rank);
-                comma = ", ";
-            }
-        }
-        kolo_text_add(out, "]");
-    }
-    kolo_text_add(out, "}");
-}
-
-static void json_issues(const struct kolo_log *log, struct kolo_text *out)
-{
-    const char *comma = "";
-    kolo_text_add(out, ",\n \"issues\": [");
-    for (const char *at = log->issues.chars; at != NULL && *at != '\0';) {
-        char line[512];
-        const size_t len = strcspn(at, "\n");
-        memcpy(line, at, len);
-        line[len] = '\0';
-        json_text(comma, line, "", out);
-        comma = ", ";
-        at += len + 1;
-    }
-    kolo_text_add(out, "]");
-}
-
-void kolo_log_print_json(const struct kolo_log *log, struct kolo_text *out)
-{
-    const struct kolo_job *job = &log->job;
-    int ranks = 0;
-    for (int i = 0; i < job->nbranches; i++) {
-        ranks += job->branch[i].channel == job->branch[0].channel;
-    }
-    json_text("{\"library\": ", log->library, "", out);
-    if (log->version[0] != '\0') {
-        json_text(",\n \"version\": ", log->version, "", out);
+    const struct kolo_log_comm *c = kolo_log_shown(log);
+    kolo_text_add(out, "%s %s: ", log->library[0] != '\0' ? log->library : "no library",
+                  log->version[0] != '\0' ? log->version : "(version not in the log)");
+    if (c == NULL) {
+        kolo_text_add(out, "ranks unknown, hosts unknown, channels unknown\n");
     } else {
-        kolo_text_add(out, ",\n \"version\": null");
+        add_size(c, out);
+        kolo_text_add(out, "\n");
+        add_comms(log, out);
+        add_uses(c, out);
+        add_hosts(&c->job, out);
+        add_rings(&c->job, out);
+        add_trees(c, out);
+        add_vias(&c->job, out);
     }
-    kolo_text_add(out, ",\n \"nranks\": %d", job->nranks);
-    json_values("nnodes_localranks", &log->nodes, true, out);
-    json_values("nchannels", &log->channels, false, out);
-    json_values("coll_channels", &log->coll_channels, false, out);
-    kolo_text_add(out, ",\n \"ranks_with_trees\": %d", ranks);
-    json_hosts(job, out);
-    json_rings(job, out);
-    json_roots(job, out);
-    json_trees(job, out);
-    json_heads(&log->heads, out);
-    kolo_text_add(out, ",\n \"transports\": {");
-    for (int v = 0; v < job->nvias; v++) {
-        json_text(v > 0 ? ", " : "", job->via[v], ": ", out);
-        kolo_text_add(out, "%d", lines_of(job, v));
-    }
-    kolo_text_add(out, "},\n \"tree_inconsistencies\": %d", kolo_log_tree_faults(job));
-    json_issues(log, out);
-    kolo_text_add(out, "}\n");
+    add_lines("  environment: ", log->settings.chars, false, out);
+    add_lines("  note: ", log->issues.chars, true, out);
 }

@@ -81,12 +81,12 @@ static bool is_tree_edge(const struct kolo_job *job, const struct kolo_job_edge 
 
 /* Collect candidates in two passes: edges that are no tree edges, then the others. Edges are
  * sorted, so an edge that both ends logged is taken once. */
-static void collect_candidates(const struct kolo_log *log, int channel, bool lines, int *first,
-                               int *to)
+static void collect_candidates(const struct kolo_log_comm *comm, int channel, bool lines,
+                               int *first, int *to)
 {
-    const struct kolo_job_edge *edge = lines ? log->next : log->job.edge;
-    const int count = lines ? log->nnext : log->job.nedges;
-    const int n = log->job.nranks;
+    const struct kolo_job_edge *edge = lines ? comm->next : comm->job.edge;
+    const int count = lines ? comm->nnext : comm->job.nedges;
+    const int n = comm->job.nranks;
     memset(first, 0, ((size_t)n + 2) * sizeof *first);
     for (int pass = 0; pass < 3; pass++) { /* 0 counts */
         for (int i = 0; i < count; i++) {
@@ -98,7 +98,7 @@ static void collect_candidates(const struct kolo_log *log, int channel, bool lin
             }
             if (pass == 0) {
                 first[e->from + 2]++;
-            } else if ((lines || !is_tree_edge(&log->job, e)) == (pass == 1)) {
+            } else if ((lines || !is_tree_edge(&comm->job, e)) == (pass == 1)) {
                 to[first[e->from + 1]++] = e->to;
             }
         }
@@ -108,38 +108,38 @@ static void collect_candidates(const struct kolo_log *log, int channel, bool lin
     }
 }
 
-static void count_hosts(const struct kolo_log *log, const int *host, int *left)
+static void count_hosts(const struct kolo_log_comm *comm, const int *host, int *left)
 {
-    memset(left, 0, (size_t)log->job.nhosts * sizeof *left);
-    for (int r = 0; r < log->job.nranks; r++) {
+    memset(left, 0, (size_t)comm->job.nhosts * sizeof *left);
+    for (int r = 0; r < comm->job.nranks; r++) {
         if (host[r] >= 0) {
             left[host[r]]++;
         }
     }
 }
 
-static bool try_from(struct kolo_log *log, struct search *s, const int *host,
+static bool try_from(struct kolo_log_comm *comm, struct search *s, const int *host,
                      const struct kolo_job_ring *ring)
 {
     const int zero = 0;
     const int fixed = ring != NULL ? ring->count : 1;
     s->host = host;
     if (host != NULL) {
-        count_hosts(log, host, s->left);
+        count_hosts(comm, host, s->left);
     }
     memcpy(s->path, ring != NULL ? ring->rank : &zero, (size_t)fixed * sizeof zero);
     return find_cycle(s, fixed);
 }
 
-static kolo_status keep_ring(struct kolo_log *log, int channel, const int *path)
+static kolo_status keep_ring(struct kolo_log_comm *comm, int channel, const int *path)
 {
-    struct kolo_job *job = &log->job;
+    struct kolo_job *job = &comm->job;
     const int n = job->nranks;
     for (int i = 0; i < job->nrings; i++) {
         if (job->ring[i].channel == channel) {
             int *grown = realloc(job->ring[i].rank, (size_t)n * sizeof *grown);
             if (grown == NULL) {
-                return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+                return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a ring");
             }
             memcpy(grown, path, (size_t)n * sizeof *grown);
             job->ring[i] = (struct kolo_job_ring){channel, KOLO_RING_REBUILT, n, grown};
@@ -147,35 +147,35 @@ static kolo_status keep_ring(struct kolo_log *log, int channel, const int *path)
         }
     }
     if (!kolo_job_add_ring(job, channel, path, n)) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a ring");
     }
     job->ring[job->nrings - 1].from = KOLO_RING_REBUILT;
     return KOLO_OK;
 }
 
 /* Search by the ring's own lines, then by connections host by host, then by connections alone. */
-static bool search_ring(struct kolo_log *log, struct search *s, int channel, int *first, int *to,
-                        const int *host)
+static bool search_ring(struct kolo_log_comm *comm, struct search *s, int channel, int *first,
+                        int *to, const int *host)
 {
-    const struct kolo_job_ring *ring = kolo_job_find_ring(&log->job, channel);
-    collect_candidates(log, channel, true, first, to);
-    if (try_from(log, s, NULL, ring)) {
+    const struct kolo_job_ring *ring = kolo_job_find_ring(&comm->job, channel);
+    collect_candidates(comm, channel, true, first, to);
+    if (try_from(comm, s, NULL, ring)) {
         return true;
     }
-    collect_candidates(log, channel, false, first, to);
-    return try_from(log, s, host, ring) || try_from(log, s, NULL, ring);
+    collect_candidates(comm, channel, false, first, to);
+    return try_from(comm, s, host, ring) || try_from(comm, s, NULL, ring);
 }
 
-static kolo_status rebuild_ring(struct kolo_log *log, int channel)
+static kolo_status rebuild_ring(struct kolo_log_comm *comm, int channel)
 {
-    const struct kolo_job *job = &log->job;
+    const struct kolo_job *job = &comm->job;
     const size_t n = (size_t)job->nranks;
-    const size_t most = (size_t)(job->nedges > log->nnext ? job->nedges : log->nnext);
+    const size_t most = (size_t)(job->nedges > comm->nnext ? job->nedges : comm->nnext);
     int *ints = malloc((4 * n + 2 + most + (size_t)job->nhosts) * sizeof *ints);
     unsigned char *used = malloc(n);
     kolo_status st = KOLO_OK;
     if (ints == NULL || used == NULL) {
-        st = kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+        st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a ring");
     } else {
         int *host = ints + 2 * n, *first = host + n, *to = first + n + 2;
         struct search s = {.n = (int)n,
@@ -188,8 +188,8 @@ static kolo_status rebuild_ring(struct kolo_log *log, int channel)
         for (int r = 0; r < job->nranks; r++) {
             host[r] = kolo_job_host_of(job, r);
         }
-        if (search_ring(log, &s, channel, first, to, host)) {
-            st = keep_ring(log, channel, s.path);
+        if (search_ring(comm, &s, channel, first, to, host)) {
+            st = keep_ring(comm, channel, s.path);
         }
     }
     free(ints);
@@ -199,22 +199,22 @@ static kolo_status rebuild_ring(struct kolo_log *log, int channel)
 
 /* A ring has at least as many edges as ranks. With fewer edges there is no search, and no memory is
  * taken for ranks that a log only claims. */
-kolo_status kolo_log_rebuild(struct kolo_log *log)
+kolo_status kolo_log_rebuild(struct kolo_log_comm *comm)
 {
-    struct kolo_job *job = &log->job;
+    struct kolo_job *job = &comm->job;
     const bool enough =
-        job->nranks > 1 && (job->nedges >= job->nranks || log->nnext >= job->nranks);
+        job->nranks > 1 && (job->nedges >= job->nranks || comm->nnext >= job->nranks);
     const int channels = job->nchannels;
     for (int i = 0; i < job->nrings; i++) {
         if (job->ring[i].count < job->nranks) {
             job->ring[i].from = KOLO_RING_CUT;
-            log->cut_rings++;
+            comm->cut_rings++;
         }
     }
     for (int c = 0; c < channels && enough; c++) {
         const struct kolo_job_ring *ring = kolo_job_find_ring(job, c);
         if (ring == NULL || ring->count < job->nranks) {
-            KOLO_TRY(rebuild_ring(log, c));
+            KOLO_TRY(rebuild_ring(comm, c));
         }
     }
     kolo_job_sort(job);

@@ -24,10 +24,9 @@ MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/
         "hub": ["src/boot/hub_job.c", "src/boot/wire.c"],
         "rank": ["src/boot/hub.c", "src/boot/hub_job.c", "src/boot/wire.c"],
         "words": ["src/boot/*.c", "src/tune/*.c", "src/plan/*.c", "src/plan/verify/*.c", "algos/*.c"],
-        "log": ["tools/log_check.c", "tools/log_line.c", "tools/log_print.c", "tools/log_read.c",
-                "tools/log_ring.c"]}
+        "log": ["tools/log_*.c"]}
 CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
-                       "smi-4gpu.txt"], "log": ["fuzz/log"],
+                       "smi-4gpu.txt"], "log": ["fuzz/log", "logs"],
            "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):

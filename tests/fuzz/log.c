@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: tools/log_read.c
+// covers: tools/log_read.c tools/log_text.c tools/log_comm.c
 /* Logs: what is read is printed in every form and drawn. */
 #include "tools/log.h"
 
@@ -20,12 +20,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     copy[size] = '\0';
     if (kolo_log_read(&log, "log", copy, size) == KOLO_OK && kolo_log_finish(&log) == KOLO_OK) {
-        if (log.job.bytes > log.job.limit) {
+        const struct kolo_log_comm *comm = kolo_log_shown(&log);
+        if (log.all.bytes > log.all.limit || (comm != NULL && comm->job.bytes > comm->job.limit)) {
             abort();
         }
         kolo_log_print_text(&log, &text);
+        for (size_t i = 0; i < text.len; i++) {
+            if ((text.chars[i] < ' ' && text.chars[i] >= 0 && text.chars[i] != '\n') ||
+                text.chars[i] == 0x7f) {
+                abort();
+            }
+        }
         kolo_log_print_json(&log, &text);
-        kolo_picture_job(&log.job, NULL, &text);
+        if (comm != NULL) {
+            kolo_picture_job(&comm->job, NULL, &text);
+        }
     }
     kolo_text_free(&text);
     kolo_log_free(&log);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: tools/log.c tools/log_check.c tools/log_print.c tools/log_read.c tools/log_ring.c
+// covers: tools/log_check.c tools/log_line.c tools/log_print.c tools/log_read.c tools/log_ring.c
 /* Logs of many versions and launchers are read into the same lists. */
 extern "C" {
 #include "tools/log.h"
@@ -22,6 +22,17 @@ struct Log {
     ~Log()
     {
         kolo_log_free(&log);
+    }
+    const struct kolo_log_comm &comm() const
+    {
+        static const struct kolo_log_comm none = {};
+        const struct kolo_log_comm *shown = kolo_log_shown(&log);
+        EXPECT_NE(nullptr, shown);
+        return shown != nullptr ? *shown : none;
+    }
+    const struct kolo_job &job() const
+    {
+        return comm().job;
     }
     bool issue(const char *part) const
     {
@@ -48,9 +59,9 @@ TEST(Log, TheThreeWaysToWriteATreeMeanTheSame)
     for (const char *form : forms) {
         SCOPED_TRACE(form);
         const Log log(form);
-        EXPECT_EQ(2, kolo_job_trees(&log.log.job));
-        ExpectTree(log.log.job, 1, 0, 2);
-        const struct kolo_job_branch *b = kolo_job_find_branch(&log.log.job, 1, 1);
+        EXPECT_EQ(2, kolo_job_trees(&log.job()));
+        ExpectTree(log.job(), 1, 0, 2);
+        const struct kolo_job_branch *b = kolo_job_find_branch(&log.job(), 1, 1);
         ASSERT_NE(nullptr, b);
         EXPECT_EQ(2, b->up);
     }
@@ -67,15 +78,15 @@ TEST(Log, WhatLaunchersAndClocksPutBeforeALineIsPassedOver)
             "node-7.x:12:34 [5] NCCL INFO comm 0x1 rank 3 nranks 4 cudaDev 5 busId 4b000 - "
             "Init COMPLETE\nforeign line: 3[1] -> 4[2] via nothing\n" +
             b + "node-7.x:12:34 [5] NCCL INFO Channel 01/02 :    0   2   1   3\n");
-        EXPECT_EQ(4, log.log.job.nranks);
-        ASSERT_EQ(1, log.log.job.nhosts);
-        EXPECT_STREQ("node-7.x", log.log.job.host[0]);
-        EXPECT_EQ(0, kolo_job_host_of(&log.log.job, 3));
-        const struct kolo_job_ring *ring = kolo_job_find_ring(&log.log.job, 1);
+        EXPECT_EQ(4, log.job().nranks);
+        ASSERT_EQ(1, log.job().nhosts);
+        EXPECT_STREQ("node-7.x", log.job().host[0]);
+        EXPECT_EQ(0, kolo_job_host_of(&log.job(), 3));
+        const struct kolo_job_ring *ring = kolo_job_find_ring(&log.job(), 1);
         ASSERT_NE(nullptr, ring);
         EXPECT_EQ(4, ring->count);
         EXPECT_EQ(2, ring->rank[1]);
-        EXPECT_EQ(2, log.log.job.nchannels);
+        EXPECT_EQ(2, log.job().nchannels);
     }
 }
 
@@ -91,7 +102,7 @@ TEST(Log, ConnectionsOfEveryVersionAreRead)
         "h:1:2 [0] NCCL INFO Channel 04/1 : 2[0] -> 3[1] via P2P/CUMEM/read\n"
         "h:1:2 [0] RCCL INFO Channel 05/0 : 2[0] -> 3[1] via P2P/IPC comm 0x7f nRanks 04\n"
         "h:1:2 [0] KOLO INFO Channel 06/0 : 2[0] -> 3[1] via SHM/direct\n");
-    const struct kolo_job &job = log.log.job;
+    const struct kolo_job &job = log.job();
     ASSERT_EQ(7, job.nedges);
     const struct {
         int channel, from, to;
@@ -134,7 +145,7 @@ TEST(Log, ACutRingIsRebuiltFromItsLinesOrFromConnections)
 {
     for (const bool lines : {true, false}) {
         const Log log(CutRing(lines));
-        const struct kolo_job_ring *ring = kolo_job_find_ring(&log.log.job, 0);
+        const struct kolo_job_ring *ring = kolo_job_find_ring(&log.job(), 0);
         ASSERT_NE(nullptr, ring);
         EXPECT_EQ(KOLO_RING_REBUILT, ring->from);
         ASSERT_EQ(4, ring->count);
@@ -149,8 +160,8 @@ TEST(Log, ACutRingThatNothingCompletesIsSaidToBeCut)
 {
     const Log log("a:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 40 - Init COMPLETE\n"
                   "a:1:1 [0] NCCL INFO Channel 00/01 :  0  1  2 ...\n");
-    EXPECT_EQ(KOLO_RING_CUT, kolo_job_find_ring(&log.log.job, 0)->from);
-    EXPECT_EQ(3, kolo_job_find_ring(&log.log.job, 0)->count);
+    EXPECT_EQ(KOLO_RING_CUT, kolo_job_find_ring(&log.job(), 0)->from);
+    EXPECT_EQ(3, kolo_job_find_ring(&log.job(), 0)->count);
     EXPECT_TRUE(log.issue("do not tell the rest"));
 }
 
@@ -171,9 +182,95 @@ TEST(Log, WhatMakesAJobSlowIsNoted)
     EXPECT_TRUE(log.issue("1 line is a warning"));
 }
 
+TEST(Log, CommunicatorsOfEqualSizeAreKeptApart)
+{
+    std::string text;
+    for (const char *id : {"0x11", "0x22"}) {
+        for (int r = 0; r < 2; r++) {
+            const std::string rank = std::to_string(r), up = std::to_string(r - 1);
+            const std::string host = "h:10" + rank + ":20" + rank + " [0] NCCL INFO ";
+            text += host + "comm " + id + rank + " rank " + rank + " nranks 2 commId " + id +
+                    " - Init START\n" + host + "Trees [0] " + (r == 0 ? "1" : "-1") + "/-1/-1->" +
+                    rank + "->" + up + "\n" + host + "comm " + id + rank + " rank " + rank +
+                    " nranks 2 commId " + id + " - Init COMPLETE\n";
+        }
+    }
+    const Log log(text);
+    ASSERT_EQ(2, log.log.ncomms);
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(2, log.log.comm[i].job.nranks);
+        EXPECT_EQ(2, log.log.comm[i].job.nbranches);
+        EXPECT_EQ(2, log.log.comm[i].complete);
+    }
+}
+
+TEST(Log, TheGpusOfConnectionsPartCommunicatorsWithoutAnId)
+{
+    std::string text;
+    for (int r = 0; r < 2; r++) {     /* of both communicators */
+        for (int g = 0; g < 2; g++) { /* each spans two hosts with one GPU a host */
+            const std::string gpu = g == 0 ? "1a000" : "8a000", rank = std::to_string(r);
+            const std::string host =
+                "h" + rank + ":" + std::to_string(50 + g) + ":7 [0] NCCL INFO ";
+            text += host + "Channel 00 : " + rank + "[" + gpu + "] -> " + std::to_string(1 - r) +
+                    "[" + gpu + "] [send] via NET/IB/" + std::to_string(g) + "\n" + host +
+                    "comm 0x1 rank " + rank + " nranks 2 - Init COMPLETE\n";
+        }
+    }
+    const Log log(text);
+    ASSERT_EQ(2, log.log.ncomms);
+    for (int i = 0; i < 2; i++) {
+        const struct kolo_job &job = log.log.comm[i].job;
+        ASSERT_EQ(2, job.nedges);
+        EXPECT_EQ(job.edge[0].net, job.edge[1].net);
+    }
+}
+
+TEST(Log, WhatIsNotKnownIsAtLeast)
+{
+    const Log log("h:1:2 [0] NCCL INFO Trees [0] 36/-1/-1->37->35 [1] 35/28/44->37->36\n");
+    EXPECT_EQ(45, log.job().nranks);
+    EXPECT_FALSE(log.comm().nranks_exact);
+    EXPECT_FALSE(log.comm().hosts_exact);
+    EXPECT_EQ(2, log.job().nchannels);
+    EXPECT_FALSE(log.comm().channels_exact);
+}
+
+TEST(Log, ARotatedRingIsTheSameRing)
+{
+    const Log log("h:1:2 [0] NCCL INFO Channel 00/03 : 0 1 2\n"
+                  "h:1:2 [0] NCCL INFO Channel 01/03 : 1 2 0\n"
+                  "h:1:2 [0] NCCL INFO Channel 02/03 : 2 1 0\n");
+    const struct kolo_job &job = log.job();
+    ASSERT_EQ(3, job.nrings);
+    EXPECT_TRUE(kolo_ring_same(&job.ring[0], &job.ring[1]));
+    EXPECT_FALSE(kolo_ring_same(&job.ring[0], &job.ring[2]));
+}
+
+TEST(Log, HostsStandInTheOrderOfTheirRanks)
+{
+    const Log log("z:1:2 [0] NCCL INFO comm 0x1 rank 1 nranks 2 - Init COMPLETE\n"
+                  "y:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 - Init COMPLETE\n");
+    ASSERT_EQ(2, log.job().nhosts);
+    EXPECT_STREQ("y", log.job().host[0]);
+    EXPECT_EQ(1, kolo_job_host_of(&log.job(), 1));
+}
+
+TEST(Log, ARankThatDoesNotComeThroughTheStartIsNamed)
+{
+    std::string text;
+    for (int r = 0; r < 3; r++) {
+        const std::string host = "h:1" + std::to_string(r) + ":2 [0] NCCL INFO ";
+        const std::string comm = "comm 0x1 rank " + std::to_string(r) + " nranks 3 commId 0x9 - ";
+        text += host + comm + "Init START\n" + (r == 1 ? "" : host + comm + "Init COMPLETE\n");
+    }
+    EXPECT_TRUE(Log(text).issue("rank 1 (h:11) did not say Init COMPLETE"));
+}
+
 TEST(Log, AFileWithoutALineOfOursSaysSo)
 {
     const Log log("hello\nNCCL version 2.30.7+cuda12.9\n");
+    EXPECT_EQ(nullptr, kolo_log_shown(&log.log));
     EXPECT_TRUE(log.issue("no line of NCCL"));
     EXPECT_STREQ("2.30.7+cuda12.9", log.log.version);
 }
@@ -182,8 +279,8 @@ TEST(Log, ClaimsOfManyRanksTakeNoMemoryForThem)
 {
     const Log log("a:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 16000000 - Init COMPLETE\n"
                   "a:1:1 [0] NCCL INFO Channel 00/4000 :  0  1  2 ...\n");
-    EXPECT_EQ(16000000, log.log.job.nranks);
-    EXPECT_LT(log.log.job.bytes, 4096u);
+    EXPECT_EQ(16000000, log.job().nranks);
+    EXPECT_LT(log.job().bytes, 4096u);
 }
 
 } // namespace

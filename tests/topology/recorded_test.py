@@ -12,10 +12,12 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
+from log_parse import differences
 from tap import check, done
 
 KOLO, SOURCE = sys.argv[1:]
 DATA = os.path.join(SOURCE, "..", "shared", "data")
+WILD = os.path.join(DATA, "wild", "logs")  # as people publish them; tests/data/logs/wild.json says what is in them
 MACHINES, LOGS = os.path.join(DATA, "topologies"), os.path.join(DATA, "nccl-logs")
 SVG = "{http://www.w3.org/2000/svg}"
 # GPUs, rings on one host, GB/s of all and of the bound; None: no GPUs, no plan.
@@ -141,6 +143,17 @@ def test_logs():
         check(status == 0 and "Rings" in words, f"{name} is drawn", err)
 
 
+def test_wild_logs():
+    with open(os.path.join(SOURCE, "tests", "data", "logs", "wild.json"), encoding="utf-8") as file:
+        expected = json.load(file)
+    for name, wanted in expected.items():
+        if not os.path.exists(os.path.join(WILD, name)):
+            continue
+        status, out, err = kolo("log", "--json", os.path.join(WILD, name))
+        wrong = differences(wanted, json.loads(out), "") if out else ["no output"]
+        check(status == wanted.get("status", 0) and not wrong, f"{name} is read as a person read it", wrong, err)
+
+
 def main():
     if not os.path.isdir(MACHINES) or not os.path.isdir(LOGS):
         print("1..0 # SKIP no collection of recorded machines beside the source folder")
@@ -148,6 +161,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         test_machines(folder)
     test_logs()
+    test_wild_logs()
     done()
 
 

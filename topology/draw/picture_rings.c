@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rings as small multiples: one circle for each distinct ring. Ranks have the same place in every
- * circle, so that rings can be compared. The ranks of a host form an arc with a band and the host's
- * name. The ring's edges are chords, thin within a host and thick between hosts. */
+/* Rings as small multiples: one circle for each distinct ring. Ranks stand in the order of the ring,
+ * so that no edge crosses another. Ranks of a host that follow each other form an arc with a band and
+ * the host's name. The ring's edges are chords, thin within a host and thick between hosts. */
 #include "topology/draw/picture_parts.h"
 
 #include <math.h>
@@ -17,24 +17,55 @@ struct circle {
     struct kolo_canvas *c;
     struct kolo_point middle;
     double radius;
-    const double *angle; /* [dots] */
+    double *angle; /* [dots] */
+    int *order;    /* [dots]: the dots along the circle */
 };
 
-/* Dots in the order of hosts, with a gap between hosts. */
-static void place_dots(const struct kolo_job *job, const struct kolo_dots *dots, double *angle)
+/* Put the dots in the order in which the ring comes to them first; then those it does not pass. */
+static void order_dots(const struct circle *k, const struct kolo_job_ring *ring)
 {
-    const int hosts = job->nhosts > 0 && !dots->hosts ? job->nhosts : 0;
-    const double gap = hosts > 1 ? 0.7 : 0; /* in dots */
-    const double step = 2 * M_PI / (dots->count + gap * hosts);
-    double at = -M_PI / 2;
-    for (int h = hosts > 0 ? -1 : 0; h < (hosts > 0 ? hosts : 1); h++) {
-        for (int i = 0; i < dots->count; i++) {
-            if (hosts == 0 || dots->host_of[i] == h) {
-                angle[i] = at;
-                at += step;
-            }
+    int placed = 0;
+    int low = 0;
+    for (int i = 0; i < k->dots->count; i++) {
+        k->angle[i] = -1; /* not placed */
+    }
+    for (int i = 1; i < ring->count && ring->from != KOLO_RING_CUT; i++) {
+        low = ring->rank[i] < ring->rank[low] ? i : low;
+    }
+    for (int i = 0; i < ring->count; i++) {
+        const int dot = kolo_dot_of(k->job, k->dots, ring->rank[(low + i) % ring->count]);
+        if (dot >= 0 && k->angle[dot] < 0) {
+            k->angle[dot] = 0;
+            k->order[placed++] = dot;
         }
-        at += h >= 0 ? gap * step : 0;
+    }
+    for (int i = 0; i < k->dots->count; i++) {
+        if (k->angle[i] < 0) {
+            k->order[placed++] = i;
+        }
+    }
+}
+
+/* Whether the arc of a host begins at a place of the order. */
+static bool begins_arc(const struct circle *k, int place)
+{
+    return place == 0 || k->dots->host_of[k->order[place]] != k->dots->host_of[k->order[place - 1]];
+}
+
+/* Give the dots their angles, with a gap between hosts. */
+static void place_dots(const struct circle *k)
+{
+    const double gap = k->job->nhosts > 1 && !k->dots->hosts ? 0.7 : 0; /* in dots */
+    int arcs = 0;
+    for (int i = 0; i < k->dots->count; i++) {
+        arcs += begins_arc(k, i);
+    }
+    const double step = 2 * M_PI / (k->dots->count + gap * arcs);
+    double at = -M_PI / 2;
+    for (int i = 0; i < k->dots->count; i++) {
+        at += i > 0 && begins_arc(k, i) ? gap * step : 0;
+        k->angle[k->order[i]] = at;
+        at += step;
     }
 }
 
@@ -67,7 +98,8 @@ static void draw_edges(const struct circle *k, const struct kolo_job_ring *ring)
             (ring->from == KOLO_RING_CUT && i + 1 == ring->count)) {
             continue;
         }
-        const bool across = k->dots->host_of[from] != k->dots->host_of[to];
+        const int host = k->dots->host_of[from], other = k->dots->host_of[to];
+        const bool across = host >= 0 && other >= 0 && host != other;
         const int via = kolo_job_via_of(k->job, ring->channel, ring->rank[i], next);
         const enum kolo_job_carrier carrier =
             via >= 0 ? kolo_carrier_of(k->job->via[via]) : KOLO_CARRIER_OTHER;
@@ -82,17 +114,13 @@ static void draw_edges(const struct circle *k, const struct kolo_job_ring *ring)
     }
 }
 
-static void draw_band(const struct circle *k, int host)
+/* The band of the arc from one place of the order to another. */
+static void draw_band(const struct circle *k, int first, int last)
 {
-    double low = INFINITY, high = -INFINITY;
+    const int host = k->dots->host_of[k->order[first]];
+    const double low = k->angle[k->order[first]], high = k->angle[k->order[last]];
     const double radius = k->radius + dot_px(k->dots) + 7;
-    for (int i = 0; i < k->dots->count; i++) {
-        if (k->dots->host_of[i] == host) {
-            low = fmin(low, k->angle[i]);
-            high = fmax(high, k->angle[i]);
-        }
-    }
-    if (low > high || k->job->nhosts < 2) {
+    if (host < 0 || k->job->nhosts < 2) {
         return;
     }
     const struct kolo_stroke s = {.colour = kolo_canvas_colour(host), .width = 5};
@@ -115,6 +143,16 @@ static void draw_band(const struct circle *k, int host)
     }
 }
 
+static void draw_bands(const struct circle *k)
+{
+    for (int i = 0, first = 0; i < k->dots->count; i++) {
+        first = begins_arc(k, i) ? i : first;
+        if (i + 1 == k->dots->count || begins_arc(k, i + 1)) {
+            draw_band(k, first, i);
+        }
+    }
+}
+
 static void draw_dots(const struct circle *k)
 {
     const double radius = dot_px(k->dots);
@@ -129,21 +167,20 @@ static void draw_dots(const struct circle *k)
     }
 }
 
-static bool same_ring(const struct kolo_job_ring *a, const struct kolo_job_ring *b)
-{
-    return a->count == b->count &&
-           memcmp(a->rank, b->rank, (size_t)a->count * sizeof a->rank[0]) == 0;
-}
-
-/* "channels 0,4" */
+/* "channel 0", "channels 0,4" */
 static void draw_title(const struct circle *k, int ring)
 {
     const struct kolo_job *job = k->job;
     char text[200];
     static const char *const from[] = {"", " (rebuilt)", " (cut)"};
-    int len = snprintf(text, sizeof text, "channels %d", job->ring[ring].channel);
+    int same = 0;
+    for (int j = ring; j < job->nrings; j++) {
+        same += kolo_ring_same(&job->ring[ring], &job->ring[j]);
+    }
+    int len =
+        snprintf(text, sizeof text, "channel%s %d", same == 1 ? "" : "s", job->ring[ring].channel);
     for (int j = ring + 1; j < job->nrings && len < 150; j++) {
-        if (same_ring(&job->ring[ring], &job->ring[j])) {
+        if (kolo_ring_same(&job->ring[ring], &job->ring[j])) {
             len += snprintf(text + len, sizeof text - (size_t)len, ",%d", job->ring[j].channel);
         }
     }
@@ -151,8 +188,8 @@ static void draw_title(const struct circle *k, int ring)
                      KOLO_ANCHOR_MIDDLE, "%s%s", text, from[job->ring[ring].from]);
 }
 
-static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, const double *angle,
-                     struct kolo_canvas *canvas)
+static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, double *angle,
+                     int *order, struct kolo_canvas *canvas)
 {
     const double radius = dots->count <= 16 ? 95 : dots->count <= 32 ? 120 : 190;
     const double cell = 2 * radius + 130, top = canvas->height + 40;
@@ -162,7 +199,7 @@ static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, c
     for (int i = 0; i < job->nrings; i++) {
         bool first = true;
         for (int j = 0; j < i; j++) {
-            first = first && !same_ring(&job->ring[j], &job->ring[i]);
+            first = first && !kolo_ring_same(&job->ring[j], &job->ring[i]);
         }
         distinct += first;
         if (!first || drawn == KOLO_PICTURE_RINGS) {
@@ -172,19 +209,20 @@ static void draw_all(const struct kolo_job *job, const struct kolo_dots *dots, c
         const struct circle k = {
             job,    dots,
             canvas, {20 + cell * (column + 0.5), top + 10 + (cell - 30) * (row + 0.5)},
-            radius, angle};
+            radius, angle,
+            order};
+        order_dots(&k, &job->ring[i]);
+        place_dots(&k);
         draw_title(&k, i);
         draw_edges(&k, &job->ring[i]);
-        for (int h = 0; h < job->nhosts; h++) {
-            draw_band(&k, h);
-        }
+        draw_bands(&k);
         draw_dots(&k);
         drawn++;
     }
     kolo_canvas_text(canvas, (struct kolo_point){20, canvas->height + 26}, 11, KOLO_ANCHOR_START,
-                     "%d of %d distinct rings; thick: between hosts, thin: within a host, dashed: "
+                     "%d of %d distinct ring%s; thick: between hosts, thin: within a host, dashed: "
                      "shared memory.",
-                     drawn, distinct);
+                     drawn, distinct, distinct == 1 ? "" : "s");
 }
 
 void kolo_picture_add_rings(const struct kolo_job *job, struct kolo_canvas *canvas)
@@ -194,10 +232,11 @@ void kolo_picture_add_rings(const struct kolo_job *job, struct kolo_canvas *canv
         return;
     }
     double *angle = calloc((size_t)dots.count, sizeof *angle);
-    if (angle != NULL) {
-        place_dots(job, &dots, angle);
-        draw_all(job, &dots, angle, canvas);
+    int *order = calloc((size_t)dots.count, sizeof *order);
+    if (angle != NULL && order != NULL) {
+        draw_all(job, &dots, angle, order, canvas);
     }
+    free(order);
     free(angle);
     kolo_dots_free(&dots);
 }

@@ -199,6 +199,35 @@ static void sort_rings(struct kolo_job *job)
     job->nrings = kept;
 }
 
+/* Put the hosts in the order of their lowest ranks; members are sorted by rank. */
+static void sort_hosts(struct kolo_job *job)
+{
+    char **name = malloc(((size_t)job->nhosts + 1) * sizeof *name);
+    int *now = malloc(((size_t)job->nhosts + 1) * sizeof *now);
+    int placed = 0;
+    for (int i = 0; i < job->nhosts && now != NULL; i++) {
+        now[i] = -1;
+    }
+    for (int i = 0; i < job->nmembers && now != NULL && name != NULL; i++) {
+        int *host = &job->member[i].host;
+        if (*host >= 0 && now[*host] < 0) {
+            name[placed] = job->host[*host];
+            now[*host] = placed++;
+        }
+        *host = *host >= 0 ? now[*host] : -1;
+    }
+    for (int i = 0; i < job->nhosts && now != NULL && name != NULL; i++) {
+        if (now[i] < 0) {
+            name[placed++] = job->host[i];
+        }
+    }
+    if (now != NULL && name != NULL && job->nhosts > 0) {
+        memcpy(job->host, name, (size_t)job->nhosts * sizeof *name);
+    }
+    free(name);
+    free(now);
+}
+
 void kolo_job_sort(struct kolo_job *job)
 {
     int kept = 0;
@@ -221,6 +250,7 @@ void kolo_job_sort(struct kolo_job *job)
         }
     }
     job->nmembers = kept;
+    sort_hosts(job);
     if (job->nedges > 0) {
         qsort(job->edge, (size_t)job->nedges, sizeof *job->edge, compare_edges);
     }
@@ -246,6 +276,26 @@ const struct kolo_job_ring *kolo_job_find_ring(const struct kolo_job *job, int c
         }
     }
     return NULL;
+}
+
+bool kolo_ring_same(const struct kolo_job_ring *a, const struct kolo_job_ring *b)
+{
+    int shift = 0;
+    if (a->count != b->count) {
+        return false;
+    }
+    while (shift < b->count && b->rank[shift] != a->rank[0]) {
+        shift++;
+    }
+    if (shift > 0 && (a->from == KOLO_RING_CUT || b->from == KOLO_RING_CUT)) {
+        return false; /* a cut ring does not come round */
+    }
+    for (int i = 0; i < a->count; i++) {
+        if (a->rank[i] != b->rank[(i + shift) % b->count]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 int kolo_job_host_of(const struct kolo_job *job, int rank)

@@ -82,12 +82,15 @@ bool kolo_job_add_edge(struct kolo_job *job, const struct kolo_job_edge *edge);
 int kolo_job_host(struct kolo_job *job, const char *name);
 int kolo_job_via(struct kolo_job *job, const char *name);
 
-/* Sort the lists and drop duplicates. Call it before any function below. */
+/* Sort the lists, hosts by their lowest rank, and drop duplicates. Call it before any function
+ * below. */
 void kolo_job_sort(struct kolo_job *job);
 /* NULL: the source has no such branch, or no such ring. */
 const struct kolo_job_branch *kolo_job_find_branch(const struct kolo_job *job, int channel,
                                                    int rank);
 const struct kolo_job_ring *kolo_job_find_ring(const struct kolo_job *job, int channel);
+/* Whether two rings are the same cycle, wherever their lists begin. */
+bool kolo_ring_same(const struct kolo_job_ring *a, const struct kolo_job_ring *b);
 /* A rank's index into host[]; -1 unknown. */
 int kolo_job_host_of(const struct kolo_job *job, int rank);
 enum kolo_job_carrier kolo_carrier_of(const char *via);
