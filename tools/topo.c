@@ -11,7 +11,6 @@
 #include "topology/draw/draw.h"
 #include "topology/draw/picture.h"
 #include "topology/formats/file.h"
-#include "topology/formats/graphs.h"
 #include "topology/formats/write.h"
 #include "topology/layout/wiring.h"
 #include "topology/machine/host.h"
@@ -29,18 +28,21 @@ static const char usage[] =
     "Usage: kolo topo [OPTIONS] [FILE]\n"
     "       kolo topo --diff A B\n"
     "Show a machine and its layout: rings and trees with their bound on GPUs, else ranks on CPUs. The\n"
-    "machine is this one, or that of FILE. FILE is hwloc XML 2, NCCL or RCCL topology XML, the text of\n"
-    "nvidia-smi topo -m, or kolo's dump. If FILE is NCCL's graph XML, its channels are shown.\n"
+    "machine is this one, or that of FILE. FILE is hwloc XML 2 or 3, NCCL or RCCL topology XML, the text\n"
+    "of nvidia-smi topo -m, or kolo's dump. If FILE is NCCL's graph XML, its channels are shown.\n"
     "  -f, --file FILE   the same as FILE (also KOLO_TOPO_FILE)\n"
-    "  -m, --merge FILE  add the data that FILE has on the same machine, matched by bus address\n"
+    "  -m, --merge FILE  add the data that FILE has on the same machine, matched by bus address; a matrix\n"
+    "                    has none, and is matched by the order of its GPUs\n"
     "  -p, --probe       test P2P between this machine's GPUs with data, and plan without failed links\n"
     "  -g, --gpus LIST   plan on these GPUs alone: 0,2,5, with the numbers that kolo topo shows\n"
+    "      --nvlink GBS  take an NVLink as GBS GB/s each way; without it the source's value counts,\n"
+    "                    or the usual one of the GPU's generation: 20.6 Hopper, 40.1 Blackwell, else 20\n"
     "  -H, --hosts N     plan for N hosts like this one\n"
     "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
     "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, without the text)\n"
     "  -j, --json        print machine and plan as one JSON object\n"
     "  -x, --xml         print kolo's dump, which can be read again\n"
-    "      --nccl-xml    print a file for NCCL_TOPO_FILE\n"
+    "      --nccl-xml    print a file for NCCL_TOPO_FILE (of graph XML: for NCCL_GRAPH_FILE)\n"
     "      --diff        print the differences of machine B from machine A; status 1 if there are any\n"
     "  -h, --help        print this help\n";
 // clang-format on
@@ -51,6 +53,7 @@ struct topo_options {
     const char *file, *second, *merge, *svg, *gpus;
     int nranks; /* 0: as many as PUs */
     int nhosts;
+    double nvlink_gbs; /* 0: as the machine is */
     enum form form;
     bool help, probe;
 };
@@ -64,6 +67,20 @@ static bool set_number(const char *name, const char *text, long most, int *out)
         return false;
     }
     *out = (int)value;
+    return true;
+}
+
+static bool set_nvlink(const char *text, double *out)
+{
+    char *end = NULL;
+    const double gbs = strtod(text, &end);
+    if (end == text || *end != '\0' || !(gbs > 0) || gbs > 10000) {
+        (void)fprintf(stderr,
+                      "kolo topo: option --nvlink: \"%s\" is not a rate in GB/s, such as 40.1\n",
+                      text);
+        return false;
+    }
+    *out = gbs;
     return true;
 }
 
@@ -122,6 +139,8 @@ static bool take_option(int option, struct topo_options *out)
     case 'D':
         out->form = FORM_DIFF;
         return true;
+    case 'L':
+        return set_nvlink(optarg, &out->nvlink_gbs);
     case 'H':
         return set_number("-H", optarg, MAX_HOSTS, &out->nhosts);
     default:
@@ -132,19 +151,13 @@ static bool take_option(int option, struct topo_options *out)
 static bool parse_options(int argc, char **argv, struct topo_options *out)
 {
     static const struct option longs[] = {
-        {"file", required_argument, NULL, 'f'},
-        {"merge", required_argument, NULL, 'm'},
-        {"probe", no_argument, NULL, 'p'},
-        {"ranks", required_argument, NULL, 'n'},
-        {"hosts", required_argument, NULL, 'H'},
-        {"svg", required_argument, NULL, 's'},
-        {"gpus", required_argument, NULL, 'g'},
-        {"json", no_argument, NULL, 'j'},
-        {"xml", no_argument, NULL, 'x'},
-        {"nccl-xml", no_argument, NULL, 'N'},
-        {"diff", no_argument, NULL, 'D'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"file", required_argument, NULL, 'f'},   {"merge", required_argument, NULL, 'm'},
+        {"probe", no_argument, NULL, 'p'},        {"ranks", required_argument, NULL, 'n'},
+        {"hosts", required_argument, NULL, 'H'},  {"svg", required_argument, NULL, 's'},
+        {"gpus", required_argument, NULL, 'g'},   {"json", no_argument, NULL, 'j'},
+        {"xml", no_argument, NULL, 'x'},          {"nccl-xml", no_argument, NULL, 'N'},
+        {"nvlink", required_argument, NULL, 'L'}, {"diff", no_argument, NULL, 'D'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     int option = 0;
     opterr = 0; /* this program prints its own messages */
@@ -232,6 +245,9 @@ static kolo_status open_machine(struct shown *s)
         kolo_graph_destroy(hint);
         KOLO_TRY(st);
     }
+    if (s->options->nvlink_gbs > 0) {
+        kolo_graph_set_nvlink(s->graph, s->options->nvlink_gbs);
+    }
     if (s->options->probe) {
         KOLO_TRY(kolo_topo_probe(s->graph, &s->probe));
     }
@@ -313,6 +329,12 @@ static void add_svg(const struct shown *s, struct kolo_text *out)
     }
 }
 
+static int fail_library(void)
+{
+    (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());
+    return 1;
+}
+
 static int write_output(const struct shown *s)
 {
     struct kolo_text text = {0};
@@ -326,7 +348,9 @@ static int write_output(const struct shown *s)
             kolo_graph_write(s->graph, &text);
             break;
         case FORM_NCCL:
-            kolo_graph_write_nccl(s->graph, &text);
+            if (kolo_graph_write_nccl(s->graph, &text) < 0) {
+                return fail_library();
+            }
             break;
         default:
             add_text(s, &text);
@@ -342,12 +366,6 @@ static int write_output(const struct shown *s)
     return status;
 }
 
-static int fail_library(void)
-{
-    (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());
-    return 1;
-}
-
 static int show_machine(const struct topo_options *options)
 {
     struct shown s = {.options = options};
@@ -359,32 +377,17 @@ static int show_machine(const struct topo_options *options)
 /* Show a file of NCCL's graphs. Returns -1 if the file is no such file. */
 static int show_graphs(const struct topo_options *options)
 {
-    char *bytes = NULL;
-    size_t len = 0;
-    struct kolo_job job = {0};
-    struct kolo_text text = {0};
-    int status = -1;
-    if (options->file == NULL || kolo_file_read(options->file, &bytes, &len) < 0) {
-        return -1; /* opening it as a machine reports the error */
-    }
-    if (kolo_graphs_is(bytes, len)) {
-        status = 1;
-        if (kolo_graphs_read(options->file, bytes, len, &job) < 0) {
-            (void)fail_library();
-        } else {
-            if (options->svg != NULL) {
-                kolo_picture_job(&job, NULL, &text);
-            } else {
-                kolo_wiring_print_log(&job, &text);
-            }
-            status =
-                kolo_output_write("kolo topo", options->svg != NULL ? options->svg : "-", &text);
-        }
-    }
-    kolo_text_free(&text);
-    kolo_job_free(&job);
-    free(bytes);
-    return status;
+    static const char *const forms[] = {
+        [FORM_TEXT] = "", [FORM_JSON] = "json", [FORM_XML] = "xml", [FORM_NCCL] = "xml"};
+    const char *refused = options->merge != NULL    ? "--merge"
+                          : options->gpus != NULL   ? "--gpus"
+                          : options->nhosts > 1     ? "--hosts"
+                          : options->nranks > 0     ? "--ranks"
+                          : options->nvlink_gbs > 0 ? "--nvlink"
+                                                    : NULL;
+    const struct kolo_topo_graphs show = {options->file, options->svg, refused,
+                                          forms[options->form]};
+    return options->file != NULL ? kolo_topo_graphs(&show) : -1;
 }
 
 /* Exit status as of diff: 0 equal, 1 different, 2 an error. */

@@ -20,6 +20,15 @@ bool kolo_topo_cpus(const struct kolo_host *host, int ranks, struct kolo_text *t
  * matched by bus address, NUMA nodes by number. */
 int kolo_topo_diff(const struct kolo_graph *a, const struct kolo_graph *b, struct kolo_text *out);
 
+/* A file of NCCL's graphs, shown. */
+struct kolo_topo_graphs {
+    const char *file, *svg; /* svg NULL: no picture; "-": standard output, instead of the text */
+    const char *refused;    /* an option that needs a machine; NULL: none was given */
+    const char *form;       /* "", "json" or "xml" */
+};
+/* Show a file of NCCL's graphs. Returns the exit status; -1: the file is no such file. */
+int kolo_topo_graphs(const struct kolo_topo_graphs *show);
+
 struct kolo_topo_pair {
     int place[2]; /* in the graph's order of GPUs; -1: not in the graph */
     struct kolo_probed tried;

@@ -47,7 +47,7 @@ static void read_again(const struct kolo_graph *graph)
     }
     kolo_graph_destroy(again);
     kolo_text_free(&text);
-    kolo_graph_write_nccl(graph, &text);
+    (void)!kolo_graph_write_nccl(graph, &text);
     kolo_graph_write_json(graph, &text);
     kolo_graph_print(graph, &text);
     kolo_picture_machine(graph, &text);

@@ -113,7 +113,7 @@ static void add_machine(const struct kolo_host *host, bool memory, struct kolo_t
 
 static void add_source(const struct kolo_host *host, struct kolo_text *out)
 {
-    hwloc_bitmap_t bound = kolo_host_bound(host);
+    hwloc_bitmap_t bound = host->file == NULL ? kolo_host_bound(host) : NULL;
     kolo_text_add(out, "  source: %s\n", host->file != NULL ? host->file : "this machine");
     kolo_text_add(out, "  cpus allowed: ");
     add_cpus(out, host->cpus);

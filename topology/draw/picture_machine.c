@@ -1,169 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The picture of a machine. From top to bottom: the NVSwitch bar, links between GPUs, GPUs, NICs,
- * PCI switches, NUMA nodes side by side, and the links between NUMA nodes.
- *
- * Each GPU and NIC has a column, in the order of the PCI tree. A switch is centred below its
- * devices. A line's width is the square root of its capacity. A dotted line has a capacity that the
- * source does not state. */
+/* The picture of a machine: boxes for its nodes, lines for its links. A line's width is the square
+ * root of its capacity. A dotted line has a capacity that the source does not state. Links between
+ * bands are words at the end, because lines would cross everything. */
 #include "topology/draw/canvas.h"
 #include "topology/draw/picture.h"
 #include "topology/draw/picture_parts.h"
+#include "topology/draw/picture_place.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double column_px = 88, box_px = 78, level_px = 62;
+enum { LABELS_MAX = 1024, WORDS_PX = 150 };
 
 struct machine_drawing {
     const struct kolo_graph *g;
     struct kolo_canvas *c;
-    struct kolo_point *at; /* [nodes] middle of the box; x < 0: not drawn */
-    int *depth;            /* [nodes] below its NUMA node */
-    int deepest;
-    double top, gpu_y, nic_y, switch_y, numa_y;
+    struct kolo_places p;
+    struct kolo_point label[LABELS_MAX]; /* middles of the labels drawn so far */
+    int nlabels;
 };
-
-static bool is_leaf(const struct kolo_node *n)
-{
-    return n->kind == KOLO_NODE_GPU || n->kind == KOLO_NODE_NIC || n->kind == KOLO_NODE_DEVICE;
-}
-
-static int next_child(const struct kolo_graph *g, int parent, int after)
-{
-    for (int i = after + 1; i < g->nnodes; i++) {
-        if (g->node[i].parent == parent) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-/* Give the leaves below `root` their columns, from x on. Returns the x behind the last column. The
- * walk needs no stack, because each node knows its parent. */
-static double place_leaves(struct machine_drawing *d, int root, double x)
-{
-    int at = root, after = -1;
-    d->depth[root] = 0;
-    for (;;) {
-        const int child = next_child(d->g, at, after);
-        if (child >= 0) {
-            d->depth[child] = d->depth[at] + 1;
-            d->deepest = d->depth[at] > d->deepest ? d->depth[at] : d->deepest;
-            if (is_leaf(&d->g->node[child])) {
-                d->at[child].x = x + column_px / 2;
-                x += column_px;
-            }
-            at = child;
-            after = -1;
-            continue;
-        }
-        if (at == root) {
-            return x;
-        }
-        after = at;
-        at = d->g->node[at].parent;
-    }
-}
-
-/* Children come after their parents in the graph. So a pass from the end finds them already placed.
- */
-static void place_inner(struct machine_drawing *d)
-{
-    for (int i = d->g->nnodes - 1; i >= 0; i--) {
-        double low = INFINITY, high = -INFINITY;
-        for (int k = next_child(d->g, i, i); k >= 0; k = next_child(d->g, i, k)) {
-            if (d->at[k].x >= 0) {
-                low = fmin(low, d->at[k].x);
-                high = fmax(high, d->at[k].x);
-            }
-        }
-        if (low <= high && d->at[i].x < 0) {
-            d->at[i].x = (low + high) / 2;
-        }
-    }
-}
-
-static double arc_px(const struct machine_drawing *d, const struct kolo_graph_edge *l)
-{
-    return fmin(110, 14 + 0.11 * fabs(d->at[l->a].x - d->at[l->b].x));
-}
-
-/* The height of a node: NVSwitch, GPUs, NICs, PCI switches and NUMA nodes from top to bottom. */
-static double level_of(const struct machine_drawing *d, int node)
-{
-    const struct kolo_node *n = &d->g->node[node];
-    if (n->kind == KOLO_NODE_GPU) {
-        return d->gpu_y;
-    }
-    if (is_leaf(n)) {
-        return d->nic_y;
-    }
-    if (n->kind == KOLO_NODE_NVSWITCH) {
-        return d->top + 30;
-    }
-    return n->kind == KOLO_NODE_SWITCH ? d->numa_y - level_px * d->depth[node] : d->numa_y;
-}
-
-static void place_rows(struct machine_drawing *d)
-{
-    const struct kolo_graph *g = d->g;
-    double arcs = 0, bar = 0;
-    for (int i = 0; i < g->nlinks; i++) {
-        const struct kolo_graph_edge *l = &g->link[i];
-        const bool gpus =
-            g->node[l->a].kind == KOLO_NODE_GPU && g->node[l->b].kind == KOLO_NODE_GPU;
-        arcs = gpus ? fmax(arcs, arc_px(d, l) + 10) : arcs;
-    }
-    for (int i = 0; i < g->nnodes; i++) {
-        bar = g->node[i].kind == KOLO_NODE_NVSWITCH ? 60 : bar;
-    }
-    d->gpu_y = d->top + (g->ngpus > 0 ? 26 + bar + arcs : -40);
-    d->nic_y = d->gpu_y + 62;
-    d->switch_y = d->nic_y + 70;
-    d->numa_y = d->switch_y + level_px * (d->deepest > 0 ? d->deepest : 1);
-    for (int i = 0; i < g->nnodes; i++) {
-        d->at[i].y = level_of(d, i);
-    }
-}
-
-/* The next NUMA node in the order of numbers. */
-static int next_numa(const struct kolo_graph *g, int after)
-{
-    int best = -1;
-    for (int i = 0; i < g->nnodes; i++) {
-        const struct kolo_node *n = &g->node[i];
-        const bool later = after < 0 || n->number > g->node[after].number ||
-                           (n->number == g->node[after].number && i > after);
-        if (n->kind == KOLO_NODE_NUMA && later && (best < 0 || n->number < g->node[best].number)) {
-            best = i;
-        }
-    }
-    return best;
-}
-
-static void place_all(struct machine_drawing *d)
-{
-    double x = 20;
-    for (int i = 0; i < d->g->nnodes; i++) {
-        d->at[i].x = -1;
-    }
-    for (int numa = next_numa(d->g, -1); numa >= 0; numa = next_numa(d->g, numa)) {
-        const double begin = x;
-        x = place_leaves(d, numa, x);
-        x = fmax(x, begin + 150); /* its box */
-        d->at[numa].x = (begin + x) / 2;
-        x += 30;
-    }
-    for (int i = 0; i < d->g->nnodes; i++) { /* leaves without a parent */
-        if (d->g->node[i].parent < 0 && is_leaf(&d->g->node[i])) {
-            d->at[i].x = x + column_px / 2;
-            x += column_px;
-        }
-    }
-    place_inner(d);
-    place_rows(d);
-}
 
 /* ---- lines ---- */
 
@@ -177,141 +34,272 @@ static struct kolo_stroke stroke_of(const struct kolo_graph_edge *l)
                                                                    : NULL};
 }
 
-static void label_link(struct machine_drawing *d, double x, double y,
-                       const struct kolo_graph_edge *l)
+/* Whether a label here would lie on another one. */
+static bool is_taken(const struct machine_drawing *d, struct kolo_point at)
 {
-    if (l->count > 1) {
-        kolo_canvas_label(d->c, (struct kolo_point){x, y}, "%d x %.4g", l->count,
-                          l->gbs / l->count);
-    } else {
-        kolo_canvas_label(d->c, (struct kolo_point){x, y}, "%.4g", l->gbs);
+    for (int i = 0; i < d->nlabels; i++) {
+        if (fabs(d->label[i].x - at.x) < 52 && fabs(d->label[i].y - at.y) < 11) {
+            return true;
+        }
     }
+    return d->nlabels == LABELS_MAX;
+}
+
+/* Draw a label at the first of the points that is free. A label without any is left out: `kolo topo`
+ * prints all numbers. */
+static void put_label(struct machine_drawing *d, const struct kolo_point *at, int count,
+                      const char *text)
+{
+    for (int i = 0; i < count; i++) {
+        if (!is_taken(d, at[i])) {
+            d->label[d->nlabels++] = at[i];
+            kolo_canvas_label(d->c, at[i], "%s", text);
+            return;
+        }
+    }
+}
+
+static void describe_link(const struct kolo_graph_edge *l, int times, char out[32])
+{
+    const int count = l->count > 1 ? l->count : times;
+    if (count > 1) {
+        (void)snprintf(out, 32, "%d x %.4g", count, l->gbs / l->count);
+    } else {
+        (void)snprintf(out, 32, "%.4g", l->gbs);
+    }
+}
+
+/* Points of a curve from a to b that rises to `height`: the first is at a third, because the middles
+ * of many curves meet. */
+static int curve_points(struct kolo_point a, struct kolo_point b, double height, double shift,
+                        struct kolo_point out[9])
+{
+    static const double parts[9] = {0.33, 0.5, 0.67, 0.25, 0.75, 0.42, 0.58, 0.17, 0.83};
+    for (int i = 0; i < 9; i++) {
+        const double t = parts[i];
+        out[i] = (struct kolo_point){a.x + (b.x - a.x) * t, a.y + height * 4 * t * (1 - t) + shift};
+    }
+    return 9;
 }
 
 /* There are many links between GPUs. So only bundles show a count, and only the legend shows the
  * speed of a lane. */
-static void draw_arc(struct machine_drawing *d, const struct kolo_graph_edge *l, double height,
-                     bool below)
+static void draw_gpu_arc(struct machine_drawing *d, const struct kolo_graph_edge *l)
 {
-    const struct kolo_point a = d->at[l->a], b = d->at[l->b];
+    struct kolo_point a = d->p.at[l->a], b = d->p.at[l->b], points[9];
+    const double height = kolo_places_arc(&d->p, l);
     const struct kolo_stroke s = stroke_of(l);
-    const double sign = below ? 1 : -1, half = 17;
-    const double y = a.y + sign * half;
-    const struct kolo_point pull = {(a.x + b.x) / 2, y + sign * 2 * height};
-    kolo_canvas_curve(d->c, (struct kolo_point){a.x, y}, (struct kolo_point){b.x, y}, pull, &s);
-    if (below) {
-        label_link(d, pull.x, y + height + 12, l);
-    } else if (l->count > 1) { /* at a third: the middles of many arcs meet */
-        kolo_canvas_label(d->c, (struct kolo_point){a.x + (b.x - a.x) / 3, y - height * 8 / 9 + 3},
-                          "x%d", l->count);
+    char text[32];
+    a.y -= 17;
+    b.y -= 17;
+    kolo_canvas_curve(d->c, a, b, (struct kolo_point){(a.x + b.x) / 2, a.y - 2 * height}, &s);
+    if (l->count > 1) {
+        const int count = curve_points(a, b, -height, 3, points);
+        (void)snprintf(text, sizeof text, "x%d", l->count);
+        put_label(d, points, count, text);
     }
+}
+
+static void draw_numa_arc(struct machine_drawing *d, const struct kolo_graph_edge *l)
+{
+    struct kolo_point a = d->p.at[l->a], b = d->p.at[l->b], points[9];
+    const struct kolo_stroke s = stroke_of(l);
+    const double height = fmin(50, 8 + 0.03 * fabs(a.x - b.x));
+    char text[32];
+    a.y += 17;
+    b.y += 17;
+    kolo_canvas_curve(d->c, a, b, (struct kolo_point){(a.x + b.x) / 2, a.y + 2 * height}, &s);
+    const int count = curve_points(a, b, height, 4, points);
+    describe_link(l, 1, text);
+    put_label(d, points, count, text);
+}
+
+static void draw_to_switch(struct machine_drawing *d, const struct kolo_graph_edge *l, int gpu)
+{
+    const struct kolo_point at = d->p.at[gpu];
+    const struct kolo_band *b = &d->p.bands[d->p.band[gpu]];
+    const struct kolo_stroke s = stroke_of(l);
+    const struct kolo_point label = {at.x + 31, (b->top + 44 + at.y) / 2};
+    char text[32];
+    kolo_canvas_line(d->c, (struct kolo_point){at.x, b->top + 44},
+                     (struct kolo_point){at.x, at.y - 17}, &s);
+    describe_link(l, 1, text);
+    put_label(d, &label, 1, text);
+}
+
+/* From a device down past the NICs of other columns, then to its parent. */
+static void draw_down(struct machine_drawing *d, const struct kolo_graph_edge *l, int high, int low)
+{
+    const struct kolo_band *band = &d->p.bands[d->p.band[high]];
+    const struct kolo_numa_box *box = kolo_places_box(&d->p, low, d->p.band[high]);
+    const bool pci = l->kind == KOLO_LINK_PCI;
+    const double shift = pci ? 0 : 12;
+    struct kolo_point from = d->p.at[high], to = d->p.at[low];
+    const struct kolo_stroke s = stroke_of(l);
+    char text[32];
+    to.x = box != NULL ? box->x : to.x;
+    to.y = box != NULL ? band->numa_y : to.y;
+    from = (struct kolo_point){from.x + shift, from.y + 17};
+    to = (struct kolo_point){to.x + shift, to.y - 17};
+    const struct kolo_point bend = {from.x, fmin(fmax(from.y, band->nic_y + 28), to.y)};
+    kolo_canvas_line(d->c, from, bend, &s);
+    kolo_canvas_line(d->c, bend, to, &s);
+    struct kolo_point points[5];
+    for (int i = 0; i < 5; i++) {
+        const double part = 0.25 + 0.13 * i;
+        points[i] = (struct kolo_point){bend.x + (to.x - bend.x) * part + (pci ? -14 : 20),
+                                        bend.y + (to.y - bend.y) * part + 4};
+    }
+    describe_link(l, d->p.stack[high], text);
+    put_label(d, points, 5, text);
+}
+
+/* Whether a link is drawn as a line: within a band, and of a stack only the nearest. */
+static bool is_drawn(const struct machine_drawing *d, const struct kolo_graph_edge *l)
+{
+    const struct kolo_node *a = &d->g->node[l->a], *b = &d->g->node[l->b];
+    const bool bar = a->kind == KOLO_NODE_NVSWITCH || b->kind == KOLO_NODE_NVSWITCH;
+    if (bar) {
+        return d->p.at[a->kind == KOLO_NODE_NVSWITCH ? l->b : l->a].x >= 0;
+    }
+    if (d->p.at[l->a].x < 0 || d->p.at[l->b].x < 0) {
+        return false;
+    }
+    if (l->kind == KOLO_LINK_PCI) {
+        return d->p.row[l->a] == 0 && d->p.row[l->b] == 0;
+    }
+    return d->p.band[l->a] == d->p.band[l->b] || a->kind != b->kind;
 }
 
 static void draw_link(struct machine_drawing *d, const struct kolo_graph_edge *l)
 {
-    const struct kolo_point a = d->at[l->a], b = d->at[l->b];
-    const struct kolo_stroke s = stroke_of(l);
     const enum kolo_node_kind ka = d->g->node[l->a].kind, kb = d->g->node[l->b].kind;
-    const bool a_is_bar = ka == KOLO_NODE_NVSWITCH, b_is_bar = kb == KOLO_NODE_NVSWITCH;
-    if (a.x < 0 && !a_is_bar) {
+    if (!is_drawn(d, l)) {
         return;
     }
-    if (a_is_bar || b_is_bar) {
-        const struct kolo_point gpu = a_is_bar ? b : a;
-        kolo_canvas_line(d->c, (struct kolo_point){gpu.x, d->top + 44},
-                         (struct kolo_point){gpu.x, gpu.y - 17}, &s);
-        label_link(d, gpu.x + 31, (d->top + 44 + gpu.y) / 2, l);
+    if (ka == KOLO_NODE_NVSWITCH || kb == KOLO_NODE_NVSWITCH) {
+        draw_to_switch(d, l, ka == KOLO_NODE_NVSWITCH ? l->b : l->a);
     } else if (ka == KOLO_NODE_GPU && kb == KOLO_NODE_GPU) {
-        draw_arc(d, l, arc_px(d, l), false);
-    } else if (l->kind == KOLO_LINK_SMP) {
-        draw_arc(d, l, fmin(60, 8 + 0.03 * fabs(a.x - b.x)), true);
+        draw_gpu_arc(d, l);
+    } else if (ka == KOLO_NODE_NUMA && kb == KOLO_NODE_NUMA) {
+        draw_numa_arc(d, l);
     } else {
-        const struct kolo_point low = a.y > b.y ? a : b, high = a.y > b.y ? b : a;
-        const bool pci = l->kind == KOLO_LINK_PCI;
-        const double shift = pci ? 0 : 12;
-        const struct kolo_point top = {high.x + shift, high.y + 17};
-        /* Go straight down past the NICs of other columns, then to the target. */
-        const struct kolo_point bend = {top.x, fmin(fmax(top.y, d->nic_y + 22), low.y - 14)};
-        kolo_canvas_line(d->c, top, bend, &s);
-        kolo_canvas_line(d->c, bend, (struct kolo_point){low.x + shift, low.y - 14}, &s);
-        label_link(d, (bend.x * 3 + low.x) / 4 + (pci ? -14 : 20),
-                   (bend.y * 3 + low.y - 14) / 4 + 4, l);
+        const bool a_is_low = ka == KOLO_NODE_NUMA || d->p.at[l->a].y > d->p.at[l->b].y;
+        draw_down(d, l, a_is_low ? l->b : l->a, a_is_low ? l->a : l->b);
     }
 }
 
 /* ---- boxes ---- */
 
-static void draw_box(struct machine_drawing *d, int node, double width, const char *fill)
+static void draw_box(struct machine_drawing *d, struct kolo_point at, const struct kolo_box *box)
 {
-    const struct kolo_point at = d->at[node];
-    const bool round = d->g->node[node].kind == KOLO_NODE_SWITCH;
-    kolo_canvas_box(d->c, &(struct kolo_box){at.x - width / 2, at.y - 17, width, 34,
-                                             round ? 12.0 : 3.0, fill, "#333"});
+    struct kolo_box placed = *box;
+    placed.x = at.x - box->width / 2;
+    placed.y = at.y - box->height / 2;
+    kolo_canvas_box(d->c, &placed);
+}
+
+/* A line of a box, as large as it fits. */
+static void box_text(struct machine_drawing *d, double x, double y, double size, const char *text)
+{
+    enum { LETTERS_MOST = 17 };
+    const double letters = (double)strlen(text);
+    const double fits = (KOLO_BOX_PX - 4) / (0.6 * (letters > 1 ? letters : 1));
+    if (letters > LETTERS_MOST) {
+        kolo_canvas_text(d->c, (struct kolo_point){x, y}, 7, KOLO_ANCHOR_MIDDLE, "%.*s...",
+                         LETTERS_MOST - 2, text);
+    } else {
+        kolo_canvas_text(d->c, (struct kolo_point){x, y}, floor(fmax(7, fmin(size, fits))),
+                         KOLO_ANCHOR_MIDDLE, "%s", text);
+    }
 }
 
 static void draw_leaf(struct machine_drawing *d, int node)
 {
     const struct kolo_node *n = &d->g->node[node];
-    const struct kolo_point at = d->at[node];
+    const struct kolo_point at = d->p.at[node];
+    const bool rated = n->kind == KOLO_NODE_NIC && n->gbs > 0;
+    const double up = rated ? 6 : 0;
     struct kolo_text name = {0};
-    char bus[24];
+    char bus[24], rate[40];
     kolo_bus_print(n->bus, bus);
     kolo_node_label(d->g, node, &name);
     if (name.chars != NULL) {
         name.chars[strcspn(name.chars, " ")] = '\0';
-        draw_box(d, node, box_px,
-                 n->kind == KOLO_NODE_GPU   ? "#d8efd9"
-                 : n->kind == KOLO_NODE_NIC ? "#fbe6b8"
-                                            : "#eeeeee");
-        kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y - 3}, 12, KOLO_ANCHOR_MIDDLE, "%.12s",
-                         name.chars);
-        kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y + 11}, 9, KOLO_ANCHOR_MIDDLE, "%s",
-                         n->bus != KOLO_BUS_NONE ? bus : "");
+        draw_box(d, at,
+                 &(struct kolo_box){.width = KOLO_BOX_PX,
+                                    .height = n->kind == KOLO_NODE_GPU ? 34 : 44,
+                                    .round = 3,
+                                    .fill = n->kind == KOLO_NODE_GPU   ? "#d8efd9"
+                                            : n->kind == KOLO_NODE_NIC ? "#fbe6b8"
+                                                                       : "#eeeeee",
+                                    .edge = "#333"});
+        box_text(d, at.x, at.y - 3 - up, 12, name.chars);
+        box_text(d, at.x, at.y + 11 - up, 9, n->bus != KOLO_BUS_NONE ? bus : "");
     }
-    if (n->kind == KOLO_NODE_NIC && n->gbs > 0) {
-        kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y - 20}, 9, KOLO_ANCHOR_MIDDLE,
-                         "port %.4g", n->gbs);
+    if (rated && n->ports > 1) {
+        (void)snprintf(rate, sizeof rate, "%d ports of %.4g", n->ports, n->gbs / n->ports);
+    } else if (rated) {
+        (void)snprintf(rate, sizeof rate, "port %.4g", n->gbs);
+    }
+    if (rated) {
+        box_text(d, at.x, at.y + 16, 9, rate);
     }
     kolo_text_free(&name);
 }
 
-static void draw_inner(struct machine_drawing *d, int node)
+static void draw_switch(struct machine_drawing *d, int node)
 {
     const struct kolo_node *n = &d->g->node[node];
-    const struct kolo_point at = d->at[node];
+    const struct kolo_point at = d->p.at[node];
     char bus[24];
     kolo_bus_print(n->bus, bus);
-    if (n->kind == KOLO_NODE_SWITCH) {
-        draw_box(d, node, 92, "#eeeeee");
-        kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y - 2}, 11, KOLO_ANCHOR_MIDDLE,
-                         "switch");
-        kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y + 11}, 9, KOLO_ANCHOR_MIDDLE, "%s",
-                         n->bus != KOLO_BUS_NONE ? bus : "");
-        return;
-    }
-    draw_box(d, node, 140, "#d5e5f5");
+    draw_box(
+        d, at,
+        &(struct kolo_box){
+            .width = KOLO_BOX_PX, .height = 34, .round = 12, .fill = "#eeeeee", .edge = "#333"});
+    box_text(d, at.x, at.y - 2, 11, "switch");
+    box_text(d, at.x, at.y + 11, 9, n->bus != KOLO_BUS_NONE ? bus : "");
+}
+
+static void draw_numa(struct machine_drawing *d, const struct kolo_numa_box *box)
+{
+    const struct kolo_node *n = &d->g->node[box->numa];
+    const struct kolo_point at = {box->x, d->p.bands[box->band].numa_y};
+    const char *again = box->band > d->p.band[box->numa] ? ", continued" : "";
+    draw_box(
+        d, at,
+        &(struct kolo_box){
+            .width = KOLO_NUMA_PX, .height = 34, .round = 3, .fill = "#d5e5f5", .edge = "#333"});
     kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y - 2}, 12, KOLO_ANCHOR_MIDDLE,
-                     n->number >= 0 ? "NUMA node %d" : "NUMA node ?", n->number);
+                     n->number >= 0 ? "NUMA node %d%s" : "NUMA node ?%.0d%s",
+                     n->number >= 0 ? n->number : 0, again);
     kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y + 11}, 9, KOLO_ANCHOR_MIDDLE, "%.24s",
                      n->name != NULL ? n->name : "");
 }
 
-static void draw_bar(struct machine_drawing *d, int node)
+/* The NVSwitch is a bar above the GPUs of each band. */
+static void draw_bars(struct machine_drawing *d, int node)
 {
-    double low = INFINITY, high = -INFINITY;
-    for (int i = 0; i < d->g->ngpus; i++) {
-        low = fmin(low, d->at[d->g->gpu[i]].x);
-        high = fmax(high, d->at[d->g->gpu[i]].x);
-    }
-    if (low > high) {
-        return;
-    }
     struct kolo_text name = {0};
     kolo_node_label(d->g, node, &name);
-    kolo_canvas_box(d->c, &(struct kolo_box){low - box_px / 2, d->top + 16, high - low + box_px, 28,
-                                             8, "#c7e6d5", "#333"});
-    kolo_canvas_text(d->c, (struct kolo_point){(low + high) / 2, d->top + 35}, 13,
-                     KOLO_ANCHOR_MIDDLE, "%s", name.chars != NULL ? name.chars : "");
+    for (int band = 0; band < d->p.nbands; band++) {
+        double low = INFINITY, high = -INFINITY;
+        for (int i = 0; i < d->g->ngpus; i++) {
+            if (d->p.band[d->g->gpu[i]] == band) {
+                low = fmin(low, d->p.at[d->g->gpu[i]].x);
+                high = fmax(high, d->p.at[d->g->gpu[i]].x);
+            }
+        }
+        if (low <= high) {
+            const double top = d->p.bands[band].top;
+            kolo_canvas_box(d->c,
+                            &(struct kolo_box){low - KOLO_BOX_PX / 2.0, top + 16,
+                                               high - low + KOLO_BOX_PX, 28, 8, "#c7e6d5", "#333"});
+            kolo_canvas_text(d->c, (struct kolo_point){(low + high) / 2, top + 35}, 13,
+                             KOLO_ANCHOR_MIDDLE, "%s", name.chars != NULL ? name.chars : "");
+        }
+    }
     kolo_text_free(&name);
 }
 
@@ -320,15 +308,84 @@ static void draw_nodes(struct machine_drawing *d)
     for (int i = 0; i < d->g->nnodes; i++) {
         const struct kolo_node *n = &d->g->node[i];
         if (n->kind == KOLO_NODE_NVSWITCH) {
-            draw_bar(d, i);
-        } else if (d->at[i].x >= 0) {
-            if (is_leaf(n)) {
-                draw_leaf(d, i);
-            } else {
-                draw_inner(d, i);
-            }
+            draw_bars(d, i);
+        } else if (d->p.at[i].x >= 0 && kolo_places_is_leaf(n)) {
+            draw_leaf(d, i);
+        } else if (d->p.at[i].x >= 0 && n->kind == KOLO_NODE_SWITCH) {
+            draw_switch(d, i);
         }
     }
+    for (int i = 0; i < d->p.nboxes; i++) {
+        draw_numa(d, &d->p.boxes[i]);
+    }
+}
+
+/* ---- words below the picture ---- */
+
+/* Draw a text in lines of at most WORDS_PX letters, cut at blanks. */
+static void draw_words(struct machine_drawing *d, const char *text)
+{
+    while (*text != '\0') {
+        size_t len = strlen(text);
+        if (len > WORDS_PX) {
+            len = WORDS_PX;
+            while (len > 1 && text[len] != ' ') {
+                len--;
+            }
+            len = len > 1 ? len : WORDS_PX;
+        }
+        kolo_canvas_text(d->c, (struct kolo_point){20, d->c->height + 16}, 11, KOLO_ANCHOR_START,
+                         "%.*s", (int)len, text);
+        text += len + (text[len] == ' ');
+    }
+}
+
+static void short_name(const struct kolo_graph *g, int node, struct kolo_text *out)
+{
+    const struct kolo_node *n = &g->node[node];
+    struct kolo_text name = {0};
+    kolo_node_label(g, node, &name);
+    if (name.chars != NULL && n->kind == KOLO_NODE_GPU) {
+        name.chars[strcspn(name.chars, " ")] = '\0';
+    }
+    kolo_text_add(out, "%s", name.chars != NULL ? name.chars : "");
+    kolo_text_free(&name);
+}
+
+static void list_other_links(struct machine_drawing *d)
+{
+    struct kolo_text list = {0};
+    for (int i = 0; i < d->g->nlinks; i++) {
+        const struct kolo_graph_edge *l = &d->g->link[i];
+        const bool placed = d->p.at[l->a].x >= 0 && d->p.at[l->b].x >= 0;
+        if (placed && l->kind != KOLO_LINK_PCI && !is_drawn(d, l)) {
+            kolo_text_add(&list, "%s", list.len == 0 ? "Links between the rows: " : "; ");
+            short_name(d->g, l->a, &list);
+            kolo_text_add(&list, " - ");
+            short_name(d->g, l->b, &list);
+            kolo_text_add(&list, " %d x %.4g", l->count, l->gbs / l->count);
+        }
+    }
+    if (list.chars != NULL) {
+        draw_words(d, list.chars);
+    }
+    kolo_text_free(&list);
+}
+
+static void list_interfaces(struct machine_drawing *d)
+{
+    struct kolo_text list = {0};
+    for (int i = 0; i < d->g->nnodes; i++) {
+        const struct kolo_node *n = &d->g->node[i];
+        if (n->kind == KOLO_NODE_INTERFACE) {
+            kolo_text_add(&list, "%s%s", list.len == 0 ? "Virtual interfaces, of no GPU: " : ", ",
+                          n->name != NULL ? n->name : "?");
+        }
+    }
+    if (list.chars != NULL) {
+        draw_words(d, list.chars);
+    }
+    kolo_text_free(&list);
 }
 
 static void draw_legend(struct machine_drawing *d)
@@ -364,27 +421,33 @@ static void draw_legend(struct machine_drawing *d)
         kolo_canvas_text(d->c, (struct kolo_point){20, y + 22}, 11, KOLO_ANCHOR_START,
                          "Numbers are GB/s each way; wider is faster.");
     }
+    if (kolo_graph_hides_links(d->g)) {
+        draw_words(d, "The source tells nothing of NVLink or xgmi between the GPUs.");
+    }
 }
 
 void kolo_picture_add_machine(const struct kolo_graph *graph, struct kolo_canvas *canvas)
 {
-    const size_t n = (size_t)graph->nnodes + 1;
-    struct machine_drawing d = {.g = graph, .c = canvas, .top = canvas->height + 30};
-    d.at = calloc(n, sizeof *d.at);
-    d.depth = calloc(n, sizeof *d.depth);
-    if (d.at != NULL && d.depth != NULL) {
-        const char *slash = strrchr(graph->source, '/');
-        kolo_canvas_text(canvas, (struct kolo_point){20, d.top - 8}, 15, KOLO_ANCHOR_START,
-                         "%.80s (%s)", slash != NULL ? slash + 1 : graph->source, graph->format);
-        place_all(&d);
-        for (int i = 0; i < graph->nlinks; i++) {
-            draw_link(&d, &graph->link[i]);
-        }
-        draw_nodes(&d);
-        draw_legend(&d);
+    struct machine_drawing *d = calloc(1, sizeof *d);
+    const double top = canvas->height + 30;
+    if (d == NULL || !kolo_places_make(graph, top, &d->p)) {
+        free(d);
+        return;
     }
-    free(d.at);
-    free(d.depth);
+    d->g = graph;
+    d->c = canvas;
+    const char *slash = strrchr(graph->source, '/');
+    kolo_canvas_text(canvas, (struct kolo_point){20, top - 8}, 15, KOLO_ANCHOR_START, "%.80s (%s)",
+                     slash != NULL ? slash + 1 : graph->source, graph->format);
+    for (int i = 0; i < graph->nlinks; i++) {
+        draw_link(d, &graph->link[i]);
+    }
+    draw_nodes(d);
+    list_other_links(d);
+    list_interfaces(d);
+    draw_legend(d);
+    kolo_places_free(&d->p);
+    free(d);
 }
 
 void kolo_picture_machine(const struct kolo_graph *graph, struct kolo_text *out)

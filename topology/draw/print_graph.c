@@ -43,8 +43,12 @@ static void add_node(const struct kolo_graph *graph, int node, int depth, struct
                       n->cpus != NULL ? ", cpus " : "", n->cpus != NULL ? n->cpus : "");
     } else if (n->kind == KOLO_NODE_GPU && n->name != NULL) {
         kolo_text_add(out, ", %s", n->name);
+    } else if (n->kind == KOLO_NODE_NIC && n->gbs > 0 && n->ports > 1) {
+        kolo_text_add(out, ", %d ports of %.4g GB/s", n->ports, n->gbs / n->ports);
     } else if (n->kind == KOLO_NODE_NIC && n->gbs > 0) {
         kolo_text_add(out, ", port %.4g GB/s", n->gbs);
+    } else if (n->kind == KOLO_NODE_NIC && n->ports > 1) {
+        kolo_text_add(out, ", %d ports", n->ports);
     }
     if (n->kind == KOLO_NODE_NIC && n->gdr == 0) {
         kolo_text_add(out, ", no GPUDirect");
@@ -102,22 +106,44 @@ static void add_links(const struct kolo_graph *graph, struct kolo_text *out)
     }
 }
 
+/* Interfaces that software made are on no device: one line for all. */
+static void add_interfaces(const struct kolo_graph *graph, struct kolo_text *out)
+{
+    int count = 0;
+    for (int i = 0; i < graph->nnodes; i++) {
+        if (graph->node[i].kind == KOLO_NODE_INTERFACE) {
+            kolo_text_add(out, "%s%s", count++ == 0 ? "  virtual interfaces, of no GPU: " : ", ",
+                          graph->node[i].name != NULL ? graph->node[i].name : "?");
+        }
+    }
+    kolo_text_add(out, count > 0 ? "\n" : "");
+}
+
 void kolo_graph_print(const struct kolo_graph *graph, struct kolo_text *out)
 {
-    int numas = 0, switches = 0;
+    int count[KOLO_NODE_KINDS] = {0};
     for (int i = 0; i < graph->nnodes; i++) {
-        numas += graph->node[i].kind == KOLO_NODE_NUMA;
-        switches += graph->node[i].kind == KOLO_NODE_SWITCH;
+        count[graph->node[i].kind]++;
     }
-    kolo_text_add(out, "%s (%s): %d NUMA node%s, %d PCI switch%s, %d GPU%s, %d NIC%s\n",
+    const int numas = count[KOLO_NODE_NUMA], switches = count[KOLO_NODE_SWITCH];
+    const int devices = count[KOLO_NODE_DEVICE], interfaces = count[KOLO_NODE_INTERFACE];
+    kolo_text_add(out, "%s (%s): %d NUMA node%s, %d PCI switch%s, %d GPU%s, %d NIC%s",
                   graph->source, graph->format, numas, numas == 1 ? "" : "s", switches,
                   switches == 1 ? "" : "es", graph->ngpus, graph->ngpus == 1 ? "" : "s",
                   graph->nnics, graph->nnics == 1 ? "" : "s");
+    if (devices > 0) {
+        kolo_text_add(out, ", %d other PCI device%s", devices, devices == 1 ? "" : "s");
+    }
+    if (interfaces > 0) {
+        kolo_text_add(out, ", %d virtual interface%s", interfaces, interfaces == 1 ? "" : "s");
+    }
+    kolo_text_add(out, "\n");
     for (int i = 0; i < graph->nnodes; i++) {
-        if (graph->node[i].parent < 0) {
+        if (graph->node[i].parent < 0 && graph->node[i].kind != KOLO_NODE_INTERFACE) {
             add_tree(graph, i, out);
         }
     }
+    add_interfaces(graph, out);
     add_links(graph, out);
     for (const char *at = graph->notes.chars; at != NULL && *at != '\0';) {
         const size_t len = strcspn(at, "\n");

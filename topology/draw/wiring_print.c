@@ -26,7 +26,11 @@ static void print_verdict(const struct kolo_wiring *w, struct kolo_text *out)
                   over_name(w), w->nrings, w->nrings == 1 ? "" : "s", w->ring_gbs, gbs,
                   w->bound_gbs);
     if (w->bound_links > 0 && w->unit_gbs > 0) {
-        kolo_text_add(out, " (%d links of %.4g)", w->bound_links, w->unit_gbs);
+        kolo_text_add(out, " (%d link%s of %.4g)", w->bound_links, w->bound_links == 1 ? "" : "s",
+                      w->unit_gbs);
+    }
+    if (kolo_graph_hides_links(w->graph)) {
+        kolo_text_add(out, " (without NVLink or xgmi, of which the source tells nothing)");
     }
     if (w->nic_gbs > 0) {
         kolo_text_add(out, " (NICs %.4g, host %.4g)", w->nic_gbs, w->host_gbs);
@@ -69,7 +73,10 @@ static void print_nics(const struct kolo_wiring *w, struct kolo_text *out)
         if (w->nic_of[i] >= 0) {
             kolo_text_add(out, "  GPU%d uses ", i);
             add_nic(w, w->nic_of[i], out);
-            kolo_text_add(out, " (%s)\n", kolo_path_name(w->nic_path[i]));
+            kolo_text_add(out, " (%s)%s\n", kolo_path_name(w->nic_path[i]),
+                          kolo_wiring_gdr(w, w->graph->gpu[i], w->nic_of[i])
+                              ? ""
+                              : ", no GPUDirect: through host memory");
         }
     }
 }
@@ -139,15 +146,32 @@ static void json_trees(const struct kolo_job *job, struct kolo_text *out)
     kolo_text_add(out, "]");
 }
 
+void kolo_job_json(const struct kolo_job *job, struct kolo_text *out)
+{
+    kolo_text_add(out, "{\"ranks\": %d, \"channels\": %d,\n  \"rings\": [", job->nranks,
+                  job->nchannels);
+    for (int i = 0; i < job->nrings; i++) {
+        kolo_text_add(out, "%s{\"channel\": %d, ", i > 0 ? ",\n    " : "\n    ",
+                      job->ring[i].channel);
+        json_ints("ranks", job->ring[i].rank, job->ring[i].count, out);
+        kolo_text_add(out, "}");
+    }
+    kolo_text_add(out, "]");
+    json_trees(job, out); /* each rank's parent */
+    kolo_text_add(out, "}");
+}
+
 void kolo_wiring_json(const struct kolo_wiring *wiring, const struct kolo_job *job,
                       struct kolo_text *out)
 {
     kolo_text_add(out,
                   "{\"gpus\": %d, \"hosts\": %d, \"channels\": %d, \"over\": \"%s\", \"ring_gbs\": "
-                  "%.6g, \"achieved_gbs\": %.6g, \"bound_gbs\": %.6g, \"optimal\": %s,\n  ",
+                  "%.6g, \"achieved_gbs\": %.6g, \"bound_gbs\": %.6g, \"optimal\": %s, "
+                  "\"links_untold\": %s,\n  ",
                   wiring->ngpus, wiring->nhosts, job->nchannels, over_name(wiring),
                   wiring->ring_gbs, kolo_wiring_gbs(wiring), wiring->bound_gbs,
-                  kolo_wiring_gbs(wiring) >= wiring->bound_gbs * (1 - 1e-6) ? "true" : "false");
+                  kolo_wiring_gbs(wiring) >= wiring->bound_gbs * (1 - 1e-6) ? "true" : "false",
+                  kolo_graph_hides_links(wiring->graph) ? "true" : "false");
     kolo_text_add(out, "\"rings\": [");
     for (int i = 0; i < job->nrings; i++) {
         kolo_text_add(out, "%s{\"channel\": %d, ", i > 0 ? ",\n    " : "\n    ",

@@ -46,6 +46,7 @@ void kolo_node_members(struct kolo_text *out, enum kolo_notation as, const struc
     add_int(out, as, "gdr", n->gdr, -1);
     add_int(out, as, "rdma", n->rdma, -1);
     add_int(out, as, "port", n->port, 0);
+    add_int(out, as, "ports", n->ports, 0);
     add_int(out, as, "count", n->count, 0);
     add_int(out, as, "class", (long)n->class_id, 0);
     add_int(out, as, "vendor", (long)n->vendor, 0);

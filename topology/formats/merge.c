@@ -4,7 +4,12 @@
  * Discovery finds the NVLinks but not the switches. So:
  * - The place in the PCI tree is the hint's, if the hint has one.
  * - Unknown values of a node come from the hint.
- * - Links between GPUs are the base's, if it has any, else the hint's. */
+ * - Links between GPUs are the base's, if it has any, else the hint's.
+ *
+ * nvidia-smi's matrix has no addresses. Its GPUs are matched by their order, NICs by name and NUMA
+ * nodes by number. It then adds values and links between GPUs, and the PCI tree stays that of the
+ * machine with addresses. */
+#include "topology/formats/file.h"
 #include "topology/formats/write.h"
 #include "topology/machine/graph.h"
 
@@ -14,19 +19,57 @@
 struct merging {
     struct kolo_graph *base;
     const struct kolo_graph *hint;
-    int *twin; /* [nodes of the hint] the same node in the base */
+    int *twin;     /* [nodes of the hint] the same node in the base; -1 none */
+    bool by_order; /* one of the two has no addresses */
 };
+
+static bool has_addresses(const struct kolo_graph *g)
+{
+    bool any = false;
+    for (int i = 0; i < g->nnodes; i++) {
+        if (g->node[i].kind == KOLO_NODE_GPU && g->node[i].bus == KOLO_BUS_NONE) {
+            return false;
+        }
+        any = any || g->node[i].bus != KOLO_BUS_NONE;
+    }
+    return any;
+}
+
+/* The base's node for a node of the hint, without an address: the GPU at the same place in the
+ * order, the NIC of the same name; -1: none. */
+static int find_by_order(const struct merging *m, int node)
+{
+    const struct kolo_node *n = &m->hint->node[node];
+    for (int i = 0; i < m->hint->ngpus && n->kind == KOLO_NODE_GPU; i++) {
+        if (m->hint->gpu[i] == node) {
+            return m->base->gpu[i];
+        }
+    }
+    for (int i = 0; i < m->base->nnics && n->kind == KOLO_NODE_NIC && n->name != NULL; i++) {
+        const char *name = m->base->node[m->base->nic[i]].name;
+        if (name != NULL && strcmp(name, n->name) == 0) {
+            return m->base->nic[i];
+        }
+    }
+    return -1;
+}
 
 /* The base's node for a node of the hint; -1: none. */
 static int find_twin(const struct merging *m, int node)
 {
     const struct kolo_node *n = &m->hint->node[node];
+    if (m->by_order && n->kind != KOLO_NODE_NUMA && n->kind != KOLO_NODE_NVSWITCH) {
+        return find_by_order(m, node);
+    }
     for (int i = 0; i < m->base->nnodes; i++) {
         const struct kolo_node *b = &m->base->node[i];
         const bool same_bus = n->bus != KOLO_BUS_NONE && b->bus == n->bus;
         const bool same_numa =
             n->kind == KOLO_NODE_NUMA && b->kind == n->kind && b->number == n->number;
-        if (same_bus || same_numa ||
+        const bool same_interface = n->kind == KOLO_NODE_INTERFACE && b->kind == n->kind &&
+                                    n->name != NULL && b->name != NULL &&
+                                    strcmp(n->name, b->name) == 0;
+        if (same_bus || same_numa || same_interface ||
             (n->kind == KOLO_NODE_NVSWITCH && b->kind == KOLO_NODE_NVSWITCH)) {
             return i;
         }
@@ -43,6 +86,7 @@ static bool fill_in(struct kolo_graph *base, int node, const struct kolo_node *h
     n->gdr = n->gdr < 0 ? hint->gdr : n->gdr;
     n->rdma = n->rdma < 0 ? hint->rdma : n->rdma;
     n->port = n->port == 0 ? hint->port : n->port;
+    n->ports = n->ports == 0 ? hint->ports : n->ports;
     n->gbs = n->gbs <= 0 ? hint->gbs : n->gbs;
     n->guid = n->guid == 0 ? hint->guid : n->guid;
     n->class_id = n->class_id == 0 ? hint->class_id : n->class_id;
@@ -58,11 +102,15 @@ static kolo_status merge_nodes(struct merging *m)
     for (int i = 0; i < m->hint->nnodes; i++) {
         const struct kolo_node *h = &m->hint->node[i];
         int twin = find_twin(m, i);
+        m->twin[i] = -1;
+        if (twin < 0 && m->by_order && h->kind != KOLO_NODE_NVSWITCH) {
+            continue; /* a switch or a NUMA node that nothing identifies */
+        }
         twin = twin >= 0 ? twin : kolo_graph_add(m->base, h->kind, -1);
         if (twin < 0) {
             return kolo_graph_full(m->base);
         }
-        m->base->node[twin].bus = h->bus;
+        m->base->node[twin].bus = h->bus != KOLO_BUS_NONE ? h->bus : m->base->node[twin].bus;
         if (!fill_in(m->base, twin, h)) {
             return kolo_graph_full(m->base);
         }
@@ -111,6 +159,9 @@ static kolo_status merge_links(struct merging *m)
         const bool a_is_child = m->hint->node[link.a].parent == link.b;
         const int child = m->twin[a_is_child ? link.a : link.b];
         const int parent = m->twin[a_is_child ? link.b : link.a];
+        if (child < 0 || parent < 0 || (m->by_order && link.kind == KOLO_LINK_PCI)) {
+            continue;
+        }
         link.a = m->twin[link.a];
         link.b = m->twin[link.b];
         if (link.kind == KOLO_LINK_PCI) {
@@ -123,6 +174,10 @@ static kolo_status merge_links(struct merging *m)
                    (link.kind == KOLO_LINK_SMP &&
                     kolo_graph_link(m->base, link.a, link.b, KOLO_LINK_SMP) != NULL)) {
             continue;
+        }
+        const int arch = m->base->node[link.a].arch;
+        if (link.kind == KOLO_LINK_NVLINK && link.assumed && arch > 0) {
+            link.gbs = link.count * kolo_nvlink_gbs(arch); /* the other file tells the generation */
         }
         if (!kolo_graph_join(m->base, &link)) {
             return kolo_graph_full(m->base);
@@ -168,9 +223,9 @@ static kolo_status sort_nodes(struct kolo_graph *g)
     return KOLO_OK;
 }
 
-kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *hint)
+static kolo_status merge_into(struct kolo_graph *base, const struct kolo_graph *hint, bool by_order)
 {
-    struct merging m = {.base = base, .hint = hint};
+    struct merging m = {.base = base, .hint = hint, .by_order = by_order};
     m.twin = calloc((size_t)hint->nnodes + 1, sizeof *m.twin);
     if (m.twin == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", base->source);
@@ -184,4 +239,56 @@ kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *h
         st = sort_nodes(base);
     }
     return st == KOLO_OK ? kolo_graph_finish(base) : st;
+}
+
+/* A machine without addresses gets the tree of the one that has them: the two are exchanged. */
+static kolo_status merge_by_order(struct kolo_graph *base, const struct kolo_graph *hint)
+{
+    struct kolo_graph *copy = NULL;
+    struct kolo_text dump = {0};
+    kolo_graph_write(hint, &dump);
+    kolo_status st = dump.chars != NULL
+                         ? kolo_graph_read(hint->source, dump.chars, dump.len, &copy)
+                         : kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", base->source);
+    kolo_text_free(&dump);
+    if (st == KOLO_OK) {
+        copy->format = hint->format;
+        copy->limit = 0;
+        const struct kolo_graph tree = *copy;
+        *copy = *base;
+        *base = tree;
+        st = merge_into(base, copy, true);
+        kolo_graph_destroy(copy);
+    }
+    return st;
+}
+
+kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *hint)
+{
+    const bool by_order = !has_addresses(base) || !has_addresses(hint);
+    if (by_order && base->ngpus != hint->ngpus && base->ngpus > 0 && hint->ngpus > 0) {
+        const struct kolo_graph *without = has_addresses(hint) ? base : hint;
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "%s cannot be merged with %s: %s has no PCI addresses, and %d GPUs instead "
+            "of %d",
+            base->source, hint->source, without->source, without->ngpus,
+            without == base ? hint->ngpus : base->ngpus);
+    }
+    base->limit = 0; /* what two files tell may be more than one of them can */
+    if (by_order && (base->ngpus == 0 || hint->ngpus == 0)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s cannot be merged with %s: nothing in both has PCI addresses, or GPUs "
+                         "in an order",
+                         base->source, hint->source);
+    }
+    if (by_order && !has_addresses(base) && has_addresses(hint)) {
+        KOLO_TRY(merge_by_order(base, hint));
+    } else {
+        KOLO_TRY(merge_into(base, hint, by_order));
+    }
+    if (by_order) {
+        kolo_graph_note(base, "the GPUs are matched by their order, not by PCI address");
+    }
+    return KOLO_OK;
 }

@@ -76,6 +76,7 @@ static kolo_status read_numbers(const struct kolo_xml_element *e, struct kolo_no
     KOLO_TRY(kolo_xml_int(e, "gdr", -1, 1, -1, &n->gdr));
     KOLO_TRY(kolo_xml_int(e, "rdma", -1, 1, -1, &n->rdma));
     KOLO_TRY(kolo_xml_int(e, "port", 0, 1024, 0, &n->port));
+    KOLO_TRY(kolo_xml_int(e, "ports", 0, 1 << 20, 0, &n->ports));
     KOLO_TRY(kolo_xml_int(e, "count", 0, 1 << 20, 0, &n->count));
     KOLO_TRY(kolo_xml_int(e, "class", 0, 0xffffff, 0, &class_id));
     KOLO_TRY(kolo_xml_int(e, "vendor", 0, 0xffff, 0, &vendor));
@@ -93,7 +94,8 @@ static kolo_status read_node(struct kolo_graph *graph, const struct kolo_xml_ele
     const char *guid = kolo_xml_get(e, "guid");
     int parent = -1;
     if (kind < 0) {
-        return kolo_xml_fail(e, "kind is none of numa, switch, gpu, nic, nvswitch, device");
+        return kolo_xml_fail(e, "kind is none of numa, switch, gpu, nic, nvswitch, device, "
+                                "interface");
     }
     KOLO_TRY(kolo_xml_int(e, "parent", -1, graph->nnodes - 1, -1, &parent));
     const int node = kolo_graph_add(graph, (enum kolo_node_kind)kind, parent);

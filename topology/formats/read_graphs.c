@@ -5,7 +5,8 @@
  *   <graphs version="1"><graph id="0" pattern="4" nchannels="2" speedintra="20" ...>
  *     <channel><net dev="0"/><gpu dev="0" rank="0"/>...<net dev="0"/></channel>
  *
- * Pattern 4 is rings. Patterns 1 to 3 are trees: their GPUs are a chain that begins at the NIC.
+ * Pattern 4 is rings. Patterns 1 to 3 are trees: their GPUs are a chain that begins at the NIC. Of
+ * several graphs of trees the first counts, because the others are for CollNet.
  * Form: NCCL 2.30 src/graph/search.cc. */
 #include "topology/formats/graphs.h"
 #include "topology/formats/xml.h"
@@ -18,6 +19,7 @@ enum { RING = 4, CHAIN_MAX = 4096 };
 struct graphs_reading {
     struct kolo_job *job;
     int pattern, rings, trees;
+    int graph, tree_graph; /* places in the file; tree_graph 0: no trees so far */
     int rank[CHAIN_MAX], count;
 };
 
@@ -45,6 +47,7 @@ static kolo_status start_element(void *context, const struct kolo_xml_element *e
         return kolo_xml_fail(e, "the root of NCCL's graph XML is <graphs>");
     }
     if (strcmp(e->name, "graph") == 0) {
+        r->graph++;
         return kolo_xml_int(e, "pattern", 0, 100, 0, &r->pattern);
     }
     if (strcmp(e->name, "channel") == 0) {
@@ -80,7 +83,11 @@ static kolo_status end_element(void *context, const struct kolo_xml_element *e)
     if (r->pattern == RING) {
         return kolo_job_add_ring(r->job, r->rings++, r->rank, r->count) ? KOLO_OK : fail_full(e);
     }
-    return r->pattern > RING || add_chain(r) ? KOLO_OK : fail_full(e);
+    if (r->pattern > RING || (r->tree_graph != 0 && r->tree_graph != r->graph)) {
+        return KOLO_OK;
+    }
+    r->tree_graph = r->graph;
+    return add_chain(r) ? KOLO_OK : fail_full(e);
 }
 
 kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, struct kolo_job *out)
@@ -95,7 +102,7 @@ kolo_status kolo_graphs_read(const char *path, const char *bytes, size_t len, st
     const kolo_status st = kolo_xml_read(
         &source,
         &(struct kolo_xml_reader){.start = start_element, .end = end_element, .context = r});
-    job.nchannels = r->rings;
+    job.nchannels = r->rings > r->trees ? r->rings : r->trees;
     free(r);
     if (st < 0) {
         kolo_job_free(&job);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* hwloc's XML format 2: the parts of a machine, and the matrix of NVLinks. hwloc trusts such a
+/* hwloc's XML formats 2 and 3: the parts of a machine, and the matrix of NVLinks. hwloc trusts such a
  * file, and a damaged file may end the process by a signal. So hwloc never sees a file here.
  *
  * Objects of unknown types still contain their children. Of the sets, only those of NUMA nodes and
  * the set of allowed PUs are read; the others follow from the places of the PUs.
- * Form: hwloc 2.9 hwloc/topology-xml.c. */
+ *
+ * Format 3 names an object by id="obj12" instead of gp_index="12", an OS device has several types,
+ * as bits, and the properties of the whole machine stand behind its object.
+ * Form: hwloc 2.9 and 3.0 hwloc/topology-xml.c. */
+#include "topology/formats/cpus.h"
 #include "topology/formats/file.h"
 #include "topology/formats/read.h"
 #include "topology/machine/parts.h"
@@ -19,7 +23,7 @@ enum { DEPTH = 256, MATRIX_MAX = 256, TOKEN_MAX = 40 };
 struct hwloc_reading {
     struct kolo_host *host;
     int open[DEPTH]; /* the parts of the open objects */
-    int depth, numas;
+    int depth, numas, major;
     hwloc_bitmap_t allowed; /* NULL: all PUs */
     /* The matrix. */
     bool in_matrix, in_values, in_indexes;
@@ -32,44 +36,12 @@ struct hwloc_reading {
 
 /* ---- attributes ---- */
 
-/* Parse hexadecimal words of 32 bits, the highest first; an empty word is 0. "0xf...f" before them
- * sets all higher bits. */
-static bool parse_words(const char *text, hwloc_bitmap_t out)
-{
-    const bool endless = strncmp(text, "0xf...f", 7) == 0;
-    text += endless ? 7 + (text[7] == ',') : 0;
-    unsigned long words = *text != '\0' || !endless;
-    for (const char *c = text; *c != '\0'; c++) {
-        words += *c == ',';
-    }
-    if (words > KOLO_HOST_PUS_MAX / 32 ||
-        (endless && hwloc_bitmap_set_range(out, (unsigned)words * 32, -1) != 0)) {
-        return false;
-    }
-    for (; words > 0; words--) {
-        const size_t len = strcspn(text, ",");
-        char *end = NULL;
-        const unsigned long word = len > 0 ? strtoul(text, &end, 16) : 0;
-        if (len > 10 || (len > 0 && (end != text + len || word > UINT32_MAX))) {
-            return false;
-        }
-        for (unsigned bit = 0; bit < 32; bit++) {
-            if ((word >> bit & 1) != 0 &&
-                hwloc_bitmap_set(out, (unsigned)(words - 1) * 32 + bit) != 0) {
-                return false;
-            }
-        }
-        text += len + (text[len] == ',');
-    }
-    return true;
-}
-
 /* Read a set. NULL: the attribute is absent, or invalid; *st then has the error. */
 static hwloc_bitmap_t read_set(const struct kolo_xml_element *e, const char *name, kolo_status *st)
 {
     const char *text = kolo_xml_get(e, name);
     hwloc_bitmap_t set = text != NULL ? hwloc_bitmap_alloc() : NULL;
-    if (set != NULL && !parse_words(text, set)) {
+    if (set != NULL && !kolo_mask_parse(text, set)) {
         *st = kolo_xml_fail(e, "%s is \"%.40s\", not words of 32 bits for at most %d PUs", name,
                             text, KOLO_HOST_PUS_MAX);
         hwloc_bitmap_free(set);
@@ -87,6 +59,19 @@ static kolo_status read_u64(const struct kolo_xml_element *e, const char *name, 
     return text == NULL || (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0)
                ? KOLO_OK
                : kolo_xml_fail(e, "%s is \"%.40s\", not a whole number", name, text);
+}
+
+static kolo_status read_id(const struct kolo_xml_element *e, uint64_t *out)
+{
+    const char *text = kolo_xml_get(e, "id");
+    char *end = NULL;
+    if (text == NULL) {
+        return read_u64(e, "gp_index", out);
+    }
+    *out = strncmp(text, "obj", 3) == 0 ? strtoull(text + 3, &end, 10) : 0;
+    return end != NULL && end != text + 3 && *end == '\0'
+               ? KOLO_OK
+               : kolo_xml_fail(e, "id is \"%.40s\", not such as obj12", text);
 }
 
 /* ---- objects ---- */
@@ -142,6 +127,27 @@ static kolo_status read_numa(struct hwloc_reading *r, const struct kolo_xml_elem
                                part->number < 0 ? "os_index" : "cpuset");
 }
 
+/* The types of an OS device, as bits. */
+static kolo_status read_os(const struct hwloc_reading *r, const struct kolo_xml_element *e,
+                           struct kolo_part *part)
+{
+    static const int v2[] = {0, KOLO_OS_GPU,   KOLO_OS_NETWORK, KOLO_OS_OPENFABRICS,
+                             0, KOLO_OS_COPROC};
+    static const struct {
+        int from, to;
+    } v3[] = {{1 << 2, KOLO_OS_GPU},
+              {1 << 3, KOLO_OS_COPROC},
+              {1 << 4, KOLO_OS_NETWORK},
+              {1 << 5, KOLO_OS_OPENFABRICS}};
+    int type = 0;
+    KOLO_TRY(kolo_xml_int(e, "osdev_type", 0, 1 << 20, 0, &type));
+    part->number = r->major == 2 && type < (int)KOLO_LENGTH(v2) ? v2[type] : 0;
+    for (size_t i = 0; i < KOLO_LENGTH(v3) && r->major == 3; i++) {
+        part->number |= (type & v3[i].from) != 0 ? v3[i].to : 0;
+    }
+    return KOLO_OK;
+}
+
 /* pci_type is "0302 [10de:1db8] [10de:12ab] a1": class, vendor, device, and unused fields. */
 static kolo_status read_pci(const struct kolo_xml_element *e, struct kolo_part *part)
 {
@@ -183,7 +189,7 @@ static kolo_status read_kind(struct hwloc_reading *r, const struct kolo_xml_elem
     case KOLO_PART_PCI:
         return read_pci(e, part);
     case KOLO_PART_OS:
-        KOLO_TRY(kolo_xml_int(e, "osdev_type", 0, 64, -1, &part->number));
+        KOLO_TRY(read_os(r, e, part));
         return kolo_parts_text(r->host, &part->name, kolo_xml_get(e, "name"))
                    ? KOLO_OK
                    : kolo_parts_full(r->host);
@@ -212,7 +218,7 @@ static kolo_status read_object(struct hwloc_reading *r, const struct kolo_xml_el
         return kolo_parts_full(r->host);
     }
     r->open[r->depth++] = part;
-    KOLO_TRY(read_u64(e, "gp_index", &r->host->part[part].id));
+    KOLO_TRY(read_id(e, &r->host->part[part].id));
     if (r->depth == 1) {
         r->allowed = read_set(e, "allowed_cpuset", &st);
         KOLO_TRY(st);
@@ -223,6 +229,11 @@ static kolo_status read_object(struct hwloc_reading *r, const struct kolo_xml_el
 static kolo_status read_info(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *name = kolo_xml_get(e, "name"), *value = kolo_xml_get(e, "value");
+    if (r->major == 3 && r->depth == 0 && e->depth == 1 && name != NULL && r->host->nparts > 0 &&
+        strcmp(name, "Architecture") == 0) {
+        return kolo_parts_text(r->host, &r->host->part[0].name, value) ? KOLO_OK
+                                                                       : kolo_parts_full(r->host);
+    }
     if (r->depth == 0 || e->depth != r->depth + 1 || name == NULL || value == NULL) {
         return KOLO_OK; /* not a property of an object */
     }
@@ -329,7 +340,7 @@ static kolo_status on_text(void *context, const struct kolo_xml_element *e, cons
 
 /* ---- elements ---- */
 
-static kolo_status check_root(const struct kolo_xml_element *e)
+static kolo_status check_root(struct hwloc_reading *r, const struct kolo_xml_element *e)
 {
     const char *version = kolo_xml_get(e, "version");
     const long major = version != NULL ? strtol(version, NULL, 10) : 1;
@@ -339,17 +350,19 @@ static kolo_status check_root(const struct kolo_xml_element *e)
                                  ? "it is a topology file of NCCL, not of hwloc"
                                  : "it is not an hwloc XML file, whose root is <topology>");
     }
-    return major == 2 ? KOLO_OK
-                      : kolo_xml_fail(e, "its format is %s than 2: export it with lstopo%s",
-                                      major > 2 ? "newer" : "older",
-                                      major > 2 ? " --export-xml-flags v2" : " of hwloc 2");
+    r->major = (int)major;
+    return major == 2 || major == 3
+               ? KOLO_OK
+               : kolo_xml_fail(e, "its format is %s: export it with lstopo%s",
+                               major > 3 ? "newer than 3" : "older than 2",
+                               major > 3 ? " --export-xml-flags v2" : " of hwloc 2");
 }
 
 static kolo_status on_start(void *context, const struct kolo_xml_element *e)
 {
     struct hwloc_reading *r = context;
     if (e->depth == 0) {
-        return check_root(e);
+        return check_root(r, e);
     }
     if (strcmp(e->name, "object") == 0) {
         return read_object(r, e);

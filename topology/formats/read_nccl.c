@@ -3,8 +3,11 @@
  * GPUs or NICs, empty speeds, NUMA ids of -1, and duplicate bus addresses. The reader accepts all
  * of that, and adds a note where it matters.
  *
- * A NIC is a <net>, or a PCI device of class 02 without a <net>. A card with several <net> is a
- * small switch. Form: NCCL 2.30 src/graph/xml.cc. */
+ * A NIC is a PCI device of class 02, or with a <net>. It has a port for each <net>, and for each name
+ * in "mlx5_0+mlx5_1", as NCCL calls ports that it has joined. A <net> without a PCI device is a NIC
+ * of a virtual machine, or an interface that software made: a bridge, a tunnel, a container's end.
+ * FlagCX writes <apu> for <gpu>. Form: NCCL 2.30 src/graph/xml.cc. */
+#include "topology/formats/cpus.h"
 #include "topology/formats/read.h"
 
 #include <stdlib.h>
@@ -36,6 +39,20 @@ static kolo_status check_root(const struct kolo_xml_element *e)
                : kolo_xml_fail(e, "version %d is not known: NCCL writes 1, RCCL 2", version);
 }
 
+/* Keep the CPUs of a mask as a list. */
+static kolo_status take_affinity(struct nccl_reading *r, const struct kolo_xml_element *e, int node)
+{
+    const char *mask = kolo_xml_get(e, "affinity");
+    char *list = mask != NULL && mask[0] != '\0' ? kolo_list_of_mask(mask) : NULL;
+    if (mask != NULL && mask[0] != '\0' && list == NULL) {
+        kolo_graph_note(r->graph, "line %d: affinity \"%.40s\" is no mask of CPUs: left out",
+                        e->line, mask);
+    }
+    const bool fits = kolo_graph_text(r->graph, &r->graph->node[node].cpus, list);
+    free(list);
+    return fits ? KOLO_OK : kolo_graph_full(r->graph);
+}
+
 static kolo_status add_cpu(struct nccl_reading *r, const struct kolo_xml_element *e, int *out)
 {
     int family = 0, model = 0, numa = -1;
@@ -50,12 +67,11 @@ static kolo_status add_cpu(struct nccl_reading *r, const struct kolo_xml_element
     n->number = numa;
     n->arch = family > 0 && model > 0 ? family << 8 | (model & 0xff) : 0;
     if (!kolo_graph_text(r->graph, &n->name, kolo_xml_get(e, "vendor")) ||
-        !kolo_graph_text(r->graph, &n->arch_text, kolo_xml_get(e, "arch")) ||
-        !kolo_graph_text(r->graph, &n->cpus, kolo_xml_get(e, "affinity"))) {
+        !kolo_graph_text(r->graph, &n->arch_text, kolo_xml_get(e, "arch"))) {
         return kolo_graph_full(r->graph);
     }
     *out = node;
-    return KOLO_OK;
+    return take_affinity(r, e, node);
 }
 
 static double pci_gbs(const struct kolo_xml_element *e, int width, bool *assumed)
@@ -63,7 +79,7 @@ static double pci_gbs(const struct kolo_xml_element *e, int width, bool *assumed
     const char *speed = kolo_xml_get(e, "link_speed");
     const double gbs = kolo_pci_gbs(speed, width);
     *assumed = gbs <= 0 || width <= 0;
-    return gbs > 0 ? gbs : kolo_pci_gbs_usual() * (width > 0 ? width : 16) / 16;
+    return gbs > 0 ? gbs : kolo_pci_gbs_usual(0) * (width > 0 ? width : 16) / 16;
 }
 
 static kolo_status add_pci(struct nccl_reading *r, const struct kolo_xml_element *e, int *out)
@@ -159,80 +175,117 @@ static kolo_status add_claim(struct nccl_reading *r, const struct kolo_xml_eleme
     return kolo_link_claims_add(r->graph, &r->claims, &claim) ? KOLO_OK : kolo_graph_full(r->graph);
 }
 
-/* A card with a second port is a small switch, and its first port a node below it. */
-static kolo_status split_card(struct nccl_reading *r, int card)
+static int count_ports(const char *name)
 {
-    struct kolo_graph *g = r->graph;
-    const int port = kolo_graph_add(g, KOLO_NODE_NIC, card);
-    if (port < 0) {
-        return kolo_graph_full(g);
+    int ports = 1;
+    for (const char *c = name; *c != '\0'; c++) {
+        ports += *c == '+';
     }
-    struct kolo_node *n = &g->node[port], *c = &g->node[card];
-    const double gbs = c->gbs > 0 ? c->gbs : kolo_pci_gbs_usual();
-    const struct kolo_graph_edge link = {card, port, KOLO_LINK_PCI, 1, gbs, c->gbs <= 0};
-    n->number = c->number;
-    n->gbs = c->gbs;
-    n->port = c->port;
-    n->gdr = c->gdr;
-    n->guid = c->guid;
-    n->name = c->name;
-    n->bus = c->bus;
-    c->kind = KOLO_NODE_SWITCH;
-    c->name = NULL;
-    c->number = -1;
-    return kolo_graph_join(g, &link) ? KOLO_OK : kolo_graph_full(g);
+    return ports;
+}
+
+/* Whether software made an interface of this name: it is no way of a GPU to other hosts. */
+static bool is_made(const char *name)
+{
+    static const char *const prefixes[] = {
+        "br-",       "docker", "veth",  "cali",    "tunl",      "lxc",     "lxd",
+        "virbr",     "vnet",   "cni",   "cbr",     "flannel",   "vxlan",   "weave",
+        "cilium",    "podman", "dummy", "tun",     "tap",       "wg",      "gre",
+        "sit",       "ip6",    "ipvl",  "kube",    "nodelocal", "ovs",     "genev",
+        "tailscale", "zt",     "vmnet", "vboxnet", "ifb",       "nerdctl", "lo"};
+    for (size_t i = 0; i < KOLO_LENGTH(prefixes); i++) {
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
+            return strcmp(prefixes[i], "lo") != 0 || name[2] == '\0';
+        }
+    }
+    return strncmp(name, "br", 2) == 0 && name[2] >= '0' && name[2] <= '9';
+}
+
+/* The node of this name among those without an address; -1: none. A file of several processes names
+ * such an interface below each of its NUMA nodes. */
+static int find_named(const struct kolo_graph *g, const char *name)
+{
+    for (int i = 0; i < g->nnodes; i++) {
+        const struct kolo_node *n = &g->node[i];
+        if ((n->kind == KOLO_NODE_NIC || n->kind == KOLO_NODE_INTERFACE) &&
+            n->bus == KOLO_BUS_NONE && n->name != NULL && strcmp(n->name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Add another port to a NIC. */
+static kolo_status add_port(struct kolo_graph *g, int node, const char *name, double gbs)
+{
+    struct kolo_text joined = {0};
+    struct kolo_node *n = &g->node[node];
+    kolo_text_add(&joined, "%s+%s", n->name, name);
+    n->ports += count_ports(name);
+    n->gbs += gbs;
+    const bool fits = joined.chars != NULL && kolo_graph_text(g, &n->name, joined.chars);
+    kolo_text_free(&joined);
+    return fits ? KOLO_OK : kolo_graph_full(g);
 }
 
 /* The node that a <net> describes: its PCI device, or a new node. */
-static kolo_status place_net(struct nccl_reading *r, int *out, bool *is_new)
+static kolo_status place_net(struct nccl_reading *r, const char *name, double gbs, int *out)
 {
     struct kolo_graph *g = r->graph;
     const int holder = node_above(r);
     const bool on_pci = holder >= 0 && g->node[holder].bus != KOLO_BUS_NONE;
-    *is_new = false;
     if (on_pci &&
-        (g->node[holder].kind == KOLO_NODE_NIC || g->node[holder].kind == KOLO_NODE_DEVICE) &&
-        g->node[holder].name == NULL) {
+        (g->node[holder].kind == KOLO_NODE_NIC || g->node[holder].kind == KOLO_NODE_DEVICE)) {
         g->node[holder].kind = KOLO_NODE_NIC;
         *out = holder;
         return KOLO_OK;
     }
-    *is_new = true;
-    if (on_pci && g->node[holder].kind == KOLO_NODE_NIC) {
-        KOLO_TRY(split_card(r, holder));
-    }
-    *out = kolo_graph_add(g, KOLO_NODE_NIC, holder);
-    if (*out >= 0 && on_pci) {
-        g->node[*out].bus = g->node[holder].bus;
-    }
-    return *out >= 0 ? KOLO_OK : kolo_graph_full(g);
+    const bool made = !on_pci && is_made(name);
+    *out = kolo_graph_add(g, made ? KOLO_NODE_INTERFACE : KOLO_NODE_NIC, made ? -1 : holder);
+    const struct kolo_graph_edge link = {
+        holder, *out, KOLO_LINK_PCI, 1, gbs > 0 ? gbs : kolo_pci_gbs_usual(0), gbs <= 0};
+    return *out >= 0 && (made || holder < 0 || kolo_graph_join(g, &link)) ? KOLO_OK
+                                                                          : kolo_graph_full(g);
 }
 
 static kolo_status add_net(struct nccl_reading *r, const struct kolo_xml_element *e)
 {
     const char *guid = kolo_xml_get(e, "guid");
     const char *name = kolo_xml_get(e, "name");
+    const int holder = node_above(r);
     int node = -1, number = -1, port = 0, gdr = -1;
     double mbits = 0;
-    bool is_new = false;
     KOLO_TRY(kolo_xml_int(e, "dev", -1, 1 << 20, -1, &number));
     KOLO_TRY(kolo_xml_int(e, "port", 0, 1024, 0, &port));
     KOLO_TRY(kolo_xml_int(e, "gdr", -1, 1, -1, &gdr));
     KOLO_TRY(kolo_xml_number(e, "speed", 0, &mbits));
-    KOLO_TRY(place_net(r, &node, &is_new));
+    const double gbs = mbits < 1e9 ? mbits / 8000 : 0;
+    name = name != NULL && name[0] != '\0' ? name : "net";
+    if ((holder < 0 || r->graph->node[holder].bus == KOLO_BUS_NONE) &&
+        find_named(r->graph, name) >= 0) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(place_net(r, name, gbs, &node));
     struct kolo_node *n = &r->graph->node[node];
+    if (n->name != NULL) {
+        return add_port(r->graph, node, name, gbs);
+    }
     n->number = number;
     n->port = port;
+    n->ports = count_ports(name);
     n->gdr = gdr;
-    n->gbs = mbits < 1e9 ? mbits / 8000 : 0;
+    n->gbs = gbs;
     n->guid = guid != NULL ? strtoull(guid, NULL, 16) : 0;
-    if (!kolo_graph_text(r->graph, &n->name, name != NULL ? name : "net")) {
-        return kolo_graph_full(r->graph);
-    }
-    const double gbs = n->gbs > 0 ? n->gbs : kolo_pci_gbs_usual();
-    const struct kolo_graph_edge link = {n->parent, node, KOLO_LINK_PCI, 1, gbs, n->gbs <= 0};
-    return !is_new || n->parent < 0 || kolo_graph_join(r->graph, &link) ? KOLO_OK
-                                                                        : kolo_graph_full(r->graph);
+    return kolo_graph_text(r->graph, &n->name, name) ? KOLO_OK : kolo_graph_full(r->graph);
+}
+
+/* FlagCX's name for a GPU tells its number alone. */
+static kolo_status add_apu(struct nccl_reading *r, const struct kolo_xml_element *e)
+{
+    const int node = node_above(r);
+    return node < 0 || r->graph->node[node].kind != KOLO_NODE_GPU
+               ? KOLO_OK
+               : kolo_xml_int(e, "dev", -1, 1 << 20, -1, &r->graph->node[node].number);
 }
 
 static kolo_status start_element(void *context, const struct kolo_xml_element *e)
@@ -248,6 +301,8 @@ static kolo_status start_element(void *context, const struct kolo_xml_element *e
         st = add_pci(r, e, &node);
     } else if (strcmp(e->name, "gpu") == 0) {
         st = add_gpu(r, e, &node);
+    } else if (strcmp(e->name, "apu") == 0) {
+        st = add_apu(r, e);
     } else if (strcmp(e->name, "nvlink") == 0 || strcmp(e->name, "xgmi") == 0 ||
                strcmp(e->name, "c2c") == 0) {
         st = add_claim(r, e);
@@ -266,14 +321,23 @@ static kolo_status end_element(void *context, const struct kolo_xml_element *e)
     return KOLO_OK;
 }
 
-/* A device with children is a switch, whatever its class. */
+/* A device with children is a switch, whatever its class. Of a device without children and class,
+ * the source does not tell what it is. */
 static void find_switches(struct kolo_graph *graph)
 {
+    int unknown = 0;
     for (int i = 0; i < graph->nnodes; i++) {
         const int parent = graph->node[i].parent;
         if (parent >= 0 && graph->node[parent].kind == KOLO_NODE_DEVICE) {
             graph->node[parent].kind = KOLO_NODE_SWITCH;
         }
+    }
+    for (int i = 0; i < graph->nnodes; i++) {
+        unknown += graph->node[i].kind == KOLO_NODE_DEVICE && graph->node[i].class_id == 0;
+    }
+    if (unknown > 0) {
+        kolo_graph_note(graph, "%d PCI device%s no class here: GPU or NIC, the file does not tell",
+                        unknown, unknown == 1 ? " has" : "s have");
     }
 }
 

@@ -26,6 +26,18 @@ static int depth_of(const struct kolo_graph *graph, int node)
     return depth;
 }
 
+int kolo_pci_steps(const struct kolo_graph *graph, int a, int b)
+{
+    int da = depth_of(graph, a), db = depth_of(graph, b), steps = 0;
+    for (; a != b && a >= 0 && b >= 0; steps++) {
+        int *deeper = da >= db ? &a : &b;
+        int *depth = da >= db ? &da : &db;
+        *deeper = graph->node[*deeper].parent;
+        (*depth)--;
+    }
+    return steps;
+}
+
 enum kolo_path kolo_pci_path(const struct kolo_graph *graph, int a, int b)
 {
     int da = depth_of(graph, a), db = depth_of(graph, b), switches = 0;

@@ -49,6 +49,8 @@ void kolo_fabric_free(struct kolo_fabric *fabric);
 
 /* How near two nodes are over PCI alone. */
 enum kolo_path kolo_pci_path(const struct kolo_graph *graph, int a, int b);
+/* Number of PCI links between two nodes: the measure among pairs with equal paths. */
+int kolo_pci_steps(const struct kolo_graph *graph, int a, int b);
 /* Find the route from node a to node b that crosses no other GPU: the widest, and of equally wide
  * ones the shortest. Writes its arcs to out[most]. Returns their number; -1: no route. */
 int kolo_graph_route(const struct kolo_graph *graph, int a, int b, int *out, int most);

@@ -173,13 +173,16 @@ static int via_within(const struct kolo_wiring *w, struct kolo_job *job, int fro
     return kolo_job_via(job, text);
 }
 
-/* An edge between hosts uses GPUDirect RDMA if only PCI switches are between GPU and NIC (NCCL's
- * default, PXB), unless the graph says that it does not work. */
+bool kolo_wiring_gdr(const struct kolo_wiring *wiring, int gpu, int nic)
+{
+    const struct kolo_graph *g = wiring->graph;
+    return g->node[gpu].gdr != 0 && g->node[g->nic[nic]].gdr != 0 &&
+           kolo_pci_path(g, gpu, g->nic[nic]) <= KOLO_PATH_PXB;
+}
+
 static int via_between(const struct kolo_wiring *w, struct kolo_job *job, int from, int net)
 {
-    const struct kolo_graph *g = w->graph;
-    const bool direct = net >= 0 && g->node[g->nic[net]].gdr != 0 &&
-                        kolo_pci_path(g, g->gpu[from], g->nic[net]) <= KOLO_PATH_PXB;
+    const bool direct = net >= 0 && kolo_wiring_gdr(w, w->graph->gpu[from], net);
     return kolo_job_via(job, direct ? "NET/N/GDRDMA" : "NET/N");
 }
 

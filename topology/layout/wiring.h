@@ -70,6 +70,11 @@ void kolo_wiring_print(const struct kolo_wiring *wiring, struct kolo_text *out);
 void kolo_wiring_print_log(const struct kolo_job *job, struct kolo_text *out);
 void kolo_wiring_json(const struct kolo_wiring *wiring, const struct kolo_job *job,
                       struct kolo_text *out);
+/* The rings and trees of a job that has no machine. */
+void kolo_job_json(const struct kolo_job *job, struct kolo_text *out);
+/* Whether GPUDirect RDMA may serve GPU node `gpu` and NIC `nic` (a place in nic[]): only PCI
+ * switches are between them (NCCL's default, PXB), and the graph does not say that it fails. */
+bool kolo_wiring_gdr(const struct kolo_wiring *wiring, int gpu, int nic);
 static inline double kolo_wiring_gbs(const struct kolo_wiring *wiring)
 {
     return wiring->nrings * wiring->ring_gbs;

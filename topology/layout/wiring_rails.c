@@ -17,6 +17,7 @@
 #include "topology/layout/pack.h"
 #include "topology/layout/wiring.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,24 +31,26 @@ static double nic_gbs(const struct kolo_graph *g, int nic)
     const struct kolo_node *node = &g->node[nic];
     const struct kolo_graph_edge *link =
         node->parent >= 0 ? kolo_graph_link(g, nic, node->parent, KOLO_LINK_PCI) : NULL;
-    const double pci = link != NULL ? link->gbs : kolo_pci_gbs_usual();
+    const double pci = link != NULL ? link->gbs : kolo_pci_gbs_usual(0);
     return node->gbs > 0 && node->gbs < pci ? node->gbs : pci;
 }
 
-/* Choose the NICs that carry rings: NICs with RDMA, if any has it, and at least half as fast as the
- * fastest. That leaves out the Ethernet port for logging in. */
+/* Choose the NICs that carry rings: NICs with RDMA, if any has it, those on PCI, if any is, and at
+ * least half as fast as the fastest. That leaves out the Ethernet port for logging in. */
 static int choose_nics(const struct kolo_graph *g, int *out)
 {
-    bool rdma = false;
+    bool rdma = false, on_pci = false;
     double most = 0;
     int count = 0;
     for (int i = 0; i < g->nnics; i++) {
         rdma = rdma || g->node[g->nic[i]].rdma == 1;
+        on_pci = on_pci || g->node[g->nic[i]].bus != KOLO_BUS_NONE;
     }
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < g->nnics; i++) {
             const double gbs = nic_gbs(g, g->nic[i]);
-            if (rdma && g->node[g->nic[i]].rdma == 0) {
+            if ((rdma && g->node[g->nic[i]].rdma == 0) ||
+                (on_pci && g->node[g->nic[i]].bus == KOLO_BUS_NONE)) {
                 continue;
             }
             if (pass == 0) {
@@ -65,24 +68,44 @@ static enum kolo_path near_of(const struct kolo_graph *g, int gpu, int nic)
     return kolo_pci_path(g, g->gpu[gpu], g->nic[nic]);
 }
 
-/* Give each GPU its nearest NIC; among equally near NICs the one with the fewest GPUs, then the
- * first. */
+/* How far a GPU is from a NIC: by path, and among equal paths by the number of links. */
+static int distance_of(const struct kolo_graph *g, int gpu, int nic)
+{
+    enum { LINKS_MOST = 1000 };
+    const int steps = kolo_pci_steps(g, g->gpu[gpu], g->nic[nic]);
+    return (int)near_of(g, gpu, nic) * LINKS_MOST + (steps < LINKS_MOST ? steps : LINKS_MOST - 1);
+}
+
+/* The nearest NIC, as a place in nics[]; among equally near NICs the one with the fewest GPUs, then
+ * the first. */
+static int nearest_nic(const struct kolo_graph *g, int gpu, const int *nics, int count,
+                       const int *uses)
+{
+    int best = 0;
+    for (int k = 1; k < count; k++) {
+        const int far = distance_of(g, gpu, nics[k]), least = distance_of(g, gpu, nics[best]);
+        best = far < least || (far == least && uses[k] < uses[best]) ? k : best;
+    }
+    return best;
+}
+
+/* Give each GPU its nearest NIC. The GPUs that are nearest to a NIC choose first, so that the others
+ * find the NICs that are not in use. */
 static void assign_nics(struct kolo_wiring *w, const int *nics, int count)
 {
     int uses[NICS_MAX] = {0};
     for (int i = 0; i < w->ngpus; i++) {
-        int best = -1;
-        for (int k = 0; k < count; k++) {
-            const enum kolo_path path = near_of(w->graph, i, nics[k]);
-            if (best < 0 || path < near_of(w->graph, i, nics[best]) ||
-                (path == near_of(w->graph, i, nics[best]) && uses[k] < uses[best])) {
-                best = k;
+        w->nic_of[i] = -1;
+        w->nic_path[i] = KOLO_PATH_NONE;
+    }
+    for (int path = 0; path < KOLO_PATHS && count > 0; path++) {
+        for (int i = 0; i < w->ngpus; i++) {
+            const int best = nearest_nic(w->graph, i, nics, count, uses);
+            if (w->nic_of[i] < 0 && (int)near_of(w->graph, i, nics[best]) == path) {
+                w->nic_of[i] = nics[best];
+                w->nic_path[i] = (enum kolo_path)path;
+                uses[best]++;
             }
-        }
-        w->nic_of[i] = best >= 0 ? nics[best] : -1;
-        w->nic_path[i] = best >= 0 ? near_of(w->graph, i, nics[best]) : KOLO_PATH_NONE;
-        if (best >= 0) {
-            uses[best]++;
         }
     }
 }
@@ -104,9 +127,9 @@ static int nearest_gpu(const struct ends *e, int nic, const int *uses, int other
         if (i == other) {
             continue;
         }
-        const enum kolo_path path = near_of(e->g, i, nic);
-        const enum kolo_path than = best >= 0 ? near_of(e->g, best, nic) : KOLO_PATHS;
-        if (path < than || (path == than && uses[i] < uses[best])) {
+        const int far = distance_of(e->g, i, nic);
+        const int least = best >= 0 ? distance_of(e->g, best, nic) : INT_MAX;
+        if (far < least || (far == least && uses[i] < uses[best])) {
             best = i;
         }
     }
@@ -119,7 +142,7 @@ static int count_near(const struct ends *e, int nic)
     const int best = nearest_gpu(e, nic, e->entries, -1);
     int count = 0;
     for (int i = 0; i < e->n; i++) {
-        count += near_of(e->g, i, nic) == near_of(e->g, best, nic);
+        count += distance_of(e->g, i, nic) == distance_of(e->g, best, nic);
     }
     return count;
 }

@@ -192,6 +192,48 @@ void kolo_graph_note(struct kolo_graph *graph, const char *format, ...)
     kolo_text_add(&graph->notes, "%s\n", line);
 }
 
+void kolo_graph_set_nvlink(struct kolo_graph *graph, double gbs)
+{
+    for (int i = 0; i < graph->nlinks; i++) {
+        struct kolo_graph_edge *link = &graph->link[i];
+        if (link->kind == KOLO_LINK_NVLINK) {
+            link->gbs = gbs * link->count;
+            link->assumed = false;
+        }
+    }
+}
+
+/* PCI numbers of NVIDIA's GPUs on SXM boards, which all have NVLinks. Source: pci.ids. */
+static bool is_sxm(const struct kolo_node *n)
+{
+    static const uint16_t devices[] = {0x15f9, 0x1db1, 0x1db3, 0x1db5, 0x1db7, 0x1db8, 0x20b0,
+                                       0x20b2, 0x20b3, 0x20bd, 0x20f3, 0x2324, 0x2329, 0x232c,
+                                       0x2330, 0x2335, 0x2342, 0x2901, 0x2941, 0x3182};
+    for (size_t i = 0; i < KOLO_LENGTH(devices); i++) {
+        if (n->vendor == 0x10de && n->device == devices[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool kolo_graph_hides_links(const struct kolo_graph *graph)
+{
+    int hidden = 0;
+    for (int i = 0; i < graph->nlinks; i++) {
+        if (graph->link[i].kind != KOLO_LINK_PCI && graph->link[i].kind != KOLO_LINK_SMP) {
+            return false;
+        }
+    }
+    for (int i = 0; i < graph->nnodes; i++) {
+        const struct kolo_node *n = &graph->node[i];
+        const uint32_t sub = n->class_id >> 8;
+        const bool is_server = sub == 0x0302 || sub == 0x0380 || sub == 0x1200;
+        hidden += n->kind == KOLO_NODE_GPU && ((is_server && n->arch == 0) || is_sxm(n));
+    }
+    return hidden > 1;
+}
+
 int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind)
 {
     for (int i = 0; bus != KOLO_BUS_NONE && i < graph->nnodes; i++) {
@@ -223,8 +265,8 @@ int kolo_graph_nvswitch(struct kolo_graph *graph)
 
 const char *kolo_node_kind_name(enum kolo_node_kind kind)
 {
-    static const char *const names[KOLO_NODE_KINDS] = {"numa", "switch",   "gpu",
-                                                       "nic",  "nvswitch", "device"};
+    static const char *const names[KOLO_NODE_KINDS] = {"numa",     "switch", "gpu",      "nic",
+                                                       "nvswitch", "device", "interface"};
     return names[kind];
 }
 
@@ -261,7 +303,10 @@ void kolo_node_label(const struct kolo_graph *graph, int node, struct kolo_text 
     } else if (n->kind == KOLO_NODE_NVSWITCH) {
         kolo_text_add(out, n->count > 1 ? "NVSwitch (%d)" : "NVSwitch", n->count);
     } else {
-        kolo_text_add(out, "%s", n->kind == KOLO_NODE_SWITCH ? "switch" : "device");
+        kolo_text_add(out, "%s",
+                      n->kind == KOLO_NODE_SWITCH ? "switch"
+                      : n->name != NULL           ? n->name
+                                                  : kolo_node_kind_name(n->kind));
     }
     if (n->bus != KOLO_BUS_NONE) {
         kolo_text_add(out, " %s", bus);

@@ -19,11 +19,12 @@ extern "C" {
 
 enum kolo_node_kind {
     KOLO_NODE_NUMA,
-    KOLO_NODE_SWITCH, /* a PCI switch, or a card with several ports */
+    KOLO_NODE_SWITCH, /* a PCI switch */
     KOLO_NODE_GPU,
-    KOLO_NODE_NIC,      /* one port */
-    KOLO_NODE_NVSWITCH, /* all NVSwitches of a host are one node */
-    KOLO_NODE_DEVICE,   /* a PCI device of an unknown class */
+    KOLO_NODE_NIC,       /* a card, with all its ports */
+    KOLO_NODE_NVSWITCH,  /* all NVSwitches of a host are one node */
+    KOLO_NODE_DEVICE,    /* a PCI device of an unknown class */
+    KOLO_NODE_INTERFACE, /* a network interface made by software: it has no device */
     KOLO_NODE_KINDS
 };
 
@@ -46,14 +47,15 @@ struct kolo_node {
     int number;   /* NUMA: OS index; GPU, NIC: as the source counts; -1 unknown */
     int arch;     /* GPU: compute capability 80, gfx 908 ...; CPU: family << 8 | model; 0 unknown */
     int gdr;      /* NIC, GPU: 1 GPUDirect RDMA works, 0 it does not, -1 unknown */
-    int port;     /* NIC; 0 unknown */
+    int port;     /* NIC: number of its first port; 0 unknown */
+    int ports;    /* NIC: how many it has; 0 unknown, which counts as one */
     int rdma;     /* NIC: 1 it has a verbs device, 0 it has not, -1 unknown */
     int count;    /* NVSWITCH: number of switches; 0 unknown */
     uint32_t class_id, vendor, device;
     uint64_t guid;   /* NIC; 0 unknown */
-    double gbs;      /* NIC: rate of the port; 0 unknown */
-    char *name;      /* "mlx5_0", "Tesla V100", "GenuineIntel"; NULL unknown */
-    char *cpus;      /* NUMA: its CPUs as the source writes them; NULL unknown */
+    double gbs;      /* NIC: rate of all its ports; 0 unknown */
+    char *name;      /* "mlx5_0+mlx5_1", "Tesla V100", "GenuineIntel"; NULL unknown */
+    char *cpus;      /* NUMA: its CPUs as a list, such as "0-19,40-59"; NULL unknown */
     char *arch_text; /* CPU: "x86_64"; GPU: "gfx942"; NULL unknown */
 };
 
@@ -101,6 +103,11 @@ void kolo_graph_keep(struct kolo_graph *graph, const bool *used);
 bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text);
 /* Add a note about an oddity. The first 64 notes are kept, the others only counted. */
 void kolo_graph_note(struct kolo_graph *graph, const char *format, ...) KOLO_PRINTF(2, 3);
+/* Take each NVLink as `gbs` GB/s, each way. */
+void kolo_graph_set_nvlink(struct kolo_graph *graph, double gbs);
+/* Whether the source describes several GPUs of servers, but no links between them and no property
+ * that shows that they have none. */
+bool kolo_graph_hides_links(const struct kolo_graph *graph);
 
 /* A link as one of its ends declares it: a source lists NVLinks per GPU, and names the other end by
  * its address. */
@@ -176,7 +183,8 @@ void kolo_bus_print(uint64_t bus, char out[24]);
 double kolo_pci_gbs(const char *speed, int width);
 /* GB/s of a PCI link, from the line rate that hwloc reports. */
 double kolo_pci_gbs_of_wire(double wire_gbs);
-double kolo_pci_gbs_usual(void);
+/* The usual link of a GPU with this compute capability (0: unknown): 16 lanes of its generation. */
+double kolo_pci_gbs_usual(int arch);
 /* GB/s of one NVLink of a GPU with this compute capability; of one xgmi link of gfx `arch`. */
 double kolo_nvlink_gbs(int arch);
 double kolo_xgmi_gbs(int arch);

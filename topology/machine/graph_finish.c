@@ -162,9 +162,21 @@ static kolo_status find_meanings(struct kolo_graph *graph, const struct kolo_lin
     return KOLO_OK;
 }
 
+/* Say that the two ends of a link count it differently. */
+static void note_unequal(struct kolo_graph *graph, const struct meant *pair, const int counts[2])
+{
+    char a[24], b[24];
+    kolo_bus_print(graph->node[pair->a].bus, a);
+    kolo_bus_print(graph->node[pair->b].bus, b);
+    kolo_graph_note(graph, "%s says %d link%s to %s, which says %d back: taken as %d", a, counts[0],
+                    counts[0] == 1 ? "" : "s", b, counts[1],
+                    counts[0] < counts[1] ? counts[0] : counts[1]);
+}
+
 /* Make one link of a pair's claims. The claims of each end are summed. If both ends have claims,
  * the smaller sum counts. */
-static struct kolo_graph_edge link_of(const struct meant *meant, int count)
+static struct kolo_graph_edge link_of(struct kolo_graph *graph, const struct meant *meant,
+                                      int count)
 {
     int counts[2] = {0};
     double gbs[2] = {0};
@@ -175,6 +187,9 @@ static struct kolo_graph_edge link_of(const struct meant *meant, int count)
     }
     const bool both = counts[0] > 0 && counts[1] > 0;
     const int end = both ? counts[1] < counts[0] : counts[0] == 0;
+    if (both && counts[0] != counts[1]) {
+        note_unequal(graph, &meant[0], counts);
+    }
     return (struct kolo_graph_edge){.a = meant[0].a,
                                     .b = meant[0].b,
                                     .kind = meant[0].kind,
@@ -200,7 +215,7 @@ kolo_status kolo_link_claims_join(struct kolo_graph *graph, struct kolo_link_cla
         for (n = 1; i + n < count && same_pair(&meant[i], &meant[i + n]);) {
             n++;
         }
-        const struct kolo_graph_edge link = link_of(&meant[i], n);
+        const struct kolo_graph_edge link = link_of(graph, &meant[i], n);
         st = kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
     }
     free(meant);
@@ -291,10 +306,12 @@ static bool mend_some(struct kolo_graph *graph, double *most, double *least)
         if (graph->node[child].kind == KOLO_NODE_SWITCH && link->gbs < least[child]) {
             char bus[24];
             kolo_bus_print(graph->node[child].bus, bus);
-            kolo_graph_note(graph,
-                            "the link above switch %s says %.2g GB/s, less than any below it: "
-                            "taken as %.3g",
-                            bus, link->gbs, most[child]);
+            if (!link->assumed) {
+                kolo_graph_note(graph,
+                                "the link above switch %s says %.2g GB/s, less than any below it: "
+                                "taken as %.3g",
+                                bus, link->gbs, most[child]);
+            }
             link->gbs = most[child];
             link->assumed = true;
             mended = true;
@@ -323,6 +340,21 @@ static kolo_status mend_uplinks(struct kolo_graph *graph)
     free(most);
     free(least);
     return KOLO_OK;
+}
+
+/* A GPU's link whose speed the source does not tell is the usual one of the GPU's generation. */
+static void guess_speeds(struct kolo_graph *graph)
+{
+    for (int i = 0; i < graph->nlinks; i++) {
+        struct kolo_graph_edge *link = &graph->link[i];
+        const int child = graph->node[link->b].parent == link->a ? link->b : link->a;
+        const struct kolo_node *n = &graph->node[child];
+        if (link->kind == KOLO_LINK_PCI && link->assumed && n->kind == KOLO_NODE_GPU &&
+            n->arch_text == NULL && link->gbs > kolo_pci_gbs_usual(0) * 0.999 &&
+            link->gbs < kolo_pci_gbs_usual(0) * 1.001) {
+            link->gbs = kolo_pci_gbs_usual(n->arch);
+        }
+    }
 }
 
 /* ---- numbers ---- */
@@ -391,6 +423,7 @@ kolo_status kolo_graph_finish(struct kolo_graph *graph)
     merge_links(graph);
     KOLO_TRY(join_numas(graph));
     merge_links(graph);
+    guess_speeds(graph);
     KOLO_TRY(mend_uplinks(graph));
     KOLO_TRY(list_kind(graph, KOLO_NODE_GPU, &graph->gpu, &graph->ngpus));
     return list_kind(graph, KOLO_NODE_NIC, &graph->nic, &graph->nnics);

@@ -119,6 +119,22 @@ static bool take_cpu(struct kolo_host *host, hwloc_obj_t object, struct kolo_par
            kolo_parts_text(host, &part->vendor, hwloc_obj_get_info_by_name(object, "CPUVendor"));
 }
 
+static int os_types(hwloc_obj_osdev_type_t type)
+{
+    switch (type) {
+    case HWLOC_OBJ_OSDEV_GPU:
+        return KOLO_OS_GPU;
+    case HWLOC_OBJ_OSDEV_COPROC:
+        return KOLO_OS_COPROC;
+    case HWLOC_OBJ_OSDEV_NETWORK:
+        return KOLO_OS_NETWORK;
+    case HWLOC_OBJ_OSDEV_OPENFABRICS:
+        return KOLO_OS_OPENFABRICS;
+    default:
+        return 0;
+    }
+}
+
 static bool take_object(struct kolo_host *host, hwloc_obj_t object, struct kolo_part *part)
 {
     part->id = object->gp_index;
@@ -155,7 +171,7 @@ static bool take_object(struct kolo_host *host, hwloc_obj_t object, struct kolo_
                              : part->class_id;
         return true;
     case KOLO_PART_OS:
-        part->number = (int)object->attr->osdev.type;
+        part->number = os_types(object->attr->osdev.type);
         return kolo_parts_text(host, &part->name, object->name) &&
                kolo_parts_text(host, &part->model, hwloc_obj_get_info_by_name(object, "GPUModel"));
     default:

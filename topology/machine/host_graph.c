@@ -124,7 +124,7 @@ static kolo_status join_pci(struct kolo_graph *graph, int parent, int node, floa
 {
     const double gbs = kolo_pci_gbs_of_wire((double)wire_gbs);
     const struct kolo_graph_edge link = {
-        parent, node, KOLO_LINK_PCI, 1, gbs > 0 ? gbs : kolo_pci_gbs_usual(), !(gbs > 0)};
+        parent, node, KOLO_LINK_PCI, 1, gbs > 0 ? gbs : kolo_pci_gbs_usual(0), !(gbs > 0)};
     return kolo_graph_join(graph, &link) ? KOLO_OK : kolo_graph_full(graph);
 }
 
@@ -174,12 +174,12 @@ static kolo_status find_parent(struct building *b, int device, int *out)
 }
 
 /* The OS device of a type below a PCI device; NULL: none. */
-static const struct kolo_part *os_device(const struct kolo_host *host, int device,
-                                         hwloc_obj_osdev_type_t type, const char *prefix)
+static const struct kolo_part *os_device(const struct kolo_host *host, int device, int type,
+                                         const char *prefix)
 {
     for (int i = device + 1; i < host->part[device].end; i++) {
         const struct kolo_part *p = &host->part[i];
-        if (p->kind == KOLO_PART_OS && p->parent == device && p->number == (int)type &&
+        if (p->kind == KOLO_PART_OS && p->parent == device && (p->number & type) != 0 &&
             p->name != NULL && strncmp(p->name, prefix, strlen(prefix)) == 0) {
             return p;
         }
@@ -189,8 +189,8 @@ static const struct kolo_part *os_device(const struct kolo_host *host, int devic
 
 static bool describe_gpu(struct building *b, int device, struct kolo_node *n)
 {
-    const struct kolo_part *nvml = os_device(b->host, device, HWLOC_OBJ_OSDEV_GPU, "nvml");
-    const struct kolo_part *cuda = os_device(b->host, device, HWLOC_OBJ_OSDEV_COPROC, "cuda");
+    const struct kolo_part *nvml = os_device(b->host, device, KOLO_OS_GPU, "nvml");
+    const struct kolo_part *cuda = os_device(b->host, device, KOLO_OS_COPROC, "cuda");
     const struct kolo_part *told = nvml != NULL ? nvml : cuda;
     long number = 0;
     if (nvml != NULL && kolo_parse_int(nvml->name + strlen("nvml"), 0, 1 << 20, &number)) {
@@ -201,8 +201,8 @@ static bool describe_gpu(struct building *b, int device, struct kolo_node *n)
 
 static bool describe_nic(struct building *b, int device, struct kolo_node *n)
 {
-    const struct kolo_part *verbs = os_device(b->host, device, HWLOC_OBJ_OSDEV_OPENFABRICS, "");
-    const struct kolo_part *net = os_device(b->host, device, HWLOC_OBJ_OSDEV_NETWORK, "");
+    const struct kolo_part *verbs = os_device(b->host, device, KOLO_OS_OPENFABRICS, "");
+    const struct kolo_part *net = os_device(b->host, device, KOLO_OS_NETWORK, "");
     n->rdma = verbs != NULL;
     n->port = verbs != NULL ? 1 : 0;
     return kolo_graph_text(b->graph, &n->name, verbs != NULL ? verbs->name : net->name);
@@ -213,9 +213,8 @@ static bool describe_nic(struct building *b, int device, struct kolo_node *n)
 static bool is_wanted(const struct kolo_host *host, int device, enum kolo_node_kind kind)
 {
     return kind == KOLO_NODE_GPU ||
-           (kind == KOLO_NODE_NIC &&
-            (os_device(host, device, HWLOC_OBJ_OSDEV_NETWORK, "") != NULL ||
-             os_device(host, device, HWLOC_OBJ_OSDEV_OPENFABRICS, "") != NULL));
+           (kind == KOLO_NODE_NIC && (os_device(host, device, KOLO_OS_NETWORK, "") != NULL ||
+                                      os_device(host, device, KOLO_OS_OPENFABRICS, "") != NULL));
 }
 
 static kolo_status add_device(struct building *b, int device)

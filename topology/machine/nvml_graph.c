@@ -41,7 +41,7 @@ static int add_gpu(struct kolo_graph *g, uint64_t bus)
     }
     const int numa = place_unknown(g);
     node = numa >= 0 ? kolo_graph_add(g, KOLO_NODE_GPU, numa) : -1;
-    const struct kolo_graph_edge link = {numa, node, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(), true};
+    const struct kolo_graph_edge link = {numa, node, KOLO_LINK_PCI, 1, kolo_pci_gbs_usual(0), true};
     if (node >= 0) {
         g->node[node].bus = bus;
         return kolo_graph_join(g, &link) ? node : -1;

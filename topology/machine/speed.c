@@ -83,9 +83,10 @@ double kolo_pci_gbs_of_wire(double wire_gbs)
     return wire_gbs > 0 && wire_gbs < 1e4 ? wire_gbs * 12 / 15.753846 : 0;
 }
 
-double kolo_pci_gbs_usual(void)
+/* Generation 5 came with Hopper, generation 4 with Ampere. */
+double kolo_pci_gbs_usual(int arch)
 {
-    return 12; /* generation 3, 16 lanes */
+    return arch >= 90 && arch < 300 ? 48 : arch >= 80 && arch < 300 ? 24 : 12;
 }
 
 double kolo_nvlink_gbs(int arch)
