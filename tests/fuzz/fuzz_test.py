@@ -26,9 +26,9 @@ MORE = {"plugin": ["src/plugin/defaults.c", "src/plugin/struct.c", *(f"src/plan/
         "words": ["src/boot/*.c", "src/tune/*.c", "src/plan/*.c", "src/plan/verify/*.c", "algos/*.c"],
         "log": ["tools/log_check.c", "tools/log_line.c", "tools/log_print.c", "tools/log_read.c",
                 "tools/log_ring.c"]}
-CORPORA = {"machine": ["fuzz/machine", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
+CORPORA = {"machine": ["fuzz/machine", "topologies", "nccl-8gpu-4nic.xml", "hwloc-4gpu-nvswitch.xml",
                        "smi-4gpu.txt"], "log": ["fuzz/log"],
-           "graphs": ["fuzz/graphs"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
+           "graphs": ["fuzz/graphs", "topologies/nccl-graphs.xml"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
     MORE["verbs"] = ["transports/acceptor.c", "transports/carrier.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c

@@ -207,6 +207,58 @@ def check_file(name, path, wanted):
         check_picture(name, path)
 
 
+def wide_machine(switches):
+    """A file of 16 GPUs and 61 NICs, below switches or below the NUMA nodes."""
+    nic, text = 0, '<system version="1">'
+    for numa in range(2):
+        text += f'<cpu numaid="{numa}" affinity="{"ff" if numa == 0 else "ff00"}" vendor="AuthenticAMD">'
+        for group in range(8):
+            bus = 0x10 * group + 0x80 * numa
+            text += f'<pci busid="{numa:04x}:{bus:02x}:00.0" class="0x060400">' if switches else ""
+            text += f'<pci busid="{numa:04x}:{bus + 1:02x}:00.0" class="0x030200"><gpu dev="{8 * numa + group}" sm="90"/></pci>'
+            for _ in range(4 if numa == 0 or group < 5 else 3):
+                if nic < 61:
+                    text += f'<pci busid="{numa:04x}:{bus + 2 + nic % 4:02x}:00.0" class="0x020000" link_speed="32 GT/s" ' \
+                            f'link_width="16"><nic><net name="rdma{nic}" dev="{nic}" speed="200000"/></nic></pci>'
+                    nic += 1
+            text += "</pci>" if switches else ""
+        text += "</cpu>"
+    return text + "</system>"
+
+
+def check_wide(switches):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "wide.xml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(wide_machine(switches))
+        name = "a machine of 61 NICs " + ("below switches" if switches else "without switches")
+        check_picture(name, path)
+        status, svg, err = kolo("--svg", "-", path)
+        words = overlaps(svg)[2] if status == 0 else []
+        check({f"rdma{i}" for i in range(61)} <= set(words) and {f"GPU{i}" for i in range(16)} <= set(words),
+              f"the picture of {name} shows each of them by name", err, words)
+
+
+def check_options():
+    matrix = os.path.join(CLASSES, "smi-numa.txt")
+    status, out, err = kolo("--nvlink", "40.1", matrix)
+    check(status == 0 and "bound 721.8 GB/s (18 links of 40.1)" in out and "18 x 40.1 GB/s" in out,
+          "--nvlink gives the rate of a lane", out, err)
+    for wrong in ("fast", "0", "-3", "nan", ""):
+        status, out, err = kolo("--nvlink", wrong, matrix)
+        check(status == 2 and out == "" and "not a rate in GB/s" in err, f"--nvlink \"{wrong}\" is refused", err)
+    status, out, err = kolo("--gpus", "0", os.path.join(CLASSES, "nccl-graphs.xml"))
+    check(status == 1 and "no machine for --gpus" in err, "a file of graphs is no machine to choose GPUs of", err)
+    status, out, err = kolo(os.path.join(SOURCE, "tests", "data", "hwloc-2pack-2l3-4core-2pu.xml"))
+    check(status == 0 and "bound to" not in out, "a thread of this machine is not bound to CPUs of a file's", out)
+    _, out, _ = kolo(os.path.join(CLASSES, "nccl-joined-ports.xml"))
+    check("(PHB), no GPUDirect" in out, "a NIC across the host bridge serves without GPUDirect", out)
+    status, out, err = kolo("--merge", os.path.join(CLASSES, "smi-lost-escapes.txt"),
+                            os.path.join(CLASSES, "nccl-cloud.xml"))
+    check(status == 0 and "matched by their order" in out and "NVLink 1 x" in out and "00a1:00:00.0" in out,
+          "a matrix is merged by the order of its GPUs", out, err)
+
+
 def check_folder(folder, expected):
     with open(expected, encoding="utf-8") as file:
         for name, wanted in json.load(file).items():
@@ -218,6 +270,9 @@ def main():
         check_folder(CLASSES, os.path.join(CLASSES, "expected.json"))
     if os.path.isdir(WILD):
         check_folder(WILD, os.path.join(CLASSES, "wild.json"))
+    check_wide(True)
+    check_wide(False)
+    check_options()
     done()
 
 

@@ -5,6 +5,7 @@
 #include "machines.h"
 #include "topology/formats/write.h"
 
+#include <cstring>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +43,21 @@ double Gbs(const Graph &graph, int a, int b, int kind)
     return link != nullptr ? link->gbs : -1;
 }
 
+/* Whether the dump of a machine reads as the same machine, and its dump is the same text. */
+static void ExpectDumpReadsBack(const Graph &graph)
+{
+    struct kolo_text dump = {}, second = {};
+    kolo_graph_write(graph.get(), &dump);
+    const Graph again = Read(dump.chars);
+    ASSERT_NE(nullptr, again) << kolo_error_text() << dump.chars;
+    EXPECT_EQ(kolo_graph_hash(graph.get()), kolo_graph_hash(again.get())) << dump.chars;
+    kolo_graph_write(again.get(), &second);
+    const std::string a = dump.chars, b = second.chars;
+    EXPECT_EQ(a.substr(a.find('\n')), b.substr(b.find('\n'))); /* but for the source */
+    kolo_text_free(&dump);
+    kolo_text_free(&second);
+}
+
 TEST(NcclXml, NodesLinksAndCapacitiesAreWhatTheFileSays)
 {
     const Graph graph = Read(kTwoGpus);
@@ -77,12 +93,12 @@ TEST(NcclXml, WhatIsLeftOutOrOddIsReadAndNoted)
     EXPECT_EQ(2, graph->ngpus);
     EXPECT_EQ(1, graph->nnics);
     EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_DEVICE)); /* of no class */
-    EXPECT_EQ(3, graph->nnotes) << graph->notes.chars;  /* itself, nobody, hidden */
+    EXPECT_EQ(4, graph->nnotes) << graph->notes.chars;  /* itself, nobody, hidden, no class */
     const struct kolo_graph_edge *pci = kolo_graph_link(
         graph.get(), graph->gpu[0], graph->node[graph->gpu[0]].parent, KOLO_LINK_PCI);
     ASSERT_NE(nullptr, pci);
     EXPECT_TRUE(pci->assumed);
-    EXPECT_DOUBLE_EQ(12, pci->gbs);
+    EXPECT_DOUBLE_EQ(24, pci->gbs);                       /* the usual one of Ampere */
     EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_NVSWITCH)); /* what a hidden target is taken for */
 }
 
@@ -98,19 +114,46 @@ TEST(NcclXml, ALinkThatBothEndsClaimCountsOnceByTheSmallerClaim)
     EXPECT_DOUBLE_EQ(20, Gbs(graph, graph->gpu[0], graph->gpu[1], KOLO_LINK_NVLINK));
 }
 
-TEST(NcclXml, ACardWithSeveralPortsIsASwitch)
+TEST(NcclXml, ACardWithSeveralPortsIsOneNic)
 {
     const Graph graph = Read(R"(<system version="1"><cpu numaid="0">
       <pci busid="0000:01:00.0" class="0x020700" link_speed="16 GT/s" link_width="16"><nic>
         <net name="a" dev="0" speed="100000"/><net name="b" dev="1" speed="50000"/>
         <net name="c" dev="2" speed="50000"/></nic></pci></cpu></system>)");
     ASSERT_NE(nullptr, graph) << kolo_error_text();
-    ASSERT_EQ(3, graph->nnics);
-    EXPECT_EQ(1, Count(graph.get(), KOLO_NODE_SWITCH));
-    EXPECT_STREQ("a", graph->node[graph->nic[0]].name);
-    EXPECT_DOUBLE_EQ(12.5, graph->node[graph->nic[0]].gbs);
-    EXPECT_DOUBLE_EQ(6.25, graph->node[graph->nic[2]].gbs);
-    EXPECT_EQ(graph->node[graph->nic[0]].parent, graph->node[graph->nic[2]].parent);
+    ASSERT_EQ(1, graph->nnics);
+    EXPECT_EQ(0, Count(graph.get(), KOLO_NODE_SWITCH));
+    EXPECT_STREQ("a+b+c", graph->node[graph->nic[0]].name);
+    EXPECT_EQ(3, graph->node[graph->nic[0]].ports);
+    EXPECT_DOUBLE_EQ(25, graph->node[graph->nic[0]].gbs);
+    EXPECT_DOUBLE_EQ(24,
+                     Gbs(graph, graph->nic[0], graph->node[graph->nic[0]].parent, KOLO_LINK_PCI));
+    ExpectDumpReadsBack(graph);
+}
+
+TEST(NcclXml, EndsThatCountALinkDifferentlyAreNoted)
+{
+    const Graph graph = Read(R"(<system version="1"><cpu numaid="0">
+      <pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" sm="80">
+        <nvlink target="0000:02:00.0" count="1" tclass="0x030200"/></gpu></pci>
+      <pci busid="0000:02:00.0" class="0x030200"><gpu dev="1" sm="80">
+        <nvlink target="0000:01:00.0" count="12" tclass="0x030200"/></gpu></pci></cpu></system>)");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    ASSERT_EQ(1, graph->nnotes);
+    EXPECT_STREQ("0000:01:00.0 says 1 link to 0000:02:00.0, which says 12 back: taken as 1\n",
+                 graph->notes.chars);
+}
+
+TEST(NcclXml, WhatSoftwareMadeIsNoNic)
+{
+    const Graph graph = Read(R"(<system version="1"><cpu numaid="0"><nic>
+      <net name="br-12ab" dev="0"/><net name="eth0" dev="1"/><net name="br0"/><net name="lo"/>
+      <net name="bond0"/><net name="brocade"/></nic></cpu>
+      <cpu numaid="1"><nic><net name="br-12ab" dev="0"/></nic></cpu></system>)");
+    ASSERT_NE(nullptr, graph) << kolo_error_text();
+    EXPECT_EQ(3, graph->nnics); /* eth0, bond0, brocade */
+    EXPECT_EQ(3, Count(graph.get(), KOLO_NODE_INTERFACE));
+    ExpectDumpReadsBack(graph);
 }
 
 TEST(NcclXml, AnUplinkSlowerThanAllBelowItIsMended)
@@ -155,7 +198,9 @@ TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
         {"<kolo-topology><node kind=\"cat\"/></kolo-topology>", "kind is none of"},
         {"<kolo-topology><link a=\"0\" b=\"0\" kind=\"PCI\" gbs=\"1\"/></kolo-topology>",
          "a is \"0\""},
-        {"<topology version=\"3.0\"/>", "machine:1: <topology>: its format is newer than 2"},
+        {"<topology version=\"4.0\"/>", "machine:1: <topology>: its format is newer than 3"},
+        {"<topology version=\"3.0\"><object type=\"Machine\" id=\"12\"/></topology>",
+         "id is \"12\", not such as obj12"},
         {"<topology/>", "older than 2"},
         {"<topology version=\"2.0\">\n</topology>", "machine tells of no PU"},
         {"<topology version=\"2.0\">\n<object/></topology>",
@@ -183,8 +228,9 @@ TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
          "\"2\" is no value of a matrix of 1 objects"},
         {M PU0 "</object>" MATRIX "nbobjs=\"1\"></distances2hetero></topology>",
          "0 values, not those"},
-        {"\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU7\tNV1\t X \n", "machine:3: not the row"},
-        {"\tGPU0\tGPU1\nGPU0\t X \tNV1\n", "machine:3: not the row"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU7\tNV1\t X \n", "machine:3: a row of no device"},
+        {"\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV1\tNV1\n",
+         "the matrix is cut: no cell tells how GPU1 and GPU2"},
         {"\tGPU0\tGPU1\nGPU0\t X \tQQ\n", "machine:2: a cell is none of"},
     };
     for (const auto &test : cases) {
@@ -271,21 +317,6 @@ TEST(Files, ReadingTakesLittleMemoryWhateverTheFile)
 }
 #endif
 
-/* Whether the dump of a machine reads as the same machine, and its dump is the same text. */
-static void ExpectDumpReadsBack(const Graph &graph)
-{
-    struct kolo_text dump = {}, second = {};
-    kolo_graph_write(graph.get(), &dump);
-    const Graph again = Read(dump.chars);
-    ASSERT_NE(nullptr, again) << kolo_error_text() << dump.chars;
-    EXPECT_EQ(kolo_graph_hash(graph.get()), kolo_graph_hash(again.get())) << dump.chars;
-    kolo_graph_write(again.get(), &second);
-    const std::string a = dump.chars, b = second.chars;
-    EXPECT_EQ(a.substr(a.find('\n')), b.substr(b.find('\n'))); /* but for the source */
-    kolo_text_free(&dump);
-    kolo_text_free(&second);
-}
-
 TEST(HwlocXml, SwitchesDevicesAndNvSwitchesAreWhatTheFileSays)
 {
     const std::string path = std::string(KOLO_SOURCE_ROOT) + "/tests/data/hwloc-4gpu-nvswitch.xml";
@@ -345,7 +376,7 @@ TEST(NcclXml, WhatWeWriteIsTheSameMachineWhenReadAgain)
         const Graph graph = Read(text);
         ASSERT_NE(nullptr, graph) << kolo_error_text();
         struct kolo_text out = {};
-        kolo_graph_write_nccl(graph.get(), &out);
+        ASSERT_EQ(KOLO_OK, kolo_graph_write_nccl(graph.get(), &out));
         const Graph again = Read(out.chars);
         ASSERT_NE(nullptr, again) << kolo_error_text() << out.chars;
         ASSERT_EQ(graph->ngpus, again->ngpus);
@@ -431,6 +462,52 @@ TEST(Merge, AFileWithoutNvlinksAndAMachineWithoutSwitchesAreOneMachine)
     EXPECT_DOUBLE_EQ(12, Gbs(machine, machine->gpu[0], parent, KOLO_LINK_PCI));
     EXPECT_DOUBLE_EQ(40, Gbs(machine, machine->gpu[0], machine->gpu[3], KOLO_LINK_NVLINK));
     ExpectDumpReadsBack(machine);
+}
+
+const char kMatrix[] = "\tGPU0\tGPU1\tmlx5_0\nGPU0\t X \tNV4\tPIX\nGPU1\tNV4\t X \tSYS\n"
+                       "mlx5_0\tPIX\tSYS\t X \n";
+
+TEST(Merge, AMatrixWithoutAddressesIsMatchedByTheOrderOfGpus)
+{
+    for (const bool matrix_first : {false, true}) {
+        const Graph machine = Read(machines::Pci(2, 1));
+        const Graph matrix = Read(kMatrix);
+        ASSERT_NE(nullptr, matrix) << kolo_error_text();
+        struct kolo_graph *base = matrix_first ? matrix.get() : machine.get();
+        const int nodes = machine->nnodes;
+        ASSERT_EQ(KOLO_OK, kolo_graph_merge(base, matrix_first ? machine.get() : matrix.get()))
+            << kolo_error_text();
+        ASSERT_EQ(2, base->ngpus);
+        EXPECT_EQ(nodes, base->nnodes); /* nothing that would have no address */
+        EXPECT_NE(KOLO_BUS_NONE, base->node[base->gpu[1]].bus);
+        EXPECT_NE(nullptr, kolo_graph_link(base, base->gpu[0], base->gpu[1], KOLO_LINK_NVLINK));
+        EXPECT_NE(nullptr, strstr(base->notes.chars, "matched by their order"));
+    }
+}
+
+TEST(Merge, WithoutAddressesAndWithAnotherNumberOfGpusItIsRefused)
+{
+    const Graph machine = Read(machines::Pci(4, 1));
+    const Graph matrix = Read(kMatrix);
+    EXPECT_EQ(KOLO_ERR_INVALID, kolo_graph_merge(machine.get(), matrix.get()));
+    EXPECT_NE(nullptr, strstr(kolo_error_text(), "no PCI addresses, and 2 GPUs instead of 4"));
+    EXPECT_EQ(4, machine->ngpus);
+}
+
+TEST(NcclXml, AMachineWithoutAddressesIsNotWritten)
+{
+    const Graph graph = Read(kMatrix);
+    struct kolo_text out = {};
+    EXPECT_EQ(KOLO_ERR_UNSUPPORTED, kolo_graph_write_nccl(graph.get(), &out));
+    EXPECT_EQ(nullptr, out.chars);
+    kolo_text_free(&out);
+}
+
+TEST(NvLink, TheRateOfALaneCanBeGiven)
+{
+    const Graph graph = Read(kMatrix);
+    kolo_graph_set_nvlink(graph.get(), 40.1);
+    EXPECT_DOUBLE_EQ(4 * 40.1, Gbs(graph, graph->gpu[0], graph->gpu[1], KOLO_LINK_NVLINK));
 }
 
 TEST(BusAddress, IsReadInEveryUsualForm)

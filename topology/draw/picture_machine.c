@@ -141,7 +141,9 @@ static void draw_down(struct machine_drawing *d, const struct kolo_graph_edge *l
     to.y = box != NULL ? band->numa_y : to.y;
     from = (struct kolo_point){from.x + shift, from.y + 17};
     to = (struct kolo_point){to.x + shift, to.y - 17};
-    const struct kolo_point bend = {from.x, fmin(fmax(from.y, band->nic_y + 28), to.y)};
+    /* Past the switches of other columns: the last step down is free of boxes. */
+    const double last = to.y - (band->deepest > 0 ? 26 : 80);
+    const struct kolo_point bend = {from.x, fmin(fmax(from.y, last), to.y)};
     kolo_canvas_line(d->c, from, bend, &s);
     kolo_canvas_line(d->c, bend, to, &s);
     struct kolo_point points[5];
@@ -234,7 +236,7 @@ static void draw_leaf(struct machine_drawing *d, int node)
                                             : n->kind == KOLO_NODE_NIC ? "#fbe6b8"
                                                                        : "#eeeeee",
                                     .edge = "#333"});
-        box_text(d, at.x, at.y - 3 - up, 12, name.chars);
+        box_text(d, at.x, at.y - (n->bus != KOLO_BUS_NONE ? 3 : -4) - up, 12, name.chars);
         box_text(d, at.x, at.y + 11 - up, 9, n->bus != KOLO_BUS_NONE ? bus : "");
     }
     if (rated && n->ports > 1) {
@@ -266,14 +268,17 @@ static void draw_numa(struct machine_drawing *d, const struct kolo_numa_box *box
 {
     const struct kolo_node *n = &d->g->node[box->numa];
     const struct kolo_point at = {box->x, d->p.bands[box->band].numa_y};
+    char number[16] = "?";
+    if (n->number >= 0) {
+        (void)snprintf(number, sizeof number, "%d", n->number);
+    }
     const char *again = box->band > d->p.band[box->numa] ? ", continued" : "";
     draw_box(
         d, at,
         &(struct kolo_box){
             .width = KOLO_NUMA_PX, .height = 34, .round = 3, .fill = "#d5e5f5", .edge = "#333"});
-    kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y - 2}, 12, KOLO_ANCHOR_MIDDLE,
-                     n->number >= 0 ? "NUMA node %d%s" : "NUMA node ?%.0d%s",
-                     n->number >= 0 ? n->number : 0, again);
+    kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y - 2}, again[0] != '\0' ? 10 : 12,
+                     KOLO_ANCHOR_MIDDLE, "NUMA node %s%s", number, again);
     kolo_canvas_text(d->c, (struct kolo_point){at.x, at.y + 11}, 9, KOLO_ANCHOR_MIDDLE, "%.24s",
                      n->name != NULL ? n->name : "");
 }

@@ -112,15 +112,16 @@ static double place_below(struct kolo_places *p, int root, int band, double x)
     }
 }
 
-/* The next NUMA node in the order of numbers. */
+/* The next NUMA node in the order of numbers; one without a number comes last. */
 static int next_numa(const struct kolo_graph *g, int after)
 {
     int best = -1;
     for (int i = 0; i < g->nnodes; i++) {
-        const struct kolo_node *n = &g->node[i];
-        const bool later = after < 0 || n->number > g->node[after].number ||
-                           (n->number == g->node[after].number && i > after);
-        if (n->kind == KOLO_NODE_NUMA && later && (best < 0 || n->number < g->node[best].number)) {
+        const unsigned number = (unsigned)g->node[i].number;
+        const unsigned before = after >= 0 ? (unsigned)g->node[after].number : 0;
+        const bool later = after < 0 || number > before || (number == before && i > after);
+        if (g->node[i].kind == KOLO_NODE_NUMA && later &&
+            (best < 0 || number < (unsigned)g->node[best].number)) {
             best = i;
         }
     }

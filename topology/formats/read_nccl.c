@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 256 };
+enum { DEPTH = 256, WIDTH_UNKNOWN = 255 /* Linux, of a virtual device */ };
 
 struct nccl_reading {
     struct kolo_graph *graph;
@@ -92,7 +92,8 @@ static kolo_status add_pci(struct nccl_reading *r, const struct kolo_xml_element
     KOLO_TRY(kolo_xml_int(e, "class", 0, 0xffffff, 0, &class_id));
     KOLO_TRY(kolo_xml_int(e, "vendor", 0, 0xffff, 0, &vendor));
     KOLO_TRY(kolo_xml_int(e, "device", 0, 0xffff, 0, &device));
-    KOLO_TRY(kolo_xml_int(e, "link_width", 0, 64, 0, &width));
+    KOLO_TRY(kolo_xml_int(e, "link_width", 0, WIDTH_UNKNOWN, 0, &width));
+    width = width == WIDTH_UNKNOWN ? 0 : width;
     if (text == NULL || !kolo_bus_parse(text, &bus)) {
         return kolo_xml_fail(e, "busid is \"%.40s\", not a PCI address such as 0000:3b:00.0",
                              text != NULL ? text : "");
