@@ -8,9 +8,9 @@
  * Format 3 names an object by id="obj12" instead of gp_index="12", an OS device has several types,
  * as bits, and the properties of the whole machine stand behind its object.
  * Form: hwloc 2.9 and 3.0 hwloc/topology-xml.c. */
-#include "topology/formats/cpus.h"
 #include "topology/formats/file.h"
 #include "topology/formats/read.h"
+#include "topology/machine/cpus.h"
 #include "topology/machine/parts.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
  * in "mlx5_0+mlx5_1", as NCCL calls ports that it has joined. A <net> without a PCI device is a NIC
  * of a virtual machine, or an interface that software made: a bridge, a tunnel, a container's end.
  * FlagCX writes <apu> for <gpu>. Form: NCCL 2.30 src/graph/xml.cc. */
-#include "topology/formats/cpus.h"
 #include "topology/formats/read.h"
+#include "topology/machine/cpus.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -150,8 +150,7 @@ static kolo_status add_numa(struct kolo_graph *graph, const struct kolo_smi *m, 
         struct kolo_node *numa = &graph->node[*out];
         if (group[i] == name) {
             numa->number = numa->number < 0 ? m->numa[i] : numa->number;
-            if (numa->cpus == NULL && 
-                !kolo_graph_text(graph, &numa->cpus, m->cpus[i])) {
+            if (numa->cpus == NULL && !kolo_graph_text(graph, &numa->cpus, m->cpus[i])) {
                 return kolo_graph_full(graph);
             }
         }

@@ -6,8 +6,8 @@
  *
  * NCCL finds GPUs and NICs by their addresses, so a machine without them cannot be written. Form:
  * NCCL 2.30 src/graph/xml.cc. */
-#include "topology/formats/cpus.h"
 #include "topology/formats/write.h"
+#include "topology/machine/cpus.h"
 #include "topology/machine/graph.h"
 #include "util/escape.h"
 

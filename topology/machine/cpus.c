@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/formats/cpus.h"
+#include "topology/machine/cpus.h"
 
 #include "topology/machine/parts.h"
 

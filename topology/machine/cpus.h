@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sets of CPUs in the two forms of files: a list "0-19,40-59", and a mask of hexadecimal words of 32
  * bits, the highest first, "0fffff00,000fffff". The nodes of a graph have lists. */
-#ifndef KOLO_TOPOLOGY_FORMATS_CPUS_H
-#define KOLO_TOPOLOGY_FORMATS_CPUS_H
+#ifndef KOLO_TOPOLOGY_MACHINE_CPUS_H
+#define KOLO_TOPOLOGY_MACHINE_CPUS_H
 
 #include "util/util.h"
 
