@@ -41,13 +41,13 @@ static kolo_status discover_live(struct kolo_graph **out)
     kolo_host_destroy(host);
     KOLO_TRY(st);
     st = kolo_sysfs_add_rdma(graph);
-    kolo_sysfs_refine(graph);
     const struct kolo_nvml *nvml = kolo_nvml_open(&why);
     if (nvml != NULL) {
         st = st == KOLO_OK ? kolo_nvml_add(nvml, graph) : st;
     } else if (graph->ngpus > 0) {
         kolo_graph_note(graph, "this machine has GPUs, but their links are unknown: %s", why);
     }
+    kolo_sysfs_refine(graph); /* also the links of GPUs that only NVML sees */
     return kolo_graph_end(graph, st, out);
 }
 

@@ -236,11 +236,20 @@ static bool has_nvswitch(const struct kolo_smi *m)
     return gpus > 2 && pairs == gpus * (gpus - 1) && most_links(m) * (gpus - 1) > 18;
 }
 
-/* The compute capability that a number of links tells: 18 came with Hopper and 12 with Ampere. 0:
- * unknown. */
-static int arch_of(int links)
+/* The compute capability that the NVLinks of a GPU tell: more than 12 came with Hopper, more than 6
+ * with Ampere. 0: unknown. */
+static int arch_of(const struct kolo_smi *m)
 {
-    return links > 12 ? 90 : links > 6 ? 80 : 0;
+    int most = most_links(m);
+    const bool switched = has_nvswitch(m);
+    for (int i = 0; i < m->n && !switched; i++) {
+        int links = 0;
+        for (int j = 0; j < m->n; j++) {
+            links += kolo_smi_links(m, i, j);
+        }
+        most = links > most ? links : most;
+    }
+    return most > 12 ? 90 : most > 6 ? 80 : 0;
 }
 
 static kolo_status add_link(struct kolo_graph *graph, int a, int b, int count, double each)
@@ -252,7 +261,7 @@ static kolo_status add_link(struct kolo_graph *graph, int a, int b, int count, d
 static kolo_status add_links(struct kolo_graph *graph, const struct kolo_smi *m, const int *node)
 {
     const bool switched = has_nvswitch(m);
-    const double each = kolo_nvlink_gbs(arch_of(most_links(m)));
+    const double each = kolo_nvlink_gbs(arch_of(m));
     const int nvswitch = switched ? kolo_graph_nvswitch(graph) : -1;
     if (switched && nvswitch < 0) {
         return kolo_graph_full(graph);
@@ -277,7 +286,7 @@ static kolo_status add_links(struct kolo_graph *graph, const struct kolo_smi *m,
 
 static void add_notes(struct kolo_graph *graph, const struct kolo_smi *m, double pci_gbs)
 {
-    const int links = most_links(m), arch = arch_of(links);
+    const int links = most_links(m), arch = arch_of(m);
     int unknown = 0;
     for (int i = 0; i < m->n; i++) {
         for (int j = 0; j < i; j++) {
@@ -313,7 +322,7 @@ static void add_notes(struct kolo_graph *graph, const struct kolo_smi *m, double
 static kolo_status build(struct kolo_graph *graph, const struct kolo_smi *m)
 {
     const size_t n = (size_t)m->n;
-    struct smi_tree tree = {.elsewhere = -1, .pci_gbs = kolo_pci_gbs_usual(arch_of(most_links(m)))};
+    struct smi_tree tree = {.elsewhere = -1, .pci_gbs = kolo_pci_gbs_usual(arch_of(m))};
     int *ints = malloc((2 * LEVELS + 1) * n * sizeof *ints);
     if (ints == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", m->path);

@@ -217,6 +217,18 @@ static bool is_sxm(const struct kolo_node *n)
     return false;
 }
 
+/* Whether most GPUs of this generation have NVLinks; the source does not tell which product it is. */
+static bool is_linked_arch(const struct kolo_node *n)
+{
+    static const int arches[] = {60, 70, 80, 90, 100, 103};
+    for (size_t i = 0; i < KOLO_LENGTH(arches) && n->device == 0; i++) {
+        if (n->arch == arches[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool kolo_graph_hides_links(const struct kolo_graph *graph)
 {
     int hidden = 0;
@@ -229,7 +241,8 @@ bool kolo_graph_hides_links(const struct kolo_graph *graph)
         const struct kolo_node *n = &graph->node[i];
         const uint32_t sub = n->class_id >> 8;
         const bool is_server = sub == 0x0302 || sub == 0x0380 || sub == 0x1200;
-        hidden += n->kind == KOLO_NODE_GPU && ((is_server && n->arch == 0) || is_sxm(n));
+        hidden += n->kind == KOLO_NODE_GPU &&
+                  ((is_server && n->arch == 0) || is_sxm(n) || is_linked_arch(n));
     }
     return hidden > 1;
 }
