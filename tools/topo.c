@@ -36,7 +36,7 @@ static const char usage[] =
     "  -p, --probe       test P2P between this machine's GPUs with data, and plan without failed links\n"
     "  -g, --gpus LIST   plan on these GPUs alone: 0,2,5, with the numbers that kolo topo shows\n"
     "      --nvlink GBS  take an NVLink as GBS GB/s each way; without it the source's value counts,\n"
-    "                    or the usual one of the GPU's generation: 20.6 Hopper, 40.1 Blackwell, else 20\n"
+    "                    or that of the GPU's generation: 20 Ampere, 20.6 Hopper, 40.1 Blackwell\n"
     "  -H, --hosts N     plan for N hosts like this one\n"
     "  -n, --ranks N     lay out N ranks on CPUs, rank i on cpu i mod cpus (default: one a cpu)\n"
     "  -s, --svg FILE    also draw it as SVG into FILE (- is standard output, without the text)\n"
