@@ -34,11 +34,10 @@ struct kolo_ll_launch { /* a kernel's one argument, by value, so that a graph ke
     uint32_t nranks, me;
     uint32_t to, from;    /* bits: ranks that get data of this rank; ranks whose data it takes */
     uint32_t op, divisor; /* divisor above 1: of the total */
-    uint64_t bytes,
-        part; /* that one rank sends another; of these a slice has `part`, a multiple of 128 */
-    uint64_t in_stride,
-        out_stride; /* between the data to one rank and the next; from one rank and the next */
-    uint64_t slots; /* offset of the slots in each slab */
+    uint64_t bytes;       /* that one rank sends another */
+    uint64_t part;        /* bytes of these in a slice; a multiple of 128 */
+    uint64_t in_stride, out_stride; /* between the data to, or from, one rank and the next */
+    uint64_t slots;                 /* offset of the slots in each slab */
 };
 
 KOLO_PROGRAM_ASSERT(sizeof(struct kolo_program_ends) == 48 + 8 * KOLO_PROGRAM_RANKS &&

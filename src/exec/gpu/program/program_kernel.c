@@ -399,6 +399,5 @@ void kolo_program_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
     char fused[KOLO_FUSED_NAME];
     kolo_fused_name(kolo_coll_reduces(coll) ? coll : KOLO_COLL_BROADCAST, type, op, fused);
     const char *pair = fused + strlen("kolo_fused_");
-    (void)snprintf(out, KOLO_PROGRAM_NAME, "kolo_program_%.34s",
-                   pair); /* all that fits into the name */
+    (void)snprintf(out, KOLO_PROGRAM_NAME, "kolo_program_%.34s", pair); /* all that fits */
 }

@@ -58,13 +58,12 @@ struct kolo_program_place { /* of a rank's buffers; `in` 0: the other ranks do n
 struct kolo_program_slice {
     /* Only its block uses these: the tiles that it has run; whether a thread has given up. */
     uint32_t epoch, failed;
-    uint32_t
-        through; /* in lane 0: the lanes that have ended the call, if lanes wait for each other */
+    uint32_t through;  /* in lane 0, if lanes are joined: the lanes that have ended the call */
     uint32_t ll_calls; /* calls of LL kernels that it has run */
     uint32_t met;      /* calls in which the ranks have told where their buffers are */
     uint32_t unused[27];
-    uint32_t
-        left[KOLO_PROGRAM_RANKS]; /* in the first slice; not 0: that rank stores no more here */
+    /* In the first slice; not 0: that rank stores no more here. */
+    uint32_t left[KOLO_PROGRAM_RANKS];
     struct kolo_program_place place[KOLO_PROGRAM_RANKS];   /* by writer, stored before its word */
     uint64_t word[KOLO_PROGRAM_RANKS][KOLO_PROGRAM_WORDS]; /* signature << 32 | 1 + epoch */
 };
@@ -113,8 +112,7 @@ struct kolo_program_launch { /* a kernel's one argument, by value, so that a gra
     uint32_t meets, reached; /* the call may be `direct`; this rank's buffers allow it */
     uint32_t varied;         /* `span` has the lengths, and the offsets where a stride is not 0 */
     uint64_t part, piece;    /* bytes of each chunk for a slice; for a tile of the slice */
-    uint64_t full,
-        total; /* the longest chunk; chunk c has the rest of `total` after c * full bytes */
+    uint64_t full, total;    /* the longest chunk; chunk c has the rest of total behind c * full */
     uint64_t in_stride, out_stride;      /* between chunks of IN, of OUT */
     uint64_t direct, direct_bytes;       /* an op, and the bytes that it moves */
     uint64_t in_at, out_at, direct_part; /* offsets in each buffer; bytes of a slice */
