@@ -256,10 +256,7 @@ class Comm:
 
     def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM,
                    stream: StreamLike = None) -> None:
-        """recv[i] = the reduction of all ranks' send[i].
-
-        send[n], recv[n]; recv None: in place.
-        """
+        """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place."""
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
         _agree(src, dst)
@@ -304,10 +301,7 @@ class Comm:
         self._call(lib.kolo_gather, stream, (src, dst), src.address, _address(dst), src.count, src.type, root)
 
     def scatter(self, send: Optional[BufferLike], recv: BufferLike, root: int = 0, stream: StreamLike = None) -> None:
-        """On rank r: recv = block r of root's send.
-
-        send[size * n], recv[n]. Only root's send is used.
-        """
+        """On rank r: recv = block r of root's send. send[size * n], recv[n]. Only root's send is used."""
         dst = writable(recv)
         src = readable(_wanted(send, "scatter", "send")) if self.rank == root else None
         if src is not None:
@@ -315,19 +309,13 @@ class Comm:
         self._call(lib.kolo_scatter, stream, (src, dst), _address(src), dst.address, dst.count, dst.type, root)
 
     def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None) -> None:
-        """On every rank: block r of recv = rank r's send.
-
-        send[n], recv[size * n].
-        """
+        """On every rank: block r of recv = rank r's send. send[n], recv[size * n]."""
         src, dst = readable(send), writable(recv)
         _agree(src, dst, self.size)
         self._call(lib.kolo_all_gather, stream, (src, dst), src.address, dst.address, src.count, src.type)
 
     def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: int = Op.SUM, stream: StreamLike = None) -> None:
-        """On rank r: recv = block r of the reduction of all ranks' send.
-
-        send[size * n], recv[n].
-        """
+        """On rank r: recv = block r of the reduction of all ranks' send. send[size * n], recv[n]."""
         src, dst = readable(send), writable(recv)
         _agree(dst, src, self.size)
         self._call(lib.kolo_reduce_scatter, stream, (src, dst), src.address, dst.address, dst.count, dst.type, op)

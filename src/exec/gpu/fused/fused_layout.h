@@ -13,7 +13,7 @@ enum {
     KOLO_FUSED_EACH = -2      /* of move m: rank m */
 };
 
-struct kolo_fused { /* what is done; addresses are apart */
+struct kolo_fused { /* the moves of a call; struct kolo_fused_rank has the addresses */
     int32_t nranks;
     int32_t from, to; /* a rank, KOLO_FUSED_ALL or KOLO_FUSED_EACH */
     int32_t from_at,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All fused kernels: X(name, what runs it), for the GPU's module and for its emulation on the host.
+/* All fused kernels: X(name, functor), for the GPU's module and for its emulation on the host.
  * The pairs of type and operation are those of the table at kolo_op in kolo.h; kolo_fused_name()
  * says which of them share a kernel. */
 #ifndef KOLO_EXEC_GPU_FUSED_FUSED_TABLE_H

@@ -57,8 +57,8 @@ static bool set_sides(const struct kolo_coll_args *args, uint64_t block, struct 
 
 /* ---- kernels ---- */
 
-/* Which of them, and the operation, from the fused one's name "kolo_fused_<operation>_<type>",
- * which knows what types are alike. */
+/* Find the kernel's type and operation from the name of the fused kernel,
+ * "kolo_fused_<operation>_<type>". Types that share a kernel have the same name there. */
 static void split_name(enum kolo_coll coll, enum kolo_type type, kolo_op op, const char **type_out,
                        unsigned *op_out)
 {
@@ -98,7 +98,7 @@ size_t kolo_ll_bytes(const struct kolo_coll_args *args, int nranks)
 bool kolo_ll_bind(const struct kolo_coll_args *args, int me, const struct kolo_program_room *room,
                   unsigned slices, struct kolo_ll_launch *out, struct kolo_ll_grid *grid_out)
 {
-    /* A block's stores are its own to issue, each goes to all ranks: 2 KiB are four warps. */
+    /* A block issues its stores itself, and each goes to all ranks: 2 KiB are four warps. */
     enum { SLICE_BYTES = 2 << 10, ALIGN = 128, WARP = 32 };
     const size_t bytes = args->count * kolo_type_bytes(args->type);
     const size_t blocks = kolo_max(1, kolo_min((bytes + SLICE_BYTES - 1) / SLICE_BYTES, slices));

@@ -27,7 +27,7 @@
 namespace kolo_gpu
 {
 
-struct alignas(16) Words { /* a pack: what a thread moves at a time */
+struct alignas(16) Words { /* a pack: the bytes that a thread moves at a time */
     uint32_t word[4];
 };
 struct alignas(16) Line {
@@ -87,7 +87,7 @@ struct LlPart {
     uint32_t flag;
     bool refreshes;
     uint64_t slots;     /* of this slice and turn, in every slab: one for each writer */
-    uint64_t at, bytes; /* the slice of what one rank sends another */
+    uint64_t at, bytes; /* this slice of the bytes that one rank sends another */
     uint32_t packs;
 };
 
@@ -224,8 +224,8 @@ template <class Kind> KOLO_GPU void send_packs(const LlPart &part, const Threads
 
 /* ---- taking ---- */
 
-/* What rank q has told of a call of exec/gpu/program/program_kernel.h that this rank has not made;
- * 0: nothing. */
+/* The word of rank q if it is in a call of exec/gpu/program/program_kernel.h that this rank has not
+ * made; else 0. */
 KOLO_GPU uint64_t other_call(const LlPart &part, uint32_t q)
 {
     const kolo_program_slice &mine = *part.block.mine;
@@ -265,8 +265,8 @@ KOLO_GPU bool take_head(const LlPart &part, uint32_t q)
 
 enum { LL_AHEAD = 4 }; /* ranks whose lines are loaded at once */
 
-/* A pack of each of the ranks from `first` on, as far as it is one of l.from; all loads are on
- * their way before the first is looked at. This rank's is not there. */
+/* Take a pack of each of the ranks from `first` on that are in l.from, except this rank. All loads
+ * are issued before the first one is examined. */
 KOLO_GPU bool take_packs(const LlPart &part, uint32_t first, uint32_t pack, Words *x)
 {
     const kolo_ll_launch &l = *part.launch;
@@ -304,7 +304,7 @@ KOLO_GPU bool take_packs(const LlPart &part, uint32_t first, uint32_t pack, Word
     }
 }
 
-/* ---- kinds: what is done with the packs of all ranks ---- */
+/* ---- kinds: the folds of the packs of all ranks ---- */
 
 /* Of the ranks from `first` on, in their order. */
 template <class F>
@@ -469,7 +469,7 @@ struct LlCopy {
 /* ---- a call ---- */
 
 template <class Kind> struct LlKernel {
-    /* What a block does that gave up once it does not try again: the communicator is at its end. */
+    /* A block that gave up once does not try again: the communicator has failed. */
     KOLO_GPU void run(const kolo_ll_launch &l, uint32_t slice, const Threads &threads)
     {
         const LlPart part = part_of(l, slice);

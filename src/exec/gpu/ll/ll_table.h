@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All low-latency kernels: X(name, what runs it). One for each type, which has the operations of
- * fused_table.h inside, and one that moves: a call is a few hundred packs at most, and a branch
- * that all its threads take alike costs less than a hundred kernels more do to compile and load. */
+/* All low-latency kernels: X(name, functor). There is one kernel for each type, with all operations
+ * of fused_table.h, and one kernel that moves. A call has a few hundred packs at most. A branch
+ * that all threads take in the same way costs less than compiling and loading a hundred more
+ * kernels. */
 #ifndef KOLO_EXEC_GPU_LL_LL_TABLE_H
 #define KOLO_EXEC_GPU_LL_LL_TABLE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The work of a thread block of a peer kernel, in C++ for the GPU and the host alike.
+/* The work of a thread block of a program kernel, in C++ for the GPU and the host alike.
  *
  * Every thread of a block calls it. On the host a block is a thread: one thread plays all threads,
  * one after the other between two barriers of the block. program_words.h has the layout of memory,
@@ -28,11 +28,12 @@ KOLO_GPU bool wait_all(const Tile &tile, uint32_t word, const Threads &threads)
 
 enum Met { MET_APART, MET_ALL, MET_FAILED };
 
-/* Tell all where they have this rank's buffers, if they reach them, and hear it of all. If all are
- * reached, the sides of the move are there, from address[KOLO_PROGRAM_SIDES] on, and the factors,
- * from address[0] on. A place is written again in the next such call, which its writer only makes
- * after this one, thus after it has heard of this rank something that came behind what is read
- * here. */
+/* Tell every rank where it has this rank's buffers, if it reaches them, and wait for the same from
+ * every rank. If all buffers are reached, the sides of the move are in address[KOLO_PROGRAM_SIDES]
+ * and behind, and the factors in address[0] and behind.
+ *
+ * A rank writes its place here again only in its next such call. Before that call it has received a
+ * signal that this rank sent after it read the place. */
 KOLO_GPU Met meet(const Tile &tile, uint64_t *address, const Threads &threads)
 {
     const kolo_program_launch &l = *tile.launch;
@@ -65,7 +66,7 @@ KOLO_GPU Met meet(const Tile &tile, uint64_t *address, const Threads &threads)
 /* ---- a kernel ---- */
 
 template <class F> struct ProgramKernel {
-    /* One op; false: the block gave up. */
+    /* Run one op. False: the block gave up. */
     KOLO_GPU bool step(const Tile &tile, const uint64_t *op, uint64_t *address,
                        const Threads &threads)
     {
@@ -88,8 +89,8 @@ template <class F> struct ProgramKernel {
         }
     }
 
-    /* A pipeline: in iteration i, stage s works on tile i - s, the last stage first, as on the host
-     * (exec/cpu/exec.c). DIRECT is one tile of one stage. */
+    /* Run the program as a pipeline: in iteration i, stage s works on tile i - s, the last stage
+     * first, as on the host (exec/cpu/exec.c). DIRECT is one tile of one stage. */
     KOLO_GPU void run(const kolo_program_launch &l, uint32_t slice, Shared *shared,
                       const Threads &threads)
     {
@@ -124,7 +125,7 @@ template <class F> struct ProgramKernel {
         const uint32_t within = slice % l.slices;
         for (uint32_t i = 0; i < tiles + nstages - 1; i++) {
             for (uint32_t stage = nstages; stage-- > 0;) {
-                tile.t = i - stage; /* wraps where the pipeline is not full */
+                tile.t = i - stage; /* wraps around while the pipeline is not full */
                 if (tile.t >= tiles) {
                     continue;
                 }
@@ -161,7 +162,8 @@ template <class F> struct ProgramKernel {
         }
     }
 
-    /* By one thread of a block. Lanes that tell each other by their epochs advance together. */
+    /* Advance the epoch; one thread of a block calls this. Lanes that wait for each other advance
+     * together. */
     KOLO_GPU void advance(const Tile &tile, uint32_t tiles)
     {
         const kolo_program_launch &l = *tile.launch;

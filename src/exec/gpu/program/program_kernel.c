@@ -39,9 +39,9 @@ struct making {
     const char *lacks; /* the name of the resource of which there is too little */
 };
 
-/* ---- inboxes: what a rank's readers find of it, and where ---- */
+/* ---- inboxes: the places of a rank's chunks at its readers ---- */
 
-/* How many places below `end` rank `from` sends to rank `to` in the lane. */
+/* The number of places below `end` that rank `from` sends to rank `to` in the lane. */
 static uint32_t places_sent(const struct making *m, int from, int to, uint32_t end)
 {
     const struct kolo_rank_plan *rank = &m->plan->rank[from];
@@ -72,7 +72,7 @@ static uint32_t place_in_inbox(const struct making *m, int reader, int writer, u
            places_sent(m, writer, reader, place);
 }
 
-/* Of the lane. */
+/* Lay out the inboxes of the lane. */
 static void lay_inboxes(struct making *m)
 {
     const int n = m->plan->shape.nranks;
@@ -150,7 +150,7 @@ static void add_chunk(struct making *m, const struct kolo_at *at, uint32_t j, bo
     }
 }
 
-/* Which chunk's length it has: the length itself where each chunk is as long as its number. */
+/* The number of the chunk whose length a move has. */
 static uint32_t length_of(const struct making *m, const struct kolo_uop *op, uint32_t j)
 {
     const struct kolo_extents extents = {.coll = m->plan->shape.coll,
@@ -219,7 +219,7 @@ static int lane_of(const struct kolo_prog *p, uint32_t op)
     return lane;
 }
 
-/* Of an AFTER, which is the number-th one of its lane. */
+/* The word for an AFTER. */
 static uint32_t mark_of(struct making *m, uint32_t after)
 {
     const struct kolo_prog *p = m->prog;
@@ -233,7 +233,7 @@ static uint32_t mark_of(struct making *m, uint32_t after)
     return word;
 }
 
-/* What lanes wait for that is over where op `at` begins. */
+/* Add the marks of the ops that are over when op `at` begins, if other lanes wait for them. */
 static void add_marks(struct making *m, uint32_t at)
 {
     const struct kolo_prog *p = m->prog;
@@ -303,7 +303,7 @@ static void add_lane(struct making *m)
     lane->stage[ops->nstages] = m->out->nwords;
 }
 
-/* Scratch that some rank stores to: most of a plan's stays in registers. */
+/* Count the scratch to which some rank stores. Most of a plan's scratch stays in registers. */
 static void count_scratch(struct making *m, const struct kolo_prog *prog)
 {
     for (uint32_t i = 0; i < prog->nats; i++) {
@@ -399,5 +399,5 @@ void kolo_program_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
     char fused[KOLO_FUSED_NAME];
     kolo_fused_name(kolo_coll_reduces(coll) ? coll : KOLO_COLL_BROADCAST, type, op, fused);
     const char *pair = fused + strlen("kolo_fused_");
-    (void)snprintf(out, KOLO_PROGRAM_NAME, "kolo_program_%.34s", pair); /* what there is room for */
+    (void)snprintf(out, KOLO_PROGRAM_NAME, "kolo_program_%.34s", pair); /* all that fits */
 }

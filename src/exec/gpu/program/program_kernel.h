@@ -9,8 +9,7 @@
  * inbox of each reader, and a signal is a word beside it. So every rank polls and loads its own
  * memory. Only stores cross the link, and stores need no answer.
  *
- *   slab of a rank: | slice: epoch, words by writer | ... | inboxes | scratch | exec/gpu/ll/ll.h's
- * |
+ *   slab of a rank: | slice: epoch, words by writer | ... | inboxes | scratch | LL slots |
  *
  * Words hold epochs that only grow, with one writer each. The slab keeps the epochs, so a launch
  * that a graph holds does the next tiles each time. A writer fills an inbox again when the reader's
@@ -18,8 +17,8 @@
  * `done` of the last tile of a call, so the next call may cut inboxes in another way.
  *
  * A program names chunks, never their addresses or lengths, so it is made once for a plan. A short
- * program goes with the launch. Longer ones lie in memory that the host has pinned, and a block
- * reads them in windows. So no call allocates or copies memory, nor does the capture of a graph. */
+ * program goes with the launch. A longer program lies in pinned host memory, and a block
+ * reads it in windows. So no call allocates or copies memory, nor does the capture of a graph. */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_KERNEL_H
 #define KOLO_EXEC_GPU_PROGRAM_PROGRAM_KERNEL_H
 
@@ -40,7 +39,7 @@ struct kolo_program {
     int me;
     bool joined; /* lanes wait for each other */
     uint32_t nlanes, nstages;
-    uint32_t inbox_chunks, scratch_chunks; /* the most of any rank and lane */
+    uint32_t inbox_chunks, scratch_chunks; /* the maximum over ranks and lanes */
     struct kolo_program_lane lane[KOLO_LANES];
     uint32_t nwords;
     uint64_t *word;

@@ -34,7 +34,7 @@ KOLO_GPU uint32_t destinations(const Sides &s)
 {
     return s.ndst;
 }
-/* What comes from IN is scaled, as nothing was before; so peers get it scaled. */
+/* A source in IN is scaled here, once, so the other ranks get it scaled. */
 KOLO_GPU Factor factor(const Sides &s, uint32_t q)
 {
     if (s.factors != 0) {
@@ -78,7 +78,7 @@ KOLO_GPU uint64_t address_of(const Tile &tile, uint64_t operand)
     }
 }
 
-/* Not inline: what the interpreter keeps is no concern of its registers. */
+/* Not inline, so that the interpreter's variables take none of its registers. */
 template <class F> KOLO_GPU_CALL void fold_sides(const Sides s, const Who who)
 {
     fold_piece<F>(s, who);
@@ -94,8 +94,8 @@ template <> struct UnitOf<4> {
     typedef uint32_t Unit;
 };
 
-/* `address` is the block's, of KOLO_PROGRAM_SIDES, and not the last move's. Those of DIRECT are
- * there, and the factors before them: see meet(). */
+/* `address` has KOLO_PROGRAM_SIDES places of the block, which the last move no longer uses. For
+ * DIRECT the addresses are already there, and the factors before them: see meet(). */
 template <class F>
 KOLO_GPU void move(const Tile &tile, const uint64_t *words, uint64_t *address,
                    const Threads &threads)
@@ -107,7 +107,7 @@ KOLO_GPU void move(const Tile &tile, const uint64_t *words, uint64_t *address,
     for (uint32_t i = threads.first; i < nsrc + ndst && !direct; i += threads.step) {
         address[i] = address_of(tile, words[1 + i]);
     }
-    (void)any(false); /* a barrier: the addresses, and the data of the op before, are there */
+    (void)any(false); /* a barrier: the addresses, and the data of the previous op, are complete */
     typedef typename F::Elem Elem;
     typedef typename UnitOf<(sizeof(Elem) < 4 ? sizeof(Elem) : 4)>::Unit Unit;
     const uint64_t length = direct ? l.direct_bytes : length_of(l, value_of(op));

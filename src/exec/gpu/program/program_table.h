@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All peer kernels: X(name, what runs it), as fused_table.h, whose types and operations they have.
- */
+/* All program kernels: X(name, functor). They have the types and operations of fused_table.h. */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_TABLE_H
 #define KOLO_EXEC_GPU_PROGRAM_PROGRAM_TABLE_H
 

@@ -16,7 +16,7 @@ namespace kolo_gpu
 
 /* ---- waiting ---- */
 
-struct Block { /* what it gives up by */
+struct Block { /* what a block needs to wait and to give up */
     kolo_program_slice *mine;
     kolo_program_control *control;
     uint64_t timeout_ns;
@@ -56,7 +56,7 @@ KOLO_GPU bool looks(const Patience &patience)
     return patience.polls % LOOK == 0;
 }
 
-/* After a poll in vain: KOLO_PROGRAM_FINE to go on, else with what to give up. */
+/* Call after a poll in vain. KOLO_PROGRAM_FINE: go on; otherwise the status to give up with. */
 KOLO_GPU uint32_t after_poll(const Block &block, Patience *patience)
 {
     pause(++patience->polls);
@@ -159,8 +159,8 @@ KOLO_GPU void tell(const Tile &tile, uint32_t ranks, uint32_t word, const Thread
     }
 }
 
-/* The same to this rank in another lane, whose epoch its blocks keep until all lanes are through.
- */
+/* Store to a word of this rank in another lane. The blocks of that lane keep its epoch until all
+ * lanes have ended the call. */
 KOLO_GPU void tell_lane(const Tile &tile, uint32_t lane, uint32_t word)
 {
     const kolo_program_launch &l = *tile.launch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where a thread block finds its things: the parts of the slab, and the words of its program, which
- * it reads through a window. */
+/* The memory of a thread block: the parts of the slab, and the words of its program, which it reads
+ * through a window. */
 #ifndef KOLO_EXEC_GPU_PROGRAM_PROGRAM_WORDS_H
 #define KOLO_EXEC_GPU_PROGRAM_PROGRAM_WORDS_H
 
@@ -16,7 +16,7 @@
 namespace kolo_gpu
 {
 
-struct Threads { /* of a block, that this one plays: first, first + step, ... */
+struct Threads { /* the threads of a block that this thread plays: first, first + step, ... */
     uint32_t first, step, count;
 };
 
@@ -33,7 +33,7 @@ KOLO_GPU uint64_t inbox_of(const kolo_program_launch &l, uint32_t rank, uint32_t
     return l.ends.slab[rank] + l.room.slices * sizeof(kolo_program_slice) +
            inbox * l.room.inbox_bytes;
 }
-/* The lanes of a rank share it: of the slice of lane 0. */
+/* The lanes of a rank share the scratch of lane 0's slice. */
 KOLO_GPU uint64_t scratch_of(const kolo_program_launch &l, uint32_t slice, uint32_t tile)
 {
     const uint64_t inboxes = (uint64_t)l.room.slices * KOLO_PROGRAM_DEPTH * l.room.inbox_bytes;
@@ -52,7 +52,7 @@ struct Shared { /* by the threads of a block */
 
 struct Window { /* on the program of a lane */
     uint64_t *word;
-    uint32_t first, end; /* of the program: the word at hand; the lane's last one */
+    uint32_t first, end; /* of the program: the window's first word; the end of the lane */
 };
 
 KOLO_GPU uint32_t field(uint64_t op, uint32_t shift)
@@ -102,7 +102,7 @@ KOLO_GPU const uint64_t *op_at(const kolo_program_launch &l, Window *window, uin
     enum { LONGEST = 1 + KOLO_PROGRAM_SIDES };
     const uint32_t end = window->first + KOLO_PROGRAM_WINDOW;
     if (at < window->first || (end < window->end && at + LONGEST > end)) {
-        (void)any(false); /* nobody looks at what is there */
+        (void)any(false); /* a barrier: no thread reads the old window any more */
         load(l, window, at, threads);
         (void)any(false);
     }
