@@ -49,12 +49,6 @@ static void blame(const struct kolo_boot *boot, int rank)
     }
 }
 
-/* How a frame names that rank: 1 + its number, or 0. */
-static uint32_t blamed(const struct kolo_boot *boot)
-{
-    return boot->meet.parent != NULL ? (uint32_t)(boot->meet.parent->at_fault + 1) : 0;
-}
-
 static kolo_status hub_lost(const struct kolo_boot *boot)
 {
     if (!boot->joined) {
@@ -169,7 +163,8 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
 static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,
                              const void *body, size_t len)
 {
-    const uint32_t seq = type == KOLO_BOOT_ERROR ? blamed(boot) : boot->seq;
+    const int blamed = boot->meet.parent != NULL ? boot->meet.parent->at_fault : -1;
+    const uint32_t seq = type == KOLO_BOOT_ERROR ? (uint32_t)(blamed + 1) : boot->seq;
     struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
     size_t first = 0;
