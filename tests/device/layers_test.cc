@@ -509,7 +509,7 @@ TEST_F(Layers, AllComesBackWhicheverCallOfTheDriverFails)
     }
 }
 
-TEST(Layers, ACommunicatorThatComesUpInsideAGroupMakesItsOwnCallsAtOnce)
+TEST_F(Layers, ACommunicatorThatComesUpInsideAGroupMakesItsOwnCallsAtOnce)
 {
     constexpr int kRanks = 4;
     kolo_id id;
