@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Continue after a rank has died. The other ranks learn which rank it was, make a communicator
- * without it, and repeat the call that failed.
+/* Continue after ranks have died. The other ranks learn which ranks these were, make a communicator
+ * without them, and repeat the call that failed.
  *
  *   cc recover.c -o recover $(pkg-config --cflags --libs kolo)
  *   kolo run -n 4 ./recover */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STEPS = 10, DIES_AT = 5, VICTIM = 1 };
+enum { STEPS = 10, DIES_AT = 5, VICTIM = 1, RANKS_MOST = 64 };
 
 static void must(kolo_status status)
 {
@@ -23,18 +23,18 @@ static void must(kolo_status status)
 /* The communicator of the survivors. */
 static struct kolo_comm *without_the_dead(struct kolo_comm *comm)
 {
-    struct kolo_failure failure = {.size = sizeof failure};
     struct kolo_comm *rest = NULL;
-    /* All members get the same cause, so all of them exclude the same rank. Otherwise they would
-     * not meet in the new communicator. Rank -1: the rank at fault is not known. */
-    must(kolo_comm_failure(comm, &failure));
-    if (failure.status != KOLO_ERR_PEER || failure.rank < 0) {
-        must(failure.status);
+    kolo_status status = KOLO_ERR_PEER;
+    int dead[RANKS_MOST], ndead = 0;
+    /* Survivors meet if they exclude the same ranks. If one of them knows of one more death, or one
+     * more rank dies now, all of them get PEER, and then the longer list. */
+    while (status == KOLO_ERR_PEER) {
+        must(kolo_comm_failed_ranks(comm, dead, RANKS_MOST, &ndead));
+        status = kolo_comm_shrink(comm, dead, ndead, NULL, &rest);
     }
-    must(kolo_comm_shrink(comm, &failure.rank, 1, NULL, &rest));
+    must(status);
     printf("rank %d is rank %d of %d now, without rank %d\n", kolo_comm_rank(comm),
-           kolo_comm_rank(rest), kolo_comm_size(rest),
-           failure.rank);    /* failure.text tells the cause */
+           kolo_comm_rank(rest), kolo_comm_size(rest), dead[0]);
     kolo_comm_destroy(comm); /* a failed communicator must be destroyed, too */
     return rest;
 }

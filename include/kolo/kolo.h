@@ -241,14 +241,18 @@ KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_conf
 
 /* Split a communicator into parts. All ranks call it. The ranks of equal `color` (>= 0) form a new
  * communicator, ordered by `key`, then by rank. A rank with KOLO_NO_COLOR gets NULL. `config` NULL:
- * the options of the parent. Errors: INVALID, TIMEOUT, PEER, SYSTEM. */
+ * the options of the parent. Errors: INVALID (also inside a group, where the call could not return
+ * the new communicator), TIMEOUT, PEER, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                                        const struct kolo_config *config, struct kolo_comm **out);
 
-/* Go on without the ranks that failed. Only the survivors call it. The new communicator has the
- * ranks of `comm` without exclude[nexclude], in the old order. `comm` may have failed; it must
- * still be destroyed. `config` NULL: the options of `comm`. Errors: INVALID, TIMEOUT. */
+/* Go on without the ranks that failed. Only the survivors call it, with the same ranks. The new
+ * communicator has the ranks of `comm` without exclude[nexclude], in the old order. `comm` may have
+ * failed; it must still be destroyed. `config` NULL: the options of `comm`.
+ * If one more rank dies or leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm`
+ * has that rank, too: call again without it. kolo_comm_abort() of `comm` ends the call.
+ * Errors: INVALID (also inside a group), PEER, TIMEOUT, ABORTED, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
                                         const struct kolo_config *config, struct kolo_comm **out);
@@ -278,6 +282,14 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm);
  * INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
+/* List the ranks that a failed communicator has lost: those that died, those that have left, and the
+ * rank at fault for PEER, TIMEOUT or LINK. The list is for kolo_comm_shrink(), and it grows when
+ * more ranks die. ranks[room] gets the lowest of them, in ascending order; `count_out` gets the
+ * number of all. A communicator that has not failed has lost none. Any thread may call it. Errors:
+ * INVALID. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_failed_ranks(struct kolo_comm *comm, int ranks[], int room,
+                                              int *count_out);
 
 /* ---- collectives ---- */
 

@@ -224,6 +224,15 @@ class Comm:
         """The error that ended this communicator, with the rank at fault, or None. Any thread may call this."""
         return failure_of(self._handle)
 
+    def failed_ranks(self) -> list[int]:
+        """The ranks that this communicator has lost, once it has failed: the dead, those that have
+        left, and the rank at fault. For shrink(), which raises PeerError if one more dies; then ask
+        again. From any thread."""
+        ranks = (ctypes.c_int * self.size)()
+        count = ctypes.c_int()
+        check(lib.kolo_comm_failed_ranks(self._handle, ranks, self.size, ctypes.byref(count)))
+        return ranks[:count.value]
+
     def abort(self) -> None:
         """Make every call on it, on all ranks, raise AbortedError. Any thread may call this."""
         lib.kolo_comm_abort(self._handle)

@@ -132,6 +132,7 @@ for _name, _arguments in {
     "comm_rank": (_COMM,),
     "comm_size": (_COMM,),
     "comm_failure": (_COMM, POINTER(CFailure)),
+    "comm_failed_ranks": (_COMM, POINTER(c_int), c_int, POINTER(c_int)),
     "all_reduce": (*_MOVE, c_uint32, _COMM, _STREAM),
     "reduce": (*_MOVE, c_uint32, *_ROOT),
     "broadcast": (*_MOVE, *_ROOT),

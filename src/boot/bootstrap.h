@@ -17,15 +17,22 @@ enum {
     KOLO_BOOT_SPREAD_BYTES = 1 << 20
 };
 
+/* The communicator that the ranks of a meeting come from, which may know more of them than the
+ * meeting. */
+struct kolo_meet_parent {
+    /* Whether this rank may go on waiting; an error ends every wait here. `joining`: the ranks have
+     * not all come yet. If the error is about the end of a rank, it sets at_fault. */
+    kolo_status (*may_wait)(struct kolo_meet_parent *parent, bool joining);
+    int at_fault; /* the rank of the meeting whose end has ended it; -1: none is known */
+};
+
 /* A meeting point: a name (any text, equal on all ranks) and a secret. A secret of zeros is none:
  * then only the user id of the peer is checked, and TCP is off. */
 struct kolo_meet {
     char name[72];
     unsigned char secret[32];
     struct kolo_inet place; /* for ranks of other hosts; family 0: all ranks are on this host */
-    /* The error of the communicator that the ranks come from. Once it is not 0, every wait here
-     * ends. NULL: there is no such communicator. */
-    const int *parent_failed;
+    struct kolo_meet_parent *parent; /* NULL: the ranks come from no communicator */
     /* Whether other ranks wait in vain for memory of this process. Then every wait here ends. The
      * pointer may be NULL. */
     bool (*starved)(void);

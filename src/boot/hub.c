@@ -5,6 +5,8 @@
  * for a new one. So a stranger delays no rank. */
 #include "boot/hub.h"
 
+#include "util/threads.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -56,6 +58,7 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
             kolo_hub_challenge(hub, conn);
         } else { /* the rank came early, for the job's next meeting at this address */
             (void)shutdown(conn->fd, SHUT_RDWR);
+            hub->linger_until_us = kolo_now_us(); /* a job that has failed makes room for it */
         }
         break;
     case KOLO_BOOT_PROVE:
@@ -351,10 +354,12 @@ static void *hub_main(void *arg)
 {
     struct kolo_hub *hub = arg;
     (void)pthread_setname_np(pthread_self(), "kolo-hub");
+    kolo_thread_begin();
     while (!is_done(hub)) {
         serve_once(hub);
     }
     hub_free(hub);
+    kolo_thread_end();
     return NULL;
 }
 

@@ -58,6 +58,7 @@ struct kolo_hub {
     int unproven_rank;
     double linger_until_us;
     struct kolo_boot_error error;
+    uint32_t ended; /* 1 + the rank whose end is the reason; 0: none is known */
 };
 
 /* HELLO came: send the challenge. */

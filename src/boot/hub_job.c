@@ -137,9 +137,9 @@ void kolo_hub_flush(struct kolo_conn *conn)
     }
 }
 
-static void tell_error(struct kolo_conn *conn, const struct kolo_boot_error *error)
+static void tell_error(struct kolo_conn *conn, const struct kolo_boot_error *error, uint32_t ended)
 {
-    put_frame(conn, KOLO_BOOT_ERROR, error, sizeof *error, 0);
+    put_frame(conn, KOLO_BOOT_ERROR, error, sizeof *error, ended);
     conn->state = KOLO_CONN_TOLD;
     conn->deadline_us = INFINITY;
 }
@@ -165,7 +165,7 @@ void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format,
             struct kolo_conn *conn = hub->conns[i];
             if (conn->state == KOLO_CONN_JOINED && conn->fd >= 0 &&
                 (conn->pid == self) == (own == 1)) {
-                tell_error(conn, &hub->error);
+                tell_error(conn, &hub->error, hub->ended);
             }
         }
     }
@@ -240,7 +240,7 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
         hub->ranks = calloc((size_t)hello->nranks, 1); /* KOLO_RANK_ABSENT */
         if (hub->ranks == NULL) {
             kolo_hub_fail(hub, KOLO_ERR_SYSTEM, "out of memory for %d ranks", hello->nranks);
-            tell_error(conn, &hub->error);
+            tell_error(conn, &hub->error, hub->ended);
             return;
         }
         hub->nranks = hello->nranks;
@@ -272,18 +272,26 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
             hub->ranks[conn->hello.rank] = KOLO_RANK_HERE;
             hub->njoined++;
         }
-        tell_error(conn, &hub->error);
+        tell_error(conn, &hub->error, hub->ended);
     } else if (!is_wrong(hub, conn, &error)) {
         admit_rank(hub, conn);
     } else {
         if (!hub->complete) {
             kolo_hub_fail(hub, (kolo_status)error.status, "%s", error.text);
         }
-        tell_error(conn, &error);
+        tell_error(conn, &error, 0);
     }
 }
 
 /* ---- leaving ---- */
+
+/* The first end counts, and only before the job has failed. Others may say it, of another rank. */
+static void note_end(struct kolo_hub *hub, uint32_t ended)
+{
+    if (!hub->failed && hub->ended == 0 && ended <= (uint32_t)hub->nranks) {
+        hub->ended = ended;
+    }
+}
 
 void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
 {
@@ -301,6 +309,9 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
     conn->state = KOLO_CONN_TOLD;
     hub->ranks[conn->rank] = conn->said_bye ? KOLO_RANK_LEFT : KOLO_RANK_DIED;
     hub->nleft++;
+    if (!hub->complete || !conn->said_bye || (hub->exchanging && !conn->arrived)) {
+        note_end(hub, (uint32_t)conn->rank + 1);
+    }
     if (!hub->complete) {
         kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d %s before all %d ranks had joined", conn->rank,
                       how, hub->nranks);
@@ -314,6 +325,7 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn)
 void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     conn->said_bye = true;
+    note_end(hub, conn->in.seq);
     conn->error.text[sizeof conn->error.text - 1] = '\0';
     kolo_hub_fail(hub, KOLO_ERR_PEER, "rank %d could not go on: %.600s", conn->rank,
                   conn->error.text);

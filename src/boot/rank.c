@@ -33,6 +33,7 @@ struct kolo_boot {
     int host_rank;    /* the rank whose process runs the hub; -1: not known */
     bool hub_is_here; /* this process runs the hub */
     bool joined;      /* the hub acknowledged this rank */
+    bool complete;    /* the hub acknowledged all ranks */
     kolo_status error;
     uint32_t seq;
     double deadline_us; /* of the present step */
@@ -40,11 +41,20 @@ struct kolo_boot {
 
 /* ---- bytes over the connection ---- */
 
+/* The hub's, or this rank's, knowledge of whose end has ended the meeting. */
+static void blame(const struct kolo_boot *boot, int rank)
+{
+    if (boot->meet.parent != NULL && rank >= 0 && rank < boot->nranks) {
+        boot->meet.parent->at_fault = rank;
+    }
+}
+
 static kolo_status hub_lost(const struct kolo_boot *boot)
 {
     if (!boot->joined) {
         return KOLO_INPROGRESS;
     }
+    blame(boot, boot->host_rank);
     if (boot->host_rank >= 0) {
         return kolo_fail(KOLO_ERR_PEER, "rank %d died or left: its process ran meeting point '%s'",
                          boot->host_rank, boot->meet.name);
@@ -53,14 +63,11 @@ static kolo_status hub_lost(const struct kolo_boot *boot)
                      boot->meet.name);
 }
 
-/* Stop if the communicator that the ranks come from has failed: a rank that died never joins. */
+/* Stop if the communicator that the ranks come from says so: a rank that died never joins. */
 static kolo_status check_parent(const struct kolo_boot *boot)
 {
-    const int *failed = boot->meet.parent_failed;
-    return failed == NULL || __atomic_load_n(failed, __ATOMIC_ACQUIRE) == KOLO_OK
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_PEER, "rank %d: the communicator before '%s' has failed",
-                           boot->rank, boot->meet.name);
+    struct kolo_meet_parent *parent = boot->meet.parent;
+    return parent == NULL ? KOLO_OK : parent->may_wait(parent, !boot->complete);
 }
 
 /* Other ranks may wait for memory of this process, which has no descriptor left to accept them. */
@@ -124,6 +131,7 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
         return st;
     }
     error.text[sizeof error.text - 1] = '\0';
+    blame(boot, (int)in->seq - 1);
     if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
         error.status = KOLO_ERR_INTERNAL;
     }
@@ -155,7 +163,9 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
 static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,
                              const void *body, size_t len)
 {
-    struct kolo_boot_header header = kolo_boot_header_make(type, boot->seq, len);
+    const int blamed = boot->meet.parent != NULL ? boot->meet.parent->at_fault : -1;
+    const uint32_t seq = type == KOLO_BOOT_ERROR ? (uint32_t)(blamed + 1) : boot->seq;
+    struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
     size_t first = 0;
     while (first < 2) {
@@ -248,11 +258,15 @@ static kolo_status try_join(struct kolo_boot *boot)
         st = take_bytes(boot, &host_rank, sizeof host_rank);
     }
     if (st != KOLO_OK) {
+        if (st < 0 && boot->joined) { /* else the hub would take it for dead */
+            kolo_boot_give_up(boot, st);
+        }
         close(boot->fd);
         boot->fd = -1;
         return st;
     }
     boot->host_rank = host_rank;
+    boot->complete = true;
     return KOLO_OK;
 }
 

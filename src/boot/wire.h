@@ -45,8 +45,9 @@ struct kolo_boot_header {
     uint32_t magic;
     uint16_t wire; /* KOLO_BOOT_WIRE of the sender */
     uint16_t type; /* enum kolo_boot_type */
-    uint32_t seq;  /* of GATHER, SPREAD and ALL, from 0; else 0 */
-    uint32_t len;  /* bytes that follow */
+    uint32_t
+        seq; /* of GATHER, SPREAD and ALL, from 0; of ERROR 1 + the rank that has ended; else 0 */
+    uint32_t len; /* bytes that follow */
 };
 static_assert(sizeof(struct kolo_boot_header) == 16, "wire format");
 

@@ -8,6 +8,7 @@
 
 #include "memory/segment.h"
 #include "util/pass_fd.h"
+#include "util/threads.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -246,6 +247,7 @@ static void *run_service(void *argument)
 {
     struct clients clients = {.count = 0};
     (void)argument;
+    kolo_thread_begin();
     clients.poll[STOP] = (struct pollfd){service.stop, POLLIN, 0};
     clients.poll[LISTENER] = (struct pollfd){service.listener, POLLIN, 0};
     while (clients.poll[STOP].revents == 0) {
@@ -269,6 +271,7 @@ static void *run_service(void *argument)
     while (clients.count > 0) {
         remove_client(&clients, 0);
     }
+    kolo_thread_end();
     return NULL;
 }
 

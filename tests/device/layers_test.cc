@@ -509,4 +509,30 @@ TEST_F(Layers, AllComesBackWhicheverCallOfTheDriverFails)
     }
 }
 
+TEST_F(Layers, ACommunicatorThatComesUpInsideAGroupMakesItsOwnCallsAtOnce)
+{
+    constexpr int kRanks = 4;
+    kolo_id id;
+    std::vector<std::thread> threads;
+    std::vector<kolo_comm *> comm(kRanks);
+    std::vector<kolo_status> made(kRanks), ended(kRanks);
+    ASSERT_EQ(KOLO_OK, kolo_id_create(&id));
+    for (int r = 0; r < kRanks; r++) {
+        threads.emplace_back([&, r, at = static_cast<size_t>(r)] {
+            kolo_config config = KOLO_CONFIG_INIT;
+            config.device = r / 2; // two on each GPU: a layer inside it, and one between both
+            config.timeout_ms = 10000;
+            EXPECT_EQ(KOLO_OK, kolo_group_begin());
+            made[at] = kolo_comm_create(&id, kRanks, r, &config, &comm[at]);
+            ended[at] = kolo_group_end();
+            kolo_comm_destroy(comm[at]);
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(std::vector<kolo_status>(kRanks, KOLO_OK), made);
+    EXPECT_EQ(std::vector<kolo_status>(kRanks, KOLO_OK), ended);
+}
+
 } // namespace

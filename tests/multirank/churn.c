@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls in a random order that all ranks draw alike from a seed, on all ranks or on a part of them
- * that changes, every result checked, until the seconds are over. When a rank dies the others say
- * which, shrink, say "on RANKS", and go on.
+ * that changes, every result checked, until the seconds are over. When ranks die the others shrink,
+ * say "on SIZE without RANKS", and go on.
  *
  * usage: churn SEED SECONDS */
 #include <kolo/kolo.h>
@@ -179,23 +179,32 @@ static kolo_status survive(struct run *r)
 {
     struct kolo_failure failure = {.size = sizeof failure};
     struct kolo_comm *rest = NULL;
+    kolo_status st = KOLO_ERR_PEER;
+    int lost[RANKS_MOST] = {-1}, nlost = 0;
     kolo_comm_destroy(r->part);
     r->part = NULL;
     for (int ms = 0; kolo_comm_error(r->world) == KOLO_OK && ms < LEARNED_MS; ms++) {
         (void)usleep(1000);
     }
     TRY(kolo_comm_failure(r->world, &failure));
-    if (failure.status != KOLO_ERR_PEER || failure.rank < 0) {
+    if (failure.status != KOLO_ERR_PEER) {
         return failure.status == KOLO_OK ? KOLO_ERR_TIMEOUT : failure.status;
     }
-    const kolo_status st = kolo_comm_shrink(r->world, &failure.rank, 1, NULL, &rest);
+    while (st == KOLO_ERR_PEER) { /* one more may have died */
+        TRY(kolo_comm_failed_ranks(r->world, lost, RANKS_MOST, &nlost));
+        st = kolo_comm_shrink(r->world, lost, nlost, NULL, &rest);
+    }
     if (st != KOLO_OK) {
-        (void)printf("without %d, for %s:\n", failure.rank, failure.text);
+        (void)printf("without %d and %d more, for %s:\n", lost[0], nlost - 1, failure.text);
         return st;
     }
     kolo_comm_destroy(r->world);
     r->world = rest;
-    (void)printf("on %d without %d\n", kolo_comm_size(rest), failure.rank);
+    (void)printf("on %d without", kolo_comm_size(rest));
+    for (int i = 0; i < nlost; i++) {
+        (void)printf(" %d", lost[i]);
+    }
+    (void)puts("");
     (void)fflush(stdout);
     return KOLO_OK;
 }

@@ -37,7 +37,7 @@ def start(seed, nranks, **more):
 
 
 def disturb(ranks, rng):
-    """Stop one for a moment, or kill one; what went wrong, or nothing."""
+    """Stop one for a moment, or kill one or two; what went wrong, or nothing."""
     victim = rng.randrange(len(ranks))
     time.sleep(rng.uniform(0, 0.4))
     if rng.random() < 0.5:
@@ -45,12 +45,24 @@ def disturb(ranks, rng):
         time.sleep(rng.uniform(0, 0.3))
         ranks[victim].send_signal(signal.SIGCONT)
         return []
-    ranks[victim].kill()
-    ranks.pop(victim).communicate()
-    said = [process.stdout.readline() for process in ranks]
-    wanted = f"on {len(ranks)} without {victim}\n"
+    victims = {victim, rng.randrange(len(ranks))} if len(ranks) > 3 else {victim}
+    for dies in victims:
+        ranks[dies].kill()
+    for dies in sorted(victims, reverse=True):
+        ranks.pop(dies).communicate()
+    said = [last_of(process, len(ranks)) for process in ranks]
+    wanted = " ".join([f"on {len(ranks)} without", *map(str, sorted(victims))]) + "\n"
     late = all(re.match("right ", line) for line in said)  # their time was over
-    return [] if late or all(line == wanted for line in said) else [wanted, *said]
+    steps = len(victims) > 1 and all(line.startswith(f"on {len(ranks)} ") for line in said)
+    return [] if late or steps or all(line == wanted for line in said) else [wanted, *said]
+
+
+def last_of(process, size):
+    """What the rank says once it goes on with so many; of two deaths it may hear one by one."""
+    line = process.stdout.readline()
+    while line.startswith("on ") and not line.startswith(f"on {size} "):
+        line = process.stdout.readline()
+    return line
 
 
 def run(seed):

@@ -262,6 +262,7 @@ def test_shrink(comm):
                 one = ints(1)
                 rest.all_reduce(one)
                 assert list(one) == [rest.size]
+        assert copy.failed_ranks() == []
         comm.barrier()
 
 

@@ -283,8 +283,33 @@ TEST_F(BadInput, SplitShrinkAndGroupsCheckTheirArguments)
     Refused(kolo_comm_shrink(comm_[0], &self, 1, nullptr, &made), {"exclude[0] is 0"});
     Refused(kolo_comm_shrink(comm_[0], &beyond, 1, nullptr, &made), {"exclude[0] is 9", "0 to 1"});
     Refused(kolo_comm_shrink(comm_[0], nullptr, 1, nullptr, &made), {"exclude is NULL"});
+    Refused(kolo_comm_shrink(comm_[0], nullptr, -1, nullptr, &made), {"nexclude is -1"});
     Refused(kolo_group_end(), {"kolo_group_begin"});
     EXPECT_EQ(nullptr, made);
+}
+
+TEST_F(BadInput, AGroupMakesNoCommunicators)
+{
+    kolo_comm *made = nullptr;
+    const int other = 1;
+    ASSERT_EQ(KOLO_OK, kolo_group_begin());
+    Refused(kolo_comm_split(comm_[0], 0, 0, nullptr, &made), {"kolo_comm_split", "group"});
+    Refused(kolo_comm_shrink(comm_[0], &other, 1, nullptr, &made), {"kolo_comm_shrink", "group"});
+    EXPECT_EQ(KOLO_OK, kolo_group_end()) << "the group has no calls";
+    EXPECT_EQ(nullptr, made);
+}
+
+TEST_F(BadInput, FailedRanksAreListedAsFarAsThereIsRoom)
+{
+    int ranks[2] = {-7, -7}, count = -1;
+    Refused(kolo_comm_failed_ranks(nullptr, ranks, 2, &count), {"comm is NULL"});
+    Refused(kolo_comm_failed_ranks(comm_[0], nullptr, 2, &count), {"ranks is NULL"});
+    Refused(kolo_comm_failed_ranks(comm_[0], ranks, 2, nullptr), {"count_out is NULL"});
+    Refused(kolo_comm_failed_ranks(comm_[0], ranks, -1, &count), {"room is -1"});
+    EXPECT_EQ(-1, count);
+    EXPECT_EQ(KOLO_OK, kolo_comm_failed_ranks(comm_[0], nullptr, 0, &count));
+    EXPECT_EQ(0, count) << "it has not failed";
+    EXPECT_EQ(-7, ranks[0]);
 }
 
 TEST_F(BadInput, MemoryIsChecked)

@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 3, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 4, KOLO_VERDICT_TEXT = 384 };
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
 
 enum { KOLO_WHAT_V = 0x80 };
@@ -34,8 +34,8 @@ struct kolo_post { /* a rank's place on the board; records first: cheapest to fi
     _Atomic uint64_t begun;         /* collectives so far */
     _Atomic int32_t waits_for;      /* rank + 1, once that takes long; 0: nobody */
     _Atomic int32_t waits_for_last; /* who that waits for in the end, as last known */
-    _Atomic uint32_t callers;  /* threads of its process that make calls; streams count as one */
-    _Atomic uint64_t since_us; /* kolo_now_us() when it began to wait */
+    _Atomic uint64_t since_us;      /* kolo_now_us() when it began to wait */
+    _Atomic uint64_t stuck; /* the number of the call in which all threads of its process wait */
     _Atomic int32_t rank, pid;
     _Atomic uint32_t presence; /* enum kolo_presence */
     _Atomic int32_t device, timeout_ms;

@@ -2,7 +2,6 @@
 /* The public collectives. Each one fills a struct kolo_call, checks it and submits it. */
 #include "core/call/call.h"
 #include "core/call/fast_path.h"
-#include "core/health/watchdog.h"
 #include "core/path.h"
 
 #include <stdlib.h>
@@ -14,17 +13,12 @@ int kolo_version(void)
 
 static void record_begin(struct kolo_call *call)
 {
-    static _Thread_local bool calls;
     struct kolo_coll_args args = call->args;
     args.op = args.op < KOLO_OPS ? args.op : KOLO_OPS; /* handles are local */
     (void)kolo_record_begin(call->base.comm->health.post,
                             kolo_memo_what(&args) | (args.v.all != NULL ? KOLO_WHAT_V : 0),
                             args.count);
     call->number = kolo_comm_calls(call->base.comm);
-    if (!calls) {
-        calls = true;
-        kolo_watchdog_count_caller();
-    }
 }
 
 kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)

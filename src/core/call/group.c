@@ -16,6 +16,18 @@ static _Thread_local struct {
     struct kolo_queued *head, *tail; /* linked by `next` */
 } group;
 
+int kolo_group_suspend(void)
+{
+    const int depth = kolo_group_depth;
+    kolo_group_depth = 0;
+    return depth;
+}
+
+void kolo_group_resume(int depth)
+{
+    kolo_group_depth = depth;
+}
+
 void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s)
 {
     assert(kolo_group_depth > 0);

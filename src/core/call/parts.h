@@ -49,6 +49,10 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block);
 
 /* Append an allocated call to the calling thread's open group. */
 void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s);
+/* Calls that a communicator makes for itself, while it comes up or goes down, run at once: between
+ * suspend and resume this thread has no open group. resume() gets what suspend() returned. */
+int kolo_group_suspend(void);
+void kolo_group_resume(int depth);
 
 /* ---- op.c: operations that users create; PREMULSUM, a sum of inputs that are scaled first ---- */
 

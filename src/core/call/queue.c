@@ -118,7 +118,8 @@ static kolo_status check_deadline(struct kolo_queued *call, int peer)
     }
     if (now - call->asked_us > 1e5) {
         call->asked_us = now;
-        return kolo_diagnose_ask(c, peer, now - (call->deadline - limit_ms * 1e3), message);
+        return kolo_diagnose_ask(c, peer, now - (call->deadline - limit_ms * 1e3), message,
+                                 call->stream == NULL);
     }
     return KOLO_OK;
 }

@@ -7,7 +7,7 @@
  * threads. */
 #include "core/call/fast_path.h"
 #include "core/call/queue.h"
-#include "core/health/watchdog.h"
+#include "util/threads.h"
 
 #include <stdlib.h>
 
@@ -97,6 +97,7 @@ static void *run_progress(void *arg)
 {
     unsigned spins = 0;
     (void)arg;
+    kolo_thread_begin();
     pthread_mutex_lock(&progress.lock);
     while (!progress.stop) {
         if (progress.helpers > 0 || !serve_streams(&spins)) {
@@ -109,6 +110,7 @@ static void *run_progress(void *arg)
         pthread_mutex_lock(&progress.lock);
     }
     pthread_mutex_unlock(&progress.lock);
+    kolo_thread_end();
     return NULL;
 }
 
@@ -220,7 +222,6 @@ kolo_status kolo_stream_create(kolo_stream *out)
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a stream");
     }
     pthread_mutex_init(&s->lock, NULL);
-    kolo_watchdog_count_caller(); /* the progress thread */
     *out = s;
     return KOLO_OK;
 }

@@ -5,6 +5,7 @@
 #include "core/call/fast_path.h"
 #include "core/call/parts.h"
 #include "core/call/queue.h"
+#include "core/health/gone.h"
 #include "exec/cpu/wait.h"
 
 #include <stdlib.h>
@@ -127,13 +128,13 @@ void kolo_call_drain(struct kolo_comm *c)
     }
     kolo_stream_rest(); /* no thread is inside a call of c any more */
     const double deadline = kolo_now_us() + c->options.timeout_ms * 1e3;
-    while (kolo_p2p_pending(c) && kolo_comm_error(c) == KOLO_OK &&
+    while (kolo_p2p_leaves_behind(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         kolo_queue_pause(&spins, 0);
     }
     for (int q = 0; q < c->ranks.nranks;
          q++) { /* what it reads of me in my last call has been read */
-        if (c->links.wires.region[q] != NULL &&
+        if (c->links.wires.region[q] != NULL && !kolo_gone_is(c, q) &&
             (c->links.wires.entries > 0 || reads_of_me(&c->links.wires, q)) &&
             kolo_comm_error(c) == KOLO_OK) {
             (void)kolo_wait(&c->links.wires, &c->links.wires.region[q]->head.done,

@@ -244,6 +244,7 @@ void kolo_comm_abort(struct kolo_comm *comm)
     if (comm == NULL || comm->ranks.fork_generation != kolo_fork_generation()) {
         return;
     }
+    atomic_fetch_add(&comm->failure.aborts, 1);
     kolo_error_set("kolo_comm_abort() was called");
     (void)kolo_failure_end(comm, KOLO_ERR_ABORTED, comm->ranks.rank);
 }

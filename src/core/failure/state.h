@@ -23,8 +23,9 @@ struct kolo_evidence {       /* of a peer's failure, as transports reported it *
 };
 
 struct kolo_failure_state {
-    _Atomic int error;    /* the status that ended the communicator */
-    pthread_mutex_t lock; /* of text, verdict, observer */
+    _Atomic int error;       /* the status that ended the communicator */
+    _Atomic unsigned aborts; /* calls of kolo_comm_abort(), also after it has ended */
+    pthread_mutex_t lock;    /* of text, verdict, observer */
     char text[512];
     struct kolo_verdict verdict;                   /* for kolo_comm_failure() */
     struct kolo_observer observer[KOLO_OBSERVERS]; /* told in this order */

@@ -3,9 +3,11 @@
 #include "core/health/diagnose.h"
 
 #include "core/board/text.h"
+#include "core/health/gone.h"
 #include "core/health/gossip.h"
 #include "core/health/waits.h"
 #include "core/health/watchdog.h"
+#include "util/threads.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,8 +116,50 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
     return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
 }
 
-kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message)
+/* All others are gone, and this thread, which waits, is the only one that could send to itself. */
+static kolo_status check_nobody(struct kolo_comm *c, bool stuck)
 {
+    char who[64] = "";
+    bool nobody = true;
+    int last = -1;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (q != c->ranks.rank) { /* each is asked: left_before() takes two asks */
+            nobody = kolo_gone_is(c, q) && left_before(&c->member[q]) && nobody;
+            last = q;
+        }
+    }
+    if (!nobody || !stuck) {
+        return KOLO_OK;
+    }
+    c->links.wires.blamed = last;
+    if (last >= 0) {
+        kolo_gone_say(c, last, who, sizeof who);
+    }
+    return kolo_fail(KOLO_ERR_PEER,
+                     "rank %d waits for a message from any rank, and there is none%s%s",
+                     c->ranks.rank, who[0] != '\0' ? " any more: the last, " : " but itself", who);
+}
+
+/* Whether the wait is for a rank that itself waits, elsewhere, for this one. */
+static kolo_status check_crossed(struct kolo_comm *c, int peer, double waited_us, bool stuck)
+{
+    const uint64_t number = kolo_comm_calls(c);
+    const bool warns = waited_us > WARN_US && c->health.warned != number + 1;
+    atomic_store_explicit(&c->health.post->stuck, stuck ? number : 0, memory_order_release);
+    if (kolo_watchdog_crossed(c, peer, stuck, warns)) {
+        c->links.wires.blamed = peer;
+        return KOLO_ERR_MISMATCH;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message,
+                              bool blocks)
+{
+    const bool stuck = blocks && kolo_thread_is_alone();
+    if (message && peer == KOLO_ANY_SOURCE) {
+        return check_nobody(c, stuck);
+    }
     if (peer < 0 || peer >= c->ranks.nranks || peer == c->ranks.rank) {
         return KOLO_OK;
     }
@@ -124,20 +168,16 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
     const int last = kolo_waits_end(c, peer);
     atomic_store_explicit(&c->health.post->waits_for_last, last + 1, memory_order_relaxed);
     kolo_gossip_ask(c, peer);
+    KOLO_TRY(message ? KOLO_OK : check_crossed(c, peer, waited_us, stuck));
     if (waited_us > WARN_US || (waited_us > STOPPED_US && kolo_waits_is_stopped(c, last))) {
         warn(c, last, waited_us, message);
     }
-    KOLO_TRY(check_left(c, message ? peer : last, message));
-    if (!message && kolo_watchdog_crossed(c, peer)) {
-        c->links.wires.blamed = peer;
-        return KOLO_ERR_MISMATCH;
-    }
-    return KOLO_OK;
+    return check_left(c, message ? peer : last, message);
 }
 
 kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us)
 {
     struct kolo_comm *c = w->owner;
     return waited_us > w->timeout_us ? kolo_diagnose_late(c, peer, c->options.timeout_ms, false)
-                                     : kolo_diagnose_ask(c, peer, waited_us, false);
+                                     : kolo_diagnose_ask(c, peer, waited_us, false, true);
 }

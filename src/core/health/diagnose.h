@@ -5,9 +5,11 @@
 
 #include "core/comm.h"
 
-/* A wait for rank `peer` (-1: not known) lasts. Warns of a straggler, once a call. Errors:
- * MISMATCH, PEER (the wait can never end). */
-kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message);
+/* A wait for rank `peer` (-1: not known, or any) lasts. `blocks`: the calling thread makes no other
+ * call before its end. Warns of a straggler, once a call. Errors: MISMATCH, PEER (the wait can never
+ * end). */
+kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message,
+                              bool blocks);
 /* It lasted too long: TIMEOUT, naming the rank for which all wait. */
 kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool message);
 /* kolo_wires.stalled. */

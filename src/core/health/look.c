@@ -13,10 +13,10 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q)
     char who[48], call[128];
     struct kolo_member *m = &c->member[q];
     const struct kolo_post *post = kolo_comm_post(c, q);
-    if (m->lost || post == NULL || atomic_load(&post->presence) == KOLO_POST_LEFT) {
+    if (atomic_exchange(&m->lost, true) || post == NULL ||
+        atomic_load(&post->presence) == KOLO_POST_LEFT) {
         return; /* without a board it cannot be told from one that has left */
     }
-    m->lost = true;
     kolo_say_rank(c, q, who, sizeof who);
     kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
     (void)kolo_fail(KOLO_ERR_PEER,

@@ -10,8 +10,10 @@
 #include "core/board/text.h"
 #include "core/failure/failure.h"
 #include "core/health/look.h"
+#include "util/threads.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +45,6 @@ static struct {
     struct kolo_comm *comms;
     struct watched *processes;
     struct watcher *watcher;
-    unsigned callers; /* threads that make calls, and one more where there are streams */
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- processes ---- */
@@ -160,7 +161,15 @@ static bool waits_in(const struct kolo_comm *d, int r)
            kolo_comm_calls(d) < post->begun && kolo_now_us() - (double)post->since_us > CROSSED_US;
 }
 
-static void end_crossed(struct kolo_comm *c, int q, struct kolo_comm *d, int r)
+/* All threads of rank r's process wait in its last call. What it says of this call is of no wait
+ * before. */
+static bool is_stuck(const struct kolo_comm *d, int r)
+{
+    const struct kolo_post *post = kolo_comm_post(d, r);
+    return post != NULL && atomic_load_explicit(&post->stuck, memory_order_acquire) == post->begun;
+}
+
+static void say_crossed(const struct kolo_comm *c, int q, const struct kolo_comm *d, int r)
 {
     char mine[128], other[128];
     kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
@@ -170,28 +179,64 @@ static void end_crossed(struct kolo_comm *c, int q, struct kolo_comm *d, int r)
                     "for the other: the communicators are used in another order",
                     c->ranks.rank, mine, c->ranks.name, (unsigned long long)c->ranks.id, q, other,
                     d->ranks.name, (unsigned long long)d->ranks.id);
-    (void)kolo_failure_end(d, KOLO_ERR_MISMATCH, r);
 }
 
-bool kolo_watchdog_crossed(struct kolo_comm *c, int q)
+/* Rank q and this one wait for each other, in `c` and in a communicator *d_out, where q is r.
+ * *stuck_out: all threads of rank q's process do. */
+static bool find_crossed(const struct kolo_comm *c, int q, struct kolo_comm **d_out, int *r_out,
+                         bool *stuck_out)
 {
-    bool crossed = false;
     const struct kolo_post *post = kolo_comm_post(c, q);
-    if (post == NULL || post->begun >= kolo_comm_calls(c) || post->callers != 1 ||
-        c->health.post->callers != 1) { /* another thread may still make the call */
+    if (post == NULL || post->begun >= kolo_comm_calls(c)) {
         return false;
     }
-    pthread_mutex_lock(&watch.lock);
-    for (struct kolo_comm *d = watch.comms; d != NULL && !crossed; d = d->health.next) {
-        for (int r = 0; r < d->ranks.nranks && d != c && !crossed; r++) {
-            crossed = d->member[r].peer.process == c->member[q].peer.process && waits_in(d, r);
-            if (crossed) {
-                end_crossed(c, q, d, r);
+    for (struct kolo_comm *d = watch.comms; d != NULL; d = d->health.next) {
+        for (int r = 0; r < d->ranks.nranks && d != c; r++) {
+            if (d->member[r].peer.process != c->member[q].peer.process) {
+                continue;
+            }
+            *stuck_out = is_stuck(d, r); /* first: then the wait is the one that it speaks of */
+            if (waits_in(d, r)) {
+                *d_out = d;
+                *r_out = r;
+                return true;
             }
         }
     }
+    return false;
+}
+
+bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns)
+{
+    struct kolo_comm *d = NULL;
+    int r = -1;
+    bool other_stuck = false;
+    pthread_mutex_lock(&watch.lock);
+    const bool crossed = (stuck || warns) && find_crossed(c, q, &d, &r, &other_stuck);
+    const bool proven = crossed && stuck && other_stuck;
+    if (crossed) {
+        say_crossed(c, q, d, r);
+    }
+    if (proven) {
+        (void)kolo_failure_end(d, KOLO_ERR_MISMATCH, r);
+    } else if (crossed && warns) {
+        KOLO_LOG(WARN, COLL, "%s, unless another thread makes the call", kolo_error_text());
+    }
     pthread_mutex_unlock(&watch.lock);
-    return crossed;
+    return proven;
+}
+
+void kolo_watchdog_look(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    for (struct watched *p = watch.processes; p != NULL; p = p->next) {
+        struct pollfd end = {.fd = p->pidfd, .events = POLLIN};
+        p->gone = p->gone || (p->pidfd >= 0 ? poll(&end, 1, 0) > 0 : has_ended(p));
+        if (p->gone) {
+            tell_of_process(p);
+        }
+    }
+    pthread_mutex_unlock(&watch.lock);
 }
 
 /* ---- the thread ---- */
@@ -234,6 +279,7 @@ static void *run_watchdog(void *arg)
 {
     struct watcher *self = arg;
     unsigned idle = 0;
+    kolo_thread_begin();
     pthread_mutex_lock(&watch.lock);
     while (!self->stop) {
         uint64_t count;
@@ -246,6 +292,7 @@ static void *run_watchdog(void *arg)
         idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
     }
     pthread_mutex_unlock(&watch.lock);
+    kolo_thread_end();
     return NULL;
 }
 
@@ -305,7 +352,6 @@ static void after_fork(bool child)
         watch.comms = NULL;
         watch.processes = NULL;
         watch.watcher = NULL;
-        watch.callers = 0;
     }
     pthread_mutex_unlock(&watch.lock);
 }
@@ -358,7 +404,6 @@ kolo_status kolo_watchdog_add(struct kolo_comm *c)
     }
     st = st == KOLO_OK ? add_processes(c) : st;
     if (st == KOLO_OK) {
-        atomic_store(&c->health.post->callers, watch.callers);
         c->health.next = watch.comms;
         watch.comms = c;
         c->health.watched = true;
@@ -394,14 +439,4 @@ void kolo_watchdog_remove(struct kolo_comm *c)
         pthread_join(last->thread, NULL);
         free_watcher(last);
     }
-}
-
-void kolo_watchdog_count_caller(void)
-{
-    pthread_mutex_lock(&watch.lock);
-    watch.callers++;
-    for (const struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
-        atomic_store(&c->health.post->callers, watch.callers);
-    }
-    pthread_mutex_unlock(&watch.lock);
 }

@@ -10,11 +10,12 @@
 /* Errors: SYSTEM (no thread). */
 kolo_status kolo_watchdog_add(struct kolo_comm *c);
 void kolo_watchdog_remove(struct kolo_comm *c);
-/* One more thread makes calls, or serves streams. */
-void kolo_watchdog_count_caller(void);
+/* Look now for processes that have ended, and tell their communicators. */
+void kolo_watchdog_look(void);
 /* Whether rank q of `c`, for which this rank waits, itself waits for this rank in another
  * communicator, in a call that this rank has not made. Then both end; the thread's error says why.
- */
-bool kolo_watchdog_crossed(struct kolo_comm *c, int q);
+ * Another thread might still make the call, so that is proven only if no process has one that could:
+ * `stuck` says it of this process. Otherwise false, and a warning if `warns`. */
+bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns);
 
 #endif

@@ -9,6 +9,7 @@
  * uses its memory. */
 #include "core/p2p/p2p.h"
 
+#include "core/health/gone.h"
 #include "core/p2p/inner.h"
 #include "exec/cpu/region.h"
 
@@ -130,15 +131,18 @@ kolo_status kolo_p2p_result(const struct kolo_p2p_op *op)
 
 /* ---- a turn, under links.lock ---- */
 
-/* Open every peer, so that a receive from any source gets messages from all ranks. */
+/* Open every peer that is not gone, so that a receive from any source gets messages from all ranks.
+ * A rank may go at any moment, also now. */
 static kolo_status hear_all(struct kolo_p2p *p2p)
 {
     const struct kolo_comm *comm = p2p->comm;
     for (int q = 0; !p2p->hears_all && q < comm->ranks.nranks; q++) {
         struct kolo_p2p_peer *peer = p2p->peer[q];
         const bool reached = (comm->member[q].reach.caps & KOLO_CAP_MESSAGE) != 0;
-        if (q != comm->ranks.rank && reached && (peer == NULL || !peer->gone)) {
-            KOLO_TRY(kolo_p2p_peer_open(p2p, q, &peer));
+        if (q != comm->ranks.rank && reached && (peer == NULL || !peer->gone) &&
+            !kolo_gone_is(comm, q)) {
+            const kolo_status st = kolo_p2p_peer_open(p2p, q, &peer);
+            KOLO_TRY(st < 0 && kolo_gone_is(comm, q) ? KOLO_OK : st);
         }
     }
     p2p->hears_all = true;
@@ -326,6 +330,20 @@ bool kolo_p2p_pending(const struct kolo_comm *comm)
     struct kolo_p2p *p2p = p2p_of(comm);
     return p2p != NULL && (atomic_load_explicit(&p2p->active, memory_order_relaxed) > 0 ||
                            atomic_load_explicit(&p2p->unheard, memory_order_relaxed) > 0);
+}
+
+bool kolo_p2p_leaves_behind(struct kolo_comm *comm)
+{
+    struct kolo_p2p *p2p = p2p_of(comm);
+    if (p2p != NULL && pthread_mutex_trylock(&comm->links.lock) == 0) {
+        for (int i = 0; i < p2p->nopened; i++) {
+            if (kolo_gone_is(comm, p2p->opened[i])) {
+                kolo_p2p_hear(p2p, p2p->peer[p2p->opened[i]]);
+            }
+        }
+        pthread_mutex_unlock(&comm->links.lock);
+    }
+    return kolo_p2p_pending(comm);
 }
 
 static bool all_done(struct kolo_p2p *p2p)

@@ -86,6 +86,10 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm);
  */
 bool kolo_p2p_pending(const struct kolo_comm *comm);
 
+/* The same, where this rank is about to leave: what was sent to ranks that are gone is lost, and not
+ * waited for. */
+bool kolo_p2p_leaves_behind(struct kolo_comm *comm);
+
 /* The status of a finished operation. kolo_error_text() of this thread gets the cause of an error.
  */
 kolo_status kolo_p2p_result(const struct kolo_p2p_op *op);

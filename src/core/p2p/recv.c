@@ -4,6 +4,7 @@
  * A header is read only after the payload of the header before has come. So a sender's messages
  * match in the order sent. As in wire.c, an operation is in a queue, or is its peer's target,
  * before a request is posted for it. */
+#include "core/health/gone.h"
 #include "core/p2p/inner.h"
 
 #include <stdlib.h>
@@ -208,7 +209,7 @@ static kolo_status answered(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
     return kolo_p2p_expect_header(peer);
 }
 
-static void hear(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
+void kolo_p2p_hear(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer)
 {
     peer->heard = true;
     if (peer->unheard) {
@@ -228,7 +229,7 @@ static kolo_status header_arrived(struct kolo_p2p *p2p, struct kolo_p2p_peer *pe
     }
     peer->returned = h->freed;
     peer->owes = peer->owes || !peer->spoke;
-    hear(p2p, peer);
+    kolo_p2p_hear(p2p, peer);
     switch (h->kind) {
     case KOLO_P2P_KIND_EAGER:
         return arrive_eager(p2p, peer);
@@ -252,7 +253,10 @@ static kolo_status lost(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, kolo_s
 {
     const bool needed = peer->payload || peer->waiting.first != NULL || peer->posted.first != NULL;
     peer->gone = true;
-    hear(p2p, peer);
+    kolo_p2p_hear(p2p, peer);
+    if (status == KOLO_ERR_LINK) {
+        kolo_gone_note(p2p->comm, peer->rank);
+    }
     if (needed || status != KOLO_ERR_LINK) {
         return kolo_fail(status, "the link to rank %d ended while messages were under way: %s",
                          peer->rank, kolo_status_name(status));

@@ -8,6 +8,7 @@
 
 #include "boot/launch.h"
 #include "core/call/memo.h"
+#include "core/call/parts.h"
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/health/gossip.h"
@@ -43,7 +44,9 @@ static kolo_status join_path(struct kolo_comm *c, bool local)
         return KOLO_OK;
     }
     KOLO_TRY(kolo_path_find(c->options.cuda_ordinal, &ops));
+    const int depth = kolo_group_suspend();
     const kolo_status st = ops->join(&env, &path);
+    kolo_group_resume(depth);
     if (path != NULL) {
         path->ops = ops;
     }

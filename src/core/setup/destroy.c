@@ -28,7 +28,9 @@ void kolo_comm_destroy(struct kolo_comm *c)
     kolo_board_leave(c);
     kolo_watchdog_remove(c);
     if (c->path != NULL) {
+        const int depth = kolo_group_suspend();
         c->path->ops->leave(c->path, c->options.timeout_ms);
+        kolo_group_resume(depth);
         c->path = NULL;
     }
     kolo_p2p_close(c);

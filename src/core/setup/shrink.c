@@ -3,35 +3,27 @@
  *
  * Survivors cannot talk over the old communicator, so each derives name and place of the meeting
  * from what all of them know: the excluded ranks, and the port that the first survivor reserved
- * when it joined. */
+ * when it joined. While they meet, each still watches the old communicator. The end of one more
+ * rank, which would be waited for in vain, ends the meeting for all. */
+#include "core/call/fast_path.h"
 #include "core/failure/failure.h"
+#include "core/health/gone.h"
 #include "core/setup/create.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
-static bool is_among(const int *ranks, int n, int rank)
-{
-    int i = 0;
-    while (i < n && ranks[i] != rank) {
-        i++;
-    }
-    return i < n;
-}
+struct survivors {
+    struct kolo_meet_parent parent; /* first: the meeting knows no more of this */
+    struct kolo_comm *comm;
+    int *ranks; /* [nranks] in comm, by the number in the new communicator */
+    int nranks, me;
+    unsigned aborts; /* of comm, before */
+};
 
-static int first_survivor(const int *exclude, int nexclude)
+static kolo_status check_arguments(const struct kolo_comm *comm, const int *exclude, int nexclude,
+                                   struct kolo_comm *const *out)
 {
-    int first = 0;
-    while (is_among(exclude, nexclude, first)) {
-        first++;
-    }
-    return first;
-}
-
-kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
-                             const struct kolo_config *config, struct kolo_comm **out)
-{
-    struct kolo_meet meet;
-    int rank = comm != NULL ? comm->ranks.rank : 0;
     if (comm == NULL || out == NULL || (exclude == NULL && nexclude > 0)) {
         return kolo_fail(KOLO_ERR_INVALID, "%s is NULL",
                          comm == NULL  ? "comm"
@@ -41,24 +33,110 @@ kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nex
     if (comm->ranks.fork_generation != kolo_fork_generation()) {
         return kolo_fail(KOLO_ERR_FORKED, "this communicator belongs to the parent process");
     }
-    uint64_t who = 0;
+    if (kolo_group_depth > 0) {
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_comm_shrink() inside a group");
+    }
+    return nexclude >= 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INVALID, "nexclude is %d; it must be 0 or more", nexclude);
+}
+
+static kolo_status find_survivors(struct survivors *s, const int *exclude, int nexclude)
+{
+    const struct kolo_comm *comm = s->comm;
+    s->ranks = calloc((size_t)comm->ranks.nranks, sizeof *s->ranks);
+    if (s->ranks == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", comm->ranks.nranks);
+    }
     for (int i = 0; i < nexclude; i++) {
-        if (exclude[i] < 0 || exclude[i] >= comm->ranks.nranks || exclude[i] == comm->ranks.rank ||
-            is_among(exclude, i, exclude[i])) {
+        const int q = exclude[i];
+        if (q < 0 || q >= comm->ranks.nranks || q == comm->ranks.rank || s->ranks[q] != 0) {
             return kolo_fail(KOLO_ERR_INVALID,
                              "exclude[%d] is %d; it must be another rank (0 to %d), each once", i,
-                             exclude[i], comm->ranks.nranks - 1);
+                             q, comm->ranks.nranks - 1);
         }
-        rank -= exclude[i] < comm->ranks.rank;
-        who += UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(exclude[i] + 1); /* in any order */
+        s->ranks[q] = 1; /* excluded, until the others have moved up */
     }
-    const struct kolo_config as_parent = kolo_create_config(comm);
-    KOLO_TRY(kolo_create_name(comm, "shrink", (unsigned)who, nexclude, &meet));
-    meet.place = comm->member[first_survivor(exclude, nexclude)].reserved;
-    if (rank == 0 && comm->rendezvous.reserved_fd >= 0) { /* it listens there now */
+    for (int q = 0; q < comm->ranks.nranks; q++) {
+        if (s->ranks[q] == 0) {
+            s->me = q == comm->ranks.rank ? s->nranks : s->me;
+            s->ranks[s->nranks++] = q;
+        }
+    }
+    return KOLO_OK;
+}
+
+/* Until all have come; then the meeting itself sees an end, and who is through may leave. */
+static kolo_status may_wait(struct kolo_meet_parent *parent, bool joining)
+{
+    char who[64];
+    struct survivors *s = (struct survivors *)parent;
+    if (atomic_load(&s->comm->failure.aborts) != s->aborts) {
+        return kolo_fail(KOLO_ERR_ABORTED, "kolo_comm_abort() was called");
+    }
+    for (int i = 0; joining && i < s->nranks; i++) {
+        if (i != s->me && kolo_gone_is(s->comm, s->ranks[i])) {
+            parent->at_fault = i;
+            kolo_gone_say(s->comm, s->ranks[i], who, sizeof who);
+            return kolo_fail(KOLO_ERR_PEER, "%s, and is not among the excluded ranks", who);
+        }
+    }
+    return KOLO_OK;
+}
+
+/* The excluded ranks, in any order, name the meeting. */
+static kolo_status name_meeting(struct survivors *s, const int *exclude, int nexclude,
+                                struct kolo_meet *meet)
+{
+    struct kolo_comm *comm = s->comm;
+    uint64_t who = 0;
+    for (int i = 0; i < nexclude; i++) {
+        who += UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(exclude[i] + 1);
+    }
+    KOLO_TRY(kolo_create_name(comm, "shrink", (unsigned)who, nexclude, meet));
+    meet->place = comm->member[s->ranks[0]].reserved;
+    meet->parent = &s->parent;
+    if (s->me == 0 && comm->rendezvous.reserved_fd >= 0) { /* it listens there now */
         close(comm->rendezvous.reserved_fd);
         comm->rendezvous.reserved_fd = -1;
     }
-    return kolo_create_at(&meet, comm->ranks.nranks - nexclude, rank, rank == 0,
-                          config != NULL ? config : &as_parent, out);
+    return KOLO_OK;
+}
+
+/* Say it in numbers that the caller knows: those of the old communicator. */
+static kolo_status note_end(const struct survivors *s)
+{
+    char who[64];
+    const int q = s->ranks[s->parent.at_fault];
+    kolo_gone_note(s->comm, q);
+    kolo_gone_say(s->comm, q, who, sizeof who);
+    return kolo_fail(KOLO_ERR_PEER,
+                     "%s before the new communicator stood: it must be excluded, too", who);
+}
+
+static kolo_status meet_again(struct survivors *s, const int *exclude, int nexclude,
+                              const struct kolo_config *config, struct kolo_comm **out)
+{
+    struct kolo_meet meet;
+    KOLO_TRY(find_survivors(s, exclude, nexclude));
+    KOLO_TRY(may_wait(&s->parent, true));
+    KOLO_TRY(name_meeting(s, exclude, nexclude, &meet));
+    const struct kolo_config as_parent = kolo_create_config(s->comm);
+    return kolo_create_at(&meet, s->nranks, s->me, s->me == 0, config != NULL ? config : &as_parent,
+                          out);
+}
+
+kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
+                             const struct kolo_config *config, struct kolo_comm **out)
+{
+    KOLO_TRY(check_arguments(comm, exclude, nexclude, out));
+    struct survivors s = {.parent = {.may_wait = may_wait, .at_fault = -1},
+                          .comm = comm,
+                          .aborts = atomic_load(&comm->failure.aborts)};
+    kolo_status st = meet_again(&s, exclude, nexclude, config, out);
+    if (st == KOLO_ERR_PEER && s.parent.at_fault >= 0) {
+        st = note_end(&s);
+    }
+    free(s.ranks);
+    return st;
 }

@@ -4,6 +4,7 @@
  * The ranks agree over the communicator itself: an all-gather brings colors and keys, a second one
  * brings the place where the first rank of each part listens. */
 #include "core/call/call.h"
+#include "core/call/fast_path.h"
 #include "core/setup/create.h"
 
 #include <stdio.h>
@@ -57,6 +58,18 @@ static kolo_status place_meeting(struct kolo_comm *parent, int first, struct kol
                : kolo_fail(KOLO_ERR_PEER, "rank %d could not listen for its part", first);
 }
 
+struct whole {
+    struct kolo_meet_parent parent; /* first: the meeting knows no more of this */
+    const struct kolo_comm *comm;
+};
+
+/* A rank that died never joins its part. */
+static kolo_status may_wait(struct kolo_meet_parent *parent, bool joining)
+{
+    (void)joining;
+    return kolo_comm_usable(((struct whole *)parent)->comm);
+}
+
 kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                             const struct kolo_config *config, struct kolo_comm **out)
 {
@@ -65,6 +78,9 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
         return out == NULL ? kolo_fail(KOLO_ERR_INVALID, "out is NULL")
                            : kolo_fail(KOLO_ERR_INVALID,
                                        "color is %d; it must be >= 0 or KOLO_NO_COLOR", color);
+    }
+    if (kolo_group_depth > 0) { /* the group would exchange the colors after this call's end */
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_comm_split() inside a group");
     }
     const int32_t mine[2] = {color, key};
     const unsigned number = comm->rendezvous.splits++;
@@ -95,7 +111,8 @@ kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
         return KOLO_OK;
     }
     const struct kolo_config as_parent = kolo_create_config(comm);
-    meet.parent_failed = (const int *)(const void *)&comm->failure.error;
+    struct whole whole = {.parent = {.may_wait = may_wait, .at_fault = -1}, .comm = comm};
+    meet.parent = &whole.parent;
     const kolo_status made = kolo_create_at(&meet, size, rank, rank == 0 && meet.place.family == 0,
                                             config != NULL ? config : &as_parent, out);
     return made != KOLO_OK && atomic_load(&comm->failure.error) != KOLO_OK ? kolo_comm_usable(comm)

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which ranks are gone: for them nobody needs to wait. */
+#ifndef KOLO_CORE_HEALTH_GONE_H
+#define KOLO_CORE_HEALTH_GONE_H
+
+#include "core/comm.h"
+
+/* Rank q has destroyed its communicator, or its process has ended: it makes no more calls, sends no
+ * more messages and comes to no meeting. False also if that is not known. */
+bool kolo_gone_is(const struct kolo_comm *c, int q);
+/* Note that rank q is gone: others have told it. */
+void kolo_gone_note(struct kolo_comm *c, int q);
+/* "rank 3 (pid 4711) died", "... left", or what is known without a board: "... died or left". */
+void kolo_gone_say(const struct kolo_comm *c, int q, char *out, size_t room);
+
+#endif
