@@ -130,6 +130,7 @@ static kolo_status spread_table(struct kolo_comm *c, struct kolo_boot *boot,
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a table");
     }
     KOLO_TRY(kolo_boot_spread(boot, c->joining.table_text, first->table_bytes));
+    c->joining.table_text[first->table_bytes - 1] = '\0'; /* whatever rank 0 sent */
     return kolo_table_take(c, first, c->joining.table_text);
 }
 
