@@ -49,8 +49,8 @@ def run(what, **more):
 
 def test_works():
     """What kolo does without."""
-    for what in ("memfd", "pidfd", "futex", "membarrier", "cma", "memlock=0", "noshm",
-                 "memfd,pidfd,futex,membarrier,cma,memlock=0"):
+    for what in ("memfd", "pidfd", "futex", "membarrier", "cma", "fallocate", "memlock=0", "noshm",
+                 "memfd,pidfd,futex,membarrier,cma,fallocate,memlock=0"):
         for more in ({}, {"KOLO_TRANSPORT": "tcp"}):
             statuses, said, _ = run(what, **more)
             if statuses == [77] * NRANKS:
