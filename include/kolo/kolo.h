@@ -260,8 +260,8 @@ KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclu
 KOLO_EXPORT
 void kolo_comm_abort(struct kolo_comm *comm);
 /* Leave a communicator and free it. Unless the communicator has failed, this waits until the peers
- * have taken what this rank sent. The others count a rank that ends without this call as dead. NULL
- * is allowed. */
+ * have taken what this rank sent. The others count a rank that ends without this call as dead. In a
+ * group it takes effect at kolo_group_end(), after the group's calls. NULL is allowed. */
 KOLO_EXPORT
 void kolo_comm_destroy(struct kolo_comm *comm);
 /* The number of this rank, 0 to size - 1; -1 for NULL. */

@@ -62,6 +62,7 @@ kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
 /* If the process cannot listen on an interface to other hosts, the id is for this host only. */
 kolo_status kolo_id_create(struct kolo_id *out)
 {
+    KOLO_UNCANCELLED;
     struct id id = {.magic = ID_MAGIC, .version = KOLO_VERSION};
     struct kolo_meet meet = {0};
     uint64_t random[2];

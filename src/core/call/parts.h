@@ -49,6 +49,9 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block);
 
 /* Append an allocated call to the calling thread's open group. */
 void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s);
+/* If this thread has an open group, whose calls may be on `comm`: destroy() it at the group's end.
+ * False: there is no group. */
+bool kolo_group_leave(struct kolo_comm *comm, void (*destroy)(struct kolo_comm *));
 
 /* ---- op.c: operations that users create; PREMULSUM, a sum of inputs that are scaled first ---- */
 

@@ -177,6 +177,7 @@ static kolo_status find_reason(struct kolo_boot *boot, kolo_status st)
 kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, bool hub,
                            const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     struct kolo_comm *c = NULL;
     struct kolo_boot *boot = NULL;
     struct rounds rounds = {0};
@@ -225,6 +226,7 @@ kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,
 
 kolo_status kolo_comm_create_env(const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     struct kolo_launch launch;
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
@@ -268,6 +270,7 @@ static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r
 kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
                                    struct kolo_comm *out[])
 {
+    KOLO_UNCANCELLED;
     const double begin = kolo_now_us();
     struct rounds rounds = {0};
     static _Atomic unsigned counter;

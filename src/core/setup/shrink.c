@@ -30,6 +30,7 @@ static int first_survivor(const int *exclude, int nexclude)
 kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
                              const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     struct kolo_meet meet;
     int rank = comm != NULL ? comm->ranks.rank : 0;
     if (comm == NULL || out == NULL || (exclude == NULL && nexclude > 0)) {
