@@ -100,8 +100,10 @@ enum kolo_type {
  *   BAND BOR BXOR                    every integer and bool
  *   MINLOC MAXLOC                    pairs; of equal values the one with the smaller index
  *
- * AVG on integers divides the sum, rounding toward zero. float16, bfloat16 and float8 accumulate in
- * float32. MIN and MAX return NaN if any input is NaN. */
+ * SUM, PROD and PREMULSUM on integers wrap around, as unsigned arithmetic does. AVG on integers
+ * divides SUM's result, rounding toward zero: where the sum does not fit its type, the average is
+ * that of the wrapped sum (two int8 of 100: -28). Take a wider type for such inputs. float16,
+ * bfloat16 and float8 accumulate in float32. MIN and MAX return NaN if any input is NaN. */
 typedef uint32_t kolo_op;
 enum {
     KOLO_SUM = 0,
