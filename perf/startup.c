@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The time to create and to destroy communicators: startup [-t THREADS] [-n TIMES].
+/* The time to create communicators, to make their first call, and to destroy them:
+ * startup [-t THREADS] [-n TIMES].
  *
  * The ranks are the launcher's processes, or with -t the threads of this process, which meet by an
- * id as processes do. A time is from the first rank's call to the last rank's return. With
+ * id as processes do. A time is from the first rank's call to the last rank's return, that of the
+ * first call (an all-reduce of 4 bytes, which opens the links) from the last rank's call on. With
  * processes, the first row includes the launcher, since ranks wait for the last started one. A
  * rank's log shows its parts of the time (KOLO_DEBUG=INFO, "Init timings"). */
 #include <kolo/kolo.h>
@@ -20,7 +22,8 @@ struct rank {
     const struct kolo_id *id; /* NULL: the launcher's */
     int nranks, rank;
     struct kolo_comm *comm;
-    double begin, ready, end; /* seconds of CLOCK_MONOTONIC, which all processes of a host share */
+    double begin, ready, called,
+        end; /* seconds of CLOCK_MONOTONIC, which all processes of a host share */
     kolo_status status;
 };
 
@@ -34,19 +37,25 @@ static double now_s(void)
 static void *come_and_go(void *arg)
 {
     struct rank *r = arg;
-    double span[2] = {0};
+    double span[3] = {0};
+    float one = 1;
     r->begin = now_s();
     r->status = r->id != NULL ? kolo_comm_create(r->id, r->nranks, r->rank, NULL, &r->comm)
                               : kolo_comm_create_env(NULL, &r->comm);
     r->ready = now_s();
     if (r->status == KOLO_OK) {
+        r->status = kolo_all_reduce(&one, &one, 1, KOLO_FLOAT32, KOLO_SUM, r->comm, NULL);
         span[0] = -r->begin;
         span[1] = r->ready;
+        span[2] = now_s();
         r->nranks = kolo_comm_size(r->comm);
         r->rank = kolo_comm_rank(r->comm);
-        r->status = kolo_all_reduce(span, span, 2, KOLO_FLOAT64, KOLO_MAX, r->comm, NULL);
+    }
+    if (r->status == KOLO_OK) {
+        r->status = kolo_all_reduce(span, span, 3, KOLO_FLOAT64, KOLO_MAX, r->comm, NULL);
         r->begin = -span[0];
         r->ready = span[1];
+        r->called = span[2];
     }
     if (r->status != KOLO_OK) {
         fprintf(stderr, "startup: rank %d: %s\n", r->rank, kolo_error_text());
@@ -104,11 +113,12 @@ int main(int argc, char **argv)
             return EXIT_KOLO;
         }
         if (r.rank == 0 && i == 0) {
-            printf("# ranks  as         create (ms)  destroy of rank 0 (ms)\n");
+            printf("# ranks  as         create (ms)  first call (ms)  destroy of rank 0 (ms)\n");
         }
         if (r.rank == 0) {
-            printf("%7d  %-9s %12.1f %23.1f\n", r.nranks, threads > 0 ? "threads" : "processes",
-                   1e3 * (r.ready - r.begin), 1e3 * r.end);
+            printf("%7d  %-9s %12.1f %16.1f %23.1f\n", r.nranks,
+                   threads > 0 ? "threads" : "processes", 1e3 * (r.ready - r.begin),
+                   1e3 * (r.called - r.ready), 1e3 * r.end);
             (void)fflush(stdout);
         }
     }

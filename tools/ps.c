@@ -7,6 +7,7 @@
 #include "ps.h"
 
 #include "core/health/flight_recorder.h"
+#include "util/escape.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -235,16 +236,20 @@ static void print_board(const struct found *f)
 {
     struct kolo_verdict verdict;
     const struct kolo_board *board = f->board;
-    (void)printf("communicator %llx (%.*s): %u of %d ranks are on this host\n",
-                 (unsigned long long)board->comm, (int)sizeof board->name, board->name,
-                 board->nposts, board->nranks);
+    char name[sizeof board->name + 1], shown[4 * sizeof name];
+    (void)snprintf(name, sizeof name, "%.*s", (int)sizeof board->name, board->name);
+    kolo_escape_line(name, shown, sizeof shown);
+    (void)printf("communicator %llx (%s): %u of %d ranks are on this host\n",
+                 (unsigned long long)board->comm, shown, board->nposts, board->nranks);
     (void)printf("%6s %8s  %-8s %10s  %s\n", "rank", "pid", "state", "calls", "the last");
     for (uint32_t i = 0; i < board->nposts; i++) {
         print_post(f, i);
     }
     if (kolo_verdict_read(board, &verdict)) {
+        char text[4 * sizeof verdict.text];
+        kolo_escape_line(verdict.text, text, sizeof text);
         (void)printf("  ended by %s, seen by rank %d: %s\n",
-                     kolo_status_name((kolo_status)verdict.status), verdict.seen_by, verdict.text);
+                     kolo_status_name((kolo_status)verdict.status), verdict.seen_by, text);
     } else {
         print_culprit(f);
     }

@@ -100,8 +100,10 @@ enum kolo_type {
  *   BAND BOR BXOR                    every integer and bool
  *   MINLOC MAXLOC                    pairs; of equal values the one with the smaller index
  *
- * AVG on integers divides the sum, rounding toward zero. float16, bfloat16 and float8 accumulate in
- * float32. MIN and MAX return NaN if any input is NaN. */
+ * SUM, PROD and PREMULSUM on integers wrap around, as unsigned arithmetic does. AVG on integers
+ * divides SUM's result, rounding toward zero: where the sum does not fit its type, the average is
+ * that of the wrapped sum (two int8 of 100: -28). Take a wider type for such inputs. float16,
+ * bfloat16 and float8 accumulate in float32. MIN and MAX return NaN if any input is NaN. */
 typedef uint32_t kolo_op;
 enum {
     KOLO_SUM = 0,
@@ -264,8 +266,8 @@ KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclu
 KOLO_EXPORT
 void kolo_comm_abort(struct kolo_comm *comm);
 /* Leave a communicator and free it. Unless the communicator has failed, this waits until the peers
- * have taken what this rank sent. The others count a rank that ends without this call as dead. NULL
- * is allowed. */
+ * have taken what this rank sent. The others count a rank that ends without this call as dead. In a
+ * group it takes effect at kolo_group_end(), after the group's calls. NULL is allowed. */
 KOLO_EXPORT
 void kolo_comm_destroy(struct kolo_comm *comm);
 /* The number of this rank, 0 to size - 1; -1 for NULL. */

@@ -22,12 +22,14 @@ enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 }
 
 /* ---- input ---- */
 
-/* A header is complete. False: the connection may not send it now. Otherwise choose the place of
- * its body. */
+/* A header is complete. False: its MAC is wrong, or the connection may not send it now. Otherwise
+ * choose the place of its body. A stranger's HELLO has a wrong MAC, but it gets its answer: a rank
+ * with another secret has to learn of that. */
 static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const struct kolo_boot_header *in = &conn->in;
-    if (in->magic != KOLO_BOOT_MAGIC) {
+    const bool sealed = kolo_boot_is_sealed(&conn->guard, in);
+    if (!sealed && conn->state != KOLO_CONN_ACCEPTED) {
         return false;
     }
     switch (in->type) {
@@ -35,8 +37,7 @@ static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
         conn->body = (unsigned char *)&conn->hello;
         return conn->state == KOLO_CONN_ACCEPTED && in->len == sizeof conn->hello;
     case KOLO_BOOT_PROVE:
-        conn->body = conn->proof;
-        return conn->state == KOLO_CONN_CHALLENGED && in->len == sizeof conn->proof;
+        return conn->state == KOLO_CONN_CHALLENGED && in->len == 0;
     case KOLO_BOOT_GATHER:
     case KOLO_BOOT_SPREAD:
         return conn->state == KOLO_CONN_JOINED && kolo_hub_begin(hub, conn);
@@ -52,6 +53,10 @@ static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 
 static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 {
+    if (conn->in.len > 0 && !kolo_boot_is_whole(&conn->in, conn->body)) {
+        kolo_hub_refuse(hub, conn);
+        return;
+    }
     switch (conn->in.type) {
     case KOLO_BOOT_HELLO:
         if (conn->hello.name == kolo_boot_name_hash(&hub->meet)) {
@@ -117,7 +122,9 @@ static bool read_piece(struct kolo_hub *hub, struct kolo_conn *conn)
         return false;
     }
     conn->got += (size_t)n;
-    if (in_head && conn->got == head && !begin_frame(hub, conn)) {
+    const bool strange = in_head && conn->got >= sizeof conn->in.magic &&
+                         conn->in.magic != KOLO_BOOT_MAGIC; /* no need to wait for more of it */
+    if (strange || (in_head && conn->got == head && !begin_frame(hub, conn))) {
         kolo_hub_refuse(hub, conn);
         return conn->fd >= 0;
     }
@@ -195,6 +202,7 @@ static void add_conn(struct kolo_hub *hub, int fd, bool net)
     if (unproven >= MAX_UNPROVEN) {
         kolo_hub_lose(hub, oldest);
     }
+    (void)kolo_boot_guard_begin(&conn->guard, &hub->meet, true); /* failed: nobody can join */
     conn->fd = fd;
     conn->pid = pid;
     conn->rank = -1;
@@ -250,6 +258,7 @@ static void close_ended(struct kolo_hub *hub)
         if (conn->fd >= 0) {
             hub->conns[kept++] = conn;
         } else {
+            explicit_bzero(&conn->guard, sizeof conn->guard);
             free(conn->out);
             free(conn);
         }

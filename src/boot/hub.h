@@ -2,7 +2,7 @@
 /* The hub in two parts: hub.c is a thread that reads connections and keeps the deadlines. hub_job.c
  * knows the ranks, and decides which frames they get.
  *
- *   accepted --HELLO--> challenged --PROOF--> joined --(all came)--> exchanges --> left
+ *   accepted --HELLO--> challenged --PROVE--> joined --(all came)--> exchanges --> left
  *
  * A connection changes no state of the job before its proof. After the first error every rank, also
  * one that joins a little later, gets the same error text. */
@@ -25,11 +25,10 @@ struct kolo_conn {
     bool told_bye; /* the hub answered BYE */
     double deadline_us;
     struct kolo_boot_hello hello;
-    struct kolo_boot_challenge challenge;
-    struct kolo_boot_header in; /* the frame being read */
-    size_t got;                 /* bytes read of header and body */
-    unsigned char *body;        /* the place of its body */
-    unsigned char proof[KOLO_BOOT_PROOF];
+    struct kolo_boot_guard guard;
+    struct kolo_boot_header in;   /* the frame being read: only a sealed one is looked at */
+    size_t got;                   /* bytes read of header and body */
+    unsigned char *body;          /* the place of its body */
     struct kolo_boot_error error; /* the reason if it gives up */
     unsigned char *out;           /* bytes that the socket has not taken yet */
     size_t out_len, out_cap;
@@ -63,7 +62,7 @@ struct kolo_hub {
 
 /* HELLO came: send the challenge. */
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn);
-/* PROOF came: the rank joins, or gets its error. A wrong proof closes the connection. */
+/* PROVE came: the rank joins, or gets its error. */
 void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn);
 /* The header of a contribution came: choose the place of its payload. False: it is refused. */
 bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn);

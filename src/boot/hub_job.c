@@ -109,11 +109,12 @@ static size_t send_now(int fd, const struct iovec parts[2])
     }
 }
 
-static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const void *body,
-                      size_t len, uint32_t seq)
+/* Send a frame whose header has the digest of the body. */
+static void put_summed(struct kolo_conn *conn, struct kolo_boot_header header, const void *body)
 {
-    struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
+    const size_t len = header.len;
     const struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
+    kolo_boot_seal(&conn->guard, &header);
     size_t sent = conn->out_len > 0 ? 0 : send_now(conn->fd, parts);
     for (int i = 0; i < 2; i++) {
         const size_t done = kolo_min(sent, parts[i].iov_len);
@@ -123,6 +124,14 @@ static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const vo
         }
         sent -= done;
     }
+}
+
+static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const void *body,
+                      size_t len, uint32_t seq)
+{
+    struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
+    (void)kolo_boot_sum(body, len, header.sum); /* failed: the rank does not take it */
+    put_summed(conn, header, body);
 }
 
 void kolo_hub_flush(struct kolo_conn *conn)
@@ -175,23 +184,17 @@ void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format,
 
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    struct kolo_boot_challenge *out = &conn->challenge;
-    *out = (struct kolo_boot_challenge){.host_rank = hub->host_rank, .version = KOLO_VERSION};
-    if (kolo_random(out->nonce, sizeof out->nonce) != KOLO_OK ||
-        !kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_RANK, &conn->hello, out, out->proof)) {
+    struct kolo_boot_challenge out = {.host_rank = hub->host_rank, .version = KOLO_VERSION};
+    if (kolo_random(out.nonce, sizeof out.nonce) != KOLO_OK ||
+        !kolo_boot_guard_turn(&conn->guard, &conn->hello, sizeof conn->hello)) {
         (void)shutdown(conn->fd, SHUT_RDWR);
         return;
     }
     conn->state = KOLO_CONN_CHALLENGED;
-    put_frame(conn, KOLO_BOOT_CHALLENGE, out, sizeof *out, 0);
-}
-
-static bool proof_is_right(const struct kolo_hub *hub, const struct kolo_conn *conn)
-{
-    unsigned char expected[KOLO_BOOT_PROOF];
-    return kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_HUB, &conn->hello, &conn->challenge,
-                           expected) &&
-           kolo_same_proof(expected, conn->proof);
+    put_frame(conn, KOLO_BOOT_CHALLENGE, &out, sizeof out, 0);
+    if (!kolo_boot_guard_turn(&conn->guard, &out, sizeof out)) {
+        (void)shutdown(conn->fd, SHUT_RDWR);
+    }
 }
 
 /* Whether a rank that proved the secret has wrong arguments. *error gets the text. */
@@ -265,9 +268,7 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
 void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     struct kolo_boot_error error;
-    if (!proof_is_right(hub, conn)) {
-        kolo_hub_lose(hub, conn);
-    } else if (hub->failed) {
+    if (hub->failed) {
         if (hub->nranks > 0 && !is_wrong(hub, conn, &error)) {
             hub->ranks[conn->hello.rank] = KOLO_RANK_HERE;
             hub->njoined++;
@@ -332,14 +333,14 @@ void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
 }
 
 /* The connection sent an invalid frame. A stranger is disconnected. A rank fails the job, unless
- * the job has failed already. */
+ * the job has failed already. The text has no field of the frame, which may not be the rank's. */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (conn->state == KOLO_CONN_ACCEPTED || conn->state == KOLO_CONN_CHALLENGED) {
         kolo_hub_lose(hub, conn);
     } else if (conn->state == KOLO_CONN_JOINED) {
-        kolo_hub_fail(hub, KOLO_ERR_LINK, "rank %d sent an invalid message (type %u, %u bytes)",
-                      conn->rank, conn->in.type, conn->in.len);
+        kolo_hub_fail(hub, KOLO_ERR_LINK,
+                      "rank %d sent an invalid message, or it changed on its way", conn->rank);
     }
 }
 
@@ -435,13 +436,13 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
 
 /* Answer the ranks of this process last (`own`). With its answer the process may exit, and the hub
  * with it. */
-static void answer_exchange(struct kolo_hub *hub, bool own)
+static void answer_exchange(struct kolo_hub *hub, const struct kolo_boot_header *header, bool own)
 {
     const pid_t self = getpid();
     for (size_t i = 0; i < hub->nconns; i++) {
         struct kolo_conn *conn = hub->conns[i];
         if (conn->state == KOLO_CONN_JOINED && (conn->pid == self) == own) {
-            put_frame(conn, KOLO_BOOT_ALL, hub->all, hub->all_bytes, hub->seq);
+            put_summed(conn, *header, hub->all);
             conn->arrived = false;
             conn->deadline_us = INFINITY;
         }
@@ -456,8 +457,10 @@ void kolo_hub_end(struct kolo_hub *hub, struct kolo_conn *conn)
     if (hub->narrived < hub->nranks) {
         return;
     }
-    answer_exchange(hub, false);
-    answer_exchange(hub, true);
+    struct kolo_boot_header header = kolo_boot_header_make(KOLO_BOOT_ALL, hub->seq, hub->all_bytes);
+    (void)kolo_boot_sum(hub->all, hub->all_bytes, header.sum); /* once for all ranks */
+    answer_exchange(hub, &header, false);
+    answer_exchange(hub, &header, true);
     free(hub->all);
     hub->all = NULL;
     hub->exchanging = false;

@@ -29,9 +29,40 @@ struct id {
 };
 static_assert(sizeof(struct id) == sizeof(struct kolo_id), "an id is 128 bytes");
 
+/* Listen for the ranks of an id. INPROGRESS: this process serves the id already. */
+static kolo_status serve_id(struct kolo_meet *meet, int listener[2], bool net)
+{
+    struct kolo_interface at = {0};
+    const kolo_status st = kolo_boot_listen(meet, &listener[0]);
+    if (st != KOLO_OK || !net) {
+        return st;
+    }
+    KOLO_TRY(kolo_net_choose(false, NULL, &at));
+    KOLO_TRY(kolo_net_listen(&at, &listener[1]));
+    meet->place = at.place;
+    return KOLO_OK;
+}
+
+kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
+{
+    int listener[2] = {-1, -1};
+    const kolo_status st = serve_id(meet, listener, net);
+    if (st == KOLO_INPROGRESS) {
+        return kolo_fail(KOLO_ERR_INVALID, "meeting point '%s' is served already", meet->name);
+    }
+    if (st < 0) {
+        if (listener[0] >= 0) {
+            close(listener[0]);
+        }
+        return st;
+    }
+    return kolo_boot_hub_start(meet, listener, -1);
+}
+
 /* If the process cannot listen on an interface to other hosts, the id is for this host only. */
 kolo_status kolo_id_create(struct kolo_id *out)
 {
+    KOLO_UNCANCELLED;
     struct id id = {.magic = ID_MAGIC, .version = KOLO_VERSION};
     struct kolo_meet meet = {0};
     uint64_t random[2];

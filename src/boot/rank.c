@@ -35,6 +35,7 @@ struct kolo_boot {
     bool joined;      /* the hub acknowledged this rank */
     bool complete;    /* the hub acknowledged all ranks */
     kolo_status error;
+    struct kolo_boot_guard guard;
     uint32_t seq;
     double deadline_us; /* of the present step */
 };
@@ -118,6 +119,22 @@ static kolo_status take_bytes(const struct kolo_boot *boot, void *out, size_t le
     return KOLO_OK;
 }
 
+/* What came is not what the hub sent. */
+static kolo_status changed_frame(const struct kolo_boot *boot)
+{
+    return kolo_fail(KOLO_ERR_LINK,
+                     "a message of meeting point '%s' to rank %d changed on its way, or somebody "
+                     "else sent it",
+                     boot->meet.name, boot->rank);
+}
+
+static kolo_status take_body(const struct kolo_boot *boot, const struct kolo_boot_header *in,
+                             void *out)
+{
+    KOLO_AWAIT(take_bytes(boot, out, in->len));
+    return in->len == 0 || kolo_boot_is_whole(in, out) ? KOLO_OK : changed_frame(boot);
+}
+
 /* Take the hub's error. Its frame must be a status and a text. */
 static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_boot_header *in)
 {
@@ -126,10 +143,7 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
         return kolo_fail(KOLO_ERR_LINK, "meeting point '%s' sent an error of %u bytes",
                          boot->meet.name, in->len);
     }
-    const kolo_status st = take_bytes(boot, &error, sizeof error);
-    if (st != KOLO_OK) {
-        return st;
-    }
+    KOLO_AWAIT(take_body(boot, in, &error));
     error.text[sizeof error.text - 1] = '\0';
     blame(boot, (int)in->seq - 1);
     if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
@@ -138,12 +152,22 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
     return kolo_fail((kolo_status)error.status, "%s", error.text);
 }
 
-static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type type, size_t len)
+static kolo_status other_secret(const struct kolo_boot *boot)
+{
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "rank %d and meeting point '%s' do not have the same secret "
+                     "(is the id, or KOLO_SECRET, the same on all ranks?)",
+                     boot->rank, boot->meet.name);
+}
+
+/* Take the frame that must come now: `len` bytes into `body`. INPROGRESS: the connection ended. */
+static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, void *body,
+                              size_t len)
 {
     struct kolo_boot_header in;
-    const kolo_status st = take_bytes(boot, &in, sizeof in);
-    if (st != KOLO_OK) { /* also INPROGRESS: the connection ended */
-        return st;
+    KOLO_AWAIT(take_bytes(boot, &in, sizeof in));
+    if (!kolo_boot_is_sealed(&boot->guard, &in)) {
+        return type == KOLO_BOOT_CHALLENGE ? other_secret(boot) : changed_frame(boot);
     }
     if (in.magic == KOLO_BOOT_MAGIC && in.type == KOLO_BOOT_ERROR) {
         return take_error(boot, &in);
@@ -154,20 +178,29 @@ static kolo_status take_header(const struct kolo_boot *boot, enum kolo_boot_type
                          "%u, %zu bytes, exchange %u",
                          boot->meet.name, in.type, in.len, in.seq, type, len, boot->seq);
     }
-    return KOLO_OK;
+    return take_body(boot, &in, body);
+}
+
+static kolo_status no_crypto(void)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
 }
 
 /* Send a whole frame. A write error shuts the connection, but is no error here. The hub may have
  * sent the reason before it closed, and the next read finds it. The hub sees the shut connection.
  */
-static kolo_status put_frame(const struct kolo_boot *boot, enum kolo_boot_type type,
-                             const void *body, size_t len)
+static kolo_status put_frame(struct kolo_boot *boot, enum kolo_boot_type type, const void *body,
+                             size_t len)
 {
     const int blamed = boot->meet.parent != NULL ? boot->meet.parent->at_fault : -1;
     const uint32_t seq = type == KOLO_BOOT_ERROR ? (uint32_t)(blamed + 1) : boot->seq;
     struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
     struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
     size_t first = 0;
+    if (!kolo_boot_sum(body, len, header.sum)) {
+        return no_crypto();
+    }
+    kolo_boot_seal(&boot->guard, &header);
     while (first < 2) {
         const struct msghdr message = {.msg_iov = parts + first, .msg_iovlen = 2 - first};
         const ssize_t n = sendmsg(boot->fd, &message, MSG_NOSIGNAL);
@@ -202,38 +235,32 @@ static kolo_status greet_hub(struct kolo_boot *boot, struct kolo_boot_hello *hel
                                       .timeout_ms = boot->timeout_ms,
                                       .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
     KOLO_TRY(kolo_random(hello->nonce, sizeof hello->nonce));
-    return put_frame(boot, KOLO_BOOT_HELLO, hello, sizeof *hello);
+    if (!kolo_boot_guard_begin(&boot->guard, &boot->meet, false)) {
+        return no_crypto();
+    }
+    KOLO_TRY(put_frame(boot, KOLO_BOOT_HELLO, hello, sizeof *hello));
+    return kolo_boot_guard_turn(&boot->guard, hello, sizeof *hello) ? KOLO_OK : no_crypto();
+}
+
+/* From CHALLENGE to JOINED. INPROGRESS: the connection ended. */
+static kolo_status answer_hub(struct kolo_boot *boot)
+{
+    struct kolo_boot_challenge challenge;
+    KOLO_AWAIT(take_frame(boot, KOLO_BOOT_CHALLENGE, &challenge, sizeof challenge));
+    if (!kolo_boot_guard_turn(&boot->guard, &challenge, sizeof challenge)) {
+        return no_crypto();
+    }
+    KOLO_TRY(put_frame(boot, KOLO_BOOT_PROVE, NULL, 0));
+    boot->host_rank = challenge.host_rank;
+    return take_frame(boot, KOLO_BOOT_JOINED, NULL, 0);
 }
 
 /* From HELLO to JOINED. INPROGRESS: the connection ended; try again. */
 static kolo_status shake_hands(struct kolo_boot *boot)
 {
     struct kolo_boot_hello hello;
-    struct kolo_boot_challenge challenge;
-    unsigned char proof[KOLO_BOOT_PROOF];
     KOLO_TRY(greet_hub(boot, &hello));
-    kolo_status st = take_header(boot, KOLO_BOOT_CHALLENGE, sizeof challenge);
-    if (st == KOLO_OK) {
-        st = take_bytes(boot, &challenge, sizeof challenge);
-    }
-    if (st != KOLO_OK) {
-        return st;
-    }
-    if (!kolo_boot_prove(&boot->meet, KOLO_BOOT_TO_RANK, &hello, &challenge, proof)) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
-    }
-    if (!kolo_same_proof(proof, challenge.proof)) {
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "rank %d and meeting point '%s' do not have the same secret "
-                         "(is the id, or KOLO_SECRET, the same on all ranks?)",
-                         boot->rank, boot->meet.name);
-    }
-    if (!kolo_boot_prove(&boot->meet, KOLO_BOOT_TO_HUB, &hello, &challenge, proof)) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
-    }
-    KOLO_TRY(put_frame(boot, KOLO_BOOT_PROVE, proof, sizeof proof));
-    boot->host_rank = challenge.host_rank;
-    return take_header(boot, KOLO_BOOT_JOINED, 0);
+    return answer_hub(boot);
 }
 
 /* INPROGRESS: no hub listens, or the hub closed the connection. */
@@ -252,10 +279,7 @@ static kolo_status try_join(struct kolo_boot *boot)
     if (st == KOLO_OK) {
         boot->joined = true;
         boot->deadline_us += GRACE_MS * 1e3;
-        st = take_header(boot, KOLO_BOOT_WELCOME, sizeof host_rank);
-    }
-    if (st == KOLO_OK) {
-        st = take_bytes(boot, &host_rank, sizeof host_rank);
+        st = take_frame(boot, KOLO_BOOT_WELCOME, &host_rank, sizeof host_rank);
     }
     if (st != KOLO_OK) {
         if (st < 0 && boot->joined) { /* else the hub would take it for dead */
@@ -357,8 +381,7 @@ static kolo_status exchange_blocks(struct kolo_boot *boot, enum kolo_boot_type t
 {
     boot->deadline_us = kolo_now_us() + (boot->timeout_ms + GRACE_MS) * 1e3;
     KOLO_TRY(put_frame(boot, type, mine, bytes));
-    KOLO_TRY(take_header(boot, KOLO_BOOT_ALL, total));
-    KOLO_TRY(take_bytes(boot, all, total));
+    KOLO_TRY(take_frame(boot, KOLO_BOOT_ALL, all, total));
     boot->seq++;
     return KOLO_OK;
 }
@@ -418,7 +441,7 @@ kolo_status kolo_boot_why(struct kolo_boot *boot)
         return KOLO_INPROGRESS;
     }
     boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
-    boot->error = take_header(boot, KOLO_BOOT_ERROR, sizeof(struct kolo_boot_error));
+    boot->error = take_frame(boot, KOLO_BOOT_ERROR, NULL, 0);
     return boot->error;
 }
 
@@ -429,7 +452,7 @@ static void leave_hub(struct kolo_boot *boot)
     boot->seq = 0;
     boot->deadline_us = kolo_now_us() + boot->timeout_ms * 1e3;
     if (put_frame(boot, KOLO_BOOT_BYE, NULL, 0) == KOLO_OK && boot->hub_is_here &&
-        take_header(boot, KOLO_BOOT_BYE, 0) != KOLO_OK) {
+        take_frame(boot, KOLO_BOOT_BYE, NULL, 0) != KOLO_OK) {
         KOLO_LOG(INFO, INIT, "rank %d left meeting point '%s' without an answer", boot->rank,
                  boot->meet.name);
     }
@@ -446,7 +469,7 @@ void kolo_boot_give_up(struct kolo_boot *boot, kolo_status status)
     boot->error = status;
     boot->deadline_us = kolo_now_us() + GRACE_MS * 1e3;
     if (put_frame(boot, KOLO_BOOT_ERROR, &error, sizeof error) == KOLO_OK && boot->hub_is_here) {
-        (void)take_header(boot, KOLO_BOOT_ERROR, 0);
+        (void)take_frame(boot, KOLO_BOOT_ERROR, NULL, 0);
     }
     kolo_error_set(error.text);
 }
@@ -463,35 +486,6 @@ void kolo_boot_close(struct kolo_boot *boot)
         close(boot->fd);
     }
     explicit_bzero(boot->meet.secret, sizeof boot->meet.secret);
+    explicit_bzero(&boot->guard, sizeof boot->guard);
     free(boot);
-}
-
-/* Listen for the ranks of an id. INPROGRESS: this process serves the id already. */
-static kolo_status serve_id(struct kolo_meet *meet, int listener[2], bool net)
-{
-    struct kolo_interface at = {0};
-    const kolo_status st = kolo_boot_listen(meet, &listener[0]);
-    if (st != KOLO_OK || !net) {
-        return st;
-    }
-    KOLO_TRY(kolo_net_choose(false, NULL, &at));
-    KOLO_TRY(kolo_net_listen(&at, &listener[1]));
-    meet->place = at.place;
-    return KOLO_OK;
-}
-
-kolo_status kolo_boot_serve(struct kolo_meet *meet, bool net)
-{
-    int listener[2] = {-1, -1};
-    const kolo_status st = serve_id(meet, listener, net);
-    if (st == KOLO_INPROGRESS) {
-        return kolo_fail(KOLO_ERR_INVALID, "meeting point '%s' is served already", meet->name);
-    }
-    if (st < 0) {
-        if (listener[0] >= 0) {
-            close(listener[0]);
-        }
-        return st;
-    }
-    return kolo_boot_hub_start(meet, listener, -1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sockets, proofs and frames of the meeting point.
+/* Sockets and frames of the meeting point, and what guards the frames.
  *
  * Abstract UNIX sockets have no file, and hence no permissions (CVE-2022-42919 came from the belief
  * that they do). So both ends check SO_PEERCRED, and turn another user's process away before they
@@ -28,21 +28,67 @@ struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t
                                      .len = (uint32_t)len};
 }
 
-bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
-                     const struct kolo_boot_hello *hello,
-                     const struct kolo_boot_challenge *challenge,
-                     unsigned char out[KOLO_BOOT_PROOF])
+bool kolo_boot_guard_begin(struct kolo_boot_guard *guard, const struct kolo_meet *meet, bool is_hub)
 {
-    struct kolo_boot_challenge bare = *challenge;
-    unsigned char text[4 + sizeof meet->name + sizeof *hello + sizeof bare];
-    unsigned char *at = text;
-    memset(bare.proof, 0, sizeof bare.proof);
-    at = mempcpy(at, direction == KOLO_BOOT_TO_RANK ? "hub " : "rank", 4);
-    memset(at, 0, sizeof meet->name);
-    memcpy(at, meet->name, strnlen(meet->name, sizeof meet->name));
-    at = mempcpy(at + sizeof meet->name, hello, sizeof *hello);
-    memcpy(at, &bare, sizeof bare);
-    return kolo_prove(meet->secret, text, sizeof text, out);
+    char name[sizeof meet->name] = "";
+    memcpy(name, meet->name, strnlen(meet->name, sizeof meet->name));
+    *guard = (struct kolo_boot_guard){.is_hub = is_hub};
+    return kolo_prove(meet->secret, name, sizeof name, guard->key);
+}
+
+bool kolo_boot_guard_turn(struct kolo_boot_guard *guard, const void *body, size_t len)
+{
+    unsigned char next[KOLO_SECRET_BYTES];
+    const bool made = kolo_prove(guard->key, body, len, next);
+    memcpy(guard->key, next, sizeof next);
+    explicit_bzero(next, sizeof next);
+    return made;
+}
+
+bool kolo_boot_sum(const void *body, size_t len, unsigned char out[KOLO_BOOT_MAC])
+{
+    unsigned char digest[KOLO_DIGEST_BYTES] = {0};
+    const bool made = kolo_digest(body, len, digest);
+    memcpy(out, digest, KOLO_BOOT_MAC);
+    return made;
+}
+
+/* Frame `number` of the hub or of the rank. */
+static bool make_mac(const struct kolo_boot_guard *guard, bool of_hub, uint32_t number,
+                     const struct kolo_boot_header *header, unsigned char out[KOLO_BOOT_MAC])
+{
+    struct {
+        char sender[4];
+        uint32_t number;
+        unsigned char header[offsetof(struct kolo_boot_header, mac)];
+    } text;
+    unsigned char mac[KOLO_PROOF_BYTES] = {0};
+    memcpy(text.sender, of_hub ? "hub " : "rank", sizeof text.sender);
+    text.number = number;
+    memcpy(text.header, header, sizeof text.header);
+    const bool made = kolo_prove(guard->key, &text, sizeof text, mac);
+    memcpy(out, mac, KOLO_BOOT_MAC);
+    return made;
+}
+
+void kolo_boot_seal(struct kolo_boot_guard *guard, struct kolo_boot_header *header)
+{
+    if (!make_mac(guard, guard->is_hub, guard->sent++, header, header->mac)) {
+        memset(header->mac, 0, sizeof header->mac);
+    }
+}
+
+bool kolo_boot_is_sealed(struct kolo_boot_guard *guard, const struct kolo_boot_header *header)
+{
+    unsigned char mac[KOLO_BOOT_MAC];
+    return make_mac(guard, !guard->is_hub, guard->taken++, header, mac) &&
+           kolo_same_bytes(mac, header->mac, sizeof mac);
+}
+
+bool kolo_boot_is_whole(const struct kolo_boot_header *header, const void *body)
+{
+    unsigned char sum[KOLO_BOOT_MAC];
+    return kolo_boot_sum(body, header->len, sum) && kolo_same_bytes(sum, header->sum, sizeof sum);
 }
 
 /* The abstract address "kolo-<uid>-<hash of the meeting's name>". Returns its length. */

@@ -3,18 +3,27 @@
  *
  *   rank                                    hub
  *   HELLO  rank, nranks, version, nonce ->
- *                                       <-  CHALLENGE  nonce, proof over all so far
- *   PROOF  proof over all so far        ->
+ *                                       <-  CHALLENGE  nonce
+ *   PROVE                               ->
  *                                       <-  JOINED     (this rank), later WELCOME (all are here)
  *   GATHER seq, bytes, payload          ->
  *                                       <-  ALL        seq, bytes, payloads in rank order
  *   BYE                                 ->
  *                                       <-  BYE        (no output is pending any more)
- * and at any time ERROR from the hub: a status and a sentence. A proof is HMAC-SHA-256 under the
- * secret, over direction, meeting name, HELLO and CHALLENGE, so it fits no other connection. Both
- * nonces are fresh. Integers are little-endian; there are no pointers and no padding. HELLO,
- * CHALLENGE, PROOF, JOINED and ERROR keep their layout in all versions, so that a version mismatch
- * can be reported. */
+ * and at any time ERROR from the hub: a status and a sentence.
+ *
+ * Every frame carries a message authentication code (MAC) of its header, and the header has a
+ * digest of the bytes that follow. No field is used before its MAC or digest was found right, so a
+ * byte that changed on the way ends the connection and does nothing else. The MAC is HMAC-SHA-256
+ * over direction, number of the frame and header. Its key is made of the secret and the meeting's
+ * name; HELLO and CHALLENGE, with their fresh nonces, each make the next key. So the MAC of
+ * CHALLENGE proves the secret to the rank, the MAC of PROVE proves it to the hub, and no frame fits
+ * another connection or another place. HELLO alone is answered before its MAC was looked at:
+ * a rank with another secret has to learn of that.
+ *
+ * Integers are little-endian; there are no pointers and no padding. The header, HELLO, CHALLENGE,
+ * PROVE, JOINED and ERROR keep their layout in all versions, so that a version mismatch can be
+ * reported. */
 #ifndef KOLO_BOOT_WIRE_H
 #define KOLO_BOOT_WIRE_H
 
@@ -26,7 +35,7 @@
 
 #define KOLO_BOOT_MAGIC 0x4f4c4f4bu /* "KOLO" */
 
-enum { KOLO_BOOT_WIRE = 1, KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_PROOF = 32 };
+enum { KOLO_BOOT_WIRE = 2, KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
 
 enum kolo_boot_type {
     KOLO_BOOT_HELLO = 1,
@@ -45,11 +54,13 @@ struct kolo_boot_header {
     uint32_t magic;
     uint16_t wire; /* KOLO_BOOT_WIRE of the sender */
     uint16_t type; /* enum kolo_boot_type */
-    uint32_t
-        seq; /* of GATHER, SPREAD and ALL, from 0; of ERROR 1 + the rank that has ended; else 0 */
-    uint32_t len; /* bytes that follow */
+    /* Of GATHER, SPREAD and ALL their number, from 0; of ERROR 1 + the rank that has ended; else 0. */
+    uint32_t seq;
+    uint32_t len;                     /* bytes that follow */
+    unsigned char sum[KOLO_BOOT_MAC]; /* the first bytes of their SHA-256 digest */
+    unsigned char mac[KOLO_BOOT_MAC]; /* of all above */
 };
-static_assert(sizeof(struct kolo_boot_header) == 16, "wire format");
+static_assert(sizeof(struct kolo_boot_header) == 48, "wire format");
 
 struct kolo_boot_hello {
     uint32_t version; /* KOLO_VERSION */
@@ -66,9 +77,8 @@ struct kolo_boot_challenge {
     int32_t host_rank; /* the rank in whose process the hub runs; -1: not known */
     uint32_t version;  /* KOLO_VERSION */
     unsigned char nonce[KOLO_BOOT_NONCE];
-    unsigned char proof[KOLO_BOOT_PROOF];
 };
-static_assert(sizeof(struct kolo_boot_challenge) == 72, "wire format");
+static_assert(sizeof(struct kolo_boot_challenge) == 40, "wire format");
 
 struct kolo_boot_error {
     int32_t status; /* kolo_status */
@@ -78,17 +88,29 @@ static_assert(sizeof(struct kolo_boot_error) == 708, "wire format");
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are sent as they lie in memory");
 
-enum { KOLO_BOOT_TO_RANK = 1, KOLO_BOOT_TO_HUB = 2 };
+/* One end of a connection: what seals the frames it sends and checks those that come. */
+struct kolo_boot_guard {
+    unsigned char key[KOLO_SECRET_BYTES];
+    uint32_t sent, taken; /* frames */
+    bool is_hub;
+};
 
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 
-/* Make the proof for `direction`. It covers all of the challenge but the challenge's own proof.
- * False: libcrypto failed. */
-bool kolo_boot_prove(const struct kolo_meet *meet, int direction,
-                     const struct kolo_boot_hello *hello,
-                     const struct kolo_boot_challenge *challenge,
-                     unsigned char out[KOLO_BOOT_PROOF]);
+/* The guard of a fresh connection. False, here and below: libcrypto failed. */
+bool kolo_boot_guard_begin(struct kolo_boot_guard *guard, const struct kolo_meet *meet,
+                           bool is_hub);
+/* HELLO or CHALLENGE was sent or taken: from the next frame on both ends have another key. */
+bool kolo_boot_guard_turn(struct kolo_boot_guard *guard, const void *body, size_t len);
+/* The digest of what follows a header. */
+bool kolo_boot_sum(const void *body, size_t len, unsigned char out[KOLO_BOOT_MAC]);
+/* The last thing before a header is sent: its MAC. If libcrypto fails, no receiver takes it. */
+void kolo_boot_seal(struct kolo_boot_guard *guard, struct kolo_boot_header *header);
+/* Whether a header that came is what the other end sent, in its place. */
+bool kolo_boot_is_sealed(struct kolo_boot_guard *guard, const struct kolo_boot_header *header);
+/* Whether the bytes that followed a header are what the other end sent. */
+bool kolo_boot_is_whole(const struct kolo_boot_header *header, const void *body);
 
 /* Listen on the name of the meeting point. INPROGRESS: another process listens there already. */
 KOLO_CHECK kolo_status kolo_boot_listen(const struct kolo_meet *meet, int *out);

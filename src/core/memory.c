@@ -22,6 +22,7 @@ unsigned kolo_mem_frees(void)
 
 kolo_status kolo_mem_alloc(size_t bytes, void **out)
 {
+    KOLO_UNCANCELLED;
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
     }
@@ -33,6 +34,7 @@ kolo_status kolo_mem_alloc(size_t bytes, void **out)
 
 kolo_status kolo_mem_alloc_on(int device, size_t bytes, void **out)
 {
+    KOLO_UNCANCELLED;
     const struct kolo_path_ops *ops = NULL;
     if (device == KOLO_HOST || out == NULL) {
         return kolo_mem_alloc(bytes, out);
@@ -58,6 +60,7 @@ static bool free_on_device(void *ptr)
 
 void kolo_mem_free(void *ptr)
 {
+    KOLO_UNCANCELLED;
     if (ptr != NULL && !free_on_device(ptr)) {
         atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
         kolo_lasting_remove(ptr);
@@ -110,6 +113,7 @@ static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER;
  * network devices may read and write it. */
 kolo_status kolo_mem_register(void *ptr, size_t bytes)
 {
+    KOLO_UNCANCELLED;
     uint32_t id = 0;
     uint64_t offset = 0;
     if (ptr == NULL || bytes == 0) {
@@ -140,6 +144,7 @@ kolo_status kolo_mem_register(void *ptr, size_t bytes)
 
 kolo_status kolo_mem_unregister(void *ptr)
 {
+    KOLO_UNCANCELLED;
     struct range *found = NULL;
     pthread_mutex_lock(&ranges_lock);
     for (struct range **at = &ranges; *at != NULL; at = &(*at)->next) {

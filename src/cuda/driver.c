@@ -4,6 +4,8 @@
  * it. */
 #include "cuda/driver.h"
 
+#include "util/library.h"
+
 #include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -90,7 +92,7 @@ static const struct symbol symbols[] = {
 };
 
 static struct kolo_cuda driver;
-static char reason[256];
+static char reason[2 * KOLO_WHY_BYTES];
 
 /* False: `reason` says why. */
 static bool find_symbols(void *library, const char *path)
@@ -109,12 +111,13 @@ static bool find_symbols(void *library, const char *path)
 
 static void load_driver(void)
 {
-    const char *given = kolo_env("KOLO_CUDA_PATH");
+    const char *given = kolo_code_variable("KOLO_CUDA_PATH");
     const char *path = given != NULL ? given : "libcuda.so.1";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    char why[KOLO_WHY_BYTES];
+    void *library = kolo_library_open("KOLO_CUDA_PATH", "libcuda.so.1", why);
     if (library == NULL) {
-        (void)snprintf(reason, sizeof reason, "the CUDA driver (%s) cannot be loaded: %s", path,
-                       dlerror());
+        (void)snprintf(reason, sizeof reason, "the CUDA driver (%.300s) cannot be loaded: %s", path,
+                       why);
         return;
     }
     if (!find_symbols(library, path)) {

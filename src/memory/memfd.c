@@ -2,7 +2,7 @@
 /* Memory as a file without a name: memfds of a sealed size, or files of /dev/shm.
  *
  * Lack of memory must be an error of the call that asks for pages, never a SIGBUS of a later store.
- * So fallocate() reserves the pages. The limits below are checked first, because the kernel kills a
+ * So fallocate() reserves the pages, or a write does. The limits below are checked first, because the kernel kills a
  * process that crosses them. */
 #include "memory/memfd.h"
 
@@ -83,6 +83,24 @@ kolo_status kolo_memfd_open(size_t len, int *out)
     return KOLO_OK;
 }
 
+/* If a filter denies fallocate(), writing the pages reserves them. Nobody uses them yet, and a
+ * write reports a lack of memory as fallocate() does. Returns 0, or an errno. */
+static int write_pages(int fd, size_t at, size_t len)
+{
+    static const char zeros[64 << 10];
+    while (len > 0) {
+        const ssize_t n = pwrite(fd, zeros, kolo_min(len, sizeof zeros), (off_t)at);
+        if (n < 0 && errno != EINTR) {
+            return errno;
+        }
+        if (n > 0) {
+            at += (size_t)n;
+            len -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
 kolo_status kolo_memfd_reserve(int fd, size_t at, size_t len)
 {
     int failed = 0;
@@ -90,6 +108,9 @@ kolo_status kolo_memfd_reserve(int fd, size_t at, size_t len)
     do {
         failed = fallocate(fd, 0, (off_t)at, (off_t)len) == 0 ? 0 : errno;
     } while (failed == EINTR);
+    if (failed == ENOSYS || failed == EOPNOTSUPP || failed == EPERM) {
+        failed = write_pages(fd, at, len);
+    }
     if (failed != 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: reserving %zu bytes: %s", len,
                          strerror(failed));

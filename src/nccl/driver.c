@@ -3,6 +3,7 @@
  * current device, and the value of a scalar on a device. The driver is loaded as kolo loads it.
  * Names and numbers are those of NVIDIA's CUDA Driver API reference. */
 #include "shim.h"
+#include "util/library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -28,9 +29,8 @@ static bool has_gpu;
 
 static void load_driver(void)
 {
-    const char *path = getenv("KOLO_CUDA_PATH");
-    void *library =
-        dlopen(path != NULL && path[0] != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    char why[KOLO_WHY_BYTES];
+    void *library = kolo_library_open("KOLO_CUDA_PATH", "libcuda.so.1", why);
     int count = 0;
     has_gpu = library != NULL && find_symbol(library, "cuInit", &driver.init) &&
               find_symbol(library, "cuDeviceGetCount", &driver.device_get_count) &&

@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "plugin/load.h"
 #include "transports/transports.h"
+#include "util/library.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -256,7 +257,11 @@ static kolo_status load_plugin(char *path)
 kolo_status kolo_plugin_load_file(const char *path)
 {
     char *real = NULL;
-    KOLO_TRY(kolo_plugin_path_check(path, &real));
+    char why[KOLO_WHY_BYTES];
+    const kolo_status allowed = kolo_code_path(path, false, &real, why);
+    if (allowed != KOLO_OK) {
+        return kolo_fail(allowed, "plug-in refused: %s", why);
+    }
     pthread_mutex_lock(&catalogue.lock);
     const bool loaded = is_loaded(real);
     const kolo_status status = loaded ? KOLO_OK : load_plugin(real);
@@ -277,8 +282,7 @@ static struct {
 
 static void load_listed(void)
 {
-    /* secure_getenv: the user of a set-user-id program must not choose its code. */
-    const char *list = secure_getenv("KOLO_PLUGIN");
+    const char *list = kolo_code_variable("KOLO_PLUGIN");
     char *copy = list != NULL ? strdup(list) : NULL;
     char *rest = NULL;
     for (char *path = copy != NULL ? strtok_r(copy, ":", &rest) : NULL;

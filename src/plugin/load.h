@@ -26,8 +26,4 @@ kolo_status kolo_plugin_read_transport(const struct kolo_plugin_found *found,
                                        struct kolo_transport *out);
 kolo_status kolo_plugin_read_tuner(const struct kolo_plugin_found *found, struct kolo_tuner *out);
 
-/* Check that `path` may be loaded, by the rules of catalogue.h. *real gets the path without
- * symbolic links in its directories. The caller frees it. Errors: INVALID, SYSTEM. */
-kolo_status kolo_plugin_path_check(const char *path, char **real);
-
 #endif

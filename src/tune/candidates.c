@@ -66,8 +66,8 @@ static void insert(struct kolo_ranking *ranking, struct kolo_candidate new)
     ranking->candidate[at] = new;
 }
 
-static kolo_status price_candidates(struct kolo_chooser *c, struct kolo_ranking *ranking,
-                                    enum kolo_coll coll, const struct kolo_asking *about)
+kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                               enum kolo_coll coll, const struct kolo_asking *about)
 {
     const int algos = c->options.algo_count();
     for (int i = 0; i < algos; i++) {
@@ -125,7 +125,7 @@ kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while choosing an algorithm");
     } else {
         const struct kolo_asking about = {(size_t)1 << number, mapped, c->options.max_phases};
-        st = price_candidates(c, ranking, coll, &about);
+        st = kolo_ranking_share(c, ranking, coll, &about);
     }
     if (st != KOLO_OK) {
         kolo_class_free(class);

@@ -389,6 +389,7 @@ kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
     kolo_model_init(&c->model, &options->costs, options->nranks, options->nhosts, c->place);
     c->model.host = c->host;
     c->model.by_messages = options->by_messages;
+    c->facts = kolo_chooser_facts(c);
     *out = c;
     return KOLO_OK;
 }

@@ -36,6 +36,7 @@ struct kolo_chooser {
     struct kolo_place *place;
     int *host;
     struct kolo_model model;
+    uint64_t facts; /* a hash of all above */
     struct kolo_class class[KOLO_COLLS][KOLO_CLASSES];
     struct kolo_sums *sums;
     int nsums;
@@ -59,6 +60,14 @@ int kolo_class_of(size_t bytes);
 KOLO_CHECK kolo_status kolo_class_prepare(struct kolo_chooser *c, enum kolo_coll coll, size_t bytes,
                                           bool mapped, struct kolo_class **out);
 void kolo_class_free(struct kolo_class *class);
+/* Price every algorithm of the collective into `ranking`, which is empty and has room. */
+KOLO_CHECK kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                                          enum kolo_coll coll, const struct kolo_asking *about);
+/* The same, or a copy if a chooser of this process has priced from the same facts. */
+KOLO_CHECK kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                                          enum kolo_coll coll, const struct kolo_asking *about);
+/* A hash of the facts that prices depend on. */
+uint64_t kolo_chooser_facts(const struct kolo_chooser *c);
 /* Whether `algo` has a plan for this root. */
 bool kolo_has_shape(const struct kolo_chooser *c, const struct kolo_algo *algo, int root);
 /* KOLO_SUMS_* of this algorithm and root. A plan without a proof counts as not in rank order. */

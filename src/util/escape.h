@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text as a value in XML and in JSON: special characters are escaped. */
+/* Text as a value in XML and in JSON, and as a part of a line: special characters are escaped. */
 #ifndef KOLO_UTIL_ESCAPE_H
 #define KOLO_UTIL_ESCAPE_H
 
@@ -14,6 +14,10 @@ extern "C" {
 void kolo_text_xml(struct kolo_text *out, const char *text);
 /* Append `text`, escaped for a JSON string. Bytes outside ASCII count as Latin-1. */
 void kolo_text_json(struct kolo_text *out, const char *text);
+
+/* Write `text` to out[cap], with control characters as in C (\n, \x1b): so that text from outside
+ * can neither begin a line nor command a terminal. What does not fit is left out. */
+void kolo_escape_line(const char *text, char *out, size_t cap);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
  *
  * One write(2) writes a whole line, so that ranks that share a terminal do not mix their lines.
  * Source of the form: NCCL 2.30 debug.cc prefix. */
-#include "util/util.h"
+#include "util/escape.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,10 @@ static struct {
 /* Report an unknown word. Without this, a misspelt variable would look like a silent job. */
 static void complain_of(const char *name, const char *word, int len, const char *allowed)
 {
-    (void)fprintf(stderr, "kolo: %s: \"%.*s\" is not known; it may be %s\n", name, len, word,
-                  allowed);
+    char copy[64], shown[4 * sizeof copy];
+    (void)snprintf(copy, sizeof copy, "%.*s", len, word);
+    kolo_escape_line(copy, shown, sizeof shown);
+    (void)fprintf(stderr, "kolo: %s: \"%s\" is not known; it may be %s\n", name, shown, allowed);
 }
 
 static unsigned subsys_mask(const char *list)
@@ -75,8 +77,16 @@ static int open_log_file(const char *pattern)
             kolo_text_add(&path, "%c", *c);
         }
     }
-    const int fd =
-        path.chars == NULL ? -1 : open(path.chars, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const char *why = "out of memory";
+    const int fd = path.chars == NULL ? -1 : kolo_open_output(path.chars, true, &why);
+    if (fd < 0) {
+        char shown[1024];
+        kolo_escape_line(path.chars != NULL ? path.chars : pattern, shown, sizeof shown);
+        (void)fprintf(stderr,
+                      "kolo: KOLO_DEBUG_FILE: \"%s\" is not written: %s; the log goes to "
+                      "standard output\n",
+                      shown, why);
+    }
     kolo_text_free(&path);
     return fd < 0 ? 1 : fd;
 }
@@ -166,10 +176,15 @@ void kolo_log_print(enum kolo_level level, const char *format, ...)
     va_list args;
     va_start(args, format);
     errno = saved;
-    if (vasprintf(&message, format, args) >= 0) {
-        print_line(level, message);
-        free(message);
+    const int len = vasprintf(&message, format, args);
+    const size_t room = len >= 0 ? 4 * (size_t)len + 1 : 0; /* if every character is escaped */
+    char *shown = room > 0 ? malloc(room) : NULL;
+    if (shown != NULL) {
+        kolo_escape_line(message, shown, room);
+        print_line(level, shown);
     }
+    free(shown);
+    free(len >= 0 ? message : NULL);
     va_end(args);
     errno = saved;
 }
@@ -178,11 +193,13 @@ void kolo_log_print(enum kolo_level level, const char *format, ...)
 kolo_status kolo_fail(kolo_status code, const char *format, ...)
 {
     const int saved = errno;
+    char text[sizeof error_text];
     va_list args;
     va_start(args, format);
     errno = saved;
-    (void)vsnprintf(error_text, sizeof error_text, format, args);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    kolo_escape_line(text, error_text, sizeof error_text); /* programs print it as a line */
     KOLO_LOG(INFO, ALL, "%s: %s", kolo_status_name(code), error_text);
     errno = saved;
     return code;
@@ -190,7 +207,9 @@ kolo_status kolo_fail(kolo_status code, const char *format, ...)
 
 void kolo_error_set(const char *text)
 {
-    (void)snprintf(error_text, sizeof error_text, "%s", text);
+    if (text != error_text) {
+        kolo_escape_line(text, error_text, sizeof error_text);
+    }
 }
 
 const char *kolo_error_text(void)

@@ -34,8 +34,14 @@ bool kolo_prove(const unsigned char secret[KOLO_SECRET_BYTES], const void *text,
            len == KOLO_PROOF_BYTES;
 }
 
-bool kolo_same_proof(const unsigned char a[KOLO_PROOF_BYTES],
-                     const unsigned char b[KOLO_PROOF_BYTES])
+bool kolo_digest(const void *text, size_t bytes, unsigned char out[KOLO_DIGEST_BYTES])
 {
-    return CRYPTO_memcmp(a, b, KOLO_PROOF_BYTES) == 0;
+    unsigned len = 0;
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    return EVP_Digest(text, bytes, out, &len, EVP_sha256(), NULL) == 1 && len == KOLO_DIGEST_BYTES;
+}
+
+bool kolo_same_bytes(const unsigned char *a, const unsigned char *b, size_t bytes)
+{
+    return CRYPTO_memcmp(a, b, bytes) == 0;
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Random bytes, and proofs that a secret is known: HMAC-SHA-256 (RFC 2104) by libcrypto. */
+/* Random bytes, digests, and proofs that a secret is known: SHA-256 and HMAC-SHA-256 (RFC 2104) by
+ * libcrypto. */
 #ifndef KOLO_SECRET_H
 #define KOLO_SECRET_H
 
 #include "util/util.h"
 
-enum { KOLO_SECRET_BYTES = 32, KOLO_PROOF_BYTES = 32 };
+enum { KOLO_SECRET_BYTES = 32, KOLO_PROOF_BYTES = 32, KOLO_DIGEST_BYTES = 32 };
 
 /* Fill `out` with random bytes from the kernel. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_random(void *out, size_t bytes);
 /* The proof over text[bytes]; false if libcrypto fails. */
 bool kolo_prove(const unsigned char secret[KOLO_SECRET_BYTES], const void *text, size_t bytes,
                 unsigned char out[KOLO_PROOF_BYTES]);
-/* Compare two proofs in constant time. */
-bool kolo_same_proof(const unsigned char a[KOLO_PROOF_BYTES],
-                     const unsigned char b[KOLO_PROOF_BYTES]);
+/* The SHA-256 digest of text[bytes]; false if libcrypto fails. */
+bool kolo_digest(const void *text, size_t bytes, unsigned char out[KOLO_DIGEST_BYTES]);
+/* Compare proofs in a time that does not depend on the place where they differ. */
+bool kolo_same_bytes(const unsigned char *a, const unsigned char *b, size_t bytes);
 
 #endif

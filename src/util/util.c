@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,18 @@ char kolo_process_state(int pid)
     }
     const char *end = read ? strrchr(line, ')') : NULL; /* the name may contain any character */
     return end != NULL && end[1] == ' ' ? end[2] : (char)0;
+}
+
+int kolo_cancel_never(void)
+{
+    int state = 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state;
+}
+
+void kolo_cancel_again(const int *state)
+{
+    (void)pthread_setcancelstate(*state, NULL);
 }
 
 double kolo_now_us(void)

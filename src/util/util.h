@@ -91,12 +91,26 @@ void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(
             kolo_log_print(KOLO_LEVEL_##level, __VA_ARGS__);                                       \
         }                                                                                          \
     } while (0)
+/* Open a file that a variable names, made for this user only if it is new: at its end with
+ * `append`, else empty. A terminal, /dev/null, /dev/stdout and /dev/stderr will do, too. -1: *why
+ * has the reason, for example that another user made the file, or a link or pipe of that name. */
+int kolo_open_output(const char *path, bool append, const char **why);
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
 
 /* The state of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: gone or
  * unknown. */
 char kolo_process_state(int pid);
+
+/* ---- cancellation of threads ---- */
+
+/* No pthread_cancel() acts between this line and the end of the block: a thread that ended in the
+ * midst of a call would keep locks and turns that the other threads, and ranks, wait for. Public
+ * functions that may block begin with it; the thread ends at its next point after them. */
+#define KOLO_UNCANCELLED                                                                           \
+    __attribute__((cleanup(kolo_cancel_again), unused)) const int cancel_ = kolo_cancel_never()
+int kolo_cancel_never(void);
+void kolo_cancel_again(const int *state);
 
 /* ---- time, numbers, text ---- */
 

@@ -16,6 +16,7 @@ enum { CONNECTIONS = 4, BYTES_MOST = 255 };
 struct stranger { /* the other end of a connection */
     int fd;       /* -1: none */
     struct kolo_boot_hello hello;
+    struct kolo_boot_guard guard;
     uint32_t seq;
 };
 
@@ -24,10 +25,12 @@ struct play {
     struct stranger at[CONNECTIONS];
 };
 
-static void put(const struct stranger *s, enum kolo_boot_type type, uint32_t seq, const void *body,
+static void put(struct stranger *s, enum kolo_boot_type type, uint32_t seq, const void *body,
                 size_t len)
 {
-    const struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
+    struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
+    (void)kolo_boot_sum(body, len, header.sum);
+    kolo_boot_seal(&s->guard, &header);
     (void)!send(s->fd, &header, sizeof header, MSG_NOSIGNAL);
     (void)!send(s->fd, body, len, MSG_NOSIGNAL);
 }
@@ -42,6 +45,7 @@ static void connect_one(struct play *p, struct stranger *s)
         abort();
     }
     *s = (struct stranger){.fd = fd[1]};
+    (void)kolo_boot_guard_begin(&s->guard, &p->hub->meet, false);
     add_conn(p->hub, fd[0], false);
 }
 
@@ -55,18 +59,18 @@ static void say_hello(struct stranger *s, const struct kolo_hub *hub, unsigned a
                                         .left_ms = 1000,
                                         .name = kolo_boot_name_hash(&hub->meet)};
     put(s, KOLO_BOOT_HELLO, 0, &s->hello, sizeof s->hello);
+    (void)kolo_boot_guard_turn(&s->guard, &s->hello, sizeof s->hello);
 }
 
-static void say_proof(const struct stranger *s, const struct kolo_hub *hub)
+static void say_proof(struct stranger *s)
 {
     struct {
         struct kolo_boot_header header;
         struct kolo_boot_challenge challenge;
     } came;
-    unsigned char proof[KOLO_BOOT_PROOF];
     if (recv(s->fd, &came, sizeof came, 0) == (ssize_t)sizeof came &&
-        kolo_boot_prove(&hub->meet, KOLO_BOOT_TO_HUB, &s->hello, &came.challenge, proof)) {
-        put(s, KOLO_BOOT_PROVE, 0, proof, sizeof proof);
+        kolo_boot_guard_turn(&s->guard, &came.challenge, sizeof came.challenge)) {
+        put(s, KOLO_BOOT_PROVE, 0, NULL, 0);
     }
 }
 
@@ -85,7 +89,7 @@ static void obey(struct play *p, unsigned order, unsigned arg, const uint8_t *by
         say_hello(s, p->hub, arg);
         break;
     case 2:
-        say_proof(s, p->hub);
+        say_proof(s);
         break;
     case 3:
         put(s, arg % 2 == 0 ? KOLO_BOOT_GATHER : KOLO_BOOT_SPREAD, s->seq++, bytes, len);

@@ -2,7 +2,7 @@
 /* Runs a program where something is denied, or scarce.
  *
  * usage: limits WHAT[,WHAT...] PROGRAM [ARGUMENT...]
- *   memfd pidfd futex membarrier cma   that system call is denied, as seccomp(2) does in containers
+ *   memfd pidfd futex membarrier cma fallocate   that system call is denied, as seccomp(2) does in containers
  *                                      (futex: only as kolo calls it; without it glibc ends any
  *                                      program with threads)
  *   files=N memlock=N                  that many descriptors; bytes of locked memory
@@ -71,6 +71,7 @@ static int limit(const char *what)
            : strcmp(what, "pidfd") == 0      ? deny(SYS_pidfd_open)
            : strcmp(what, "futex") == 0      ? deny_shared_futex()
            : strcmp(what, "membarrier") == 0 ? deny(SYS_membarrier)
+           : strcmp(what, "fallocate") == 0  ? deny(SYS_fallocate)
            : strcmp(what, "cma") == 0 ? deny(SYS_process_vm_readv) || deny(SYS_process_vm_writev)
            : strncmp(what, "files=", 6) == 0   ? set_limit(RLIMIT_NOFILE, what + 6)
            : strncmp(what, "memlock=", 8) == 0 ? set_limit(RLIMIT_MEMLOCK, what + 8)

@@ -24,19 +24,19 @@ AT_ONCE_S = 5  # on a busy machine; well before the time-out
 _jobs = itertools.count()
 
 
-def start(what, *program, **more):
-    """The ranks of a job under that limit."""
+def start(what, *program, only=None, **more):
+    """The ranks of a job under that limit, or only one of them."""
     name = f"limits-{os.getpid()}-{next(_jobs)}"
-    return [subprocess.Popen([LIMITS, what, *program], stdout=subprocess.PIPE, text=True,
+    return [subprocess.Popen([LIMITS, what, *program] if only in (None, rank) else program, stdout=subprocess.PIPE, text=True,
                              stderr=subprocess.STDOUT,
                              env={**os.environ, **more, "KOLO_RANK": str(rank), "KOLO_JOB": name,
                                   "KOLO_NRANKS": str(NRANKS)}) for rank in range(NRANKS)]
 
 
-def run(what, **more):
+def run(what, only=None, **more):
     """Statuses and last words of its ranks, and the seconds that it took."""
     begin = time.time()
-    processes = start(what, SHORT_JOB, str(TIMEOUT_MS), **more)
+    processes = start(what, SHORT_JOB, str(TIMEOUT_MS), only=only, **more)
     said = []
     for process in processes:
         try:
@@ -49,8 +49,8 @@ def run(what, **more):
 
 def test_works():
     """What kolo does without."""
-    for what in ("memfd", "pidfd", "futex", "membarrier", "cma", "memlock=0", "noshm",
-                 "memfd,pidfd,futex,membarrier,cma,memlock=0"):
+    for what in ("memfd", "pidfd", "futex", "membarrier", "cma", "fallocate", "memlock=0", "noshm",
+                 "memfd,pidfd,futex,membarrier,cma,fallocate,memlock=0"):
         for more in ({}, {"KOLO_TRANSPORT": "tcp"}):
             statuses, said, _ = run(what, **more)
             if statuses == [77] * NRANKS:
@@ -58,6 +58,15 @@ def test_works():
                 continue
             check(statuses == [0] * NRANKS and said == ["right"] * NRANKS,
                   f"without {what} ({more or 'shm'}) results are right", statuses, *said)
+
+
+def test_one_rank_alone():
+    """What one rank does without, while the others have it."""
+    for what in ("memfd", "fallocate"):
+        for only in (0, 1):
+            statuses, said, _ = run(what, only)
+            check(statuses == [0] * NRANKS and said == ["right"] * NRANKS,
+                  f"with rank {only} alone without {what} results are right", statuses, *said)
 
 
 def test_no_memory_to_share():

@@ -327,4 +327,29 @@ TEST_F(BadInput, MemoryIsChecked)
     kolo_mem_free(memory);
 }
 
+/* Not refused: the contract of kolo_op says what comes out. */
+TEST(Average, OfIntegersWhoseSumDoesNotFitIsThatOfTheWrappedSum)
+{
+    kolo_comm *comm[2] = {};
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, nullptr, comm)) << kolo_error_text();
+    const int8_t in[3] = {100, -100, 7};
+    const uint32_t big = 0x80000001u;
+    int8_t out[2][3] = {};
+    uint32_t wrapped[2] = {};
+    ASSERT_EQ(KOLO_OK, kolo_group_begin());
+    for (int r = 0; r < 2; r++) {
+        EXPECT_EQ(KOLO_OK, kolo_all_reduce(in, out[r], 3, KOLO_INT8, KOLO_AVG, comm[r], nullptr));
+        EXPECT_EQ(KOLO_OK,
+                  kolo_all_reduce(&big, &wrapped[r], 1, KOLO_UINT32, KOLO_AVG, comm[r], nullptr));
+    }
+    ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+    for (int r = 0; r < 2; r++) {
+        EXPECT_EQ(-28, out[r][0]) << "200 is -56 in int8";
+        EXPECT_EQ(28, out[r][1]);
+        EXPECT_EQ(7, out[r][2]);
+        EXPECT_EQ(1u, wrapped[r]);
+        kolo_comm_destroy(comm[r]);
+    }
+}
+
 } // namespace

@@ -8,6 +8,7 @@ extern "C" {
 
 #include <atomic>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <functional>
 #include <gtest/gtest.h>
@@ -153,7 +154,9 @@ class RawRank
     }
     void SendFrame(kolo_boot_type type, const void *body, size_t len)
     {
-        const kolo_boot_header header = kolo_boot_header_make(type, 0, len);
+        kolo_boot_header header = kolo_boot_header_make(type, 0, len);
+        EXPECT_TRUE(kolo_boot_sum(body, len, header.sum));
+        kolo_boot_seal(&guard_, &header);
         Send(&header, sizeof header);
         Send(body, len);
     }
@@ -168,21 +171,24 @@ class RawRank
     {
         kolo_boot_header header = {};
         EXPECT_TRUE(Receive(&header, sizeof header));
+        EXPECT_TRUE(kolo_boot_is_sealed(&guard_, &header));
         EXPECT_EQ(len, header.len);
         EXPECT_TRUE(Receive(out, len));
+        EXPECT_TRUE(kolo_boot_is_whole(&header, out));
         return kolo_boot_type(header.type);
     }
-    /* HELLO to PROOF, with the right secret. */
+    /* HELLO to PROVE, with the right secret. */
     void ShakeHands(int nranks, int rank, uint32_t version = KOLO_VERSION)
     {
         kolo_boot_hello hello = {
             version, nranks, rank, kLongMs, kLongMs, kolo_boot_name_hash(&meet_), {}};
         kolo_boot_challenge challenge = {};
-        unsigned char proof[KOLO_BOOT_PROOF];
+        EXPECT_TRUE(kolo_boot_guard_begin(&guard_, &meet_, false));
         SendFrame(KOLO_BOOT_HELLO, &hello, sizeof hello);
+        EXPECT_TRUE(kolo_boot_guard_turn(&guard_, &hello, sizeof hello));
         EXPECT_EQ(KOLO_BOOT_CHALLENGE, ReceiveFrame(&challenge, sizeof challenge));
-        EXPECT_TRUE(kolo_boot_prove(&meet_, KOLO_BOOT_TO_HUB, &hello, &challenge, proof));
-        SendFrame(KOLO_BOOT_PROVE, proof, sizeof proof);
+        EXPECT_TRUE(kolo_boot_guard_turn(&guard_, &challenge, sizeof challenge));
+        SendFrame(KOLO_BOOT_PROVE, nullptr, 0);
     }
     void ExpectJoined()
     {
@@ -191,6 +197,7 @@ class RawRank
 
   private:
     kolo_meet meet_;
+    kolo_boot_guard guard_ = {};
     int fd_ = -1;
 };
 
@@ -621,6 +628,76 @@ TEST(Boot, ARankThatSendsGarbageAfterJoiningIsNamed)
     ExpectAll({rank0}, KOLO_ERR_LINK, "rank 1 sent an invalid message");
 }
 
+/* ---- a bit changes on the way ---- */
+
+/* One bit of what one end receives in a session; -1: none. */
+struct Flip {
+    std::atomic<int> hub_bit{-1}, rank_bit{-1};
+    std::atomic<int> hub_bits{0}, rank_bits{0}; /* received so far */
+};
+Flip flip;
+thread_local bool is_rank = false;
+
+void Change(unsigned char *bytes, size_t len)
+{
+    const int first = (is_rank ? flip.rank_bits : flip.hub_bits).fetch_add(int(len) * 8);
+    const int at = (is_rank ? flip.rank_bit : flip.hub_bit) - first;
+    if (at >= 0 && at < int(len) * 8) {
+        bytes[at / 8] ^= static_cast<unsigned char>(1 << at % 8);
+    }
+}
+
+/* What a rank of one got in a session with a hub: its own bytes, or an error. */
+Outcome RunSession()
+{
+    kolo_meet meet = FreshMeet();
+    kolo_boot *boot = nullptr;
+    uint64_t mine = 0x123456789abcdef0, all = 0, spread = 0xfedcba9876543210;
+    is_rank = true;
+    kolo_status status = kolo_boot_serve(&meet, false);
+    status = status == KOLO_OK ? kolo_boot_open(&meet, 1, 0, false, 1000, &boot) : status;
+    status = status == KOLO_OK ? kolo_boot_all_gather(boot, &mine, sizeof mine, &all) : status;
+    status = status == KOLO_OK ? kolo_boot_spread(boot, &spread, sizeof spread) : status;
+    status = status == KOLO_OK ? kolo_boot_barrier(boot) : status;
+    if (status == KOLO_OK && (all != mine || spread != 0xfedcba9876543210)) {
+        status = kolo_fail(KOLO_ERR_INTERNAL, "wrong bytes came, and nobody noticed");
+    }
+    const Outcome outcome = Ended(status);
+    kolo_boot_close(boot);
+    is_rank = false;
+    return outcome;
+}
+
+/* A session with each bit of one direction changed in turn. Returns the number of bits. */
+int FlipEach(std::atomic<int> &bit, std::atomic<int> &bits)
+{
+    const int step = getenv("KOLO_TEST_SHORT") != nullptr ? 17 : 1;
+    flip.hub_bits = flip.rank_bits = 0;
+    EXPECT_EQ(KOLO_OK, RunSession().status);
+    const int count = bits;
+    for (int i = 0; i < count && !testing::Test::HasFailure(); i += step) {
+        flip.hub_bits = flip.rank_bits = 0;
+        bit = i;
+        const Outcome outcome = RunSession();
+        EXPECT_TRUE(outcome.status == KOLO_OK || outcome.status == KOLO_ERR_LINK ||
+                    outcome.status == KOLO_ERR_INVALID || outcome.status == KOLO_ERR_PEER)
+            << "bit " << i % 8 << " of byte " << i / 8 << ": " << kolo_status_name(outcome.status)
+            << ": " << outcome.text;
+    }
+    bit = -1;
+    return count;
+}
+
+TEST(Boot, NoBitThatChangesOnItsWayToTheHubGoesUnnoticed)
+{
+    EXPECT_GT(FlipEach(flip.hub_bit, flip.hub_bits), 2000);
+}
+
+TEST(Boot, NoBitThatChangesOnItsWayToARankGoesUnnoticed)
+{
+    EXPECT_GT(FlipEach(flip.rank_bit, flip.rank_bits), 2000);
+}
+
 TEST(Boot, TheDeathOfTheHostingProcessIsToldAtOnce)
 {
     if (kUnderTsan) {
@@ -674,3 +751,15 @@ TEST(Boot, AHostThatLeavesFirstStillDeliversToTheOthers)
 }
 
 } // namespace
+
+/* The library's calls come here first. */
+extern "C" ssize_t recv(int fd, void *out, size_t len, int flags)
+{
+    static const auto real =
+        reinterpret_cast<ssize_t (*)(int, void *, size_t, int)>(dlsym(RTLD_NEXT, "recv"));
+    const ssize_t n = real(fd, out, len, flags);
+    if (n > 0) {
+        Change(static_cast<unsigned char *>(out), size_t(n));
+    }
+    return n;
+}

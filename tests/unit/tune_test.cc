@@ -9,10 +9,12 @@ extern "C" {
 }
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace
@@ -116,6 +118,47 @@ std::string Line(const Chooser &chooser, kolo_coll coll, size_t bytes)
 bool Has(const std::string &text, const std::string &part)
 {
     return text.find(part) != std::string::npos;
+}
+
+// ---- what choosers of one process share
+
+std::atomic<int> builds{0};
+
+void BuildCounted(const kolo_shape *shape, kolo_builder *builder)
+{
+    builds++;
+    Named("allreduce_ring")->build(shape, builder);
+}
+
+TEST(Shared, PricesOfEqualFactsAreFoundOnce)
+{
+    static kolo_algo counted = *Named("allreduce_ring");
+    counted.build = BuildCounted;
+    kolo_chooser_options options = Options(6);
+    options.algo_count = [] { return 1; };
+    options.algo_at = [](int) -> const kolo_algo * { return &counted; };
+    const kolo_pick first = Choose(Make(options), KOLO_COLL_ALL_REDUCE, 4);
+    const int once = builds;
+    EXPECT_GT(once, 0);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; i++) {
+        threads.emplace_back([&] {
+            const kolo_pick again = Choose(Make(options), KOLO_COLL_ALL_REDUCE, 4);
+            EXPECT_EQ(first.predicted_us, again.predicted_us);
+            EXPECT_EQ(&counted, again.algo);
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(once, builds);
+    Choose(Make(options), KOLO_COLL_ALL_REDUCE, 1024);
+    EXPECT_GT(builds, once) << "another size";
+    const int before = builds;
+    options.costs = Costs("cores=64,latency_us=0.3,copy_gbs=20");
+    const kolo_pick dearer = Choose(Make(options), KOLO_COLL_ALL_REDUCE, 4);
+    EXPECT_GT(builds, before) << "other costs";
+    EXPECT_GT(dearer.predicted_us, first.predicted_us);
 }
 
 // ---- rules

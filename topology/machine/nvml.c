@@ -4,8 +4,11 @@
  */
 #include "topology/machine/nvml.h"
 
+#include "util/library.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 struct nvml_symbol {
@@ -36,11 +39,15 @@ static bool usable;
 
 static void load_library(void)
 {
-    const char *path = kolo_env("KOLO_NVML_PATH");
-    void *library = dlopen(path != NULL ? path : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    static char why[KOLO_WHY_BYTES + 64];
+    char detail[KOLO_WHY_BYTES];
+    void *library = kolo_library_open("KOLO_NVML_PATH", "libnvidia-ml.so.1", detail);
+    if (library == NULL && kolo_code_variable("KOLO_NVML_PATH") != NULL) {
+        (void)snprintf(why, sizeof why, "the library of KOLO_NVML_PATH cannot be loaded: %s",
+                       detail);
+    }
     if (library == NULL) {
-        reason = path != NULL ? "the library of KOLO_NVML_PATH cannot be loaded"
-                              : "there is no libnvidia-ml.so.1";
+        reason = why[0] != '\0' ? why : "there is no libnvidia-ml.so.1";
         return;
     }
     for (size_t i = 0; i < KOLO_LENGTH(symbols); i++) {

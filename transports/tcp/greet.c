@@ -169,7 +169,7 @@ static void step_greeting(struct kolo_tcp_socket *s)
     } else if (came > 0) {
         const struct kolo_endpoint *ep = s->link->ep;
         if (!prove_hello(ep, to_maker, &s->hello, &s->challenge, proof) ||
-            !kolo_same_proof(proof, s->challenge.proof)) {
+            !kolo_same_bytes(proof, s->challenge.proof, KOLO_PROOF_BYTES)) {
             kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
         } else if (!prove_hello(ep, to_listener, &s->hello, &s->challenge, s->proof) ||
                    !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
@@ -239,7 +239,7 @@ static bool is_proved(const struct kolo_endpoint *ep, const struct tcp_guest *g)
 {
     unsigned char proof[KOLO_PROOF_BYTES];
     return prove_hello(ep, to_listener, &g->hello, &g->challenge, proof) &&
-           kolo_same_proof(proof, g->proof);
+           kolo_same_bytes(proof, g->proof, KOLO_PROOF_BYTES);
 }
 
 static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)

@@ -106,7 +106,7 @@ static void step_answer(struct kolo_link *link)
         s->again_us = kolo_now_us() + AGAIN_US * (double)(1u << s->tries++);
     } else if (came > 0) {
         s->up = prove_hello(link->ep, by_listener, &link->hello, link->address.nonce, proof) &&
-                kolo_same_proof(proof, s->answer.proof);
+                kolo_same_bytes(proof, s->answer.proof, KOLO_PROOF_BYTES);
         if (!s->up) {
             kolo_verbs_fail(link, "does not know this communicator's secret", 0, false);
         }
@@ -263,7 +263,7 @@ static bool makes_sense(const struct kolo_endpoint *ep, const struct kolo_verbs_
            hello->comm == ep->env.comm && hello->to == ep->env.rank && hello->from >= 0 &&
            hello->from < ep->env.nranks && hello->from != ep->env.rank &&
            prove_hello(ep, by_maker, hello, ep->nonce, proof) &&
-           kolo_same_proof(proof, hello->proof);
+           kolo_same_bytes(proof, hello->proof, KOLO_PROOF_BYTES);
 }
 
 static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct kolo_guest *guest)

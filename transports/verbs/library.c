@@ -2,6 +2,8 @@
 /* libibverbs, opened by dlopen() once in a process, and its calls. */
 #include "transports/verbs/library.h"
 
+#include "util/library.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -9,14 +11,12 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct kolo_verbs_library library; /* written once, by open_library() */
-static char missing[200];                 /* why it cannot be used; empty: it can */
+static char missing[KOLO_WHY_BYTES];      /* why it cannot be used; empty: it can */
 
 static void open_library(void)
 {
-    const char *name = kolo_env("KOLO_IB_LIBRARY");
-    library.handle = dlopen(name != NULL ? name : "libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+    library.handle = kolo_library_open("KOLO_IB_LIBRARY", "libibverbs.so.1", missing);
     if (library.handle == NULL) {
-        (void)snprintf(missing, sizeof missing, "%s", dlerror());
         return;
     }
 #define FIND(type, call, parameters)                                                               \

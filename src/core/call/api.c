@@ -23,6 +23,7 @@ static void record_begin(struct kolo_call *call)
 
 kolo_status kolo_call_run(struct kolo_call *call, kolo_stream stream)
 {
+    KOLO_UNCANCELLED;
     const kolo_status st = kolo_call_check(call);
     if (KOLO_UNLIKELY(st != KOLO_OK)) {
         kolo_call_close(call);

@@ -30,6 +30,7 @@ static kolo_status check_message(const struct kolo_message *m, const struct kolo
 kolo_status kolo_message_run(const struct kolo_message *m, struct kolo_comm *comm,
                              kolo_stream stream)
 {
+    KOLO_UNCANCELLED;
     KOLO_TRY(check_message(m, comm));
     kolo_status taken = KOLO_OK;
     if (kolo_path_take_message(m, comm, stream, &taken)) {

@@ -6,14 +6,16 @@
 #include "core/call/queue.h"
 #include "core/path.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Every call reads it. The initial-exec model spares each read a call of the dynamic linker. */
 __attribute__((tls_model("initial-exec"))) _Thread_local int kolo_group_depth;
 
 static _Thread_local struct {
-    uint64_t number;                 /* the number of the open group */
-    struct kolo_queued *head, *tail; /* linked by `next` */
+    uint64_t number;                  /* the number of the open group */
+    struct kolo_queued *head, *tail;  /* linked by `next` */
+    struct kolo_comm *leaving, *last; /* destroyed in it; linked by queue.leaving */
 } group;
 
 int kolo_group_suspend(void)
@@ -40,6 +42,30 @@ void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s)
         group.head = call;
     }
     group.tail = call;
+}
+
+bool kolo_group_leave(struct kolo_comm *comm, void (*destroy)(struct kolo_comm *))
+{
+    if (kolo_group_depth == 0) {
+        return false;
+    }
+    comm->queue.leaving = NULL;
+    comm->queue.destroy = destroy;
+    *(group.last != NULL ? &group.last->queue.leaving : &group.leaving) = comm;
+    group.last = comm;
+    return true;
+}
+
+/* The calls of the group have ended: now its destroyed communicators go. */
+static void leave_all(void)
+{
+    struct kolo_comm *comm = group.leaving;
+    group.leaving = group.last = NULL;
+    while (comm != NULL) {
+        struct kolo_comm *next = comm->queue.leaving;
+        comm->queue.destroy(comm);
+        comm = next;
+    }
 }
 
 kolo_status kolo_group_begin(void)
@@ -126,6 +152,7 @@ static kolo_status collect_group(struct kolo_queued *waiting, kolo_status first_
 
 kolo_status kolo_group_end(void)
 {
+    KOLO_UNCANCELLED;
     struct kolo_queued *waiting = NULL;
     unsigned spins = 0, polls = 0;
     if (kolo_group_depth == 0) {
@@ -142,5 +169,12 @@ kolo_status kolo_group_end(void)
     while (!drive_group(waiting, &polls)) {
         kolo_queue_pause(&spins, polls);
     }
-    return collect_group(waiting, first_error);
+    first_error = collect_group(waiting, first_error);
+    if (group.leaving != NULL) {
+        char text[1024];
+        (void)snprintf(text, sizeof text, "%s", kolo_error_text());
+        leave_all();
+        kolo_error_set(text);
+    }
+    return first_error;
 }

@@ -53,6 +53,9 @@ void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s);
  * suspend and resume this thread has no open group. resume() gets what suspend() returned. */
 int kolo_group_suspend(void);
 void kolo_group_resume(int depth);
+/* If this thread has an open group, whose calls may be on `comm`: destroy() it at the group's end.
+ * False: there is no group. */
+bool kolo_group_leave(struct kolo_comm *comm, void (*destroy)(struct kolo_comm *));
 
 /* ---- op.c: operations that users create; PREMULSUM, a sum of inputs that are scaled first ---- */
 

@@ -13,6 +13,7 @@ enum { KOLO_BOUND_CACHE = 128, KOLO_MEMOS = 64 };
 
 struct kolo_algo;
 struct kolo_bound;
+struct kolo_comm;
 struct kolo_memo;
 struct kolo_plan;
 struct kolo_premulsum;
@@ -56,6 +57,8 @@ struct kolo_call_queue {
     _Atomic(struct kolo_queued *) head; /* written under lock */
     struct kolo_queued *tail;
     struct kolo_premulsum *premulsums; /* operations that the user created */
+    struct kolo_comm *leaving;         /* the next that was destroyed in the same group */
+    void (*destroy)(struct kolo_comm *);
 };
 
 #endif

@@ -214,6 +214,7 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
 
 kolo_status kolo_stream_create(kolo_stream *out)
 {
+    KOLO_UNCANCELLED;
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
     }
@@ -240,6 +241,7 @@ static kolo_status take_stream_error(struct kolo_stream_queue *s)
 
 kolo_status kolo_stream_query(kolo_stream stream)
 {
+    KOLO_UNCANCELLED;
     struct kolo_stream_queue *s = stream;
     if (s == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
@@ -272,6 +274,7 @@ static void help_until_idle(struct kolo_stream_queue *s)
 
 kolo_status kolo_stream_sync(kolo_stream stream)
 {
+    KOLO_UNCANCELLED;
     struct kolo_stream_queue *s = stream;
     if (s == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
@@ -284,6 +287,7 @@ kolo_status kolo_stream_sync(kolo_stream stream)
 
 kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms)
 {
+    KOLO_UNCANCELLED;
     struct kolo_stream_queue *s = stream;
     if (s == NULL || timeout_ms < 0) {
         return s == NULL ? kolo_fail(KOLO_ERR_INVALID, "stream is NULL")
@@ -298,6 +302,7 @@ kolo_status kolo_stream_set_timeout(kolo_stream stream, int timeout_ms)
 
 kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), void *arg)
 {
+    KOLO_UNCANCELLED;
     if (stream == NULL || fn == NULL || kolo_group_depth > 0) {
         return kolo_fail(KOLO_ERR_INVALID, "%s",
                          stream == NULL ? "stream is NULL"
@@ -320,6 +325,7 @@ kolo_status kolo_stream_host_func(kolo_stream stream, void (*fn)(void *arg), voi
 
 void kolo_stream_destroy(kolo_stream stream)
 {
+    KOLO_UNCANCELLED;
     struct kolo_stream_queue *s = stream;
     if (s == NULL) {
         return;

@@ -229,6 +229,7 @@ void kolo_failure_observe(struct kolo_comm *c,
 
 kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 {
+    KOLO_UNCANCELLED;
     int q = c->links.wires.blamed;
     if (status == KOLO_ERR_LINK || status == KOLO_ERR_ABORTED) {
         (void)say_evidence(c, &status, &q); /* what is behind it */
@@ -241,6 +242,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 
 void kolo_comm_abort(struct kolo_comm *comm)
 {
+    KOLO_UNCANCELLED;
     if (comm == NULL || comm->ranks.fork_generation != kolo_fork_generation()) {
         return;
     }
@@ -267,6 +269,7 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm)
 
 kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out)
 {
+    KOLO_UNCANCELLED;
     if (comm == NULL || out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "%s is NULL", comm == NULL ? "comm" : "out");
     }

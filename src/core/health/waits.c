@@ -5,11 +5,13 @@
 
 enum { FRESH_US = 700 * 1000 };
 
-/* 'R', 'S', 'T', 'Z', ... of a process of this host; 0: not known. */
+/* 'R', 'S', 'T', 'Z', ... of another process of this host; 0: not known. This process runs. To look
+ * would take the kernel a turn over all its threads, and each of these looks at each. */
 static char process_state(const struct kolo_comm *c, int q)
 {
-    const struct kolo_peer *peer = &c->member[q].peer;
-    return peer->host == c->member[c->ranks.rank].peer.host ? kolo_process_state(peer->pid) : 0;
+    const struct kolo_peer *peer = &c->member[q].peer, *own = &c->member[c->ranks.rank].peer;
+    return peer->host == own->host && peer->process != own->process ? kolo_process_state(peer->pid)
+                                                                    : 0;
 }
 
 bool kolo_waits_is_stopped(const struct kolo_comm *c, int q)

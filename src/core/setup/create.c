@@ -133,6 +133,7 @@ static kolo_status spread_table(struct kolo_comm *c, struct kolo_boot *boot,
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a table");
     }
     KOLO_TRY(kolo_boot_spread(boot, c->joining.table_text, first->table_bytes));
+    c->joining.table_text[first->table_bytes - 1] = '\0'; /* whatever rank 0 sent */
     return kolo_table_take(c, first, c->joining.table_text);
 }
 
@@ -179,6 +180,7 @@ static kolo_status find_reason(struct kolo_boot *boot, kolo_status st)
 kolo_status kolo_create_at(const struct kolo_meet *meet, int nranks, int rank, bool hub,
                            const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     struct kolo_comm *c = NULL;
     struct kolo_boot *boot = NULL;
     struct rounds rounds = {0};
@@ -227,6 +229,7 @@ kolo_status kolo_comm_create(const struct kolo_id *id, int nranks, int rank,
 
 kolo_status kolo_comm_create_env(const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     struct kolo_launch launch;
     if (out == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "out is NULL");
@@ -270,6 +273,7 @@ static kolo_status join_in_process(struct kolo_comm **c, int n, struct rounds *r
 kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
                                    struct kolo_comm *out[])
 {
+    KOLO_UNCANCELLED;
     const double begin = kolo_now_us();
     struct rounds rounds = {0};
     static _Atomic unsigned counter;

@@ -14,11 +14,15 @@
 
 void kolo_comm_destroy(struct kolo_comm *c)
 {
+    KOLO_UNCANCELLED;
     if (c == NULL) {
         return;
     }
     if (c->ranks.fork_generation != kolo_fork_generation()) {
         return; /* the parent's; nothing of it may be touched here */
+    }
+    if (kolo_group_leave(c, kolo_comm_destroy)) {
+        return;
     }
     if (c->selection.chooser != NULL) {
         kolo_call_drain(c);

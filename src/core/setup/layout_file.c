@@ -22,14 +22,16 @@ static kolo_status dump(const struct kolo_graph *graph, const char *path)
 {
     struct kolo_text text = {0};
     kolo_graph_write(graph, &text);
-    FILE *file = fopen(path, "we");
+    const char *why = NULL;
+    const int fd = kolo_open_output(path, false, &why);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     const bool written =
         file != NULL && text.chars != NULL && fwrite(text.chars, 1, text.len, file) == text.len;
     const bool closed = file != NULL && fclose(file) == 0;
     kolo_text_free(&text);
     return written && closed ? KOLO_OK
                              : kolo_fail(KOLO_ERR_INVALID, "KOLO_TOPO_DUMP_FILE is \"%s\": %s",
-                                         path, strerror(errno));
+                                         path, fd < 0 ? why : strerror(errno));
 }
 
 /* The machine of KOLO_TOPO_FILE; for a dump this one too. NULL: neither is asked for. */

@@ -129,6 +129,7 @@ static kolo_status meet_again(struct survivors *s, const int *exclude, int nexcl
 kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
                              const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     KOLO_TRY(check_arguments(comm, exclude, nexclude, out));
     struct survivors s = {.parent = {.may_wait = may_wait, .at_fault = -1},
                           .comm = comm,

@@ -73,6 +73,7 @@ static kolo_status may_wait(struct kolo_meet_parent *parent, bool joining)
 kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                             const struct kolo_config *config, struct kolo_comm **out)
 {
+    KOLO_UNCANCELLED;
     KOLO_TRY(kolo_comm_usable(comm));
     if (out == NULL || (color < 0 && color != KOLO_NO_COLOR)) {
         return out == NULL ? kolo_fail(KOLO_ERR_INVALID, "out is NULL")

@@ -159,6 +159,7 @@ static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _At
     if (comes_while_polling(w, word, want)) {
         return KOLO_OK;
     }
+    KOLO_UNCANCELLED;
     const double until = kolo_now_us() + YIELDING_US;
     for (int i = 0; i < YIELDS && kolo_now_us() < until; i++) {
         KOLO_AWAIT(is_aborted(w));

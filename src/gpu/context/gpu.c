@@ -5,6 +5,7 @@
 
 #include "exec/reduce/reduce.h"
 #include "plan/plan.h"
+#include "util/library.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -75,7 +76,14 @@ void kolo_gpu_leave(const struct kolo_gpu *gpu)
  * string. */
 static kolo_status read_image(const char *path, char **out)
 {
-    FILE *file = fopen(path, "rbe");
+    char why[KOLO_WHY_BYTES];
+    char *real = NULL;
+    const kolo_status allowed = kolo_code_path(path, true, &real, why);
+    if (allowed != KOLO_OK) {
+        return kolo_fail(allowed, "KOLO_CUDA_KERNELS refused: %s", why);
+    }
+    FILE *file = fopen(real, "rbe");
+    free(real);
     long bytes = -1;
     if (file != NULL && fseek(file, 0, SEEK_END) == 0) {
         bytes = ftell(file);
@@ -96,7 +104,7 @@ static kolo_status read_image(const char *path, char **out)
 
 static kolo_status load_module(struct kolo_gpu *gpu)
 {
-    const char *path = kolo_env("KOLO_CUDA_KERNELS");
+    const char *path = kolo_code_variable("KOLO_CUDA_KERNELS");
     const void *image = gpu->stores ? kolo_program_image() : kolo_fused_image();
     char *read = NULL;
     if (path != NULL) {
@@ -190,7 +198,7 @@ kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct k
 
 bool kolo_gpu_has_kernels(void)
 {
-    return kolo_env("KOLO_CUDA_KERNELS") != NULL || kolo_fused_image() != NULL;
+    return kolo_code_variable("KOLO_CUDA_KERNELS") != NULL || kolo_fused_image() != NULL;
 }
 
 kolo_status kolo_gpu_launch(const struct kolo_gpu *gpu, int nranks,

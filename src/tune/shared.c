@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rankings that the choosers of one process share. Ranks that are threads choose alike, from equal
+ * facts: the first of them prices the candidates, the others take its ranking. Otherwise the first
+ * call of many threads would price the same plans once for each. */
+#include "chooser.h"
+#include "topology/machine/host.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT = 64 };
+
+struct kept {
+    uint64_t key;
+    struct kolo_candidate *candidate;
+    int count;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct kept kept[KEPT]; /* a ring */
+    unsigned next;
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&shared.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&shared.lock);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static uint64_t add(uint64_t key, const void *array, size_t bytes)
+{
+    return array != NULL ? kolo_hash(key, array, bytes) : kolo_hash(key, &bytes, sizeof bytes);
+}
+
+/* All that a price depends on. */
+uint64_t kolo_chooser_facts(const struct kolo_chooser *c)
+{
+    const struct kolo_chooser_options *o = &c->options;
+    const size_t n = (size_t)o->nranks;
+    const int64_t numbers[] = {o->nranks,  o->nhosts,      o->nrings,    o->ntrees,
+                               o->nlevels, o->by_messages, o->max_phases};
+    uint64_t key = add(0, numbers, sizeof numbers);
+    key = add(key, &o->costs, sizeof o->costs);
+    key = add(key, c->order, (size_t)(o->nrings > 1 ? o->nrings : 1) * n * sizeof *c->order);
+    key = add(key, c->tree, (size_t)o->ntrees * n * sizeof *c->tree);
+    key = add(key, c->group, (size_t)o->nlevels * n * sizeof *c->group);
+    key = add(key, c->place, n * sizeof *c->place);
+    return add(key, c->host, n * sizeof *c->host);
+}
+
+/* Those, the catalogue as it is now, and the class of the call. */
+static uint64_t key_of(const struct kolo_chooser *c, enum kolo_coll coll,
+                       const struct kolo_asking *about)
+{
+    const uint64_t call[] = {(uint64_t)coll, about->bytes, about->mapped};
+    uint64_t key = add(c->facts, call, sizeof call);
+    for (int i = 0; i < c->options.algo_count(); i++) {
+        const struct kolo_algo *algo = c->options.algo_at(i);
+        key = add(key, &algo, sizeof algo);
+    }
+    return key;
+}
+
+/* Under the lock. */
+static const struct kept *find(uint64_t key)
+{
+    for (int i = 0; i < KEPT; i++) {
+        if (shared.kept[i].key == key && shared.kept[i].candidate != NULL) {
+            return &shared.kept[i];
+        }
+    }
+    return NULL;
+}
+
+/* Under the lock. Without memory it is priced again. */
+static void keep(uint64_t key, const struct kolo_ranking *ranking)
+{
+    struct kept *oldest = &shared.kept[shared.next % KEPT];
+    const size_t bytes = (size_t)ranking->count * sizeof *ranking->candidate;
+    struct kolo_candidate *copy = malloc(bytes + 1);
+    if (copy == NULL) {
+        return;
+    }
+    memcpy(copy, ranking->candidate, bytes);
+    free(oldest->candidate);
+    *oldest = (struct kept){key, copy, ranking->count};
+    shared.next++;
+}
+
+kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *ranking,
+                               enum kolo_coll coll, const struct kolo_asking *about)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const uint64_t key = key_of(c, coll, about);
+    kolo_status st = KOLO_OK;
+    (void)pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&shared.lock);
+    const struct kept *found = find(key);
+    if (found != NULL) {
+        ranking->count = found->count;
+        memcpy(ranking->candidate, found->candidate,
+               (size_t)found->count * sizeof *found->candidate);
+    } else {
+        st = kolo_ranking_price(c, ranking, coll, about);
+        if (st == KOLO_OK) {
+            keep(key, ranking);
+        }
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return st;
+}
