@@ -254,6 +254,7 @@ static kolo_status lost(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, kolo_s
     peer->gone = true;
     hear(p2p, peer);
     if (needed || status != KOLO_ERR_LINK) {
+        p2p->comm->links.wires.blamed = peer->rank;
         return kolo_fail(status, "the link to rank %d ended while messages were under way: %s",
                          peer->rank, kolo_status_name(status));
     }
