@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A connection to a peer ended without a good-bye. Did the peer die, or is only the connection lost?
+/* A connection to a peer ended without a good-bye. Did the peer die, or is only the connection
+ * lost?
  *
  * The end of a connection does not tell: the kernel ends the connections of a dead process, but a
  * firewall, or an administrator (ss -K), ends connections of processes that live. So this side
  * knocks at the address where the peer listens. A dead process refuses. The listener of one that
- * lives, even if it is stopped, keeps the new connection. A host that is cut off gives no answer. */
+ * lives, even if it is stopped, keeps the new connection. A host that is cut off does not answer.
+ */
 #ifndef KOLO_TRANSPORTS_DOUBT_H
 #define KOLO_TRANSPORTS_DOUBT_H
 

@@ -92,8 +92,7 @@ static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t n
     let_deliver(link);
 }
 
-/* Write the rest of half written frames, or BYE could not follow. A peer that lives reads meanwhile.
- */
+/* Write the rest of half written frames, or BYE could not follow. A peer that lives reads it. */
 static void finish_frames(struct kolo_link *link)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;

@@ -8,8 +8,8 @@
 /* A wait for rank `peer` (-1: not known) lasts. Warns of a straggler, once a call. Errors:
  * MISMATCH, PEER (the wait can never end). */
 kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message);
-/* It has lasted longer than its limit: TIMEOUT, naming the rank for which all wait. OK: the wait may
- * go on for a moment, because the rank that holds all up is another one than just before. */
+/* It has lasted longer than its limit: TIMEOUT, naming the rank for which all wait. OK: the wait
+ * may go on for a moment, because the rank that holds all up is another one than just before. */
 kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, double waited_us, int limit_ms,
                                bool message);
 /* kolo_env.on_wait: a transport waits for rank `peer` inside a slot. The links' lock is held. */
