@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 enum { ANSWER_US = 1000 * 1000, STAYS_US = 150 * 1000, NEWS_US = 200 * 1000, FIRST_MS = 2 };
+enum { LIVED_US = 30 * 1000 };
 
 void kolo_doubt_begin(struct kolo_doubt *d, const struct kolo_inet *place,
                       const struct kolo_interface *from, bool met)
@@ -41,8 +42,12 @@ static int see_it_stay(struct kolo_doubt *d)
 {
     char byte = 0;
     const ssize_t n = recv(d->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-    d->refused = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-    return !d->refused && kolo_now_us() - d->answered_us > STAYS_US ? ENOLINK : 0;
+    const bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    d->alive_us = ended ? d->alive_us : kolo_now_us();
+    /* A peer that was in doubt, too, and has settled it, may have left meanwhile. */
+    const bool lived = d->alive_us - d->answered_us > (ended ? LIVED_US : STAYS_US);
+    d->refused = ended && !lived;
+    return lived ? ENOLINK : 0;
 }
 
 int kolo_doubt_step(struct kolo_doubt *d)

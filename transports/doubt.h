@@ -17,6 +17,7 @@ struct kolo_doubt {
     bool met; /* there was a connection before */
     bool refused;
     double since_us, answered_us; /* 0: no doubt; no answer yet */
+    double alive_us;              /* when the new connection was last seen to stand */
 };
 
 static inline bool kolo_doubt_is_open(const struct kolo_doubt *d)
