@@ -2,6 +2,7 @@
 /* Messages to another process: how they are posted, end and fail, and how a rank reaches itself. */
 #include "transports/carrier.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 /* ---- posting ---- */
@@ -218,6 +219,9 @@ void kolo_carrier_left(struct kolo_carrier *c)
     if (c->failed == KOLO_OK) {
         (void)snprintf(c->text, sizeof c->text, "rank %d has closed its end", c->peer.rank);
         c->failed = KOLO_ERR_LINK;
+        if (c->all->env->on_peer_lost != NULL) {
+            c->all->env->on_peer_lost(c->all->env->owner, c->peer.rank, "left", ESHUTDOWN);
+        }
         kolo_carrier_activate(c);
     }
 }

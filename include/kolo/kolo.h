@@ -54,7 +54,7 @@ typedef enum kolo_status {
     KOLO_ERR_INVALID = -1,     /* an argument is wrong; nothing happened */
     KOLO_ERR_UNSUPPORTED = -2, /* not possible on this system; nothing happened */
     KOLO_ERR_MISMATCH = -16,   /* ranks called different collectives */
-    KOLO_ERR_PEER = -17,       /* a rank died */
+    KOLO_ERR_PEER = -17,       /* a rank died, or left */
     KOLO_ERR_TIMEOUT = -18,    /* no progress for config.timeout_ms */
     KOLO_ERR_LINK = -19,       /* a connection broke */
     KOLO_ERR_ABORTED = -20,    /* kolo_comm_abort() was called */
@@ -184,7 +184,9 @@ struct kolo_recv_info {
 struct kolo_failure {
     uint32_t size; /* set to sizeof(struct kolo_failure) by the caller */
     kolo_status status;
-    int rank;      /* the rank at fault: dead, stopped, late, or in another call; -1: not known */
+    /* The rank at fault: dead, stopped, late, or in another call; -1: not known. Of a lost
+     * connection the higher one of its ranks, if both live. */
+    int rank;
     int seen_by;   /* the rank that detected the failure; -1: none */
     uint64_t call; /* collectives that the detecting rank had begun */
     char text[512];

@@ -214,8 +214,11 @@ struct kolo_env {
     /* A numeric address that the hosts of all ranks reach; NULL: none is known. A transport listens
      * on the interface that has the route to it. */
     const char *route_hint;
-    /* Report evidence that the process of `rank` is gone: a description, and its errno or 0. The
-     * transport calls it from a slot. It may not call into the transport. May be NULL. */
+    /* Report what became of `rank`: a description, and an errno. 0, ECONNRESET, EPIPE: its process
+     * has ended. ECONNREFUSED: it has ended, or left. ESHUTDOWN: it left in order. ENOLINK: the
+     * connection is lost, though the rank lives. EBADMSG: it lives, and sent what is invalid.
+     * Others: it is not reached any more. The transport calls it from a slot. It may not call into
+     * the transport. May be NULL. */
     void (*on_peer_lost)(void *owner, int rank, const char *what, int error);
     /* The reason that abort() sends to the peers. Called like on_peer_lost(). */
     int32_t (*failure_reason)(void *owner);
@@ -231,6 +234,13 @@ struct kolo_env {
     /* Copy bytes to memory of this rank's GPU, or from it. The copy is complete on return. Called
      * like on_peer_lost(). */
     kolo_status (*copy)(void *owner, void *to, const void *from, size_t len, bool to_gpu);
+    /* A slot such as connect() or attach() waits for `rank`, for `waited_us` by now. The transport
+     * calls it every 20 ms or more often, and once with a negative number when the wait is over. A
+     * status below 0 ends the wait; the slot returns it. May be NULL. */
+    kolo_status (*on_wait)(void *owner, int rank, double waited_us);
+    /* `rank` has connected to this one, which has no link to it yet. connect() soon follows. Called
+     * like on_peer_lost(). May be NULL. */
+    void (*on_contact)(void *owner, int rank);
 };
 
 struct kolo_reach { /* probe() fills it */

@@ -83,6 +83,9 @@ KOLO_CHECK kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_m
  * boot id, the network namespace and the user namespace, never of the host's name. The call reads
  * three files, so the caller should keep the result. */
 uint64_t kolo_host_id(void);
+/* The PID namespace of this process: process IDs mean the same to those with the same number. 0: it
+ * is not known, or /proc is that of another namespace. */
+uint64_t kolo_pid_space(void);
 /* A random number for each process; a forked child has another. */
 uint64_t kolo_process_id(void);
 

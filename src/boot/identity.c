@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -144,6 +145,16 @@ uint64_t kolo_host_id(void)
         return hash;
     }
     return kolo_process_id(); /* without /proc no other process counts as on this host */
+}
+
+uint64_t kolo_pid_space(void)
+{
+    char self[24] = "";
+    uint64_t hash = 0;
+    const ssize_t len = readlink("/proc/self", self, sizeof self - 1);
+    return len > 0 && atoi(self) == (int)getpid() && hash_namespace("/proc/self/ns/pid", &hash)
+               ? hash
+               : 0;
 }
 
 static _Atomic uint64_t process_id; /* 0: not drawn since start or fork */

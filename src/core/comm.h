@@ -44,10 +44,16 @@ struct kolo_member { /* a rank, as this one sees it */
     bool maps;                      /* its region can be mapped here, and ours there */
     int slot;                       /* its post on the board, -1: none */
     _Atomic bool lost;              /* its process is gone; core/health/watchdog.c */
+    unsigned char life[16];         /* the socket that ends with its process: life.h */
+    _Atomic int pid_here;           /* its process in our PID namespace; 0: not known, or none */
+    uint32_t beats;                 /* of its post, as last seen by the watchdog ... */
+    _Atomic uint64_t beats_us;      /* ... and when they grew; 0: not yet */
     _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
     bool in_gossip;                 /* the link to it tells who is gone; core/health/gossip.c */
     _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
     bool in_slots;                  /* its outbox is mapped */
+    _Atomic int end;                /* 1 + enum kolo_end, where it is known; 0: not */
+    _Atomic bool calls_on;          /* it has connected, and waits that this rank does, too */
 };
 
 struct kolo_p2p;

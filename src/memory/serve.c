@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -348,42 +347,49 @@ bool kolo_service_starved(void)
 /* ---- the client ---- */
 
 /* OK: keep waiting. Else the reason to stop. */
-static kolo_status still_waiting(const struct kolo_shm_owner *owner, double deadline)
+static kolo_status still_waiting(const struct kolo_shm_owner *owner, double since_us)
 {
     const int aborted = __atomic_load_n(owner->aborted, __ATOMIC_ACQUIRE);
+    const double waited_us = kolo_now_us() - since_us;
     if (aborted != 0) {
         return (kolo_status)aborted;
     }
-    if (kill(owner->pid, 0) != 0 && errno == ESRCH) {
-        return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) is gone", owner->rank, owner->pid);
+    if (owner->on_wait != NULL) {
+        return owner->on_wait(owner->owner, owner->rank, waited_us);
     }
-    if (kolo_now_us() > deadline) {
-        return kolo_fail(KOLO_ERR_TIMEOUT,
-                         "rank %d (pid %d) did not hand out its shared memory within 5 s",
-                         owner->rank, owner->pid);
-    }
-    return KOLO_OK;
+    return waited_us <= DEADLINE_US
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_TIMEOUT, "rank %d (pid %d) did not hand out its memory in 5 s",
+                           owner->rank, owner->pid);
 }
 
-/* Connect `fd`. The owner may not listen yet, or its queue may be full.
- *
- * Members of a communicator listen before they announce memory. So an owner that refuses for
- * REFUSED_US has left. */
-static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, double deadline)
+static bool knock(const struct kolo_shm_owner *owner, int fd)
 {
     struct sockaddr_un address;
     const socklen_t len = fill_address(&owner->identity, &address);
+    return connect(fd, (const struct sockaddr *)&address, len) == 0;
+}
+
+static kolo_status fail_gone(const struct kolo_shm_owner *owner)
+{
+    return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) is gone, and its memory with it", owner->rank,
+                     owner->pid);
+}
+
+/* Connect `fd`. The queue of the owner may be full. Members of a communicator listen before they
+ * announce memory, so an owner that refuses for REFUSED_US has left. */
+static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, double since_us)
+{
     const double refused_until = kolo_now_us() + REFUSED_US;
-    while (connect(fd, (const struct sockaddr *)&address, len) != 0) {
+    while (!knock(owner, fd)) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
             return kolo_fail(KOLO_ERR_LINK, "connecting to rank %d (pid %d): %s", owner->rank,
                              owner->pid, strerror(errno));
         }
         if (errno == ECONNREFUSED && kolo_now_us() > refused_until) {
-            return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) has left, and its memory with it",
-                             owner->rank, owner->pid);
+            return fail_gone(owner);
         }
-        KOLO_TRY(still_waiting(owner, deadline));
+        KOLO_TRY(still_waiting(owner, since_us));
         (void)poll(NULL, 0, 1);
     }
     if (!same_user(fd)) {
@@ -393,16 +399,19 @@ static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, doubl
     return KOLO_OK;
 }
 
-/* The owner lacks memory that it had announced. Usually its communicator has failed, or it died.
- * That news is on its way, so wait for it: it is the better error. */
+/* The owner lacks memory that it had announced, or did not answer. Usually its communicator has
+ * failed, or it died. That news is on its way, so wait for it: it is the better error. */
 static kolo_status await_reason(const struct kolo_shm_owner *owner)
 {
-    const double until = kolo_now_us() + REFUSED_US;
-    while (kolo_now_us() < until) {
-        KOLO_TRY(still_waiting(owner, INFINITY));
+    const double since_us = kolo_now_us();
+    while (kolo_now_us() < since_us + REFUSED_US) {
+        KOLO_TRY(still_waiting(owner, since_us));
         (void)poll(NULL, 0, 1);
     }
-    return KOLO_OK;
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool gone = !knock(owner, fd) && errno == ECONNREFUSED;
+    close(fd);
+    return gone ? fail_gone(owner) : KOLO_OK;
 }
 
 /* Receive the answer. *fd gets the descriptor, or -1. *cut: this process had no free descriptor
@@ -421,9 +430,8 @@ static ssize_t receive_answer(int socket_fd, struct answer *answer, int *fd, boo
     return got;
 }
 
-/* The memory must have the announced size, and must never shrink while it is mapped.
- *
- * A process that may not make memfds sends unnamed memory instead. It cannot be sealed. */
+/* The memory must have the announced size, and must never shrink while it is mapped. A process that
+ * may not make memfds sends unnamed memory instead. It cannot be sealed. */
 static bool is_trustworthy(int fd, uint64_t len)
 {
     struct stat info;
@@ -433,16 +441,16 @@ static bool is_trustworthy(int fd, uint64_t len)
 }
 
 static kolo_status ask_descriptor(const struct kolo_shm_owner *owner, int socket_fd, uint32_t id,
-                                  int *fd, uint64_t *len, double deadline)
+                                  int *fd, uint64_t *len, double since_us)
 {
     struct request request = {MAGIC, id, {0}};
     struct answer answer = {0};
     struct pollfd wait = {socket_fd, POLLIN, 0};
     memcpy(request.token, owner->identity.token, sizeof request.token);
-    KOLO_TRY(reach_owner(owner, socket_fd, deadline));
+    KOLO_TRY(reach_owner(owner, socket_fd, since_us));
     const bool sent = send(socket_fd, &request, sizeof request, MSG_NOSIGNAL) >= 0;
     while (sent && poll(&wait, 1, 20) <= 0) {
-        KOLO_TRY(still_waiting(owner, deadline));
+        KOLO_TRY(still_waiting(owner, since_us));
     }
     bool cut = false;
     const ssize_t got = sent ? receive_answer(socket_fd, &answer, fd, &cut) : -1;
@@ -482,13 +490,14 @@ kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, 
     if (socket_fd < 0) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: socket: %s", kolo_why(errno));
     }
-    const kolo_status status =
-        ask_descriptor(owner, socket_fd, id, &came, len, kolo_now_us() + DEADLINE_US);
+    const kolo_status status = ask_descriptor(owner, socket_fd, id, &came, len, kolo_now_us());
     close(socket_fd);
-    if (status == KOLO_OK) {
-        *fd = came;
-    } else if (came >= 0) {
+    if (owner->on_wait != NULL) {
+        (void)owner->on_wait(owner->owner, owner->rank, -1);
+    }
+    if (status != KOLO_OK && came >= 0) {
         close(came);
     }
+    *fd = status == KOLO_OK ? came : *fd;
     return status;
 }

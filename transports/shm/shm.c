@@ -193,7 +193,8 @@ static kolo_status shm_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     }
     link->ep = ep;
     link->local = peer->process == ep->env.self->process;
-    link->peer = (struct kolo_shm_owner){address.identity, peer->rank, peer->pid, ep->env.aborted};
+    link->peer = (struct kolo_shm_owner){address.identity, peer->rank,      peer->pid,
+                                         ep->env.aborted,  ep->env.on_wait, ep->env.owner};
     link->process = first_half(&address.identity);
     kolo_status status = view_segment(link, address.region, &view);
     if (status == KOLO_OK && view.len < address.region_bytes) {

@@ -92,6 +92,25 @@ static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t n
     let_deliver(link);
 }
 
+/* Write the rest of half written frames, or BYE could not follow. A peer that lives reads it. */
+static void finish_frames(struct kolo_link *link)
+{
+    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
+    bool done = link->socket[0].state != KOLO_TCP_UP;
+    while (!done && kolo_now_us() < deadline) {
+        done = true;
+        for (int i = 0; i < link->nsockets; i++) {
+            done = kolo_tcp_stream_finish(&link->socket[i]) && done;
+        }
+        if (!done) {
+            for (int i = 0; i < link->nsockets; i++) {
+                (void)drain_socket(link->socket[i].fd);
+            }
+            (void)usleep(100);
+        }
+    }
+}
+
 void kolo_tcp_farewell_complain(struct kolo_link *link)
 {
     link->bad = false;
@@ -106,6 +125,7 @@ void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
         say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, why));
         kolo_tcp_message_end(link, why);
     } else {
+        finish_frames(link);
         const bool clean = is_clean(link);
         kolo_tcp_message_end(link, why);
         if (clean) {

@@ -81,7 +81,7 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         s->staging = malloc(KOLO_TCP_STAGING);
     }
     if (s->staging == NULL) {
-        kolo_tcp_fail(s->link, "cannot be read: out of memory for a socket", 0);
+        kolo_tcp_fail(s->link, "cannot be read: out of memory for a socket", ENOMEM);
         return;
     }
     KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s", ep->env.rank,
@@ -113,6 +113,15 @@ static void set_options(const struct kolo_endpoint *ep, int fd)
 
 /* ---- the side that makes the connection ---- */
 
+static void fail_connecting(struct kolo_link *link, int error)
+{
+    if (error == ECONNREFUSED || error == ECONNRESET) {
+        kolo_tcp_doubt(link, false);
+    } else {
+        kolo_tcp_fail(link, "cannot be connected to", error);
+    }
+}
+
 void kolo_tcp_greet_begin(struct kolo_link *link, int index)
 {
     struct kolo_tcp_socket *s = &link->socket[index];
@@ -120,7 +129,7 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     const int fd = kolo_net_connect(&link->address.place, &ep->interface);
     s->again_us = 0;
     if (fd < 0) {
-        kolo_tcp_fail(link, "cannot be connected to", errno);
+        fail_connecting(link, errno);
         return;
     }
     s->hello = (struct kolo_tcp_hello){.magic = KOLO_TCP_MAGIC,
@@ -156,7 +165,7 @@ static void step_connecting(struct kolo_tcp_socket *s)
     if (kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
         enter_state(s, KOLO_TCP_GREETING);
     } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
-        kolo_tcp_fail(s->link, "cannot be connected to", errno);
+        fail_connecting(s->link, errno);
     }
 }
 
@@ -170,7 +179,7 @@ static void step_greeting(struct kolo_tcp_socket *s)
         const struct kolo_endpoint *ep = s->link->ep;
         if (!prove_hello(ep, to_maker, &s->hello, &s->challenge, proof) ||
             !kolo_same_bytes(proof, s->challenge.proof, KOLO_PROOF_BYTES)) {
-            kolo_tcp_fail(s->link, "does not know this communicator's secret", 0);
+            kolo_tcp_fail(s->link, "does not know this communicator's secret", EPROTO);
         } else if (!prove_hello(ep, to_listener, &s->hello, &s->challenge, s->proof) ||
                    !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
             try_again(s);
@@ -299,6 +308,9 @@ static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_gue
         return KOLO_WELCOME_DONE;
     }
     if (link == NULL) {
+        if (ep->env.on_contact != NULL) {
+            ep->env.on_contact(ep->env.owner, guest->from);
+        }
         return KOLO_WELCOME_WAITING;
     }
     take_guest(link, guest);

@@ -24,7 +24,7 @@ void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint
 {
     struct kolo_tcp_note *note = kolo_grow(link->note, link->notes, &link->note_cap, sizeof *note);
     if (note == NULL) {
-        kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", 0);
+        kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", ENOMEM);
         return;
     }
     link->note = note;

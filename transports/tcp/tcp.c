@@ -123,6 +123,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
         return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for a link");
     }
     link->ep = ep;
+    link->doubt.fd = -1;
     link->address = address;
     link->sums = ep->sums || address.sums == 1;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
@@ -149,6 +150,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
 
 static void hang_up(struct kolo_link *link)
 {
+    kolo_doubt_end(&link->doubt);
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         kolo_tcp_socket_reset(&link->socket[i], KOLO_TCP_ENDED);
         link->socket[i].again_us = 0;
@@ -167,17 +169,43 @@ void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
     }
 }
 
+static void settle_doubt(struct kolo_link *link)
+{
+    const int error = kolo_doubt_step(&link->doubt);
+    if (error != 0) {
+        kolo_tcp_fail(link,
+                      error == ECONNRESET     ? "closed its connection"
+                      : error == ECONNREFUSED ? "is gone"
+                      : error == ENOLINK      ? "lost its connection, and lives"
+                                              : "is not reached any more",
+                      error);
+        kolo_doubt_end(&link->doubt);
+    }
+}
+
+void kolo_tcp_doubt(struct kolo_link *link, bool met)
+{
+    if (!kolo_doubt_is_open(&link->doubt) && link->base.failed == KOLO_OK) {
+        hang_up(link);
+        kolo_doubt_begin(&link->doubt, &link->address.place, &link->ep->interface, met);
+        kolo_carrier_activate(&link->base);
+        settle_doubt(link);
+    }
+}
+
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
 {
     struct kolo_link *link = s->link;
-    if (link->base.bye && error == 0) {
+    if (link->base.bye) { /* all its frames are here, even if a reset follows */
         kolo_tcp_socket_reset(s, KOLO_TCP_ENDED);
         if (s->index == 0) {
             kolo_carrier_left(&link->base);
         }
-        return;
+    } else if (error == 0 || error == ECONNRESET || error == ECONNABORTED || error == EPIPE) {
+        kolo_tcp_doubt(link, true);
+    } else {
+        kolo_tcp_fail(link, "is not reached any more", error);
     }
-    kolo_tcp_fail(link, error == 0 ? "closed its connection" : "is not reached any more", error);
 }
 
 /* ---- progress ---- */
@@ -232,7 +260,7 @@ static bool step_sockets(struct kolo_link *link, bool asks)
 
 static bool is_idle(const struct kolo_link *link)
 {
-    bool idle = link->base.pending == 0 && link->notes == 0;
+    bool idle = link->base.pending == 0 && link->notes == 0 && !kolo_doubt_is_open(&link->doubt);
     for (int i = 0; i < link->nsockets; i++) {
         idle = idle && link->socket[i].count == 0;
     }
@@ -253,7 +281,11 @@ static int step_link(struct kolo_link *link, bool asks)
             }
         }
         link->words = link->notes > 0 && link->note[0].kind == KOLO_TCP_WORD;
-        moved = step_sockets(link, asks) && !link->words;
+        if (kolo_doubt_is_open(&link->doubt)) {
+            settle_doubt(link);
+        } else {
+            moved = step_sockets(link, asks) && !link->words;
+        }
     }
     if (why != KOLO_OK && link->base.failed == KOLO_OK) {
         kolo_tcp_farewell_give_up(link, why);

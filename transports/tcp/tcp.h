@@ -25,6 +25,7 @@
 
 #include "transports/acceptor.h"
 #include "transports/carrier.h"
+#include "transports/doubt.h"
 #include "util/secret.h"
 
 #include <assert.h>
@@ -169,7 +170,8 @@ struct kolo_link {
         *expected; /* the receive that the next frame is probably for, or NULL */
     struct kolo_tcp_note *note;
     int notes, note_cap;
-    bool bad;   /* the peer sent an invalid frame, and does not know it yet */
+    struct kolo_doubt doubt; /* the connection has ended, and it is not known why */
+    bool bad;                /* the peer sent an invalid frame, and does not know it yet */
     bool words; /* words of notify() moved in this turn, which is no progress of messages */
 };
 
@@ -263,8 +265,12 @@ void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
 
 /* ---- tcp.c ---- */
 
-/* Fail the link: its requests end with LINK and this text. `error`: errno or 0; EBADMSG if the peer
- * lives and sent an invalid frame. */
+/* The connection has ended without a reason (`met`), or could not be made because the peer refused:
+ * find out whether the peer lives, and then fail the link. */
+void kolo_tcp_doubt(struct kolo_link *link, bool met);
+
+/* Fail the link: its requests end with LINK and this text. `error`: errno; as for struct
+ * kolo_env. */
 void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
 /* The socket has ended. After BYE that is no error. */
 void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);

@@ -307,6 +307,9 @@ static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_gue
         return KOLO_WELCOME_DONE;
     }
     if (link == NULL) {
+        if (ep->env.on_contact != NULL) {
+            ep->env.on_contact(ep->env.owner, guest->from);
+        }
         return KOLO_WELCOME_WAITING;
     }
     take_guest(link, guest);

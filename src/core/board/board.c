@@ -111,6 +111,7 @@ bool kolo_verdict_write(struct kolo_board *board, const struct kolo_verdict *ver
     at->status = verdict->status;
     at->rank = verdict->rank;
     at->seen_by = verdict->seen_by;
+    at->end = verdict->end;
     at->call = verdict->call;
     (void)snprintf(at->text, sizeof at->text, "%s", verdict->text);
     atomic_store_explicit(&at->state, 2, memory_order_release);
@@ -127,6 +128,7 @@ bool kolo_verdict_read(const struct kolo_board *board, struct kolo_verdict *out)
     out->status = at->status;
     out->rank = at->rank;
     out->seen_by = at->seen_by;
+    out->end = at->end;
     out->call = at->call;
     memcpy(out->text, at->text, sizeof out->text);
     out->text[sizeof out->text - 1] = '\0';

@@ -15,6 +15,8 @@
 #include <stdatomic.h>
 
 enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 4, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_POST_MESSAGES = 8 };
+#define KOLO_POST_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
 
 enum { KOLO_WHAT_V = 0x80 };
@@ -32,15 +34,23 @@ enum kolo_presence { KOLO_POST_ABSENT, KOLO_POST_HERE, KOLO_POST_LEFT };
 struct kolo_post { /* a rank's place on the board; records first: cheapest to find */
     _Alignas(128) struct kolo_record record[KOLO_RECORDS];
     _Atomic uint64_t begun;         /* collectives so far */
-    _Atomic int32_t waits_for;      /* rank + 1, once that takes long; 0: nobody */
-    _Atomic int32_t waits_for_last; /* who that waits for in the end, as last known */
+    _Atomic int32_t waits_for;      /* a collective: rank + 1, once that takes long; 0: nobody */
+    _Atomic int32_t waits_for_last; /* who that waits for in the end, + 1; -1: not known */
     _Atomic uint64_t since_us;      /* kolo_now_us() when it began to wait */
     _Atomic uint64_t stuck; /* the number of the call in which all threads of its process wait */
     _Atomic int32_t rank, pid;
     _Atomic uint32_t presence; /* enum kolo_presence */
     _Atomic int32_t device, timeout_ms;
     _Atomic uint64_t ticks, ticks_us; /* kolo_ticks_now() and kolo_now_us() of one moment */
+    _Atomic uint64_t pid_space;       /* the PID namespace that `pid` belongs to; 0: not known */
+    _Atomic uint32_t beats;           /* grows while its process runs */
+    /* Sends and receives that last: 2 + the peer's rank (1: of any rank), KOLO_POST_BLOCKS if a
+     * thread waits for it, and when the rank last looked (kolo_now_us() / 1000) above. A peer is at
+     * place rank % KOLO_POST_MESSAGES. */
+    _Atomic uint64_t message[KOLO_POST_MESSAGES];
 };
+
+enum kolo_end { KOLO_END_DIED, KOLO_END_LEFT, KOLO_END_GONE /* one of the two */ };
 
 /* What ended the communicator first; written once. */
 struct kolo_verdict {
@@ -48,6 +58,7 @@ struct kolo_verdict {
     int32_t status;
     int32_t rank;    /* whom it is about, -1: not known */
     int32_t seen_by; /* who found it */
+    int32_t end;     /* enum kolo_end: of that rank, where status is PEER */
     uint64_t call;   /* that rank's number of the call, 0: none */
     char text[KOLO_VERDICT_TEXT];
 };

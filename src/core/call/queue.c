@@ -8,6 +8,7 @@
 
 #include "core/call/call.h"
 #include "core/health/diagnose.h"
+#include "core/health/waits.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -77,11 +78,14 @@ void kolo_queued_close(struct kolo_queued *call)
 static void finish(struct kolo_queued *call, kolo_status st)
 {
     const bool collective = call->kind == KOLO_QUEUED_COLLECTIVE;
+    if (call->kind == KOLO_QUEUED_MESSAGE && call->deadline > 0) {
+        kolo_waits_message_over(call->comm, kolo_message_of(call)->op->peer);
+    }
     if (st == KOLO_OK && collective) {
         kolo_call_record_end(kolo_call_of(call));
     }
-    if (st <= KOLO_ERR_MISMATCH) {
-        (void)kolo_comm_fail(call->comm, st);
+    if (st <= KOLO_ERR_MISMATCH) { /* the call returns what ended the communicator */
+        st = kolo_comm_fail(call->comm, st);
         if (collective) {
             kolo_call_take_back(kolo_call_of(call));
         }
@@ -113,8 +117,13 @@ static kolo_status check_deadline(struct kolo_queued *call, int peer)
     if (call->deadline <= 0) {
         call->deadline = now + limit_ms * 1e3;
     }
+    if (message) {
+        kolo_waits_message(c, peer,
+                           call->stream == NULL || atomic_load(&call->stream->awaited) > 0);
+    }
     if (now > call->deadline) {
-        return kolo_diagnose_late(c, peer, limit_ms, message);
+        return kolo_diagnose_late(c, peer, now - (call->deadline - limit_ms * 1e3), limit_ms,
+                                  message);
     }
     if (now - call->asked_us > 1e5) {
         call->asked_us = now;

@@ -280,7 +280,9 @@ kolo_status kolo_stream_sync(kolo_stream stream)
         return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
     }
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        atomic_fetch_add(&s->awaited, 1);
         help_until_idle(s);
+        atomic_fetch_sub(&s->awaited, 1);
     }
     return take_stream_error(s);
 }

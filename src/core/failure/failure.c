@@ -35,7 +35,9 @@ kolo_status kolo_comm_usable(const struct kolo_comm *comm)
     return KOLO_OK;
 }
 
-/* A status in the low 8 bits, negated, and 1 + the rank at fault above. */
+/* A status in the low 6 bits, negated; enum kolo_end; and 1 + the rank at fault above. */
+enum { REASON_STATUS = 0x3f, REASON_END_AT = 6, REASON_END = 3, REASON_RANK_AT = 8 };
+
 int32_t kolo_failure_reason(void *comm)
 {
     const struct kolo_comm *c = comm;
@@ -43,7 +45,9 @@ int32_t kolo_failure_reason(void *comm)
         atomic_load(&c->failure.error) != KOLO_OK; /* else a link only, and this is why */
     const int rank = ended ? c->failure.verdict.rank + 1 : atomic_load(&c->failure.evidence.rank);
     const int status = ended ? c->failure.verdict.status : KOLO_ERR_LINK;
-    return (int32_t)(((uint32_t)rank << 8) | (uint8_t)-status);
+    const unsigned end = ended ? (unsigned)c->failure.verdict.end & REASON_END : 0;
+    return (int32_t)((unsigned)rank << REASON_RANK_AT | end << REASON_END_AT |
+                     ((unsigned)-status & REASON_STATUS));
 }
 
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
@@ -55,68 +59,142 @@ void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
     }
 }
 
+static void note_end(struct kolo_comm *c, int rank, int end)
+{
+    int none = 0;
+    (void)atomic_compare_exchange_strong(&c->member[rank].end, &none, end + 1);
+}
+
+static bool has_left(const struct kolo_comm *c, int rank)
+{
+    return rank >= 0 && rank < c->ranks.nranks &&
+           atomic_load(&c->member[rank].end) == KOLO_END_LEFT + 1;
+}
+
+void kolo_failure_peer_left(struct kolo_comm *c, int rank)
+{
+    note_end(c, rank, KOLO_END_LEFT);
+}
+
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
     KOLO_LOG(INFO, NET, "comm %p rank %d: rank %d %s%s%s", comm, c->ranks.rank, rank, what,
              error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
-    if (atomic_load(&c->failure.evidence.rank) == 0) {
+    if (error == ESHUTDOWN) { /* that ends the communicator only if somebody needs the rank */
+        kolo_failure_peer_left(c, rank);
+    } else if (atomic_load(&c->failure.evidence.rank) == 0) {
         (void)snprintf(c->failure.evidence.what, sizeof c->failure.evidence.what, "%s", what);
         atomic_store(&c->failure.evidence.error, error);
         atomic_store(&c->failure.evidence.rank, rank + 1);
     }
 }
 
-/* What a peer told, else what was seen here: in this thread's error. */
-static bool say_evidence(struct kolo_comm *c, kolo_status *status, int *rank)
+/* ---- evidence: it becomes this thread's error ---- */
+
+static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *rank)
 {
     char who[48];
+    const int32_t reason = atomic_load(&c->failure.evidence.reason);
+    const int about = (reason >> REASON_RANK_AT) - 1;
+    const int end = reason >> REASON_END_AT & REASON_END;
+    *status = (kolo_status)(0 - (reason & REASON_STATUS));
+    *rank = about < c->ranks.nranks + atomic_load(&c->failure.ranks_above) ? about : -1;
+    *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
+    if (*rank >= c->ranks.nranks) {
+        (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->ranks.nranks);
+    } else if (*rank >= 0) {
+        kolo_say_rank(c, *rank, who, sizeof who);
+        if (*status == KOLO_ERR_PEER) {
+            note_end(c, *rank, end);
+        }
+    } else {
+        (void)snprintf(who, sizeof who, "it is not known which rank");
+    }
+    kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
+              kolo_status_name(*status), who,
+              *status != KOLO_ERR_PEER ? "is the one it is about"
+              : end == KOLO_END_LEFT   ? "left: it destroyed its communicator"
+              : end == KOLO_END_GONE   ? "is gone"
+                                       : "died");
+}
+
+static kolo_status say_lost(struct kolo_comm *c, int lost, int *rank)
+{
+    char who[48];
+    const int error = atomic_load(&c->failure.evidence.error);
+    const int me = c->ranks.rank;
+    *rank = lost;
+    kolo_say_rank(c, lost, who, sizeof who);
+    switch (error) {
+    case EBADMSG:
+        return kolo_fail(KOLO_ERR_LINK, "%s %s", who, c->failure.evidence.what);
+    case ENOLINK: /* both ends find this, and name the same one */
+        *rank = lost > me ? lost : me;
+        return kolo_fail(KOLO_ERR_LINK,
+                         "the connection of ranks %d and %d was lost, though both live",
+                         lost > me ? me : lost, *rank);
+    case ECONNREFUSED:
+        note_end(c, lost, KOLO_END_GONE);
+        return kolo_fail(KOLO_ERR_PEER, "%s is gone: nobody listens at its address any more", who);
+    case 0:
+    case ECONNRESET:
+    case EPIPE:
+        return kolo_fail(KOLO_ERR_PEER, "%s died: its connection ended without a good-bye%s%s", who,
+                         error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
+    default:
+        return kolo_fail(KOLO_ERR_LINK, "%s is not reached any more: %s", who, kolo_why(error));
+    }
+}
+
+/* The rank whose leaving a failed call is about: rank `q`, or the only one that left. -1: several
+ * have; -2: none. */
+static int find_left(const struct kolo_comm *c, int q)
+{
+    int found = -2;
+    for (int p = 0; p < c->ranks.nranks && !has_left(c, q); p++) {
+        found = !has_left(c, p) ? found : found == -2 ? p : -1;
+    }
+    return has_left(c, q) ? q : found;
+}
+
+static kolo_status say_left(struct kolo_comm *c, int rank)
+{
+    char who[48] = "a rank", mine[128] = "a message that is waited for";
+    if (rank >= 0) {
+        kolo_say_rank(c, rank, who, sizeof who);
+    }
+    if (kolo_comm_calls(c) > 0) {
+        kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
+    }
+    return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
+}
+
+/* What a peer told, else what was seen here; else, if a call has failed for `*rank` or for reasons
+ * that are not known (-1), who left before. */
+static bool say_evidence(struct kolo_comm *c, bool failing, kolo_status *status, int *rank)
+{
     const int teller = atomic_load(&c->failure.evidence.teller) - 1,
               lost = atomic_load(&c->failure.evidence.rank) - 1;
-    const int error = atomic_load(&c->failure.evidence.error);
+    const bool is_gone = lost >= 0 && atomic_load(&c->failure.evidence.error) == ECONNREFUSED;
     if (teller >= 0) {
-        const int32_t reason = atomic_load(&c->failure.evidence.reason);
-        *status = (kolo_status)(0 - (reason & 0xff));
-        *rank = (reason >> 8) - 1 < c->ranks.nranks + atomic_load(&c->failure.ranks_above)
-                    ? (reason >> 8) - 1
-                    : -1;
-        *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
-        if (*rank < c->ranks.nranks) {
-            kolo_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
-        } else {
-            (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->ranks.nranks);
-        }
-        kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
-                  kolo_status_name(*status), who,
-                  *status == KOLO_ERR_PEER ? "died" : "is the one it is about");
-        return true;
+        say_told(c, teller, status, rank);
+    } else if (lost >= 0 && !(is_gone && has_left(c, lost))) {
+        *status = say_lost(c, lost, rank);
+    } else if (lost >= 0 || (failing && find_left(c, *rank) != -2)) {
+        *rank = lost >= 0 ? lost : find_left(c, *rank);
+        *status = say_left(c, *rank);
+    } else {
+        return false;
     }
-    if (lost >= 0 && error == EBADMSG) {
-        *status = KOLO_ERR_LINK;
-        *rank = lost;
-        kolo_say_rank(c, lost, who, sizeof who);
-        kolo_fail(*status, "%s %s", who, c->failure.evidence.what);
-        return true;
-    }
-    if (lost >= 0) {
-        const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
-        *status = closed ? KOLO_ERR_PEER : KOLO_ERR_LINK;
-        *rank = lost;
-        kolo_say_rank(c, lost, who, sizeof who);
-        kolo_fail(*status,
-                  closed ? "%s died: its connection ended without a good-bye%s%s"
-                         : "%s is not reached any more%s%s",
-                  who, error != 0 ? ": " : "", error != 0 ? kolo_why(error) : "");
-        return true;
-    }
-    return false;
+    return true;
 }
 
 bool kolo_failure_learn(struct kolo_comm *c)
 {
     kolo_status status = KOLO_OK;
     int rank = -1;
-    if (atomic_load(&c->failure.error) != KOLO_OK || !say_evidence(c, &status, &rank)) {
+    if (atomic_load(&c->failure.error) != KOLO_OK || !say_evidence(c, false, &status, &rank)) {
         return false;
     }
     (void)kolo_failure_end(c, status, rank);
@@ -173,6 +251,8 @@ static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
     own->status = (int32_t)status;
     own->rank = rank;
     own->seen_by = c->ranks.rank;
+    own->end = rank >= 0 && rank < c->ranks.nranks ? atomic_load(&c->member[rank].end) : 0;
+    own->end = own->end > 0 ? own->end - 1 : KOLO_END_DIED;
     own->call = c->health.post != NULL ? kolo_comm_calls(c) : 0;
     (void)snprintf(own->text, sizeof own->text, "%s",
                    was_told(c, status) ? "another rank failed or was aborted" : kolo_error_text());
@@ -232,7 +312,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
     KOLO_UNCANCELLED;
     int q = c->links.wires.blamed;
     if (status == KOLO_ERR_LINK || status == KOLO_ERR_ABORTED) {
-        (void)say_evidence(c, &status, &q); /* what is behind it */
+        (void)say_evidence(c, true, &status, &q); /* what is behind it */
     }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->failure.error) == KOLO_OK) {
         (void)kolo_say_mismatch(c, q);

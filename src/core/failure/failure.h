@@ -35,6 +35,8 @@ void kolo_failure_observe(struct kolo_comm *comm,
  * communicator at the next look, of a call that fails or of the watchdog. */
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error);
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason);
+/* `rank` is known to have left in order. */
+void kolo_failure_peer_left(struct kolo_comm *c, int rank);
 /* What a transport tells its peers of this rank's failure. */
 int32_t kolo_failure_reason(void *comm);
 

@@ -34,6 +34,7 @@ static void take_slot(struct kolo_comm *c, struct kolo_board *board)
     c->health.post = post;
     atomic_store(&post->rank, c->ranks.rank);
     atomic_store(&post->pid, (int32_t)getpid());
+    atomic_store(&post->pid_space, kolo_pid_space());
     atomic_store(&post->device, c->options.cuda_ordinal);
     atomic_store(&post->timeout_ms, c->options.timeout_ms);
     atomic_store(&post->ticks, kolo_ticks_now());

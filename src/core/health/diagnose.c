@@ -3,8 +3,10 @@
 #include "core/health/diagnose.h"
 
 #include "core/board/text.h"
+#include "core/failure/failure.h"
 #include "core/health/gone.h"
 #include "core/health/gossip.h"
+#include "core/health/look.h"
 #include "core/health/waits.h"
 #include "core/health/watchdog.h"
 #include "util/threads.h"
@@ -13,6 +15,9 @@
 #include <string.h>
 
 enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
+/* A rank is named once it has been the end of the chain for SURE_US. A wait that is over time goes
+ * on for DOUBT_US at most for that. */
+enum { SURE_US = 250 * 1000, DOUBT_US = 500 * 1000, ASK_US = 100 * 1000 };
 
 /* ---- what a rank does ---- */
 
@@ -46,24 +51,47 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
     }
 }
 
+/* ---- the end of the chain ---- */
+
+/* The rank that the wait depends on in the end; and for how long it has been this one. */
+static int find_end(struct kolo_comm *c, int peer, double *for_us)
+{
+    const int last = kolo_waits_end(c, peer), at = peer >= 0 ? peer % KOLO_AWAITED : 0;
+    const double now = kolo_now_us();
+    if (atomic_exchange(&c->health.awaited[at], last + 1) != last + 1) {
+        atomic_store(&c->health.awaited_us[at], (uint64_t)now);
+    }
+    *for_us = now - (double)atomic_load(&c->health.awaited_us[at]);
+    return last;
+}
+
 /* ---- too late ---- */
 
-kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool message)
+enum wait { WAIT_CALL, WAIT_MESSAGE, WAIT_CONNECT };
+
+static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_ms, enum wait wait)
 {
-    char mine[128] = "for a message", state[200], who[48];
-    const int last = peer >= 0 && peer < c->ranks.nranks ? kolo_waits_end(c, peer) : -1;
-    if (!message) {
+    const bool message = wait == WAIT_MESSAGE;
+    char mine[128], state[200], who[48];
+    (void)snprintf(mine, sizeof mine, message ? "for a message" : "to connect");
+    if (wait == WAIT_CALL) {
         char call[120];
         kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), call, sizeof call);
         (void)snprintf(mine, sizeof mine, "in %s,", call);
     }
-    c->links.wires.blamed = last;
+    c->links.wires.blamed = last >= 0 ? last : -1;
+    if (last < 0 && peer >= 0 && peer < c->ranks.nranks) {
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "rank %d waited %d ms %s for rank %d; for whom that one waits in the end "
+                         "is not known",
+                         c->ranks.rank, limit_ms, mine, peer);
+    }
     if (last < 0) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->ranks.rank, limit_ms,
                          mine, message ? " from any rank" : " it is not known for whom");
     }
     kolo_say_rank(c, last, who, sizeof who);
-    say_state(c, last, message, state, sizeof state);
+    say_state(c, last, wait != WAIT_CALL, state, sizeof state);
     if (last == peer) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s for %s, %s", c->ranks.rank,
                          limit_ms, mine, who, state);
@@ -71,6 +99,26 @@ kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool
     return kolo_fail(KOLO_ERR_TIMEOUT,
                      "rank %d waited %d ms %s for rank %d, and that one in the end for %s, %s",
                      c->ranks.rank, limit_ms, mine, peer, who, state);
+}
+
+/* Whether the end of the chain can be named, or is in doubt for too long. */
+static bool find_culprit(struct kolo_comm *c, int peer, double over_us, int *out)
+{
+    double for_us = 0;
+    const int last = find_end(c, peer, &for_us);
+    const bool sure = for_us > SURE_US || kolo_waits_is_stopped(c, last);
+    *out = sure ? last : KOLO_WAITS_UNKNOWN;
+    return sure || over_us > DOUBT_US;
+}
+
+kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, double waited_us, int limit_ms,
+                               bool message)
+{
+    int last = -1;
+    if (!find_culprit(c, peer, waited_us - limit_ms * 1e3, &last)) {
+        return kolo_diagnose_ask(c, peer, waited_us, message, false);
+    }
+    return say_late(c, peer, last, limit_ms, message ? WAIT_MESSAGE : WAIT_CALL);
 }
 
 /* ---- asking ---- */
@@ -109,6 +157,7 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
         return KOLO_OK;
     }
     c->links.wires.blamed = q;
+    kolo_failure_peer_left(c, q);
     kolo_say_rank(c, q, who, sizeof who);
     if (!message) {
         kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
@@ -157,6 +206,7 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
                               bool blocks)
 {
     const bool stuck = blocks && kolo_thread_is_alone();
+    double for_us = 0;
     if (message && peer == KOLO_ANY_SOURCE) {
         return check_nobody(c, stuck);
     }
@@ -165,11 +215,12 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
     }
     atomic_store_explicit(&c->health.post->since_us, (uint64_t)(kolo_now_us() - waited_us),
                           memory_order_relaxed);
-    const int last = kolo_waits_end(c, peer);
+    const int last = find_end(c, peer, &for_us);
     atomic_store_explicit(&c->health.post->waits_for_last, last + 1, memory_order_relaxed);
     kolo_gossip_ask(c, peer);
     KOLO_TRY(message ? KOLO_OK : check_crossed(c, peer, waited_us, stuck));
-    if (waited_us > WARN_US || (waited_us > STOPPED_US && kolo_waits_is_stopped(c, last))) {
+    if (last >= 0 &&
+        (waited_us > WARN_US || (waited_us > STOPPED_US && kolo_waits_is_stopped(c, last)))) {
         warn(c, last, waited_us, message);
     }
     return check_left(c, message ? peer : last, message);
@@ -178,6 +229,30 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
 kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us)
 {
     struct kolo_comm *c = w->owner;
-    return waited_us > w->timeout_us ? kolo_diagnose_late(c, peer, c->options.timeout_ms, false)
-                                     : kolo_diagnose_ask(c, peer, waited_us, false, true);
+    return waited_us > w->timeout_us
+               ? kolo_diagnose_late(c, peer, waited_us, c->options.timeout_ms, false)
+               : kolo_diagnose_ask(c, peer, waited_us, false, true);
+}
+
+/* It is on the board as a wait for a message, which ends by itself if nobody renews it. */
+kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us)
+{
+    struct kolo_comm *c = comm;
+    const double now = kolo_now_us();
+    int last = -1;
+    if (waited_us < 0) {
+        kolo_waits_message_over(c, peer);
+        return KOLO_OK;
+    }
+    kolo_look_listen(c);
+    if (now - c->health.connect_asked_us < ASK_US || waited_us < ASK_US) {
+        return KOLO_OK;
+    }
+    c->health.connect_asked_us = now;
+    if (waited_us > c->options.timeout_ms * 1e3 &&
+        find_culprit(c, peer, waited_us - c->options.timeout_ms * 1e3, &last)) {
+        return say_late(c, peer, last, c->options.timeout_ms, WAIT_CONNECT);
+    }
+    kolo_waits_message(c, peer, true);
+    return kolo_diagnose_ask(c, peer, waited_us, true, false);
 }

@@ -10,8 +10,12 @@
  * end). */
 kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, bool message,
                               bool blocks);
-/* It lasted too long: TIMEOUT, naming the rank for which all wait. */
-kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, int limit_ms, bool message);
+/* It has lasted longer than its limit: TIMEOUT, naming the rank for which all wait. OK: the wait
+ * may go on for a moment, because the rank that holds all up is another one than just before. */
+kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, double waited_us, int limit_ms,
+                               bool message);
+/* kolo_env.on_wait: a transport waits for rank `peer` inside a slot. The links' lock is held. */
+kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us);
 /* kolo_wires.stalled. */
 kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us);
 

@@ -18,7 +18,9 @@
 const char *kolo_post_state(const struct kolo_post *post)
 {
     const uint32_t presence = atomic_load(&post->presence);
-    const char process = kolo_process_state(atomic_load(&post->pid));
+    const uint64_t space = atomic_load(&post->pid_space);
+    const bool here = space == kolo_pid_space() && space != 0;
+    const char process = here ? kolo_process_state(atomic_load(&post->pid)) : '?';
     if (presence != KOLO_POST_HERE) {
         return presence == KOLO_POST_LEFT ? "left" : "comes";
     }

@@ -39,10 +39,13 @@ void kolo_gossip_said(void *comm, int rank, uint64_t word)
 {
     struct kolo_comm *c = comm;
     struct kolo_member *m = &c->member[rank];
-    atomic_store(&m->word, word);
-    atomic_store(&m->word_us, (uint64_t)kolo_now_us());
     if ((word & WORD_ASKS) != 0) {
+        uint64_t none = 0; /* it is heard; but that it hears this rank, only answers show */
+        (void)atomic_compare_exchange_strong(&m->word, &none, word);
         say_word(c, rank, make_word(c));
+    } else {
+        atomic_store(&m->word, word);
+        atomic_store(&m->word_us, (uint64_t)kolo_now_us());
     }
 }
 

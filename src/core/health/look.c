@@ -4,9 +4,10 @@
 
 #include "core/board/text.h"
 #include "core/failure/failure.h"
+#include "core/link/links.h"
 #include "core/path.h"
 
-enum { COMPARED = 8 };
+enum { COMPARED = 8, STILL_US = 2500 * 1000 };
 
 void kolo_look_lose_rank(struct kolo_comm *c, int q)
 {
@@ -42,16 +43,43 @@ bool kolo_look_listens(const struct kolo_comm *c)
     return c->ranks.nranks > 1 && (c->ranks.nhosts > 1 || c->links.mapper == NULL);
 }
 
+void kolo_look_contact(void *comm, int rank)
+{
+    struct kolo_comm *c = comm;
+    atomic_store(&c->member[rank].calls_on, true);
+    atomic_store(&c->health.contacts, true);
+}
+
+/* Connect to the ranks that have connected to this one. They may ask whom this rank waits for. */
+static void answer_contacts(struct kolo_comm *c)
+{
+    if (!atomic_exchange(&c->health.contacts, false)) {
+        return;
+    }
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (atomic_exchange(&c->member[q].calls_on, false) && c->member[q].transport != NULL &&
+            (c->member[q].transport->caps & KOLO_CAP_MAP) == 0) {
+            (void)kolo_links_connect(c, q);
+        }
+    }
+}
+
+void kolo_look_listen(struct kolo_comm *c)
+{
+    for (int i = 0; i < c->links.nopened; i++) {
+        const struct kolo_opened *o = &c->links.opened[i];
+        if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
+            (void)o->transport->progress(o->endpoint, 16);
+        }
+    }
+    answer_contacts(c);
+}
+
 /* What came over connections while no call looks. */
 static void listen_to_peers(struct kolo_comm *c)
 {
     if (kolo_look_listens(c) && pthread_mutex_trylock(&c->links.lock) == 0) {
-        for (int i = 0; i < c->links.nopened; i++) {
-            const struct kolo_opened *o = &c->links.opened[i];
-            if ((o->transport->caps & KOLO_CAP_MAP) == 0) {
-                (void)o->transport->progress(o->endpoint, 16);
-            }
-        }
+        kolo_look_listen(c);
         pthread_mutex_unlock(&c->links.lock);
     }
 }
@@ -67,9 +95,32 @@ static bool learn_of_path(struct kolo_comm *c)
     return st != KOLO_OK;
 }
 
+/* Processes that this one cannot see in /proc show on the board that they run. */
+static void watch_beats(struct kolo_comm *c)
+{
+    atomic_fetch_add_explicit(&c->health.post->beats, 1, memory_order_relaxed);
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        struct kolo_member *m = &c->member[q];
+        const struct kolo_post *post = atomic_load(&m->pid_here) == 0 ? kolo_comm_post(c, q) : NULL;
+        const uint32_t beats =
+            post != NULL ? atomic_load_explicit(&post->beats, memory_order_relaxed) : m->beats;
+        if (beats != m->beats) {
+            m->beats = beats;
+            atomic_store(&m->beats_us, (uint64_t)kolo_now_us());
+        }
+    }
+}
+
+bool kolo_look_is_still(const struct kolo_comm *c, int q)
+{
+    const uint64_t then = atomic_load(&c->member[q].beats_us);
+    return then != 0 && kolo_now_us() - (double)then > STILL_US;
+}
+
 bool kolo_look_at(struct kolo_comm *c)
 {
     struct kolo_verdict verdict;
+    watch_beats(c);
     if (atomic_load(&c->failure.error) != KOLO_OK) {
         return false;
     }

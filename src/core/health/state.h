@@ -3,6 +3,7 @@
 #ifndef KOLO_CORE_HEALTH_STATE_H
 #define KOLO_CORE_HEALTH_STATE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,6 +11,8 @@ struct kolo_board;
 struct kolo_post;
 struct kolo_segment;
 struct kolo_comm;
+
+enum { KOLO_AWAITED = 16 };
 
 struct kolo_health {
     struct kolo_post *post;   /* this rank's; its own where there is no board */
@@ -20,6 +23,13 @@ struct kolo_health {
     bool watched;
     uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
     uint64_t warned;     /* number of the last call of which a straggler was told */
+    /* Of a wait for rank q, at q % KOLO_AWAITED: 1 + the rank that it depends on in the end, and
+     * since when it is this one. */
+    _Atomic int awaited[KOLO_AWAITED];
+    _Atomic uint64_t awaited_us[KOLO_AWAITED];
+    _Atomic bool contacts;   /* some rank has connected to this one first (kolo_member.calls_on) */
+    double connect_asked_us; /* when a wait inside connect() last looked around; links.lock */
+    bool lives;              /* it uses the socket of core/health/life.h */
 };
 
 #endif

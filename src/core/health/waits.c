@@ -1,30 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Which rank waits for which, as far as this rank knows: from the board for ranks of this host,
- * from their last word for the others. */
+ * from their last word for the others.
+ *
+ * A rank may wait for several others at once, so the waits are a graph. Who holds the job up is a
+ * rank that waits for nobody and that others wait for: a sink. A wait that is in progress for a
+ * short time is not on the board yet, so a sink must stay one for a while before it is named
+ * (diagnose.c). */
 #include "core/health/waits.h"
 
-enum { FRESH_US = 700 * 1000 };
+#include "core/health/look.h"
 
-/* 'R', 'S', 'T', 'Z', ... of another process of this host; 0: not known. This process runs. To look
- * would take the kernel a turn over all its threads, and each of these looks at each. */
-static char process_state(const struct kolo_comm *c, int q)
+#include <stdlib.h>
+
+enum { FRESH_LEAST_US = 700 * 1000, FRESH_MOST_US = 3 * 1000 * 1000, ANYBODY = 1 };
+
+/* How old a word or a look may be. A rank that waits renews both ten times a second, unless its
+ * host gives it no time; a longer time limit allows for more of that. */
+static double fresh_us(const struct kolo_comm *c)
 {
-    const struct kolo_peer *peer = &c->member[q].peer, *own = &c->member[c->ranks.rank].peer;
-    return peer->host == own->host && peer->process != own->process ? kolo_process_state(peer->pid)
-                                                                    : 0;
+    const double third = c->options.timeout_ms * 1e3 / 3;
+    return third < FRESH_LEAST_US ? FRESH_LEAST_US : third > FRESH_MOST_US ? FRESH_MOST_US : third;
 }
 
 bool kolo_waits_is_stopped(const struct kolo_comm *c, int q)
 {
-    const char state = process_state(c, q);
-    return state == 'T' || state == 't';
+    const int pid = q >= 0 && q < c->ranks.nranks ? atomic_load(&c->member[q].pid_here) : 0;
+    const char state = pid > 0 ? kolo_process_state(pid) : 0;
+    return state == 'T' || state == 't' || (pid == 0 && q >= 0 && kolo_look_is_still(c, q));
 }
 
 bool kolo_waits_known(const struct kolo_comm *c, int q, int *waits_for_out, uint64_t *calls_out)
 {
     const struct kolo_member *m = &c->member[q];
     const uint64_t word = atomic_load(&m->word);
-    if (word == 0 || kolo_now_us() - (double)atomic_load(&m->word_us) > FRESH_US) {
+    if (word == 0 || kolo_now_us() - (double)atomic_load(&m->word_us) > fresh_us(c)) {
         return false;
     }
     *waits_for_out = (int)(uint32_t)word - 1;
@@ -33,37 +42,180 @@ bool kolo_waits_known(const struct kolo_comm *c, int q, int *waits_for_out, uint
     return true;
 }
 
-/* For whom rank q waits; where that is a rank of another host, for whom that one waits in the end.
- * -1: for nobody, or it is not known. */
-static int next_of(const struct kolo_comm *c, int q)
+/* ---- messages ---- */
+
+static uint32_t now_ms(void)
 {
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    uint64_t calls = 0;
-    int next = -1;
-    if (post == NULL) {
-        return kolo_waits_known(c, q, &next, &calls) ? next : -1;
-    }
-    next = atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1;
-    return next < 0 || kolo_comm_post(c, next) != NULL
-               ? next
-               : atomic_load_explicit(&post->waits_for_last, memory_order_relaxed) - 1;
+    return (uint32_t)(uint64_t)(kolo_now_us() / 1e3);
 }
 
-/* The end of the chain of waits that begins with one for rank q. */
-int kolo_waits_end(const struct kolo_comm *c, int q)
+static _Atomic uint64_t *message_place(const struct kolo_comm *c, int peer)
 {
-    for (int steps = 0; steps < c->ranks.nranks; steps++) {
-        const int next = kolo_waits_is_stopped(c, q) ? -1 : next_of(c, q);
-        if (next < 0 || next >= c->ranks.nranks || next == c->ranks.rank || next == q) {
-            return q;
-        }
-        q = next;
+    return &c->health.post->message[peer < 0 ? 0 : peer % KOLO_POST_MESSAGES];
+}
+
+static uint32_t message_peer(int peer)
+{
+    return peer < 0 ? ANYBODY : (uint32_t)peer + 2;
+}
+
+void kolo_waits_message(struct kolo_comm *c, int peer, bool blocks)
+{
+    const uint32_t word = message_peer(peer) | (blocks ? KOLO_POST_BLOCKS : 0);
+    atomic_store_explicit(message_place(c, peer), (uint64_t)now_ms() << 32 | word,
+                          memory_order_relaxed);
+}
+
+void kolo_waits_message_over(struct kolo_comm *c, int peer)
+{
+    _Atomic uint64_t *at = message_place(c, peer);
+    if (((uint32_t)atomic_load(at) & ~KOLO_POST_BLOCKS) == message_peer(peer)) {
+        atomic_store(at, 0);
     }
-    return q;
+}
+
+/* ---- the search ---- */
+
+struct search {
+    const struct kolo_comm *comm;
+    bool *seen;
+    int *open; /* ranks that were reached and not looked at */
+    int nopen;
+    int sink, stopped; /* NOBODY: none yet; UNKNOWN: several */
+    bool unsure;       /* a rank may do other work while its messages are under way */
+};
+
+static void reach_rank(struct search *s, int q)
+{
+    if (q >= 0 && q < s->comm->ranks.nranks && !s->seen[q]) { /* else it is not known which */
+        s->seen[q] = true;
+        s->open[s->nopen++] = q;
+    }
+}
+
+static void add_one(int *one, int q)
+{
+    *one = *one == KOLO_WAITS_NOBODY || *one == q ? q : KOLO_WAITS_UNKNOWN;
+}
+
+/* Reach rank `next`, or whom the rank of `post` says that one waits for in the end: what ranks of
+ * other hosts wait for, only those know who ask them. */
+static void follow_wait(struct search *s, const struct kolo_post *post, int next)
+{
+    const bool here = kolo_comm_post(s->comm, next) != NULL || next == s->comm->ranks.rank;
+    const int last = atomic_load_explicit(&post->waits_for_last, memory_order_relaxed) - 1;
+    const bool asks = here || post == s->comm->health.post || last == KOLO_WAITS_NOBODY;
+    reach_rank(s, asks ? next : last);
+}
+
+/* Reach those that the rank of this post waits for. False: nobody. */
+static bool follow_post(struct search *s, const struct kolo_post *post)
+{
+    const uint32_t now = now_ms();
+    const int next = atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1;
+    bool waits = next >= 0, blocks = waits;
+    if (waits) {
+        follow_wait(s, post, next);
+    }
+    for (int i = 0; i < KOLO_POST_MESSAGES; i++) {
+        const uint64_t word = atomic_load_explicit(&post->message[i], memory_order_relaxed);
+        const uint32_t age_ms = now - (uint32_t)(word >> 32);
+        if (word != 0 && age_ms * 1e3 <= fresh_us(s->comm)) {
+            follow_wait(s, post, (int)((uint32_t)word & ~KOLO_POST_BLOCKS) - 2);
+            blocks = blocks || ((uint32_t)word & KOLO_POST_BLOCKS) != 0;
+            waits = true;
+        }
+    }
+    s->unsure = s->unsure || (waits && !blocks);
+    return waits;
+}
+
+/* Look at a rank that was reached. */
+static void look_at(struct search *s, int q)
+{
+    const struct kolo_comm *c = s->comm;
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    int next = KOLO_WAITS_NOBODY;
+    uint64_t calls = 0;
+    if (q == c->ranks.rank) {
+        return; /* it waits, or nobody would search */
+    }
+    if (kolo_waits_is_stopped(c, q)) {
+        add_one(&s->stopped, q);
+    } else if (post != NULL) {
+        if (!follow_post(s, post)) {
+            add_one(&s->sink, q);
+        }
+    } else if (!kolo_waits_known(c, q, &next, &calls) || next == KOLO_WAITS_NOBODY || next == q) {
+        add_one(&s->sink, q); /* silent, or it says that it waits for nobody */
+    } else {
+        reach_rank(s, next);
+    }
+}
+
+static void run_search(struct search *s)
+{
+    while (s->nopen > 0) {
+        look_at(s, s->open[--s->nopen]);
+    }
+}
+
+/* The chains lead round in a circle, or to any rank: reach all, if the board has all. */
+static void reach_all(struct search *s)
+{
+    const struct kolo_comm *c = s->comm;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        const struct kolo_post *post = kolo_comm_post(c, q);
+        if (post == NULL) {
+            s->nopen = 0;
+            return;
+        }
+        if (atomic_load(&post->presence) == KOLO_POST_HERE) {
+            reach_rank(s, q);
+        }
+    }
+}
+
+static int find_sink(struct search *s)
+{
+    run_search(s);
+    if (s->stopped == KOLO_WAITS_NOBODY && s->sink == KOLO_WAITS_NOBODY) {
+        reach_all(s);
+        run_search(s);
+    }
+    const int sink = s->unsure ? KOLO_WAITS_UNKNOWN : s->sink;
+    const int found = s->stopped != KOLO_WAITS_NOBODY ? s->stopped : sink;
+    return found >= 0 ? found : KOLO_WAITS_UNKNOWN;
+}
+
+/* Of a wait for `peer`, or of all of this rank's. */
+static int search_from(const struct kolo_comm *c, int peer, bool all)
+{
+    const size_t n = (size_t)c->ranks.nranks;
+    struct search s = {.comm = c,
+                       .seen = calloc(n, sizeof(bool)),
+                       .open = calloc(n, sizeof(int)),
+                       .sink = KOLO_WAITS_NOBODY,
+                       .stopped = KOLO_WAITS_NOBODY};
+    int found = KOLO_WAITS_UNKNOWN;
+    if (s.seen != NULL && s.open != NULL) {
+        s.seen[c->ranks.rank] = true;
+        if (!all) {
+            reach_rank(&s, peer);
+        }
+        found = all && !follow_post(&s, c->health.post) ? KOLO_WAITS_NOBODY : find_sink(&s);
+    }
+    free(s.seen);
+    free(s.open);
+    return found;
+}
+
+int kolo_waits_end(const struct kolo_comm *c, int peer)
+{
+    return search_from(c, peer, false);
 }
 
 int kolo_waits_last(const struct kolo_comm *c)
 {
-    const int next = atomic_load_explicit(&c->health.post->waits_for, memory_order_relaxed) - 1;
-    return next >= 0 && next < c->ranks.nranks ? kolo_waits_end(c, next) : -1;
+    return search_from(c, KOLO_WAITS_NOBODY, true);
 }

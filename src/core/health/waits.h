@@ -8,14 +8,23 @@
 /* The bits of a word (gossip.c) that count calls. */
 #define KOLO_WORD_CALLS ((UINT64_C(1) << 30) - 1)
 
+enum { KOLO_WAITS_NOBODY = -1, KOLO_WAITS_UNKNOWN = -2 };
+
 /* Whether the process of rank q is stopped, by a signal or a debugger; false if that is not known.
  */
 bool kolo_waits_is_stopped(const struct kolo_comm *c, int q);
-/* The last word of rank q, if it is not old: whom that rank waits for in the end, and its calls. */
+/* The last word of rank q, if it is not old: whom that rank waits for in the end (or NOBODY, or
+ * UNKNOWN), and its calls. */
 bool kolo_waits_known(const struct kolo_comm *c, int q, int *waits_for_out, uint64_t *calls_out);
-/* The end of the chain of waits that begins with one for rank q. */
-int kolo_waits_end(const struct kolo_comm *c, int q);
-/* For whom this rank waits in the end, as far as it knows; -1: for nobody. */
+/* Whom a wait for rank `peer` (-1: any rank) depends on in the end: the one rank at the ends of all
+ * chains that waits for nobody. UNKNOWN: the chains lead to several such ranks, or round in a
+ * circle. */
+int kolo_waits_end(const struct kolo_comm *c, int peer);
+/* The same for all that this rank waits for; NOBODY: it does not wait. */
 int kolo_waits_last(const struct kolo_comm *c);
+/* This rank still has a message of `peer` (-1: of any rank) to get, or to send to it; and it has no
+ * more. `blocks`: a thread waits for that. */
+void kolo_waits_message(struct kolo_comm *c, int peer, bool blocks);
+void kolo_waits_message_over(struct kolo_comm *c, int peer);
 
 #endif

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The thread that watches over a process's communicators.
  *
- * Each other process of this host that is a member of one has a pidfd here, which becomes readable
- * when that process ends, whatever its forked children hold. Where pidfds are denied the thread
- * looks into /proc instead. Ten times a second it also looks at the boards that have changed: what
- * other members found, and whether they make the same calls. */
+ * Each other process of this host that is a member of one has a connection here, which ends when
+ * that process ends or becomes another program (life.h), and a pidfd, which becomes readable when
+ * that process ends, whatever its forked children hold. Where both are denied the thread looks into
+ * /proc instead. Ten times a second it also looks at the boards that have changed: what other
+ * members found, and whether they make the same calls. */
 #include "core/health/watchdog.h"
 
 #include "core/board/text.h"
 #include "core/failure/failure.h"
+#include "core/health/life.h"
 #include "core/health/look.h"
 #include "util/threads.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, CROSSED_US = 200000, EVENTS = 32 };
@@ -27,16 +27,16 @@ enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, CROSSED_US = 200000, 
 struct watched { /* a process */
     struct watched *next;
     uint64_t process;
-    int pid;
-    int pidfd; /* -1: denied */
+    struct kolo_life life;
+    unsigned char name[KOLO_LIFE_NAME]; /* of the socket that `life` watches */
+    uint64_t token;                     /* of the events that tell of its end */
     unsigned users;
-    bool gone;
 };
 
 struct watcher { /* the thread */
     pthread_t thread;
     int wake;  /* an eventfd */
-    int epoll; /* of it, and of pidfds by their processes' names */
+    int epoll; /* of it, and of what tells of processes, by their tokens */
     bool stop;
 };
 
@@ -45,28 +45,42 @@ static struct {
     struct kolo_comm *comms;
     struct watched *processes;
     struct watcher *watcher;
+    uint64_t tokens; /* given out */
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- processes ---- */
 
 static bool has_ended(const struct watched *p)
 {
-    char path[40], line[512];
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", p->pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return errno == ENOENT;
-    }
-    const bool read = fgets(line, sizeof line, file) != NULL;
-    (void)fclose(file);
-    const char *end = read ? strrchr(line, ')') : NULL;
-    return !read || (end != NULL && (end[2] == 'Z' || end[2] == 'X'));
+    const char state = kolo_process_state(p->life.pid);
+    return state == 0 || state == 'Z' || state == 'X';
 }
 
 static bool shares_host(const struct kolo_comm *c, int q)
 {
     const struct kolo_peer *me = &c->member[c->ranks.rank].peer, *peer = &c->member[q].peer;
     return peer->host == me->host && peer->process != me->process;
+}
+
+/* Whether a descriptor tells of its end, or /proc where there is none. */
+static bool has_news(struct watched *p)
+{
+    struct pollfd end[] = {{.fd = p->life.fd, .events = POLLIN},
+                           {.fd = p->life.pidfd, .events = POLLIN}};
+    const bool none = p->life.fd < 0 && p->life.pidfd < 0;
+    p->life.gone =
+        p->life.gone || (none ? p->life.pid > 0 && has_ended(p) : poll(end, 2, 0) > 0);
+    return p->life.gone;
+}
+
+/* The process that an event tells of. NULL: the wake-up; or it is not watched that way any more. */
+static struct watched *find_told(uint64_t token)
+{
+    struct watched *p = watch.processes;
+    while (p != NULL && p->token != token) {
+        p = p->next;
+    }
+    return p;
 }
 
 static struct watched *find_process(uint64_t process)
@@ -79,36 +93,59 @@ static struct watched *find_process(uint64_t process)
 }
 
 /* Told once; what has ended stays so. */
-static bool poll_for(const struct watcher *w, int fd, uint64_t name)
+static bool poll_for(const struct watcher *w, int fd, uint64_t token)
 {
-    struct epoll_event event = {.events = EPOLLIN | (name != 0 ? EPOLLONESHOT : 0),
-                                .data.u64 = name};
+    struct epoll_event event = {.events = EPOLLIN | (token != 0 ? EPOLLONESHOT : 0),
+                                .data.u64 = token};
     return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static kolo_status add_process(const struct kolo_peer *peer)
+static void stop_polling(int *fd)
 {
-    struct watched *p = find_process(peer->process);
+    if (*fd >= 0) { /* a forked child may hold it, too, so closing is not enough */
+        (void)epoll_ctl(watch.watcher->epoll, EPOLL_CTL_DEL, *fd, NULL);
+        close(*fd);
+    }
+    *fd = -1;
+}
+
+/* Find out how the process can be watched, and do it. */
+static void watch_process(struct watched *p, const struct kolo_member *m)
+{
+    p->token = ++watch.tokens;
+    memcpy(p->name, m->life, sizeof p->name);
+    kolo_life_watch(m->life, m->peer.pid, m->pid_here > 0, &p->life);
+    if (p->life.fd >= 0 && !poll_for(watch.watcher, p->life.fd, p->token)) {
+        stop_polling(&p->life.fd);
+    }
+    if (p->life.pidfd >= 0 && !poll_for(watch.watcher, p->life.pidfd, p->token)) {
+        stop_polling(&p->life.pidfd);
+    }
+    if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone) {
+        KOLO_LOG(INFO, INIT,
+                 "no descriptor tells of the end of process %d: it is looked for in /proc",
+                 m->peer.pid);
+    }
+}
+
+static kolo_status add_process(struct kolo_member *m)
+{
+    struct watched *p = find_process(m->peer.process);
     if (p == NULL) {
         p = calloc(1, sizeof *p);
         if (p == NULL) {
-            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory to watch rank %d", peer->rank);
+            return kolo_fail(KOLO_ERR_SYSTEM, "out of memory to watch rank %d", m->peer.rank);
         }
-        p->process = peer->process;
-        p->pid = peer->pid;
-        p->pidfd = (int)syscall(SYS_pidfd_open, peer->pid, 0);
-        p->gone = p->pidfd < 0 && errno == ESRCH;
-        if (p->pidfd < 0 && !p->gone) {
-            KOLO_LOG(INFO, INIT, "no pidfd of process %d (%s): its end is looked for in /proc",
-                     p->pid, strerror(errno));
-        }
-        if (p->pidfd >= 0 && !poll_for(watch.watcher, p->pidfd, p->process)) {
-            close(p->pidfd);
-            p->pidfd = -1;
-        }
+        p->process = m->peer.process;
+        watch_process(p, m);
         p->next = watch.processes;
         watch.processes = p;
+    } else if (memcmp(p->name, m->life, sizeof p->name) != 0) { /* it had left all communicators */
+        stop_polling(&p->life.fd);
+        stop_polling(&p->life.pidfd);
+        watch_process(p, m);
     }
+    atomic_store(&m->pid_here, p->life.pid);
     p->users++;
     return KOLO_OK;
 }
@@ -120,10 +157,8 @@ static void drop_process(uint64_t process)
         if (p->process == process) {
             if (--p->users == 0) {
                 *at = p->next;
-                if (p->pidfd >= 0) { /* a forked child may hold it, too, so closing is not enough */
-                    (void)epoll_ctl(watch.watcher->epoll, EPOLL_CTL_DEL, p->pidfd, NULL);
-                    close(p->pidfd);
-                }
+                stop_polling(&p->life.fd);
+                stop_polling(&p->life.pidfd);
                 free(p);
             }
             return;
@@ -230,9 +265,7 @@ void kolo_watchdog_look(void)
 {
     pthread_mutex_lock(&watch.lock);
     for (struct watched *p = watch.processes; p != NULL; p = p->next) {
-        struct pollfd end = {.fd = p->pidfd, .events = POLLIN};
-        p->gone = p->gone || (p->pidfd >= 0 ? poll(&end, 1, 0) > 0 : has_ended(p));
-        if (p->gone) {
+        if (has_news(p)) {
             tell_of_process(p);
         }
     }
@@ -241,21 +274,20 @@ void kolo_watchdog_look(void)
 
 /* ---- the thread ---- */
 
-/* Mark the processes that have ended: news by `event`, or what /proc says where there is no pidfd.
+/* Mark the processes that have ended: news by `event`, or what /proc says where no descriptor does.
  */
 static bool find_ended(const struct epoll_event *event, int n)
 {
     bool news = false;
     for (int i = 0; i < n; i++) {
-        struct watched *p =
-            find_process(event[i].data.u64); /* NULL: the wake-up, or dropped meanwhile */
+        struct watched *p = find_told(event[i].data.u64);
         if (p != NULL) {
-            p->gone = news = true;
+            p->life.gone = news = true;
         }
     }
     for (struct watched *p = watch.processes; p != NULL; p = p->next) {
-        if (p->pidfd < 0 && !p->gone && has_ended(p)) {
-            p->gone = news = true;
+        if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone && has_news(p)) {
+            news = true;
         }
     }
     return news;
@@ -265,7 +297,7 @@ static bool look_around(const struct epoll_event *event, int n)
 {
     bool changed = find_ended(event, n);
     for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
-        if (p->gone) {
+        if (p->life.gone) {
             tell_of_process(p); /* again, if communicators came since */
         }
     }
@@ -384,7 +416,7 @@ static void drop_processes(const struct kolo_comm *c, int n)
 static kolo_status add_processes(const struct kolo_comm *c)
 {
     for (int q = 0; q < c->ranks.nranks; q++) {
-        const kolo_status st = shares_host(c, q) ? add_process(&c->member[q].peer) : KOLO_OK;
+        const kolo_status st = shares_host(c, q) ? add_process(&c->member[q]) : KOLO_OK;
         if (st != KOLO_OK) {
             drop_processes(c, q);
             return st;

@@ -15,6 +15,16 @@ static kolo_status check_failure(const struct kolo_comm *c)
     return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->failure.text);
 }
 
+/* The link to rank q, or memory of it, cannot be had: whose fault that is, if there is no evidence.
+ */
+static kolo_status blame(struct kolo_comm *c, int q, kolo_status status)
+{
+    if (status == KOLO_ERR_PEER || status == KOLO_ERR_LINK) {
+        c->links.wires.blamed = q;
+    }
+    return status;
+}
+
 kolo_status kolo_links_connect(struct kolo_comm *c, int q)
 {
     struct kolo_member *m = &c->member[q];
@@ -22,7 +32,7 @@ kolo_status kolo_links_connect(struct kolo_comm *c, int q)
     if (m->link != NULL) {
         return KOLO_OK;
     }
-    KOLO_TRY(m->transport->connect(m->device, &m->peer, &m->link));
+    KOLO_TRY(blame(c, q, m->transport->connect(m->device, &m->peer, &m->link)));
     c->links.wires.link[q] = m->link;
     atomic_store(&m->abort_link, m->link);
     return check_failure(c);
@@ -37,7 +47,7 @@ kolo_status kolo_links_reach(struct kolo_comm *c, int q)
     if (!m->maps || c->links.wires.region[q] != NULL) {
         return KOLO_OK;
     }
-    KOLO_TRY(m->transport->attach(m->link, m->region, &region, &len));
+    KOLO_TRY(blame(c, q, m->transport->attach(m->link, m->region, &region, &len)));
     if (len < kolo_region_bytes(c->links.wires.phases)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
     }
@@ -83,7 +93,7 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
     if (!kolo_reached(&head->slots_ready, 1)) {
         return KOLO_INPROGRESS;
     }
-    KOLO_TRY(m->transport->attach(m->link, head->slots, &slots, &len));
+    KOLO_TRY(blame(c, q, m->transport->attach(m->link, head->slots, &slots, &len)));
     if (len < outbox_bytes(c)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
     }

@@ -145,6 +145,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     struct kolo_ready ready;
     at[1] = kolo_now_us();
     KOLO_TRY(kolo_hello_make(c, &hello));
+    c->health.lives = kolo_life_begin(hello.life);
     KOLO_TRY(kolo_boot_all_gather(boot, &hello, sizeof hello, r->hello));
     KOLO_TRY(kolo_hello_take(c, r->hello));
     KOLO_TRY(kolo_live_lay(c, boot));

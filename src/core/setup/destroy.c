@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How a communicator goes down: calls are drained first, then each part frees what it holds. */
 #include "core/call/parts.h"
+#include "core/health/life.h"
 #include "core/health/watchdog.h"
 #include "core/link/open.h"
 #include "core/link/region.h"
@@ -47,6 +48,9 @@ void kolo_comm_destroy(struct kolo_comm *c)
         kolo_segment_drop(c->health.own_board);
     }
     free(c->health.own_post);
+    if (c->health.lives) {
+        kolo_life_end();
+    }
     kolo_region_free(&c->links.wires);
     kolo_chooser_destroy(c->selection.chooser);
     kolo_rules_destroy(c->selection.rules);

@@ -7,6 +7,7 @@
 #include "core/health/diagnose.h"
 #include "core/health/flight_recorder.h"
 #include "core/health/gossip.h"
+#include "core/health/look.h"
 #include "core/health/watchdog.h"
 #include "core/link/links.h"
 #include "core/link/open.h"
@@ -32,6 +33,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
         .pid = (int)getpid(),
         .host = kolo_host_id(),
         .process = kolo_process_id(),
+        .pid_space = kolo_pid_space(),
         .place = kolo_place_unknown(),
         .deterministic = (uint32_t)c->options.deterministic,
         .rules = kolo_hash(0, c->options.algo_text, strlen(c->options.algo_text)),
@@ -131,6 +133,12 @@ kolo_status kolo_hello_take(struct kolo_comm *c, const struct kolo_hello *all)
                                      .host = all[q].host,
                                      .process = all[q].process};
         m->place = all[q].place;
+        memcpy(m->life, all[q].life, sizeof m->life);
+        atomic_store(&m->pid_here, all[q].host == all[c->ranks.rank].host &&
+                                           all[q].pid_space == all[c->ranks.rank].pid_space &&
+                                           all[q].pid_space != 0
+                                       ? all[q].pid
+                                       : 0);
         m->gpu = all[q].gpu;
     }
     c->ranks.id = kolo_hash(all[0].salt, &all[0].process, sizeof all[0].process);
@@ -178,6 +186,8 @@ static void make_env(struct kolo_comm *c)
         .on_notify = kolo_gossip_said,
         .dma_buf = kolo_links_dma_buf,
         .copy = kolo_links_copy,
+        .on_wait = kolo_diagnose_connecting,
+        .on_contact = kolo_look_contact,
         .owner = c};
 }
 

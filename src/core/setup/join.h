@@ -6,12 +6,15 @@
 #include "boot/bootstrap.h"
 #include "core/comm.h"
 #include "core/health/board_join.h"
+#include "core/health/life.h"
 #include "core/link/open.h"
 
 struct kolo_hello {
     uint32_t magic, version;
     int32_t rank, pid;
     uint64_t host, process;
+    uint64_t pid_space;                 /* the PID namespace of `pid` */
+    unsigned char life[KOLO_LIFE_NAME]; /* the socket that ends with the process; zeros: none */
     struct kolo_place place;
     uint32_t deterministic;
     uint64_t rules, transports, groups; /* hashes of the texts that all ranks must share */

@@ -85,11 +85,11 @@ static kolo_status may_go_on(struct kolo_wires *w, int peer, double begin, doubl
     const double now = kolo_now_us(), waited = now - begin;
     if (now - *asked >= ASK_US || waited > w->timeout_us) {
         *asked = now;
-        if (w->stalled != NULL) {
-            KOLO_TRY(w->stalled(w, peer, waited));
+        if (w->stalled != NULL) { /* it ends a wait that is over time, too */
+            return w->stalled(w, peer, waited);
         }
     }
-    if (waited > w->timeout_us) {
+    if (waited > w->timeout_us && w->stalled == NULL) {
         w->blamed = peer;
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u", w->me,
                          w->timeout_us / 1e3, peer, w->epoch);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See doubt.h. */
+#include "transports/doubt.h"
+
+#include "util/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ANSWER_US = 1000 * 1000, STAYS_US = 150 * 1000, NEWS_US = 200 * 1000, FIRST_MS = 2 };
+enum { LIVED_US = 30 * 1000 };
+
+void kolo_doubt_begin(struct kolo_doubt *d, const struct kolo_inet *place,
+                      const struct kolo_interface *from, bool met)
+{
+    *d = (struct kolo_doubt){.met = met, .since_us = kolo_now_us()};
+    d->fd = kolo_net_connect(place, from);
+    d->refused = d->fd < 0 && errno == ECONNREFUSED;
+    struct pollfd soon = {d->fd, POLLOUT, 0};
+    (void)poll(&soon, d->fd >= 0, FIRST_MS); /* near hosts refuse at once */
+}
+
+/* The new connection is made, or refused. */
+static int hear_answer(struct kolo_doubt *d)
+{
+    struct pollfd answer = {d->fd, POLLOUT, 0};
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (poll(&answer, 1, 0) <= 0) {
+        return kolo_now_us() - d->since_us > ANSWER_US ? ETIMEDOUT : 0;
+    }
+    (void)getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    d->answered_us = kolo_now_us();
+    d->refused = error == ECONNREFUSED || error == ECONNRESET;
+    return d->refused ? 0 : error;
+}
+
+/* A process that is ending may still have accepted the connection. */
+static int see_it_stay(struct kolo_doubt *d)
+{
+    char byte = 0;
+    const ssize_t n = recv(d->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    const bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    d->alive_us = ended ? d->alive_us : kolo_now_us();
+    /* A peer that was in doubt, too, and has settled it, may have left meanwhile. */
+    const bool lived = d->alive_us - d->answered_us > (ended ? LIVED_US : STAYS_US);
+    d->refused = ended && !lived;
+    return lived ? ENOLINK : 0;
+}
+
+int kolo_doubt_step(struct kolo_doubt *d)
+{
+    int error = 0;
+    if (d->fd < 0 && !d->refused) {
+        error = EHOSTUNREACH;
+    } else if (!d->refused) {
+        error = d->answered_us == 0 ? hear_answer(d) : see_it_stay(d);
+    }
+    if (error != 0 || !d->refused) {
+        return error;
+    }
+    /* A rank that this one never met may have ended the communicator for a reason that is on its
+     * way here, by others. */
+    const bool news_may_come = !d->met && kolo_now_us() - d->since_us < NEWS_US;
+    return d->met ? ECONNRESET : news_may_come ? 0 : ECONNREFUSED;
+}
+
+void kolo_doubt_end(struct kolo_doubt *d)
+{
+    if (kolo_doubt_is_open(d) && d->fd >= 0) {
+        close(d->fd);
+    }
+    *d = (struct kolo_doubt){.fd = -1};
+}
