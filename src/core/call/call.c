@@ -192,6 +192,7 @@ static void start_exec(struct kolo_call *call, bool block)
                                     .out = kolo_call_run_out(call),
                                     .elem = call->run_elem,
                                     .signature = call->signature,
+                                    .number = call->number,
                                     .block = block};
     if (call->extent.reduces) {
         call->exec.reduce =

@@ -23,7 +23,7 @@ static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
     for (unsigned i = 0; i < op->nsrc; i++) {
         struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
         KOLO_AWAIT(wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank));
-        if (KOLO_UNLIKELY(line->signature != x->signature)) {
+        if (KOLO_UNLIKELY(line->chain != x->chain)) {
             return kolo_mismatch(x->wires, (int)at[i].rank);
         }
         saw_done(x->wires, (int)at[i].rank, line->done);
@@ -40,7 +40,7 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
     }
     struct kolo_head *own = &w->region[w->me]->head;
     const uint32_t done = atomic_load_explicit(&own->done, memory_order_relaxed);
-    kolo_line_publish(line, x->signature, done, tile->epoch, own);
+    kolo_line_publish(line, x->chain, done, tile->epoch, own);
 }
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
@@ -277,7 +277,8 @@ kolo_status kolo_exec_now(struct kolo_exec *x)
     if (KOLO_LIKELY(x->bound->once && x->wires->jitter == NULL)) {
         const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
         return x->bound->exchange != NULL
-                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how)
+                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how,
+                                 x->chain)
                    : kolo_exec_once(x);
     }
     x->lane[0] = (struct kolo_lane_state){0};
@@ -292,6 +293,7 @@ void kolo_exec_start(struct kolo_exec *x)
     memset(x->lane, 0, (size_t)p->nlanes * sizeof x->lane[0]);
     x->entered = p->nentries == 0;
     x->begun = 0;
+    x->chain = kolo_chain(x->wires, x->signature, x->number);
     if (p->nreqs > 0 || p->nlanes > 1) {
         x->block = false; /* there are several waits at a time, so the caller steps */
     }
