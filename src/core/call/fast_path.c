@@ -18,7 +18,7 @@ kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
     x.divisor = m->how.divisor;
     x.elem = m->elem;
     x.signature = m->how.signature;
-    x.chain = kolo_chain(&c->links.wires, m->how.signature, kolo_comm_calls(c));
+    x.chain = kolo_chain(&c->links.wires, m->how.signature, (uint32_t)kolo_comm_calls(c));
     x.block = true;
     return kolo_exec_now(&x);
 }

@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_c
     kolo_status st = m->exchange != NULL
                          ? kolo_exchange(&c->links.wires, m->exchange, a->in, a->out, &m->how,
                                          kolo_chain(&c->links.wires, m->how.signature,
-                                                    kolo_comm_calls(c)))
+                                                    (uint32_t)kolo_comm_calls(c)))
                          : kolo_quick_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         st = kolo_comm_fail(c, st);

@@ -55,6 +55,23 @@ void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
     }
 }
 
+void kolo_failure_text(void *comm, char *out, size_t room)
+{
+    const struct kolo_comm *c = comm;
+    if (atomic_load(&c->failure.error) != KOLO_OK) {
+        (void)snprintf(out, room, "%s", c->failure.verdict.text);
+    }
+}
+
+void kolo_failure_peer_text(void *comm, int rank, const char *text)
+{
+    struct kolo_comm *c = comm;
+    (void)rank;
+    if (atomic_load(&c->failure.evidence.teller) == 0) {
+        (void)snprintf(c->failure.evidence.text, sizeof c->failure.evidence.text, "%s", text);
+    }
+}
+
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
@@ -81,6 +98,10 @@ static bool say_evidence(struct kolo_comm *c, kolo_status *status, int *rank)
                     ? (reason >> 8) - 1
                     : -1;
         *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
+        if (*status == KOLO_ERR_MISMATCH && c->failure.evidence.text[0] != '\0') {
+            kolo_fail(*status, "%s", c->failure.evidence.text); /* it names both calls */
+            return true;
+        }
         if (*rank < c->ranks.nranks) {
             kolo_say_rank(c, *rank >= 0 ? *rank : teller, who, sizeof who);
         } else {
@@ -234,7 +255,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
         (void)say_evidence(c, &status, &q); /* what is behind it */
     }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->failure.error) == KOLO_OK) {
-        (void)kolo_say_mismatch(c, q);
+        kolo_say_told(c, q, &c->links.wires.came);
     }
     return kolo_failure_end(c, status, q);
 }

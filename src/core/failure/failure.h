@@ -35,7 +35,9 @@ void kolo_failure_observe(struct kolo_comm *comm,
  * communicator at the next look, of a call that fails or of the watchdog. */
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error);
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason);
+void kolo_failure_peer_text(void *comm, int rank, const char *text);
 /* What a transport tells its peers of this rank's failure. */
 int32_t kolo_failure_reason(void *comm);
+void kolo_failure_text(void *comm, char *out, size_t room);
 
 #endif

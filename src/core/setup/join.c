@@ -4,6 +4,7 @@
 
 #include "core/call/call.h"
 #include "core/failure/failure.h"
+#include "core/health/calls.h"
 #include "core/health/diagnose.h"
 #include "core/health/flight_recorder.h"
 #include "core/health/gossip.h"
@@ -178,6 +179,10 @@ static void make_env(struct kolo_comm *c)
         .on_notify = kolo_gossip_said,
         .dma_buf = kolo_links_dma_buf,
         .copy = kolo_links_copy,
+        .last_call = kolo_calls_last,
+        .on_call = kolo_calls_heard,
+        .failure_text = kolo_failure_text,
+        .on_failure_text = kolo_failure_peer_text,
         .owner = c};
 }
 

@@ -32,10 +32,10 @@ struct kolo_exec {
     kolo_reduce_fn *reduce; /* NULL for movement */
     unsigned divisor;       /* AVG: ranks; else 0 */
     size_t elem;
-    uint64_t signature; /* of the call; if it differs between ranks, their calls differ */
-    uint64_t number;    /* of the call */
-    uint64_t chain;     /* of this call and all before it: kolo_chain() */
-    bool block;         /* wait inside; else return INPROGRESS */
+    uint64_t signature;         /* of the call; if it differs between ranks, their calls differ */
+    uint64_t chain;             /* of this call and all before it: kolo_chain() */
+    struct kolo_call_sign call; /* for messages; its chain is of `chain` */
+    bool block;                 /* wait inside; else return INPROGRESS */
     bool entered;
     bool moved;     /* the last step moved messages */
     uint32_t begun; /* tiles that at least one lane has begun */
@@ -51,7 +51,7 @@ void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine);
 /* OK when rank q's entry line of this call is there. */
 kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
 
-/* Start `x`. The caller has set wires, bound, in, out, reduce, divisor, elem, signature, number and
+/* Start `x`. The caller has set wires, bound, in, out, reduce, divisor, elem, signature, call and
  * block. */
 void kolo_exec_start(struct kolo_exec *x);
 /* The first part of the first step: resolve the entry lines that the program needs, once they are

@@ -5,7 +5,7 @@
 
 #include "exec/lower/limits.h"
 
-#include <kolo/kolo.h>
+#include <kolo/plugin.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -60,6 +60,7 @@ struct kolo_wires {
     _Atomic int32_t *waits_for; /* this rank publishes here the rank it waits for, + 1; or NULL */
     int stuck_at;               /* rank of the last wait that was not met, -1: not known */
     _Atomic int blamed;         /* rank that the last error is about, -1: none */
+    struct kolo_call_sign came; /* after MISMATCH: the call of `blamed`, if a message told it */
     double asked_us;            /* when a wait for several words last called `stalled` */
     void *owner;
     void (*jitter)(void *arg); /* for tests: called before every move and signal */
@@ -71,7 +72,7 @@ struct kolo_wires {
  * waits for nobody, such as a broadcast of which both ranks think that they are the root, is seen
  * at the next one that waits. `number`: of the call. Calls without bytes take no tile, and show in
  * the number alone. */
-static inline uint64_t kolo_chain(struct kolo_wires *w, uint64_t signature, uint64_t number)
+static inline uint64_t kolo_chain(struct kolo_wires *w, uint64_t signature, uint32_t number)
 {
     return w->chain = w->chain * 0x3C6EF373 + signature + number;
 }
