@@ -48,6 +48,7 @@ kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends,
     if (equal) {
         kolo_bytes_copy(sends ? &match->data : &req->data, sends ? &req->data : &match->data);
     }
+    *(sends ? &match->call : &req->call) = sends ? req->call : match->call;
     kolo_carrier_finish(c, match, equal ? KOLO_OK : KOLO_ERR_MISMATCH);
     kolo_carrier_finish(c, req, equal ? KOLO_OK : KOLO_ERR_MISMATCH);
     return KOLO_OK;
@@ -77,6 +78,36 @@ struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t c
     m->touched = true;
     kolo_carrier_message_insert(&of->recvs, m);
     return m;
+}
+
+/* ---- calls ---- */
+
+void kolo_carrier_note_call(const struct kolo_carrier *c, struct kolo_carrier_message *m,
+                            const struct kolo_call_sign *call)
+{
+    m->call = *call;
+    if (m->req != NULL) {
+        m->req->call = *call;
+    } else {
+        kolo_carrier_hear_call(c, call);
+    }
+}
+
+void kolo_carrier_hear_call(const struct kolo_carrier *c, const struct kolo_call_sign *call)
+{
+    const struct kolo_env *env = c->all->env;
+    if (call->number != 0 && env->on_call != NULL) {
+        env->on_call(env->owner, c->peer.rank, call);
+    }
+}
+
+struct kolo_call_sign kolo_carriers_call(const struct kolo_carriers *all)
+{
+    struct kolo_call_sign call = {0};
+    if (all->env->last_call != NULL) {
+        all->env->last_call(all->env->owner, &call);
+    }
+    return call;
 }
 
 /* ---- the end ---- */
@@ -200,11 +231,21 @@ bool kolo_carrier_fail(struct kolo_carrier *c, const struct kolo_inet *place, co
     return true;
 }
 
+void kolo_carrier_hear_reason(struct kolo_carrier *c, size_t at, const void *bytes, size_t len)
+{
+    if (at < sizeof c->reason - 1) {
+        memcpy(c->reason + at, bytes, kolo_min(len, sizeof c->reason - 1 - at));
+    }
+}
+
 void kolo_carrier_aborted(struct kolo_carrier *c, int32_t reason)
 {
     const struct kolo_env *env = c->all->env;
     if (c->failed == KOLO_OK) {
         (void)snprintf(c->text, sizeof c->text, "rank %d ended this communicator", c->peer.rank);
+        if (c->reason[0] != '\0' && env->on_failure_text != NULL) {
+            env->on_failure_text(env->owner, c->peer.rank, c->reason);
+        }
         if (env->on_peer_failed != NULL) {
             env->on_peer_failed(env->owner, c->peer.rank, reason);
         }
@@ -242,4 +283,15 @@ int32_t kolo_carriers_reason(const struct kolo_carriers *all, kolo_status why)
 {
     const struct kolo_env *env = all->env;
     return env->failure_reason != NULL ? env->failure_reason(env->owner) : (int32_t)why;
+}
+
+size_t kolo_carriers_reason_text(const struct kolo_carriers *all, char out[KOLO_REASON_TEXT])
+{
+    const struct kolo_env *env = all->env;
+    memset(out, 0, KOLO_REASON_TEXT);
+    if (kolo_carriers_have_failed(all) && env->failure_text != NULL) {
+        env->failure_text(env->owner, out, KOLO_REASON_TEXT);
+        out[KOLO_REASON_TEXT - 1] = '\0';
+    }
+    return strlen(out);
 }

@@ -34,15 +34,17 @@ struct kolo_carrier_message { /* a send or a receive in progress, or a message w
     struct kolo_req *req; /* NULL: the message came before its receive was posted */
     uint32_t number;
     uint8_t channel;
-    bool begun;   /* its first part is made, or has arrived whole */
-    bool ready;   /* READY came, or was sent */
-    bool touched; /* receive: some of its bytes have come */
-    bool failed;  /* the two ends give different lengths */
-    int flying;   /* parts in flight */
-    size_t total; /* bytes */
-    size_t made;  /* send: bytes that are in parts already */
-    size_t moved; /* bytes written, or arrived */
-    char *kept;   /* the bytes that came before the receive */
+    bool begun;                 /* its first part is made, or has arrived whole */
+    bool ready;                 /* READY came, or was sent */
+    bool touched;               /* receive: some of its bytes have come */
+    bool failed;                /* the two ends give different lengths */
+    int flying;                 /* parts in flight */
+    size_t total;               /* bytes */
+    size_t made;                /* send: bytes that are in parts already */
+    size_t moved;               /* bytes written, or arrived */
+    char *kept;                 /* the bytes that came before the receive */
+    struct kolo_call_sign call; /* of the other end, once it is known */
+    struct kolo_call_sign mine; /* receive: of this end */
 };
 
 struct kolo_carrier_message_list {
@@ -201,8 +203,9 @@ struct kolo_carrier { /* of a link */
     bool bye;           /* the peer has sent BYE */
     kolo_status failed; /* with text */
     char text[320];
-    atomic_int why;        /* abort()'s status, or 0; any thread */
-    _Atomic uint64_t word; /* notify()'s, or 0; any thread */
+    char reason[KOLO_REASON_TEXT]; /* why the peer ended the communicator, as far as it has come */
+    atomic_int why;                /* abort()'s status, or 0; any thread */
+    _Atomic uint64_t word;         /* notify()'s, or 0; any thread */
 };
 
 /* Add the carrier to `all`, for a link to `peer`. */
@@ -360,7 +363,9 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
     kolo_carrier_begin(c, true, dst, req);
     channel->received++;
     m->req = req;
+    m->mine = req->call;
     if (came) {
+        req->call = m->call;
         m->failed = m->total != req->bytes;
     } else {
         m->total = req->bytes;
@@ -374,6 +379,13 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
  * NULL: the window is exceeded, or memory is out. */
 struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel,
                                                uint32_t number, size_t total, size_t room);
+/* The first part of a message came: `call` is its sender's. */
+void kolo_carrier_note_call(const struct kolo_carrier *c, struct kolo_carrier_message *m,
+                            const struct kolo_call_sign *call);
+/* The peer is in this call, or none is told. */
+void kolo_carrier_hear_call(const struct kolo_carrier *c, const struct kolo_call_sign *call);
+/* This rank's last call, for a frame that notify() makes. */
+struct kolo_call_sign kolo_carriers_call(const struct kolo_carriers *all);
 /* End all pending requests with `why`. If the peer has left, its messages stay for the receives
  * that will be posted. */
 void kolo_carrier_end(struct kolo_carrier *c, kolo_status why);
@@ -396,6 +408,8 @@ void kolo_carrier_notify(struct kolo_carrier *c, uint64_t word);
  * had failed already. */
 bool kolo_carrier_fail(struct kolo_carrier *c, const struct kolo_inet *place, const char *what,
                        int error);
+/* Bytes of the reason's text came, from byte `at` on. */
+void kolo_carrier_hear_reason(struct kolo_carrier *c, size_t at, const void *bytes, size_t len);
 /* The peer has ended the communicator, and sent the reason. */
 void kolo_carrier_aborted(struct kolo_carrier *c, int32_t reason);
 /* The peer has left, and all its messages are here. */
@@ -405,6 +419,8 @@ void kolo_carrier_give_up(struct kolo_carrier *c, kolo_status why);
 /* Whether the communicator has failed; and the reason to send to the peers (or `why`). */
 bool kolo_carriers_have_failed(const struct kolo_carriers *all);
 int32_t kolo_carriers_reason(const struct kolo_carriers *all, kolo_status why);
+/* Its text, zeros behind it. Returns its length; 0: none. */
+size_t kolo_carriers_reason_text(const struct kolo_carriers *all, char out[KOLO_REASON_TEXT]);
 /* The result of progress(): `moved`, or the failure that a peer reported while no request waits. */
 static inline int kolo_carriers_result(const struct kolo_carriers *all, bool idle, int moved)
 {

@@ -17,6 +17,12 @@
  *  - INVALID and UNSUPPORTED change nothing, and the communicator stays usable. Any other error
  *    ends the communicator: only kolo_comm_error(), kolo_comm_failure(), kolo_comm_shrink(),
  *    kolo_comm_abort() and kolo_comm_destroy() may follow.
+ *  - All ranks make the same calls in the same order: the same collective and root, the same bytes,
+ *    and in a reduction the same type and operation. In a v-form all ranks give the same counts, or
+ *    sender and receiver of a block the same. Otherwise every rank gets MISMATCH within a second,
+ *    and the text names both calls. A call that waits for nobody may return OK before that. A call
+ *    that only moves bytes compares their number, not their type: float32 on one rank and int32 on
+ *    another are alike.
  *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in
  *    rank order, summed in the accumulator type and rounded once, for every algorithm.
  *  - In place: send == recv (all_reduce, reduce, broadcast, all_to_all), or the rank's own block of

@@ -195,6 +195,15 @@ struct kolo_peer {
     size_t address_len;
 };
 
+/* A call of a rank, as messages tell it to the rank that they go to. The library makes it and reads
+ * it. */
+struct kolo_call_sign {
+    uint64_t what, count;
+    uint64_t what_before, count_before; /* of the call before it; both 0: not known */
+    uint32_t number;                    /* of the call; 0: no call is told */
+    uint32_t chain;                     /* hash of this call and all before it; 0: not known */
+};
+
 /* What the library gives a transport. */
 struct kolo_env {
     uint32_t size;
@@ -241,7 +250,19 @@ struct kolo_env {
     /* `rank` has connected to this one, which has no link to it yet. connect() soon follows. Called
      * like on_peer_lost(). May be NULL. */
     void (*on_contact)(void *owner, int rank);
+    /* This rank's last call, which notify() sends beside the word. Called like on_peer_lost(). May
+     * be NULL. */
+    void (*last_call)(void *owner, struct kolo_call_sign *out);
+    /* A message of `rank` in this call has come before its receive, or a notify() beside it. Called
+     * like on_peer_lost(). May be NULL. */
+    void (*on_call)(void *owner, int rank, const struct kolo_call_sign *call);
+    /* The text of the failure behind failure_reason(), which abort() sends before it, at most
+     * KOLO_REASON_TEXT bytes with its end. Called like on_peer_lost(). May be NULL. */
+    void (*failure_text)(void *owner, char *out, size_t room);
+    /* This is the text of the reason of `rank`: before on_peer_failed(). May be NULL. */
+    void (*on_failure_text)(void *owner, int rank, const char *text);
 };
+enum { KOLO_REASON_TEXT = 400 };
 
 struct kolo_reach { /* probe() fills it */
     uint32_t size;
@@ -285,6 +306,10 @@ struct kolo_req {
      * anything there. 0: the buffer keeps its bytes until the message comes, because they may still
      * be sent from there. */
     uint32_t exclusive;
+    /* The call that the message belongs to: a transport may send it with the message. It then
+     * stores the sender's in the receive's request, and in that of a send that ends with MISMATCH
+     * the receiver's, before the request ends. */
+    struct kolo_call_sign call;
 };
 
 struct kolo_transport {

@@ -51,6 +51,7 @@ struct kolo_member { /* a rank, as this one sees it */
     _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
     bool in_gossip;                 /* the link to it tells who is gone; core/health/gossip.c */
     _Atomic uint64_t word, word_us; /* what it said last, and when; 0: nothing */
+    struct kolo_call_sign heard;    /* a call of it that this rank has not made yet; links.lock */
     bool in_slots;                  /* its outbox is mapped */
     _Atomic int end;                /* 1 + enum kolo_end, where it is known; 0: not */
     _Atomic bool calls_on;          /* it has connected, and waits that this rank does, too */

@@ -247,6 +247,83 @@ TEST_P(Messages, OfAnotherSizeThanExpectedAreAMismatch)
     EXPECT_EQ(KOLO_ERR_MISMATCH, recv.status);
 }
 
+/* The call of `from`, as its requests carry it. */
+kolo_call_sign CallOf(int from, size_t bytes)
+{
+    return {UINT64_C(0x1122334455667700) + (unsigned)from,
+            bytes,
+            5,
+            6,
+            7u + (unsigned)from,
+            0xabcdef01u};
+}
+
+/* Send `bytes` with the call of rank 0 in the request, early or late; what rank 1's receive says of
+ * it then, and its status. */
+kolo_req Carried(World &world, size_t send_bytes, size_t bytes, bool early, kolo_req &send)
+{
+    Bytes sent(send_bytes), came(bytes);
+    kolo_req recv{};
+    send = recv;
+    send.call = CallOf(0, send_bytes);
+    recv.call = CallOf(1, bytes);
+    if (early) {
+        EXPECT_EQ(KOLO_OK, world.SendAs(0, 1, Flat(sent.data(), send_bytes), send));
+        world.Settle();
+        EXPECT_EQ(KOLO_OK, world.RecvAs(1, 0, Flat(came.data(), bytes), recv));
+    } else {
+        EXPECT_EQ(KOLO_OK, world.RecvAs(1, 0, Flat(came.data(), bytes), recv));
+        world.Settle();
+        EXPECT_EQ(KOLO_OK, world.SendAs(0, 1, Flat(sent.data(), send_bytes), send));
+    }
+    EXPECT_TRUE(world.Finish({&recv}));
+    world.Settle();
+    return recv;
+}
+
+void ExpectCall(const kolo_call_sign &expected, const kolo_call_sign &call, bool whole)
+{
+    EXPECT_EQ(expected.number, call.number);
+    EXPECT_EQ(expected.chain, call.chain);
+    if (whole) {
+        EXPECT_EQ(expected.what, call.what);
+        EXPECT_EQ(expected.count, call.count);
+        EXPECT_EQ(expected.what_before, call.what_before);
+        EXPECT_EQ(expected.count_before, call.count_before);
+    }
+}
+
+TEST_P(Messages, CarryTheCallOfTheirSender)
+{
+    const bool whole = GetParam()->base.name != std::string("shm"); /* the board has the rest */
+    World world(GetParam(), 2);
+    for (size_t bytes : {size_t{0}, size_t{8}, size_t{40000}, size_t{300000}, size_t{3 << 20}}) {
+        for (bool early : {false, true}) {
+            SCOPED_TRACE(testing::Message() << bytes << " bytes, early " << early);
+            kolo_req send;
+            const kolo_req recv = Carried(world, bytes, bytes, early, send);
+            EXPECT_EQ(KOLO_OK, recv.status);
+            ExpectCall(CallOf(0, bytes), recv.call, whole);
+            ExpectCall(CallOf(0, bytes), send.call, true);
+        }
+    }
+}
+
+TEST_P(Messages, OfAnotherSizeStillTellTheCallOfTheirSender)
+{
+    for (size_t bytes : {size_t{8}, size_t{16384}, size_t{2 << 20}}) {
+        for (bool early : {false, true}) {
+            SCOPED_TRACE(testing::Message() << bytes << " bytes, early " << early);
+            World world(GetParam(), 2);
+            kolo_req send;
+            const kolo_req recv = Carried(world, 2 * bytes, bytes, early, send);
+            EXPECT_EQ(KOLO_ERR_MISMATCH, recv.status);
+            ExpectCall(CallOf(0, 2 * bytes), recv.call,
+                       GetParam()->base.name != std::string("shm"));
+        }
+    }
+}
+
 TEST_P(Messages, OfARankThatHasLeftAreStillReceived)
 {
     Bytes sent = Pattern(100, 4);

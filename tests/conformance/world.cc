@@ -192,6 +192,16 @@ kolo_status World::Recv(int at, int from, uint32_t channel, const kolo_bytes &ds
     return transport_->recv(Link(at, from), &dst, &req);
 }
 
+kolo_status World::SendAs(int from, int to, const kolo_bytes &src, kolo_req &req)
+{
+    return transport_->send(Link(from, to), &src, &req);
+}
+
+kolo_status World::RecvAs(int at, int from, const kolo_bytes &dst, kolo_req &req)
+{
+    return transport_->recv(Link(at, from), &dst, &req);
+}
+
 bool World::Until(const std::function<bool()> &done)
 {
     return WaitFor([&] {

@@ -77,6 +77,9 @@ class World
     kolo_status Send(int from, int to, uint32_t channel, const kolo_bytes &src, kolo_req &req);
     kolo_status Recv(int at, int from, uint32_t channel, const kolo_bytes &dst, kolo_req &req,
                      bool exclusive = true);
+    /* The same on channel 0 with a request that has its call already. */
+    kolo_status SendAs(int from, int to, const kolo_bytes &src, kolo_req &req);
+    kolo_status RecvAs(int at, int from, const kolo_bytes &dst, kolo_req &req);
     /* Let every rank advance until `done`; false if that takes longer than 20 s. */
     bool Until(const std::function<bool()> &done);
     /* Until all of these have a status. */

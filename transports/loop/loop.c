@@ -106,6 +106,11 @@ static kolo_status post_request(struct kolo_link *link, bool sends, const struct
         if (equal) {
             kolo_bytes_copy(sends ? &match->data : &req->data, sends ? &req->data : &match->data);
         }
+        if (sends) {
+            match->call = req->call;
+        } else {
+            req->call = match->call;
+        }
         req->moved = match->moved = equal ? req->bytes : SIZE_MAX;
         kolo_req_fifo_push(&other->done, match);
     }

@@ -17,10 +17,12 @@
 #include <stdlib.h>
 
 enum { SLOTS = 8, SLOT_BYTES = 16384, PAGE_BYTES = 4096 };
+#define LAST (UINT32_C(1) << 31) /* the slot ends its message */
 
 struct ring {
     _Alignas(128) _Atomic(uint64_t) tail; /* the producer's line */
-    uint32_t bytes[SLOTS];                /* in each slot; ordered by tail */
+    uint32_t bytes[SLOTS];                /* in each slot, and LAST; ordered by tail */
+    uint32_t number[SLOTS], chain[SLOTS]; /* of the sender's call, see struct kolo_call_sign */
     _Alignas(128) _Atomic(uint64_t) head; /* the consumer's line */
     _Alignas(PAGE_BYTES) char slot[SLOTS][SLOT_BYTES];
 };
@@ -134,7 +136,9 @@ static int advance_sends(struct kolo_link *link, struct kolo_shm_pipe *pipe)
         const size_t slot = pipe->tail % SLOTS;
         const size_t bytes = kolo_min(SLOT_BYTES, req->bytes - req->moved);
         kolo_bytes_read(&req->data, req->moved, ring->slot[slot], bytes);
-        ring->bytes[slot] = (uint32_t)bytes;
+        ring->bytes[slot] = (uint32_t)bytes | (req->moved + bytes == req->bytes ? LAST : 0);
+        ring->number[slot] = req->call.number;
+        ring->chain[slot] = req->call.chain;
         atomic_store_explicit(&ring->tail, ++pipe->tail, memory_order_release);
         req->moved += bytes;
         moved++;
@@ -164,8 +168,10 @@ static int advance_recvs(struct kolo_link *link, struct kolo_shm_pipe *pipe)
         }
         const size_t slot = pipe->head % SLOTS;
         const size_t bytes = kolo_min(SLOT_BYTES, req->bytes - req->moved);
-        const size_t came = ring->bytes[slot];
-        if (came != bytes) {
+        const uint32_t came = ring->bytes[slot];
+        req->call =
+            (struct kolo_call_sign){.number = ring->number[slot], .chain = ring->chain[slot]};
+        if (came != ((uint32_t)bytes | (req->moved + bytes == req->bytes ? LAST : 0))) {
             return kolo_fail(
                 KOLO_ERR_MISMATCH,
                 "a message of rank %d does not have the %zu bytes that rank %d expects",

@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 2000, TELL_MS = 200 };
+enum { LINGER_MS = 2000, TELL_MS = 200, ANSWER_MS = 20 };
 
 /* Whether the link is connected, and no frame is half written. */
 static bool is_clean(const struct kolo_link *link)
@@ -77,11 +77,25 @@ static void let_deliver(struct kolo_link *link)
     }
 }
 
+/* The peer may take the connection for made while its answer is on the way here. It must not find
+ * the end of that connection without a reason. */
+static void finish_greeting(struct kolo_tcp_socket *s)
+{
+    const double deadline = kolo_now_us() + ANSWER_MS * 1e3;
+    while (s->state == KOLO_TCP_PROVING && kolo_now_us() < deadline) {
+        kolo_tcp_greet_step(s);
+        if (s->state == KOLO_TCP_PROVING) {
+            (void)usleep(100);
+        }
+    }
+}
+
 /* Send the last frame of a link, behind the rest of a half written frame. A peer that lives reads
  * it meanwhile; a dead peer is not waited for longer than the limit. */
 static void say_last(struct kolo_link *link, enum kolo_tcp_kind kind, uint32_t number)
 {
     struct kolo_tcp_socket *s = &link->socket[0];
+    finish_greeting(s);
     const int limit_ms = kind == KOLO_TCP_ABORT ? TELL_MS : LINGER_MS;
     const double deadline = kolo_now_us() + limit_ms * 1e3;
     while (!(kolo_tcp_stream_finish(s) && kolo_tcp_stream_last(s, kind, number)) &&

@@ -19,16 +19,16 @@ static size_t eager_part(size_t total)
     return kolo_min(total, KOLO_TCP_EAGER);
 }
 
-void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
-                           uint32_t number, uint64_t total)
+void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_tcp_note *note)
 {
-    struct kolo_tcp_note *note = kolo_grow(link->note, link->notes, &link->note_cap, sizeof *note);
-    if (note == NULL) {
+    struct kolo_tcp_note *grown =
+        kolo_grow(link->note, link->notes, &link->note_cap, sizeof *grown);
+    if (grown == NULL) {
         kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", ENOMEM);
         return;
     }
-    link->note = note;
-    link->note[link->notes++] = (struct kolo_tcp_note){(uint8_t)kind, channel, number, total};
+    link->note = grown;
+    link->note[link->notes++] = *note;
     kolo_carrier_activate(&link->base);
 }
 
@@ -38,16 +38,17 @@ static inline void end_send(struct kolo_link *link, struct kolo_carrier_message 
                             struct kolo_carrier_message_list *list)
 {
     kolo_carrier_message_take_out(list, m);
+    m->req->call = m->failed ? m->call : m->req->call;
     kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     kolo_carrier_recycle(&link->base, m);
 }
 
 /* Take the READY that came before its send. */
-static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, uint64_t *total)
+static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, struct kolo_tcp_early *out)
 {
     for (int i = 0; i < e->count; i++) {
         if (e->at[i].number == number) {
-            *total = e->at[i].total;
+            *out = e->at[i];
             e->at[i] = e->at[--e->count];
             return true;
         }
@@ -55,11 +56,13 @@ static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, uint64_t *tot
     return false;
 }
 
-/* Fail a send whose receive has another length. Only its first part goes out, which informs the
- * receiver. */
-static void fail_mismatched(struct kolo_link *link, struct kolo_carrier_message *m)
+/* Fail a send whose receive, in the peer's `call`, has another length. Only its first part goes
+ * out, which informs the receiver. */
+static void fail_mismatched(struct kolo_link *link, struct kolo_carrier_message *m,
+                            const struct kolo_call_sign *call)
 {
     m->failed = true;
+    m->call = *call;
     if (m->begun && m->flying == 0) {
         end_send(link, m, &link->base.sends);
     }
@@ -69,16 +72,16 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
                                   struct kolo_req *req)
 {
     struct kolo_carrier_message *m = NULL;
-    uint64_t total = 0;
+    struct kolo_tcp_early early;
     KOLO_TRY(kolo_carrier_send(&link->base, src, req, &m));
     if (m == NULL) {
         return KOLO_OK;
     }
     link->has_long = link->has_long || m->total >= LONG_BYTES;
-    if (was_early(&link->early[m->channel], m->number, &total)) {
+    if (was_early(&link->early[m->channel], m->number, &early)) {
         m->ready = true;
-        if (total != m->total) {
-            fail_mismatched(link, m);
+        if (early.total != m->total) {
+            fail_mismatched(link, m, &early.call);
         }
     }
     return KOLO_OK;
@@ -88,7 +91,8 @@ kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_byte
 static void count_taken(struct kolo_link *link, uint8_t channel, size_t total)
 {
     if (kolo_channel_take(&link->base.channel[channel], eager_part(total))) {
-        kolo_tcp_message_note(link, KOLO_TCP_TAKEN, channel, 0, 0);
+        kolo_tcp_message_note(link,
+                              &(struct kolo_tcp_note){.kind = KOLO_TCP_TAKEN, .channel = channel});
     }
 }
 
@@ -145,7 +149,11 @@ static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (m->req->bytes > KOLO_TCP_EAGER) {
         m->ready = true;
-        kolo_tcp_message_note(link, KOLO_TCP_READY, m->channel, m->number, m->req->bytes);
+        kolo_tcp_message_note(link, &(struct kolo_tcp_note){.kind = KOLO_TCP_READY,
+                                                            .channel = m->channel,
+                                                            .number = m->number,
+                                                            .total = m->req->bytes,
+                                                            .call = m->mine});
     }
 }
 
@@ -180,7 +188,8 @@ static bool pull_note(struct kolo_link *link, struct kolo_tcp_out *out)
             out->frame = (struct kolo_tcp_frame){.kind = note->kind,
                                                  .channel = note->channel,
                                                  .number = note->number,
-                                                 .total = note->total};
+                                                 .total = note->total,
+                                                 .call = note->call};
             found = true;
         }
     }
@@ -219,7 +228,8 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
                                          .len = (uint32_t)part,
                                          .number = m->number,
                                          .offset = m->made,
-                                         .total = m->total};
+                                         .total = m->total,
+                                         .call = m->req->call};
     out->message = m;
     if (!m->begun) {
         kolo_channel_begin(&link->base.channel[m->channel], m, eager_part(m->total));
@@ -294,7 +304,7 @@ static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *fram
     if (m != NULL) {
         m->ready = true;
         if (m->total != frame->total) {
-            fail_mismatched(link, m);
+            fail_mismatched(link, m, &frame->call);
         }
         return true;
     }
@@ -307,7 +317,7 @@ static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *fram
         return false;
     }
     e->at = early;
-    e->at[e->count++] = (struct kolo_tcp_early){frame->number, frame->total};
+    e->at[e->count++] = (struct kolo_tcp_early){frame->number, frame->total, frame->call};
     return true;
 }
 
@@ -321,14 +331,21 @@ static struct kolo_carrier_message *data_came(struct kolo_link *link,
         return NULL;
     }
     if (m == NULL) { /* only the first part may come before its receive */
-        return frame->offset == 0 && frame->len == eager_part(frame->total)
-                   ? kolo_carrier_keep(&link->base, frame->channel, frame->number, frame->total,
-                                       frame->len + (size_t)1)
-                   : NULL;
+        m = frame->offset == 0 && frame->len == eager_part(frame->total)
+                ? kolo_carrier_keep(&link->base, frame->channel, frame->number, frame->total,
+                                    frame->len + (size_t)1)
+                : NULL;
+        if (m != NULL) {
+            kolo_carrier_note_call(&link->base, m, &frame->call);
+        }
+        return m;
     }
     if (m->req == NULL || (m->begun && frame->offset == 0) ||
         m->moved + frame->len > frame->total) {
         return NULL; /* the same part again, or a later one before READY */
+    }
+    if (frame->offset == 0) {
+        kolo_carrier_note_call(&link->base, m, &frame->call);
     }
     m->failed = m->failed || frame->total != m->total;
     m->touched = true; /* from here on no socket may read ahead into it */
@@ -361,8 +378,14 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
     case KOLO_TCP_ABORT:
         kolo_carrier_aborted(&link->base, (int32_t)frame->number);
         return true;
+    case KOLO_TCP_TEXT:
+        kolo_carrier_hear_reason(&link->base, (size_t)frame->number * KOLO_TCP_TEXT_PART,
+                                 (const char *)frame + offsetof(struct kolo_tcp_frame, offset),
+                                 KOLO_TCP_TEXT_PART);
+        return true;
     case KOLO_TCP_WORD:
         link->words = true;
+        kolo_carrier_hear_call(&link->base, &frame->call);
         if (link->ep->env.on_notify != NULL) {
             link->ep->env.on_notify(link->ep->env.owner, link->base.peer.rank, frame->total);
         }

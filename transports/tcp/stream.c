@@ -10,8 +10,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { FEW_BYTES = 512, PARTS = 64, BATCH_BYTES = 64 << 10, ROUNDS = 16, RUNS = 16 };
+enum { LAST_TRIES = 100, LAST_NAP_US = 100 };
 
 /* ---- sums ---- */
 
@@ -212,15 +214,52 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s)
     return true;
 }
 
+/* Append a frame to `bytes`, of which `*len` are used. */
+static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *frame, char *bytes,
+                     size_t *len)
+{
+    frame->magic = KOLO_TCP_FRAME_MAGIC;
+    kolo_tcp_stream_sum(frame, NULL);
+    memcpy(bytes + *len, frame, s->link->head);
+    *len += s->link->head;
+}
+
+/* Write all of `bytes`, or none of them: false. A peer that reads nothing is not waited for. */
+static bool write_last(const struct kolo_tcp_socket *s, const char *bytes, size_t len)
+{
+    size_t at = 0;
+    for (int tries = 0; at < len && tries < LAST_TRIES; tries++) {
+        const ssize_t n = send(s->fd, bytes + at, len - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        at += n > 0 ? (size_t)n : 0;
+        if (n < 0 && (at == 0 || errno != EAGAIN)) {
+            return errno != EAGAIN;
+        }
+        if (at < len) {
+            (void)usleep(LAST_NAP_US);
+        }
+    }
+    return true;
+}
+
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number)
 {
-    struct kolo_tcp_frame frame = {
-        .kind = (uint8_t)kind, .magic = KOLO_TCP_FRAME_MAGIC, .number = number};
-    kolo_tcp_stream_sum(&frame, NULL);
+    enum { PARTS_MAX = KOLO_REASON_TEXT / KOLO_TCP_TEXT_PART };
+    char text[KOLO_REASON_TEXT], bytes[(PARTS_MAX + 1) * KOLO_TCP_HEAD_SUMS];
+    struct kolo_tcp_frame last = {.kind = (uint8_t)kind, .number = number};
+    size_t len = 0;
     if (s->state != KOLO_TCP_UP || is_half_written(s)) {
         return true;
     }
-    return send(s->fd, &frame, s->link->head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+    const size_t said =
+        kind == KOLO_TCP_ABORT ? kolo_carriers_reason_text(&s->link->ep->all, text) : 0;
+    for (uint32_t i = 0; i * KOLO_TCP_TEXT_PART < said; i++) {
+        struct kolo_tcp_frame part = {.kind = KOLO_TCP_TEXT, .number = i};
+        memcpy((char *)&part + offsetof(struct kolo_tcp_frame, offset),
+               text + (size_t)i * KOLO_TCP_TEXT_PART, KOLO_TCP_TEXT_PART);
+        add_last(s, &part, bytes, &len);
+    }
+    add_last(s, &last, bytes, &len);
+    return write_last(s, bytes, len);
 }
 
 /* ---- in ---- */

@@ -337,7 +337,10 @@ static int ask_epoll(struct kolo_endpoint *ep)
 static void queue_word(struct kolo_link *link, uint64_t word)
 {
     if (link->notes < NOTES_MAX) { /* otherwise it is not even connected */
-        kolo_tcp_message_note(link, KOLO_TCP_WORD, 0, 0, word);
+        kolo_tcp_message_note(link,
+                              &(struct kolo_tcp_note){.kind = KOLO_TCP_WORD,
+                                                      .total = word,
+                                                      .call = kolo_carriers_call(&link->ep->all)});
     }
 }
 

@@ -15,7 +15,11 @@
  *   TAKEN  no payload; like every frame it has the count of messages taken from its channel
  *   BYE    the last frame of a link
  *   ABORT  the last frame of a link that failed; `number` is the reason
+ *   TEXT   part `number` of the text of the reason, before ABORT: KOLO_TCP_TEXT_PART
  *   WORD   `total` is the word that notify() was given
+ *
+ * A frame with the first bytes of a message, READY and WORD carry the call that their sender is in,
+ * so that ranks that make different calls see it.
  *
  * The first KOLO_TCP_EAGER bytes of a message go as soon as the window of carrier.h allows it,
  * whether or not the receive is posted. The rest waits for READY, and goes from user memory to user
@@ -59,7 +63,8 @@ enum kolo_tcp_kind {
     KOLO_TCP_TAKEN = 3,
     KOLO_TCP_BYE = 4,
     KOLO_TCP_ABORT = 5,
-    KOLO_TCP_WORD = 6
+    KOLO_TCP_WORD = 6,
+    KOLO_TCP_TEXT = 7
 };
 
 struct kolo_tcp_frame {
@@ -70,12 +75,21 @@ struct kolo_tcp_frame {
     uint32_t number; /* of the message in its channel, from 0 */
     uint32_t taken;  /* messages of this channel that the sender of the frame has taken */
     uint64_t offset, total;
+    struct kolo_call_sign call; /* the sender's */
     /* Only if the link has sums. CRC-32C of the payload, and of all members above. */
     uint32_t payload_sum, sum;
 };
-static_assert(sizeof(struct kolo_tcp_frame) == 40, "wire format");
-enum { KOLO_TCP_HEAD = 32, KOLO_TCP_HEAD_SUMS = 40 }; /* bytes of a frame's header on the wire */
-#define KOLO_TCP_FRAME_MAGIC 0x6b31
+static_assert(sizeof(struct kolo_tcp_frame) == 80, "wire format");
+enum { KOLO_TCP_HEAD = 72, KOLO_TCP_HEAD_SUMS = 80 }; /* bytes of a frame's header on the wire */
+#define KOLO_TCP_FRAME_MAGIC 0x6b32
+
+/* TEXT: the part of the text lies where other frames have `offset`, `total` and `call`. */
+enum { KOLO_TCP_TEXT_PART = 50 }; /* 6 more bytes are unused */
+static_assert(KOLO_REASON_TEXT % KOLO_TCP_TEXT_PART == 0, "no part ends beyond the text");
+static_assert(offsetof(struct kolo_tcp_frame, payload_sum) -
+                      offsetof(struct kolo_tcp_frame, offset) >=
+                  KOLO_TCP_TEXT_PART,
+              "room for a part of the text");
 
 struct kolo_tcp_hello { /* the first bytes of a connection, from its maker */
     uint32_t magic, version;
@@ -100,6 +114,7 @@ enum { KOLO_TCP_REFUSED = 0, KOLO_TCP_ACCEPTED = 1 };
 struct kolo_tcp_early { /* a READY whose send is not posted yet */
     uint32_t number;
     uint64_t total;
+    struct kolo_call_sign call; /* the receiver's */
 };
 
 struct kolo_tcp_earlies { /* the early READYs of a channel */
@@ -111,6 +126,7 @@ struct kolo_tcp_note { /* a frame without payload in the queue */
     uint8_t kind, channel;
     uint32_t number;
     uint64_t total;
+    struct kolo_call_sign call;
 };
 
 /* ---- sockets ---- */
@@ -243,8 +259,7 @@ int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, si
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
                            struct kolo_carrier_message *into, size_t len, bool whole);
 /* Queue a frame without payload. */
-void kolo_tcp_message_note(struct kolo_link *link, enum kolo_tcp_kind kind, uint8_t channel,
-                           uint32_t number, uint64_t total);
+void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_tcp_note *note);
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req);
 kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,

@@ -185,7 +185,13 @@ static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word
     case KOLO_VERBS_ABORT:
         kolo_carrier_aborted(&link->base, word->reason);
         return true;
+    case KOLO_VERBS_TEXT:
+        kolo_carrier_hear_reason(&link->base, (size_t)word->epoch * KOLO_VERBS_TEXT_PART,
+                                 (const char *)word + offsetof(struct kolo_verbs_word, value),
+                                 KOLO_VERBS_TEXT_PART);
+        return true;
     case KOLO_VERBS_NOTIFY:
+        kolo_carrier_hear_call(&link->base, &word->call);
         if (env->on_notify != NULL) {
             env->on_notify(env->owner, link->base.peer.rank, word->value);
         }

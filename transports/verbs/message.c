@@ -59,19 +59,21 @@ void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_mes
 {
     const bool made = m->made == m->total && kolo_verbs_message_of(m)->nagain == 0 && !m->failed;
     kolo_carrier_message_take_out(made ? &link->base.flying : &link->base.sends, m);
+    m->req->call = m->failed ? m->call : m->req->call;
     kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
     kolo_carrier_recycle(&link->base, m);
 }
 
 /* READY came. False: it is invalid. */
 static bool make_ready(struct kolo_carrier_message *m, uint64_t total,
-                       const struct kolo_verbs_place *place)
+                       const struct kolo_verbs_place *place, const struct kolo_call_sign *call)
 {
     if (m->ready) {
         return false;
     }
     m->ready = true;
     m->failed = m->total != total;
+    m->call = *call;
     kolo_verbs_message_of(m)->place = *place;
     return m->failed || place->count == 0 ||
            (place->bytes <= m->total && place->bytes * place->count == m->total);
@@ -84,7 +86,8 @@ static bool take_early(struct kolo_verbs_earlies *e, struct kolo_carrier_message
         if (e->at[i].number == m->number) {
             const struct kolo_verbs_early early = e->at[i];
             e->at[i] = e->at[--e->count];
-            return !kolo_verbs_is_long(m->total) || make_ready(m, early.total, &early.place);
+            return !kolo_verbs_is_long(m->total) ||
+                   make_ready(m, early.total, &early.place, &early.call);
         }
     }
     return true;
@@ -140,7 +143,8 @@ static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
     struct kolo_verbs_note ready = {.kind = KOLO_VERBS_READY,
                                     .channel = m->channel,
                                     .number = m->number,
-                                    .total = m->req->bytes};
+                                    .total = m->req->bytes,
+                                    .call = m->mine};
     m->ready = true;
     if (!m->failed) {
         (void)find_place(link, m, &ready.place);
@@ -214,7 +218,8 @@ static bool ready_came(struct kolo_link *link, const struct kolo_verbs_entry *en
     struct kolo_carrier_message *m =
         kolo_carrier_message_find(&link->base.sends, entry->channel, entry->number);
     if (m != NULL) {
-        const bool sensible = !kolo_verbs_is_long(m->total) || make_ready(m, entry->total, &place);
+        const bool sensible =
+            !kolo_verbs_is_long(m->total) || make_ready(m, entry->total, &place, &entry->call);
         if (sensible && m->failed && m->begun) {
             kolo_verbs_message_end_send(link, m);
         }
@@ -229,7 +234,7 @@ static bool ready_came(struct kolo_link *link, const struct kolo_verbs_entry *en
         return false;
     }
     e->at = early;
-    e->at[e->count++] = (struct kolo_verbs_early){entry->number, entry->total, place};
+    e->at[e->count++] = (struct kolo_verbs_early){entry->number, entry->total, entry->call, place};
     return true;
 }
 
@@ -252,6 +257,9 @@ static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *ent
     }
     if (m == NULL) {
         return false;
+    }
+    if (entry->offset == 0) {
+        kolo_carrier_note_call(&link->base, m, &entry->call);
     }
     if (m->req != NULL && m->total != entry->total && m->moved == 0) { /* a mismatch */
         m->failed = true;
@@ -283,6 +291,7 @@ static bool placed_came(struct kolo_link *link, const struct kolo_verbs_entry *e
         entry->total != m->total || entry->offset > m->total - m->moved || entry->len > 0) {
         return false;
     }
+    kolo_carrier_note_call(&link->base, m, &entry->call);
     m->moved += entry->offset;
     end_if_whole(link, m);
     return true;

@@ -58,7 +58,8 @@ static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
                                                   .channel = n->channel,
                                                   .len = len,
                                                   .number = n->number,
-                                                  .total = n->total};
+                                                  .total = n->total,
+                                                  .call = n->call};
             struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
             memcpy(entry + 1, &n->place, len);
             kolo_verbs_lane_send(lane, len);
@@ -80,7 +81,8 @@ static void send_piece(struct kolo_link *link, struct kolo_verbs_lane *lane,
                                           .len = (uint32_t)len,
                                           .number = m->number,
                                           .offset = m->made,
-                                          .total = m->total};
+                                          .total = m->total,
+                                          .call = m->req->call};
     struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
     read_bytes(link, m, (char *)(entry + 1), len);
     kolo_verbs_lane_send(lane, (uint32_t)len);
@@ -129,7 +131,8 @@ static void send_chunk(struct kolo_link *link, struct kolo_verbs_lane *lane,
                                           .channel = m->channel,
                                           .number = m->number,
                                           .offset = len,
-                                          .total = m->total};
+                                          .total = m->total,
+                                          .call = m->req->call};
     (void)make_entry(link, lane, &head);
     struct kolo_verbs_flight *f = &lane->flight[lane->next_flight++ % KOLO_VERBS_SENDS];
     *f = (struct kolo_verbs_flight){.message = m, .entry = lane->sent, .at = piece.at, .len = len};

@@ -218,11 +218,24 @@ static void finish_sending(struct kolo_link *link)
     }
 }
 
+static void say_reason(struct kolo_link *link)
+{
+    char text[KOLO_REASON_TEXT];
+    const size_t len = kolo_carriers_reason_text(&link->ep->all, text);
+    for (uint32_t i = 0; i * KOLO_VERBS_TEXT_PART < len; i++) {
+        struct kolo_verbs_word word = {.kind = KOLO_VERBS_TEXT, .epoch = i};
+        memcpy((char *)&word + offsetof(struct kolo_verbs_word, value),
+               text + (size_t)i * KOLO_VERBS_TEXT_PART, KOLO_VERBS_TEXT_PART);
+        kolo_verbs_control_say(link, &word);
+    }
+}
+
 /* abort() was called. Either the communicator failed, and the peer must know. Or this side wants
  * its requests back, and leaves. */
 static void give_up(struct kolo_link *link, kolo_status why)
 {
     if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {
+        say_reason(link);
         const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
                                              .reason = kolo_carriers_reason(&link->ep->all, why)};
         kolo_verbs_control_say(link, &word);
@@ -305,8 +318,10 @@ static void ask_epoll(struct kolo_endpoint *ep)
 static void send_word(struct kolo_link *link, uint64_t word)
 {
     if (!link->base.self) {
-        kolo_verbs_control_say(link,
-                               &(struct kolo_verbs_word){.kind = KOLO_VERBS_NOTIFY, .value = word});
+        kolo_verbs_control_say(
+            link, &(struct kolo_verbs_word){.kind = KOLO_VERBS_NOTIFY,
+                                            .value = word,
+                                            .call = kolo_carriers_call(&link->ep->all)});
     }
 }
 

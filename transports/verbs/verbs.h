@@ -76,6 +76,7 @@ struct kolo_verbs_message {
 struct kolo_verbs_early { /* READY for a send that is not posted yet */
     uint32_t number;
     uint64_t total;
+    struct kolo_call_sign call; /* the receiver's */
     struct kolo_verbs_place place;
 };
 
@@ -88,6 +89,7 @@ struct kolo_verbs_note { /* an entry that waits for its turn */
     uint8_t kind, channel;
     uint32_t number;
     uint64_t total;
+    struct kolo_call_sign call;
     struct kolo_verbs_place place;
 };
 

@@ -7,12 +7,15 @@
 #include "util/net.h"
 #include "util/secret.h"
 
+#include <kolo/plugin.h>
+
 #include <assert.h>
+#include <stddef.h>
 
 enum {
     KOLO_VERBS_RAILS = 4,
-    KOLO_VERBS_LANES = 8,             /* of a link */
-    KOLO_VERBS_SLOT = (8 << 10) + 64, /* bytes: 8 KiB and a head, in whole cache lines */
+    KOLO_VERBS_LANES = 8,              /* of a link */
+    KOLO_VERBS_SLOT = (8 << 10) + 128, /* bytes: 8 KiB and a head, in whole cache lines */
 };
 
 #define KOLO_VERBS_MAGIC UINT32_C(0x6b766273)
@@ -64,9 +67,10 @@ struct kolo_verbs_entry {
     uint32_t number; /* of the message in its channel, from 0 */
     uint32_t taken;  /* messages of this channel that the sender of the entry has taken */
     uint64_t offset, total;
+    struct kolo_call_sign call; /* the sender's, of a message and of READY */
 };
-static_assert(sizeof(struct kolo_verbs_entry) == 32, "wire format");
-#define KOLO_VERBS_ENTRY_MAGIC 0x6b76
+static_assert(sizeof(struct kolo_verbs_entry) == 72, "wire format");
+#define KOLO_VERBS_ENTRY_MAGIC 0x6b77
 #define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
 struct kolo_verbs_place {       /* behind READY: the place to write the message to */
@@ -78,13 +82,14 @@ struct kolo_verbs_place {       /* behind READY: the place to write the message 
 static_assert(sizeof(struct kolo_verbs_place) == 48, "wire format");
 
 enum kolo_verbs_word_kind {
-    KOLO_VERBS_OFFER = 1, /* the queue pair and the ring of a lane exist */
-    KOLO_VERBS_UP = 2,    /* the lane receives */
-    KOLO_VERBS_DOWN = 3,  /* the lane has failed, and `value` entries were taken from it */
-    KOLO_VERBS_SENT = 4,  /* `value` entries were sent on the lane: no more will come */
-    KOLO_VERBS_BYE = 5,   /* no more words or entries will come */
-    KOLO_VERBS_ABORT = 6, /* the same, and `reason` is the cause */
-    KOLO_VERBS_NOTIFY = 7 /* `value` is the word that notify() was given */
+    KOLO_VERBS_OFFER = 1,  /* the queue pair and the ring of a lane exist */
+    KOLO_VERBS_UP = 2,     /* the lane receives */
+    KOLO_VERBS_DOWN = 3,   /* the lane has failed, and `value` entries were taken from it */
+    KOLO_VERBS_SENT = 4,   /* `value` entries were sent on the lane: no more will come */
+    KOLO_VERBS_BYE = 5,    /* no more words or entries will come */
+    KOLO_VERBS_ABORT = 6,  /* the same, and `reason` is the cause */
+    KOLO_VERBS_NOTIFY = 7, /* `value` is the word that notify() was given; `call` is the sender's */
+    KOLO_VERBS_TEXT = 8 /* part `epoch` of the text of the reason, before ABORT: from `value` on */
 };
 
 struct kolo_verbs_word { /* sent over a control connection after the hello */
@@ -99,7 +104,13 @@ struct kolo_verbs_word { /* sent over a control connection after the hello */
     uint64_t ring;
     uint32_t rkey;
     uint32_t spare;
+    struct kolo_call_sign call;
 };
-static_assert(sizeof(struct kolo_verbs_word) == 48, "wire format");
+static_assert(sizeof(struct kolo_verbs_word) == 88, "wire format");
+enum { KOLO_VERBS_TEXT_PART = 50 }; /* bytes of TEXT; the others are unused */
+static_assert(KOLO_REASON_TEXT % KOLO_VERBS_TEXT_PART == 0, "no part ends beyond the text");
+static_assert(sizeof(struct kolo_verbs_word) - offsetof(struct kolo_verbs_word, value) >=
+                  KOLO_VERBS_TEXT_PART,
+              "room for a part of the text");
 
 #endif

@@ -48,7 +48,7 @@ static bool is_v(const struct kolo_recorded *call)
     return (call->what & KOLO_WHAT_V) != 0;
 }
 
-static bool agree(const struct kolo_recorded *a, const struct kolo_recorded *b)
+bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b)
 {
     const enum kolo_coll coll = kolo_record_coll(a);
     if (coll != kolo_record_coll(b) || kolo_record_root(a) != kolo_record_root(b)) {
@@ -59,7 +59,7 @@ static bool agree(const struct kolo_recorded *a, const struct kolo_recorded *b)
         return false;
     }
     if (is_v(a) || is_v(b) || coll == KOLO_COLL_BARRIER) {
-        return true; /* lengths of v-forms may differ */
+        return is_v(a) == is_v(b) || coll == KOLO_COLL_BARRIER; /* the root has the lengths */
     }
     return a->count * kolo_type_bytes(kolo_record_type(a)) ==
            b->count * kolo_type_bytes(kolo_record_type(b));
@@ -73,7 +73,7 @@ uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b
     for (uint64_t n = most > KOLO_RECORDS ? most - KOLO_RECORDS : 1; n <= last; n++) {
         struct kolo_recorded mine, other;
         if (kolo_record_find(a, n, &mine) && kolo_record_find(b, n, &other) &&
-            !agree(&mine, &other)) {
+            !kolo_record_agree(&mine, &other)) {
             return n;
         }
     }
@@ -93,6 +93,9 @@ void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room)
     }
     if (kolo_coll_reduces(coll)) {
         (void)snprintf(op, sizeof op, ", %s", kolo_op_name(kolo_record_op(call)));
+    }
+    if (is_v(call) && !kolo_coll_rooted(coll) && kolo_record_root(call) != 0) {
+        (void)snprintf(root, sizeof root, ", counts #%08x", (unsigned)kolo_record_root(call));
     }
     (void)snprintf(out, room, "%s%s of %llu %s%s%s", kolo_coll_name(coll), is_v(call) ? "v" : "",
                    (unsigned long long)call->count, kolo_type_name(kolo_record_type(call)), op,

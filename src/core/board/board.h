@@ -19,12 +19,12 @@ enum { KOLO_POST_MESSAGES = 8 };
 #define KOLO_POST_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
 
-enum { KOLO_WHAT_V = 0x80 };
+enum { KOLO_WHAT_V = 0x80 }; /* a v-form; without a root, it has a hash of its counts there */
 
 /* A collective of a rank. Calls are numbered from 1; number n is at place n % KOLO_RECORDS until
  * n + KOLO_RECORDS comes. It is over where `end` is not before `start`. */
 struct kolo_record {
-    _Atomic uint64_t what; /* kolo_memo_what(), and KOLO_WHAT_V of a v-form */
+    _Atomic uint64_t what; /* kolo_call_what() */
     _Atomic uint64_t count;
     struct kolo_ticks start, end;
 };
@@ -116,6 +116,8 @@ static inline double kolo_ticks_us(const struct kolo_rate *rate, uint64_t ticks)
 
 /* What call `number` of that rank was; false if it is not known (any more). */
 bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo_recorded *out);
+/* Whether two calls, of the same number on two ranks, can be one collective. */
+bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b);
 /* A call that two ranks number alike and that is not the same on both: its number, else 0. */
 uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b);
 /* "all_reduce of 1024 float32, sum"; `room` of 96 always suffices. */

@@ -37,3 +37,70 @@ bool kolo_say_mismatch(const struct kolo_comm *c, int q)
     }
     return number > 0;
 }
+
+/* ---- calls that messages tell ---- */
+
+struct kolo_recorded kolo_told_call(const struct kolo_comm *c, const struct kolo_call_sign *told)
+{
+    const uint64_t last = kolo_comm_calls(c);
+    const int32_t ahead = (int32_t)(told->number - (uint32_t)last);
+    return (struct kolo_recorded){
+        .number = last + (uint64_t)(int64_t)ahead, .what = told->what, .count = told->count};
+}
+
+bool kolo_told_differs(const struct kolo_comm *c, const struct kolo_call_sign *told,
+                       struct kolo_recorded *mine_out, struct kolo_recorded *theirs_out)
+{
+    *theirs_out = kolo_told_call(c, told);
+    struct kolo_recorded before = *theirs_out;
+    before.number--;
+    before.what = told->what_before;
+    before.count = told->count_before;
+    if ((before.what | before.count) != 0 &&
+        kolo_record_find(c->health.post, before.number, mine_out) &&
+        !kolo_record_agree(mine_out, &before)) {
+        *theirs_out = before;
+        return true;
+    }
+    return kolo_record_find(c->health.post, theirs_out->number, mine_out) &&
+           !kolo_record_agree(mine_out, theirs_out);
+}
+
+static void say_record(const struct kolo_recorded *call, char *out, size_t room)
+{
+    char what[96];
+    kolo_record_text(call, what, sizeof what);
+    (void)snprintf(out, room, "call %llu, %s", (unsigned long long)call->number, what);
+}
+
+/* Nothing that is told differs, and yet the calls do. */
+static const char *why_alike(const struct kolo_recorded *mine)
+{
+    return (mine->what & KOLO_WHAT_V) != 0
+               ? ": they give each other different lengths"
+               : ": an earlier call was another one, or they chose differently";
+}
+
+void kolo_say_told(const struct kolo_comm *c, int q, const struct kolo_call_sign *told)
+{
+    char mine[128], other[128];
+    struct kolo_recorded own, theirs;
+    if (kolo_say_mismatch(c, q) || told->number == 0) {
+        return; /* else the text stays: it says that they differ */
+    }
+    const bool differs = kolo_told_differs(c, told, &own, &theirs);
+    const bool known = kolo_record_find(c->health.post, theirs.number, &own) ||
+                       kolo_record_find(c->health.post, kolo_comm_calls(c), &own);
+    if (!known) {
+        return;
+    }
+    say_record(&own, mine, sizeof mine);
+    if (kolo_comm_post(c, q) != NULL) {
+        kolo_say_call(c, q, theirs.number, other, sizeof other);
+    } else {
+        say_record(&theirs, other, sizeof other);
+    }
+    (void)kolo_fail(KOLO_ERR_MISMATCH, "ranks %d and %d are in different calls: %s, and %s%s",
+                    c->ranks.rank, q, mine, other,
+                    differs || own.number != theirs.number ? "" : why_alike(&own));
+}

@@ -13,11 +13,8 @@ int kolo_version(void)
 
 static void record_begin(struct kolo_call *call)
 {
-    struct kolo_coll_args args = call->args;
-    args.op = args.op < KOLO_OPS ? args.op : KOLO_OPS; /* handles are local */
-    (void)kolo_record_begin(call->base.comm->health.post,
-                            kolo_memo_what(&args) | (args.v.all != NULL ? KOLO_WHAT_V : 0),
-                            args.count);
+    (void)kolo_record_begin(call->base.comm->health.post, kolo_call_what(call),
+                            kolo_call_count(call));
     call->number = kolo_comm_calls(call->base.comm);
 }
 

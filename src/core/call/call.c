@@ -128,7 +128,40 @@ static kolo_status widen_input(struct kolo_call *call)
 
 /* ---- signature ---- */
 
-/* A hash of the facts that all ranks must agree on. It leaves out the lengths of v-forms, which not
+/* Of the lengths of a v-form, if all ranks know all of them; else 0. */
+static uint32_t hash_of_counts(const struct kolo_call *call)
+{
+    const size_t n = (size_t)call->base.comm->ranks.nranks;
+    return call->args.v.all == NULL || kolo_coll_by_messages(&call->args)
+               ? 0
+               : (uint32_t)(kolo_hash(0, call->args.v.all, n * sizeof *call->args.v.all) >> 32);
+}
+
+uint64_t kolo_call_what(const struct kolo_call *call)
+{
+    struct kolo_coll_args args = call->args;
+    args.op = args.op < KOLO_OPS ? args.op : KOLO_OPS; /* handles are local */
+    if (args.v.all != NULL && !kolo_coll_rooted(args.coll)) {
+        args.root = (int)hash_of_counts(call);
+    }
+    return kolo_memo_what(&args) | (args.v.all != NULL ? KOLO_WHAT_V : 0);
+}
+
+size_t kolo_call_count(const struct kolo_call *call)
+{
+    const struct kolo_comm *c = call->base.comm;
+    const size_t *all = call->args.v.all;
+    size_t sum = 0;
+    if (all == NULL || call->args.coll != KOLO_COLL_ALL_TO_ALL) {
+        return all == NULL ? call->args.count : all[c->ranks.rank];
+    }
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        sum += all[q];
+    }
+    return sum;
+}
+
+/* A hash of the facts that all ranks must agree on. It leaves out the lengths of v-forms that not
  * all ranks know, and the type in calls that only move bytes. */
 uint64_t kolo_call_signature(const struct kolo_call *call)
 {
@@ -140,7 +173,8 @@ uint64_t kolo_call_signature(const struct kolo_call *call)
                               : call->args.op >= KOLO_OPS ? KOLO_OPS
                                                           : call->args.op, /* handles are local */
                               call->wide,
-                              call->tile_bytes};
+                              call->tile_bytes,
+                              hash_of_counts(call)};
     uint64_t hash = kolo_hash(0, call->algo->base.name, strlen(call->algo->base.name));
     for (size_t i = 0; i < KOLO_LENGTH(words); i++) {
         hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
@@ -183,6 +217,21 @@ static kolo_status do_lower(struct kolo_call *call)
     return KOLO_OK;
 }
 
+/* What messages tell of the call. */
+static struct kolo_call_sign sign_of(const struct kolo_call *call)
+{
+    struct kolo_recorded before = {0};
+    if (call->prog->nreqs == 0) {
+        return (struct kolo_call_sign){.number = (uint32_t)call->number};
+    }
+    (void)kolo_record_find(call->base.comm->health.post, call->number - 1, &before);
+    return (struct kolo_call_sign){.what = kolo_call_what(call),
+                                   .count = kolo_call_count(call),
+                                   .what_before = before.what,
+                                   .count_before = before.count,
+                                   .number = (uint32_t)call->number};
+}
+
 static void start_exec(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
@@ -192,6 +241,7 @@ static void start_exec(struct kolo_call *call, bool block)
                                     .out = kolo_call_run_out(call),
                                     .elem = call->run_elem,
                                     .signature = call->signature,
+                                    .call = sign_of(call),
                                     .block = block};
     if (call->extent.reduces) {
         call->exec.reduce =

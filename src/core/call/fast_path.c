@@ -18,6 +18,7 @@ kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
     x.divisor = m->how.divisor;
     x.elem = m->elem;
     x.signature = m->how.signature;
+    x.chain = kolo_chain(&c->links.wires, m->how.signature, (uint32_t)kolo_comm_calls(c));
     x.block = true;
     return kolo_exec_now(&x);
 }
@@ -33,6 +34,7 @@ go_on_slowly(struct kolo_comm *c, const struct kolo_coll_args *a, const struct k
                              .run_elem = m->elem,
                              .tile_bytes = m->bound->extents.tile_bytes,
                              .signature = m->how.signature,
+                             .number = kolo_comm_calls(c),
                              .started = true,
                              .uses_entries = true,
                              .state = KOLO_CALL_ENTRIES};

@@ -52,7 +52,9 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_c
     }
     struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
     kolo_status st = m->exchange != NULL
-                         ? kolo_exchange(&c->links.wires, m->exchange, a->in, a->out, &m->how)
+                         ? kolo_exchange(&c->links.wires, m->exchange, a->in, a->out, &m->how,
+                                         kolo_chain(&c->links.wires, m->how.signature,
+                                                    (uint32_t)kolo_comm_calls(c)))
                          : kolo_quick_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         st = kolo_comm_fail(c, st);

@@ -76,6 +76,23 @@ void kolo_failure_peer_left(struct kolo_comm *c, int rank)
     note_end(c, rank, KOLO_END_LEFT);
 }
 
+void kolo_failure_text(void *comm, char *out, size_t room)
+{
+    const struct kolo_comm *c = comm;
+    if (atomic_load(&c->failure.error) != KOLO_OK) {
+        (void)snprintf(out, room, "%s", c->failure.verdict.text);
+    }
+}
+
+void kolo_failure_peer_text(void *comm, int rank, const char *text)
+{
+    struct kolo_comm *c = comm;
+    (void)rank;
+    if (atomic_load(&c->failure.evidence.teller) == 0) {
+        (void)snprintf(c->failure.evidence.text, sizeof c->failure.evidence.text, "%s", text);
+    }
+}
+
 void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 {
     struct kolo_comm *c = comm;
@@ -101,6 +118,10 @@ static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *
     *status = (kolo_status)(0 - (reason & REASON_STATUS));
     *rank = about < c->ranks.nranks + atomic_load(&c->failure.ranks_above) ? about : -1;
     *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
+    if (*status == KOLO_ERR_MISMATCH && c->failure.evidence.text[0] != '\0') {
+        kolo_fail(*status, "%s", c->failure.evidence.text); /* it names both calls */
+        return;
+    }
     if (*rank >= c->ranks.nranks) {
         (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->ranks.nranks);
     } else if (*rank >= 0) {
@@ -315,7 +336,7 @@ kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
         (void)say_evidence(c, true, &status, &q); /* what is behind it */
     }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->failure.error) == KOLO_OK) {
-        (void)kolo_say_mismatch(c, q);
+        kolo_say_told(c, q, &c->links.wires.came);
     }
     return kolo_failure_end(c, status, q);
 }

@@ -20,6 +20,7 @@ struct kolo_evidence {       /* of a peer's failure, as transports reported it *
     char what[200];          /* what it is, where error is EBADMSG; before `rank` */
     _Atomic int teller;      /* 1 + the first rank that told of a failure, 0: none */
     _Atomic int32_t reason;
+    char text[KOLO_VERDICT_TEXT]; /* of that reason, if it told one; before `teller` */
 };
 
 struct kolo_failure_state {

@@ -157,7 +157,8 @@ static void add_entry(struct kolo_text *out, const struct source *s,
     add_times(out, s, call, queued);
     kolo_text_add(out, ", \"frames\": [], \"kolo\": {\"call\": ");
     add_string(out, text);
-    kolo_text_add(out, ", \"root\": %d, \"bytes\": %llu}}", kolo_record_root(call),
+    kolo_text_add(out, ", \"root\": %d, \"bytes\": %llu}}",
+                  kolo_coll_rooted(kolo_record_coll(call)) ? kolo_record_root(call) : 0,
                   (unsigned long long)(call->count * kolo_type_bytes(kolo_record_type(call))));
 }
 

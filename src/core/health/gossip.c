@@ -56,6 +56,15 @@ void kolo_gossip_ask(struct kolo_comm *c, int q)
     }
 }
 
+void kolo_gossip_tell(struct kolo_comm *c)
+{
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (c->member[q].in_gossip) {
+            say_word(c, q, make_word(c));
+        }
+    }
+}
+
 /* ---- links from the start ---- */
 
 /* Who speaks for rank q's host: its first rank; without a board each for itself. */

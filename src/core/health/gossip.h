@@ -15,6 +15,8 @@ kolo_status kolo_gossip_begin(struct kolo_comm *c, const bool *has_board);
 kolo_status kolo_gossip_join(struct kolo_comm *c, const struct kolo_boot *boot);
 /* Ask rank q, which has no slot on our board, whom it waits for. */
 void kolo_gossip_ask(struct kolo_comm *c, int q);
+/* Tell the neighbours of gossip what this rank does; its last call goes with it. */
+void kolo_gossip_tell(struct kolo_comm *c);
 /* kolo_env.on_notify: rank `rank` said `word`. */
 void kolo_gossip_said(void *comm, int rank, uint64_t word);
 

@@ -4,6 +4,7 @@
 
 #include "core/board/text.h"
 #include "core/failure/failure.h"
+#include "core/health/calls.h"
 #include "core/link/links.h"
 #include "core/path.h"
 
@@ -78,8 +79,12 @@ void kolo_look_listen(struct kolo_comm *c)
 /* What came over connections while no call looks. */
 static void listen_to_peers(struct kolo_comm *c)
 {
+    if (kolo_look_listens(c)) {
+        kolo_calls_tell(c);
+    }
     if (kolo_look_listens(c) && pthread_mutex_trylock(&c->links.lock) == 0) {
         kolo_look_listen(c);
+        kolo_calls_compare(c);
         pthread_mutex_unlock(&c->links.lock);
     }
 }
@@ -125,7 +130,7 @@ bool kolo_look_at(struct kolo_comm *c)
         return false;
     }
     listen_to_peers(c);
-    if (kolo_failure_learn(c) || learn_of_path(c)) {
+    if (kolo_calls_learn(c) || kolo_failure_learn(c) || learn_of_path(c)) {
         return true;
     }
     if (c->health.board == NULL) {

@@ -3,6 +3,8 @@
 #ifndef KOLO_CORE_HEALTH_STATE_H
 #define KOLO_CORE_HEALTH_STATE_H
 
+#include <kolo/plugin.h>
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +24,9 @@ struct kolo_health {
     struct kolo_comm *next; /* in the watchdog's list */
     bool watched;
     uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
+    uint64_t told_calls; /* of this rank when it last told other hosts */
+    _Atomic int differs; /* 1 + the rank whose call differs from this rank's; 0: none */
+    struct kolo_call_sign differing; /* that call; before `differs` */
     uint64_t warned;     /* number of the last call of which a straggler was told */
     /* Of a wait for rank q, at q % KOLO_AWAITED: 1 + the rank that it depends on in the end, and
      * since when it is this one. */

@@ -4,6 +4,7 @@
 
 #include "core/call/call.h"
 #include "core/failure/failure.h"
+#include "core/health/calls.h"
 #include "core/health/diagnose.h"
 #include "core/health/flight_recorder.h"
 #include "core/health/gossip.h"
@@ -188,6 +189,10 @@ static void make_env(struct kolo_comm *c)
         .copy = kolo_links_copy,
         .on_wait = kolo_diagnose_connecting,
         .on_contact = kolo_look_contact,
+        .last_call = kolo_calls_last,
+        .on_call = kolo_calls_heard,
+        .failure_text = kolo_failure_text,
+        .on_failure_text = kolo_failure_peer_text,
         .owner = c};
 }
 

@@ -92,7 +92,7 @@ kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
 /* A rank that signals in the first tile of a call has finished all tiles before it. So all ranks
  * are known to have finished them. */
 static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo_exchange *e,
-                                         uintptr_t shift, uint64_t signature)
+                                         uintptr_t shift, uint64_t chain)
 {
     const uint32_t want = w->epoch + 1;
     for (unsigned i = 0; i < e->npeers; i++) {
@@ -100,7 +100,7 @@ static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo
         if (!kolo_reached(&line->epoch, want)) {
             KOLO_TRY(kolo_wait(w, &line->epoch, want, e->peer[i].rank));
         }
-        if (KOLO_UNLIKELY(line->signature != signature)) {
+        if (KOLO_UNLIKELY(line->chain != chain)) {
             return kolo_mismatch(w, e->peer[i].rank);
         }
     }
@@ -109,7 +109,7 @@ static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo
 }
 
 kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, const void *in,
-                          void *out, const struct kolo_exchange_how *how)
+                          void *out, const struct kolo_exchange_how *how, uint64_t chain)
 {
     const uint32_t epoch = w->epoch, parity = epoch & (KOLO_DEPTH - 1);
     const uintptr_t shift = parity * sizeof(struct kolo_line);
@@ -120,9 +120,9 @@ kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, c
     w->readers[parity].list = e->readers;
     w->readers[parity].count = (int)e->npeers;
     kolo_copy(mine->data, (const char *)in + e->in_off, e->bytes);
-    kolo_line_publish(mine, how->signature, epoch, epoch, e->head);
+    kolo_line_publish(mine, chain, epoch, epoch, e->head);
     e->src[parity][e->own] = (const char *)in + e->own_off;
-    KOLO_TRY(wait_for_lines(w, e, shift, how->signature));
+    KOLO_TRY(wait_for_lines(w, e, shift, chain));
     how->reduce((char *)out + e->out_off, e->src[parity], e->nsrc, e->count, how->divisor);
     w->epoch = epoch + 1;
     w->met++;

@@ -23,7 +23,7 @@ static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
     for (unsigned i = 0; i < op->nsrc; i++) {
         struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
         KOLO_AWAIT(wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank));
-        if (KOLO_UNLIKELY(line->signature != x->signature)) {
+        if (KOLO_UNLIKELY(line->chain != x->chain)) {
             return kolo_mismatch(x->wires, (int)at[i].rank);
         }
         saw_done(x->wires, (int)at[i].rank, line->done);
@@ -40,7 +40,7 @@ static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const
     }
     struct kolo_head *own = &w->region[w->me]->head;
     const uint32_t done = atomic_load_explicit(&own->done, memory_order_relaxed);
-    kolo_line_publish(line, x->signature, done, tile->epoch, own);
+    kolo_line_publish(line, x->chain, done, tile->epoch, own);
 }
 
 static inline struct kolo_req *request(const struct kolo_exec *x, const struct tile *tile, size_t i)
@@ -60,8 +60,10 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                                     .bytes = bytes,
                                     .count = 1,
                                     .stride = bytes};
-    *req = (struct kolo_req){
-        .channel = uop->channel, .status = KOLO_INPROGRESS, .exclusive = uop->lent};
+    *req = (struct kolo_req){.channel = uop->channel,
+                             .status = KOLO_INPROGRESS,
+                             .exclusive = uop->lent,
+                             .call = x->call};
     if (KOLO_UNLIKELY(w->jitter != NULL)) {
         w->jitter(w->jitter_arg);
     }
@@ -75,19 +77,30 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
     return KOLO_OK;
 }
 
+/* How the message for or from rank `q` stands. MISMATCH also if its sender is in another call. */
+static kolo_status check_message(const struct kolo_exec *x, const struct kolo_req *req, int q)
+{
+    struct kolo_wires *w = x->wires;
+    const bool differs = req->status == KOLO_OK && req->call.chain != 0 && /* 0: it does not say */
+                         req->call.chain != x->call.chain;
+    if (KOLO_LIKELY(req->status == KOLO_OK && !differs)) {
+        return KOLO_OK;
+    }
+    w->stuck_at = q;
+    if (differs || req->status == KOLO_ERR_MISMATCH) {
+        w->came = req->call;
+        return kolo_mismatch(w, q);
+    }
+    w->blamed = req->status < 0 ? q : w->blamed;
+    return req->status;
+}
+
 static kolo_status all_taken(const struct kolo_exec *x, const struct kolo_bound_op *op,
                              const struct tile *tile)
 {
     for (unsigned i = 0; i < op->nsrc; i++) {
         const struct kolo_bound_at *at = &x->bound->at[op->first + i];
-        const kolo_status st = request(x, tile, at->at)->status;
-        if (st != KOLO_OK) {
-            x->wires->stuck_at = (int)at->rank;
-            if (st < 0) {
-                x->wires->blamed = (int)at->rank;
-            }
-            return st;
-        }
+        KOLO_AWAIT(check_message(x, request(x, tile, at->at), (int)at->rank));
     }
     return KOLO_OK;
 }
@@ -102,14 +115,7 @@ static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, 
         if (p->op[i].code != KOLO_DO_SEND) {
             continue;
         }
-        const kolo_status st = request(x, tile, p->op[i].index)->status;
-        if (st != KOLO_OK) {
-            x->wires->stuck_at = p->op[i].peer;
-            if (st < 0) {
-                x->wires->blamed = p->op[i].peer;
-            }
-            return st;
-        }
+        KOLO_AWAIT(check_message(x, request(x, tile, p->op[i].index), p->op[i].peer));
     }
     return KOLO_OK;
 }
@@ -277,7 +283,7 @@ kolo_status kolo_exec_now(struct kolo_exec *x)
     if (KOLO_LIKELY(x->bound->once && x->wires->jitter == NULL)) {
         const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
         return x->bound->exchange != NULL
-                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how)
+                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how, x->chain)
                    : kolo_exec_once(x);
     }
     x->lane[0] = (struct kolo_lane_state){0};
@@ -292,6 +298,8 @@ void kolo_exec_start(struct kolo_exec *x)
     memset(x->lane, 0, (size_t)p->nlanes * sizeof x->lane[0]);
     x->entered = p->nentries == 0;
     x->begun = 0;
+    x->chain = kolo_chain(x->wires, x->signature, x->call.number);
+    x->call.chain = (uint32_t)(x->chain ^ x->chain >> 32) | 1;
     if (p->nreqs > 0 || p->nlanes > 1) {
         x->block = false; /* there are several waits at a time, so the caller steps */
     }

@@ -32,8 +32,10 @@ struct kolo_exec {
     kolo_reduce_fn *reduce; /* NULL for movement */
     unsigned divisor;       /* AVG: ranks; else 0 */
     size_t elem;
-    uint64_t signature; /* of the call; if it differs between ranks, their calls differ */
-    bool block;         /* wait inside; else return INPROGRESS */
+    uint64_t signature;         /* of the call; if it differs between ranks, their calls differ */
+    uint64_t chain;             /* of this call and all before it: kolo_chain() */
+    struct kolo_call_sign call; /* for messages; its chain is of `chain` */
+    bool block;                 /* wait inside; else return INPROGRESS */
     bool entered;
     bool moved;     /* the last step moved messages */
     uint32_t begun; /* tiles that at least one lane has begun */
@@ -49,7 +51,8 @@ void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine);
 /* OK when rank q's entry line of this call is there. */
 kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
 
-/* Start `x`. The caller has set wires, bound, in, out, reduce, divisor, elem and block. */
+/* Start `x`. The caller has set wires, bound, in, out, reduce, divisor, elem, signature, call and
+ * block. */
 void kolo_exec_start(struct kolo_exec *x);
 /* The first part of the first step: resolve the entry lines that the program needs, once they are
  * there. */
@@ -60,7 +63,7 @@ kolo_status kolo_exec_step(struct kolo_exec *x);
 /* Whether `prog` is plain: one lane, no messages. kolo_exec_now() runs only plain programs. */
 bool kolo_exec_is_plain(const struct kolo_prog *prog);
 /* Run a whole plain program, blocking. The entry lines that it needs are already resolved. The
- * function reads only the fields of `x` that the caller of kolo_exec_start() sets. */
+ * function reads only the fields of `x` that the caller of kolo_exec_start() sets, and `chain`. */
 kolo_status kolo_exec_now(struct kolo_exec *x);
 
 /* Run a whole call that is an exchange (bound->exchange), blocking. */
@@ -70,6 +73,6 @@ struct kolo_exchange_how {
     uint64_t signature;
 };
 kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, const void *in,
-                          void *out, const struct kolo_exchange_how *how);
+                          void *out, const struct kolo_exchange_how *how, uint64_t chain);
 
 #endif

@@ -33,7 +33,7 @@ static inline kolo_status wait_for_lines(struct kolo_exec *x, const struct kolo_
         if (!kolo_reached(&line->epoch, tile->epoch + 1)) {
             KOLO_TRY(kolo_wait(x->wires, &line->epoch, tile->epoch + 1, q));
         }
-        if (KOLO_UNLIKELY(line->signature != x->signature)) {
+        if (KOLO_UNLIKELY(line->chain != x->chain)) {
             return kolo_mismatch(x->wires, q);
         }
         saw_done(x->wires, q, line->done);
@@ -45,7 +45,7 @@ static inline void signal_line(const struct kolo_exec *x, const struct kolo_boun
                                const struct tile *tile, struct kolo_head *head)
 {
     struct kolo_line *line = (struct kolo_line *)(x->bound->at[op->first].at + tile->shift[K_LINE]);
-    kolo_line_publish(line, x->signature, tile->epoch, tile->epoch, head);
+    kolo_line_publish(line, x->chain, tile->epoch, tile->epoch, head);
 }
 
 static kolo_status wait_for_leavers(struct kolo_exec *x, const struct kolo_bound_op *op,

@@ -15,7 +15,7 @@
 
 struct kolo_line { /* a signal */
     _Alignas(KOLO_LINE_BYTES) char data[KOLO_INLINE_BYTES];
-    uint64_t signature;
+    uint64_t chain;         /* of its writer's calls: kolo_chain() */
     uint32_t done;          /* tiles that its writer had finished when it signalled */
     _Atomic uint32_t epoch; /* 1 + epoch of the newest tile that signalled */
 };

@@ -5,7 +5,7 @@
 
 #include "exec/lower/limits.h"
 
-#include <kolo/kolo.h>
+#include <kolo/plugin.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,6 +38,7 @@ struct kolo_wires {
     uint32_t epoch;                          /* tiles run so far */
     uint32_t met;                            /* tiles run so far by programs without messages */
     uint32_t entries;                        /* calls with entry lines so far */
+    uint64_t chain;                          /* of all calls so far: kolo_chain() */
     uint32_t *seen_done; /* [nranks] tiles each rank is known to have finished */
     uint32_t all_done;   /* tiles that all ranks are known to have finished */
     struct kolo_readers readers[KOLO_DEPTH]; /* of the newest tile of this parity */
@@ -59,10 +60,21 @@ struct kolo_wires {
     _Atomic int32_t *waits_for; /* this rank publishes here the rank it waits for, + 1; or NULL */
     int stuck_at;               /* rank of the last wait that was not met, -1: not known */
     _Atomic int blamed;         /* rank that the last error is about, -1: none */
+    struct kolo_call_sign came; /* after MISMATCH: the call of `blamed`, if a message told it */
     double asked_us;            /* when a wait for several words last called `stalled` */
     void *owner;
     void (*jitter)(void *arg); /* for tests: called before every move and signal */
     void *jitter_arg;
 };
+
+/* Add a call to the chain of calls, and return the chain. Two ranks have the same chain only if all
+ * their calls so far were alike. Lines carry it instead of the call's own signature, so a call that
+ * waits for nobody, such as a broadcast of which both ranks think that they are the root, is seen
+ * at the next one that waits. `number`: of the call. Calls without bytes take no tile, and show in
+ * the number alone. */
+static inline uint64_t kolo_chain(struct kolo_wires *w, uint64_t signature, uint32_t number)
+{
+    return w->chain = w->chain * 0x3C6EF373 + signature + number;
+}
 
 #endif
