@@ -6,7 +6,7 @@
  * looks, a little apart, separate lasting waits from momentary ones. */
 #include "ps.h"
 
-#include "core/health/flight_recorder.h"
+#include "core/failure/flight_recorder.h"
 #include "util/escape.h"
 
 #include <dirent.h>

@@ -17,12 +17,10 @@
  *  - INVALID and UNSUPPORTED change nothing, and the communicator stays usable. Any other error
  *    ends the communicator: only kolo_comm_error(), kolo_comm_failure(), kolo_comm_shrink(),
  *    kolo_comm_abort() and kolo_comm_destroy() may follow.
- *  - All ranks make the same calls in the same order: the same collective and root, the same bytes,
- *    and in a reduction the same type and operation. In a v-form all ranks give the same counts, or
- *    sender and receiver of a block the same. Otherwise every rank gets MISMATCH within a second,
- *    and the text names both calls. A call that waits for nobody may return OK before that. A call
- *    that only moves bytes compares their number, not their type: float32 on one rank and int32 on
- *    another are alike.
+ *  - All ranks make the same calls in the same order: collective, root, bytes, in a reduction type
+ *    and operation, in a v-form counts. Otherwise every rank gets MISMATCH within a second, and the
+ *    text names both calls. A call that waits for nobody may return OK before that. Calls that only
+ *    move bytes compare no types.
  *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in
  *    rank order, summed in the accumulator type and rounded once, for every algorithm.
  *  - In place: send == recv (all_reduce, reduce, broadcast, all_to_all), or the rank's own block of
@@ -106,10 +104,9 @@ enum kolo_type {
  *   BAND BOR BXOR                    every integer and bool
  *   MINLOC MAXLOC                    pairs; of equal values the one with the smaller index
  *
- * SUM, PROD and PREMULSUM on integers wrap around, as unsigned arithmetic does. AVG on integers
- * divides SUM's result, rounding toward zero: where the sum does not fit its type, the average is
- * that of the wrapped sum (two int8 of 100: -28). Take a wider type for such inputs. float16,
- * bfloat16 and float8 accumulate in float32. MIN and MAX return NaN if any input is NaN. */
+ * SUM, PROD and PREMULSUM on integers wrap around. AVG on integers divides that sum, rounding toward
+ * zero (two int8 of 100: -28). float16, bfloat16 and float8 accumulate in float32. MIN and MAX
+ * return NaN if any input is NaN. */
 typedef uint32_t kolo_op;
 enum {
     KOLO_SUM = 0,
@@ -190,9 +187,8 @@ struct kolo_recv_info {
 struct kolo_failure {
     uint32_t size; /* set to sizeof(struct kolo_failure) by the caller */
     kolo_status status;
-    /* The rank at fault: dead, stopped, late, or in another call; -1: not known. Of a lost
-     * connection the higher one of its ranks, if both live. */
-    int rank;
+    int rank;      /* at fault: dead, stopped, late, in another call; -1: not known. Of a connection
+                    * that was lost while both ranks live, the higher one */
     int seen_by;   /* the rank that detected the failure; -1: none */
     uint64_t call; /* collectives that the detecting rank had begun */
     char text[512];
@@ -251,18 +247,16 @@ KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_conf
 
 /* Split a communicator into parts. All ranks call it. The ranks of equal `color` (>= 0) form a new
  * communicator, ordered by `key`, then by rank. A rank with KOLO_NO_COLOR gets NULL. `config` NULL:
- * the options of the parent. Errors: INVALID (also inside a group, where the call could not return
- * the new communicator), TIMEOUT, PEER, SYSTEM. */
+ * the options of the parent. Errors: INVALID (also inside a group), TIMEOUT, PEER, SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                                        const struct kolo_config *config, struct kolo_comm **out);
 
 /* Go on without the ranks that failed. Only the survivors call it, with the same ranks. The new
  * communicator has the ranks of `comm` without exclude[nexclude], in the old order. `comm` may have
- * failed; it must still be destroyed. `config` NULL: the options of `comm`.
- * If one more rank dies or leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm`
- * has that rank, too: call again without it. kolo_comm_abort() of `comm` ends the call.
- * Errors: INVALID (also inside a group), PEER, TIMEOUT, ABORTED, SYSTEM. */
+ * failed; it must still be destroyed. `config` NULL: the options of `comm`. If one more rank dies or
+ * leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm` has that rank, too.
+ * Errors: INVALID (also inside a group), PEER, TIMEOUT, ABORTED (`comm` was), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
                                         const struct kolo_config *config, struct kolo_comm **out);
@@ -292,11 +286,9 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm);
  * INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
-/* List the ranks that a failed communicator has lost: those that died, those that have left, and the
- * rank at fault for PEER, TIMEOUT or LINK. The list is for kolo_comm_shrink(), and it grows when
- * more ranks die. ranks[room] gets the lowest of them, in ascending order; `count_out` gets the
- * number of all. A communicator that has not failed has lost none. Any thread may call it. Errors:
- * INVALID. */
+/* List the ranks that a failed communicator has lost, for kolo_comm_shrink(): those that died, those
+ * that have left, and the rank at fault. The list grows when more ranks die. ranks[room] gets the
+ * lowest of them, ascending; `count_out` the number of all. For any thread. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failed_ranks(struct kolo_comm *comm, int ranks[], int room,
                                               int *count_out);

@@ -51,10 +51,8 @@ def group() -> Iterator[None]:
 
 
 class Stream:
-    """A queue of calls. They return at once and run in order, on a thread of kolo.
-
-    Do not read or write their buffers before sync(). close() and the end of a `with` wait for the calls.
-    """
+    """A queue of calls. They return at once and run in order, on a thread of kolo. Do not read or write
+    their buffers before sync(). close() and the end of a `with` wait for the calls."""
 
     def __init__(self) -> None:
         handle = ctypes.c_void_p()
@@ -225,9 +223,8 @@ class Comm:
         return failure_of(self._handle)
 
     def failed_ranks(self) -> list[int]:
-        """The ranks that this communicator has lost, once it has failed: the dead, those that have
-        left, and the rank at fault. For shrink(), which raises PeerError if one more dies; then ask
-        again. From any thread."""
+        """The ranks that this communicator has lost, for shrink(); [] if it has not failed. Any thread
+        may call this. If shrink() raises PeerError, one more rank has died: ask again."""
         ranks = (ctypes.c_int * self.size)()
         count = ctypes.c_int()
         check(lib.kolo_comm_failed_ranks(self._handle, ranks, self.size, ctypes.byref(count)))
@@ -238,10 +235,8 @@ class Comm:
         lib.kolo_comm_abort(self._handle)
 
     def close(self) -> None:
-        """Wait until the sent messages are taken, then end. Later calls raise InvalidError.
-
-        The end of a `with` and of the process do the same.
-        """
+        """Wait until the sent messages are taken, then end; so do the ends of a `with` and of the
+        process. Later calls raise InvalidError."""
         self._handle = None
         self._end()
 

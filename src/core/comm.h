@@ -19,7 +19,7 @@
 #include "core/ranks.h"
 #include "core/rendezvous.h"
 #include "core/selection.h"
-#include "util/fork.h"
+#include "util/threads.h"
 
 enum {
     KOLO_SLOT_BYTES = 1 << 20,       /* outbox of one tile; made when first used */

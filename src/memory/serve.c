@@ -277,8 +277,7 @@ static void *run_service(void *argument)
 /* Start the thread with every signal blocked: signals belong to the application. */
 static int start_thread(void)
 {
-    sigset_t all;
-    sigset_t old;
+    sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     const int failed = pthread_create(&service.thread, NULL, run_service, NULL);
@@ -376,8 +375,7 @@ static kolo_status fail_gone(const struct kolo_shm_owner *owner)
                      owner->pid);
 }
 
-/* Connect `fd`. The queue of the owner may be full. Members of a communicator listen before they
- * announce memory, so an owner that refuses for REFUSED_US has left. */
+/* Connect `fd`. Owners listen before they announce memory: one that refuses for long has left. */
 static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, double since_us)
 {
     const double refused_until = kolo_now_us() + REFUSED_US;
@@ -414,8 +412,7 @@ static kolo_status await_reason(const struct kolo_shm_owner *owner)
     return gone ? fail_gone(owner) : KOLO_OK;
 }
 
-/* Receive the answer. *fd gets the descriptor, or -1. *cut: this process had no free descriptor
- * for it. */
+/* Receive the answer. *fd gets the descriptor, or -1. *cut: there was no free one for it. */
 static ssize_t receive_answer(int socket_fd, struct answer *answer, int *fd, bool *cut)
 {
     union kolo_fd_room room;

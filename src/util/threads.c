@@ -48,3 +48,23 @@ bool kolo_thread_is_alone(void)
     }
     return tasks.st_nlink == LINKS_OF_NO_THREADS + (before & (CHANGE - 1)) + 1;
 }
+
+/* ---- forks ---- */
+
+_Atomic unsigned kolo_forks;
+
+static void count_in_child(void)
+{
+    atomic_fetch_add_explicit(&kolo_forks, 1, memory_order_relaxed);
+}
+
+static void register_count(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_in_child);
+}
+
+void kolo_fork_count(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, register_count);
+}

@@ -83,8 +83,11 @@ static void begin(struct play *p, unsigned flags)
     p->link->nsockets = 1;
     p->link->sums = p->sums;
     p->link->head = p->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
+    for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
+        p->link->socket[i].link = p->link;
+        p->link->socket[i].fd = -1;
+    }
     struct kolo_tcp_socket *s = &p->link->socket[0];
-    s->link = p->link;
     s->fd = fd[0];
     s->state = KOLO_TCP_UP;
     s->staging = not_null(malloc(KOLO_TCP_STAGING));

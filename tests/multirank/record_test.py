@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: src/core/health/flight_recorder.c tools/ps.c
+# covers: src/core/failure/flight_recorder.c tools/ps.c
 """The calls that ranks have made, as they leave them when a communicator fails and as `kolo ps` reads
 them from outside; and what PyTorch's analyser of flight recorders makes of them.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record_post.h"
 
-#include "core/health/flight_recorder.h"
+#include "core/failure/flight_recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -372,13 +372,6 @@ TEST(TopologyHost, RecordedMachinesLoadAndEveryPuHasAPlace)
     for (const std::string &name : names) {
         SCOPED_TRACE(name);
         Host host(folder + name);
-        if (Contains(name, "v3format")) {
-            EXPECT_EQ(KOLO_ERR_INVALID, host.status());
-            EXPECT_TRUE(
-                Contains(kolo_error_text(), name + ":3: <topology>: its format is newer than 2"))
-                << kolo_error_text();
-            continue;
-        }
         ASSERT_EQ(KOLO_OK, host.status()) << kolo_error_text();
         const int pus = kolo_host_pus(host.get());
         EXPECT_GT(pus, 0);

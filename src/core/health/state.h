@@ -27,7 +27,7 @@ struct kolo_health {
     uint64_t told_calls; /* of this rank when it last told other hosts */
     _Atomic int differs; /* 1 + the rank whose call differs from this rank's; 0: none */
     struct kolo_call_sign differing; /* that call; before `differs` */
-    uint64_t warned;     /* number of the last call of which a straggler was told */
+    uint64_t warned;                 /* number of the last call of which a straggler was told */
     /* Of a wait for rank q, at q % KOLO_AWAITED: 1 + the rank that it depends on in the end, and
      * since when it is this one. */
     _Atomic int awaited[KOLO_AWAITED];

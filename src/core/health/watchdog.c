@@ -68,8 +68,7 @@ static bool has_news(struct watched *p)
     struct pollfd end[] = {{.fd = p->life.fd, .events = POLLIN},
                            {.fd = p->life.pidfd, .events = POLLIN}};
     const bool none = p->life.fd < 0 && p->life.pidfd < 0;
-    p->life.gone =
-        p->life.gone || (none ? p->life.pid > 0 && has_ended(p) : poll(end, 2, 0) > 0);
+    p->life.gone = p->life.gone || (none ? p->life.pid > 0 && has_ended(p) : poll(end, 2, 0) > 0);
     return p->life.gone;
 }
 

@@ -4,9 +4,9 @@
 
 #include "core/call/call.h"
 #include "core/failure/failure.h"
+#include "core/failure/flight_recorder.h"
 #include "core/health/calls.h"
 #include "core/health/diagnose.h"
-#include "core/health/flight_recorder.h"
 #include "core/health/gossip.h"
 #include "core/health/look.h"
 #include "core/health/watchdog.h"

@@ -2,7 +2,7 @@
 /* See flight_recorder.h. A reader of PyTorch's form matches calls of equal number and group by
  * name, sizes, types and state; so lengths in which ranks may differ (of v-forms) are left out, and
  * the name's first half is a library that every version of the reader knows. */
-#include "core/health/flight_recorder.h"
+#include "core/failure/flight_recorder.h"
 
 #include "core/failure/failure.h"
 

@@ -4,8 +4,8 @@
  *
  * Source: torch/csrc/distributed/c10d/FlightRecorder.hpp of PyTorch 2.13 for the members;
  * torch/distributed/flight_recorder/components/types.py for the names that are known there. */
-#ifndef KOLO_CORE_HEALTH_FLIGHT_RECORDER_H
-#define KOLO_CORE_HEALTH_FLIGHT_RECORDER_H
+#ifndef KOLO_CORE_FAILURE_FLIGHT_RECORDER_H
+#define KOLO_CORE_FAILURE_FLIGHT_RECORDER_H
 
 #include "core/comm.h"
 
