@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See doubt.h. */
+/* The knock: a new connection to the listener of the peer, and how long it stands. */
 #include "transports/doubt.h"
 
 #include "util/util.h"
@@ -17,7 +17,8 @@ void kolo_doubt_begin(struct kolo_doubt *d, const struct kolo_inet *place,
 {
     *d = (struct kolo_doubt){.met = met, .since_us = kolo_now_us()};
     d->fd = kolo_net_connect(place, from);
-    d->refused = d->fd < 0 && errno == ECONNREFUSED;
+    d->error = d->fd < 0 ? errno : 0;
+    d->refused = d->error == ECONNREFUSED;
     struct pollfd soon = {d->fd, POLLOUT, 0};
     (void)poll(&soon, d->fd >= 0, FIRST_MS); /* near hosts refuse at once */
 }
@@ -53,8 +54,8 @@ static int see_it_stay(struct kolo_doubt *d)
 int kolo_doubt_step(struct kolo_doubt *d)
 {
     int error = 0;
-    if (d->fd < 0 && !d->refused) {
-        error = EHOSTUNREACH;
+    if (d->fd < 0 && !d->refused) { /* that of this process, or of the way */
+        error = d->error == EMFILE || d->error == ENFILE ? d->error : EHOSTUNREACH;
     } else if (!d->refused) {
         error = d->answered_us == 0 ? hear_answer(d) : see_it_stay(d);
     }

@@ -16,6 +16,7 @@ struct kolo_doubt {
     int fd;   /* a new connection to the peer's listener; -1: none */
     bool met; /* there was a connection before */
     bool refused;
+    int error;                    /* why there is no new connection */
     double since_us, answered_us; /* 0: no doubt; no answer yet */
     double alive_us;              /* when the new connection was last seen to stand */
 };

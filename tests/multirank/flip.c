@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-enum { MAGIC_AT = 6, HEAD = 32 };
+enum { MAGIC_AT = 6, HEAD = 72 };
 
 static _Atomic int frames;
 
@@ -26,7 +26,7 @@ static int number(const char *name)
 static int is_it(const unsigned char *begin, size_t len)
 {
     const int mine = number("KOLO_RANK") == number("FLIP_RANK");
-    return mine && len >= HEAD && begin[MAGIC_AT] == 0x31 && begin[MAGIC_AT + 1] == 0x6b &&
+    return mine && len >= HEAD && begin[MAGIC_AT] == 0x32 && begin[MAGIC_AT + 1] == 0x6b &&
            atomic_fetch_add(&frames, 1) == number("FLIP_FRAME");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: src/util/log.c src/util/library.c src/util/output.c src/util/escape.c src/cuda/driver.c
+// covers: src/util/log.c src/util/library.c src/util/escape.c src/cuda/driver.c
 /* What somebody else may have laid where a variable points, or put into a name: files for the log,
  * libraries, characters that begin a line. Each case is a process of its own, because the log and
  * the libraries are opened once in a process. */

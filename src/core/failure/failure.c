@@ -118,8 +118,9 @@ static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *
     *status = (kolo_status)(0 - (reason & REASON_STATUS));
     *rank = about < c->ranks.nranks + atomic_load(&c->failure.ranks_above) ? about : -1;
     *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
-    if (*status == KOLO_ERR_MISMATCH && c->failure.evidence.text[0] != '\0') {
-        kolo_fail(*status, "%s", c->failure.evidence.text); /* it names both calls */
+    const char *text = c->failure.evidence.text;
+    if (*status == KOLO_ERR_MISMATCH && text[0] != '\0') {
+        kolo_fail(*status, "%s", text); /* it names both calls */
         return;
     }
     if (*rank >= c->ranks.nranks) {
@@ -130,11 +131,16 @@ static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *
             note_end(c, *rank, end);
         }
     } else {
-        (void)snprintf(who, sizeof who, "it is not known which rank");
+        (void)snprintf(who, sizeof who, "the rank at fault");
+    }
+    if (*status != KOLO_ERR_PEER && text[0] != '\0') {
+        kolo_fail(*status, "rank %d ended this communicator (%s): %s", teller,
+                  kolo_status_name(*status), text);
+        return;
     }
     kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
               kolo_status_name(*status), who,
-              *status != KOLO_ERR_PEER ? "is the one it is about"
+              *status != KOLO_ERR_PEER ? *rank >= 0 ? "is at fault" : "is not known"
               : end == KOLO_END_LEFT   ? "left: it destroyed its communicator"
               : end == KOLO_END_GONE   ? "is gone"
                                        : "died");

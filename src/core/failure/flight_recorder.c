@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* See flight_recorder.h. A reader of PyTorch's form matches calls of equal number and group by
+/* What the board holds of each rank's calls, written as a file. A reader of PyTorch's form matches calls of equal number and group by
  * name, sizes, types and state; so lengths in which ranks may differ (of v-forms) are left out, and
  * the name's first half is a library that every version of the reader knows. */
 #include "core/failure/flight_recorder.h"

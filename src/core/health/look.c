@@ -16,8 +16,8 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q)
     struct kolo_member *m = &c->member[q];
     const struct kolo_post *post = kolo_comm_post(c, q);
     if (atomic_exchange(&m->lost, true) || post == NULL ||
-        atomic_load(&post->presence) == KOLO_POST_LEFT) {
-        return; /* without a board it cannot be told from one that has left */
+        atomic_load(&post->presence) != KOLO_POST_HERE) {
+        return; /* it has left, or may have; or it did not come, of which the rendezvous tells */
     }
     kolo_say_rank(c, q, who, sizeof who);
     kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
