@@ -31,10 +31,11 @@ char kolo_process_state(int pid)
     char path[40], line[512] = "";
     (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "re");
-    const bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
-    if (file != NULL) {
-        (void)fclose(file);
+    if (file == NULL) {
+        return errno == ENOENT || errno == ESRCH ? (char)0 : '?'; /* for example EMFILE */
     }
+    const bool read = fgets(line, sizeof line, file) != NULL;
+    (void)fclose(file);
     const char *end = read ? strrchr(line, ')') : NULL; /* the name may contain any character */
     return end != NULL && end[1] == ' ' ? end[2] : (char)0;
 }

@@ -98,8 +98,8 @@ int kolo_open_output(const char *path, bool append, const char **why);
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
 
-/* The state of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: gone or
- * unknown. */
+/* The state of a process of this host, as in /proc: 'R', 'S', 'T' stopped, 'Z', ...; 0: it is gone;
+ * '?': it cannot be looked at. */
 char kolo_process_state(int pid);
 
 /* ---- cancellation of threads ---- */
