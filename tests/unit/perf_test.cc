@@ -10,6 +10,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <unistd.h>
 #include <vector>
 
@@ -53,6 +54,7 @@ struct Parsed {
     enum perf_parsed result;
     struct perf_options options;
     std::string out, err;
+    std::vector<std::string> words; // that options point into
 };
 
 Parsed Parse(std::vector<std::string> words,
@@ -70,6 +72,7 @@ Parsed Parse(std::vector<std::string> words,
                                        &parsed.options, out.File(), err.File());
     parsed.out = out.Str();
     parsed.err = err.Str();
+    parsed.words = std::move(words);
     return parsed;
 }
 
