@@ -10,8 +10,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
-#include <utility>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace
