@@ -703,7 +703,7 @@ TEST(DeviceGraphs, GiveNewResultsEachTimeTheyAreLaunched)
 TEST(DeviceGraphs, AreLaunchedAsOftenAsOneLikesAmongOtherCalls)
 {
     constexpr int kRanks = 2;
-    const uint32_t rounds = getenv("KOLO_TEST_FULL") != nullptr ? 100000 : 2000;
+    const uint32_t rounds = getenv("KOLO_TEST_WHOLE") != nullptr ? 100000 : 2000;
     Team team(kRanks);
     ASSERT_EQ(KOLO_OK, team.status);
     team.Threads([&](int r) {

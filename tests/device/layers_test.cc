@@ -490,7 +490,7 @@ void CallWithFailure(long nth, bool *failed_out, int *right_out)
 
 TEST_F(Layers, AllComesBackWhicheverCallOfTheDriverFails)
 {
-    const bool full = getenv("KOLO_TEST_FULL") != nullptr;
+    const bool whole = getenv("KOLO_TEST_WHOLE") != nullptr;
     for (const char *word : {"work", "none"}) {
         Peers(word);
         bool failed = false;
@@ -499,7 +499,7 @@ TEST_F(Layers, AllComesBackWhicheverCallOfTheDriverFails)
         ASSERT_EQ(4, right);
         const size_t live = Find<size_t()>("FakeCudaLive")();
         failed = true;
-        for (long nth = 1; failed; nth += full ? 3 : 37, rounds++) {
+        for (long nth = 1; failed; nth += whole ? 3 : 37, rounds++) {
             CallWithFailure(nth, &failed, &right);
             ASSERT_EQ(live, Find<size_t()>("FakeCudaLive")()) << "call " << nth << " of the driver";
             ASSERT_LT(rounds, 20000);
