@@ -390,6 +390,7 @@ kolo_status kolo_chooser_create(const struct kolo_chooser_options *options,
     c->model.host = c->host;
     c->model.by_messages = options->by_messages;
     c->facts = kolo_chooser_facts(c);
+    kolo_ranking_join(c);
     *out = c;
     return KOLO_OK;
 }
@@ -399,6 +400,7 @@ void kolo_chooser_destroy(struct kolo_chooser *c)
     if (c == NULL) {
         return;
     }
+    kolo_ranking_leave(c);
     for (int coll = 0; coll < KOLO_COLLS; coll++) {
         for (int i = 0; i < KOLO_CLASSES; i++) {
             kolo_class_free(&c->class[coll][i]);

@@ -37,6 +37,7 @@ struct kolo_chooser {
     int *host;
     struct kolo_model model;
     uint64_t facts; /* a hash of all above */
+    bool shares;    /* it counts as one of those that share rankings */
     struct kolo_class class[KOLO_COLLS][KOLO_CLASSES];
     struct kolo_sums *sums;
     int nsums;
@@ -66,6 +67,9 @@ KOLO_CHECK kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ra
 /* The same, or a copy if a chooser of this process has priced from the same facts. */
 KOLO_CHECK kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *ranking,
                                           enum kolo_coll coll, const struct kolo_asking *about);
+/* The rankings that choosers share are kept until the last of them leaves. */
+void kolo_ranking_join(struct kolo_chooser *c);
+void kolo_ranking_leave(struct kolo_chooser *c);
 /* A hash of the facts that prices depend on. */
 uint64_t kolo_chooser_facts(const struct kolo_chooser *c);
 /* Whether `algo` has a plan for this root. */

@@ -20,7 +20,7 @@ struct kept {
 static struct {
     pthread_mutex_t lock;
     struct kept kept[KEPT]; /* a ring */
-    unsigned next;
+    unsigned next, choosers;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void before_fork(void)
@@ -36,6 +36,29 @@ static void after_fork(void)
 static void watch_forks(void)
 {
     (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+void kolo_ranking_join(struct kolo_chooser *c)
+{
+    pthread_mutex_lock(&shared.lock);
+    shared.choosers++;
+    pthread_mutex_unlock(&shared.lock);
+    c->shares = true;
+}
+
+void kolo_ranking_leave(struct kolo_chooser *c)
+{
+    if (!c->shares) {
+        return;
+    }
+    pthread_mutex_lock(&shared.lock);
+    shared.choosers--;
+    for (int i = 0; i < KEPT && shared.choosers == 0; i++) {
+        free(shared.kept[i].candidate);
+        shared.kept[i] = (struct kept){0};
+    }
+    pthread_mutex_unlock(&shared.lock);
+    c->shares = false;
 }
 
 static uint64_t add(uint64_t key, const void *array, size_t bytes)

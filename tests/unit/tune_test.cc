@@ -137,6 +137,7 @@ TEST(Shared, PricesOfEqualFactsAreFoundOnce)
     kolo_chooser_options options = Options(6);
     options.algo_count = [] { return 1; };
     options.algo_at = [](int) -> const kolo_algo * { return &counted; };
+    const auto held = Make(options); // shared rankings last as long as any chooser
     const kolo_pick first = Choose(Make(options), KOLO_COLL_ALL_REDUCE, 4);
     const int once = builds;
     EXPECT_GT(once, 0);
