@@ -30,7 +30,7 @@ CORPORA = {"machine": ["fuzz/machine", "topologies", "nccl-8gpu-4nic.xml", "hwlo
            "graphs": ["fuzz/graphs", "topologies/nccl-graphs.xml"], "plugin": ["fuzz/plugin"], "frames": ["fuzz/frames"],
            "hub": ["fuzz/hub"], "rank": ["fuzz/rank"], "words": ["fuzz/words"]}
 if os.path.exists("/usr/include/infiniband/verbs.h"):
-    MORE["verbs"] = ["transports/acceptor.c", "transports/carrier.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
+    MORE["verbs"] = ["transports/acceptor.c", "transports/carrier.c", "transports/doubt.c", "src/memory/lasting.c", "transports/verbs/[!n]*.c"]  # not none.c
     CORPORA["verbs"] = ["fuzz/verbs"]
 FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc", "-Itests/fuzz",
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"]

@@ -215,9 +215,14 @@ static void read_words(struct kolo_link *link)
     if (came < 0) {
         const int error = errno;
         drop_stream(s);
-        if (!link->base.bye) {
-            kolo_verbs_fail(link, error == 0 ? "closed its connection" : "is not reached any more",
-                            error, true);
+        if (link->base.bye) {
+            return;
+        }
+        if (error == 0 || error == ECONNRESET || error == EPIPE) { /* died, or gave this link up */
+            kolo_doubt_begin(&link->doubt, &link->address.place, &link->ep->interface, true);
+            kolo_carrier_activate(&link->base);
+        } else {
+            kolo_verbs_fail(link, "is not reached any more", error, true);
         }
     }
 }

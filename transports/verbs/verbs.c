@@ -162,6 +162,7 @@ static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_pee
             verbs_disconnect(link);
             return st;
         }
+        link->doubt.fd = -1;
         kolo_verbs_control_begin(link);
         kolo_verbs_control_adopt(link);
         kolo_carrier_activate(&link->base);
@@ -254,11 +255,25 @@ static void end_link(struct kolo_link *link, kolo_status why)
     kolo_verbs_message_end(link, why != KOLO_OK ? why : link->base.failed);
     kolo_verbs_connected(link);
     kolo_verbs_control_end(link);
+    kolo_doubt_end(&link->doubt);
+}
+
+static void settle_doubt(struct kolo_link *link)
+{
+    const int error = kolo_doubt_step(&link->doubt);
+    if (error != 0) {
+        kolo_verbs_fail(link,
+                        error == ECONNRESET ? "closed its connection"
+                        : error == ENOLINK  ? "lost its connection, and lives"
+                                            : "is not reached any more",
+                        error, true);
+    }
 }
 
 static bool is_idle(const struct kolo_link *link)
 {
     return link->base.pending == 0 && link->notes == 0 && link->words == 0 && link->again == NULL &&
+           !kolo_doubt_is_open(&link->doubt) &&
            (link->base.failed != KOLO_OK || link->base.self ||
             (!link->connecting && !link->base.bye && link->nlive == link->nlanes));
 }
@@ -275,6 +290,9 @@ static int step_link(struct kolo_link *link, bool asks)
         }
         if (link->nlive < link->nlanes || link->base.bye) {
             kolo_verbs_lanes_step(link);
+        }
+        if (kolo_doubt_is_open(&link->doubt) && link->base.failed == KOLO_OK) {
+            settle_doubt(link);
         }
         moved = link->nlive > 0 && link->base.failed == KOLO_OK && kolo_verbs_pump(link);
     }
@@ -397,6 +415,7 @@ static void verbs_disconnect(struct kolo_link *link)
     }
     kolo_verbs_connected(link);
     kolo_verbs_control_end(link);
+    kolo_doubt_end(&link->doubt);
     kolo_verbs_message_free(link);
     kolo_carrier_leave(&link->base);
     free(link);

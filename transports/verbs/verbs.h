@@ -38,6 +38,7 @@
 
 #include "transports/acceptor.h"
 #include "transports/carrier.h"
+#include "transports/doubt.h"
 #include "transports/verbs/library.h"
 #include "transports/verbs/wire.h"
 #include "util/secret.h"
@@ -202,9 +203,10 @@ struct kolo_link {
     struct kolo_verbs_hello hello; /* ours, on `out` */
     struct kolo_verbs_word *word;  /* the queued words */
     int words, word_cap;
-    size_t word_at; /* bytes of the first word that are written */
-    double lost_us; /* when the last live lane failed; 0: a lane is live */
-    char lost[200]; /* the last lane that failed, and the cause */
+    size_t word_at;          /* bytes of the first word that are written */
+    struct kolo_doubt doubt; /* the peer's words have ended, and it is not known why */
+    double lost_us;          /* when the last live lane failed; 0: a lane is live */
+    char lost[200];          /* the last lane that failed, and the cause */
 };
 
 struct kolo_endpoint {
