@@ -28,6 +28,16 @@ static char *choose_text(const char *given, const char *name, const char *otherw
     return strdup(text != NULL ? text : otherwise);
 }
 
+static kolo_status choose_stores(enum kolo_store *out)
+{
+    const char *text = kolo_env("KOLO_STORES");
+    if (text != NULL && !kolo_store_parse(text, out)) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "KOLO_STORES is \"%s\"; it must be measured, ordinary or past", text);
+    }
+    return KOLO_OK;
+}
+
 static kolo_status check_config(const struct kolo_comm *c)
 {
     if (c->options.deterministic != 0 && c->options.deterministic != 1) {
@@ -74,6 +84,7 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
         choose_int(config.deterministic, "KOLO_DETERMINISTIC", 0, 1, 0, &c->options.deterministic));
     KOLO_TRY(choose_int(config.timeout_ms, "KOLO_TIMEOUT_MS", 1, INT_MAX, 600000,
                         &c->options.timeout_ms));
+    KOLO_TRY(choose_stores(&c->options.store_rule));
     c->options.cuda_ordinal = config.device == KOLO_UNSET ? KOLO_HOST : config.device;
     c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->options.transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");

@@ -3,6 +3,8 @@
 #ifndef KOLO_CORE_OPTIONS_H
 #define KOLO_CORE_OPTIONS_H
 
+#include "exec/cpu/stores.h"
+
 #include <stdbool.h>
 
 struct kolo_options {
@@ -11,6 +13,7 @@ struct kolo_options {
     char *algo_text, *transport_text;
     char *groups_text; /* "": as ranks are bound */
     bool logs_calls;
+    enum kolo_store store_rule; /* UNKNOWN: store kinds are measured */
 };
 
 #endif

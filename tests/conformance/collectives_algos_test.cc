@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: algos src/core/call/program.c src/exec/lower
+// covers: algos src/core/call/program.c src/exec/lower src/exec/cpu/stores.c src/exec/cpu/move.c
 /* Every algorithm, forced by config.algo, gives what the reference gives: from every root (each with
  * some of the sizes, by turns; with all of them under KOLO_TEST_WHOLE=1), for sizes on both sides of
  * the three that change how data travels: 48 bytes (within a flag's line), 8 KiB (from there on ranks
@@ -7,6 +7,7 @@
 #include "collectives_team.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <gtest/gtest.h>
 
 namespace collectives
@@ -127,5 +128,60 @@ INSTANTIATE_TEST_SUITE_P(All, Forced,
                                          Coll::kGather, Coll::kScatter, Coll::kAllGather,
                                          Coll::kReduceScatter, Coll::kAllToAll, Coll::kBarrier),
                          [](const auto &tested) { return std::string(NameOf(tested.param)); });
+
+/* Each store kind in each collective, for sizes on both sides of the shortest move that it concerns
+ * (2 KiB), of a short slot (4 KiB) and of a tile. */
+class ForcedStores : public testing::TestWithParam<Coll>
+{
+  protected:
+    ~ForcedStores() override
+    {
+        unsetenv("KOLO_STORES");
+    }
+};
+
+static std::vector<Case> CasesOfStores(Coll coll, int n)
+{
+    std::vector<Case> cases;
+    const kolo_type type = Reduces(coll) ? KOLO_BFLOAT16 : KOLO_UINT8;
+    const kolo_op op = Reduces(coll) ? static_cast<kolo_op>(KOLO_AVG) : kMove;
+    for (const size_t bytes : {2040, 2048, 2052, 4098, 9000, 300002, 1200002}) {
+        const int root = IsRooted(coll) ? static_cast<int>(bytes) % n : 0;
+        const bool in_place = !IsV(coll) && cases.size() % 2 != 0;
+        const size_t count = type == KOLO_BFLOAT16 ? bytes / 2 : bytes;
+        cases.push_back({coll, type, op, root, count, in_place});
+    }
+    return cases;
+}
+
+TEST_P(ForcedStores, GiveTheSameResult)
+{
+    for (const char *kind : {"ordinary", "past", "measured"}) {
+        setenv("KOLO_STORES", kind, 1);
+        for (const int n : {2, 4}) {
+            for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
+                Team team(n);
+                EXPECT_EQ("", PlayAll(&team, CasesOfStores(GetParam(), n), memory, 1))
+                    << kind << ", " << n << " ranks";
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ForcedStores,
+                         testing::Values(Coll::kAllReduce, Coll::kReduce, Coll::kBroadcast,
+                                         Coll::kGather, Coll::kScatter, Coll::kAllGather,
+                                         Coll::kReduceScatter, Coll::kAllToAll, Coll::kGatherv,
+                                         Coll::kScatterv, Coll::kAllGatherv, Coll::kReduceScatterv,
+                                         Coll::kAllToAllv),
+                         [](const auto &tested) { return std::string(NameOf(tested.param)); });
+
+TEST(ForcedStoreKinds, OfAnUnknownNameAreRefused)
+{
+    setenv("KOLO_STORES", "fast", 1);
+    const Team team(2);
+    unsetenv("KOLO_STORES");
+    EXPECT_NE(std::string::npos, team.why().find("KOLO_STORES is \"fast\"")) << team.why();
+}
 
 } // namespace collectives

@@ -107,18 +107,21 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_
     memset(c->region[rank], 0, kolo_region_bytes(phases));
     c->slots[rank] = calloc(1, kolo_outbox_bytes(slot_bytes, short_slot_bytes));
     r->crew = c;
-    r->wires = (struct kolo_wires){.me = rank,
-                                   .nranks = c->n,
-                                   .region = c->region,
-                                   .slots = c->slots,
-                                   .slot_bytes = slot_bytes,
-                                   .short_slot_bytes = short_slot_bytes,
-                                   .phases = phases,
-                                   .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
-                                   .crowded = true,
-                                   .timeout_us = 20e6,
-                                   .aborted = &c->stop,
-                                   .resolve = resolve};
+    r->wires =
+        (struct kolo_wires){.me = rank,
+                            .nranks = c->n,
+                            .region = c->region,
+                            .slots = c->slots,
+                            .slot_bytes = slot_bytes,
+                            .short_slot_bytes = short_slot_bytes,
+                            .phases = phases,
+                            .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
+                            /* ranks 0, 2, 3, 5, ... store past them into outboxes */
+                            .store_rule = rank % 3 == 1 ? KOLO_STORE_ORDINARY : KOLO_STORE_PAST,
+                            .crowded = true,
+                            .timeout_us = 20e6,
+                            .aborted = &c->stop,
+                            .resolve = resolve};
     r->wires.peer_in = calloc(n, sizeof(void *));
     r->wires.peer_out = calloc(n, sizeof(void *));
     r->wires.link = calloc(n, sizeof(void *));

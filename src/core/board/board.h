@@ -8,13 +8,14 @@
 #ifndef KOLO_CORE_BOARD_BOARD_H
 #define KOLO_CORE_BOARD_BOARD_H
 
+#include "exec/cpu/stores.h"
 #include "plan/plan.h"
 #include "util/ticks.h"
 #include "util/util.h"
 
 #include <stdatomic.h>
 
-enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 4, KOLO_VERDICT_TEXT = 384 };
+enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 5, KOLO_VERDICT_TEXT = 384 };
 enum { KOLO_POST_MESSAGES = 8 };
 #define KOLO_POST_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
@@ -70,6 +71,7 @@ struct kolo_board {
     uint64_t comm; /* its id */
     char name[32];
     struct kolo_verdict verdict;
+    struct kolo_store_choices stores;
     struct kolo_post post[];
 };
 

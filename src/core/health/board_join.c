@@ -42,6 +42,20 @@ static void take_slot(struct kolo_comm *c, struct kolo_board *board)
     atomic_store(&post->presence, KOLO_POST_HERE);
 }
 
+/* Store kinds are chosen on a board of several ranks: one of them measures for all. */
+static void take_choices(struct kolo_comm *c, struct kolo_board *board)
+{
+    struct kolo_wires *w = &c->links.wires;
+    w->store_choices = &board->stores;
+    w->board_low = c->ranks.nranks;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        if (c->member[q].slot >= 0) {
+            w->board_low = q < w->board_low ? q : w->board_low;
+            w->board_high = q;
+        }
+    }
+}
+
 static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int nposts)
 {
     board->version = KOLO_BOARD_VERSION;
@@ -131,6 +145,7 @@ kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_board_offer *
         KOLO_TRY(st);
     }
     take_slot(c, board);
+    take_choices(c, board);
     return KOLO_OK;
 }
 

@@ -56,6 +56,7 @@ kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls
                              .slot_bytes = KOLO_SLOT_BYTES,
                              .short_slot_bytes = KOLO_SHORT_SLOT_BYTES,
                              .phases = phases_for(c),
+                             .store_rule = c->options.store_rule,
                              .timeout_us = c->options.timeout_ms * 1e3,
                              .aborted = &c->failure.error,
                              .resolve = calls->resolve,
@@ -91,4 +92,6 @@ void kolo_region_free(struct kolo_wires *w)
     free(w->transport);
     free(w->endpoint);
     free(w->seen_done);
+    free((void *)w->is_far);
+    kolo_lessons_free(w->lessons);
 }

@@ -347,6 +347,9 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     }
     bind_slots(b, wires);
     bind_ops(b, wires);
+    kolo_store_bind(b, wires);
+    b->chooses = b->stores.matters || b->stores.leads;
+    b->at_once = b->once && !b->chooses;
     KOLO_TRY_GOTO(st, kolo_exchange_bind(b, wires), err_destroy);
     *out = b;
     return KOLO_OK;

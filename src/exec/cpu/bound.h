@@ -3,6 +3,7 @@
 #ifndef KOLO_EXEC_CPU_BOUND_H
 #define KOLO_EXEC_CPU_BOUND_H
 
+#include "exec/cpu/stores.h"
 #include "exec/lower/extents.h"
 #include "exec/lower/program.h"
 
@@ -50,11 +51,14 @@ struct kolo_bound {
     uint32_t tiles;
     bool inlined;                   /* the outbox is in the lines */
     bool once;                      /* kolo_exec_once() can run it: one tile, the full depth */
+    bool chooses;                   /* a store kind is chosen for each call, or learnt from it */
+    bool at_once;                   /* `once`, and nothing is chosen */
     bool in_long;                   /* its tiles go into long slots */
     uint32_t slot_mask;             /* tile e has slot e & slot_mask ... */
     size_t slot_stride;             /* ... and slots are this many bytes apart */
     struct kolo_exchange *exchange; /* not NULL: the whole program is this exchange */
-    struct kolo_extents extents;    /* the bound program owns its arrays */
+    struct kolo_store_use stores;
+    struct kolo_extents extents; /* the bound program owns its arrays */
     size_t *arrays;
     char *private_mem;    /* scratch and stage; KOLO_TILE_COPIES of them for several tiles */
     struct kolo_req *req; /* requests of messages, with as many copies: calls never overlap */

@@ -273,6 +273,20 @@ static inline void count_tiles(struct kolo_exec *x)
     x->wires->met += x->bound->prog->nreqs == 0 ? x->bound->tiles : 0;
 }
 
+static void begin_stores(struct kolo_exec *x)
+{
+    const struct kolo_store_use *use = &x->bound->stores;
+    x->past = x->bound->chooses && kolo_store_is_past(x->wires, use);
+    x->began_us = use->leads ? kolo_now_us() : 0;
+}
+
+static void end_stores(struct kolo_exec *x)
+{
+    if (x->bound->stores.leads) {
+        kolo_store_learn(x->wires, x->bound, x->began_us, kolo_now_us());
+    }
+}
+
 bool kolo_exec_is_plain(const struct kolo_prog *prog)
 {
     return prog->nlanes == 1 && prog->nreqs == 0;
@@ -280,15 +294,22 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog)
 
 kolo_status kolo_exec_now(struct kolo_exec *x)
 {
-    if (KOLO_LIKELY(x->bound->once && x->wires->jitter == NULL)) {
+    const struct kolo_bound *b = x->bound;
+    if (KOLO_LIKELY(b->at_once && x->wires->jitter == NULL)) {
         const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
-        return x->bound->exchange != NULL
-                   ? kolo_exchange(x->wires, x->bound->exchange, x->in, x->out, &how, x->chain)
+        return b->exchange != NULL
+                   ? kolo_exchange(x->wires, b->exchange, x->in, x->out, &how, x->chain)
                    : kolo_exec_once(x);
     }
-    x->lane[0] = (struct kolo_lane_state){0};
-    KOLO_TRY(advance_lane(x, 0));
-    count_tiles(x);
+    begin_stores(x);
+    if (b->once && x->wires->jitter == NULL) {
+        KOLO_TRY(kolo_exec_once(x));
+    } else {
+        x->lane[0] = (struct kolo_lane_state){0};
+        KOLO_TRY(advance_lane(x, 0));
+        count_tiles(x);
+    }
+    end_stores(x);
     return KOLO_OK;
 }
 
@@ -297,6 +318,7 @@ void kolo_exec_start(struct kolo_exec *x)
     const struct kolo_prog *p = x->bound->prog;
     memset(x->lane, 0, (size_t)p->nlanes * sizeof x->lane[0]);
     x->entered = p->nentries == 0;
+    begin_stores(x);
     x->begun = 0;
     x->chain = kolo_chain(x->wires, x->signature, x->call.number);
     x->call.chain = (uint32_t)(x->chain ^ x->chain >> 32) | 1;
@@ -370,6 +392,7 @@ kolo_status kolo_exec_step(struct kolo_exec *x)
     }
     if (st == KOLO_OK) {
         count_tiles(x);
+        end_stores(x);
     }
     return st;
 }

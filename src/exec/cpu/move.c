@@ -6,44 +6,12 @@
 
 enum { BLOCK_BYTES = 32 * 1024, PAST_BYTES = 4096 };
 
-static bool is_user(const struct kolo_exec *x, const struct kolo_bound_op *op, unsigned operand)
-{
-    const uint32_t kind = x->bound->at[op->first + operand].kind;
-    return kind == K_OUT || kind == K_PEER_OUT;
-}
-
-/* move_bytes() with stores to user memory that bypass the caches. Each block is reduced into the
- * outbox if the outbox is a destination, else into a scratch block, and is then copied on.
- *
- * This pays if the destination's cache lines would be read from memory only to be overwritten. In
- * place it does not pay, because these lines have just been read. */
-static void move_past(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
-                      size_t bytes)
-{
-    _Alignas(64) char scratch[PAST_BYTES];
-    const unsigned k = op->nsrc, m = op->ndst;
-    const unsigned divisor = op->last ? x->divisor : 0;
-    const size_t block = PAST_BYTES / x->elem * x->elem;
-    unsigned kept = 0;
-    while (kept < m && is_user(x, op, k + kept)) {
-        kept++;
-    }
-    for (size_t done = 0; done < bytes; done += block) {
-        const size_t len = kolo_min(block, bytes - done);
-        char *made = kept < m ? at[k + kept] + done : scratch;
-        const void *src[MAX_OPERANDS];
-        for (unsigned i = 0; i < k; i++) {
-            src[i] = at[i] + done;
-        }
-        x->reduce(made, src, k, len / x->elem, divisor);
-        for (unsigned i = 0; i < m; i++) {
-            if (i != kept) {
-                kolo_copy_past(at[k + i] + done, made, len);
-            }
-        }
-    }
-    kolo_copy_fence();
-}
+/* Which destinations are stored past the caches. User memory, if its lines would be read from memory
+ * only to be overwritten; a copy into several places keeps it in the cache. Memory that peers read,
+ * as stores.h says. */
+struct past {
+    bool user, shared;
+};
 
 static bool is_one_of(const char *dst, char *const *src, unsigned k)
 {
@@ -55,6 +23,67 @@ static bool is_one_of(const char *dst, char *const *src, unsigned k)
     return false;
 }
 
+static struct past past_of(const struct kolo_exec *x, const struct kolo_bound_op *op,
+                           char *const *at, size_t bytes)
+{
+    const unsigned k = op->nsrc;
+    const bool in_place = x->in == x->out || is_one_of(at[k], at, k);
+    const bool user = op->past == KOLO_PAST || (op->past != 0 && !in_place);
+    return (struct past){
+        .user = user && (op->ndst == 1 || k > 1 || (op->last && x->divisor > 1)),
+        .shared = x->bound->chooses && x->past && bytes >= KOLO_STORE_BYTES,
+    };
+}
+
+static bool goes_past(const struct kolo_exec *x, const struct kolo_bound_op *op, struct past past,
+                      unsigned destination)
+{
+    const uint32_t kind = x->bound->at[op->first + op->nsrc + destination].kind;
+    return (past.user && (kind == K_OUT || kind == K_PEER_OUT)) ||
+           (past.shared && (kind == K_SLOT || kind == K_PEER_OUT));
+}
+
+/* move_bytes() with some stores past the caches. Each block is reduced into a destination that is
+ * stored in the ordinary way, else into a scratch block, and is then copied on. */
+static void move_past(const struct kolo_exec *x, const struct kolo_bound_op *op, char *const *at,
+                      size_t bytes, struct past past)
+{
+    _Alignas(64) char scratch[PAST_BYTES];
+    const unsigned k = op->nsrc, m = op->ndst;
+    const unsigned divisor = op->last ? x->divisor : 0;
+    const bool folds = k > 1 || divisor > 1;
+    const size_t block = PAST_BYTES / x->elem * x->elem;
+    unsigned kept = 0;
+    while (kept < m && goes_past(x, op, past, kept)) {
+        kept++;
+    }
+    for (size_t done = 0; done < bytes; done += block) {
+        const size_t len = kolo_min(block, bytes - done);
+        const char *made = at[0] + done;
+        if (folds) {
+            char *to = kept < m ? at[k + kept] + done : scratch;
+            const void *src[MAX_OPERANDS];
+            for (unsigned i = 0; i < k; i++) {
+                src[i] = at[i] + done;
+            }
+            x->reduce(to, src, k, len / x->elem, divisor);
+            made = to;
+        }
+        for (unsigned i = 0; i < m; i++) {
+            char *to = at[k + i] + done;
+            if (to == made) {
+                continue;
+            }
+            if (goes_past(x, op, past, i)) {
+                kolo_copy_past(to, made, len);
+            } else {
+                kolo_copy(to, made, len);
+            }
+        }
+    }
+    kolo_copy_fence();
+}
+
 /* Move k sources, in order, into m destinations. The sources are reduced a block at a time into the
  * first destination and copied on from there. Storing to two streams from registers costs twice as
  * much (measured). */
@@ -64,13 +93,16 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
     const unsigned k = op->nsrc, m = op->ndst;
     const unsigned divisor = op->last ? x->divisor : 0;
     const bool folds = k > 1 || divisor > 1;
-    const bool past =
-        op->past == KOLO_PAST || (op->past != 0 && x->in != x->out && !is_one_of(at[k], at, k));
+    const struct past past = past_of(x, op, at, bytes);
+    bool any = false;
+    for (unsigned i = 0; (past.user || past.shared) && i < m; i++) {
+        any |= goes_past(x, op, past, i);
+    }
     if (m == 1 && !folds) {
         if (at[k] == at[0]) { /* in place, onto itself: skipped, as peers may be reading */
             return;
         }
-        if (past) {
+        if (any) {
             kolo_copy_past(at[k], at[0], bytes);
             kolo_copy_fence();
         } else {
@@ -78,8 +110,8 @@ static void move_bytes(const struct kolo_exec *x, const struct kolo_bound_op *op
         }
         return;
     }
-    if (past && folds) {
-        move_past(x, op, at, bytes);
+    if (any) {
+        move_past(x, op, at, bytes, past);
         return;
     }
     if (m == 1) {

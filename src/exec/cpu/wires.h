@@ -3,6 +3,7 @@
 #ifndef KOLO_EXEC_CPU_WIRES_H
 #define KOLO_EXEC_CPU_WIRES_H
 
+#include "exec/cpu/stores.h"
 #include "exec/lower/limits.h"
 
 #include <kolo/plugin.h>
@@ -45,11 +46,16 @@ struct kolo_wires {
     struct {
         struct kolo_readers readers;
         uint32_t epoch;
-    } long_slot[KOLO_LONG_DEPTH]; /* the last tile that this rank put into the slot */
-    size_t cache_bytes;           /* this rank's part of its L3; 0: unknown */
-    bool crowded;                 /* more ranks than cores: yield early */
-    bool core_is_shared;          /* the last wait that yielded ended at its first yield */
-    bool membarrier;              /* the asymmetric fence is available */
+    } long_slot[KOLO_LONG_DEPTH];             /* the last tile that this rank put into the slot */
+    enum kolo_store store_rule;               /* UNKNOWN: store kinds are measured */
+    struct kolo_store_choices *store_choices; /* on the host's board; NULL: nothing is measured */
+    struct kolo_lessons *lessons;             /* of this rank as a leader; NULL until it is one */
+    int board_low, board_high;                /* the lowest and the highest rank of this host */
+    const bool *is_far;  /* [nranks] whether a flag to the rank takes long; NULL: none */
+    size_t cache_bytes;  /* this rank's part of its L3; 0: unknown */
+    bool crowded;        /* more ranks than cores: yield early */
+    bool core_is_shared; /* the last wait that yielded ended at its first yield */
+    bool membarrier;     /* the asymmetric fence is available */
     double timeout_us;
     _Atomic int *aborted; /* the communicator's error, or 0 */
     /* Find the addresses of rank q's buffers of this call from its entry line. */

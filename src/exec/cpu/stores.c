@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Store kinds are chosen by trials. A lesson is the leader's knowledge of one call.
+ *
+ * The median of some calls with the present kind is the level. A trial runs some calls with the
+ * other kind, behind those that the change itself disturbs. The other kind is kept if its median is
+ * a twentieth below the level. A lost trial is repeated after 50 ms, or later if it was dear: all
+ * trials together cost about two percent of the time. */
+#include "exec/cpu/stores.h"
+
+#include "exec/cpu/parts.h"
+#include "util/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 8, SAMPLES_OF_LONG = 2, LOGGED = 2 };
+static const double LONG_US = 2000, AGAIN_US = 50000, SHARE = 50, BETTER = 0.95, HOPELESS = 2;
+
+struct lesson {
+    uint64_t key;
+    double level_us; /* a call with the present kind */
+    double next_us;  /* when the next trial begins */
+    double spent_us; /* what this trial has cost */
+    double sample_us[SAMPLES];
+    uint8_t samples, skip, logged;
+    bool past, tries;
+};
+
+struct kolo_lessons {
+    struct lesson at[KOLO_STORE_PLACES];
+};
+
+/* ---- binding ---- */
+
+static size_t place_of(uint64_t key)
+{
+    return key % KOLO_STORE_PLACES;
+}
+
+static bool stores_for_peers(const struct kolo_bound *b, const struct kolo_bound_op *op)
+{
+    for (unsigned i = 0; op->code == KOLO_DO_MOVE && i < op->ndst; i++) {
+        const uint32_t kind = b->at[op->first + op->nsrc + i].kind;
+        if (kind == K_SLOT || kind == K_PEER_OUT) {
+            return op->odd ? b->piece >= KOLO_STORE_BYTES : op->len >= KOLO_STORE_BYTES;
+        }
+    }
+    return false;
+}
+
+/* The rank whose time says most: one that receives. `low` and `high` are ranks of this host. */
+static int leader_of(const struct kolo_shape *shape, int low, int high)
+{
+    switch (shape->coll) {
+    case KOLO_COLL_REDUCE:
+    case KOLO_COLL_GATHER:
+        return shape->root;
+    case KOLO_COLL_BROADCAST:
+    case KOLO_COLL_SCATTER:
+        return shape->root == high ? low : high;
+    default:
+        return high;
+    }
+}
+
+/* Readers of a broadcast or a scatter keep the lines that are written next. Stores past the caches
+ * took half the time of ordinary ones there even within an L3, and 0.1 to 0.5 of it between two. */
+static bool starts_past(const struct kolo_bound *b, const struct kolo_wires *w)
+{
+    const struct kolo_prog *p = b->prog;
+    bool past =
+        p->plan->shape.coll == KOLO_COLL_BROADCAST || p->plan->shape.coll == KOLO_COLL_SCATTER;
+    for (int i = 0; i < p->nreaders && w->is_far != NULL; i++) {
+        past = past || w->is_far[p->readers[i]];
+    }
+    return past;
+}
+
+void kolo_store_bind(struct kolo_bound *b, const struct kolo_wires *w)
+{
+    const struct kolo_prog *p = b->prog;
+    struct kolo_store_use *use = &b->stores;
+    for (uint32_t i = 0; i < p->nops && !use->matters; i++) {
+        use->matters = stores_for_peers(b, &b->op[i]);
+    }
+    /* A rank that stores nothing itself may lead those that do. */
+    use->leads = b->piece >= KOLO_STORE_BYTES && w->store_choices != NULL &&
+                 w->store_rule == KOLO_STORE_UNKNOWN && (p->nreaders > 0 || p->nsources > 0) &&
+                 leader_of(&p->plan->shape, w->board_low, w->board_high) == w->me;
+    use->starts_past = starts_past(b, w);
+    use->settle = (uint8_t)(1 + (b->in_long ? KOLO_LONG_DEPTH : KOLO_DEPTH) / b->tiles);
+    use->key = (p->plan->hash + b->extents.full * 0x9E3779B97F4A7C15u + (p->nentries > 0)) *
+               0xD6E8FEB86659FD93u;
+    use->key = (use->key ^ use->key >> 32) | 1; /* 0: no lesson yet */
+}
+
+/* ---- choosing ---- */
+
+bool kolo_store_is_past(const struct kolo_wires *w, const struct kolo_store_use *use)
+{
+    enum kolo_store kind = w->store_rule;
+    if (kind == KOLO_STORE_UNKNOWN && w->store_choices != NULL) {
+        kind =
+            atomic_load_explicit(&w->store_choices->kind[place_of(use->key)], memory_order_relaxed);
+    }
+    return kind == KOLO_STORE_UNKNOWN ? use->starts_past : kind == KOLO_STORE_PAST;
+}
+
+static void ask_for(struct kolo_wires *w, struct lesson *l, uint8_t settle, bool past)
+{
+    atomic_store_explicit(&w->store_choices->kind[place_of(l->key)],
+                          past ? KOLO_STORE_PAST : KOLO_STORE_ORDINARY, memory_order_relaxed);
+    l->past = past;
+    l->skip = settle;
+    l->samples = 0;
+}
+
+/* The lesson of this call; NULL without memory. A call that another one displaced starts anew. */
+static struct lesson *find(struct kolo_wires *w, const struct kolo_store_use *use)
+{
+    if (w->lessons == NULL) {
+        w->lessons = calloc(1, sizeof *w->lessons);
+    }
+    struct lesson *l = w->lessons != NULL ? &w->lessons->at[place_of(use->key)] : NULL;
+    if (l != NULL && l->key != use->key) {
+        *l = (struct lesson){.key = use->key};
+        ask_for(w, l, use->settle, use->starts_past);
+    }
+    return l;
+}
+
+static double median_us(struct lesson *l)
+{
+    for (unsigned i = 1; i < l->samples; i++) {
+        const double value = l->sample_us[i];
+        unsigned at = i;
+        for (; at > 0 && l->sample_us[at - 1] > value; at--) {
+            l->sample_us[at] = l->sample_us[at - 1];
+        }
+        l->sample_us[at] = value;
+    }
+    return l->sample_us[(l->samples - 1) / 2];
+}
+
+static void log_choice(const struct kolo_wires *w, const struct kolo_bound *b, struct lesson *l,
+                       double us, double other_us)
+{
+    if (l->logged < LOGGED) {
+        l->logged++;
+        KOLO_LOG(INFO, TUNE, "comm %p rank %d %s, chunks of %zu bytes: stores %s %.3g us, %s %.3g",
+                 w->owner, w->me, b->prog->plan->algo->base.name, b->extents.full,
+                 l->past ? "past the caches" : "through the caches", us,
+                 l->past ? "through" : "past", other_us);
+    }
+}
+
+static void end_trial(struct kolo_wires *w, const struct kolo_bound *b, struct lesson *l,
+                      double trial_us, bool hopeless, double now_us)
+{
+    const uint8_t settle = b->stores.settle;
+    l->tries = false;
+    if (!hopeless && trial_us < BETTER * l->level_us) {
+        log_choice(w, b, l, trial_us, l->level_us);
+        l->level_us = trial_us;
+        l->next_us = now_us + AGAIN_US;
+        return;
+    }
+    ask_for(w, l, settle, !l->past);
+    log_choice(w, b, l, l->level_us, trial_us);
+    l->next_us = now_us + (SHARE * l->spent_us > AGAIN_US ? SHARE * l->spent_us : AGAIN_US);
+}
+
+void kolo_store_learn(struct kolo_wires *w, const struct kolo_bound *b, double began_us,
+                      double now_us)
+{
+    const double took_us = now_us - began_us;
+    struct lesson *l = find(w, &b->stores);
+    if (l == NULL) {
+        return;
+    }
+    if (l->tries) {
+        l->spent_us += took_us > l->level_us ? took_us - l->level_us : 0;
+    }
+    if (l->skip > 0) {
+        l->skip--;
+        return;
+    }
+    l->sample_us[l->samples++] = took_us;
+    const unsigned want = took_us < LONG_US ? SAMPLES : SAMPLES_OF_LONG;
+    const double worst_us = HOPELESS * l->level_us;
+    const bool hopeless =
+        l->tries && l->samples == 2 && l->sample_us[0] > worst_us && l->sample_us[1] > worst_us;
+    if (l->samples < want && !hopeless) {
+        return;
+    }
+    const double us = median_us(l);
+    l->samples = 0;
+    if (l->tries) {
+        end_trial(w, b, l, us, hopeless, now_us);
+        return;
+    }
+    l->level_us = us;
+    if (now_us >= l->next_us) {
+        l->tries = true;
+        l->spent_us = 0;
+        ask_for(w, l, b->stores.settle, !l->past);
+    }
+}
+
+void kolo_lessons_free(struct kolo_lessons *lessons)
+{
+    free(lessons);
+}
+
+bool kolo_store_parse(const char *text, enum kolo_store *out)
+{
+    static const char *const names[] = {"measured", "ordinary", "past"};
+    for (size_t i = 0; i < KOLO_LENGTH(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum kolo_store)i;
+            return true;
+        }
+    }
+    return false;
+}
