@@ -11,6 +11,7 @@ README.md in the folder above says what the columns are.
 """
 import argparse
 import contextlib
+import copy
 import os
 import signal
 import statistics
@@ -227,8 +228,9 @@ def fits(session, collective, size):
     return size * buffers * session.given.ranks * len(session.jobs) < MEMORY_SHARE * machine.available_bytes()
 
 
-def open_point(session, row, collective, size):
-    """Every method allocates, proves its result, and says how fast it is about. Returns jobs to ask."""
+def open_point(session, proto, collective, size):
+    """Every method allocates, proves its result, and says how fast it is about; `proto` is the row that all rows of
+    the point begin as. Returns jobs to ask."""
     given, asked = session.given, []
     command = f"open {collective} {size} {given.type} {int(given.buffers == 'shared')} " \
               f"{int(given.inputs == 'rewritten')}"
@@ -241,39 +243,56 @@ def open_point(session, row, collective, size):
         if answers[0][0] != "opened":
             continue
         ns = max(int(answer[2]) for answer in answers)
-        row.wrong[job.name] = sum(int(answer[1]) for answer in answers)
-        row.calls[job.name] = max(1, min(MOST_CALLS, round(given.sample_ms * 1e6 / max(ns, 1))))
-        row.family[job.name], row.samples[job.name] = job.family, []
+        proto.wrong[job.name] = sum(int(answer[1]) for answer in answers)
+        proto.calls[job.name] = max(1, min(MOST_CALLS, round(given.sample_ms * 1e6 / max(ns, 1))))
+        proto.family[job.name], proto.samples[job.name] = job.family, []
         asked.append(job)
     return asked
 
 
+def take_round(session, asked, turn, calls, where):
+    """{method: microseconds}, one sample each. A method that ends meanwhile is taken out of `asked`."""
+    found = {}
+    for place in range(len(asked)):
+        job = asked[(place + turn) % len(asked)]
+        try:
+            found[job.name] = take_sample(session, job, calls[job.name]) / 1000
+        except Dropped as why:
+            session.drop(job, why, where)
+    asked[:] = [job for job in asked if job in session.jobs]
+    return found
+
+
 def measure(session, collective, size):
-    """One row."""
-    row = results.Row(collective, size, None)
-    asked, flags = open_point(session, row, collective, size), []
+    """The rows of a point, one for near and one for far cores, as they were. A round in which the cores moved is
+    taken again."""
+    proto = results.Row(collective, size, "")
+    asked, rows = open_point(session, proto, collective, size), {}
     where = f"{collective} of {size} bytes"
-    for turn in range(session.given.rounds):
-        flags.append(session.flag_ns())
-        for place in range(len(asked)):
-            job = asked[(place + turn) % len(asked)]
-            if job not in session.jobs:
-                continue
-            calls = row.calls[job.name]
-            try:
-                row.samples[job.name].append(take_sample(session, job, calls) / 1000)
-            except Dropped as why:
-                session.drop(job, why, where)
-                del row.samples[job.name]
-    for job in asked:
-        if job in session.jobs:
-            try:
-                job.ask("close", session.given.limit)
-            except Dropped as why:
-                session.drop(job, why, where)
-    known = [ns for ns in flags if ns is not None]
-    row.flag_ns = statistics.median(known) if known else None
-    return row
+    before = session.flag_ns()
+    rounds = moved = 0
+    while rounds < session.given.rounds:
+        sample_us = take_round(session, asked, rounds + moved, proto.calls, where)
+        began, before = before, session.flag_ns()
+        cores = results.cores_of(began)
+        if cores != results.cores_of(before) and moved < session.given.rounds:
+            moved += 1
+            continue
+        if cores not in rows:
+            rows[cores] = copy.deepcopy(proto)
+            rows[cores].cores = cores
+        rows[cores].add(began, sample_us)
+        rounds += 1
+    for job in list(asked):
+        try:
+            job.ask("close", session.given.limit)
+        except Dropped as why:
+            session.drop(job, why, where)
+            asked.remove(job)
+    kept = {job.name for job in asked}
+    for row in rows.values():
+        row.samples = {name: samples for name, samples in row.samples.items() if name in kept}
+    return [rows[cores] for cores in sorted(rows, reverse=True)]
 
 
 # ---- what is printed -------------------------------------------------------------------------------
@@ -340,9 +359,11 @@ def table(session, rows):
             if not fits(session, collective, size):
                 print(f"# {size} bytes and more: too little memory for the buffers of all methods")
                 break
-            rows.append(measure(session, collective, size))
-            print(results.line(rows[-1]), flush=True)
-        print(results.summary(rows[first:]), flush=True)
+            for row in measure(session, collective, size):
+                rows.append(row)
+                print(results.line(row), flush=True)
+        for cores in sorted({row.cores for row in rows[first:]}, reverse=True):
+            print(results.summary([row for row in rows[first:] if row.cores == cores], cores), flush=True)
     print("#")
     print_flag(session, "all rounds")
     print_others(session)

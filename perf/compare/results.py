@@ -10,15 +10,37 @@ import math
 import statistics
 
 FIELDS = ("collective", "bytes", "type", "ranks", "buffers", "inputs", "method", "family", "median_us", "q1_us",
-          "q3_us", "calls", "rounds", "wrong", "flag_ns")
+          "q3_us", "calls", "rounds", "wrong", "flag_ns", "cores")
+FAR_NS = 120
+
+
+def cores_of(flag_ns):
+    """Where two cores are, by the time of a flag between them: "near", within one L3 (25 to 75 ns on all machines
+    that were measured), or "far" (180 and more). "": not known."""
+    if flag_ns is None:
+        return ""
+    return "near" if flag_ns < FAR_NS else "far"
 
 
 class Row:
-    """One collective at one size: the samples of every method, a list in the order of rounds."""
+    """One collective at one size, on cores that are near or far: the samples of every method, a list in the order
+    of rounds, and the flag of each round."""
 
-    def __init__(self, collective, size, flag_ns):
-        self.collective, self.size, self.flag_ns = collective, size, flag_ns
-        self.samples, self.family, self.calls, self.wrong = {}, {}, {}, {}
+    def __init__(self, collective, size, cores):
+        self.collective, self.size, self.cores = collective, size, cores
+        self.flags, self.samples, self.family, self.calls, self.wrong = [], {}, {}, {}, {}
+
+    @property
+    def flag_ns(self):
+        """The median flag, or None."""
+        known = [ns for ns in self.flags if ns is not None]
+        return statistics.median(known) if known else None
+
+    def add(self, flag_ns, sample_us):
+        """A round: {method: microseconds}."""
+        self.flags.append(flag_ns)
+        for name, us in sample_us.items():
+            self.samples[name].append(us)
 
     def median(self, name):
         """Median microseconds of a method."""
@@ -81,11 +103,11 @@ def line(row):
         text += f"  {'-':>9} {'-':>10}  {'-':<16}"
     wrong = {name: count for name, count in row.wrong.items() if count}
     told = "  WRONG: " + ", ".join(f"{name} {count}" for name, count in wrong.items()) if wrong else ""
-    return f"{text}{row.flag_ns:>8.0f}{told}" if row.flag_ns else f"{text}{'-':>8}{told}"
+    return f"{text}{row.flag_ns:>8.0f} {row.cores}{told}" if row.flag_ns else f"{text}{'-':>8}{told}"
 
 
-def summary(rows):
-    """Geometric means over the rows of one collective: of each family's best method, and the floor."""
+def summary(rows, cores=""):
+    """Geometric means over the rows of one collective on such cores: of each family's best method, and the floor."""
     rows = [row for row in rows if "kolo" in row.samples]
     peers = [row.ratio(row.peer())[0] for row in rows if row.peer()]
     parts = [f"best peer {geometric(peers):.2f}"] if peers else []
@@ -97,7 +119,8 @@ def summary(rows):
     ratios = [row.ratio(name)[0] for row, name in floors if name]
     if ratios:
         parts.append(f"floor {geometric(ratios):.2f}")
-    return "# geometric mean of time over kolo's: " + ", ".join(parts) if parts else "# nothing to compare with"
+    where = f", {cores} cores" if cores else ""
+    return f"# geometric mean of time over kolo's{where}: " + ", ".join(parts) if parts else "# nothing to compare with"
 
 
 def records(rows, what):
@@ -109,7 +132,7 @@ def records(rows, what):
             found.append({**what, "collective": row.collective, "bytes": row.size, "method": name,
                           "family": row.family[name], "median_us": row.median(name), "q1_us": first, "q3_us": third,
                           "calls": row.calls[name], "rounds": len(samples), "wrong": row.wrong[name],
-                          "flag_ns": row.flag_ns or ""})
+                          "flag_ns": row.flag_ns or "", "cores": row.cores})
     return found
 
 
@@ -128,6 +151,6 @@ def read_csv(paths):
     for path in paths:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                rows.append({**row, **{key: float(row[key]) for key in ("median_us", "q1_us", "q3_us")},
+                rows.append({"cores": "", **row, **{key: float(row[key]) for key in ("median_us", "q1_us", "q3_us")},
                              "bytes": int(row["bytes"]), "ranks": int(row["ranks"])})
     return rows

@@ -52,7 +52,9 @@ bool leader_is_past(const struct leader *l)
 
 void leader_call(struct leader *l, double us)
 {
-    kolo_store_learn(&l->wires, &l->bound, l->clock_us, l->clock_us + us);
+    if (kolo_store_times(&l->wires, &l->bound.stores)) {
+        kolo_store_learn(&l->wires, &l->bound, l->clock_us, l->clock_us + us);
+    }
     l->clock_us += us;
 }
 
@@ -64,6 +66,11 @@ bool leader_rule(struct leader *l, const char *text)
 uint64_t leader_places(void)
 {
     return KOLO_STORE_PLACES;
+}
+
+void leader_wait(struct leader *l, double us)
+{
+    l->clock_us += us;
 }
 
 double leader_clock_us(const struct leader *l)

@@ -20,6 +20,8 @@ void leader_bind(struct leader *leader, uint64_t key, bool starts_past);
 bool leader_is_past(const struct leader *leader);
 /* A call of that duration. The leader's clock advances by it. */
 void leader_call(struct leader *leader, double us);
+/* So long the program computes. */
+void leader_wait(struct leader *leader, double us);
 double leader_clock_us(const struct leader *leader);
 /* KOLO_STORES: "measured", "ordinary" or "past". False: another text. */
 bool leader_rule(struct leader *leader, const char *text);

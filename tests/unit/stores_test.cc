@@ -104,7 +104,21 @@ TEST_F(Stores, EqualKindsAreLeftAlone)
     EXPECT_GE(changes, 2);
 }
 
-/* Trials that cost much are rare: a fiftieth of the time. */
+/* A program that calls rarely does not spend its calls on trials, however long it waits between. */
+TEST_F(Stores, RareCallsAreNotTrials)
+{
+    constexpr int kCalls = 2000;
+    int past = 0;
+    Settled(Near, 60);
+    for (int i = 0; i < kCalls; i++) {
+        past += Call(Near);
+        leader_wait(leader_, 20e3);
+    }
+    EXPECT_LE(past, kCalls / 50);
+    EXPECT_GE(past, 1);
+}
+
+/* Trials that cost much are rare: a hundredth of the time. */
 TEST_F(Stores, ADearTrialIsNotRepeatedSoon)
 {
     const Costs dear = [](bool past) { return past ? 1000.0 : 30000.0; };

@@ -276,13 +276,13 @@ static inline void count_tiles(struct kolo_exec *x)
 static void begin_stores(struct kolo_exec *x)
 {
     const struct kolo_store_use *use = &x->bound->stores;
+    x->began_us = use->leads && kolo_store_times(x->wires, use) ? kolo_now_us() : 0;
     x->past = x->bound->chooses && kolo_store_is_past(x->wires, use);
-    x->began_us = use->leads ? kolo_now_us() : 0;
 }
 
 static void end_stores(struct kolo_exec *x)
 {
-    if (x->bound->stores.leads) {
+    if (x->began_us > 0) {
         kolo_store_learn(x->wires, x->bound, x->began_us, kolo_now_us());
     }
 }

@@ -35,9 +35,9 @@ struct kolo_exec {
     uint64_t signature;         /* of the call; if it differs between ranks, their calls differ */
     uint64_t chain;             /* of this call and all before it: kolo_chain() */
     struct kolo_call_sign call; /* for messages; its chain is of `chain` */
-    double began_us;            /* where this rank leads the choice of the store kind */
-    bool past;                  /* store past the caches into memory that peers read */
-    bool block;                 /* wait inside; else return INPROGRESS */
+    double began_us; /* where this rank times the call, to choose the store kind; else 0 */
+    bool past;       /* store past the caches into memory that peers read */
+    bool block;      /* wait inside; else return INPROGRESS */
     bool entered;
     bool moved;     /* the last step moved messages */
     uint32_t begun; /* tiles that at least one lane has begun */

@@ -43,7 +43,9 @@ struct kolo_lessons; /* measurements of a leader */
 void kolo_store_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
 /* The kind of the call that begins. */
 bool kolo_store_is_past(const struct kolo_wires *wires, const struct kolo_store_use *use);
-/* The leader learns from a call between these two times of kolo_now_us(). */
+/* Whether the leader times the call that begins. */
+bool kolo_store_times(struct kolo_wires *wires, const struct kolo_store_use *use);
+/* The leader learns from a call that it timed, between these two times of kolo_now_us(). */
 void kolo_store_learn(struct kolo_wires *wires, const struct kolo_bound *bound, double began_us,
                       double now_us);
 void kolo_lessons_free(struct kolo_lessons *lessons);
