@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Places the nodes of a machine's picture. Each GPU and each stack of NICs has a column, in the order
- * of the PCI tree. A switch is centred below its devices. What is below a child of a NUMA node stays
- * in one band. */
+ * of the PCI tree. A switch is centred below its devices. All nodes below a child of a NUMA node are in
+ * one band. */
 #include "topology/draw/picture_place.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const double left_px = 20, numa_gap_px = 30;
 
@@ -18,16 +17,6 @@ bool kolo_places_is_leaf(const struct kolo_node *n)
 static bool is_stackable(const struct kolo_node *n)
 {
     return n->kind == KOLO_NODE_NIC || n->kind == KOLO_NODE_DEVICE;
-}
-
-static int next_child(const struct kolo_graph *g, int parent, int after)
-{
-    for (int i = after + 1; i < g->nnodes; i++) {
-        if (g->node[i].parent == parent) {
-            return i;
-        }
-    }
-    return -1;
 }
 
 /* ---- columns ---- */
@@ -95,7 +84,7 @@ static double place_below(struct kolo_places *p, int root, int band, double x)
         return place_leaf(p, root, band, x);
     }
     for (;;) {
-        const int child = next_child(p->g, at, after);
+        const int child = kolo_graph_next_child(p->g, at, after);
         if (child >= 0) {
             p->depth[child] = p->depth[at] + 1;
             p->band[child] = band;
@@ -152,7 +141,8 @@ static void place_numa(struct kolo_places *p, int numa, struct cursor *c)
         begin = left_px;
         first = true;
     }
-    for (int i = next_child(p->g, numa, -1); i >= 0; i = next_child(p->g, numa, i)) {
+    for (int i = kolo_graph_next_child(p->g, numa, -1); i >= 0;
+         i = kolo_graph_next_child(p->g, numa, i)) {
         double x = place_below(p, i, c->band, c->x);
         if (x > KOLO_PAGE_PX && !first && x > c->x) {
             if (c->x > begin) {
@@ -197,7 +187,8 @@ static void place_switches(struct kolo_places *p)
         if (p->at[i].x >= 0) {
             continue;
         }
-        for (int k = next_child(p->g, i, i); k >= 0; k = next_child(p->g, i, k)) {
+        for (int k = kolo_graph_next_child(p->g, i, i); k >= 0;
+             k = kolo_graph_next_child(p->g, i, k)) {
             if (p->at[k].x >= 0) {
                 low = fmin(low, p->at[k].x);
                 high = fmax(high, p->at[k].x);
@@ -227,9 +218,6 @@ static void measure_bands(struct kolo_places *p)
         b->rows = is_stackable(&g->node[i]) && p->row[i] >= b->rows ? p->row[i] + 1 : b->rows;
         b->deepest =
             kind == KOLO_NODE_SWITCH && p->depth[i] > b->deepest ? p->depth[i] : b->deepest;
-    }
-    for (int i = 0; i < p->nboxes; i++) {
-        p->bands[p->boxes[i].band].numas = true;
     }
     for (int i = 0; i < g->nlinks; i++) {
         const struct kolo_graph_edge *l = &g->link[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where each node of a machine's picture is. Picture_place.c computes it, picture_machine.c draws.
+/* The place of each node in a machine's picture: picture_place.c computes it for picture_machine.c.
  *
  * A machine is drawn in bands, each as wide as a page. A band has, from top to bottom, the NVSwitch,
  * GPUs, NICs, PCI switches and NUMA nodes. A NUMA node whose devices are in several bands has a box
@@ -21,7 +21,7 @@ enum {
 
 struct kolo_band {
     int deepest, rows; /* levels of switches, and of stacked NICs */
-    bool gpus, numas, smp;
+    bool gpus, smp;
     double arcs; /* height of the links between its GPUs */
     double top, gpu_y, nic_y, numa_y, bottom;
 };

@@ -57,17 +57,6 @@ static void add_node(const struct kolo_graph *graph, int node, int depth, struct
     kolo_text_add(out, "\n");
 }
 
-/* The next child of `parent` after node `after`; -1: none. Parents come before their children. */
-static int next_child(const struct kolo_graph *graph, int parent, int after)
-{
-    for (int i = after + 1; i < graph->nnodes; i++) {
-        if (graph->node[i].parent == parent) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static void add_tree(const struct kolo_graph *graph, int root, struct kolo_text *out)
 {
     int path[DEPTH] = {root};
@@ -75,7 +64,7 @@ static void add_tree(const struct kolo_graph *graph, int root, struct kolo_text 
     int depth = 0;
     add_node(graph, root, 0, out);
     while (depth >= 0) {
-        const int child = next_child(graph, path[depth], last[depth]);
+        const int child = kolo_graph_next_child(graph, path[depth], last[depth]);
         if (child < 0 || depth + 1 >= DEPTH) {
             depth--;
             continue;

@@ -254,22 +254,12 @@ static void close_node(const struct kolo_graph *g, int node, int indent, struct 
     }
 }
 
-static int next_child(const struct kolo_graph *g, int parent, int after)
-{
-    for (int i = after + 1; i < g->nnodes; i++) {
-        if (g->node[i].parent == parent) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static void write_tree(const struct kolo_graph *g, int root, struct kolo_text *out)
 {
     int at = root, after = -1, indent = 2;
     open_node(g, root, indent, out);
     for (;;) {
-        const int child = next_child(g, at, after);
+        const int child = kolo_graph_next_child(g, at, after);
         if (child >= 0) {
             indent += 2;
             open_node(g, child, indent, out);

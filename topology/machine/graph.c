@@ -247,6 +247,16 @@ bool kolo_graph_hides_links(const struct kolo_graph *graph)
     return hidden > 1;
 }
 
+int kolo_graph_next_child(const struct kolo_graph *graph, int parent, int after)
+{
+    for (int i = after + 1; i < graph->nnodes; i++) {
+        if (graph->node[i].parent == parent) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind)
 {
     for (int i = 0; bus != KOLO_BUS_NONE && i < graph->nnodes; i++) {

@@ -143,6 +143,8 @@ KOLO_CHECK kolo_status kolo_graph_end(struct kolo_graph *graph, kolo_status st,
 int kolo_graph_find(const struct kolo_graph *graph, uint64_t bus, int kind);
 /* The link of this kind (-1: any kind) between two nodes; NULL: none. */
 struct kolo_graph_edge *kolo_graph_link(const struct kolo_graph *graph, int a, int b, int kind);
+/* The first child of `parent` behind node `after`; -1: none. Parents come before their children. */
+int kolo_graph_next_child(const struct kolo_graph *graph, int parent, int after);
 /* The NUMA node above `node`, or `node` if it is a NUMA node; -1: none. */
 int kolo_graph_numa(const struct kolo_graph *graph, int node);
 /* The only NVSWITCH node, added on first use; -1: no memory, or beyond the limit. */
