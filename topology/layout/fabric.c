@@ -26,39 +26,46 @@ static int depth_of(const struct kolo_graph *graph, int node)
     return depth;
 }
 
-int kolo_pci_steps(const struct kolo_graph *graph, int a, int b)
+/* The way over PCI from one node to another. */
+struct climb {
+    int top; /* the lowest node above both; -1: none */
+    int links, switches;
+};
+
+static struct climb climb_from(const struct kolo_graph *graph, int a, int b)
 {
-    int da = depth_of(graph, a), db = depth_of(graph, b), steps = 0;
-    for (; a != b && a >= 0 && b >= 0; steps++) {
+    struct climb c = {.top = -1};
+    int da = depth_of(graph, a), db = depth_of(graph, b);
+    for (; a != b && a >= 0 && b >= 0; c.links++) {
         int *deeper = da >= db ? &a : &b;
         int *depth = da >= db ? &da : &db;
         *deeper = graph->node[*deeper].parent;
         (*depth)--;
+        c.switches += *deeper >= 0 && graph->node[*deeper].kind == KOLO_NODE_SWITCH;
     }
-    return steps;
+    c.top = a == b ? a : -1;
+    return c;
+}
+
+int kolo_pci_steps(const struct kolo_graph *graph, int a, int b)
+{
+    return climb_from(graph, a, b).links;
 }
 
 enum kolo_path kolo_pci_path(const struct kolo_graph *graph, int a, int b)
 {
-    int da = depth_of(graph, a), db = depth_of(graph, b), switches = 0;
+    const struct climb c = climb_from(graph, a, b);
     if (a == b) {
         return KOLO_PATH_LOC;
     }
-    while (a != b && a >= 0 && b >= 0) {
-        int *deeper = da >= db ? &a : &b;
-        int *depth = da >= db ? &da : &db;
-        *deeper = graph->node[*deeper].parent;
-        (*depth)--;
-        switches += *deeper >= 0 && graph->node[*deeper].kind == KOLO_NODE_SWITCH;
-    }
-    if (a < 0 || b < 0) {
+    if (c.top < 0) {
         return KOLO_PATH_SYS;
     }
-    if (graph->node[a].kind == KOLO_NODE_NUMA) {
-        return graph->node[a].number < 0 && graph->node[a].cpus == NULL ? KOLO_PATH_SYS
-                                                                        : KOLO_PATH_PHB;
+    const struct kolo_node *top = &graph->node[c.top];
+    if (top->kind == KOLO_NODE_NUMA) {
+        return top->number < 0 && top->cpus == NULL ? KOLO_PATH_SYS : KOLO_PATH_PHB;
     }
-    return switches <= 2 ? KOLO_PATH_PIX : KOLO_PATH_PXB;
+    return c.switches <= 2 ? KOLO_PATH_PIX : KOLO_PATH_PXB;
 }
 
 /* ---- routes ---- */
