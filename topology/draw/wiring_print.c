@@ -133,6 +133,7 @@ static void json_ints(const char *name, const int *values, int count, struct kol
     kolo_text_add(out, "]");
 }
 
+/* Each rank's parent. */
 static void json_trees(const struct kolo_job *job, struct kolo_text *out)
 {
     kolo_text_add(out, ",\n  \"trees\": [");
@@ -146,18 +147,29 @@ static void json_trees(const struct kolo_job *job, struct kolo_text *out)
     kolo_text_add(out, "]");
 }
 
-void kolo_job_json(const struct kolo_job *job, struct kolo_text *out)
+/* `wiring` NULL: there is no machine, so the rings have no NICs. */
+static void json_rings(const struct kolo_wiring *wiring, const struct kolo_job *job,
+                       struct kolo_text *out)
 {
-    kolo_text_add(out, "{\"ranks\": %d, \"channels\": %d,\n  \"rings\": [", job->nranks,
-                  job->nchannels);
+    kolo_text_add(out, "\"rings\": [");
     for (int i = 0; i < job->nrings; i++) {
         kolo_text_add(out, "%s{\"channel\": %d, ", i > 0 ? ",\n    " : "\n    ",
                       job->ring[i].channel);
         json_ints("ranks", job->ring[i].rank, job->ring[i].count, out);
+        if (wiring != NULL && wiring->rail != NULL) {
+            const struct kolo_rail *rail = &wiring->rail[i % wiring->nrings];
+            kolo_text_add(out, ", \"in_nic\": %d, \"out_nic\": %d", rail->in, rail->out);
+        }
         kolo_text_add(out, "}");
     }
     kolo_text_add(out, "]");
-    json_trees(job, out); /* each rank's parent */
+}
+
+void kolo_job_json(const struct kolo_job *job, struct kolo_text *out)
+{
+    kolo_text_add(out, "{\"ranks\": %d, \"channels\": %d,\n  ", job->nranks, job->nchannels);
+    json_rings(NULL, job, out);
+    json_trees(job, out);
     kolo_text_add(out, "}");
 }
 
@@ -172,19 +184,8 @@ void kolo_wiring_json(const struct kolo_wiring *wiring, const struct kolo_job *j
                   wiring->ring_gbs, kolo_wiring_gbs(wiring), wiring->bound_gbs,
                   kolo_wiring_gbs(wiring) >= wiring->bound_gbs * (1 - 1e-6) ? "true" : "false",
                   kolo_graph_hides_links(wiring->graph) ? "true" : "false");
-    kolo_text_add(out, "\"rings\": [");
-    for (int i = 0; i < job->nrings; i++) {
-        kolo_text_add(out, "%s{\"channel\": %d, ", i > 0 ? ",\n    " : "\n    ",
-                      job->ring[i].channel);
-        json_ints("ranks", job->ring[i].rank, job->ring[i].count, out);
-        if (wiring->rail != NULL) {
-            const struct kolo_rail *rail = &wiring->rail[i % wiring->nrings];
-            kolo_text_add(out, ", \"in_nic\": %d, \"out_nic\": %d", rail->in, rail->out);
-        }
-        kolo_text_add(out, "}");
-    }
-    kolo_text_add(out, "]");
-    json_trees(job, out); /* each rank's parent */
+    json_rings(wiring, job, out);
+    json_trees(job, out);
     kolo_text_add(out, ",\n  ");
     json_ints("nic_of_gpu", wiring->nic_of, wiring->ngpus, out);
     kolo_text_add(out, "}");
