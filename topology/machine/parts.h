@@ -25,7 +25,7 @@ enum kolo_part_kind {
     KOLO_PART_KINDS
 };
 
-/* What an OS device is, as bits. hwloc 2 has one type a device, hwloc 3 several. */
+/* The types of an OS device, as bits. hwloc 2 has one type a device, hwloc 3 several. */
 enum { KOLO_OS_GPU = 1, KOLO_OS_COPROC = 2, KOLO_OS_NETWORK = 4, KOLO_OS_OPENFABRICS = 8 };
 
 struct kolo_part {
@@ -33,7 +33,7 @@ struct kolo_part {
     int parent; /* -1: the machine */
     int end;    /* the parts after this one and before `end` are inside it */
     int index;  /* among parts of its kind; -1: has no PU, and counts as absent */
-    int number; /* PU, NUMA: OS index, -1 none; OS: the types below */
+    int number; /* PU, NUMA: OS index, -1 none; OS: its types, as bits */
     int pus;    /* PUs inside it */
     int arch;   /* MACHINE, PACKAGE: family << 8 | model of the CPU */
     bool pci;   /* BRIDGE: joins PCI to PCI */
