@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STEPS = 10, DIES_AT = 5, VICTIM = 1, RANKS_MOST = 64 };
+enum { STEPS = 10, DIES_AT = 5, VICTIM = 1 };
 
 static void must(kolo_status status)
 {
@@ -25,16 +25,22 @@ static struct kolo_comm *without_the_dead(struct kolo_comm *comm)
 {
     struct kolo_comm *rest = NULL;
     kolo_status status = KOLO_ERR_PEER;
-    int dead[RANKS_MOST], ndead = 0;
+    const int room = kolo_comm_size(comm);
+    int *dead = malloc((size_t)room * sizeof *dead), ndead = 0;
+    if (dead == NULL) {
+        perror("recover");
+        exit(1);
+    }
     /* Survivors meet if they exclude the same ranks. If one of them knows of one more death, or one
      * more rank dies now, all of them get PEER, and then the longer list. */
     while (status == KOLO_ERR_PEER) {
-        must(kolo_comm_failed_ranks(comm, dead, RANKS_MOST, &ndead));
+        must(kolo_comm_failed_ranks(comm, dead, room, &ndead));
         status = kolo_comm_shrink(comm, dead, ndead, NULL, &rest);
     }
     must(status);
-    printf("rank %d is rank %d of %d now, without rank %d\n", kolo_comm_rank(comm),
-           kolo_comm_rank(rest), kolo_comm_size(rest), dead[0]);
+    printf("rank %d is rank %d of %d now, without rank %d%s\n", kolo_comm_rank(comm),
+           kolo_comm_rank(rest), kolo_comm_size(rest), dead[0], ndead > 1 ? " and others" : "");
+    free(dead);
     kolo_comm_destroy(comm); /* a failed communicator must be destroyed, too */
     return rest;
 }
