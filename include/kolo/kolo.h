@@ -15,8 +15,8 @@
  *  - Every failure leaves a sentence for kolo_error_text(): the argument, its value and the values
  *    that are allowed.
  *  - INVALID and UNSUPPORTED change nothing, and the communicator stays usable. Any other error
- *    ends the communicator: only kolo_comm_error(), kolo_comm_failure(), kolo_comm_shrink(),
- *    kolo_comm_abort() and kolo_comm_destroy() may follow.
+ *    ends the communicator: only kolo_comm_error(), kolo_comm_failure(), kolo_comm_failed_ranks(),
+ *    kolo_comm_shrink(), kolo_comm_abort() and kolo_comm_destroy() may follow.
  *  - All ranks make the same calls in the same order: collective, root, bytes, in a reduction type
  *    and operation, in a v-form counts. Otherwise every rank gets MISMATCH within a second, and the
  *    text names both calls. A call that waits for nobody may return OK before that. Calls that only

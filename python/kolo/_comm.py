@@ -158,7 +158,7 @@ class Comm:
 
     Errors are subclasses of Error. A wrong number of elements, a wrong type or a wrong rank raises
     InvalidError. After InvalidError and UnsupportedError the communicator is usable. After any other
-    error only shrink(), failure(), abort() and close() may follow.
+    error only failure(), failed_ranks(), shrink(), abort() and close() may follow.
     """
 
     def __init__(self, config: Optional[Config] = None) -> None:
