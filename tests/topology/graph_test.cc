@@ -200,7 +200,7 @@ TEST(Files, WhatIsWrongIsRefusedWithFileAndLine)
          "a is \"0\""},
         {"<topology version=\"4.0\"/>", "machine:1: <topology>: its format is newer than 3"},
         {"<topology version=\"3.0\"><object type=\"Machine\" id=\"12\"/></topology>",
-         "id is \"12\", not such as obj12"},
+         "id is \"12\", not a name such as obj12"},
         {"<topology/>", "older than 2"},
         {"<topology version=\"2.0\">\n</topology>", "machine tells of no PU"},
         {"<topology version=\"2.0\">\n<object/></topology>",

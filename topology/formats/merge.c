@@ -275,13 +275,13 @@ kolo_status kolo_graph_merge(struct kolo_graph *base, const struct kolo_graph *h
             base->source, hint->source, without->source, without->ngpus,
             without == base ? hint->ngpus : base->ngpus);
     }
-    base->limit = 0; /* what two files tell may be more than one of them can */
     if (by_order && (base->ngpus == 0 || hint->ngpus == 0)) {
         return kolo_fail(KOLO_ERR_INVALID,
-                         "%s cannot be merged with %s: nothing in both has PCI addresses, or GPUs "
-                         "in an order",
+                         "%s cannot be merged with %s: one of them has no PCI addresses, and one "
+                         "has no GPUs",
                          base->source, hint->source);
     }
+    base->limit = 0; /* it was for the size of one file */
     if (by_order && !has_addresses(base) && has_addresses(hint)) {
         KOLO_TRY(merge_by_order(base, hint));
     } else {

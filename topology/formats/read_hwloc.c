@@ -71,7 +71,7 @@ static kolo_status read_id(const struct kolo_xml_element *e, uint64_t *out)
     *out = strncmp(text, "obj", 3) == 0 ? strtoull(text + 3, &end, 10) : 0;
     return end != NULL && end != text + 3 && *end == '\0'
                ? KOLO_OK
-               : kolo_xml_fail(e, "id is \"%.40s\", not such as obj12", text);
+               : kolo_xml_fail(e, "id is \"%.40s\", not a name such as obj12", text);
 }
 
 /* ---- objects ---- */

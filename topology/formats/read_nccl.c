@@ -202,8 +202,8 @@ static bool is_made(const char *name)
     return strncmp(name, "br", 2) == 0 && name[2] >= '0' && name[2] <= '9';
 }
 
-/* The node of this name among those without an address; -1: none. A file of several processes names
- * such an interface below each of its NUMA nodes. */
+/* Find the node of this name that has no address; -1: none. A file of several processes names an
+ * interface below each of its NUMA nodes. */
 static int find_named(const struct kolo_graph *g, const char *name)
 {
     for (int i = 0; i < g->nnodes; i++) {
@@ -322,8 +322,8 @@ static kolo_status end_element(void *context, const struct kolo_xml_element *e)
     return KOLO_OK;
 }
 
-/* A device with children is a switch, whatever its class. Of a device without children and class,
- * the source does not tell what it is. */
+/* A device with children is a switch, whatever its class. A device with neither children nor a class
+ * is of unknown kind. */
 static void find_switches(struct kolo_graph *graph)
 {
     int unknown = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The machine of nvidia-smi's matrix. A device is on the NUMA node that its row tells; a NIC has no
- * such row, and is on the node of the GPUs that it is near. Below a NUMA node, two devices at PIX
+/* The machine of nvidia-smi's matrix. The row of a GPU tells its NUMA node. The row of a NIC does not:
+ * a NIC is on the node of the GPUs that are near it. Below a NUMA node, two devices at PIX
  * share a switch, and at PXB a switch above. The matrix has no widths and speeds, so usual values
  * stand in. */
 #include "topology/formats/read.h"
@@ -141,7 +141,7 @@ static int count_members(const struct kolo_smi *m, const int *group, int name)
     return count;
 }
 
-/* Add the NUMA node of a group, with what any of its rows tells. */
+/* Add the NUMA node of a group, with the number and the CPUs of the first row that has them. */
 static kolo_status add_numa(struct kolo_graph *graph, const struct kolo_smi *m, const int *group,
                             int name, int *out)
 {

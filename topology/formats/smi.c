@@ -90,7 +90,7 @@ static void take_word(struct smi_line *out, const char *line, const char *from, 
     w->text[len] = '\0';
 }
 
-/* Split a line. With tabs an empty field is a word too; else words are what blanks separate. */
+/* Split a line into words. Tabs separate them, and an empty field is a word, too; or blanks do. */
 static void split_line(const char *line, bool tabs, struct smi_line *out)
 {
     out->count = 0;

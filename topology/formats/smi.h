@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The matrix of `nvidia-smi topo -m` as numbers: what its cells, rows and legend say, and no more. */
+/* The matrix of `nvidia-smi topo -m` as numbers: its cells, rows and legend, without conclusions. */
 #ifndef KOLO_TOPOLOGY_FORMATS_SMI_H
 #define KOLO_TOPOLOGY_FORMATS_SMI_H
 
@@ -15,7 +15,7 @@ enum kolo_smi_near {
     KOLO_SMI_NODE,
     KOLO_SMI_SYS,
     KOLO_SMI_UNKNOWN, /* N/A, or NVLinks that hide the distance */
-    KOLO_SMI_CUT      /* the matrix has no such cell */
+    KOLO_SMI_CUT      /* the cell is not in the text */
 };
 
 struct kolo_smi {

@@ -105,8 +105,8 @@ bool kolo_graph_text(struct kolo_graph *graph, char **where, const char *text);
 void kolo_graph_note(struct kolo_graph *graph, const char *format, ...) KOLO_PRINTF(2, 3);
 /* Take each NVLink as `gbs` GB/s, each way. */
 void kolo_graph_set_nvlink(struct kolo_graph *graph, double gbs);
-/* Whether the source describes several GPUs of servers, but no links between them and no property
- * that shows that they have none. */
+/* Whether the source leaves open if the GPUs have links: it describes several GPUs of servers and no
+ * link between GPUs, and nothing in it shows that these GPUs have no links. */
 bool kolo_graph_hides_links(const struct kolo_graph *graph);
 
 /* A link as one of its ends declares it: a source lists NVLinks per GPU, and names the other end by
