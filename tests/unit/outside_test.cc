@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // covers: src/util/log.c src/util/library.c src/util/escape.c src/cuda/driver.c
-/* What somebody else may have laid where a variable points, or put into a name: files for the log,
- * libraries, characters that begin a line. Each case is a process of its own, because the log and
+/* Files and names that may come from somebody else: a file for the log, a library, a name with
+ * characters that begin a line. Each case is a process of its own, because the log and
  * the libraries are opened once in a process. */
 extern "C" {
 #include "util/library.h"
@@ -317,27 +317,28 @@ class OutsideLibrary : public Outside
         });
         return out.find(real) != std::string::npos;
     }
+    /* The same for each variable. */
+    void ExpectLoaded(bool loaded, const std::string &path, const std::string &real) const
+    {
+        for (const Variable &variable : kVariables) {
+            EXPECT_EQ(loaded, IsLoaded(variable, path, real)) << variable.name << "=" << path;
+        }
+    }
 };
 
 TEST_F(OutsideLibrary, ThatIsOwnIsLoaded)
 {
     const std::string library = CopyLibrary(In("library.so"));
     ASSERT_EQ(0, symlink("library.so", In("link.so").c_str()));
-    for (const Variable &variable : kVariables) {
-        SCOPED_TRACE(variable.name);
-        EXPECT_TRUE(IsLoaded(variable, library, library));
-        EXPECT_TRUE(IsLoaded(variable, In("link.so"), library));
-    }
+    ExpectLoaded(true, library, library);
+    ExpectLoaded(true, In("link.so"), library);
 }
 
 TEST_F(OutsideLibrary, ThatOthersMayWriteIsNotLoaded)
 {
     const std::string library = CopyLibrary(In("library.so"));
     chmod(library.c_str(), 0757);
-    for (const Variable &variable : kVariables) {
-        SCOPED_TRACE(variable.name);
-        EXPECT_FALSE(IsLoaded(variable, library, library));
-    }
+    ExpectLoaded(false, library, library);
 }
 
 TEST_F(OutsideLibrary, InAFolderThatOthersMayWriteIsNotLoaded)
@@ -346,11 +347,8 @@ TEST_F(OutsideLibrary, InAFolderThatOthersMayWriteIsNotLoaded)
     const std::string library = CopyLibrary(In("open/library.so"));
     ASSERT_EQ(0, symlink("open/library.so", In("link.so").c_str()));
     chmod(In("open").c_str(), 0777);
-    for (const Variable &variable : kVariables) {
-        SCOPED_TRACE(variable.name);
-        EXPECT_FALSE(IsLoaded(variable, library, library));
-        EXPECT_FALSE(IsLoaded(variable, In("link.so"), library));
-    }
+    ExpectLoaded(false, library, library);
+    ExpectLoaded(false, In("link.so"), library);
 }
 
 TEST_F(OutsideLibrary, OfAnotherUserIsNotLoaded)
@@ -362,11 +360,8 @@ TEST_F(OutsideLibrary, OfAnotherUserIsNotLoaded)
         lchown(In("link.so").c_str(), kOther, gid_t(-1)) != 0) {
         GTEST_SKIP() << "only root can give a file away";
     }
-    for (const Variable &variable : kVariables) {
-        SCOPED_TRACE(variable.name);
-        EXPECT_FALSE(IsLoaded(variable, library, library));
-        EXPECT_FALSE(IsLoaded(variable, In("link.so"), own));
-    }
+    ExpectLoaded(false, library, library);
+    ExpectLoaded(false, In("link.so"), own);
 }
 
 TEST_F(OutsideLibrary, OfARelativePathIsNotLoaded)
