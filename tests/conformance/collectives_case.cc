@@ -13,6 +13,19 @@ constexpr int kReduced = -1;
 constexpr size_t kGuardBytes = 64;
 constexpr unsigned char kGuard = 0xA5, kPoison = 0xC3;
 
+static bool IsSet(const char *name)
+{
+    const char *value = std::getenv(name);
+    return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
+Effort TestEffort()
+{
+    return IsSet("KOLO_TEST_WHOLE")   ? Effort::kWhole
+           : IsSet("KOLO_TEST_SHORT") ? Effort::kShort
+                                      : Effort::kUsual;
+}
+
 /* ---- names and kinds ---- */
 
 const char *NameOf(Coll coll)

@@ -37,6 +37,11 @@ constexpr int kColls = 14;
 constexpr size_t kPeriod = 1021;
 constexpr int kVariants = 3; /* of unequal counts and displacements */
 
+/* How much to run: KOLO_TEST_WHOLE=1 (tests/soak --whole), KOLO_TEST_SHORT=1 (for the sanitizers), or
+ * neither. */
+enum class Effort { kShort, kUsual, kWhole };
+Effort TestEffort();
+
 const char *NameOf(Coll coll);
 bool Reduces(Coll coll);
 bool IsRooted(Coll coll);

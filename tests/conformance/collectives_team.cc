@@ -6,24 +6,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 namespace collectives
 {
-
-static bool IsSet(const char *name)
-{
-    const char *value = std::getenv(name);
-    return value != nullptr && std::strcmp(value, "1") == 0;
-}
-
-Effort TestEffort()
-{
-    return IsSet("KOLO_TEST_WHOLE")   ? Effort::kWhole
-           : IsSet("KOLO_TEST_SHORT") ? Effort::kShort
-                                      : Effort::kUsual;
-}
 
 static uint64_t MakeSeed()
 {

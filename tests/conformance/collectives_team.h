@@ -14,10 +14,6 @@
 namespace collectives
 {
 
-/* How much to run: KOLO_TEST_WHOLE=1 (tests/soak --whole), KOLO_TEST_SHORT=1 (for the sanitizers), or
- * neither. */
-enum class Effort { kShort, kUsual, kWhole };
-Effort TestEffort();
 /* KOLO_TEST_SEED, else the time; printed once, so that a failure can be repeated. */
 uint64_t TestSeed();
 /* KOLO_TEST_SHORT=1 leaves out what is too long for it. */

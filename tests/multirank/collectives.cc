@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -19,12 +18,6 @@ using namespace collectives;
 
 static int tests, failures;
 static kolo_comm *world; /* counts complaints; runs no case itself */
-
-static bool IsSet(const char *name)
-{
-    const char *value = std::getenv(name);
-    return value != nullptr && std::strcmp(value, "1") == 0;
-}
 
 /* One line of TAP for all ranks: how many complaints there were, over all of them. */
 static void Say(const std::string &name, const std::vector<std::string> &complaints)
@@ -111,10 +104,10 @@ static std::vector<Place> NextPlaces(int nranks)
 {
     static size_t turn;
     constexpr int kFew = 3;
-    if (IsSet("KOLO_TEST_SHORT")) {
+    if (TestEffort() == Effort::kShort) {
         return {places[2]};
     }
-    if (nranks <= kFew || IsSet("KOLO_TEST_WHOLE")) {
+    if (nranks <= kFew || TestEffort() == Effort::kWhole) {
         return {std::begin(places), std::end(places)};
     }
     return {places[turn++ % 3]};
