@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+from ranks import output_of
 from tap import check, run_tests
 
 FAILING, SHORT_JOB = sys.argv[1:]
@@ -38,13 +39,7 @@ def run(rank, fail="", left="", **more):
                                   env={**env, "KOLO_RANK": str(r), "KOLO_TEST_LEFT": left,
                                        "KOLO_TEST_FAIL": fail if r == rank else ""})
                  for r in range(2)]
-    said = []
-    for process in processes:
-        try:
-            said.append(process.communicate(timeout=LIMIT_S)[0])
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said.append(process.communicate()[0] + "(it hung)")
+    said = [output_of(process, LIMIT_S) for process in processes]
     return [process.returncode for process in processes], said, time.time() - begin
 
 

@@ -2,11 +2,11 @@
 /* Runs a program where something is denied, or scarce.
  *
  * usage: limits WHAT[,WHAT...] PROGRAM [ARGUMENT...]
- *   memfd pidfd futex membarrier cma fallocate   that system call is denied, as seccomp(2) does in containers
- *                                      (futex: only as kolo calls it; without it glibc ends any
- *                                      program with threads)
- *   files=N memlock=N                  that many descriptors; bytes of locked memory
- *   noshm                              /dev/shm is empty and cannot be written to (needs root) */
+ *   memfd pidfd futex membarrier cma fallocate
+ *                      that system call is denied, as seccomp(2) does in containers (futex: only
+ *                      as kolo calls it; without it glibc ends any program with threads)
+ *   files=N memlock=N  that many descriptors; bytes of locked memory
+ *   noshm              /dev/shm is empty and cannot be written to (needs root) */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/futex.h>

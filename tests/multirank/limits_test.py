@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from ranks import Ranks, latest, survivors_name
+from ranks import Ranks, latest, output_of, survivors_name
 from tap import check, run_tests
 
 LIMITS, SHORT_JOB, FAULTS = sys.argv[1:]
@@ -27,8 +27,8 @@ _jobs = itertools.count()
 def start(what, *program, only=None, **more):
     """The ranks of a job under that limit, or only one of them."""
     name = f"limits-{os.getpid()}-{next(_jobs)}"
-    return [subprocess.Popen([LIMITS, what, *program] if only in (None, rank) else program, stdout=subprocess.PIPE, text=True,
-                             stderr=subprocess.STDOUT,
+    return [subprocess.Popen([LIMITS, what, *program] if only in (None, rank) else program,
+                             stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
                              env={**os.environ, **more, "KOLO_RANK": str(rank), "KOLO_JOB": name,
                                   "KOLO_NRANKS": str(NRANKS)}) for rank in range(NRANKS)]
 
@@ -37,13 +37,7 @@ def run(what, only=None, **more):
     """Statuses and last words of its ranks, and the seconds that it took."""
     begin = time.time()
     processes = start(what, SHORT_JOB, str(TIMEOUT_MS), only=only, **more)
-    said = []
-    for process in processes:
-        try:
-            said.append(process.communicate(timeout=LIMIT_S)[0].strip())
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said.append(process.communicate()[0] + "(it hung)")
+    said = [output_of(process, LIMIT_S).strip() for process in processes]
     return [process.returncode for process in processes], said, time.time() - begin
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+from ranks import output_of
 from tap import check, run_tests
 
 MISMATCH, = sys.argv[1:]
@@ -23,13 +24,7 @@ def run(nranks, cases, **more):
     ranks = [subprocess.Popen([MISMATCH, SEED, "0", str(cases)], stdout=subprocess.PIPE, text=True,
                               stderr=subprocess.STDOUT, env={**env, "KOLO_RANK": str(rank)})
              for rank in range(nranks)]
-    said = []
-    for process in ranks:
-        try:
-            said.append(process.communicate(timeout=LIMIT_S)[0])
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said.append(process.communicate()[0] + "(it hung)")
+    said = [output_of(process, LIMIT_S) for process in ranks]
     return [process.returncode for process in ranks], said
 
 

@@ -7,6 +7,16 @@ import subprocess
 LIMIT_S = 40
 
 
+def output_of(process, limit_s=LIMIT_S):
+    """All that a process prints to its end. A process that does not end in time is killed, and the
+    output says so."""
+    try:
+        return process.communicate(timeout=limit_s)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0] + "(it hung)"
+
+
 class Ranks:
     """Processes, rank i at place i, and the lines that each has printed."""
 
@@ -25,12 +35,7 @@ class Ranks:
         """Status, rank at fault, text and time (ms) that each rank reported; None: nothing."""
         reports = []
         for rank, process in enumerate(self.ranks):
-            try:
-                rest = process.communicate(timeout=LIMIT_S)[0]
-            except subprocess.TimeoutExpired:
-                process.kill()
-                rest = process.communicate()[0] + "(it hung)"
-            self.said[rank] += rest.splitlines()
+            self.said[rank] += output_of(process).splitlines()
             found = None
             for line in self.said[rank]:
                 match = re.fullmatch(r"\d+ ([\d.]+) (KOLO_\w+) (-?\d+) (.*)", line)

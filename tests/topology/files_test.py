@@ -266,8 +266,7 @@ def check_folder(folder, expected):
 
 
 def main():
-    if os.path.exists(os.path.join(CLASSES, "expected.json")):
-        check_folder(CLASSES, os.path.join(CLASSES, "expected.json"))
+    check_folder(CLASSES, os.path.join(CLASSES, "expected.json"))
     if os.path.isdir(WILD):
         check_folder(WILD, os.path.join(CLASSES, "wild.json"))
     check_wide(True)
