@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // covers: algos src/core/call/program.c src/exec/lower src/exec/cpu/stores.c src/exec/cpu/move.c
-/* Every algorithm, forced by config.algo, gives what the reference gives: from every root (each with
- * some of the sizes, by turns; with all of them under KOLO_TEST_WHOLE=1), for sizes on both sides of
- * the three that change how data travels: 48 bytes (within a flag's line), 8 KiB (from there on ranks
+/* Every algorithm, forced by config.algo, gives the result of the reference. Each root has some of the
+ * sizes, by turns, and all of them under KOLO_TEST_WHOLE=1. The sizes lie on both sides of the three
+ * that change how data travels: 48 bytes (within a flag's line), 8 KiB (from there on ranks
  * look at the memory that they share), 256 KiB (a tile). */
 #include "collectives_team.h"
 

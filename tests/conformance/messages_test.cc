@@ -258,8 +258,8 @@ kolo_call_sign CallOf(int from, size_t bytes)
             0xabcdef01u};
 }
 
-/* Send `bytes` with the call of rank 0 in the request, early or late; what rank 1's receive says of
- * it then, and its status. */
+/* Rank 0 sends `send_bytes` with its call in the request, before or after rank 1 posts the receive.
+ * Returns the receive, with its status and the call that came. */
 kolo_req Carried(World &world, size_t send_bytes, size_t bytes, bool early, kolo_req &send)
 {
     Bytes sent(send_bytes), came(bytes);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // covers: src/core/call src/exec/cpu/wait.c
-/* What ends while others need it. A thread that is cancelled in a call ends after it: it takes no
- * lock, and no turn, with it. So all ranks get their verdict by the deadline, and all communicators
- * go down. A communicator that is destroyed in a group ends after the group's calls. */
+/* Threads and communicators that end while others need them. A thread that is cancelled in a call
+ * ends after the call, when it holds no lock and no turn. So all ranks get their verdict by the
+ * deadline, and all communicators can be destroyed. A communicator that is destroyed in a group ends
+ * after the group's calls. */
 #include <kolo/kolo.h>
 
 #include <atomic>
