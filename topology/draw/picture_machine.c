@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABELS_MAX = 1024, WORDS_PX = 150 };
+enum { LABELS_MAX = 1024, LINE_LETTERS = 150 };
 
 struct machine_drawing {
     const struct kolo_graph *g;
@@ -327,17 +327,17 @@ static void draw_nodes(struct machine_drawing *d)
 
 /* ---- words below the picture ---- */
 
-/* Draw a text in lines of at most WORDS_PX letters, cut at blanks. */
+/* Draw a text in lines of at most LINE_LETTERS letters, cut at blanks. */
 static void draw_words(struct machine_drawing *d, const char *text)
 {
     while (*text != '\0') {
         size_t len = strlen(text);
-        if (len > WORDS_PX) {
-            len = WORDS_PX;
+        if (len > LINE_LETTERS) {
+            len = LINE_LETTERS;
             while (len > 1 && text[len] != ' ') {
                 len--;
             }
-            len = len > 1 ? len : WORDS_PX;
+            len = len > 1 ? len : LINE_LETTERS;
         }
         kolo_canvas_text(d->c, (struct kolo_point){20, d->c->height + 16}, 11, KOLO_ANCHOR_START,
                          "%.*s", (int)len, text);

@@ -243,8 +243,7 @@ static void place_rows(struct kolo_places *p, double top)
         b->gpu_y = top + (b->gpus ? 26 + bar + b->arcs : -40);
         b->nic_y = b->gpu_y + 70 + (b->rows > 1 ? (b->rows - 1) * KOLO_STACK_PX : 0);
         b->numa_y = b->nic_y + 70 + KOLO_LEVEL_PX * (b->deepest > 0 ? b->deepest : 1);
-        b->bottom = b->numa_y + 17 + (b->smp ? 60 : 10);
-        top = b->bottom + 20;
+        top = b->numa_y + 17 + (b->smp ? 60 : 10) + 20;
     }
     for (int i = 0; i < p->g->nnodes; i++) {
         const struct kolo_band *b = &p->bands[p->band[i]];

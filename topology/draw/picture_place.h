@@ -23,7 +23,7 @@ struct kolo_band {
     int deepest, rows; /* levels of switches, and of stacked NICs */
     bool gpus, smp;
     double arcs; /* height of the links between its GPUs */
-    double top, gpu_y, nic_y, numa_y, bottom;
+    double top, gpu_y, nic_y, numa_y;
 };
 
 /* The box of a NUMA node in a band. */
