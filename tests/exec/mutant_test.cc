@@ -365,7 +365,7 @@ class Product
             s->phases = std::max(s->phases, plan->rank[r].phases);
         }
     }
-    /* What the counts make of the tiles that were asked for (a barrier has one). */
+    /* The number of tiles that the counts give, not the number wanted (a barrier has one). */
     static void Tiles(Setting *s)
     {
         for (size_t c = 0; c < s->plan.size(); c++) {

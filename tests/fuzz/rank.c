@@ -3,10 +3,10 @@
 /* A rank at its meeting point: what the process there may send to it. All of it lies in the socket
  * before the rank looks, and then the connection ends, so that nothing is waited for.
  *
- * Input: a byte that says what the rank does (join, gather, spread, barrier, give up), one for how
- * many bytes it exchanges, then what comes: frames, of which each header has its first 16 bytes
- * here and gets digest and MAC, so that what is behind these is reached, and bytes that are no
- * frame. */
+ * Input: a byte chooses the act of the rank (join, gather, spread, barrier, give up), and a byte
+ * tells how many bytes it exchanges. Frames follow, and bytes that are no frame. Of each header the
+ * input has the first 16 bytes. Digest and MAC are added here, so that the code behind their check
+ * is reached. */
 #define kolo_boot_open       fuzzed_open /* the library has them, too */
 #define kolo_boot_all_gather fuzzed_all_gather
 #define kolo_boot_spread     fuzzed_spread

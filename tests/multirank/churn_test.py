@@ -37,7 +37,7 @@ def start(seed, nranks, **more):
 
 
 def disturb(ranks, rng):
-    """Stop one for a moment, or kill one or two; what went wrong, or nothing."""
+    """Stop one rank for a moment, or kill one or two. Returns the complaints."""
     victim = rng.randrange(len(ranks))
     time.sleep(rng.uniform(0, 0.4))
     if rng.random() < 0.5:
@@ -58,7 +58,8 @@ def disturb(ranks, rng):
 
 
 def last_of(process, size):
-    """What the rank says once it goes on with so many; of two deaths it may hear one by one."""
+    """The line of a rank that goes on with `size` ranks. It may hear of two deaths one by one, and
+    then prints a line for each."""
     line = process.stdout.readline()
     while line.startswith("on ") and not line.startswith(f"on {size} "):
         line = process.stdout.readline()

@@ -55,7 +55,7 @@ def test_works():
 
 
 def test_one_rank_alone():
-    """What one rank does without, while the others have it."""
+    """One rank lacks a part of the system that the others have."""
     for what in ("memfd", "fallocate"):
         for only in (0, 1):
             statuses, said, _ = run(what, only)

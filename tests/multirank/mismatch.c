@@ -202,7 +202,8 @@ static kolo_status make(const struct call *c, struct kolo_comm *comm)
     }
 }
 
-/* What an error must say of the call; of a v-form not the count, which is each rank's own. */
+/* The words by which an error must name the call. A v-form's count is left out: each rank has its
+ * own. */
 static void describe(const struct call *c, int number, char *text, size_t room)
 {
     char root[32] = "", op[32] = "";

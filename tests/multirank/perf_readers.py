@@ -34,7 +34,7 @@ def run(*command):
     return ended.returncode, ended.stdout, ended.stderr
 
 
-# ---- the readers: each returns what it understood, and raises if it could not ----
+# ---- the readers: each returns the values that it read, and raises if it could not ----
 
 def read_table(text, in_place):
     """{size: (time, algbw, busbw)}: columns are found by the titles, counted from the end of the line."""
@@ -81,7 +81,7 @@ def read_average(status, text):
 
 
 def read_calls(report, place):
-    """What the analyser reads of each size; [(size, slowest process), ...]."""
+    """The values that the analyser reads: [(size, slowest process), ...]."""
     found = []
     for result in report["results"]:
         calls = result[place]
@@ -102,14 +102,14 @@ def read_calls(report, place):
 
 
 def attempt(reader, *arguments):
-    """What a reader understood, or None and why not."""
+    """The values that a reader read, and "", or None and the error."""
     try:
         return reader(*arguments), ""
     except (ValueError, KeyError, IndexError, TypeError, StopIteration, AttributeError) as error:
         return None, f"{type(error).__name__}: {error}"
 
 
-# ---- what is read ----
+# ---- the checks ----
 
 def texts():
     """The table of every program, by each reader of tables, and that they agree."""

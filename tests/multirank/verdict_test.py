@@ -110,8 +110,8 @@ def judge(trial, reports):
 
 
 def finish(trial, processes):
-    """What each rank but the victim said; a late one is a rank as the others. The victim is killed
-    then."""
+    """The reports of all ranks but the victim; a victim that is only late reports, too. Any other
+    victim is killed then."""
     victim = processes[trial["victim"]]
     reports = [hear(process) for process in processes if process != victim or trial["fault"] == "late"]
     if trial["fault"] != "late":
@@ -121,7 +121,7 @@ def finish(trial, processes):
 
 
 def run(trial, **more):
-    """What became of it, what each other rank said, and how long that took."""
+    """The verdict on the trial, the reports of the ranks, and the seconds that it took."""
     places = None
     if trial["hosts"] == 3 and three_hosts():
         places = [0, *(random.Random(trial["seed"]).randrange(3) for _ in range(1, trial["nranks"]))]

@@ -35,7 +35,7 @@ def inside(host):
 def hello(name_hash=0, rank=1, nranks=2, version=0):
     """A frame like a rank's first one."""
     body = struct.pack("<IiiiiI", version, nranks, rank, 1000, 1000, name_hash) + os.urandom(32)
-    digest = hashlib.sha256(body).digest()[:16]  # and, in place of a MAC, what they like
+    digest = hashlib.sha256(body).digest()[:16]  # and random bytes in place of a MAC
     return struct.pack("<IHHII", 0x4F4C4F4B, 2, 1, 0, len(body)) + digest + os.urandom(16) + body
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # covers: topology/formats topology/machine topology/layout topology/draw
-"""Files of machines as people have them, a small one of each class, and expected.json: what each says,
-written by hand. Where a collection of such files lies beside the source folder, wild.json has the same
-of it.
+"""Files of machines as people have them, a small one of each class. expected.json has the facts of each
+file, written by hand. If a collection of more files lies beside the source folder, wild.json has their
+facts.
 
 usage: files_test.py KOLO SOURCE [COLLECTION]
 """
@@ -29,7 +29,7 @@ def kolo(*args):
 
 
 class Machine:
-    """What kolo says of a file, in the terms of expected.json."""
+    """kolo's description of a file, in the terms of expected.json."""
 
     def __init__(self, data):
         self.plan = data.get("plan", {})
@@ -153,7 +153,7 @@ def attributes(text, tag):
 
 
 def check_nccl(name, path, wanted):
-    """What NCCL reads: masks of CPUs, addresses of devices, each port a <net> with its own number."""
+    """The values that NCCL reads: masks of CPUs, addresses of devices, each port a <net> with its own number."""
     status, out, err = kolo("--nccl-xml", path)
     if wanted.get("gpus") and wanted["gpus"][0] is None:
         check(status == 1 and out == "" and "addresses" in err, f"{name} without addresses is refused to NCCL",

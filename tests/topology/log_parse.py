@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `kolo log --json` prints, against what a person read in the log."""
+"""Compares the output of `kolo log --json` with the facts that a person read in the log."""
 
 
 def differences(wanted, got, text):
-    """What of `wanted` the parse lacks, as (key, got, wanted)."""
+    """The facts of `wanted` that the parse lacks, as (key, got, wanted)."""
     wrong = []
     for key, value in wanted.items():
         if key == "communicators":

@@ -327,7 +327,7 @@ TEST_F(BadInput, MemoryIsChecked)
     kolo_mem_free(memory);
 }
 
-/* Not refused: the contract of kolo_op says what comes out. */
+/* The call is not refused: the contract of kolo_op defines the result. */
 TEST(Average, OfIntegersWhoseSumDoesNotFitIsThatOfTheWrappedSum)
 {
     kolo_comm *comm[2] = {};

@@ -630,7 +630,7 @@ TEST(Boot, ARankThatSendsGarbageAfterJoiningIsNamed)
 
 /* ---- a bit changes on the way ---- */
 
-/* One bit of what one end receives in a session; -1: none. */
+/* The bit to change among those that one end receives in a session; -1: none. */
 struct Flip {
     std::atomic<int> hub_bit{-1}, rank_bit{-1};
     std::atomic<int> hub_bits{0}, rank_bits{0}; /* received so far */
@@ -647,7 +647,7 @@ void Change(unsigned char *bytes, size_t len)
     }
 }
 
-/* What a rank of one got in a session with a hub: its own bytes, or an error. */
+/* The outcome of a session of a single rank with a hub: OK and its own bytes, or an error. */
 Outcome RunSession()
 {
     kolo_meet meet = FreshMeet();

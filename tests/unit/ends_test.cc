@@ -35,7 +35,7 @@ struct Thread {
                          },
                          this));
     }
-    /* Its end within the limit; what it returned, as PTHREAD_CANCELED. */
+    /* Wait for its end, at most the limit. Returns its result, such as PTHREAD_CANCELED. */
     void *End() const
     {
         timespec limit = {};
@@ -45,7 +45,7 @@ struct Thread {
         const bool ended = pthread_timedjoin_np(thread, &end, &limit) == 0;
         EXPECT_TRUE(ended) << "a thread hangs";
         if (!ended) {
-            _exit(1); /* it uses what this test has on its stack */
+            _exit(1); /* the thread uses the stack of this test */
         }
         return end;
     }

@@ -120,7 +120,7 @@ bool Has(const std::string &text, const std::string &part)
     return text.find(part) != std::string::npos;
 }
 
-// ---- what choosers of one process share
+// ---- rankings that choosers of one process share
 
 std::atomic<int> builds{0};
 
