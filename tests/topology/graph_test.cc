@@ -494,6 +494,26 @@ TEST(Merge, WithoutAddressesAndWithAnotherNumberOfGpusItIsRefused)
     EXPECT_EQ(4, machine->ngpus);
 }
 
+/* As lstopo writes it without --whole-io. */
+TEST(Merge, AFileOfCpusAloneAddsThemToAMachineWithGpus)
+{
+    const std::string cpus = R"(<kolo-topology><node kind="numa" number="0" cpus="0-7"/>
+      <node kind="numa" number="1" cpus="8-15"/></kolo-topology>)";
+    for (const bool cpus_first : {false, true}) {
+        const Graph machine = Read(machines::Pci(2, 1)), file = Read(cpus);
+        ASSERT_NE(nullptr, file) << kolo_error_text();
+        struct kolo_graph *base = cpus_first ? file.get() : machine.get();
+        ASSERT_EQ(KOLO_OK, kolo_graph_merge(base, cpus_first ? machine.get() : file.get()))
+            << kolo_error_text();
+        EXPECT_EQ(2, base->ngpus);
+        EXPECT_EQ(2, Count(base, KOLO_NODE_NUMA));
+        const int numa = kolo_graph_numa(base, base->gpu[1]);
+        ASSERT_GE(numa, 0);
+        EXPECT_STREQ("8-15", base->node[numa].cpus);
+        EXPECT_EQ(0, base->nnotes) << "nothing is matched by its order";
+    }
+}
+
 TEST(NcclXml, AMachineWithoutAddressesIsNotWritten)
 {
     const Graph graph = Read(kMatrix);

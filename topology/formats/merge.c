@@ -23,16 +23,15 @@ struct merging {
     bool by_order; /* one of the two has no addresses */
 };
 
+/* Whether all GPUs have addresses. A machine without GPUs has nothing that needs them. */
 static bool has_addresses(const struct kolo_graph *g)
 {
-    bool any = false;
     for (int i = 0; i < g->nnodes; i++) {
         if (g->node[i].kind == KOLO_NODE_GPU && g->node[i].bus == KOLO_BUS_NONE) {
             return false;
         }
-        any = any || g->node[i].bus != KOLO_BUS_NONE;
     }
-    return any;
+    return true;
 }
 
 /* The base's node for a node of the hint, without an address: the GPU at the same place in the
