@@ -39,7 +39,7 @@ void requirePairs(const Tensors &outputs, const Tensors &inputs, const char *cal
                       " outputs for ", inputs.size(), " inputs");
 }
 
-/* What a Work runs for a list of all-gathers. */
+/* The function of a Work for a list of all-gathers. */
 auto gatherTogether(std::vector<ListCall> all)
 {
     return [all = std::move(all)](kolo_comm *comm, kolo_stream stream) {
