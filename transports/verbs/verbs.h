@@ -18,8 +18,8 @@
  * lane is a reliable queue pair and a ring of KOLO_VERBS_SLOTS slots at the other end.
  *
  * Each slot takes an entry: struct kolo_verbs_entry and at most KOLO_VERBS_PIECE bytes. RDMA writes
- * it with an immediate value, so that the receiver finds it in its completion queue. The value is the
- * number of entries taken from the other direction: the credits. If no entry goes back, an
+ * it with an immediate value, so that the receiver finds it in its completion queue. The value is
+ * the number of entries taken from the other direction: the credits. If no entry goes back, an
  * immediate value goes alone. So a receiver is always ready, and never overrun.
  *
  *   DATA    bytes [offset, offset + len) of a message of `total` bytes
