@@ -4,6 +4,7 @@
  * sizes, by turns, and all of them under KOLO_TEST_WHOLE=1. The sizes lie on both sides of the three
  * that change how data travels: 48 bytes (within a flag's line), 8 KiB (from there on ranks
  * look at the memory that they share), 256 KiB (a tile). */
+#include "collectives_forced.h"
 #include "collectives_team.h"
 
 #include <algorithm>
@@ -47,20 +48,6 @@ static std::vector<Case> CasesOf(Coll coll, int n)
         }
     }
     return cases;
-}
-
-static bool IsPowerOfTwo(int n)
-{
-    return (n & (n - 1)) == 0;
-}
-
-/* Two ranks make no groups; some algorithms want a power of two; and "rings", and "tree" where it
- * has no trees of its own, those of a machine of KOLO_TOPO_FILE, as the tests of topology/ give it.
- */
-static bool MayRefuse(Coll coll, const std::string &name, int n)
-{
-    return name == "rings" || (name == "tree" && coll != Coll::kAllReduce) ||
-           (Climbs(name) ? n == 2 : !IsPowerOfTwo(n));
 }
 
 /* The right result; or, where that may be, a refusal that says so. */

@@ -3,6 +3,7 @@
 /* Every rank has the same bits, whatever the algorithm; a deterministic communicator gives those of
  * ((x0+x1)+x2)+... and refuses algorithms that cannot. */
 #include "collectives_bits.h"
+#include "collectives_forced.h"
 #include "collectives_team.h"
 
 #include <gtest/gtest.h>

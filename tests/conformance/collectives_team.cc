@@ -2,11 +2,9 @@
 /* Ranks as threads; see collectives_team.h. */
 #include "collectives_team.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <sstream>
 
 namespace collectives
 {
@@ -107,48 +105,6 @@ std::string PlayAll(Team *team, const std::vector<Case> &cases, Memory memory, s
         }
     });
     return report.Text();
-}
-
-/* ---- algorithms ---- */
-
-std::string RuleWord(Coll coll)
-{
-    std::string word = NameOf(coll);
-    word.erase(std::remove(word.begin(), word.end(), '_'), word.end());
-    return word;
-}
-
-/* The text ends in "; there are ring, tree, ...". */
-std::vector<std::string> AlgorithmsOf(Coll coll)
-{
-    std::vector<std::string> names;
-    const Team team(1, RuleWord(coll) + ":no-such-algorithm");
-    const std::string marker = "there are ";
-    const size_t at = team.why().find(marker);
-    if (at != std::string::npos) {
-        std::istringstream words(team.why().substr(at + marker.size()));
-        for (std::string word; std::getline(words, word, ',');) {
-            names.push_back(word.substr(word.find_first_not_of(' ')));
-        }
-    }
-    return names;
-}
-
-bool Climbs(const std::string &algo)
-{
-    return algo.find("hier") == 0;
-}
-
-GroupsByHand::GroupsByHand(const std::string &algo)
-{
-    if (Climbs(algo)) {
-        setenv("KOLO_GROUPS", "0,1,1;0,0,0,0,0,1,1,1", 1);
-    }
-}
-
-GroupsByHand::~GroupsByHand()
-{
-    unsetenv("KOLO_GROUPS");
 }
 
 } // namespace collectives

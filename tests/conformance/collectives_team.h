@@ -71,24 +71,6 @@ class Team
 std::string PlayAll(Team *team, const std::vector<Case> &cases, Memory memory = Memory::kPrivate,
                     size_t offset_elems = 0);
 
-/* Words of kolo's rules: "allreduce" and so on, and the algorithms of each, as the library names
- * them when it is asked for one that does not exist. */
-std::string RuleWord(Coll coll);
-std::vector<std::string> AlgorithmsOf(Coll coll);
-
-/* Whether an algorithm needs ranks in groups. */
-bool Climbs(const std::string &algo);
-/* While it lives, new teams are grouped by hand where the algorithm needs it: in each three the
- * second and the third, and of eight the first five. */
-class GroupsByHand
-{
-  public:
-    explicit GroupsByHand(const std::string &algo);
-    ~GroupsByHand();
-    GroupsByHand(const GroupsByHand &) = delete;
-    GroupsByHand &operator=(const GroupsByHand &) = delete;
-};
-
 } // namespace collectives
 
 #endif

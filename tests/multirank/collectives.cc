@@ -7,6 +7,7 @@
  * TAP what was done; every rank's complaints go to its standard error and into the result. */
 #include "../conformance/collectives_bits.h"
 #include "../conformance/collectives_case.h"
+#include "../conformance/collectives_forced.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -135,26 +136,6 @@ static void TestProduct()
 
 /* ---- forced algorithms ---- */
 
-static std::vector<std::string> AlgorithmsOf(const std::string &word)
-{
-    kolo_config config = KOLO_CONFIG_INIT;
-    kolo_comm *none = nullptr;
-    const std::string rules = word + ":no-such-algorithm", marker = "there are ";
-    std::vector<std::string> names;
-    config.algo = rules.c_str();
-    if (kolo_comm_create_local(1, &config, &none) == KOLO_OK) {
-        std::exit(2);
-    }
-    std::string rest = kolo_error_text();
-    rest = rest.substr(rest.find(marker) + marker.size());
-    for (size_t at = 0; at != std::string::npos;) {
-        const size_t comma = rest.find(", ", at);
-        names.push_back(rest.substr(at, comma == std::string::npos ? comma : comma - at));
-        at = comma == std::string::npos ? comma : comma + 2;
-    }
-    return names;
-}
-
 /* The large ones first, for they must not need what small ones set up. */
 static std::vector<Case> ForcedCases(Coll coll, int n)
 {
@@ -181,24 +162,19 @@ static bool IsRefusal(const std::vector<std::string> &complaints)
 
 static void TestForced(Coll coll)
 {
-    std::string word = NameOf(coll);
-    word.erase(std::remove(word.begin(), word.end(), '_'), word.end());
-    for (const std::string &name : AlgorithmsOf(word)) {
+    const std::string word = RuleWord(coll);
+    const std::vector<std::string> names = AlgorithmsOf(coll);
+    if (names.empty()) {
+        std::exit(2);
+    }
+    for (const std::string &name : names) {
         for (const Place &place : NextPlaces(kolo_comm_size(world))) {
-            const bool climbs = name.find("hier") == 0;
-            if (climbs) { /* two of three ranks near each other; two ranks make no groups */
-                setenv("KOLO_GROUPS", "0,1,1;0,0,0,0,0,1,1,1", 1);
-            }
+            const GroupsByHand groups(name);
             kolo_comm *comm = Join(word + ":" + name);
-            unsetenv("KOLO_GROUPS");
             const int rank = kolo_comm_rank(comm), n = kolo_comm_size(comm);
             std::vector<std::string> complaints =
                 PlayAll(comm, ForcedCases(coll, n), MemoryOf(place, rank), 3);
-            /* No machine is planned here, and only all-reduce has trees without one. */
-            const bool may_refuse = name == "rings" ||
-                                    (name == "tree" && coll != Coll::kAllReduce) ||
-                                    (climbs ? n <= 2 : (n & (n - 1)) != 0);
-            const bool refused = IsRefusal(complaints) && may_refuse;
+            const bool refused = IsRefusal(complaints) && MayRefuse(coll, name, n);
             if (refused) {
                 complaints.clear();
             }
