@@ -34,18 +34,18 @@ struct kolo_log_bracket {
 /* One rank's part of one communicator. 0 and, for ranks and indices, -1: not in the log. */
 struct kolo_log_member {
     int host, pid, tid;     /* host: index into all.host */
-    uint64_t comm, id, bus; /* pointer, commId, PCI bus of the GPU */
+    uint64_t comm, id;      /* pointer, commId */
     int rank, nranks, most; /* most: the highest rank that its lines name */
     int nodes, local, colour;
     int ring_channels; /* behind the slash of a ring line */
     int coll_channels; /* "4 coll channels, ..." */
     bool whole_ring;   /* nranks is the length of its ring */
     bool began, complete, ended;
-    unsigned uses; /* KOLO_LOG_NVLS and the like */
-    int last,
-        last_channel[3]; /* kind of the last fact; last channel of each kind, see log_member.c */
-    uint64_t trees;      /* hash of its Trees line; 0: none */
-    int earlier;         /* the member before this one in its process */
+    unsigned uses;               /* KOLO_LOG_NVLS and the like */
+    int last;                    /* kind of the last fact */
+    int last_channel[3];         /* last channel of each kind, see log_member.c */
+    uint64_t trees;              /* hash of its Trees line; 0: none */
+    int earlier;                 /* the member before this one in its process */
     struct kolo_log_bracket gpu; /* as edges name it */
     int edges;                   /* that it said */
     long called;                 /* the last line that names it after its start */
@@ -72,7 +72,6 @@ struct kolo_log_comm {
     struct kolo_log_values channels;      /* behind the slash of a ring line */
     struct kolo_log_values coll_channels; /* "4 coll channels, ..." */
     struct kolo_log_values heads;         /* NVLS Head: channel, rank */
-    int cut_rings;                        /* ring lines that end early */
     struct kolo_job_edge *next;           /* from "Ring 02 : 1 -> 2 -> 3", unsorted */
     int nnext, next_room;
 };
@@ -120,7 +119,6 @@ struct kolo_log {
 
     struct kolo_text kinds;  /* files without a line of use, and what they are; one a line */
     struct kolo_text issues; /* one a line */
-    int nissues;
     char *torn;     /* the begin of a line into which another was written, see log_read.c */
     bool torn_here; /* the message at hand ends where another begins */
 };
@@ -148,6 +146,16 @@ KOLO_CHECK kolo_status kolo_log_rebuild(struct kolo_log_comm *comm);
 void kolo_log_check(struct kolo_log *log);
 /* Number of places in trees where parent and child disagree. */
 int kolo_log_tree_faults(const struct kolo_job *job);
+/* The names of the bits of `uses`. */
+enum { KOLO_LOG_USES = 4 };
+extern const char *const kolo_log_uses[KOLO_LOG_USES];
+/* Whether an edge over this carrier joins ranks of one host. */
+bool kolo_log_stays_on_host(const char *via);
+kolo_status kolo_log_fail_memory(const struct kolo_log *log);
+static inline int kolo_log_larger(int a, int b)
+{
+    return a > b ? a : b;
+}
 void kolo_log_issue(struct kolo_log *log, const char *format, ...) KOLO_PRINTF(2, 3);
 void kolo_log_add_value(struct kolo_log_values *values, int a, int b);
 

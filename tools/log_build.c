@@ -7,15 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static kolo_status fail_memory(const struct kolo_log *log)
-{
-    return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
-}
-
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
+const char *const kolo_log_uses[KOLO_LOG_USES] = {"NVLS", "MNNVL", "CollNet", "PXN"};
 
 void kolo_log_add_value(struct kolo_log_values *values, int a, int b)
 {
@@ -60,7 +52,7 @@ static kolo_status number_sets(struct kolo_log *log)
 {
     int *number = malloc((size_t)log->nmembers * sizeof *number);
     if (number == NULL) {
-        return fail_memory(log);
+        return kolo_log_fail_memory(log);
     }
     for (int i = 0; i < log->nmembers; i++) {
         number[i] = -1;
@@ -76,7 +68,7 @@ static kolo_status number_sets(struct kolo_log *log)
     log->comm = calloc((size_t)log->ncomms, sizeof *log->comm);
     if (log->comm == NULL) {
         log->ncomms = 0;
-        return fail_memory(log);
+        return kolo_log_fail_memory(log);
     }
     for (int i = 0; i < log->ncomms; i++) {
         log->comm[i].job.limit = log->all.limit;
@@ -103,7 +95,7 @@ static bool place_rank(struct kolo_log *log, struct kolo_log_comm *c, int rank, 
     return index >= 0 && (rank < 0 || kolo_job_add_member(&c->job, rank, index));
 }
 
-static bool stays_on_host(const char *via)
+bool kolo_log_stays_on_host(const char *via)
 {
     const enum kolo_job_carrier carrier = kolo_carrier_of(via);
     return carrier == KOLO_CARRIER_SHM ||
@@ -118,7 +110,7 @@ static bool place_edge(struct kolo_log *log, int i)
     struct kolo_job_edge edge = log->all.edge[i];
     const char *via = log->all.via[edge.via];
     edge.via = kolo_job_via(&c->job, via);
-    const bool within = stays_on_host(via);
+    const bool within = kolo_log_stays_on_host(via);
     return edge.via >= 0 && kolo_job_add_edge(&c->job, &edge) &&
            (!within ||
             (place_rank(log, c, edge.from, m->host) && place_rank(log, c, edge.to, m->host)));
@@ -163,7 +155,7 @@ static kolo_status place_facts(struct kolo_log *log)
         kolo_log_add_value(&log->comm[log->member[h->member].set].heads, h->edge.channel,
                            h->edge.from);
     }
-    return done ? KOLO_OK : fail_memory(log);
+    return done ? KOLO_OK : kolo_log_fail_memory(log);
 }
 
 /* ---- sizes ---- */
@@ -192,7 +184,7 @@ static int closed_ring(struct kolo_log_comm *c)
         if (next == NULL || (steps > 0 && at == c->next[0].from)) {
             break;
         }
-        most = larger(most, at);
+        most = kolo_log_larger(most, at);
         at = next->to;
     }
     return at == c->next[0].from && steps == most + 1 ? steps : 0;
@@ -204,7 +196,7 @@ static void find_size(struct kolo_log *log)
         struct kolo_log_comm *c = &log->comm[log->member[i].set];
         const struct kolo_log_member *m = &log->member[i];
         if (!c->nranks_exact) {
-            c->job.nranks = larger(c->job.nranks, larger(m->most, m->rank) + 1);
+            c->job.nranks = kolo_log_larger(c->job.nranks, kolo_log_larger(m->most, m->rank) + 1);
         }
     }
     for (int i = 0; i < log->nmembers; i++) {
@@ -222,21 +214,21 @@ static void find_channels(struct kolo_log_comm *c)
     struct kolo_job *job = &c->job;
     int exact = 0, least = 0;
     for (int i = 0; i < c->channels.count; i++) {
-        exact = larger(exact, c->channels.value[i][0]);
+        exact = kolo_log_larger(exact, c->channels.value[i][0]);
     }
     for (int i = 0; i < c->coll_channels.count && c->channels.count == 0; i++) {
-        exact = larger(exact, c->coll_channels.value[i][0]);
+        exact = kolo_log_larger(exact, c->coll_channels.value[i][0]);
     }
     for (int i = 0; i < job->nrings; i++) {
-        least = larger(least, job->ring[i].channel + 1);
+        least = kolo_log_larger(least, job->ring[i].channel + 1);
     }
     for (int i = 0; i < job->nedges; i++) {
-        least = larger(least, job->edge[i].collective ? job->edge[i].channel + 1 : 0);
+        least = kolo_log_larger(least, job->edge[i].collective ? job->edge[i].channel + 1 : 0);
     }
     for (int i = 0; i < c->nnext; i++) {
-        least = larger(least, c->next[i].channel + 1);
+        least = kolo_log_larger(least, c->next[i].channel + 1);
     }
-    job->nchannels = exact > 0 ? exact : larger(least, kolo_job_trees(job));
+    job->nchannels = exact > 0 ? exact : kolo_log_larger(least, kolo_job_trees(job));
     c->channels_exact = exact > 0;
 }
 
@@ -245,13 +237,13 @@ static void find_hosts(struct kolo_log_comm *c)
     const struct kolo_job *job = &c->job;
     int nodes = 0, placed = 0;
     for (int i = 0; i < c->nodes.count; i++) {
-        nodes = larger(nodes, c->nodes.value[i][0]);
+        nodes = kolo_log_larger(nodes, c->nodes.value[i][0]);
     }
     for (int i = 0; i < job->nmembers; i++) {
         placed += job->member[i].rank < job->nranks;
     }
     const bool all = c->nranks_exact && placed == job->nranks;
-    c->nhosts = all && nodes <= job->nhosts ? job->nhosts : larger(nodes, job->nhosts);
+    c->nhosts = all && nodes <= job->nhosts ? job->nhosts : kolo_log_larger(nodes, job->nhosts);
     c->hosts_exact = all || nodes > 0;
 }
 
@@ -276,7 +268,7 @@ kolo_status kolo_log_build(struct kolo_log *log)
     }
     int *now = malloc((size_t)log->ncomms * sizeof *now);
     if (now == NULL) {
-        return fail_memory(log);
+        return kolo_log_fail_memory(log);
     }
     qsort(log->comm, (size_t)log->ncomms, sizeof *log->comm, compare_comms);
     for (int i = 0; i < log->ncomms; i++) {

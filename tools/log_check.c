@@ -14,7 +14,6 @@ void kolo_log_issue(struct kolo_log *log, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    log->nissues++;
     kolo_text_add(&log->issues, "%s\n", line);
 }
 

@@ -76,11 +76,6 @@ static bool share_rank(struct grouping *g, const struct set *a, const struct set
     return g->work > work_most;
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* Join the set of member b to that of member a. */
 static void join(struct grouping *g, int a, int b)
 {
@@ -93,11 +88,11 @@ static void join(struct grouping *g, int a, int b)
     g->next[to->last] = from->first;
     to->last = from->last;
     to->size += from->size;
-    to->nranks = larger(to->nranks, from->nranks);
-    to->most = larger(to->most, from->most);
-    to->colour = larger(to->colour, from->colour);
-    to->nodes = larger(to->nodes, from->nodes);
-    to->channels = larger(to->channels, from->channels);
+    to->nranks = kolo_log_larger(to->nranks, from->nranks);
+    to->most = kolo_log_larger(to->most, from->most);
+    to->colour = kolo_log_larger(to->colour, from->colour);
+    to->nodes = kolo_log_larger(to->nodes, from->nodes);
+    to->channels = kolo_log_larger(to->channels, from->channels);
     to->id = to->id != 0 ? to->id : from->id;
     from->first = -1;
     from->size = 0;
@@ -209,13 +204,6 @@ static void join_edge(struct grouping *g, int from, int rank, bool within,
     }
 }
 
-static bool is_within(const struct kolo_job *job, const struct kolo_job_edge *e)
-{
-    const enum kolo_job_carrier carrier = kolo_carrier_of(job->via[e->via]);
-    return carrier == KOLO_CARRIER_SHM ||
-           (carrier == KOLO_CARRIER_P2P && strstr(job->via[e->via], "MNNVL") == NULL);
-}
-
 /* Edges within hosts first: they are the surer ones. */
 static void join_edges(struct grouping *g)
 {
@@ -225,7 +213,7 @@ static void join_edges(struct grouping *g)
             const struct kolo_job_edge *e = &log->all.edge[i];
             const int from = log->edge_of[i];
             const int rank = log->member[from].rank == e->to ? e->from : e->to;
-            const bool within = is_within(&log->all, e);
+            const bool within = kolo_log_stays_on_host(log->all.via[e->via]);
             if (within == (pass == 0) && log->member[from].id == 0) {
                 join_edge(g, from, rank, within, &log->bracket[i]);
             }
@@ -326,5 +314,5 @@ kolo_status kolo_log_group(struct kolo_log *log)
     free(g.by_rank);
     free(g.mark);
     free(g.set);
-    return done ? kolo_log_build(log) : kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+    return done ? kolo_log_build(log) : kolo_log_fail_memory(log);
 }

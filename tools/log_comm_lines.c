@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static enum kolo_log_about about_comm(const struct kolo_log_line *l)
 {
     return kolo_line_contains(l, "Init START")         ? KOLO_LOG_BEGIN
@@ -34,7 +29,6 @@ static kolo_status take_comm(struct kolo_log *log, const struct kolo_log_line *l
     }
     hint.rank = has_rank ? rank : -1;
     (void)kolo_line_named_hex(l, "commId", &hint.id);
-    (void)kolo_line_named_hex(l, "busId", &hint.bus);
     if (!has_rank) {
         kolo_log_take_suffix(log, l, &hint);
     }
@@ -81,7 +75,7 @@ static kolo_status take_head(struct kolo_log *log, struct kolo_log_line *l)
         log->head = grown;
         log->head[log->nheads++] =
             (struct kolo_log_next){{.channel = channel, .from = rank}, member};
-        log->member[member].most = larger(log->member[member].most, rank);
+        log->member[member].most = kolo_log_larger(log->member[member].most, rank);
     }
     return KOLO_OK;
 }

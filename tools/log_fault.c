@@ -53,11 +53,6 @@ static char *safe_copy(const char *at, const char *end)
     return text.chars;
 }
 
-static kolo_status fail_memory(const struct kolo_log *log)
-{
-    return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
-}
-
 static kolo_status add_fault(struct kolo_log *log, const struct kolo_log_line *l, const char *at,
                              const char *end)
 {
@@ -82,7 +77,7 @@ static kolo_status add_fault(struct kolo_log *log, const struct kolo_log_line *l
     char *text = kind != NULL && grown != NULL ? safe_copy(at, end) : NULL;
     if (text == NULL) {
         free(kind);
-        return fail_memory(log);
+        return kolo_log_fail_memory(log);
     }
     struct kolo_log_fault fault = {.kind = kind, .text = text, .line = log->line, .count = 1};
     fault.file = log->file;

@@ -166,12 +166,11 @@ static void json_comms(const struct kolo_log *log, struct kolo_text *out)
 
 static void json_uses(unsigned uses, struct kolo_text *out)
 {
-    static const char *const names[] = {"NVLS", "MNNVL", "CollNet", "PXN"};
     const char *comma = "";
     kolo_text_add(out, ",\n \"uses\": [");
-    for (size_t i = 0; i < KOLO_LENGTH(names); i++) {
+    for (size_t i = 0; i < KOLO_LOG_USES; i++) {
         if ((uses & 1u << i) != 0) {
-            json_text(comma, names[i], "", out);
+            json_text(comma, kolo_log_uses[i], "", out);
             comma = ", ";
         }
     }

@@ -27,19 +27,9 @@ struct kolo_log_map {
     size_t cap, count;
 };
 
-static size_t hash_of(const int key[3])
-{
-    uint64_t hash = 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < 3; i++) {
-        hash = (hash ^ (unsigned)key[i]) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-    }
-    return (size_t)hash;
-}
-
 static struct entry *slot_of(const struct kolo_log_map *map, const int key[3])
 {
-    size_t at = hash_of(key) & (map->cap - 1);
+    size_t at = (size_t)kolo_hash(0, key, sizeof map->entry->key) & (map->cap - 1);
     while (map->entry[at].used && memcmp(map->entry[at].key, key, sizeof map->entry[at].key) != 0) {
         at = (at + 1) & (map->cap - 1);
     }
@@ -99,10 +89,7 @@ void kolo_log_members_free(struct kolo_log *log)
 
 int kolo_log_host(struct kolo_log *log, const char *name)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *at = name; *at != '\0'; at++) {
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    }
+    const uint64_t hash = kolo_hash(0, name, strlen(name));
     int *host = value_of(&log->names, (int)(uint32_t)hash, (int)(uint32_t)(hash >> 32), 0);
     if (host != NULL && *host >= 0 && strcmp(log->all.host[*host], name) == 0) {
         return *host;
@@ -237,7 +224,6 @@ static void note_hint(struct kolo_log_member *m, const struct kolo_log_hint *h, 
     m->called = h->about == KOLO_LOG_NAMED && m->complete ? line : m->called;
     m->edges += h->about == KOLO_LOG_EDGE;
     m->id = h->id != 0 ? h->id : m->id;
-    m->bus = h->bus != 0 ? h->bus : m->bus;
     m->rank = m->rank < 0 ? h->rank : m->rank;
     m->most = h->most > m->most ? h->most : m->most;
     m->most = m->rank > m->most ? m->rank : m->most;
@@ -263,7 +249,7 @@ kolo_status kolo_log_member_of(struct kolo_log *log, const struct kolo_log_line 
     int *of_process = host >= 0 ? value_of(&log->processes, host, l->pid, 0) : NULL;
     int *of_thread = of_process != NULL ? value_of(&log->threads, host, l->pid, l->tid) : NULL;
     if (of_thread == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+        return kolo_log_fail_memory(log);
     }
     const int current = *of_thread;
     const struct kolo_log_member *m = current >= 0 ? &log->member[current] : NULL;
@@ -280,7 +266,7 @@ kolo_status kolo_log_member_of(struct kolo_log *log, const struct kolo_log_line 
         found = add_member(log, l, host, of_process);
     }
     if (found < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", log->path);
+        return kolo_log_fail_memory(log);
     }
     *of_thread = found;
     note_hint(&log->member[found], h, log->lines);

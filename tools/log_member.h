@@ -22,7 +22,7 @@ enum kolo_log_about {
 /* What a line tells of its communicator. 0 and, for ranks, -1: nothing. */
 struct kolo_log_hint {
     enum kolo_log_about about;
-    uint64_t comm, id, bus;
+    uint64_t comm, id;
     int rank, other; /* other: the rank may be this one, too; -1 none */
     int nranks, most, channel;
     uint64_t hash; /* of the text, to tell a repeated line from another one */

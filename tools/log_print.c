@@ -93,11 +93,10 @@ static void add_comms(const struct kolo_log *log, struct kolo_text *out)
 
 static void add_uses(const struct kolo_log_comm *c, struct kolo_text *out)
 {
-    static const char *const names[] = {"NVLS", "MNNVL", "CollNet", "PXN"};
     const char *between = "  uses ";
-    for (size_t i = 0; i < KOLO_LENGTH(names); i++) {
+    for (size_t i = 0; i < KOLO_LOG_USES; i++) {
         if ((c->uses & 1u << i) != 0) {
-            kolo_text_add(out, "%s%s", between, names[i]);
+            kolo_text_add(out, "%s%s", between, kolo_log_uses[i]);
             between = ", ";
         }
     }

@@ -208,7 +208,6 @@ kolo_status kolo_log_rebuild(struct kolo_log_comm *comm)
     for (int i = 0; i < job->nrings; i++) {
         if (job->ring[i].count < job->nranks) {
             job->ring[i].from = KOLO_RING_CUT;
-            comm->cut_rings++;
         }
     }
     for (int c = 0; c < channels && enough; c++) {

@@ -55,11 +55,6 @@ void kolo_log_take_suffix(struct kolo_log *log, const struct kolo_log_line *l,
     }
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- rings ---- */
 
 static bool is_whole(const int *ranks, int count)
@@ -82,7 +77,7 @@ static kolo_status keep_ring(struct kolo_log *log, const struct kolo_log_line *l
     hint.rank = 0;
     hint.channel = channel;
     for (int i = 0; i < count; i++) {
-        hint.most = larger(hint.most, ranks[i]);
+        hint.most = kolo_log_larger(hint.most, ranks[i]);
     }
     kolo_log_take_suffix(log, l, &hint);
     KOLO_TRY(kolo_log_member_of(log, l, &hint, &member));
@@ -92,7 +87,7 @@ static kolo_status keep_ring(struct kolo_log *log, const struct kolo_log_line *l
         m->nranks = count;
         m->whole_ring = true;
     }
-    m->ring_channels = larger(m->ring_channels, channels);
+    m->ring_channels = kolo_log_larger(m->ring_channels, channels);
     if (!kolo_job_add_ring(&log->all, channel, ranks, count)) {
         return kolo_log_fail_full(log);
     }
@@ -198,7 +193,7 @@ static kolo_status keep_edge(struct kolo_log *log, const struct kolo_log_line *l
     int member = 0;
     hint.rank = edge->way == 'r' ? edge->to : edge->from;
     hint.other = edge->way == ' ' ? edge->to : -1;
-    hint.most = larger(edge->from, edge->to);
+    hint.most = kolo_log_larger(edge->from, edge->to);
     hint.channel = edge->channel;
     kolo_log_take_suffix(log, l, &hint);
     KOLO_TRY(kolo_log_member_of(log, l, &hint, &member));
@@ -297,7 +292,7 @@ static kolo_status keep_place(struct kolo_log *log, const struct kolo_log_line *
     struct kolo_log_hint hint = kolo_log_hint_of(KOLO_LOG_PLACE);
     int member = 0;
     hint.rank = rank[1];
-    hint.most = larger(rank[0], larger(rank[1], rank[2]));
+    hint.most = kolo_log_larger(rank[0], kolo_log_larger(rank[1], rank[2]));
     hint.channel = channel;
     kolo_log_take_suffix(log, l, &hint);
     KOLO_TRY(kolo_log_member_of(log, l, &hint, &member));

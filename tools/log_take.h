@@ -26,7 +26,6 @@ KOLO_CHECK kolo_status kolo_log_take_comm(struct kolo_log *log, struct kolo_log_
 /* ---- helpers (log_take.c) ---- */
 
 kolo_status kolo_log_fail_full(const struct kolo_log *log);
-kolo_status kolo_log_fail_memory(const struct kolo_log *log);
 /* Note who says the last of `count` elements of a list. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_log_note_speaker(struct kolo_log *log, int **of, int count, int *room,
                                              int member);

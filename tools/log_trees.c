@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* "1/2/-1": the children of a rank. Returns their number; 0: another text. */
 static int take_downs(struct kolo_log_line *l, int out[3])
 {
@@ -53,14 +48,15 @@ static bool take_branch(struct kolo_log_line *l, struct kolo_job_branch *out)
 
 static int highest(const struct kolo_job_branch *b)
 {
-    return larger(larger(b->rank, b->up), larger(b->down[0], larger(b->down[1], b->down[2])));
+    return kolo_log_larger(kolo_log_larger(b->rank, b->up),
+                           kolo_log_larger(b->down[0], kolo_log_larger(b->down[1], b->down[2])));
 }
 
 static kolo_status keep_branch(struct kolo_log *log, const struct kolo_job_branch *branch,
                                int member)
 {
     struct kolo_log_member *m = &log->member[member];
-    m->most = larger(m->most, highest(branch));
+    m->most = kolo_log_larger(m->most, highest(branch));
     if (!kolo_job_add_branch(&log->all, branch)) {
         return kolo_log_fail_full(log);
     }
@@ -68,21 +64,12 @@ static kolo_status keep_branch(struct kolo_log *log, const struct kolo_job_branc
                                  member);
 }
 
-static uint64_t hash_text(const char *at, const char *end)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; at < end; at++) {
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    }
-    return hash | 1;
-}
-
 kolo_status kolo_log_take_trees(struct kolo_log *log, struct kolo_log_line *l, bool *broken)
 {
     struct kolo_job_branch branch;
     struct kolo_log_hint hint = kolo_log_hint_of(KOLO_LOG_TREES);
     int member = -1;
-    hint.hash = hash_text(l->at, l->end);
+    hint.hash = kolo_hash(0, l->at, (size_t)(l->end - l->at)) | 1; /* 0 is none */
     kolo_log_take_suffix(log, l, &hint);
     for (kolo_line_skip_blanks(l); kolo_line_skip(l, "["); kolo_line_skip_blanks(l)) {
         if (!kolo_line_number(l, KOLO_LOG_CHANNELS, &branch.channel) || branch.channel < 0 ||
