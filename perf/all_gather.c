@@ -2,7 +2,7 @@
 /* all_gather_perf: block r of every rank's result is rank r's `count` elements. */
 #include "perf.h"
 
-static void shape_of(struct perf_shape *shape)
+void perf_all_gather_shape(struct perf_shape *shape)
 {
     shape->total = shape->count * (size_t)shape->nranks;
     shape->send_elems = shape->count;
@@ -10,7 +10,7 @@ static void shape_of(struct perf_shape *shape)
     shape->send_at = shape->count * (size_t)shape->rank;
 }
 
-static bool block(const struct perf_shape *shape, size_t k, struct perf_block *out)
+bool perf_all_gather_block(const struct perf_shape *shape, size_t k, struct perf_block *out)
 {
     *out = (struct perf_block){
         .first = k * shape->count, .elems = shape->count, .source_first = 0, .source = (int)k};
@@ -27,7 +27,7 @@ const struct perf_collective perf_all_gather = {
     .moves = true,
     .per_rank = true,
     .factor = perf_factor_part,
-    .shape = shape_of,
-    .block = block,
+    .shape = perf_all_gather_shape,
+    .block = perf_all_gather_block,
     .call = call,
 };

@@ -11,36 +11,6 @@ static bool is_power_of_two(int nranks)
     return (nranks & (nranks - 1)) == 0;
 }
 
-static void shape_of(struct perf_shape *shape)
-{
-    shape->total = shape->count * (size_t)shape->nranks;
-    shape->send_elems = shape->count;
-    shape->recv_elems = shape->total;
-    shape->send_at = shape->count * (size_t)shape->rank;
-}
-
-static bool block(const struct perf_shape *shape, size_t k, struct perf_block *out)
-{
-    *out = (struct perf_block){.first = k * shape->count, .elems = shape->count, .source = (int)k};
-    return k < (size_t)shape->nranks;
-}
-
-/* The group is also ended after an error. The result is then that error. */
-static kolo_status exchange(const struct perf_call *c, int peer, const void *send, void *recv,
-                            size_t elems)
-{
-    kolo_status status = kolo_group_begin();
-    if (status < 0) {
-        return status;
-    }
-    status = kolo_send(send, elems, c->type, peer, c->comm, c->stream);
-    if (status >= 0) {
-        status = kolo_recv(recv, elems, c->type, peer, c->comm, c->stream);
-    }
-    const kolo_status ended = kolo_group_end();
-    return status < 0 ? status : ended;
-}
-
 /* Put the rank's own block in its place. On a stream a message to itself does so in the stream's
  * order. */
 static kolo_status place_own(const struct perf_call *c, unsigned char *place, size_t bytes)
@@ -49,7 +19,8 @@ static kolo_status place_own(const struct perf_call *c, unsigned char *place, si
         return KOLO_OK;
     }
     if (c->stream != NULL) {
-        return exchange(c, c->shape->rank, c->send, place, c->shape->count);
+        const int self = c->shape->rank;
+        return perf_exchange(c, c->shape->count, self, c->send, self, place);
     }
     memcpy(place, c->send, bytes);
     return KOLO_OK;
@@ -62,9 +33,9 @@ static kolo_status call(const struct perf_call *c)
     unsigned char *blocks = c->recv;
     kolo_status status = place_own(c, blocks + (size_t)rank * bytes, bytes);
     for (int held = 1; held < c->shape->nranks && status >= 0; held *= 2) {
-        const int own = rank & ~(held - 1), theirs = own ^ held;
-        status = exchange(c, rank ^ held, blocks + (size_t)own * bytes,
-                          blocks + (size_t)theirs * bytes, c->shape->count * (size_t)held);
+        const int own = rank & ~(held - 1), theirs = own ^ held, peer = rank ^ held;
+        status = perf_exchange(c, c->shape->count * (size_t)held, peer,
+                               blocks + (size_t)own * bytes, peer, blocks + (size_t)theirs * bytes);
     }
     return status;
 }
@@ -77,7 +48,7 @@ const struct perf_collective perf_hypercube = {
     .share = perf_factor_part,
     .factor = perf_factor_one,
     .runs = is_power_of_two,
-    .shape = shape_of,
-    .block = block,
+    .shape = perf_all_gather_shape,
+    .block = perf_all_gather_block,
     .call = call,
 };

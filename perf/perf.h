@@ -92,6 +92,14 @@ extern const struct perf_collective perf_all_gather, perf_all_reduce, perf_allto
     perf_barrier, perf_broadcast, perf_gather, perf_hypercube, perf_reduce, perf_reduce_scatter,
     perf_scatter, perf_sendrecv;
 
+/* An all-gather, also one out of messages (all_gather.c). */
+void perf_all_gather_shape(struct perf_shape *shape);
+bool perf_all_gather_block(const struct perf_shape *shape, size_t k, struct perf_block *out);
+/* Send to one rank and receive from another, in one group, which is also ended after an error. The
+ * result is then that error (sendrecv.c). */
+kolo_status perf_exchange(const struct perf_call *call, size_t elems, int to, const void *send,
+                          int from, void *recv);
+
 /* Run the whole program: parse, run, report. Returns the exit status. */
 int perf_main(const struct perf_collective *collective, int argc, char **argv);
 

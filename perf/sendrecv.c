@@ -21,21 +21,25 @@ static bool block(const struct perf_shape *shape, size_t k, struct perf_block *o
     return k == 0;
 }
 
-/* The group is also ended after an error. The result is then that error. */
-static kolo_status call(const struct perf_call *c)
+kolo_status perf_exchange(const struct perf_call *c, size_t elems, int to, const void *send,
+                          int from, void *recv)
 {
-    const struct perf_shape *shape = c->shape;
-    const int after = (shape->rank + 1) % shape->nranks;
     kolo_status status = kolo_group_begin();
     if (status < 0) {
         return status;
     }
-    status = kolo_send(c->send, shape->count, c->type, after, c->comm, c->stream);
+    status = kolo_send(send, elems, c->type, to, c->comm, c->stream);
     if (status >= 0) {
-        status = kolo_recv(c->recv, shape->count, c->type, before(shape), c->comm, c->stream);
+        status = kolo_recv(recv, elems, c->type, from, c->comm, c->stream);
     }
     const kolo_status ended = kolo_group_end();
     return status < 0 ? status : ended;
+}
+
+static kolo_status call(const struct perf_call *c)
+{
+    const int after = (c->shape->rank + 1) % c->shape->nranks;
+    return perf_exchange(c, c->shape->count, after, c->send, before(c->shape), c->recv);
 }
 
 const struct perf_collective perf_sendrecv = {
