@@ -43,6 +43,18 @@ bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo
     return true;
 }
 
+struct kolo_call_sign kolo_record_sign(const struct kolo_post *post, uint64_t number, uint64_t what,
+                                       uint64_t count)
+{
+    struct kolo_recorded before = {0};
+    (void)kolo_record_find(post, number - 1, &before);
+    return (struct kolo_call_sign){.what = what,
+                                   .count = count,
+                                   .what_before = before.what,
+                                   .count_before = before.count,
+                                   .number = (uint32_t)number};
+}
+
 static bool is_v(const struct kolo_recorded *call)
 {
     return (call->what & KOLO_WHAT_V) != 0;

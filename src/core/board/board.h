@@ -118,6 +118,9 @@ static inline double kolo_ticks_us(const struct kolo_rate *rate, uint64_t ticks)
 
 /* What call `number` of that rank was; false if it is not known (any more). */
 bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo_recorded *out);
+/* A call of that rank as messages tell it, with the call before it, if that is still known. */
+struct kolo_call_sign kolo_record_sign(const struct kolo_post *post, uint64_t number, uint64_t what,
+                                       uint64_t count);
 /* Whether two calls, of the same number on two ranks, can be one collective. */
 bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b);
 /* A call that two ranks number alike and that is not the same on both: its number, else 0. */

@@ -40,7 +40,8 @@ bool kolo_say_mismatch(const struct kolo_comm *c, int q)
 
 /* ---- calls that messages tell ---- */
 
-struct kolo_recorded kolo_told_call(const struct kolo_comm *c, const struct kolo_call_sign *told)
+/* The call that a message told, as a record. Its number is the nearest to this rank's last one. */
+static struct kolo_recorded told_call(const struct kolo_comm *c, const struct kolo_call_sign *told)
 {
     const uint64_t last = kolo_comm_calls(c);
     const int32_t ahead = (int32_t)(told->number - (uint32_t)last);
@@ -51,7 +52,7 @@ struct kolo_recorded kolo_told_call(const struct kolo_comm *c, const struct kolo
 bool kolo_told_differs(const struct kolo_comm *c, const struct kolo_call_sign *told,
                        struct kolo_recorded *mine_out, struct kolo_recorded *theirs_out)
 {
-    *theirs_out = kolo_told_call(c, told);
+    *theirs_out = told_call(c, told);
     struct kolo_recorded before = *theirs_out;
     before.number--;
     before.what = told->what_before;

@@ -15,8 +15,6 @@ bool kolo_say_mismatch(const struct kolo_comm *c, int q);
 /* The same, if a message of rank q told its call: kolo_say_mismatch() if that can say it, else by
  * `told`. */
 void kolo_say_told(const struct kolo_comm *c, int q, const struct kolo_call_sign *told);
-/* The call that a message told, as a record. Its number is the nearest to this rank's last one. */
-struct kolo_recorded kolo_told_call(const struct kolo_comm *c, const struct kolo_call_sign *told);
 /* Whether this rank has made another call than the one told, or than the one before that. *mine_out
  * and *theirs_out: both forms of the first that differs. */
 bool kolo_told_differs(const struct kolo_comm *c, const struct kolo_call_sign *told,

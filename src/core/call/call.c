@@ -220,16 +220,11 @@ static kolo_status do_lower(struct kolo_call *call)
 /* What messages tell of the call. */
 static struct kolo_call_sign sign_of(const struct kolo_call *call)
 {
-    struct kolo_recorded before = {0};
     if (call->prog->nreqs == 0) {
         return (struct kolo_call_sign){.number = (uint32_t)call->number};
     }
-    (void)kolo_record_find(call->base.comm->health.post, call->number - 1, &before);
-    return (struct kolo_call_sign){.what = kolo_call_what(call),
-                                   .count = kolo_call_count(call),
-                                   .what_before = before.what,
-                                   .count_before = before.count,
-                                   .number = (uint32_t)call->number};
+    return kolo_record_sign(call->base.comm->health.post, call->number, kolo_call_what(call),
+                            kolo_call_count(call));
 }
 
 static void start_exec(struct kolo_call *call, bool block)

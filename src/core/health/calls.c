@@ -15,16 +15,11 @@
 void kolo_calls_last(void *comm, struct kolo_call_sign *out)
 {
     const struct kolo_comm *c = comm;
-    struct kolo_recorded call, before = {0};
-    *out = (struct kolo_call_sign){0};
-    if (c->health.post != NULL && kolo_record_find(c->health.post, kolo_comm_calls(c), &call)) {
-        (void)kolo_record_find(c->health.post, call.number - 1, &before);
-        *out = (struct kolo_call_sign){.what = call.what,
-                                       .count = call.count,
-                                       .what_before = before.what,
-                                       .count_before = before.count,
-                                       .number = (uint32_t)call.number};
-    }
+    const struct kolo_post *post = c->health.post;
+    struct kolo_recorded call;
+    *out = post != NULL && kolo_record_find(post, kolo_comm_calls(c), &call)
+               ? kolo_record_sign(post, call.number, call.what, call.count)
+               : (struct kolo_call_sign){0};
 }
 
 enum { SAME, DIFFERENT, NOT_MADE };

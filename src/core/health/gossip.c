@@ -58,9 +58,10 @@ void kolo_gossip_ask(struct kolo_comm *c, int q)
 
 void kolo_gossip_tell(struct kolo_comm *c)
 {
+    const uint64_t word = make_word(c);
     for (int q = 0; q < c->ranks.nranks; q++) {
         if (c->member[q].in_gossip) {
-            say_word(c, q, make_word(c));
+            say_word(c, q, word);
         }
     }
 }

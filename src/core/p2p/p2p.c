@@ -325,9 +325,9 @@ static kolo_status take_turn(struct kolo_p2p *p2p)
     return KOLO_OK;
 }
 
-bool kolo_p2p_pending(const struct kolo_comm *comm)
+/* Whether kolo_p2p_progress() has work: see kolo_p2p_leaves_behind(). */
+static bool has_work(const struct kolo_p2p *p2p)
 {
-    struct kolo_p2p *p2p = p2p_of(comm);
     return p2p != NULL && (atomic_load_explicit(&p2p->active, memory_order_relaxed) > 0 ||
                            atomic_load_explicit(&p2p->unheard, memory_order_relaxed) > 0);
 }
@@ -343,7 +343,7 @@ bool kolo_p2p_leaves_behind(struct kolo_comm *comm)
         }
         pthread_mutex_unlock(&comm->links.lock);
     }
-    return kolo_p2p_pending(comm);
+    return has_work(p2p);
 }
 
 static bool all_done(struct kolo_p2p *p2p)
@@ -359,7 +359,7 @@ kolo_status kolo_p2p_progress(struct kolo_comm *comm)
         return error;
     }
     /* Without pending operations, still take a turn now and then for messages of other ranks. */
-    if (!kolo_p2p_pending(comm) &&
+    if (!has_work(p2p) &&
         atomic_fetch_add_explicit(&p2p->idle, 1, memory_order_relaxed) % IDLE_TURNS != 0) {
         return KOLO_OK;
     }

@@ -81,13 +81,9 @@ kolo_status kolo_p2p_start(struct kolo_p2p_op *op);
  * it only after every started operation has its status, so callers loop until then. */
 kolo_status kolo_p2p_progress(struct kolo_comm *comm);
 
-/* Whether kolo_p2p_progress() has work. An operation is not done yet. Or a message went to a rank
- * that may not have connected yet, and that would lose it if this rank left. Any thread may call.
- */
-bool kolo_p2p_pending(const struct kolo_comm *comm);
-
-/* The same, where this rank is about to leave: what was sent to ranks that are gone is lost, and not
- * waited for. */
+/* Whether this rank may not leave yet. An operation is not done yet. Or a message went to a rank
+ * that may not have connected yet, and that would lose it. A rank that is gone needs no message.
+ * Any thread may call. */
 bool kolo_p2p_leaves_behind(struct kolo_comm *comm);
 
 /* The status of a finished operation. kolo_error_text() of this thread gets the cause of an error.
