@@ -349,6 +349,7 @@ static int write_output(const struct shown *s)
             break;
         case FORM_NCCL:
             if (kolo_graph_write_nccl(s->graph, &text) < 0) {
+                kolo_text_free(&text);
                 return fail_library();
             }
             break;
