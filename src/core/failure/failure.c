@@ -116,7 +116,8 @@ static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *
     const int about = (reason >> REASON_RANK_AT) - 1;
     const int end = reason >> REASON_END_AT & REASON_END;
     *status = (kolo_status)(0 - (reason & REASON_STATUS));
-    *rank = about < c->ranks.nranks + atomic_load(&c->failure.ranks_above) ? about : -1;
+    const int known = c->ranks.nranks + atomic_load(&c->failure.ranks_above);
+    *rank = about >= 0 && about < known ? about : -1;
     *status = *status < KOLO_OK ? *status : KOLO_ERR_ABORTED;
     const char *text = c->failure.evidence.text;
     if (*status == KOLO_ERR_MISMATCH && text[0] != '\0') {

@@ -15,13 +15,14 @@
 static bool has_left(const struct kolo_comm *c, int q)
 {
     const struct kolo_post *post = kolo_comm_post(c, q);
-    return post != NULL &&
-           atomic_load_explicit(&post->presence, memory_order_acquire) == KOLO_POST_LEFT;
+    return atomic_load(&c->member[q].end) == KOLO_END_LEFT + 1 ||
+           (post != NULL &&
+            atomic_load_explicit(&post->presence, memory_order_acquire) == KOLO_POST_LEFT);
 }
 
 bool kolo_gone_is(const struct kolo_comm *c, int q)
 {
-    return atomic_load(&c->member[q].lost) || has_left(c, q);
+    return atomic_load(&c->member[q].lost) || atomic_load(&c->member[q].end) != 0 || has_left(c, q);
 }
 
 void kolo_gone_note(struct kolo_comm *c, int q)

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// covers: src/core/failure/failure.c src/core/health/gone.c
+/* What transports report of other ranks, in place of a transport. */
+#include <kolo/kolo.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <gtest/gtest.h>
+
+/* core/failure/failure.h, which is C. */
+extern "C" {
+void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error);
+void kolo_failure_peer_failed(void *comm, int rank, int32_t reason);
+bool kolo_failure_learn(kolo_comm *comm);
+}
+
+namespace
+{
+
+constexpr int kRanks = 4;
+
+class Failure : public ::testing::Test
+{
+  protected:
+    void SetUp() override
+    {
+        ASSERT_EQ(KOLO_OK, kolo_comm_create_local(kRanks, nullptr, comm)) << kolo_error_text();
+    }
+    void TearDown() override
+    {
+        for (kolo_comm *one : comm) {
+            kolo_comm_abort(one); /* nobody waits for the others */
+        }
+        for (kolo_comm *one : comm) {
+            kolo_comm_destroy(one);
+        }
+    }
+
+    kolo_comm *comm[kRanks] = {};
+};
+
+/* The rank is in the upper bits of a reason, which comes over a connection. */
+TEST(FailureReason, NamesNoRankIfItsRankIsOutOfRange)
+{
+    for (const int32_t rank : {-17, -1, 1, kRanks, INT32_MAX >> 8}) {
+        kolo_comm *c = nullptr;
+        ASSERT_EQ(KOLO_OK, kolo_comm_create_local(1, nullptr, &c)) << kolo_error_text();
+        const uint32_t reason = static_cast<uint32_t>(rank + 1) << 8 | -KOLO_ERR_LINK;
+        kolo_failure failure = {};
+        failure.size = sizeof failure;
+        kolo_failure_peer_failed(c, 0, static_cast<int32_t>(reason));
+        EXPECT_TRUE(kolo_failure_learn(c));
+        EXPECT_EQ(KOLO_OK, kolo_comm_failure(c, &failure));
+        EXPECT_EQ(KOLO_ERR_LINK, failure.status) << failure.text;
+        EXPECT_EQ(-1, failure.rank) << failure.text;
+        kolo_comm_destroy(c);
+    }
+}
+
+/* Without a common board, the good-bye of its connection is all that tells of a rank. */
+TEST_F(Failure, ListsARankWhoseConnectionSaidGoodBye)
+{
+    int ranks[kRanks] = {}, count = -1;
+    kolo_failure_peer_lost(comm[0], 3, "left", ESHUTDOWN);
+    EXPECT_EQ(KOLO_OK, kolo_comm_error(comm[0]));
+    kolo_comm_abort(comm[0]);
+    ASSERT_EQ(KOLO_OK, kolo_comm_failed_ranks(comm[0], ranks, kRanks, &count));
+    ASSERT_EQ(1, count);
+    EXPECT_EQ(3, ranks[0]);
+}
+
+} // namespace
