@@ -17,11 +17,11 @@ enum {
     KOLO_BOOT_SPREAD_BYTES = 1 << 20
 };
 
-/* The communicator that the ranks of a meeting come from, which may know more of them than the
- * meeting. */
+/* The communicator that the ranks of a meeting come from. It may know more of the ranks than the
+ * meeting does. */
 struct kolo_meet_parent {
-    /* Whether this rank may go on waiting; an error ends every wait here. `joining`: the ranks have
-     * not all come yet. If the error is about the end of a rank, it sets at_fault. */
+    /* Whether this rank may go on waiting; an error ends every wait here. `joining`: some ranks
+     * have not come yet. If the end of a rank is the reason, the function sets at_fault. */
     kolo_status (*may_wait)(struct kolo_meet_parent *parent, bool joining);
     int at_fault; /* the rank of the meeting whose end has ended it; -1: none is known */
 };
@@ -83,8 +83,8 @@ KOLO_CHECK kolo_status kolo_meet_from_id(const struct kolo_id *id, struct kolo_m
  * boot id, the network namespace and the user namespace, never of the host's name. The call reads
  * three files, so the caller should keep the result. */
 uint64_t kolo_host_id(void);
-/* The PID namespace of this process: process IDs mean the same to those with the same number. 0: it
- * is not known, or /proc is that of another namespace. */
+/* A number for the PID namespace of this process. Processes with the same number see the same
+ * process IDs. 0: it is not known, or /proc belongs to another namespace. */
 uint64_t kolo_pid_space(void);
 /* A random number for each process; a forked child has another. */
 uint64_t kolo_process_id(void);

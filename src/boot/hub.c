@@ -23,8 +23,8 @@ enum { LISTENERS = 2, MAX_UNPROVEN = 512, UNPROVEN_MS = 5000, PROVING_MS = 100 }
 /* ---- input ---- */
 
 /* A header is complete. False: its MAC is wrong, or the connection may not send it now. Otherwise
- * choose the place of its body. A stranger's HELLO has a wrong MAC, but it gets its answer: a rank
- * with another secret has to learn of that. */
+ * choose the place of its body. A HELLO gets its answer even if its MAC is wrong: a rank with
+ * another secret must learn of that. */
 static bool begin_frame(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     const struct kolo_boot_header *in = &conn->in;

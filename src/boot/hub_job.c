@@ -286,7 +286,8 @@ void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
 
 /* ---- leaving ---- */
 
-/* The first end counts, and only before the job has failed. Others may say it, of another rank. */
+/* Note the rank whose end is the reason of a failure. Only the first one counts, and only before
+ * the job has failed. A rank may report the end of another rank. */
 static void note_end(struct kolo_hub *hub, uint32_t ended)
 {
     if (!hub->failed && hub->ended == 0 && ended <= (uint32_t)hub->nranks) {
@@ -333,7 +334,8 @@ void kolo_hub_give_up(struct kolo_hub *hub, struct kolo_conn *conn)
 }
 
 /* The connection sent an invalid frame. A stranger is disconnected. A rank fails the job, unless
- * the job has failed already. The text has no field of the frame, which may not be the rank's. */
+ * the job has failed already. The text shows no field of the frame, because somebody else may have
+ * sent it. */
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     if (conn->state == KOLO_CONN_ACCEPTED || conn->state == KOLO_CONN_CHALLENGED) {

@@ -42,7 +42,7 @@ struct kolo_boot {
 
 /* ---- bytes over the connection ---- */
 
-/* The hub's, or this rank's, knowledge of whose end has ended the meeting. */
+/* Tell the parent which rank's end has ended the meeting. */
 static void blame(const struct kolo_boot *boot, int rank)
 {
     if (boot->meet.parent != NULL && rank >= 0 && rank < boot->nranks) {
@@ -119,7 +119,7 @@ static kolo_status take_bytes(const struct kolo_boot *boot, void *out, size_t le
     return KOLO_OK;
 }
 
-/* What came is not what the hub sent. */
+/* A frame differs from the frame that the hub sent. */
 static kolo_status changed_frame(const struct kolo_boot *boot)
 {
     return kolo_fail(KOLO_ERR_LINK,

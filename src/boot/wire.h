@@ -13,13 +13,13 @@
  * and at any time ERROR from the hub: a status and a sentence.
  *
  * Every frame carries a message authentication code (MAC) of its header, and the header has a
- * digest of the bytes that follow. No field is used before its MAC or digest was found right, so a
+ * digest of the bytes that follow. No field is used before its MAC or digest has been checked. So a
  * byte that changed on the way ends the connection and does nothing else. The MAC is HMAC-SHA-256
  * over direction, number of the frame and header. Its key is made of the secret and the meeting's
  * name; HELLO and CHALLENGE, with their fresh nonces, each make the next key. So the MAC of
  * CHALLENGE proves the secret to the rank, the MAC of PROVE proves it to the hub, and no frame fits
- * another connection or another place. HELLO alone is answered before its MAC was looked at:
- * a rank with another secret has to learn of that.
+ * another connection or another place. Only HELLO is answered whatever its MAC is: a rank with
+ * another secret must learn of that.
  *
  * Integers are little-endian; there are no pointers and no padding. The header, HELLO, CHALLENGE,
  * PROVE, JOINED and ERROR keep their layout in all versions, so that a version mismatch can be
@@ -54,7 +54,8 @@ struct kolo_boot_header {
     uint32_t magic;
     uint16_t wire; /* KOLO_BOOT_WIRE of the sender */
     uint16_t type; /* enum kolo_boot_type */
-    /* Of GATHER, SPREAD and ALL their number, from 0; of ERROR 1 + the rank that has ended; else 0. */
+    /* Of GATHER, SPREAD and ALL: their number, from 0. Of ERROR: 1 + the rank that has ended, 0 if
+     * it is not known. Otherwise 0. */
     uint32_t seq;
     uint32_t len;                     /* bytes that follow */
     unsigned char sum[KOLO_BOOT_MAC]; /* the first bytes of their SHA-256 digest */
@@ -88,7 +89,8 @@ static_assert(sizeof(struct kolo_boot_error) == 708, "wire format");
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are sent as they lie in memory");
 
-/* One end of a connection: what seals the frames it sends and checks those that come. */
+/* One end of a connection. It seals the frames that this end sends, and checks the frames that
+ * come. */
 struct kolo_boot_guard {
     unsigned char key[KOLO_SECRET_BYTES];
     uint32_t sent, taken; /* frames */
@@ -103,13 +105,14 @@ bool kolo_boot_guard_begin(struct kolo_boot_guard *guard, const struct kolo_meet
                            bool is_hub);
 /* HELLO or CHALLENGE was sent or taken: from the next frame on both ends have another key. */
 bool kolo_boot_guard_turn(struct kolo_boot_guard *guard, const void *body, size_t len);
-/* The digest of what follows a header. */
+/* The digest of the bytes that follow a header. */
 bool kolo_boot_sum(const void *body, size_t len, unsigned char out[KOLO_BOOT_MAC]);
-/* The last thing before a header is sent: its MAC. If libcrypto fails, no receiver takes it. */
+/* Set the MAC of a header whose other fields are complete. If libcrypto fails, no receiver takes
+ * the frame. */
 void kolo_boot_seal(struct kolo_boot_guard *guard, struct kolo_boot_header *header);
-/* Whether a header that came is what the other end sent, in its place. */
+/* Whether the other end sent this header, as its next frame. */
 bool kolo_boot_is_sealed(struct kolo_boot_guard *guard, const struct kolo_boot_header *header);
-/* Whether the bytes that followed a header are what the other end sent. */
+/* Whether the other end sent these bytes behind the header. */
 bool kolo_boot_is_whole(const struct kolo_boot_header *header, const void *body);
 
 /* Listen on the name of the meeting point. INPROGRESS: another process listens there already. */

@@ -2,8 +2,8 @@
 /* Memory as a file without a name: memfds of a sealed size, or files of /dev/shm.
  *
  * Lack of memory must be an error of the call that asks for pages, never a SIGBUS of a later store.
- * So fallocate() reserves the pages, or a write does. The limits below are checked first, because the kernel kills a
- * process that crosses them. */
+ * So fallocate() or a write reserves the pages. The limits below are checked first, because the
+ * kernel kills a process that crosses them. */
 #include "memory/memfd.h"
 
 #include "util/util.h"

@@ -19,12 +19,13 @@ struct kolo_shm_identity {
     unsigned char token[16];
 };
 
-/* The owner that a client asks. The rank, the pid and the rest serve its errors and its wait. */
+/* The owner that a client asks. The members after the identity serve the client's errors and its
+ * wait. */
 struct kolo_shm_owner {
     struct kolo_shm_identity identity;
     int rank, pid;
     const int *aborted; /* see struct kolo_env */
-    /* The same for on_wait() and its owner. NULL: a wait ends after 5 s. */
+    /* on_wait() of struct kolo_env, and its owner. NULL: a wait ends after 5 s. */
     kolo_status (*on_wait)(void *owner, int rank, double waited_us);
     void *owner;
 };
@@ -39,9 +40,9 @@ void kolo_service_stop(void);
  * it with. The service cannot tell that client. So a wait of this process for it should fail. */
 bool kolo_service_starved(void);
 
-/* Ask `owner` for its segment `id`. The caller closes *fd. Errors: PEER (the
- * process or the segment is gone), TIMEOUT, LINK (the owner refuses), SYSTEM, those of on_wait().
- * After an abort of the communicator: the status of the abort. */
+/* Ask `owner` for its segment `id`. The caller closes *fd. Errors: PEER (the process or the segment
+ * is gone), TIMEOUT, LINK (the owner refuses), SYSTEM, those of on_wait(). After an abort of the
+ * communicator: the status of the abort. */
 kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, int *fd,
                                uint64_t *len);
 

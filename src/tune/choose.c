@@ -26,9 +26,9 @@ enum call_fact {
     MAPPED = 64   /* all ranks have mapped the buffers */
 };
 
-/* The tiles of calls that are shorter than `below`, in bytes over all ranks' blocks, and of which
- * all of the facts `is` hold and none of the facts `is_not`. The first such row counts; 0 is the
- * default tile, which stays in a core's L2.
+/* A row is for calls of less than `below` bytes, counted over the blocks of all ranks. All facts of
+ * `is` hold for the call, and no fact of `is_not`. The first row that fits counts. A tile of 0 is
+ * the default, which stays in a core's L2.
  *
  * Between hosts each tile costs system calls and a latency. Tiles pay if several ranks pass data
  * on, because then these ranks work at the same time. They gain nothing if each byte goes straight

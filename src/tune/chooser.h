@@ -37,7 +37,7 @@ struct kolo_chooser {
     int *host;
     struct kolo_model model;
     uint64_t facts; /* a hash of all above */
-    bool shares;    /* it counts as one of those that share rankings */
+    bool shares;    /* it is counted in shared.c */
     struct kolo_class class[KOLO_COLLS][KOLO_CLASSES];
     struct kolo_sums *sums;
     int nsums;
@@ -64,7 +64,8 @@ void kolo_class_free(struct kolo_class *class);
 /* Price every algorithm of the collective into `ranking`, which is empty and has room. */
 KOLO_CHECK kolo_status kolo_ranking_price(struct kolo_chooser *c, struct kolo_ranking *ranking,
                                           enum kolo_coll coll, const struct kolo_asking *about);
-/* The same, or a copy if a chooser of this process has priced from the same facts. */
+/* As kolo_ranking_price(), or a copy of the ranking that another chooser of this process made from
+ * the same facts. */
 KOLO_CHECK kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *ranking,
                                           enum kolo_coll coll, const struct kolo_asking *about);
 /* The rankings that choosers share are kept until the last of them leaves. */

@@ -82,7 +82,7 @@ uint64_t kolo_chooser_facts(const struct kolo_chooser *c)
     return add(key, c->host, n * sizeof *c->host);
 }
 
-/* Those, the catalogue as it is now, and the class of the call. */
+/* A key of the facts, of the algorithms in the present catalogue, and of the class of the call. */
 static uint64_t key_of(const struct kolo_chooser *c, enum kolo_coll coll,
                        const struct kolo_asking *about)
 {
@@ -106,7 +106,7 @@ static const struct kept *find(uint64_t key)
     return NULL;
 }
 
-/* Under the lock. Without memory it is priced again. */
+/* Under the lock. If there is no memory, the ranking is priced again the next time. */
 static void keep(uint64_t key, const struct kolo_ranking *ranking)
 {
     struct kept *oldest = &shared.kept[shared.next % KEPT];

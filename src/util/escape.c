@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text as a value in XML and in JSON, and as a part of a line. In a value a byte outside ASCII may be
- * invalid UTF-8, so it is replaced. */
+/* Text as a value in XML and in JSON, and as a part of a line. In a value, a byte outside ASCII may
+ * be invalid UTF-8, so it is replaced. */
 #include "util/escape.h"
 
 #include <stdio.h>

@@ -15,8 +15,8 @@ void kolo_text_xml(struct kolo_text *out, const char *text);
 /* Append `text`, escaped for a JSON string. Bytes outside ASCII count as Latin-1. */
 void kolo_text_json(struct kolo_text *out, const char *text);
 
-/* Write `text` to out[cap], with control characters as in C (\n, \x1b): so that text from outside
- * can neither begin a line nor command a terminal. What does not fit is left out. */
+/* Write `text` to out[cap], with control characters as in C (\n, \x1b). So text from outside can
+ * neither begin a line nor command a terminal. Text that does not fit is left out. */
 void kolo_escape_line(const char *text, char *out, size_t cap);
 
 #ifdef __cplusplus

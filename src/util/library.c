@@ -101,7 +101,7 @@ static kolo_status resolve_directories(const char *path, char **out, char *why)
     return full != NULL ? KOLO_OK : refuse(KOLO_ERR_SYSTEM, why, "%s: %s", path, strerror(failed));
 }
 
-/* If *path is a symbolic link, of root or this user, it becomes the file that the link leads to. */
+/* If *path is a symbolic link of root or this user, *path becomes the target of the link. */
 static kolo_status follow_link(char **path, char *why)
 {
     struct stat info;

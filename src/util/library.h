@@ -18,8 +18,8 @@ enum { KOLO_WHY_BYTES = 512 };
 /* Check that only root and this user can change the code in the file `path`. `path` must be
  * absolute, the file a regular one. No other user may own or write it or a directory above it,
  * except for sticky directories. `links`: the file may be a symbolic link of root or this user;
- * then all that holds for the file that it leads to, too. *real gets the path without symbolic
- * links; the caller frees it. Errors: INVALID (a rule is broken), SYSTEM; `why` says which. */
+ * then all these rules hold for the link's target, too. *real gets the path without symbolic links;
+ * the caller frees it. Errors: INVALID (a rule is broken), SYSTEM; `why` says which. */
 kolo_status kolo_code_path(const char *path, bool links, char **real, char why[KOLO_WHY_BYTES]);
 
 /* Load the library that the environment variable names, if kolo_code_path() allows it, or else

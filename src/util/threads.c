@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The count of kolo's own threads, beside the kernel's count of all threads of the process.
  *
- * The kernel counts a thread from before its begin to after its end, so threads that come or go only
- * make the difference larger. A change between the two looks makes the answer unknown. */
+ * The kernel counts a thread from before its begin until after its end. So threads that come or go
+ * only make the difference larger. A change between the two looks makes the answer unknown. */
 #include "util/threads.h"
 
 #include <pthread.h>

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kolo's own threads and the forks of this process are counted: so it is known whether a process
- * has threads of the user's, and whether what it holds is its parent's. */
+/* Counts of kolo's own threads and of the forks of this process. They tell whether the process has
+ * threads of the application, and whether its state belongs to its parent. */
 #ifndef KOLO_UTIL_THREADS_H
 #define KOLO_UTIL_THREADS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* The calling thread is kolo's own and makes no calls of the user's, until it ends. */
+/* Between begin and end, the calling thread is one of kolo's own: it makes no calls for the
+ * application. */
 void kolo_thread_begin(void);
 void kolo_thread_end(void);
 /* Whether the caller is the only thread of this process beside kolo's own. While it waits, nobody
  * else can make a call. False also if that is not known. */
 bool kolo_thread_is_alone(void);
 
-/* ---- forks: what a process made before one belongs to the parent, and the child tells so ---- */
+/* ---- forks: state that a process made before a fork belongs to the parent ---- */
 
 extern _Atomic unsigned kolo_forks;
 

@@ -216,11 +216,11 @@ const char *kolo_op_name(kolo_op op)
 
 /* ---- files to be written ---- */
 
-/* Files that a variable names, to be written: by whoever runs the program, into a place that other
- * users may write to, too, such as /tmp. There another user can lay a link to one of our files, a
- * file of his own, or a pipe that nobody reads. */
+/* Output files that a variable names. They may lie in a directory to which other users can write,
+ * for example /tmp. There another user can put a link to one of our files, a file of their own, or
+ * a pipe that nobody reads. */
 
-/* Open without following a link, unless root or this user made it. Waits for nobody. */
+/* Open without following a link, unless root or this user made it. Never blocks. */
 static int open_path(const char *path, int flags)
 {
     struct stat link;

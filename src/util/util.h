@@ -91,9 +91,10 @@ void kolo_log_print(enum kolo_level level, const char *format, ...) KOLO_PRINTF(
             kolo_log_print(KOLO_LEVEL_##level, __VA_ARGS__);                                       \
         }                                                                                          \
     } while (0)
-/* Open a file that a variable names, made for this user only if it is new: at its end with
- * `append`, else empty. A terminal, /dev/null, /dev/stdout and /dev/stderr will do, too. -1: *why
- * has the reason, for example that another user made the file, or a link or pipe of that name. */
+/* Open an output file that a variable names. Only this user may read a new file. With `append`,
+ * writes go to the end of the file; otherwise the file is emptied. The path may also be a terminal,
+ * /dev/null, /dev/stdout or /dev/stderr. -1: *why has the reason, for example that another user
+ * made the file. */
 int kolo_open_output(const char *path, bool append, const char **why);
 /* The short host name used in log lines. */
 const char *kolo_host_name(void);
@@ -104,9 +105,10 @@ char kolo_process_state(int pid);
 
 /* ---- cancellation of threads ---- */
 
-/* No pthread_cancel() acts between this line and the end of the block: a thread that ended in the
- * midst of a call would keep locks and turns that the other threads, and ranks, wait for. Public
- * functions that may block begin with it; the thread ends at its next point after them. */
+/* No pthread_cancel() acts between this line and the end of the block. A thread that ended in the
+ * middle of a call would keep locks and turns for which other threads and ranks wait. Public
+ * functions that may block begin with this line. The thread ends at its next cancellation point
+ * after the function. */
 #define KOLO_UNCANCELLED                                                                           \
     __attribute__((cleanup(kolo_cancel_again), unused)) const int cancel_ = kolo_cancel_never()
 int kolo_cancel_never(void);
