@@ -45,7 +45,7 @@ struct kolo_member { /* a rank, as this one sees it */
     int slot;                       /* its post on the board, -1: none */
     _Atomic bool lost;              /* its process is gone; core/health/watchdog.c */
     unsigned char life[16];         /* the socket that ends with its process: life.h */
-    _Atomic int pid_here;           /* its process in our PID namespace; 0: not known, or none */
+    _Atomic int pid_here;           /* its process in this PID namespace; 0: not known, or none */
     uint32_t beats;                 /* of its post, as last seen by the watchdog ... */
     _Atomic uint64_t beats_us;      /* ... and when they grew; 0: not yet */
     _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
@@ -54,7 +54,7 @@ struct kolo_member { /* a rank, as this one sees it */
     struct kolo_call_sign heard;    /* a call of it that this rank has not made yet; links.lock */
     bool in_slots;                  /* its outbox is mapped */
     _Atomic int end;                /* 1 + enum kolo_end, where it is known; 0: not */
-    _Atomic bool calls_on;          /* it has connected, and waits that this rank does, too */
+    _Atomic bool calls_on;          /* it has connected to this rank, and waits for the same */
 };
 
 struct kolo_p2p;

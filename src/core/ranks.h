@@ -12,7 +12,7 @@ struct kolo_ranks {
     int rank, nranks;
     uint64_t id; /* equal on all ranks, differs between communicators */
     char name[32];
-    unsigned fork_generation; /* util/fork.h: a communicator belongs to one process */
+    unsigned fork_generation; /* util/threads.h: a communicator belongs to one process */
     bool threads;             /* other members are threads of this process */
     struct kolo_place *place; /* [nranks] */
     int *host_of;             /* [nranks], hosts numbered as they come */

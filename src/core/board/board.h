@@ -20,7 +20,8 @@ enum { KOLO_POST_MESSAGES = 8 };
 #define KOLO_POST_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
 
-enum { KOLO_WHAT_V = 0x80 }; /* a v-form; without a root, it has a hash of its counts there */
+/* A v-form. If it has no root, a hash of its counts is in place of the root. */
+enum { KOLO_WHAT_V = 0x80 };
 
 /* A collective of a rank. Calls are numbered from 1; number n is at place n % KOLO_RECORDS until
  * n + KOLO_RECORDS comes. It is over where `end` is not before `start`. */
@@ -36,7 +37,7 @@ struct kolo_post { /* a rank's place on the board; records first: cheapest to fi
     _Alignas(128) struct kolo_record record[KOLO_RECORDS];
     _Atomic uint64_t begun;         /* collectives so far */
     _Atomic int32_t waits_for;      /* a collective: rank + 1, once that takes long; 0: nobody */
-    _Atomic int32_t waits_for_last; /* who that waits for in the end, + 1; -1: not known */
+    _Atomic int32_t waits_for_last; /* 1 + the end of the chain; 0: none; -1: not known */
     _Atomic uint64_t since_us;      /* kolo_now_us() when it began to wait */
     _Atomic uint64_t stuck; /* the number of the call in which all threads of its process wait */
     _Atomic int32_t rank, pid;
@@ -45,9 +46,9 @@ struct kolo_post { /* a rank's place on the board; records first: cheapest to fi
     _Atomic uint64_t ticks, ticks_us; /* kolo_ticks_now() and kolo_now_us() of one moment */
     _Atomic uint64_t pid_space;       /* the PID namespace that `pid` belongs to; 0: not known */
     _Atomic uint32_t beats;           /* grows while its process runs */
-    /* Sends and receives that last: 2 + the peer's rank (1: of any rank), KOLO_POST_BLOCKS if a
-     * thread waits for it, and when the rank last looked (kolo_now_us() / 1000) above. A peer is at
-     * place rank % KOLO_POST_MESSAGES. */
+    /* Sends and receives that last. The lower half is 2 + the peer's rank (1: any rank), and
+     * KOLO_POST_BLOCKS if a thread waits. The upper half is the time of the rank's last look
+     * (kolo_now_us() / 1000). A peer is at place rank % KOLO_POST_MESSAGES. */
     _Atomic uint64_t message[KOLO_POST_MESSAGES];
 };
 
@@ -121,7 +122,7 @@ bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo
 /* A call of that rank as messages tell it, with the call before it, if that is still known. */
 struct kolo_call_sign kolo_record_sign(const struct kolo_post *post, uint64_t number, uint64_t what,
                                        uint64_t count);
-/* Whether two calls, of the same number on two ranks, can be one collective. */
+/* Whether two calls with the same number on two ranks can be one collective. */
 bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b);
 /* A call that two ranks number alike and that is not the same on both: its number, else 0. */
 uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b);

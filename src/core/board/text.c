@@ -24,6 +24,18 @@ void kolo_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out,
     }
 }
 
+kolo_status kolo_say_left(const struct kolo_comm *c, int q, bool message)
+{
+    char who[48] = "a rank", mine[128] = "a message that is waited for";
+    if (q >= 0) {
+        kolo_say_rank(c, q, who, sizeof who);
+    }
+    if (!message) {
+        kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
+    }
+    return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
+}
+
 bool kolo_say_mismatch(const struct kolo_comm *c, int q)
 {
     char mine[128], other[128];
@@ -74,7 +86,7 @@ static void say_record(const struct kolo_recorded *call, char *out, size_t room)
     (void)snprintf(out, room, "call %llu, %s", (unsigned long long)call->number, what);
 }
 
-/* Nothing that is told differs, and yet the calls do. */
+/* The told facts are equal, and yet the calls differ. */
 static const char *why_alike(const struct kolo_recorded *mine)
 {
     return (mine->what & KOLO_WHAT_V) != 0
@@ -87,7 +99,7 @@ void kolo_say_told(const struct kolo_comm *c, int q, const struct kolo_call_sign
     char mine[128], other[128];
     struct kolo_recorded own, theirs;
     if (kolo_say_mismatch(c, q) || told->number == 0) {
-        return; /* else the text stays: it says that they differ */
+        return; /* the text that stays says that the calls differ */
     }
     const bool differs = kolo_told_differs(c, told, &own, &theirs);
     const bool known = kolo_record_find(c->health.post, theirs.number, &own) ||

@@ -9,11 +9,14 @@
 void kolo_say_rank(const struct kolo_comm *c, int q, char *out, size_t room);
 /* "call 17, all_reduce of 4 float32, sum" */
 void kolo_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room);
+/* This thread's error: rank q (-1: a rank) left before the call that this rank is in, or before a
+ * message. Returns PEER. */
+kolo_status kolo_say_left(const struct kolo_comm *c, int q, bool message);
 /* The first call that differs between this rank and rank q: this thread's error names both forms.
  * False: no such call is known. */
 bool kolo_say_mismatch(const struct kolo_comm *c, int q);
-/* The same, if a message of rank q told its call: kolo_say_mismatch() if that can say it, else by
- * `told`. */
+/* The same for a rank that told its call in a message. If the board shows no difference, `told` is
+ * used. */
 void kolo_say_told(const struct kolo_comm *c, int q, const struct kolo_call_sign *told);
 /* Whether this rank has made another call than the one told, or than the one before that. *mine_out
  * and *theirs_out: both forms of the first that differs. */

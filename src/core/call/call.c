@@ -128,7 +128,7 @@ static kolo_status widen_input(struct kolo_call *call)
 
 /* ---- signature ---- */
 
-/* Of the lengths of a v-form, if all ranks know all of them; else 0. */
+/* A hash of the counts of a v-form, if all ranks know all of them; otherwise 0. */
 static uint32_t hash_of_counts(const struct kolo_call *call)
 {
     const size_t n = (size_t)call->base.comm->ranks.nranks;
@@ -217,7 +217,7 @@ static kolo_status do_lower(struct kolo_call *call)
     return KOLO_OK;
 }
 
-/* What messages tell of the call. */
+/* The call as its messages tell it. Without messages, only its number is needed. */
 static struct kolo_call_sign sign_of(const struct kolo_call *call)
 {
     if (call->prog->nreqs == 0) {

@@ -47,8 +47,8 @@ static inline struct kolo_call *kolo_call_of(struct kolo_queued *queued)
 /* Check arguments that need no other rank, and take the operation's factor. Errors: INVALID,
  * UNSUPPORTED, FORKED, or comm's error. */
 kolo_status kolo_call_check(struct kolo_call *call);
-/* The call as the board and messages tell it to other ranks: kolo_memo_what() with the parts that
- * are alike on all ranks, and this rank's elements. */
+/* The call as the board and messages tell it to other ranks: kolo_memo_what() of the arguments on
+ * which all ranks must agree, and the number of this rank's elements. */
 uint64_t kolo_call_what(const struct kolo_call *call);
 size_t kolo_call_count(const struct kolo_call *call);
 /* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */

@@ -50,11 +50,11 @@ kolo_status kolo_call_find_bound(struct kolo_call *call, bool block);
 /* Append an allocated call to the calling thread's open group. */
 void kolo_group_add(struct kolo_queued *call, struct kolo_stream_queue *s);
 /* Calls that a communicator makes for itself, while it comes up or goes down, run at once: between
- * suspend and resume this thread has no open group. resume() gets what suspend() returned. */
+ * suspend and resume this thread has no open group. resume() takes the result of suspend(). */
 int kolo_group_suspend(void);
 void kolo_group_resume(int depth);
-/* If this thread has an open group, whose calls may be on `comm`: destroy() it at the group's end.
- * False: there is no group. */
+/* If this thread has an open group, destroy() `comm` at the end of the group, which may have calls
+ * on it. False: no group is open. */
 bool kolo_group_leave(struct kolo_comm *comm, void (*destroy)(struct kolo_comm *));
 
 /* ---- op.c: operations that users create; PREMULSUM, a sum of inputs that are scaled first ---- */

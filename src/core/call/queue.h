@@ -44,7 +44,7 @@ struct kolo_stream_queue {
     pthread_mutex_t lock;
     struct kolo_queued *head, *tail;
     _Atomic int pending;
-    _Atomic int awaited; /* by so many threads */
+    _Atomic int awaited; /* the threads that wait for it */
     kolo_status error;
     char error_text[512];
     _Atomic int timeout_ms;         /* for calls that are queued later; 0: the communicator's */

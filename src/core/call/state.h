@@ -57,7 +57,7 @@ struct kolo_call_queue {
     _Atomic(struct kolo_queued *) head; /* written under lock */
     struct kolo_queued *tail;
     struct kolo_premulsum *premulsums; /* operations that the user created */
-    struct kolo_comm *leaving;         /* the next that was destroyed in the same group */
+    struct kolo_comm *leaving;         /* the next one destroyed in the same group */
     void (*destroy)(struct kolo_comm *);
 };
 

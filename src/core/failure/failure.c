@@ -125,7 +125,8 @@ static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *
         return;
     }
     if (*rank >= c->ranks.nranks) {
-        (void)snprintf(who, sizeof who, "rank %d of that above it", *rank - c->ranks.nranks);
+        (void)snprintf(who, sizeof who, "rank %d of the communicator above",
+                       *rank - c->ranks.nranks);
     } else if (*rank >= 0) {
         kolo_say_rank(c, *rank, who, sizeof who);
         if (*status == KOLO_ERR_PEER) {
@@ -175,8 +176,8 @@ static kolo_status say_lost(struct kolo_comm *c, int lost, int *rank)
     }
 }
 
-/* The rank whose leaving a failed call is about: rank `q`, or the only one that left. -1: several
- * have; -2: none. */
+/* The rank that made a call fail when it left: rank q, or the only rank that has left. -1: several
+ * ranks have left; -2: none. */
 static int find_left(const struct kolo_comm *c, int q)
 {
     int found = -2;
@@ -186,20 +187,9 @@ static int find_left(const struct kolo_comm *c, int q)
     return has_left(c, q) ? q : found;
 }
 
-static kolo_status say_left(struct kolo_comm *c, int rank)
-{
-    char who[48] = "a rank", mine[128] = "a message that is waited for";
-    if (rank >= 0) {
-        kolo_say_rank(c, rank, who, sizeof who);
-    }
-    if (kolo_comm_calls(c) > 0) {
-        kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
-    }
-    return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
-}
-
-/* What a peer told, else what was seen here; else, if a call has failed for `*rank` or for reasons
- * that are not known (-1), who left before. */
+/* Take the evidence in this order: the reason that a peer told; the loss that this rank saw; if a
+ * call has failed (`failing`) because of *rank (-1: not known), a rank that left before. False:
+ * there is no evidence. */
 static bool say_evidence(struct kolo_comm *c, bool failing, kolo_status *status, int *rank)
 {
     const int teller = atomic_load(&c->failure.evidence.teller) - 1,
@@ -211,7 +201,7 @@ static bool say_evidence(struct kolo_comm *c, bool failing, kolo_status *status,
         *status = say_lost(c, lost, rank);
     } else if (lost >= 0 || (failing && find_left(c, *rank) != -2)) {
         *rank = lost >= 0 ? lost : find_left(c, *rank);
-        *status = say_left(c, *rank);
+        *status = kolo_say_left(c, *rank, kolo_comm_calls(c) == 0);
     } else {
         return false;
     }

@@ -38,7 +38,7 @@ void kolo_failure_peer_failed(void *comm, int rank, int32_t reason);
 /* `rank` is known to have left in order. */
 void kolo_failure_peer_left(struct kolo_comm *c, int rank);
 void kolo_failure_peer_text(void *comm, int rank, const char *text);
-/* What a transport tells its peers of this rank's failure. */
+/* The reason of this rank's failure, and its text, which transports tell the peers. */
 int32_t kolo_failure_reason(void *comm);
 void kolo_failure_text(void *comm, char *out, size_t room);
 

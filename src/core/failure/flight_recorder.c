@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the board holds of each rank's calls, written as a file. A reader of PyTorch's form matches calls of equal number and group by
- * name, sizes, types and state; so lengths in which ranks may differ (of v-forms) are left out, and
- * the name's first half is a library that every version of the reader knows. */
+/* The calls that the board holds of each rank, written as a file. A reader of PyTorch's form
+ * matches calls of equal number and group by name, sizes, types and state; so lengths in which
+ * ranks may differ (of v-forms) are left out, and the name's first half is a library that every
+ * version of the reader knows. */
 #include "core/failure/flight_recorder.h"
 
 #include "core/failure/failure.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of ranks on other hosts, which no board shows: are they this rank's calls, too? */
+/* The calls of ranks on other hosts, which no board shows, compared with this rank's calls. */
 #ifndef KOLO_CORE_HEALTH_CALLS_H
 #define KOLO_CORE_HEALTH_CALLS_H
 

@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum { WARN_US = 10 * 1000 * 1000, STOPPED_US = 200 * 1000, LEFT_US = 50 * 1000 };
-/* A rank is named once it has been the end of the chain for SURE_US. A wait that is over time goes
- * on for DOUBT_US at most for that. */
+/* A rank is named once it has been the end of the chain for SURE_US. For that, a wait may go on for
+ * DOUBT_US after its limit. */
 enum { SURE_US = 250 * 1000, DOUBT_US = 500 * 1000, ASK_US = 100 * 1000 };
 
 /* ---- what a rank does ---- */
@@ -53,7 +53,7 @@ static void say_state(const struct kolo_comm *c, int q, bool message, char *out,
 
 /* ---- the end of the chain ---- */
 
-/* The rank that the wait depends on in the end; and for how long it has been this one. */
+/* The rank that the wait depends on in the end. *for_us: how long it has been this rank. */
 static int find_end(struct kolo_comm *c, int peer, double *for_us)
 {
     const int last = kolo_waits_end(c, peer), at = peer >= 0 ? peer % KOLO_AWAITED : 0;
@@ -81,10 +81,10 @@ static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_m
     }
     c->links.wires.blamed = last >= 0 ? last : -1;
     if (last < 0 && peer >= 0 && peer < c->ranks.nranks) {
-        return kolo_fail(KOLO_ERR_TIMEOUT,
-                         "rank %d waited %d ms %s for rank %d; for whom that one waits in the end "
-                         "is not known",
-                         c->ranks.rank, limit_ms, mine, peer);
+        return kolo_fail(
+            KOLO_ERR_TIMEOUT,
+            "rank %d waited %d ms %s for rank %d; the rank that holds them up is not known",
+            c->ranks.rank, limit_ms, mine, peer);
     }
     if (last < 0) {
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %d ms %s%s", c->ranks.rank, limit_ms,
@@ -150,7 +150,6 @@ static bool left_before(struct kolo_member *m)
 /* Rank q has left without the call that is waited for, or the message: it never comes. */
 static kolo_status check_left(struct kolo_comm *c, int q, bool message)
 {
-    char mine[128] = "a message that is waited for", who[48];
     const struct kolo_post *post = kolo_comm_post(c, q);
     if (post == NULL || atomic_load(&post->presence) != KOLO_POST_LEFT ||
         (message ? !left_before(&c->member[q]) : atomic_load(&post->begun) >= kolo_comm_calls(c))) {
@@ -158,11 +157,7 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
     }
     c->links.wires.blamed = q;
     kolo_failure_peer_left(c, q);
-    kolo_say_rank(c, q, who, sizeof who);
-    if (!message) {
-        kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
-    }
-    return kolo_fail(KOLO_ERR_PEER, "%s left: it destroyed its communicator before %s", who, mine);
+    return kolo_say_left(c, q, message);
 }
 
 /* All others are gone, and this thread, which waits, is the only one that could send to itself. */
@@ -189,7 +184,7 @@ static kolo_status check_nobody(struct kolo_comm *c, bool stuck)
                      c->ranks.rank, who[0] != '\0' ? " any more: the last, " : " but itself", who);
 }
 
-/* Whether the wait is for a rank that itself waits, elsewhere, for this one. */
+/* Whether this rank waits for a rank that waits for this rank in another communicator. */
 static kolo_status check_crossed(struct kolo_comm *c, int peer, double waited_us, bool stuck)
 {
     const uint64_t number = kolo_comm_calls(c);
@@ -234,7 +229,7 @@ kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_
                : kolo_diagnose_ask(c, peer, waited_us, false, true);
 }
 
-/* It is on the board as a wait for a message, which ends by itself if nobody renews it. */
+/* The wait is on the board as one for a message, which expires if nobody renews it. */
 kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us)
 {
     struct kolo_comm *c = comm;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Gossip: what ranks without a common board tell each other beside the data.
  *
- * A death must reach ranks that have no link to who died, or to anybody. So the first rank of each
- * host holds links to those of the hosts 1, 2, 4, ... further on, from the start: whoever ends the
- * communicator tells its links, and the news is everywhere after log2(hosts) of them. On its own
- * host it goes over the board.
- * A rank that has waited for a while asks whom it waits for, who in turn answers whom that one
- * waits for in the end. Who gives no answer is where the chain of waits ends. */
+ * A death must reach ranks that have no link to the dead rank, or to any rank. So the first rank of
+ * each host has links to the first ranks of the hosts 1, 2, 4, ... further on, from the start. A
+ * rank that ends the communicator tells it over its links, and the news is everywhere after
+ * log2(hosts) steps. On its own host it goes over the board.
+ *
+ * A rank that has waited for a while asks the rank that it waits for. That rank answers with the
+ * rank that its own wait depends on in the end. A rank that gives no answer is the end of the chain
+ * of waits. With each word goes the last call of its sender, which calls.c compares. */
 #include "core/health/gossip.h"
 
 #include "core/failure/failure.h"
@@ -40,7 +42,7 @@ void kolo_gossip_said(void *comm, int rank, uint64_t word)
     struct kolo_comm *c = comm;
     struct kolo_member *m = &c->member[rank];
     if ((word & WORD_ASKS) != 0) {
-        uint64_t none = 0; /* it is heard; but that it hears this rank, only answers show */
+        uint64_t none = 0; /* it is heard; only an answer shows that it hears this rank */
         (void)atomic_compare_exchange_strong(&m->word, &none, word);
         say_word(c, rank, make_word(c));
     } else {

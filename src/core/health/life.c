@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The socket of this process, and the look at those of others. Sources: unix(7), pidfd_open(2), and SO_PEERPIDFD of Linux 6.5. */
+/* The socket of this process, and the connections to the sockets of others. Sources: unix(7),
+ * pidfd_open(2), and SO_PEERPIDFD of Linux 6.5. */
 #include "core/health/life.h"
 
 #include "boot/bootstrap.h"

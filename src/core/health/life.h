@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A socket that ends with its process, whatever PID namespace that is in.
+/* A socket that ends with its process, in whatever PID namespace the process is.
  *
  * Each process with communicators listens on an abstract UNIX socket with a random name, and never
  * accepts. A process that watches it connects, and its connection stays in the queue of the
@@ -13,8 +13,8 @@
 
 enum { KOLO_LIFE_NAME = 16 };
 
-/* Listen, until kolo_life_end() was called as often. `name` gets the name of the socket; zeros if
- * there is none, because the process has no descriptor left. */
+/* Listen until kolo_life_end() has been called as often as this. `name` gets the name of the
+ * socket, or zeros if there is none because the process has no descriptor left. */
 bool kolo_life_begin(unsigned char name[KOLO_LIFE_NAME]);
 void kolo_life_end(void);
 
@@ -25,8 +25,8 @@ struct kolo_life { /* of another process */
     bool gone;     /* it does not listen (any more) */
 };
 
-/* Connect to the process with this name. `pid` is its own word for its ID; `same_space`: in the PID
- * namespace of this process. */
+/* Connect to the process with this name. `pid` is its ID in its own PID namespace; `same_space`:
+ * this process is in that namespace, too. */
 void kolo_life_watch(const unsigned char name[KOLO_LIFE_NAME], int pid, bool same_space,
                      struct kolo_life *out);
 

@@ -17,7 +17,7 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q)
     const struct kolo_post *post = kolo_comm_post(c, q);
     if (atomic_exchange(&m->lost, true) || post == NULL ||
         atomic_load(&post->presence) != KOLO_POST_HERE) {
-        return; /* it has left, or may have; or it did not come, of which the rendezvous tells */
+        return; /* it has left, or may have left, or never came, which the rendezvous reports */
     }
     kolo_say_rank(c, q, who, sizeof who);
     kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);

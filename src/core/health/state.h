@@ -24,12 +24,12 @@ struct kolo_health {
     struct kolo_comm *next; /* in the watchdog's list */
     bool watched;
     uint64_t seen_calls; /* of all members when the watchdog last compared their calls */
-    uint64_t told_calls; /* of this rank when it last told other hosts */
+    uint64_t told_calls; /* of this rank, when it last told other hosts */
     _Atomic int differs; /* 1 + the rank whose call differs from this rank's; 0: none */
     struct kolo_call_sign differing; /* that call; before `differs` */
     uint64_t warned;                 /* number of the last call of which a straggler was told */
-    /* Of a wait for rank q, at q % KOLO_AWAITED: 1 + the rank that it depends on in the end, and
-     * since when it is this one. */
+    /* Of a wait for rank q, at q % KOLO_AWAITED: 1 + the rank that the wait depends on in the end,
+     * and the time since when it is this rank. */
     _Atomic int awaited[KOLO_AWAITED];
     _Atomic uint64_t awaited_us[KOLO_AWAITED];
     _Atomic bool contacts;   /* some rank has connected to this one first (kolo_member.calls_on) */

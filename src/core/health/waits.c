@@ -2,10 +2,9 @@
 /* Which rank waits for which, as far as this rank knows: from the board for ranks of this host,
  * from their last word for the others.
  *
- * A rank may wait for several others at once, so the waits are a graph. Who holds the job up is a
- * rank that waits for nobody and that others wait for: a sink. A wait that is in progress for a
- * short time is not on the board yet, so a sink must stay one for a while before it is named
- * (diagnose.c). */
+ * A rank may wait for several others at once, so the waits are a graph. The rank that holds the job
+ * up waits for nobody, and others wait for it: it is a sink. A short wait is not on the board yet.
+ * So a rank must be a sink for a while before it is named (diagnose.c). */
 #include "core/health/waits.h"
 
 #include "core/health/look.h"
@@ -98,8 +97,9 @@ static void add_one(int *one, int q)
     *one = *one == KOLO_WAITS_NOBODY || *one == q ? q : KOLO_WAITS_UNKNOWN;
 }
 
-/* Reach rank `next`, or whom the rank of `post` says that one waits for in the end: what ranks of
- * other hosts wait for, only those know who ask them. */
+/* Reach rank `next`, for which the rank of `post` waits. If `next` is on another host, only the
+ * rank that waits for it asks it. Then reach the rank with which it answered: the end of the chain.
+ */
 static void follow_wait(struct search *s, const struct kolo_post *post, int next)
 {
     const bool here = kolo_comm_post(s->comm, next) != NULL || next == s->comm->ranks.rank;
@@ -108,7 +108,7 @@ static void follow_wait(struct search *s, const struct kolo_post *post, int next
     reach_rank(s, asks ? next : last);
 }
 
-/* Reach those that the rank of this post waits for. False: nobody. */
+/* Reach the ranks that the rank of this post waits for. False: it waits for nobody. */
 static bool follow_post(struct search *s, const struct kolo_post *post)
 {
     const uint32_t now = now_ms();
@@ -138,7 +138,7 @@ static void look_at(struct search *s, int q)
     int next = KOLO_WAITS_NOBODY;
     uint64_t calls = 0;
     if (q == c->ranks.rank) {
-        return; /* it waits, or nobody would search */
+        return; /* it waits; otherwise there would be no search */
     }
     if (kolo_waits_is_stopped(c, q)) {
         add_one(&s->stopped, q);
@@ -160,7 +160,8 @@ static void run_search(struct search *s)
     }
 }
 
-/* The chains lead round in a circle, or to any rank: reach all, if the board has all. */
+/* The chains lead round in a circle, or the wait is for any rank. Reach all ranks if the board has
+ * all. */
 static void reach_all(struct search *s)
 {
     const struct kolo_comm *c = s->comm;
@@ -188,7 +189,7 @@ static int find_sink(struct search *s)
     return found >= 0 ? found : KOLO_WAITS_UNKNOWN;
 }
 
-/* Of a wait for `peer`, or of all of this rank's. */
+/* Search from `peer`, or, with `all`, from every rank that this rank waits for. */
 static int search_from(const struct kolo_comm *c, int peer, bool all)
 {
     const size_t n = (size_t)c->ranks.nranks;

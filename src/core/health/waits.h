@@ -16,14 +16,14 @@ bool kolo_waits_is_stopped(const struct kolo_comm *c, int q);
 /* The last word of rank q, if it is not old: whom that rank waits for in the end (or NOBODY, or
  * UNKNOWN), and its calls. */
 bool kolo_waits_known(const struct kolo_comm *c, int q, int *waits_for_out, uint64_t *calls_out);
-/* Whom a wait for rank `peer` (-1: any rank) depends on in the end: the one rank at the ends of all
- * chains that waits for nobody. UNKNOWN: the chains lead to several such ranks, or round in a
- * circle. */
+/* The rank that a wait for rank `peer` (-1: any rank) depends on in the end: all chains of waits
+ * lead to it, and it waits for nobody. UNKNOWN: the chains lead to several ranks that wait for
+ * nobody, or round in a circle. */
 int kolo_waits_end(const struct kolo_comm *c, int peer);
 /* The same for all that this rank waits for; NOBODY: it does not wait. */
 int kolo_waits_last(const struct kolo_comm *c);
-/* This rank still has a message of `peer` (-1: of any rank) to get, or to send to it; and it has no
- * more. `blocks`: a thread waits for that. */
+/* Note that this rank waits for a message from `peer` (-1: any rank) or to it, or that this wait is
+ * over. The note expires unless it is renewed. `blocks`: a thread waits. */
 void kolo_waits_message(struct kolo_comm *c, int peer, bool blocks);
 void kolo_waits_message_over(struct kolo_comm *c, int peer);
 

@@ -195,8 +195,8 @@ static bool waits_in(const struct kolo_comm *d, int r)
            kolo_comm_calls(d) < post->begun && kolo_now_us() - (double)post->since_us > CROSSED_US;
 }
 
-/* All threads of rank r's process wait in its last call. What it says of this call is of no wait
- * before. */
+/* Whether all threads of rank r's process wait in its last call. The number of the call tells this
+ * wait from earlier ones. */
 static bool is_stuck(const struct kolo_comm *d, int r)
 {
     const struct kolo_post *post = kolo_comm_post(d, r);
@@ -229,7 +229,7 @@ static bool find_crossed(const struct kolo_comm *c, int q, struct kolo_comm **d_
             if (d->member[r].peer.process != c->member[q].peer.process) {
                 continue;
             }
-            *stuck_out = is_stuck(d, r); /* first: then the wait is the one that it speaks of */
+            *stuck_out = is_stuck(d, r); /* before waits_in(), so that both are of the same wait */
             if (waits_in(d, r)) {
                 *d_out = d;
                 *r_out = r;

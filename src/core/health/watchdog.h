@@ -14,8 +14,9 @@ void kolo_watchdog_remove(struct kolo_comm *c);
 void kolo_watchdog_look(void);
 /* Whether rank q of `c`, for which this rank waits, itself waits for this rank in another
  * communicator, in a call that this rank has not made. Then both end; the thread's error says why.
- * Another thread might still make the call, so that is proven only if no process has one that could:
- * `stuck` says it of this process. Otherwise false, and a warning if `warns`. */
+ * Another thread might still make the call. So this is proven only if neither process has such a
+ * thread; `stuck`: this process has none. If it is not proven, the result is false, with a warning
+ * if `warns`. */
 bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns);
 
 #endif

@@ -15,8 +15,8 @@ static kolo_status check_failure(const struct kolo_comm *c)
     return error == KOLO_OK ? KOLO_OK : kolo_fail((kolo_status)error, "%s", c->failure.text);
 }
 
-/* The link to rank q, or memory of it, cannot be had: whose fault that is, if there is no evidence.
- */
+/* The link to rank q, or memory of rank q, cannot be had. Unless there is evidence, rank q is at
+ * fault. */
 static kolo_status blame(struct kolo_comm *c, int q, kolo_status status)
 {
     if (status == KOLO_ERR_PEER || status == KOLO_ERR_LINK) {

@@ -177,7 +177,8 @@ void kolo_p2p_pass(struct kolo_p2p_op *send, struct kolo_p2p_op *recv);
 /* Give a kept message to a receive in p2p->flying, and free its record. */
 kolo_status kolo_p2p_deliver(struct kolo_p2p *p2p, struct kolo_p2p_op *op,
                              struct kolo_p2p_kept *kept);
-/* The peer is connected to this rank, or never will be: nothing waits for that any more. */
+/* The peer is connected to this rank, or never will be. Either way, nothing waits for its
+ * connection any more. */
 void kolo_p2p_hear(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer);
 /* Handle the peer's headers and payloads that came, and send it a NOTE if it must have one. */
 kolo_status kolo_p2p_poll(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct survivors {
-    struct kolo_meet_parent parent; /* first: the meeting knows no more of this */
+    struct kolo_meet_parent parent; /* first: the meeting sees only this member */
     struct kolo_comm *comm;
     int *ranks; /* [nranks] in comm, by the number in the new communicator */
     int nranks, me;
@@ -66,7 +66,8 @@ static kolo_status find_survivors(struct survivors *s, const int *exclude, int n
     return KOLO_OK;
 }
 
-/* Until all have come; then the meeting itself sees an end, and who is through may leave. */
+/* This rank looks until all have come. From then on the meeting itself sees an end, and a rank that
+ * is through may leave. */
 static kolo_status may_wait(struct kolo_meet_parent *parent, bool joining)
 {
     char who[64];
@@ -103,7 +104,7 @@ static kolo_status name_meeting(struct survivors *s, const int *exclude, int nex
     return KOLO_OK;
 }
 
-/* Say it in numbers that the caller knows: those of the old communicator. */
+/* Name the rank by its number in the old communicator, which the caller knows. */
 static kolo_status note_end(const struct survivors *s)
 {
     char who[64];

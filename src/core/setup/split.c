@@ -59,7 +59,7 @@ static kolo_status place_meeting(struct kolo_comm *parent, int first, struct kol
 }
 
 struct whole {
-    struct kolo_meet_parent parent; /* first: the meeting knows no more of this */
+    struct kolo_meet_parent parent; /* first: the meeting sees only this member */
     const struct kolo_comm *comm;
 };
 

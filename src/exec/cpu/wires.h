@@ -74,10 +74,10 @@ struct kolo_wires {
 };
 
 /* Add a call to the chain of calls, and return the chain. Two ranks have the same chain only if all
- * their calls so far were alike. Lines carry it instead of the call's own signature, so a call that
- * waits for nobody, such as a broadcast of which both ranks think that they are the root, is seen
- * at the next one that waits. `number`: of the call. Calls without bytes take no tile, and show in
- * the number alone. */
+ * their calls so far were alike. Lines carry it instead of the call's own signature. So a call that
+ * waits for nobody, for example a broadcast in which both ranks think that they are the root, shows
+ * at the next call that waits. `number` is the number of the call. Calls without bytes take no
+ * tile, and show in the number alone. */
 static inline uint64_t kolo_chain(struct kolo_wires *w, uint64_t signature, uint32_t number)
 {
     return w->chain = w->chain * 0x3C6EF373 + signature + number;
