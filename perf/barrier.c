@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* barrier_perf: there is no data, so the only row has only times. Its halves are the same call, measured
- * twice. */
+/* barrier_perf: there is no data, so the only row has only times. Its halves are the same call,
+ * measured twice. */
 #include "perf.h"
 
 static void shape_of(struct perf_shape *shape)

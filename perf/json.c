@@ -246,7 +246,7 @@ static void put_half(struct perf_json *json, const char *name, const struct perf
     close_scope(json, '}');
 }
 
-/* One process has no rows of processes: they would be times_us again. */
+/* Rows of processes are left out if there is one process: its row is that of times_us. */
 static void put_calls(struct perf_json *json, const char *name, const struct perf_half *half,
                       const struct perf_options *options)
 {

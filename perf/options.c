@@ -11,8 +11,8 @@
 
 enum { RANKS_MAX = 4096 }; /* of one process */
 enum { LONG_ONLY = 256, DETERMINISTIC = LONG_ONLY, SHARED, VARY, STREAM, SPREAD, STYLE };
-/* SWITCH: 0 or 1, which may be left out and is then 1. LACKING: only the values lo to hi, with which
- * nccl-tests does what kolo does; the help says why there is no other. */
+/* SWITCH: 0 or 1; without a value it is 1. LACKING: the values lo to hi, with which nccl-tests does
+ * the same as kolo; the help says why there are no others. */
 enum perf_kind {
     WHOLE,
     SWITCH,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Starts the ranks: the launcher's processes, or with -t and -g the threads of each of them. Options
- * are checked before any rank joins. */
+/* Starts the ranks: the launcher's processes, or with -t and -g the threads of each of them. The
+ * options are checked before any rank joins. */
 #include "perf.h"
 
 #include <pthread.h>
@@ -56,8 +56,8 @@ static int exit_of(const struct perf_rank *ranks, int nranks)
     return code;
 }
 
-/* Run the ranks' threads. If a thread cannot start, all ranks are aborted: they would wait for it.
- * Ranks that are about to join cannot be aborted, so the process ends. */
+/* Run the ranks' threads. If a thread cannot start, all ranks are aborted, because they would wait
+ * for it. Ranks that are about to join cannot be aborted, so the process ends. */
 static int run_started(struct perf_rank *ranks, pthread_t *threads, int nranks)
 {
     int started = 0;
@@ -98,7 +98,7 @@ static kolo_status create_here(struct perf_rank *ranks, int nranks)
     return status;
 }
 
-/* Run the threads of this process. They join by the id, or without one they are all ranks. */
+/* Run the threads of this process. They join by the id. Without an id they are all the ranks. */
 static int run_threads(const struct perf_rank *process)
 {
     const int nthreads = process->job.per_process;

@@ -77,10 +77,10 @@ struct perf_collective {
     bool reduces;                            /* takes an operation */
     bool rooted;                             /* takes a root */
     bool beside;                             /* in place: the input lies behind the output */
-    bool chained;                            /* a call is several, which need one another */
+    bool chained;                            /* a call is several messages, one after the other */
     bool moves;                              /* false: no data, a single row without sizes */
     bool per_rank;                           /* the larger buffer has a block for each rank */
-    double (*share)(int nranks);             /* algbw counts so much of the size; NULL: all */
+    double (*share)(int nranks);             /* the share of the size in algbw; NULL: all */
     double (*factor)(int nranks);            /* bus bandwidth / algorithm bandwidth */
     bool (*runs)(int nranks);                /* NULL: on any number of ranks */
     void (*shape)(struct perf_shape *shape); /* fills all but the first row */
@@ -115,7 +115,7 @@ struct perf_options {
     long iters, warmup, agg, checks, cycles, threads, average, blocking, gpus, timeout_s;
     long per_call, skipped; /* statistics of single calls, without the first `skipped` ones */
     long parallel_init, registered, unalign, cpu_time, timestamps, no_stream;
-    long neutral;        /* options of nccl-tests of which kolo has only the neutral value */
+    long neutral;        /* options of nccl-tests for which kolo has one value only */
     long root;           /* -1: each */
     uint32_t types, ops; /* bit sets of enum kolo_type, of operations */
     const char *json;    /* NULL: none */
@@ -199,7 +199,7 @@ int64_t perf_check(const struct perf_collective *collective, const struct perf_d
 int64_t perf_check_send(const struct perf_data *data, const struct perf_shape *shape,
                         const void *send, const void *recv);
 bool perf_buffer_create(size_t capacity, bool shared, struct perf_buffer *out);
-/* Register the buffer. Private memory that no transport would use otherwise stays as it is. */
+/* Register the buffer, unless no transport could use it. False: an error, which is printed. */
 bool perf_buffer_register(struct perf_buffer *buffer);
 void perf_buffer_destroy(struct perf_buffer *buffer);
 
@@ -231,7 +231,7 @@ struct perf_device {
     char model[96]; /* "AMD EPYC ..." or "cpu" */
 };
 void perf_device_self(struct perf_device *out);
-/* The largest size at which so many buffers of each rank fit in 3/4 of every host's memory. */
+/* The largest size at which so many `buffers` of each rank fit in 3/4 of every host's memory. */
 size_t perf_memory_limit(const struct perf_device *devices, int nranks, unsigned buffers);
 /* Set `device` of each rank: the number of smaller ranks on its host. */
 void perf_number_devices(struct perf_device *devices, int nranks);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The time to create communicators, to make their first call, and to destroy them:
- * startup [-t THREADS] [-n TIMES].
+/* The time to create communicators, to make their first call, and to destroy them: startup [-t
+ * THREADS] [-n TIMES].
  *
  * The ranks are the launcher's processes, or with -t the threads of this process, which meet by an
- * id as processes do. A time is from the first rank's call to the last rank's return, that of the
- * first call (an all-reduce of 4 bytes, which opens the links) from the last rank's call on. With
- * processes, the first row includes the launcher, since ranks wait for the last started one. A
- * rank's log shows its parts of the time (KOLO_DEBUG=INFO, "Init timings"). */
+ * id as processes do. The time of a step is from the first rank's begin to the last rank's end. The
+ * first call is an all-reduce of 4 bytes, which opens the links; its time begins with the last
+ * rank's begin. With processes, the first row includes the launcher, since ranks wait for the last
+ * started one. A rank's log shows its parts of the time (KOLO_DEBUG=INFO, "Init timings"). */
 #include <kolo/kolo.h>
 
 #include <getopt.h>
@@ -22,8 +22,8 @@ struct rank {
     const struct kolo_id *id; /* NULL: the launcher's */
     int nranks, rank;
     struct kolo_comm *comm;
-    double begin, ready, called,
-        end; /* seconds of CLOCK_MONOTONIC, which all processes of a host share */
+    /* Seconds of CLOCK_MONOTONIC, which all processes of a host share. */
+    double begin, ready, called, end;
     kolo_status status;
 };
 

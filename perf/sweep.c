@@ -74,7 +74,8 @@ static bool gather_devices(struct perf_rank *rank)
     return true;
 }
 
-/* Bytes of an output that has the input behind it: see perf_collective.beside. */
+/* The bytes of an output, rounded up to the place of an input behind it (perf_collective.beside).
+ */
 static size_t page_of(size_t bytes)
 {
     return (bytes + PERF_GUARD_BYTES - 1) / PERF_GUARD_BYTES * PERF_GUARD_BYTES;
@@ -228,7 +229,7 @@ static kolo_status run_half(struct perf_rank *rank, struct perf_row *row, bool i
     return perf_verify(rank, &task, half);
 }
 
-/* -u: use the buffers from an element on that is not at their begin. */
+/* -u: move the begin of the buffers by some elements, or back. */
 static void move_buffers(struct perf_rank *rank, ptrdiff_t bytes)
 {
     if (rank->collective->moves) {

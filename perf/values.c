@@ -19,8 +19,8 @@ bool perf_whole_of(const char *text, long lo, long hi, long *out)
     return true;
 }
 
-/* A number with or without a fraction, and K, M or G for powers of 1024. nccl-tests takes any letters
- * after these; here B or iB may follow. */
+/* A number with or without a fraction, and K, M or G for powers of 1024. B or iB may follow these;
+ * nccl-tests takes any letters there. */
 bool perf_bytes_of(const char *text, size_t *out)
 {
     static const char suffixes[] = "KMG";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sorts the members of a log into communicators.
  *
- * Since 2.16 lines have a commId, and members with one commId are together. Else members are joined
- * in two passes, and never two with the same rank:
+ * Since 2.16 lines have a commId, and members with one commId are together. Without commIds,
+ * members are joined in two passes, and never two members with the same rank:
  * 1. Along edges: "11[88000] -> 12[88000]" joins rank 11 to the member with rank 12 on that GPU. An
- *    edge through P2P or shared memory stays on its host. If several members are left, those are
- *    joined that their processes made at the same place in the order, or at the same time.
+ *    edge through P2P or shared memory stays on its host. If several members fit, the best one has
+ *    the same place in its process's order of members; the next best one spoke at the same time.
  * 2. Sets of ranks that nothing joins are put together in the order of the log, if they may be of
  *    one communicator. */
 #include "log.h"

@@ -2,10 +2,10 @@
 /* Finds the member that says a line.
  *
  * A line with a communicator's pointer names it. The other lines of a start come from the thread
- * that starts the communicator, so they belong to the last member that this thread spoke for, unless
- * they contradict it: another rank, a rank beyond its size, or a thing that it has said before.
- * NCCL connects at the first call since 2.22, by a thread of its own. Those edges belong to the
- * member of the process that has the rank and is the likeliest, see is_likelier(). */
+ * that starts the communicator, so they belong to the last member that this thread spoke for,
+ * unless they contradict it: they name another rank or a rank beyond its size, or say a thing
+ * again. NCCL connects at the first call since 2.22, by a thread of its own. Those edges belong to
+ * the member of the process that has the rank and is the likeliest, see is_likelier(). */
 #include "log_member.h"
 
 #include "util/grow.h"
@@ -181,8 +181,8 @@ static int find_named(const struct kolo_log *log, int last, const struct kolo_lo
     return -1;
 }
 
-/* Whether `a` is likelier than `b` to connect now: the one that was called last; else the first that
- * has not connected yet; else the one named last. */
+/* Whether `a` is likelier than `b` to connect now. The likeliest is the one that was called last;
+ * then the first one that has not connected yet; then the one named last. */
 static bool is_likelier(const struct kolo_log_member *a, const struct kolo_log_member *b)
 {
     if ((a->rank >= 0) != (b->rank >= 0)) {

@@ -158,7 +158,7 @@ static bool take_end(struct kolo_log_line *l, int *rank, struct kolo_log_bracket
     return kolo_line_skip(l, "]");
 }
 
-/* The text of the way, without what quotes and RCCL put behind it. */
+/* The name of the carrier, without quotation marks and RCCL's suffix. */
 static bool take_via(const struct kolo_log_line *l, char out[KOLO_LOG_NAME])
 {
     size_t len = (size_t)(l->end - l->at);

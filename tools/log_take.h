@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the readers of a log's messages share. Each reader takes the rest of a line behind its first
- * word. It sets `broken` if the line is of its form and ends early. */
+/* Declarations that the readers of a log's messages share. Each reader takes the rest of a line
+ * behind its first word. It sets `broken` if the line is of its form and ends early. */
 #ifndef KOLO_TOOLS_LOG_TAKE_H
 #define KOLO_TOOLS_LOG_TAKE_H
 

@@ -98,7 +98,8 @@ static size_t take_entity(const char *at, const char *end, char *out)
     return 0;
 }
 
-/* The length of "<br/>", "</span>" and the like. mpirun's "<stdout>" and an address's "<0>" stay */
+/* The length of "<br/>", "</span>" and similar tags. mpirun's "<stdout>" and an address's "<0>"
+ * stay. */
 static size_t tag_length(const char *at, const char *end, bool *ends_line)
 {
     static const char *const names[] = {"span", "br", "pre", "code", "div", "td", "tr",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* `kolo topo` of NCCL's graph XML: the rings and trees of a file, in each form that a machine has. As
- * XML the file is itself, once it has been read without an error. */
+/* `kolo topo` of NCCL's graph XML: the rings and trees of a file, in each form that a machine has.
+ * As XML the file is printed as it is, once it has been read without an error. */
 #include "output.h"
 #include "topo_parts.h"
 #include "topology/draw/picture.h"
@@ -61,7 +61,8 @@ int kolo_topo_graphs(const struct kolo_topo_graphs *show)
     if (kolo_graphs_is(bytes, len)) {
         status = 1;
         if (show->refused != NULL) {
-            (void)fprintf(stderr, "kolo topo: %s is NCCL's graph XML, no machine for %s\n",
+            (void)fprintf(stderr,
+                          "kolo topo: %s is NCCL's graph XML, which has no machine for %s\n",
                           show->file, show->refused);
         } else if (kolo_graphs_read(show->file, bytes, len, &job) < 0) {
             (void)fprintf(stderr, "kolo topo: %s\n", kolo_error_text());

@@ -132,8 +132,8 @@ void kolo_call_drain(struct kolo_comm *c)
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         kolo_queue_pause(&spins, 0);
     }
-    for (int q = 0; q < c->ranks.nranks;
-         q++) { /* what it reads of me in my last call has been read */
+    /* Wait until the peers have read what they read of this rank in its last call. */
+    for (int q = 0; q < c->ranks.nranks; q++) {
         if (c->links.wires.region[q] != NULL && !kolo_gone_is(c, q) &&
             (c->links.wires.entries > 0 || reads_of_me(&c->links.wires, q)) &&
             kolo_comm_error(c) == KOLO_OK) {

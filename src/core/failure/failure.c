@@ -276,7 +276,7 @@ static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
                    was_told(c, status) ? "another rank failed or was aborted" : kolo_error_text());
     if (c->health.board != NULL && !kolo_verdict_write(c->health.board, own)) {
         for (int i = 0; i < 1000 && !kolo_verdict_read(c->health.board, own); i++) {
-            sched_yield(); /* it is being written, by one who may die at it */
+            sched_yield(); /* another rank writes it, and may die meanwhile */
         }
     }
     if (own->seen_by == c->ranks.rank) {

@@ -146,8 +146,8 @@ bool kolo_look_at(struct kolo_comm *c)
         return false;
     }
     c->health.seen_calls = calls;
-    for (int i = 1; i <= COMPARED && i < c->ranks.nranks;
-         i++) { /* what differs, differs from these */
+    /* A rank in another call differs from some of these, or they differ from others. */
+    for (int i = 1; i <= COMPARED && i < c->ranks.nranks; i++) {
         const int q = (c->ranks.rank + i) % c->ranks.nranks;
         if (kolo_say_mismatch(c, q)) {
             (void)kolo_failure_end(c, KOLO_ERR_MISMATCH, q);

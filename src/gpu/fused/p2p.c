@@ -264,8 +264,8 @@ static kolo_status check_waits(const struct kolo_gpu_message *message, size_t n)
 
 static void undo_matches(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message, size_t n)
 {
-    for (size_t i = 0; i < n;
-         i++) { /* put back the posts of other ranks, and drop the group's own */
+    /* Put back the posts of other ranks, and drop the group's own. */
+    for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL) {
             insert_post(p2p, message[i].other);
             message[i].other = NULL;
@@ -389,8 +389,8 @@ kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
     for (size_t i = 0; i < n; i++) {
         if (message[i].other != NULL && st == KOLO_OK) {
             free(message[i].other);
-        } else if (message[i].other !=
-                   NULL) { /* only kolo_gpu_p2p_release() may release its stream */
+        } else if (message[i].other != NULL) {
+            /* Only kolo_gpu_p2p_release() may release its stream. */
             insert_post(p2p, message[i].other);
         }
     }

@@ -235,9 +235,8 @@ static void end_above(void *owner, const struct kolo_verdict *why)
     const struct kolo_hier_path *l = tie->path;
     const struct kolo_comm *layer = tie->layer;
     struct kolo_comm *c = l->comm;
-    if (atomic_load(&c->failure.error) !=
-        KOLO_OK) { /* this communicator's failure has ended the layer */
-        return;
+    if (atomic_load(&c->failure.error) != KOLO_OK) {
+        return; /* this communicator's failure has ended the layer */
     }
     const bool intra = layer == l->intra;
     const int rank = rank_above(l, layer, why->rank);

@@ -23,9 +23,9 @@ struct kolo_ipc_message {
     uint32_t kind, by_fd;
     uint32_t piece, pieces; /* OFFER: its index, and the number of pieces */
     uint64_t number;
-    uint64_t offset, bytes,
-        total;   /* the piece in the buffer's memory, and the bytes of all pieces */
-    uint64_t at; /* ANSWER: the address there; 0: it cannot be mapped */
+    uint64_t offset, bytes; /* the piece in the buffer's memory */
+    uint64_t total;         /* bytes of all pieces */
+    uint64_t at;            /* ANSWER: the address there; 0: it cannot be mapped */
     struct kolo_cuda_ipc_handle handle;
 };
 _Static_assert(sizeof(struct kolo_ipc_message) <= KOLO_UNIX_SOCKET_BYTES, "one message");

@@ -188,9 +188,8 @@ static struct offer make_offer(struct kolo_p2p_path *p, const unsigned char (*uu
     if (p->able && !try_pairs(p, uuid)) {
         return offer;
     }
-    kolo_status st =
-        p->able ? make_memory(p)
-                : KOLO_ERR_SYSTEM; /* the error text is that of the kernels, which did not load */
+    /* If not able, the error text is that of the kernels, which did not load. */
+    kolo_status st = p->able ? make_memory(p) : KOLO_ERR_SYSTEM;
     if (st == KOLO_OK && other_processes(p->comm)) {
         st = KOLO_CUDA(&p->gpu, "cuIpcGetMemHandle",
                        ipc_get_mem_handle(&offer.handle, p->slab[p->comm->ranks.rank]));

@@ -16,8 +16,8 @@ struct job { /* a call of this rank, for the thread */
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
-    struct kolo_message
-        *message; /* [nmessages], instead of a collective; only call.stream is set */
+    /* [nmessages], instead of a collective; then only call.stream is set. */
+    struct kolo_message *message;
     int nmessages;
     struct job *kept; /* the next job of a graph; a graph may bring its jobs again */
     bool captured;

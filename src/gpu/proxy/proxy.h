@@ -9,11 +9,9 @@
  * The thread runs the call on a second communicator of the same ranks, for host memory. There are
  * two cases:
  * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, runs one fused kernel
- * over
- *   all of them, and tells the other ranks (shared_gpu.h).
+ *   over all of them, and tells the other ranks (shared_gpu.h).
  * - Otherwise, or if some memory cannot be opened: tiles go through pinned memory and the
- * collectives
- *   of the second communicator (staging.h). */
+ *   collectives of the second communicator (staging.h). */
 #ifndef KOLO_GPU_PROXY_PROXY_H
 #define KOLO_GPU_PROXY_PROXY_H
 

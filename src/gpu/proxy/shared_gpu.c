@@ -142,8 +142,8 @@ static void export_memory(const struct kolo_shared_gpu *l, int32_t which,
                           const struct kolo_cuda_ipc_memory *memory)
 {
     const int fd = kolo_cuda_ipc_export(l->gpu->cuda, memory);
-    (void)kolo_unix_socket_send(&l->sockets, 0, &which, sizeof which,
-                                fd); /* rank 0 waits a limited time */
+    /* Not sent: rank 0 waits a limited time. */
+    (void)kolo_unix_socket_send(&l->sockets, 0, &which, sizeof which, fd);
     if (fd >= 0) {
         (void)close(fd);
     }

@@ -121,8 +121,8 @@ static struct block block_of(const struct kolo_call *call, bool in, int q)
 struct tiles {
     struct kolo_staging *s;
     const struct kolo_call *call;
-    size_t elem,
-        most;     /* bytes of an element, elements of a block in a tile; the same on all ranks */
+    size_t elem;  /* bytes of an element */
+    size_t most;  /* elements of a block in a tile; the same on all ranks */
     size_t count; /* tiles */
 };
 

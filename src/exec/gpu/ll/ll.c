@@ -15,8 +15,8 @@
  * each rank gets or brings its own block. */
 static bool set_sides(const struct kolo_coll_args *args, uint64_t block, struct kolo_ll_launch *l)
 {
-    const uint32_t all = (uint32_t)((UINT64_C(1) << l->nranks) - 1), root = UINT32_C(1)
-                                                                            << args->root;
+    const uint32_t all = (uint32_t)((UINT64_C(1) << l->nranks) - 1);
+    const uint32_t root = UINT32_C(1) << args->root;
     const bool is_root = l->me == (uint32_t)args->root;
     l->to = l->from = all;
     switch (args->coll) {

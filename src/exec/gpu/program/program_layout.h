@@ -17,9 +17,10 @@ enum {
     KOLO_PROGRAM_MET = 64,      /* then a word that says that it has come with its buffers, */
     KOLO_PROGRAM_OVER = 65,     /* and one that says that it is done with the others' buffers */
     KOLO_PROGRAM_WORDS = 66,
-    KOLO_PROGRAM_OWN = 1, /* words that the rank itself writes: `done` of its lanes, */
-    KOLO_PROGRAM_MARKS =
-        17, /* then marks: a lane has come to a point for which another lane waits */
+    /* Words that the rank itself writes: `done` of its lanes, and then marks. A mark says that a
+     * lane has come to a point for which another lane waits. */
+    KOLO_PROGRAM_OWN = 1,
+    KOLO_PROGRAM_MARKS = 17,
     KOLO_PROGRAM_SIDES = 64, /* sources and destinations of a move */
     KOLO_PROGRAM_STAGES = 3,
     KOLO_PROGRAM_HELD = 256,  /* words of a program that its launch carries */
