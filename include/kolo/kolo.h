@@ -17,10 +17,10 @@
  *  - INVALID and UNSUPPORTED change nothing, and the communicator stays usable. Any other error
  *    ends the communicator: only kolo_comm_error(), kolo_comm_failure(), kolo_comm_failed_ranks(),
  *    kolo_comm_shrink(), kolo_comm_abort() and kolo_comm_destroy() may follow.
- *  - All ranks make the same calls in the same order: collective, root, bytes, in a reduction type
- *    and operation, in a v-form counts. Otherwise every rank gets MISMATCH within a second, and the
- *    text names both calls. A call that waits for nobody may return OK before that. Calls that only
- *    move bytes compare no types.
+ *  - All ranks make the same calls in the same order. Two calls are the same if they have the same
+ *    collective, root and bytes; in a reduction also type and operation; in a v-form also counts.
+ *    Otherwise every rank gets MISMATCH within a second, and the text names both calls. A call that
+ *    waits for nobody may return OK before that. Calls that only move bytes compare no types.
  *  - Every rank gets the same bits. With config.deterministic the result is ((x0+x1)+x2)+... in
  *    rank order, summed in the accumulator type and rounded once, for every algorithm.
  *  - In place: send == recv (all_reduce, reduce, broadcast, all_to_all), or the rank's own block of
@@ -104,9 +104,9 @@ enum kolo_type {
  *   BAND BOR BXOR                    every integer and bool
  *   MINLOC MAXLOC                    pairs; of equal values the one with the smaller index
  *
- * SUM, PROD and PREMULSUM on integers wrap around. AVG on integers divides that sum, rounding toward
- * zero (two int8 of 100: -28). float16, bfloat16 and float8 accumulate in float32. MIN and MAX
- * return NaN if any input is NaN. */
+ * SUM, PROD and PREMULSUM on integers wrap around. AVG on integers divides the wrapped sum, and
+ * rounds toward zero (two int8 of 100: -28). float16, bfloat16 and float8 accumulate in float32.
+ * MIN and MAX return NaN if any input is NaN. */
 typedef uint32_t kolo_op;
 enum {
     KOLO_SUM = 0,
@@ -187,8 +187,8 @@ struct kolo_recv_info {
 struct kolo_failure {
     uint32_t size; /* set to sizeof(struct kolo_failure) by the caller */
     kolo_status status;
-    int rank;      /* at fault: dead, stopped, late, in another call; -1: not known. Of a connection
-                    * that was lost while both ranks live, the higher one */
+    int rank;      /* the rank at fault: dead, stopped, late, or in another call; -1: not known. If
+                    * two live ranks lost their connection: the higher one */
     int seen_by;   /* the rank that detected the failure; -1: none */
     uint64_t call; /* collectives that the detecting rank had begun */
     char text[512];
@@ -252,10 +252,10 @@ KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
                                        const struct kolo_config *config, struct kolo_comm **out);
 
-/* Go on without the ranks that failed. Only the survivors call it, with the same ranks. The new
- * communicator has the ranks of `comm` without exclude[nexclude], in the old order. `comm` may have
- * failed; it must still be destroyed. `config` NULL: the options of `comm`. If one more rank dies or
- * leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm` has that rank, too.
+/* Go on without the ranks that failed. Only the survivors call it, all with the same ranks in
+ * exclude[nexclude]. The new communicator has the other ranks of `comm`, in the old order. `comm`
+ * may have failed; it must still be destroyed. `config` NULL: the options of `comm`. If one more
+ * rank dies or leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm` lists it.
  * Errors: INVALID (also inside a group), PEER, TIMEOUT, ABORTED (`comm` was), SYSTEM. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
@@ -286,9 +286,9 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm);
  * INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
-/* List the ranks that a failed communicator has lost, for kolo_comm_shrink(): those that died, those
- * that have left, and the rank at fault. The list grows when more ranks die. ranks[room] gets the
- * lowest of them, ascending; `count_out` the number of all. For any thread. Errors: INVALID. */
+/* List the ranks that a failed communicator has lost, for kolo_comm_shrink(): the dead, the ranks
+ * that left, and the rank at fault. The list grows when more ranks die. ranks[room] gets the lowest
+ * of them, ascending, and `count_out` their number. Any thread may call it. Errors: INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failed_ranks(struct kolo_comm *comm, int ranks[], int room,
                                               int *count_out);

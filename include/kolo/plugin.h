@@ -195,8 +195,8 @@ struct kolo_peer {
     size_t address_len;
 };
 
-/* A call of a rank, as messages tell it to the rank that they go to. The library makes it and reads
- * it. */
+/* A collective of a rank, as its messages tell it to their receivers. Only the library makes and
+ * reads it. */
 struct kolo_call_sign {
     uint64_t what, count;
     uint64_t what_before, count_before; /* of the call before it; both 0: not known */
@@ -225,9 +225,9 @@ struct kolo_env {
     const char *route_hint;
     /* Report what became of `rank`: a description, and an errno. 0, ECONNRESET, EPIPE: its process
      * has ended. ECONNREFUSED: it has ended, or left. ESHUTDOWN: it left in order. ENOLINK: the
-     * connection is lost, though the rank lives. EBADMSG: it lives, and sent what is invalid.
-     * Others: it is not reached any more. The transport calls it from a slot. It may not call into
-     * the transport. May be NULL. */
+     * connection is lost, though the rank lives. EBADMSG: it lives, and sent an invalid message.
+     * Any other: it cannot be reached any more. The transport calls it from a slot. It may not call
+     * into the transport. May be NULL. */
     void (*on_peer_lost)(void *owner, int rank, const char *what, int error);
     /* The reason that abort() sends to the peers. Called like on_peer_lost(). */
     int32_t (*failure_reason)(void *owner);
@@ -243,23 +243,24 @@ struct kolo_env {
     /* Copy bytes to memory of this rank's GPU, or from it. The copy is complete on return. Called
      * like on_peer_lost(). */
     kolo_status (*copy)(void *owner, void *to, const void *from, size_t len, bool to_gpu);
-    /* A slot such as connect() or attach() waits for `rank`, for `waited_us` by now. The transport
-     * calls it every 20 ms or more often, and once with a negative number when the wait is over. A
+    /* A slot, for example attach(), has waited for `rank` for `waited_us`. The transport calls
+     * on_wait() every 20 ms or more often, and once with a negative number when the wait is over. A
      * status below 0 ends the wait; the slot returns it. May be NULL. */
     kolo_status (*on_wait)(void *owner, int rank, double waited_us);
-    /* `rank` has connected to this one, which has no link to it yet. connect() soon follows. Called
-     * like on_peer_lost(). May be NULL. */
+    /* `rank` has connected to this rank, which has no link to it yet. A call of connect() follows
+     * soon. Called like on_peer_lost(). May be NULL. */
     void (*on_contact)(void *owner, int rank);
     /* This rank's last call, which notify() sends beside the word. Called like on_peer_lost(). May
      * be NULL. */
     void (*last_call)(void *owner, struct kolo_call_sign *out);
-    /* A message of `rank` in this call has come before its receive, or a notify() beside it. Called
-     * like on_peer_lost(). May be NULL. */
+    /* `rank` is in this call: a message of the call came before its receive was posted, or a
+     * notify() told the call. Called like on_peer_lost(). May be NULL. */
     void (*on_call)(void *owner, int rank, const struct kolo_call_sign *call);
-    /* The text of the failure behind failure_reason(), which abort() sends before it, at most
-     * KOLO_REASON_TEXT bytes with its end. Called like on_peer_lost(). May be NULL. */
+    /* The text of the failure for which failure_reason() has the number. abort() sends the text
+     * before the number. It has at most KOLO_REASON_TEXT bytes, with its final 0. Called like
+     * on_peer_lost(). May be NULL. */
     void (*failure_text)(void *owner, char *out, size_t room);
-    /* This is the text of the reason of `rank`: before on_peer_failed(). May be NULL. */
+    /* The text of the failure that `rank` tells. on_peer_failed() follows. May be NULL. */
     void (*on_failure_text)(void *owner, int rank, const char *text);
 };
 enum { KOLO_REASON_TEXT = 400 };
@@ -306,9 +307,9 @@ struct kolo_req {
      * anything there. 0: the buffer keeps its bytes until the message comes, because they may still
      * be sent from there. */
     uint32_t exclusive;
-    /* The call that the message belongs to: a transport may send it with the message. It then
-     * stores the sender's in the receive's request, and in that of a send that ends with MISMATCH
-     * the receiver's, before the request ends. */
+    /* The call that the message belongs to. A transport may send it with the message. Then it
+     * stores the sender's call in the request of a receive before the request ends. If a send ends
+     * with MISMATCH, it stores the receiver's call in the request of the send before that. */
     struct kolo_call_sign call;
 };
 
