@@ -249,7 +249,7 @@ static void hear_word(struct world *w, struct input *in)
     take(in, &word, sizeof word);
     word.magic = KOLO_VERBS_MAGIC;
     (void)!write(w->words, &word, sizeof word);
-    kolo_verbs_control_step(w->link);
+    kolo_verbs_words_step(w->link);
     while (read(w->sink, scrap, sizeof scrap) > 0) {
     }
 }
@@ -304,8 +304,8 @@ static void post(struct world *w, struct input *in, bool sends)
                                     bytes / runs + runs - 1};
     req->channel = which >> 3 & 1;
     w->nreqs++;
-    const kolo_status st = sends ? kolo_verbs_message_send(w->link, &data, req)
-                                 : kolo_verbs_message_recv(w->link, &data, req);
+    const kolo_status st = sends ? kolo_transport_verbs.send(w->link, &data, req)
+                                 : kolo_transport_verbs.recv(w->link, &data, req);
     req->status = st < 0 ? st : req->status;
 }
 

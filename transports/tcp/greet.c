@@ -14,80 +14,10 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 enum { AGAIN_FIRST_US = 1000, AGAIN_MOST = 7 /* doublings */ };
-
-/* ---- sockets ---- */
-
-static void watch_socket(struct kolo_tcp_socket *s, int how, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-    if (epoll_ctl(s->link->ep->epoll, how, fd, &event) != 0) {
-        kolo_tcp_fail(s->link, "cannot be watched", errno);
-    }
-}
-
-static bool is_between(enum kolo_tcp_state state)
-{
-    return state == KOLO_TCP_CONNECTING || state == KOLO_TCP_GREETING || state == KOLO_TCP_PROVING;
-}
-
-static void enter_state(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
-{
-    struct kolo_endpoint *ep = s->link->ep;
-    ep->nconnecting += is_between(state) - is_between(s->state);
-    s->state = state;
-    s->got = 0;
-}
-
-void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
-{
-    if (s->fd >= 0) {
-        close(s->fd);
-    }
-    s->fd = -1;
-    enter_state(s, state);
-}
-
-/* Between two ends with one address there is no congestion. A control that paces by measured rates,
- * for example bbr, takes the pauses between calls for the rate of the link. It may then send at
- * half the rate for ever. */
-static void choose_congestion_control(const struct kolo_tcp_socket *s)
-{
-    const struct kolo_inet *here = &s->link->ep->interface.place, *there = &s->link->address.place;
-    if (here->family == there->family && memcmp(here->ip, there->ip, sizeof here->ip) == 0) {
-        (void)setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
-    }
-}
-
-void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
-{
-    struct kolo_endpoint *ep = s->link->ep;
-    char name[KOLO_INET_TEXT];
-    enter_state(s, KOLO_TCP_UP);
-    s->again_us = 0;
-    if (s->fd != fd) {
-        s->fd = fd;
-        watch_socket(s, EPOLL_CTL_MOD, fd);
-    }
-    choose_congestion_control(s);
-    s->ripe = true;
-    s->full = false;
-    if (s->staging == NULL) {
-        s->staging = malloc(KOLO_TCP_STAGING);
-    }
-    if (s->staging == NULL) {
-        kolo_tcp_fail(s->link, "cannot be read: out of memory for a socket", ENOMEM);
-        return;
-    }
-    KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s", ep->env.rank,
-             s->link->base.peer.rank, s->index, s->link->nsockets, ep->interface.name,
-             kolo_inet_name(&s->link->address.place, name));
-}
 
 static bool prove_hello(const struct kolo_endpoint *ep, const char *direction,
                         const struct kolo_tcp_hello *hello,
@@ -147,8 +77,8 @@ void kolo_tcp_greet_begin(struct kolo_link *link, int index)
     set_options(ep, fd);
     s->fd = fd;
     s->since_us = kolo_now_us();
-    enter_state(s, KOLO_TCP_CONNECTING);
-    watch_socket(s, EPOLL_CTL_ADD, fd);
+    kolo_tcp_socket_enter(s, KOLO_TCP_CONNECTING);
+    kolo_tcp_socket_watch(s, EPOLL_CTL_ADD, fd);
 }
 
 /* The listener may have closed this guest for another, or lost its own connection. */
@@ -163,7 +93,7 @@ static void try_again(struct kolo_tcp_socket *s)
 static void step_connecting(struct kolo_tcp_socket *s)
 {
     if (kolo_net_say(s->fd, &s->hello, sizeof s->hello)) {
-        enter_state(s, KOLO_TCP_GREETING);
+        kolo_tcp_socket_enter(s, KOLO_TCP_GREETING);
     } else if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) {
         fail_connecting(s->link, errno);
     }
@@ -184,7 +114,7 @@ static void step_greeting(struct kolo_tcp_socket *s)
                    !kolo_net_say(s->fd, s->proof, sizeof s->proof)) {
             try_again(s);
         } else {
-            enter_state(s, KOLO_TCP_PROVING);
+            kolo_tcp_socket_enter(s, KOLO_TCP_PROVING);
         }
     }
 }
@@ -278,7 +208,7 @@ static enum kolo_guest_state prove_guest(const struct kolo_endpoint *ep, struct 
 static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
 {
     struct kolo_tcp_socket *s = &link->socket[guest->index];
-    if (is_between(s->state)) {
+    if (kolo_tcp_is_greeting(s->state)) {
         kolo_tcp_socket_reset(s, KOLO_TCP_NONE);
     }
     const int fd = guest->fd;
@@ -296,7 +226,7 @@ static bool is_refused(const struct kolo_endpoint *ep, const struct kolo_link *l
     const struct kolo_tcp_socket *s = &link->socket[guest->index];
     return (int)guest->index >= link->nsockets || s->state == KOLO_TCP_UP ||
            s->state == KOLO_TCP_ENDED || link->base.failed != KOLO_OK ||
-           (is_between(s->state) && ep->env.rank < guest->from);
+           (kolo_tcp_is_greeting(s->state) && ep->env.rank < guest->from);
 }
 
 static enum kolo_welcome welcome_guest(struct kolo_endpoint *ep, struct kolo_guest *guest)

@@ -251,9 +251,6 @@ bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
     }
     out->frame.magic = KOLO_TCP_FRAME_MAGIC;
     out->frame.taken = kolo_channel_tell(&link->base.channel[out->frame.channel]);
-    if (link->sums) {
-        kolo_tcp_stream_sum(&out->frame, out->message);
-    }
     return true;
 }
 

@@ -22,7 +22,7 @@ static uint32_t head_sum(const struct kolo_tcp_frame *frame)
     return kolo_crc32c(0, frame, offsetof(struct kolo_tcp_frame, sum));
 }
 
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message)
+static void fill_sums(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message)
 {
     size_t run = 0;
     frame->payload_sum = 0;
@@ -90,6 +90,18 @@ static struct kolo_tcp_out *out_at(struct kolo_tcp_socket *s, int i)
     return &s->out[(s->first + i) % KOLO_TCP_QUEUE];
 }
 
+/* The next frame to write, with its sums. */
+static bool pull_frame(struct kolo_link *link, struct kolo_tcp_out *out)
+{
+    if (!kolo_tcp_message_pull(link, out)) {
+        return false;
+    }
+    if (link->sums) {
+        fill_sums(&out->frame, out->message);
+    }
+    return true;
+}
+
 /* Pull frames until they make one batch. */
 static void fill_batch(struct kolo_tcp_socket *s)
 {
@@ -98,7 +110,7 @@ static void fill_batch(struct kolo_tcp_socket *s)
         bytes += out_at(s, i)->frame.len;
     }
     while (s->count < KOLO_TCP_QUEUE && bytes < BATCH_BYTES &&
-           kolo_tcp_message_pull(s->link, out_at(s, s->count))) {
+           pull_frame(s->link, out_at(s, s->count))) {
         bytes += out_at(s, s->count)->frame.len;
         s->count++;
     }
@@ -219,7 +231,7 @@ static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *fra
                      size_t *len)
 {
     frame->magic = KOLO_TCP_FRAME_MAGIC;
-    kolo_tcp_stream_sum(frame, NULL);
+    fill_sums(frame, NULL);
     memcpy(bytes + *len, frame, s->link->head);
     *len += s->link->head;
 }

@@ -7,7 +7,6 @@
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -148,66 +147,6 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     return KOLO_OK;
 }
 
-static void hang_up(struct kolo_link *link)
-{
-    kolo_doubt_end(&link->doubt);
-    for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
-        kolo_tcp_socket_reset(&link->socket[i], KOLO_TCP_ENDED);
-        link->socket[i].again_us = 0;
-    }
-}
-
-void kolo_tcp_fail(struct kolo_link *link, const char *what, int error)
-{
-    const struct kolo_env *env = &link->ep->env;
-    const bool bad = error == EBADMSG;
-    if (kolo_carrier_fail(&link->base, &link->address.place, what, bad ? 0 : error)) {
-        link->bad = bad;
-        if (env->on_peer_lost != NULL) {
-            env->on_peer_lost(env->owner, link->base.peer.rank, what, error);
-        }
-    }
-}
-
-static void settle_doubt(struct kolo_link *link)
-{
-    const int error = kolo_doubt_step(&link->doubt);
-    if (error != 0) {
-        kolo_tcp_fail(link,
-                      error == ECONNRESET     ? "closed its connection"
-                      : error == ECONNREFUSED ? "is gone"
-                      : error == ENOLINK      ? "lost its connection, and lives"
-                                              : "is not reached any more",
-                      error);
-        kolo_doubt_end(&link->doubt);
-    }
-}
-
-void kolo_tcp_doubt(struct kolo_link *link, bool met)
-{
-    if (!kolo_doubt_is_open(&link->doubt) && link->base.failed == KOLO_OK) {
-        hang_up(link);
-        kolo_doubt_begin(&link->doubt, &link->address.place, &link->ep->interface, met);
-        kolo_carrier_activate(&link->base);
-        settle_doubt(link);
-    }
-}
-
-void kolo_tcp_ended(struct kolo_tcp_socket *s, int error)
-{
-    struct kolo_link *link = s->link;
-    if (link->base.bye) { /* all its frames are here, even if a reset follows */
-        kolo_tcp_socket_reset(s, KOLO_TCP_ENDED);
-        if (s->index == 0) {
-            kolo_carrier_left(&link->base);
-        }
-    } else if (error == 0 || error == ECONNRESET || error == ECONNABORTED || error == EPIPE) {
-        kolo_tcp_doubt(link, true);
-    } else {
-        kolo_tcp_fail(link, "is not reached any more", error);
-    }
-}
-
 /* ---- progress ---- */
 
 /* The lower rank makes further sockets once a long message was posted. */
@@ -282,7 +221,7 @@ static int step_link(struct kolo_link *link, bool asks)
         }
         link->words = link->notes > 0 && link->note[0].kind == KOLO_TCP_WORD;
         if (kolo_doubt_is_open(&link->doubt)) {
-            settle_doubt(link);
+            kolo_tcp_settle_doubt(link);
         } else {
             moved = step_sockets(link, asks) && !link->words;
         }
@@ -298,7 +237,7 @@ static int step_link(struct kolo_link *link, bool asks)
             kolo_tcp_farewell_complain(link);
         }
         kolo_tcp_message_end(link, why != KOLO_OK ? why : link->base.failed);
-        hang_up(link);
+        kolo_tcp_hang_up(link);
     }
     const int done = link->base.done;
     link->base.done = 0;
@@ -387,7 +326,7 @@ static void tcp_disconnect(struct kolo_link *link)
         kolo_tcp_farewell_give_up(link, KOLO_ERR_ABORTED);
     }
     kolo_tcp_message_end(link, KOLO_ERR_ABORTED);
-    hang_up(link);
+    kolo_tcp_hang_up(link);
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         free(link->socket[i].staging);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The types that the files of the tcp transport share: sockets, links, messages, frames.
  *
+ *   socket.c   the states of a socket, and the failure of its link
  *   greet.c    how two ranks prove to each other who they are
  *   stream.c   bytes of frames into and out of sockets
  *   message.c  sends and receives: which frame goes next, and where arriving bytes belong
@@ -206,6 +207,30 @@ struct kolo_endpoint {
     int nclosing, closing_cap;
 };
 
+/* ---- socket.c ---- */
+
+/* Have epoll report the descriptor's events with data.ptr `s`. `how`: EPOLL_CTL_ADD or _MOD. */
+void kolo_tcp_socket_watch(struct kolo_tcp_socket *s, int how, int fd);
+/* Whether its connection is being made or proved. */
+bool kolo_tcp_is_greeting(enum kolo_tcp_state state);
+void kolo_tcp_socket_enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
+/* Close a socket's descriptor, and enter `state`. */
+void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
+/* The socket is up: data may flow. */
+void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
+/* Fail the link: its requests end with LINK and this text. `error`: errno; as for struct
+ * kolo_env. */
+void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
+/* The socket has ended. After BYE that is no error. */
+void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
+/* The connection has ended without a reason (`met`), or could not be made because the peer refused:
+ * find out whether the peer lives, and then fail the link. */
+void kolo_tcp_doubt(struct kolo_link *link, bool met);
+/* Look whether the doubt is settled. */
+void kolo_tcp_settle_doubt(struct kolo_link *link);
+/* Close all sockets of the link. */
+void kolo_tcp_hang_up(struct kolo_link *link);
+
 /* ---- greet.c ---- */
 
 /* Begin to connect socket `index`. */
@@ -216,10 +241,6 @@ void kolo_tcp_greet_step(struct kolo_tcp_socket *s);
 extern const struct kolo_acceptor_ops kolo_tcp_greet_guests;
 /* Take the connections that this link's peer made before the link existed. */
 void kolo_tcp_greet_adopt(struct kolo_link *link);
-/* Close a socket's descriptor, and enter `state`. */
-void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
-/* The socket is up: data may flow. */
-void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
 
 /* ---- stream.c ---- */
 
@@ -231,9 +252,6 @@ bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 /* Drop the queued frames and write BYE or ABORT, unless a frame is half written. False: the socket
  * is full. */
 bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, uint32_t number);
-
-/* Fill in the sums of a frame before it is sent. `message`: the message of its payload, or NULL. */
-void kolo_tcp_stream_sum(struct kolo_tcp_frame *frame, const struct kolo_carrier_message *message);
 
 /* ---- message.c ---- */
 
@@ -277,17 +295,5 @@ void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why);
 void kolo_tcp_farewell_complain(struct kolo_link *link);
 /* Wait until the sockets kept aside have delivered their bytes, and close them. */
 void kolo_tcp_farewell_finish(struct kolo_endpoint *ep);
-
-/* ---- tcp.c ---- */
-
-/* The connection has ended without a reason (`met`), or could not be made because the peer refused:
- * find out whether the peer lives, and then fail the link. */
-void kolo_tcp_doubt(struct kolo_link *link, bool met);
-
-/* Fail the link: its requests end with LINK and this text. `error`: errno; as for struct
- * kolo_env. */
-void kolo_tcp_fail(struct kolo_link *link, const char *what, int error);
-/* The socket has ended. After BYE that is no error. */
-void kolo_tcp_ended(struct kolo_tcp_socket *s, int error);
 
 #endif

@@ -16,9 +16,6 @@
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -170,67 +167,38 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 
 /* ---- words in ---- */
 
-/* False: the word is invalid. */
-static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word)
+/* The peer's connection has ended, with an errno or 0. */
+static void end_words(struct kolo_link *link, int error)
 {
-    const struct kolo_env *env = &link->ep->env;
-    if (word->magic != KOLO_VERBS_MAGIC || link->base.bye) {
-        return false;
+    drop_stream(&link->in);
+    if (link->base.bye) {
+        return;
     }
-    switch (word->kind) {
-    case KOLO_VERBS_BYE:
-        link->base.bye = true;
+    if (error == 0 || error == ECONNRESET || error == EPIPE) { /* died, or gave this link up */
+        kolo_doubt_begin(&link->doubt, &link->address.place, &link->ep->interface, true);
         kolo_carrier_activate(&link->base);
-        return true;
-    case KOLO_VERBS_ABORT:
-        kolo_carrier_aborted(&link->base, word->reason);
-        return true;
-    case KOLO_VERBS_TEXT:
-        kolo_carrier_hear_reason(&link->base, (size_t)word->epoch * KOLO_VERBS_TEXT_PART,
-                                 (const char *)word + offsetof(struct kolo_verbs_word, value),
-                                 KOLO_VERBS_TEXT_PART);
-        return true;
-    case KOLO_VERBS_NOTIFY:
-        kolo_carrier_hear_call(&link->base, &word->call);
-        if (env->on_notify != NULL) {
-            env->on_notify(env->owner, link->base.peer.rank, word->value);
-        }
-        return true;
-    default:
-        return kolo_verbs_lane_hear(link, word);
+    } else {
+        kolo_verbs_fail(link, "is not reached any more", error, true);
     }
 }
 
-static void read_words(struct kolo_link *link)
+bool kolo_verbs_control_read(struct kolo_link *link, struct kolo_verbs_word *out)
 {
     struct kolo_verbs_stream *s = &link->in;
-    int came = 1;
-    while (s->fd >= 0 && link->base.failed == KOLO_OK &&
-           (came = kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got)) > 0) {
-        const struct kolo_verbs_word word = s->word;
-        if (!hear_word(link, &word)) {
-            kolo_verbs_fail(link, "sent an invalid control word", 0, false);
-        }
-    }
+    const int came = s->fd >= 0 ? kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got) : 0;
     if (came < 0) {
-        const int error = errno;
-        drop_stream(s);
-        if (link->base.bye) {
-            return;
-        }
-        if (error == 0 || error == ECONNRESET || error == EPIPE) { /* died, or gave this link up */
-            kolo_doubt_begin(&link->doubt, &link->address.place, &link->ep->interface, true);
-            kolo_carrier_activate(&link->base);
-        } else {
-            kolo_verbs_fail(link, "is not reached any more", error, true);
-        }
+        end_words(link, errno);
     }
+    if (came <= 0) {
+        return false;
+    }
+    *out = s->word;
+    return true;
 }
 
 void kolo_verbs_control_step(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
-    read_words(link);
     if (link->base.failed == KOLO_OK && s->again_us > 0 && kolo_now_us() >= s->again_us) {
         kolo_verbs_control_begin(link);
     }

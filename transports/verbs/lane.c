@@ -1,25 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Work requests of a lane: posting, completions and credits.
+/* A lane: how it comes to life and ends, and its work requests.
  *
  * Work requests form a chain and are posted together. Every SIGNAL_EVERYth request reports its
- * completion, and so does each request that a message waits for. A failure is always reported.
- *
- * An immediate value is the number of entries taken from the other direction, modulo 2^31. Its
- * highest bit says that no entry comes with it. */
+ * completion, and so does each request that a message waits for. A failure is always reported. */
 #include "transports/verbs/verbs.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-enum { SIGNAL_EVERY = 16, POLLED = 16, SPARE_SENDS = 4, CREDITS_DUE = KOLO_VERBS_SLOTS / 4 };
-#define ALONE   (UINT32_C(1) << 31)
-#define COUNTED (ALONE - 1)
-#define RECEIVE (UINT32_C(1) << 31) /* in the upper half of wr_id */
+enum { SIGNAL_EVERY = 16, SPARE_SENDS = 4, CREDITS_DUE = KOLO_VERBS_SLOTS / 4 };
 
 static_assert((int)KOLO_VERBS_SLOTS / (int)CREDITS_DUE <= (int)KOLO_VERBS_NOTES,
               "credits find a receive");
 static_assert((int)KOLO_VERBS_SLOTS > (int)SIGNAL_EVERY, "a slot's last write has told of its end");
+
+/* ---- states ---- */
+
+static void log_live(const struct kolo_verbs_lane *lane)
+{
+    const struct kolo_link *link = lane->link;
+    const int rail = (int)(lane->rail - link->ep->rail);
+    KOLO_LOG(INFO, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s port %u (%s)%s", rail,
+             link->ep->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
+             lane->rail->port, lane->rail->self.ethernet ? "RoCE" : "InfiniBand",
+             lane->epoch > 0 ? ", again" : "");
+}
+
+void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
+{
+    lane->state = KOLO_VERBS_LANE_LIVE;
+    lane->link->nlive++;
+    lane->link->lost_us = 0;
+    log_live(lane);
+    kolo_verbs_connected(lane->link);
+    kolo_carrier_activate(&lane->link->base);
+}
+
+void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
+{
+    struct kolo_link *link = lane->link;
+    if (lane->state == KOLO_VERBS_LANE_BROKEN || lane->state == KOLO_VERBS_LANE_DOWN ||
+        lane->state == KOLO_VERBS_LANE_NONE) {
+        return;
+    }
+    if (lane->state == KOLO_VERBS_LANE_LIVE && --link->nlive == 0) {
+        link->lost_us = kolo_now_us();
+    }
+    lane->state = KOLO_VERBS_LANE_BROKEN;
+    lane->since_us = kolo_now_us();
+    lane->nchain = 0;
+    kolo_verbs_queue_pair_stop(lane);
+    if (what != NULL && !link->base.bye && link->base.failed == KOLO_OK) {
+        (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
+                       lane->rail->port, what);
+        KOLO_LOG(WARN, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s",
+                 (int)(lane->rail - link->ep->rail), link->ep->env.rank, link->base.peer.rank,
+                 lane->index, link->nlanes, link->lost);
+        lane->rail->asked_us = 0;
+    }
+    kolo_carrier_activate(&link->base);
+}
 
 /* ---- out ---- */
 
@@ -84,7 +124,7 @@ static struct ibv_send_wr *next_request(struct kolo_verbs_lane *lane, bool tells
 static uint32_t take_credits(struct kolo_verbs_lane *lane)
 {
     lane->told = lane->taken;
-    return lane->taken & COUNTED;
+    return lane->taken & KOLO_VERBS_COUNTED;
 }
 
 struct kolo_verbs_entry *kolo_verbs_lane_entry(struct kolo_verbs_lane *lane)
@@ -123,7 +163,7 @@ static void send_credits(struct kolo_verbs_lane *lane, bool tells)
     struct ibv_send_wr *wr = next_request(lane, tells);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->num_sge = 0;
-    wr->imm_data = htonl(ALONE | take_credits(lane));
+    wr->imm_data = htonl(KOLO_VERBS_ALONE | take_credits(lane));
     wr->wr.rdma.remote_addr = lane->offer.ring;
     wr->wr.rdma.rkey = lane->offer.rkey;
 }
@@ -142,7 +182,7 @@ bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane)
         return true;
     }
     for (int i = 0; i < missing; i++) {
-        wr[i] = (struct ibv_recv_wr){.wr_id = (uint64_t)(lane->id | RECEIVE) << 32,
+        wr[i] = (struct ibv_recv_wr){.wr_id = (uint64_t)(lane->id | KOLO_VERBS_RECEIVE) << 32,
                                      .next = i + 1 < missing ? &wr[i + 1] : NULL};
     }
     lane->recvs = KOLO_VERBS_RECVS;
@@ -171,111 +211,4 @@ bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane)
         post_chain(lane);
     }
     return false;
-}
-
-/* ---- completions ---- */
-
-static void retire_work(struct kolo_verbs_lane *lane, uint32_t upto)
-{
-    lane->retired = upto;
-    while (lane->first_flight != lane->next_flight) {
-        struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
-        if ((int32_t)(upto - f->posted) < 0) {
-            break;
-        }
-        lane->first_flight++;
-        lane->flying_bytes -= f->len;
-        if (f->message != NULL) {
-            kolo_verbs_pump_flown(lane->link, f);
-        }
-    }
-}
-
-/* False: the entry is invalid. */
-static bool take_entry(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
-{
-    const char *slot = lane->in + (size_t)(lane->taken % KOLO_VERBS_SLOTS) * KOLO_VERBS_SLOT;
-    struct kolo_verbs_entry entry; /* a copy: the peer can write to the slot at any time */
-    memcpy(&entry, slot, sizeof entry);
-    lane->taken++;
-    return wc->byte_len >= sizeof entry && entry.len == wc->byte_len - sizeof entry &&
-           entry.len <= KOLO_VERBS_PIECE &&
-           kolo_verbs_message_arrives(lane->link, &entry, slot + sizeof entry);
-}
-
-static bool take_value(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
-{
-    const uint32_t value = ntohl(wc->imm_data);
-    const uint32_t more = (value - lane->credited) & COUNTED;
-    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || more > lane->sent - lane->credited) {
-        return false;
-    }
-    lane->credited += more;
-    return (value & ALONE) != 0 || take_entry(lane, wc);
-}
-
-static void complete_work(struct kolo_verbs_lane *lane, const struct ibv_wc *wc)
-{
-    struct kolo_link *link = lane->link;
-    const bool receive = ((wc->wr_id >> 32) & RECEIVE) != 0;
-    lane->recvs -= receive;
-    if (wc->status != IBV_WC_SUCCESS) {
-        if (lane->state != KOLO_VERBS_LANE_BROKEN) {
-            char what[160];
-            (void)snprintf(what, sizeof what, "%s (status %d, vendor's %#x)",
-                           link->ep->lib->wc_status_str(wc->status), (int)wc->status,
-                           wc->vendor_err);
-            kolo_verbs_lane_break(lane, what);
-        }
-    } else if (!receive) {
-        retire_work(lane, (uint32_t)wc->wr_id);
-        if (lane->state == KOLO_VERBS_LANE_TRIED) {
-            kolo_verbs_lane_live(lane);
-        }
-    } else if (lane->state == KOLO_VERBS_LANE_DOWN) { /* our DOWN did not count this entry */
-        return;
-    } else if (link->base.failed == KOLO_OK && !take_value(lane, wc)) {
-        kolo_verbs_fail(link, "sent an invalid message", 0, false);
-    }
-    kolo_carrier_activate(&link->base);
-}
-
-/* The lane of a completion. NULL: its queue pair is gone. */
-static struct kolo_verbs_lane *lane_of(const struct kolo_endpoint *ep, const struct ibv_wc *wc)
-{
-    const uint32_t id = (uint32_t)(wc->wr_id >> 32) & ~RECEIVE;
-    const int index = (int)(id & 0xffff);
-    struct kolo_verbs_lane *lane = index < ep->nlane ? ep->lane[index] : NULL;
-    return lane != NULL && lane->id == id && lane->qp != NULL ? lane : NULL;
-}
-
-void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail)
-{
-    struct ibv_cq *cq = NULL;
-    void *own = NULL;
-    if (rail->lib->get_cq_event(rail->channel, &cq, &own) == 0) {
-        rail->lib->ack_cq_events(cq, 1);
-        rail->armed = false;
-    }
-}
-
-int kolo_verbs_lanes_poll(struct kolo_endpoint *ep)
-{
-    struct ibv_wc wc[POLLED];
-    int all = 0;
-    for (int r = 0; r < ep->nrails; r++) {
-        struct kolo_verbs_rail *rail = &ep->rail[r];
-        const int n = ibv_poll_cq(rail->cq, POLLED, wc);
-        for (int i = 0; i < n; i++) {
-            struct kolo_verbs_lane *lane = lane_of(ep, &wc[i]);
-            if (lane != NULL) {
-                complete_work(lane, &wc[i]);
-            }
-        }
-        if (rail->armed && n > 0) {
-            kolo_verbs_lanes_wake(rail);
-        }
-        all += n > 0 ? n : 0;
-    }
-    return all;
 }

@@ -170,16 +170,6 @@ static void send_word(struct kolo_verbs_lane *lane, enum kolo_verbs_word_kind ki
     kolo_verbs_control_say(lane->link, &word);
 }
 
-static void log_live(const struct kolo_verbs_lane *lane)
-{
-    const struct kolo_link *link = lane->link;
-    const int rail = (int)(lane->rail - link->ep->rail);
-    KOLO_LOG(INFO, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s port %u (%s)%s", rail,
-             link->ep->env.rank, link->base.peer.rank, lane->index, link->nlanes, lane->rail->name,
-             lane->rail->port, lane->rail->self.ethernet ? "RoCE" : "InfiniBand",
-             lane->epoch > 0 ? ", again" : "");
-}
-
 /* Try the lane: both ends are ready, but the two ports may still not reach each other. */
 static void try_out(struct kolo_verbs_lane *lane)
 {
@@ -187,16 +177,6 @@ static void try_out(struct kolo_verbs_lane *lane)
         lane->state = KOLO_VERBS_LANE_TRIED;
         kolo_verbs_lane_try(lane);
     }
-}
-
-void kolo_verbs_lane_live(struct kolo_verbs_lane *lane)
-{
-    lane->state = KOLO_VERBS_LANE_LIVE;
-    lane->link->nlive++;
-    lane->link->lost_us = 0;
-    log_live(lane);
-    kolo_verbs_connected(lane->link);
-    kolo_carrier_activate(&lane->link->base);
 }
 
 /* Connect the lane once both offers are there. */
@@ -263,31 +243,6 @@ bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *
 
 /* ---- failure and recovery ---- */
 
-void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what)
-{
-    struct kolo_link *link = lane->link;
-    if (lane->state == KOLO_VERBS_LANE_BROKEN || lane->state == KOLO_VERBS_LANE_DOWN ||
-        lane->state == KOLO_VERBS_LANE_NONE) {
-        return;
-    }
-    if (lane->state == KOLO_VERBS_LANE_LIVE && --link->nlive == 0) {
-        link->lost_us = kolo_now_us();
-    }
-    lane->state = KOLO_VERBS_LANE_BROKEN;
-    lane->since_us = kolo_now_us();
-    lane->nchain = 0;
-    kolo_verbs_queue_pair_stop(lane);
-    if (what != NULL && !link->base.bye && link->base.failed == KOLO_OK) {
-        (void)snprintf(link->lost, sizeof link->lost, "%s port %u: %s", lane->rail->name,
-                       lane->rail->port, what);
-        KOLO_LOG(WARN, NET, "NET/IB/%d : rank %d to %d, lane %d of %d over %s",
-                 (int)(lane->rail - link->ep->rail), link->ep->env.rank, link->base.peer.rank,
-                 lane->index, link->nlanes, link->lost);
-        lane->rail->asked_us = 0;
-    }
-    kolo_carrier_activate(&link->base);
-}
-
 /* Keep an entry that the peer did not take, to send it again. */
 static bool keep_entry(struct kolo_link *link, const char *slot)
 {
@@ -318,9 +273,9 @@ static void settle_entries(struct kolo_verbs_lane *lane)
     for (; lane->first_flight != lane->next_flight; lane->first_flight++) {
         const struct kolo_verbs_flight *f = &lane->flight[lane->first_flight % KOLO_VERBS_SENDS];
         if (f->message != NULL && (int32_t)(f->entry - lane->peer_taken) < 0) {
-            kolo_verbs_pump_flown(link, f);
+            kolo_verbs_message_flown(link, f);
         } else if (f->message != NULL) {
-            kolo_verbs_pump_again(link, f);
+            kolo_verbs_message_again(link, f);
         }
     }
     for (uint32_t n = lane->peer_taken; n != lane->sent; n++) {

@@ -105,9 +105,6 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
     if (!take_early(&link->early[m->channel], m)) {
         kolo_verbs_fail(link, "sent an invalid message", 0, false);
     }
-    if (link->nlive > 0 && link->base.sends.first == m) { /* else earlier sends go first */
-        (void)kolo_verbs_pump(link);
-    }
     return KOLO_OK;
 }
 
@@ -197,9 +194,6 @@ kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_by
     }
     if (m->touched) {
         end_if_whole(link, m);
-    }
-    if (link->notes > 0 && link->nlive > 0) {
-        (void)kolo_verbs_pump(link);
     }
     return KOLO_OK;
 }
@@ -315,6 +309,36 @@ bool kolo_verbs_message_arrives(struct kolo_link *link, const struct kolo_verbs_
         return true;
     default:
         return false;
+    }
+}
+
+/* ---- chunks in flight ---- */
+
+void kolo_verbs_message_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight)
+{
+    struct kolo_carrier_message *m = flight->message;
+    m->flying--;
+    m->moved += flight->len;
+    if (m->flying == 0 && kolo_verbs_message_of(m)->nagain == 0 && m->made == m->total) {
+        kolo_verbs_message_end_send(link, m);
+    }
+}
+
+void kolo_verbs_message_again(struct kolo_link *link, const struct kolo_verbs_flight *flight)
+{
+    struct kolo_carrier_message *m = flight->message;
+    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
+    if (m->made == m->total && v->nagain == 0) {
+        kolo_carrier_message_take_out(&link->base.flying, m);
+        kolo_carrier_message_append(&link->base.sends, m);
+    }
+    m->flying--;
+    if (v->nagain > 0 && v->again[v->nagain - 1].at + v->again[v->nagain - 1].len == flight->at) {
+        v->again[v->nagain - 1].len += flight->len;
+    } else if (v->nagain < KOLO_VERBS_AGAIN) {
+        v->again[v->nagain++] = (struct kolo_verbs_piece){flight->at, flight->len};
+    } else {
+        kolo_verbs_fail(link, "too much to send again", 0, false);
     }
 }
 

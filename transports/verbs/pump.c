@@ -244,33 +244,3 @@ bool kolo_verbs_pump(struct kolo_link *link)
     }
     return pulled;
 }
-
-/* ---- chunks in flight ---- */
-
-void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight)
-{
-    struct kolo_carrier_message *m = flight->message;
-    m->flying--;
-    m->moved += flight->len;
-    if (m->flying == 0 && kolo_verbs_message_of(m)->nagain == 0 && m->made == m->total) {
-        kolo_verbs_message_end_send(link, m);
-    }
-}
-
-void kolo_verbs_pump_again(struct kolo_link *link, const struct kolo_verbs_flight *flight)
-{
-    struct kolo_carrier_message *m = flight->message;
-    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
-    if (m->made == m->total && v->nagain == 0) {
-        kolo_carrier_message_take_out(&link->base.flying, m);
-        kolo_carrier_message_append(&link->base.sends, m);
-    }
-    m->flying--;
-    if (v->nagain > 0 && v->again[v->nagain - 1].at + v->again[v->nagain - 1].len == flight->at) {
-        v->again[v->nagain - 1].len += flight->len;
-    } else if (v->nagain < KOLO_VERBS_AGAIN) {
-        v->again[v->nagain++] = (struct kolo_verbs_piece){flight->at, flight->len};
-    } else {
-        kolo_verbs_fail(link, "too much to send again", 0, false);
-    }
-}

@@ -6,13 +6,11 @@
 #include "transports/verbs/verbs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { EPOLL_EVERY = 64, EVENTS = 64, LINGER_MS = 2000, QUIET_TURNS = 100, NAP_US = 20 };
+enum { EPOLL_EVERY = 64, EVENTS = 64, QUIET_TURNS = 100 };
 enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 };
 
 /* ---- the endpoint ---- */
@@ -171,80 +169,30 @@ static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_pee
     return KOLO_OK;
 }
 
-void kolo_verbs_connected(struct kolo_link *link)
+/* ---- requests ---- */
+
+static kolo_status verbs_send(struct kolo_link *link, const struct kolo_bytes *src,
+                              struct kolo_req *req)
 {
-    link->ep->nconnecting -= link->connecting;
-    link->connecting = false;
+    const bool first = link->base.sends.first == NULL; /* else earlier sends go first */
+    KOLO_TRY(kolo_verbs_message_send(link, src, req));
+    if (first && link->nlive > 0) {
+        (void)kolo_verbs_pump(link);
+    }
+    return KOLO_OK;
 }
 
-void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone)
+static kolo_status verbs_recv(struct kolo_link *link, const struct kolo_bytes *dst,
+                              struct kolo_req *req)
 {
-    const struct kolo_env *env = &link->ep->env;
-    if (kolo_carrier_fail(&link->base, &link->address.place, what, error)) {
-        KOLO_LOG(INFO, NET, "NET/IB : %s", link->base.text);
-        if (gone && env->on_peer_lost != NULL) {
-            env->on_peer_lost(env->owner, link->base.peer.rank, what, error);
-        }
+    KOLO_TRY(kolo_verbs_message_recv(link, dst, req));
+    if (link->notes > 0 && link->nlive > 0) {
+        (void)kolo_verbs_pump(link);
     }
+    return KOLO_OK;
 }
 
 /* ---- progress ---- */
-
-/* Wait until all posted work has completed, then send BYE. */
-static void finish_sending(struct kolo_link *link)
-{
-    const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    bool quiet = false;
-    while (link->nlive > 0 && !quiet && !link->base.bye && link->base.failed == KOLO_OK &&
-           kolo_now_us() < deadline) {
-        quiet = true;
-        for (int i = 0; i < link->nlanes; i++) {
-            quiet = kolo_verbs_lane_is_quiet(&link->lane[i]) && quiet;
-        }
-        if (!quiet && kolo_verbs_lanes_poll(link->ep) == 0) {
-            kolo_verbs_control_step(link);
-            (void)usleep(NAP_US);
-        }
-    }
-    for (int i = 0; i < link->nlanes; i++) {
-        const struct kolo_verbs_word sent = {.kind = KOLO_VERBS_SENT,
-                                             .lane = (uint8_t)i,
-                                             .epoch = link->lane[i].epoch,
-                                             .value = link->lane[i].sent};
-        kolo_verbs_control_say(link, &sent);
-    }
-    kolo_verbs_control_say(link, &(struct kolo_verbs_word){.kind = KOLO_VERBS_BYE});
-    while (!kolo_verbs_control_flush(link) && link->out.fd >= 0 && kolo_now_us() < deadline) {
-        (void)usleep(NAP_US);
-    }
-}
-
-static void say_reason(struct kolo_link *link)
-{
-    char text[KOLO_REASON_TEXT];
-    const size_t len = kolo_carriers_reason_text(&link->ep->all, text);
-    for (uint32_t i = 0; i * KOLO_VERBS_TEXT_PART < len; i++) {
-        struct kolo_verbs_word word = {.kind = KOLO_VERBS_TEXT, .epoch = i};
-        memcpy((char *)&word + offsetof(struct kolo_verbs_word, value),
-               text + (size_t)i * KOLO_VERBS_TEXT_PART, KOLO_VERBS_TEXT_PART);
-        kolo_verbs_control_say(link, &word);
-    }
-}
-
-/* abort() was called. Either the communicator failed, and the peer must know. Or this side wants
- * its requests back, and leaves. */
-static void give_up(struct kolo_link *link, kolo_status why)
-{
-    if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {
-        say_reason(link);
-        const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
-                                             .reason = kolo_carriers_reason(&link->ep->all, why)};
-        kolo_verbs_control_say(link, &word);
-    } else if (!link->base.self && link->out.up) {
-        finish_sending(link);
-    }
-    kolo_carrier_give_up(&link->base, why);
-}
 
 static void end_link(struct kolo_link *link, kolo_status why)
 {
@@ -286,7 +234,7 @@ static int step_link(struct kolo_link *link, bool asks)
     bool moved = false;
     if (why == KOLO_OK && link->base.failed == KOLO_OK && !link->base.self) {
         if (asks || link->connecting) {
-            kolo_verbs_control_step(link);
+            kolo_verbs_words_step(link);
         }
         if (link->nlive < link->nlanes || link->base.bye) {
             kolo_verbs_lanes_step(link);
@@ -297,7 +245,7 @@ static int step_link(struct kolo_link *link, bool asks)
         moved = link->nlive > 0 && link->base.failed == KOLO_OK && kolo_verbs_pump(link);
     }
     if (why != KOLO_OK && link->base.failed == KOLO_OK) {
-        give_up(link, why);
+        kolo_verbs_give_up(link, why);
     }
     if (link->base.failed != KOLO_OK) {
         end_link(link, why);
@@ -407,7 +355,7 @@ static void verbs_disconnect(struct kolo_link *link)
     struct kolo_endpoint *ep = link->ep;
     if (is_ours(ep)) {
         if (link->base.failed == KOLO_OK) {
-            give_up(link, KOLO_ERR_ABORTED);
+            kolo_verbs_give_up(link, KOLO_ERR_ABORTED);
         }
         kolo_verbs_lanes_stop(link);
         kolo_verbs_message_end(link, KOLO_ERR_ABORTED);
@@ -450,8 +398,8 @@ const struct kolo_transport kolo_transport_verbs = {
     .disconnect = verbs_disconnect,
     .map = kolo_verbs_memory_map,
     .unmap = kolo_verbs_memory_unmap,
-    .send = kolo_verbs_message_send,
-    .recv = kolo_verbs_message_recv,
+    .send = verbs_send,
+    .recv = verbs_recv,
     .progress = verbs_progress,
     .abort = verbs_abort,
     .wait_fd = verbs_wait_fd,

@@ -6,12 +6,15 @@
  *   rails.c       devices and ports: which ones, how fast, which ports they reach
  *   address.c     the address of a rank, and the pairs of rails that follow from two addresses
  *   control.c     a TCP connection each way beside the data: liveness, offers of queue pairs
+ *   link.c        the state of a link that all its parts change
  *   queue_pair.c  the states of a queue pair
- *   lane.c        work requests and completions of a queue pair, and its credits
+ *   lane.c        a lane: its life and its end, work requests of its queue pair, credits
  *   lanes.c       how lanes come up, fail, and come back
  *   memory.c      registration
  *   message.c     sends and receives: how they begin and end, where arriving entries belong
  *   pump.c        which entry a lane carries next
+ *   completion.c  completions, and the entries that came
+ *   words.c       what the words of the control connections mean, and the last words
  *   verbs.c       the endpoint, its links, progress
  *
  * A rail is a port of a device. A link has one lane or more over each rail that reaches the peer. A
@@ -55,6 +58,7 @@ enum {
     KOLO_VERBS_CHAIN = 32, /* work requests posted together */
     KOLO_VERBS_AGAIN = 64  /* chunks of a message to write again */
 };
+#define KOLO_VERBS_RECEIVE (UINT32_C(1) << 31) /* in the upper half of wr_id: a receive */
 
 /* ---- messages ---- */
 
@@ -234,6 +238,14 @@ struct kolo_endpoint {
     bool warned; /* of a failed registration */
 };
 
+/* ---- link.c ---- */
+
+/* The link has its first live lane, or will never have one. */
+void kolo_verbs_connected(struct kolo_link *link);
+/* Fail the link: its requests end with LINK and this text. `error`: errno or 0. `gone`: the peer's
+ * process is gone, too. */
+void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);
+
 /* ---- rails.c ---- */
 
 /* Open the rails that this rank uses. Errors: UNSUPPORTED (there is none; the text says why),
@@ -253,7 +265,10 @@ void kolo_verbs_rails_hear(struct kolo_endpoint *ep);
 /* ---- control.c ---- */
 
 void kolo_verbs_control_begin(struct kolo_link *link);
-/* Connect, read and write, without blocking. */
+/* The next word that came. False: none is here. If the peer's connection has ended without BYE, the
+ * link is in doubt. */
+bool kolo_verbs_control_read(struct kolo_link *link, struct kolo_verbs_word *out);
+/* Connect and write, without blocking. */
 void kolo_verbs_control_step(struct kolo_link *link);
 /* How connections that peers make prove themselves, and reach their links. */
 extern const struct kolo_acceptor_ops kolo_verbs_control_guests;
@@ -277,8 +292,6 @@ void kolo_verbs_lanes_close(struct kolo_link *link);
 bool kolo_verbs_lane_hear(struct kolo_link *link, const struct kolo_verbs_word *word);
 /* Advance the lanes that failed. */
 void kolo_verbs_lanes_step(struct kolo_link *link);
-/* End a lane. `what` is the cause for the log. NULL: the peer ended it. */
-void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
 
 /* ---- queue_pair.c ---- */
 
@@ -293,6 +306,10 @@ void kolo_verbs_queue_pair_stop(struct kolo_verbs_lane *lane);
 
 /* ---- lane.c ---- */
 
+/* The path works: entries may go. */
+void kolo_verbs_lane_live(struct kolo_verbs_lane *lane);
+/* End a lane. `what` is the cause for the log. NULL: the peer ended it. */
+void kolo_verbs_lane_break(struct kolo_verbs_lane *lane, const char *what);
 /* Fill the receive queue. False: the device refuses. */
 bool kolo_verbs_lane_fill(struct kolo_verbs_lane *lane);
 /* Whether an entry and `more` further work requests may go now. */
@@ -308,15 +325,10 @@ void kolo_verbs_lane_write(struct kolo_verbs_lane *lane, const void *from, uint3
                            uint32_t lkey, uint64_t to, uint32_t rkey);
 /* Send an immediate value alone. Its arrival makes the lane live. */
 void kolo_verbs_lane_try(struct kolo_verbs_lane *lane);
-void kolo_verbs_lane_live(struct kolo_verbs_lane *lane);
 /* Post the work requests that were made, and credits that are due. */
 void kolo_verbs_lane_flush(struct kolo_verbs_lane *lane);
 /* Request a completion report for all posted work. True: all of it has completed. */
 bool kolo_verbs_lane_is_quiet(struct kolo_verbs_lane *lane);
-/* Handle the completions of all rails. Returns their number. */
-int kolo_verbs_lanes_poll(struct kolo_endpoint *ep);
-/* Take the completion event of the rail's queue, if there is one: the queue is no longer armed. */
-void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
 
 /* ---- memory.c ---- */
 
@@ -372,6 +384,10 @@ void kolo_verbs_message_copy_gpu(struct kolo_link *link, void *to, const void *f
                                  bool to_gpu);
 /* End the request of a send that has gone completely, or has failed. */
 void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_message *m);
+/* A chunk was written. */
+void kolo_verbs_message_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight);
+/* A chunk has to be written again. */
+void kolo_verbs_message_again(struct kolo_link *link, const struct kolo_verbs_flight *flight);
 /* Release a record that is no longer used; see drop() of kolo_carriers. */
 void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message *m);
 /* End all pending requests with `why`. */
@@ -382,10 +398,21 @@ void kolo_verbs_message_free(struct kolo_link *link);
 
 /* Make and post the entries and chunks that can go now. True: there were some. */
 bool kolo_verbs_pump(struct kolo_link *link);
-/* A chunk was written. */
-void kolo_verbs_pump_flown(struct kolo_link *link, const struct kolo_verbs_flight *flight);
-/* A chunk has to be written again. */
-void kolo_verbs_pump_again(struct kolo_link *link, const struct kolo_verbs_flight *flight);
+
+/* ---- completion.c ---- */
+
+/* Handle the completions of all rails. Returns their number. */
+int kolo_verbs_lanes_poll(struct kolo_endpoint *ep);
+/* Take the completion event of the rail's queue, if there is one: the queue is no longer armed. */
+void kolo_verbs_lanes_wake(struct kolo_verbs_rail *rail);
+
+/* ---- words.c ---- */
+
+/* Handle the words that came; connect and write, without blocking. */
+void kolo_verbs_words_step(struct kolo_link *link);
+/* End the link with `why`. Send ABORT with the reason if the communicator has failed; else BYE,
+ * behind all posted work. */
+void kolo_verbs_give_up(struct kolo_link *link, kolo_status why);
 
 /* ---- address.c ---- */
 
@@ -399,13 +426,5 @@ int kolo_verbs_address_pair(const struct kolo_endpoint *ep, int rank,
 /* probe() of the transport. */
 kolo_status kolo_verbs_address_probe(struct kolo_endpoint *ep, const struct kolo_peer *peer,
                                      struct kolo_reach *out);
-
-/* ---- verbs.c ---- */
-
-/* The link has its first live lane, or will never have one. */
-void kolo_verbs_connected(struct kolo_link *link);
-/* Fail the link: its requests end with LINK and this text. `error`: errno or 0. `gone`: the peer's
- * process is gone, too. */
-void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);
 
 #endif

@@ -73,6 +73,11 @@ static_assert(sizeof(struct kolo_verbs_entry) == 72, "wire format");
 #define KOLO_VERBS_ENTRY_MAGIC 0x6b77
 #define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
+/* An immediate value: the number of entries taken from the other direction, modulo 2^31. Its highest
+ * bit says that no entry comes with it. */
+#define KOLO_VERBS_ALONE   (UINT32_C(1) << 31)
+#define KOLO_VERBS_COUNTED (KOLO_VERBS_ALONE - 1)
+
 struct kolo_verbs_place {       /* behind READY: the place to write the message to */
     uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
     uint32_t count;
