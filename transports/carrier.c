@@ -80,7 +80,67 @@ struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t c
     return m;
 }
 
+bool kolo_carrier_hear_ready(struct kolo_carrier *c, const struct kolo_carrier_note *ready,
+                             struct kolo_carrier_message **out)
+{
+    struct kolo_channel *of = &c->channel[ready->channel];
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&c->sends, ready->channel, ready->number);
+    *out = m;
+    if (m != NULL || (int32_t)(ready->number - of->sent) < 0) {
+        return true;
+    }
+    m = of->early_count < KOLO_CARRIER_EARLY ? kolo_carrier_record(c, ready->channel, ready->number)
+                                             : NULL;
+    if (m == NULL) {
+        return false;
+    }
+    m->ready = true;
+    m->total = ready->total;
+    m->call = ready->call;
+    kolo_carrier_message_insert(&of->early, m);
+    of->early_count++;
+    *out = m;
+    return true;
+}
+
+/* ---- notes ---- */
+
+bool kolo_carrier_queue_note(struct kolo_carrier *c, const struct kolo_carrier_note *note)
+{
+    struct kolo_carrier_note *grown = kolo_grow(c->note, c->notes, &c->note_cap, sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    c->note = grown;
+    c->note[c->notes++] = *note;
+    kolo_carrier_activate(c);
+    return true;
+}
+
+bool kolo_carrier_pull_note(struct kolo_carrier *c, struct kolo_carrier_note *out)
+{
+    int used = 0;
+    bool found = false;
+    while (!found && used < c->notes) {
+        *out = c->note[used++];
+        const struct kolo_channel *of = &c->channel[out->channel];
+        found = out->kind != c->all->taken_kind || of->taken != of->told; /* else another said it */
+    }
+    c->notes -= used;
+    memmove(c->note, c->note + used, (size_t)c->notes * sizeof *c->note);
+    return found;
+}
+
 /* ---- calls ---- */
+
+static void hear_call(const struct kolo_carrier *c, const struct kolo_call_sign *call)
+{
+    const struct kolo_env *env = c->all->env;
+    if (call->number != 0 && env->on_call != NULL) {
+        env->on_call(env->owner, c->peer.rank, call);
+    }
+}
 
 void kolo_carrier_note_call(const struct kolo_carrier *c, struct kolo_carrier_message *m,
                             const struct kolo_call_sign *call)
@@ -89,15 +149,17 @@ void kolo_carrier_note_call(const struct kolo_carrier *c, struct kolo_carrier_me
     if (m->req != NULL) {
         m->req->call = *call;
     } else {
-        kolo_carrier_hear_call(c, call);
+        hear_call(c, call);
     }
 }
 
-void kolo_carrier_hear_call(const struct kolo_carrier *c, const struct kolo_call_sign *call)
+void kolo_carrier_hear_word(const struct kolo_carrier *c, uint64_t word,
+                            const struct kolo_call_sign *call)
 {
     const struct kolo_env *env = c->all->env;
-    if (call->number != 0 && env->on_call != NULL) {
-        env->on_call(env->owner, c->peer.rank, call);
+    hear_call(c, call);
+    if (env->on_notify != NULL) {
+        env->on_notify(env->owner, c->peer.rank, word);
     }
 }
 
@@ -145,7 +207,10 @@ void kolo_carrier_end(struct kolo_carrier *c, kolo_status why)
     end_list(c, &c->flying, why);
     for (int i = 0; i < KOLO_CHANNELS; i++) {
         end_list(c, &c->channel[i].recvs, why);
+        end_list(c, &c->channel[i].early, why);
+        c->channel[i].early_count = 0;
     }
+    c->notes = 0;
 }
 
 /* ---- links ---- */
@@ -174,6 +239,7 @@ void kolo_carrier_leave(struct kolo_carrier *c)
         c->spare = m->next;
         free(m);
     }
+    free(c->note);
 }
 
 struct kolo_link *kolo_carriers_find(const struct kolo_carriers *all, int rank)

@@ -4,14 +4,15 @@
  * The n-th send of a channel matches its n-th receive, so both ends number them alike and need no
  * handshake. A send is in `sends` until its last part is made, then in `flying` until all parts
  * have arrived. A receive is in its channel's `recvs`, by number. A message that arrives before its
- * receive is posted is in `recvs` too.
+ * receive is posted is in `recvs` too. A send whose READY arrives before it is posted is in
+ * `early`.
  *
  * A window bounds these early messages. Fewer than KOLO_CARRIER_DEPTH messages of a channel, and
  * KOLO_CARRIER_WINDOW bytes, may go before the peer reports that it has taken some.
  *
  * A transport has a kolo_carriers in its endpoint and a kolo_carrier in its link. It sets `name`,
- * `env`, `record_bytes` and `notify`, and `drop` if its records own something. It makes the parts
- * of sends, puts arriving bytes in their place, and calls kolo_carrier_finish(). */
+ * `env`, `taken_kind`, `record_bytes` and `notify`, and `drop` if its records own something. It
+ * makes the parts of sends, puts arriving bytes in their place, and ends the requests. */
 #ifndef KOLO_TRANSPORTS_CARRIER_H
 #define KOLO_TRANSPORTS_CARRIER_H
 
@@ -110,6 +111,8 @@ struct kolo_channel {
     size_t untaken;                     /* bytes that the peer may have to keep between them ... */
     uint32_t bytes[KOLO_CARRIER_DEPTH]; /* ... and of message n, at n % DEPTH */
     struct kolo_carrier_message_list recvs; /* posted, or come early; by number */
+    struct kolo_carrier_message_list early; /* sends that are ready, but not posted; by number */
+    int early_count;                        /* of `early` */
 };
 
 /* Whether the window is full for a message of which the peer may have to keep `bytes`. */
@@ -166,11 +169,22 @@ static inline void kolo_channel_hear(struct kolo_channel *c, uint32_t taken)
     }
 }
 
+/* ---- notes ---- */
+
+struct kolo_carrier_note { /* a frame without data that waits for its turn, or has come */
+    uint8_t kind;          /* the transport's */
+    uint8_t channel;
+    uint32_t number;
+    uint64_t total;
+    struct kolo_call_sign call;
+};
+
 /* ---- links ---- */
 
 struct kolo_carriers { /* of an endpoint */
     const char *name;  /* of the transport */
     const struct kolo_env *env;
+    uint8_t taken_kind;  /* of the note with the count of taken messages */
     size_t record_bytes; /* a kolo_carrier_message, and the transport's members behind it: zeros
                             at first */
     /* The record is free: release the transport's members behind the kolo_carrier_message, and zero
@@ -199,6 +213,8 @@ struct kolo_carrier { /* of a link */
     struct kolo_carrier_message_list sends;  /* sends with parts to be made, in the order posted */
     struct kolo_carrier_message_list flying; /* sends of which all parts are made */
     struct kolo_carrier_message *spare;      /* free records */
+    struct kolo_carrier_note *note;          /* the oldest first */
+    int notes, note_cap;
     struct kolo_req_fifo self_sends, self_recvs;
     bool bye;           /* the peer has sent BYE */
     kolo_status failed; /* with text */
@@ -268,6 +284,23 @@ static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_carr
     c->spare = m;
 }
 
+/* End a send of `list`: all its bytes have gone, or it has failed. */
+static inline void kolo_carrier_end_send(struct kolo_carrier *c, struct kolo_carrier_message *m,
+                                         struct kolo_carrier_message_list *list)
+{
+    kolo_carrier_message_take_out(list, m);
+    m->req->call = m->failed ? m->call : m->req->call;
+    kolo_carrier_finish(c, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
+    kolo_carrier_recycle(c, m);
+}
+
+static inline void kolo_carrier_end_receive(struct kolo_carrier *c, struct kolo_carrier_message *m)
+{
+    kolo_carrier_message_take_out(&c->channel[m->channel].recvs, m);
+    kolo_carrier_finish(c, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
+    kolo_carrier_recycle(c, m);
+}
+
 /* ---- posting ---- */
 
 /* Refuse a post: the status, with its text. */
@@ -312,9 +345,9 @@ static inline void kolo_carrier_begin(struct kolo_carrier *c, bool receives,
     kolo_carrier_activate(c);
 }
 
-/* Post a send or a receive. *out is its record among the sends or receives; the record of a receive
- * may be `touched` already. *out is NULL for a message to this rank itself, which needs nothing
- * more. */
+/* Post a send or a receive. *out is its record among the sends or receives. The record of a send
+ * may be `ready` already, and the record of a receive `touched`. *out is NULL for a message to this
+ * rank itself, which needs nothing more. */
 KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
                                                        const struct kolo_bytes *src,
                                                        struct kolo_req *req,
@@ -328,13 +361,20 @@ KOLO_CHECK static inline kolo_status kolo_carrier_send(struct kolo_carrier *c,
         return kolo_carrier_post_self(c, true, src, req);
     }
     struct kolo_channel *channel = &c->channel[req->channel];
-    struct kolo_carrier_message *m = kolo_carrier_record(c, req->channel, channel->sent);
-    if (m == NULL) {
+    struct kolo_carrier_message *m =
+        kolo_carrier_message_find(&channel->early, req->channel, channel->sent);
+    const bool early = m != NULL;
+    if (!early && (m = kolo_carrier_record(c, req->channel, channel->sent)) == NULL) {
         return kolo_carrier_no_memory(c);
     }
     kolo_carrier_begin(c, false, src, req);
     channel->sent++;
     m->req = req;
+    if (early) {
+        kolo_carrier_message_take_out(&channel->early, m);
+        channel->early_count--;
+        m->failed = m->total != req->bytes;
+    }
     m->total = req->bytes;
     kolo_carrier_message_append(&c->sends, m);
     *out = m;
@@ -379,11 +419,28 @@ KOLO_CHECK static inline kolo_status kolo_carrier_recv(struct kolo_carrier *c,
  * NULL: the window is exceeded, or memory is out. */
 struct kolo_carrier_message *kolo_carrier_keep(struct kolo_carrier *c, uint8_t channel,
                                                uint32_t number, size_t total, size_t room);
+/* READY came. *out is its send, or the record that the post of the send will take. NULL: the send
+ * was short, and is over. False: memory is out, or too many came early. */
+bool kolo_carrier_hear_ready(struct kolo_carrier *c, const struct kolo_carrier_note *ready,
+                             struct kolo_carrier_message **out);
+/* Queue a note. False: memory is out. */
+bool kolo_carrier_queue_note(struct kolo_carrier *c, const struct kolo_carrier_note *note);
+/* Take the oldest note that still tells the peer something. False: there is none. */
+bool kolo_carrier_pull_note(struct kolo_carrier *c, struct kolo_carrier_note *out);
+/* Count a message as taken: the peer may send one more. `bytes`: how much of it may have had to be
+ * kept here. False: memory is out. */
+static inline bool kolo_carrier_take(struct kolo_carrier *c, uint8_t channel, size_t bytes)
+{
+    return !kolo_channel_take(&c->channel[channel], bytes) ||
+           kolo_carrier_queue_note(
+               c, &(struct kolo_carrier_note){.kind = c->all->taken_kind, .channel = channel});
+}
 /* The first part of a message came: `call` is its sender's. */
 void kolo_carrier_note_call(const struct kolo_carrier *c, struct kolo_carrier_message *m,
                             const struct kolo_call_sign *call);
-/* The peer is in this call, or none is told. */
-void kolo_carrier_hear_call(const struct kolo_carrier *c, const struct kolo_call_sign *call);
+/* The word came that the peer's notify() was given. The peer is in `call`, or none is told. */
+void kolo_carrier_hear_word(const struct kolo_carrier *c, uint64_t word,
+                            const struct kolo_call_sign *call);
 /* This rank's last call, for a frame that notify() makes. */
 struct kolo_call_sign kolo_carriers_call(const struct kolo_carriers *all);
 /* End all pending requests with `why`. If the peer has left, its messages stay for the receives

@@ -76,8 +76,10 @@ static void begin(struct play *p, unsigned flags)
     }
     p->ep.env = (struct kolo_env){.nranks = 2, .log = log_line, .fail = fail};
     p->link = not_null(calloc(1, sizeof *p->link));
-    p->ep.all = (struct kolo_carriers){
-        .name = "tcp", .env = &p->ep.env, .record_bytes = sizeof(struct kolo_carrier_message)};
+    p->ep.all = (struct kolo_carriers){.name = "tcp",
+                                       .env = &p->ep.env,
+                                       .taken_kind = KOLO_TCP_TAKEN,
+                                       .record_bytes = sizeof(struct kolo_carrier_message)};
     p->link->ep = &p->ep;
     kolo_carrier_join(&p->link->base, &p->ep.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;
@@ -173,7 +175,6 @@ static void end(struct play *p)
         close(p->link->socket[0].fd);
     }
     free(p->link->socket[0].staging);
-    kolo_tcp_message_free(p->link);
     kolo_carrier_leave(&p->link->base);
     free(p->link);
     for (int i = 0; i < p->posts; i++) {

@@ -183,6 +183,7 @@ static bool join(struct world *w)
     w->sink = out[1];
     w->ep.all = (struct kolo_carriers){.name = "verbs",
                                        .env = &w->ep.env,
+                                       .taken_kind = KOLO_VERBS_TAKEN,
                                        .record_bytes = sizeof(struct kolo_verbs_message),
                                        .drop = kolo_verbs_message_drop};
     w->link->ep = &w->ep;
@@ -207,7 +208,7 @@ static void leave(struct world *w)
     }
     kolo_verbs_lanes_close(link);
     kolo_verbs_control_end(link);
-    kolo_verbs_message_free(link);
+    free(link->word);
     kolo_carrier_leave(&link->base);
     free(link);
     kolo_verbs_memory_close(&w->ep);

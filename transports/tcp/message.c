@@ -19,80 +19,34 @@ static size_t eager_part(size_t total)
     return kolo_min(total, KOLO_TCP_EAGER);
 }
 
-void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_tcp_note *note)
+static void fail_memory(struct kolo_link *link)
 {
-    struct kolo_tcp_note *grown =
-        kolo_grow(link->note, link->notes, &link->note_cap, sizeof *grown);
-    if (grown == NULL) {
-        kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", ENOMEM);
-        return;
+    kolo_tcp_fail(link, "cannot be sent to: out of memory for a message", ENOMEM);
+}
+
+void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_carrier_note *note)
+{
+    if (!kolo_carrier_queue_note(&link->base, note)) {
+        fail_memory(link);
     }
-    link->note = grown;
-    link->note[link->notes++] = *note;
-    kolo_carrier_activate(&link->base);
 }
 
 /* ---- posting ---- */
-
-static inline void end_send(struct kolo_link *link, struct kolo_carrier_message *m,
-                            struct kolo_carrier_message_list *list)
-{
-    kolo_carrier_message_take_out(list, m);
-    m->req->call = m->failed ? m->call : m->req->call;
-    kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
-    kolo_carrier_recycle(&link->base, m);
-}
-
-/* Take the READY that came before its send. */
-static bool was_early(struct kolo_tcp_earlies *e, uint32_t number, struct kolo_tcp_early *out)
-{
-    for (int i = 0; i < e->count; i++) {
-        if (e->at[i].number == number) {
-            *out = e->at[i];
-            e->at[i] = e->at[--e->count];
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Fail a send whose receive, in the peer's `call`, has another length. Only its first part goes
- * out, which informs the receiver. */
-static void fail_mismatched(struct kolo_link *link, struct kolo_carrier_message *m,
-                            const struct kolo_call_sign *call)
-{
-    m->failed = true;
-    m->call = *call;
-    if (m->begun && m->flying == 0) {
-        end_send(link, m, &link->base.sends);
-    }
-}
 
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req)
 {
     struct kolo_carrier_message *m = NULL;
-    struct kolo_tcp_early early;
     KOLO_TRY(kolo_carrier_send(&link->base, src, req, &m));
-    if (m == NULL) {
-        return KOLO_OK;
-    }
-    link->has_long = link->has_long || m->total >= LONG_BYTES;
-    if (was_early(&link->early[m->channel], m->number, &early)) {
-        m->ready = true;
-        if (early.total != m->total) {
-            fail_mismatched(link, m, &early.call);
-        }
-    }
+    link->has_long = link->has_long || (m != NULL && m->total >= LONG_BYTES);
     return KOLO_OK;
 }
 
 /* Count a receive that has its first part: the sender may send one more message. */
 static void count_taken(struct kolo_link *link, uint8_t channel, size_t total)
 {
-    if (kolo_channel_take(&link->base.channel[channel], eager_part(total))) {
-        kolo_tcp_message_note(link,
-                              &(struct kolo_tcp_note){.kind = KOLO_TCP_TAKEN, .channel = channel});
+    if (!kolo_carrier_take(&link->base, channel, eager_part(total))) {
+        fail_memory(link);
     }
 }
 
@@ -115,7 +69,7 @@ static void predict_next(struct kolo_link *link)
     }
 }
 
-static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m, kolo_status status)
+static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     for (int i = 0; i < link->nsockets; i++) {
         if (link->socket[i].into == m) { /* more than the message has */
@@ -123,12 +77,11 @@ static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m, 
             return;
         }
     }
-    kolo_carrier_message_take_out(&link->base.channel[m->channel].recvs, m);
-    kolo_carrier_finish(&link->base, m->req, status);
-    if (link->expected == m) {
+    const bool expected = link->expected == m;
+    kolo_carrier_end_receive(&link->base, m);
+    if (expected) {
         predict_next(link);
     }
-    kolo_carrier_recycle(&link->base, m);
 }
 
 /* Deliver a message that came early and is complete: its receive is posted now. */
@@ -141,7 +94,7 @@ static void deliver_early(struct kolo_link *link, struct kolo_carrier_message *m
     m->kept = NULL;
     count_taken(link, m->channel, m->total);
     if (m->failed || m->moved == m->total) {
-        end_receive(link, m, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
+        end_receive(link, m);
     }
 }
 
@@ -149,11 +102,11 @@ static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     if (m->req->bytes > KOLO_TCP_EAGER) {
         m->ready = true;
-        kolo_tcp_message_note(link, &(struct kolo_tcp_note){.kind = KOLO_TCP_READY,
-                                                            .channel = m->channel,
-                                                            .number = m->number,
-                                                            .total = m->req->bytes,
-                                                            .call = m->mine});
+        kolo_tcp_message_note(link, &(struct kolo_carrier_note){.kind = KOLO_TCP_READY,
+                                                                .channel = m->channel,
+                                                                .number = m->number,
+                                                                .total = m->req->bytes,
+                                                                .call = m->mine});
     }
 }
 
@@ -179,23 +132,16 @@ kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_byte
 
 static bool pull_note(struct kolo_link *link, struct kolo_tcp_out *out)
 {
-    int used = 0;
-    bool found = false;
-    while (!found && used < link->notes) {
-        const struct kolo_tcp_note *note = &link->note[used++];
-        const struct kolo_channel *c = &link->base.channel[note->channel];
-        if (note->kind != KOLO_TCP_TAKEN || c->taken != c->told) { /* else another frame said it */
-            out->frame = (struct kolo_tcp_frame){.kind = note->kind,
-                                                 .channel = note->channel,
-                                                 .number = note->number,
-                                                 .total = note->total,
-                                                 .call = note->call};
-            found = true;
-        }
+    struct kolo_carrier_note note;
+    if (!kolo_carrier_pull_note(&link->base, &note)) {
+        return false;
     }
-    link->notes -= used;
-    memmove(link->note, link->note + used, (size_t)link->notes * sizeof *link->note);
-    return found;
+    out->frame = (struct kolo_tcp_frame){.kind = note.kind,
+                                         .channel = note.channel,
+                                         .number = note.number,
+                                         .total = note.total,
+                                         .call = note.call};
+    return true;
 }
 
 /* Bytes of the next frame of a send; SIZE_MAX: the send must wait. */
@@ -246,7 +192,7 @@ static bool pull_data(struct kolo_link *link, struct kolo_tcp_out *out)
 bool kolo_tcp_message_pull(struct kolo_link *link, struct kolo_tcp_out *out)
 {
     *out = (struct kolo_tcp_out){0};
-    if (!(link->notes > 0 && pull_note(link, out)) && !pull_data(link, out)) {
+    if (!(link->base.notes > 0 && pull_note(link, out)) && !pull_data(link, out)) {
         return false;
     }
     out->frame.magic = KOLO_TCP_FRAME_MAGIC;
@@ -265,7 +211,8 @@ void kolo_tcp_message_sent(struct kolo_link *link, const struct kolo_tcp_out *ou
     if (m->flying > 0 || (m->moved < m->total && !m->failed)) {
         return;
     }
-    end_send(link, m, m->made == m->total ? &link->base.flying : &link->base.sends);
+    kolo_carrier_end_send(&link->base, m,
+                          m->made == m->total ? &link->base.flying : &link->base.sends);
 }
 
 /* ---- frames in ---- */
@@ -293,28 +240,29 @@ bool kolo_tcp_message_is_expected(const struct kolo_link *link, const struct kol
            frame->len >= eager_part(m->total);
 }
 
+/* A send whose receive has another length fails. Only its first part goes out, which informs the
+ * receiver. */
 static bool ready_came(struct kolo_link *link, const struct kolo_tcp_frame *frame)
 {
-    struct kolo_tcp_earlies *e = &link->early[frame->channel];
-    struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&link->base.sends, frame->channel, frame->number);
-    if (m != NULL) {
-        m->ready = true;
-        if (m->total != frame->total) {
-            fail_mismatched(link, m, &frame->call);
-        }
-        return true;
-    }
-    if ((int32_t)(frame->number - link->base.channel[frame->channel].sent) < 0) {
-        return true; /* a short message, which needs no READY: the receiver detects it */
-    }
-    struct kolo_tcp_early *early =
-        e->count < KOLO_CARRIER_EARLY ? kolo_grow(e->at, e->count, &e->cap, sizeof *early) : NULL;
-    if (early == NULL) {
+    const struct kolo_carrier_note ready = {.channel = frame->channel,
+                                            .number = frame->number,
+                                            .total = frame->total,
+                                            .call = frame->call};
+    struct kolo_carrier_message *m = NULL;
+    if (!kolo_carrier_hear_ready(&link->base, &ready, &m)) {
         return false;
     }
-    e->at = early;
-    e->at[e->count++] = (struct kolo_tcp_early){frame->number, frame->total, frame->call};
+    if (m == NULL || m->req == NULL) {
+        return true;
+    }
+    m->ready = true;
+    if (m->total != frame->total) {
+        m->failed = true;
+        m->call = frame->call;
+        if (m->begun && m->flying == 0) {
+            kolo_carrier_end_send(&link->base, m, &link->base.sends);
+        }
+    }
     return true;
 }
 
@@ -382,10 +330,7 @@ bool kolo_tcp_message_arrives(struct kolo_link *link, const struct kolo_tcp_fram
         return true;
     case KOLO_TCP_WORD:
         link->words = true;
-        kolo_carrier_hear_call(&link->base, &frame->call);
-        if (link->ep->env.on_notify != NULL) {
-            link->ep->env.on_notify(link->ep->env.owner, link->base.peer.rank, frame->total);
-        }
+        kolo_carrier_hear_word(&link->base, frame->total, &frame->call);
         return true;
     default:
         return false;
@@ -426,7 +371,7 @@ void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *
         count_taken(link, into->channel, into->total);
     }
     if (whole && (into->failed || (into->begun && into->moved == into->total))) {
-        end_receive(link, into, into->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
+        end_receive(link, into);
     }
 }
 
@@ -440,14 +385,5 @@ void kolo_tcp_message_end(struct kolo_link *link, kolo_status why)
         link->socket[i].count = 0;
     }
     kolo_carrier_end(&link->base, why);
-    link->notes = 0;
     link->expected = NULL;
-}
-
-void kolo_tcp_message_free(struct kolo_link *link)
-{
-    for (int i = 0; i < KOLO_CHANNELS; i++) {
-        free(link->early[i].at);
-    }
-    free(link->note);
 }

@@ -47,6 +47,7 @@ static kolo_status tcp_open(const struct kolo_env *env, struct kolo_endpoint **o
     ep->env = *env;
     ep->all = (struct kolo_carriers){.name = "tcp",
                                      .env = &ep->env,
+                                     .taken_kind = KOLO_TCP_TAKEN,
                                      .record_bytes = sizeof(struct kolo_carrier_message),
                                      .notify = queue_word};
     ep->epoll = -1;
@@ -193,13 +194,14 @@ static bool step_sockets(struct kolo_link *link, bool asks)
 {
     const bool wrote = send_sockets(link, asks);
     const bool read = receive_sockets(link, asks);
-    const bool again = read && (link->notes > 0 || link->base.sends.first != NULL);
+    const bool again = read && (link->base.notes > 0 || link->base.sends.first != NULL);
     return (again && send_sockets(link, asks)) || wrote || read;
 }
 
 static bool is_idle(const struct kolo_link *link)
 {
-    bool idle = link->base.pending == 0 && link->notes == 0 && !kolo_doubt_is_open(&link->doubt);
+    bool idle =
+        link->base.pending == 0 && link->base.notes == 0 && !kolo_doubt_is_open(&link->doubt);
     for (int i = 0; i < link->nsockets; i++) {
         idle = idle && link->socket[i].count == 0;
     }
@@ -219,7 +221,7 @@ static int step_link(struct kolo_link *link, bool asks)
                 kolo_tcp_greet_begin(link, i);
             }
         }
-        link->words = link->notes > 0 && link->note[0].kind == KOLO_TCP_WORD;
+        link->words = link->base.notes > 0 && link->base.note[0].kind == KOLO_TCP_WORD;
         if (kolo_doubt_is_open(&link->doubt)) {
             kolo_tcp_settle_doubt(link);
         } else {
@@ -275,11 +277,11 @@ static int ask_epoll(struct kolo_endpoint *ep)
 
 static void queue_word(struct kolo_link *link, uint64_t word)
 {
-    if (link->notes < NOTES_MAX) { /* otherwise it is not even connected */
-        kolo_tcp_message_note(link,
-                              &(struct kolo_tcp_note){.kind = KOLO_TCP_WORD,
-                                                      .total = word,
-                                                      .call = kolo_carriers_call(&link->ep->all)});
+    if (link->base.notes < NOTES_MAX) { /* otherwise it is not even connected */
+        kolo_tcp_message_note(
+            link, &(struct kolo_carrier_note){.kind = KOLO_TCP_WORD,
+                                              .total = word,
+                                              .call = kolo_carriers_call(&link->ep->all)});
     }
 }
 
@@ -330,7 +332,6 @@ static void tcp_disconnect(struct kolo_link *link)
     for (int i = 0; i < KOLO_TCP_SOCKETS_MAX; i++) {
         free(link->socket[i].staging);
     }
-    kolo_tcp_message_free(link);
     kolo_carrier_leave(&link->base);
     free(link);
 }

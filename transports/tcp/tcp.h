@@ -110,26 +110,6 @@ static_assert(sizeof(struct kolo_tcp_challenge) == 64, "wire format");
 /* The answer to the proof. REFUSED: the listener's own connection is preferred. */
 enum { KOLO_TCP_REFUSED = 0, KOLO_TCP_ACCEPTED = 1 };
 
-/* ---- messages ---- */
-
-struct kolo_tcp_early { /* a READY whose send is not posted yet */
-    uint32_t number;
-    uint64_t total;
-    struct kolo_call_sign call; /* the receiver's */
-};
-
-struct kolo_tcp_earlies { /* the early READYs of a channel */
-    struct kolo_tcp_early *at;
-    int count, cap;
-};
-
-struct kolo_tcp_note { /* a frame without payload in the queue */
-    uint8_t kind, channel;
-    uint32_t number;
-    uint64_t total;
-    struct kolo_call_sign call;
-};
-
 /* ---- sockets ---- */
 
 struct kolo_tcp_out { /* a frame that is being written */
@@ -182,11 +162,8 @@ struct kolo_link {
     bool has_long; /* a message long enough for further sockets was posted */
     int nsockets;
     struct kolo_tcp_socket socket[KOLO_TCP_SOCKETS_MAX];
-    struct kolo_tcp_earlies early[KOLO_CHANNELS];
     struct kolo_carrier_message
-        *expected; /* the receive that the next frame is probably for, or NULL */
-    struct kolo_tcp_note *note;
-    int notes, note_cap;
+        *expected;           /* the receive that the next frame is probably for, or NULL */
     struct kolo_doubt doubt; /* the connection has ended, and it is not known why */
     bool bad;                /* the peer sent an invalid frame, and does not know it yet */
     bool words; /* words of notify() moved in this turn, which is no progress of messages */
@@ -277,14 +254,13 @@ int kolo_tcp_message_room(const struct kolo_carrier_message *into, size_t at, si
 void kolo_tcp_message_came(struct kolo_link *link, const struct kolo_tcp_frame *frame,
                            struct kolo_carrier_message *into, size_t len, bool whole);
 /* Queue a frame without payload. */
-void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_tcp_note *note);
+void kolo_tcp_message_note(struct kolo_link *link, const struct kolo_carrier_note *note);
 kolo_status kolo_tcp_message_send(struct kolo_link *link, const struct kolo_bytes *src,
                                   struct kolo_req *req);
 kolo_status kolo_tcp_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
                                   struct kolo_req *req);
 /* End all pending requests with `why`. */
 void kolo_tcp_message_end(struct kolo_link *link, kolo_status why);
-void kolo_tcp_message_free(struct kolo_link *link);
 
 /* ---- farewell.c ---- */
 

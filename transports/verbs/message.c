@@ -40,17 +40,9 @@ static void write_at(struct kolo_link *link, struct kolo_carrier_message *m, siz
     }
 }
 
-static void queue_note(struct kolo_link *link, const struct kolo_verbs_note *given)
+static void fail_memory(struct kolo_link *link)
 {
-    struct kolo_verbs_note *grown =
-        kolo_grow(link->note, link->notes, &link->note_cap, sizeof *grown);
-    if (grown == NULL) {
-        kolo_verbs_fail(link, "cannot be sent to: out of memory for a message", 0, false);
-        return;
-    }
-    link->note = grown;
-    link->note[link->notes++] = *given;
-    kolo_carrier_activate(&link->base);
+    kolo_verbs_fail(link, "cannot be sent to: out of memory for a message", 0, false);
 }
 
 /* ---- sends ---- */
@@ -58,39 +50,15 @@ static void queue_note(struct kolo_link *link, const struct kolo_verbs_note *giv
 void kolo_verbs_message_end_send(struct kolo_link *link, struct kolo_carrier_message *m)
 {
     const bool made = m->made == m->total && kolo_verbs_message_of(m)->nagain == 0 && !m->failed;
-    kolo_carrier_message_take_out(made ? &link->base.flying : &link->base.sends, m);
-    m->req->call = m->failed ? m->call : m->req->call;
-    kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
-    kolo_carrier_recycle(&link->base, m);
+    kolo_carrier_end_send(&link->base, m, made ? &link->base.flying : &link->base.sends);
 }
 
-/* READY came. False: it is invalid. */
-static bool make_ready(struct kolo_carrier_message *m, uint64_t total,
-                       const struct kolo_verbs_place *place, const struct kolo_call_sign *call)
+/* Whether the place that came with READY fits a send. */
+static bool has_sensible_place(struct kolo_carrier_message *m)
 {
-    if (m->ready) {
-        return false;
-    }
-    m->ready = true;
-    m->failed = m->total != total;
-    m->call = *call;
-    kolo_verbs_message_of(m)->place = *place;
+    const struct kolo_verbs_place *place = &kolo_verbs_message_of(m)->place;
     return m->failed || place->count == 0 ||
            (place->bytes <= m->total && place->bytes * place->count == m->total);
-}
-
-/* Take a READY that came before its send, if there is one. False: it is invalid. */
-static bool take_early(struct kolo_verbs_earlies *e, struct kolo_carrier_message *m)
-{
-    for (int i = 0; i < e->count; i++) {
-        if (e->at[i].number == m->number) {
-            const struct kolo_verbs_early early = e->at[i];
-            e->at[i] = e->at[--e->count];
-            return !kolo_verbs_is_long(m->total) ||
-                   make_ready(m, early.total, &early.place, &early.call);
-        }
-    }
-    return true;
 }
 
 kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_bytes *src,
@@ -102,7 +70,9 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
         return KOLO_OK;
     }
     kolo_verbs_message_of(m)->of_gpu = kolo_verbs_memory_is_gpu(link->ep, src->at, m->total);
-    if (!take_early(&link->early[m->channel], m)) {
+    if (!kolo_verbs_is_long(m->total)) { /* it needs no READY: the receiver detects a mismatch */
+        m->ready = m->failed = false;
+    } else if (m->ready && !has_sensible_place(m)) {
         kolo_verbs_fail(link, "sent an invalid message", 0, false);
     }
     return KOLO_OK;
@@ -110,60 +80,45 @@ kolo_status kolo_verbs_message_send(struct kolo_link *link, const struct kolo_by
 
 /* ---- receives ---- */
 
-/* The place for a receive that is written in place. False: its memory cannot be. */
-static bool find_place(struct kolo_link *link, struct kolo_carrier_message *m,
-                       struct kolo_verbs_place *out)
+/* Find the place for a receive that is written in place. Some memory cannot be: the receive has no
+ * place then. */
+static void find_place(struct kolo_link *link, struct kolo_carrier_message *m)
 {
+    struct kolo_verbs_message *v = kolo_verbs_message_of(m);
     const struct kolo_bytes *data = &m->req->data;
     const bool flat = data->count == 1 || data->stride == data->bytes;
     if (!flat &&
         (data->bytes < KOLO_VERBS_RUN || data->stride < data->bytes || data->count > UINT32_MAX)) {
-        return false;
+        return;
     }
     const size_t span = flat ? m->total : (data->count - 1) * data->stride + data->bytes;
-    kolo_verbs_message_of(m)->hold = kolo_verbs_memory_hold(link->ep, data->at, span, true);
-    if (kolo_verbs_message_of(m)->hold == NULL) {
-        return false;
+    v->hold = kolo_verbs_memory_hold(link->ep, data->at, span, true);
+    if (v->hold == NULL) {
+        return;
     }
-    *out = (struct kolo_verbs_place){.at = (uintptr_t)data->at,
-                                     .bytes = flat ? m->total : data->bytes,
-                                     .stride = flat ? m->total : data->stride,
-                                     .count = flat ? 1 : (uint32_t)data->count};
+    v->place = (struct kolo_verbs_place){.at = (uintptr_t)data->at,
+                                         .bytes = flat ? m->total : data->bytes,
+                                         .stride = flat ? m->total : data->stride,
+                                         .count = flat ? 1 : (uint32_t)data->count};
     for (int i = 0; i < link->ep->nrails; i++) {
-        out->rkey[i] = kolo_verbs_memory_rkey(kolo_verbs_message_of(m)->hold, i);
+        v->place.rkey[i] = kolo_verbs_memory_rkey(v->hold, i);
     }
-    return true;
 }
 
 static void say_ready(struct kolo_link *link, struct kolo_carrier_message *m)
 {
-    struct kolo_verbs_note ready = {.kind = KOLO_VERBS_READY,
-                                    .channel = m->channel,
-                                    .number = m->number,
-                                    .total = m->req->bytes,
-                                    .call = m->mine};
+    const struct kolo_carrier_note ready = {.kind = KOLO_VERBS_READY,
+                                            .channel = m->channel,
+                                            .number = m->number,
+                                            .total = m->req->bytes,
+                                            .call = m->mine};
     m->ready = true;
     if (!m->failed) {
-        (void)find_place(link, m, &ready.place);
+        find_place(link, m);
     }
-    queue_note(link, &ready);
-}
-
-/* Count a receive as taken: the sender may send one more message. */
-static void count_taken(struct kolo_link *link, const struct kolo_carrier_message *m)
-{
-    if (kolo_channel_take(&link->base.channel[m->channel], kolo_verbs_kept_bytes(m->total))) {
-        queue_note(link,
-                   &(struct kolo_verbs_note){.kind = KOLO_VERBS_TAKEN, .channel = m->channel});
+    if (!kolo_carrier_queue_note(&link->base, &ready)) {
+        fail_memory(link);
     }
-}
-
-static void end_receive(struct kolo_link *link, struct kolo_carrier_message *m)
-{
-    count_taken(link, m);
-    kolo_carrier_message_take_out(&link->base.channel[m->channel].recvs, m);
-    kolo_carrier_finish(&link->base, m->req, m->failed ? KOLO_ERR_MISMATCH : KOLO_OK);
-    kolo_carrier_recycle(&link->base, m);
 }
 
 /* End a receive that has all its bytes. A long message that does not fit ends, too: no more of its
@@ -176,7 +131,10 @@ static void end_if_whole(struct kolo_link *link, struct kolo_carrier_message *m)
     if (m->kept != NULL && !m->failed) {
         write_at(link, m, 0, m->kept, m->total);
     }
-    end_receive(link, m);
+    if (!kolo_carrier_take(&link->base, m->channel, kolo_verbs_kept_bytes(m->total))) {
+        fail_memory(link);
+    }
+    kolo_carrier_end_receive(&link->base, m);
 }
 
 kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_bytes *dst,
@@ -203,33 +161,33 @@ kolo_status kolo_verbs_message_recv(struct kolo_link *link, const struct kolo_by
 static bool ready_came(struct kolo_link *link, const struct kolo_verbs_entry *entry,
                        const char *payload)
 {
-    struct kolo_verbs_earlies *e = &link->early[entry->channel];
-    struct kolo_verbs_place place;
-    if (entry->len != sizeof place) {
+    const struct kolo_carrier_note ready = {.channel = entry->channel,
+                                            .number = entry->number,
+                                            .total = entry->total,
+                                            .call = entry->call};
+    struct kolo_carrier_message *m = NULL;
+    if (entry->len != sizeof(struct kolo_verbs_place) ||
+        !kolo_carrier_hear_ready(&link->base, &ready, &m)) {
         return false;
     }
-    memcpy(&place, payload, sizeof place);
-    struct kolo_carrier_message *m =
-        kolo_carrier_message_find(&link->base.sends, entry->channel, entry->number);
-    if (m != NULL) {
-        const bool sensible =
-            !kolo_verbs_is_long(m->total) || make_ready(m, entry->total, &place, &entry->call);
-        if (sensible && m->failed && m->begun) {
-            kolo_verbs_message_end_send(link, m);
-        }
-        return sensible;
+    if (m == NULL || (m->req != NULL && !kolo_verbs_is_long(m->total))) {
+        return true;
     }
-    if ((int32_t)(entry->number - link->base.channel[entry->channel].sent) < 0) {
-        return true; /* a short message, which needs no READY: the receiver detects it */
-    }
-    struct kolo_verbs_early *early =
-        e->count < KOLO_CARRIER_EARLY ? kolo_grow(e->at, e->count, &e->cap, sizeof *early) : NULL;
-    if (early == NULL) {
+    if (m->req != NULL && m->ready) {
         return false;
     }
-    e->at = early;
-    e->at[e->count++] = (struct kolo_verbs_early){entry->number, entry->total, entry->call, place};
-    return true;
+    memcpy(&kolo_verbs_message_of(m)->place, payload, sizeof(struct kolo_verbs_place));
+    if (m->req == NULL) {
+        return true;
+    }
+    m->ready = true;
+    m->failed = m->total != entry->total;
+    m->call = entry->call;
+    if (m->failed && m->begun) {
+        kolo_verbs_message_end_send(link, m);
+        return true;
+    }
+    return has_sensible_place(m);
 }
 
 static bool data_came(struct kolo_link *link, const struct kolo_verbs_entry *entry,
@@ -354,14 +312,4 @@ void kolo_verbs_message_end(struct kolo_link *link, kolo_status why)
         link->again = again->next;
         free(again);
     }
-    link->notes = 0;
-}
-
-void kolo_verbs_message_free(struct kolo_link *link)
-{
-    for (int i = 0; i < KOLO_CHANNELS; i++) {
-        free(link->early[i].at);
-    }
-    free(link->note);
-    free(link->word);
 }

@@ -45,30 +45,35 @@ static bool pull_again(struct kolo_link *link, struct kolo_verbs_lane *lane)
     return true;
 }
 
+/* The place for the message of a READY. A receive that has ended, with a mismatch, has none. */
+static struct kolo_verbs_place place_of(const struct kolo_link *link,
+                                        const struct kolo_carrier_note *ready)
+{
+    struct kolo_carrier_message *m = kolo_carrier_message_find(
+        &link->base.channel[ready->channel].recvs, ready->channel, ready->number);
+    return m != NULL ? kolo_verbs_message_of(m)->place : (struct kolo_verbs_place){0};
+}
+
 static bool pull_note(struct kolo_link *link, struct kolo_verbs_lane *lane)
 {
-    int used = 0;
-    bool found = false;
-    while (!found && used < link->notes) {
-        const struct kolo_verbs_note *n = &link->note[used++];
-        const struct kolo_channel *c = &link->base.channel[n->channel];
-        if (n->kind == KOLO_VERBS_READY || c->taken != c->told) { /* else another entry said it */
-            const uint32_t len = n->kind == KOLO_VERBS_READY ? sizeof n->place : 0;
-            const struct kolo_verbs_entry head = {.kind = n->kind,
-                                                  .channel = n->channel,
-                                                  .len = len,
-                                                  .number = n->number,
-                                                  .total = n->total,
-                                                  .call = n->call};
-            struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
-            memcpy(entry + 1, &n->place, len);
-            kolo_verbs_lane_send(lane, len);
-            found = true;
-        }
+    struct kolo_carrier_note note;
+    if (!kolo_carrier_pull_note(&link->base, &note)) {
+        return false;
     }
-    link->notes -= used;
-    memmove(link->note, link->note + used, (size_t)link->notes * sizeof link->note[0]);
-    return found;
+    const uint32_t len = note.kind == KOLO_VERBS_READY ? sizeof(struct kolo_verbs_place) : 0;
+    const struct kolo_verbs_entry head = {.kind = note.kind,
+                                          .channel = note.channel,
+                                          .len = len,
+                                          .number = note.number,
+                                          .total = note.total,
+                                          .call = note.call};
+    struct kolo_verbs_entry *entry = make_entry(link, lane, &head);
+    if (len > 0) {
+        const struct kolo_verbs_place place = place_of(link, &note);
+        memcpy(entry + 1, &place, len);
+    }
+    kolo_verbs_lane_send(lane, len);
+    return true;
 }
 
 /* Send bytes [m->made, m->made + len) through a slot. len 0: the message is empty, or this entry
@@ -231,7 +236,7 @@ static bool pull_sends(struct kolo_link *link)
 bool kolo_verbs_pump(struct kolo_link *link)
 {
     bool pulled = false;
-    while (link->again != NULL || link->notes > 0) {
+    while (link->again != NULL || link->base.notes > 0) {
         struct kolo_verbs_lane *lane = kolo_verbs_lane_choose(link, 0);
         if (lane == NULL) {
             break;

@@ -83,6 +83,7 @@ static kolo_status verbs_open(const struct kolo_env *env, struct kolo_endpoint *
     ep->env = *env;
     ep->all = (struct kolo_carriers){.name = "verbs",
                                      .env = &ep->env,
+                                     .taken_kind = KOLO_VERBS_TAKEN,
                                      .record_bytes = sizeof(struct kolo_verbs_message),
                                      .drop = kolo_verbs_message_drop,
                                      .notify = send_word};
@@ -186,7 +187,7 @@ static kolo_status verbs_recv(struct kolo_link *link, const struct kolo_bytes *d
                               struct kolo_req *req)
 {
     KOLO_TRY(kolo_verbs_message_recv(link, dst, req));
-    if (link->notes > 0 && link->nlive > 0) {
+    if (link->base.notes > 0 && link->nlive > 0) {
         (void)kolo_verbs_pump(link);
     }
     return KOLO_OK;
@@ -220,8 +221,8 @@ static void settle_doubt(struct kolo_link *link)
 
 static bool is_idle(const struct kolo_link *link)
 {
-    return link->base.pending == 0 && link->notes == 0 && link->words == 0 && link->again == NULL &&
-           !kolo_doubt_is_open(&link->doubt) &&
+    return link->base.pending == 0 && link->base.notes == 0 && link->words == 0 &&
+           link->again == NULL && !kolo_doubt_is_open(&link->doubt) &&
            (link->base.failed != KOLO_OK || link->base.self ||
             (!link->connecting && !link->base.bye && link->nlive == link->nlanes));
 }
@@ -364,7 +365,7 @@ static void verbs_disconnect(struct kolo_link *link)
     kolo_verbs_connected(link);
     kolo_verbs_control_end(link);
     kolo_doubt_end(&link->doubt);
-    kolo_verbs_message_free(link);
+    free(link->word);
     kolo_carrier_leave(&link->base);
     free(link);
 }

@@ -72,30 +72,10 @@ struct kolo_verbs_piece { /* bytes of a message */
 struct kolo_verbs_message {
     struct kolo_carrier_message base;
     bool of_gpu;                   /* its bytes are in GPU memory */
-    struct kolo_verbs_place place; /* send: the place of the receive */
+    struct kolo_verbs_place place; /* of the receive, at both ends */
     struct kolo_verbs_hold *hold;
     int nagain;
     struct kolo_verbs_piece again[KOLO_VERBS_AGAIN]; /* chunks whose lane has failed */
-};
-
-struct kolo_verbs_early { /* READY for a send that is not posted yet */
-    uint32_t number;
-    uint64_t total;
-    struct kolo_call_sign call; /* the receiver's */
-    struct kolo_verbs_place place;
-};
-
-struct kolo_verbs_earlies { /* the early READYs of a channel */
-    struct kolo_verbs_early *at;
-    int count, cap;
-};
-
-struct kolo_verbs_note { /* an entry that waits for its turn */
-    uint8_t kind, channel;
-    uint32_t number;
-    uint64_t total;
-    struct kolo_call_sign call;
-    struct kolo_verbs_place place;
 };
 
 /* ---- rails and lanes ---- */
@@ -199,10 +179,7 @@ struct kolo_link {
     bool ripe;       /* there may be bytes to read */
     int nlanes, nlive;
     struct kolo_verbs_lane *lane; /* [nlanes] */
-    struct kolo_verbs_earlies early[KOLO_CHANNELS];
     struct kolo_verbs_again *again, *again_last;
-    struct kolo_verbs_note *note;
-    int notes, note_cap;
     struct kolo_verbs_stream out, in;
     struct kolo_verbs_hello hello; /* ours, on `out` */
     struct kolo_verbs_word *word;  /* the queued words */
@@ -392,7 +369,6 @@ void kolo_verbs_message_again(struct kolo_link *link, const struct kolo_verbs_fl
 void kolo_verbs_message_drop(struct kolo_link *link, struct kolo_carrier_message *m);
 /* End all pending requests with `why`. */
 void kolo_verbs_message_end(struct kolo_link *link, kolo_status why);
-void kolo_verbs_message_free(struct kolo_link *link);
 
 /* ---- pump.c ---- */
 

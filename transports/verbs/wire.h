@@ -73,8 +73,8 @@ static_assert(sizeof(struct kolo_verbs_entry) == 72, "wire format");
 #define KOLO_VERBS_ENTRY_MAGIC 0x6b77
 #define KOLO_VERBS_PIECE       (KOLO_VERBS_SLOT - sizeof(struct kolo_verbs_entry))
 
-/* An immediate value: the number of entries taken from the other direction, modulo 2^31. Its highest
- * bit says that no entry comes with it. */
+/* An immediate value: the number of entries taken from the other direction, modulo 2^31. Its
+ * highest bit says that no entry comes with it. */
 #define KOLO_VERBS_ALONE   (UINT32_C(1) << 31)
 #define KOLO_VERBS_COUNTED (KOLO_VERBS_ALONE - 1)
 

@@ -12,7 +12,6 @@ enum { LINGER_MS = 2000, NAP_US = 20 };
 /* False: the word is invalid. */
 static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word)
 {
-    const struct kolo_env *env = &link->ep->env;
     if (word->magic != KOLO_VERBS_MAGIC || link->base.bye) {
         return false;
     }
@@ -30,10 +29,7 @@ static bool hear_word(struct kolo_link *link, const struct kolo_verbs_word *word
                                  KOLO_VERBS_TEXT_PART);
         return true;
     case KOLO_VERBS_NOTIFY:
-        kolo_carrier_hear_call(&link->base, &word->call);
-        if (env->on_notify != NULL) {
-            env->on_notify(env->owner, link->base.peer.rank, word->value);
-        }
+        kolo_carrier_hear_word(&link->base, word->value, &word->call);
         return true;
     default:
         return kolo_verbs_lane_hear(link, word);
