@@ -148,7 +148,7 @@ static kolo_status join_over_boot(struct kolo_comm *c, struct kolo_boot *boot, s
     c->health.lives = kolo_life_begin(hello.life);
     KOLO_TRY(kolo_boot_all_gather(boot, &hello, sizeof hello, r->hello));
     KOLO_TRY(kolo_hello_take(c, r->hello));
-    KOLO_TRY(kolo_live_lay(c, boot));
+    KOLO_TRY(kolo_layout_live_lay(c, boot));
     KOLO_TRY(kolo_address_make(c, &address));
     KOLO_TRY(kolo_boot_all_gather(boot, &address, sizeof address, r->address));
     KOLO_TRY(kolo_address_take(c, r->address));

@@ -40,7 +40,7 @@ kolo_status kolo_hello_make(struct kolo_comm *c, struct kolo_hello *out)
         .rules = kolo_hash(0, c->options.algo_text, strlen(c->options.algo_text)),
         .transports = kolo_hash(0, c->options.transport_text, strlen(c->options.transport_text)),
         .groups = kolo_hash(0, c->options.groups_text, strlen(c->options.groups_text)),
-        .gpu = kolo_live_gpu(c)};
+        .gpu = kolo_layout_live_gpu(c)};
     const double now = kolo_now_us();
     const uint64_t stack = (uint64_t)(uintptr_t)c;
     out->salt = kolo_hash(kolo_hash(out->process, &now, sizeof now), &stack, sizeof stack);
@@ -119,7 +119,7 @@ static kolo_status order_members(struct kolo_comm *c)
     c->ranks.host_of = host_of;
     kolo_order_ranks(c->ranks.nranks, host_of, c->ranks.place, c->layout.order);
     c->layout.nrings = 1;
-    KOLO_TRY(kolo_live_is_wanted(c) ? KOLO_OK : kolo_rings_lay(c));
+    KOLO_TRY(kolo_layout_live_is_wanted(c) ? KOLO_OK : kolo_rings_lay(c));
     return kolo_groups_make(c->ranks.nranks, host_of, c->ranks.place, &c->layout.groups);
 }
 

@@ -61,12 +61,12 @@ kolo_status kolo_rings_lay(struct kolo_comm *c);
 
 /* layout_live.c: the bus address of the GPU that config.device names; KOLO_BUS_NONE: host memory.
  */
-uint64_t kolo_live_gpu(const struct kolo_comm *c);
+uint64_t kolo_layout_live_gpu(const struct kolo_comm *c);
 /* Whether every rank is on a GPU, and some host's ranks are on several; all ranks find the same. */
-bool kolo_live_is_wanted(const struct kolo_comm *c);
+bool kolo_layout_live_is_wanted(const struct kolo_comm *c);
 /* If so: rank 0 plans on the GPUs of its machine that ranks are on, and all get its plan and what
  * joins these GPUs; without a plan, kolo_rings_lay(). Errors: SYSTEM, and those of the meeting. */
-kolo_status kolo_live_lay(struct kolo_comm *c, struct kolo_boot *boot);
+kolo_status kolo_layout_live_lay(struct kolo_comm *c, struct kolo_boot *boot);
 
 /* tune_table.c: rank 0 finds and reads the table, of which `out` tells; all take its text. */
 void kolo_table_make(struct kolo_comm *c, const struct kolo_host *host, struct kolo_ready *out);

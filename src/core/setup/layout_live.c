@@ -19,7 +19,7 @@
 
 /* ---- who is where ---- */
 
-uint64_t kolo_live_gpu(const struct kolo_comm *c)
+uint64_t kolo_layout_live_gpu(const struct kolo_comm *c)
 {
     const struct kolo_path_ops *ops = NULL;
     uint64_t bus = KOLO_BUS_NONE;
@@ -36,7 +36,7 @@ uint64_t kolo_live_gpu(const struct kolo_comm *c)
     return bus;
 }
 
-bool kolo_live_is_wanted(const struct kolo_comm *c)
+bool kolo_layout_live_is_wanted(const struct kolo_comm *c)
 {
     bool several = false;
     for (int q = 0; q < c->ranks.nranks; q++) {
@@ -246,11 +246,11 @@ static kolo_status share(struct kolo_comm *c, struct kolo_boot *boot, const stru
     return kolo_rings_take(c, rings);
 }
 
-kolo_status kolo_live_lay(struct kolo_comm *c, struct kolo_boot *boot)
+kolo_status kolo_layout_live_lay(struct kolo_comm *c, struct kolo_boot *boot)
 {
     struct kolo_rings rings = {0};
     struct told told = {0};
-    if (!kolo_live_is_wanted(c)) {
+    if (!kolo_layout_live_is_wanted(c)) {
         return KOLO_OK;
     }
     if (c->ranks.rank == 0) {
