@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) kolo_status
 submit(const struct kolo_coll_args *args, struct kolo_comm *comm, kolo_stream stream)
 {
     kolo_status st;
-    if (KOLO_LIKELY(stream == NULL) && KOLO_LIKELY(kolo_quick(args, comm, &st))) {
+    if (KOLO_LIKELY(stream == NULL) && KOLO_LIKELY(kolo_fast_path(args, comm, &st))) {
         return st;
     }
     const struct kolo_coll_args again = kolo_coll_args_again(args);

@@ -6,8 +6,8 @@
 #include "exec/cpu/bound.h"
 #include "exec/cpu/region.h"
 
-kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
-                             const struct kolo_bound *bound, const void *in, void *out)
+kolo_status kolo_fast_path_bound(struct kolo_comm *c, const struct kolo_memo *m,
+                                 const struct kolo_bound *bound, const void *in, void *out)
 {
     struct kolo_exec x;
     x.wires = &c->links.wires;
@@ -62,7 +62,7 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_coll_args *
     if (KOLO_UNLIKELY(!same)) {
         return go_on_slowly(c, a, m);
     }
-    const kolo_status st = kolo_quick_bound(c, m, s->bound, a->in, a->out);
+    const kolo_status st = kolo_fast_path_bound(c, m, s->bound, a->in, a->out);
     w->entries += st == KOLO_OK ? 1 : 0;
     return st;
 }
@@ -100,7 +100,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
             return false;
         }
         struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
-        *out = kolo_quick_bound(c, m, m->bound, a->in, a->out);
+        *out = kolo_fast_path_bound(c, m, m->bound, a->in, a->out);
         end_if_well(record, *out);
         return true;
     }
@@ -114,7 +114,7 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
     return true;
 }
 
-bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out)
+bool kolo_fast_path_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out)
 {
     kolo_status st = KOLO_OK;
     const bool known = !c->options.logs_calls &&

@@ -13,10 +13,10 @@
 extern _Thread_local int kolo_group_depth;
 
 /* Run `bound`: the memo's, or the bound program of the same call with entries. */
-kolo_status kolo_quick_bound(struct kolo_comm *c, const struct kolo_memo *m,
-                             const struct kolo_bound *bound, const void *in, void *out);
-/* Run a call by any memo, and release comm->busy. Returns as kolo_quick(). */
-bool kolo_quick_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out);
+kolo_status kolo_fast_path_bound(struct kolo_comm *c, const struct kolo_memo *m,
+                                 const struct kolo_bound *bound, const void *in, void *out);
+/* Run a call by any memo, and release comm->busy. Returns as kolo_fast_path(). */
+bool kolo_fast_path_run(struct kolo_comm *c, const struct kolo_coll_args *args, kolo_status *out);
 
 /* A copy of a regular call's arguments, for the slow branches. A copy of the whole struct there
  * would make the fast branch store parts that it never reads. */
@@ -34,8 +34,8 @@ kolo_coll_args_again(const struct kolo_coll_args *a)
 
 /* Run a blocking call that is like an earlier one. False: nothing was done, and the call must take
  * the long way. */
-static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_coll_args *a,
-                                                             struct kolo_comm *c, kolo_status *out)
+static inline __attribute__((always_inline)) bool
+kolo_fast_path(const struct kolo_coll_args *a, struct kolo_comm *c, kolo_status *out)
 {
     if (KOLO_UNLIKELY(c == NULL || kolo_group_depth > 0 || (unsigned)a->op >= KOLO_OPS ||
                       (unsigned)a->type >= KOLO_TYPES ||
@@ -48,14 +48,14 @@ static inline __attribute__((always_inline)) bool kolo_quick(const struct kolo_c
                       atomic_load_explicit(&c->queue.head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
         const struct kolo_coll_args args = kolo_coll_args_again(a);
-        return kolo_quick_run(c, &args, out);
+        return kolo_fast_path_run(c, &args, out);
     }
     struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
     kolo_status st = m->exchange != NULL
                          ? kolo_exchange(&c->links.wires, m->exchange, a->in, a->out, &m->how,
                                          kolo_chain(&c->links.wires, m->how.signature,
                                                     (uint32_t)kolo_comm_calls(c)))
-                         : kolo_quick_bound(c, m, m->bound, a->in, a->out);
+                         : kolo_fast_path_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
         st = kolo_comm_fail(c, st);
     } else {

@@ -12,7 +12,7 @@
 #define KOLO_NOT_SIMPLE UINT64_MAX /* equals no call's `what` */
 
 struct kolo_memo {                    /* bound NULL: empty */
-    _Alignas(64) uint64_t simple_key; /* `what` if kolo_quick() can run it; else KOLO_NOT_SIMPLE */
+    _Alignas(64) uint64_t simple_key; /* `what` if it can go the fast path; else KOLO_NOT_SIMPLE */
     uint64_t what;
     size_t count;
     const struct kolo_exchange *exchange; /* not NULL: the call is this one exchange */
