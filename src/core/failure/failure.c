@@ -53,9 +53,9 @@ int32_t kolo_failure_reason(void *comm)
 void kolo_failure_peer_failed(void *comm, int rank, int32_t reason)
 {
     struct kolo_comm *c = comm;
-    if (atomic_load(&c->failure.evidence.teller) == 0) {
+    if (atomic_load(&c->failure.evidence.reporter) == 0) {
         atomic_store(&c->failure.evidence.reason, reason);
-        atomic_store(&c->failure.evidence.teller, rank + 1);
+        atomic_store(&c->failure.evidence.reporter, rank + 1);
     }
 }
 
@@ -88,7 +88,7 @@ void kolo_failure_peer_text(void *comm, int rank, const char *text)
 {
     struct kolo_comm *c = comm;
     (void)rank;
-    if (atomic_load(&c->failure.evidence.teller) == 0) {
+    if (atomic_load(&c->failure.evidence.reporter) == 0) {
         (void)snprintf(c->failure.evidence.text, sizeof c->failure.evidence.text, "%s", text);
     }
 }
@@ -109,7 +109,7 @@ void kolo_failure_peer_lost(void *comm, int rank, const char *what, int error)
 
 /* ---- evidence: it becomes this thread's error ---- */
 
-static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *rank)
+static void say_told(struct kolo_comm *c, int reporter, kolo_status *status, int *rank)
 {
     char who[48];
     const int32_t reason = atomic_load(&c->failure.evidence.reason);
@@ -136,11 +136,11 @@ static void say_told(struct kolo_comm *c, int teller, kolo_status *status, int *
         (void)snprintf(who, sizeof who, "the rank at fault");
     }
     if (*status != KOLO_ERR_PEER && text[0] != '\0') {
-        kolo_fail(*status, "rank %d ended this communicator (%s): %s", teller,
+        kolo_fail(*status, "rank %d ended this communicator (%s): %s", reporter,
                   kolo_status_name(*status), text);
         return;
     }
-    kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", teller,
+    kolo_fail(*status, "rank %d ended this communicator (%s): %s %s", reporter,
               kolo_status_name(*status), who,
               *status != KOLO_ERR_PEER ? *rank >= 0 ? "is at fault" : "is not known"
               : end == KOLO_END_LEFT   ? "left: it destroyed its communicator"
@@ -192,11 +192,11 @@ static int find_left(const struct kolo_comm *c, int q)
  * there is no evidence. */
 static bool say_evidence(struct kolo_comm *c, bool failing, kolo_status *status, int *rank)
 {
-    const int teller = atomic_load(&c->failure.evidence.teller) - 1,
+    const int reporter = atomic_load(&c->failure.evidence.reporter) - 1,
               lost = atomic_load(&c->failure.evidence.rank) - 1;
     const bool is_gone = lost >= 0 && atomic_load(&c->failure.evidence.error) == ECONNREFUSED;
-    if (teller >= 0) {
-        say_told(c, teller, status, rank);
+    if (reporter >= 0) {
+        say_told(c, reporter, status, rank);
     } else if (lost >= 0 && !(is_gone && has_left(c, lost))) {
         *status = say_lost(c, lost, rank);
     } else if (lost >= 0 || (failing && find_left(c, *rank) != -2)) {

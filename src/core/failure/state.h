@@ -18,9 +18,9 @@ struct kolo_observer { /* see failure.h */
 struct kolo_evidence {       /* of a peer's failure, as transports reported it */
     _Atomic int rank, error; /* 1 + the first rank that a transport lost, 0: none; its errno */
     char what[200];          /* what it is, where error is EBADMSG; before `rank` */
-    _Atomic int teller;      /* 1 + the first rank that told of a failure, 0: none */
+    _Atomic int reporter;    /* 1 + the first rank that told of a failure, 0: none */
     _Atomic int32_t reason;
-    char text[KOLO_VERDICT_TEXT]; /* of that reason, if it told one; before `teller` */
+    char text[KOLO_VERDICT_TEXT]; /* of that reason, if it told one; before `reporter` */
 };
 
 struct kolo_failure_state {
