@@ -17,12 +17,15 @@ enum {
     KOLO_BOOT_SPREAD_BYTES = 1 << 20
 };
 
+/* How far a rank is at a meeting: no hub has acknowledged it, the hub has, or all ranks have come. */
+enum kolo_meet_step { KOLO_MEET_SEEKING, KOLO_MEET_JOINED, KOLO_MEET_COMPLETE };
+
 /* The communicator that the ranks of a meeting come from. It may know more of the ranks than the
  * meeting does. */
 struct kolo_meet_parent {
-    /* Whether this rank may go on waiting; an error ends every wait here. `joining`: some ranks
-     * have not come yet. If the end of a rank is the reason, the function sets at_fault. */
-    kolo_status (*may_wait)(struct kolo_meet_parent *parent, bool joining);
+    /* Whether this rank may go on waiting; an error ends every wait here. It is asked ten times a
+     * second, or more often. If the end of a rank is the reason, the function sets at_fault. */
+    kolo_status (*may_wait)(struct kolo_meet_parent *parent, enum kolo_meet_step step);
     int at_fault; /* the rank of the meeting whose end has ended it; -1: none is known */
 };
 
@@ -32,6 +35,7 @@ struct kolo_meet {
     char name[72];
     unsigned char secret[32];
     struct kolo_inet place; /* for ranks of other hosts; family 0: all ranks are on this host */
+    int listener;           /* listens at `place` already, and stays its owner's; 0: nothing does */
     struct kolo_meet_parent *parent; /* NULL: the ranks come from no communicator */
     /* Whether other ranks wait in vain for memory of this process. Then every wait here ends. The
      * pointer may be NULL. */

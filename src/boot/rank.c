@@ -68,7 +68,10 @@ static kolo_status hub_lost(const struct kolo_boot *boot)
 static kolo_status check_parent(const struct kolo_boot *boot)
 {
     struct kolo_meet_parent *parent = boot->meet.parent;
-    return parent == NULL ? KOLO_OK : parent->may_wait(parent, !boot->complete);
+    return parent == NULL ? KOLO_OK
+                          : parent->may_wait(parent, boot->complete ? KOLO_MEET_COMPLETE
+                                                     : boot->joined ? KOLO_MEET_JOINED
+                                                                    : KOLO_MEET_SEEKING);
 }
 
 /* Other ranks may wait for memory of this process, which has no descriptor left to accept them. */

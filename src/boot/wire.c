@@ -7,6 +7,7 @@
 #include "boot/wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,6 +158,12 @@ kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *out)
         return kolo_fail(KOLO_ERR_INVALID,
                          "ranks on several hosts need a secret: set KOLO_SECRET to 64 hexadecimal "
                          "digits, the same on all ranks");
+    }
+    if (meet->listener > 0) {
+        *out = fcntl(meet->listener, F_DUPFD_CLOEXEC, 3);
+        return *out >= 0 ? KOLO_OK
+                         : kolo_fail(KOLO_ERR_SYSTEM, "a descriptor for the meeting point: %s",
+                                     kolo_why(errno));
     }
     const kolo_status st = kolo_net_listen(&at, out);
     return st < 0 && errno == EADDRINUSE ? KOLO_INPROGRESS : st;

@@ -9,7 +9,7 @@
 struct kolo_rendezvous {
     struct kolo_meet meet;
     unsigned char secret[KOLO_SECRET_BYTES]; /* of its ranks alone */
-    int reserved_fd;                         /* holds the port of member[rank].reserved; or -1 */
+    int reserved_fd;                         /* listens at member[rank].reserved; or -1 */
     char route_hint[KOLO_INET_TEXT];         /* an address that all hosts reach; or "" */
     unsigned splits;                         /* splits and shrinks so far: they name the meetings */
 };

@@ -320,8 +320,8 @@ static int give_up(int fd)
     return -1;
 }
 
-/* A socket bound to at->place, which gets the port. It listens if `listening`. -1: see errno. */
-static int bind_to(struct kolo_interface *at, bool again, bool listening)
+/* A socket that listens at at->place, which gets the port. -1: see errno. */
+static int listen_at(struct kolo_interface *at, bool again)
 {
     struct sockaddr_storage address;
     socklen_t len = to_sockaddr(&at->place, at->scope, &address);
@@ -329,8 +329,7 @@ static int bind_to(struct kolo_interface *at, bool again, bool listening)
     if (fd >= 0 && again) {
         set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     }
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 &&
-        (!listening || listen(fd, SOMAXCONN) == 0) &&
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
         getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
         from_sockaddr((struct sockaddr *)&address, &at->place)) {
         return fd;
@@ -342,7 +341,7 @@ kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
 {
     char name[KOLO_INET_TEXT];
     /* Connections of an earlier job may linger at a port that the user chose. */
-    *out = bind_to(at, at->place.port != 0, true);
+    *out = listen_at(at, at->place.port != 0);
     if (*out >= 0) {
         return KOLO_OK;
     }
@@ -353,15 +352,6 @@ kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
                   error == EADDRNOTAVAIL ? "this is no address of this host" : kolo_why(error));
     errno = error;
     return st;
-}
-
-kolo_status kolo_net_reserve(struct kolo_interface *at, int *out)
-{
-    char name[KOLO_INET_TEXT];
-    *out = bind_to(at, false, false);
-    return *out >= 0 ? KOLO_OK
-                     : kolo_fail(KOLO_ERR_SYSTEM, "a port of %s %s: %s", at->name,
-                                 kolo_inet_name(&at->place, name), kolo_why(errno));
 }
 
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from)

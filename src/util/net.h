@@ -39,8 +39,6 @@ KOLO_CHECK kolo_status kolo_net_choose(bool one_host, const char *route_hint,
 /* Listen at the interface's address and place.port; port 0: at a free port. Errors: SYSTEM (see
  * errno), INVALID (the address is not of this host). */
 KOLO_CHECK kolo_status kolo_net_listen(struct kolo_interface *at, int *out);
-/* Reserve a port without listening; closing *out releases it. Errors: SYSTEM. */
-KOLO_CHECK kolo_status kolo_net_reserve(struct kolo_interface *at, int *out);
 /* A socket that begins to connect from `from` (NULL: from anywhere); -1 with errno. */
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from);
 /* Accept one connection; -1 with errno. */

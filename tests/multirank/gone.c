@@ -115,6 +115,9 @@ static kolo_status go_on(struct kolo_comm **comm, int *names, struct plan *plan,
         st = kolo_comm_shrink(*comm, failed, count, NULL, &rest);
         (void)say("shrink", st, since);
         if (st == KOLO_OK) {
+            (void)kolo_comm_failed_ranks(*comm, failed, RANKS_MOST, &count);
+            say_without("lost", names, failed, count);
+            (void)sum(rest); /* until then, nobody has left the old one; a failure stays */
             drop_names(names, kolo_comm_size(*comm), failed, count);
         }
     }
@@ -144,6 +147,10 @@ static int shrink(struct kolo_comm *comm, int end, const char *text)
             st = sum(comm);
         }
         st = st == KOLO_ERR_PEER ? go_on(&comm, names, &plan, &shrinks) : st;
+        if (st == KOLO_OK && plan.shrink > 0 && kolo_comm_rank(comm) == 0 &&
+            kolo_comm_size(comm) > end) {
+            (void)raise(SIGKILL); /* some that died before came together: it is this one's turn */
+        }
     }
     for (int i = 0; i < ROUNDS && st == KOLO_OK; i++) {
         st = sum(comm);

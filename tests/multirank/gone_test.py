@@ -7,11 +7,13 @@ usage: gone_test.py GONE   (the program of gone.c)
 """
 import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 
+from hosts import Hosts
 from tap import check, run_tests
 
 GONE = sys.argv[1]
@@ -19,19 +21,28 @@ FULL = bool(os.environ.get("KOLO_TEST_FULL"))
 LIMIT_S = 30
 SOON_MS = 2500  # and not the 20 s of the time-out
 TCP = {"KOLO_TRANSPORT": "tcp"}
+SEED = 11
+TRIALS = 100 if FULL else 24
+LATE_S = 1.2  # some sweeps of probes
 _jobs = itertools.count()
+_hosts = []
 
 
 class Job:
-    """Ranks of one host: `plans` has the arguments of each."""
+    """Ranks of one host, or of `hosts` at `places`: `plans` has the arguments of each."""
 
-    def __init__(self, plans, env=None):
+    def __init__(self, plans, env=None, hosts=None, places=()):
         name = f"gone-{os.getpid()}-{next(_jobs)}"
+        if hosts:
+            hosts.port = 20000 + (os.getpid() * 31 + next(_jobs)) % 10000
         self.since = time.time()
         self.ranks = [
-            subprocess.Popen([GONE, *plan], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, env={**os.environ, **(env or {}), "KOLO_RANK": str(rank),
-                                             "KOLO_NRANKS": str(len(plans)), "KOLO_JOB": name})
+            subprocess.Popen(
+                hosts.inside(places[rank], [GONE, *plan]) if hosts else [GONE, *plan],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                env=hosts.environment(rank, len(plans), **(env or {})) if hosts else
+                {**os.environ, **(env or {}), "KOLO_RANK": str(rank),
+                 "KOLO_NRANKS": str(len(plans)), "KOLO_JOB": name})
             for rank, plan in enumerate(plans)]
         self.said = [[] for _ in plans]
 
@@ -62,12 +73,15 @@ def is_soon(line, status, text=""):
 
 
 def went_on(job, dead, survivors):
-    """All of them went on, and had been told of the dead and of nobody else."""
+    """All of them went on, and had been told of the dead and of nobody else: all the same ranks,
+    after each shrink that succeeded, too."""
     told = [{int(name) for line in job.said[rank] for name in line.split()[1:]
              if line.startswith("failed")} for rank in survivors]
     slow = [line for rank in survivors for line in job.said[rank]
             if line.startswith("shrink") and float(line.split()[2]) > SOON_MS]
+    lost = [[line for line in job.said[rank] if line.startswith("lost")] for rank in survivors]
     return (all(names == set(dead) for names in told) and not slow and
+            all(lines and lines == lost[0] for lines in lost) and
             all((job.line(rank, "done") or [""])[0] == "KOLO_OK" for rank in survivors))
 
 
@@ -102,6 +116,84 @@ def test_death_in_shrink():
         check(went_on(job, (first, second), survivors),
               f"rank {first} dies, then {second} {us} us into the shrink: the others shrink again",
               *job.said)
+
+
+def draw_deaths(rng):
+    """Places of four to seven ranks on four hosts, and who dies: all ranks of two or three hosts, or
+    one of each; by a signal from here, or after a time of their own, or the last in a shrink."""
+    nranks = rng.randint(4, 7)
+    places = [0, 1, 2, 3] + [rng.randrange(4) for _ in range(nranks - 4)]
+    struck = rng.sample(range(4), rng.choice((2, 2, 3)))
+    whole = rng.random() < 0.5
+    dead = [rank for rank in range(nranks) if places[rank] in struck and
+            (whole or places.index(places[rank]) == rank)]
+    after_us = rng.choice((0, 0, rng.randint(20000, 40000)))
+    later_us = rng.choice((0, 0, 500, 3000))
+    into_us = rng.choice((None, None, rng.randint(0, 8000)))
+    return places, dead, after_us, later_us, into_us
+
+
+def four_hosts():
+    """Network namespaces, made once; None where they cannot be made."""
+    if not _hosts:
+        hosts = Hosts(4)
+        _hosts.append(None if hosts.why else hosts)
+        if hosts.why:
+            print(f"# skipped: no network namespaces here: {hosts.why}")
+    return _hosts[0]
+
+
+def run_deaths(places, dead, after_us, later_us, into_us):
+    """One trial; what is wrong with it."""
+    plans = ["-"] * len(places)
+    first = dead if into_us is None else dead[:-1]
+    if into_us is not None:
+        plans[dead[-1]] = f"1:{into_us}"
+    for number, victim in enumerate(first if after_us else ()):
+        plans[victim] = f"0:{after_us + number * later_us}"
+    job = Job(shrinks(plans, len(places) - len(dead)), None, four_hosts(), places)
+    job.wait_until_at_work()
+    for victim in () if after_us else first:
+        job.ranks[victim].send_signal(signal.SIGKILL)
+        time.sleep(later_us / 1e6)
+    took = job.ends()
+    right = went_on(job, dead, [rank for rank in range(len(places)) if rank not in dead])
+    return took, [] if right else [
+        f"hosts {places}, dead {dead}: {after_us} us, {later_us} us apart, {into_us} us into",
+        *(str(said) for said in job.said)]
+
+
+def test_deaths_on_hosts():
+    """Ranks of different hosts die at the same moment: the survivors agree on all of them."""
+    rng = random.Random(SEED)
+    bad, slowest = [], 0
+    for _ in range(TRIALS if four_hosts() else 0):
+        took, wrong = run_deaths(*draw_deaths(rng))
+        slowest = max(slowest, took)
+        bad += wrong
+    check(not bad, f"{TRIALS} times ranks of several hosts die at once: the others agree on all of "
+          "them, and shrink", f"seed {SEED}, at most {slowest:.1f} s", *bad)
+
+
+def test_leaving_and_late_on_hosts():
+    """A rank of another host that leaves instead of shrinking is waited for by nobody; one that is
+    stopped for a while is waited for, whether it is the first of the survivors or not."""
+    if not four_hosts():
+        return
+    job = Job(shrinks(["-", "0:20000", "1:-1", "-"], 2), None, four_hosts(), range(4))
+    job.ends()
+    check(went_on(job, (1, 2), (0, 3)), "rank 1 dies and rank 2 leaves, each on its host: the others "
+          "shrink without both", *job.said)
+    for late in (0, 3):
+        job = Job(shrinks(["-"] * 4, 3), None, four_hosts(), range(4))
+        job.wait_until_at_work()
+        job.ranks[late].send_signal(signal.SIGSTOP)
+        job.ranks[1].send_signal(signal.SIGKILL)
+        time.sleep(LATE_S)
+        job.ranks[late].send_signal(signal.SIGCONT)
+        job.ends()
+        check(went_on(job, (1,), (0, 2, 3)), f"rank 1 dies while rank {late} is stopped: the others "
+              "wait for that one", *job.said)
 
 
 def test_loop_until_alone():

@@ -372,12 +372,17 @@ static void before_fork(void)
     pthread_mutex_lock(&watch.lock);
 }
 
-/* The child has no watcher, and its communicators are the parent's: nobody gets to run on them. */
+/* The child has no watcher, and its communicators are the parent's: nobody gets to run on them. Its
+ * copy of a listener would outlive the parent, which others would take for alive. */
 static void after_fork(bool child)
 {
     for (struct kolo_comm *c = watch.comms; c != NULL && child; c = c->health.next) {
         atomic_store(&c->queue.busy, 1);
         c->health.watched = false;
+        if (c->rendezvous.reserved_fd >= 0) {
+            close(c->rendezvous.reserved_fd);
+            c->rendezvous.reserved_fd = -1;
+        }
     }
     if (child) {
         watch.comms = NULL;

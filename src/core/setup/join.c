@@ -196,8 +196,9 @@ static void make_env(struct kolo_comm *c)
         .owner = c};
 }
 
-/* A port that nobody listens on, until this rank is the first of a communicator that shrank: by
- * then the ranks could not tell each other any more. */
+/* A port for the case that this rank is the first of a communicator that shrank: by then the ranks
+ * could not tell each other any more. It listens from the start, and nobody accepts: as long as
+ * this rank has the communicator, a connection to the port succeeds (health/probe.h). */
 static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
 {
     struct kolo_interface at;
@@ -205,7 +206,7 @@ static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
         return KOLO_OK;
     }
     KOLO_TRY(kolo_net_choose(false, c->links.env.route_hint, &at));
-    KOLO_TRY(kolo_net_reserve(&at, &c->rendezvous.reserved_fd));
+    KOLO_TRY(kolo_net_listen(&at, &c->rendezvous.reserved_fd));
     *out = at.place;
     return KOLO_OK;
 }

@@ -4,14 +4,19 @@
  * Survivors cannot talk over the old communicator, so each derives name and place of the meeting
  * from what all of them know: the excluded ranks, and the port that the first survivor reserved
  * when it joined. While they meet, each still watches the old communicator. The end of one more
- * rank, which would be waited for in vain, ends the meeting for all. */
+ * rank, which would be waited for in vain, ends the meeting for all.
+ *
+ * Survivors of deaths on several hosts may know different ones, and go to different meetings, or
+ * wait where nobody knows all. So they also look for the ends that no other rank could tell them
+ * of. Whoever is told of one calls again, with one more excluded rank: after the last such call all
+ * have excluded the same ranks. */
 #include "core/call/fast_path.h"
 #include "core/failure/failure.h"
 #include "core/health/gone.h"
+#include "core/health/probe.h"
 #include "core/setup/create.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 struct survivors {
     struct kolo_meet_parent parent; /* first: the meeting sees only this member */
@@ -19,6 +24,7 @@ struct survivors {
     int *ranks; /* [nranks] in comm, by the number in the new communicator */
     int nranks, me;
     unsigned aborts; /* of comm, before */
+    struct kolo_probe probe;
 };
 
 static kolo_status check_arguments(const struct kolo_comm *comm, const int *exclude, int nexclude,
@@ -67,13 +73,19 @@ static kolo_status find_survivors(struct survivors *s, const int *exclude, int n
 }
 
 /* This rank looks until all have come. From then on the meeting itself sees an end, and a rank that
- * is through may leave. */
-static kolo_status may_wait(struct kolo_meet_parent *parent, bool joining)
+ * is through may leave. Two kinds of ranks probe the ranks of other hosts: the rank that serves the
+ * meeting, for all that have joined it, and those that seek a meeting, because others may have gone
+ * to another one. */
+static kolo_status may_wait(struct kolo_meet_parent *parent, enum kolo_meet_step step)
 {
     char who[64];
     struct survivors *s = (struct survivors *)parent;
+    const bool joining = step != KOLO_MEET_COMPLETE;
     if (atomic_load(&s->comm->failure.aborts) != s->aborts) {
         return kolo_fail(KOLO_ERR_ABORTED, "kolo_comm_abort() was called");
+    }
+    if (step == (s->me == 0 ? KOLO_MEET_JOINED : KOLO_MEET_SEEKING)) {
+        kolo_probe_step(&s->probe, s->comm, s->ranks, s->nranks);
     }
     for (int i = 0; joining && i < s->nranks; i++) {
         if (i != s->me && kolo_gone_is(s->comm, s->ranks[i])) {
@@ -96,11 +108,8 @@ static kolo_status name_meeting(struct survivors *s, const int *exclude, int nex
     }
     KOLO_TRY(kolo_create_name(comm, "shrink", (unsigned)who, nexclude, meet));
     meet->place = comm->member[s->ranks[0]].reserved;
+    meet->listener = comm->rendezvous.reserved_fd;
     meet->parent = &s->parent;
-    if (s->me == 0 && comm->rendezvous.reserved_fd >= 0) { /* it listens there now */
-        close(comm->rendezvous.reserved_fd);
-        comm->rendezvous.reserved_fd = -1;
-    }
     return KOLO_OK;
 }
 
@@ -120,7 +129,7 @@ static kolo_status meet_again(struct survivors *s, const int *exclude, int nexcl
 {
     struct kolo_meet meet;
     KOLO_TRY(find_survivors(s, exclude, nexclude));
-    KOLO_TRY(may_wait(&s->parent, true));
+    KOLO_TRY(may_wait(&s->parent, KOLO_MEET_SEEKING));
     KOLO_TRY(name_meeting(s, exclude, nexclude, &meet));
     const struct kolo_config as_parent = kolo_create_config(s->comm);
     return kolo_create_at(&meet, s->nranks, s->me, s->me == 0, config != NULL ? config : &as_parent,
@@ -139,6 +148,7 @@ kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nex
     if (st == KOLO_ERR_PEER && s.parent.at_fault >= 0) {
         st = note_end(&s);
     }
+    kolo_probe_end(&s.probe);
     free(s.ranks);
     return st;
 }

@@ -64,9 +64,9 @@ struct whole {
 };
 
 /* A rank that died never joins its part. */
-static kolo_status may_wait(struct kolo_meet_parent *parent, bool joining)
+static kolo_status may_wait(struct kolo_meet_parent *parent, enum kolo_meet_step step)
 {
-    (void)joining;
+    (void)step;
     return kolo_comm_usable(((struct whole *)parent)->comm);
 }
 
