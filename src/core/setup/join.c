@@ -198,7 +198,7 @@ static void make_env(struct kolo_comm *c)
 
 /* A port for the case that this rank is the first of a communicator that shrank: by then the ranks
  * could not tell each other any more. It listens from the start, and nobody accepts: as long as
- * this rank has the communicator, a connection to the port succeeds (health/probe.h). */
+ * this rank has the communicator, a connection to the port succeeds (probe.h). */
 static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
 {
     struct kolo_interface at;

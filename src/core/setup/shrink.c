@@ -13,8 +13,8 @@
 #include "core/call/fast_path.h"
 #include "core/failure/failure.h"
 #include "core/health/gone.h"
-#include "core/health/probe.h"
 #include "core/setup/create.h"
+#include "core/setup/probe.h"
 
 #include <stdlib.h>
 

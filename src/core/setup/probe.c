@@ -5,7 +5,7 @@
  * listens, also if that one is stopped or busy, and refuses it where none does. So a refusal means
  * that the rank has left, or that its process has ended. No answer means nothing: the network or
  * the host may be down. Source: connect(2), ECONNREFUSED; RFC 9293, section 3.5.2. */
-#include "core/health/probe.h"
+#include "core/setup/probe.h"
 
 #include "core/health/gone.h"
 #include "util/net.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whether ranks of other hosts still have a communicator: each listens at its reserved port as long
  * as it does. */
-#ifndef KOLO_CORE_HEALTH_PROBE_H
-#define KOLO_CORE_HEALTH_PROBE_H
+#ifndef KOLO_CORE_SETUP_PROBE_H
+#define KOLO_CORE_SETUP_PROBE_H
 
 #include "core/comm.h"
 
