@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MOST = 16, TIMEOUT_MS = 20000, LATE_MS = 700, ROUNDS = 50 };
+enum { RANKS_MOST = 16, TIMEOUT_MS = 20000, LATE_MS = 700, CHILD_MS = 3000, ROUNDS = 50 };
 
 static double now_ms(void)
 {
@@ -128,8 +128,19 @@ static kolo_status go_on(struct kolo_comm **comm, int *names, struct plan *plan,
     return st;
 }
 
+/* A child that outlives this process, and has copies of all its descriptors but these. */
+static void leave_child(void)
+{
+    if (fork() == 0) {
+        (void)close(STDOUT_FILENO);
+        (void)close(STDERR_FILENO);
+        (void)usleep(CHILD_MS * 1000);
+        _exit(0);
+    }
+}
+
 /* Sums until a rank fails, then again on those that are left, until there are `end`. */
-static int shrink(struct kolo_comm *comm, int end, const char *text)
+static int shrink(struct kolo_comm *comm, int end, const char *text, bool forks)
 {
     int names[RANKS_MOST], shrinks = 0;
     struct plan plan = {-1, 0};
@@ -138,6 +149,9 @@ static int shrink(struct kolo_comm *comm, int end, const char *text)
     (void)sscanf(text, "%d:%d", &plan.shrink, &plan.us);
     for (int q = 0; q < RANKS_MOST; q++) {
         names[q] = q;
+    }
+    if (forks) {
+        leave_child();
     }
     (void)puts("works");
     (void)fflush(stdout);
@@ -376,7 +390,7 @@ int main(int argc, char **argv)
     if (st != KOLO_OK) {
         return say("start", st, now_ms());
     }
-    return strcmp(what, "shrink") == 0 && argc > 3  ? shrink(comm, atoi(argv[2]), argv[3])
+    return strcmp(what, "shrink") == 0 && argc > 3  ? shrink(comm, atoi(argv[2]), argv[3], argc > 4)
            : strcmp(what, "threads") == 0           ? threads(comm)
            : strcmp(what, "send-left") == 0         ? send_left(comm)
            : strcmp(what, "any-left") == 0          ? any_left(comm)

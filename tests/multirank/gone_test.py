@@ -184,6 +184,15 @@ def test_leaving_and_late_on_hosts():
     job.ends()
     check(went_on(job, (1, 2), (0, 3)), "rank 1 dies and rank 2 leaves, each on its host: the others "
           "shrink without both", *job.said)
+    plans = shrinks(["-"] * 4, 2)
+    plans[2] += ("forks",)
+    job = Job(plans, None, four_hosts(), range(4))
+    job.wait_until_at_work()
+    for victim in (1, 2):
+        job.ranks[victim].send_signal(signal.SIGKILL)
+    job.ends()
+    check(went_on(job, (1, 2), (0, 3)), "ranks 1 and 2 die, and a forked child of rank 2 lives: the "
+          "others shrink without both", *job.said)
     for late in (0, 3):
         job = Job(shrinks(["-"] * 4, 3), None, four_hosts(), range(4))
         job.wait_until_at_work()
