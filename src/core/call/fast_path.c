@@ -3,6 +3,7 @@
 #include "core/call/fast_path.h"
 
 #include "core/call/parts.h"
+#include "core/health/watchdog.h"
 #include "exec/cpu/bound.h"
 #include "exec/cpu/region.h"
 
@@ -128,6 +129,9 @@ bool kolo_fast_path_run(struct kolo_comm *c, const struct kolo_coll_args *args, 
                            c->programs.memo[kolo_memo_place(what, args->count)].out_bytes);
     }
     atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
+    if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
+        kolo_watchdog_await_threads(c);
+    }
     *out = st;
     return known;
 }

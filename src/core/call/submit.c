@@ -6,6 +6,7 @@
 #include "core/call/parts.h"
 #include "core/call/queue.h"
 #include "core/health/gone.h"
+#include "core/health/watchdog.h"
 #include "exec/cpu/wait.h"
 
 #include <stdlib.h>
@@ -54,6 +55,9 @@ static kolo_status run_now(struct kolo_queued *call)
         const bool idle = kolo_queue_first(c) == NULL;
         const kolo_status st = idle ? run_idle(kolo_call_of(call)) : KOLO_OK;
         atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
+        if (KOLO_UNLIKELY(idle && st <= KOLO_ERR_MISMATCH)) {
+            kolo_watchdog_await_threads(c);
+        }
         if (idle) {
             return st;
         }

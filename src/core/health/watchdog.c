@@ -260,6 +260,26 @@ bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns)
     return proven;
 }
 
+static bool any_thread_calls(const struct kolo_comm *c)
+{
+    pthread_mutex_lock(&watch.lock);
+    const struct kolo_comm *d = watch.comms;
+    while (d != NULL &&
+           (d == c || d->ranks.id != c->ranks.id || atomic_load(&d->queue.busy) == 0)) {
+        d = d->health.next;
+    }
+    pthread_mutex_unlock(&watch.lock);
+    return d != NULL;
+}
+
+void kolo_watchdog_await_threads(const struct kolo_comm *c)
+{
+    const double limit_us = kolo_now_us() + 1e6;
+    while (c->ranks.threads && any_thread_calls(c) && kolo_now_us() < limit_us) {
+        (void)usleep(50);
+    }
+}
+
 void kolo_watchdog_look(void)
 {
     pthread_mutex_lock(&watch.lock);

@@ -18,5 +18,9 @@ void kolo_watchdog_look(void);
  * thread; `stuck`: this process has none. If it is not proven, the result is false, with a warning
  * if `warns`. */
 bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns);
+/* A call of `c` has failed, and all ranks have been told. Ranks that are threads of this process may
+ * still read or write its buffers: wait until they are in no call, for at most a second. The caller
+ * does not hold queue.busy. */
+void kolo_watchdog_await_threads(const struct kolo_comm *c);
 
 #endif
