@@ -115,7 +115,9 @@ static kolo_status go_on(struct kolo_comm **comm, int *names, struct plan *plan,
         st = kolo_comm_shrink(*comm, failed, count, NULL, &rest);
         (void)say("shrink", st, since);
         if (st == KOLO_OK) {
-            (void)kolo_comm_failed_ranks(*comm, failed, RANKS_MOST, &count);
+            if (kolo_comm_failed_ranks(*comm, failed, RANKS_MOST, &count) != KOLO_OK) {
+                return KOLO_ERR_INVALID;
+            }
             say_without("lost", names, failed, count);
             (void)sum(rest); /* until then, nobody has left the old one; a failure stays */
             drop_names(names, kolo_comm_size(*comm), failed, count);
