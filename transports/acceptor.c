@@ -13,22 +13,29 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { GUEST_MS = 5000, ACCEPTS_A_TURN = 64 };
+enum { GUEST_MS = 5000, ACCEPTS_A_TURN = 64, ASK_US = 1000 };
+
+static const struct epoll_event comes = {.events = EPOLLIN, .data.ptr = NULL};
 
 void kolo_acceptor_init(struct kolo_acceptor *a, const struct kolo_acceptor_ops *ops,
                         struct kolo_endpoint *ep)
 {
-    *a = (struct kolo_acceptor){.ops = ops, .ep = ep, .listener = -1, .epoll = -1};
+    *a = (struct kolo_acceptor){.ops = ops, .ep = ep, .listener = KOLO_NO_FD, .epoll = -1};
 }
 
 kolo_status kolo_acceptor_listen(struct kolo_acceptor *a, struct kolo_interface *at, int epoll)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    struct epoll_event event = comes;
+    int fd = -1;
     a->epoll = epoll;
-    KOLO_TRY(kolo_net_listen(at, &a->listener));
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, a->listener, &event) == 0
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_SYSTEM, "%s: epoll: %s", a->ops->name, kolo_why(errno));
+    KOLO_TRY(kolo_net_listen(at, &fd));
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        const int error = errno;
+        close(fd);
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: epoll: %s", a->ops->name, kolo_why(error));
+    }
+    a->listener = kolo_own_fd(fd);
+    return KOLO_OK;
 }
 
 static bool watch_guest(const struct kolo_acceptor *a, int fd)
@@ -38,11 +45,31 @@ static bool watch_guest(const struct kolo_acceptor *a, int fd)
     return epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-void kolo_guest_free(struct kolo_guest *guest)
+bool kolo_acceptor_is_whole(const struct kolo_acceptor *a)
 {
-    if (guest->fd >= 0) {
-        close(guest->fd);
+    return kolo_epoll_is_own(a->epoll, &a->listener, comes);
+}
+
+bool kolo_acceptor_seems_whole(struct kolo_acceptor *a)
+{
+    const double now_us = kolo_now_us();
+    if (now_us - a->asked_us > ASK_US) {
+        a->asked_us = now_us;
+        a->lost = !kolo_acceptor_is_whole(a);
     }
+    return !a->lost;
+}
+
+void kolo_acceptor_drop(const struct kolo_acceptor *a, int fd)
+{
+    if (fd >= 0 && kolo_acceptor_is_whole(a)) {
+        kolo_epoll_close(a->epoll, fd);
+    }
+}
+
+void kolo_guest_free(const struct kolo_acceptor *a, struct kolo_guest *guest)
+{
+    kolo_acceptor_drop(a, guest->fd);
     free(guest);
 }
 
@@ -57,7 +84,7 @@ static void expel_guest(struct kolo_acceptor *a, int at)
     struct kolo_guest *guest = a->guest[at];
     a->strangers++;
     remove_guest(a, at);
-    kolo_guest_free(guest);
+    kolo_guest_free(a, guest);
 }
 
 static bool keep_waiting(struct kolo_acceptor *a, struct kolo_guest *guest)
@@ -80,7 +107,7 @@ static bool step_guest(struct kolo_acceptor *a, int at)
     case KOLO_GUEST_PROVED:
         remove_guest(a, at);
         if (a->ops->welcome(a->ep, guest) == KOLO_WELCOME_DONE || !keep_waiting(a, guest)) {
-            kolo_guest_free(guest);
+            kolo_guest_free(a, guest);
         }
         return false;
     case KOLO_GUEST_PROVING:
@@ -99,7 +126,7 @@ static bool step_guest(struct kolo_acceptor *a, int at)
  * closed, and the peer tries again. */
 static bool accept_guest(struct kolo_acceptor *a)
 {
-    const int fd = kolo_net_accept(a->listener);
+    const int fd = kolo_net_accept(a->listener.fd);
     if (fd < 0) {
         return errno == EINTR || errno == ECONNABORTED;
     }
@@ -158,13 +185,15 @@ void kolo_acceptor_close(struct kolo_acceptor *a)
                  (unsigned long long)a->strangers);
     }
     for (int i = 0; i < a->nguests; i++) {
-        kolo_guest_free(a->guest[i]);
+        kolo_guest_free(a, a->guest[i]);
     }
     for (int i = 0; i < a->nwaiting; i++) {
-        kolo_guest_free(a->waiting[i]);
+        kolo_guest_free(a, a->waiting[i]);
     }
     free(a->waiting);
-    if (a->listener >= 0) {
-        close(a->listener);
+    /* Without a listener nothing was in the epoll, and it is as new as its number. */
+    if (a->epoll >= 0 && (a->listener.fd < 0 || kolo_acceptor_is_whole(a))) {
+        close(a->epoll);
     }
+    kolo_own_fd_close(&a->listener);
 }

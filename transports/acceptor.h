@@ -10,6 +10,7 @@
 #ifndef KOLO_TRANSPORTS_ACCEPTOR_H
 #define KOLO_TRANSPORTS_ACCEPTOR_H
 
+#include "util/descriptor.h"
 #include "util/net.h"
 
 #include <kolo/plugin.h>
@@ -48,12 +49,15 @@ struct kolo_acceptor_ops {
 struct kolo_acceptor {
     const struct kolo_acceptor_ops *ops;
     struct kolo_endpoint *ep;
-    int listener, epoll;                            /* epoll: not the acceptor's */
+    struct kolo_own_fd listener;
+    int epoll;
     struct kolo_guest *guest[KOLO_ACCEPTOR_GUESTS]; /* the oldest first */
     int nguests;
     struct kolo_guest **waiting;
     int nwaiting, waiting_cap;
     uint64_t strangers; /* connections that proved nothing */
+    double asked_us;    /* when it was last seen whether it is whole */
+    bool lost;          /* it was not */
 };
 
 /* An acceptor that does not listen; kolo_acceptor_close() accepts it. */
@@ -70,8 +74,15 @@ bool kolo_acceptor_is_waiting(const struct kolo_acceptor *a, int from, uint32_t 
 /* A waiting guest of `rank`, which the caller frees; NULL: none waits. */
 struct kolo_guest *kolo_acceptor_claim(struct kolo_acceptor *a, int rank);
 /* Close the guest's connection, unless its descriptor was taken, and free its record. */
-void kolo_guest_free(struct kolo_guest *guest);
-/* Close all guests and the listener; log how many connections proved nothing. */
+void kolo_guest_free(const struct kolo_acceptor *a, struct kolo_guest *guest);
+/* Whether the program has left the listener and the epoll alone. If not, then no number of a
+ * descriptor in the epoll can be trusted. */
+bool kolo_acceptor_is_whole(const struct kolo_acceptor *a);
+/* As kolo_acceptor_is_whole(), asked once a millisecond: for each look at the epoll. */
+bool kolo_acceptor_seems_whole(struct kolo_acceptor *a);
+/* Close a descriptor that the epoll watches, unless it is not the transport's any more. -1: none. */
+void kolo_acceptor_drop(const struct kolo_acceptor *a, int fd);
+/* Close all guests, the listener and the epoll; log how many connections proved nothing. */
 void kolo_acceptor_close(struct kolo_acceptor *a);
 
 #endif

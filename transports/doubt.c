@@ -16,23 +16,24 @@ void kolo_doubt_begin(struct kolo_doubt *d, const struct kolo_inet *place,
                       const struct kolo_interface *from, bool met)
 {
     *d = (struct kolo_doubt){.met = met, .since_us = kolo_now_us()};
-    d->fd = kolo_net_connect(place, from);
-    d->error = d->fd < 0 ? errno : 0;
+    const int fd = kolo_net_connect(place, from);
+    d->error = fd < 0 ? errno : 0;
+    d->own = kolo_own_fd(fd);
     d->refused = d->error == ECONNREFUSED;
-    struct pollfd soon = {d->fd, POLLOUT, 0};
-    (void)poll(&soon, d->fd >= 0, FIRST_MS); /* near hosts refuse at once */
+    struct pollfd soon = {fd, POLLOUT, 0};
+    (void)poll(&soon, fd >= 0, FIRST_MS); /* near hosts refuse at once */
 }
 
 /* The new connection is made, or refused. */
 static int hear_answer(struct kolo_doubt *d)
 {
-    struct pollfd answer = {d->fd, POLLOUT, 0};
+    struct pollfd answer = {d->own.fd, POLLOUT, 0};
     int error = 0;
     socklen_t len = sizeof error;
     if (poll(&answer, 1, 0) <= 0) {
         return kolo_now_us() - d->since_us > ANSWER_US ? ETIMEDOUT : 0;
     }
-    (void)getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    (void)getsockopt(d->own.fd, SOL_SOCKET, SO_ERROR, &error, &len);
     d->answered_us = kolo_now_us();
     d->refused = error == ECONNREFUSED || error == ECONNRESET;
     return d->refused ? 0 : error;
@@ -42,7 +43,7 @@ static int hear_answer(struct kolo_doubt *d)
 static int see_it_stay(struct kolo_doubt *d)
 {
     char byte = 0;
-    const ssize_t n = recv(d->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    const ssize_t n = recv(d->own.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
     const bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
     d->alive_us = ended ? d->alive_us : kolo_now_us();
     /* A peer that was in doubt, too, and has settled it, may have left meanwhile. */
@@ -54,7 +55,7 @@ static int see_it_stay(struct kolo_doubt *d)
 int kolo_doubt_step(struct kolo_doubt *d)
 {
     int error = 0;
-    if (d->fd < 0 && !d->refused) { /* that of this process, or of the way */
+    if (d->own.fd < 0 && !d->refused) { /* that of this process, or of the way */
         error = d->error == EMFILE || d->error == ENFILE ? d->error : EHOSTUNREACH;
     } else if (!d->refused) {
         error = d->answered_us == 0 ? hear_answer(d) : see_it_stay(d);
@@ -70,8 +71,8 @@ int kolo_doubt_step(struct kolo_doubt *d)
 
 void kolo_doubt_end(struct kolo_doubt *d)
 {
-    if (kolo_doubt_is_open(d) && d->fd >= 0) {
-        close(d->fd);
+    if (kolo_doubt_is_open(d)) {
+        kolo_own_fd_close(&d->own);
     }
-    *d = (struct kolo_doubt){.fd = -1};
+    *d = (struct kolo_doubt){.own = KOLO_NO_FD};
 }

@@ -10,11 +10,12 @@
 #ifndef KOLO_TRANSPORTS_DOUBT_H
 #define KOLO_TRANSPORTS_DOUBT_H
 
+#include "util/descriptor.h"
 #include "util/net.h"
 
 struct kolo_doubt {
-    int fd;   /* a new connection to the peer's listener; -1: none */
-    bool met; /* there was a connection before */
+    struct kolo_own_fd own; /* a new connection to the peer's listener */
+    bool met;               /* there was a connection before */
     bool refused;
     int error;                    /* why there is no new connection */
     double since_us, answered_us; /* 0: no doubt; no answer yet */

@@ -204,6 +204,7 @@ static void add_conn(struct kolo_hub *hub, int fd, bool net)
     }
     (void)kolo_boot_guard_begin(&conn->guard, &hub->meet, true); /* failed: nobody can join */
     conn->fd = fd;
+    conn->own = kolo_own_fd(fd);
     conn->pid = pid;
     conn->rank = -1;
     conn->deadline_us = kolo_now_us() + UNPROVEN_MS * 1e3;
@@ -280,10 +281,29 @@ static int next_deadline_ms(struct kolo_hub *hub)
             next_us = conn->deadline_us;
         }
     }
-    if (!isfinite(next_us)) {
-        return -1;
+    return next_us <= now_us ? 0 : (int)fmin((next_us - now_us) / 1e3 + 1, KOLO_FD_LOOK_MS);
+}
+
+/* Whether the program has left the descriptors alone: one speaks for all, as there may be many. */
+static bool is_whole(const struct kolo_hub *hub)
+{
+    return kolo_own_fd_is(&hub->own[0]);
+}
+
+/* Those that the program has closed are not closed again. The ranks that wait for this hub see that
+ * it has gone. */
+static void forget_lost(struct kolo_hub *hub)
+{
+    struct kolo_own_fd spare = hub->own[0]; /* its duplicate */
+    spare.fd = hub->spare;
+    hub->spare = kolo_own_fd_is(&spare) ? hub->spare : -1;
+    for (int i = 0; i < LISTENERS; i++) {
+        hub->listener[i] = kolo_own_fd_is(&hub->own[i]) ? hub->listener[i] : -1;
     }
-    return next_us <= now_us ? 0 : (int)fmin((next_us - now_us) / 1e3 + 1, 1e6);
+    for (size_t i = 0; i < hub->nconns; i++) {
+        struct kolo_conn *conn = hub->conns[i];
+        conn->fd = kolo_own_fd_is(&conn->own) ? conn->fd : -1;
+    }
 }
 
 static bool is_done(const struct kolo_hub *hub)
@@ -308,7 +328,7 @@ static void serve_once(struct kolo_hub *hub)
         hub->polls[i + LISTENERS] =
             (struct pollfd){.fd = hub->conns[i]->fd, .events = POLLIN | out};
     }
-    if (poll(hub->polls, count + LISTENERS, timeout_ms) <= 0) {
+    if (poll(hub->polls, count + LISTENERS, timeout_ms) <= 0 || !is_whole(hub)) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -328,7 +348,7 @@ static void serve_once(struct kolo_hub *hub)
     }
     if (hub->complete && hub->listener[1] >= 0) { /* all ranks have joined */
         close(hub->listener[1]);
-        hub->listener[1] = -1;
+        hub->listener[1] = hub->own[1].fd = -1;
     }
     kolo_hub_part(hub);
     close_ended(hub);
@@ -364,8 +384,12 @@ static void *hub_main(void *arg)
     struct kolo_hub *hub = arg;
     (void)pthread_setname_np(pthread_self(), "kolo-hub");
     kolo_thread_begin();
-    while (!is_done(hub)) {
+    while (!is_done(hub) && is_whole(hub)) {
         serve_once(hub);
+    }
+    if (!is_whole(hub)) {
+        KOLO_LOG(WARN, INIT, "the program has closed the meeting point's descriptors");
+        forget_lost(hub);
     }
     hub_free(hub);
     kolo_thread_end();
@@ -402,6 +426,8 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
     }
     hub->meet = *meet;
     memcpy(hub->listener, listener, sizeof hub->listener);
+    hub->own[0] = kolo_own_fd(listener[0]);
+    hub->own[1] = kolo_own_fd(listener[1]);
     hub->host_rank = host_rank;
     hub->spare = fcntl(listener[0], F_DUPFD_CLOEXEC, 3);
     const int error = hub->spare >= 0 ? start_thread(hub) : errno;

@@ -10,13 +10,15 @@
 #define KOLO_BOOT_HUB_H
 
 #include "boot/wire.h"
+#include "util/descriptor.h"
 
 /* The states of a connection. TOLD: it has its error, and its input is ignored. */
 enum kolo_conn_state { KOLO_CONN_ACCEPTED, KOLO_CONN_CHALLENGED, KOLO_CONN_JOINED, KOLO_CONN_TOLD };
 enum kolo_rank_state { KOLO_RANK_ABSENT, KOLO_RANK_HERE, KOLO_RANK_LEFT, KOLO_RANK_DIED };
 
 struct kolo_conn {
-    int fd; /* -1: closed, to be swept */
+    int fd;                 /* -1: closed, to be swept */
+    struct kolo_own_fd own; /* the same */
     enum kolo_conn_state state;
     pid_t pid;
     int rank;
@@ -36,7 +38,8 @@ struct kolo_conn {
 
 struct kolo_hub {
     struct kolo_meet meet;
-    int listener[2]; /* on this host, and by TCP; -1: none */
+    int listener[2];           /* on this host, and by TCP; -1: none */
+    struct kolo_own_fd own[2]; /* the same */
     int spare; /* closed when no descriptor is left, so that new ranks get the error; -1: closed */
     int host_rank;
     int nranks; /* 0: no rank has joined */

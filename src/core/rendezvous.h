@@ -4,12 +4,13 @@
 #define KOLO_CORE_RENDEZVOUS_H
 
 #include "boot/bootstrap.h"
+#include "util/descriptor.h"
 #include "util/secret.h"
 
 struct kolo_rendezvous {
     struct kolo_meet meet;
     unsigned char secret[KOLO_SECRET_BYTES]; /* of its ranks alone */
-    int reserved_fd;                         /* listens at member[rank].reserved; or -1 */
+    struct kolo_own_fd reserved_fd;          /* listens at member[rank].reserved; or none */
     char route_hint[KOLO_INET_TEXT];         /* an address that all hosts reach; or "" */
     unsigned splits;                         /* splits and shrinks so far: they name the meetings */
 };

@@ -10,6 +10,7 @@
 #include "memory/segment.h"
 
 #include "memory/memfd.h"
+#include "util/descriptor.h"
 #include "util/grow.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@ struct parted { /* pages that are private now */
 
 struct kolo_segment {
     uint32_t id;
-    int fd;
+    struct kolo_own_fd file;
     int holds; /* by its creator or its live runs, and by links that attached it */
     char *base;
     size_t len;
@@ -65,7 +66,7 @@ static void after_fork_parent(void)
 static void after_fork_child(void)
 {
     for (int i = 0; i < store.count; i++) {
-        close(store.at[i]->fd);
+        kolo_own_fd_close(&store.at[i]->file);
     }
     store.count = 0; /* the structures stay: a handle of the parent may point at them */
     pthread_mutex_unlock(&store.lock); /* the only thread of the child locked it */
@@ -114,7 +115,7 @@ static bool insert_segment(struct kolo_segment *segment)
 static void destroy_segment(struct kolo_segment *segment)
 {
     munmap(segment->base, segment->len);
-    close(segment->fd);
+    kolo_own_fd_close(&segment->file);
     for (struct parted *p = segment->parted, *next; p != NULL; p = next) {
         next = p->next;
         free(p);
@@ -130,19 +131,21 @@ static kolo_status create_segment(size_t len, struct kolo_segment **out)
     if (segment == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: out of memory for a segment");
     }
-    const kolo_status status = kolo_memfd_open(len, &segment->fd);
+    int fd = -1;
+    const kolo_status status = kolo_memfd_open(len, &fd);
     if (status < 0) {
         free(segment);
         return status;
     }
-    void *base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, 0);
+    void *base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         const kolo_status failed = kolo_fail(
             KOLO_ERR_SYSTEM, "shared memory: mapping %zu bytes: %s", len, strerror(errno));
-        close(segment->fd);
+        close(fd);
         free(segment);
         return failed;
     }
+    segment->file = kolo_own_fd(fd);
     segment->base = base;
     segment->len = len;
     segment->holds = 1;
@@ -175,7 +178,12 @@ kolo_status kolo_segment_create(size_t len, struct kolo_segment **out)
 
 kolo_status kolo_segment_reserve(struct kolo_segment *segment, size_t at, size_t len)
 {
-    return kolo_memfd_reserve(segment->fd, at, len);
+    return kolo_own_fd_is(&segment->file)
+               ? kolo_memfd_reserve(segment->file.fd, at, len)
+               : kolo_fail(KOLO_ERR_SYSTEM,
+                           "shared memory: reserving %zu bytes: the program has closed the "
+                           "descriptor of this memory",
+                           len);
 }
 
 uint32_t kolo_segment_id(const struct kolo_segment *segment)
@@ -238,8 +246,9 @@ int kolo_segment_descriptor(uint32_t id, uint64_t *len)
 {
     pthread_mutex_lock(&store.lock);
     const struct kolo_segment *segment = by_id(id);
+    const bool there = segment != NULL && kolo_own_fd_is(&segment->file);
     errno = ENOENT;
-    const int fd = segment != NULL ? fcntl(segment->fd, F_DUPFD_CLOEXEC, 3) : -1;
+    const int fd = there ? fcntl(segment->file.fd, F_DUPFD_CLOEXEC, 3) : -1;
     if (fd >= 0) {
         *len = segment->len;
     }
@@ -390,7 +399,8 @@ static kolo_status alloc_small(size_t bytes, void **out)
     int page = -1;
     for (int i = 0; i < store.count && page < 0; i++) {
         slab = store.at[i];
-        page = slab->runs != NULL ? free_run(slab, pages) : -1;
+        const bool grows = slab->runs != NULL && kolo_own_fd_is(&slab->file);
+        page = grows ? free_run(slab, pages) : -1;
     }
     if (page < 0) {
         KOLO_TRY(create_slab(&slab));
@@ -459,7 +469,9 @@ void kolo_segment_free(void *ptr)
     struct kolo_segment *segment = NULL;
     const size_t at = whole_run(ptr, &segment, &bytes);
     if (bytes > 0) {
-        kolo_memfd_release(segment->fd, at, bytes);
+        if (kolo_own_fd_is(&segment->file)) {
+            kolo_memfd_release(segment->file.fd, at, bytes);
+        }
         drop_hold(segment);
     }
     pthread_mutex_unlock(&store.lock);

@@ -1,66 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The thread that hands out descriptors, and the client's side of it.
+/* The thread that hands out descriptors.
  *
  * Abstract names have no permissions, so any local process can connect. It holds one of CLIENTS
  * places for DEADLINE_US at most, and a full table drops its oldest client. The thread reads one
  * request of fixed size from each client, and nothing else. */
 #include "memory/serve.h"
 
+#include "memory/request.h"
 #include "memory/segment.h"
-#include "util/pass_fd.h"
+#include "util/descriptor.h"
 #include "util/threads.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC       UINT32_C(0x6b6f6c31)
 #define DEADLINE_US 5e6
-#define REFUSED_US  3e5
 #define STARVED_US  1e5
 
 enum { CLIENTS = 32, STOP = 0, LISTENER = 1, FIRST_CLIENT = 2 };
-
-struct request {
-    uint32_t magic;
-    uint32_t segment;
-    unsigned char token[16];
-};
-struct answer {
-    uint32_t magic;
-    int32_t status;
-    uint64_t len;
-};
-static_assert(sizeof(struct request) == 24 && sizeof(struct answer) == 16, "no padding");
 
 static struct {
     pthread_mutex_t lock;
     bool named;
     struct kolo_shm_identity identity;
     int users;
+    bool runs; /* the thread is to be joined */
     pthread_t thread;
-    int listener, stop;
+    struct kolo_own_fd listener;
+    struct kolo_bell stop;
     _Atomic int spare; /* closed to accept a client when no descriptor is left; -1: closed */
     _Atomic double starved_us; /* when not even the spare helped any more; 0: no client waits */
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The spare is a duplicate of the bell. */
+static void close_spare(void)
+{
+    struct kolo_own_fd spare = service.stop.rung;
+    spare.fd = atomic_exchange(&service.spare, -1);
+    kolo_own_fd_close(&spare);
+}
+
 static void close_all(void)
 {
-    close(service.listener);
-    close(service.stop);
-    close(service.spare);
+    close_spare();
+    kolo_own_fd_close(&service.listener);
+    kolo_bell_close(&service.stop);
 }
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
@@ -82,6 +75,7 @@ static void after_fork_child(void)
         close_all();
     }
     service.users = 0;
+    service.runs = false;
     service.named = false;
     pthread_mutex_unlock(&service.lock); /* the only thread of the child locked it */
 }
@@ -114,24 +108,6 @@ kolo_status kolo_service_identity(struct kolo_shm_identity *out)
     return status;
 }
 
-static socklen_t fill_address(const struct kolo_shm_identity *identity, struct sockaddr_un *address)
-{
-    char *at = address->sun_path + 1; /* a leading 0 makes it abstract */
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    at += sprintf(at, "kolo-shm-");
-    for (size_t i = 0; i < sizeof identity->name; i++) {
-        at += sprintf(at, "%02x", (unsigned)identity->name[i]);
-    }
-    return (socklen_t)(at - (char *)address);
-}
-
-static bool same_user(int fd)
-{
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
-}
-
 /* ---- the owner ---- */
 
 /* Whether the token is right. The time does not depend on the place where it differs. */
@@ -144,7 +120,7 @@ static bool right_token(const unsigned char *token)
     return differ == 0;
 }
 
-static void send_answer(int client, struct answer *answer, int fd)
+static void send_answer(int client, struct kolo_shm_answer *answer, int fd)
 {
     union kolo_fd_room room;
     struct iovec part = {answer, sizeof *answer};
@@ -158,12 +134,13 @@ static void send_answer(int client, struct answer *answer, int fd)
 /* Take one request and send one answer. The caller then closes the client in any case. */
 static void serve_client(int client)
 {
-    struct request request;
+    struct kolo_shm_request request;
     const ssize_t got = recv(client, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);
-    if (got != (ssize_t)sizeof request || request.magic != MAGIC || !right_token(request.token)) {
+    if (got != (ssize_t)sizeof request || request.magic != KOLO_SHM_MAGIC ||
+        !right_token(request.token)) {
         return;
     }
-    struct answer answer = {MAGIC, KOLO_OK, 0};
+    struct kolo_shm_answer answer = {KOLO_SHM_MAGIC, KOLO_OK, 0};
     const int fd = kolo_segment_descriptor(request.segment, &answer.len);
     answer.status = fd >= 0 ? KOLO_OK : errno == ENOENT ? KOLO_ERR_INVALID : KOLO_ERR_SYSTEM;
     send_answer(client, &answer, fd);
@@ -174,28 +151,30 @@ static void serve_client(int client)
 
 struct clients {
     struct pollfd poll[FIRST_CLIENT + CLIENTS];
+    struct kolo_own_fd own[CLIENTS];
     double deadline[CLIENTS];
     int count; /* the oldest client comes first */
 };
 
 static void remove_client(struct clients *clients, int index)
 {
-    close(clients->poll[FIRST_CLIENT + index].fd);
+    kolo_own_fd_close(&clients->own[index]);
     clients->count--;
     for (int i = index; i < clients->count; i++) {
         clients->poll[FIRST_CLIENT + i] = clients->poll[FIRST_CLIENT + i + 1];
+        clients->own[i] = clients->own[i + 1];
         clients->deadline[i] = clients->deadline[i + 1];
     }
 }
 
 static int make_spare(void)
 {
-    return fcntl(service.stop, F_DUPFD_CLOEXEC, 3);
+    return fcntl(service.stop.rung.fd, F_DUPFD_CLOEXEC, 3);
 }
 
 static int take_connection(void)
 {
-    return accept4(service.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    return accept4(service.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
 /* No spare is left, or another thread took its descriptor first. The client keeps waiting. */
@@ -211,7 +190,7 @@ static void accept_client(struct clients *clients)
 {
     int fd = take_connection();
     if (fd < 0 && errno == EMFILE && service.spare >= 0) {
-        close(atomic_exchange(&service.spare, -1));
+        close_spare();
         fd = take_connection();
     }
     if (fd < 0) {
@@ -221,7 +200,7 @@ static void accept_client(struct clients *clients)
         return;
     }
     service.starved_us = 0;
-    if (!same_user(fd)) {
+    if (!kolo_shm_same_user(fd)) {
         close(fd);
         return;
     }
@@ -229,17 +208,25 @@ static void accept_client(struct clients *clients)
         remove_client(clients, 0);
     }
     clients->poll[FIRST_CLIENT + clients->count] = (struct pollfd){fd, POLLIN, 0};
+    clients->own[clients->count] = kolo_own_fd(fd);
     clients->deadline[clients->count] = kolo_now_us() + DEADLINE_US;
     clients->count++;
 }
 
 static int wait_ms(const struct clients *clients)
 {
-    if (clients->count == 0) {
-        return -1;
+    const double left_us = clients->count > 0 ? clients->deadline[0] - kolo_now_us() : INFINITY;
+    return left_us <= 0 ? 0 : (int)fmin(left_us / 1000 + 1, KOLO_FD_LOOK_MS);
+}
+
+/* Whether the program has left the descriptors alone. */
+static bool is_whole(const struct clients *clients)
+{
+    bool whole = kolo_own_fd_is(&service.listener) && kolo_own_fd_is(&service.stop.heard);
+    for (int i = 0; i < clients->count; i++) {
+        whole = whole && kolo_own_fd_is(&clients->own[i]);
     }
-    const double left_us = clients->deadline[0] - kolo_now_us();
-    return left_us <= 0 ? 0 : (int)(left_us / 1000) + 1;
+    return whole;
 }
 
 static void *run_service(void *argument)
@@ -247,10 +234,16 @@ static void *run_service(void *argument)
     struct clients clients = {.count = 0};
     (void)argument;
     kolo_thread_begin();
-    clients.poll[STOP] = (struct pollfd){service.stop, POLLIN, 0};
-    clients.poll[LISTENER] = (struct pollfd){service.listener, POLLIN, 0};
+    clients.poll[STOP] = (struct pollfd){service.stop.heard.fd, POLLIN, 0};
+    clients.poll[LISTENER] = (struct pollfd){service.listener.fd, POLLIN, 0};
     while (clients.poll[STOP].revents == 0) {
         (void)poll(clients.poll, (nfds_t)(FIRST_CLIENT + clients.count), wait_ms(&clients));
+        if (!is_whole(&clients)) {
+            KOLO_LOG(WARN, SHM,
+                     "the program has closed descriptors of kolo: this process hands out "
+                     "no shared memory any more");
+            break;
+        }
         for (int i = clients.count - 1; i >= 0; i--) {
             if (clients.poll[FIRST_CLIENT + i].revents != 0) {
                 serve_client(clients.poll[FIRST_CLIENT + i].fd);
@@ -290,33 +283,51 @@ static kolo_status listen_and_start(void)
 {
     struct sockaddr_un address;
     KOLO_TRY(name_process());
-    const socklen_t len = fill_address(&service.identity, &address);
-    service.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    service.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const int spare = service.stop >= 0 ? make_spare() : -1;
+    const socklen_t len = kolo_shm_fill_address(&service.identity, &address);
+    const bool has_bell = kolo_bell_open(&service.stop);
+    service.listener =
+        kolo_own_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int spare = has_bell ? make_spare() : -1;
     service.spare = spare;
     service.starved_us = 0;
     int failed = 0;
-    if (service.stop < 0 || service.listener < 0 || spare < 0 ||
-        bind(service.listener, (const struct sockaddr *)&address, len) != 0 ||
-        listen(service.listener, 128) != 0) {
+    if (!has_bell || service.listener.fd < 0 || spare < 0 ||
+        bind(service.listener.fd, (const struct sockaddr *)&address, len) != 0 ||
+        listen(service.listener.fd, 128) != 0) {
         failed = errno;
     } else {
         failed = start_thread();
     }
     if (failed != 0) {
         close_all();
+        service.runs = false;
         return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: starting the service: %s",
                          kolo_why(failed));
     }
+    service.runs = true;
     return KOLO_OK;
+}
+
+/* Under the lock. Without its bell the thread ends by itself. */
+static void end_thread(void)
+{
+    if (service.runs) {
+        kolo_bell_ring(&service.stop);
+        pthread_join(service.thread, NULL);
+        close_all();
+    }
+    service.runs = false;
 }
 
 kolo_status kolo_service_start(void)
 {
     pthread_once(&fork_once, watch_forks);
     pthread_mutex_lock(&service.lock);
-    const kolo_status status = service.users == 0 ? listen_and_start() : KOLO_OK;
+    const bool lost = service.users > 0 && !kolo_own_fd_is(&service.listener);
+    if (lost) { /* its name is taken until then */
+        end_thread();
+    }
+    const kolo_status status = service.users == 0 || lost ? listen_and_start() : KOLO_OK;
     if (status == KOLO_OK) {
         service.users++;
     }
@@ -326,13 +337,10 @@ kolo_status kolo_service_start(void)
 
 void kolo_service_stop(void)
 {
-    static const uint64_t one = 1;
     pthread_mutex_lock(&service.lock);
     /* In a forked child the count is 0, because the thread and its sockets are the parent's. */
     if (service.users > 0 && --service.users == 0) {
-        (void)!write(service.stop, &one, sizeof one);
-        pthread_join(service.thread, NULL);
-        close_all();
+        end_thread();
     }
     pthread_mutex_unlock(&service.lock);
 }
@@ -341,160 +349,4 @@ bool kolo_service_starved(void)
 {
     const double since_us = service.starved_us;
     return since_us != 0 && kolo_now_us() - since_us > STARVED_US;
-}
-
-/* ---- the client ---- */
-
-/* OK: keep waiting. Else the reason to stop. */
-static kolo_status still_waiting(const struct kolo_shm_owner *owner, double since_us)
-{
-    const int aborted = __atomic_load_n(owner->aborted, __ATOMIC_ACQUIRE);
-    const double waited_us = kolo_now_us() - since_us;
-    if (aborted != 0) {
-        return (kolo_status)aborted;
-    }
-    if (owner->on_wait != NULL) {
-        return owner->on_wait(owner->owner, owner->rank, waited_us);
-    }
-    return waited_us <= DEADLINE_US
-               ? KOLO_OK
-               : kolo_fail(KOLO_ERR_TIMEOUT, "rank %d (pid %d) did not hand out its memory in 5 s",
-                           owner->rank, owner->pid);
-}
-
-static bool knock(const struct kolo_shm_owner *owner, int fd)
-{
-    struct sockaddr_un address;
-    const socklen_t len = fill_address(&owner->identity, &address);
-    return connect(fd, (const struct sockaddr *)&address, len) == 0;
-}
-
-static kolo_status fail_gone(const struct kolo_shm_owner *owner)
-{
-    return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) is gone, and its memory with it", owner->rank,
-                     owner->pid);
-}
-
-/* Connect `fd`. Owners listen before they announce memory: one that refuses for long has left. */
-static kolo_status reach_owner(const struct kolo_shm_owner *owner, int fd, double since_us)
-{
-    const double refused_until = kolo_now_us() + REFUSED_US;
-    while (!knock(owner, fd)) {
-        if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
-            return kolo_fail(KOLO_ERR_LINK, "connecting to rank %d (pid %d): %s", owner->rank,
-                             owner->pid, strerror(errno));
-        }
-        if (errno == ECONNREFUSED && kolo_now_us() > refused_until) {
-            return fail_gone(owner);
-        }
-        KOLO_TRY(still_waiting(owner, since_us));
-        (void)poll(NULL, 0, 1);
-    }
-    if (!same_user(fd)) {
-        return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) belongs to another user", owner->rank,
-                         owner->pid);
-    }
-    return KOLO_OK;
-}
-
-/* The owner lacks memory that it had announced, or did not answer. Usually its communicator has
- * failed, or it died. That news is on its way, so wait for it: it is the better error. */
-static kolo_status await_reason(const struct kolo_shm_owner *owner)
-{
-    const double since_us = kolo_now_us();
-    while (kolo_now_us() < since_us + REFUSED_US) {
-        KOLO_TRY(still_waiting(owner, since_us));
-        (void)poll(NULL, 0, 1);
-    }
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const bool gone = !knock(owner, fd) && errno == ECONNREFUSED;
-    close(fd);
-    return gone ? fail_gone(owner) : KOLO_OK;
-}
-
-/* Receive the answer. *fd gets the descriptor, or -1. *cut: there was no free one for it. */
-static ssize_t receive_answer(int socket_fd, struct answer *answer, int *fd, bool *cut)
-{
-    union kolo_fd_room room;
-    struct iovec part = {answer, sizeof *answer};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = room.bytes,
-                             .msg_controllen = sizeof room.bytes};
-    const ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-    *fd = got >= 0 ? kolo_fd_attached(&message) : -1;
-    *cut = got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
-    return got;
-}
-
-/* The memory must have the announced size, and must never shrink while it is mapped. A process that
- * may not make memfds sends unnamed memory instead. It cannot be sealed. */
-static bool is_trustworthy(int fd, uint64_t len)
-{
-    struct stat info;
-    const int seals = fcntl(fd, F_GET_SEALS);
-    return fstat(fd, &info) == 0 && info.st_size >= 0 && (uint64_t)info.st_size == len && len > 0 &&
-           seals >= 0 && ((seals & F_SEAL_SHRINK) != 0 || (seals == F_SEAL_SEAL && !info.st_nlink));
-}
-
-static kolo_status ask_descriptor(const struct kolo_shm_owner *owner, int socket_fd, uint32_t id,
-                                  int *fd, uint64_t *len, double since_us)
-{
-    struct request request = {MAGIC, id, {0}};
-    struct answer answer = {0};
-    struct pollfd wait = {socket_fd, POLLIN, 0};
-    memcpy(request.token, owner->identity.token, sizeof request.token);
-    KOLO_TRY(reach_owner(owner, socket_fd, since_us));
-    const bool sent = send(socket_fd, &request, sizeof request, MSG_NOSIGNAL) >= 0;
-    while (sent && poll(&wait, 1, 20) <= 0) {
-        KOLO_TRY(still_waiting(owner, since_us));
-    }
-    bool cut = false;
-    const ssize_t got = sent ? receive_answer(socket_fd, &answer, fd, &cut) : -1;
-    if (got != (ssize_t)sizeof answer || answer.magic != MAGIC) {
-        KOLO_TRY(await_reason(owner));
-        return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) refuses to share its memory", owner->rank,
-                         owner->pid);
-    }
-    if (answer.status == KOLO_ERR_SYSTEM) {
-        return kolo_fail(KOLO_ERR_SYSTEM,
-                         "rank %d (pid %d) has too few descriptors to share its memory (ulimit -n)",
-                         owner->rank, owner->pid);
-    }
-    if (answer.status != KOLO_OK) {
-        KOLO_TRY(await_reason(owner));
-        return kolo_fail(KOLO_ERR_PEER, "rank %d (pid %d) has no memory segment %u: it has left",
-                         owner->rank, owner->pid, id);
-    }
-    if (*fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s rank %d (pid %d)%s%s",
-                         cut ? "no descriptor left for memory of" : "no descriptor came from",
-                         owner->rank, owner->pid, cut ? ": " : "", cut ? kolo_why(EMFILE) : "");
-    }
-    if (!is_trustworthy(*fd, answer.len)) {
-        return kolo_fail(KOLO_ERR_LINK, "rank %d (pid %d) sent something that is no sealed segment",
-                         owner->rank, owner->pid);
-    }
-    *len = answer.len;
-    return KOLO_OK;
-}
-
-kolo_status kolo_service_fetch(const struct kolo_shm_owner *owner, uint32_t id, int *fd,
-                               uint64_t *len)
-{
-    int came = -1;
-    const int socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (socket_fd < 0) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "shared memory: socket: %s", kolo_why(errno));
-    }
-    const kolo_status status = ask_descriptor(owner, socket_fd, id, &came, len, kolo_now_us());
-    close(socket_fd);
-    if (owner->on_wait != NULL) {
-        (void)owner->on_wait(owner->owner, owner->rank, -1);
-    }
-    if (status != KOLO_OK && came >= 0) {
-        close(came);
-    }
-    *fd = status == KOLO_OK ? came : *fd;
-    return status;
 }

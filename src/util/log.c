@@ -3,6 +3,7 @@
  *
  * One write(2) writes a whole line, so that ranks that share a terminal do not mix their lines.
  * Source of the form: NCCL 2.30 debug.cc prefix. */
+#include "util/descriptor.h"
 #include "util/escape.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ static struct {
     enum kolo_level level;
     unsigned subsys;
     int fd;
+    struct kolo_own_fd file; /* where fd is no standard stream */
     char host[64];
 } logger = {.once = PTHREAD_ONCE_INIT, .fd = 1};
 
@@ -113,6 +115,7 @@ static void set_up(void)
     logger.host[strcspn(logger.host, ".")] = '\0';
     if (file != NULL && logger.level > KOLO_LEVEL_VERSION) {
         logger.fd = open_log_file(file);
+        logger.file = kolo_own_fd(logger.fd);
     }
 }
 
@@ -128,8 +131,23 @@ const char *kolo_host_name(void)
     return logger.host;
 }
 
+/* The program may have closed the log, and opened a file of its own at that number. */
+static bool is_open(void)
+{
+    static _Atomic bool told;
+    const bool open = logger.fd <= STDERR_FILENO || kolo_own_fd_is(&logger.file);
+    if (!open && !told) {
+        told = true;
+        (void)fprintf(stderr, "kolo: KOLO_DEBUG_FILE: the program has closed the log; it ends\n");
+    }
+    return open;
+}
+
 static void write_line(const char *line, size_t len)
 {
+    if (!is_open()) {
+        return;
+    }
     while (len > 0) {
         const ssize_t n = write(logger.fd, line, len);
         if (n < 0 && errno != EINTR && errno != EAGAIN) {

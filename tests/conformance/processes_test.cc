@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// covers: transports/shm src/memory/serve.c src/util/pass_fd.c
+// covers: transports/shm src/memory/serve.c src/util/descriptor.c
 /* The same promises between processes, and what only processes can get wrong: descriptors, forks,
  * strangers, and peers that die. */
 #include "memory/segment.h"

@@ -10,6 +10,7 @@
 #include "target.h"
 #include "transports/tcp/tcp.h"
 #include "util/crc.h"
+#include "whole.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -80,6 +81,8 @@ static void begin(struct play *p, unsigned flags)
                                        .env = &p->ep.env,
                                        .taken_kind = KOLO_TCP_TAKEN,
                                        .record_bytes = sizeof(struct kolo_carrier_message)};
+    p->ep.acceptor = whole_acceptor();
+    p->ep.epoll = p->ep.acceptor.epoll;
     p->link->ep = &p->ep;
     kolo_carrier_join(&p->link->base, &p->ep.all, p->link, &(struct kolo_peer){.rank = 1});
     p->link->nsockets = 1;
@@ -91,6 +94,7 @@ static void begin(struct play *p, unsigned flags)
     }
     struct kolo_tcp_socket *s = &p->link->socket[0];
     s->fd = fd[0];
+    watch_whole(&p->ep.acceptor, s->fd, s);
     s->state = KOLO_TCP_UP;
     s->staging = not_null(malloc(KOLO_TCP_STAGING));
     p->peer = fd[1];
@@ -171,9 +175,7 @@ static void end(struct play *p)
         }
     }
     kolo_tcp_message_end(p->link, KOLO_ERR_ABORTED); /* what came before its receive */
-    if (p->link->socket[0].fd >= 0) {
-        close(p->link->socket[0].fd);
-    }
+    kolo_tcp_socket_reset(&p->link->socket[0], KOLO_TCP_ENDED);
     free(p->link->socket[0].staging);
     kolo_carrier_leave(&p->link->base);
     free(p->link);

@@ -8,6 +8,7 @@
 #include "transports/verbs/verbs.h"
 
 #include "target.h"
+#include "whole.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -162,8 +163,8 @@ static bool join(struct world *w)
                                    .pid = (int)getpid(),
                                    .timeout = 1,
                                    .nrails = 1,
-                                   .acceptor = {.listener = -1, .epoll = -1},
-                                   .epoll = -1};
+                                   .acceptor = whole_acceptor()};
+    w->ep.epoll = w->ep.acceptor.epoll;
     w->cq.context = &context;
     w->pd.context = &context;
     w->ep.rail[0] = (struct kolo_verbs_rail){.lib = &library,
@@ -189,6 +190,8 @@ static bool join(struct world *w)
     w->link->ep = &w->ep;
     kolo_carrier_join(&w->link->base, &w->ep.all, w->link, &(struct kolo_peer){.rank = 1});
     w->link->address.nrails = 1;
+    watch_whole(&w->ep.acceptor, in[0], w->link);
+    watch_whole(&w->ep.acceptor, out[0], w->link);
     w->link->in = (struct kolo_verbs_stream){.fd = in[0], .up = true};
     w->link->out = (struct kolo_verbs_stream){.fd = out[0], .up = true};
     return kolo_verbs_memory_open(&w->ep) == KOLO_OK &&

@@ -125,9 +125,18 @@ static void finish_frames(struct kolo_link *link)
     }
 }
 
+/* Sockets that the program has closed must not be written to: their numbers may be of its files. */
+static void forget_lost(struct kolo_link *link)
+{
+    for (int i = 0; i < link->nsockets && !kolo_acceptor_is_whole(&link->ep->acceptor); i++) {
+        kolo_tcp_socket_reset(&link->socket[i], KOLO_TCP_ENDED);
+    }
+}
+
 void kolo_tcp_farewell_complain(struct kolo_link *link)
 {
     link->bad = false;
+    forget_lost(link);
     say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, KOLO_ERR_LINK));
 }
 
@@ -135,6 +144,7 @@ void kolo_tcp_farewell_complain(struct kolo_link *link)
  * leaves. */
 void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
 {
+    forget_lost(link);
     if (kolo_carriers_have_failed(&link->ep->all)) {
         say_last(link, KOLO_TCP_ABORT, (uint32_t)kolo_carriers_reason(&link->ep->all, why));
         kolo_tcp_message_end(link, why);
@@ -152,11 +162,12 @@ void kolo_tcp_farewell_give_up(struct kolo_link *link, kolo_status why)
 void kolo_tcp_farewell_finish(struct kolo_endpoint *ep)
 {
     const double deadline = kolo_now_us() + LINGER_MS * 1e3;
-    for (int i = 0; i < ep->nclosing; i++) {
+    const bool whole = kolo_acceptor_is_whole(&ep->acceptor);
+    for (int i = 0; i < ep->nclosing && whole; i++) {
         while (is_delivering(ep->closing[i]) && kolo_now_us() < deadline) {
             (void)usleep(100);
         }
-        close(ep->closing[i]);
+        kolo_epoll_close(ep->epoll, ep->closing[i]);
     }
     free(ep->closing);
 }

@@ -261,6 +261,6 @@ void kolo_tcp_greet_adopt(struct kolo_link *link)
         if ((int)guest->index < link->nsockets) {
             take_guest(link, guest);
         }
-        kolo_guest_free(guest);
+        kolo_guest_free(acceptor, guest);
     }
 }

@@ -16,8 +16,14 @@
 void kolo_tcp_socket_watch(struct kolo_tcp_socket *s, int how, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = s};
-    if (epoll_ctl(s->link->ep->epoll, how, fd, &event) != 0) {
-        kolo_tcp_fail(s->link, "cannot be watched", errno);
+    const struct kolo_endpoint *ep = s->link->ep;
+    if (!kolo_acceptor_is_whole(&ep->acceptor) || epoll_ctl(ep->epoll, how, fd, &event) != 0) {
+        const int error = errno;
+        if (how == EPOLL_CTL_ADD) { /* a reset closes only what the epoll watches */
+            close(fd);
+            s->fd = -1;
+        }
+        kolo_tcp_fail(s->link, "cannot be watched", error);
     }
 }
 
@@ -36,9 +42,7 @@ void kolo_tcp_socket_enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 
 void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 {
-    if (s->fd >= 0) {
-        close(s->fd);
-    }
+    kolo_acceptor_drop(&s->link->ep->acceptor, s->fd);
     s->fd = -1;
     kolo_tcp_socket_enter(s, state);
 }

@@ -123,7 +123,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
         return kolo_fail(KOLO_ERR_SYSTEM, "tcp: out of memory for a link");
     }
     link->ep = ep;
-    link->doubt.fd = -1;
+    link->doubt.own = KOLO_NO_FD;
     link->address = address;
     link->sums = ep->sums || address.sums == 1;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
@@ -275,6 +275,14 @@ static int ask_epoll(struct kolo_endpoint *ep)
     return moved;
 }
 
+/* The program has closed the sockets, and their numbers may be of its own. */
+static void lose_links(const struct kolo_endpoint *ep)
+{
+    for (struct kolo_carrier *c = ep->all.active; c != NULL; c = c->next_active) {
+        kolo_tcp_fail(c->link, "is not reached any more", EBADF);
+    }
+}
+
 static void queue_word(struct kolo_link *link, uint64_t word)
 {
     if (link->base.notes < NOTES_MAX) { /* otherwise it is not even connected */
@@ -293,8 +301,10 @@ static int tcp_progress(struct kolo_endpoint *ep, int budget)
     const bool asks = idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || !few ||
                       ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every link reads and writes a bounded number of times */
-    if (asks) {
+    if (asks && kolo_acceptor_seems_whole(&ep->acceptor)) {
         moved += ask_epoll(ep);
+    } else if (asks) {
+        lose_links(ep);
     }
     kolo_carriers_hear(&ep->all);
     for (struct kolo_carrier *c = ep->all.active, *next = NULL; c != NULL; c = next) {
@@ -340,9 +350,6 @@ static void tcp_close(struct kolo_endpoint *ep)
 {
     kolo_tcp_farewell_finish(ep);
     kolo_acceptor_close(&ep->acceptor);
-    if (ep->epoll >= 0) {
-        close(ep->epoll);
-    }
     explicit_bzero(ep->secret, sizeof ep->secret);
     free(ep);
 }

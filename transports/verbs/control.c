@@ -43,14 +43,12 @@ static bool watch_stream(const struct kolo_endpoint *ep, int how, int fd, struct
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
-    return epoll_ctl(ep->epoll, how, fd, &event) == 0;
+    return kolo_acceptor_is_whole(&ep->acceptor) && epoll_ctl(ep->epoll, how, fd, &event) == 0;
 }
 
-static void drop_stream(struct kolo_verbs_stream *s)
+static void drop_stream(const struct kolo_link *link, struct kolo_verbs_stream *s)
 {
-    if (s->fd >= 0) {
-        close(s->fd);
-    }
+    kolo_acceptor_drop(&link->ep->acceptor, s->fd);
     s->fd = -1;
     s->got = 0;
 }
@@ -72,7 +70,12 @@ void kolo_verbs_control_begin(struct kolo_link *link)
     if (s->fd < 0 || kolo_random(link->hello.nonce, sizeof link->hello.nonce) != KOLO_OK ||
         !prove_hello(ep, by_maker, &link->hello, link->address.nonce, link->hello.proof) ||
         !watch_stream(ep, EPOLL_CTL_ADD, s->fd, link)) {
-        kolo_verbs_fail(link, "cannot be connected to", errno, false);
+        const int error = errno;
+        if (s->fd >= 0) { /* the epoll does not watch it */
+            close(s->fd);
+            s->fd = -1;
+        }
+        kolo_verbs_fail(link, "cannot be connected to", error, false);
         return;
     }
     kolo_net_options(s->fd, ep->env.timeout_ms);
@@ -95,7 +98,7 @@ static void step_answer(struct kolo_link *link)
     struct kolo_verbs_stream *s = &link->out;
     const int came = kolo_net_gather(s->fd, s->bytes, sizeof s->answer, &s->got);
     if (came < 0) { /* the peer has no memory or descriptor left, or it has died */
-        drop_stream(s);
+        drop_stream(link, s);
         if (s->tries == TRIES) {
             kolo_verbs_fail(link, "takes no connection", 0, true);
             return;
@@ -116,7 +119,7 @@ static void step_up(struct kolo_link *link)
 {
     struct kolo_verbs_stream *s = &link->out;
     if (s->fd >= 0 && kolo_net_gather(s->fd, s->bytes, sizeof s->word, &s->got) < 0) {
-        drop_stream(s);
+        drop_stream(link, s);
         s->since_us = kolo_now_us();
     }
     if (s->fd < 0 && !link->base.bye &&
@@ -170,7 +173,7 @@ void kolo_verbs_control_say(struct kolo_link *link, const struct kolo_verbs_word
 /* The peer's connection has ended, with an errno or 0. */
 static void end_words(struct kolo_link *link, int error)
 {
-    drop_stream(&link->in);
+    drop_stream(link, &link->in);
     if (link->base.bye) {
         return;
     }
@@ -216,8 +219,8 @@ void kolo_verbs_control_step(struct kolo_link *link)
 
 void kolo_verbs_control_end(struct kolo_link *link)
 {
-    drop_stream(&link->out);
-    drop_stream(&link->in);
+    drop_stream(link, &link->out);
+    drop_stream(link, &link->in);
     link->out.again_us = 0;
     link->words = 0;
 }
@@ -307,6 +310,6 @@ void kolo_verbs_control_adopt(struct kolo_link *link)
     struct kolo_guest *guest = kolo_acceptor_claim(&link->ep->acceptor, link->base.peer.rank);
     if (guest != NULL) {
         take_guest(link, guest);
-        kolo_guest_free(guest);
+        kolo_guest_free(&link->ep->acceptor, guest);
     }
 }

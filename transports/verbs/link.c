@@ -2,6 +2,14 @@
 /* The state of a link that all its parts change: connected, or failed. */
 #include "transports/verbs/verbs.h"
 
+#include <unistd.h>
+
+bool kolo_verbs_is_ours(const struct kolo_endpoint *ep)
+{
+    return ep->pid == (int)getpid() &&
+           (ep->acceptor.listener.fd < 0 || kolo_acceptor_is_whole(&ep->acceptor));
+}
+
 void kolo_verbs_connected(struct kolo_link *link)
 {
     link->ep->nconnecting -= link->connecting;

@@ -161,7 +161,7 @@ static kolo_status verbs_connect(struct kolo_endpoint *ep, const struct kolo_pee
             verbs_disconnect(link);
             return st;
         }
-        link->doubt.fd = -1;
+        link->doubt.own = KOLO_NO_FD;
         kolo_verbs_control_begin(link);
         kolo_verbs_control_adopt(link);
         kolo_carrier_activate(&link->base);
@@ -200,7 +200,9 @@ static void end_link(struct kolo_link *link, kolo_status why)
     if (why == KOLO_OK && link->base.pending > 0) { /* the text for the owner of the requests */
         (void)kolo_fail(link->base.failed, "%s", link->base.text);
     }
-    kolo_verbs_lanes_stop(link);
+    if (kolo_verbs_is_ours(link->ep)) {
+        kolo_verbs_lanes_stop(link);
+    }
     kolo_verbs_message_end(link, why != KOLO_OK ? why : link->base.failed);
     kolo_verbs_connected(link);
     kolo_verbs_control_end(link);
@@ -282,6 +284,14 @@ static void ask_epoll(struct kolo_endpoint *ep)
     }
 }
 
+/* The program has closed the descriptors, and their numbers may be of its own. */
+static void lose_links(const struct kolo_endpoint *ep)
+{
+    for (struct kolo_carrier *c = ep->all.active; c != NULL; c = c->next_active) {
+        kolo_verbs_fail(c->link, "is not reached any more", EBADF, true);
+    }
+}
+
 static void send_word(struct kolo_link *link, uint64_t word)
 {
     if (!link->base.self) {
@@ -299,8 +309,10 @@ static int verbs_progress(struct kolo_endpoint *ep, int budget)
     const bool asks =
         idle || ep->nconnecting > 0 || ep->acceptor.nguests > 0 || ep->turns++ % EPOLL_EVERY == 0;
     (void)budget; /* a turn is short: every rail gives a bounded number of completions */
-    if (asks) {
+    if (asks && kolo_acceptor_seems_whole(&ep->acceptor)) {
         ask_epoll(ep);
+    } else if (asks) {
+        lose_links(ep);
     }
     const int seen = kolo_verbs_lanes_poll(ep);
     kolo_carriers_hear(&ep->all);
@@ -344,17 +356,10 @@ static int verbs_wait_fd(struct kolo_endpoint *ep)
 
 /* ---- closing ---- */
 
-/* Whether this process opened the endpoint. A forked child must leave its parent's queue pairs
- * alone. */
-static bool is_ours(const struct kolo_endpoint *ep)
-{
-    return ep->pid == (int)getpid();
-}
-
 static void verbs_disconnect(struct kolo_link *link)
 {
     struct kolo_endpoint *ep = link->ep;
-    if (is_ours(ep)) {
+    if (kolo_verbs_is_ours(ep)) {
         if (link->base.failed == KOLO_OK) {
             kolo_verbs_give_up(link, KOLO_ERR_ABORTED);
         }
@@ -372,15 +377,12 @@ static void verbs_disconnect(struct kolo_link *link)
 
 static void verbs_close(struct kolo_endpoint *ep)
 {
-    if (is_ours(ep)) {
+    if (kolo_verbs_is_ours(ep)) {
         kolo_verbs_memory_close(ep);
         kolo_verbs_rails_close(ep);
     }
     kolo_verbs_memory_free(ep);
     kolo_acceptor_close(&ep->acceptor);
-    if (ep->epoll >= 0) {
-        close(ep->epoll);
-    }
     free(ep->lane);
     free(ep->lane_use);
     free(ep->vias);

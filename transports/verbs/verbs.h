@@ -219,6 +219,10 @@ struct kolo_endpoint {
 
 /* The link has its first live lane, or will never have one. */
 void kolo_verbs_connected(struct kolo_link *link);
+/* Whether this process opened the endpoint, and the program has left its descriptors alone. A forked
+ * child must leave its parent's queue pairs alone. Where descriptors are lost, that of the device
+ * probably is, too, and its number may be of a file of the program. */
+bool kolo_verbs_is_ours(const struct kolo_endpoint *ep);
 /* Fail the link: its requests end with LINK and this text. `error`: errno or 0. `gone`: the peer's
  * process is gone, too. */
 void kolo_verbs_fail(struct kolo_link *link, const char *what, int error, bool gone);

@@ -94,12 +94,15 @@ static void say_reason(struct kolo_link *link)
  * leaves. */
 void kolo_verbs_give_up(struct kolo_link *link, kolo_status why)
 {
+    if (!kolo_verbs_is_ours(link->ep)) {
+        kolo_verbs_control_end(link);
+    }
     if (!link->base.self && kolo_carriers_have_failed(&link->ep->all)) {
         say_reason(link);
         const struct kolo_verbs_word word = {.kind = KOLO_VERBS_ABORT,
                                              .reason = kolo_carriers_reason(&link->ep->all, why)};
         kolo_verbs_control_say(link, &word);
-    } else if (!link->base.self && link->out.up) {
+    } else if (!link->base.self && link->out.up && link->out.fd >= 0) {
         finish_sending(link);
     }
     kolo_carrier_give_up(&link->base, why);

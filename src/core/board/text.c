@@ -9,6 +9,17 @@ void kolo_say_rank(const struct kolo_comm *c, int q, char *out, size_t room)
     (void)snprintf(out, room, "rank %d (pid %d)", q, c->member[q].peer.pid);
 }
 
+kolo_status kolo_say_closed(const struct kolo_comm *c)
+{
+    char who[48];
+    kolo_say_rank(c, c->ranks.rank, who, sizeof who);
+    return kolo_fail(
+        KOLO_ERR_PEER,
+        "%s is lost to the others: its process has closed the descriptors of kolo, for "
+        "example by closefrom()",
+        who);
+}
+
 void kolo_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room)
 {
     struct kolo_recorded recorded;

@@ -7,6 +7,8 @@
 
 /* "rank 3 (pid 4711)" */
 void kolo_say_rank(const struct kolo_comm *c, int q, char *out, size_t room);
+/* The program has closed the descriptors of this rank's process. Returns PEER, as the others do. */
+kolo_status kolo_say_closed(const struct kolo_comm *c);
 /* "call 17, all_reduce of 4 float32, sum" */
 void kolo_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out, size_t room);
 /* This thread's error: rank q (-1: a rank) left before the call that this rank is in, or before a

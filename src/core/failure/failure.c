@@ -163,6 +163,10 @@ static kolo_status say_lost(struct kolo_comm *c, int lost, int *rank)
         return kolo_fail(KOLO_ERR_LINK,
                          "the connection of ranks %d and %d was lost, though both live",
                          lost > me ? me : lost, *rank);
+    case EBADF:
+    case ENOTSOCK:
+        *rank = me;
+        return kolo_say_closed(c);
     case ECONNREFUSED:
         note_end(c, lost, KOLO_END_GONE);
         return kolo_fail(KOLO_ERR_PEER, "%s is gone: nobody listens at its address any more", who);

@@ -4,10 +4,12 @@
 #include "core/health/life.h"
 
 #include "boot/bootstrap.h"
+#include "util/descriptor.h"
 #include "util/secret.h"
 #include "util/util.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,12 +23,14 @@
 #endif
 
 enum { WATCHERS = 4096 };
+enum { ENDS_MS = 20 /* from the end of a process's socket to the end of the process */ };
 
 static struct {
     pthread_mutex_t lock;
     unsigned char name[KOLO_LIFE_NAME];
-    int listener, users;
-} life = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
+    struct kolo_own_fd listener;
+    int users;
+} life = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = {.fd = -1}};
 
 /* ---- forks ---- */
 
@@ -43,10 +47,7 @@ static void in_parent(void)
 /* The child must not keep the parent's socket open. */
 static void in_child(void)
 {
-    if (life.listener >= 0) {
-        close(life.listener);
-    }
-    life.listener = -1;
+    kolo_own_fd_close(&life.listener);
     life.users = 0;
     pthread_mutex_unlock(&life.lock);
 }
@@ -83,7 +84,7 @@ static bool listen_here(void)
         }
         return false;
     }
-    life.listener = fd;
+    life.listener = kolo_own_fd(fd);
     return true;
 }
 
@@ -92,7 +93,7 @@ bool kolo_life_begin(unsigned char name[KOLO_LIFE_NAME])
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, register_fork);
     pthread_mutex_lock(&life.lock);
-    const bool lives = life.listener >= 0 || listen_here();
+    const bool lives = kolo_own_fd_is(&life.listener) || listen_here();
     if (lives) {
         life.users++;
         memcpy(name, life.name, sizeof life.name);
@@ -107,8 +108,7 @@ void kolo_life_end(void)
 {
     pthread_mutex_lock(&life.lock);
     if (life.users > 0 && --life.users == 0) {
-        close(life.listener);
-        life.listener = -1;
+        kolo_own_fd_close(&life.listener);
     }
     pthread_mutex_unlock(&life.lock);
 }
@@ -155,4 +155,26 @@ void kolo_life_watch(const unsigned char name[KOLO_LIFE_NAME], int pid, bool sam
         out->gone = out->pidfd < 0 && errno == ESRCH;
     }
     out->pid = kolo_pid_space() != 0 ? out->pid : 0; /* else /proc has other IDs */
+}
+
+static bool has_ended(int pid)
+{
+    const char state = kolo_process_state(pid);
+    return state == 0 || state == 'Z' || state == 'X';
+}
+
+bool kolo_life_is_over(struct kolo_life *life_of)
+{
+    struct pollfd end[] = {{.fd = life_of->fd, .events = POLLIN},
+                           {.fd = life_of->pidfd, .events = POLLIN}};
+    const bool none = life_of->fd < 0 && life_of->pidfd < 0;
+    life_of->gone =
+        life_of->gone || (none ? life_of->pid > 0 && has_ended(life_of->pid) : poll(end, 2, 0) > 0);
+    return life_of->gone;
+}
+
+bool kolo_life_goes_on(const struct kolo_life *life_of)
+{
+    struct pollfd end = {.fd = life_of->pidfd, .events = POLLIN};
+    return life_of->pidfd >= 0 && poll(&end, 1, ENDS_MS) == 0;
 }

@@ -29,5 +29,10 @@ struct kolo_life { /* of another process */
  * this process is in that namespace, too. */
 void kolo_life_watch(const unsigned char name[KOLO_LIFE_NAME], int pid, bool same_space,
                      struct kolo_life *out);
+/* Whether a descriptor tells of its end, or /proc where there is none. */
+bool kolo_life_is_over(struct kolo_life *life_of);
+/* Its socket has ended. A process that ends closes its socket a moment before. One that closes its
+ * descriptors, or becomes another program, goes on: true. */
+bool kolo_life_goes_on(const struct kolo_life *life_of);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { COMPARED = 8, STILL_US = 2500 * 1000 };
 
-void kolo_look_lose_rank(struct kolo_comm *c, int q)
+void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
 {
     char who[48], call[128];
     struct kolo_member *m = &c->member[q];
@@ -21,11 +21,24 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q)
     }
     kolo_say_rank(c, q, who, sizeof who);
     kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
-    (void)kolo_fail(KOLO_ERR_PEER,
-                    "%s died: its process ended without kolo_comm_destroy(); the last that it had "
-                    "begun was %s",
-                    who, call);
+    (void)kolo_fail(KOLO_ERR_PEER, "%s %s; the last that it had begun was %s", who,
+                    lives ? "is gone: its process lives, but has closed the descriptors of kolo or "
+                            "become another program"
+                          : "died: its process ended without kolo_comm_destroy()",
+                    call);
     (void)kolo_failure_end(c, KOLO_ERR_PEER, q);
+}
+
+void kolo_look_lose_descriptors(struct kolo_comm *c)
+{
+    const int me = c->ranks.rank;
+    bool alone = true;
+    for (int q = 0; q < c->ranks.nranks; q++) {
+        alone = alone && c->member[q].peer.process == c->member[me].peer.process;
+    }
+    if (!alone && atomic_load(&c->failure.error) == KOLO_OK) {
+        (void)kolo_failure_end(c, kolo_say_closed(c), me);
+    }
 }
 
 /* Of this rank and of those that it is compared with. */

@@ -8,8 +8,11 @@
 /* Whether the watchdog of rank q, a rank of this host, has not run for a while: its process is
  * stopped, or gets no time. */
 bool kolo_look_is_still(const struct kolo_comm *c, int q);
-/* The process of rank q has ended: so does the communicator, unless rank q had left it before. */
-void kolo_look_lose_rank(struct kolo_comm *c, int q);
+/* The process of rank q has ended: so does the communicator, unless rank q had left it before.
+ * `lives`: it has not, but its socket has. */
+void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives);
+/* The program has closed the descriptors of this process: a communicator with other ones ends. */
+void kolo_look_lose_descriptors(struct kolo_comm *c);
 /* Whether the communicator has peers of which only connections tell. */
 bool kolo_look_listens(const struct kolo_comm *c);
 /* What came over connections while no call looks. The links' lock is held. */

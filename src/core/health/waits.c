@@ -7,6 +7,7 @@
  * So a rank must be a sink for a while before it is named (diagnose.c). */
 #include "core/health/waits.h"
 
+#include "core/board/text.h"
 #include "core/health/look.h"
 
 #include <stdlib.h>
@@ -219,4 +220,59 @@ int kolo_waits_end(const struct kolo_comm *c, int peer)
 int kolo_waits_last(const struct kolo_comm *c)
 {
     return search_from(c, KOLO_WAITS_NOBODY, true);
+}
+
+/* ---- two communicators ---- */
+
+enum { CROSSED_US = 200000 };
+
+/* Rank `r` of `d` waits there for this rank, in a call that this rank has not made. */
+static bool waits_in(const struct kolo_comm *d, int r)
+{
+    const struct kolo_post *post = kolo_comm_post(d, r);
+    return post != NULL && post->waits_for == d->ranks.rank + 1 &&
+           kolo_comm_calls(d) < post->begun && kolo_now_us() - (double)post->since_us > CROSSED_US;
+}
+
+/* Whether all threads of rank r's process wait in its last call. The number of the call tells this
+ * wait from earlier ones. */
+static bool is_stuck(const struct kolo_comm *d, int r)
+{
+    const struct kolo_post *post = kolo_comm_post(d, r);
+    return post != NULL && atomic_load_explicit(&post->stuck, memory_order_acquire) == post->begun;
+}
+
+static void say_crossed(const struct kolo_comm *c, int q, const struct kolo_comm *d, int r)
+{
+    char mine[128], other[128];
+    kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
+    kolo_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
+    (void)kolo_fail(KOLO_ERR_MISMATCH,
+                    "rank %d waits in %s of %s (%llx) for rank %d, and that one in %s of %s (%llx) "
+                    "for the other: the communicators are used in another order",
+                    c->ranks.rank, mine, c->ranks.name, (unsigned long long)c->ranks.id, q, other,
+                    d->ranks.name, (unsigned long long)d->ranks.id);
+}
+
+bool kolo_waits_cross(struct kolo_comm *comms, const struct kolo_comm *c, int q,
+                      struct kolo_crossed *out)
+{
+    const struct kolo_post *post = kolo_comm_post(c, q);
+    if (post == NULL || post->begun >= kolo_comm_calls(c)) {
+        return false;
+    }
+    for (struct kolo_comm *d = comms; d != NULL; d = d->health.next) {
+        for (int r = 0; r < d->ranks.nranks && d != c; r++) {
+            if (d->member[r].peer.process != c->member[q].peer.process) {
+                continue;
+            }
+            const bool stuck = is_stuck(d, r); /* first, so that both are of the same wait */
+            if (waits_in(d, r)) {
+                *out = (struct kolo_crossed){d, r, stuck};
+                say_crossed(c, q, d, r);
+                return true;
+            }
+        }
+    }
+    return false;
 }

@@ -27,4 +27,14 @@ int kolo_waits_last(const struct kolo_comm *c);
 void kolo_waits_message(struct kolo_comm *c, int peer, bool blocks);
 void kolo_waits_message_over(struct kolo_comm *c, int peer);
 
+struct kolo_crossed { /* `rank` of `comm` waits there for this rank */
+    struct kolo_comm *comm;
+    int rank;
+    bool stuck; /* all threads of its process wait */
+};
+/* Whether rank q of `c` and this one wait for each other: this one in `c`, rank q in another one of
+ * `comms` (by health.next), in a call that this rank has not made. Then the thread's error says so. */
+bool kolo_waits_cross(struct kolo_comm *comms, const struct kolo_comm *c, int q,
+                      struct kolo_crossed *out);
+
 #endif

@@ -5,13 +5,18 @@
  * that process ends or becomes another program (life.h), and a pidfd, which becomes readable when
  * that process ends, whatever its forked children hold. Where both are denied the thread looks into
  * /proc instead. Ten times a second it also looks at the boards that have changed: what other
- * members found, and whether they make the same calls. */
+ * members found, and whether they make the same calls.
+ *
+ * If the program closes the descriptors, the others see this process end. So its communicators with
+ * others end here, too, and the thread goes on without descriptors. */
 #include "core/health/watchdog.h"
 
 #include "core/board/text.h"
 #include "core/failure/failure.h"
 #include "core/health/life.h"
 #include "core/health/look.h"
+#include "core/health/waits.h"
+#include "util/descriptor.h"
 #include "util/threads.h"
 
 #include <errno.h>
@@ -19,10 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, CROSSED_US = 200000, EVENTS = 32 };
+enum { TICK_MS = 100, IDLE_TICK_MS = 500, IDLE_TICKS = 20, EVENTS = 32 };
 
 struct watched { /* a process */
     struct watched *next;
@@ -30,13 +34,14 @@ struct watched { /* a process */
     struct kolo_life life;
     unsigned char name[KOLO_LIFE_NAME]; /* of the socket that `life` watches */
     uint64_t token;                     /* of the events that tell of its end */
+    bool lives;                         /* and yet its socket has ended */
     unsigned users;
 };
 
 struct watcher { /* the thread */
     pthread_t thread;
-    int wake;  /* an eventfd */
-    int epoll; /* of it, and of what tells of processes, by their tokens */
+    struct kolo_bell wake;
+    int epoll; /* of it, and of what tells of processes, by their tokens; -1: closed by the program */
     bool stop;
 };
 
@@ -50,26 +55,10 @@ static struct {
 
 /* ---- processes ---- */
 
-static bool has_ended(const struct watched *p)
-{
-    const char state = kolo_process_state(p->life.pid);
-    return state == 0 || state == 'Z' || state == 'X';
-}
-
 static bool shares_host(const struct kolo_comm *c, int q)
 {
     const struct kolo_peer *me = &c->member[c->ranks.rank].peer, *peer = &c->member[q].peer;
     return peer->host == me->host && peer->process != me->process;
-}
-
-/* Whether a descriptor tells of its end, or /proc where there is none. */
-static bool has_news(struct watched *p)
-{
-    struct pollfd end[] = {{.fd = p->life.fd, .events = POLLIN},
-                           {.fd = p->life.pidfd, .events = POLLIN}};
-    const bool none = p->life.fd < 0 && p->life.pidfd < 0;
-    p->life.gone = p->life.gone || (none ? p->life.pid > 0 && has_ended(p) : poll(end, 2, 0) > 0);
-    return p->life.gone;
 }
 
 /* The process that an event tells of. NULL: the wake-up; or it is not watched that way any more. */
@@ -91,19 +80,32 @@ static struct watched *find_process(uint64_t process)
     return p;
 }
 
-/* Told once; what has ended stays so. */
-static bool poll_for(const struct watcher *w, int fd, uint64_t token)
+static const struct epoll_event woken = {.events = EPOLLIN};
+
+/* Whether the program has left the thread's descriptors alone. */
+static bool is_whole(const struct watcher *w)
 {
-    struct epoll_event event = {.events = EPOLLIN | (token != 0 ? EPOLLONESHOT : 0),
-                                .data.u64 = token};
-    return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+    return kolo_epoll_is_own(w->epoll, &w->wake.heard, woken);
 }
 
+/* Told once; what has ended stays so. Without a place in the epoll it is closed: -1. */
+static int poll_for(const struct watcher *w, int fd, uint64_t token)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = token};
+    if (fd >= 0 && is_whole(w) && epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
+        return fd;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return -1;
+}
+
+/* A forked child may hold it, too, so closing it alone would not be enough. */
 static void stop_polling(int *fd)
 {
-    if (*fd >= 0) { /* a forked child may hold it, too, so closing is not enough */
-        (void)epoll_ctl(watch.watcher->epoll, EPOLL_CTL_DEL, *fd, NULL);
-        close(*fd);
+    if (*fd >= 0 && is_whole(watch.watcher)) {
+        kolo_epoll_close(watch.watcher->epoll, *fd);
     }
     *fd = -1;
 }
@@ -114,12 +116,8 @@ static void watch_process(struct watched *p, const struct kolo_member *m)
     p->token = ++watch.tokens;
     memcpy(p->name, m->life, sizeof p->name);
     kolo_life_watch(m->life, m->peer.pid, m->pid_here > 0, &p->life);
-    if (p->life.fd >= 0 && !poll_for(watch.watcher, p->life.fd, p->token)) {
-        stop_polling(&p->life.fd);
-    }
-    if (p->life.pidfd >= 0 && !poll_for(watch.watcher, p->life.pidfd, p->token)) {
-        stop_polling(&p->life.pidfd);
-    }
+    p->life.fd = poll_for(watch.watcher, p->life.fd, p->token);
+    p->life.pidfd = poll_for(watch.watcher, p->life.pidfd, p->token);
     if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone) {
         KOLO_LOG(INFO, INIT,
                  "no descriptor tells of the end of process %d: it is looked for in /proc",
@@ -172,7 +170,7 @@ static void tell_of_process(const struct watched *p)
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
         for (int q = 0; q < c->ranks.nranks; q++) {
             if (c->member[q].peer.process == p->process && shares_host(c, q)) {
-                kolo_look_lose_rank(c, q);
+                kolo_look_lose_rank(c, q, p->lives);
             }
         }
     }
@@ -187,72 +185,14 @@ static bool any_listens(void)
     return c != NULL;
 }
 
-/* Rank `r` of `d` waits there for this rank, in a call that this rank has not made. */
-static bool waits_in(const struct kolo_comm *d, int r)
-{
-    const struct kolo_post *post = kolo_comm_post(d, r);
-    return post != NULL && post->waits_for == d->ranks.rank + 1 &&
-           kolo_comm_calls(d) < post->begun && kolo_now_us() - (double)post->since_us > CROSSED_US;
-}
-
-/* Whether all threads of rank r's process wait in its last call. The number of the call tells this
- * wait from earlier ones. */
-static bool is_stuck(const struct kolo_comm *d, int r)
-{
-    const struct kolo_post *post = kolo_comm_post(d, r);
-    return post != NULL && atomic_load_explicit(&post->stuck, memory_order_acquire) == post->begun;
-}
-
-static void say_crossed(const struct kolo_comm *c, int q, const struct kolo_comm *d, int r)
-{
-    char mine[128], other[128];
-    kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
-    kolo_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
-    (void)kolo_fail(KOLO_ERR_MISMATCH,
-                    "rank %d waits in %s of %s (%llx) for rank %d, and that one in %s of %s (%llx) "
-                    "for the other: the communicators are used in another order",
-                    c->ranks.rank, mine, c->ranks.name, (unsigned long long)c->ranks.id, q, other,
-                    d->ranks.name, (unsigned long long)d->ranks.id);
-}
-
-/* Rank q and this one wait for each other, in `c` and in a communicator *d_out, where q is r.
- * *stuck_out: all threads of rank q's process do. */
-static bool find_crossed(const struct kolo_comm *c, int q, struct kolo_comm **d_out, int *r_out,
-                         bool *stuck_out)
-{
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    if (post == NULL || post->begun >= kolo_comm_calls(c)) {
-        return false;
-    }
-    for (struct kolo_comm *d = watch.comms; d != NULL; d = d->health.next) {
-        for (int r = 0; r < d->ranks.nranks && d != c; r++) {
-            if (d->member[r].peer.process != c->member[q].peer.process) {
-                continue;
-            }
-            *stuck_out = is_stuck(d, r); /* before waits_in(), so that both are of the same wait */
-            if (waits_in(d, r)) {
-                *d_out = d;
-                *r_out = r;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 bool kolo_watchdog_crossed(struct kolo_comm *c, int q, bool stuck, bool warns)
 {
-    struct kolo_comm *d = NULL;
-    int r = -1;
-    bool other_stuck = false;
+    struct kolo_crossed other = {.comm = NULL};
     pthread_mutex_lock(&watch.lock);
-    const bool crossed = (stuck || warns) && find_crossed(c, q, &d, &r, &other_stuck);
-    const bool proven = crossed && stuck && other_stuck;
-    if (crossed) {
-        say_crossed(c, q, d, r);
-    }
+    const bool crossed = (stuck || warns) && kolo_waits_cross(watch.comms, c, q, &other);
+    const bool proven = crossed && stuck && other.stuck;
     if (proven) {
-        (void)kolo_failure_end(d, KOLO_ERR_MISMATCH, r);
+        (void)kolo_failure_end(other.comm, KOLO_ERR_MISMATCH, other.rank);
     } else if (crossed && warns) {
         KOLO_LOG(WARN, COLL, "%s, unless another thread makes the call", kolo_error_text());
     }
@@ -280,11 +220,33 @@ void kolo_watchdog_await_threads(const struct kolo_comm *c)
     }
 }
 
+/* The program has closed the thread's descriptors. What ends a communicator here is the same for its
+ * other processes: this one has no socket any more that shows that it lives. */
+static void lose_descriptors(struct watcher *w)
+{
+    KOLO_LOG(WARN, INIT, "the program has closed descriptors of kolo");
+    w->epoll = -1;
+    for (struct watched *p = watch.processes; p != NULL; p = p->next) {
+        p->life.fd = p->life.pidfd = -1;
+    }
+    for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        kolo_look_lose_descriptors(c);
+    }
+}
+
+static void check_descriptors(struct watcher *w)
+{
+    if (w != NULL && w->epoll >= 0 && !is_whole(w)) {
+        lose_descriptors(w);
+    }
+}
+
 void kolo_watchdog_look(void)
 {
     pthread_mutex_lock(&watch.lock);
+    check_descriptors(watch.watcher);
     for (struct watched *p = watch.processes; p != NULL; p = p->next) {
-        if (has_news(p)) {
+        if (kolo_life_is_over(&p->life)) {
             tell_of_process(p);
         }
     }
@@ -301,11 +263,12 @@ static bool find_ended(const struct epoll_event *event, int n)
     for (int i = 0; i < n; i++) {
         struct watched *p = find_told(event[i].data.u64);
         if (p != NULL) {
+            p->lives = kolo_life_goes_on(&p->life);
             p->life.gone = news = true;
         }
     }
     for (struct watched *p = watch.processes; p != NULL; p = p->next) {
-        if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone && has_news(p)) {
+        if (p->life.fd < 0 && p->life.pidfd < 0 && !p->life.gone && kolo_life_is_over(&p->life)) {
             news = true;
         }
     }
@@ -315,6 +278,7 @@ static bool find_ended(const struct epoll_event *event, int n)
 static bool look_around(const struct epoll_event *event, int n)
 {
     bool changed = find_ended(event, n);
+    check_descriptors(watch.watcher); /* that may have waited */
     for (const struct watched *p = watch.processes; p != NULL; p = p->next) {
         if (p->life.gone) {
             tell_of_process(p); /* again, if communicators came since */
@@ -333,13 +297,18 @@ static void *run_watchdog(void *arg)
     kolo_thread_begin();
     pthread_mutex_lock(&watch.lock);
     while (!self->stop) {
-        uint64_t count;
         struct epoll_event event[EVENTS];
+        /* The bell is polled itself: an epoll says nothing of what was closed. */
+        struct pollfd news[] = {
+            {.fd = self->epoll >= 0 ? self->wake.heard.fd : -1, .events = POLLIN},
+            {.fd = self->epoll, .events = POLLIN}};
         const bool often = idle < IDLE_TICKS || any_listens();
         pthread_mutex_unlock(&watch.lock);
-        const int n = epoll_wait(self->epoll, event, EVENTS, often ? TICK_MS : IDLE_TICK_MS);
-        (void)!read(self->wake, &count, sizeof count);
+        (void)poll(news, KOLO_LENGTH(news), often ? TICK_MS : IDLE_TICK_MS);
         pthread_mutex_lock(&watch.lock);
+        check_descriptors(self);
+        const int n = self->epoll >= 0 ? epoll_wait(self->epoll, event, EVENTS, 0) : 0;
+        (void)kolo_bell_hush(&self->wake);
         idle = !self->stop && look_around(event, n) ? 0 : idle + 1;
     }
     pthread_mutex_unlock(&watch.lock);
@@ -347,20 +316,12 @@ static void *run_watchdog(void *arg)
     return NULL;
 }
 
-static void wake_thread(const struct watcher *watcher)
-{
-    const uint64_t one = 1;
-    (void)!write(watcher->wake, &one, sizeof one);
-}
-
 static void free_watcher(struct watcher *w)
 {
-    if (w->wake >= 0) {
-        close(w->wake);
-    }
-    if (w->epoll >= 0) {
+    if (is_whole(w)) {
         close(w->epoll);
     }
+    kolo_bell_close(&w->wake);
     free(w);
 }
 
@@ -370,11 +331,16 @@ static kolo_status start_thread(struct watcher **out)
     if (w == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a thread that watches peers");
     }
-    w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    w->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (w->wake < 0 || w->epoll < 0 || !poll_for(w, w->wake, 0)) {
+    struct epoll_event event = woken;
+    const bool has_bell = kolo_bell_open(&w->wake);
+    w->epoll = has_bell ? epoll_create1(EPOLL_CLOEXEC) : -1;
+    if (w->epoll < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->wake.heard.fd, &event) != 0) {
         const kolo_status st =
             kolo_fail(KOLO_ERR_SYSTEM, "a descriptor to watch peers: %s", kolo_why(errno));
+        if (w->epoll >= 0) {
+            close(w->epoll);
+        }
+        w->epoll = -1;
         free_watcher(w);
         return st;
     }
@@ -399,10 +365,7 @@ static void after_fork(bool child)
     for (struct kolo_comm *c = watch.comms; c != NULL && child; c = c->health.next) {
         atomic_store(&c->queue.busy, 1);
         c->health.watched = false;
-        if (c->rendezvous.reserved_fd >= 0) {
-            close(c->rendezvous.reserved_fd);
-            c->rendezvous.reserved_fd = -1;
-        }
+        kolo_own_fd_close(&c->rendezvous.reserved_fd);
     }
     if (child) {
         watch.comms = NULL;
@@ -464,7 +427,7 @@ kolo_status kolo_watchdog_add(struct kolo_comm *c)
         watch.comms = c;
         c->health.watched = true;
         if (watch.watcher != NULL) {
-            wake_thread(watch.watcher);
+            kolo_bell_ring(&watch.watcher->wake);
         }
     }
     pthread_mutex_unlock(&watch.lock);
@@ -488,7 +451,7 @@ void kolo_watchdog_remove(struct kolo_comm *c)
         last = watch.watcher;
         watch.watcher = NULL;
         last->stop = true;
-        wake_thread(last);
+        kolo_bell_ring(&last->wake);
     }
     pthread_mutex_unlock(&watch.lock);
     if (last != NULL) {

@@ -68,7 +68,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     }
     c->ranks.rank = rank;
     c->ranks.nranks = nranks;
-    c->rendezvous.reserved_fd = -1;
+    c->rendezvous.reserved_fd = KOLO_NO_FD;
     c->ranks.fork_generation = kolo_fork_generation();
     pthread_mutex_init(&c->links.lock, NULL);
     pthread_mutex_init(&c->queue.lock, NULL);

@@ -40,9 +40,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     }
     kolo_p2p_close(c);
     kolo_call_forget(c);
-    if (c->rendezvous.reserved_fd >= 0) {
-        close(c->rendezvous.reserved_fd);
-    }
+    kolo_own_fd_close(&c->rendezvous.reserved_fd);
     kolo_links_close(c);
     if (c->health.own_board != NULL) {
         kolo_segment_drop(c->health.own_board);

@@ -206,7 +206,9 @@ static kolo_status reserve_port(struct kolo_comm *c, struct kolo_inet *out)
         return KOLO_OK;
     }
     KOLO_TRY(kolo_net_choose(false, c->links.env.route_hint, &at));
-    KOLO_TRY(kolo_net_listen(&at, &c->rendezvous.reserved_fd));
+    int fd = -1;
+    KOLO_TRY(kolo_net_listen(&at, &fd));
+    c->rendezvous.reserved_fd = kolo_own_fd(fd);
     *out = at.place;
     return KOLO_OK;
 }

@@ -108,7 +108,9 @@ static kolo_status name_meeting(struct survivors *s, const int *exclude, int nex
     }
     KOLO_TRY(kolo_create_name(comm, "shrink", (unsigned)who, nexclude, meet));
     meet->place = comm->member[s->ranks[0]].reserved;
-    meet->listener = comm->rendezvous.reserved_fd;
+    if (kolo_own_fd_is(&comm->rendezvous.reserved_fd)) {
+        meet->listener = comm->rendezvous.reserved_fd.fd;
+    }
     meet->parent = &s->parent;
     return KOLO_OK;
 }

@@ -346,16 +346,15 @@ static void serve_message(struct kolo_ipc_registry *l, const struct kolo_ipc_arr
 
 static void wait_for_work(struct kolo_ipc_registry *l)
 {
-    struct pollfd ready[] = {{.fd = l->sockets.socket, .events = POLLIN},
-                             {.fd = l->wake, .events = POLLIN}};
-    uint64_t count = 0;
+    /* Where the program has closed them, the thread only looks now and then. */
+    const bool whole = kolo_own_fd_is(&l->sockets.socket) && kolo_own_fd_is(&l->wake.heard);
+    struct pollfd ready[] = {{.fd = whole ? l->sockets.socket.fd : -1, .events = POLLIN},
+                             {.fd = whole ? l->wake.heard.fd : -1, .events = POLLIN}};
     pthread_mutex_lock(&l->lock);
-    const int timeout_ms = l->count > 0 ? SWEEP_MS : -1;
+    const int timeout_ms = l->count > 0 && whole ? SWEEP_MS : KOLO_FD_LOOK_MS;
     pthread_mutex_unlock(&l->lock);
     (void)poll(ready, KOLO_LENGTH(ready), l->inbox != NULL ? 0 : timeout_ms);
-    if ((ready[1].revents & POLLIN) != 0) {
-        (void)!read(l->wake, &count, sizeof count);
-    }
+    (void)kolo_bell_hush(&l->wake);
 }
 
 void *kolo_ipc_registry_run(void *arg)

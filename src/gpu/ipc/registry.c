@@ -2,18 +2,8 @@
 /* The registry as calls see it: a call looks a buffer up, and enters a buffer that is new. */
 #include "gpu/ipc/registry_inner.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-static void wake_thread(const struct kolo_ipc_registry *l)
-{
-    const uint64_t one = 1;
-    while (write(l->wake, &one, sizeof one) < 0 && errno == EINTR) {
-    }
-}
 
 /* ---- entries ---- */
 
@@ -86,7 +76,7 @@ static struct kolo_ipc_entry *begin_entry(struct kolo_ipc_registry *l, uint64_t 
     entry->next = l->entries;
     l->entries = entry;
     l->count++;
-    wake_thread(l);
+    kolo_bell_ring(&l->wake);
     return entry;
 }
 
@@ -141,9 +131,7 @@ static void registry_free(struct kolo_ipc_registry *l)
     }
     kolo_ipc_registry_forget(l);
     kolo_unix_socket_close(&l->sockets);
-    if (l->wake >= 0) {
-        (void)close(l->wake);
-    }
+    kolo_bell_close(&l->wake);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -154,7 +142,7 @@ void kolo_ipc_registry_close(struct kolo_ipc_registry *l, bool over)
         return;
     }
     atomic_store(&l->stop, true);
-    wake_thread(l);
+    kolo_bell_ring(&l->wake);
     pthread_join(l->thread, NULL);
     if (over) {
         kolo_ipc_registry_unmap(l);
@@ -166,7 +154,7 @@ static kolo_status start_thread(struct kolo_ipc_registry *l, bool *up_out)
 {
     uint8_t runs = 0, all_run = 0;
     KOLO_TRY(kolo_unix_socket_open(l->comm, &l->sockets));
-    runs = l->sockets.works && l->wake >= 0 &&
+    runs = l->sockets.works && l->wake.heard.fd >= 0 &&
            pthread_create(&l->thread, NULL, kolo_ipc_registry_run, l) == 0;
     *up_out = runs != 0;
     KOLO_TRY(kolo_all_reduce(&runs, &all_run, 1, KOLO_UINT8, KOLO_MIN, l->comm, NULL));
@@ -184,8 +172,8 @@ kolo_status kolo_ipc_registry_open(struct kolo_comm *comm, const struct kolo_gpu
     }
     l->comm = comm;
     l->gpu = gpu;
-    l->sockets.socket = -1;
-    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    l->sockets.socket = KOLO_NO_FD;
+    (void)kolo_bell_open(&l->wake);
     l->end = &l->inbox;
     pthread_mutex_init(&l->lock, NULL);
     const kolo_status st = start_thread(l, &runs);

@@ -61,7 +61,7 @@ struct kolo_ipc_registry {
     struct kolo_comm *comm;
     const struct kolo_gpu *gpu;
     struct kolo_unix_socket sockets;
-    int wake; /* an eventfd */
+    struct kolo_bell wake;
     atomic_bool stop;
     pthread_t thread;
     struct kolo_ipc_mapping *mappings; /* this member and the next ones are the thread's */

@@ -3,7 +3,7 @@
  * the abstract namespace, and all ranks gather the names and secrets. */
 #include "gpu/ipc/unix_socket.h"
 
-#include "util/pass_fd.h"
+#include "util/descriptor.h"
 #include "util/secret.h"
 
 #include <assert.h>
@@ -36,9 +36,9 @@ static void bind_socket(const struct kolo_unix_socket *f, struct kolo_unix_socke
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof out->name;
-    if (f->socket >= 0 && kolo_random(out->secret, sizeof out->secret) == KOLO_OK &&
-        bind(f->socket, (struct sockaddr *)&name, sizeof name.sun_family) == 0 &&
-        getsockname(f->socket, (struct sockaddr *)&out->name, &bytes) == 0) {
+    if (f->socket.fd >= 0 && kolo_random(out->secret, sizeof out->secret) == KOLO_OK &&
+        bind(f->socket.fd, (struct sockaddr *)&name, sizeof name.sun_family) == 0 &&
+        getsockname(f->socket.fd, (struct sockaddr *)&out->name, &bytes) == 0) {
         out->bytes = bytes;
     }
 }
@@ -76,7 +76,7 @@ kolo_status kolo_unix_socket_open(struct kolo_comm *host, struct kolo_unix_socke
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for sockets of %d ranks",
                          host->ranks.nranks);
     }
-    f.socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    f.socket = kolo_own_fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const kolo_status st = exchange_ends(&f);
     if (st != KOLO_OK || !f.works) {
         kolo_unix_socket_close(&f);
@@ -87,12 +87,9 @@ kolo_status kolo_unix_socket_open(struct kolo_comm *host, struct kolo_unix_socke
 
 void kolo_unix_socket_close(struct kolo_unix_socket *f)
 {
-    if (f->socket >= 0) {
-        (void)close(f->socket);
-    }
+    kolo_own_fd_close(&f->socket);
     free(f->end);
     f->end = NULL;
-    f->socket = -1;
     f->works = false;
 }
 
@@ -113,7 +110,8 @@ bool kolo_unix_socket_try(const struct kolo_unix_socket *f, int to, const void *
     if (fd >= 0) {
         kolo_fd_attach(&message, &room, fd);
     }
-    return sendmsg(f->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+    return kolo_own_fd_is(&f->socket) &&
+           sendmsg(f->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
 bool kolo_unix_socket_send(const struct kolo_unix_socket *f, int to, const void *data, size_t bytes,
@@ -139,7 +137,9 @@ static bool take_one(const struct kolo_unix_socket *f, struct note *note, int *f
                              .msg_iovlen = 1,
                              .msg_control = room.bytes,
                              .msg_controllen = sizeof room.bytes};
-    const ssize_t got = recvmsg(f->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t got = kolo_own_fd_is(&f->socket)
+                            ? recvmsg(f->socket.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)
+                            : -1;
     if (got < 0) {
         return false;
     }
@@ -185,8 +185,8 @@ bool kolo_unix_socket_recv(const struct kolo_unix_socket *f, int *rank_out, void
                            size_t bytes, int *fd_out)
 {
     const double end = kolo_now_us() + KOLO_UNIX_SOCKET_MS * 1e3;
-    struct pollfd ready = {.fd = f->socket, .events = POLLIN};
-    for (double left_us; (left_us = end - kolo_now_us()) > 0;) {
+    struct pollfd ready = {.fd = f->socket.fd, .events = POLLIN};
+    for (double left_us; kolo_own_fd_is(&f->socket) && (left_us = end - kolo_now_us()) > 0;) {
         if (poll(&ready, 1, (int)(left_us / 1e3) + 1) > 0 &&
             kolo_unix_socket_take(f, rank_out, data, bytes, fd_out)) {
             return true;

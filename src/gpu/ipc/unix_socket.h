@@ -6,6 +6,7 @@
 #define KOLO_GPU_IPC_UNIX_SOCKET_H
 
 #include "core/comm.h"
+#include "util/descriptor.h"
 
 enum {
     KOLO_UNIX_SOCKET_SECRET = 16,
@@ -16,7 +17,7 @@ enum {
 struct kolo_unix_socket {
     struct kolo_comm *host; /* borrowed */
     bool works;             /* all ranks have sockets and reach each other; the same on all ranks */
-    int socket;
+    struct kolo_own_fd socket;
     struct kolo_unix_socket_end *end; /* [ranks] */
 };
 

@@ -321,7 +321,8 @@ kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *h
     r->gpu = *gpu;
     r->fuses = fuses;
     r->last = &r->first;
-    r->shared = (struct kolo_shared_gpu){.host = host, .gpu = &r->gpu, .sockets = {.socket = -1}};
+    r->shared =
+        (struct kolo_shared_gpu){.host = host, .gpu = &r->gpu, .sockets = {.socket = KOLO_NO_FD}};
     r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
