@@ -64,8 +64,9 @@ static const struct row rows[] = {
     {'p', SWITCH, "parallel_init", AT(parallel_init), 0, 1, "0|1",
      "1: the threads of one process join on their own, as processes do (0)"},
     {'z', WHOLE, "blocking", AT(blocking), 0, 3, "0..3",
-     "1, 3: time calls one by one, with a barrier before each;\n"
-     "                               2: wait for each call, without a barrier (0)"},
+     "1: wait for each call, then a barrier, which counts; 2: without a barrier;\n"
+     "                               3: time calls one by one, each after a barrier, which does\n"
+     "                               not count (0)"},
     {'a', WHOLE, "average", AT(average), 0, 3, "0..3",
      "time of: 0 rank 0, 1 the average, 2 min, 3 max of all ranks (1)"},
     {'C', SWITCH, "report_cputime", AT(cpu_time), 0, 1, "0|1",
@@ -90,7 +91,7 @@ static const struct row rows[] = {
      "always sum in rank order"},
     {SHARED, FLAG, "shared", AT(shared), 0, 0, NULL, "take buffers from kolo_mem_alloc()"},
     {VARY, FLAG, "vary", AT(vary), 0, 0, NULL,
-     "rewrite the inputs before each timed call, untimed; implies -z 1"},
+     "rewrite the inputs before each timed call, untimed; implies -z 3"},
     {SPREAD, REAL, "spread", AT(spread), 0, 1, "0..1",
      "alltoallv: 0 equal blocks, 1 sizes grow with distance (1)"},
     {'G', LACKING, "cudagraph", AT(neutral), 0, 0, "0", "calls on host memory have no graph"},

@@ -106,8 +106,8 @@ int perf_main(const struct perf_collective *collective, int argc, char **argv);
 /* ---- options ---- */
 
 enum perf_average { PERF_RANK0, PERF_AVERAGE, PERF_MIN, PERF_MAX };
-enum perf_blocking { PERF_QUEUED, PERF_APART, PERF_WAITING, PERF_APART_GROUPS }; /* -z 0 to 3 */
-enum perf_registered { PERF_PRIVATE, PERF_REGISTERED, PERF_SYMMETRIC };          /* -R 0 to 2 */
+enum perf_blocking { PERF_QUEUED, PERF_IN_STEP, PERF_WAITING, PERF_APART }; /* -z 0 to 3 */
+enum perf_registered { PERF_PRIVATE, PERF_REGISTERED, PERF_SYMMETRIC };     /* -R 0 to 2 */
 
 struct perf_options {
     size_t min_bytes, max_bytes, step_bytes;

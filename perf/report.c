@@ -23,9 +23,11 @@ static void print_modes(FILE *out, const struct perf_options *options)
 {
     switch (options->blocking) {
     case PERF_APART:
-    case PERF_APART_GROUPS:
         fprintf(out,
                 "# Blocking: calls are timed alone, each after a barrier that does not count\n");
+        break;
+    case PERF_IN_STEP:
+        fprintf(out, "# Blocking: each call is waited for, and a barrier follows it; both count\n");
         break;
     case PERF_WAITING:
         fprintf(out, "# Blocking: each call is waited for before the next, without a barrier\n");

@@ -3,9 +3,11 @@
  *
  * - The usual loop is that of nccl-tests: calls one after another, and the clock read at both ends.
  *   Consecutive calls may overlap between ranks, so the figure is the throughput of a queue.
- * - With -z 1 or 3 each call is timed alone after a barrier. That is the latency for a caller with
- *   only this one call.
+ * - With -z 1 each call is waited for, and a barrier follows it. Both count, as in nccl-tests: the
+ *   clock is read at both ends only.
  * - With -z 2 each call is waited for, without a barrier.
+ * - With -z 3 each call, or group of -m, is timed alone after a barrier. That is the latency for a
+ *   caller with only this one call.
  * - With --vary the inputs are written between the calls. So no call finds them in another core's
  *   cache as the previous call left them. */
 #include "perf.h"
@@ -51,13 +53,17 @@ static kolo_status repeat(const struct perf_rank *rank, const struct perf_task *
     return status < 0 ? status : finish(rank);
 }
 
-/* As repeat(), with a wait for each call. */
-static kolo_status repeat_waiting(const struct perf_rank *rank, const struct perf_task *task,
-                                  long calls)
+/* -z 1 and 2: each call is waited for by itself, those of -m as well. */
+static kolo_status repeat_waiting(const struct perf_rank *rank, const struct perf_task *task)
 {
+    const struct perf_options *options = &rank->options;
     kolo_status status = KOLO_OK;
-    for (long i = 0; i < calls && status >= 0; i++) {
-        status = repeat(rank, task, 1);
+    for (long i = 0; i < options->iters * options->agg && status >= 0; i++) {
+        status = rank->collective->call(&task->call);
+        status = status < 0 ? status : finish(rank);
+        if (status >= 0 && options->blocking == PERF_IN_STEP) {
+            status = kolo_barrier(rank->control, NULL);
+        }
     }
     return status;
 }
@@ -68,8 +74,8 @@ static kolo_status time_queue(struct perf_rank *rank, const struct perf_task *ta
     kolo_status status = kolo_barrier(rank->control, NULL);
     const double start = perf_now_us();
     if (status >= 0) {
-        status = options->blocking == PERF_WAITING ? repeat_waiting(rank, task, options->iters)
-                                                   : issue_all(rank, task, options->iters);
+        status = options->blocking != PERF_QUEUED ? repeat_waiting(rank, task)
+                                                  : issue_all(rank, task, options->iters);
     }
     const double issued = options->cpu_time != 0 ? perf_now_us() : 0;
     if (status >= 0) {
@@ -155,8 +161,7 @@ static kolo_status average(struct perf_rank *rank, double us, double *out)
 
 bool perf_times_apart(const struct perf_options *options)
 {
-    return options->blocking == PERF_APART || options->blocking == PERF_APART_GROUPS ||
-           options->vary;
+    return options->blocking == PERF_APART || options->vary;
 }
 
 kolo_status perf_time(struct perf_rank *rank, const struct perf_task *task, struct perf_half *half)

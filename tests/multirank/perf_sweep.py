@@ -115,6 +115,23 @@ def ways_of_timing():
                         "hypercube_perf is right with --stream")
 
 
+def shortest_us(*options):
+    """The root's time of a broadcast, at its best: it waits for nobody."""
+    times = []
+    for _ in range(3):
+        table = processes("broadcast_perf", "-b", "8", "-e", "8", "-n", "500", "-c", "0", "-a", "0", *options)[1]
+        rows = [line.split() for line in table.splitlines() if line.split()[:1] == ["8"]]
+        times += [float(row[at]) for row in rows for at in (5, 9)]
+    return min(times, default=0)
+
+
+def barriers_in_the_time():
+    """As in nccl-tests: -z 1 counts the barrier after each call, -z 3 does not count the one before it."""
+    alone, with_barrier, after_barrier = (shortest_us("-z", z) for z in ("2", "1", "3"))
+    check(with_barrier > 1.5 * max(alone, after_barrier) > 0, "the time of -z 1 includes barriers, that of -z 3 does not",
+          f"-z 1 {with_barrier} us, -z 2 {alone} us, -z 3 {after_barrier} us")
+
+
 def refused():
     """What must not run."""
     for name in PROGRAMS:
@@ -154,6 +171,7 @@ def as_json():
 sweeps()
 threads_of_processes()
 ways_of_timing()
+barriers_in_the_time()
 refused()
 as_json()
 done()
