@@ -57,6 +57,7 @@ def wheel_of_any_python():
 
 setup(
     version=VERSION,
+    license="Apache-2.0",
     packages=["kolo"],
     package_data={"kolo": ["py.typed"]},
     entry_points={"console_scripts": ["kolo = kolo.__main__:main"]} if BUILD else {},

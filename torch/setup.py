@@ -88,6 +88,7 @@ def main():
 
     setup(
         version=f"0.1.0+torch{minor}",
+        license="Apache-2.0",
         install_requires=[f"torch>={minor},<{following}", *filter(None, [package_of_library])],
         packages=["kolo_torch"],
         py_modules=["kolo_torch_entry"],
