@@ -4,6 +4,7 @@
 A pattern is, in this order:
   a path      a file or folder of the tree: the tests whose line "covers:" names it most closely; a
               test's own source: that test
+  a suite     all of its tests: unit, plan, conformance, ...
   a name      part of the name of a meson test, or of its program
   a case      part of the name of a GoogleTest case; the sources tell which programs hold it, so that no
               other program is built
@@ -119,9 +120,10 @@ def choose(root, build, pattern):
     path = os.path.relpath(os.path.realpath(pattern), root)
     if os.path.exists(os.path.join(root, path)) and not path.startswith(".."):
         return by_path(root, build, path)
+    suite = [Chosen(test) for test in build.tests if f"kolo:{pattern}" in test["suite"]]
     named = [Chosen(test) for test in build.tests
              if pattern in test["name"] or pattern in os.path.basename(test["cmd"][0])]
-    return named or by_case(build, pattern)
+    return suite or named or by_case(build, pattern)
 
 
 def environment(test):
@@ -184,7 +186,7 @@ def main():
     build = Build(folder)
     chosen = [one for pattern in patterns for one in choose(root, build, pattern)]
     if not chosen:
-        sys.exit(f"test: no path, test or case is called {' or '.join(patterns)}")
+        sys.exit(f"test: no path, suite, test or case is called {' or '.join(patterns)}")
     run_ninja(build.folder, build.files([one.test for one in chosen]))
     print(f"built what {len(chosen)} tests need: {time.monotonic() - start:.1f} s", flush=True)
     os.chdir(build.folder)
