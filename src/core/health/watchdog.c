@@ -11,7 +11,6 @@
  * others end here, too, and the thread goes on without descriptors. */
 #include "core/health/watchdog.h"
 
-#include "core/board/text.h"
 #include "core/failure/failure.h"
 #include "core/health/life.h"
 #include "core/health/look.h"
