@@ -40,7 +40,7 @@ enum { SMALL_BYTES = 12288 };
 
 enum kind { NOTHING, FILES, SOCKETS, POLLS };
 
-struct own { /* a file of the program at a number that kolo had */
+struct own {       /* a file of the program at a number that kolo had */
     int fd, other; /* other: the socket's peer */
     bool is_epoll;
     struct stat made;
