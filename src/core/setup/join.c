@@ -364,11 +364,12 @@ static kolo_status begin_gossip(struct kolo_comm *c, const struct kolo_ready *al
     return st;
 }
 
-/* Which ranks of this host a flag takes long to reach. Between two L3 caches it took 180 ns and more
- * on all machines, within one 75 ns and less. */
+/* A flag between two L3 caches took 180 ns and more on all machines, within one 75 ns and less. */
+static const double FAR_US = 0.12;
+
+/* Find the ranks that a flag takes long to reach. */
 static void find_far(struct kolo_comm *c)
 {
-    static const double FAR_US = 0.12;
     const struct kolo_costs *costs = &c->selection.costs;
     bool *is_far = calloc((size_t)c->ranks.nranks, sizeof *is_far);
     for (int q = 0; is_far != NULL && q < c->ranks.nranks; q++) {
