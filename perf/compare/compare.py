@@ -98,6 +98,7 @@ def all_methods(given, folder):
         found += methods.wire(build, given.ranks)
     else:
         found += methods.mpich(build, given.ranks)
+        found += methods.peers(build, given.ranks)
         found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
     wanted = given.methods.split(",") if given.methods else None
     without = given.without.split(",")

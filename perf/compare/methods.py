@@ -21,6 +21,18 @@ OPEN_MPI_TCP = {
     "openmpi-tcp2": ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_links", "2"],
 }
 OPEN_MPI_CROWDED = {"openmpi-yield": ["--mca", "mpi_yield_when_idle", "1"]}
+# The libraries of ./setup --peers, in the settings that are worth trying.
+# method: (library, family, options of its launcher, environment)
+PEERS = {
+    "openmpi5": ("openmpi", "Open MPI 5", ["--oversubscribe", "--bind-to", "none"], {}),
+    "openmpi5-copy": ("openmpi", "Open MPI 5",
+                      ["--oversubscribe", "--bind-to", "none", "--mca", "smsc", "^cma,knem,xpmem"], {}),
+    "mpich5": ("mpich", "MPICH 5", ["-launcher", "fork", "-bind-to", "none"], {}),
+    "mpich5-release": ("mpich", "MPICH 5", ["-launcher", "fork", "-bind-to", "none"],
+                       {f"MPIR_CVAR_{what}_POSIX_INTRA_ALGORITHM": "release_gather"
+                        for what in ("ALLREDUCE", "BCAST", "REDUCE", "BARRIER")}),
+    "intel": ("impi", "Intel MPI", ["-launcher", "fork"], {"I_MPI_FABRICS": "shm", "I_MPI_PIN": "0"}),
+}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -87,6 +99,23 @@ def mpich(build, nranks):
     if worker is None or launcher is None:
         return []
     return [Method("mpich", "MPICH", [launcher, "-launcher", "fork", "-bind-to", "none", "-n", str(nranks), worker])]
+
+
+def peers(build, nranks):
+    """The libraries of ./setup --peers that were there when `build` was configured."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ".venv-peers")
+    found = []
+    for name, (library, family, options, environment) in PEERS.items():
+        worker, prefix = program(build, f"peer_{library}"), os.path.join(folder, library)
+        launcher = os.path.join(prefix, "bin", "mpiexec")
+        if worker is None or not os.access(launcher, os.X_OK):
+            continue
+        root = {**AS_ROOT, "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} \
+            if os.geteuid() == 0 and library == "openmpi" else {}
+        command = [launcher, *options, "-n", str(nranks), worker]
+        here = {"LD_LIBRARY_PATH": os.path.join(prefix, "lib"), "I_MPI_ROOT": prefix, **root, **environment}
+        found.append(Method(name, family, command, here))
+    return found
 
 
 def gloo(build, folder):
