@@ -21,11 +21,14 @@ struct kolo_own_fd kolo_own_fd(int fd)
     return own;
 }
 
+/* A look that fails for another reason than the number proves nothing: the descriptor stays kolo's,
+ * as before the look. */
 bool kolo_own_fd_is(const struct kolo_own_fd *own)
 {
-    struct stat info;
-    if (own->fd >= 0 && fstat(own->fd, &info) == 0 && info.st_dev == own->device &&
-        info.st_ino == own->inode) {
+    struct stat info = {.st_dev = own->device, .st_ino = own->inode};
+    const bool is_open = own->fd >= 0 && (fstat(own->fd, &info) == 0 || errno != EBADF);
+    if (is_open && (own->inode == 0 || /* the first look failed */
+                    (info.st_dev == own->device && info.st_ino == own->inode))) {
         return true;
     }
     errno = EBADF;
@@ -42,17 +45,24 @@ void kolo_own_fd_close(struct kolo_own_fd *own)
     errno = error;
 }
 
+/* Whether epoll_ctl() has just failed because it has no such entry, or is no epoll. Source:
+ * epoll_ctl(2). */
+static bool has_no_entry(void)
+{
+    return errno == ENOENT || errno == EBADF || errno == EINVAL || errno == EPERM;
+}
+
 /* The kernel finds an entry by number and file, so an epoll of the program has none for a socket of
  * kolo, and stays as it is. */
 bool kolo_epoll_is_own(int epoll, const struct kolo_own_fd *watched, struct epoll_event event)
 {
     return epoll >= 0 && kolo_own_fd_is(watched) &&
-           epoll_ctl(epoll, EPOLL_CTL_MOD, watched->fd, &event) == 0;
+           (epoll_ctl(epoll, EPOLL_CTL_MOD, watched->fd, &event) == 0 || !has_no_entry());
 }
 
 void kolo_epoll_close(int epoll, int fd)
 {
-    if (fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL) == 0) {
+    if (fd >= 0 && (epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL) == 0 || !has_no_entry())) {
         close(fd);
     }
 }
