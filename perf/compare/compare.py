@@ -230,8 +230,8 @@ def fits(session, collective, size):
 
 
 def open_point(session, proto, collective, size):
-    """Every method allocates, proves its result, and says how fast it is about; `proto` is the row that all rows of
-    the point begin as. Returns jobs to ask."""
+    """Every method allocates, proves its result, and says how fast it is about. `proto` is the row that both rows of
+    the point are copied from. Returns jobs to ask."""
     given, asked = session.given, []
     command = f"open {collective} {size} {given.type} {int(given.buffers == 'shared')} " \
               f"{int(given.inputs == 'rewritten')}"
@@ -265,8 +265,8 @@ def take_round(session, asked, turn, calls, where):
 
 
 def measure(session, collective, size):
-    """The rows of a point, one for near and one for far cores, as they were. A round in which the cores moved is
-    taken again."""
+    """The rows of a point: one of the rounds on near cores, one of those on far cores. A round in which the cores
+    moved is taken again."""
     proto = results.Row(collective, size, "")
     asked, rows = open_point(session, proto, collective, size), {}
     where = f"{collective} of {size} bytes"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the thread that hands out descriptors and its clients say to each other, and where. */
+/* The messages between the thread that hands out descriptors and its clients, and its address. */
 #ifndef KOLO_MEMORY_REQUEST_H
 #define KOLO_MEMORY_REQUEST_H
 

@@ -15,8 +15,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* What a thread that waits for descriptors without a limit waits at most: it then sees that they
- * were closed. */
+/* The longest wait of a thread that has no other limit. After it the thread sees that its
+ * descriptors were closed. */
 enum { KOLO_FD_LOOK_MS = 1000 };
 
 /* ---- descriptors of kolo ---- */
@@ -41,7 +41,7 @@ bool kolo_epoll_is_own(int epoll, const struct kolo_own_fd *watched, struct epol
  * number is not kolo's any more. */
 void kolo_epoll_close(int epoll, int fd);
 
-/* ---- a bell: what wakes a thread that polls ---- */
+/* ---- a bell: it wakes a thread that polls ---- */
 
 struct kolo_bell {
     struct kolo_own_fd heard; /* readable once it was rung, or lost */

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from hosts import Hosts
+from hosts import made
 from tap import check, run_tests
 
 VERDICT = sys.argv[1]
@@ -34,17 +34,10 @@ STATUS = {"kill": "KOLO_ERR_PEER", "exec": "KOLO_ERR_PEER", "leave": "KOLO_ERR_P
           "stay": "KOLO_ERR_PEER", "stop": "KOLO_ERR_TIMEOUT", "late": "KOLO_ERR_TIMEOUT"}
 FAULTS = ("kill", "kill", "stop", "stop", "late", "late", "leave", "stay", "exec")
 _jobs = itertools.count()
-_hosts = []
 
 
 def three_hosts():
-    """Network namespaces, made once; None where they cannot be made."""
-    if not _hosts:
-        hosts = Hosts(3)
-        _hosts.append(None if hosts.why else hosts)
-        if hosts.why:
-            print(f"# all trials are on one host: no network namespaces here: {hosts.why}")
-    return _hosts[0]
+    return made(3, "all trials are on one host")
 
 
 def draw(rng):

@@ -119,6 +119,19 @@ def tails(ends):
             for line in (out or "").splitlines()[-6:]]
 
 
+_made = {}
+
+
+def made(count, otherwise):
+    """Hosts, made once for a count. None, after a line that begins with `otherwise`, where they cannot be made."""
+    if count not in _made:
+        hosts = Hosts(count)
+        _made[count] = None if hosts.why else hosts
+        if hosts.why:
+            print(f"# {otherwise}: no network namespaces here: {hosts.why}")
+    return _made[count]
+
+
 def need(count, family=4):
     """Hosts, or the end of the script: skipped, with the reason."""
     hosts = Hosts(count, family)

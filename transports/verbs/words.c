@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The words of the control connections: what the peer's words mean, and the last words of this
+/* The words of the control connections: the meaning of the peer's words, and the last words of this
  * side. */
 #include "transports/verbs/verbs.h"
 

@@ -219,8 +219,8 @@ void kolo_watchdog_await_threads(const struct kolo_comm *c)
     }
 }
 
-/* The program has closed the thread's descriptors. What ends a communicator here is the same for its
- * other processes: this one has no socket any more that shows that it lives. */
+/* The program has closed the thread's descriptors. The communicators end here. They end in the other
+ * processes, too, because this one has no socket any more that shows that it lives. */
 static void lose_descriptors(struct watcher *w)
 {
     KOLO_LOG(WARN, INIT, "the program has closed descriptors of kolo");

@@ -92,6 +92,6 @@ void kolo_region_free(struct kolo_wires *w)
     free(w->transport);
     free(w->endpoint);
     free(w->seen_done);
-    free((void *)w->is_far);
+    free(w->is_far);
     kolo_lessons_free(w->lessons);
 }

@@ -27,7 +27,7 @@ static void take_answer(struct kolo_comm *c, int q, int error)
     }
 }
 
-/* What has become of a connection; EINPROGRESS: nothing yet. */
+/* The error of a connection, or 0. EINPROGRESS: it has no answer yet. */
 static int error_of(int fd)
 {
     struct pollfd one = {.fd = fd, .events = POLLOUT};

@@ -6,10 +6,10 @@
  * when it joined. While they meet, each still watches the old communicator. The end of one more
  * rank, which would be waited for in vain, ends the meeting for all.
  *
- * Survivors of deaths on several hosts may know different ones, and go to different meetings, or
- * wait where nobody knows all. So they also look for the ends that no other rank could tell them
- * of. Whoever is told of one calls again, with one more excluded rank: after the last such call all
- * have excluded the same ranks. */
+ * Survivors of deaths on several hosts may know of different deaths. They then go to different
+ * meetings, or wait at one where no rank knows of all deaths. So they also look for ends that no
+ * other rank could tell them of. A call that finds an end fails. The caller excludes this rank, too,
+ * and calls again. After the last of these calls all survivors have excluded the same ranks. */
 #include "core/call/fast_path.h"
 #include "core/failure/failure.h"
 #include "core/health/gone.h"

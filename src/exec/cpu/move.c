@@ -27,8 +27,8 @@ static struct past past_of(const struct kolo_exec *x, const struct kolo_bound_op
                            char *const *at, size_t bytes)
 {
     const unsigned k = op->nsrc;
-    const bool in_place = x->in == x->out || is_one_of(at[k], at, k);
-    const bool user = op->past == KOLO_PAST || (op->past != 0 && !in_place);
+    const bool user =
+        op->past == KOLO_PAST || (op->past != 0 && x->in != x->out && !is_one_of(at[k], at, k));
     return (struct past){
         .user = user && (op->ndst == 1 || k > 1 || (op->last && x->divisor > 1)),
         .shared = x->bound->chooses && x->past && bytes >= KOLO_STORE_BYTES,

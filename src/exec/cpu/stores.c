@@ -53,13 +53,15 @@ static bool stores_for_peers(const struct kolo_bound *b, const struct kolo_bound
     return false;
 }
 
-/* The rank whose time says most: one that receives. `low` and `high` are ranks of this host. */
+/* A rank that receives, because its time contains the stores of the others. `low` and `high` are the
+ * lowest and the highest rank of this host; of a root on another host, `low` is the one that passes
+ * the data on. */
 static int leader_of(const struct kolo_shape *shape, int low, int high)
 {
     switch (shape->coll) {
     case KOLO_COLL_REDUCE:
     case KOLO_COLL_GATHER:
-        return shape->root;
+        return shape->root >= low && shape->root <= high ? shape->root : low;
     case KOLO_COLL_BROADCAST:
     case KOLO_COLL_SCATTER:
         return shape->root == high ? low : high;

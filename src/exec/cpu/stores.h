@@ -23,8 +23,9 @@ enum { KOLO_STORE_BYTES = 2048 }; /* shorter moves are always stored in the ordi
 
 enum kolo_store { KOLO_STORE_UNKNOWN, KOLO_STORE_ORDINARY, KOLO_STORE_PAST };
 
-/* The leaders' choices, in memory of all ranks of a host: enum kolo_store, by hash of the call. */
-enum { KOLO_STORE_PLACES = 256 };
+/* The leaders' choices, in memory of all ranks of a host: enum kolo_store, by hash of the call. Two
+ * calls at one place displace each other, so there are many more places than calls of a program. */
+enum { KOLO_STORE_PLACES = 4096 };
 struct kolo_store_choices {
     _Atomic uint8_t kind[KOLO_STORE_PLACES];
 };

@@ -51,7 +51,7 @@ struct kolo_wires {
     struct kolo_store_choices *store_choices; /* on the host's board; NULL: nothing is measured */
     struct kolo_lessons *lessons;             /* of this rank as a leader; NULL until it is one */
     int board_low, board_high;                /* the lowest and the highest rank of this host */
-    const bool *is_far;  /* [nranks] whether a flag to the rank takes long; NULL: none */
+    bool *is_far;        /* [nranks] whether a flag to the rank takes long; NULL: none */
     size_t cache_bytes;  /* this rank's part of its L3; 0: unknown */
     bool crowded;        /* more ranks than cores: yield early */
     bool core_is_shared; /* the last wait that yielded ended at its first yield */
