@@ -36,7 +36,7 @@
 
 enum { FIRST = 3, OWN_MOST = 128, ABOVE = 300, FEW = 2, MANY = 60000, SHARED = 5000 };
 enum { FILE_BYTES = 1 << 20, PATTERN = 0x5a, COUNT = 7, IDLE_MS = 600, TIMEOUT_MS = 4000 };
-enum { SMALL_BYTES = 12288 };
+enum { SMALL_BYTES = 12288, TURN_MS = 200 };
 
 enum kind { NOTHING, FILES, SOCKETS, POLLS };
 
@@ -62,6 +62,12 @@ static void say(const char *what, kolo_status st)
 {
     (void)printf("%s %s %s\n", what, kolo_status_name(st), st == KOLO_OK ? "" : kolo_error_text());
     (void)fflush(stdout);
+}
+
+static void wait_ms(int ms)
+{
+    const struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+    (void)nanosleep(&time, NULL);
 }
 
 /* ---- own files ---- */
@@ -201,9 +207,8 @@ static double cpu_ms(void)
 
 static void say_idle(void)
 {
-    const struct timespec idle = {0, IDLE_MS * 1000 * 1000};
     const double before = cpu_ms();
-    (void)nanosleep(&idle, NULL);
+    wait_ms(IDLE_MS);
     (void)printf("cpu %.0f\n", (cpu_ms() - before) / IDLE_MS * 100);
     (void)fflush(stdout);
 }
@@ -238,8 +243,11 @@ static kolo_status pass_on(struct kolo_comm *comm, int *data)
     return st;
 }
 
-static void close_all(enum kind kind)
+/* Nobody can look at a number and close it in one step. So the ranks take turns, and each waits
+ * until kolo's threads have done with the end of the call before, or of the rank before. */
+static void close_all(enum kind kind, int turn)
 {
+    wait_ms((turn + 1) * TURN_MS);
     note_open();
     need(syscall(SYS_close_range, (unsigned)FIRST, ~0u, 0) == 0, "close_range");
     open_own(kind);
@@ -259,7 +267,7 @@ static int run_rank(enum kind kind, int only)
              kolo_barrier(comm, NULL) == KOLO_OK,
          kolo_error_text());
     if (only < 0 || only == kolo_comm_rank(comm)) {
-        close_all(kind);
+        close_all(kind, kolo_comm_rank(comm));
     }
     say_idle();
     say("few", sum(comm, data, FEW));
@@ -305,7 +313,7 @@ static int run_id(void)
     pthread_t thread;
     need(kolo_id_create(&member[0].id) == KOLO_OK, kolo_error_text());
     member[1].id = member[0].id;
-    close_all(FILES);
+    close_all(FILES, 0);
     say_idle();
     need(pthread_create(&thread, NULL, run_member, &member[1]) == 0, "pthread_create");
     (void)run_member(&member[0]);
