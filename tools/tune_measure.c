@@ -280,7 +280,8 @@ static kolo_status measure_points(struct tune_rank *r, bool shared, double until
     const double begin_us = kolo_now_us(), all_us = until_us - begin_us;
     struct visit v = {.part = TUNE_DECIDE,
                       .shared = shared,
-                      .sample_us = r->comm->links.wires.crowded ? CROWDED * SAMPLE_US : SAMPLE_US,
+                      .sample_us =
+                          r->comm->links.exec_env.crowded ? CROWDED * SAMPLE_US : SAMPLE_US,
                       .until_us = begin_us + DECIDED * all_us};
     KOLO_TRY(sample_rounds(r, &v));
     KOLO_TRY(decide_rounds(r, &v));

@@ -2,8 +2,8 @@
 #include "bound_probe.h"
 
 #include "exec/cpu/bound.h"
+#include "exec/cpu/env.h"
 #include "exec/cpu/region.h"
-#include "exec/cpu/wires.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,14 +74,14 @@ char *bound_probe(const struct kolo_prog *prog, const struct kolo_extents *exten
         regions[q] = region;
         slots[q] = (char *)region; /* only addresses are made of it */
     }
-    const struct kolo_wires wires = {.me = prog->me,
-                                     .nranks = (int)n,
-                                     .region = regions,
-                                     .slots = slots,
-                                     .slot_bytes = slot_bytes,
-                                     .short_slot_bytes = short_of(slot_bytes),
-                                     .phases = phases};
-    if (kolo_bind(prog, extents, &wires, &b) == KOLO_OK) {
+    const struct kolo_exec_env env = {.me = prog->me,
+                                      .nranks = (int)n,
+                                      .region = regions,
+                                      .slots = slots,
+                                      .slot_bytes = slot_bytes,
+                                      .short_slot_bytes = short_of(slot_bytes),
+                                      .phases = phases};
+    if (kolo_bind(prog, extents, &env, &b) == KOLO_OK) {
         for (uint32_t i = 0; i < prog->nops && text.len == 0; i++) {
             if (moves_data(&b->op[i])) {
                 compare(b, i, &text);

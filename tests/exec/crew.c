@@ -2,9 +2,9 @@
 #include "crew.h"
 
 #include "exec/cpu/bound.h"
+#include "exec/cpu/env.h"
 #include "exec/cpu/exec.h"
 #include "exec/cpu/wait.h"
-#include "exec/cpu/wires.h"
 #include "transports/transports.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 struct crew_rank {
     struct crew *crew;
-    struct kolo_wires wires;
+    struct kolo_exec_env env;
     struct kolo_peer peer;
     unsigned char address[256];
     struct kolo_endpoint *device;
@@ -79,10 +79,10 @@ static kolo_status fail_text(kolo_status status, const char *text)
     return kolo_fail(status, "%s", text);
 }
 
-static kolo_status resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry)
+static kolo_status resolve(struct kolo_exec_env *env, int q, const struct kolo_entry *entry)
 {
-    w->peer_in[q] = (const void *)(uintptr_t)entry->in_at;
-    w->peer_out[q] = (void *)(uintptr_t)entry->out_at;
+    env->peer_in[q] = (const void *)(uintptr_t)entry->in_at;
+    env->peer_out[q] = (void *)(uintptr_t)entry->out_at;
     return KOLO_OK;
 }
 
@@ -107,28 +107,28 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_
     memset(c->region[rank], 0, kolo_region_bytes(phases));
     c->slots[rank] = calloc(1, kolo_outbox_bytes(slot_bytes, short_slot_bytes));
     r->crew = c;
-    r->wires =
-        (struct kolo_wires){.me = rank,
-                            .nranks = c->n,
-                            .region = c->region,
-                            .slots = c->slots,
-                            .slot_bytes = slot_bytes,
-                            .short_slot_bytes = short_slot_bytes,
-                            .phases = phases,
-                            .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
-                            /* ranks 0, 2, 3, 5, ... store past them into outboxes */
-                            .store_rule = rank % 3 == 1 ? KOLO_STORE_ORDINARY : KOLO_STORE_PAST,
-                            .crowded = true,
-                            .timeout_us = 20e6,
-                            .aborted = &c->stop,
-                            .resolve = resolve};
-    r->wires.peer_in = calloc(n, sizeof(void *));
-    r->wires.peer_out = calloc(n, sizeof(void *));
-    r->wires.link = calloc(n, sizeof(void *));
-    r->wires.transport = calloc(n, sizeof(void *));
-    r->wires.endpoint = calloc(n, sizeof(void *));
-    r->wires.seen_done = calloc(n, sizeof(uint32_t));
-    r->wires.jitter_arg = r;
+    r->env =
+        (struct kolo_exec_env){.me = rank,
+                               .nranks = c->n,
+                               .region = c->region,
+                               .slots = c->slots,
+                               .slot_bytes = slot_bytes,
+                               .short_slot_bytes = short_slot_bytes,
+                               .phases = phases,
+                               .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
+                               /* ranks 0, 2, 3, 5, ... store past them into outboxes */
+                               .store_rule = rank % 3 == 1 ? KOLO_STORE_ORDINARY : KOLO_STORE_PAST,
+                               .crowded = true,
+                               .timeout_us = 20e6,
+                               .aborted = &c->stop,
+                               .resolve = resolve};
+    r->env.peer_in = calloc(n, sizeof(void *));
+    r->env.peer_out = calloc(n, sizeof(void *));
+    r->env.link = calloc(n, sizeof(void *));
+    r->env.transport = calloc(n, sizeof(void *));
+    r->env.endpoint = calloc(n, sizeof(void *));
+    r->env.seen_done = calloc(n, sizeof(uint32_t));
+    r->env.jitter_arg = r;
     r->peer =
         (struct kolo_peer){.size = sizeof r->peer, .rank = rank, .pid = 1, .host = 1, .process = 1};
     const struct kolo_env env = {.size = sizeof env,
@@ -174,13 +174,13 @@ struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_
     }
     for (int r = 0; r < nranks; r++) {
         for (int q = 0; q < nranks; q++) {
-            struct kolo_wires *w = &c->rank[r].wires;
+            struct kolo_exec_env *env = &c->rank[r].env;
             if (q == r || (crew_bits(links, seed, r, q) & KOLO_LINK_MAP) != 0) {
                 continue;
             }
-            w->transport[q] = &c->transport;
-            w->endpoint[q] = c->rank[r].device;
-            if (kolo_transport_loop.connect(w->endpoint[q], &c->rank[q].peer, &w->link[q]) !=
+            env->transport[q] = &c->transport;
+            env->endpoint[q] = c->rank[r].device;
+            if (kolo_transport_loop.connect(env->endpoint[q], &c->rank[q].peer, &env->link[q]) !=
                 KOLO_OK) {
                 abort();
             }
@@ -192,19 +192,19 @@ struct crew *crew_create(int nranks, enum crew_links links, unsigned seed, size_
 void crew_destroy(struct crew *c)
 {
     for (int r = 0; c != NULL && r < c->n; r++) {
-        struct kolo_wires *w = &c->rank[r].wires;
+        struct kolo_exec_env *env = &c->rank[r].env;
         for (int q = 0; q < c->n; q++) {
-            if (w->link[q] != NULL) {
-                kolo_transport_loop.disconnect(w->link[q]);
+            if (env->link[q] != NULL) {
+                kolo_transport_loop.disconnect(env->link[q]);
             }
         }
         kolo_transport_loop.close(c->rank[r].device);
-        free(w->peer_in);
-        free(w->peer_out);
-        free(w->link);
-        free(w->transport);
-        free(w->endpoint);
-        free(w->seen_done);
+        free(env->peer_in);
+        free(env->peer_out);
+        free(env->link);
+        free(env->transport);
+        free(env->endpoint);
+        free(env->seen_done);
         free(c->region[r]);
         free(c->slots[r]);
     }
@@ -229,22 +229,22 @@ kolo_status crew_lower(const struct crew *c, const struct kolo_plan *plan, int r
 static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
                             struct kolo_bound **bound)
 {
-    struct kolo_wires *w = &r->wires;
+    struct kolo_exec_env *env = &r->env;
     struct kolo_extents extents;
     size_t *arrays = NULL;
     unsigned spins = 0;
     double deadline = 0;
     KOLO_TRY(
-        kolo_extents_make(call->prog->plan, w->me, &call->args, call->elem, &extents, &arrays));
-    kolo_status st = kolo_bind(call->prog, &extents, w, bound);
+        kolo_extents_make(call->prog->plan, env->me, &call->args, call->elem, &extents, &arrays));
+    kolo_status st = kolo_bind(call->prog, &extents, env, bound);
     free(arrays);
     KOLO_TRY(st);
     const struct kolo_entry mine = {.in_at = (uintptr_t)call->in, .out_at = (uintptr_t)call->out};
-    kolo_entry_publish(w, &mine);
-    for (int q = 0; q < w->nranks; q++) {
-        KOLO_TRY(q == w->me || w->region[q] == NULL ? KOLO_OK : kolo_entry_wait(w, q, true));
+    kolo_entry_publish(env, &mine);
+    for (int q = 0; q < env->nranks; q++) {
+        KOLO_TRY(q == env->me || env->region[q] == NULL ? KOLO_OK : kolo_entry_wait(env, q, true));
     }
-    struct kolo_exec x = {.wires = w,
+    struct kolo_exec x = {.env = env,
                           .bound = *bound,
                           .in = call->in,
                           .out = call->out,
@@ -254,9 +254,9 @@ static kolo_status run_call(struct crew_rank *r, const struct crew_call *call,
                           .block = true};
     kolo_exec_start(&x);
     while ((st = kolo_exec_step(&x)) == KOLO_INPROGRESS) {
-        KOLO_TRY(kolo_pause(w, &spins, &deadline));
+        KOLO_TRY(kolo_pause(env, &spins, &deadline));
     }
-    w->entries++;
+    env->entries++;
     return st;
 }
 
@@ -265,8 +265,8 @@ static void *run_rank(void *arg)
     struct crew_rank *r = arg;
     struct kolo_bound **bound = calloc((size_t)r->ncalls, sizeof(void *));
     r->status = KOLO_OK;
-    r->wires.jitter = r->jitter != 0 ? jitter : NULL;
-    r->random = r->jitter * 2654435761u + (unsigned)r->wires.me * 40503u;
+    r->env.jitter = r->jitter != 0 ? jitter : NULL;
+    r->random = r->jitter * 2654435761u + (unsigned)r->env.me * 40503u;
     for (int i = 0; i < r->ncalls && r->status == KOLO_OK; i++) {
         const struct crew_call *call = &r->call[i];
         if (call->hook != NULL) {
@@ -299,7 +299,7 @@ kolo_status crew_run(struct crew *c, int ncalls, const struct crew_call *call, u
         rank->call = &call[r * ncalls];
         rank->ncalls = ncalls;
         rank->jitter = jitter_seed;
-        rank->wires.timeout_us = timeout_ms * 1e3;
+        rank->env.timeout_us = timeout_ms * 1e3;
         if (pthread_create(&thread[r], NULL, run_rank, rank) != 0) {
             abort();
         }

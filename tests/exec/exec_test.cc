@@ -187,7 +187,7 @@ bool Supports(const kolo_algo *algo, int n, int root)
     return algo->supports == nullptr || algo->supports(&shape);
 }
 
-/* Two calls in a row on the same wires, so that slots are used again. */
+/* Two calls in a row in the same environment, so that slots are used again. */
 void RunCase(const Case &c, crew_links links, unsigned jitter)
 {
     SCOPED_TRACE(std::string(c.algo->base.name) + " over " + crew_links_name(links) + ", n " +

@@ -2,7 +2,7 @@
 #include "stores_leader.h"
 
 #include "exec/cpu/bound.h"
-#include "exec/cpu/wires.h"
+#include "exec/cpu/env.h"
 
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ struct leader {
     struct kolo_plan plan;
     struct kolo_prog prog;
     struct kolo_bound bound;
-    struct kolo_wires wires;
+    struct kolo_exec_env env;
     struct kolo_store_choices choices;
     double clock_us;
 };
@@ -27,15 +27,15 @@ struct leader *leader_create(void)
     l->prog.plan = &l->plan;
     l->bound.prog = &l->prog;
     l->bound.stores = (struct kolo_store_use){.matters = true, .leads = true, .settle = 2};
-    l->wires.me = 1;
+    l->env.me = 1;
     l->clock_us = 1e9;
-    l->wires.store_choices = &l->choices;
+    l->env.store_choices = &l->choices;
     return l;
 }
 
 void leader_destroy(struct leader *l)
 {
-    kolo_lessons_free(l->wires.lessons);
+    kolo_lessons_free(l->env.lessons);
     free(l);
 }
 
@@ -47,20 +47,20 @@ void leader_bind(struct leader *l, uint64_t key, bool starts_past)
 
 bool leader_is_past(const struct leader *l)
 {
-    return kolo_store_is_past(&l->wires, &l->bound.stores);
+    return kolo_store_is_past(&l->env, &l->bound.stores);
 }
 
 void leader_call(struct leader *l, double us)
 {
-    if (kolo_store_times(&l->wires, &l->bound.stores)) {
-        kolo_store_learn(&l->wires, &l->bound, l->clock_us, l->clock_us + us);
+    if (kolo_store_times(&l->env, &l->bound.stores)) {
+        kolo_store_learn(&l->env, &l->bound, l->clock_us, l->clock_us + us);
     }
     l->clock_us += us;
 }
 
 bool leader_rule(struct leader *l, const char *text)
 {
-    return kolo_store_parse(text, &l->wires.store_rule);
+    return kolo_store_parse(text, &l->env.store_rule);
 }
 
 uint64_t leader_places(void)

@@ -31,8 +31,8 @@ static uint32_t far_ahead(const struct kolo_comm *c)
 static void announce(struct kolo_comm *c)
 {
     if (!c->programs.announced && kolo_mem_allocs() > 0) {
-        const uint32_t from = c->links.wires.met + far_ahead(c);
-        atomic_store_explicit(&c->links.wires.region[c->ranks.rank]->head.shares, from | 1,
+        const uint32_t from = c->links.exec_env.met + far_ahead(c);
+        atomic_store_explicit(&c->links.exec_env.region[c->ranks.rank]->head.shares, from | 1,
                               memory_order_release);
         c->programs.announced = true;
     }
@@ -44,7 +44,7 @@ bool kolo_comm_must_ask(const struct kolo_comm *c)
         return true;
     }
     for (int q = 0; q < c->ranks.nranks; q++) {
-        const struct kolo_region *region = c->links.wires.region[q];
+        const struct kolo_region *region = c->links.exec_env.region[q];
         if (region == NULL ||
             atomic_load_explicit(&region->head.shares, memory_order_relaxed) != 0) {
             return true;
@@ -62,10 +62,10 @@ static kolo_status shares_by_now(struct kolo_comm *c, bool *out)
         const kolo_status st = q == c->ranks.rank ? KOLO_OK : kolo_links_reach(c, q);
         pthread_mutex_unlock(&c->links.lock);
         KOLO_TRY(st);
-        const struct kolo_region *region = c->links.wires.region[q];
+        const struct kolo_region *region = c->links.exec_env.region[q];
         const uint32_t from =
             region != NULL ? atomic_load_explicit(&region->head.shares, memory_order_acquire) : 0;
-        *out = *out || (from != 0 && (int32_t)(c->links.wires.met - from) >= 0);
+        *out = *out || (from != 0 && (int32_t)(c->links.exec_env.met - from) >= 0);
     }
     return KOLO_OK;
 }
@@ -132,7 +132,7 @@ void kolo_call_publish_entry(const struct kolo_call *call)
 {
     struct kolo_entry mine;
     kolo_call_make_entry(call, &mine);
-    kolo_entry_publish(&call->base.comm->links.wires, &mine);
+    kolo_entry_publish(&call->base.comm->links.exec_env, &mine);
 }
 
 kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
@@ -147,7 +147,7 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
         kolo_status st = kolo_links_reach(c, q);
         pthread_mutex_unlock(&c->links.lock);
         KOLO_TRY(st);
-        st = kolo_entry_wait(&c->links.wires, q, block);
+        st = kolo_entry_wait(&c->links.exec_env, q, block);
         if (st != KOLO_OK) {
             return st;
         }
@@ -159,11 +159,11 @@ kolo_status kolo_call_wait_entries(struct kolo_call *call, bool block)
 /* What rank q brings. */
 static bool brings_mapped(const struct kolo_call *call, int q)
 {
-    const struct kolo_wires *w = &call->base.comm->links.wires;
+    const struct kolo_exec_env *env = &call->base.comm->links.exec_env;
     const bool to_root = call->args.coll == KOLO_COLL_REDUCE || call->args.coll == KOLO_COLL_GATHER;
     const bool from_root =
         call->args.coll == KOLO_COLL_BROADCAST || call->args.coll == KOLO_COLL_SCATTER;
-    const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
+    const struct kolo_entry *entry = &env->region[q]->entry[env->entries % KOLO_ENTRY_LINES];
     return (entry->in_shared || (from_root && q != call->args.root)) &&
            (entry->out_shared || (to_root && q != call->args.root));
 }
@@ -174,7 +174,7 @@ bool kolo_call_is_mapped(const struct kolo_call *call)
     bool threads = true, mapped = c->ranks.nhosts == 1; /* of one host all regions are mapped */
     for (int q = 0; q < c->ranks.nranks && mapped; q++) {
         threads = threads && c->member[q].peer.process == c->member[0].peer.process;
-        mapped = c->links.wires.region[q] != NULL;
+        mapped = c->links.exec_env.region[q] != NULL;
     }
     for (int q = 0; q < c->ranks.nranks && mapped && !threads; q++) {
         mapped = brings_mapped(call, q);
@@ -198,15 +198,15 @@ static kolo_status resolve_one(struct kolo_comm *c, int q, uint32_t shared,
     return st;
 }
 
-kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry)
+kolo_status kolo_call_resolve(struct kolo_exec_env *env, int q, const struct kolo_entry *entry)
 {
-    struct kolo_comm *c = w->owner;
+    struct kolo_comm *c = env->owner;
     void *in = (void *)(uintptr_t)entry->in_at, *out = (void *)(uintptr_t)entry->out_at;
     if (c->member[q].peer.process != c->member[c->ranks.rank].peer.process) {
         KOLO_TRY(resolve_one(c, q, entry->in_shared, entry->in, &in));
         KOLO_TRY(resolve_one(c, q, entry->out_shared, entry->out, &out));
     }
-    w->peer_in[q] = in;
-    w->peer_out[q] = out;
+    env->peer_in[q] = in;
+    env->peer_out[q] = out;
     return KOLO_OK;
 }

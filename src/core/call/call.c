@@ -230,7 +230,7 @@ static struct kolo_call_sign sign_of(const struct kolo_call *call)
 static void start_exec(struct kolo_call *call, bool block)
 {
     struct kolo_comm *c = call->base.comm;
-    call->exec = (struct kolo_exec){.wires = &c->links.wires,
+    call->exec = (struct kolo_exec){.env = &c->links.exec_env,
                                     .bound = call->bound,
                                     .in = kolo_call_run_in(call),
                                     .out = kolo_call_run_out(call),
@@ -277,8 +277,8 @@ static kolo_status do_run(struct kolo_call *call)
     }
     if (st == KOLO_OK) {
         call->exec.bound = NULL;
-        c->links.wires.entries += call->uses_entries ? 1 : 0;
-        kolo_paused(&c->links.wires);
+        c->links.exec_env.entries += call->uses_entries ? 1 : 0;
+        kolo_paused(&c->links.exec_env);
     }
     if (st == KOLO_OK && call->wide_out != NULL && call->extent.has_out) {
         kolo_narrow(call->args.type, call->args.out, call->wide_out, call->extent.out_elems);
@@ -346,9 +346,9 @@ static kolo_status pause_call(struct kolo_call *call)
         find_news(c, &news);
         pthread_mutex_unlock(&c->links.lock);
     }
-    return news.count > 0 ? kolo_pause_for_news(&c->links.wires, &call->base.spins,
+    return news.count > 0 ? kolo_pause_for_news(&c->links.exec_env, &call->base.spins,
                                                 &call->base.deadline, &news)
-                          : kolo_pause(&c->links.wires, &call->base.spins, &call->base.deadline);
+                          : kolo_pause(&c->links.exec_env, &call->base.spins, &call->base.deadline);
 }
 static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
 

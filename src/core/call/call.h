@@ -84,7 +84,7 @@ void kolo_call_drain(struct kolo_comm *comm);
 void kolo_call_force(struct kolo_comm *comm, const struct kolo_algo *algo, size_t tile_bytes);
 /* Free plans and programs. */
 void kolo_call_forget(struct kolo_comm *comm);
-/* wires.resolve: addresses of rank q's buffers of this call, from its entry line. */
-kolo_status kolo_call_resolve(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+/* exec_env.resolve: addresses of rank q's buffers of this call, from its entry line. */
+kolo_status kolo_call_resolve(struct kolo_exec_env *env, int q, const struct kolo_entry *entry);
 
 #endif

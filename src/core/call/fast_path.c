@@ -11,7 +11,7 @@ kolo_status kolo_fast_path_bound(struct kolo_comm *c, const struct kolo_memo *m,
                                  const struct kolo_bound *bound, const void *in, void *out)
 {
     struct kolo_exec x;
-    x.wires = &c->links.wires;
+    x.env = &c->links.exec_env;
     x.bound = bound;
     x.in = in;
     x.out = out;
@@ -19,7 +19,7 @@ kolo_status kolo_fast_path_bound(struct kolo_comm *c, const struct kolo_memo *m,
     x.divisor = m->how.divisor;
     x.elem = m->elem;
     x.signature = m->how.signature;
-    x.chain = kolo_chain(&c->links.wires, m->how.signature, (uint32_t)kolo_comm_calls(c));
+    x.chain = kolo_chain(&c->links.exec_env, m->how.signature, (uint32_t)kolo_comm_calls(c));
     x.block = true;
     return kolo_exec_now(&x);
 }
@@ -47,24 +47,24 @@ go_on_slowly(struct kolo_comm *c, const struct kolo_coll_args *a, const struct k
 static kolo_status run_shared(struct kolo_comm *c, const struct kolo_coll_args *a,
                               const struct kolo_memo *m, const struct kolo_shared_memo *s)
 {
-    struct kolo_wires *w = &c->links.wires;
+    struct kolo_exec_env *env = &c->links.exec_env;
     bool same = true;
-    kolo_entry_publish(w, &s->entry);
+    kolo_entry_publish(env, &s->entry);
     for (int q = 0; q < c->ranks.nranks; q++) {
         if (q == c->ranks.rank || !c->member[q].maps) {
             continue;
         }
-        KOLO_TRY(kolo_entry_wait(w, q, true));
-        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
+        KOLO_TRY(kolo_entry_wait(env, q, true));
+        const struct kolo_entry *entry = &env->region[q]->entry[env->entries % KOLO_ENTRY_LINES];
         same = same && entry->buffers == s->peer[q].hash && entry->signature == m->how.signature;
-        w->peer_in[q] = s->peer[q].in;
-        w->peer_out[q] = s->peer[q].out;
+        env->peer_in[q] = s->peer[q].in;
+        env->peer_out[q] = s->peer[q].out;
     }
     if (KOLO_UNLIKELY(!same)) {
         return go_on_slowly(c, a, m);
     }
     const kolo_status st = kolo_fast_path_bound(c, m, s->bound, a->in, a->out);
-    w->entries += st == KOLO_OK ? 1 : 0;
+    env->entries += st == KOLO_OK ? 1 : 0;
     return st;
 }
 

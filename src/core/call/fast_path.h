@@ -52,8 +52,8 @@ kolo_fast_path(const struct kolo_coll_args *a, struct kolo_comm *c, kolo_status 
     }
     struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
     kolo_status st = m->exchange != NULL
-                         ? kolo_exchange(&c->links.wires, m->exchange, a->in, a->out, &m->how,
-                                         kolo_chain(&c->links.wires, m->how.signature,
+                         ? kolo_exchange(&c->links.exec_env, m->exchange, a->in, a->out, &m->how,
+                                         kolo_chain(&c->links.exec_env, m->how.signature,
                                                     (uint32_t)kolo_comm_calls(c)))
                          : kolo_fast_path_bound(c, m, m->bound, a->in, a->out);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {

@@ -28,7 +28,7 @@ bool kolo_memo_create(struct kolo_comm *c)
 static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
 {
     struct kolo_comm *c = call->base.comm;
-    struct kolo_wires *w = &c->links.wires;
+    struct kolo_exec_env *env = &c->links.exec_env;
     if (m->peer == NULL) {
         m->peer = calloc((size_t)c->ranks.nranks, sizeof *m->peer);
     }
@@ -38,17 +38,17 @@ static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
     }
     for (int q = 0; q < c->ranks.nranks; q++) {
         const struct kolo_entry *entry =
-            w->region[q] != NULL ? &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES] : NULL;
+            env->region[q] != NULL ? &env->region[q]->entry[env->entries % KOLO_ENTRY_LINES] : NULL;
         m->peer[q] = (struct kolo_peer_buffers){.hash = entry != NULL ? entry->buffers : 0};
     }
     for (int i = 0; i < call->prog->nentries; i++) {
         const int q = call->prog->entries[i];
-        if (kolo_call_resolve(w, q, &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES]) !=
+        if (kolo_call_resolve(env, q, &env->region[q]->entry[env->entries % KOLO_ENTRY_LINES]) !=
             KOLO_OK) {
             return;
         }
-        m->peer[q].in = w->peer_in[q];
-        m->peer[q].out = w->peer_out[q];
+        m->peer[q].in = env->peer_in[q];
+        m->peer[q].out = env->peer_out[q];
     }
     m->bound = call->bound;
 }

@@ -72,9 +72,9 @@ static uint8_t link_bits(const struct kolo_call *call, int q)
     if (!call->uses_entries) {
         return bits;
     }
-    const uint32_t at = c->links.wires.entries % KOLO_ENTRY_LINES;
-    const struct kolo_entry *mine = &c->links.wires.region[c->ranks.rank]->entry[at];
-    const struct kolo_entry *theirs = &c->links.wires.region[q]->entry[at];
+    const uint32_t at = c->links.exec_env.entries % KOLO_ENTRY_LINES;
+    const struct kolo_entry *mine = &c->links.exec_env.region[c->ranks.rank]->entry[at];
+    const struct kolo_entry *theirs = &c->links.exec_env.region[q]->entry[at];
     const bool threads = m->peer.process == c->member[c->ranks.rank].peer.process;
     bits |= threads || theirs->in_shared ? KOLO_LINK_PEER_IN : 0;
     bits |= threads || theirs->out_shared ? KOLO_LINK_PEER_OUT : 0;
@@ -192,7 +192,8 @@ static kolo_status map_outboxes(struct kolo_call *call, bool block)
             continue;
         }
         if (block) {
-            KOLO_TRY(kolo_wait(&c->links.wires, &c->links.wires.region[q]->head.slots_ready, 1, q));
+            KOLO_TRY(kolo_wait(&c->links.exec_env, &c->links.exec_env.region[q]->head.slots_ready,
+                               1, q));
         }
         pthread_mutex_lock(&c->links.lock);
         st = kolo_links_map_outbox(c, q);
@@ -213,9 +214,9 @@ static kolo_status bind_call(struct kolo_call *call, bool block, struct kolo_bou
         kolo_extents_make(plan, c->ranks.rank, &call->args, call->run_elem, &extents, &arrays));
     extents.one_tile = call->extent.by_messages;
     extents.tile_bytes = call->tile_bytes;
-    kolo_tile(plan, &extents, c->links.wires.slot_bytes, &piece, &tiles, &inlined);
+    kolo_tile(plan, &extents, c->links.exec_env.slot_bytes, &piece, &tiles, &inlined);
     kolo_status st = call->prog->uses_outbox && !inlined ? map_outboxes(call, block) : KOLO_OK;
-    st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->links.wires, out) : st;
+    st = st == KOLO_OK ? kolo_bind(call->prog, &extents, &c->links.exec_env, out) : st;
     free(arrays);
     return st;
 }

@@ -168,7 +168,7 @@ static void step_first(struct kolo_comm *c, struct kolo_queued *call)
         st = kolo_call_step(kolo_call_of(call), false);
     }
     if (st == KOLO_INPROGRESS) {
-        const kolo_status late = check_deadline(call, c->links.wires.stuck_at);
+        const kolo_status late = check_deadline(call, c->links.exec_env.stuck_at);
         st = late < 0 ? late : st;
     }
     if (st != KOLO_INPROGRESS) {
@@ -248,7 +248,7 @@ void kolo_queued_drive(struct kolo_queued *call, bool turns)
 unsigned kolo_queued_polls(const struct kolo_queued *call)
 {
     enum { POLLS = 200 };
-    return call->kind == KOLO_QUEUED_MESSAGE && !call->comm->links.wires.crowded ? POLLS : 0;
+    return call->kind == KOLO_QUEUED_MESSAGE && !call->comm->links.exec_env.crowded ? POLLS : 0;
 }
 
 /* Give the core away. False: other threads kept it for long, now or shortly before. A thread that

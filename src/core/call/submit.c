@@ -112,12 +112,12 @@ kolo_status kolo_message_submit(struct kolo_message_call *call, kolo_stream stre
 }
 
 /* Whether rank q reads lines or slots of this rank's last tiles. */
-static bool reads_of_me(const struct kolo_wires *w, int q)
+static bool reads_of_me(const struct kolo_exec_env *env, int q)
 {
     bool reads = false;
     for (int parity = 0; parity < KOLO_DEPTH; parity++) {
-        for (int i = 0; i < w->readers[parity].count; i++) {
-            reads = reads || w->readers[parity].list[i] == q;
+        for (int i = 0; i < env->readers[parity].count; i++) {
+            reads = reads || env->readers[parity].list[i] == q;
         }
     }
     return reads;
@@ -138,11 +138,11 @@ void kolo_call_drain(struct kolo_comm *c)
     }
     /* Wait until the peers have read what they read of this rank in its last call. */
     for (int q = 0; q < c->ranks.nranks; q++) {
-        if (c->links.wires.region[q] != NULL && !kolo_gone_is(c, q) &&
-            (c->links.wires.entries > 0 || reads_of_me(&c->links.wires, q)) &&
+        if (c->links.exec_env.region[q] != NULL && !kolo_gone_is(c, q) &&
+            (c->links.exec_env.entries > 0 || reads_of_me(&c->links.exec_env, q)) &&
             kolo_comm_error(c) == KOLO_OK) {
-            (void)kolo_wait(&c->links.wires, &c->links.wires.region[q]->head.done,
-                            c->links.wires.epoch, q);
+            (void)kolo_wait(&c->links.exec_env, &c->links.exec_env.region[q]->head.done,
+                            c->links.exec_env.epoch, q);
         }
     }
 }

@@ -261,7 +261,7 @@ static void send_news(struct kolo_comm *c)
 static bool was_told(const struct kolo_comm *c, kolo_status status)
 {
     const struct kolo_region *mine =
-        c->links.wires.region != NULL ? c->links.wires.region[c->ranks.rank] : NULL;
+        c->links.exec_env.region != NULL ? c->links.exec_env.region[c->ranks.rank] : NULL;
     return mine != NULL && atomic_load(&mine->head.abort) == (int32_t)status;
 }
 
@@ -332,12 +332,12 @@ void kolo_failure_observe(struct kolo_comm *c,
 kolo_status kolo_comm_fail(struct kolo_comm *c, kolo_status status)
 {
     KOLO_UNCANCELLED;
-    int q = c->links.wires.blamed;
+    int q = c->links.exec_env.blamed;
     if (status == KOLO_ERR_LINK || status == KOLO_ERR_ABORTED) {
         (void)say_evidence(c, true, &status, &q); /* what is behind it */
     }
     if (status == KOLO_ERR_MISMATCH && q >= 0 && atomic_load(&c->failure.error) == KOLO_OK) {
-        kolo_say_told(c, q, &c->links.wires.came);
+        kolo_say_told(c, q, &c->links.exec_env.came);
     }
     return kolo_failure_end(c, status, q);
 }
@@ -360,7 +360,7 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm)
         return KOLO_ERR_INVALID;
     }
     const int own = atomic_load_explicit(&comm->failure.error, memory_order_acquire);
-    const struct kolo_head *head = &comm->links.wires.region[comm->ranks.rank]->head;
+    const struct kolo_head *head = &comm->links.exec_env.region[comm->ranks.rank]->head;
     if (own == KOLO_OK && comm->health.board != NULL &&
         atomic_load_explicit(&comm->health.board->verdict.state, memory_order_acquire) == 2) {
         return (kolo_status)comm->health.board->verdict.status;

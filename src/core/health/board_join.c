@@ -45,13 +45,13 @@ static void take_slot(struct kolo_comm *c, struct kolo_board *board)
 /* Store kinds are chosen on a board of several ranks: one of them measures for all. */
 static void take_choices(struct kolo_comm *c, struct kolo_board *board)
 {
-    struct kolo_wires *w = &c->links.wires;
-    w->store_choices = &board->stores;
-    w->board_low = c->ranks.nranks;
+    struct kolo_exec_env *env = &c->links.exec_env;
+    env->store_choices = &board->stores;
+    env->board_low = c->ranks.nranks;
     for (int q = 0; q < c->ranks.nranks; q++) {
         if (c->member[q].slot >= 0) {
-            w->board_low = q < w->board_low ? q : w->board_low;
-            w->board_high = q;
+            env->board_low = q < env->board_low ? q : env->board_low;
+            env->board_high = q;
         }
     }
 }

@@ -79,7 +79,7 @@ static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_m
         kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), call, sizeof call);
         (void)snprintf(mine, sizeof mine, "in %s,", call);
     }
-    c->links.wires.blamed = last >= 0 ? last : -1;
+    c->links.exec_env.blamed = last >= 0 ? last : -1;
     if (last < 0 && peer >= 0 && peer < c->ranks.nranks) {
         return kolo_fail(
             KOLO_ERR_TIMEOUT,
@@ -155,7 +155,7 @@ static kolo_status check_left(struct kolo_comm *c, int q, bool message)
         (message ? !left_before(&c->member[q]) : atomic_load(&post->begun) >= kolo_comm_calls(c))) {
         return KOLO_OK;
     }
-    c->links.wires.blamed = q;
+    c->links.exec_env.blamed = q;
     kolo_failure_peer_left(c, q);
     return kolo_say_left(c, q, message);
 }
@@ -175,7 +175,7 @@ static kolo_status check_nobody(struct kolo_comm *c, bool stuck)
     if (!nobody || !stuck) {
         return KOLO_OK;
     }
-    c->links.wires.blamed = last;
+    c->links.exec_env.blamed = last;
     if (last >= 0) {
         kolo_gone_say(c, last, who, sizeof who);
     }
@@ -191,7 +191,7 @@ static kolo_status check_crossed(struct kolo_comm *c, int peer, double waited_us
     const bool warns = waited_us > WARN_US && c->health.warned != number + 1;
     atomic_store_explicit(&c->health.post->stuck, stuck ? number : 0, memory_order_release);
     if (kolo_watchdog_crossed(c, peer, stuck, warns)) {
-        c->links.wires.blamed = peer;
+        c->links.exec_env.blamed = peer;
         return KOLO_ERR_MISMATCH;
     }
     return KOLO_OK;
@@ -221,10 +221,10 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
     return check_left(c, message ? peer : last, message);
 }
 
-kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us)
+kolo_status kolo_diagnose_stalled(struct kolo_exec_env *env, int peer, double waited_us)
 {
-    struct kolo_comm *c = w->owner;
-    return waited_us > w->timeout_us
+    struct kolo_comm *c = env->owner;
+    return waited_us > env->timeout_us
                ? kolo_diagnose_late(c, peer, waited_us, c->options.timeout_ms, false)
                : kolo_diagnose_ask(c, peer, waited_us, false, true);
 }

@@ -16,7 +16,7 @@ kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, double waited_us, 
                                bool message);
 /* kolo_env.on_wait: a transport waits for rank `peer` inside a slot. The links' lock is held. */
 kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us);
-/* kolo_wires.stalled. */
-kolo_status kolo_diagnose_stalled(struct kolo_wires *w, int peer, double waited_us);
+/* kolo_exec_env.stalled. */
+kolo_status kolo_diagnose_stalled(struct kolo_exec_env *env, int peer, double waited_us);
 
 #endif

@@ -20,7 +20,7 @@ static kolo_status check_failure(const struct kolo_comm *c)
 static kolo_status blame(struct kolo_comm *c, int q, kolo_status status)
 {
     if (status == KOLO_ERR_PEER || status == KOLO_ERR_LINK) {
-        c->links.wires.blamed = q;
+        c->links.exec_env.blamed = q;
     }
     return status;
 }
@@ -33,7 +33,7 @@ kolo_status kolo_links_connect(struct kolo_comm *c, int q)
         return KOLO_OK;
     }
     KOLO_TRY(blame(c, q, m->transport->connect(m->device, &m->peer, &m->link)));
-    c->links.wires.link[q] = m->link;
+    c->links.exec_env.link[q] = m->link;
     atomic_store(&m->abort_link, m->link);
     return check_failure(c);
 }
@@ -44,26 +44,26 @@ kolo_status kolo_links_reach(struct kolo_comm *c, int q)
     void *region = NULL;
     size_t len = 0;
     KOLO_TRY(kolo_links_connect(c, q));
-    if (!m->maps || c->links.wires.region[q] != NULL) {
+    if (!m->maps || c->links.exec_env.region[q] != NULL) {
         return KOLO_OK;
     }
     KOLO_TRY(blame(c, q, m->transport->attach(m->link, m->region, &region, &len)));
-    if (len < kolo_region_bytes(c->links.wires.phases)) {
+    if (len < kolo_region_bytes(c->links.exec_env.phases)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the region of rank %d has %zu bytes", q, len);
     }
-    c->links.wires.region[q] = region;
-    atomic_store(&m->abort_region, c->links.wires.region[q]);
+    c->links.exec_env.region[q] = region;
+    atomic_store(&m->abort_region, c->links.exec_env.region[q]);
     return check_failure(c);
 }
 
 static size_t outbox_bytes(const struct kolo_comm *c)
 {
-    return kolo_outbox_bytes(c->links.wires.slot_bytes, c->links.wires.short_slot_bytes);
+    return kolo_outbox_bytes(c->links.exec_env.slot_bytes, c->links.exec_env.short_slot_bytes);
 }
 
 kolo_status kolo_links_make_outbox(struct kolo_comm *c)
 {
-    struct kolo_head *head = &c->links.wires.region[c->ranks.rank]->head;
+    struct kolo_head *head = &c->links.exec_env.region[c->ranks.rank]->head;
     assert(KOLO_IS_HELD(&c->links.lock));
     if (c->links.slots.ptr != NULL || c->links.mapper == NULL) {
         return KOLO_OK;
@@ -71,7 +71,7 @@ kolo_status kolo_links_make_outbox(struct kolo_comm *c)
     KOLO_TRY(c->links.mapper->transport->map(c->links.mapper->endpoint, NULL, outbox_bytes(c),
                                              &c->links.slots));
     (void)madvise(c->links.slots.ptr, c->links.slots.len, MADV_HUGEPAGE);
-    c->links.wires.slots[c->ranks.rank] = c->links.slots.ptr;
+    c->links.exec_env.slots[c->ranks.rank] = c->links.slots.ptr;
     memcpy(head->slots, c->links.slots.handle, sizeof head->slots);
     atomic_store_explicit(&head->slots_ready, 1, memory_order_release);
     kolo_wake(head);
@@ -89,7 +89,7 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
     if (m->in_slots) {
         return KOLO_OK;
     }
-    struct kolo_head *head = &c->links.wires.region[q]->head;
+    struct kolo_head *head = &c->links.exec_env.region[q]->head;
     if (!kolo_reached(&head->slots_ready, 1)) {
         return KOLO_INPROGRESS;
     }
@@ -97,7 +97,7 @@ kolo_status kolo_links_map_outbox(struct kolo_comm *c, int q)
     if (len < outbox_bytes(c)) {
         return kolo_fail(KOLO_ERR_INTERNAL, "the outbox of rank %d has %zu bytes", q, len);
     }
-    c->links.wires.slots[q] = slots;
+    c->links.exec_env.slots[q] = slots;
     m->in_slots = true;
     return KOLO_OK;
 }

@@ -30,41 +30,42 @@ static int phases_for(const struct kolo_comm *c)
     return (crowd ? 1 : 2 * rings) * c->ranks.nranks + 62;
 }
 
-static kolo_status make_arrays(struct kolo_wires *w, size_t n)
+static kolo_status make_arrays(struct kolo_exec_env *env, size_t n)
 {
-    w->region = calloc(n, sizeof *w->region);
-    w->slots = calloc(n, sizeof *w->slots);
-    w->peer_in = calloc(n, sizeof *w->peer_in);
-    w->peer_out = calloc(n, sizeof *w->peer_out);
-    w->link = calloc(n, sizeof *w->link);
-    w->transport = calloc(n, sizeof *w->transport);
-    w->endpoint = calloc(n, sizeof *w->endpoint);
-    w->seen_done = calloc(n, sizeof *w->seen_done);
-    if (w->region == NULL || w->slots == NULL || w->peer_in == NULL || w->peer_out == NULL ||
-        w->link == NULL || w->transport == NULL || w->endpoint == NULL || w->seen_done == NULL) {
-        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", w->nranks);
+    env->region = calloc(n, sizeof *env->region);
+    env->slots = calloc(n, sizeof *env->slots);
+    env->peer_in = calloc(n, sizeof *env->peer_in);
+    env->peer_out = calloc(n, sizeof *env->peer_out);
+    env->link = calloc(n, sizeof *env->link);
+    env->transport = calloc(n, sizeof *env->transport);
+    env->endpoint = calloc(n, sizeof *env->endpoint);
+    env->seen_done = calloc(n, sizeof *env->seen_done);
+    if (env->region == NULL || env->slots == NULL || env->peer_in == NULL ||
+        env->peer_out == NULL || env->link == NULL || env->transport == NULL ||
+        env->endpoint == NULL || env->seen_done == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", env->nranks);
     }
     return KOLO_OK;
 }
 
 kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls *calls)
 {
-    struct kolo_wires *w = &c->links.wires;
+    struct kolo_exec_env *env = &c->links.exec_env;
     const size_t bytes = kolo_region_bytes(phases_for(c));
-    *w = (struct kolo_wires){.me = c->ranks.rank,
-                             .nranks = c->ranks.nranks,
-                             .slot_bytes = KOLO_SLOT_BYTES,
-                             .short_slot_bytes = KOLO_SHORT_SLOT_BYTES,
-                             .phases = phases_for(c),
-                             .store_rule = c->options.store_rule,
-                             .timeout_us = c->options.timeout_ms * 1e3,
-                             .aborted = &c->failure.error,
-                             .resolve = calls->resolve,
-                             .owner = c,
-                             .stalled = calls->stalled,
-                             .stuck_at = -1,
-                             .blamed = -1};
-    KOLO_TRY(make_arrays(w, (size_t)c->ranks.nranks));
+    *env = (struct kolo_exec_env){.me = c->ranks.rank,
+                                  .nranks = c->ranks.nranks,
+                                  .slot_bytes = KOLO_SLOT_BYTES,
+                                  .short_slot_bytes = KOLO_SHORT_SLOT_BYTES,
+                                  .phases = phases_for(c),
+                                  .store_rule = c->options.store_rule,
+                                  .timeout_us = c->options.timeout_ms * 1e3,
+                                  .aborted = &c->failure.error,
+                                  .resolve = calls->resolve,
+                                  .owner = c,
+                                  .stalled = calls->stalled,
+                                  .stuck_at = -1,
+                                  .blamed = -1};
+    KOLO_TRY(make_arrays(env, (size_t)c->ranks.nranks));
     c->links.mapper = find_mapper(c);
     if (c->links.mapper != NULL) {
         KOLO_TRY(c->links.mapper->transport->map(c->links.mapper->endpoint, NULL, bytes,
@@ -76,22 +77,22 @@ kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls
         }
         memset(c->links.region.ptr, 0, bytes);
     }
-    w->region[c->ranks.rank] = c->links.region.ptr;
-    c->links.own = &w->region[c->ranks.rank]->head;
-    atomic_store(&c->member[c->ranks.rank].abort_region, w->region[c->ranks.rank]);
+    env->region[c->ranks.rank] = c->links.region.ptr;
+    c->links.own = &env->region[c->ranks.rank]->head;
+    atomic_store(&c->member[c->ranks.rank].abort_region, env->region[c->ranks.rank]);
     return KOLO_OK;
 }
 
-void kolo_region_free(struct kolo_wires *w)
+void kolo_region_free(struct kolo_exec_env *env)
 {
-    free(w->region);
-    free(w->slots);
-    free(w->peer_in);
-    free(w->peer_out);
-    free(w->link);
-    free(w->transport);
-    free(w->endpoint);
-    free(w->seen_done);
-    free(w->is_far);
-    kolo_lessons_free(w->lessons);
+    free(env->region);
+    free(env->slots);
+    free(env->peer_in);
+    free(env->peer_out);
+    free(env->link);
+    free(env->transport);
+    free(env->endpoint);
+    free(env->seen_done);
+    free(env->is_far);
+    kolo_lessons_free(env->lessons);
 }

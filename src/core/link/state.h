@@ -3,8 +3,8 @@
 #ifndef KOLO_CORE_LINK_STATE_H
 #define KOLO_CORE_LINK_STATE_H
 
+#include "exec/cpu/env.h"
 #include "exec/cpu/region.h"
-#include "exec/cpu/wires.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ struct kolo_links {
     struct kolo_link_address *addresses; /* [nranks] */
     char unused[224];                    /* which transport cannot be used, and why */
     struct kolo_mem region, slots;
-    struct kolo_wires wires;
+    struct kolo_exec_env exec_env;
     struct kolo_head *own;                 /* the head of this rank's region */
     bool by_messages;                      /* no rank maps another's memory */
     const struct kolo_device_memory *lent; /* links.h; lock */

@@ -245,7 +245,7 @@ static kolo_status land(struct kolo_p2p *p2p, kolo_status ended)
 static kolo_status told_to_stop(const struct kolo_comm *comm)
 {
     const struct kolo_region *own =
-        comm->links.wires.region != NULL ? comm->links.wires.region[comm->ranks.rank] : NULL;
+        comm->links.exec_env.region != NULL ? comm->links.exec_env.region[comm->ranks.rank] : NULL;
     const int32_t told =
         own != NULL ? atomic_load_explicit(&own->head.abort, memory_order_relaxed) : 0;
     return told == 0 ? KOLO_OK

@@ -258,7 +258,7 @@ static kolo_status lost(struct kolo_p2p *p2p, struct kolo_p2p_peer *peer, kolo_s
         kolo_gone_note(p2p->comm, peer->rank);
     }
     if (needed || status != KOLO_ERR_LINK) {
-        p2p->comm->links.wires.blamed = peer->rank;
+        p2p->comm->links.exec_env.blamed = peer->rank;
         return kolo_fail(status, "the link to rank %d ended while messages were under way: %s",
                          peer->rank, kolo_status_name(status));
     }

@@ -106,7 +106,7 @@ kolo_status kolo_p2p_peer_open(struct kolo_p2p *p2p, int rank, struct kolo_p2p_p
         return KOLO_ERR_SYSTEM;
     }
     if (peer->gone) {
-        p2p->comm->links.wires.blamed = rank;
+        p2p->comm->links.exec_env.blamed = rank;
         return kolo_fail(KOLO_ERR_LINK, "rank %d has closed its end of the link", rank);
     }
     if (!peer->open && rank != p2p->comm->ranks.rank) {

@@ -88,7 +88,7 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
         return st;
     }
     memset(c->health.own_post, 0, sizeof *c->health.own_post);
-    c->links.wires.blamed = -1;
+    c->links.exec_env.blamed = -1;
     kolo_failure_observe(c, abort_path, c);
     kolo_log_start(c);
     *out = c;

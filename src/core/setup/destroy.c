@@ -49,7 +49,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     if (c->health.lives) {
         kolo_life_end();
     }
-    kolo_region_free(&c->links.wires);
+    kolo_region_free(&c->links.exec_env);
     kolo_chooser_destroy(c->selection.chooser);
     kolo_rules_destroy(c->selection.rules);
     kolo_table_destroy(c->selection.table);

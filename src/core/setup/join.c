@@ -321,13 +321,13 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
     KOLO_TRY(kolo_board_make(c, &out->board));
     if (c->joining.host != NULL) {
         cores = kolo_host_pus(c->joining.host);
-        c->links.wires.cache_bytes = cache_part(c, c->joining.host);
+        c->links.exec_env.cache_bytes = cache_part(c, c->joining.host);
     }
     if (c->ranks.rank == 0 && c->ranks.nranks > 1) {
         kolo_table_make(c, c->joining.host, out);
     }
-    c->links.wires.crowded = c->ranks.local_size > cores;
-    c->links.wires.membarrier = kolo_membarrier_register();
+    c->links.exec_env.crowded = c->ranks.local_size > cores;
+    c->links.exec_env.membarrier = kolo_membarrier_register();
     const kolo_status st = c->ranks.rank == 0 && c->ranks.nranks > 1
                                ? find_costs(cores, c->joining.host, &out->costs)
                                : KOLO_OK;
@@ -379,7 +379,7 @@ static void find_far(struct kolo_comm *c)
         is_far[q] =
             (beyond ? costs->far[near - KOLO_NEAR_NUMA].latency_us : costs->latency_us) > FAR_US;
     }
-    c->links.wires.is_far = is_far;
+    c->links.exec_env.is_far = is_far;
 }
 
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
@@ -401,11 +401,11 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
         c->ranks.threads =
             c->ranks.threads ||
             (q != c->ranks.rank && m->peer.process == c->member[c->ranks.rank].peer.process);
-        c->links.wires.transport[q] = m->transport;
-        c->links.wires.endpoint[q] = m->device;
+        c->links.exec_env.transport[q] = m->transport;
+        c->links.exec_env.endpoint[q] = m->device;
     }
     KOLO_TRY(kolo_board_take(c, &all[kolo_board_maker(c)].board));
-    c->links.wires.waits_for = &c->health.post->waits_for;
+    c->links.exec_env.waits_for = &c->health.post->waits_for;
     kolo_flight_recorder_start(c);
     KOLO_TRY(kolo_watchdog_add(c));
     KOLO_TRY(begin_gossip(c, all));
@@ -434,6 +434,6 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
                                                  .tuner_self = c->selection.tuner_self,
                                                  .algo_count = kolo_algo_count_all,
                                                  .algo_at = kolo_algo_at,
-                                                 .max_phases = c->links.wires.phases};
+                                                 .max_phases = c->links.exec_env.phases};
     return kolo_chooser_create(&options, &c->selection.chooser);
 }

@@ -135,5 +135,5 @@ void kolo_log_done(const struct kolo_comm *c, const double at[5])
         (at[2] - at[1]) / 1e3, (at[3] - at[2]) / 1e3, (at[4] - at[3]) / 1e3);
     KOLO_LOG(INFO, INIT, "comm %p rank %d nranks %d commId 0x%llx region %zu bytes - Init COMPLETE",
              (const void *)c, c->ranks.rank, c->ranks.nranks, (unsigned long long)c->ranks.id,
-             kolo_region_bytes(c->links.wires.phases));
+             kolo_region_bytes(c->links.exec_env.phases));
 }

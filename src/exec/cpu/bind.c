@@ -113,26 +113,26 @@ size_t kolo_bound_piece_bytes(const struct kolo_bound *b, const struct kolo_boun
 /* ---- addresses ---- */
 
 /* A tile goes into a short slot if the sends of each rank in this tile fit there. */
-static void bind_slots(struct kolo_bound *b, const struct kolo_wires *w)
+static void bind_slots(struct kolo_bound *b, const struct kolo_exec_env *env)
 {
     const struct kolo_prog *p = b->prog;
     const size_t bytes = b->inlined ? 0 : b->piece * (size_t)p->plan->max_places;
-    b->in_long = bytes > w->short_slot_bytes;
+    b->in_long = bytes > env->short_slot_bytes;
     b->slot_mask = (uint32_t)(b->in_long ? p->long_depth : p->depth) - 1;
-    b->slot_stride = b->in_long ? w->slot_bytes : w->short_slot_bytes + KOLO_SLOT_SKEW;
+    b->slot_stride = b->in_long ? env->slot_bytes : env->short_slot_bytes + KOLO_SLOT_SKEW;
     b->once = b->tiles == 1 && p->depth == KOLO_DEPTH;
 }
 
 /* The offset of the slots in an outbox. The short slots follow the long ones. */
-static size_t slots_off(const struct kolo_bound *b, const struct kolo_wires *w)
+static size_t slots_off(const struct kolo_bound *b, const struct kolo_exec_env *env)
 {
-    return b->in_long ? 0 : KOLO_LONG_DEPTH * w->slot_bytes;
+    return b->in_long ? 0 : KOLO_LONG_DEPTH * env->slot_bytes;
 }
 
-static struct kolo_bound_at bind_at(const struct kolo_bound *b, const struct kolo_wires *w,
+static struct kolo_bound_at bind_at(const struct kolo_bound *b, const struct kolo_exec_env *env,
                                     const struct kolo_at *at)
 {
-    const struct kolo_region *region = at->rank >= 0 ? w->region[at->rank] : NULL;
+    const struct kolo_region *region = at->rank >= 0 ? env->region[at->rank] : NULL;
     struct kolo_bound_at bound = {.kind = K_FIXED, .rank = (uint32_t)at->rank};
     switch (at->space) {
     case KOLO_AT_IN:
@@ -154,18 +154,18 @@ static struct kolo_bound_at bind_at(const struct kolo_bound *b, const struct kol
         bound.kind = b->inlined ? K_LINE : K_SLOT;
         bound.at = at->index * b->piece;
         bound.at += b->inlined ? (uintptr_t)region->line[at->phase * KOLO_DEPTH].data
-                               : (uintptr_t)w->slots[at->rank] + slots_off(b, w);
+                               : (uintptr_t)env->slots[at->rank] + slots_off(b, env);
         break;
     }
     return bound;
 }
 
-static struct kolo_bound_at bind_line(const struct kolo_wires *w, const struct kolo_at *at)
+static struct kolo_bound_at bind_line(const struct kolo_exec_env *env, const struct kolo_at *at)
 {
-    return (struct kolo_bound_at){.at =
-                                      (uintptr_t)&w->region[at->rank]->line[at->phase * KOLO_DEPTH],
-                                  .kind = K_LINE,
-                                  .rank = (uint32_t)at->rank};
+    return (struct kolo_bound_at){
+        .at = (uintptr_t)&env->region[at->rank]->line[at->phase * KOLO_DEPTH],
+        .kind = K_LINE,
+        .rank = (uint32_t)at->rank};
 }
 
 /* Several chunks are one run if they are one in every operand: the pieces follow one another, and
@@ -214,14 +214,14 @@ static void bind_lengths(const struct kolo_bound *b, const struct kolo_uop *op,
 /* ---- past the caches ---- */
 
 /* Whether this rank's IN and OUT together exceed its part of the cache. */
-static bool leaves_cache(const struct kolo_bound *b, const struct kolo_wires *w)
+static bool leaves_cache(const struct kolo_bound *b, const struct kolo_exec_env *env)
 {
     const int chunks = kolo_coll_flat(b->extents.coll) ? b->extents.chunks : b->extents.nranks;
     size_t bytes = 0;
     for (int i = 0; i < chunks && b->extents.coll != KOLO_COLL_BARRIER; i++) {
         bytes += b->extents.block[i];
     }
-    return w->cache_bytes > 0 && 2 * bytes > w->cache_bytes;
+    return env->cache_bytes > 0 && 2 * bytes > env->cache_bytes;
 }
 
 /* In place a reduction or an exchange overwrites lines that it has just read, so stores past the
@@ -256,10 +256,10 @@ static uint32_t message_peer(const struct kolo_prog *p, uint32_t index)
     return UINT32_MAX;
 }
 
-static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
+static void bind_ops(struct kolo_bound *b, const struct kolo_exec_env *env)
 {
     const struct kolo_prog *p = b->prog;
-    const bool past = leaves_cache(b, w);
+    const bool past = leaves_cache(b, env);
     for (uint32_t i = 0; i < p->nops; i++) {
         const struct kolo_uop *op = &p->op[i];
         struct kolo_bound_op *bound = &b->op[i];
@@ -276,9 +276,9 @@ static void bind_ops(struct kolo_bound *b, const struct kolo_wires *w)
         for (uint32_t k = 0; k < (uint32_t)op->nsrc + op->ndst; k++) {
             const struct kolo_at *at = &p->at[op->first + k];
             if (data) {
-                b->at[op->first + k] = bind_at(b, w, at);
+                b->at[op->first + k] = bind_at(b, env, at);
             } else if (op->code == KOLO_DO_WAIT || op->code == KOLO_DO_SIGNAL) {
-                b->at[op->first + k] = bind_line(w, at);
+                b->at[op->first + k] = bind_line(env, at);
             } else if (op->code == KOLO_DO_TAKEN) {
                 b->at[op->first + k] =
                     (struct kolo_bound_at){.rank = message_peer(p, at->index), .at = at->index};
@@ -314,7 +314,7 @@ static kolo_status copy_extents(struct kolo_bound *b, const struct kolo_extents 
 }
 
 kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *extents,
-                      const struct kolo_wires *wires, struct kolo_bound **out)
+                      const struct kolo_exec_env *env, struct kolo_bound **out)
 {
     struct kolo_bound *b = calloc(1, sizeof *b);
     kolo_status st = KOLO_OK;
@@ -323,12 +323,12 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
     }
     b->prog = prog;
     KOLO_TRY_GOTO(st, copy_extents(b, extents), err_destroy);
-    kolo_tile(prog->plan, extents, wires->slot_bytes, &b->piece, &b->tiles, &b->inlined);
-    if (!b->inlined && b->piece * (size_t)prog->plan->max_places > wires->slot_bytes &&
+    kolo_tile(prog->plan, extents, env->slot_bytes, &b->piece, &b->tiles, &b->inlined);
+    if (!b->inlined && b->piece * (size_t)prog->plan->max_places > env->slot_bytes &&
         prog->uses_outbox) {
         st = kolo_fail(KOLO_ERR_UNSUPPORTED,
                        "%s sends %d chunks a tile, more than an outbox of %zu bytes holds",
-                       prog->plan->algo->base.name, prog->plan->max_places, wires->slot_bytes);
+                       prog->plan->algo->base.name, prog->plan->max_places, env->slot_bytes);
         goto err_destroy;
     }
     b->stage_off = (size_t)prog->plan->scratch_chunks * b->piece;
@@ -345,12 +345,12 @@ kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *e
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory while binding a program");
         goto err_destroy;
     }
-    bind_slots(b, wires);
-    bind_ops(b, wires);
-    kolo_store_bind(b, wires);
+    bind_slots(b, env);
+    bind_ops(b, env);
+    kolo_store_bind(b, env);
     b->chooses = b->stores.matters || b->stores.leads;
     b->at_once = b->once && !b->chooses;
-    KOLO_TRY_GOTO(st, kolo_exchange_bind(b, wires), err_destroy);
+    KOLO_TRY_GOTO(st, kolo_exchange_bind(b, env), err_destroy);
     *out = b;
     return KOLO_OK;
 

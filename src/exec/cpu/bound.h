@@ -9,7 +9,7 @@
 
 struct kolo_head;
 struct kolo_line;
-struct kolo_wires;
+struct kolo_exec_env;
 
 struct kolo_bound_at {
     uintptr_t at; /* address = at + shift[kind] (+ base of `rank` for user memory of peers) */
@@ -68,7 +68,7 @@ struct kolo_bound {
 
 /* Copies the arrays of `extents`. Errors: SYSTEM. */
 kolo_status kolo_bind(const struct kolo_prog *prog, const struct kolo_extents *extents,
-                      const struct kolo_wires *wires, struct kolo_bound **out);
+                      const struct kolo_exec_env *env, struct kolo_bound **out);
 void kolo_bound_destroy(struct kolo_bound *bound);
 /* Bytes of the op's j-th chunk, found from the user memory that the op names, else from the plan
  * step that it came from. */

@@ -7,63 +7,63 @@
 /* ---- credits: may a rank write a tile's memory again? ---- */
 
 /* Whether all readers have finished `need` tiles. */
-static kolo_status finished(struct kolo_wires *w, const struct kolo_readers *readers, uint32_t need,
-                            bool block)
+static kolo_status finished(struct kolo_exec_env *env, const struct kolo_readers *readers,
+                            uint32_t need, bool block)
 {
-    if ((int32_t)(w->all_done - need) >= 0) {
+    if ((int32_t)(env->all_done - need) >= 0) {
         return KOLO_OK;
     }
     for (int i = 0; i < readers->count; i++) {
         const int q = readers->list[i];
-        if (KOLO_LIKELY((int32_t)(w->seen_done[q] - need) >= 0)) {
+        if (KOLO_LIKELY((int32_t)(env->seen_done[q] - need) >= 0)) {
             continue;
         }
-        _Atomic uint32_t *done = &w->region[q]->head.done;
+        _Atomic uint32_t *done = &env->region[q]->head.done;
         if (!kolo_reached(done, need)) {
             if (!block) {
-                w->stuck_at = q;
+                env->stuck_at = q;
                 return KOLO_INPROGRESS;
             }
-            KOLO_TRY(kolo_wait(w, done, need, q));
+            KOLO_TRY(kolo_wait(env, done, need, q));
         }
-        w->seen_done[q] = atomic_load_explicit(done, memory_order_acquire);
+        env->seen_done[q] = atomic_load_explicit(done, memory_order_acquire);
     }
     return KOLO_OK;
 }
 
-kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block)
+kolo_status kolo_credit(struct kolo_exec_env *env, uint32_t epoch, bool block)
 {
-    return finished(w, &w->readers[epoch % KOLO_DEPTH], epoch + 1 - KOLO_DEPTH, block);
+    return finished(env, &env->readers[epoch % KOLO_DEPTH], epoch + 1 - KOLO_DEPTH, block);
 }
 
 /* If the slot's last tile is KOLO_DEPTH tiles ago, its readers need no check. They had to finish
  * that tile before its lines were written again. */
-kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
-                                bool block)
+kolo_status kolo_take_long_slot(struct kolo_exec_env *env, const struct kolo_prog *prog,
+                                uint32_t epoch, bool block)
 {
-    const uint32_t slot = epoch % KOLO_LONG_DEPTH, last = w->long_slot[slot].epoch;
+    const uint32_t slot = epoch % KOLO_LONG_DEPTH, last = env->long_slot[slot].epoch;
     if (epoch - last < KOLO_DEPTH) {
-        KOLO_AWAIT(finished(w, &w->long_slot[slot].readers, last + 1, block));
+        KOLO_AWAIT(finished(env, &env->long_slot[slot].readers, last + 1, block));
     }
-    w->long_slot[slot].readers = (struct kolo_readers){prog->readers, prog->nreaders};
-    w->long_slot[slot].epoch = epoch;
+    env->long_slot[slot].readers = (struct kolo_readers){prog->readers, prog->nreaders};
+    env->long_slot[slot].epoch = epoch;
     return KOLO_OK;
 }
 
-kolo_status kolo_mismatch(struct kolo_wires *w, int q)
+kolo_status kolo_mismatch(struct kolo_exec_env *env, int q)
 {
-    w->blamed = q;
+    env->blamed = q;
     return kolo_fail(KOLO_ERR_MISMATCH,
                      "ranks %d and %d are in different calls (collective, size, type, operation, "
                      "root or algorithm) in tile %u",
-                     w->me, q, w->epoch);
+                     env->me, q, env->epoch);
 }
 
 /* ---- entry ---- */
 
-void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine)
+void kolo_entry_publish(struct kolo_exec_env *env, const struct kolo_entry *mine)
 {
-    struct kolo_entry *line = &w->region[w->me]->entry[w->entries % KOLO_ENTRY_LINES];
+    struct kolo_entry *line = &env->region[env->me]->entry[env->entries % KOLO_ENTRY_LINES];
     memcpy(line->in, mine->in, sizeof line->in);
     memcpy(line->out, mine->out, sizeof line->out);
     line->in_at = mine->in_at;
@@ -72,16 +72,16 @@ void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine)
     line->out_shared = mine->out_shared;
     line->buffers = mine->buffers;
     line->signature = mine->signature;
-    atomic_store_explicit(&line->number, w->entries + 1, memory_order_release);
-    kolo_wake(&w->region[w->me]->head);
+    atomic_store_explicit(&line->number, env->entries + 1, memory_order_release);
+    kolo_wake(&env->region[env->me]->head);
 }
 
-kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block)
+kolo_status kolo_entry_wait(struct kolo_exec_env *env, int q, bool block)
 {
-    _Atomic uint32_t *word = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES].number;
-    if (kolo_reached(word, w->entries + 1)) {
+    _Atomic uint32_t *word = &env->region[q]->entry[env->entries % KOLO_ENTRY_LINES].number;
+    if (kolo_reached(word, env->entries + 1)) {
         return KOLO_OK;
     }
-    w->stuck_at = q;
-    return block ? kolo_wait(w, word, w->entries + 1, q) : KOLO_INPROGRESS;
+    env->stuck_at = q;
+    return block ? kolo_wait(env, word, env->entries + 1, q) : KOLO_INPROGRESS;
 }

@@ -57,9 +57,9 @@ static void bind_sources(const struct kolo_bound *b, struct kolo_exchange *e, co
     e->own_off = at[e->own].at;
 }
 
-kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
+kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_exec_env *env)
 {
-    if (!is_exchange(b, w->nranks)) {
+    if (!is_exchange(b, env->nranks)) {
         return KOLO_OK;
     }
     const struct kolo_bound_op *wait = &b->op[2], *move = &b->op[3];
@@ -77,7 +77,7 @@ kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
                                 .npeers = wait->nsrc,
                                 .nsrc = move->nsrc,
                                 .readers = b->prog->readers,
-                                .head = &w->region[w->me]->head};
+                                .head = &env->region[env->me]->head};
     for (unsigned i = 0; i < e->npeers; i++) {
         const struct kolo_bound_at *at = &b->at[wait->first + i];
         e->peer[i] = (struct kolo_exchange_peer){(struct kolo_line *)at->at, (int)at->rank};
@@ -91,41 +91,41 @@ kolo_status kolo_exchange_bind(struct kolo_bound *b, const struct kolo_wires *w)
 
 /* A rank that signals in the first tile of a call has finished all tiles before it. So all ranks
  * are known to have finished them. */
-static inline kolo_status wait_for_lines(struct kolo_wires *w, const struct kolo_exchange *e,
+static inline kolo_status wait_for_lines(struct kolo_exec_env *env, const struct kolo_exchange *e,
                                          uintptr_t shift, uint64_t chain)
 {
-    const uint32_t want = w->epoch + 1;
+    const uint32_t want = env->epoch + 1;
     for (unsigned i = 0; i < e->npeers; i++) {
         struct kolo_line *line = (struct kolo_line *)((uintptr_t)e->peer[i].line + shift);
         if (!kolo_reached(&line->epoch, want)) {
-            KOLO_TRY(kolo_wait(w, &line->epoch, want, e->peer[i].rank));
+            KOLO_TRY(kolo_wait(env, &line->epoch, want, e->peer[i].rank));
         }
         if (KOLO_UNLIKELY(line->chain != chain)) {
-            return kolo_mismatch(w, e->peer[i].rank);
+            return kolo_mismatch(env, e->peer[i].rank);
         }
     }
-    w->all_done = w->epoch;
+    env->all_done = env->epoch;
     return KOLO_OK;
 }
 
-kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, const void *in,
+kolo_status kolo_exchange(struct kolo_exec_env *env, const struct kolo_exchange *e, const void *in,
                           void *out, const struct kolo_exchange_how *how, uint64_t chain)
 {
-    const uint32_t epoch = w->epoch, parity = epoch & (KOLO_DEPTH - 1);
+    const uint32_t epoch = env->epoch, parity = epoch & (KOLO_DEPTH - 1);
     const uintptr_t shift = parity * sizeof(struct kolo_line);
     struct kolo_line *mine = (struct kolo_line *)((uintptr_t)e->mine + shift);
-    if (KOLO_UNLIKELY((int32_t)(w->all_done - (epoch + 1 - KOLO_DEPTH)) < 0)) {
-        KOLO_TRY(kolo_credit(w, epoch, true));
+    if (KOLO_UNLIKELY((int32_t)(env->all_done - (epoch + 1 - KOLO_DEPTH)) < 0)) {
+        KOLO_TRY(kolo_credit(env, epoch, true));
     }
-    w->readers[parity].list = e->readers;
-    w->readers[parity].count = (int)e->npeers;
+    env->readers[parity].list = e->readers;
+    env->readers[parity].count = (int)e->npeers;
     kolo_copy(mine->data, (const char *)in + e->in_off, e->bytes);
     kolo_line_publish(mine, chain, epoch, epoch, e->head);
     e->src[parity][e->own] = (const char *)in + e->own_off;
-    KOLO_TRY(wait_for_lines(w, e, shift, chain));
+    KOLO_TRY(wait_for_lines(env, e, shift, chain));
     how->reduce((char *)out + e->out_off, e->src[parity], e->nsrc, e->count, how->divisor);
-    w->epoch = epoch + 1;
-    w->met++;
+    env->epoch = epoch + 1;
+    env->met++;
     atomic_store_explicit(&e->head->done, epoch + 1, memory_order_release);
     kolo_wake(e->head);
     return KOLO_OK;

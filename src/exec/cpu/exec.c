@@ -24,21 +24,21 @@ static kolo_status do_wait(struct kolo_exec *x, const struct kolo_bound_op *op,
         struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
         KOLO_AWAIT(wait_for(x, &line->epoch, tile->epoch + 1, (int)at[i].rank));
         if (KOLO_UNLIKELY(line->chain != x->chain)) {
-            return kolo_mismatch(x->wires, (int)at[i].rank);
+            return kolo_mismatch(x->env, (int)at[i].rank);
         }
-        saw_done(x->wires, (int)at[i].rank, line->done);
+        saw_done(x->env, (int)at[i].rank, line->done);
     }
     return KOLO_OK;
 }
 
 static void do_signal(struct kolo_exec *x, const struct kolo_bound_op *op, const struct tile *tile)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     struct kolo_line *line = (struct kolo_line *)(x->bound->at[op->first].at + tile->shift[K_LINE]);
-    if (KOLO_UNLIKELY(w->jitter != NULL)) {
-        w->jitter(w->jitter_arg);
+    if (KOLO_UNLIKELY(env->jitter != NULL)) {
+        env->jitter(env->jitter_arg);
     }
-    struct kolo_head *own = &w->region[w->me]->head;
+    struct kolo_head *own = &env->region[env->me]->head;
     const uint32_t done = atomic_load_explicit(&own->done, memory_order_relaxed);
     kolo_line_publish(line, x->chain, done, tile->epoch, own);
 }
@@ -52,7 +52,7 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                               const struct tile *tile)
 {
     const struct kolo_uop *uop = &x->bound->prog->op[op->uop];
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     struct kolo_req *req = request(x, tile, op->index);
     const size_t bytes = uop->count == 1 ? kolo_bound_piece_bytes(x->bound, op, 0, tile->t)
                                          : uop->count * x->bound->piece;
@@ -64,12 +64,12 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
                              .status = KOLO_INPROGRESS,
                              .exclusive = uop->lent,
                              .call = x->call};
-    if (KOLO_UNLIKELY(w->jitter != NULL)) {
-        w->jitter(w->jitter_arg);
+    if (KOLO_UNLIKELY(env->jitter != NULL)) {
+        env->jitter(env->jitter_arg);
     }
     const kolo_status st = op->code == KOLO_DO_SEND
-                               ? w->transport[op->peer]->send(w->link[op->peer], &data, req)
-                               : w->transport[op->peer]->recv(w->link[op->peer], &data, req);
+                               ? env->transport[op->peer]->send(env->link[op->peer], &data, req)
+                               : env->transport[op->peer]->recv(env->link[op->peer], &data, req);
     if (st < 0) {
         req->status = st; /* the message is not in flight */
         return st;
@@ -80,18 +80,18 @@ static kolo_status do_message(struct kolo_exec *x, const struct kolo_bound_op *o
 /* How the message for or from rank `q` stands. MISMATCH also if its sender is in another call. */
 static kolo_status check_message(const struct kolo_exec *x, const struct kolo_req *req, int q)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     const bool differs = req->status == KOLO_OK && req->call.chain != 0 && /* 0: it does not say */
                          req->call.chain != x->call.chain;
     if (KOLO_LIKELY(req->status == KOLO_OK && !differs)) {
         return KOLO_OK;
     }
-    w->stuck_at = q;
+    env->stuck_at = q;
     if (differs || req->status == KOLO_ERR_MISMATCH) {
-        w->came = req->call;
-        return kolo_mismatch(w, q);
+        env->came = req->call;
+        return kolo_mismatch(env, q);
     }
-    w->blamed = req->status < 0 ? q : w->blamed;
+    env->blamed = req->status < 0 ? q : env->blamed;
     return req->status;
 }
 
@@ -124,7 +124,7 @@ static kolo_status all_sent(const struct kolo_exec *x, const struct tile *tile, 
  * have. */
 static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_t lane)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     const uint32_t nlanes = (uint32_t)x->bound->prog->nlanes;
     uint32_t least = tile->t + 1;
     KOLO_AWAIT(all_sent(x, tile, lane));
@@ -132,8 +132,9 @@ static kolo_status do_done(struct kolo_exec *x, const struct tile *tile, uint32_
         least = i != lane && x->lane[i].tile < least ? x->lane[i].tile : least;
     }
     x->lane[lane].tile = tile->t + 1;
-    atomic_store_explicit(&w->region[w->me]->head.done, w->epoch + least, memory_order_release);
-    kolo_wake(&w->region[w->me]->head);
+    atomic_store_explicit(&env->region[env->me]->head.done, env->epoch + least,
+                          memory_order_release);
+    kolo_wake(&env->region[env->me]->head);
     return KOLO_OK;
 }
 
@@ -142,7 +143,7 @@ static kolo_status do_left(struct kolo_exec *x, const struct kolo_bound_op *op,
 {
     for (unsigned i = 0; i < op->nsrc; i++) {
         const int q = (int)x->bound->at[op->first + i].rank;
-        KOLO_AWAIT(wait_for(x, &x->wires->region[q]->head.done, tile->epoch + 1, q));
+        KOLO_AWAIT(wait_for(x, &x->env->region[q]->head.done, tile->epoch + 1, q));
     }
     return KOLO_OK;
 }
@@ -185,7 +186,7 @@ static inline void set_tile(const struct kolo_exec *x, uint32_t t, struct tile *
 {
     const struct kolo_bound *b = x->bound;
     const uintptr_t walked = (uintptr_t)t * b->piece;
-    const uint32_t epoch = x->wires->epoch + t;
+    const uint32_t epoch = x->env->epoch + t;
     const uint32_t parity = epoch & ((uint32_t)b->prog->depth - 1);
     *out = (struct tile){.t = t, .epoch = epoch, .last = t + 1 == b->tiles};
     out->shift[K_IN] = (uintptr_t)x->in + walked;
@@ -200,9 +201,9 @@ static inline void set_tile(const struct kolo_exec *x, uint32_t t, struct tile *
 /* A tile may begin when its lines and slots are free, and no lane is two tiles behind. */
 static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     const struct kolo_prog *p = x->bound->prog;
-    const uint32_t epoch = w->epoch + t;
+    const uint32_t epoch = env->epoch + t;
     for (int i = 0; i < p->nlanes; i++) {
         if (p->nlanes > 1 && x->lane[i].tile + 1 < t) {
             return KOLO_INPROGRESS;
@@ -211,12 +212,12 @@ static kolo_status begin_tile(struct kolo_exec *x, uint32_t t)
     if (p->nlanes > 1 && t < x->begun) { /* the first lane already took the lines and slots */
         return KOLO_OK;
     }
-    kolo_status st = kolo_credit(w, epoch, x->block);
+    kolo_status st = kolo_credit(env, epoch, x->block);
     if (st == KOLO_OK && x->bound->in_long && p->fills_outbox) {
-        st = kolo_take_long_slot(w, p, epoch, x->block);
+        st = kolo_take_long_slot(env, p, epoch, x->block);
     }
     if (st == KOLO_OK) {
-        w->readers[epoch % KOLO_DEPTH] = (struct kolo_readers){p->readers, p->nreaders};
+        env->readers[epoch % KOLO_DEPTH] = (struct kolo_readers){p->readers, p->nreaders};
         x->begun = t + 1;
     }
     return st;
@@ -269,21 +270,21 @@ static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
 
 static inline void count_tiles(struct kolo_exec *x)
 {
-    x->wires->epoch += x->bound->tiles;
-    x->wires->met += x->bound->prog->nreqs == 0 ? x->bound->tiles : 0;
+    x->env->epoch += x->bound->tiles;
+    x->env->met += x->bound->prog->nreqs == 0 ? x->bound->tiles : 0;
 }
 
 static void begin_stores(struct kolo_exec *x)
 {
     const struct kolo_store_use *use = &x->bound->stores;
-    x->began_us = use->leads && kolo_store_times(x->wires, use) ? kolo_now_us() : 0;
-    x->past = x->bound->chooses && kolo_store_is_past(x->wires, use);
+    x->began_us = use->leads && kolo_store_times(x->env, use) ? kolo_now_us() : 0;
+    x->past = x->bound->chooses && kolo_store_is_past(x->env, use);
 }
 
 static void end_stores(struct kolo_exec *x)
 {
     if (x->began_us > 0) {
-        kolo_store_learn(x->wires, x->bound, x->began_us, kolo_now_us());
+        kolo_store_learn(x->env, x->bound, x->began_us, kolo_now_us());
     }
 }
 
@@ -295,14 +296,14 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog)
 kolo_status kolo_exec_now(struct kolo_exec *x)
 {
     const struct kolo_bound *b = x->bound;
-    if (KOLO_LIKELY(b->at_once && x->wires->jitter == NULL)) {
+    if (KOLO_LIKELY(b->at_once && x->env->jitter == NULL)) {
         const struct kolo_exchange_how how = {x->reduce, x->divisor, x->signature};
         return b->exchange != NULL
-                   ? kolo_exchange(x->wires, b->exchange, x->in, x->out, &how, x->chain)
+                   ? kolo_exchange(x->env, b->exchange, x->in, x->out, &how, x->chain)
                    : kolo_exec_once(x);
     }
     begin_stores(x);
-    if (b->once && x->wires->jitter == NULL) {
+    if (b->once && x->env->jitter == NULL) {
         KOLO_TRY(kolo_exec_once(x));
     } else {
         x->lane[0] = (struct kolo_lane_state){0};
@@ -320,7 +321,7 @@ void kolo_exec_start(struct kolo_exec *x)
     x->entered = p->nentries == 0;
     begin_stores(x);
     x->begun = 0;
-    x->chain = kolo_chain(x->wires, x->signature, x->call.number);
+    x->chain = kolo_chain(x->env, x->signature, x->call.number);
     x->call.chain = (uint32_t)(x->chain ^ x->chain >> 32) | 1;
     if (p->nreqs > 0 || p->nlanes > 1) {
         x->block = false; /* there are several waits at a time, so the caller steps */
@@ -329,16 +330,16 @@ void kolo_exec_start(struct kolo_exec *x)
 
 kolo_status kolo_exec_enter(struct kolo_exec *x)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     const struct kolo_prog *p = x->bound->prog;
     for (int i = 0; !x->entered && i < p->nentries; i++) {
         const int q = p->entries[i];
-        KOLO_AWAIT(kolo_entry_wait(w, q, x->block));
-        const struct kolo_entry *entry = &w->region[q]->entry[w->entries % KOLO_ENTRY_LINES];
+        KOLO_AWAIT(kolo_entry_wait(env, q, x->block));
+        const struct kolo_entry *entry = &env->region[q]->entry[env->entries % KOLO_ENTRY_LINES];
         if (entry->signature != x->signature) {
-            return kolo_mismatch(w, q);
+            return kolo_mismatch(env, q);
         }
-        KOLO_TRY(w->resolve(w, q, entry));
+        KOLO_TRY(env->resolve(env, q, entry));
     }
     x->entered = true;
     return KOLO_OK;
@@ -346,15 +347,15 @@ kolo_status kolo_exec_enter(struct kolo_exec *x)
 
 static kolo_status progress_messages(struct kolo_exec *x)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     const struct kolo_endpoint *before = NULL;
-    for (int q = 0; q < w->nranks; q++) {
-        if (q == w->me || w->endpoint == NULL || w->endpoint[q] == NULL ||
-            w->endpoint[q] == before) {
+    for (int q = 0; q < env->nranks; q++) {
+        if (q == env->me || env->endpoint == NULL || env->endpoint[q] == NULL ||
+            env->endpoint[q] == before) {
             continue;
         }
-        before = w->endpoint[q];
-        const int moved = w->transport[q]->progress(w->endpoint[q], 64);
+        before = env->endpoint[q];
+        const int moved = env->transport[q]->progress(env->endpoint[q], 64);
         if (moved < 0) {
             return (kolo_status)moved;
         }

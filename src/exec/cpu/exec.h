@@ -15,7 +15,7 @@ struct kolo_bound;
 struct kolo_entry;
 struct kolo_exchange;
 struct kolo_prog;
-struct kolo_wires;
+struct kolo_exec_env;
 
 struct kolo_lane_state {
     uint32_t iter, slot, pc; /* pipeline iteration, stage counted from the last, op */
@@ -25,7 +25,7 @@ struct kolo_lane_state {
 };
 
 struct kolo_exec {
-    struct kolo_wires *wires;
+    struct kolo_exec_env *env;
     const struct kolo_bound *bound;
     const char *in;
     char *out;
@@ -47,13 +47,13 @@ struct kolo_exec {
 /* Publish this rank's entry line, once a call.
  *
  * In a call with entries every rank waits for all lines before it goes on, and counts
- * wires->entries up at the end. So no rank is more than one call with entries ahead. A rank may
+ * env->entries up at the end. So no rank is more than one call with entries ahead. A rank may
  * write its line again two of these calls later, and entry lines need no credit. */
-void kolo_entry_publish(struct kolo_wires *w, const struct kolo_entry *mine);
+void kolo_entry_publish(struct kolo_exec_env *env, const struct kolo_entry *mine);
 /* OK when rank q's entry line of this call is there. */
-kolo_status kolo_entry_wait(struct kolo_wires *w, int q, bool block);
+kolo_status kolo_entry_wait(struct kolo_exec_env *env, int q, bool block);
 
-/* Start `x`. The caller has set wires, bound, in, out, reduce, divisor, elem, signature, call and
+/* Start `x`. The caller has set env, bound, in, out, reduce, divisor, elem, signature, call and
  * block. */
 void kolo_exec_start(struct kolo_exec *x);
 /* The first part of the first step: resolve the entry lines that the program needs, once they are
@@ -74,7 +74,7 @@ struct kolo_exchange_how {
     unsigned divisor;
     uint64_t signature;
 };
-kolo_status kolo_exchange(struct kolo_wires *w, const struct kolo_exchange *e, const void *in,
+kolo_status kolo_exchange(struct kolo_exec_env *env, const struct kolo_exchange *e, const void *in,
                           void *out, const struct kolo_exchange_how *how, uint64_t chain);
 
 #endif

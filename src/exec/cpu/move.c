@@ -192,8 +192,8 @@ kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op
 {
     const unsigned n = (unsigned)op->nsrc + op->ndst;
     char *at[MAX_OPERANDS];
-    if (KOLO_UNLIKELY(x->wires->jitter != NULL)) {
-        x->wires->jitter(x->wires->jitter_arg);
+    if (KOLO_UNLIKELY(x->env->jitter != NULL)) {
+        x->env->jitter(x->env->jitter_arg);
     }
     if (KOLO_UNLIKELY(n > MAX_OPERANDS)) {
         return move_many(x, op, tile) ? KOLO_OK : kolo_fail(KOLO_ERR_SYSTEM, "out of memory");

@@ -31,12 +31,12 @@ static inline kolo_status wait_for_lines(struct kolo_exec *x, const struct kolo_
         struct kolo_line *line = (struct kolo_line *)(at[i].at + tile->shift[K_LINE]);
         const int q = (int)at[i].rank;
         if (!kolo_reached(&line->epoch, tile->epoch + 1)) {
-            KOLO_TRY(kolo_wait(x->wires, &line->epoch, tile->epoch + 1, q));
+            KOLO_TRY(kolo_wait(x->env, &line->epoch, tile->epoch + 1, q));
         }
         if (KOLO_UNLIKELY(line->chain != x->chain)) {
-            return kolo_mismatch(x->wires, q);
+            return kolo_mismatch(x->env, q);
         }
-        saw_done(x->wires, q, line->done);
+        saw_done(x->env, q, line->done);
     }
     return KOLO_OK;
 }
@@ -53,7 +53,7 @@ static kolo_status wait_for_leavers(struct kolo_exec *x, const struct kolo_bound
 {
     for (unsigned i = 0; i < op->nsrc; i++) {
         const int q = (int)x->bound->at[op->first + i].rank;
-        KOLO_TRY(kolo_wait(x->wires, &x->wires->region[q]->head.done, tile->epoch + 1, q));
+        KOLO_TRY(kolo_wait(x->env, &x->env->region[q]->head.done, tile->epoch + 1, q));
     }
     return KOLO_OK;
 }
@@ -82,33 +82,33 @@ static inline kolo_status run_op(struct kolo_exec *x, const struct kolo_bound_op
 
 kolo_status kolo_exec_once(struct kolo_exec *x)
 {
-    struct kolo_wires *w = x->wires;
+    struct kolo_exec_env *env = x->env;
     const struct kolo_bound *b = x->bound;
     const struct kolo_bound_op *op = b->op, *end = op + b->prog->nops;
-    const uint32_t epoch = w->epoch, parity = epoch & (KOLO_DEPTH - 1);
-    struct kolo_head *head = &w->region[w->me]->head;
+    const uint32_t epoch = env->epoch, parity = epoch & (KOLO_DEPTH - 1);
+    struct kolo_head *head = &env->region[env->me]->head;
     struct tile tile = {.epoch = epoch, .last = true};
     tile.shift[K_IN] = (uintptr_t)x->in;
     tile.shift[K_OUT] = (uintptr_t)x->out;
     tile.shift[K_PRIVATE] = (uintptr_t)b->private_mem;
     tile.shift[K_SLOT] = parity * b->slot_stride;
     tile.shift[K_LINE] = parity * sizeof(struct kolo_line);
-    if (KOLO_UNLIKELY((int32_t)(w->all_done - (epoch + 1 - KOLO_DEPTH)) < 0)) {
-        KOLO_TRY(kolo_credit(w, epoch, true));
+    if (KOLO_UNLIKELY((int32_t)(env->all_done - (epoch + 1 - KOLO_DEPTH)) < 0)) {
+        KOLO_TRY(kolo_credit(env, epoch, true));
     }
     if (KOLO_UNLIKELY(b->in_long)) {
         tile.shift[K_SLOT] = (epoch & b->slot_mask) * b->slot_stride;
-        KOLO_TRY(b->prog->fills_outbox ? kolo_take_long_slot(w, b->prog, epoch, true) : KOLO_OK);
+        KOLO_TRY(b->prog->fills_outbox ? kolo_take_long_slot(env, b->prog, epoch, true) : KOLO_OK);
     }
-    w->readers[parity].list = b->prog->readers;
-    w->readers[parity].count = b->prog->nreaders;
+    env->readers[parity].list = b->prog->readers;
+    env->readers[parity].count = b->prog->nreaders;
     for (; op < end; op++) {
         const kolo_status st = run_op(x, op, &tile, head);
         if (KOLO_UNLIKELY(st != KOLO_OK)) {
             return st;
         }
     }
-    w->epoch = epoch + 1;
-    w->met++;
+    env->epoch = epoch + 1;
+    env->met++;
     return KOLO_OK;
 }

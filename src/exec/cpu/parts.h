@@ -5,9 +5,9 @@
 #define KOLO_EXEC_CPU_PARTS_H
 
 #include "exec/cpu/bound.h"
+#include "exec/cpu/env.h"
 #include "exec/cpu/exec.h"
 #include "exec/cpu/wait.h"
-#include "exec/cpu/wires.h"
 
 enum kind { K_FIXED, K_IN, K_OUT, K_PRIVATE, K_SLOT, K_LINE, K_PEER_IN, K_PEER_OUT, KINDS };
 enum { MAX_OPERANDS = 64 };
@@ -25,9 +25,9 @@ static inline kolo_status wait_for(struct kolo_exec *x, _Atomic uint32_t *word, 
         return KOLO_OK;
     }
     if (x->block) {
-        return kolo_wait(x->wires, word, want, peer);
+        return kolo_wait(x->env, word, want, peer);
     }
-    x->wires->stuck_at = peer;
+    x->env->stuck_at = peer;
     return KOLO_INPROGRESS;
 }
 
@@ -38,15 +38,15 @@ static inline char *address(const struct kolo_exec *x, const struct tile *tile,
     if (at->kind < K_PEER_IN) {
         return (char *)here;
     }
-    const struct kolo_wires *w = x->wires;
-    const void *base = at->kind == K_PEER_IN ? w->peer_in[at->rank] : w->peer_out[at->rank];
+    const struct kolo_exec_env *env = x->env;
+    const void *base = at->kind == K_PEER_IN ? env->peer_in[at->rank] : env->peer_out[at->rank];
     return (char *)((uintptr_t)base + here);
 }
 
-static inline void saw_done(struct kolo_wires *w, int q, uint32_t done)
+static inline void saw_done(struct kolo_exec_env *env, int q, uint32_t done)
 {
-    if ((int32_t)(done - w->seen_done[q]) > 0) {
-        w->seen_done[q] = done;
+    if ((int32_t)(done - env->seen_done[q]) > 0) {
+        env->seen_done[q] = done;
     }
 }
 
@@ -56,19 +56,19 @@ kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op
 
 /* entry.c: OK when the lines and the short slot of tile `epoch` may be written again. Until then
  * the function waits if `block` is set, else it returns INPROGRESS. */
-kolo_status kolo_credit(struct kolo_wires *w, uint32_t epoch, bool block);
+kolo_status kolo_credit(struct kolo_exec_env *env, uint32_t epoch, bool block);
 /* The same for the long slot. After OK the slot belongs to this program. */
-kolo_status kolo_take_long_slot(struct kolo_wires *w, const struct kolo_prog *prog, uint32_t epoch,
-                                bool block);
+kolo_status kolo_take_long_slot(struct kolo_exec_env *env, const struct kolo_prog *prog,
+                                uint32_t epoch, bool block);
 /* exchange.c: if the bound program is an exchange, keep it as one operation in bound->exchange.
  * Errors: SYSTEM. */
-kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
+kolo_status kolo_exchange_bind(struct kolo_bound *bound, const struct kolo_exec_env *env);
 
 /* once.c: run a plain program of one tile, blocking. Not for programs with jitter or with the
  * reduced depths of tests. */
 kolo_status kolo_exec_once(struct kolo_exec *x);
 
 /* Fail with MISMATCH, because the line of peer `q` has another signature. */
-kolo_status kolo_mismatch(struct kolo_wires *w, int q);
+kolo_status kolo_mismatch(struct kolo_exec_env *env, int q);
 
 #endif

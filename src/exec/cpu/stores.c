@@ -72,18 +72,18 @@ static int leader_of(const struct kolo_shape *shape, int low, int high)
 
 /* Readers of a broadcast or a scatter keep the lines that are written next. Stores past the caches
  * took half the time of ordinary ones there even within an L3, and 0.1 to 0.5 of it between two. */
-static bool starts_past(const struct kolo_bound *b, const struct kolo_wires *w)
+static bool starts_past(const struct kolo_bound *b, const struct kolo_exec_env *env)
 {
     const struct kolo_prog *p = b->prog;
     bool past =
         p->plan->shape.coll == KOLO_COLL_BROADCAST || p->plan->shape.coll == KOLO_COLL_SCATTER;
-    for (int i = 0; i < p->nreaders && w->is_far != NULL; i++) {
-        past = past || w->is_far[p->readers[i]];
+    for (int i = 0; i < p->nreaders && env->is_far != NULL; i++) {
+        past = past || env->is_far[p->readers[i]];
     }
     return past;
 }
 
-void kolo_store_bind(struct kolo_bound *b, const struct kolo_wires *w)
+void kolo_store_bind(struct kolo_bound *b, const struct kolo_exec_env *env)
 {
     const struct kolo_prog *p = b->prog;
     struct kolo_store_use *use = &b->stores;
@@ -91,10 +91,10 @@ void kolo_store_bind(struct kolo_bound *b, const struct kolo_wires *w)
         use->matters = stores_for_peers(b, &b->op[i]);
     }
     /* A rank that stores nothing itself may lead those that do. */
-    use->leads = b->piece >= KOLO_STORE_BYTES && w->store_choices != NULL &&
-                 w->store_rule == KOLO_STORE_UNKNOWN && (p->nreaders > 0 || p->nsources > 0) &&
-                 leader_of(&p->plan->shape, w->board_low, w->board_high) == w->me;
-    use->starts_past = starts_past(b, w);
+    use->leads = b->piece >= KOLO_STORE_BYTES && env->store_choices != NULL &&
+                 env->store_rule == KOLO_STORE_UNKNOWN && (p->nreaders > 0 || p->nsources > 0) &&
+                 leader_of(&p->plan->shape, env->board_low, env->board_high) == env->me;
+    use->starts_past = starts_past(b, env);
     use->settle = (uint8_t)(1 + (b->in_long ? KOLO_LONG_DEPTH : KOLO_DEPTH) / b->tiles);
     use->key = (p->plan->hash + b->extents.full * 0x9E3779B97F4A7C15u + (p->nentries > 0)) *
                0xD6E8FEB86659FD93u;
@@ -103,19 +103,19 @@ void kolo_store_bind(struct kolo_bound *b, const struct kolo_wires *w)
 
 /* ---- choosing ---- */
 
-bool kolo_store_is_past(const struct kolo_wires *w, const struct kolo_store_use *use)
+bool kolo_store_is_past(const struct kolo_exec_env *env, const struct kolo_store_use *use)
 {
-    enum kolo_store kind = w->store_rule;
-    if (kind == KOLO_STORE_UNKNOWN && w->store_choices != NULL) {
-        kind =
-            atomic_load_explicit(&w->store_choices->kind[place_of(use->key)], memory_order_relaxed);
+    enum kolo_store kind = env->store_rule;
+    if (kind == KOLO_STORE_UNKNOWN && env->store_choices != NULL) {
+        kind = atomic_load_explicit(&env->store_choices->kind[place_of(use->key)],
+                                    memory_order_relaxed);
     }
     return kind == KOLO_STORE_UNKNOWN ? use->starts_past : kind == KOLO_STORE_PAST;
 }
 
-static void ask_for(struct kolo_wires *w, struct lesson *l, uint8_t settle, bool past)
+static void ask_for(struct kolo_exec_env *env, struct lesson *l, uint8_t settle, bool past)
 {
-    atomic_store_explicit(&w->store_choices->kind[place_of(l->key)],
+    atomic_store_explicit(&env->store_choices->kind[place_of(l->key)],
                           past ? KOLO_STORE_PAST : KOLO_STORE_ORDINARY, memory_order_relaxed);
     l->past = past;
     l->skip = settle;
@@ -123,15 +123,15 @@ static void ask_for(struct kolo_wires *w, struct lesson *l, uint8_t settle, bool
 }
 
 /* The lesson of this call; NULL without memory. A call that another one displaced starts anew. */
-static struct lesson *find(struct kolo_wires *w, const struct kolo_store_use *use)
+static struct lesson *find(struct kolo_exec_env *env, const struct kolo_store_use *use)
 {
-    if (w->lessons == NULL) {
-        w->lessons = calloc(1, sizeof *w->lessons);
+    if (env->lessons == NULL) {
+        env->lessons = calloc(1, sizeof *env->lessons);
     }
-    struct lesson *l = w->lessons != NULL ? &w->lessons->at[place_of(use->key)] : NULL;
+    struct lesson *l = env->lessons != NULL ? &env->lessons->at[place_of(use->key)] : NULL;
     if (l != NULL && l->key != use->key) {
         *l = (struct lesson){.key = use->key};
-        ask_for(w, l, use->settle, use->starts_past);
+        ask_for(env, l, use->settle, use->starts_past);
     }
     return l;
 }
@@ -149,19 +149,19 @@ static double median_us(struct lesson *l)
     return l->sample_us[(l->samples - 1) / 2];
 }
 
-static void log_choice(const struct kolo_wires *w, const struct kolo_bound *b, struct lesson *l,
-                       double us, double other_us)
+static void log_choice(const struct kolo_exec_env *env, const struct kolo_bound *b,
+                       struct lesson *l, double us, double other_us)
 {
     if (l->logged < LOGGED) {
         l->logged++;
         KOLO_LOG(INFO, TUNE, "comm %p rank %d %s, chunks of %zu bytes: stores %s %.3g us, %s %.3g",
-                 w->owner, w->me, b->prog->plan->algo->base.name, b->extents.full,
+                 env->owner, env->me, b->prog->plan->algo->base.name, b->extents.full,
                  l->past ? "past the caches" : "through the caches", us,
                  l->past ? "through" : "past", other_us);
     }
 }
 
-static void end_trial(struct kolo_wires *w, const struct kolo_bound *b, struct lesson *l,
+static void end_trial(struct kolo_exec_env *env, const struct kolo_bound *b, struct lesson *l,
                       double trial_us, bool hopeless, double now_us)
 {
     const uint8_t settle = b->stores.settle;
@@ -169,12 +169,12 @@ static void end_trial(struct kolo_wires *w, const struct kolo_bound *b, struct l
     l->calls_us = 0;
     l->next_us = now_us + AGAIN_US;
     if (!hopeless && trial_us < BETTER * l->level_us) {
-        log_choice(w, b, l, trial_us, l->level_us);
+        log_choice(env, b, l, trial_us, l->level_us);
         l->level_us = trial_us;
         return;
     }
-    ask_for(w, l, settle, !l->past);
-    log_choice(w, b, l, l->level_us, trial_us);
+    ask_for(env, l, settle, !l->past);
+    log_choice(env, b, l, l->level_us, trial_us);
 }
 
 /* Whether it is time for a trial, after a window whose median was `us`. */
@@ -185,9 +185,9 @@ static bool is_due(const struct lesson *l, double us, double now_us)
            l->calls_us >= (changed ? SHARE_IF_CHANGED : SHARE) * l->spent_us;
 }
 
-bool kolo_store_times(struct kolo_wires *w, const struct kolo_store_use *use)
+bool kolo_store_times(struct kolo_exec_env *env, const struct kolo_store_use *use)
 {
-    struct lesson *l = find(w, use);
+    struct lesson *l = find(env, use);
     if (l == NULL || l->rest == 0) {
         return l != NULL;
     }
@@ -196,11 +196,11 @@ bool kolo_store_times(struct kolo_wires *w, const struct kolo_store_use *use)
     return false;
 }
 
-void kolo_store_learn(struct kolo_wires *w, const struct kolo_bound *b, double began_us,
+void kolo_store_learn(struct kolo_exec_env *env, const struct kolo_bound *b, double began_us,
                       double now_us)
 {
     const double took_us = now_us - began_us;
-    struct lesson *l = &w->lessons->at[place_of(b->stores.key)];
+    struct lesson *l = &env->lessons->at[place_of(b->stores.key)];
     l->calls_us += took_us;
     if (l->tries) {
         l->spent_us += took_us > l->level_us ? took_us - l->level_us : 0;
@@ -218,7 +218,7 @@ void kolo_store_learn(struct kolo_wires *w, const struct kolo_bound *b, double b
     const double us = median_us(l);
     l->samples = 0;
     if (l->tries) {
-        end_trial(w, b, l, us, hopeless, now_us);
+        end_trial(env, b, l, us, hopeless, now_us);
         return;
     }
     const bool due = is_due(l, us, now_us);
@@ -226,7 +226,7 @@ void kolo_store_learn(struct kolo_wires *w, const struct kolo_bound *b, double b
     if (due) {
         l->tries = true;
         l->spent_us = 0;
-        ask_for(w, l, b->stores.settle, !l->past);
+        ask_for(env, l, b->stores.settle, !l->past);
     } else if (us < SHORT_US) {
         l->rest = REST;
     }

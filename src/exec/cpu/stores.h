@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct kolo_bound;
-struct kolo_wires;
+struct kolo_exec_env;
 
 enum { KOLO_STORE_BYTES = 2048 }; /* shorter moves are always stored in the ordinary way */
 
@@ -41,13 +41,13 @@ struct kolo_store_use { /* of a bound program */
 struct kolo_lessons; /* measurements of a leader */
 
 /* Find the use of store kinds in `bound`, whose operands and lengths are known. */
-void kolo_store_bind(struct kolo_bound *bound, const struct kolo_wires *wires);
+void kolo_store_bind(struct kolo_bound *bound, const struct kolo_exec_env *env);
 /* The kind of the call that begins. */
-bool kolo_store_is_past(const struct kolo_wires *wires, const struct kolo_store_use *use);
+bool kolo_store_is_past(const struct kolo_exec_env *env, const struct kolo_store_use *use);
 /* Whether the leader times the call that begins. */
-bool kolo_store_times(struct kolo_wires *wires, const struct kolo_store_use *use);
+bool kolo_store_times(struct kolo_exec_env *env, const struct kolo_store_use *use);
 /* The leader learns from a call that it timed, between these two times of kolo_now_us(). */
-void kolo_store_learn(struct kolo_wires *wires, const struct kolo_bound *bound, double began_us,
+void kolo_store_learn(struct kolo_exec_env *env, const struct kolo_bound *bound, double began_us,
                       double now_us);
 void kolo_lessons_free(struct kolo_lessons *lessons);
 /* "ordinary", "past" or "measured" (UNKNOWN). False: another text. */

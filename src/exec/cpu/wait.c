@@ -19,7 +19,7 @@
  */
 #include "exec/cpu/wait.h"
 
-#include "exec/cpu/wires.h"
+#include "exec/cpu/env.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -50,99 +50,101 @@ bool kolo_membarrier_register(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-static kolo_status is_aborted(const struct kolo_wires *w)
+static kolo_status check_aborted(const struct kolo_exec_env *env)
 {
-    const int own = w->aborted != NULL ? atomic_load_explicit(w->aborted, memory_order_relaxed) : 0;
-    const int told = atomic_load_explicit(&w->region[w->me]->head.abort, memory_order_relaxed);
+    const int own =
+        env->aborted != NULL ? atomic_load_explicit(env->aborted, memory_order_relaxed) : 0;
+    const int told = atomic_load_explicit(&env->region[env->me]->head.abort, memory_order_relaxed);
     return (kolo_status)(own != 0 ? own : told);
 }
 
-static void sleep_at(const struct kolo_wires *w, struct kolo_head *head, uint32_t heard)
+static void sleep_at(const struct kolo_exec_env *env, struct kolo_head *head, uint32_t heard)
 {
-    const struct timespec t = {0, w->membarrier ? SLEEP_NS : NAP_NS};
+    const struct timespec t = {0, env->membarrier ? SLEEP_NS : NAP_NS};
     syscall(SYS_futex, &head->doorbell, FUTEX_WAIT, heard, &t, NULL, 0);
 }
 
-static uint32_t fall_asleep(const struct kolo_wires *w, struct kolo_head *head)
+static uint32_t fall_asleep(const struct kolo_exec_env *env, struct kolo_head *head)
 {
     atomic_fetch_add_explicit(&head->asleep, 1, memory_order_seq_cst);
-    if (w->membarrier) {
+    if (env->membarrier) {
         syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     }
     return atomic_load_explicit(&head->doorbell, memory_order_seq_cst);
 }
 
-static void say_wait(struct kolo_wires *w, int32_t rank_and_one)
+static void say_wait(struct kolo_exec_env *env, int32_t rank_and_one)
 {
-    if (w->waits_for != NULL) {
-        atomic_store_explicit(w->waits_for, rank_and_one, memory_order_relaxed);
+    if (env->waits_for != NULL) {
+        atomic_store_explicit(env->waits_for, rank_and_one, memory_order_relaxed);
     }
 }
 
 /* OK if a wait that began at `begin` may go on. */
-static kolo_status may_go_on(struct kolo_wires *w, int peer, double begin, double *asked)
+static kolo_status may_go_on(struct kolo_exec_env *env, int peer, double begin, double *asked)
 {
     const double now = kolo_now_us(), waited = now - begin;
-    if (now - *asked >= ASK_US || waited > w->timeout_us) {
+    if (now - *asked >= ASK_US || waited > env->timeout_us) {
         *asked = now;
-        if (w->stalled != NULL) { /* it ends a wait that is over time, too */
-            return w->stalled(w, peer, waited);
+        if (env->stalled != NULL) { /* it ends a wait that is over time, too */
+            return env->stalled(env, peer, waited);
         }
     }
-    if (waited > w->timeout_us && w->stalled == NULL) {
-        w->blamed = peer;
-        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u", w->me,
-                         w->timeout_us / 1e3, peer, w->epoch);
+    if (waited > env->timeout_us && env->stalled == NULL) {
+        env->blamed = peer;
+        return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d waited %.0f ms for rank %d in tile %u", env->me,
+                         env->timeout_us / 1e3, peer, env->epoch);
     }
     return KOLO_OK;
 }
 
-static kolo_status sleep_until(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+static kolo_status sleep_until(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_t want,
                                int peer)
 {
     const double begin = kolo_now_us();
     double asked = begin;
-    struct kolo_head *head = &w->region[peer]->head;
+    struct kolo_head *head = &env->region[peer]->head;
     kolo_status st = KOLO_OK;
     for (;;) {
-        const uint32_t heard = fall_asleep(w, head);
+        const uint32_t heard = fall_asleep(env, head);
         const bool there = kolo_reached(word, want);
-        st = is_aborted(w);
+        st = check_aborted(env);
         if (!there && st == KOLO_OK) {
-            sleep_at(w, head, heard);
+            sleep_at(env, head, heard);
         }
         atomic_fetch_sub_explicit(&head->asleep, 1, memory_order_relaxed);
         if (there || st != KOLO_OK) {
             return there ? KOLO_OK : st;
         }
-        KOLO_TRY(may_go_on(w, peer, begin, &asked));
+        KOLO_TRY(may_go_on(env, peer, begin, &asked));
     }
 }
 
-static kolo_status wait_asleep(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want,
+static kolo_status wait_asleep(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_t want,
                                int peer)
 {
-    say_wait(w, peer + 1);
-    const kolo_status st = sleep_until(w, word, want, peer);
-    say_wait(w, 0);
+    say_wait(env, peer + 1);
+    const kolo_status st = sleep_until(env, word, want, peer);
+    say_wait(env, 0);
     return st;
 }
 
 /* Poll until it is time to yield. True: the word has reached `want`. If the last wait ended at its
  * first yield, a peer shares this core. Then one yield after the bare polls lets the peer run. */
-static bool comes_while_polling(struct kolo_wires *w, const _Atomic uint32_t *word, uint32_t want)
+static bool comes_while_polling(struct kolo_exec_env *env, const _Atomic uint32_t *word,
+                                uint32_t want)
 {
-    const int bare = w->crowded ? CROWDED_POLLS : BARE_POLLS;
-    const int polls = w->crowded ? CROWDED_POLLS : PAUSED_POLLS;
+    const int bare = env->crowded ? CROWDED_POLLS : BARE_POLLS;
+    const int polls = env->crowded ? CROWDED_POLLS : PAUSED_POLLS;
     for (int i = 0; i < polls; i++) {
         if (kolo_reached(word, want)) {
-            w->core_is_shared = false;
+            env->core_is_shared = false;
             return true;
         }
-        if (i == bare && w->core_is_shared) {
+        if (i == bare && env->core_is_shared) {
             sched_yield();
-            w->core_is_shared = kolo_reached(word, want);
-            if (w->core_is_shared) {
+            env->core_is_shared = kolo_reached(word, want);
+            if (env->core_is_shared) {
                 return true;
             }
         }
@@ -153,70 +155,70 @@ static bool comes_while_polling(struct kolo_wires *w, const _Atomic uint32_t *wo
     return false;
 }
 
-static __attribute__((noinline)) kolo_status wait_slow(struct kolo_wires *w, _Atomic uint32_t *word,
-                                                       uint32_t want, int peer)
+static __attribute__((noinline)) kolo_status
+wait_slow(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_t want, int peer)
 {
-    if (comes_while_polling(w, word, want)) {
+    if (comes_while_polling(env, word, want)) {
         return KOLO_OK;
     }
     KOLO_UNCANCELLED;
     const double until = kolo_now_us() + YIELDING_US;
     for (int i = 0; i < YIELDS && kolo_now_us() < until; i++) {
-        KOLO_AWAIT(is_aborted(w));
+        KOLO_AWAIT(check_aborted(env));
         sched_yield();
         if (kolo_reached(word, want)) {
-            w->core_is_shared = i == 0;
+            env->core_is_shared = i == 0;
             return KOLO_OK;
         }
     }
-    return wait_asleep(w, word, want, peer);
+    return wait_asleep(env, word, want, peer);
 }
 
-kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer)
+kolo_status kolo_wait(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_t want, int peer)
 {
-    return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(w, word, want, peer);
+    return KOLO_LIKELY(kolo_reached(word, want)) ? KOLO_OK : wait_slow(env, word, want, peer);
 }
 
 /* Spin, then yield. INPROGRESS: it is time to sleep. */
-static kolo_status pause_awake(struct kolo_wires *w, unsigned *spins, double *deadline,
+static kolo_status pause_awake(struct kolo_exec_env *env, unsigned *spins, double *deadline,
                                unsigned yields)
 {
-    const unsigned polls = w->crowded ? CROWDED_POLLS : BARE_POLLS;
+    const unsigned polls = env->crowded ? CROWDED_POLLS : BARE_POLLS;
     const unsigned n = (*spins)++;
     if (n < polls) {
         relax();
         return KOLO_OK;
     }
-    KOLO_AWAIT(is_aborted(w));
+    KOLO_AWAIT(check_aborted(env));
     if (n == polls) {
-        w->asked_us = kolo_now_us();
-        *deadline = w->asked_us + w->timeout_us;
+        env->asked_us = kolo_now_us();
+        *deadline = env->asked_us + env->timeout_us;
     }
-    if (n < polls + yields && kolo_now_us() < *deadline - w->timeout_us + YIELDING_US) {
+    if (n < polls + yields && kolo_now_us() < *deadline - env->timeout_us + YIELDING_US) {
         sched_yield();
         return KOLO_OK;
     }
-    say_wait(w, w->stuck_at + 1);
-    KOLO_TRY(may_go_on(w, w->stuck_at, *deadline - w->timeout_us, &w->asked_us));
+    say_wait(env, env->stuck_at + 1);
+    KOLO_TRY(may_go_on(env, env->stuck_at, *deadline - env->timeout_us, &env->asked_us));
     return KOLO_INPROGRESS;
 }
 
-kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline)
+kolo_status kolo_pause(struct kolo_exec_env *env, unsigned *spins, double *deadline)
 {
     const struct timespec nap = {0, 50 * 1000};
-    const kolo_status st = pause_awake(w, spins, deadline, YIELDS);
+    const kolo_status st = pause_awake(env, spins, deadline, YIELDS);
     if (st == KOLO_INPROGRESS) {
         nanosleep(&nap, NULL);
     }
     return st < 0 ? st : KOLO_OK;
 }
 
-kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
+kolo_status kolo_pause_for_news(struct kolo_exec_env *env, unsigned *spins, double *deadline,
                                 const struct kolo_news *news)
 {
     const struct timespec longest = {0, news->alone ? NEWS_NS : NAP_FOR_LINES_NS};
     struct pollfd fds[KOLO_NEWS_MAX];
-    const kolo_status st = pause_awake(w, spins, deadline, news->alone ? 0 : FEW_YIELDS);
+    const kolo_status st = pause_awake(env, spins, deadline, news->alone ? 0 : FEW_YIELDS);
     if (st != KOLO_INPROGRESS) {
         return st;
     }
@@ -227,9 +229,9 @@ kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *d
     return KOLO_OK;
 }
 
-void kolo_paused(struct kolo_wires *w)
+void kolo_paused(struct kolo_exec_env *env)
 {
-    say_wait(w, 0);
+    say_wait(env, 0);
 }
 
 void kolo_ring(struct kolo_head *head)

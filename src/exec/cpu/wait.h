@@ -6,14 +6,14 @@
 #include "exec/cpu/region.h"
 #include "util/util.h"
 
-struct kolo_wires;
+struct kolo_exec_env;
 
 /* Wait until *word, which rank `peer` writes, reaches `want`. The comparison is a signed distance,
  * so wrapping is harmless. The wait spins, then yields, then sleeps on the peer's doorbell. */
-kolo_status kolo_wait(struct kolo_wires *w, _Atomic uint32_t *word, uint32_t want, int peer);
+kolo_status kolo_wait(struct kolo_exec_env *env, _Atomic uint32_t *word, uint32_t want, int peer);
 /* One pause of a loop that polls several words: spin, then yield, then sleep. *spins counts the
  * pauses. */
-kolo_status kolo_pause(struct kolo_wires *w, unsigned *spins, double *deadline);
+kolo_status kolo_pause(struct kolo_exec_env *env, unsigned *spins, double *deadline);
 /* kolo_pause() for a loop that waits for messages. Their transports have file descriptors that
  * become readable when there is news, and the pause sleeps on these. Lines of shared memory wake
  * nobody here: the pause sleeps briefly, unless the descriptors are `alone`. */
@@ -23,10 +23,10 @@ struct kolo_news {
     int count;
     bool alone;
 };
-kolo_status kolo_pause_for_news(struct kolo_wires *w, unsigned *spins, double *deadline,
+kolo_status kolo_pause_for_news(struct kolo_exec_env *env, unsigned *spins, double *deadline,
                                 const struct kolo_news *news);
 /* End the loop: this rank no longer waits. */
-void kolo_paused(struct kolo_wires *w);
+void kolo_paused(struct kolo_exec_env *env);
 /* Wake all ranks that sleep on this doorbell. */
 void kolo_ring(struct kolo_head *head);
 /* Wake the ranks that sleep until this rank stores a word. Call after that store. */

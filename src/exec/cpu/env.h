@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The wires: all that the host executor knows about its communicator and its peers. */
-#ifndef KOLO_EXEC_CPU_WIRES_H
-#define KOLO_EXEC_CPU_WIRES_H
+/* The environment of a program that runs: all that the host executor knows about its communicator and its peers. */
+#ifndef KOLO_EXEC_CPU_ENV_H
+#define KOLO_EXEC_CPU_ENV_H
 
 #include "exec/cpu/stores.h"
 #include "exec/lower/limits.h"
@@ -24,7 +24,7 @@ struct kolo_readers { /* the ranks that read the lines and slots of a tile */
     int count;
 };
 
-struct kolo_wires {
+struct kolo_exec_env {
     int me, nranks;
     struct kolo_region **region; /* [nranks], mapped here; NULL where not reached */
     char **slots;                /* [nranks] outbox slots of each rank, mapped here, or NULL */
@@ -59,10 +59,10 @@ struct kolo_wires {
     double timeout_us;
     _Atomic int *aborted; /* the communicator's error, or 0 */
     /* Find the addresses of rank q's buffers of this call from its entry line. */
-    kolo_status (*resolve)(struct kolo_wires *w, int q, const struct kolo_entry *entry);
+    kolo_status (*resolve)(struct kolo_exec_env *env, int q, const struct kolo_entry *entry);
     /* A long wait for rank `peer` (-1: not known) calls this about every 100 ms. An error ends the
      * wait. Past timeout_us the function must return an error. NULL: no such function. */
-    kolo_status (*stalled)(struct kolo_wires *w, int peer, double waited_us);
+    kolo_status (*stalled)(struct kolo_exec_env *env, int peer, double waited_us);
     _Atomic int32_t *waits_for; /* this rank publishes here the rank it waits for, + 1; or NULL */
     int stuck_at;               /* rank of the last wait that was not met, -1: not known */
     _Atomic int blamed;         /* rank that the last error is about, -1: none */
@@ -78,9 +78,9 @@ struct kolo_wires {
  * waits for nobody, for example a broadcast in which both ranks think that they are the root, shows
  * at the next call that waits. `number` is the number of the call. Calls without bytes take no
  * tile, and show in the number alone. */
-static inline uint64_t kolo_chain(struct kolo_wires *w, uint64_t signature, uint32_t number)
+static inline uint64_t kolo_chain(struct kolo_exec_env *env, uint64_t signature, uint32_t number)
 {
-    return w->chain = w->chain * 0x3C6EF373 + signature + number;
+    return env->chain = env->chain * 0x3C6EF373 + signature + number;
 }
 
 #endif
