@@ -21,7 +21,7 @@
 
 enum { BETWEEN_LOOKS_MS = 150 };
 
-struct seen { /* a post at the first look */
+struct seen { /* a slot at the first look */
     uint64_t begun;
     int32_t waits_for;
 };
@@ -52,8 +52,8 @@ static struct found *map_board(int fd, const struct stat *info)
     const size_t bytes = (size_t)info->st_size;
     if (bytes < sizeof head || pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
         head.magic != KOLO_BOARD_MAGIC || head.version != KOLO_BOARD_VERSION ||
-        head.nposts > bytes / sizeof(struct kolo_post) ||
-        kolo_board_bytes((int)head.nposts) > bytes) {
+        head.nslots > bytes / sizeof(struct kolo_board_slot) ||
+        kolo_board_bytes((int)head.nslots) > bytes) {
         return NULL;
     }
     struct found *f = calloc(1, sizeof *f);
@@ -137,40 +137,40 @@ static void free_boards(struct found *all)
 
 static bool first_look(struct found *f)
 {
-    f->seen = calloc(f->board->nposts + 1, sizeof *f->seen);
-    for (uint32_t i = 0; f->seen != NULL && i < f->board->nposts; i++) {
-        f->seen[i] = (struct seen){atomic_load(&f->board->post[i].begun),
-                                   atomic_load(&f->board->post[i].waits_for)};
+    f->seen = calloc(f->board->nslots + 1, sizeof *f->seen);
+    for (uint32_t i = 0; f->seen != NULL && i < f->board->nslots; i++) {
+        f->seen[i] = (struct seen){atomic_load(&f->board->slot[i].begun),
+                                   atomic_load(&f->board->slot[i].waits_for)};
     }
     return f->seen != NULL;
 }
 
-static bool is_stopped(const struct kolo_post *post)
+static bool is_stopped(const struct kolo_board_slot *slot)
 {
-    return strcmp(kolo_post_state(post), "stopped") == 0;
+    return strcmp(kolo_board_slot_state(slot), "stopped") == 0;
 }
 
-/* The rank + 1 that post i waits for, in the same call at both looks; 0: none. A stopped process
+/* The rank + 1 that slot i waits for, in the same call at both looks; 0: none. A stopped process
  * waits for no rank, whatever call it had begun. */
 static int waits_for(const struct found *f, uint32_t i)
 {
-    const struct kolo_post *post = &f->board->post[i];
-    const int32_t now = atomic_load(&post->waits_for);
-    const bool same = now == f->seen[i].waits_for && atomic_load(&post->begun) == f->seen[i].begun;
-    return same && !is_stopped(post) ? now : 0;
+    const struct kolo_board_slot *slot = &f->board->slot[i];
+    const int32_t now = atomic_load(&slot->waits_for);
+    const bool same = now == f->seen[i].waits_for && atomic_load(&slot->begun) == f->seen[i].begun;
+    return same && !is_stopped(slot) ? now : 0;
 }
 
 static const char *state_of(const struct found *f, uint32_t i)
 {
-    const char *state = kolo_post_state(&f->board->post[i]);
+    const char *state = kolo_board_slot_state(&f->board->slot[i]);
     return strcmp(state, "waits") == 0 && waits_for(f, i) <= 0 ? "runs" : state;
 }
 
-static uint32_t post_of(const struct kolo_board *board, int rank)
+static uint32_t slot_of(const struct kolo_board *board, int rank)
 {
     uint32_t i = 0;
-    while (i < board->nposts && (atomic_load(&board->post[i].rank) != rank ||
-                                 atomic_load(&board->post[i].presence) == KOLO_POST_ABSENT)) {
+    while (i < board->nslots && (atomic_load(&board->slot[i].rank) != rank ||
+                                 atomic_load(&board->slot[i].presence) == KOLO_PRESENCE_ABSENT)) {
         i++;
     }
     return i;
@@ -178,15 +178,15 @@ static uint32_t post_of(const struct kolo_board *board, int rank)
 
 /* ---- printing ---- */
 
-static void print_post(const struct found *f, uint32_t i)
+static void print_slot(const struct found *f, uint32_t i)
 {
     struct kolo_recorded last;
     char call[96] = "-", wait[80] = "";
-    const struct kolo_post *post = &f->board->post[i];
-    const struct kolo_rate rate = kolo_post_rate(post);
-    const uint64_t begun = atomic_load(&post->begun);
+    const struct kolo_board_slot *slot = &f->board->slot[i];
+    const struct kolo_rate rate = kolo_board_slot_rate(slot);
+    const uint64_t begun = atomic_load(&slot->begun);
     const int whom = waits_for(f, i) - 1;
-    if (begun > 0 && kolo_record_find(post, begun, &last)) {
+    if (begun > 0 && kolo_record_find(slot, begun, &last)) {
         kolo_record_text(&last, call, sizeof call);
         const double since_us = kolo_ticks_us(&rate, last.over ? last.end : last.start);
         (void)snprintf(wait, sizeof wait, last.over ? " - ended %.1f s ago" : " - since %.1f s",
@@ -194,9 +194,9 @@ static void print_post(const struct found *f, uint32_t i)
     }
     if (whom >= 0) {
         (void)snprintf(wait, sizeof wait, " - for rank %d since %.1f s", whom,
-                       (kolo_now_us() - (double)atomic_load(&post->since_us)) / 1e6);
+                       (kolo_now_us() - (double)atomic_load(&slot->since_us)) / 1e6);
     }
-    (void)printf("%6d %8d  %-8s %10llu  %s%s\n", atomic_load(&post->rank), atomic_load(&post->pid),
+    (void)printf("%6d %8d  %-8s %10llu  %s%s\n", atomic_load(&slot->rank), atomic_load(&slot->pid),
                  state_of(f, i), (unsigned long long)begun, call, wait);
 }
 
@@ -204,31 +204,31 @@ static void print_post(const struct found *f, uint32_t i)
 static void print_culprit(const struct found *f)
 {
     const struct kolo_board *board = f->board;
-    uint32_t last = board->nposts, waiting = 0;
-    for (uint32_t i = 0; i < board->nposts; i++) {
+    uint32_t last = board->nslots, waiting = 0;
+    for (uint32_t i = 0; i < board->nslots; i++) {
         uint32_t at = i;
         if (waits_for(f, i) <= 0) {
             continue;
         }
-        for (uint32_t steps = 0; steps < board->nposts && at < board->nposts; steps++) {
+        for (uint32_t steps = 0; steps < board->nslots && at < board->nslots; steps++) {
             const int next = waits_for(f, at) - 1;
             if (next < 0) {
                 break;
             }
-            at = post_of(board, next);
+            at = slot_of(board, next);
         }
-        if (at >= board->nposts || waits_for(f, at) > 0 || (waiting > 0 && at != last)) {
+        if (at >= board->nslots || waits_for(f, at) > 0 || (waiting > 0 && at != last)) {
             return;
         }
         last = at;
         waiting++;
     }
     if (waiting > 0) {
-        const struct kolo_post *post = &board->post[last];
+        const struct kolo_board_slot *slot = &board->slot[last];
         (void)printf(
             "  %u wait%s in the end for rank %d (pid %d: %s), which has begun %llu calls\n",
-            waiting, waiting == 1 ? "s" : "", atomic_load(&post->rank), atomic_load(&post->pid),
-            state_of(f, last), (unsigned long long)atomic_load(&post->begun));
+            waiting, waiting == 1 ? "s" : "", atomic_load(&slot->rank), atomic_load(&slot->pid),
+            state_of(f, last), (unsigned long long)atomic_load(&slot->begun));
     }
 }
 
@@ -240,10 +240,10 @@ static void print_board(const struct found *f)
     (void)snprintf(name, sizeof name, "%.*s", (int)sizeof board->name, board->name);
     kolo_escape_line(name, shown, sizeof shown);
     (void)printf("communicator %llx (%s): %u of %d ranks are on this host\n",
-                 (unsigned long long)board->comm, shown, board->nposts, board->nranks);
+                 (unsigned long long)board->comm, shown, board->nslots, board->nranks);
     (void)printf("%6s %8s  %-8s %10s  %s\n", "rank", "pid", "state", "calls", "the last");
-    for (uint32_t i = 0; i < board->nposts; i++) {
-        print_post(f, i);
+    for (uint32_t i = 0; i < board->nslots; i++) {
+        print_slot(f, i);
     }
     if (kolo_verdict_read(board, &verdict)) {
         char text[4 * sizeof verdict.text];
@@ -260,10 +260,10 @@ static void print_board(const struct found *f)
 static bool has_process(const struct found *f, int pid)
 {
     uint32_t i = 0;
-    while (i < f->board->nposts && atomic_load(&f->board->post[i].pid) != pid) {
+    while (i < f->board->nslots && atomic_load(&f->board->slot[i].pid) != pid) {
         i++;
     }
-    return i < f->board->nposts;
+    return i < f->board->nslots;
 }
 
 static void choose_process(struct found *all, int pid)
@@ -276,8 +276,8 @@ static void choose_process(struct found *all, int pid)
 /* Whether a process is in both communicators. */
 static bool shares_process(const struct found *f, const struct found *g)
 {
-    for (uint32_t i = 0; i < g->board->nposts; i++) {
-        if (has_process(f, atomic_load(&g->board->post[i].pid))) {
+    for (uint32_t i = 0; i < g->board->nslots; i++) {
+        if (has_process(f, atomic_load(&g->board->slot[i].pid))) {
             return true;
         }
     }
@@ -302,10 +302,10 @@ static void choose_job(struct found *all)
 static bool write_json(const struct found *f, const char *pattern)
 {
     bool well = true;
-    for (uint32_t i = 0; i < f->board->nposts && well; i++) {
+    for (uint32_t i = 0; i < f->board->nslots && well; i++) {
         struct kolo_text path = {0}, text = {0};
-        kolo_flight_recorder_path(pattern, f->board, &f->board->post[i], &path);
-        kolo_flight_recorder_text(f->board, &f->board->post[i], &text);
+        kolo_flight_recorder_path(pattern, f->board, &f->board->slot[i], &path);
+        kolo_flight_recorder_text(f->board, &f->board->slot[i], &text);
         well = path.chars != NULL && kolo_flight_recorder_write(path.chars, &text) == KOLO_OK;
         if (well) {
             (void)printf("%s\n", path.chars);

@@ -235,8 +235,8 @@ void kolo_carrier_leave(struct kolo_carrier *c)
         at = &(*at)->next;
     }
     *at = c->next;
-    for (struct kolo_carrier_message *m; (m = c->spare) != NULL;) {
-        c->spare = m->next;
+    for (struct kolo_carrier_message *m; (m = c->free_messages) != NULL;) {
+        c->free_messages = m->next;
         free(m);
     }
     free(c->note);

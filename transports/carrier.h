@@ -212,8 +212,8 @@ struct kolo_carrier { /* of a link */
     struct kolo_channel channel[KOLO_CHANNELS];
     struct kolo_carrier_message_list sends;  /* sends with parts to be made, in the order posted */
     struct kolo_carrier_message_list flying; /* sends of which all parts are made */
-    struct kolo_carrier_message *spare;      /* free records */
-    struct kolo_carrier_note *note;          /* the oldest first */
+    struct kolo_carrier_message *free_messages; /* free records */
+    struct kolo_carrier_note *note;             /* the oldest first */
     int notes, note_cap;
     struct kolo_req_fifo self_sends, self_recvs;
     bool bye;           /* the peer has sent BYE */
@@ -280,8 +280,8 @@ static inline void kolo_carrier_recycle(struct kolo_carrier *c, struct kolo_carr
         c->all->drop(c->link, m);
     }
     free(m->kept);
-    m->next = c->spare;
-    c->spare = m;
+    m->next = c->free_messages;
+    c->free_messages = m;
 }
 
 /* End a send of `list`: all its bytes have gone, or it has failed. */
@@ -315,9 +315,9 @@ KOLO_CHECK kolo_status kolo_carrier_post_self(struct kolo_carrier *c, bool sends
 static inline struct kolo_carrier_message *kolo_carrier_record(struct kolo_carrier *c,
                                                                uint32_t channel, uint32_t number)
 {
-    struct kolo_carrier_message *m = c->spare;
+    struct kolo_carrier_message *m = c->free_messages;
     if (m != NULL) {
-        c->spare = m->next;
+        c->free_messages = m->next;
     } else {
         m = calloc(1, c->all->record_bytes);
     }

@@ -198,10 +198,10 @@ struct kolo_peer {
 /* A collective of a rank, as its messages tell it to their receivers. Only the library makes and
  * reads it. */
 struct kolo_call_sign {
-    uint64_t what, count;
-    uint64_t what_before, count_before; /* of the call before it; both 0: not known */
-    uint32_t number;                    /* of the call; 0: no call is told */
-    uint32_t chain;                     /* hash of this call and all before it; 0: not known */
+    uint64_t key, count;
+    uint64_t key_before, count_before; /* of the call before it; both 0: not known */
+    uint32_t number;                   /* of the call; 0: no call is told */
+    uint32_t chain;                    /* hash of this call and all before it; 0: not known */
 };
 
 /* What the library gives a transport. */

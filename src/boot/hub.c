@@ -225,15 +225,15 @@ static void out_of_descriptors(struct kolo_hub *hub)
         }
         return;
     }
-    if (hub->spare < 0) { /* the job has failed: wait until a rank with its error has left */
+    if (hub->reserved_fd < 0) { /* the job has failed: wait until a rank with its error has left */
         (void)usleep(1000);
         return;
     }
     kolo_hub_fail(hub, KOLO_ERR_SYSTEM,
                   "no descriptor left for a rank's connection, after %d of them: %s", hub->njoined,
                   kolo_why(errno));
-    close(hub->spare);
-    hub->spare = -1;
+    close(hub->reserved_fd);
+    hub->reserved_fd = -1;
 }
 
 static void accept_all(struct kolo_hub *hub, int which)
@@ -294,9 +294,9 @@ static bool is_whole(const struct kolo_hub *hub)
  * it has gone. */
 static void forget_lost(struct kolo_hub *hub)
 {
-    struct kolo_own_fd spare = hub->own[0]; /* its duplicate */
-    spare.fd = hub->spare;
-    hub->spare = kolo_own_fd_is(&spare) ? hub->spare : -1;
+    struct kolo_own_fd reserved = hub->own[0]; /* its duplicate */
+    reserved.fd = hub->reserved_fd;
+    hub->reserved_fd = kolo_own_fd_is(&reserved) ? hub->reserved_fd : -1;
     for (int i = 0; i < LISTENERS; i++) {
         hub->listener[i] = kolo_own_fd_is(&hub->own[i]) ? hub->listener[i] : -1;
     }
@@ -368,8 +368,8 @@ static void hub_free(struct kolo_hub *hub)
             close(hub->listener[i]);
         }
     }
-    if (hub->spare >= 0) {
-        close(hub->spare);
+    if (hub->reserved_fd >= 0) {
+        close(hub->reserved_fd);
     }
     free(hub->conns);
     free(hub->polls);
@@ -429,8 +429,8 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
     hub->own[0] = kolo_own_fd(listener[0]);
     hub->own[1] = kolo_own_fd(listener[1]);
     hub->host_rank = host_rank;
-    hub->spare = fcntl(listener[0], F_DUPFD_CLOEXEC, 3);
-    const int error = hub->spare >= 0 ? start_thread(hub) : errno;
+    hub->reserved_fd = fcntl(listener[0], F_DUPFD_CLOEXEC, 3);
+    const int error = hub->reserved_fd >= 0 ? start_thread(hub) : errno;
     if (error != 0) {
         hub_free(hub);
         return kolo_fail(KOLO_ERR_SYSTEM, "starting the meeting point: %s", kolo_why(error));

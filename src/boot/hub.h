@@ -40,7 +40,7 @@ struct kolo_hub {
     struct kolo_meet meet;
     int listener[2];           /* on this host, and by TCP; -1: none */
     struct kolo_own_fd own[2]; /* the same */
-    int spare; /* closed when no descriptor is left, so that new ranks get the error; -1: closed */
+    int reserved_fd; /* closed when no other is left, so that new ranks get the error; -1: closed */
     int host_rank;
     int nranks; /* 0: no rank has joined */
     int first;  /* the rank that set nranks */

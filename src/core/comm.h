@@ -42,11 +42,11 @@ struct kolo_member { /* a rank, as this one sees it */
     _Atomic(struct kolo_region *) abort_region;
     unsigned char region[KOLO_HANDLE_BYTES];
     bool maps;                      /* its region can be mapped here, and ours there */
-    int slot;                       /* its post on the board, -1: none */
+    int slot;                       /* its slot on the board, -1: none */
     _Atomic bool lost;              /* its process is gone; core/health/watchdog.c */
     unsigned char life[16];         /* the socket that ends with its process: life.h */
     _Atomic int pid_here;           /* its process in this PID namespace; 0: not known, or none */
-    uint32_t beats;                 /* of its post, as last seen by the watchdog ... */
+    uint32_t beats;                 /* of its slot, as last seen by the watchdog ... */
     _Atomic uint64_t beats_us;      /* ... and when they grew; 0: not yet */
     _Atomic uint64_t left_us;       /* when it was first seen to have left; 0: not yet */
     bool in_gossip;                 /* the link to it tells who is gone; core/health/gossip.c */
@@ -83,13 +83,13 @@ struct kolo_shape kolo_comm_shape(const struct kolo_comm *comm, enum kolo_coll c
 /* Collectives begun: the number of the last one. */
 static inline uint64_t kolo_comm_calls(const struct kolo_comm *c)
 {
-    return atomic_load_explicit(&c->health.post->begun, memory_order_relaxed);
+    return atomic_load_explicit(&c->health.slot->begun, memory_order_relaxed);
 }
-/* Rank q's post, or NULL. */
-static inline struct kolo_post *kolo_comm_post(const struct kolo_comm *c, int q)
+/* Rank q's slot, or NULL. */
+static inline struct kolo_board_slot *kolo_comm_slot(const struct kolo_comm *c, int q)
 {
     return c->health.board != NULL && q >= 0 && q < c->ranks.nranks && c->member[q].slot >= 0
-               ? &c->health.board->post[c->member[q].slot]
+               ? &c->health.board->slot[c->member[q].slot]
                : NULL;
 }
 /* A call failed whose output peers may write: unless they are dead or threads of this process,

@@ -37,21 +37,22 @@ static struct {
     pthread_t thread;
     struct kolo_own_fd listener;
     struct kolo_bell stop;
-    _Atomic int spare; /* closed to accept a client when no descriptor is left; -1: closed */
-    _Atomic double starved_us; /* when not even the spare helped any more; 0: no client waits */
+    _Atomic int reserved_fd; /* closed to accept a client when no descriptor is left; -1: closed */
+    _Atomic double
+        starved_us; /* when not even the reserved one helped any more; 0: no client waits */
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The spare is a duplicate of the bell. */
-static void close_spare(void)
+/* The reserved descriptor is a duplicate of the bell. */
+static void close_reserved(void)
 {
-    struct kolo_own_fd spare = service.stop.rung;
-    spare.fd = atomic_exchange(&service.spare, -1);
-    kolo_own_fd_close(&spare);
+    struct kolo_own_fd reserved = service.stop.rung;
+    reserved.fd = atomic_exchange(&service.reserved_fd, -1);
+    kolo_own_fd_close(&reserved);
 }
 
 static void close_all(void)
 {
-    close_spare();
+    close_reserved();
     kolo_own_fd_close(&service.listener);
     kolo_bell_close(&service.stop);
 }
@@ -167,7 +168,7 @@ static void remove_client(struct clients *clients, int index)
     }
 }
 
-static int make_spare(void)
+static int make_reserved(void)
 {
     return fcntl(service.stop.rung.fd, F_DUPFD_CLOEXEC, 3);
 }
@@ -177,8 +178,8 @@ static int take_connection(void)
     return accept4(service.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* No spare is left, or another thread took its descriptor first. The client keeps waiting. */
-static void free_spare(void)
+/* No reserved descriptor is left, or another thread took it first. The client keeps waiting. */
+static void free_reserved(void)
 {
     if (service.starved_us == 0) {
         service.starved_us = kolo_now_us();
@@ -189,13 +190,13 @@ static void free_spare(void)
 static void accept_client(struct clients *clients)
 {
     int fd = take_connection();
-    if (fd < 0 && errno == EMFILE && service.spare >= 0) {
-        close_spare();
+    if (fd < 0 && errno == EMFILE && service.reserved_fd >= 0) {
+        close_reserved();
         fd = take_connection();
     }
     if (fd < 0) {
         if (errno == EMFILE) {
-            free_spare();
+            free_reserved();
         }
         return;
     }
@@ -256,8 +257,8 @@ static void *run_service(void *argument)
         if (clients.poll[LISTENER].revents != 0) {
             accept_client(&clients);
         }
-        if (service.spare < 0) {
-            service.spare = make_spare();
+        if (service.reserved_fd < 0) {
+            service.reserved_fd = make_reserved();
         }
     }
     while (clients.count > 0) {
@@ -287,11 +288,11 @@ static kolo_status listen_and_start(void)
     const bool has_bell = kolo_bell_open(&service.stop);
     service.listener =
         kolo_own_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int spare = has_bell ? make_spare() : -1;
-    service.spare = spare;
+    const int reserved = has_bell ? make_reserved() : -1;
+    service.reserved_fd = reserved;
     service.starved_us = 0;
     int failed = 0;
-    if (!has_bell || service.listener.fd < 0 || spare < 0 ||
+    if (!has_bell || service.listener.fd < 0 || reserved < 0 ||
         bind(service.listener.fd, (const struct sockaddr *)&address, len) != 0 ||
         listen(service.listener.fd, 128) != 0) {
         failed = errno;

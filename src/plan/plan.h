@@ -38,7 +38,7 @@ enum kolo_step_flag {
  * several ranks, these sends share the place. Each sender numbers phases and places from 0 in
  * every tile. */
 struct kolo_step {
-    uint8_t op, flags, lane, spare;
+    uint8_t op, flags, lane, pad;
     int32_t peer; /* the other rank, -1 for local steps */
     struct kolo_slice src, dst;
     int32_t dep; /* index of an earlier step of this rank, or -1 */

@@ -286,9 +286,9 @@ void ExpectCall(const kolo_call_sign &expected, const kolo_call_sign &call, bool
     EXPECT_EQ(expected.number, call.number);
     EXPECT_EQ(expected.chain, call.chain);
     if (whole) {
-        EXPECT_EQ(expected.what, call.what);
+        EXPECT_EQ(expected.key, call.key);
         EXPECT_EQ(expected.count, call.count);
-        EXPECT_EQ(expected.what_before, call.what_before);
+        EXPECT_EQ(expected.key_before, call.key_before);
         EXPECT_EQ(expected.count_before, call.count_before);
     }
 }

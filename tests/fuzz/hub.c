@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     strcpy(p.hub->meet.name, "fuzz");
-    p.hub->listener[0] = p.hub->listener[1] = p.hub->spare = p.hub->host_rank = -1;
+    p.hub->listener[0] = p.hub->listener[1] = p.hub->reserved_fd = p.hub->host_rank = -1;
     for (size_t at = 0; at + 2 <= size;) {
         const unsigned order = data[at], arg = data[at + 1];
         const size_t len = (order >> 2 & 7) == 6 || (order >> 2 & 7) == 7 || (order >> 2 & 7) == 3

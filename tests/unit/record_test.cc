@@ -2,7 +2,7 @@
 // covers: src/core/board/board.c src/core/board/board.h
 /* The ring of a rank's last calls (core/board/board.h). */
 extern "C" {
-#include "record_post.h"
+#include "record_slot.h"
 #include "util/util.h"
 }
 #include <kolo/plugin.h>
@@ -26,16 +26,16 @@ struct Post {
     Post() = default;
     ~Post()
     {
-        post_destroy(post);
+        slot_destroy(slot);
     }
     Post(const Post &) = delete;
     void operator=(const Post &) = delete;
     void Call(uint64_t what, uint64_t count)
     {
-        post_begin(post, what, count);
-        post_end(post);
+        slot_begin(slot, what, count);
+        slot_end(slot);
     }
-    struct post *post = post_create();
+    struct slot *slot = slot_create();
 };
 
 TEST(Record, KeepsTheLastCallsInOrderAndForgetsThoseBefore)
@@ -44,10 +44,10 @@ TEST(Record, KeepsTheLastCallsInOrderAndForgetsThoseBefore)
     for (uint64_t n = 1; n <= 1000; n++) {
         p.Call(kSum, n);
     }
-    post_call call{};
+    slot_call call{};
     double last_end = 0;
-    for (uint64_t n = 1000 - POST_RECORDS + 2; n <= 1000; n++) {
-        ASSERT_TRUE(post_find(p.post, n, &call)) << n;
+    for (uint64_t n = 1000 - SLOT_RECORDS + 2; n <= 1000; n++) {
+        ASSERT_TRUE(slot_find(p.slot, n, &call)) << n;
         EXPECT_EQ(n, call.number);
         EXPECT_EQ(n, call.count);
         EXPECT_TRUE(call.over);
@@ -55,23 +55,23 @@ TEST(Record, KeepsTheLastCallsInOrderAndForgetsThoseBefore)
         EXPECT_LE(call.start_us, call.end_us);
         last_end = call.end_us;
     }
-    EXPECT_FALSE(post_find(p.post, 1000 - POST_RECORDS + 1, &call));
-    EXPECT_FALSE(post_find(p.post, 1001, &call));
-    EXPECT_FALSE(post_find(p.post, 0, &call));
+    EXPECT_FALSE(slot_find(p.slot, 1000 - SLOT_RECORDS + 1, &call));
+    EXPECT_FALSE(slot_find(p.slot, 1001, &call));
+    EXPECT_FALSE(slot_find(p.slot, 0, &call));
 }
 
 TEST(Record, ACallIsOverOnlyOnceItEndsAlsoWhereAnEarlierOneHadItsPlace)
 {
     Post p;
-    for (uint64_t n = 1; n <= POST_RECORDS; n++) {
+    for (uint64_t n = 1; n <= SLOT_RECORDS; n++) {
         p.Call(kSum, n);
     }
-    post_call call{};
-    post_begin(p.post, kSum, 7);
-    ASSERT_TRUE(post_find(p.post, POST_RECORDS + 1, &call));
+    slot_call call{};
+    slot_begin(p.slot, kSum, 7);
+    ASSERT_TRUE(slot_find(p.slot, SLOT_RECORDS + 1, &call));
     EXPECT_FALSE(call.over);
-    post_end(p.post);
-    ASSERT_TRUE(post_find(p.post, POST_RECORDS + 1, &call));
+    slot_end(p.slot);
+    ASSERT_TRUE(slot_find(p.slot, SLOT_RECORDS + 1, &call));
     EXPECT_TRUE(call.over);
 }
 
@@ -82,13 +82,13 @@ TEST(Record, TimesAreThoseOfTheClock)
     while (kolo_now_us() < before + 20000) {
     }
     const double begin = kolo_now_us();
-    post_begin(p.post, kSum, 7);
+    slot_begin(p.slot, kSum, 7);
     while (kolo_now_us() < begin + 5000) {
     }
-    post_end(p.post);
+    slot_end(p.slot);
     const double end = kolo_now_us();
-    post_call call{};
-    ASSERT_TRUE(post_find(p.post, 1, &call));
+    slot_call call{};
+    ASSERT_TRUE(slot_find(p.slot, 1, &call));
     EXPECT_NEAR(begin, call.start_us, 1000);
     EXPECT_NEAR(end, call.end_us, 1000);
 }
@@ -101,10 +101,10 @@ TEST(Record, TheFirstCallThatDiffersIsFoundFromEitherSide)
         a.Call(kSum, 4);
         b.Call(other ? What(KOLO_COLL_BROADCAST, KOLO_FLOAT32, 0, 1) : kSum, 4);
     }
-    EXPECT_EQ(500u, post_differ(a.post, b.post));
-    EXPECT_EQ(500u, post_differ(b.post, a.post));
+    EXPECT_EQ(500u, slot_differ(a.slot, b.slot));
+    EXPECT_EQ(500u, slot_differ(b.slot, a.slot));
     b.Call(kSum, 5); /* which the other has not made */
-    EXPECT_EQ(500u, post_differ(a.post, b.post));
+    EXPECT_EQ(500u, slot_differ(a.slot, b.slot));
 }
 
 TEST(Record, CallsAgreeInWhatRanksMustShare)
@@ -121,18 +121,18 @@ TEST(Record, CallsAgreeInWhatRanksMustShare)
         Post a, b;
         a.Call(kSum, 4);
         b.Call(other.what, other.count);
-        EXPECT_EQ(other.same ? 0u : 1u, post_differ(a.post, b.post)) << other.what;
+        EXPECT_EQ(other.same ? 0u : 1u, slot_differ(a.slot, b.slot)) << other.what;
     }
     Post a, b; /* bytes are moved: of which type does not matter */
     a.Call(What(KOLO_COLL_BROADCAST, KOLO_FLOAT32, 0), 4);
     b.Call(What(KOLO_COLL_BROADCAST, KOLO_INT8, 0), 16);
-    EXPECT_EQ(0u, post_differ(a.post, b.post));
+    EXPECT_EQ(0u, slot_differ(a.slot, b.slot));
 }
 
 std::string PathOf(const char *pattern)
 {
     char path[256];
-    post_path(pattern, path, sizeof path);
+    slot_path(pattern, path, sizeof path);
     return path;
 }
 

@@ -34,7 +34,7 @@ static_assert(sizeof(struct kolo_shm_address) == 48, "goes over the wire");
 struct kolo_shm_handle {
     uint64_t process; /* the first half of the owner's name */
     uint32_t segment;
-    uint32_t spare;
+    uint32_t pad;
     uint64_t offset, len;
 };
 static_assert(sizeof(struct kolo_shm_handle) == 32, "fits an entry line");

@@ -82,7 +82,7 @@ struct kolo_verbs_place {       /* behind READY: the place to write the message 
     uint64_t at, bytes, stride; /* `count` runs of `bytes`, `stride` apart; 0 runs: nowhere */
     uint32_t count;
     uint32_t rkey[KOLO_VERBS_RAILS]; /* one for each of the receiver's rails */
-    uint32_t spare;
+    uint32_t pad;
 };
 static_assert(sizeof(struct kolo_verbs_place) == 48, "wire format");
 
@@ -108,7 +108,7 @@ struct kolo_verbs_word { /* sent over a control connection after the hello */
     uint32_t qpn, psn;
     uint64_t ring;
     uint32_t rkey;
-    uint32_t spare;
+    uint32_t pad;
     struct kolo_call_sign call;
 };
 static_assert(sizeof(struct kolo_verbs_word) == 88, "wire format");

@@ -9,33 +9,34 @@
 /* ---- records ---- */
 
 /* From the moment when its rank sat down to this one. */
-struct kolo_rate kolo_post_rate(const struct kolo_post *post)
+struct kolo_rate kolo_board_slot_rate(const struct kolo_board_slot *slot)
 {
     struct kolo_rate rate = {
-        .from = atomic_load_explicit(&post->ticks, memory_order_relaxed),
-        .from_us = (double)atomic_load_explicit(&post->ticks_us, memory_order_relaxed)};
+        .from = atomic_load_explicit(&slot->ticks, memory_order_relaxed),
+        .from_us = (double)atomic_load_explicit(&slot->ticks_us, memory_order_relaxed)};
     const uint64_t passed = kolo_ticks_now() - rate.from;
     rate.tick_us = passed > 0 ? (kolo_now_us() - rate.from_us) / (double)passed : 0;
     return rate;
 }
 
-bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo_recorded *out)
+bool kolo_record_find(const struct kolo_board_slot *slot, uint64_t number,
+                      struct kolo_recorded *out)
 {
-    const struct kolo_record *r = &post->record[number % KOLO_RECORDS];
-    const uint64_t begun = atomic_load_explicit(&post->begun, memory_order_acquire);
+    const struct kolo_record *r = &slot->record[number % KOLO_RECORDS];
+    const uint64_t begun = atomic_load_explicit(&slot->begun, memory_order_acquire);
     if (number == 0 || number > begun) {
         return false;
     }
-    const uint64_t what = atomic_load_explicit(&r->what, memory_order_relaxed);
+    const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
     const uint64_t count = atomic_load_explicit(&r->count, memory_order_relaxed);
     const uint64_t end = kolo_ticks_read(&r->end), start = kolo_ticks_read(&r->start);
     atomic_thread_fence(memory_order_acquire);
-    const uint64_t now = atomic_load_explicit(&post->begun, memory_order_relaxed);
+    const uint64_t now = atomic_load_explicit(&slot->begun, memory_order_relaxed);
     if (now - number >= KOLO_RECORDS - 1) { /* the oldest may be being written over */
         return false;
     }
     *out = (struct kolo_recorded){.number = number,
-                                  .what = what,
+                                  .key = key,
                                   .count = count,
                                   .start = start,
                                   .end = end,
@@ -43,21 +44,21 @@ bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo
     return true;
 }
 
-struct kolo_call_sign kolo_record_sign(const struct kolo_post *post, uint64_t number, uint64_t what,
-                                       uint64_t count)
+struct kolo_call_sign kolo_record_sign(const struct kolo_board_slot *slot, uint64_t number,
+                                       uint64_t key, uint64_t count)
 {
     struct kolo_recorded before = {0};
-    (void)kolo_record_find(post, number - 1, &before);
-    return (struct kolo_call_sign){.what = what,
+    (void)kolo_record_find(slot, number - 1, &before);
+    return (struct kolo_call_sign){.key = key,
                                    .count = count,
-                                   .what_before = before.what,
+                                   .key_before = before.key,
                                    .count_before = before.count,
                                    .number = (uint32_t)number};
 }
 
 static bool is_v(const struct kolo_recorded *call)
 {
-    return (call->what & KOLO_WHAT_V) != 0;
+    return (call->key & KOLO_KEY_V) != 0;
 }
 
 bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b)
@@ -77,7 +78,7 @@ bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded
            b->count * kolo_type_bytes(kolo_record_type(b));
 }
 
-uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b)
+uint64_t kolo_record_differ(const struct kolo_board_slot *a, const struct kolo_board_slot *b)
 {
     const uint64_t begun_a = atomic_load_explicit(&a->begun, memory_order_acquire);
     const uint64_t begun_b = atomic_load_explicit(&b->begun, memory_order_acquire);

@@ -4,7 +4,7 @@
  * One segment of shared memory, made by the lowest of them and mapped by all: who is here and who
  * has left, which calls each has made and when, for whom it waits, and what ended the communicator.
  * It lives as long as one of them, so what a dead rank last said can still be read, also by `kolo
- * ps`. A rank without peers to share it with writes to a post of its own. */
+ * ps`. A rank without peers to share it with writes to a slot of its own. */
 #ifndef KOLO_CORE_BOARD_BOARD_H
 #define KOLO_CORE_BOARD_BOARD_H
 
@@ -16,24 +16,24 @@
 #include <stdatomic.h>
 
 enum { KOLO_RECORDS = 256, KOLO_BOARD_VERSION = 5, KOLO_VERDICT_TEXT = 384 };
-enum { KOLO_POST_MESSAGES = 8 };
-#define KOLO_POST_BLOCKS UINT32_C(0x80000000)
+enum { KOLO_SLOT_MESSAGES = 8 };
+#define KOLO_SLOT_BLOCKS UINT32_C(0x80000000)
 #define KOLO_BOARD_MAGIC UINT64_C(0x6472616f626f6c6b) /* "kloboard" */
 
 /* A v-form. If it has no root, a hash of its counts is in place of the root. */
-enum { KOLO_WHAT_V = 0x80 };
+enum { KOLO_KEY_V = 0x80 };
 
 /* A collective of a rank. Calls are numbered from 1; number n is at place n % KOLO_RECORDS until
  * n + KOLO_RECORDS comes. It is over where `end` is not before `start`. */
 struct kolo_record {
-    _Atomic uint64_t what; /* kolo_call_what() */
+    _Atomic uint64_t key; /* kolo_call_key() */
     _Atomic uint64_t count;
     struct kolo_ticks start, end;
 };
 
-enum kolo_presence { KOLO_POST_ABSENT, KOLO_POST_HERE, KOLO_POST_LEFT };
+enum kolo_presence { KOLO_PRESENCE_ABSENT, KOLO_PRESENCE_HERE, KOLO_PRESENCE_LEFT };
 
-struct kolo_post { /* a rank's place on the board; records first: cheapest to find */
+struct kolo_board_slot { /* a rank's place on the board; records first: cheapest to find */
     _Alignas(128) struct kolo_record record[KOLO_RECORDS];
     _Atomic uint64_t begun;         /* collectives so far */
     _Atomic int32_t waits_for;      /* a collective: rank + 1, once that takes long; 0: nobody */
@@ -47,9 +47,9 @@ struct kolo_post { /* a rank's place on the board; records first: cheapest to fi
     _Atomic uint64_t pid_space;       /* the PID namespace that `pid` belongs to; 0: not known */
     _Atomic uint32_t beats;           /* grows while its process runs */
     /* Sends and receives that last. The lower half is 2 + the peer's rank (1: any rank), and
-     * KOLO_POST_BLOCKS if a thread waits. The upper half is the time of the rank's last look
-     * (kolo_now_us() / 1000). A peer is at place rank % KOLO_POST_MESSAGES. */
-    _Atomic uint64_t message[KOLO_POST_MESSAGES];
+     * KOLO_SLOT_BLOCKS if a thread waits. The upper half is the time of the rank's last look
+     * (kolo_now_us() / 1000). A peer is at place rank % KOLO_SLOT_MESSAGES. */
+    _Atomic uint64_t message[KOLO_SLOT_MESSAGES];
 };
 
 enum kolo_end { KOLO_END_DIED, KOLO_END_LEFT, KOLO_END_GONE /* one of the two */ };
@@ -67,30 +67,30 @@ struct kolo_verdict {
 
 struct kolo_board {
     uint64_t magic;
-    uint32_t version, nposts;
+    uint32_t version, nslots;
     int32_t nranks;
     uint64_t comm; /* its id */
     char name[32];
     struct kolo_verdict verdict;
     struct kolo_store_choices stores;
-    struct kolo_post post[];
+    struct kolo_board_slot slot[];
 };
 
-static inline size_t kolo_board_bytes(int nposts)
+static inline size_t kolo_board_bytes(int nslots)
 {
-    return sizeof(struct kolo_board) + (size_t)nposts * sizeof(struct kolo_post);
+    return sizeof(struct kolo_board) + (size_t)nslots * sizeof(struct kolo_board_slot);
 }
 
 /* The next call is this. Its place, until KOLO_RECORDS calls later. */
-static inline struct kolo_record *kolo_record_begin(struct kolo_post *post, uint64_t what,
+static inline struct kolo_record *kolo_record_begin(struct kolo_board_slot *slot, uint64_t key,
                                                     uint64_t count)
 {
-    const uint64_t n = atomic_load_explicit(&post->begun, memory_order_relaxed) + 1;
-    struct kolo_record *r = &post->record[n % KOLO_RECORDS];
-    atomic_store_explicit(&r->what, what, memory_order_relaxed);
+    const uint64_t n = atomic_load_explicit(&slot->begun, memory_order_relaxed) + 1;
+    struct kolo_record *r = &slot->record[n % KOLO_RECORDS];
+    atomic_store_explicit(&r->key, key, memory_order_relaxed);
     atomic_store_explicit(&r->count, count, memory_order_relaxed);
     kolo_ticks_note(&r->start);
-    atomic_store_explicit(&post->begun, n, memory_order_release);
+    atomic_store_explicit(&slot->begun, n, memory_order_release);
     return r;
 }
 static inline void kolo_record_end(struct kolo_record *r)
@@ -100,7 +100,7 @@ static inline void kolo_record_end(struct kolo_record *r)
 
 /* A record, as it was read. */
 struct kolo_recorded {
-    uint64_t number, what, count;
+    uint64_t number, key, count;
     uint64_t start, end; /* ticks */
     bool over;
 };
@@ -110,7 +110,7 @@ struct kolo_rate {
     uint64_t from;
     double from_us, tick_us;
 };
-struct kolo_rate kolo_post_rate(const struct kolo_post *post);
+struct kolo_rate kolo_board_slot_rate(const struct kolo_board_slot *slot);
 /* kolo_now_us() at that moment. */
 static inline double kolo_ticks_us(const struct kolo_rate *rate, uint64_t ticks)
 {
@@ -118,31 +118,32 @@ static inline double kolo_ticks_us(const struct kolo_rate *rate, uint64_t ticks)
 }
 
 /* What call `number` of that rank was; false if it is not known (any more). */
-bool kolo_record_find(const struct kolo_post *post, uint64_t number, struct kolo_recorded *out);
+bool kolo_record_find(const struct kolo_board_slot *slot, uint64_t number,
+                      struct kolo_recorded *out);
 /* A call of that rank as messages tell it, with the call before it, if that is still known. */
-struct kolo_call_sign kolo_record_sign(const struct kolo_post *post, uint64_t number, uint64_t what,
-                                       uint64_t count);
+struct kolo_call_sign kolo_record_sign(const struct kolo_board_slot *slot, uint64_t number,
+                                       uint64_t key, uint64_t count);
 /* Whether two calls with the same number on two ranks can be one collective. */
 bool kolo_record_agree(const struct kolo_recorded *a, const struct kolo_recorded *b);
 /* A call that two ranks number alike and that is not the same on both: its number, else 0. */
-uint64_t kolo_record_differ(const struct kolo_post *a, const struct kolo_post *b);
+uint64_t kolo_record_differ(const struct kolo_board_slot *a, const struct kolo_board_slot *b);
 /* "all_reduce of 1024 float32, sum"; `room` of 96 always suffices. */
 void kolo_record_text(const struct kolo_recorded *call, char *out, size_t room);
 static inline enum kolo_coll kolo_record_coll(const struct kolo_recorded *call)
 {
-    return (enum kolo_coll)(call->what & 0x7f);
+    return (enum kolo_coll)(call->key & 0x7f);
 }
 static inline enum kolo_type kolo_record_type(const struct kolo_recorded *call)
 {
-    return (enum kolo_type)(call->what >> 8 & 0xff);
+    return (enum kolo_type)(call->key >> 8 & 0xff);
 }
 static inline kolo_op kolo_record_op(const struct kolo_recorded *call)
 {
-    return (kolo_op)(call->what >> 16 & 0xffff);
+    return (kolo_op)(call->key >> 16 & 0xffff);
 }
 static inline int kolo_record_root(const struct kolo_recorded *call)
 {
-    return (int)(call->what >> 32);
+    return (int)(call->key >> 32);
 }
 
 /* Write the verdict, unless there is one. */

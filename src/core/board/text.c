@@ -24,10 +24,10 @@ void kolo_say_call(const struct kolo_comm *c, int q, uint64_t number, char *out,
 {
     struct kolo_recorded recorded;
     char what[96];
-    const struct kolo_post *post = q == c->ranks.rank ? c->health.post : kolo_comm_post(c, q);
+    const struct kolo_board_slot *slot = q == c->ranks.rank ? c->health.slot : kolo_comm_slot(c, q);
     if (number == 0) {
         (void)snprintf(out, room, "no call");
-    } else if (post != NULL && kolo_record_find(post, number, &recorded)) {
+    } else if (slot != NULL && kolo_record_find(slot, number, &recorded)) {
         kolo_record_text(&recorded, what, sizeof what);
         (void)snprintf(out, room, "call %llu, %s", (unsigned long long)number, what);
     } else {
@@ -50,8 +50,8 @@ kolo_status kolo_say_left(const struct kolo_comm *c, int q, bool message)
 bool kolo_say_mismatch(const struct kolo_comm *c, int q)
 {
     char mine[128], other[128];
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    const uint64_t number = post != NULL ? kolo_record_differ(c->health.post, post) : 0;
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    const uint64_t number = slot != NULL ? kolo_record_differ(c->health.slot, slot) : 0;
     if (number > 0) {
         kolo_say_call(c, c->ranks.rank, number, mine, sizeof mine);
         kolo_say_call(c, q, number, other, sizeof other);
@@ -69,7 +69,7 @@ static struct kolo_recorded told_call(const struct kolo_comm *c, const struct ko
     const uint64_t last = kolo_comm_calls(c);
     const int32_t ahead = (int32_t)(told->number - (uint32_t)last);
     return (struct kolo_recorded){
-        .number = last + (uint64_t)(int64_t)ahead, .what = told->what, .count = told->count};
+        .number = last + (uint64_t)(int64_t)ahead, .key = told->key, .count = told->count};
 }
 
 bool kolo_told_differs(const struct kolo_comm *c, const struct kolo_call_sign *told,
@@ -78,15 +78,15 @@ bool kolo_told_differs(const struct kolo_comm *c, const struct kolo_call_sign *t
     *theirs_out = told_call(c, told);
     struct kolo_recorded before = *theirs_out;
     before.number--;
-    before.what = told->what_before;
+    before.key = told->key_before;
     before.count = told->count_before;
-    if ((before.what | before.count) != 0 &&
-        kolo_record_find(c->health.post, before.number, mine_out) &&
+    if ((before.key | before.count) != 0 &&
+        kolo_record_find(c->health.slot, before.number, mine_out) &&
         !kolo_record_agree(mine_out, &before)) {
         *theirs_out = before;
         return true;
     }
-    return kolo_record_find(c->health.post, theirs_out->number, mine_out) &&
+    return kolo_record_find(c->health.slot, theirs_out->number, mine_out) &&
            !kolo_record_agree(mine_out, theirs_out);
 }
 
@@ -100,7 +100,7 @@ static void say_record(const struct kolo_recorded *call, char *out, size_t room)
 /* The told facts are equal, and yet the calls differ. */
 static const char *why_alike(const struct kolo_recorded *mine)
 {
-    return (mine->what & KOLO_WHAT_V) != 0
+    return (mine->key & KOLO_KEY_V) != 0
                ? ": they give each other different lengths"
                : ": an earlier call was another one, or they chose differently";
 }
@@ -113,13 +113,13 @@ void kolo_say_told(const struct kolo_comm *c, int q, const struct kolo_call_sign
         return; /* the text that stays says that the calls differ */
     }
     const bool differs = kolo_told_differs(c, told, &own, &theirs);
-    const bool known = kolo_record_find(c->health.post, theirs.number, &own) ||
-                       kolo_record_find(c->health.post, kolo_comm_calls(c), &own);
+    const bool known = kolo_record_find(c->health.slot, theirs.number, &own) ||
+                       kolo_record_find(c->health.slot, kolo_comm_calls(c), &own);
     if (!known) {
         return;
     }
     say_record(&own, mine, sizeof mine);
-    if (kolo_comm_post(c, q) != NULL) {
+    if (kolo_comm_slot(c, q) != NULL) {
         kolo_say_call(c, q, theirs.number, other, sizeof other);
     } else {
         say_record(&theirs, other, sizeof other);

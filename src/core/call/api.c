@@ -13,7 +13,7 @@ int kolo_version(void)
 
 static void record_begin(struct kolo_call *call)
 {
-    (void)kolo_record_begin(call->base.comm->health.post, kolo_call_what(call),
+    (void)kolo_record_begin(call->base.comm->health.slot, kolo_call_key(call),
                             kolo_call_count(call));
     call->number = kolo_comm_calls(call->base.comm);
 }

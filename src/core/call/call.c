@@ -137,14 +137,14 @@ static uint32_t hash_of_counts(const struct kolo_call *call)
                : (uint32_t)(kolo_hash(0, call->args.v.all, n * sizeof *call->args.v.all) >> 32);
 }
 
-uint64_t kolo_call_what(const struct kolo_call *call)
+uint64_t kolo_call_key(const struct kolo_call *call)
 {
     struct kolo_coll_args args = call->args;
     args.op = args.op < KOLO_OPS ? args.op : KOLO_OPS; /* handles are local */
     if (args.v.all != NULL && !kolo_coll_rooted(args.coll)) {
         args.root = (int)hash_of_counts(call);
     }
-    return kolo_memo_what(&args) | (args.v.all != NULL ? KOLO_WHAT_V : 0);
+    return kolo_memo_key(&args) | (args.v.all != NULL ? KOLO_KEY_V : 0);
 }
 
 size_t kolo_call_count(const struct kolo_call *call)
@@ -223,7 +223,7 @@ static struct kolo_call_sign sign_of(const struct kolo_call *call)
     if (call->prog->nreqs == 0) {
         return (struct kolo_call_sign){.number = (uint32_t)call->number};
     }
-    return kolo_record_sign(call->base.comm->health.post, call->number, kolo_call_what(call),
+    return kolo_record_sign(call->base.comm->health.slot, call->number, kolo_call_key(call),
                             kolo_call_count(call));
 }
 
@@ -422,7 +422,7 @@ static void end_messages(struct kolo_call *call)
 void kolo_call_record_end(const struct kolo_call *call)
 {
     if (call->number > 0 && kolo_comm_calls(call->base.comm) - call->number < KOLO_RECORDS) {
-        kolo_record_end(&call->base.comm->health.post->record[call->number % KOLO_RECORDS]);
+        kolo_record_end(&call->base.comm->health.slot->record[call->number % KOLO_RECORDS]);
     }
 }
 

@@ -47,9 +47,9 @@ static inline struct kolo_call *kolo_call_of(struct kolo_queued *queued)
 /* Check arguments that need no other rank, and take the operation's factor. Errors: INVALID,
  * UNSUPPORTED, FORKED, or comm's error. */
 kolo_status kolo_call_check(struct kolo_call *call);
-/* The call as the board and messages tell it to other ranks: kolo_memo_what() of the arguments on
+/* The call as the board and messages tell it to other ranks: kolo_memo_key() of the arguments on
  * which all ranks must agree, and the number of this rank's elements. */
-uint64_t kolo_call_what(const struct kolo_call *call);
+uint64_t kolo_call_key(const struct kolo_call *call);
 size_t kolo_call_count(const struct kolo_call *call);
 /* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
 kolo_status kolo_call_step(struct kolo_call *call, bool block);

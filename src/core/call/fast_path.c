@@ -70,11 +70,11 @@ static kolo_status run_shared(struct kolo_comm *c, const struct kolo_coll_args *
 
 /* The memo of this call's buffers, or NULL. */
 static const struct kolo_shared_memo *find_shared(const struct kolo_comm *c,
-                                                  const struct kolo_coll_args *a, uint64_t what)
+                                                  const struct kolo_coll_args *a, uint64_t key)
 {
     const struct kolo_shared_memo *s =
-        &c->programs.shared_memo[kolo_shared_memo_place(what, a->count, a->in, a->out)];
-    return s->bound != NULL && s->what == what && s->count == a->count && s->in == a->in &&
+        &c->programs.shared_memo[kolo_shared_memo_place(key, a->count, a->in, a->out)];
+    return s->bound != NULL && s->key == key && s->count == a->count && s->in == a->in &&
                    s->out == a->out && s->frees == kolo_mem_frees()
                ? s
                : NULL;
@@ -90,9 +90,9 @@ static void end_if_well(struct kolo_record *record, kolo_status st)
 /* By who holds comm->busy. False: not a call that is known. */
 static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_status *out)
 {
-    const uint64_t what = kolo_memo_what(a);
-    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, a->count)];
-    if (m->bound == NULL || m->steps || m->what != what || !kolo_memo_serves(m, a) ||
+    const uint64_t key = kolo_memo_key(a);
+    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, a->count)];
+    if (m->bound == NULL || m->steps || m->key != key || !kolo_memo_serves(m, a) ||
         !kolo_comm_is_usable(c)) {
         return false;
     }
@@ -100,16 +100,16 @@ static bool run_known(struct kolo_comm *c, const struct kolo_coll_args *a, kolo_
         if (m->asks && kolo_comm_must_ask(c)) {
             return false;
         }
-        struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
+        struct kolo_record *record = kolo_record_begin(c->health.slot, key, a->count);
         *out = kolo_fast_path_bound(c, m, m->bound, a->in, a->out);
         end_if_well(record, *out);
         return true;
     }
-    const struct kolo_shared_memo *s = find_shared(c, a, what);
+    const struct kolo_shared_memo *s = find_shared(c, a, key);
     if (s == NULL) {
         return false;
     }
-    struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
+    struct kolo_record *record = kolo_record_begin(c->health.slot, key, a->count);
     *out = run_shared(c, a, m, s);
     end_if_well(record, *out);
     return true;
@@ -123,10 +123,10 @@ bool kolo_fast_path_run(struct kolo_comm *c, const struct kolo_coll_args *args, 
                        atomic_load_explicit(&c->queue.head, memory_order_acquire) == NULL &&
                        run_known(c, args, &st);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {
-        const uint64_t what = kolo_memo_what(args);
+        const uint64_t key = kolo_memo_key(args);
         st = kolo_comm_fail(c, st);
         kolo_mem_take_back(c, args->out,
-                           c->programs.memo[kolo_memo_place(what, args->count)].out_bytes);
+                           c->programs.memo[kolo_memo_place(key, args->count)].out_bytes);
     }
     atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
     if (KOLO_UNLIKELY(st <= KOLO_ERR_MISMATCH)) {

@@ -42,15 +42,15 @@ kolo_fast_path(const struct kolo_coll_args *a, struct kolo_comm *c, kolo_status 
                       atomic_exchange_explicit(&c->queue.busy, 1, memory_order_acquire) != 0)) {
         return false;
     }
-    const uint64_t what = kolo_memo_what(a);
-    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, a->count)];
-    if (KOLO_UNLIKELY(m->simple_key != what || !kolo_memo_serves(m, a) ||
+    const uint64_t key = kolo_memo_key(a);
+    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, a->count)];
+    if (KOLO_UNLIKELY(m->simple_key != key || !kolo_memo_serves(m, a) ||
                       atomic_load_explicit(&c->queue.head, memory_order_acquire) != NULL ||
                       !kolo_comm_is_usable(c))) {
         const struct kolo_coll_args args = kolo_coll_args_again(a);
         return kolo_fast_path_run(c, &args, out);
     }
-    struct kolo_record *record = kolo_record_begin(c->health.post, what, a->count);
+    struct kolo_record *record = kolo_record_begin(c->health.slot, key, a->count);
     kolo_status st = m->exchange != NULL
                          ? kolo_exchange(&c->links.exec_env, m->exchange, a->in, a->out, &m->how,
                                          kolo_chain(&c->links.exec_env, m->how.signature,

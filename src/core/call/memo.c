@@ -53,12 +53,12 @@ static void learn_peers(struct kolo_call *call, struct kolo_shared_memo *m)
     m->bound = call->bound;
 }
 
-static void learn_shared(struct kolo_call *call, uint64_t what)
+static void learn_shared(struct kolo_call *call, uint64_t key)
 {
     struct kolo_comm *c = call->base.comm;
     struct kolo_shared_memo *m = &c->programs.shared_memo[kolo_shared_memo_place(
-        what, call->args.count, call->args.in, call->args.out)];
-    m->what = what;
+        key, call->args.count, call->args.in, call->args.out)];
+    m->key = key;
     m->count = call->args.count;
     m->in = call->args.in;
     m->out = call->args.out;
@@ -70,13 +70,13 @@ static void learn_shared(struct kolo_call *call, uint64_t what)
 void kolo_memo_learn(struct kolo_call *call)
 {
     struct kolo_comm *c = call->base.comm;
-    const uint64_t what = kolo_memo_what(&call->args);
+    const uint64_t key = kolo_memo_key(&call->args);
     if (!can_be_kept(call)) {
         return;
     }
     const bool reduces = call->extent.reduces;
-    c->programs.memo[kolo_memo_place(what, call->args.count)] = (struct kolo_memo){
-        .what = what,
+    c->programs.memo[kolo_memo_place(key, call->args.count)] = (struct kolo_memo){
+        .key = key,
         .count = call->args.count,
         .bound = call->bound,
         .exchange = call->uses_entries ? NULL : call->bound->exchange,
@@ -90,12 +90,12 @@ void kolo_memo_learn(struct kolo_call *call)
         .entries = call->uses_entries,
         .asks = !c->programs.sharing && kolo_call_may_have_entries(call),
         .steps = !kolo_exec_is_plain(call->prog)};
-    struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, call->args.count)];
+    struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, call->args.count)];
     const bool simple = !m->entries && !m->asks && !m->steps && !c->options.logs_calls &&
                         c->options.cuda_ordinal == KOLO_HOST;
-    m->simple_key = simple ? what : KOLO_NOT_SIMPLE;
+    m->simple_key = simple ? key : KOLO_NOT_SIMPLE;
     if (call->uses_entries && !m->steps) {
-        learn_shared(call, what);
+        learn_shared(call, key);
     }
 }
 
@@ -130,9 +130,9 @@ bool kolo_memo_recall(struct kolo_call *call)
     if (call->args.op >= KOLO_OPS || call->args.v.all != NULL) {
         return false;
     }
-    const uint64_t what = kolo_memo_what(&call->args);
-    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(what, call->args.count)];
-    if (m->bound == NULL || m->what != what || m->count != call->args.count || m->entries ||
+    const uint64_t key = kolo_memo_key(&call->args);
+    const struct kolo_memo *m = &c->programs.memo[kolo_memo_place(key, call->args.count)];
+    if (m->bound == NULL || m->key != key || m->count != call->args.count || m->entries ||
         (m->asks && kolo_comm_must_ask(c))) {
         return false;
     }

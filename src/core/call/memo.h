@@ -13,7 +13,7 @@
 
 struct kolo_memo {                    /* bound NULL: empty */
     _Alignas(64) uint64_t simple_key; /* `what` if it can go the fast path; else KOLO_NOT_SIMPLE */
-    uint64_t what;
+    uint64_t key;
     size_t count;
     const struct kolo_exchange *exchange; /* not NULL: the call is this one exchange */
     struct kolo_exchange_how how;
@@ -33,7 +33,7 @@ struct kolo_peer_buffers {
 };
 
 struct kolo_shared_memo { /* bound NULL: empty */
-    uint64_t what;
+    uint64_t key;
     size_t count;
     const void *in;
     void *out;
@@ -45,15 +45,15 @@ struct kolo_shared_memo { /* bound NULL: empty */
 
 /* The numbers do not overlap if op < KOLO_OPS and type < KOLO_TYPES. Other calls are neither kept
  * nor looked up. */
-static inline uint64_t kolo_memo_what(const struct kolo_coll_args *a)
+static inline uint64_t kolo_memo_key(const struct kolo_coll_args *a)
 {
     return (uint64_t)(uint32_t)a->root << 32 | (uint64_t)a->op << 16 | (uint64_t)a->type << 8 |
            (uint64_t)a->coll;
 }
 
-static inline size_t kolo_memo_place(uint64_t what, size_t count)
+static inline size_t kolo_memo_place(uint64_t key, size_t count)
 {
-    return ((what ^ count) * UINT64_C(0x9E3779B97F4A7C15)) >> 58;
+    return ((key ^ count) * UINT64_C(0x9E3779B97F4A7C15)) >> 58;
 }
 static_assert(KOLO_MEMOS == 64, "kolo_memo_place() gives 6 bits");
 
@@ -68,10 +68,10 @@ static inline bool kolo_memo_serves(const struct kolo_memo *m, const struct kolo
     return out - in == m->in_place || in >= out + m->out_bytes || out >= in + m->in_bytes;
 }
 
-static inline size_t kolo_shared_memo_place(uint64_t what, size_t count, const void *in,
+static inline size_t kolo_shared_memo_place(uint64_t key, size_t count, const void *in,
                                             const void *out)
 {
-    return kolo_memo_place(what + (uintptr_t)in * 5 + (uintptr_t)out * 3, count);
+    return kolo_memo_place(key + (uintptr_t)in * 5 + (uintptr_t)out * 3, count);
 }
 
 /* False: out of memory. */

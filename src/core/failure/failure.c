@@ -275,7 +275,7 @@ static void find_verdict(struct kolo_comm *c, kolo_status status, int rank)
     own->seen_by = c->ranks.rank;
     own->end = rank >= 0 && rank < c->ranks.nranks ? atomic_load(&c->member[rank].end) : 0;
     own->end = own->end > 0 ? own->end - 1 : KOLO_END_DIED;
-    own->call = c->health.post != NULL ? kolo_comm_calls(c) : 0;
+    own->call = c->health.slot != NULL ? kolo_comm_calls(c) : 0;
     (void)snprintf(own->text, sizeof own->text, "%s",
                    was_told(c, status) ? "another rank failed or was aborted" : kolo_error_text());
     if (c->health.board != NULL && !kolo_verdict_write(c->health.board, own)) {

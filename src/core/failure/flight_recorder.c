@@ -16,14 +16,14 @@
 
 /* ---- state ---- */
 
-const char *kolo_post_state(const struct kolo_post *post)
+const char *kolo_board_slot_state(const struct kolo_board_slot *slot)
 {
-    const uint32_t presence = atomic_load(&post->presence);
-    const uint64_t space = atomic_load(&post->pid_space);
+    const uint32_t presence = atomic_load(&slot->presence);
+    const uint64_t space = atomic_load(&slot->pid_space);
     const bool here = space == kolo_pid_space() && space != 0;
-    const char process = here ? kolo_process_state(atomic_load(&post->pid)) : '?';
-    if (presence != KOLO_POST_HERE) {
-        return presence == KOLO_POST_LEFT ? "left" : "comes";
+    const char process = here ? kolo_process_state(atomic_load(&slot->pid)) : '?';
+    if (presence != KOLO_PRESENCE_HERE) {
+        return presence == KOLO_PRESENCE_LEFT ? "left" : "comes";
     }
     if (process == 0 || process == 'Z' || process == 'X') {
         return "dead";
@@ -31,7 +31,7 @@ const char *kolo_post_state(const struct kolo_post *post)
     if (process == 'T' || process == 't') {
         return "stopped";
     }
-    return atomic_load(&post->waits_for) > 0 ? "waits" : "runs";
+    return atomic_load(&slot->waits_for) > 0 ? "waits" : "runs";
 }
 
 /* ---- JSON ---- */
@@ -51,18 +51,18 @@ static void add_string(struct kolo_text *out, const char *text)
 
 struct source { /* of one dump: a moment has one time in all of it */
     const struct kolo_board *board;
-    const struct kolo_post *post;
+    const struct kolo_board_slot *slot;
     struct kolo_rate rate;
     double epoch_us; /* of kolo_now_us() 0 */
 };
 
-static struct source source_of(const struct kolo_board *board, const struct kolo_post *post)
+static struct source source_of(const struct kolo_board *board, const struct kolo_board_slot *slot)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (struct source){.board = board,
-                           .post = post,
-                           .rate = kolo_post_rate(post),
+                           .slot = slot,
+                           .rate = kolo_board_slot_rate(slot),
                            .epoch_us = (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3 -
                                        kolo_now_us()};
 }
@@ -101,7 +101,7 @@ static void add_shape(struct kolo_text *out, const struct kolo_recorded *call, i
     const char *what = in ? "input" : "output";
     if (coll == KOLO_COLL_BARRIER) {
         kolo_text_add(out, ", \"%s_sizes\": [[]], \"%s_dtypes\": []", what, what);
-    } else if ((call->what & KOLO_WHAT_V) != 0) {
+    } else if ((call->key & KOLO_KEY_V) != 0) {
         kolo_text_add(out, ", \"%s_sizes\": [[]], \"%s_dtypes\": [\"%s\"]", what, what,
                       kolo_type_name(kolo_record_type(call)));
     } else {
@@ -137,7 +137,7 @@ static void add_entry(struct kolo_text *out, const struct source *s,
                       const struct kolo_recorded *call)
 {
     const bool queued =
-        atomic_load(&s->post->device) != KOLO_HOST; /* its stream tells of the end */
+        atomic_load(&s->slot->device) != KOLO_HOST; /* its stream tells of the end */
     const unsigned long long number = call->number;
     char text[96];
     kolo_record_text(call, text, sizeof text);
@@ -154,7 +154,7 @@ static void add_entry(struct kolo_text *out, const struct source *s,
                   call->over ? "completed"
                   : queued   ? "scheduled"
                              : "started",
-                  call->over ? "true" : "false", atomic_load(&s->post->timeout_ms));
+                  call->over ? "true" : "false", atomic_load(&s->slot->timeout_ms));
     add_times(out, s, call, queued);
     kolo_text_add(out, ", \"frames\": [], \"kolo\": {\"call\": ");
     add_string(out, text);
@@ -168,10 +168,10 @@ static uint64_t add_entries(struct kolo_text *out, const struct source *s)
 {
     uint64_t over = 0;
     const char *comma = "";
-    const uint64_t begun = atomic_load(&s->post->begun);
+    const uint64_t begun = atomic_load(&s->slot->begun);
     for (uint64_t n = begun > KOLO_RECORDS ? begun - KOLO_RECORDS : 1; n <= begun; n++) {
         struct kolo_recorded call;
-        if (kolo_record_find(s->post, n, &call)) {
+        if (kolo_record_find(s->slot, n, &call)) {
             kolo_text_add(out, "%s\n", comma);
             add_entry(out, s, &call);
             over = call.over ? n : over;
@@ -219,20 +219,19 @@ static void add_failure(struct kolo_text *out, const struct kolo_board *board)
 
 static void add_own(struct kolo_text *out, const struct source *s)
 {
-    const struct kolo_post *post = s->post;
-    const int waits_for = atomic_load(&post->waits_for);
+    const struct kolo_board_slot *slot = s->slot;
+    const int waits_for = atomic_load(&slot->waits_for);
     kolo_text_add(out, "\"kolo\": {\"rank\": %d, \"nranks\": %d, \"pid\": %d, \"host\": ",
-                  atomic_load(&post->rank), s->board->nranks, atomic_load(&post->pid));
+                  atomic_load(&slot->rank), s->board->nranks, atomic_load(&slot->pid));
     add_string(out, kolo_host_name());
-    kolo_text_add(out,
-                  ", \"state\": \"%s\", \"calls\": %llu, \"waits_for\": ", kolo_post_state(post),
-                  (unsigned long long)atomic_load(&post->begun));
+    kolo_text_add(out, ", \"state\": \"%s\", \"calls\": %llu, \"waits_for\": ",
+                  kolo_board_slot_state(slot), (unsigned long long)atomic_load(&slot->begun));
     add_rank(out, waits_for);
     kolo_text_add(out, ", \"waits_for_last\": ");
-    add_rank(out, waits_for > 0 ? atomic_load(&post->waits_for_last) : 0);
+    add_rank(out, waits_for > 0 ? atomic_load(&slot->waits_for_last) : 0);
     kolo_text_add(out, ", \"waits_since_ns\": ");
     if (waits_for > 0) {
-        add_ns(out, s, (double)atomic_load(&post->since_us));
+        add_ns(out, s, (double)atomic_load(&slot->since_us));
     } else {
         kolo_text_add(out, "null");
     }
@@ -241,15 +240,15 @@ static void add_own(struct kolo_text *out, const struct source *s)
     kolo_text_add(out, "}");
 }
 
-void kolo_flight_recorder_text(const struct kolo_board *board, const struct kolo_post *post,
+void kolo_flight_recorder_text(const struct kolo_board *board, const struct kolo_board_slot *slot,
                                struct kolo_text *out)
 {
-    const struct source s = source_of(board, post);
+    const struct source s = source_of(board, slot);
     kolo_text_add(out, "{\"version\": \"2.4\",\n");
     add_groups(out, board);
     kolo_text_add(out, ",\n\"entries\": [");
     const uint64_t over = add_entries(out, &s);
-    const unsigned long long begun = atomic_load(&post->begun);
+    const unsigned long long begun = atomic_load(&slot->begun);
     kolo_text_add(out,
                   "],\n\"pg_status\": {\"0\": {\"last_enqueued_collective\": %llu, "
                   "\"last_started_collective\": %llu, \"last_completed_collective\": %llu}},\n",
@@ -261,7 +260,7 @@ void kolo_flight_recorder_text(const struct kolo_board *board, const struct kolo
 /* ---- files ---- */
 
 void kolo_flight_recorder_path(const char *pattern, const struct kolo_board *board,
-                               const struct kolo_post *post, struct kolo_text *out)
+                               const struct kolo_board_slot *slot, struct kolo_text *out)
 {
     bool told_apart = false;
     for (const char *c = pattern; *c != '\0'; c++) {
@@ -273,10 +272,10 @@ void kolo_flight_recorder_path(const char *pattern, const struct kolo_board *boa
             kolo_text_add(out, "%s", kolo_host_name());
             break;
         case 'p':
-            kolo_text_add(out, "%d", atomic_load(&post->pid));
+            kolo_text_add(out, "%d", atomic_load(&slot->pid));
             break;
         case 'r':
-            kolo_text_add(out, "%d", atomic_load(&post->rank));
+            kolo_text_add(out, "%d", atomic_load(&slot->rank));
             break;
         case 'c':
             kolo_text_add(out, "%llx", (unsigned long long)board->comm);
@@ -287,7 +286,7 @@ void kolo_flight_recorder_path(const char *pattern, const struct kolo_board *boa
         }
     }
     if (!told_apart) {
-        kolo_text_add(out, "%d", atomic_load(&post->rank));
+        kolo_text_add(out, "%d", atomic_load(&slot->rank));
     }
 }
 
@@ -327,14 +326,14 @@ kolo_status kolo_flight_recorder_write(const char *path, const struct kolo_text 
     return st;
 }
 
-static void write_post(const struct kolo_board *board, const struct kolo_post *post,
+static void write_slot(const struct kolo_board *board, const struct kolo_board_slot *slot,
                        const char *pattern)
 {
     struct kolo_text path = {0}, text = {0};
-    kolo_flight_recorder_path(pattern, board, post, &path);
-    kolo_flight_recorder_text(board, post, &text);
+    kolo_flight_recorder_path(pattern, board, slot, &path);
+    kolo_flight_recorder_text(board, slot, &text);
     if (path.chars != NULL && kolo_flight_recorder_write(path.chars, &text) == KOLO_OK) {
-        KOLO_LOG(INFO, COLL, "the last calls of rank %d are in %s", atomic_load(&post->rank),
+        KOLO_LOG(INFO, COLL, "the last calls of rank %d are in %s", atomic_load(&slot->rank),
                  path.chars);
     } else {
         KOLO_LOG(WARN, COLL, "%s", kolo_error_text());
@@ -351,11 +350,11 @@ static void write_failed(void *owner, const struct kolo_verdict *why)
     if (pattern == NULL || board == NULL || atomic_load(&c->failure.is_part)) {
         return;
     }
-    write_post(board, c->health.post, pattern);
-    for (uint32_t i = 0; i < board->nposts && why->seen_by == c->ranks.rank; i++) {
-        const struct kolo_post *post = &board->post[i];
-        if (post != c->health.post && strcmp(kolo_post_state(post), "dead") == 0) {
-            write_post(board, post, pattern);
+    write_slot(board, c->health.slot, pattern);
+    for (uint32_t i = 0; i < board->nslots && why->seen_by == c->ranks.rank; i++) {
+        const struct kolo_board_slot *slot = &board->slot[i];
+        if (slot != c->health.slot && strcmp(kolo_board_slot_state(slot), "dead") == 0) {
+            write_slot(board, slot, pattern);
         }
     }
 }

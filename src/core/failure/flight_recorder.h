@@ -11,21 +11,21 @@
 
 /* JSON of what one rank has done: its last calls, and under "kolo" what PyTorch has no place for:
  * process, state, whom it waits for, what ended the communicator. */
-void kolo_flight_recorder_text(const struct kolo_board *board, const struct kolo_post *post,
+void kolo_flight_recorder_text(const struct kolo_board *board, const struct kolo_board_slot *slot,
                                struct kolo_text *out);
 /* Replace the file `path` by `text`, whole or not at all. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_flight_recorder_write(const char *path, const struct kolo_text *text);
 /* `pattern` with %h host, %p process, %r rank, %c communicator; with neither %p nor %r the rank is
  * added at the end. */
 void kolo_flight_recorder_path(const char *pattern, const struct kolo_board *board,
-                               const struct kolo_post *post, struct kolo_text *out);
+                               const struct kolo_board_slot *slot, struct kolo_text *out);
 
 /* Write records when the communicator fails, if KOLO_RECORD_FILE is set. Each rank writes its own
  * records. The rank that saw the failure also writes those of dead ranks of its host. A file that
  * cannot be written is a warning. */
 void kolo_flight_recorder_start(struct kolo_comm *c);
 
-/* "runs", "waits", "stopped", "dead", "left" or "comes": what the rank of a post does. */
-const char *kolo_post_state(const struct kolo_post *post);
+/* "runs", "waits", "stopped", "dead", "left" or "comes": what the rank of a slot does. */
+const char *kolo_board_slot_state(const struct kolo_board_slot *slot);
 
 #endif

@@ -29,17 +29,17 @@ static void number_slots(struct kolo_comm *c)
 
 static void take_slot(struct kolo_comm *c, struct kolo_board *board)
 {
-    struct kolo_post *post = &board->post[c->member[c->ranks.rank].slot];
+    struct kolo_board_slot *slot = &board->slot[c->member[c->ranks.rank].slot];
     c->health.board = board;
-    c->health.post = post;
-    atomic_store(&post->rank, c->ranks.rank);
-    atomic_store(&post->pid, (int32_t)getpid());
-    atomic_store(&post->pid_space, kolo_pid_space());
-    atomic_store(&post->device, c->options.cuda_ordinal);
-    atomic_store(&post->timeout_ms, c->options.timeout_ms);
-    atomic_store(&post->ticks, kolo_ticks_now());
-    atomic_store(&post->ticks_us, (uint64_t)kolo_now_us());
-    atomic_store(&post->presence, KOLO_POST_HERE);
+    c->health.slot = slot;
+    atomic_store(&slot->rank, c->ranks.rank);
+    atomic_store(&slot->pid, (int32_t)getpid());
+    atomic_store(&slot->pid_space, kolo_pid_space());
+    atomic_store(&slot->device, c->options.cuda_ordinal);
+    atomic_store(&slot->timeout_ms, c->options.timeout_ms);
+    atomic_store(&slot->ticks, kolo_ticks_now());
+    atomic_store(&slot->ticks_us, (uint64_t)kolo_now_us());
+    atomic_store(&slot->presence, KOLO_PRESENCE_HERE);
 }
 
 /* Store kinds are chosen on a board of several ranks: one of them measures for all. */
@@ -56,10 +56,10 @@ static void take_choices(struct kolo_comm *c, struct kolo_board *board)
     }
 }
 
-static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int nposts)
+static void lay_out(const struct kolo_comm *c, struct kolo_board *board, int nslots)
 {
     board->version = KOLO_BOARD_VERSION;
-    board->nposts = (uint32_t)nposts;
+    board->nslots = (uint32_t)nslots;
     board->nranks = c->ranks.nranks;
     board->comm = c->ranks.id;
     (void)snprintf(board->name, sizeof board->name, "%s", c->ranks.name);
@@ -152,6 +152,6 @@ kolo_status kolo_board_take(struct kolo_comm *c, const struct kolo_board_offer *
 void kolo_board_leave(struct kolo_comm *c)
 {
     if (c->health.board != NULL) {
-        atomic_store(&c->health.post->presence, KOLO_POST_LEFT);
+        atomic_store(&c->health.slot->presence, KOLO_PRESENCE_LEFT);
     }
 }

@@ -15,10 +15,10 @@
 void kolo_calls_last(void *comm, struct kolo_call_sign *out)
 {
     const struct kolo_comm *c = comm;
-    const struct kolo_post *post = c->health.post;
+    const struct kolo_board_slot *slot = c->health.slot;
     struct kolo_recorded call;
-    *out = post != NULL && kolo_record_find(post, kolo_comm_calls(c), &call)
-               ? kolo_record_sign(post, call.number, call.what, call.count)
+    *out = slot != NULL && kolo_record_find(slot, kolo_comm_calls(c), &call)
+               ? kolo_record_sign(slot, call.number, call.key, call.count)
                : (struct kolo_call_sign){0};
 }
 
@@ -57,7 +57,7 @@ static bool still_waits(struct kolo_comm *c, int q)
 void kolo_calls_heard(void *comm, int rank, const struct kolo_call_sign *call)
 {
     struct kolo_comm *c = comm;
-    if (c->health.post != NULL && !still_waits(c, rank) && take(c, rank, call)) {
+    if (c->health.slot != NULL && !still_waits(c, rank) && take(c, rank, call)) {
         c->member[rank].heard = *call;
     }
 }
@@ -72,7 +72,7 @@ void kolo_calls_compare(struct kolo_comm *c)
 void kolo_calls_tell(struct kolo_comm *c)
 {
     /* Acquire: the first call is made after gossip has begun. */
-    const uint64_t calls = atomic_load_explicit(&c->health.post->begun, memory_order_acquire);
+    const uint64_t calls = atomic_load_explicit(&c->health.slot->begun, memory_order_acquire);
     if (calls != c->health.told_calls) {
         c->health.told_calls = calls;
         kolo_gossip_tell(c);

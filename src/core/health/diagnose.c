@@ -24,10 +24,10 @@ enum { SURE_US = 250 * 1000, DOUBT_US = 500 * 1000, ASK_US = 100 * 1000 };
 /* How many calls rank q has begun, by the board or by its own word. */
 static bool knows_calls(const struct kolo_comm *c, int q, uint64_t *out)
 {
-    const struct kolo_post *post = kolo_comm_post(c, q);
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
     int waits_for = -1;
-    if (post != NULL) {
-        *out = atomic_load_explicit(&post->begun, memory_order_acquire);
+    if (slot != NULL) {
+        *out = atomic_load_explicit(&slot->begun, memory_order_acquire);
         return true;
     }
     return kolo_waits_known(c, q, &waits_for, out);
@@ -150,9 +150,9 @@ static bool left_before(struct kolo_member *m)
 /* Rank q has left without the call that is waited for, or the message: it never comes. */
 static kolo_status check_left(struct kolo_comm *c, int q, bool message)
 {
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    if (post == NULL || atomic_load(&post->presence) != KOLO_POST_LEFT ||
-        (message ? !left_before(&c->member[q]) : atomic_load(&post->begun) >= kolo_comm_calls(c))) {
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    if (slot == NULL || atomic_load(&slot->presence) != KOLO_PRESENCE_LEFT ||
+        (message ? !left_before(&c->member[q]) : atomic_load(&slot->begun) >= kolo_comm_calls(c))) {
         return KOLO_OK;
     }
     c->links.exec_env.blamed = q;
@@ -189,7 +189,7 @@ static kolo_status check_crossed(struct kolo_comm *c, int peer, double waited_us
 {
     const uint64_t number = kolo_comm_calls(c);
     const bool warns = waited_us > WARN_US && c->health.warned != number + 1;
-    atomic_store_explicit(&c->health.post->stuck, stuck ? number : 0, memory_order_release);
+    atomic_store_explicit(&c->health.slot->stuck, stuck ? number : 0, memory_order_release);
     if (kolo_watchdog_crossed(c, peer, stuck, warns)) {
         c->links.exec_env.blamed = peer;
         return KOLO_ERR_MISMATCH;
@@ -208,10 +208,10 @@ kolo_status kolo_diagnose_ask(struct kolo_comm *c, int peer, double waited_us, b
     if (peer < 0 || peer >= c->ranks.nranks || peer == c->ranks.rank) {
         return KOLO_OK;
     }
-    atomic_store_explicit(&c->health.post->since_us, (uint64_t)(kolo_now_us() - waited_us),
+    atomic_store_explicit(&c->health.slot->since_us, (uint64_t)(kolo_now_us() - waited_us),
                           memory_order_relaxed);
     const int last = find_end(c, peer, &for_us);
-    atomic_store_explicit(&c->health.post->waits_for_last, last + 1, memory_order_relaxed);
+    atomic_store_explicit(&c->health.slot->waits_for_last, last + 1, memory_order_relaxed);
     kolo_gossip_ask(c, peer);
     KOLO_TRY(message ? KOLO_OK : check_crossed(c, peer, waited_us, stuck));
     if (last >= 0 &&

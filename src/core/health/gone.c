@@ -14,10 +14,10 @@
 
 static bool has_left(const struct kolo_comm *c, int q)
 {
-    const struct kolo_post *post = kolo_comm_post(c, q);
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
     return atomic_load(&c->member[q].end) == KOLO_END_LEFT + 1 ||
-           (post != NULL &&
-            atomic_load_explicit(&post->presence, memory_order_acquire) == KOLO_POST_LEFT);
+           (slot != NULL &&
+            atomic_load_explicit(&slot->presence, memory_order_acquire) == KOLO_PRESENCE_LEFT);
 }
 
 bool kolo_gone_is(const struct kolo_comm *c, int q)
@@ -36,7 +36,7 @@ void kolo_gone_say(const struct kolo_comm *c, int q, char *out, size_t room)
     kolo_say_rank(c, q, who, sizeof who);
     (void)snprintf(out, room, "%s %s", who,
                    has_left(c, q)                 ? "left"
-                   : kolo_comm_post(c, q) != NULL ? "died"
+                   : kolo_comm_slot(c, q) != NULL ? "died"
                                                   : "died or left");
 }
 

@@ -53,7 +53,7 @@ void kolo_gossip_said(void *comm, int rank, uint64_t word)
 
 void kolo_gossip_ask(struct kolo_comm *c, int q)
 {
-    if (kolo_comm_post(c, q) == NULL) {
+    if (kolo_comm_slot(c, q) == NULL) {
         say_word(c, q, make_word(c) | WORD_ASKS);
     }
 }

@@ -14,13 +14,13 @@ void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
 {
     char who[48], call[128];
     struct kolo_member *m = &c->member[q];
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    if (atomic_exchange(&m->lost, true) || post == NULL ||
-        atomic_load(&post->presence) != KOLO_POST_HERE) {
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    if (atomic_exchange(&m->lost, true) || slot == NULL ||
+        atomic_load(&slot->presence) != KOLO_PRESENCE_HERE) {
         return; /* it has left, or may have left, or never came, which the rendezvous reports */
     }
     kolo_say_rank(c, q, who, sizeof who);
-    kolo_say_call(c, q, atomic_load(&post->begun), call, sizeof call);
+    kolo_say_call(c, q, atomic_load(&slot->begun), call, sizeof call);
     (void)kolo_fail(KOLO_ERR_PEER, "%s %s; the last that it had begun was %s", who,
                     lives ? "is gone: its process lives, but has closed the descriptors of kolo or "
                             "become another program"
@@ -46,8 +46,9 @@ static uint64_t calls_seen(const struct kolo_comm *c)
 {
     uint64_t sum = 0;
     for (int i = 0; i <= COMPARED && i < c->ranks.nranks; i++) {
-        const struct kolo_post *post = kolo_comm_post(c, (c->ranks.rank + i) % c->ranks.nranks);
-        sum += post != NULL ? atomic_load_explicit(&post->begun, memory_order_relaxed) : 0;
+        const struct kolo_board_slot *slot =
+            kolo_comm_slot(c, (c->ranks.rank + i) % c->ranks.nranks);
+        sum += slot != NULL ? atomic_load_explicit(&slot->begun, memory_order_relaxed) : 0;
     }
     return sum;
 }
@@ -116,12 +117,13 @@ static bool learn_of_path(struct kolo_comm *c)
 /* Processes that this one cannot see in /proc show on the board that they run. */
 static void watch_beats(struct kolo_comm *c)
 {
-    atomic_fetch_add_explicit(&c->health.post->beats, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->health.slot->beats, 1, memory_order_relaxed);
     for (int q = 0; q < c->ranks.nranks; q++) {
         struct kolo_member *m = &c->member[q];
-        const struct kolo_post *post = atomic_load(&m->pid_here) == 0 ? kolo_comm_post(c, q) : NULL;
+        const struct kolo_board_slot *slot =
+            atomic_load(&m->pid_here) == 0 ? kolo_comm_slot(c, q) : NULL;
         const uint32_t beats =
-            post != NULL ? atomic_load_explicit(&post->beats, memory_order_relaxed) : m->beats;
+            slot != NULL ? atomic_load_explicit(&slot->beats, memory_order_relaxed) : m->beats;
         if (beats != m->beats) {
             m->beats = beats;
             atomic_store(&m->beats_us, (uint64_t)kolo_now_us());

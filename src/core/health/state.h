@@ -10,17 +10,17 @@
 #include <stdint.h>
 
 struct kolo_board;
-struct kolo_post;
+struct kolo_board_slot;
 struct kolo_segment;
 struct kolo_comm;
 
 enum { KOLO_AWAITED = 16 };
 
 struct kolo_health {
-    struct kolo_post *post;   /* this rank's; its own where there is no board */
-    struct kolo_board *board; /* of this host's members; NULL: none */
+    struct kolo_board_slot *slot; /* this rank's; its own where there is no board */
+    struct kolo_board *board;     /* of this host's members; NULL: none */
     struct kolo_segment *own_board;
-    struct kolo_post *own_post;
+    struct kolo_board_slot *own_slot;
     struct kolo_comm *next; /* in the watchdog's list */
     bool watched;
     uint64_t seen_calls; /* of all members when the watchdog last compared their calls */

@@ -51,7 +51,7 @@ static uint32_t now_ms(void)
 
 static _Atomic uint64_t *message_place(const struct kolo_comm *c, int peer)
 {
-    return &c->health.post->message[peer < 0 ? 0 : peer % KOLO_POST_MESSAGES];
+    return &c->health.slot->message[peer < 0 ? 0 : peer % KOLO_SLOT_MESSAGES];
 }
 
 static uint32_t message_peer(int peer)
@@ -61,7 +61,7 @@ static uint32_t message_peer(int peer)
 
 void kolo_waits_message(struct kolo_comm *c, int peer, bool blocks)
 {
-    const uint32_t word = message_peer(peer) | (blocks ? KOLO_POST_BLOCKS : 0);
+    const uint32_t word = message_peer(peer) | (blocks ? KOLO_SLOT_BLOCKS : 0);
     atomic_store_explicit(message_place(c, peer), (uint64_t)now_ms() << 32 | word,
                           memory_order_relaxed);
 }
@@ -69,7 +69,7 @@ void kolo_waits_message(struct kolo_comm *c, int peer, bool blocks)
 void kolo_waits_message_over(struct kolo_comm *c, int peer)
 {
     _Atomic uint64_t *at = message_place(c, peer);
-    if (((uint32_t)atomic_load(at) & ~KOLO_POST_BLOCKS) == message_peer(peer)) {
+    if (((uint32_t)atomic_load(at) & ~KOLO_SLOT_BLOCKS) == message_peer(peer)) {
         atomic_store(at, 0);
     }
 }
@@ -98,32 +98,32 @@ static void add_one(int *one, int q)
     *one = *one == KOLO_WAITS_NOBODY || *one == q ? q : KOLO_WAITS_UNKNOWN;
 }
 
-/* Reach rank `next`, for which the rank of `post` waits. If `next` is on another host, only the
+/* Reach rank `next`, for which the rank of `slot` waits. If `next` is on another host, only the
  * rank that waits for it asks it. Then reach the rank with which it answered: the end of the chain.
  */
-static void follow_wait(struct search *s, const struct kolo_post *post, int next)
+static void follow_wait(struct search *s, const struct kolo_board_slot *slot, int next)
 {
-    const bool here = kolo_comm_post(s->comm, next) != NULL || next == s->comm->ranks.rank;
-    const int last = atomic_load_explicit(&post->waits_for_last, memory_order_relaxed) - 1;
-    const bool asks = here || post == s->comm->health.post || last == KOLO_WAITS_NOBODY;
+    const bool here = kolo_comm_slot(s->comm, next) != NULL || next == s->comm->ranks.rank;
+    const int last = atomic_load_explicit(&slot->waits_for_last, memory_order_relaxed) - 1;
+    const bool asks = here || slot == s->comm->health.slot || last == KOLO_WAITS_NOBODY;
     reach_rank(s, asks ? next : last);
 }
 
-/* Reach the ranks that the rank of this post waits for. False: it waits for nobody. */
-static bool follow_post(struct search *s, const struct kolo_post *post)
+/* Reach the ranks that the rank of this slot waits for. False: it waits for nobody. */
+static bool follow_slot(struct search *s, const struct kolo_board_slot *slot)
 {
     const uint32_t now = now_ms();
-    const int next = atomic_load_explicit(&post->waits_for, memory_order_relaxed) - 1;
+    const int next = atomic_load_explicit(&slot->waits_for, memory_order_relaxed) - 1;
     bool waits = next >= 0, blocks = waits;
     if (waits) {
-        follow_wait(s, post, next);
+        follow_wait(s, slot, next);
     }
-    for (int i = 0; i < KOLO_POST_MESSAGES; i++) {
-        const uint64_t word = atomic_load_explicit(&post->message[i], memory_order_relaxed);
+    for (int i = 0; i < KOLO_SLOT_MESSAGES; i++) {
+        const uint64_t word = atomic_load_explicit(&slot->message[i], memory_order_relaxed);
         const uint32_t age_ms = now - (uint32_t)(word >> 32);
         if (word != 0 && age_ms * 1e3 <= fresh_us(s->comm)) {
-            follow_wait(s, post, (int)((uint32_t)word & ~KOLO_POST_BLOCKS) - 2);
-            blocks = blocks || ((uint32_t)word & KOLO_POST_BLOCKS) != 0;
+            follow_wait(s, slot, (int)((uint32_t)word & ~KOLO_SLOT_BLOCKS) - 2);
+            blocks = blocks || ((uint32_t)word & KOLO_SLOT_BLOCKS) != 0;
             waits = true;
         }
     }
@@ -135,7 +135,7 @@ static bool follow_post(struct search *s, const struct kolo_post *post)
 static void look_at(struct search *s, int q)
 {
     const struct kolo_comm *c = s->comm;
-    const struct kolo_post *post = kolo_comm_post(c, q);
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
     int next = KOLO_WAITS_NOBODY;
     uint64_t calls = 0;
     if (q == c->ranks.rank) {
@@ -143,8 +143,8 @@ static void look_at(struct search *s, int q)
     }
     if (kolo_waits_is_stopped(c, q)) {
         add_one(&s->stopped, q);
-    } else if (post != NULL) {
-        if (!follow_post(s, post)) {
+    } else if (slot != NULL) {
+        if (!follow_slot(s, slot)) {
             add_one(&s->sink, q);
         }
     } else if (!kolo_waits_known(c, q, &next, &calls) || next == KOLO_WAITS_NOBODY || next == q) {
@@ -167,12 +167,12 @@ static void reach_all(struct search *s)
 {
     const struct kolo_comm *c = s->comm;
     for (int q = 0; q < c->ranks.nranks; q++) {
-        const struct kolo_post *post = kolo_comm_post(c, q);
-        if (post == NULL) {
+        const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+        if (slot == NULL) {
             s->nopen = 0;
             return;
         }
-        if (atomic_load(&post->presence) == KOLO_POST_HERE) {
+        if (atomic_load(&slot->presence) == KOLO_PRESENCE_HERE) {
             reach_rank(s, q);
         }
     }
@@ -205,7 +205,7 @@ static int search_from(const struct kolo_comm *c, int peer, bool all)
         if (!all) {
             reach_rank(&s, peer);
         }
-        found = all && !follow_post(&s, c->health.post) ? KOLO_WAITS_NOBODY : find_sink(&s);
+        found = all && !follow_slot(&s, c->health.slot) ? KOLO_WAITS_NOBODY : find_sink(&s);
     }
     free(s.seen);
     free(s.open);
@@ -229,24 +229,24 @@ enum { CROSSED_US = 200000 };
 /* Rank `r` of `d` waits there for this rank, in a call that this rank has not made. */
 static bool waits_in(const struct kolo_comm *d, int r)
 {
-    const struct kolo_post *post = kolo_comm_post(d, r);
-    return post != NULL && post->waits_for == d->ranks.rank + 1 &&
-           kolo_comm_calls(d) < post->begun && kolo_now_us() - (double)post->since_us > CROSSED_US;
+    const struct kolo_board_slot *slot = kolo_comm_slot(d, r);
+    return slot != NULL && slot->waits_for == d->ranks.rank + 1 &&
+           kolo_comm_calls(d) < slot->begun && kolo_now_us() - (double)slot->since_us > CROSSED_US;
 }
 
 /* Whether all threads of rank r's process wait in its last call. The number of the call tells this
  * wait from earlier ones. */
 static bool is_stuck(const struct kolo_comm *d, int r)
 {
-    const struct kolo_post *post = kolo_comm_post(d, r);
-    return post != NULL && atomic_load_explicit(&post->stuck, memory_order_acquire) == post->begun;
+    const struct kolo_board_slot *slot = kolo_comm_slot(d, r);
+    return slot != NULL && atomic_load_explicit(&slot->stuck, memory_order_acquire) == slot->begun;
 }
 
 static void say_crossed(const struct kolo_comm *c, int q, const struct kolo_comm *d, int r)
 {
     char mine[128], other[128];
     kolo_say_call(c, c->ranks.rank, kolo_comm_calls(c), mine, sizeof mine);
-    kolo_say_call(d, r, kolo_comm_post(d, r)->begun, other, sizeof other);
+    kolo_say_call(d, r, kolo_comm_slot(d, r)->begun, other, sizeof other);
     (void)kolo_fail(KOLO_ERR_MISMATCH,
                     "rank %d waits in %s of %s (%llx) for rank %d, and that one in %s of %s (%llx) "
                     "for the other: the communicators are used in another order",
@@ -257,8 +257,8 @@ static void say_crossed(const struct kolo_comm *c, int q, const struct kolo_comm
 bool kolo_waits_cross(struct kolo_comm *comms, const struct kolo_comm *c, int q,
                       struct kolo_crossed *out)
 {
-    const struct kolo_post *post = kolo_comm_post(c, q);
-    if (post == NULL || post->begun >= kolo_comm_calls(c)) {
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    if (slot == NULL || slot->begun >= kolo_comm_calls(c)) {
         return false;
     }
     for (struct kolo_comm *d = comms; d != NULL; d = d->health.next) {

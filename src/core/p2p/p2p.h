@@ -31,7 +31,7 @@ enum {
 struct kolo_p2p_header {
     uint32_t magic;
     uint16_t kind; /* enum kolo_p2p_kind */
-    uint16_t spare;
+    uint16_t pad;
     int32_t tag;
     uint32_t freed; /* the charges that its sender has freed for the peer so far, modulo 2^32 */
     uint64_t bytes; /* of the message */

@@ -77,17 +77,17 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     c->member = calloc((size_t)nranks, sizeof *c->member);
     c->layout.order = calloc((size_t)nranks, sizeof *c->layout.order);
     c->ranks.place = calloc((size_t)nranks, sizeof *c->ranks.place);
-    c->health.post = c->health.own_post =
-        aligned_alloc(_Alignof(struct kolo_post), sizeof *c->health.own_post);
+    c->health.slot = c->health.own_slot =
+        aligned_alloc(_Alignof(struct kolo_board_slot), sizeof *c->health.own_slot);
     if (st == KOLO_OK && (c->member == NULL || c->layout.order == NULL || c->ranks.place == NULL ||
-                          c->health.own_post == NULL || !kolo_memo_create(c))) {
+                          c->health.own_slot == NULL || !kolo_memo_create(c))) {
         st = kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d ranks", nranks);
     }
     if (st != KOLO_OK) {
         kolo_comm_destroy(c);
         return st;
     }
-    memset(c->health.own_post, 0, sizeof *c->health.own_post);
+    memset(c->health.own_slot, 0, sizeof *c->health.own_slot);
     c->links.exec_env.blamed = -1;
     kolo_failure_observe(c, abort_path, c);
     kolo_log_start(c);

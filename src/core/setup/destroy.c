@@ -45,7 +45,7 @@ void kolo_comm_destroy(struct kolo_comm *c)
     if (c->health.own_board != NULL) {
         kolo_segment_drop(c->health.own_board);
     }
-    free(c->health.own_post);
+    free(c->health.own_slot);
     if (c->health.lives) {
         kolo_life_end();
     }

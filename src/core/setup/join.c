@@ -405,7 +405,7 @@ kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
         c->links.exec_env.endpoint[q] = m->device;
     }
     KOLO_TRY(kolo_board_take(c, &all[kolo_board_maker(c)].board));
-    c->links.exec_env.waits_for = &c->health.post->waits_for;
+    c->links.exec_env.waits_for = &c->health.slot->waits_for;
     kolo_flight_recorder_start(c);
     KOLO_TRY(kolo_watchdog_add(c));
     KOLO_TRY(begin_gossip(c, all));

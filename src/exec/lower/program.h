@@ -57,7 +57,7 @@ enum kolo_space {
 };
 
 struct kolo_at { /* a symbolic operand */
-    uint8_t space, spare;
+    uint8_t space, pad;
     uint16_t count;
     int32_t rank;
     uint32_t index; /* chunk or place */
