@@ -40,7 +40,7 @@ struct kolo_builder {
 
 /* ---- emission ---- */
 
-static void refuse(struct kolo_builder *b, kolo_status status, const char *what, long value)
+static void refuse_plan(struct kolo_builder *b, kolo_status status, const char *what, long value)
 {
     if (b->status == KOLO_OK) {
         b->status = kolo_fail(status, "%s: %s (%ld), %d ranks", b->plan->algo->base.name, what,
@@ -50,7 +50,7 @@ static void refuse(struct kolo_builder *b, kolo_status status, const char *what,
 
 void kolo_refuse(struct kolo_builder *b, const char *why)
 {
-    refuse(b, KOLO_ERR_UNSUPPORTED, why, b->plan->shape.nranks);
+    refuse_plan(b, KOLO_ERR_UNSUPPORTED, why, b->plan->shape.nranks);
 }
 
 static void append(struct kolo_builder *b, int rank, const struct kolo_step *step)
@@ -58,25 +58,25 @@ static void append(struct kolo_builder *b, int rank, const struct kolo_step *ste
     struct kolo_rank_plan *mine = &b->plan->rank[rank];
     struct kolo_step *grown = kolo_grow(mine->step, mine->count, &mine->cap, sizeof *grown);
     if (grown == NULL) {
-        refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", mine->count);
+        refuse_plan(b, KOLO_ERR_SYSTEM, "out of memory for steps", mine->count);
         return;
     }
     mine->step = grown;
     mine->step[mine->count++] = *step;
 }
 
-static void hold(struct kolo_builder *b, int rank, int join, const struct kolo_step *step)
+static void hold_step(struct kolo_builder *b, int rank, int join, const struct kolo_step *step)
 {
     struct held *grown = kolo_grow(b->held, b->nheld, &b->cap, sizeof *grown);
     if (grown == NULL) {
-        refuse(b, KOLO_ERR_SYSTEM, "out of memory for steps", b->nheld);
+        refuse_plan(b, KOLO_ERR_SYSTEM, "out of memory for steps", b->nheld);
         return;
     }
     b->held = grown;
     b->held[b->nheld++] = (struct held){.rank = rank, .join = join, .step = *step};
 }
 
-static bool kept(const struct kolo_builder *b, int rank)
+static bool is_kept(const struct kolo_builder *b, int rank)
 {
     return b->plan->only < 0 || b->plan->only == rank;
 }
@@ -84,7 +84,7 @@ static bool kept(const struct kolo_builder *b, int rank)
 static bool rank_ok(struct kolo_builder *b, int rank)
 {
     if (rank < 0 || rank >= b->plan->shape.nranks) {
-        refuse(b, KOLO_ERR_INVALID, "no such rank", rank);
+        refuse_plan(b, KOLO_ERR_INVALID, "no such rank", rank);
         return false;
     }
     return true;
@@ -93,13 +93,13 @@ static bool rank_ok(struct kolo_builder *b, int rank)
 static bool slice_ok(struct kolo_builder *b, int rank, struct kolo_slice s)
 {
     if (s.buf >= KOLO_BUFS) {
-        refuse(b, KOLO_ERR_INVALID, "no such buffer", s.buf);
+        refuse_plan(b, KOLO_ERR_INVALID, "no such buffer", s.buf);
         return false;
     }
     const int chunks = kolo_plan_buf_chunks(b->plan, rank, (enum kolo_buf)s.buf);
     if (s.count > 0 && (uint64_t)s.first + s.count > (uint64_t)chunks) {
-        refuse(b, KOLO_ERR_INVALID, "slice ends beyond its buffer, at chunk",
-               (long)s.first + s.count);
+        refuse_plan(b, KOLO_ERR_INVALID, "slice ends beyond its buffer, at chunk",
+                    (long)s.first + s.count);
         return false;
     }
     return true;
@@ -108,7 +108,8 @@ static bool slice_ok(struct kolo_builder *b, int rank, struct kolo_slice s)
 void kolo_chunks(struct kolo_builder *b, int chunks)
 {
     if (chunks < 1 || chunks > UINT16_MAX || b->chunks_used) {
-        refuse(b, KOLO_ERR_INVALID, "chunks must be 1..65535 and come before any step", chunks);
+        refuse_plan(b, KOLO_ERR_INVALID, "chunks must be 1..65535 and come before any step",
+                    chunks);
         return;
     }
     b->plan->chunks = chunks;
@@ -117,7 +118,8 @@ void kolo_chunks(struct kolo_builder *b, int chunks)
 void kolo_scratch_chunks(struct kolo_builder *b, int chunks)
 {
     if (chunks < 0 || chunks > UINT16_MAX || b->chunks_used) {
-        refuse(b, KOLO_ERR_INVALID, "chunks must be 0..65535 and come before any step", chunks);
+        refuse_plan(b, KOLO_ERR_INVALID, "chunks must be 0..65535 and come before any step",
+                    chunks);
         return;
     }
     b->plan->scratch_chunks = chunks;
@@ -126,7 +128,7 @@ void kolo_scratch_chunks(struct kolo_builder *b, int chunks)
 void kolo_lane(struct kolo_builder *b, int lane)
 {
     if (lane < 0 || lane >= KOLO_LANES) {
-        refuse(b, KOLO_ERR_INVALID, "no such lane", lane);
+        refuse_plan(b, KOLO_ERR_INVALID, "no such lane", lane);
         return;
     }
     b->lane = lane;
@@ -151,7 +153,7 @@ static const struct sent *number_send(struct kolo_builder *b, int from, struct k
         mine->places += src.count;
     }
     if (mine->phases > UINT16_MAX || mine->places > UINT16_MAX) {
-        refuse(b, KOLO_ERR_INVALID, "more than 65535 signals or sent chunks on rank", from);
+        refuse_plan(b, KOLO_ERR_INVALID, "more than 65535 signals or sent chunks on rank", from);
     }
     return last;
 }
@@ -164,8 +166,8 @@ void kolo_transfer(struct kolo_builder *b, int from, struct kolo_slice src, int 
         return;
     }
     if (from == to || src.count != dst.count || dst.buf == KOLO_IN || how > 7) {
-        refuse(b, KOLO_ERR_INVALID, "a message to itself, of two sizes, or into IN; from rank",
-               from);
+        refuse_plan(b, KOLO_ERR_INVALID, "a message to itself, of two sizes, or into IN; from rank",
+                    from);
         return;
     }
     b->chunks_used = true;
@@ -178,15 +180,15 @@ void kolo_transfer(struct kolo_builder *b, int from, struct kolo_slice src, int 
                              .dep = -1,
                              .phase = sent->phase,
                              .place = sent->place};
-    if (kept(b, from)) {
+    if (is_kept(b, from)) {
         append(b, from, &step);
     }
-    if (kept(b, to)) {
+    if (is_kept(b, to)) {
         step.op = how & KOLO_ADD ? KOLO_RECV_REDUCE : KOLO_RECV;
         step.flags = (uint8_t)((how & KOLO_LEFT ? KOLO_STEP_LEFT : 0) |
                                (how & KOLO_LAST ? KOLO_STEP_LAST : 0));
         step.peer = from;
-        hold(b, to, -1, &step);
+        hold_step(b, to, -1, &step);
     }
 }
 
@@ -198,11 +200,11 @@ void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src, struct 
         return;
     }
     if (src.count != dst.count || dst.buf == KOLO_IN || how > 7) {
-        refuse(b, KOLO_ERR_INVALID, "a copy of two sizes or into IN, on rank", rank);
+        refuse_plan(b, KOLO_ERR_INVALID, "a copy of two sizes or into IN, on rank", rank);
         return;
     }
     b->chunks_used = true;
-    if (kept(b, rank)) {
+    if (is_kept(b, rank)) {
         const struct kolo_step step = {.op = how & KOLO_ADD ? KOLO_REDUCE : KOLO_COPY,
                                        .flags = (uint8_t)((how & KOLO_LEFT ? KOLO_STEP_LEFT : 0) |
                                                           (how & KOLO_LAST ? KOLO_STEP_LAST : 0)),
@@ -211,7 +213,7 @@ void kolo_local(struct kolo_builder *b, int rank, struct kolo_slice src, struct 
                                        .src = src,
                                        .dst = dst,
                                        .dep = -1};
-        hold(b, rank, -1, &step);
+        hold_step(b, rank, -1, &step);
     }
 }
 
@@ -221,10 +223,10 @@ void kolo_join(struct kolo_builder *b, int rank, int lane)
         return;
     }
     if (lane < 0 || lane >= KOLO_LANES || lane == b->lane) {
-        refuse(b, KOLO_ERR_INVALID, "joins another lane, not", lane);
+        refuse_plan(b, KOLO_ERR_INVALID, "joins another lane, not", lane);
         return;
     }
-    if (kept(b, rank)) {
+    if (is_kept(b, rank)) {
         const struct kolo_slice none = kolo_slice_make(KOLO_SCRATCH, 0, 0);
         const struct kolo_step step = {.op = KOLO_COPY,
                                        .lane = (uint8_t)b->lane,
@@ -232,7 +234,7 @@ void kolo_join(struct kolo_builder *b, int rank, int lane)
                                        .src = none,
                                        .dst = none,
                                        .dep = -1};
-        hold(b, rank, lane, &step);
+        hold_step(b, rank, lane, &step);
     }
 }
 

@@ -33,7 +33,7 @@ struct view { /* one rank: a list of uses for each location */
 
 /* The location of a chunk. OUT chunks come first. An IN chunk has the location of the OUT chunk
  * with which it may share memory, else its own. */
-static int location(const struct view *v, enum kolo_buf buf, int chunk)
+static int location_of(const struct view *v, enum kolo_buf buf, int chunk)
 {
     if (buf == KOLO_OUT) {
         return chunk;
@@ -45,7 +45,7 @@ static int location(const struct view *v, enum kolo_buf buf, int chunk)
 static void add_use(struct view *v, struct kolo_slice s, int step, bool write, bool onto_itself)
 {
     for (int c = 0; s.buf != KOLO_SCRATCH && c < s.count; c++) {
-        const int at = location(v, (enum kolo_buf)s.buf, (int)s.first + c);
+        const int at = location_of(v, (enum kolo_buf)s.buf, (int)s.first + c);
         struct use *grown = kolo_grow(v->use, v->nuses, &v->cap, sizeof *grown);
         if (grown == NULL) {
             v->failed = true;
@@ -104,7 +104,7 @@ static bool view_open(struct view *v, const struct kolo_plan *plan, int rank)
 }
 
 /* Whether the peer received SEND `send` of v's rank before it sent the message of RECV `recv`. */
-static bool answered(const struct view *v, const struct kolo_match *match, int send, int recv)
+static bool is_answered(const struct view *v, const struct kolo_match *match, int send, int recv)
 {
     const struct kolo_step *s = &v->plan->rank[v->rank].step[send];
     const struct kolo_step *r = &v->plan->rank[v->rank].step[recv];
@@ -112,20 +112,20 @@ static bool answered(const struct view *v, const struct kolo_match *match, int s
            match[v->rank].other[send] < match[v->rank].other[recv];
 }
 
-static bool stable(const struct view *v, const struct kolo_match *match, int send)
+static bool is_stable(const struct view *v, const struct kolo_match *match, int send)
 {
     const struct kolo_slice s = v->plan->rank[v->rank].step[send].src;
     if (s.buf == KOLO_SCRATCH) {
         return false;
     }
     for (int c = 0; c < s.count; c++) {
-        int u = v->head[location(v, (enum kolo_buf)s.buf, (int)s.first + c)];
+        int u = v->head[location_of(v, (enum kolo_buf)s.buf, (int)s.first + c)];
         for (; u >= 0; u = v->use[u].next) {
             if (v->use[u].onto_itself && s.buf == KOLO_IN) {
                 continue;
             }
             if (v->use[u].write && v->use[u].step > send &&
-                !answered(v, match, send, v->use[u].step)) {
+                !is_answered(v, match, send, v->use[u].step)) {
                 return false;
             }
         }
@@ -133,7 +133,7 @@ static bool stable(const struct view *v, const struct kolo_match *match, int sen
     return true;
 }
 
-static bool fresh(const struct view *v, const struct kolo_match *match, int recv)
+static bool is_fresh(const struct view *v, const struct kolo_match *match, int recv)
 {
     const struct kolo_slice d = v->plan->rank[v->rank].step[recv].dst;
     if (d.buf != KOLO_OUT) {
@@ -142,7 +142,7 @@ static bool fresh(const struct view *v, const struct kolo_match *match, int recv
     for (int c = 0; c < d.count; c++) {
         int u = v->head[(int)d.first + c];
         for (; u >= 0 && v->use[u].step < recv; u = v->use[u].next) {
-            if (v->use[u].write || !answered(v, match, v->use[u].step, recv)) {
+            if (v->use[u].write || !is_answered(v, match, v->use[u].step, recv)) {
                 return false;
             }
         }
@@ -224,9 +224,9 @@ static bool mark_rank(struct kolo_plan *plan, const struct kolo_match *match, in
             continue;
         }
         if (s->op == KOLO_SEND) {
-            fact = stable(&v, match, i) ? KOLO_STEP_STABLE : 0;
+            fact = is_stable(&v, match, i) ? KOLO_STEP_STABLE : 0;
         } else {
-            fact = fresh(&v, match, i) ? KOLO_STEP_FRESH : 0;
+            fact = is_fresh(&v, match, i) ? KOLO_STEP_FRESH : 0;
         }
         s->flags |= fact;
         plan->rank[s->peer].step[match[rank].other[i]].flags |= fact;

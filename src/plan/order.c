@@ -302,7 +302,7 @@ static bool order_alloc(struct kolo_order *o)
     return true;
 }
 
-static kolo_status match(struct matcher *m, int *begin)
+static kolo_status match_messages(struct matcher *m, int *begin)
 {
     KOLO_TRY(find_send_links(m));
     if (!sort_links(m, begin)) {
@@ -345,7 +345,7 @@ kolo_status kolo_order_create(const struct kolo_plan *plan, struct kolo_order *o
         status = no_memory(plan);
     } else {
         memset(m.table, 0xff, n * (size_t)plan->lanes * sizeof *m.table);
-        status = match(&m, begin);
+        status = match_messages(&m, begin);
     }
     free(begin);
     free(m.link);

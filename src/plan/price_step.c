@@ -37,7 +37,7 @@ static void wait_for(struct kolo_price_moment *m, double at_us, int cause)
     }
 }
 
-static void occupy(struct kolo_price_resource *r, double until_us, int by)
+static void occupy_until(struct kolo_price_resource *r, double until_us, int by)
 {
     r->free_us = until_us;
     r->last = by;
@@ -49,15 +49,15 @@ static struct kolo_price_resource *core_of(const struct kolo_pricer *p, int rank
 }
 
 /* Work of a core; steps that cost nothing do not take turns. */
-static void compute(struct kolo_pricer *p, int rank, int self, struct kolo_price_moment *m,
-                    double work_us)
+static void add_work(struct kolo_pricer *p, int rank, int self, struct kolo_price_moment *m,
+                     double work_us)
 {
     if (work_us > 0) {
         struct kolo_price_resource *core = core_of(p, rank);
         wait_for(m, core->free_us, core->last);
         m->end_us += work_us;
         core->work_us += work_us;
-        occupy(core, m->end_us, self);
+        occupy_until(core, m->end_us, self);
     }
 }
 
@@ -74,14 +74,14 @@ static bool same_slice(struct kolo_slice a, struct kolo_slice b)
     return a.buf == b.buf && a.first == b.first && a.count == b.count;
 }
 
-static bool adds(const struct kolo_step *s)
+static bool is_sum(const struct kolo_step *s)
 {
     return s->op == KOLO_RECV_REDUCE || s->op == KOLO_REDUCE;
 }
 
 /* The step that this one may join where lane and lowering allow: the lane's one before it, in this
  * tile. NULL: none. */
-static const struct kolo_step *before(const struct kolo_pricer *p, const struct kolo_event *e)
+static const struct kolo_step *newest_step(const struct kolo_pricer *p, const struct kolo_event *e)
 {
     const struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool there = p->machine->outboxes && newest->step != NULL && newest->tile == e->tile;
@@ -91,15 +91,15 @@ static const struct kolo_step *before(const struct kolo_pricer *p, const struct 
 /* One more source of the pass that the step before began or went on with. */
 static bool joins_pass(const struct kolo_pricer *p, const struct kolo_event *e)
 {
-    const struct kolo_step *last = before(p, e);
-    return last != NULL && last->op != KOLO_SEND && adds(e->step) &&
+    const struct kolo_step *last = newest_step(p, e);
+    return last != NULL && last->op != KOLO_SEND && is_sum(e->step) &&
            same_slice(last->dst, e->step->dst);
 }
 
 /* The message before this one lies in the outbox, and is the same: nothing is left to do. */
 static bool is_sent_again(const struct kolo_pricer *p, const struct kolo_event *e)
 {
-    const struct kolo_step *last = before(p, e);
+    const struct kolo_step *last = newest_step(p, e);
     return last != NULL && last->op == KOLO_SEND && last->phase == e->step->phase &&
            last->place == e->step->place && same_slice(last->src, e->step->src);
 }
@@ -155,7 +155,7 @@ static void price_send(struct kolo_pricer *p, const struct kolo_event *e, int se
         const bool copies = p->machine->outboxes && link.by_core && way != BY_PULL;
         const double far = way == BY_PUSH ? link.far_us_per_byte : 0;
         const double each = copies ? p->machine->copy_us_per_byte + far : 0;
-        compute(p, e->rank, self, m, p->machine->step_us + bytes * each);
+        add_work(p, e->rank, self, m, p->machine->step_us + bytes * each);
     }
     double arrives_us = m->end_us + link.latency_us;
     if (!link.by_core) { /* the lane goes on while the ports work */
@@ -238,14 +238,14 @@ static void price_receive(struct kolo_pricer *p, const struct kolo_event *e, int
     work_us += way_of(p, e) != BY_PUSH ? bytes * link.far_us_per_byte : 0;
     wait_for(m, arrives_us, sent);
     const double passes_us = channel_us(p, e, &link, bytes, m->end_us);
-    compute(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);
+    add_work(p, e->rank, self, m, passes_us > work_us ? passes_us : work_us);
 }
 
 /* A copy of what the pass before wrote, out of SCRATCH: the pass writes it there right away. */
 static bool copies_pass(const struct kolo_pricer *p, const struct kolo_event *e)
 {
-    const struct kolo_step *last = before(p, e);
-    return last != NULL && adds(last) && e->step->op == KOLO_COPY &&
+    const struct kolo_step *last = newest_step(p, e);
+    return last != NULL && is_sum(last) && e->step->op == KOLO_COPY &&
            e->step->src.buf == KOLO_SCRATCH && same_slice(last->dst, e->step->src);
 }
 
@@ -261,10 +261,10 @@ static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int s
     } else if (!copies_pass(p, e)) {
         each = machine->copy_us_per_byte;
     }
-    compute(p, e->rank, self, m, machine->step_us + bytes * each);
+    add_work(p, e->rank, self, m, machine->step_us + bytes * each);
 }
 
-static void remember(struct kolo_pricer *p, const struct kolo_event *e)
+static void remember_step(struct kolo_pricer *p, const struct kolo_event *e)
 {
     struct kolo_price_newest *newest = &p->newest[e->rank * p->plan->lanes + e->step->lane];
     const bool receives = e->message >= 0 && e->step->op != KOLO_SEND && way_of(p, e) != FROM_IN;
@@ -290,8 +290,8 @@ kolo_status kolo_price_step(void *ctx, const struct kolo_event *e)
         price_local(p, e, self, &m);
     }
     p->moment[self] = m;
-    remember(p, e);
-    occupy(lane, m.end_us, self);
+    remember_step(p, e);
+    occupy_until(lane, m.end_us, self);
     if (m.end_us >= p->tile_end_us[e->tile]) {
         p->tile_end_us[e->tile] = m.end_us;
     }

@@ -63,7 +63,7 @@ static int dequeue(struct walk *w)
 }
 
 /* A lane of this rank that is not yet done with tile - 2, or -1. */
-static int behind(const struct walk *w, int rank, int tile)
+static int lane_behind(const struct walk *w, int rank, int tile)
 {
     const int first = rank * w->plan->lanes;
     for (int lane = first; lane < first + w->plan->lanes; lane++) {
@@ -105,7 +105,7 @@ static int waits_for(const struct walk *w, int lane)
             return other;
         }
     }
-    return me->next == 0 ? behind(w, rank, me->tile) : -1;
+    return me->next == 0 ? lane_behind(w, rank, me->tile) : -1;
 }
 
 /* Count the message, find its other end, and wake that end. */
@@ -204,7 +204,7 @@ static kolo_status refuse_deadlock(const struct walk *w)
     return status;
 }
 
-static kolo_status run(struct walk *w)
+static kolo_status run_lanes(struct walk *w)
 {
     for (int lane = 0; lane < w->lanes; lane++) {
         enqueue(w, lane);
@@ -240,7 +240,7 @@ kolo_status kolo_order_walk(const struct kolo_order *order, int tiles, int slots
         w.sent = ints;
         w.received = w.sent + order->links;
         w.queue = w.received + order->links;
-        status = run(&w);
+        status = run_lanes(&w);
     }
     free(w.lane);
     free(ints);

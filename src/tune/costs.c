@@ -109,15 +109,15 @@ static void *help(void *arg)
 
 /* ---- the leader ---- */
 
-static void ask(struct bench *b, enum ask what)
+static void ask_helper(struct bench *b, enum ask what)
 {
     atomic_store_explicit(&b->asked, ++b->turn * 4 + (unsigned)what, memory_order_release);
 }
 
 /* Ask and wait for the answer. False: the helper is late. */
-static bool turn(struct bench *b, enum ask what)
+static bool take_turn(struct bench *b, enum ask what)
 {
-    ask(b, what);
+    ask_helper(b, what);
     const unsigned want = b->turn * 4 + (unsigned)what;
     for (unsigned polls = 1; atomic_load_explicit(&b->answered, memory_order_acquire) != want;
          polls++) {
@@ -139,7 +139,7 @@ static double flag_and_back_us(struct bench *b, double limit_us)
     const double end_us = begin_us + limit_us;
     while (begin_us < end_us) {
         for (int i = 0; i < BATCH; i++) {
-            if (!turn(b, ASK_FLAG)) {
+            if (!take_turn(b, ASK_FLAG)) {
                 return best_us;
             }
         }
@@ -174,7 +174,7 @@ static void measure_bytes(struct bench *b)
     double read_us = 0;
     double add_us = 0;
     const double end_us = kolo_now_us() + 2 * b->phase_us;
-    for (int i = 0; kolo_now_us() < end_us && turn(b, ASK_BYTES); i++) {
+    for (int i = 0; kolo_now_us() < end_us && take_turn(b, ASK_BYTES); i++) {
         const double wrote_us = b->wrote_us;
         const double begin_us = kolo_now_us();
         if (i % 2 == 0) {
@@ -204,7 +204,7 @@ static void *lead(void *arg)
     if (!b->yields || b->costs->cores == 1) {
         measure_bytes(b);
     }
-    ask(b, ASK_END);
+    ask_helper(b, ASK_END);
     return NULL;
 }
 
@@ -226,7 +226,7 @@ static void run_bench(struct bench *b, int leader_cpu, int helper_cpu)
     if (pthread_create(&leader, NULL, lead, b) == 0) {
         pthread_join(leader, NULL);
     } else {
-        ask(b, ASK_END);
+        ask_helper(b, ASK_END);
     }
     pthread_join(helper, NULL);
 }
@@ -259,17 +259,17 @@ static int pick_cpus(int cores_allowed, int cpu[2])
 
 /* Keep a cost of at most `most`, else take the default. No machine needs more, so a larger value
  * was measured while other programs had the cores. */
-static void take(double *cost, double most, double fallback)
+static void bound_cost(double *cost, double most, double fallback)
 {
     *cost = *cost > 0 && *cost <= most ? *cost : fallback;
 }
 
 static void keep_plausible(struct kolo_costs *costs)
 {
-    take(&costs->latency_us, 5, defaults.latency_us);
-    take(&costs->switch_us, 20, defaults.switch_us);
-    take(&costs->copy_us_per_byte, 1e-3, defaults.copy_us_per_byte);
-    take(&costs->reduce_us_per_byte, 1e-3, defaults.reduce_us_per_byte);
+    bound_cost(&costs->latency_us, 5, defaults.latency_us);
+    bound_cost(&costs->switch_us, 20, defaults.switch_us);
+    bound_cost(&costs->copy_us_per_byte, 1e-3, defaults.copy_us_per_byte);
+    bound_cost(&costs->reduce_us_per_byte, 1e-3, defaults.reduce_us_per_byte);
 }
 
 /* Fill in the defaults of unknown costs. Farther is never faster: a measurement that says so is
@@ -279,15 +279,15 @@ static void complete_far(struct kolo_costs *costs)
     struct kolo_far near = {costs->latency_us, costs->copy_us_per_byte};
     for (size_t i = 0; i < KOLO_LENGTH(costs->far); i++) {
         struct kolo_far *far = &costs->far[i];
-        take(&far->latency_us, 5, far_defaults[i].latency_us);
-        take(&far->copy_us_per_byte, 1e-3, far_defaults[i].copies * costs->copy_us_per_byte);
+        bound_cost(&far->latency_us, 5, far_defaults[i].latency_us);
+        bound_cost(&far->copy_us_per_byte, 1e-3, far_defaults[i].copies * costs->copy_us_per_byte);
         far->latency_us = far->latency_us > near.latency_us ? far->latency_us : near.latency_us;
         far->copy_us_per_byte = far->copy_us_per_byte > near.copy_us_per_byte
                                     ? far->copy_us_per_byte
                                     : near.copy_us_per_byte;
         near = *far;
     }
-    take(&costs->cross_us_per_byte, 1e-3, CROSS_US_PER_BYTE);
+    bound_cost(&costs->cross_us_per_byte, 1e-3, CROSS_US_PER_BYTE);
 }
 
 /* Round to two digits: more would be noise. */

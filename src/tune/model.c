@@ -396,7 +396,7 @@ static kolo_status forecast_whole(const struct kolo_model *model, const struct k
 }
 
 /* y at n, by the power law through y1 at n1 and y2 at n2. It does not fall below y2. */
-static double continued(double n1, double y1, double n2, double y2, double n)
+static double extrapolate(double n1, double y1, double n2, double y2, double n)
 {
     if (y1 <= 0 || y2 <= y1) {
         return y2;
@@ -429,8 +429,8 @@ kolo_status kolo_model_price(const struct kolo_model *model, const struct kolo_a
     KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, about, &small));
     stand_in(shape, n2, &by);
     KOLO_TRY(forecast_whole(model, algo, &by.shape, by.rank, about, &large));
-    out->us = continued(n1, small.us, n2, large.us, n);
-    out->phases = (int)ceil(continued(n1, small.phases, n2, large.phases, n));
+    out->us = extrapolate(n1, small.us, n2, large.us, n);
+    out->phases = (int)ceil(extrapolate(n1, small.phases, n2, large.phases, n));
     const int slack = large.phases + 2;
     if (out->phases + slack > about->max_phases && out->phases - slack <= about->max_phases) {
         KOLO_TRY(count_phases(algo, shape, &out->phases));

@@ -80,8 +80,8 @@ static bool is_word(const struct parser *p, struct word w, const char *text)
 }
 
 /* "rules "...": "word" at 11: " and the sentence. `allowed` is freed. */
-static kolo_status refuse(const struct parser *p, struct word w, const char *why,
-                          struct kolo_text *allowed)
+static kolo_status refuse_rule(const struct parser *p, struct word w, const char *why,
+                               struct kolo_text *allowed)
 {
     const char *text = p->rules->text;
     const kolo_status st =
@@ -100,7 +100,7 @@ static kolo_status parse_coll(const struct parser *p, struct word w, enum kolo_c
         return KOLO_OK;
     }
     kolo_coll_list(&allowed, ", ");
-    return refuse(p, w, "is no collective; there are ", &allowed);
+    return refuse_rule(p, w, "is no collective; there are ", &allowed);
 }
 
 static kolo_status parse_algo(const struct parser *p, struct word w, enum kolo_coll coll,
@@ -121,7 +121,7 @@ static kolo_status parse_algo(const struct parser *p, struct word w, enum kolo_c
     }
     struct kolo_text why = {0};
     kolo_text_add(&why, "is no algorithm of %s; there are ", kolo_coll_name(coll));
-    const kolo_status st = refuse(p, w, why.chars != NULL ? why.chars : "", &allowed);
+    const kolo_status st = refuse_rule(p, w, why.chars != NULL ? why.chars : "", &allowed);
     kolo_text_free(&why);
     return st;
 }
@@ -142,22 +142,22 @@ static kolo_status parse_range(const struct parser *p, struct word w, struct rul
     struct kolo_text none = {0};
     const char *dash = memchr(p->rules->text + w.at, '-', w.len);
     if (dash == NULL) {
-        return refuse(p, w, "is no range; \"4k-64k\" or \"64k-\" would be one", &none);
+        return refuse_rule(p, w, "is no range; \"4k-64k\" or \"64k-\" would be one", &none);
     }
     const size_t before = (size_t)(dash - p->rules->text) - w.at;
     const struct word low = {w.at, before};
     const struct word high = {w.at + before + 1, w.len - before - 1};
     rule->high = SIZE_MAX;
     if (!parse_bytes(p, low, &rule->low)) {
-        return refuse(p, low, "is no number of bytes; \"512\", \"4k\" or \"1M\" would be one",
-                      &none);
+        return refuse_rule(p, low, "is no number of bytes; \"512\", \"4k\" or \"1M\" would be one",
+                           &none);
     }
     if (high.len > 0 && !parse_bytes(p, high, &rule->high)) {
-        return refuse(p, high, "is no number of bytes; \"512\", \"4k\", \"1M\" or nothing is",
-                      &none);
+        return refuse_rule(p, high, "is no number of bytes; \"512\", \"4k\", \"1M\" or nothing is",
+                           &none);
     }
     if (rule->low >= rule->high) {
-        return refuse(p, w, "is empty; the end of a range is not part of it", &none);
+        return refuse_rule(p, w, "is empty; the end of a range is not part of it", &none);
     }
     return KOLO_OK;
 }
@@ -172,7 +172,7 @@ static kolo_status refuse_overlap(const struct parser *p, const struct rule *rul
         struct kolo_text with = {0};
         kolo_text_add(&with, "\"%.*s\" at %zu; a size may have one rule", (int)other->choice.len,
                       p->rules->text + other->choice.at, other->choice.at + 1);
-        return refuse(p, rule->choice, "overlaps ", &with);
+        return refuse_rule(p, rule->choice, "overlaps ", &with);
     }
     return KOLO_OK;
 }
@@ -193,7 +193,7 @@ static kolo_status parse_choice(struct parser *p, enum kolo_coll coll, char *end
     *end = end_of(p, w);
     if (*end == ':') {
         struct kolo_text none = {0};
-        return refuse(p, w, "must be followed by ',', ';' or the end", &none);
+        return refuse_rule(p, w, "must be followed by ',', ';' or the end", &none);
     }
     KOLO_TRY(refuse_overlap(p, &rule));
     p->rules->rule[p->rules->count++] = rule;
@@ -208,7 +208,7 @@ static kolo_status parse_entry(struct parser *p, char *end)
     *end = end_of(p, w);
     if (*end != ':') {
         struct kolo_text none = {0};
-        return refuse(p, w, "must be followed by ':' and an algorithm", &none);
+        return refuse_rule(p, w, "must be followed by ':' and an algorithm", &none);
     }
     do {
         KOLO_TRY(parse_choice(p, coll, end));
@@ -273,7 +273,8 @@ void kolo_rules_destroy(struct kolo_rules *rules)
     free(rules);
 }
 
-static const struct rule *find(const struct kolo_rules *rules, enum kolo_coll coll, size_t bytes)
+static const struct rule *find_rule(const struct kolo_rules *rules, enum kolo_coll coll,
+                                    size_t bytes)
 {
     for (int i = 0; rules != NULL && i < rules->count; i++) {
         const struct rule *rule = &rules->rule[i];
@@ -289,14 +290,14 @@ static const struct rule *find(const struct kolo_rules *rules, enum kolo_coll co
 const struct kolo_algo *kolo_rules_find(const struct kolo_rules *rules, enum kolo_coll coll,
                                         size_t bytes)
 {
-    const struct rule *rule = find(rules, coll, bytes);
+    const struct rule *rule = find_rule(rules, coll, bytes);
     return rule != NULL ? rule->algo : NULL;
 }
 
 void kolo_rules_say(const struct kolo_rules *rules, enum kolo_coll coll, size_t bytes,
                     struct kolo_text *out)
 {
-    const struct rule *rule = find(rules, coll, bytes);
+    const struct rule *rule = find_rule(rules, coll, bytes);
     if (rule != NULL) {
         kolo_text_add(out, "%s:%.*s", kolo_coll_name(coll), (int)rule->choice.len,
                       rules->text + rule->choice.at);

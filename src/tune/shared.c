@@ -96,7 +96,7 @@ static uint64_t key_of(const struct kolo_chooser *c, enum kolo_coll coll,
 }
 
 /* Under the lock. */
-static const struct kept *find(uint64_t key)
+static const struct kept *find_ranking(uint64_t key)
 {
     for (int i = 0; i < KEPT; i++) {
         if (shared.kept[i].key == key && shared.kept[i].candidate != NULL) {
@@ -107,7 +107,7 @@ static const struct kept *find(uint64_t key)
 }
 
 /* Under the lock. If there is no memory, the ranking is priced again the next time. */
-static void keep(uint64_t key, const struct kolo_ranking *ranking)
+static void keep_ranking(uint64_t key, const struct kolo_ranking *ranking)
 {
     struct kept *oldest = &shared.kept[shared.next % KEPT];
     const size_t bytes = (size_t)ranking->count * sizeof *ranking->candidate;
@@ -129,7 +129,7 @@ kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *rank
     kolo_status st = KOLO_OK;
     (void)pthread_once(&once, watch_forks);
     pthread_mutex_lock(&shared.lock);
-    const struct kept *found = find(key);
+    const struct kept *found = find_ranking(key);
     if (found != NULL) {
         ranking->count = found->count;
         memcpy(ranking->candidate, found->candidate,
@@ -137,7 +137,7 @@ kolo_status kolo_ranking_share(struct kolo_chooser *c, struct kolo_ranking *rank
     } else {
         st = kolo_ranking_price(c, ranking, coll, about);
         if (st == KOLO_OK) {
-            keep(key, ranking);
+            keep_ranking(key, ranking);
         }
     }
     pthread_mutex_unlock(&shared.lock);

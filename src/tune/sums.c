@@ -34,7 +34,7 @@ static bool *bits_of(struct sums_walk *w, int rank, struct kolo_slice s)
     return &w->partial[w->base[rank * KOLO_BUFS + s.buf] + s.first];
 }
 
-static bool any(const bool *bits, int count)
+static bool has_any(const bool *bits, int count)
 {
     bool found = false;
     for (int i = 0; i < count; i++) {
@@ -43,7 +43,7 @@ static bool any(const bool *bits, int count)
     return found;
 }
 
-static bool continues(const struct pass *pass, struct kolo_slice dst)
+static bool is_continued(const struct pass *pass, struct kolo_slice dst)
 {
     return pass->sources > 0 && pass->sources < PASS_SOURCES && pass->dst.buf == dst.buf &&
            pass->dst.first == dst.first && pass->dst.count == dst.count;
@@ -51,20 +51,20 @@ static bool continues(const struct pass *pass, struct kolo_slice dst)
 
 /* Note dst = dst op src. If dst held a partial sum that this pass did not make, that sum was
  * stored. */
-static void add(struct sums_walk *w, const struct kolo_event *e, bool adds_partial)
+static void add_slice(struct sums_walk *w, const struct kolo_event *e, bool adds_partial)
 {
     const struct kolo_slice dst = e->step->dst;
     struct pass *pass = &w->pass[e->rank * w->plan->lanes + e->step->lane];
     bool *bits = bits_of(w, e->rank, dst);
-    const bool joins = continues(pass, dst);
+    const bool joins = is_continued(pass, dst);
     const bool last = (e->step->flags & KOLO_STEP_LAST) != 0;
     const bool own = joins && pass->sources > 1; /* this pass made the sum in dst */
-    w->stored = w->stored || adds_partial || (!own && any(bits, dst.count));
+    w->stored = w->stored || adds_partial || (!own && has_any(bits, dst.count));
     *pass = (struct pass){dst, joins ? pass->sources + 1 : 2};
     memset(bits, !last, dst.count);
 }
 
-static void replace(struct sums_walk *w, const struct kolo_event *e, bool by_partial)
+static void replace_slice(struct sums_walk *w, const struct kolo_event *e, bool by_partial)
 {
     const struct kolo_slice dst = e->step->dst;
     w->pass[e->rank * w->plan->lanes + e->step->lane] = (struct pass){dst, 1};
@@ -77,21 +77,21 @@ static kolo_status see_step(void *ctx, const struct kolo_event *e)
     const struct kolo_step *s = e->step;
     switch ((enum kolo_meaning)s->op) {
     case KOLO_SEND:
-        w->message[e->message] = any(bits_of(w, e->rank, s->src), s->src.count);
+        w->message[e->message] = has_any(bits_of(w, e->rank, s->src), s->src.count);
         w->stored = w->stored || w->message[e->message];
         w->pass[e->rank * w->plan->lanes + s->lane].sources = 0;
         break;
     case KOLO_RECV:
-        replace(w, e, w->message[e->message]);
+        replace_slice(w, e, w->message[e->message]);
         break;
     case KOLO_RECV_REDUCE:
-        add(w, e, w->message[e->message]);
+        add_slice(w, e, w->message[e->message]);
         break;
     case KOLO_COPY:
-        replace(w, e, any(bits_of(w, e->rank, s->src), s->src.count));
+        replace_slice(w, e, has_any(bits_of(w, e->rank, s->src), s->src.count));
         break;
     case KOLO_REDUCE:
-        add(w, e, any(bits_of(w, e->rank, s->src), s->src.count));
+        add_slice(w, e, has_any(bits_of(w, e->rank, s->src), s->src.count));
         break;
     }
     return KOLO_OK;

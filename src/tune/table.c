@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool takes(const struct kolo_row *row, int nranks, size_t bytes, bool mapped)
+static bool is_for(const struct kolo_row *row, int nranks, size_t bytes, bool mapped)
 {
     /* A range without an end includes SIZE_MAX itself. */
     const bool below = bytes < row->high || row->high == SIZE_MAX;
@@ -42,7 +42,7 @@ static bool is_free(const struct kolo_row *const *rival, int count, int nranks, 
                     bool mapped)
 {
     for (int i = 0; i < count; i++) {
-        if (takes(rival[i], nranks, bytes, mapped)) {
+        if (is_for(rival[i], nranks, bytes, mapped)) {
             return false;
         }
     }
@@ -61,7 +61,8 @@ static bool is_reached(const struct kolo_table *t, const struct kolo_row *new, b
         const int nranks = last < INT32_MAX ? last + 1 : last;
         for (int k = -1; k < count; k++) {
             const size_t bytes = k < 0 ? new->low : rival[k]->high;
-            if (takes(new, nranks, bytes, mapped) && is_free(rival, count, nranks, bytes, mapped)) {
+            if (is_for(new, nranks, bytes, mapped) &&
+                is_free(rival, count, nranks, bytes, mapped)) {
                 return true;
             }
         }
@@ -79,7 +80,7 @@ const struct kolo_row *kolo_table_next(const struct kolo_table *table, enum kolo
 {
     while (table != NULL && *at < table->count) {
         const struct kolo_row *row = &table->row[(*at)++];
-        if (row->coll == coll && takes(row, nranks, bytes, mapped)) {
+        if (row->coll == coll && is_for(row, nranks, bytes, mapped)) {
             return row;
         }
     }

@@ -53,9 +53,9 @@ static bool is_word(struct word w, const char *text)
 }
 
 /* Fail with `FILE:line:column: "word" why`. `format` and its arguments make the why. */
-static kolo_status refuse(const struct parser *p, struct word w, const char *format, ...)
+static kolo_status refuse_line(const struct parser *p, struct word w, const char *format, ...)
     KOLO_PRINTF(3, 4);
-static kolo_status refuse(const struct parser *p, struct word w, const char *format, ...)
+static kolo_status refuse_line(const struct parser *p, struct word w, const char *format, ...)
 {
     char why[768];
     const char *what = w.len > 0 ? "" : "the end of the line ";
@@ -104,7 +104,7 @@ static kolo_status parse_coll(const struct parser *p, struct word w, struct kolo
         return KOLO_OK;
     }
     kolo_coll_list(&allowed, ", ");
-    const kolo_status st = refuse(p, w, "is no collective; there are %s", allowed.chars);
+    const kolo_status st = refuse_line(p, w, "is no collective; there are %s", allowed.chars);
     kolo_text_free(&allowed);
     return st;
 }
@@ -121,10 +121,10 @@ static kolo_status parse_ranks(const struct parser *p, struct word w, struct kol
     const struct word low = {w.at, before};
     const struct word high = dash != NULL ? (struct word){dash + 1, w.len - before - 1} : low;
     if (!parse_number(low, &row->ranks_low) || !parse_number(high, &row->ranks_high)) {
-        return refuse(p, w, "is no number of ranks; \"2\", \"2-8\" or \"*\" would be");
+        return refuse_line(p, w, "is no number of ranks; \"2\", \"2-8\" or \"*\" would be");
     }
     if (row->ranks_low > row->ranks_high) {
-        return refuse(p, w, "is empty; the lower number comes first");
+        return refuse_line(p, w, "is empty; the lower number comes first");
     }
     return KOLO_OK;
 }
@@ -138,19 +138,20 @@ static kolo_status parse_range(const struct parser *p, struct word w, struct kol
         return KOLO_OK;
     }
     if (comma == NULL || w.at[0] != '[' || w.at[w.len - 1] != ')') {
-        return refuse(p, w, "is no range of bytes; \"[4k,64k)\", \"[64k,)\" or \"*\" would be");
+        return refuse_line(p, w,
+                           "is no range of bytes; \"[4k,64k)\", \"[64k,)\" or \"*\" would be");
     }
     const struct word low = {w.at + 1, (size_t)(comma - w.at) - 1};
     const struct word high = {comma + 1, w.len - low.len - 3};
     if (!parse_bytes(low, &row->low)) {
-        return refuse(p, low.len > 0 ? low : w,
-                      "is no number of bytes; \"512\", \"4k\" or \"1M\" would be");
+        return refuse_line(p, low.len > 0 ? low : w,
+                           "is no number of bytes; \"512\", \"4k\" or \"1M\" would be");
     }
     if (high.len > 0 && !parse_bytes(high, &row->high)) {
-        return refuse(p, high, "is no number of bytes; \"512\", \"4k\", \"1M\" or nothing is");
+        return refuse_line(p, high, "is no number of bytes; \"512\", \"4k\", \"1M\" or nothing is");
     }
     if (row->low >= row->high) {
-        return refuse(p, w, "is empty; the end of a range is not part of it");
+        return refuse_line(p, w, "is empty; the end of a range is not part of it");
     }
     return KOLO_OK;
 }
@@ -170,8 +171,8 @@ static kolo_status parse_algo(const struct parser *p, struct word w, struct kolo
         }
         kolo_text_add(&allowed, "%s%s", allowed.len > 0 ? ", " : "", kolo_algo_word(algo));
     }
-    const kolo_status st = refuse(p, w, "is no algorithm of %s; there are %s",
-                                  kolo_coll_name(row->coll), allowed.chars);
+    const kolo_status st = refuse_line(p, w, "is no algorithm of %s; there are %s",
+                                       kolo_coll_name(row->coll), allowed.chars);
     kolo_text_free(&allowed);
     return st;
 }
@@ -182,7 +183,7 @@ static kolo_status parse_tile(const struct parser *p, struct word w, struct kolo
     if (is_word(w, "default") || (parse_bytes(w, &row->tile_bytes) && row->tile_bytes > 0)) {
         return KOLO_OK;
     }
-    return refuse(p, w, "is no tile; bytes (\"64k\") or \"default\" would be");
+    return refuse_line(p, w, "is no tile; bytes (\"64k\") or \"default\" would be");
 }
 
 static kolo_status parse_buffers(const struct parser *p, struct word w, struct kolo_row *row)
@@ -194,7 +195,8 @@ static kolo_status parse_buffers(const struct parser *p, struct word w, struct k
             return KOLO_OK;
         }
     }
-    return refuse(p, w, "says nothing about buffers; \"private\", \"shared\" or \"any\" would");
+    return refuse_line(p, w,
+                       "says nothing about buffers; \"private\", \"shared\" or \"any\" would");
 }
 
 /* ---- what was measured ---- */
@@ -244,17 +246,18 @@ static kolo_status parse_measured(const struct parser *p, struct word w, unsigne
         double value = 0;
         number.len -= percent;
         if (percent != measured[i].percent || !parse_decimal(number, &value)) {
-            return refuse(p, w, "wants a decimal number%s", measured[i].percent ? " and '%'" : "");
+            return refuse_line(p, w, "wants a decimal number%s",
+                               measured[i].percent ? " and '%'" : "");
         }
         if ((*seen >> i & 1) != 0) {
-            return refuse(p, w, "is there twice");
+            return refuse_line(p, w, "is there twice");
         }
         *seen |= 1u << i;
         value = percent ? value / 100 : value;
         memcpy((char *)row + measured[i].offset, &value, sizeof value);
         return KOLO_OK;
     }
-    return refuse(p, w, "is not known; us=, default_us=, gain= and sigma= may follow a row");
+    return refuse_line(p, w, "is not known; us=, default_us=, gain= and sigma= may follow a row");
 }
 
 /* ---- rows ---- */
@@ -268,10 +271,10 @@ static kolo_status check_reached(const struct parser *p, struct word first,
     }
     const bool mapped = new->buffers == KOLO_BUFFERS_SHARED;
     const struct kolo_row *other = kolo_table_find(t, new->coll, new->ranks_low, new->low, mapped);
-    return refuse(p, first,
-                  "begins a row that can never match: the rows before it, such as line "
-                  "%d, take all that it stands for",
-                  p->line_of[other - t->row]);
+    return refuse_line(p, first,
+                       "begins a row that can never match: the rows before it, such as line "
+                       "%d, take all that it stands for",
+                       p->line_of[other - t->row]);
 }
 
 static kolo_status parse_row(struct parser *p, struct word first)
@@ -288,7 +291,8 @@ static kolo_status parse_row(struct parser *p, struct word first)
         KOLO_TRY(parse_measured(p, w, &seen, &row));
     }
     if (p->table->count == KOLO_TABLE_ROWS) {
-        return refuse(p, first, "is one row too many; a table has at most %d", KOLO_TABLE_ROWS);
+        return refuse_line(p, first, "is one row too many; a table has at most %d",
+                           KOLO_TABLE_ROWS);
     }
     KOLO_TRY(check_reached(p, first, &row));
     p->line_of[p->table->count] = p->line;
@@ -302,25 +306,26 @@ static kolo_status parse_version(struct parser *p, struct word first)
 {
     int version = 0;
     if (!is_word(first, "kolo-table")) {
-        return refuse(p, first, "is not how a table begins; \"kolo-table %d\" is",
-                      KOLO_TABLE_VERSION);
+        return refuse_line(p, first, "is not how a table begins; \"kolo-table %d\" is",
+                           KOLO_TABLE_VERSION);
     }
     const struct word w = take_word(p);
     if (!parse_number(w, &version) || version != KOLO_TABLE_VERSION) {
-        return refuse(p, w, "is no version that this kolo reads; it reads %d", KOLO_TABLE_VERSION);
+        return refuse_line(p, w, "is no version that this kolo reads; it reads %d",
+                           KOLO_TABLE_VERSION);
     }
     const struct word more = take_word(p);
-    return more.len == 0 ? KOLO_OK : refuse(p, more, "is too much; the version ends the line");
+    return more.len == 0 ? KOLO_OK : refuse_line(p, more, "is too much; the version ends the line");
 }
 
 static kolo_status parse_machine(struct parser *p, struct word first)
 {
     if (!is_word(first, "machine")) {
-        return refuse(p, first, "must be \"machine\" and what names it, or \"machine any\"");
+        return refuse_line(p, first, "must be \"machine\" and what names it, or \"machine any\"");
     }
     const struct word w = take_word(p);
     if (w.len == 0) {
-        return refuse(p, w, "where the machine must be named, or \"any\"");
+        return refuse_line(p, w, "where the machine must be named, or \"any\"");
     }
     size_t len = (size_t)(p->line_end - w.at);
     while (len > 0 && is_blank(w.at[len - 1])) {

@@ -76,7 +76,7 @@ static struct kolo_slot_use *long_use_of(const struct kolo_turn *t, uint32_t epo
 }
 
 /* Check that the lines and the short slot of tile `epoch` may be written. */
-static kolo_status credit(const struct kolo_turn *t, uint32_t epoch)
+static kolo_status claim_lines(const struct kolo_turn *t, uint32_t epoch)
 {
     const uint32_t depth = t->proof->set->depth;
     const struct kolo_prog *old = found_in(use_of(t, epoch), epoch).prog;
@@ -91,7 +91,7 @@ static kolo_status long_credit(const struct kolo_turn *t, uint32_t epoch)
                                                     : KOLO_OK;
 }
 
-static void take(const struct kolo_turn *t, struct kolo_slot_use *use)
+static void note_use(const struct kolo_turn *t, struct kolo_slot_use *use)
 {
     if (use->prog == NULL || use->epoch != t->epoch) {
         *use = (struct kolo_slot_use){t->prog, use->prog, t->epoch, use->epoch};
@@ -110,15 +110,15 @@ static kolo_status begin_tile(const struct kolo_turn *t)
         kolo_proof_join(p, t->clock, p->lane_done[lane * p->epochs + t->epoch - 2]);
     }
     const bool fills_long = p->set->in_long[t->call] && t->prog->fills_outbox;
-    kolo_status st = credit(t, t->epoch);
+    kolo_status st = claim_lines(t, t->epoch);
     st = st == KOLO_OK && fills_long ? long_credit(t, t->epoch) : st;
     if (st != KOLO_OK) {
         return st;
     }
     if (fills_long) {
-        take(t, long_use_of(t, t->epoch));
+        note_use(t, long_use_of(t, t->epoch));
     }
-    take(t, use_of(t, t->epoch));
+    note_use(t, use_of(t, t->epoch));
     const uint32_t slot = t->epoch & ((uint32_t)t->prog->depth - 1);
     p->slot_of[(size_t)t->rank * p->epochs + t->epoch] = (uint8_t)slot;
     return kolo_proof_claim_slot(t, t->epoch, slot);
@@ -191,7 +191,7 @@ static kolo_status advance_lane(struct kolo_proof *p, int rank, int lane)
 
 /* ---- calls ---- */
 
-static kolo_status publish(struct kolo_proof *p, int rank)
+static kolo_status publish_entry(struct kolo_proof *p, int rank)
 {
     struct kolo_turn t = turn_of(p, rank, 0);
     struct kolo_runner *r = &p->runner[rank];
@@ -209,7 +209,7 @@ static kolo_status publish(struct kolo_proof *p, int rank)
     return home->entered != 0 ? KOLO_OK : kolo_proof_no_memory();
 }
 
-static kolo_status enter(struct kolo_proof *p, int rank)
+static kolo_status enter_call(struct kolo_proof *p, int rank)
 {
     struct kolo_turn t = turn_of(p, rank, 0);
     struct kolo_runner *r = &p->runner[rank];
@@ -234,7 +234,7 @@ static kolo_status enter(struct kolo_proof *p, int rank)
     return KOLO_OK;
 }
 
-static kolo_status leave(struct kolo_proof *p, int rank)
+static kolo_status leave_call(struct kolo_proof *p, int rank)
 {
     struct kolo_turn t = turn_of(p, rank, 0);
     struct kolo_runner *r = &p->runner[rank];
@@ -264,7 +264,7 @@ static kolo_status run_lanes(struct kolo_proof *p, int rank)
         KOLO_TRY(r->lane[lane].finished ? KOLO_OK : advance_lane(p, rank, lane));
         finished += r->lane[lane].finished;
     }
-    return finished == nlanes ? leave(p, rank) : KOLO_INPROGRESS;
+    return finished == nlanes ? leave_call(p, rank) : KOLO_INPROGRESS;
 }
 
 static kolo_status run_rank(struct kolo_proof *p, int rank, bool *moved)
@@ -273,8 +273,8 @@ static kolo_status run_rank(struct kolo_proof *p, int rank, bool *moved)
     const uint64_t before = p->work;
     kolo_status st = KOLO_OK;
     while (st == KOLO_OK && r->at != KOLO_RUN_OVER) {
-        st = r->at == KOLO_RUN_PUBLISH ? publish(p, rank)
-             : r->at == KOLO_RUN_ENTER ? enter(p, rank)
+        st = r->at == KOLO_RUN_PUBLISH ? publish_entry(p, rank)
+             : r->at == KOLO_RUN_ENTER ? enter_call(p, rank)
                                        : run_lanes(p, rank);
     }
     *moved = *moved || p->work != before;
@@ -297,7 +297,7 @@ static void say_who_waits(const struct kolo_proof *p, int rank, struct kolo_text
     }
 }
 
-static kolo_status stuck(const struct kolo_proof *p)
+static kolo_status refuse_deadlock(const struct kolo_proof *p)
 {
     struct kolo_text text = {0};
     for (int rank = 0; rank < p->n && text.len < 300; rank++) {
@@ -330,11 +330,11 @@ static kolo_status last_slots(struct kolo_proof *p)
         struct kolo_turn t = turn_of(p, rank, 0);
         for (uint32_t i = 0; i < p->set->depth; i++) {
             const uint32_t epoch = p->epochs + i;
-            kolo_status st = credit(&t, epoch);
+            kolo_status st = claim_lines(&t, epoch);
             st = st == KOLO_OK ? kolo_proof_claim_slot(&t, epoch, epoch % p->set->depth) : st;
             st = st == KOLO_OK ? last_long_slot(&t, epoch) : st;
             if (st != KOLO_OK) {
-                return st == KOLO_INPROGRESS ? stuck(p) : st;
+                return st == KOLO_INPROGRESS ? refuse_deadlock(p) : st;
             }
         }
     }
@@ -363,7 +363,7 @@ static kolo_status run_all(struct kolo_proof *p)
     }
     for (int rank = 0; rank < p->n; rank++) {
         if (p->runner[rank].at != KOLO_RUN_OVER) {
-            return stuck(p);
+            return refuse_deadlock(p);
         }
     }
     KOLO_TRY(no_message_left(p));
@@ -415,8 +415,8 @@ done:
     return st;
 }
 
-static kolo_status prove(const struct kolo_program_set *set, uint64_t *const *promise,
-                         bool in_place)
+static kolo_status prove_set(const struct kolo_program_set *set, uint64_t *const *promise,
+                             bool in_place)
 {
     struct kolo_proof p = {
         .set = set, .in_place = in_place, .n = set->plan[0]->shape.nranks, .lanes = 1};
@@ -437,7 +437,7 @@ kolo_status kolo_verify_programs(const struct kolo_program_set *set)
         st = promise[call] != NULL ? make_promise(plan, promise[call]) : kolo_proof_no_memory();
     }
     for (int in_place = 0; in_place < 2 && st == KOLO_OK; in_place++) {
-        st = prove(set, promise, in_place != 0);
+        st = prove_set(set, promise, in_place != 0);
     }
     for (int call = 0; promise != NULL && call < set->ncalls; call++) {
         free(promise[call]);

@@ -4,7 +4,7 @@
  * readers, and the end of a tile wakes its sources. */
 #include "exec/proof/proof.h"
 
-static kolo_status bad(const struct kolo_prog *p, int rank, const char *what, long value)
+static kolo_status refuse_program(const struct kolo_prog *p, int rank, const char *what, long value)
 {
     return kolo_fail(KOLO_ERR_INVALID, "%s: program of rank %d: %s (%ld)", p->plan->algo->base.name,
                      rank, what, value);
@@ -34,14 +34,14 @@ static kolo_status check_lane(const struct kolo_prog *p, int rank, int lane)
     const struct kolo_lane_ops *ops = &p->lane[lane];
     if (ops->begin > ops->end || ops->end > p->nops || ops->nstages < 1 ||
         ops->nstages > KOLO_STAGES) {
-        return bad(p, rank, "bounds of lane", lane);
+        return refuse_program(p, rank, "bounds of lane", lane);
     }
     if (ops->stage[0] != ops->begin || ops->stage[ops->nstages] != ops->end) {
-        return bad(p, rank, "stages leave out ops of lane", lane);
+        return refuse_program(p, rank, "stages leave out ops of lane", lane);
     }
     for (int i = 0; i < ops->nstages; i++) {
         if (ops->stage[i] > ops->stage[i + 1]) {
-            return bad(p, rank, "order of stages, stage", i);
+            return refuse_program(p, rank, "order of stages, stage", i);
         }
     }
     return KOLO_OK;
@@ -56,15 +56,16 @@ static kolo_status check_program(const struct kolo_program_set *set, const struc
                                  int rank, int n)
 {
     if (p->me != rank || p->nlanes < 1 || p->nlanes > KOLO_LANES) {
-        return bad(p, rank, "rank or lanes", p->nlanes);
+        return refuse_program(p, rank, "rank or lanes", p->nlanes);
     }
     if (!is_copies(p->depth, set->depth) || !is_copies(p->long_depth, set->long_depth)) {
-        return bad(p, rank, "depth", is_copies(p->depth, set->depth) ? p->long_depth : p->depth);
+        return refuse_program(p, rank, "depth",
+                              is_copies(p->depth, set->depth) ? p->long_depth : p->depth);
     }
     if (!list_makes_sense(p->readers, p->nreaders, n) ||
         !list_makes_sense(p->sources, p->nsources, n) ||
         !list_makes_sense(p->entries, p->nentries, n)) {
-        return bad(p, rank, "a list names a rank that is not there, of", n);
+        return refuse_program(p, rank, "a list names a rank that is not there, of", n);
     }
     for (int lane = 0; lane < p->nlanes; lane++) {
         KOLO_TRY(check_lane(p, rank, lane));
@@ -74,7 +75,7 @@ static kolo_status check_program(const struct kolo_program_set *set, const struc
         if ((uint64_t)op->first + op->nsrc + op->ndst > p->nats ||
             op->step >= p->plan->rank[rank].count ||
             (op->code == KOLO_DO_SIGNAL && op->nsrc != 1)) {
-            return bad(p, rank, "operands or step of op", (long)i);
+            return refuse_program(p, rank, "operands or step of op", (long)i);
         }
     }
     return KOLO_OK;
@@ -87,7 +88,8 @@ static kolo_status check_wakes(const struct kolo_program_set *set, int call, int
     for (int i = 0; i < p->nreaders; i++) {
         const struct kolo_prog *q = of[p->readers[i]];
         if (!in_list(q->sources, q->nsources, rank)) {
-            return bad(p, rank, "may sleep for the end of a tile, unknown to rank", p->readers[i]);
+            return refuse_program(p, rank, "may sleep for the end of a tile, unknown to rank",
+                                  p->readers[i]);
         }
     }
     for (uint32_t i = 0; i < p->nops; i++) {
@@ -96,12 +98,12 @@ static kolo_status check_wakes(const struct kolo_program_set *set, int call, int
         for (uint32_t k = 0; (wait || left) && k < op->nsrc; k++) {
             const int to = p->at[op->first + k].rank;
             if (to < 0 || to >= n) {
-                return bad(p, rank, "waits for rank", to);
+                return refuse_program(p, rank, "waits for rank", to);
             }
             const struct kolo_prog *q = of[to];
             if ((wait && !in_list(q->readers, q->nreaders, rank)) ||
                 (left && !in_list(q->sources, q->nsources, rank))) {
-                return bad(p, rank, "may sleep for a signal, unknown to rank", to);
+                return refuse_program(p, rank, "may sleep for a signal, unknown to rank", to);
             }
         }
     }

@@ -59,7 +59,7 @@ void kolo_proof_join(struct kolo_proof *p, uint32_t *clock, uint32_t snapshot)
     }
 }
 
-static bool before(const struct kolo_turn *t, struct kolo_moment moment)
+static bool happened_before(const struct kolo_turn *t, struct kolo_moment moment)
 {
     return moment.time > 0 && t->clock[moment.component] >= moment.time;
 }
@@ -79,7 +79,7 @@ kolo_status kolo_proof_fits(const struct kolo_turn *t, int32_t have, int32_t mov
 
 /* ---- where an operand lies ---- */
 
-static void touch(uint32_t *touched, const struct kolo_turn *t)
+static void note_read(uint32_t *touched, const struct kolo_turn *t)
 {
     touched[t->component] = kolo_proof_now(t);
 }
@@ -118,7 +118,7 @@ static kolo_status in_peer_memory(const struct kolo_turn *t, const struct kolo_a
         return kolo_proof_fail(t, "rank %d may have returned from the call, and its memory is used",
                                at->rank);
     }
-    touch(home->touched, t);
+    note_read(home->touched, t);
     return in_user_memory(t, at->rank, buf, at->index + j, out);
 }
 
@@ -199,7 +199,8 @@ kolo_status kolo_proof_resolve(const struct kolo_turn *t, const struct kolo_at *
 
 /* ---- loads and stores ---- */
 
-static kolo_status settled(const struct kolo_turn *t, const struct kolo_cell *c, const char *what)
+static kolo_status check_written(const struct kolo_turn *t, const struct kolo_cell *c,
+                                 const char *what)
 {
     const struct kolo_proof *p = t->proof;
     if (c->arriving >= 0) {
@@ -219,7 +220,7 @@ kolo_status kolo_proof_load(const struct kolo_turn *t, uint32_t cell, struct kol
 {
     struct kolo_proof *p = t->proof;
     const struct kolo_cell *c = &p->cell[cell];
-    KOLO_TRY(settled(t, c, "loads"));
+    KOLO_TRY(check_written(t, c, "loads"));
     if (c->value.epoch != t->epoch + 1) {
         return c->value.epoch == 0
                    ? kolo_proof_fail(t, "loads what nobody has written")
@@ -231,7 +232,7 @@ kolo_status kolo_proof_load(const struct kolo_turn *t, uint32_t cell, struct kol
     return KOLO_OK;
 }
 
-static kolo_status unread(const struct kolo_turn *t, uint32_t cell)
+static kolo_status check_unread(const struct kolo_turn *t, uint32_t cell)
 {
     const struct kolo_proof *p = t->proof;
     const uint32_t *reader = p->reader + (size_t)cell * p->components;
@@ -245,14 +246,14 @@ static kolo_status unread(const struct kolo_turn *t, uint32_t cell)
 
 /* Check that no message is leaving from this cell: the receiver has it, or the sender saw that it
  * is complete. */
-static kolo_status unsent(const struct kolo_turn *t, const struct kolo_cell *c)
+static kolo_status check_sent(const struct kolo_turn *t, const struct kolo_cell *c)
 {
     const struct kolo_proof *p = t->proof;
     const struct kolo_list_node *node = p->nodes.at;
     const struct kolo_proof_message *message = p->messages.at;
     for (int32_t i = c->leaving; i >= 0; i = node[i].next) {
         const struct kolo_proof_message *m = &message[node[i].message];
-        if (!before(t, m->taken) && !before(t, m->done)) {
+        if (!happened_before(t, m->taken) && !happened_before(t, m->done)) {
             return kolo_proof_fail(t, "stores where a message to rank %d may still be sent from",
                                    m->to);
         }
@@ -264,9 +265,9 @@ kolo_status kolo_proof_claim(const struct kolo_turn *t, uint32_t cell)
 {
     struct kolo_proof *p = t->proof;
     struct kolo_cell *c = &p->cell[cell];
-    KOLO_TRY(settled(t, c, "stores over"));
-    KOLO_TRY(unread(t, cell));
-    KOLO_TRY(unsent(t, c));
+    KOLO_TRY(check_written(t, c, "stores over"));
+    KOLO_TRY(check_unread(t, cell));
+    KOLO_TRY(check_sent(t, c));
     memset(p->reader + (size_t)cell * p->components, 0, p->components * sizeof *p->reader);
     c->leaving = -1;
     return KOLO_OK;
@@ -304,7 +305,7 @@ kolo_status kolo_proof_claim_long_slot(const struct kolo_turn *t, uint32_t slot)
     const struct kolo_proof *p = t->proof;
     const uint32_t copy = (uint32_t)t->rank * (KOLO_DEPTH + KOLO_LONG_DEPTH) + KOLO_DEPTH + slot;
     for (uint32_t i = 0; i < p->max_places; i++) {
-        KOLO_TRY(unread(t, p->outbox_cell + copy * p->max_places + i));
+        KOLO_TRY(check_unread(t, p->outbox_cell + copy * p->max_places + i));
     }
     return KOLO_OK;
 }

@@ -2,7 +2,7 @@
 /* Messages. Their ends match in order. The bytes may leave and arrive at any time between. */
 #include "exec/proof/proof.h"
 
-static struct kolo_proof_message *message(const struct kolo_proof *p, int32_t i)
+static struct kolo_proof_message *message_at(const struct kolo_proof *p, int32_t i)
 {
     return (struct kolo_proof_message *)p->messages.at + i;
 }
@@ -15,8 +15,8 @@ static int32_t *request(const struct kolo_turn *t, uint32_t index)
 
 /* The message that this end belongs to: the oldest message with only the other end, or a new
  * one. */
-static struct kolo_proof_message *post(const struct kolo_turn *t, const struct kolo_uop *op,
-                                       bool sends)
+static struct kolo_proof_message *post_end(const struct kolo_turn *t, const struct kolo_uop *op,
+                                           bool sends)
 {
     struct kolo_proof *p = t->proof;
     const int from = sends ? t->rank : op->peer, to = sends ? op->peer : t->rank;
@@ -26,8 +26,8 @@ static struct kolo_proof_message *post(const struct kolo_turn *t, const struct k
     int32_t *const req = request(t, op->index);
     if (other->first >= 0) {
         *req = other->first;
-        other->first = message(p, *req)->next;
-        return message(p, *req);
+        other->first = message_at(p, *req)->next;
+        return message_at(p, *req);
     }
     struct kolo_proof_message *m = kolo_proof_append(&p->messages, sizeof *m);
     if (m == NULL) {
@@ -42,7 +42,7 @@ static struct kolo_proof_message *post(const struct kolo_turn *t, const struct k
     if (mine->first < 0) {
         mine->first = *req;
     } else {
-        message(p, mine->last)->next = *req;
+        message_at(p, mine->last)->next = *req;
     }
     mine->last = *req;
     return m;
@@ -106,7 +106,7 @@ static kolo_status leave_from(const struct kolo_turn *t, uint32_t j, int32_t num
 /* Both ends are posted. The message may arrive from now on, and not earlier. */
 static kolo_status begin_arrival(struct kolo_proof *p, int32_t number)
 {
-    const struct kolo_proof_message *m = message(p, number);
+    const struct kolo_proof_message *m = message_at(p, number);
     struct kolo_turn t = m->receiver;
     t.clock = p->joined;
     for (uint32_t i = 0; i < p->components; i++) {
@@ -125,7 +125,7 @@ kolo_status kolo_proof_send(const struct kolo_turn *t, const struct kolo_uop *op
 {
     struct kolo_proof *p = t->proof;
     KOLO_TRY(check_post(t, op));
-    struct kolo_proof_message *m = post(t, op, true);
+    struct kolo_proof_message *m = post_end(t, op, true);
     if (m == NULL) {
         return kolo_proof_no_memory();
     }
@@ -147,7 +147,7 @@ kolo_status kolo_proof_receive(const struct kolo_turn *t, const struct kolo_uop 
 {
     struct kolo_proof *p = t->proof;
     KOLO_TRY(check_post(t, op));
-    struct kolo_proof_message *m = post(t, op, false);
+    struct kolo_proof_message *m = post_end(t, op, false);
     if (m == NULL) {
         return kolo_proof_no_memory();
     }
@@ -177,16 +177,16 @@ kolo_status kolo_proof_taken(const struct kolo_turn *t, const struct kolo_uop *o
     for (uint32_t i = 0; i < op->nsrc; i++) {
         const uint32_t index = kolo_proof_operand(t, i)->index;
         const int32_t req = index < t->prog->nreqs ? *request(t, index) : -1;
-        if (req < 0 || message(p, req)->to != t->rank ||
-            message(p, req)->received != t->epoch + 1) {
+        if (req < 0 || message_at(p, req)->to != t->rank ||
+            message_at(p, req)->received != t->epoch + 1) {
             return kolo_proof_fail(t, "request %u is no receive of this tile", index);
         }
-        if (!message(p, req)->sent) {
-            return kolo_proof_must_wait(t, "a message", message(p, req)->from, index);
+        if (!message_at(p, req)->sent) {
+            return kolo_proof_must_wait(t, "a message", message_at(p, req)->from, index);
         }
     }
     for (uint32_t i = 0; i < op->nsrc; i++) {
-        struct kolo_proof_message *m = message(p, *request(t, kolo_proof_operand(t, i)->index));
+        struct kolo_proof_message *m = message_at(p, *request(t, kolo_proof_operand(t, i)->index));
         if (m->taken.time != 0) {
             continue;
         }
@@ -210,7 +210,7 @@ kolo_status kolo_proof_sent(const struct kolo_turn *t, bool note)
         if (!kolo_proof_request_open(p, t->rank, req)) {
             continue;
         }
-        struct kolo_proof_message *m = message(p, req);
+        struct kolo_proof_message *m = message_at(p, req);
         if (m->received == 0) {
             return kolo_proof_must_wait(t, "a receive", m->to, op->index);
         }

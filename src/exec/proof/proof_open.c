@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static void *take(struct kolo_proof *p, size_t count, size_t each)
+static void *take_zeroed(struct kolo_proof *p, size_t count, size_t each)
 {
     void *room = calloc(count + 1, each);
     p->failed = p->failed || room == NULL;
@@ -12,7 +12,7 @@ static void *take(struct kolo_proof *p, size_t count, size_t each)
     return room;
 }
 
-static void measure(struct kolo_proof *p)
+static void measure_programs(struct kolo_proof *p)
 {
     const struct kolo_program_set *set = p->set;
     for (int call = 0; call < set->ncalls; call++) {
@@ -63,29 +63,29 @@ static void place_homes(struct kolo_proof *p, uint64_t *const *promise)
 static void take_clocks(struct kolo_proof *p)
 {
     const size_t n = (size_t)p->n, lanes = n * (size_t)p->lanes, all = p->components;
-    p->clock = take(p, lanes * all, sizeof *p->clock);
-    p->signalled = take(p, n * p->max_phases * p->epochs, sizeof *p->signalled);
-    p->signal_slot = take(p, n * p->max_phases * p->epochs, sizeof *p->signal_slot);
-    p->done_at = take(p, n * (p->epochs + 1), sizeof *p->done_at);
-    p->lane_done = take(p, lanes * p->epochs, sizeof *p->lane_done);
-    p->slot_touched = take(p, n * p->epochs * all, sizeof *p->slot_touched);
-    p->slot_of = take(p, n * p->epochs, sizeof *p->slot_of);
-    p->joined = take(p, all, sizeof *p->joined);
-    p->touched = take(p, (size_t)p->set->ncalls * n * all, sizeof *p->touched);
+    p->clock = take_zeroed(p, lanes * all, sizeof *p->clock);
+    p->signalled = take_zeroed(p, n * p->max_phases * p->epochs, sizeof *p->signalled);
+    p->signal_slot = take_zeroed(p, n * p->max_phases * p->epochs, sizeof *p->signal_slot);
+    p->done_at = take_zeroed(p, n * (p->epochs + 1), sizeof *p->done_at);
+    p->lane_done = take_zeroed(p, lanes * p->epochs, sizeof *p->lane_done);
+    p->slot_touched = take_zeroed(p, n * p->epochs * all, sizeof *p->slot_touched);
+    p->slot_of = take_zeroed(p, n * p->epochs, sizeof *p->slot_of);
+    p->joined = take_zeroed(p, all, sizeof *p->joined);
+    p->touched = take_zeroed(p, (size_t)p->set->ncalls * n * all, sizeof *p->touched);
     if (p->lanes > 1) {
-        p->passed = take(p, lanes * KOLO_TILE_COPIES * (p->max_ops + 1), sizeof *p->passed);
+        p->passed = take_zeroed(p, lanes * KOLO_TILE_COPIES * (p->max_ops + 1), sizeof *p->passed);
     }
 }
 
 static void take_runners(struct kolo_proof *p)
 {
     const size_t n = (size_t)p->n, reqs = (size_t)KOLO_TILE_COPIES * p->max_reqs;
-    p->runner = take(p, n, sizeof *p->runner);
-    int32_t *requests = take(p, n * reqs, sizeof *requests);
-    bool *entered = take(p, n * n, sizeof *entered);
+    p->runner = take_zeroed(p, n, sizeof *p->runner);
+    int32_t *requests = take_zeroed(p, n * reqs, sizeof *requests);
+    bool *entered = take_zeroed(p, n * n, sizeof *entered);
     const size_t fifos = n * n * KOLO_PLAN_CHANNELS;
-    p->sends = take(p, fifos, sizeof *p->sends);
-    p->recvs = take(p, fifos, sizeof *p->recvs);
+    p->sends = take_zeroed(p, fifos, sizeof *p->sends);
+    p->recvs = take_zeroed(p, fifos, sizeof *p->recvs);
     for (size_t r = 0; !p->failed && r < n; r++) {
         p->runner[r].request = requests + r * reqs;
         p->runner[r].entered = entered + r * n;
@@ -97,17 +97,17 @@ static void take_runners(struct kolo_proof *p)
 
 bool kolo_proof_open(struct kolo_proof *p, uint64_t *const *promise)
 {
-    measure(p);
+    measure_programs(p);
     take_clocks(p);
     take_runners(p);
-    p->home = take(p, (size_t)(p->set->ncalls * p->n), sizeof *p->home);
-    p->moving = take(p, p->max_count, sizeof *p->moving);
+    p->home = take_zeroed(p, (size_t)(p->set->ncalls * p->n), sizeof *p->home);
+    p->moving = take_zeroed(p, p->max_count, sizeof *p->moving);
     if (p->failed) {
         return false;
     }
     place_homes(p, promise);
-    p->cell = take(p, p->ncells, sizeof *p->cell);
-    p->reader = take(p, (size_t)p->ncells * p->components, sizeof *p->reader);
+    p->cell = take_zeroed(p, p->ncells, sizeof *p->cell);
+    p->reader = take_zeroed(p, (size_t)p->ncells * p->components, sizeof *p->reader);
     for (uint32_t i = 0; !p->failed && i < p->ncells; i++) {
         p->cell[i].arriving = p->cell[i].leaving = -1;
     }

@@ -27,8 +27,8 @@ uint64_t kolo_proof_last(uint64_t sum)
 
 /* ---- moves ---- */
 
-static kolo_status fold(const struct kolo_turn *t, const struct kolo_uop *op, uint32_t j,
-                        struct kolo_value *out)
+static kolo_status fold_sources(const struct kolo_turn *t, const struct kolo_uop *op, uint32_t j,
+                                struct kolo_value *out)
 {
     struct kolo_proof *p = t->proof;
     const int32_t moved = kolo_proof_length(t, op, j);
@@ -53,8 +53,8 @@ static kolo_status fold(const struct kolo_turn *t, const struct kolo_uop *op, ui
 }
 
 /* Chunks are moved one after the other, or as one run: no chunk may be the source of another. */
-static kolo_status spread(const struct kolo_turn *t, const struct kolo_uop *op, uint32_t j,
-                          struct kolo_value value)
+static kolo_status store_everywhere(const struct kolo_turn *t, const struct kolo_uop *op,
+                                    uint32_t j, struct kolo_value value)
 {
     const struct kolo_proof *p = t->proof;
     const bool copies = op->nsrc == 1 && !op->last;
@@ -84,10 +84,10 @@ static kolo_status do_move(const struct kolo_turn *t, const struct kolo_uop *op)
         return kolo_proof_fail(t, "nothing to move");
     }
     for (uint32_t j = 0; j < op->count; j++) {
-        KOLO_TRY(fold(t, op, j, &value[j]));
+        KOLO_TRY(fold_sources(t, op, j, &value[j]));
     }
     for (uint32_t j = 0; j < op->count; j++) {
-        KOLO_TRY(spread(t, op, j, value[j]));
+        KOLO_TRY(store_everywhere(t, op, j, value[j]));
     }
     return KOLO_OK;
 }

@@ -92,7 +92,7 @@ void kolo_claims_read(struct kolo_plan_claims *c, int location)
 
 /* Whether the peer received SEND `send` of this rank before it sent the message that `e`
  * receives. */
-static bool answered(const struct kolo_plan_claims *c, const struct kolo_event *e, int send)
+static bool is_answered(const struct kolo_plan_claims *c, const struct kolo_event *e, int send)
 {
     const struct kolo_order *o = c->order;
     return e->step->op == KOLO_RECV && o->plan->rank[e->rank].step[send].peer == e->step->peer &&
@@ -109,7 +109,7 @@ kolo_status kolo_claims_write(struct kolo_plan_claims *c, const struct kolo_even
     for (int at = c->newest[location]; at >= 0; at = c->sends[at].older) {
         const int send = c->sends[at].step;
         const bool stable = (plan->rank[e->rank].step[send].flags & KOLO_STEP_STABLE) != 0;
-        if ((stable || fresh) && !answered(c, e, send)) {
+        if ((stable || fresh) && !is_answered(c, e, send)) {
             return kolo_step_refuse(plan, e->rank, e->index,
                                     "writes what step %d sent; that one is %s", send,
                                     stable ? "STABLE" : "not over when FRESH data comes");

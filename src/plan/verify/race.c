@@ -49,7 +49,7 @@ void kolo_clocks_free(struct kolo_clocks *c)
     free(c->access);
 }
 
-static void join(uint32_t *restrict to, const uint32_t *restrict from, size_t width)
+static void join_clocks(uint32_t *restrict to, const uint32_t *restrict from, size_t width)
 {
     for (size_t i = 0; i < width; i++) {
         to[i] = to[i] > from[i] ? to[i] : from[i];
@@ -68,10 +68,10 @@ void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
     uint32_t *now = &c->now[lane * c->width];
     if (s->dep >= 0) {
         const size_t note = (size_t)c->note[c->order->base[e->rank] + s->dep];
-        join(now, &c->noted[note * c->width], c->width);
+        join_clocks(now, &c->noted[note * c->width], c->width);
     }
     if (s->op == KOLO_RECV || s->op == KOLO_RECV_REDUCE) {
-        join(now, clock_of_message(c, e), c->width);
+        join_clocks(now, clock_of_message(c, e), c->width);
     }
     now[lane] = (uint32_t)c->order->turn[e->number] + 1;
     if (s->op == KOLO_SEND) {
@@ -84,8 +84,8 @@ void kolo_clocks_step(struct kolo_clocks *c, const struct kolo_event *e)
 
 /* The step that lane `lane` of e's rank was at with this clock, if e's step does not know that it
  * is over; else -1. */
-static int unordered(const struct kolo_clocks *c, const struct kolo_event *e, int lane,
-                     uint32_t clock)
+static int unordered_step(const struct kolo_clocks *c, const struct kolo_event *e, int lane,
+                          uint32_t clock)
 {
     const size_t first = (size_t)e->rank * (size_t)c->lanes;
     const uint32_t *now = &c->now[(first + e->step->lane) * c->width];
@@ -100,9 +100,9 @@ int kolo_clocks_access(struct kolo_clocks *c, const struct kolo_event *e, int lo
     enum { WRITE, WRITE_LANE, READ };
     uint32_t *at = &c->access[(size_t)location * (READ + (size_t)c->lanes)];
     const uint32_t turn = (uint32_t)c->order->turn[e->number] + 1;
-    int other = unordered(c, e, (int)at[WRITE_LANE], at[WRITE]);
+    int other = unordered_step(c, e, (int)at[WRITE_LANE], at[WRITE]);
     for (int lane = 0; write && other < 0 && lane < c->lanes; lane++) {
-        other = unordered(c, e, lane, at[READ + lane]);
+        other = unordered_step(c, e, lane, at[READ + lane]);
     }
     if (write) {
         at[WRITE] = turn;

@@ -43,7 +43,7 @@ static const char *const buf_names[KOLO_BUFS] = {"in", "out", "scratch"};
 
 /* ---- one step ---- */
 
-static int location(const struct prover *p, int rank, unsigned buf, int chunk)
+static int location_of(const struct prover *p, int rank, unsigned buf, int chunk)
 {
     const struct home *home = &p->home[rank];
     if (buf == KOLO_IN && p->in_place) {
@@ -90,7 +90,7 @@ static kolo_status check_race(struct prover *p, const struct kolo_event *e, int 
 static kolo_status read_chunk(struct prover *p, const struct kolo_event *e, struct kolo_slice s,
                               int i, kolo_symbol *out)
 {
-    const int at = location(p, e->rank, s.buf, (int)s.first + i);
+    const int at = location_of(p, e->rank, s.buf, (int)s.first + i);
     if (p->cell[at] == KOLO_UNWRITTEN) {
         return kolo_step_refuse(p->plan, e->rank, e->index,
                                 "reads %s[%d], which nothing has written", buf_names[s.buf],
@@ -110,7 +110,7 @@ static kolo_status write_chunk(struct prover *p, const struct kolo_event *e, int
                                kolo_symbol symbol)
 {
     const struct kolo_slice d = e->step->dst;
-    const int at = location(p, e->rank, d.buf, (int)d.first + i);
+    const int at = location_of(p, e->rank, d.buf, (int)d.first + i);
     KOLO_TRY(check_race(p, e, at, true));
     KOLO_TRY(kolo_claims_write(&p->claims, e, at));
     p->cell[at] = symbol;
@@ -189,9 +189,9 @@ static kolo_status check_overlap(const struct prover *p, const struct kolo_event
 {
     const struct kolo_slice s = e->step->src;
     const struct kolo_slice d = e->step->dst;
-    const int to = d.count > 0 ? location(p, e->rank, d.buf, (int)d.first) : 0;
+    const int to = d.count > 0 ? location_of(p, e->rank, d.buf, (int)d.first) : 0;
     for (int i = 0; i < s.count; i++) {
-        const int j = location(p, e->rank, s.buf, (int)s.first + i) - to;
+        const int j = location_of(p, e->rank, s.buf, (int)s.first + i) - to;
         if (j >= 0 && j < d.count && j != i) {
             return kolo_step_refuse(p->plan, e->rank, e->index,
                                     "source and destination overlap by a part%s",
@@ -216,8 +216,8 @@ static kolo_status write_chunks(struct prover *p, const struct kolo_event *e)
         KOLO_TRY(check_overlap(p, e));
     }
     if (s->op == KOLO_COPY && s->dst.count > 0 &&
-        location(p, e->rank, s->src.buf, (int)s->src.first) ==
-            location(p, e->rank, s->dst.buf, (int)s->dst.first)) {
+        location_of(p, e->rank, s->src.buf, (int)s->src.first) ==
+            location_of(p, e->rank, s->dst.buf, (int)s->dst.first)) {
         return KOLO_OK; /* in place, onto itself: executors skip it */
     }
     for (int i = 0; i < s->dst.count; i++) {
@@ -232,7 +232,7 @@ static kolo_status write_chunks(struct prover *p, const struct kolo_event *e)
     return KOLO_OK;
 }
 
-static kolo_status visit(void *ctx, const struct kolo_event *e)
+static kolo_status prove_event(void *ctx, const struct kolo_event *e)
 {
     struct prover *p = ctx;
     if (p->timed) {
@@ -241,7 +241,7 @@ static kolo_status visit(void *ctx, const struct kolo_event *e)
     return e->step->op == KOLO_SEND ? send_chunks(p, e) : write_chunks(p, e);
 }
 
-static const struct kolo_visitor prover_visitor = {visit};
+static const struct kolo_visitor prover_visitor = {prove_event};
 
 /* ---- the end ---- */
 
@@ -267,7 +267,7 @@ static kolo_symbol promised_leaf(const struct prover *p, int rank, int chunk)
 static kolo_status refuse_output(const struct prover *p, int rank, int chunk, const char *wanted)
 {
     char found[256];
-    kolo_symbol_print(&p->symbols, p->cell[location(p, rank, KOLO_OUT, chunk)], found,
+    kolo_symbol_print(&p->symbols, p->cell[location_of(p, rank, KOLO_OUT, chunk)], found,
                       sizeof found);
     return kolo_fail(KOLO_ERR_INVALID,
                      "%s, %d ranks, root %d: at the end out[%d] of rank %d holds %s, expected %s%s",
@@ -279,7 +279,7 @@ static kolo_status check_moved(const struct prover *p, int rank, int chunk)
 {
     const kolo_symbol want = promised_leaf(p, rank, chunk);
     char text[64];
-    if (p->cell[location(p, rank, KOLO_OUT, chunk)] == want) {
+    if (p->cell[location_of(p, rank, KOLO_OUT, chunk)] == want) {
         return KOLO_OK;
     }
     kolo_symbol_print(&p->symbols, want, text, sizeof text);
@@ -291,7 +291,7 @@ static kolo_status check_reduced(const struct prover *p, int rank, int chunk)
 {
     const enum kolo_coll coll = p->plan->shape.coll;
     const int of = coll == KOLO_COLL_REDUCE_SCATTER ? rank : chunk;
-    const kolo_symbol found = p->cell[location(p, rank, KOLO_OUT, chunk)];
+    const kolo_symbol found = p->cell[location_of(p, rank, KOLO_OUT, chunk)];
     char text[320];
     if (!kolo_symbol_complete(&p->symbols, found, of)) {
         (void)snprintf(text, sizeof text, "the sum of chunk %d over all ranks", of);
@@ -300,7 +300,7 @@ static kolo_status check_reduced(const struct prover *p, int rank, int chunk)
     if (coll != KOLO_COLL_ALL_REDUCE) {
         return KOLO_OK;
     }
-    const kolo_symbol first = p->cell[location(p, 0, KOLO_OUT, chunk)];
+    const kolo_symbol first = p->cell[location_of(p, 0, KOLO_OUT, chunk)];
     if (found != first) {
         char same[256];
         kolo_symbol_print(&p->symbols, first, same, sizeof same);
@@ -395,12 +395,12 @@ static void fill_inputs(struct prover *p)
     memset(p->cell, 0, (size_t)p->locations * sizeof *p->cell);
     for (int r = 0; r < p->plan->shape.nranks; r++) {
         for (int c = 0; c < p->home[r].chunks[KOLO_IN]; c++) {
-            p->cell[location(p, r, KOLO_IN, c)] = kolo_symbol_leaf(&p->symbols, r, c);
+            p->cell[location_of(p, r, KOLO_IN, c)] = kolo_symbol_leaf(&p->symbols, r, c);
         }
     }
 }
 
-static kolo_status prove(struct prover *p, bool in_place)
+static kolo_status prove_plan(struct prover *p, bool in_place)
 {
     kolo_status status = KOLO_OK;
     p->in_place = in_place;
@@ -428,7 +428,7 @@ static kolo_status prover_start(struct prover *p)
     if (!prover_open(p)) {
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: out of memory", p->plan->algo->base.name);
     }
-    return prove(p, false);
+    return prove_plan(p, false);
 }
 
 kolo_status kolo_verify_plan(const struct kolo_plan *plan)
@@ -436,7 +436,7 @@ kolo_status kolo_verify_plan(const struct kolo_plan *plan)
     struct prover p = {.plan = plan};
     kolo_status status = prover_start(&p);
     if (status == KOLO_OK && plan->shape.coll != KOLO_COLL_BARRIER) {
-        status = prove(&p, true);
+        status = prove_plan(&p, true);
     }
     prover_close(&p);
     return status;
@@ -446,7 +446,7 @@ static bool outputs_in_rank_order(const struct prover *p)
 {
     for (int r = 0; r < p->plan->shape.nranks; r++) {
         for (int c = 0; c < p->home[r].chunks[KOLO_OUT]; c++) {
-            if (!kolo_symbol_in_rank_order(&p->symbols, p->cell[location(p, r, KOLO_OUT, c)])) {
+            if (!kolo_symbol_in_rank_order(&p->symbols, p->cell[location_of(p, r, KOLO_OUT, c)])) {
                 return false;
             }
         }
