@@ -293,6 +293,21 @@ bool kolo_exec_is_plain(const struct kolo_prog *prog)
     return prog->nlanes == 1 && prog->nreqs == 0;
 }
 
+/* A function of its own, so that the path of short calls saves no registers for it. */
+static __attribute__((noinline)) kolo_status run_with_stores(struct kolo_exec *x)
+{
+    begin_stores(x);
+    if (x->bound->once && x->env->jitter == NULL) {
+        KOLO_TRY(kolo_exec_once(x));
+    } else {
+        x->lane[0] = (struct kolo_lane_state){0};
+        KOLO_TRY(advance_lane(x, 0));
+        count_tiles(x);
+    }
+    end_stores(x);
+    return KOLO_OK;
+}
+
 kolo_status kolo_exec_now(struct kolo_exec *x)
 {
     const struct kolo_bound *b = x->bound;
@@ -302,16 +317,7 @@ kolo_status kolo_exec_now(struct kolo_exec *x)
                    ? kolo_exchange(x->env, b->exchange, x->in, x->out, &how, x->chain)
                    : kolo_exec_once(x);
     }
-    begin_stores(x);
-    if (b->once && x->env->jitter == NULL) {
-        KOLO_TRY(kolo_exec_once(x));
-    } else {
-        x->lane[0] = (struct kolo_lane_state){0};
-        KOLO_TRY(advance_lane(x, 0));
-        count_tiles(x);
-    }
-    end_stores(x);
-    return KOLO_OK;
+    return run_with_stores(x);
 }
 
 void kolo_exec_start(struct kolo_exec *x)
