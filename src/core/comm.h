@@ -24,7 +24,8 @@
 enum {
     KOLO_SLOT_BYTES = 1 << 20,       /* outbox of one tile; made when first used */
     KOLO_SHORT_SLOT_BYTES = 4 << 10, /* of a tile of few bytes */
-    KOLO_ENTRY_BYTES = 4 << 10,      /* calls of this size look at what memory is shared */
+    KOLO_TURN_BYTES = 512 << 10, /* of a slot; the slots' parts together are larger than an L2 */
+    KOLO_ENTRY_BYTES = 4 << 10,  /* calls of this size look at what memory is shared */
     KOLO_WHOLE_PLAN_RANKS = 64 /* larger communicators build one rank's plan: no facts, no stages */
 };
 

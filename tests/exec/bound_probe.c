@@ -49,7 +49,7 @@ static void stays_in_slot(const struct kolo_bound *b, uint32_t i, size_t room,
     const struct kolo_uop *op = &b->prog->op[i];
     for (uint32_t k = 0; k < (uint32_t)op->nsrc + op->ndst; k++) {
         const struct kolo_at *at = &b->prog->at[op->first + k];
-        const size_t end = (at->index + op->count) * b->piece;
+        const size_t end = b->turn_mask * b->turn_stride + (at->index + op->count) * b->piece;
         const size_t limit = b->inlined               ? KOLO_INLINE_BYTES
                              : b->slot_stride == room ? room
                                                       : short_of(room);
@@ -80,6 +80,7 @@ char *bound_probe(const struct kolo_prog *prog, const struct kolo_extents *exten
                                       .slots = slots,
                                       .slot_bytes = slot_bytes,
                                       .short_slot_bytes = short_of(slot_bytes),
+                                      .turn_bytes = slot_bytes,
                                       .phases = phases};
     if (kolo_bind(prog, extents, &env, &b) == KOLO_OK) {
         for (uint32_t i = 0; i < prog->nops && text.len == 0; i++) {

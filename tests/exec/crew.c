@@ -114,6 +114,7 @@ static void open_rank(struct crew *c, int rank, size_t slot_bytes, size_t short_
                                .slots = c->slots,
                                .slot_bytes = slot_bytes,
                                .short_slot_bytes = short_slot_bytes,
+                               .turn_bytes = slot_bytes,
                                .phases = phases,
                                .cache_bytes = (size_t)rank % 2, /* odd ranks store past it */
                                /* ranks 0, 2, 3, 5, ... store past them into outboxes */

@@ -382,9 +382,18 @@ static void find_far(struct kolo_comm *c)
     c->links.exec_env.is_far = is_far;
 }
 
+/* Ranks that share a core share its L2, where places by turns would be lost. All ranks must come to
+ * the same answer, so it follows from rank 0's costs. */
+static size_t turn_bytes(const struct kolo_comm *c)
+{
+    const double cores = (double)c->selection.costs.cores * c->ranks.nhosts;
+    return cores < c->ranks.nranks ? 0 : KOLO_TURN_BYTES;
+}
+
 kolo_status kolo_ready_take(struct kolo_comm *c, const struct kolo_ready *all)
 {
     c->selection.costs = all[0].costs;
+    c->links.exec_env.turn_bytes = turn_bytes(c);
     find_far(c);
     c->links.by_messages = c->ranks.nranks > 1;
     for (int q = 0; q < c->ranks.nranks; q++) {

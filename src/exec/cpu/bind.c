@@ -112,6 +112,23 @@ size_t kolo_bound_piece_bytes(const struct kolo_bound *b, const struct kolo_boun
 
 /* ---- addresses ---- */
 
+/* Tiles that follow one another in a long slot use its places by turns. A line that a reader still
+ * has in its cache is dear to write again: within an L3 an exchange of 32 KiB took 5.7 us in 128 KiB
+ * of slots, and 2.2 us in 2 MiB, where the lines have left both L2 caches when their turn comes.
+ * Short slots stay in the caches, because that is faster for few lines. In a call of many tiles the
+ * buffers displace the lines. */
+static void bind_turns(struct kolo_bound *b, const struct kolo_exec_env *env, size_t bytes)
+{
+    const size_t room = b->in_long && b->tiles <= KOLO_LONG_DEPTH ? env->turn_bytes : 0;
+    size_t places = 1;
+    b->turn_stride = kolo_round_up(bytes, KOLO_LINE_BYTES);
+    while (bytes > 0 && places * 2 * b->turn_stride <= room) {
+        places *= 2;
+    }
+    b->turn_mask = (uint32_t)places - 1;
+    b->turn_shift = (uint32_t)__builtin_popcount(b->slot_mask);
+}
+
 /* A tile goes into a short slot if the sends of each rank in this tile fit there. */
 static void bind_slots(struct kolo_bound *b, const struct kolo_exec_env *env)
 {
@@ -120,6 +137,7 @@ static void bind_slots(struct kolo_bound *b, const struct kolo_exec_env *env)
     b->in_long = bytes > env->short_slot_bytes;
     b->slot_mask = (uint32_t)(b->in_long ? p->long_depth : p->depth) - 1;
     b->slot_stride = b->in_long ? env->slot_bytes : env->short_slot_bytes + KOLO_SLOT_SKEW;
+    bind_turns(b, env, bytes);
     b->once = b->tiles == 1 && p->depth == KOLO_DEPTH;
 }
 

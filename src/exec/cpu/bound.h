@@ -55,7 +55,9 @@ struct kolo_bound {
     bool at_once;                   /* `once`, and nothing is chosen */
     bool in_long;                   /* its tiles go into long slots */
     uint32_t slot_mask;             /* tile e has slot e & slot_mask ... */
-    size_t slot_stride;             /* ... and slots are this many bytes apart */
+    size_t slot_stride;             /* ... slots are this many bytes apart ... */
+    uint32_t turn_shift, turn_mask; /* ... and in it the place e >> turn_shift & turn_mask ... */
+    size_t turn_stride;             /* ... of this many bytes */
     struct kolo_exchange *exchange; /* not NULL: the whole program is this exchange */
     struct kolo_store_use stores;
     struct kolo_extents extents; /* the bound program owns its arrays */

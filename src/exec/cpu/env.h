@@ -30,6 +30,7 @@ struct kolo_exec_env {
     char **slots;                /* [nranks] outbox slots of each rank, mapped here, or NULL */
     size_t slot_bytes;           /* size of a long slot: the most that a tile may take */
     size_t short_slot_bytes;     /* tiles up to this size go into short slots */
+    size_t turn_bytes;           /* part of a long slot whose places tiles use by turns; 0: none */
     int phases;                  /* phases for which a region has lines */
     const void **peer_in;        /* [nranks] buffers of the running call */
     void **peer_out;

@@ -193,7 +193,7 @@ static inline void set_tile(const struct kolo_exec *x, uint32_t t, struct tile *
     out->shift[K_OUT] = (uintptr_t)x->out + walked;
     out->shift[K_PRIVATE] =
         (uintptr_t)b->private_mem + (b->tiles > 1 ? t % KOLO_TILE_COPIES * b->private_bytes : 0);
-    out->shift[K_SLOT] = (epoch & b->slot_mask) * b->slot_stride;
+    out->shift[K_SLOT] = kolo_slot_shift(b, epoch);
     out->shift[K_LINE] = parity * sizeof(struct kolo_line);
     out->shift[K_PEER_IN] = out->shift[K_PEER_OUT] = walked;
 }

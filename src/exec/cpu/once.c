@@ -91,14 +91,15 @@ kolo_status kolo_exec_once(struct kolo_exec *x)
     tile.shift[K_IN] = (uintptr_t)x->in;
     tile.shift[K_OUT] = (uintptr_t)x->out;
     tile.shift[K_PRIVATE] = (uintptr_t)b->private_mem;
-    tile.shift[K_SLOT] = parity * b->slot_stride;
     tile.shift[K_LINE] = parity * sizeof(struct kolo_line);
     if (KOLO_UNLIKELY((int32_t)(env->all_done - (epoch + 1 - KOLO_DEPTH)) < 0)) {
         KOLO_TRY(kolo_credit(env, epoch, true));
     }
-    if (KOLO_UNLIKELY(b->in_long)) {
-        tile.shift[K_SLOT] = (epoch & b->slot_mask) * b->slot_stride;
-        KOLO_TRY(b->prog->fills_outbox ? kolo_take_long_slot(env, b->prog, epoch, true) : KOLO_OK);
+    if (KOLO_UNLIKELY(!b->inlined)) {
+        tile.shift[K_SLOT] = kolo_slot_shift(b, epoch);
+        if (b->in_long && b->prog->fills_outbox) {
+            KOLO_TRY(kolo_take_long_slot(env, b->prog, epoch, true));
+        }
     }
     env->readers[parity].list = b->prog->readers;
     env->readers[parity].count = b->prog->nreaders;

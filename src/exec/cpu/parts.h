@@ -54,6 +54,13 @@ static inline void saw_done(struct kolo_exec_env *env, int q, uint32_t done)
 kolo_status kolo_exec_move(const struct kolo_exec *x, const struct kolo_bound_op *op,
                            const struct tile *tile);
 
+/* The offset of tile `epoch` from the first slot of its kind. */
+static inline size_t kolo_slot_shift(const struct kolo_bound *b, uint32_t epoch)
+{
+    return (epoch & b->slot_mask) * b->slot_stride +
+           (epoch >> b->turn_shift & b->turn_mask) * b->turn_stride;
+}
+
 /* entry.c: OK when the lines and the short slot of tile `epoch` may be written again. Until then
  * the function waits if `block` is set, else it returns INPROGRESS. */
 kolo_status kolo_credit(struct kolo_exec_env *env, uint32_t epoch, bool block);

@@ -7,9 +7,9 @@
  *
  * Each line has KOLO_DEPTH copies, and so has the outbox slot of a tile with few bytes. Ranks that
  * share a core therefore need not take turns at each call. The slot of a longer tile has only
- * KOLO_LONG_DEPTH copies, because more of them would leave the cache. The tile's epoch selects the
- * copy. It counts the tiles that a communicator has run, so it is the same on every rank, whatever
- * the programs were.
+ * KOLO_LONG_DEPTH copies. A tile need not fill its slot: tiles of one slot use several places in it
+ * by turns (bind_turns() says why). The tile's epoch selects the copy and the place. It counts the
+ * tiles that a communicator has run, so it is the same on every rank, whatever the programs were.
  *
  *   region: | head | done | entries | line[phase][32] ... |   outbox: | long slots x4 | short x32 |
  *
