@@ -116,9 +116,10 @@ static kolo_status start_group(struct kolo_queued *calls, struct kolo_queued **w
 
 /* Drive each unfinished call of a group once. All messages of one communicator move together, once
  * a round. True: all calls are done. */
-static bool drive_group(struct kolo_queued *waiting, unsigned *polls)
+static bool drive_group(struct kolo_queued *waiting, struct kolo_pauses *pauses, unsigned *polls)
 {
     const struct kolo_comm *turned = NULL;
+    unsigned moves = 0;
     bool done = true;
     for (struct kolo_queued *call = waiting; call != NULL; call = call->stream_next) {
         if (kolo_queued_is_done(call)) {
@@ -127,8 +128,10 @@ static bool drive_group(struct kolo_queued *waiting, unsigned *polls)
         kolo_queued_drive(call, call->comm != turned);
         turned = call->kind == KOLO_QUEUED_MESSAGE ? call->comm : turned;
         *polls = kolo_queued_polls(call);
+        moves += kolo_queue_moves(call->comm);
         done = done && kolo_queued_is_done(call);
     }
+    kolo_pauses_hear(pauses, moves);
     return done;
 }
 
@@ -154,7 +157,8 @@ kolo_status kolo_group_end(void)
 {
     KOLO_UNCANCELLED;
     struct kolo_queued *waiting = NULL;
-    unsigned spins = 0, polls = 0;
+    struct kolo_pauses pauses = {0};
+    unsigned polls = 0;
     if (kolo_group_depth == 0) {
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end() without kolo_group_begin()");
     }
@@ -166,8 +170,8 @@ kolo_status kolo_group_end(void)
     const kolo_status on_devices = kolo_path_group_end();
     kolo_status first_error = start_group(calls, &waiting);
     first_error = first_error == KOLO_OK ? on_devices : first_error;
-    while (!drive_group(waiting, &polls)) {
-        kolo_queue_pause(&spins, polls);
+    while (!drive_group(waiting, &pauses, &polls)) {
+        kolo_pauses_make(&pauses, polls);
     }
     first_error = collect_group(waiting, first_error);
     if (group.leaving != NULL) {

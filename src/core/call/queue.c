@@ -10,7 +10,6 @@
 #include "core/health/diagnose.h"
 #include "core/health/waits.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,8 +106,10 @@ static void finish(struct kolo_queued *call, kolo_status st)
 /* The time limit until a call ends. Tiles that complete do not extend it. */
 static kolo_status check_deadline(struct kolo_queued *call, int peer)
 {
+    enum { BRIEF = 2048 }; /* looks, until a wait may nap between them */
     const bool message = call->kind == KOLO_QUEUED_MESSAGE;
-    if (call->spins++ % 256 != 255) {
+    const unsigned looks = call->spins++;
+    if (looks < BRIEF && looks % 256 != 255) {
         return KOLO_OK;
     }
     struct kolo_comm *c = call->comm;
@@ -165,7 +166,12 @@ static void step_first(struct kolo_comm *c, struct kolo_queued *call)
     assert(atomic_load_explicit(&c->queue.busy, memory_order_relaxed) != 0);
     kolo_status st = kolo_comm_usable(c);
     if (st == KOLO_OK) {
+        const struct kolo_exec *x = &kolo_call_of(call)->exec;
+        const unsigned before = x->moves;
         st = kolo_call_step(kolo_call_of(call), false);
+        if (x->moves != before) {
+            atomic_fetch_add_explicit(&c->queue.moves, 1, memory_order_relaxed);
+        }
     }
     if (st == KOLO_INPROGRESS) {
         const kolo_status late = check_deadline(call, c->links.exec_env.stuck_at);
@@ -248,35 +254,5 @@ void kolo_queued_drive(struct kolo_queued *call, bool turns)
 unsigned kolo_queued_polls(const struct kolo_queued *call)
 {
     enum { POLLS = 200 };
-    return call->kind == KOLO_QUEUED_MESSAGE && !call->comm->links.exec_env.crowded ? POLLS : 0;
-}
-
-/* Give the core away. False: other threads kept it for long, now or shortly before. A thread that
- * yields gets the core back after their time slices. A thread that sleeps gets it back when it
- * wakes. So the caller should sleep then. */
-static bool give_core(void)
-{
-    enum { LONG_US = 250, BELIEVED_US = 20 * 1000 };
-    static __attribute__((tls_model("initial-exec"))) _Thread_local double wanted_us;
-    const double before = kolo_now_us();
-    if (before - wanted_us < BELIEVED_US) {
-        return false;
-    }
-    sched_yield();
-    const double after = kolo_now_us();
-    const bool brief = after - before < LONG_US;
-    wanted_us = brief ? wanted_us : after;
-    return brief;
-}
-
-/* Calls that wait in a queue pause longer than an executor between two lines (kolo_pause): they
- * wait for other threads of this process, too. */
-void kolo_queue_pause(unsigned *spins, unsigned polls)
-{
-    enum { YIELDS = 1000, NAP_NS = 20 * 1000 };
-    const unsigned n = ++*spins;
-    if (n > polls && (n >= polls + YIELDS || !give_core())) {
-        const struct timespec nap = {0, NAP_NS};
-        nanosleep(&nap, NULL);
-    }
+    return call->comm != NULL && !call->comm->links.exec_env.crowded ? POLLS : 0;
 }

@@ -8,6 +8,7 @@
 #include "core/comm.h"
 #include "core/failure/failure.h"
 #include "core/p2p/p2p.h"
+#include "core/pauses.h"
 
 enum kolo_queued_kind { KOLO_QUEUED_COLLECTIVE, KOLO_QUEUED_MESSAGE, KOLO_QUEUED_HOST_FUNC };
 
@@ -44,7 +45,8 @@ struct kolo_stream_queue {
     pthread_mutex_t lock;
     struct kolo_queued *head, *tail;
     _Atomic int pending;
-    _Atomic int awaited; /* the threads that wait for it */
+    _Atomic int awaited;    /* the threads that wait for it */
+    _Atomic unsigned polls; /* kolo_queued_polls() of its last call with a communicator */
     kolo_status error;
     char error_text[512];
     _Atomic int timeout_ms;         /* for calls that are queued later; 0: the communicator's */
@@ -65,6 +67,11 @@ void kolo_queue_push(struct kolo_queued *call);
 static inline struct kolo_queued *kolo_queue_first(const struct kolo_comm *c)
 {
     return atomic_load_explicit(&c->queue.head, memory_order_acquire);
+}
+/* Counts what moves in a communicator, for kolo_pauses_hear(). */
+static inline unsigned kolo_queue_moves(const struct kolo_comm *c)
+{
+    return atomic_load_explicit(&c->queue.moves, memory_order_relaxed);
 }
 /* Advance the call that heads the queue, if it may run and no other thread runs one. */
 void kolo_queue_drive(struct kolo_comm *c);
@@ -93,9 +100,6 @@ static inline bool kolo_queued_is_done(const struct kolo_queued *call)
 void kolo_queued_drive(struct kolo_queued *call, bool turns);
 /* How often a wait polls this call before it gives the core away. */
 unsigned kolo_queued_polls(const struct kolo_queued *call);
-/* One pause of a loop that drives calls. The first `polls` pauses return at once: if no other
- * thread wants the core, a yield costs more than another poll. */
-void kolo_queue_pause(unsigned *spins, unsigned polls);
 /* Free the memory that a collective or a message owns. It is not in a queue. */
 void kolo_queued_close(struct kolo_queued *call);
 

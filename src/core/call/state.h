@@ -56,6 +56,7 @@ struct kolo_call_queue {
     pthread_mutex_t lock;               /* of head, tail, premulsums */
     _Atomic(struct kolo_queued *) head; /* written under lock */
     struct kolo_queued *tail;
+    _Atomic unsigned moves;            /* counts steps of queued calls that got on, and messages */
     struct kolo_premulsum *premulsums; /* operations that the user created */
     struct kolo_comm *leaving;         /* the next one destroyed in the same group */
     void (*destroy)(struct kolo_comm *);

@@ -4,7 +4,11 @@
  * The first stream of a process starts the thread, and the end of the last stream ends it. So a
  * process without streams has no such thread. The thread sleeps while there is no work. A thread
  * that waits for a stream serves all streams in its place. So its call ends without a switch of
- * threads. */
+ * threads.
+ *
+ * Between two rounds the serving thread pauses (core/pauses.h): a waiting thread polls first, the
+ * progress thread gives its core away at once, because the application may need it. Both nap in the
+ * end, longer and longer. A new call ends the nap. */
 #include "core/call/fast_path.h"
 #include "core/call/queue.h"
 #include "util/threads.h"
@@ -13,13 +17,15 @@
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t work;
+    pthread_cond_t work;   /* the progress thread waits for it, or for the end of a nap */
+    pthread_cond_t helped; /* helpers wait for it during their naps */
     pthread_t thread;
     struct kolo_stream_queue *streams;
     bool running, stop;
-    int helpers; /* threads that wait for a stream and serve meanwhile: the thread rests */
+    int helpers;        /* threads that wait for a stream and serve meanwhile: the thread rests */
+    unsigned submitted; /* counts calls */
     unsigned generation;
-} progress = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- serving ---- */
 
@@ -53,7 +59,8 @@ static void serve_message(struct kolo_stream_queue *s, struct kolo_message_call 
     kolo_message_drive(call, true);
 }
 
-static bool serve_stream(struct kolo_stream_queue *s)
+/* `*news` is raised by what has moved in the communicator of the stream's first call. */
+static bool serve_stream(struct kolo_stream_queue *s, unsigned *news)
 {
     if (atomic_load_explicit(&s->pending, memory_order_acquire) == 0) {
         return false;
@@ -65,6 +72,7 @@ static bool serve_stream(struct kolo_stream_queue *s)
     const enum kolo_queued_kind kind = call != NULL ? call->kind : KOLO_QUEUED_COLLECTIVE;
     struct kolo_comm *comm = call != NULL ? call->comm : NULL;
     pthread_mutex_unlock(&s->lock);
+    *news += comm != NULL ? kolo_queue_moves(comm) : 0;
     if (call == NULL) {
         return true; /* another thread is ending the call right now */
     }
@@ -81,33 +89,71 @@ static bool serve_stream(struct kolo_stream_queue *s)
 }
 
 /* One round over all streams; progress.lock is held. False: there is nothing to do. */
-static bool serve_streams(unsigned *spins)
+static bool serve_streams(struct kolo_pauses *pauses)
 {
+    unsigned news = progress.submitted;
     int waiting = 0, before = 0, after = 0;
     for (struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
         before += atomic_load(&s->pending);
-        waiting += serve_stream(s);
+        waiting += serve_stream(s, &news);
         after += atomic_load(&s->pending);
     }
-    *spins = after < before ? 0 : *spins;
+    pauses->count = after < before ? 0 : pauses->count;
+    kolo_pauses_hear(pauses, news);
     return waiting > 0;
+}
+
+static bool has_work(void)
+{
+    for (const struct kolo_stream_queue *s = progress.streams; s != NULL; s = s->next) {
+        if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One pause between two rounds; progress.lock is held. A new call ends a nap. */
+static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond_t *news)
+{
+    const unsigned submitted = progress.submitted;
+    pthread_mutex_unlock(&progress.lock);
+    const long nap = kolo_pauses_nap(pauses, polls);
+    pthread_mutex_lock(&progress.lock);
+    if (nap > 0 && submitted == progress.submitted && !progress.stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += nap;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(news, &progress.lock, &until);
+    }
+}
+
+/* A call has been queued; progress.lock is held. Whoever serves the streams looks at once. */
+static void wake_server(void)
+{
+    progress.submitted++;
+    if (progress.helpers > 0) {
+        pthread_cond_broadcast(&progress.helped);
+    } else {
+        pthread_cond_signal(&progress.work);
+    }
 }
 
 static void *run_progress(void *arg)
 {
-    unsigned spins = 0;
+    struct kolo_pauses pauses = {0};
     (void)arg;
     kolo_thread_begin();
     pthread_mutex_lock(&progress.lock);
     while (!progress.stop) {
-        if (progress.helpers > 0 || !serve_streams(&spins)) {
-            spins = 0;
+        if (progress.helpers > 0 || !serve_streams(&pauses)) {
+            pauses = (struct kolo_pauses){0};
             pthread_cond_wait(&progress.work, &progress.lock);
-            continue;
+        } else {
+            pause_round(&pauses, 0, &progress.work);
         }
-        pthread_mutex_unlock(&progress.lock);
-        kolo_queue_pause(&spins, 0);
-        pthread_mutex_lock(&progress.lock);
     }
     pthread_mutex_unlock(&progress.lock);
     kolo_thread_end();
@@ -122,9 +168,22 @@ void kolo_stream_rest(void)
 
 /* ---- the progress thread's list ---- */
 
+/* Conditions on the clock that nobody sets. */
+static void init_conditions(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&progress.work, &attr);
+    pthread_cond_init(&progress.helped, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static kolo_status list_stream(struct kolo_stream_queue *s)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     kolo_status st = KOLO_OK;
+    pthread_once(&once, init_conditions);
     pthread_mutex_lock(&progress.lock);
     if (progress.generation != kolo_fork_generation()) { /* the thread stayed in the parent */
         progress.generation = kolo_fork_generation();
@@ -144,7 +203,6 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
         progress.streams = s;
         s->listed = true;
     }
-    pthread_cond_signal(&progress.work);
     pthread_mutex_unlock(&progress.lock);
     return st;
 }
@@ -198,6 +256,9 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
     call->stream = s;
     call->stream_next = NULL;
     call->timeout_ms = atomic_load_explicit(&s->timeout_ms, memory_order_relaxed);
+    if (call->comm != NULL) {
+        atomic_store_explicit(&s->polls, kolo_queued_polls(call), memory_order_relaxed);
+    }
     /* A message or a host function may be over, and freed, once it is in the stream. */
     const bool collective = call->kind == KOLO_QUEUED_COLLECTIVE;
     kolo_stream_push(s, call);
@@ -205,7 +266,7 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
         kolo_queue_push(call);
     }
     pthread_mutex_lock(&progress.lock);
-    pthread_cond_signal(&progress.work);
+    wake_server();
     pthread_mutex_unlock(&progress.lock);
     return KOLO_OK;
 }
@@ -254,20 +315,18 @@ kolo_status kolo_stream_query(kolo_stream stream)
 
 static void help_until_idle(struct kolo_stream_queue *s)
 {
-    unsigned spins = 0;
-    bool waiting = true;
+    struct kolo_pauses pauses = {0};
     pthread_mutex_lock(&progress.lock);
     progress.helpers++;
     while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
-        waiting = serve_streams(&spins);
+        (void)serve_streams(&pauses);
         if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
-            pthread_mutex_unlock(&progress.lock);
-            kolo_queue_pause(&spins, 0);
-            pthread_mutex_lock(&progress.lock);
+            pause_round(&pauses, atomic_load_explicit(&s->polls, memory_order_relaxed),
+                        &progress.helped);
         }
     }
-    if (--progress.helpers == 0 && waiting) {
-        pthread_cond_signal(&progress.work); /* perhaps there is more, for other threads */
+    if (--progress.helpers == 0 && has_work()) {
+        pthread_cond_signal(&progress.work);
     }
     pthread_mutex_unlock(&progress.lock);
 }

@@ -14,11 +14,12 @@
 
 static kolo_status wait_queued(struct kolo_queued *call)
 {
-    unsigned spins = 0;
+    struct kolo_pauses pauses = {0};
     while (!kolo_queued_is_done(call)) {
         kolo_queued_drive(call, true);
         if (!kolo_queued_is_done(call)) {
-            kolo_queue_pause(&spins, kolo_queued_polls(call));
+            kolo_pauses_hear(&pauses, kolo_queue_moves(call->comm));
+            kolo_pauses_make(&pauses, kolo_queued_polls(call));
         }
     }
     const kolo_status st = (kolo_status)atomic_load(&call->status);
@@ -125,16 +126,18 @@ static bool reads_of_me(const struct kolo_exec_env *env, int q)
 
 void kolo_call_drain(struct kolo_comm *c)
 {
-    unsigned spins = 0;
+    struct kolo_pauses pauses = {0};
     while (kolo_queue_first(c) != NULL) {
         kolo_queue_drive(c);
-        kolo_queue_pause(&spins, 0);
+        kolo_pauses_hear(&pauses, kolo_queue_moves(c));
+        kolo_pauses_make(&pauses, 0);
     }
     kolo_stream_rest(); /* no thread is inside a call of c any more */
     const double deadline = kolo_now_us() + c->options.timeout_ms * 1e3;
     while (kolo_p2p_leaves_behind(c) && kolo_comm_error(c) == KOLO_OK &&
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
-        kolo_queue_pause(&spins, 0);
+        kolo_pauses_hear(&pauses, kolo_queue_moves(c));
+        kolo_pauses_make(&pauses, 0);
     }
     /* Wait until the peers have read what they read of this rank in its last call. */
     for (int q = 0; q < c->ranks.nranks; q++) {

@@ -202,6 +202,9 @@ static kolo_status progress_devices(struct kolo_p2p *p2p)
         const struct kolo_p2p_device *d = &p2p->device[i];
         const int moved = d->transport->progress(d->device, DEVICE_BUDGET);
         first = moved < 0 && first == KOLO_OK ? (kolo_status)moved : first;
+        if (moved > 0) {
+            atomic_fetch_add_explicit(&p2p->comm->queue.moves, 1, memory_order_relaxed);
+        }
     }
     return first;
 }

@@ -259,6 +259,7 @@ static kolo_status advance_lane(struct kolo_exec *x, uint32_t lane)
                 s->pc = ops->stage[stage];
             }
             KOLO_AWAIT(run_stage(x, lane, t, ops->stage[stage + 1]));
+            x->moves++;
             s->pc = ops->begin; /* AFTER must not take this tile's pc for the next tile's */
         }
     }
@@ -366,6 +367,7 @@ static kolo_status progress_messages(struct kolo_exec *x)
             return (kolo_status)moved;
         }
         x->moved = x->moved || moved > 0;
+        x->moves += (unsigned)moved;
     }
     return KOLO_OK;
 }

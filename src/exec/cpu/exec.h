@@ -40,6 +40,7 @@ struct kolo_exec {
     bool block;      /* wait inside; else return INPROGRESS */
     bool entered;
     bool moved;     /* the last step moved messages */
+    unsigned moves; /* counts stages that lanes have run, and moved messages */
     uint32_t begun; /* tiles that at least one lane has begun */
     struct kolo_lane_state lane[KOLO_LANES];
 };
