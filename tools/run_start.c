@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ enum { MAX_CPUS = 16384, RANK_FDS = 6 /* most of ours that one start needs */ };
 static struct {
     char job[40];
     char secret[65];
+    int torch_port;     /* where torch's ranks meet; 0: none is free */
     int cpus[MAX_CPUS]; /* the CPUs that we may run on */
     int ncpus;
     struct rlimit files; /* the limit at the start */
@@ -46,6 +49,20 @@ static void list_cpus(void)
             job.cpus[job.ncpus++] = (int)cpu;
         }
     }
+}
+
+/* A TCP port of this host that is free now; 0: none. */
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool bound = fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0 &&
+                       getsockname(fd, (struct sockaddr *)&at, &len) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return bound ? ntohs(at.sin_port) : 0;
 }
 
 /* Raise the limit of open files for all pipes. The ranks get the original limit. */
@@ -82,6 +99,7 @@ bool run_prepare(struct run_state *run)
     }
     write_hex(bytes, sizeof bytes, job.job);
     write_hex(secret, sizeof secret, job.secret);
+    job.torch_port = free_port();
     list_cpus();
     raise_file_limit(run->options.nranks);
     if (run->options.bind == RUN_BIND_CORE && run->options.nranks > job.ncpus) {
@@ -120,6 +138,22 @@ static void set_environment(int nranks, int rank)
     (void)setenv("KOLO_SECRET", job.secret, 1);
 }
 
+/* What torch.distributed's init_process_group() reads. The place where its ranks meet may be the
+ * user's. */
+static void set_torch_environment(int nranks, int rank)
+{
+    char port[16];
+    set_number("RANK", rank);
+    set_number("WORLD_SIZE", nranks);
+    set_number("LOCAL_RANK", rank);
+    set_number("LOCAL_WORLD_SIZE", nranks);
+    if (job.torch_port > 0) {
+        (void)snprintf(port, sizeof port, "%d", job.torch_port);
+        (void)setenv("MASTER_ADDR", "127.0.0.1", 0);
+        (void)setenv("MASTER_PORT", port, 0);
+    }
+}
+
 static void bind_to_cpu(int rank)
 {
     static unsigned long mask[MAX_CPUS / (8 * sizeof(long))];
@@ -147,6 +181,7 @@ static void become_rank(const struct run_state *run, int rank, pid_t parent, con
     (void)signal(SIGPIPE, SIG_DFL);
     (void)setrlimit(RLIMIT_NOFILE, &job.files);
     set_environment(run->options.nranks, rank);
+    set_torch_environment(run->options.nranks, rank);
     if (run->options.bind == RUN_BIND_CORE) {
         bind_to_cpu(rank);
     }

@@ -103,6 +103,15 @@ def test_environment():
           "each rank knows its number and how many there are", *rows)
     check(len({row[5] for row in rows}) == 1 and {row[6] for row in rows} == {"64"},
           "all ranks have the same job and a secret", *rows)
+    script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT"
+    torch = sorted(line.split() for line in run(2, script, "--no-prefix")[1].decode().splitlines())
+    check([row[:5] for row in torch] == [[str(i), "2", str(i), "2", "127.0.0.1"] for i in range(2)] and
+          len({row[5] for row in torch}) == 1 and torch[0][5].isdigit(),
+          "each rank gets what torch's init_process_group() reads", *torch)
+    mine = kolo("run", "-n", "2", "sh", "-c", script, env={"MASTER_ADDR": "::1", "MASTER_PORT": "7", "RANK": "9"})
+    check(sorted(line.split()[-6:] for line in mine[1].decode().splitlines()) ==
+          [[str(i), "2", str(i), "2", "::1", "7"] for i in range(2)],
+          "the user's place where torch's ranks meet stays; the ranks are this job's", mine)
     other = run(1, "echo $KOLO_JOB")[1].decode().strip()
     check(other not in ("", rows[0][5]), "another job has another name", other)
 
