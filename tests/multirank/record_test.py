@@ -101,6 +101,13 @@ def test_no_file():
         check(all(report and report[0] == "KOLO_ERR_MISMATCH" for report in reports) and
               all(any("cannot be written" in line for line in said) for said in job.said),
               "a file that cannot be written is a warning, and the error stays", *reports, *job.said)
+        job = Job(2, folder, "not-count", KOLO_RECORD_FILE=f"{folder}/none/%r")
+        reports = job.ends()
+        told = [[line for line in said if "KOLO_RECORD_FILE" in line] for said in job.said]
+        check(all(len(lines) == 1 and f"{folder}/none: No such file" in lines[0] for lines in told),
+              "a folder that is not there is named once, also without a log", *job.said)
+        check(all(report and report[0] == "KOLO_ERR_MISMATCH" for report in reports),
+              "and the error stays", *reports)
 
 
 def test_link():

@@ -6,6 +6,7 @@
 #include "core/failure/flight_recorder.h"
 
 #include "core/failure/failure.h"
+#include "util/escape.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -359,7 +360,31 @@ static void write_failed(void *owner, const struct kolo_verdict *why)
     }
 }
 
+/* Complain of a folder that is not there now, not when the record is lost. Once a process. */
+static void check_folder(const struct kolo_comm *c, const char *pattern)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    struct kolo_text path = {0};
+    char shown[1024];
+    kolo_flight_recorder_path(pattern, c->health.board, c->health.slot, &path);
+    char *slash = path.chars != NULL ? strrchr(path.chars, '/') : NULL;
+    if (slash != NULL && slash != path.chars) {
+        *slash = '\0';
+        if (access(path.chars, W_OK | X_OK) != 0 && !atomic_flag_test_and_set(&told)) {
+            const char *why = kolo_why(errno);
+            kolo_escape_line(path.chars, shown, sizeof shown);
+            (void)fprintf(stderr, "kolo: KOLO_RECORD_FILE: no record can be written into %s: %s\n",
+                          shown, why);
+        }
+    }
+    kolo_text_free(&path);
+}
+
 void kolo_flight_recorder_start(struct kolo_comm *c)
 {
+    const char *pattern = kolo_env("KOLO_RECORD_FILE");
+    if (pattern != NULL && c->health.board != NULL) {
+        check_folder(c, pattern);
+    }
     kolo_failure_observe(c, write_failed, c);
 }

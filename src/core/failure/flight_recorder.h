@@ -22,7 +22,7 @@ void kolo_flight_recorder_path(const char *pattern, const struct kolo_board *boa
 
 /* Write records when the communicator fails, if KOLO_RECORD_FILE is set. Each rank writes its own
  * records. The rank that saw the failure also writes those of dead ranks of its host. A file that
- * cannot be written is a warning. */
+ * cannot be written is a warning. A folder that is not there is reported now, on standard error. */
 void kolo_flight_recorder_start(struct kolo_comm *c);
 
 /* "runs", "waits", "stopped", "dead", "left" or "comes": what the rank of a slot does. */
