@@ -11,6 +11,7 @@ Python threads run. A failure is an exception that names the rank at fault: see 
 """
 from __future__ import annotations
 
+from ._arguments import OpLike
 from ._buffer import Buffer, BufferLike, SupportsDLPack, mem_alloc
 from ._comm import ANY_SOURCE, ANY_TAG, NO_COLOR, Comm, Config, Stream, StreamLike, create_id, group
 from ._errors import (AbortedError, Error, ForkedError, InternalError, InvalidError, LinkError, MismatchError,
@@ -20,7 +21,7 @@ from ._lib import Op, RecvInfo, Type, lib, loaded_from
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "NO_COLOR", "AbortedError", "Buffer", "BufferLike", "Comm", "Config", "Error",
-    "ForkedError", "InternalError", "InvalidError", "LinkError", "MismatchError", "Op", "PeerError", "RecvInfo",
+    "ForkedError", "InternalError", "InvalidError", "LinkError", "MismatchError", "Op", "OpLike", "PeerError", "RecvInfo",
     "ResourceError", "Stream", "StreamLike", "SupportsDLPack", "TimedOutError", "Type", "UnsupportedError",
     "VersionError", "create_id", "group", "include_dir", "loaded_from", "mem_alloc", "version",
 ]

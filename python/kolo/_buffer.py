@@ -64,17 +64,20 @@ _OF_KIND = {
 }
 
 
-def _find_type(form: str, itemsize: int) -> Type:
-    """The type of elements of a struct format; a standard size differs from a native one, so that
-    the letter tells the kind, and the size is that of the item."""
-    for candidate in _OF_KIND.get(form[-1], ()) if len(form.lstrip("@=<")) == 1 else ():
-        if TYPE_BYTES[candidate] == itemsize:
-            return candidate
+def _find_type(form: str, itemsize: int) -> tuple[Type, int]:
+    """The type of elements of a struct format, and how many make one number: a complex number is two
+    reals. A standard size differs from a native one, so that the letter tells the kind, and the size
+    is that of the item."""
+    letters = form.lstrip("@=<")
+    parts = 2 if letters in ("Zf", "Zd") else 1
+    for candidate in _OF_KIND.get(form[-1], ()) if len(letters) == parts else ():
+        if TYPE_BYTES[candidate] * parts == itemsize:
+            return candidate, parts
     raise InvalidError(f"elements of format {form!r}, {itemsize} bytes each, have no type of kolo; "
                        "kolo.Buffer(object, type) says which to take")
 
 
-_types: dict[tuple[str, int], tuple[int, int]] = {}  # of a format: type, and bytes of an element
+_types: dict[tuple[str, int], tuple[int, int, int]] = {}  # of a format: type, bytes of an element, parts
 
 
 class Buffer:
@@ -88,12 +91,12 @@ class Buffer:
     exporter: an object with the buffer protocol (numpy arrays, bytearray, memoryview, array.array,
     ctypes arrays, ...), C-contiguous; or with DLPack, if numpy is installed. It stays exported as long
     as the Buffer lives: a bytearray cannot change its size.
-    type: of the elements; default: the exporter's own.
+    type: of the elements; default: the exporter's own. A complex number is two elements.
     Raises InvalidError if the type does not fit, BufferError if the memory has gaps, TypeError if the
     object has neither protocol.
     """
 
-    __slots__ = ("address", "count", "type", "readonly", "_view")
+    __slots__ = ("address", "count", "type", "readonly", "parts", "_view")
 
     def __init__(self, exporter: Union[Exporter, SupportsDLPack], type: Optional[Type] = None) -> None:
         readonly: Optional[bool] = None
@@ -108,11 +111,12 @@ class Buffer:
             key = view.format, view.itemsize
             found = _types.get(key)  # numbers, for a member of an enum takes long to look up
             if found is None:
-                chosen = _find_type(*key)
-                found = _types[key] = int(chosen), TYPE_BYTES[chosen]
+                chosen, parts = _find_type(*key)
+                found = _types[key] = int(chosen), TYPE_BYTES[chosen], parts
         else:
-            found = int(type), TYPE_BYTES[type]
+            found = int(type), TYPE_BYTES[type], 1
         self.type: int = found[0]
+        self.parts: int = found[2]  # elements of a number: 2 if it is complex
         self.count: int = nbytes // found[1]
         if self.count * found[1] != nbytes:
             raise InvalidError(f"{nbytes} bytes are no whole number of {Type(self.type).name}, {found[1]} bytes each")
@@ -126,8 +130,14 @@ class Buffer:
         memory of a GPU."""
         self = cls.__new__(cls)
         self._view = None
+        self.parts = 1
         self.address, self.count, self.type, self.readonly = address, count, type, False
         return self
+
+    def __repr__(self) -> str:
+        count, name = self.count // self.parts, Type(self.type).name
+        name = f"complex numbers of {name}" if self.parts == 2 else name
+        return f"<kolo.Buffer: {count} x {name} at {self.address or 0:#x}{', read-only' if self.readonly else ''}>"
 
 
 BufferLike = Union[Buffer, "Exporter", SupportsDLPack]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
+from ._arguments import OpLike, address_of, agree, has, number_of, same_type, sizes_of, wanted
 from ._buffer import Buffer, BufferLike, readable, writable
 from ._errors import Error, InvalidError, check, error_of, failure_of
-from ._lib import UNSET, CConfig, CId, Op, RecvInfo, Type, lib
+from ._lib import UNSET, CConfig, CId, Op, RecvInfo, lib
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -59,24 +60,38 @@ class Stream:
         check(lib.kolo_stream_create(ctypes.byref(handle)))
         self._handle = handle.value
         self._borrowed: list[Any] = []
-        self.close: Callable[[], Any] = weakref.finalize(self, lib.kolo_stream_destroy, handle.value)
+        self._end: Callable[[], Any] = weakref.finalize(self, lib.kolo_stream_destroy, handle.value)
+
+    def _open(self) -> Optional[int]:
+        if self._handle is None:
+            raise InvalidError("the stream is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Wait for the calls, and end. Later calls raise InvalidError."""
+        self._handle = None
+        self._end()
 
     def set_timeout(self, seconds: float) -> None:
         """Set the time-out in seconds of later calls: they end with TimedOutError. 0: the communicator's."""
-        check(lib.kolo_stream_set_timeout(self._handle, math.ceil(seconds * 1000)))
+        check(lib.kolo_stream_set_timeout(self._open(), math.ceil(seconds * 1000)))
 
     def sync(self) -> None:
         """Wait until all queued calls are done. Raises the first error since the last sync()."""
+        handle = self._open()
         borrowed, self._borrowed = self._borrowed, []
-        status = lib.kolo_stream_sync(self._handle)
+        status = lib.kolo_stream_sync(handle)
         del borrowed
         check(status)
 
     def query(self) -> bool:
         """Whether all queued calls are done. Raises the first error since the last sync()."""
-        status = lib.kolo_stream_query(self._handle)
+        status = lib.kolo_stream_query(self._open())
         check(status)
         return bool(status == 0)
+
+    def __repr__(self) -> str:
+        return f"<kolo.Stream{', closed' if self._handle is None else ''}>"
 
     def __enter__(self) -> Stream:
         return self
@@ -132,16 +147,6 @@ def create_id() -> bytes:
     return bytes(out.bytes)
 
 
-def _sizes(values: Optional[Sequence[int]]) -> Any:
-    """A C array of counts or displacements."""
-    if values is None:
-        return None
-    values = [int(value) for value in values]
-    if any(value < 0 for value in values):
-        raise InvalidError(f"counts and displacements are not negative: {values}")
-    return (ctypes.c_size_t * len(values))(*values)
-
-
 class Comm:
     """A communicator: one rank's view of `size` ranks. Every rank makes the same calls in the same order.
 
@@ -149,7 +154,8 @@ class Comm:
     Without a launcher it is a job of 1 rank.
 
     Buffers are host memory with the buffer protocol, C-contiguous, of any shape. Only the number of
-    elements counts. Types must be equal. A call is in place if both buffers are one. In gather,
+    elements counts. Types must be equal. Complex numbers move, and can be summed and averaged. On bool
+    SUM is LOR and PROD is LAND. A call is in place if both buffers are one. In gather,
     all_gather, scatter and reduce_scatter it is in place if the smaller buffer is this rank's block of
     the larger buffer.
 
@@ -199,13 +205,21 @@ class Comm:
         check(lib.kolo_comm_create_local(nranks, _config(config), out))
         return [cls._of(handle) for handle in out]
 
+    def _open(self) -> Optional[int]:
+        if self._handle is None:
+            raise InvalidError("the communicator is closed")
+        return self._handle
+
+    def __repr__(self) -> str:
+        return f"<kolo.Comm: rank {self.rank} of {self.size}{', closed' if self._handle is None else ''}>"
+
     def split(self, color: int, key: int = 0, config: Optional[Config] = None) -> Optional[Comm]:
         """Form a communicator of the ranks with equal color (>= 0), ordered by key, then by rank. Collective.
 
         Returns None for NO_COLOR. config None: the options of this communicator.
         """
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_split(self._handle, color, key, _config(config), ctypes.byref(out)), self._handle)
+        check(lib.kolo_comm_split(self._open(), color, key, _config(config), ctypes.byref(out)), self._handle)
         return None if out.value is None else Comm._of(out.value)
 
     def shrink(self, exclude: Sequence[int], config: Optional[Config] = None) -> Comm:
@@ -215,23 +229,24 @@ class Comm:
         """
         ranks = (ctypes.c_int * len(exclude))(*exclude)
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_shrink(self._handle, ranks, len(exclude), _config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_shrink(self._open(), ranks, len(exclude), _config(config), ctypes.byref(out)))
         return Comm._of(out.value)
 
     def failure(self) -> Optional[Error]:
         """The error that ended this communicator, with the rank at fault, or None. Any thread may call this."""
-        return failure_of(self._handle)
+        return failure_of(self._open())
 
     def failed_ranks(self) -> list[int]:
         """The ranks that this communicator has lost, for shrink(); [] if it has not failed. Any thread
         may call this. If shrink() raises PeerError, one more rank has died: ask again."""
         ranks = (ctypes.c_int * self.size)()
         count = ctypes.c_int()
-        check(lib.kolo_comm_failed_ranks(self._handle, ranks, self.size, ctypes.byref(count)))
+        check(lib.kolo_comm_failed_ranks(self._open(), ranks, self.size, ctypes.byref(count)))
         return ranks[:count.value]
 
     def abort(self) -> None:
-        """Make every call on it, on all ranks, raise AbortedError. Any thread may call this."""
+        """Make every call on it, on all ranks, raise AbortedError. Any thread may call this. It does nothing
+        after close()."""
         lib.kolo_comm_abort(self._handle)
 
     def close(self) -> None:
@@ -248,8 +263,10 @@ class Comm:
 
     def _call(self, function: Any, stream: StreamLike, borrowed: tuple[object, ...], *arguments: Any) -> None:
         queued = isinstance(stream, Stream)
-        status = function(*arguments, self._handle, stream._handle if queued else stream)  # type: ignore[union-attr]
+        place = stream._open() if queued else stream  # type: ignore[union-attr]
+        status = function(*arguments, self._handle, place)
         if status < 0:
+            self._open()
             raise error_of(status, self._handle)
         if _groups.depth > 0:
             _groups.borrowed.append(borrowed)
@@ -258,15 +275,15 @@ class Comm:
 
     # ---- collectives ----
 
-    def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM,
+    def all_reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM,
                    stream: StreamLike = None) -> None:
         """recv[i] = the reduction of all ranks' send[i]. send[n], recv[n]; recv None: in place."""
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
-        _agree(src, dst)
-        self._call(lib.kolo_all_reduce, stream, (src, dst), src.address, dst.address, src.count, src.type, op)
+        agree(src, dst)
+        self._call(lib.kolo_all_reduce, stream, (src, dst), src.address, dst.address, src.count, src.type, number_of(op, src))
 
-    def reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: int = Op.SUM, root: int = 0,
+    def reduce(self, send: BufferLike, recv: Optional[BufferLike] = None, op: OpLike = Op.SUM, root: int = 0,
                stream: StreamLike = None) -> None:
         """On rank `root`: recv[i] = the reduction of all ranks' send[i].
 
@@ -276,8 +293,8 @@ class Comm:
         src = writable(send) if here and recv is None else readable(send)
         dst = (src if recv is None else writable(recv)) if here else None
         if dst is not None:
-            _agree(src, dst)
-        self._call(lib.kolo_reduce, stream, (src, dst), src.address, _address(dst), src.count, src.type, op, root)
+            agree(src, dst)
+        self._call(lib.kolo_reduce, stream, (src, dst), src.address, address_of(dst), src.count, src.type, number_of(op, src), root)
 
     def broadcast(self, send: Optional[BufferLike], recv: Optional[BufferLike] = None, root: int = 0,
                   stream: StreamLike = None) -> None:
@@ -289,7 +306,7 @@ class Comm:
             raise InvalidError("broadcast needs a buffer to send on root, and one to receive into")
         dst = writable(recv if recv is not None else send)  # type: ignore[arg-type]
         src = dst if recv is None or self.rank != root else readable(send)  # type: ignore[arg-type]
-        _agree(src, dst)
+        agree(src, dst)
         self._call(lib.kolo_broadcast, stream, (src, dst), src.address, dst.address, dst.count, dst.type, root)
 
     def gather(self, send: BufferLike, recv: Optional[BufferLike] = None, root: int = 0,
@@ -299,30 +316,30 @@ class Comm:
         send[n], recv[size * n]. Only root's recv is used.
         """
         src = readable(send)
-        dst = writable(_wanted(recv, "gather", "recv")) if self.rank == root else None
+        dst = writable(wanted(recv, "gather", "recv")) if self.rank == root else None
         if dst is not None:
-            _agree(src, dst, self.size)
-        self._call(lib.kolo_gather, stream, (src, dst), src.address, _address(dst), src.count, src.type, root)
+            agree(src, dst, self.size)
+        self._call(lib.kolo_gather, stream, (src, dst), src.address, address_of(dst), src.count, src.type, root)
 
     def scatter(self, send: Optional[BufferLike], recv: BufferLike, root: int = 0, stream: StreamLike = None) -> None:
         """On rank r: recv = block r of root's send. send[size * n], recv[n]. Only root's send is used."""
         dst = writable(recv)
-        src = readable(_wanted(send, "scatter", "send")) if self.rank == root else None
+        src = readable(wanted(send, "scatter", "send")) if self.rank == root else None
         if src is not None:
-            _agree(dst, src, self.size)
-        self._call(lib.kolo_scatter, stream, (src, dst), _address(src), dst.address, dst.count, dst.type, root)
+            agree(dst, src, self.size)
+        self._call(lib.kolo_scatter, stream, (src, dst), address_of(src), dst.address, dst.count, dst.type, root)
 
     def all_gather(self, send: BufferLike, recv: BufferLike, stream: StreamLike = None) -> None:
         """On every rank: block r of recv = rank r's send. send[n], recv[size * n]."""
         src, dst = readable(send), writable(recv)
-        _agree(src, dst, self.size)
+        agree(src, dst, self.size)
         self._call(lib.kolo_all_gather, stream, (src, dst), src.address, dst.address, src.count, src.type)
 
-    def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: int = Op.SUM, stream: StreamLike = None) -> None:
+    def reduce_scatter(self, send: BufferLike, recv: BufferLike, op: OpLike = Op.SUM, stream: StreamLike = None) -> None:
         """On rank r: recv = block r of the reduction of all ranks' send. send[size * n], recv[n]."""
         src, dst = readable(send), writable(recv)
-        _agree(dst, src, self.size)
-        self._call(lib.kolo_reduce_scatter, stream, (src, dst), src.address, dst.address, dst.count, dst.type, op)
+        agree(dst, src, self.size)
+        self._call(lib.kolo_reduce_scatter, stream, (src, dst), src.address, dst.address, dst.count, dst.type, number_of(op, dst))
 
     def all_to_all(self, send: BufferLike, recv: Optional[BufferLike] = None, stream: StreamLike = None) -> None:
         """On rank r: block q of recv = block r of rank q's send.
@@ -331,9 +348,9 @@ class Comm:
         """
         src = readable(send) if recv is not None else writable(send)
         dst = src if recv is None else writable(recv)
-        _agree(src, dst)
-        if src.count % self.size != 0:
-            raise InvalidError(f"all_to_all: {src.count} elements are not {self.size} equal blocks")
+        agree(src, dst)
+        if src.count % (self.size * src.parts) != 0:
+            raise InvalidError(f"all_to_all: {src.count // src.parts} elements are not {self.size} equal blocks")
         self._call(lib.kolo_all_to_all, stream, (src, dst), src.address, dst.address, src.count // self.size, src.type)
 
     def barrier(self, stream: StreamLike = None) -> None:
@@ -352,10 +369,10 @@ class Comm:
         src = readable(send)
         dst, sizes, places = None, None, None
         if self.rank == root:
-            dst = writable(_wanted(recv, "gatherv", "recv"))
-            sizes, places = self._blocks(dst, _wanted(counts, "gatherv", "counts"), displs)
-            _same_type(src, dst)
-        self._call(lib.kolo_gatherv, stream, (src, dst), src.address, src.count, _address(dst), sizes, places, src.type,
+            dst = writable(wanted(recv, "gatherv", "recv"))
+            sizes, places = self._blocks(dst, wanted(counts, "gatherv", "counts"), displs)
+            same_type(src, dst)
+        self._call(lib.kolo_gatherv, stream, (src, dst), src.address, src.count, address_of(dst), sizes, places, src.type,
                    root)
 
     def scatterv(self, send: Optional[BufferLike], recv: BufferLike, counts: Optional[Sequence[int]] = None,
@@ -368,10 +385,10 @@ class Comm:
         dst = writable(recv)
         src, sizes, places = None, None, None
         if self.rank == root:
-            src = readable(_wanted(send, "scatterv", "send"))
-            sizes, places = self._blocks(src, _wanted(counts, "scatterv", "counts"), displs)
-            _same_type(src, dst)
-        self._call(lib.kolo_scatterv, stream, (src, dst), _address(src), sizes, places, dst.address, dst.count, dst.type,
+            src = readable(wanted(send, "scatterv", "send"))
+            sizes, places = self._blocks(src, wanted(counts, "scatterv", "counts"), displs)
+            same_type(src, dst)
+        self._call(lib.kolo_scatterv, stream, (src, dst), address_of(src), sizes, places, dst.address, dst.count, dst.type,
                    root)
 
     def all_gatherv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int],
@@ -383,11 +400,11 @@ class Comm:
         """
         src, dst = readable(send), writable(recv)
         sizes, places = self._blocks(dst, counts, displs)
-        _same_type(src, dst)
-        _has(src, counts[self.rank], "send")
+        same_type(src, dst)
+        has(src, counts[self.rank], "send")
         self._call(lib.kolo_all_gatherv, stream, (src, dst), src.address, dst.address, sizes, places, src.type)
 
-    def reduce_scatterv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int], op: int = Op.SUM,
+    def reduce_scatterv(self, send: BufferLike, recv: BufferLike, counts: Sequence[int], op: OpLike = Op.SUM,
                         stream: StreamLike = None) -> None:
         """reduce_scatter() of blocks of different lengths: rank r's recv has counts[r] elements.
 
@@ -395,9 +412,9 @@ class Comm:
         """
         src, dst = readable(send), writable(recv)
         sizes, _ = self._blocks(src, counts, None)
-        _same_type(src, dst)
-        _has(dst, counts[self.rank], "recv")
-        self._call(lib.kolo_reduce_scatterv, stream, (src, dst), src.address, dst.address, sizes, src.type, op)
+        same_type(src, dst)
+        has(dst, counts[self.rank], "recv")
+        self._call(lib.kolo_reduce_scatterv, stream, (src, dst), src.address, dst.address, sizes, src.type, number_of(op, src))
 
     def all_to_allv(self, send: BufferLike, send_counts: Sequence[int], recv: BufferLike, recv_counts: Sequence[int],
                     send_displs: Optional[Sequence[int]] = None, recv_displs: Optional[Sequence[int]] = None,
@@ -408,7 +425,7 @@ class Comm:
         Counts and displacements have size entries, in elements. displs None: one block after the other.
         """
         src, dst = readable(send), writable(recv)
-        _same_type(src, dst)
+        same_type(src, dst)
         self._call(lib.kolo_all_to_allv, stream, (src, dst), src.address, *self._blocks(src, send_counts, send_displs),
                    dst.address, *self._blocks(dst, recv_counts, recv_displs), src.type)
 
@@ -418,11 +435,12 @@ class Comm:
             displs = [sum(counts[:rank]) for rank in range(len(counts))]
         if len(counts) != self.size or len(displs) != self.size:
             raise InvalidError(f"{len(counts)} counts and {len(displs)} displacements for {self.size} ranks")
-        sizes, places = _sizes(counts), _sizes(displs)
+        parts = buffer.parts
+        sizes, places = sizes_of([n * parts for n in counts]), sizes_of([n * parts for n in displs])
         for rank, (count, place) in enumerate(zip(counts, displs)):
-            if count > 0 and place + count > buffer.count:
+            if count > 0 and (place + count) * parts > buffer.count:
                 raise InvalidError(f"block {rank}, elements {place} to {place + count - 1}, lies outside of a buffer "
-                                   f"of {buffer.count}")
+                                   f"of {buffer.count // parts}")
         return sizes, places
 
     # ---- point to point ----
@@ -467,33 +485,6 @@ class Comm:
         communicator, for as long as the communicator exists.
         """
         buffer, out = readable(factor), ctypes.c_uint32()
-        _has(buffer, 1, "factor")
-        check(lib.kolo_op_create_premulsum(buffer.address, buffer.type, self._handle, ctypes.byref(out)))
+        has(buffer, 1, "factor")
+        check(lib.kolo_op_create_premulsum(buffer.address, buffer.type, self._open(), ctypes.byref(out)))
         return out.value
-
-
-def _address(buffer: Optional[Buffer]) -> Optional[int]:
-    return None if buffer is None else buffer.address
-
-
-def _wanted(value: Any, call: str, name: str) -> Any:
-    if value is None:
-        raise InvalidError(f"{call} needs {name} on root")
-    return value
-
-
-def _same_type(a: Buffer, b: Buffer) -> None:
-    if a.type != b.type:
-        raise InvalidError(f"one buffer has elements of {Type(a.type).name}, the other of {Type(b.type).name}")
-
-
-def _agree(small: Buffer, large: Buffer, blocks: int = 1) -> None:
-    if small.type != large.type:
-        _same_type(small, large)
-    if small.count * blocks != large.count:
-        raise InvalidError(f"{blocks} x {small.count} elements do not match {large.count}")
-
-
-def _has(buffer: Buffer, count: int, name: str) -> None:
-    if buffer.count != count:
-        raise InvalidError(f"{name} has {buffer.count} elements, not {count}")

@@ -99,6 +99,9 @@ class RecvInfo(ctypes.Structure):
     bytes: int
     _fields_ = [("size", c_uint32), ("source", c_int), ("tag", c_int), ("bytes", c_size_t)]
 
+    def __repr__(self) -> str:
+        return f"RecvInfo(source={self.source}, tag={self.tag}, bytes={self.bytes})"
+
 
 def _load() -> tuple[ctypes.CDLL, str]:
     """The library and where it is from. One that the process has already, such as that of

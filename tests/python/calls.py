@@ -286,6 +286,50 @@ def test_an_abort_reaches_every_rank(comm):
         assert isinstance(copy.failure(), kolo.AbortedError)
 
 
+def test_operations_have_names(comm):
+    values = ints(comm.rank, 1)
+    comm.all_reduce(values, op="Sum")
+    assert list(values) == [sum(range(comm.size)), comm.size], values
+    comm.all_reduce(values, op="max")
+    out = ints(0, 0)
+    comm.reduce(values, out, op="min")
+    assert list(out) == ([sum(range(comm.size)), comm.size] if comm.rank == 0 else [0, 0]), out
+    raises(kolo.InvalidError, ["'summ'", "sum, prod"], comm.all_reduce, values, op="summ")
+
+
+def test_a_sum_of_bools_is_or_and_a_product_is_and(comm):
+    for op, want in ((kolo.Op.SUM, [comm.size > 0, False, True]), ("prod", [comm.size == 1, False, True])):
+        values = (ctypes.c_bool * 3)(comm.rank == 0, False, True)
+        comm.all_reduce(values, op=op)
+        assert list(values) == want, (op, list(values))
+
+
+def test_objects_say_what_they_are(comm):
+    assert repr(comm) == f"<kolo.Comm: rank {comm.rank} of {comm.size}>", comm
+    assert repr(kolo.Buffer(b"abc")).startswith("<kolo.Buffer: 3 x UINT8 at 0x"), kolo.Buffer(b"abc")
+    assert "read-only" in repr(kolo.Buffer(b"abc"))
+    assert repr(kolo.RecvInfo(source=1, tag=2, bytes=8)) == "RecvInfo(source=1, tag=2, bytes=8)"
+    with kolo.Stream() as stream:
+        assert repr(stream) == "<kolo.Stream>", stream
+    assert repr(stream) == "<kolo.Stream, closed>", stream
+
+
+def test_what_is_closed_says_so(comm):
+    copy, stream = comm.split(0), kolo.Stream()
+    copy.close()
+    stream.close()
+    stream.close()
+    assert repr(copy) == f"<kolo.Comm: rank {comm.rank} of {comm.size}, closed>", copy
+    for function, *arguments in ((copy.all_reduce, ints(1)), (copy.barrier,), (copy.split, 0), (copy.shrink, []),
+                                 (copy.failure,), (copy.failed_ranks,), (copy.premulsum, floats(1))):
+        raises(kolo.InvalidError, ["the communicator is closed"], function, *arguments)
+    for function, *arguments in ((stream.sync,), (stream.query,), (stream.set_timeout, 1)):
+        raises(kolo.InvalidError, ["the stream is closed"], function, *arguments)
+    raises(kolo.InvalidError, ["the stream is closed"], comm.all_reduce, ints(1), stream=stream)
+    copy.abort()
+    comm.barrier()
+
+
 def test_what_is_closed_is_refused(comm):
     copy = comm.split(0)
     copy.close()
@@ -317,8 +361,36 @@ def numpy_test_arrays(comm):
     comm.all_gather(table[comm.rank], table)
     assert (table == numpy.arange(comm.size)[:, None]).all()
     raises((ValueError, BufferError), ["contiguous"], comm.all_reduce, numpy.ones((4, 4))[:, 0])
-    raises(kolo.InvalidError, ["format"], comm.all_reduce, numpy.ones(3, complex))
+    raises(kolo.InvalidError, ["format"], comm.all_reduce, numpy.ones(3, numpy.clongdouble))
     raises(kolo.InvalidError, ["format"], comm.all_reduce, numpy.ones(3, ">f4"))
+
+
+def numpy_test_complex_numbers_move_and_are_summed(comm):
+    import numpy
+    for dtype in (numpy.complex64, numpy.complex128):
+        values = numpy.array([1 + 2j, comm.rank * 1j], dtype)
+        comm.all_reduce(values)
+        assert values.tolist() == [comm.size * (1 + 2j), sum(range(comm.size)) * 1j], values
+        comm.all_reduce(values, op="avg")
+        assert values.tolist() == [comm.size * (1 + 2j), sum(range(comm.size)) * 1j], values
+        table = numpy.zeros((comm.size, 3), dtype)
+        comm.all_gather(numpy.full(3, comm.rank + 1j, dtype), table)
+        assert (table == numpy.arange(comm.size)[:, None] + 1j).all(), table
+        counts = [rank + 1 for rank in range(comm.size)]
+        parts = numpy.zeros(sum(counts) + 1, dtype)
+        comm.all_gatherv(numpy.full(comm.rank + 1, comm.rank - 1j, dtype), parts, counts)
+        want = [rank - 1j for rank in range(comm.size) for _ in range(rank + 1)]
+        assert parts.tolist() == want + [0], parts
+        block = numpy.zeros(comm.rank + 1, dtype)
+        comm.reduce_scatterv(numpy.full(sum(counts), 2j, dtype), block, counts)
+        assert block.tolist() == [2j * comm.size] * (comm.rank + 1), block
+        raises(kolo.InvalidError, ["MAX", "complex"], comm.all_reduce, values, op="max")
+        raises(kolo.InvalidError, ["complex", "reals"], comm.all_reduce, values, numpy.zeros(4, values.real.dtype))
+        assert "2 x complex" in repr(kolo.Buffer(values)), kolo.Buffer(values)
+    if comm.size == 2:
+        raises(kolo.InvalidError, ["3 elements"], comm.all_to_all, numpy.zeros(3, complex))
+    raises(kolo.InvalidError, ["3 elements, not 2"], comm.all_gatherv, numpy.zeros(3, complex),
+           numpy.zeros(2 * comm.size, complex), [2] * comm.size)
 
 
 def numpy_test_shared_memory_is_an_array(comm):
