@@ -91,6 +91,7 @@ def main():
         license="Apache-2.0",
         install_requires=[f"torch>={minor},<{following}", *filter(None, [package_of_library])],
         packages=["kolo_torch"],
+        package_data={"kolo_torch": ["py.typed", "_C.pyi"]},
         py_modules=["kolo_torch_entry"],
         ext_modules=[extension],
         cmdclass={"build_ext": BuildWithLibrary},

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # covers: torch
 """The package: found without an import, loaded for the right torch only, the default where asked."""
+import ast
 import os
 import pathlib
 import shutil
@@ -37,6 +38,18 @@ def test_a_torch_of_another_release_is_refused_with_what_to_do():
         assert status != 0 and "built for torch 2.5.1" in said and "pip install" in said, said
         status, said = python("import torch; import kolo_torch_entry; kolo_torch_entry.autoload()", folder)
         assert (status, said) == (0, ""), said
+
+
+def test_the_package_is_typed_and_its_stub_is_true():
+    folder = PACKAGES / "kolo_torch"
+    assert (folder / "py.typed").exists()
+    stub = ast.parse((folder / "_C.pyi").read_text(encoding="utf-8")).body
+    told = {node.name for node in stub if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    there = {name for name in vars(kolo_torch._C) if not name.startswith("_")}
+    assert told == there, (told, there)
+    options = next(node for node in stub if getattr(node, "name", "") == "Options")
+    members = {node.target.id for node in options.body if isinstance(node, ast.AnnAssign)}
+    assert members == {"deterministic", "algo", "transport"} <= set(vars(kolo_torch.Options)), members
 
 
 def test_a_default_backend_is_kolo_where_the_environment_says_so():

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch
+from torch._C._distributed_c10d import Backend
+
+class Options(Backend.Options):
+    """Options of a process group, for init_process_group(pg_options=...).
+
+    deterministic: every algorithm sums in rank order and rounds once. algo, transport: in the forms of
+    KOLO_ALGO and KOLO_TRANSPORT; "": kolo chooses.
+    """
+
+    deterministic: bool
+    algo: str
+    transport: str
+    def __init__(
+        self, timeout: timedelta = ..., *, deterministic: bool = False, algo: str = "", transport: str = ""
+    ) -> None: ...
+
+class KoloBackend(Backend):
+    @property
+    def options(self) -> Options: ...
+
+def create(group: Any, options: Optional[Options]) -> KoloBackend: ...
+def flight_record() -> list[dict[str, Any]]: ...
+def monitored_barrier(backend: Backend, timeout: timedelta, wait_all_ranks: bool) -> None: ...
+def empty_shared(sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor: ...
+def use_shared_memory(min_bytes: int) -> None: ...
+def library_version() -> int: ...
