@@ -14,18 +14,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum floor_kind { INLINE, SLOTS, MAPPED, HAND_OVER };
+enum floor_kind { INLINE, SLOTS, MAPPED, COPIED, HAND_OVER };
+
+enum { SHORTEST_PAST = 2048 };
 
 static const struct variant {
     const char *name;
     enum floor_kind kind;
-    bool two, streamed;
+    bool two, streamed, past;
 } variants[] = {
-    {"inline", INLINE, false, false},       {"slots", SLOTS, false, false},
-    {"slots-nt", SLOTS, false, true},       {"slots-two-phase", SLOTS, true, false},
-    {"pull", MAPPED, false, false},         {"pull-nt", MAPPED, false, true},
-    {"push", MAPPED, true, false},          {"push-nt", MAPPED, true, true},
-    {"hand-over", HAND_OVER, false, false},
+    {"inline", INLINE, false, false, false},
+    {"slots", SLOTS, false, false, false},
+    {"slots-nt", SLOTS, false, true, false},
+    {"slots-past", SLOTS, false, false, true},
+    {"slots-two-phase", SLOTS, true, false, false},
+    {"slots-two-phase-past", SLOTS, true, false, true},
+    {"pull", MAPPED, false, false, false},
+    {"pull-nt", MAPPED, false, true, false},
+    {"push", MAPPED, true, false, false},
+    {"push-nt", MAPPED, true, true, false},
+    {"copied", COPIED, false, false, false},
+    {"copied-halves", COPIED, true, false, false},
+    {"hand-over", HAND_OVER, false, false, false},
 };
 
 static const struct variant *chosen;
@@ -150,7 +160,8 @@ static bool start(struct compare_team *team, char *version, size_t cap)
                            .crowded = team->nranks > team->cores,
                            .yields = sleeps_at_once ? 0 : CROWDED_YIELDS,
                            .two = chosen->two,
-                           .streamed = chosen->streamed};
+                           .streamed = chosen->streamed,
+                           .past = chosen->past};
     /* If ranks share cores, each tile costs a turn of all of them. */
     state.slot_bytes = state.crowded ? FLOOR_SLOT_MAX : FLOOR_SLOT_MAX / 2;
     state.area = compare_team_map(team, 0, bytes);
@@ -159,6 +170,7 @@ static bool start(struct compare_team *team, char *version, size_t cap)
     }
     state.slots = (char *)state.area + bytes - slots_bytes(team->nranks);
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+    state.can_copy = chosen->kind == COPIED && floor_copied_start(&state);
     snprintf(version, cap, "%s", chosen->name);
     return true;
 }
@@ -182,8 +194,14 @@ static const char *prepare(const struct compare_point *p)
     if (chosen->streamed && bytes < (size_t)1 << 20) {
         return "fits the caches";
     }
+    if (chosen->past && bytes < SHORTEST_PAST) {
+        return "is too short to go past the caches";
+    }
     if (chosen->kind == INLINE) {
         return floor_inline_refuse(p);
+    }
+    if (chosen->kind == COPIED) {
+        return floor_copied_refuse(&state, p);
     }
     return chosen->kind == SLOTS ? floor_slots_refuse(&state, p) : floor_mapped_refuse(&state, p);
 }
@@ -225,6 +243,9 @@ static bool call(const struct compare_point *p)
         break;
     case MAPPED:
         floor_mapped_call(&state, p);
+        break;
+    case COPIED:
+        floor_copied_call(&state, p);
         break;
     default:
         hand_over(&state);

@@ -7,6 +7,7 @@
  *   floor_inline.c  payloads of up to 48 bytes in the flag's own cache line
  *   floor_slots.c   private buffers: through a ring of slots that all ranks map
  *   floor_mapped.c  buffers that all ranks map: single copies
+ *   floor_copied.c  private buffers: single copies by the system
  *
  * A flag has one writer. It holds a number that only grows, and is compared by distance. */
 #ifndef KOLO_COMPARE_FLOOR_H
@@ -28,6 +29,13 @@ struct floor_line { /* payload first: a line and its flag arrive together */
     _Atomic uint32_t epoch;
 };
 
+struct floor_buffers { /* of a rank, as it sees them; written before it enters a call */
+    _Alignas(COMPARE_LINE_BYTES) char *in;
+    char *out;
+    int pid;
+    bool forbidden; /* this rank may not copy from some other */
+};
+
 /* The memory that the ranks share. Flags are indexed by the rank that writes them. */
 struct floor_area {
     struct compare_flag bell[COMPARE_RANKS_MAX];          /* ranks sleep on it; many writers */
@@ -37,6 +45,7 @@ struct floor_area {
     struct compare_flag done[COMPARE_RANKS_MAX];          /* tiles, or calls, that I finished */
     struct compare_flag entered[COMPARE_RANKS_MAX];       /* calls: my buffers may be used */
     struct compare_flag left[COMPARE_RANKS_MAX]; /* calls: I use no peer's buffers any more */
+    struct floor_buffers buffers[COMPARE_RANKS_MAX];
     struct floor_line line[COMPARE_RANKS_MAX][FLOOR_DEPTH];
 };
 
@@ -45,7 +54,9 @@ struct floor {
     int rank, nranks;
     bool crowded;  /* more ranks than cores: yield soon, then sleep */
     int yields;    /* number before a sleep */
-    bool two;      /* slots: reduce in two phases; mapped: push instead of pull */
+    bool two;      /* slots: reduce in two phases; mapped: push instead of pull; copied: halves */
+    bool past;     /* slots are written past the caches */
+    bool can_copy; /* copied: the system permits it */
     bool streamed; /* user buffers are written past the caches */
     struct floor_area *area;
     char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT_STRIDE] */
@@ -127,5 +138,9 @@ const char *floor_slots_refuse(const struct floor *f, const struct compare_point
 void floor_slots_call(struct floor *f, const struct compare_point *point);
 const char *floor_mapped_refuse(const struct floor *f, const struct compare_point *point);
 void floor_mapped_call(struct floor *f, const struct compare_point *point);
+/* Whether every rank may copy from every other. Collective. */
+bool floor_copied_start(struct floor *f);
+const char *floor_copied_refuse(const struct floor *f, const struct compare_point *point);
+void floor_copied_call(struct floor *f, const struct compare_point *point);
 
 #endif

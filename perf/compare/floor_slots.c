@@ -125,13 +125,13 @@ static void fill(const struct slots_pass *x, uint32_t t)
     size_t at, len;
     if (!is_blocked_input(x)) {
         len = piece_of(x, 0, t, &at);
-        floor_copy(to, in + at, len);
+        floor_copy_out(to, in + at, len, f->past);
         return;
     }
     for (int q = 0; q < f->nranks; q++) {
         len = piece_of(x, q, t, &at);
         if (q != f->rank && len > 0) {
-            floor_copy(to + (size_t)q * x->piece, in + (size_t)q * x->chunk + at, len);
+            floor_copy_out(to + (size_t)q * x->piece, in + (size_t)q * x->chunk + at, len, f->past);
         }
     }
 }
@@ -162,10 +162,10 @@ static void reduce_share(const struct slots_pass *x, uint32_t t)
         char *out = (char *)x->p->recv + (size_t)f->rank * x->chunk + at;
         f->sum(out, src, f->nranks, len, false);
         if (x->p->collective == COMPARE_ALL_REDUCE) {
-            floor_copy(share, out, len);
+            floor_copy_out(share, out, len, f->past);
         }
     } else {
-        f->sum(share, src, f->nranks, len, false);
+        f->sum(share, src, f->nranks, len, f->past);
     }
 }
 
@@ -270,7 +270,8 @@ static void small_call(struct floor *f, const struct compare_point *p)
     char *mine = slot(f, f->rank, 0, parity);
     for (int q = 0; q < (blocks ? f->nranks : 1); q++) {
         if (!blocks || q != f->rank) {
-            floor_copy(mine + (size_t)q * bytes, (const char *)p->send + (size_t)q * bytes, bytes);
+            floor_copy_out(mine + (size_t)q * bytes, (const char *)p->send + (size_t)q * bytes,
+                           bytes, f->past);
         }
     }
     floor_set(f, &f->area->filled[f->rank], tile + 1);

@@ -8,7 +8,8 @@ import sys
 from jobs import Method
 
 # What --buffers private may use, and what it may not: memory that peers map.
-FLOORS_PRIVATE = ("inline", "slots", "slots-nt", "slots-two-phase")
+FLOORS_PRIVATE = ("inline", "slots", "slots-nt", "slots-past", "slots-two-phase", "slots-two-phase-past", "copied",
+                  "copied-halves")
 FLOORS_SHARED = ("pull", "pull-nt", "push", "push-nt")
 OPEN_MPI = {
     "openmpi": [],
