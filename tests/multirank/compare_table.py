@@ -2,7 +2,7 @@
 # covers: perf/compare
 """`compare` as a user starts it, with kolo and the floors only: rows in the table and in the CSV file.
 
-usage: compare_table.py COMPARE.PY BUILD
+usage: compare_table.py COMPARE.PY BUILD LIMITS   (the program of limits.c)
 """
 import csv
 import ctypes
@@ -14,15 +14,15 @@ import tempfile
 
 from tap import check, done
 
-COMPARE, BUILD = sys.argv[1:]
+COMPARE, BUILD, LIMITS = sys.argv[1:]
 SIZES = ["64", "65536"]
 LIMIT_S = 120
 
 
-def compare(ranks, *options):
+def compare(ranks, *options, limits=()):
     """Exit status and output of a run of one round."""
-    command = [sys.executable, COMPARE, "--build", BUILD, "-n", str(ranks), "-b", "64", "-e", "64K", "-f", "1024",
-               "--rounds", "1", "--sample-ms", "0.1", "-m", "kolo,floor", *options]
+    command = [*limits, sys.executable, COMPARE, "--build", BUILD, "-n", str(ranks), "-b", "64", "-e", "64K",
+               "-f", "1024", "--rounds", "1", "--sample-ms", "0.1", "-m", "kolo,floor", *options]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 
@@ -71,6 +71,19 @@ def prints_and_writes(buffers, ranks):
         check(wanted <= found, f"{buffers} buffers: the file has each method at each size", *sorted(found))
 
 
+def forbidden():
+    """Where the system forbids copies between processes, the floors that need them have no rows."""
+    with tempfile.TemporaryDirectory(prefix="kolo-compare-test-") as folder:
+        path = os.path.join(folder, "out.csv")
+        status, table, errors = compare(2, "-c", "broadcast", "--csv", path, limits=(LIMITS, "cma"))
+        told = [*table.splitlines(), *errors.splitlines()[-5:]]
+        lasts = rows(table) == SIZES and "dropped" not in table
+        check(status == 0 and lasts, "forbidden copies: the other floors last to the end", *told)
+        with open(path, encoding="utf-8", newline="") as file:
+            found = {row["method"] for row in csv.DictReader(file)}
+        check("floor-slots" in found and "floor-copied" not in found, "forbidden copies: no rows", *sorted(found))
+
+
 def refuses():
     """An option that makes no sense."""
     status, table, errors = compare(2, "-c", "all_reduec")
@@ -80,5 +93,6 @@ def refuses():
 COPIES = may_copy()
 prints_and_writes("private", 2)
 prints_and_writes("shared", 3)
+forbidden()
 refuses()
 done()
