@@ -10,6 +10,7 @@
 
 #include "cuda/driver.h"
 #include "emulator.h"
+#include "fake_strict.h"
 
 #include <atomic>
 #include <chrono>
@@ -82,9 +83,13 @@ struct Stream {
     std::condition_variable changed;
     std::deque<Work> work;
     bool busy = false, stop = false;
+    const int device;
+    const bool blocking; // ordered with the legacy default stream
+    Token newest;        // of the work that was pushed last; of streams in that order only
     std::shared_ptr<Capture> capture;
     std::thread thread{[this] { Serve(); }};
 
+    explicit Stream(int on, bool blocks = false) : device(on), blocking(blocks) {}
     ~Stream()
     {
         {
@@ -114,7 +119,10 @@ struct Stream {
     }
     void Push(Work next)
     {
-        std::lock_guard<std::mutex> hold(lock);
+        std::unique_lock<std::mutex> hold(lock);
+        if (strict::On() && capture == nullptr) {
+            changed.wait(hold, [this] { return work.size() < strict::kRoom; });
+        }
         if (capture != nullptr) {
             std::lock_guard<std::mutex> all(capture->lock);
             capture->work.push_back(std::move(next));
@@ -133,6 +141,11 @@ struct Stream {
     {
         std::unique_lock<std::mutex> hold(lock);
         changed.wait(hold, [this] { return work.empty() && !busy; });
+    }
+    bool IsIdle(std::chrono::milliseconds most)
+    {
+        std::unique_lock<std::mutex> hold(lock);
+        return changed.wait_for(hold, most, [this] { return work.empty() && !busy; });
     }
 };
 
@@ -169,6 +182,7 @@ struct Physical { // memory of virtual memory management
 };
 struct Handle { // in a kolo_cuda_ipc_handle
     int pid, fd;
+    kolo_cuda_address base;
     size_t bytes;
     ino_t file; // that descriptor may be another one's by now
 };
@@ -182,12 +196,37 @@ ino_t FileOf(int fd)
 std::mutex lock;
 // The two are never destroyed: what a caller leaves to the driver is no leak of its own.
 auto &allocations = *new std::map<kolo_cuda_address, Allocation>;
-std::map<kolo_cuda_address, size_t> opened; // of other processes: bytes
+struct Opened { // memory of other processes, or reserved addresses
+    size_t bytes;
+    int pid = 0; // the rest is of an IPC handle
+    kolo_cuda_address base = 0;
+    ino_t file = 0;
+    int times = 1;
+};
+std::map<kolo_cuda_address, Opened> opened;
 unsigned long long ids;
 auto &objects = *new std::set<const void *>; // streams, events, modules, pinned memory
 std::set<Stream *> streams;
+
+// Give memory back, and forget it; the caller has `lock`.
+std::map<kolo_cuda_address, Allocation>::iterator
+Erase(std::map<kolo_cuda_address, Allocation>::iterator at)
+{
+    void *memory = reinterpret_cast<void *>(at->first);
+    const Allocation &gone = at->second;
+    if (gone.physical >= 0) { // the addresses stay reserved
+        mmap(memory, gone.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        close(gone.physical);
+    } else if (gone.fd >= 0) {
+        munmap(memory, gone.bytes);
+        close(gone.fd);
+    } else {
+        free(memory);
+    }
+    return allocations.erase(at);
+}
 std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
-int retained;
+int retained, retained_of[kMostDevices];
 std::atomic<long> fail_in{0};
 std::atomic<size_t> launches{0}, launches_low{0}, launches_direct{0}, launches_lanes{0}, syncs{0},
     copied{0}, flushes{0};
@@ -212,6 +251,46 @@ bool Fails()
 {
     return fail_in.load() > 0 && fail_in.fetch_sub(1) == 1;
 }
+int Current()
+{
+    return contexts.empty() ? -1 : contexts.back() - 1;
+}
+
+Stream *NullStream(int device)
+{
+    static std::mutex making;
+    static std::map<int, std::unique_ptr<Stream>> made;
+    std::lock_guard<std::mutex> hold(making);
+    std::unique_ptr<Stream> &stream = made[device];
+    if (stream == nullptr) {
+        stream = std::make_unique<Stream>(device, true);
+    }
+    return stream.get();
+}
+
+// Wait for a while until a GPU has done all work that is queued. Returns whether it has.
+bool IsIdle(int device)
+{
+    std::vector<Stream *> all = {NullStream(device)};
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        for (Stream *stream : streams) {
+            if (stream->device == device) {
+                all.push_back(stream);
+            }
+        }
+    }
+    for (Stream *stream : all) {
+        if (!stream->IsIdle(std::chrono::milliseconds(20))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// From here on the call has the lock of its context.
+#define TAKE_CONTEXT(alone) strict::Entered entered(Current(), alone, __func__, IsIdle)
+
 #define ENTER()                                                                                    \
     do {                                                                                           \
         if (Fails()) {                                                                             \
@@ -231,27 +310,66 @@ bool Spoils()
     }
     return spoils;
 }
+#define ENTER_CONTEXT_AS(alone)                                                                    \
+    ENTER();                                                                                       \
+    if (contexts.empty()) {                                                                        \
+        return kInvalidContext;                                                                    \
+    }                                                                                              \
+    TAKE_CONTEXT(alone)
+#define ENTER_CONTEXT() ENTER_CONTEXT_AS(false)
 #define ENTER_UNSAFE()                                                                             \
-    do {                                                                                           \
-        ENTER_CONTEXT();                                                                           \
-        if (Spoils()) {                                                                            \
-            return kCaptureUnsupported;                                                            \
-        }                                                                                          \
-    } while (0)
-#define ENTER_CONTEXT()                                                                            \
-    do {                                                                                           \
-        ENTER();                                                                                   \
-        if (contexts.empty()) {                                                                    \
-            return kInvalidContext;                                                                \
-        }                                                                                          \
-    } while (0)
-
-// The default stream is like any other here.
+    ENTER_CONTEXT();                                                                               \
+    if (Spoils()) {                                                                                \
+        return kCaptureUnsupported;                                                                \
+    }
 Stream *StreamOf(kolo_cuda_stream stream)
 {
-    static Stream null_stream;
-    return reinterpret_cast<uintptr_t>(stream) <= 1 ? &null_stream
+    return reinterpret_cast<uintptr_t>(stream) <= 1 ? NullStream(std::max(Current(), 0))
                                                     : reinterpret_cast<Stream *>(stream);
+}
+
+template <class Holds> void WaitUntil(const Holds &holds)
+{
+    for (int polls = 0; !holds(); polls++) {
+        if (polls < 100) {
+            std::this_thread::yield();
+        } else { // what it waits for needs the core
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+    }
+}
+
+// Queue work of a call. In strict mode the legacy default stream and the blocking streams wait for
+// each other.
+void Queue(Stream *stream, Work work)
+{
+    static std::mutex ordering;
+    if (!strict::On() || !stream->blocking || stream->Capturing() != nullptr) {
+        stream->Push(std::move(work));
+        return;
+    }
+    std::lock_guard<std::mutex> in_order(ordering);
+    std::vector<Token> before;
+    Stream *legacy = NullStream(stream->device);
+    if (stream != legacy) {
+        before.push_back(legacy->newest);
+    } else {
+        std::lock_guard<std::mutex> hold(lock);
+        for (const Stream *other : streams) {
+            if (other->device == stream->device && other->blocking) {
+                before.push_back(other->newest);
+            }
+        }
+    }
+    const Token over = std::make_shared<std::atomic<bool>>(false);
+    stream->newest = over;
+    stream->Push([=] {
+        for (const Token &token : before) {
+            WaitUntil([&] { return token == nullptr || token->load(); });
+        }
+        work();
+        over->store(true);
+    });
 }
 
 template <class T> T *Made(T *object)
@@ -271,17 +389,6 @@ template <class T> int Unmade(T *object)
     }
     delete object;
     return KOLO_CUDA_OK;
-}
-
-template <class Holds> void WaitUntil(const Holds &holds)
-{
-    for (int polls = 0; !holds(); polls++) {
-        if (polls < 100) {
-            std::this_thread::yield();
-        } else { // what it waits for needs the core
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-        }
-    }
 }
 
 void Apply(const kolo_cuda_stream_op &op)
@@ -309,8 +416,14 @@ void Apply(const kolo_cuda_stream_op &op)
 
 } // namespace
 
+bool LoadsAtOnce()
+{
+    const char *way = getenv("CUDA_MODULE_LOADING");
+    return way != nullptr && strcmp(way, "EAGER") == 0;
+}
 struct CUfunc_st {
     std::string name;
+    std::atomic<bool> loaded{LoadsAtOnce()};
 };
 struct CUmod_st {
     std::map<std::string, CUfunc_st> functions;
@@ -323,7 +436,7 @@ void PushKernel(kolo_cuda_stream stream, const std::string &name, unsigned block
 {
     Launch launch;
     memcpy(&launch, argument, sizeof launch);
-    StreamOf(stream)->Push([=] { emulator::Run(name.c_str(), launch, blocks, threads); });
+    Queue(StreamOf(stream), [=] { emulator::Run(name.c_str(), launch, blocks, threads); });
 }
 
 extern "C" {
@@ -510,20 +623,31 @@ int cuDeviceGetP2PAttribute(int *value, int, int, int)
     *value = peer_word.Get() != "slow" ? 1 : 0;
     return KOLO_CUDA_OK;
 }
+// What is released with a primary context; the caller has `lock`.
+static void DestroyMemory(int device)
+{
+    for (auto at = allocations.begin(); at != allocations.end();) {
+        at = at->second.device == device ? Erase(at) : std::next(at);
+    }
+}
 KOLO_EXPORT
 int cuDevicePrimaryCtxRetain(kolo_cuda_context *context, int device)
 {
     ENTER();
     std::lock_guard<std::mutex> hold(lock);
     retained++;
+    retained_of[device]++;
     *context = reinterpret_cast<kolo_cuda_context>(static_cast<uintptr_t>(device + 1));
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
-int cuDevicePrimaryCtxRelease_v2(int)
+int cuDevicePrimaryCtxRelease_v2(int device)
 {
     std::lock_guard<std::mutex> hold(lock);
     retained--;
+    if (--retained_of[device] == 0 && strict::On()) {
+        DestroyMemory(device);
+    }
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -610,18 +734,13 @@ int cuMemAllocManaged(kolo_cuda_address *at, size_t bytes, unsigned)
 KOLO_EXPORT
 int cuMemFree_v2(kolo_cuda_address at)
 {
+    TAKE_CONTEXT(true);
     std::lock_guard<std::mutex> hold(lock);
     const auto found = allocations.find(at);
     if (contexts.empty() || found == allocations.end()) {
         return KOLO_CUDA_INVALID_VALUE;
     }
-    if (found->second.fd >= 0) {
-        munmap(reinterpret_cast<void *>(at), found->second.bytes);
-        close(found->second.fd);
-    } else {
-        free(reinterpret_cast<void *>(at));
-    }
-    allocations.erase(found);
+    Erase(found);
     return KOLO_CUDA_OK;
 }
 // Of a pool whose memory may be exported, by calls of its own.
@@ -654,6 +773,7 @@ int cuMemHostGetDevicePointer_v2(kolo_cuda_address *out, void *at, unsigned)
 KOLO_EXPORT
 int cuMemFreeHost(void *at)
 {
+    TAKE_CONTEXT(true);
     std::lock_guard<std::mutex> hold(lock);
     if (objects.erase(at) == 0) {
         return KOLO_CUDA_INVALID_VALUE;
@@ -736,7 +856,7 @@ int cuMemcpyDtoHAsync_v2(void *to, kolo_cuda_address from, size_t bytes, kolo_cu
 {
     ENTER_CONTEXT();
     const int by = contexts.back() - 1;
-    StreamOf(stream)->Push([=] { Copy(to, reinterpret_cast<const void *>(from), bytes, by); });
+    Queue(StreamOf(stream), [=] { Copy(to, reinterpret_cast<const void *>(from), bytes, by); });
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -745,7 +865,7 @@ int cuMemcpyHtoDAsync_v2(kolo_cuda_address to, const void *from, size_t bytes,
 {
     ENTER_CONTEXT();
     const int by = contexts.back() - 1;
-    StreamOf(stream)->Push([=] { Copy(reinterpret_cast<void *>(to), from, bytes, by); });
+    Queue(StreamOf(stream), [=] { Copy(reinterpret_cast<void *>(to), from, bytes, by); });
     return KOLO_CUDA_OK;
 }
 
@@ -772,7 +892,7 @@ int cuMemcpyPeerAsync(kolo_cuda_address to, kolo_cuda_context to_context, kolo_c
     if (word == "die") {
         _exit(1);
     }
-    StreamOf(stream)->Push([=] {
+    Queue(StreamOf(stream), [=] {
         while (word == "hang" && peer_word.Get() == "hang") {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
@@ -798,10 +918,27 @@ int cuIpcGetMemHandle(kolo_cuda_ipc_handle *out, kolo_cuda_address base)
     if (found == allocations.end() || found->second.fd < 0) {
         return KOLO_CUDA_INVALID_VALUE;
     }
-    const Handle handle = {getpid(), found->second.fd, found->second.bytes,
+    const Handle handle = {getpid(), found->second.fd, base, found->second.bytes,
                            FileOf(found->second.fd)};
     memcpy(out, &handle, sizeof handle);
     return KOLO_CUDA_OK;
+}
+// NOT_FOUND: nothing of that process is open at these addresses.
+static int OpenAgain(const Handle &handle, kolo_cuda_address *at)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    for (auto &[address, open] : opened) {
+        if (open.pid == handle.pid && open.base == handle.base && open.file == handle.file) {
+            open.times++;
+            *at = address;
+            return KOLO_CUDA_OK;
+        }
+        if (open.pid == handle.pid && open.base < handle.base + handle.bytes &&
+            handle.base < open.base + open.bytes) {
+            return strict::kAlreadyMapped;
+        }
+    }
+    return KOLO_CUDA_NOT_FOUND;
 }
 KOLO_EXPORT
 int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc_handle given, unsigned)
@@ -811,6 +948,10 @@ int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc_handle given, uns
     memcpy(&handle, &given, sizeof handle);
     if (handle.pid == getpid()) {
         return kInvalidContext; // as the real one
+    }
+    const int again = strict::On() ? OpenAgain(handle, at) : KOLO_CUDA_NOT_FOUND;
+    if (again != KOLO_CUDA_NOT_FOUND) {
+        return again;
     }
     const std::string path =
         "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
@@ -824,47 +965,98 @@ int cuIpcOpenMemHandle_v2(kolo_cuda_address *at, kolo_cuda_ipc_handle given, uns
     }
     std::lock_guard<std::mutex> hold(lock);
     *at = reinterpret_cast<kolo_cuda_address>(memory);
-    opened[*at] = handle.bytes;
+    opened[*at] = {handle.bytes, handle.pid, handle.base, handle.file};
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuIpcCloseMemHandle(kolo_cuda_address at)
 {
+    TAKE_CONTEXT(true);
     std::lock_guard<std::mutex> hold(lock);
     const auto found = opened.find(at);
     if (found == opened.end()) {
         return KOLO_CUDA_INVALID_VALUE;
     }
-    munmap(reinterpret_cast<void *>(at), found->second);
-    opened.erase(found);
+    if (--found->second.times == 0) {
+        munmap(reinterpret_cast<void *>(at), found->second.bytes);
+        opened.erase(found);
+    }
     return KOLO_CUDA_OK;
+}
+// Work in the legacy default stream, as the calls without a stream queue it.
+static void QueueLegacy(const char *name, const Work &work, bool waits)
+{
+    Stream *stream = NullStream(std::max(Current(), 0));
+    {
+        strict::Entered entered(Current(), false, name, IsIdle);
+        Queue(stream, work);
+    }
+    if (waits) {
+        stream->Drain();
+    }
 }
 KOLO_EXPORT
 int cuMemsetD8_v2(kolo_cuda_address at, unsigned char value, size_t bytes)
 {
-    ENTER_CONTEXT();
-    memset(reinterpret_cast<void *>(at), value, bytes);
+    ENTER();
+    if (contexts.empty()) {
+        return kInvalidContext;
+    }
+    const auto set = [=] { memset(reinterpret_cast<void *>(at), value, bytes); };
+    if (!strict::On()) {
+        set();
+        return KOLO_CUDA_OK;
+    }
+    QueueLegacy(
+        __func__,
+        [=] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(strict::kQueueMs));
+            set();
+        },
+        false);
     return KOLO_CUDA_OK;
 }
-// Copies as the applications of tests make them: done when they return.
+// Copies as the applications of tests make them.
+static int CopyPlain(void *to, const void *from, size_t bytes)
+{
+    const auto copy = [=] { memcpy(to, from, bytes); };
+    if (strict::On()) {
+        QueueLegacy("cuMemcpy", copy, true);
+    } else {
+        copy();
+    }
+    return KOLO_CUDA_OK;
+}
 KOLO_EXPORT
 int cuMemcpy(kolo_cuda_address to, kolo_cuda_address from, size_t bytes)
 {
-    ENTER_CONTEXT();
-    memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
-    return KOLO_CUDA_OK;
+    ENTER();
+    if (contexts.empty()) {
+        return kInvalidContext;
+    }
+    return CopyPlain(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
 }
 KOLO_EXPORT
 int cuMemcpyHtoD_v2(kolo_cuda_address at, const void *from, size_t bytes)
 {
-    memcpy(reinterpret_cast<void *>(at), from, bytes);
+    if (!strict::On() || bytes > strict::kPageable) {
+        return CopyPlain(reinterpret_cast<void *>(at), from, bytes);
+    }
+    const auto *first = static_cast<const char *>(from);
+    const std::vector<char> kept(first, first + bytes);
+    QueueLegacy(
+        __func__,
+        [=] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(strict::kQueueMs));
+            memcpy(reinterpret_cast<void *>(at), kept.data(), kept.size());
+        },
+        false);
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuMemcpyDtoH_v2(void *to, kolo_cuda_address at, size_t bytes)
 {
-    memcpy(to, reinterpret_cast<const void *>(at), bytes);
-    return KOLO_CUDA_OK;
+    return CopyPlain(to, reinterpret_cast<const void *>(at), bytes);
 }
 KOLO_EXPORT
 int cuPointerGetAttribute(void *value, int attribute, kolo_cuda_address at)
@@ -906,10 +1098,10 @@ int cuPointerGetAttribute(void *value, int attribute, kolo_cuda_address at)
 // ---- streams and events ----
 
 KOLO_EXPORT
-int cuStreamCreate(kolo_cuda_stream *stream, unsigned)
+int cuStreamCreate(kolo_cuda_stream *stream, unsigned flags)
 {
-    ENTER_CONTEXT();
-    Stream *made = Made(new Stream);
+    ENTER_CONTEXT_AS(true);
+    Stream *made = Made(new Stream(Current(), (flags & KOLO_CUDA_NON_BLOCKING) == 0));
     std::lock_guard<std::mutex> hold(lock);
     streams.insert(made);
     *stream = reinterpret_cast<kolo_cuda_stream>(made);
@@ -931,13 +1123,14 @@ KOLO_EXPORT
 int cuLaunchHostFunc(kolo_cuda_stream stream, void (*fn)(void *), void *arg)
 {
     ENTER_CONTEXT();
-    StreamOf(stream)->Push([=] { fn(arg); });
+    Queue(StreamOf(stream), [=] { fn(arg); });
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuStreamDestroy_v2(kolo_cuda_stream stream)
 {
-    {
+    { // its work may go on
+        TAKE_CONTEXT(false);
         std::lock_guard<std::mutex> hold(lock);
         streams.erase(reinterpret_cast<Stream *>(stream));
     }
@@ -946,6 +1139,7 @@ int cuStreamDestroy_v2(kolo_cuda_stream stream)
 KOLO_EXPORT
 int cuStreamQuery(kolo_cuda_stream stream)
 {
+    TAKE_CONTEXT(false);
     Stream *s = StreamOf(stream);
     {
         std::lock_guard<std::mutex> hold(s->lock);
@@ -953,7 +1147,10 @@ int cuStreamQuery(kolo_cuda_stream stream)
             return KOLO_CUDA_NOT_READY;
         }
     }
-    ENTER_CONTEXT();
+    ENTER();
+    if (contexts.empty()) {
+        return kInvalidContext;
+    }
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -964,6 +1161,7 @@ int cuStreamSynchronize(kolo_cuda_stream stream)
     if (StreamOf(stream)->Capturing() != nullptr) {
         return kCaptureUnsupported;
     }
+    entered.Leave();
     StreamOf(stream)->Drain();
     return KOLO_CUDA_OK;
 }
@@ -983,7 +1181,7 @@ int cuStreamBatchMemOp_v2(kolo_cuda_stream stream, unsigned count, kolo_cuda_str
         return KOLO_CUDA_INVALID_VALUE;
     }
     const std::vector<kolo_cuda_stream_op> kept(ops, ops + count);
-    StreamOf(stream)->Push([kept] {
+    Queue(StreamOf(stream), [kept] {
         for (const kolo_cuda_stream_op &op : kept) {
             Apply(op);
         }
@@ -1000,6 +1198,7 @@ int cuEventCreate(kolo_cuda_event *event, unsigned)
 KOLO_EXPORT
 int cuEventDestroy_v2(kolo_cuda_event event)
 {
+    TAKE_CONTEXT(false);
     return Unmade(reinterpret_cast<Event *>(event));
 }
 KOLO_EXPORT
@@ -1017,7 +1216,7 @@ int cuEventRecord(kolo_cuda_event event, kolo_cuda_stream stream)
     }
     const Token token = std::make_shared<std::atomic<bool>>(false);
     e->recorded = token;
-    s->Push([token] { token->store(true); });
+    Queue(s, [token] { token->store(true); });
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1025,6 +1224,7 @@ int cuEventSynchronize(kolo_cuda_event event)
 {
     ENTER_CONTEXT();
     const Token token = reinterpret_cast<Event *>(event)->recorded;
+    entered.Leave();
     while (token != nullptr && !token->load()) {
         std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
@@ -1071,7 +1271,7 @@ int cuStreamWaitEvent(kolo_cuda_stream stream, kolo_cuda_event event, unsigned)
         return kCaptureIsolation;
     }
     const Token token = e->recorded;
-    StreamOf(stream)->Push([token] {
+    Queue(StreamOf(stream), [token] {
         while (token != nullptr && !token->load()) {
             std::this_thread::yield();
         }
@@ -1132,8 +1332,9 @@ int cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, unsigned long 
 KOLO_EXPORT
 int cuGraphLaunch(Graph *graph, kolo_cuda_stream stream)
 {
+    TAKE_CONTEXT(false);
     for (const Work &work : graph->work) {
-        StreamOf(stream)->Push(work);
+        Queue(StreamOf(stream), work);
     }
     return KOLO_CUDA_OK;
 }
@@ -1146,6 +1347,7 @@ int cuGraphDestroy(Graph *graph)
 KOLO_EXPORT
 int cuGraphExecDestroy(Graph *executable)
 {
+    TAKE_CONTEXT(false);
     delete executable;
     return KOLO_CUDA_OK;
 }
@@ -1155,7 +1357,7 @@ int cuGraphExecDestroy(Graph *executable)
 KOLO_EXPORT
 int cuModuleLoadData(kolo_cuda_module *module, const void *image)
 {
-    ENTER_CONTEXT();
+    ENTER_CONTEXT_AS(true);
     if (strcmp(static_cast<const char *>(image), "another GPU's") == 0) {
         return KOLO_CUDA_NO_BINARY_FOR_GPU;
     }
@@ -1165,6 +1367,7 @@ int cuModuleLoadData(kolo_cuda_module *module, const void *image)
 KOLO_EXPORT
 int cuModuleUnload(kolo_cuda_module module)
 {
+    TAKE_CONTEXT(true);
     return Unmade(module);
 }
 KOLO_EXPORT
@@ -1180,9 +1383,17 @@ int cuModuleGetFunction(kolo_cuda_function *function, kolo_cuda_module module, c
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
-int cuFuncGetAttribute(int *value, int, kolo_cuda_function)
+int cuFuncLoad(kolo_cuda_function function)
 {
-    ENTER_CONTEXT();
+    ENTER_CONTEXT_AS(!function->loaded);
+    function->loaded = true;
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuFuncGetAttribute(int *value, int, kolo_cuda_function function)
+{
+    ENTER_CONTEXT_AS(!function->loaded);
+    function->loaded = true;
     *value = 64;
     return KOLO_CUDA_OK;
 }
@@ -1191,7 +1402,8 @@ int cuLaunchKernel(kolo_cuda_function function, unsigned grid_x, unsigned, unsig
                    unsigned block_x, unsigned, unsigned, unsigned, kolo_cuda_stream stream,
                    void **arguments, void **)
 {
-    ENTER_CONTEXT();
+    ENTER_CONTEXT_AS(!function->loaded);
+    function->loaded = true;
     const std::string &name = function->name;
     const size_t bytes = emulator::ArgumentBytes(name.c_str());
     launches++;
@@ -1248,6 +1460,7 @@ int cuMemRetainAllocationHandle(unsigned long long *out, void *at)
 KOLO_EXPORT
 int cuMemRelease(unsigned long long handle)
 {
+    TAKE_CONTEXT(false);
     return Unmade(reinterpret_cast<Physical *>(handle));
 }
 KOLO_EXPORT
@@ -1281,12 +1494,13 @@ int cuMemAddressReserve(kolo_cuda_address *out, size_t bytes, size_t, kolo_cuda_
     void *at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     std::lock_guard<std::mutex> hold(lock);
     *out = reinterpret_cast<kolo_cuda_address>(at);
-    opened[*out] = bytes;
+    opened[*out] = {bytes};
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
 int cuMemAddressFree(kolo_cuda_address at, size_t)
 {
+    TAKE_CONTEXT(false);
     return cuIpcCloseMemHandle(at);
 }
 KOLO_EXPORT
@@ -1319,15 +1533,16 @@ int cuMemSetAccess(kolo_cuda_address at, size_t bytes, const kolo_cuda_access *a
 KOLO_EXPORT
 int cuMemUnmap(kolo_cuda_address at, size_t bytes)
 {
+    TAKE_CONTEXT(false);
     std::lock_guard<std::mutex> hold(lock);
     const auto found = allocations.find(at);
     if (found == allocations.end() || found->second.physical < 0) {
         return KOLO_CUDA_INVALID_VALUE;
     }
-    mmap(reinterpret_cast<void *>(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-         -1, 0);
-    close(found->second.physical);
-    allocations.erase(found);
+    if (bytes != found->second.bytes) {
+        return KOLO_CUDA_INVALID_VALUE;
+    }
+    Erase(found);
     return KOLO_CUDA_OK;
 }
 
