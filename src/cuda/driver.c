@@ -27,6 +27,7 @@ struct symbol {
 /* Macros of cuda.h map its plain names to these names with _v2. */
 static const struct symbol symbols[] = {
     NEEDED(init, "cuInit"),
+    NEEDED(driver_get_version, "cuDriverGetVersion"),
     NEEDED(get_error_name, "cuGetErrorName"),
     NEEDED(get_error_string, "cuGetErrorString"),
     NEEDED(device_get_count, "cuDeviceGetCount"),
@@ -44,7 +45,7 @@ static const struct symbol symbols[] = {
     NEEDED(ctx_disable_peer_access, "cuCtxDisablePeerAccess"),
     NEEDED(mem_alloc, "cuMemAlloc_v2"),
     NEEDED(mem_free, "cuMemFree_v2"),
-    NEEDED(memset_d8, "cuMemsetD8_v2"),
+    NEEDED(memset_d8_async, "cuMemsetD8Async"),
     NEEDED(mem_host_alloc, "cuMemHostAlloc"),
     NEEDED(mem_host_get_device_pointer, "cuMemHostGetDevicePointer_v2"),
     NEEDED(mem_free_host, "cuMemFreeHost"),
@@ -213,14 +214,31 @@ void kolo_cuda_say_place(const struct kolo_cuda_place *place, char *out, size_t 
 
 /* ---- kernels ---- */
 
+/* A driver refuses code of a newer toolkit by one of several errors, among them those for code of
+ * other GPUs. */
+static bool is_refusal(int error)
+{
+    return error == KOLO_CUDA_INVALID_IMAGE || error == KOLO_CUDA_NO_BINARY_FOR_GPU ||
+           error == KOLO_CUDA_INVALID_PTX || error == KOLO_CUDA_JIT_COMPILER_NOT_FOUND ||
+           error == KOLO_CUDA_UNSUPPORTED_PTX_VERSION ||
+           error == KOLO_CUDA_JIT_COMPILATION_DISABLED;
+}
+
 kolo_status kolo_cuda_load(const struct kolo_cuda *cuda, const void *image, kolo_cuda_module *out)
 {
     const int error = cuda->module_load_data(out, image);
-    if (error == KOLO_CUDA_NO_BINARY_FOR_GPU) {
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "kolo's kernels are for GPUs of compute capability 8.0 and later");
+    const char *name = NULL;
+    int version = 0;
+    if (!is_refusal(error)) {
+        return kolo_cuda_check(cuda, error, "loading kolo's kernels");
     }
-    return kolo_cuda_check(cuda, error, "loading kolo's kernels");
+    (void)cuda->driver_get_version(&version);
+    (void)cuda->get_error_name(error, &name);
+    return kolo_fail(KOLO_ERR_UNSUPPORTED,
+                     "the driver, which is of CUDA %d.%d, refuses kolo's kernels (%s): they need a "
+                     "GPU of compute capability 8.0 or later, and a driver as new as the nvcc that "
+                     "compiled them",
+                     version / 1000, version % 1000 / 10, name != NULL ? name : "unknown error");
 }
 
 kolo_status kolo_cuda_function_find(const struct kolo_cuda *cuda, kolo_cuda_module module,

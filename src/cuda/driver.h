@@ -26,7 +26,12 @@ enum { /* CUresult: those that are told apart */
        KOLO_CUDA_INVALID_VALUE = 1,
        KOLO_CUDA_OUT_OF_MEMORY = 2,
        KOLO_CUDA_INVALID_DEVICE = 101,
+       KOLO_CUDA_INVALID_IMAGE = 200,
        KOLO_CUDA_NO_BINARY_FOR_GPU = 209,
+       KOLO_CUDA_INVALID_PTX = 218,
+       KOLO_CUDA_JIT_COMPILER_NOT_FOUND = 221,
+       KOLO_CUDA_UNSUPPORTED_PTX_VERSION = 222,
+       KOLO_CUDA_JIT_COMPILATION_DISABLED = 223,
        KOLO_CUDA_NOT_FOUND = 500,
        KOLO_CUDA_NOT_READY = 600,
        KOLO_CUDA_PEER_ALREADY_ENABLED = 704
@@ -88,6 +93,7 @@ struct kolo_cuda_access { /* CUmemAccessDesc */
 
 struct kolo_cuda { /* the driver's functions, under its names without cu and version */
     int (*init)(unsigned flags);
+    int (*driver_get_version)(int *version); /* 1000 * major + 10 * minor, of CUDA */
     int (*get_error_name)(int error, const char **name);
     int (*get_error_string)(int error, const char **text);
     int (*device_get_count)(int *count);
@@ -105,7 +111,8 @@ struct kolo_cuda { /* the driver's functions, under its names without cu and ver
     int (*ctx_disable_peer_access)(kolo_cuda_context peer);
     int (*mem_alloc)(kolo_cuda_address *at, size_t bytes);
     int (*mem_free)(kolo_cuda_address at);
-    int (*memset_d8)(kolo_cuda_address at, unsigned char value, size_t bytes);
+    int (*memset_d8_async)(kolo_cuda_address at, unsigned char value, size_t bytes,
+                           kolo_cuda_stream stream);
     int (*mem_host_alloc)(void **at, size_t bytes, unsigned flags);
     int (*mem_host_get_device_pointer)(kolo_cuda_address *out, void *at, unsigned flags);
     int (*mem_free_host)(void *at);

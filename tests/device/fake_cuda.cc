@@ -444,6 +444,11 @@ extern "C" {
 // ---- for tests ----
 
 KOLO_EXPORT
+int FakeCudaDevices()
+{
+    return devices;
+}
+KOLO_EXPORT
 size_t FakeCudaLive()
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -536,6 +541,12 @@ size_t FakeCudaOpened()
 KOLO_EXPORT
 int cuInit(unsigned)
 {
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuDriverGetVersion(int *version)
+{
+    *version = 12040;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1016,6 +1027,14 @@ int cuMemsetD8_v2(kolo_cuda_address at, unsigned char value, size_t bytes)
         false);
     return KOLO_CUDA_OK;
 }
+KOLO_EXPORT
+int cuMemsetD8Async(kolo_cuda_address at, unsigned char value, size_t bytes,
+                    kolo_cuda_stream stream)
+{
+    ENTER_CONTEXT();
+    Queue(StreamOf(stream), [=] { memset(reinterpret_cast<void *>(at), value, bytes); });
+    return KOLO_CUDA_OK;
+}
 // Copies as the applications of tests make them.
 static int CopyPlain(void *to, const void *from, size_t bytes)
 {
@@ -1360,6 +1379,9 @@ int cuModuleLoadData(kolo_cuda_module *module, const void *image)
     ENTER_CONTEXT_AS(true);
     if (strcmp(static_cast<const char *>(image), "another GPU's") == 0) {
         return KOLO_CUDA_NO_BINARY_FOR_GPU;
+    }
+    if (strcmp(static_cast<const char *>(image), "a newer nvcc's") == 0) {
+        return KOLO_CUDA_UNSUPPORTED_PTX_VERSION;
     }
     *module = Made(new CUmod_st);
     return KOLO_CUDA_OK;

@@ -4,13 +4,15 @@
 // FAKE_CUDA_DEVICES says how many GPUs there are (2), FAKE_CUDA_SMS how many multiprocessors each
 // has (4); FAKE_CUDA_BUSES on which buses those are that a process sees ("1b,2b", and eight at
 // most;
-// "-" is one without an address).
+// "-" is one without an address). FAKE_CUDA_STRICT is the matter of fake_strict.h.
 #ifndef KOLO_TESTS_FAKE_CUDA_H
 #define KOLO_TESTS_FAKE_CUDA_H
 
 #include <cstddef>
 
 extern "C" {
+// How many GPUs there are.
+int FakeCudaDevices();
 // What is there now: allocations, streams, events, modules, retained contexts and
 // peers that may be reached together.
 size_t FakeCudaLive();

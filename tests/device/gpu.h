@@ -9,16 +9,48 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <mutex>
+#include <set>
+#include <thread>
 #include <vector>
 
 namespace gpu
 {
 
+// The process keeps the primary contexts that it uses, as applications do: the driver destroys a
+// context with all its memory when nobody retains it.
+inline void KeepContext(void *library, int device)
+{
+    static std::mutex lock;
+    static std::set<int> kept;
+    std::lock_guard<std::mutex> hold(lock);
+    if (kept.insert(device).second) {
+        int (*init)(unsigned), (*retain)(void **, int);
+        void *found[] = {dlsym(library, "cuInit"), dlsym(library, "cuDevicePrimaryCtxRetain")};
+        void *context;
+        memcpy(&init, &found[0], sizeof init);
+        memcpy(&retain, &found[1], sizeof retain);
+        if (init(0) != 0 || retain(&context, device) != 0) {
+            fprintf(stderr, "no context on GPU %d\n", device);
+            abort();
+        }
+    }
+}
+
 inline void *Library()
 {
     static void *library = [] {
         const char *path = getenv("KOLO_CUDA_PATH");
-        return dlopen(path != nullptr ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        void *opened = dlopen(path != nullptr ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        void *count = opened != nullptr ? dlsym(opened, "FakeCudaDevices") : nullptr;
+        if (count != nullptr) { // all of them before a test counts what there is
+            int (*devices)();
+            memcpy(&devices, &count, sizeof devices);
+            for (int i = 0; i < devices(); i++) {
+                KeepContext(opened, i);
+            }
+        }
+        return opened;
     }();
     return library;
 }
@@ -57,7 +89,7 @@ class Context // of a device, current in this thread
     explicit Context(int device = 0) : device_(device)
     {
         void *context;
-        Do("cuInit", 0u);
+        KeepContext(Library(), device);
         Do("cuDevicePrimaryCtxRetain", &context, device);
         Do("cuCtxPushCurrent_v2", context);
     }
@@ -72,6 +104,27 @@ class Context // of a device, current in this thread
   private:
     int device_;
 };
+
+// Memory that threads of ranks have left. To free it, the driver waits for all work of the GPU and
+// lets no other call pass, so another rank's call might never come: the main thread frees it when
+// the ranks have come to an end.
+struct Left {
+    int device;
+    unsigned long long at;
+};
+inline std::mutex left_lock;
+inline std::vector<Left> left;
+inline const std::thread::id main_thread = std::this_thread::get_id();
+
+inline void FreeLeft()
+{
+    std::lock_guard<std::mutex> hold(left_lock);
+    for (const Left &memory : left) {
+        const Context context(memory.device);
+        Do("cuMemFree_v2", memory.at);
+    }
+    left.clear();
+}
 
 class Memory
 {
@@ -134,6 +187,11 @@ class Memory
     ~Memory()
     {
         if (at_ == 0) {
+            return;
+        }
+        if (pieces_ == 0 && std::this_thread::get_id() != main_thread) {
+            std::lock_guard<std::mutex> hold(left_lock);
+            left.push_back({device_, at_});
             return;
         }
         const Context context(device_);

@@ -61,6 +61,7 @@ class GpuThreads
         for (std::thread &thread : threads) {
             thread.join();
         }
+        gpu::FreeLeft();
     }
     bool IsUp() const
     {

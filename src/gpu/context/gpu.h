@@ -8,12 +8,7 @@
 #include "exec/gpu/ll/ll.h"
 #include "plan/coll.h"
 
-enum { KOLO_GPU_KERNELS = 128 };
-
-struct kolo_gpu_kernel {
-    char name[KOLO_FUSED_NAME];
-    kolo_cuda_function function;
-};
+struct kolo_gpu_kernels;
 
 struct kolo_gpu {
     const struct kolo_cuda *cuda;
@@ -23,9 +18,7 @@ struct kolo_gpu {
     unsigned sms;
     bool stores; /* it has the kernels of exec/gpu/program/program_kernel.h and exec/gpu/ll/ll.h;
                     otherwise those of exec/gpu/fused/fused.h */
-    kolo_cuda_module module; /* NULL: no kernels */
-    struct kolo_gpu_kernel kernel[KOLO_GPU_KERNELS];
-    int nkernels;
+    struct kolo_gpu_kernels *kernels; /* shared; NULL: none */
 };
 
 struct kolo_gpu_call { /* one rank's call */
@@ -40,17 +33,20 @@ struct kolo_gpu_call { /* one rank's call */
 /* Open a GPU; *gpu is all zeros. Errors: INVALID (no such GPU), UNSUPPORTED (no driver, an old
  * GPU), SYSTEM. */
 kolo_status kolo_gpu_open(int ordinal, struct kolo_gpu *gpu);
-/* Load all kernels now: loading a kernel later would wait for the kernels that run, perhaps for
- * ever. The caller has entered the context. Errors: UNSUPPORTED (kolo has no kernels, or none for
+/* Load all kernels now, unless another communicator of the process has loaded them: loading a
+ * kernel later would wait for the kernels that run, perhaps for ever. The caller has entered the
+ * context. Errors: UNSUPPORTED (kolo has no kernels, or none for
  * this GPU), SYSTEM. */
 kolo_status kolo_gpu_load(struct kolo_gpu *gpu);
+/* Leave the kernels; the last one unloads them. Without kernels it does nothing. */
+void kolo_gpu_unload(struct kolo_gpu *gpu);
 /* The loaded kernel that serves the call. */
 kolo_cuda_function kolo_gpu_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* The LL kernel that serves the call. */
 kolo_cuda_function kolo_gpu_ll_kernel(const struct kolo_gpu *gpu, const struct kolo_gpu_call *call);
 /* Whether kolo has kernels that kolo_gpu_load() could load. */
 bool kolo_gpu_has_kernels(void);
-/* Unload the kernels, and release the context. A second call does nothing. */
+/* Leave the kernels, and release the context. A second call does nothing. */
 void kolo_gpu_close(struct kolo_gpu *gpu);
 
 /* Make the GPU's context this thread's current one; then make the caller's current again. */

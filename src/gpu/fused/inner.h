@@ -31,12 +31,23 @@ struct kolo_fused_recent { /* a call that some rank made, to compare the other r
     kolo_stream stream[KOLO_FUSED_RANKS];
 };
 
+struct kolo_fused_memory { /* pinned */
+    struct kolo_fused_memory *next;
+    int ordinal; /* of the GPU whose context it was made in */
+    size_t bytes;
+    void *host;
+    kolo_cuda_address at;
+};
+
 struct kolo_fused_path {
     struct kolo_fused_path *next;
     uint64_t comm;
     int nranks, members;
     struct kolo_gpu gpu;
-    kolo_cuda_address table; /* struct kolo_fused_table */
+    /* Pinned memory, so that an abort needs no driver: a struct kolo_fused_table, and the words of
+     * p2p. */
+    struct kolo_fused_memory *memory;
+    kolo_cuda_address table; /* the table, as the GPU addresses it */
     struct kolo_gpu_p2p *p2p;
 
     struct kolo_fused_part part[KOLO_FUSED_RANKS];

@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static struct kolo_fused_path *paths;
@@ -19,41 +20,29 @@ static void nap(void)
 
 /* Set all flags once. A stream that waited writes 0 to its flag when it goes on, and may wait again
  * for its next call. So this is repeated until no rank is left. `aborted` is set first, so that no
- * kernel runs on the addresses of an earlier call. */
-static void release_once(struct kolo_fused_path *path, kolo_cuda_stream stream)
+ * kernel runs on the addresses of an earlier call. The CPU sets them: the driver may let nobody
+ * pass until these very streams have gone on. */
+static void release_once(struct kolo_fused_path *path)
 {
-    struct kolo_stream_ops ops = {.cuda = path->gpu.cuda};
-    kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32,
-                        path->table + offsetof(struct kolo_fused_table, aborted), 1);
+    struct kolo_fused_table *table = path->memory->host;
+    __atomic_store_n(&table->aborted, 1, __ATOMIC_RELEASE);
     for (int q = 0; q < path->nranks; q++) {
-        kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32, FIELD(path, q, arrived), 1);
-        kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32, FIELD(path, q, done), 1);
+        __atomic_store_n(&table->rank[q].arrived, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&table->rank[q].done, 1, __ATOMIC_RELEASE);
     }
-    if (kolo_stream_ops_flush(&ops) == KOLO_OK &&
-        kolo_gpu_p2p_release(path->p2p, stream) == KOLO_OK) {
-        (void)path->gpu.cuda->stream_synchronize(stream);
-    }
+    kolo_gpu_p2p_release(path->p2p);
 }
 
 static void *run_releaser(void *arg)
 {
     struct kolo_fused_path *path = arg;
-    kolo_cuda_stream stream = NULL;
-    bool stop = false;
-    if (kolo_gpu_enter(&path->gpu) != KOLO_OK) {
-        return NULL;
+    for (bool stop = false; !stop;) {
+        release_once(path);
+        nap();
+        pthread_mutex_lock(&path->lock);
+        stop = path->stop;
+        pthread_mutex_unlock(&path->lock);
     }
-    if (CHECK(path, "cuStreamCreate", stream_create(&stream, KOLO_CUDA_NON_BLOCKING)) == KOLO_OK) {
-        while (!stop) {
-            release_once(path, stream);
-            nap();
-            pthread_mutex_lock(&path->lock);
-            stop = path->stop;
-            pthread_mutex_unlock(&path->lock);
-        }
-        (void)path->gpu.cuda->stream_destroy(stream);
-    }
-    kolo_gpu_leave(&path->gpu);
     return NULL;
 }
 
@@ -67,15 +56,84 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
     pthread_mutex_unlock(&path->lock);
 }
 
+/* ---- pinned memory ---- */
+
+/* Freeing pinned memory waits for all work of the GPU, and lets no other call pass meanwhile. So
+ * what a path leaves is kept for the next one while other paths of the GPU may wait for calls. */
+
+static struct kolo_fused_memory *spare; /* under paths_lock */
+
+static kolo_status take_memory(const struct kolo_gpu *gpu, size_t bytes,
+                               struct kolo_fused_memory **out)
+{
+    enum { PORTABLE = 1, DEVICEMAP = 2 };
+    for (struct kolo_fused_memory **at = &spare; *at != NULL; at = &(*at)->next) {
+        struct kolo_fused_memory *m = *at;
+        if (m->ordinal == gpu->ordinal && m->bytes >= bytes) {
+            *at = m->next;
+            memset(m->host, 0, m->bytes);
+            *out = m;
+            return KOLO_OK;
+        }
+    }
+    struct kolo_fused_memory *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the ranks of GPU %d", gpu->ordinal);
+    }
+    *made = (struct kolo_fused_memory){.ordinal = gpu->ordinal, .bytes = bytes};
+    kolo_status st =
+        KOLO_CUDA(gpu, "cuMemHostAlloc", mem_host_alloc(&made->host, bytes, PORTABLE | DEVICEMAP));
+    if (st == KOLO_OK) {
+        st = KOLO_CUDA(gpu, "cuMemHostGetDevicePointer",
+                       mem_host_get_device_pointer(&made->at, made->host, 0));
+        if (st != KOLO_OK) {
+            (void)gpu->cuda->mem_free_host(made->host);
+        }
+    }
+    if (st != KOLO_OK) {
+        free(made);
+        return st;
+    }
+    memset(made->host, 0, bytes);
+    *out = made;
+    return KOLO_OK;
+}
+
+static bool has_path(int ordinal)
+{
+    const struct kolo_fused_path *path = paths;
+    while (path != NULL && path->gpu.ordinal != ordinal) {
+        path = path->next;
+    }
+    return path != NULL;
+}
+
+static void give_memory(const struct kolo_gpu *gpu, struct kolo_fused_memory *memory)
+{
+    memory->next = spare;
+    spare = memory;
+    for (struct kolo_fused_memory **at = &spare; *at != NULL && !has_path(gpu->ordinal);) {
+        struct kolo_fused_memory *m = *at;
+        if (m->ordinal != gpu->ordinal) {
+            at = &m->next;
+            continue;
+        }
+        *at = m->next;
+        (void)gpu->cuda->mem_free_host(m->host);
+        free(m);
+    }
+}
+
 /* ---- joining and leaving ---- */
 
 static kolo_status make_parts(struct kolo_fused_path *path)
 {
-    const size_t bytes = sizeof(struct kolo_fused_table);
+    const size_t table = sizeof(struct kolo_fused_table);
     KOLO_TRY(kolo_gpu_load(&path->gpu));
-    KOLO_TRY(CHECK(path, "cuMemAlloc", mem_alloc(&path->table, bytes)));
-    KOLO_TRY(CHECK(path, "cuMemsetD8", memset_d8(path->table, 0, bytes)));
-    KOLO_TRY(kolo_gpu_p2p_open(&path->gpu, path->nranks, &path->p2p));
+    KOLO_TRY(take_memory(&path->gpu, table + kolo_gpu_p2p_bytes(path->nranks), &path->memory));
+    path->table = path->memory->at;
+    KOLO_TRY(kolo_gpu_p2p_open(&path->gpu, path->nranks, (char *)path->memory->host + table,
+                               path->table + table, &path->p2p));
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(kolo_gpu_order_open(&path->gpu, &path->part[r].order));
         KOLO_TRY(CHECK(path, "cuEventCreate",
@@ -84,6 +142,7 @@ static kolo_status make_parts(struct kolo_fused_path *path)
     return KOLO_OK;
 }
 
+/* The caller has paths_lock, and the path is not in the list. */
 static void path_free(struct kolo_fused_path *path)
 {
     const struct kolo_cuda *cuda = path->gpu.cuda;
@@ -94,10 +153,10 @@ static void path_free(struct kolo_fused_path *path)
                 (void)cuda->event_destroy(path->part[r].joint);
             }
         }
-        if (path->table != 0) {
-            (void)cuda->mem_free(path->table);
-        }
         kolo_gpu_p2p_close(path->p2p);
+        if (path->memory != NULL) {
+            give_memory(&path->gpu, path->memory);
+        }
         kolo_gpu_leave(&path->gpu);
     }
     kolo_gpu_close(&path->gpu);
@@ -221,5 +280,7 @@ void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_m
     if (releasing) {
         pthread_join(path->releaser, NULL);
     }
+    pthread_mutex_lock(&paths_lock);
     path_free(path);
+    pthread_mutex_unlock(&paths_lock);
 }

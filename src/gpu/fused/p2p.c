@@ -14,16 +14,18 @@ struct kolo_gpu_p2p_pending {
     struct kolo_gpu_message *matched; /* the end itself, while its group is being matched */
 };
 
-struct words { /* of a rank, on the GPU: the number of its last post, and the answers to posts */
+struct
+    words { /* of a rank, in pinned memory: the number of its last post, and the answers to posts */
     uint64_t came, taken[KOLO_GPU_P2P_POSTS];
 };
-struct flags { /* of a message in a graph, on the GPU */
+struct flags { /* of a message in a graph, in pinned memory */
     uint32_t came, taken;
 };
 
 struct kolo_gpu_p2p {
     const struct kolo_gpu *gpu;
     int nranks;
+    char *host;                     /* of the words, for the CPU */
     kolo_cuda_address words, flags; /* struct words[nranks], struct flags[KOLO_GPU_P2P_GRAPHS] */
 
     pthread_mutex_t lock; /* of the members below; never held while something is enqueued */
@@ -34,19 +36,23 @@ struct kolo_gpu_p2p {
 
 /* ---- opening and closing ---- */
 
-kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, struct kolo_gpu_p2p **out)
+size_t kolo_gpu_p2p_bytes(int nranks)
 {
-    const size_t words = (size_t)nranks * sizeof(struct words);
-    const size_t bytes = words + KOLO_GPU_P2P_GRAPHS * sizeof(struct flags);
-    kolo_cuda_address at = 0;
-    KOLO_TRY(KOLO_CUDA(gpu, "cuMemAlloc", mem_alloc(&at, bytes)));
-    kolo_status st = KOLO_CUDA(gpu, "cuMemsetD8", memset_d8(at, 0, bytes));
-    struct kolo_gpu_p2p *p2p = st == KOLO_OK ? malloc(sizeof *p2p) : NULL;
+    return (size_t)nranks * sizeof(struct words) + KOLO_GPU_P2P_GRAPHS * sizeof(struct flags);
+}
+
+kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, void *host,
+                              kolo_cuda_address at, struct kolo_gpu_p2p **out)
+{
+    struct kolo_gpu_p2p *p2p = malloc(sizeof *p2p);
     if (p2p == NULL) {
-        (void)gpu->cuda->mem_free(at);
-        return st != KOLO_OK ? st : kolo_fail(KOLO_ERR_SYSTEM, "out of memory for messages");
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for messages");
     }
-    *p2p = (struct kolo_gpu_p2p){.gpu = gpu, .nranks = nranks, .words = at, .flags = at + words};
+    *p2p = (struct kolo_gpu_p2p){.gpu = gpu,
+                                 .nranks = nranks,
+                                 .host = host,
+                                 .words = at,
+                                 .flags = at + (size_t)nranks * sizeof(struct words)};
     pthread_mutex_init(&p2p->lock, NULL);
     *out = p2p;
     return KOLO_OK;
@@ -57,7 +63,6 @@ void kolo_gpu_p2p_close(struct kolo_gpu_p2p *p2p)
     if (p2p == NULL) {
         return;
     }
-    (void)p2p->gpu->cuda->mem_free(p2p->words);
     while (p2p->first != NULL) {
         struct kolo_gpu_p2p_pending *post = p2p->first;
         p2p->first = post->next;
@@ -400,22 +405,25 @@ kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_messa
 
 /* ---- abort ---- */
 
-kolo_status kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p, kolo_cuda_stream stream)
+static void store_64(const struct kolo_gpu_p2p *p2p, kolo_cuda_address at, uint64_t value)
 {
-    struct kolo_stream_ops ops = {.cuda = p2p->gpu->cuda};
+    __atomic_store_n((uint64_t *)(void *)(p2p->host + (at - p2p->words)), value, __ATOMIC_RELEASE);
+}
+
+void kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p)
+{
+    uint32_t *flag = (uint32_t *)(void *)(p2p->host + (p2p->flags - p2p->words));
     pthread_mutex_lock(&p2p->lock);
     for (int r = 0; r < p2p->nranks; r++) {
-        kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_64,
-                            p2p->words + (size_t)r * sizeof(struct words), INT64_MAX);
+        store_64(p2p, p2p->words + (size_t)r * sizeof(struct words), INT64_MAX);
     }
     for (size_t i = 0; i < 2 * p2p->graphs; i++) {
-        kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_32, p2p->flags + i * sizeof(uint32_t), 1);
+        __atomic_store_n(&flag[i], 1, __ATOMIC_RELEASE);
     }
     for (const struct kolo_gpu_p2p_pending *p = p2p->first; p != NULL; p = p->next) {
         if (!p->end.captured) {
-            kolo_stream_ops_add(&ops, stream, KOLO_CUDA_WRITE_64, p->end.taken, p->end.value);
+            store_64(p2p, p->end.taken, p->end.value);
         }
     }
     pthread_mutex_unlock(&p2p->lock);
-    return kolo_stream_ops_flush(&ops);
 }

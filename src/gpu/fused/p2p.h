@@ -49,7 +49,10 @@ struct kolo_gpu_message { /* one end of a message */
 struct kolo_gpu_p2p;
 
 /* The GPU's context is current, here and below. Errors: SYSTEM. */
-kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, struct kolo_gpu_p2p **out);
+/* `host` is pinned memory of kolo_gpu_p2p_bytes(), all zeros, which the GPU addresses as `at`. */
+size_t kolo_gpu_p2p_bytes(int nranks);
+kolo_status kolo_gpu_p2p_open(const struct kolo_gpu *gpu, int nranks, void *host,
+                              kolo_cuda_address at, struct kolo_gpu_p2p **out);
 void kolo_gpu_p2p_close(struct kolo_gpu_p2p *p2p);
 
 /* The messages of a rank's part in a collective by messages. Returns their number, at most
@@ -65,8 +68,8 @@ size_t kolo_gpu_p2p_blocks(const struct kolo_gpu_call *call, int rank, int nrank
 kolo_status kolo_gpu_p2p_enqueue(struct kolo_gpu_p2p *p2p, struct kolo_gpu_message *message,
                                  size_t n);
 
-/* Let the streams that wait for messages go on, by operations in `stream`. No more messages are
- * enqueued. Ends that are matched end by their copies. Each call of this releases the others. */
-kolo_status kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p, kolo_cuda_stream stream);
+/* Let the streams that wait for messages go on, without the driver. No more messages are enqueued.
+ * Ends that are matched end by their copies. Each call of this releases the others. */
+void kolo_gpu_p2p_release(struct kolo_gpu_p2p *p2p);
 
 #endif

@@ -27,7 +27,10 @@ kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p)
     KOLO_TRY(
         KOLO_CUDA(&p->gpu, "cuStreamCreate", stream_create(&p->stream, KOLO_CUDA_NON_BLOCKING)));
     KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemAlloc", mem_alloc(slab, bytes)));
-    return KOLO_CUDA(&p->gpu, "cuMemsetD8", memset_d8(*slab, 0, bytes));
+    /* In a stream of its own, and over before another rank hears of the slab. cuMemsetD8 would only
+     * queue it, behind the application's work in the default stream, and wipe out later signals. */
+    KOLO_TRY(KOLO_CUDA(&p->gpu, "cuMemsetD8Async", memset_d8_async(*slab, 0, bytes, p->stream)));
+    return KOLO_CUDA(&p->gpu, "cuStreamSynchronize", stream_synchronize(p->stream));
 }
 
 void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p)
