@@ -1063,10 +1063,11 @@ TEST(FakeDeviceSeveral, BlocksOfDifferentLengthsGoInTilesToo)
     Several several(3);
     ASSERT_TRUE(several.IsUp());
     const size_t counts[3] = {1000000, 3, 700001}, displs[3] = {700101, 700050, 10};
+    const Stream streams[3];
     several.Threads([&](int r) {
         const auto at = static_cast<size_t>(r);
         const Memory in(4 * 1700200, r % 2), all(4 * 1700200, r % 2), sum(4 * 1000000, r % 2);
-        const Stream stream;
+        const Stream &stream = streams[r];
         std::vector<uint32_t> mine(1700200, static_cast<uint32_t>(r + 1)), none(1700200, 0);
         mine[1000000 + 3] = 7; // the first of block 2, of whose sum it is the start
         in.Put(mine.data(), 4 * mine.size());

@@ -94,6 +94,9 @@ int Process(int process, int processes, int threads, const ncclUniqueId &id, siz
     size_t all = 0;
     for (int t = 0; t < threads; t++) {
         running[static_cast<size_t>(t)].join();
+    }
+    place::FreeLeft();
+    for (int t = 0; t < threads; t++) {
         all += wrong[static_cast<size_t>(t)];
     }
     return all == 0 ? 0 : 1;

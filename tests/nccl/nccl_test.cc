@@ -60,6 +60,7 @@ void Threads(int ranks, const std::function<void(int rank, const Place &place)> 
     for (std::thread &thread : threads) {
         thread.join();
     }
+    place::FreeLeft();
 }
 
 // The same with a communicator of all, which the body may destroy: then it sets `comm` to null.

@@ -7,6 +7,7 @@
 #include "../device/gpu.h"
 
 #include <memory>
+#include <mutex>
 #include <nccl.h>
 #include <optional>
 #include <unistd.h>
@@ -53,6 +54,21 @@ class Place
     std::optional<gpu::Stream> stream_; // which keeps its device's context current
 };
 
+// Buffers that threads of ranks have left. To free one, the driver waits for all work of the GPU and
+// lets no other call pass, so another rank's call might never come.
+inline std::mutex left_lock;
+inline std::vector<void *> left;
+
+// When the ranks have come to an end.
+inline void FreeLeft()
+{
+    std::lock_guard<std::mutex> hold(left_lock);
+    for (void *buffer : left) {
+        Must(ncclMemFree(buffer), "ncclMemFree");
+    }
+    left.clear();
+}
+
 // Memory of ncclMemAlloc().
 class Buffer
 {
@@ -63,7 +79,8 @@ class Buffer
     }
     ~Buffer()
     {
-        Must(ncclMemFree(at_), "ncclMemFree");
+        std::lock_guard<std::mutex> hold(left_lock);
+        left.push_back(at_);
     }
     Buffer(const Buffer &) = delete;
     void *Get(size_t offset = 0) const
@@ -76,6 +93,8 @@ class Buffer
         if (OnDevice()) {
             gpu::Do("cuMemcpyHtoD_v2", reinterpret_cast<unsigned long long>(Get(offset)),
                     static_cast<const void *>(values.data()), bytes);
+            // The copy may return early, and the ranks' streams do not wait for it.
+            gpu::Do("cuStreamSynchronize", static_cast<void *>(nullptr));
         } else {
             memcpy(Get(offset), values.data(), bytes);
         }
