@@ -5,7 +5,7 @@
  * - One thread makes the calls of all ranks, in a group. Events join the streams before the kernel
  *   and fork them after it.
  * - Each rank makes its own call. Operations in its stream write the addresses of its buffers and
- *   the flag `arrived` into a table on the GPU, and wait for the flag `done`. Rank 0's stream waits
+ *   the flag `arrived` into a pinned table, and wait for the flag `done`. Rank 0's stream waits
  *   for `arrived` of all ranks, runs the kernel, and sets `done` of all ranks. One side sets a flag
  *   to 1 and the other side sets it back to 0. All values are constants, so a graph that captured
  *   the calls can be launched many times.
