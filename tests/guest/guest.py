@@ -2,14 +2,12 @@
 """The guest's two hosts, their rails, and what may go wrong with these. For scripts in the guest."""
 import contextlib
 import json
-import os
 import secrets
 import subprocess
 import time
 
 import hosts
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hosts")
 # The interfaces of each rail, host 0's first; device rxe<i> is on v<i>.
 RAILS = (("v0", "v1"), ("v2", "v3"))
 
@@ -24,7 +22,8 @@ class Guest(hosts.Hosts):
         self.port = 20000
 
     def inside(self, host, command):
-        return [SCRIPT, "on", str(host), *command]
+        """As `hosts on` does, without a shell: starting one takes an emulated processor half a second."""
+        return ["nsenter", f"--net=/run/netns/host{host}", f"--mount=/run/mounts/host{host}", *command]
 
     def call(self, host, *command, limit_s=60):
         """Status and output of a command on a host."""
