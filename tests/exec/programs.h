@@ -24,6 +24,11 @@ inline bool FullRun()
 {
     return std::getenv("KOLO_TEST_FULL") != nullptr || std::getenv("KOLO_TEST_WHOLE") != nullptr;
 }
+// Under a sanitizer, which looks at the same code at any number of ranks.
+inline bool ShortRun()
+{
+    return std::getenv("KOLO_TEST_SHORT") != nullptr;
+}
 // Whole products, not parts of them: tests/soak --whole.
 inline bool WholeRun()
 {
