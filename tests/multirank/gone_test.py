@@ -17,12 +17,12 @@ from hosts import made
 from tap import check, run_tests
 
 GONE = sys.argv[1]
-FULL = bool(os.environ.get("KOLO_TEST_FULL"))
+WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
 LIMIT_S = 30
 SOON_MS = 2500  # and not the 20 s of the time-out
 TCP = {"KOLO_TRANSPORT": "tcp"}
 SEED = 11
-TRIALS = 100 if FULL else 24
+TRIALS = 100 if WHOLE else 24
 LATE_S = 1.2  # some sweeps of probes
 _jobs = itertools.count()
 
@@ -105,7 +105,7 @@ def test_two_deaths():
 def test_death_in_shrink():
     """A second one dies while the survivors shrink: they are told of it, and shrink again."""
     delays = (0, 300, 1000, 2000, 4000, 8000)
-    for number, us in enumerate(delays * 4 if FULL else delays):
+    for number, us in enumerate(delays * 4 if WHOLE else delays):
         first, second = ((3, 1), (0, 1), (2, 0), (1, 3))[number % 4]
         plans = ["-"] * 4
         plans[first], plans[second] = "0:20000", f"1:{us}"
