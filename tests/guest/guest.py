@@ -2,6 +2,7 @@
 """The guest's two hosts, their rails, and what may go wrong with these. For scripts in the guest."""
 import contextlib
 import json
+import os
 import secrets
 import subprocess
 import time
@@ -23,7 +24,8 @@ class Guest(hosts.Hosts):
 
     def inside(self, host, command):
         """As `hosts on` does, without a shell: starting one takes an emulated processor half a second."""
-        return ["nsenter", f"--net=/run/netns/host{host}", f"--mount=/run/mounts/host{host}", *command]
+        return ["nsenter", f"--net=/run/netns/host{host}", f"--mount=/run/mounts/host{host}",
+                f"--wd={os.getcwd()}", *command]
 
     def call(self, host, *command, limit_s=60):
         """Status and output of a command on a host."""
