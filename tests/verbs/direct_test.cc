@@ -96,6 +96,7 @@ class Pair
         std::thread other(body, 1);
         body(0);
         other.join();
+        gpu::FreeLeft();
     }
 
   private:

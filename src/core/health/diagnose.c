@@ -101,12 +101,15 @@ static kolo_status say_late(struct kolo_comm *c, int peer, int last, int limit_m
                      c->ranks.rank, limit_ms, mine, peer, who, state);
 }
 
-/* Whether the end of the chain can be named, or is in doubt for too long. */
-static bool find_culprit(struct kolo_comm *c, int peer, double over_us, int *out)
+/* Whether the end of the chain can be named, or is in doubt for too long. Where a call and a
+ * message wait for each other, nobody can be named. Then the call should end first, because its
+ * text says more: which call it is. */
+static bool find_culprit(struct kolo_comm *c, int peer, double over_us, enum wait wait, int *out)
 {
     double for_us = 0;
     const int last = find_end(c, peer, &for_us);
-    const bool sure = for_us > SURE_US || kolo_waits_is_stopped(c, last);
+    const bool steady = for_us > SURE_US && (last >= 0 || wait == WAIT_CALL);
+    const bool sure = steady || kolo_waits_is_stopped(c, last);
     *out = sure ? last : KOLO_WAITS_UNKNOWN;
     return sure || over_us > DOUBT_US;
 }
@@ -114,11 +117,12 @@ static bool find_culprit(struct kolo_comm *c, int peer, double over_us, int *out
 kolo_status kolo_diagnose_late(struct kolo_comm *c, int peer, double waited_us, int limit_ms,
                                bool message)
 {
+    const enum wait wait = message ? WAIT_MESSAGE : WAIT_CALL;
     int last = -1;
-    if (!find_culprit(c, peer, waited_us - limit_ms * 1e3, &last)) {
+    if (!find_culprit(c, peer, waited_us - limit_ms * 1e3, wait, &last)) {
         return kolo_diagnose_ask(c, peer, waited_us, message, false);
     }
-    return say_late(c, peer, last, limit_ms, message ? WAIT_MESSAGE : WAIT_CALL);
+    return say_late(c, peer, last, limit_ms, wait);
 }
 
 /* ---- asking ---- */
@@ -245,7 +249,7 @@ kolo_status kolo_diagnose_connecting(void *comm, int peer, double waited_us)
     }
     c->health.connect_asked_us = now;
     if (waited_us > c->options.timeout_ms * 1e3 &&
-        find_culprit(c, peer, waited_us - c->options.timeout_ms * 1e3, &last)) {
+        find_culprit(c, peer, waited_us - c->options.timeout_ms * 1e3, WAIT_CONNECT, &last)) {
         return say_late(c, peer, last, c->options.timeout_ms, WAIT_CONNECT);
     }
     kolo_waits_message(c, peer, true);
