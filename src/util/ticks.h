@@ -47,6 +47,22 @@ static inline uint64_t kolo_ticks_now(void)
     return (uint64_t)high << 32 | low;
 }
 
+/* The counter, with kolo_now_us() of the same moment: both are read again if the thread lost its
+ * core between them. */
+static inline uint64_t kolo_ticks_moment(double *now_us)
+{
+    enum { TRIES = 10, CLOSE_US = 2 };
+    double before = kolo_now_us();
+    for (int i = 1;; i++) {
+        const uint64_t ticks = kolo_ticks_now();
+        *now_us = kolo_now_us();
+        if (*now_us - before < CLOSE_US || i == TRIES) {
+            return ticks;
+        }
+        before = *now_us;
+    }
+}
+
 static inline uint64_t kolo_ticks_read(const struct kolo_ticks *at)
 {
     const uint64_t high = atomic_load_explicit(&at->high, memory_order_relaxed);

@@ -18,8 +18,9 @@ struct slot *slot_create(void)
 {
     struct slot *slot = aligned_alloc(_Alignof(struct slot), sizeof *slot);
     memset(slot, 0, sizeof *slot);
-    atomic_store(&slot->it.ticks, kolo_ticks_now());
-    atomic_store(&slot->it.ticks_us, (uint64_t)kolo_now_us());
+    double now_us = 0;
+    atomic_store(&slot->it.ticks, kolo_ticks_moment(&now_us));
+    atomic_store(&slot->it.ticks_us, (uint64_t)now_us);
     return slot;
 }
 

@@ -14,8 +14,9 @@ struct kolo_rate kolo_board_slot_rate(const struct kolo_board_slot *slot)
     struct kolo_rate rate = {
         .from = atomic_load_explicit(&slot->ticks, memory_order_relaxed),
         .from_us = (double)atomic_load_explicit(&slot->ticks_us, memory_order_relaxed)};
-    const uint64_t passed = kolo_ticks_now() - rate.from;
-    rate.tick_us = passed > 0 ? (kolo_now_us() - rate.from_us) / (double)passed : 0;
+    double now_us = 0;
+    const uint64_t passed = kolo_ticks_moment(&now_us) - rate.from;
+    rate.tick_us = passed > 0 ? (now_us - rate.from_us) / (double)passed : 0;
     return rate;
 }
 

@@ -37,8 +37,9 @@ static void take_slot(struct kolo_comm *c, struct kolo_board *board)
     atomic_store(&slot->pid_space, kolo_pid_space());
     atomic_store(&slot->device, c->options.cuda_ordinal);
     atomic_store(&slot->timeout_ms, c->options.timeout_ms);
-    atomic_store(&slot->ticks, kolo_ticks_now());
-    atomic_store(&slot->ticks_us, (uint64_t)kolo_now_us());
+    double now_us = 0;
+    atomic_store(&slot->ticks, kolo_ticks_moment(&now_us));
+    atomic_store(&slot->ticks_us, (uint64_t)now_us);
     atomic_store(&slot->presence, KOLO_PRESENCE_HERE);
 }
 
