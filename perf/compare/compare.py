@@ -93,17 +93,25 @@ def all_methods(given, folder):
         name, _, other = text.partition("=")
         found.append(methods.kolo(other, name, tcp)(given.ranks))
     found += methods.open_mpi(build, given.ranks, machine.cores(), tcp)
-    found += methods.gloo(build, folder)
+    found += [m for m in methods.torch_ops(build, folder) if not tcp or m.family == "Gloo"]
     if tcp:
         found += methods.wire(build, given.ranks)
     else:
         found += methods.mpich(build, given.ranks)
         found += methods.peers(build, given.ranks)
         found += methods.floors(build, given.buffers == "shared", given.ranks > machine.cores())
-    wanted = given.methods.split(",") if given.methods else None
-    without = given.without.split(",")
-    return [m for m in found if m.name == "kolo" or m.name not in without and m.family.lower() not in without and
-            (wanted is None or m.name in wanted or m.family.lower() in wanted)]
+    wanted = set(given.methods.split(",")) if given.methods else None
+    return [m for m in found if is_wanted(m, wanted, set(given.without.split(",")))]
+
+
+def is_wanted(method, wanted, without):
+    """Whether -m and -x leave a method. kolo is always there; kolo by another way is not, unless named."""
+    names = {method.name} if method.family == "kolo" else {method.name, method.family.lower()}
+    if method.name == "kolo":
+        return True
+    if names & without:
+        return False
+    return method.family != "kolo" if wanted is None else bool(names & wanted)
 
 
 def start(method, nranks, folder):

@@ -21,21 +21,23 @@ enum { SHORTEST_PAST = 2048 };
 static const struct variant {
     const char *name;
     enum floor_kind kind;
-    bool two, streamed, past;
+    bool two, streamed, past, turns;
 } variants[] = {
-    {"inline", INLINE, false, false, false},
-    {"slots", SLOTS, false, false, false},
-    {"slots-nt", SLOTS, false, true, false},
-    {"slots-past", SLOTS, false, false, true},
-    {"slots-two-phase", SLOTS, true, false, false},
-    {"slots-two-phase-past", SLOTS, true, false, true},
-    {"pull", MAPPED, false, false, false},
-    {"pull-nt", MAPPED, false, true, false},
-    {"push", MAPPED, true, false, false},
-    {"push-nt", MAPPED, true, true, false},
-    {"copied", COPIED, false, false, false},
-    {"copied-halves", COPIED, true, false, false},
-    {"hand-over", HAND_OVER, false, false, false},
+    {"inline", INLINE, false, false, false, false},
+    {"slots", SLOTS, false, false, false, false},
+    {"slots-nt", SLOTS, false, true, false, false},
+    {"slots-past", SLOTS, false, false, true, false},
+    {"slots-turns", SLOTS, false, false, false, true},
+    {"slots-two-phase", SLOTS, true, false, false, false},
+    {"slots-two-phase-turns", SLOTS, true, false, false, true},
+    {"slots-two-phase-past", SLOTS, true, false, true, false},
+    {"pull", MAPPED, false, false, false, false},
+    {"pull-nt", MAPPED, false, true, false, false},
+    {"push", MAPPED, true, false, false, false},
+    {"push-nt", MAPPED, true, true, false, false},
+    {"copied", COPIED, false, false, false, false},
+    {"copied-halves", COPIED, true, false, false, false},
+    {"hand-over", HAND_OVER, false, false, false, false},
 };
 
 static const struct variant *chosen;
@@ -143,7 +145,7 @@ static size_t page_rounded(size_t bytes)
 
 static size_t slots_bytes(int nranks)
 {
-    return page_rounded((size_t)nranks * 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE);
+    return page_rounded((size_t)nranks * 2 * FLOOR_RING_BYTES);
 }
 
 static size_t area_bytes(int nranks)
@@ -161,7 +163,8 @@ static bool start(struct compare_team *team, char *version, size_t cap)
                            .yields = sleeps_at_once ? 0 : CROWDED_YIELDS,
                            .two = chosen->two,
                            .streamed = chosen->streamed,
-                           .past = chosen->past};
+                           .past = chosen->past,
+                           .turns = chosen->turns};
     /* If ranks share cores, each tile costs a turn of all of them. */
     state.slot_bytes = state.crowded ? FLOOR_SLOT_MAX : FLOOR_SLOT_MAX / 2;
     state.area = compare_team_map(team, 0, bytes);
@@ -203,6 +206,7 @@ static const char *prepare(const struct compare_point *p)
     if (chosen->kind == COPIED) {
         return floor_copied_refuse(&state, p);
     }
+    floor_slots_prepare(&state, p);
     return chosen->kind == SLOTS ? floor_slots_refuse(&state, p) : floor_mapped_refuse(&state, p);
 }
 

@@ -23,6 +23,8 @@ enum { FLOOR_DEPTH = 8, FLOOR_SLOT_MAX = 131072, FLOOR_INLINE = 48, FLOOR_BLOCK 
 
 /* Off a power of two, so that slots do not compete for the same sets of a cache. */
 enum { FLOOR_SLOT_STRIDE = FLOOR_SLOT_MAX + 4096 + 128 };
+/* With turns a rank's slots are this large together, more than an L2 holds. */
+enum { FLOOR_RING_BYTES = 2 * FLOOR_DEPTH * FLOOR_SLOT_STRIDE };
 
 struct floor_line { /* payload first: a line and its flag arrive together */
     _Alignas(COMPARE_LINE_BYTES) unsigned char data[FLOOR_INLINE];
@@ -58,8 +60,11 @@ struct floor {
     bool past;     /* slots are written past the caches */
     bool can_copy; /* copied: the system permits it */
     bool streamed; /* user buffers are written past the caches */
+    bool turns;    /* slots: a ring as large as FLOOR_RING_BYTES */
     struct floor_area *area;
-    char *slots;           /* [rank][zone][FLOOR_DEPTH][FLOOR_SLOT_STRIDE] */
+    char *slots;           /* [rank][zone][FLOOR_RING_BYTES] */
+    uint32_t ring_mask;    /* tile t has slot t & ring_mask of this ring ... */
+    size_t ring_stride;    /* ... and slots are this many bytes apart */
     size_t slot_bytes;     /* used bytes of a slot */
     uint32_t tiles, calls; /* so far, the same on every rank */
     uint32_t credit;       /* tiles that all my readers are known to have finished */
@@ -135,6 +140,8 @@ void floor_copy_out(void *dst, const void *src, size_t bytes, bool streamed);
 const char *floor_inline_refuse(const struct compare_point *point);
 void floor_inline_call(struct floor *f, const struct compare_point *point);
 const char *floor_slots_refuse(const struct floor *f, const struct compare_point *point);
+/* Lay out the ring for this point. */
+void floor_slots_prepare(struct floor *f, const struct compare_point *point);
 void floor_slots_call(struct floor *f, const struct compare_point *point);
 const char *floor_mapped_refuse(const struct floor *f, const struct compare_point *point);
 void floor_mapped_call(struct floor *f, const struct compare_point *point);

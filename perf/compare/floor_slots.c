@@ -7,6 +7,10 @@
  *   reduce  (two phases) sum the own share of the tile, into OUT and into a second slot
  *   take    read what is wanted from the others' slots into OUT
  *
+ * With turns the ring is 2 MiB of slots that are no larger than a tile. A line that the reader's L2
+ * still has is dear to write again; here it has left the L2 before its turn comes. No rank is more
+ * than 8 tiles ahead all the same.
+ *
  * In one phase, every rank that wants a reduction does all of it. In two phases, each rank does its
  * share. */
 #include "floor.h"
@@ -48,8 +52,24 @@ const char *floor_slots_refuse(const struct floor *f, const struct compare_point
 
 static char *slot(const struct floor *f, int rank, int zone, uint32_t tile)
 {
-    const size_t index = ((size_t)rank * 2 + (size_t)zone) * FLOOR_DEPTH + tile % FLOOR_DEPTH;
-    return f->slots + index * FLOOR_SLOT_STRIDE;
+    const size_t ring = ((size_t)rank * 2 + (size_t)zone) * FLOOR_RING_BYTES;
+    return f->slots + ring + (tile & f->ring_mask) * f->ring_stride;
+}
+
+void floor_slots_prepare(struct floor *f, const struct compare_point *p)
+{
+    const bool blocks = p->collective == COMPARE_REDUCE_SCATTER ||
+                        p->collective == COMPARE_ALL_TO_ALL || p->collective == COMPARE_SCATTER;
+    const size_t n = (size_t)f->nranks, bytes = p->count * p->elem_bytes + LINE * n;
+    const size_t most = bytes * (blocks ? n : 1);
+    f->ring_mask = FLOOR_DEPTH - 1;
+    f->ring_stride = FLOOR_SLOT_STRIDE;
+    if (f->turns) {
+        f->ring_stride = ((most < f->slot_bytes ? most : f->slot_bytes) / LINE + 2) * LINE;
+        while ((size_t)(f->ring_mask + 1) * 2 * f->ring_stride <= FLOOR_RING_BYTES) {
+            f->ring_mask = f->ring_mask * 2 + 1;
+        }
+    }
 }
 
 /* Bytes of chunk `c` in tile `t`, and their offset in the chunk. In two phases the last chunk may
@@ -229,6 +249,9 @@ static void set_tiles(struct slots_pass *x)
         x->chunk = ((bytes + n - 1) / n + LINE - 1) / LINE * LINE;
     }
     x->piece = is_blocked_input(x) ? f->slot_bytes / n / LINE * LINE : f->slot_bytes;
+    if (x->chunk < x->piece) { /* the blocks of a tile follow one another */
+        x->piece = (x->chunk + LINE - 1) / LINE * LINE;
+    }
     x->tiles = (uint32_t)((x->chunk + x->piece - 1) / x->piece);
 }
 
@@ -263,11 +286,11 @@ static void set_stages(struct slots_pass *x)
 static void small_call(struct floor *f, const struct compare_point *p)
 {
     const void *src[COMPARE_RANKS_MAX];
-    const uint32_t tile = f->tiles++, parity = tile % 2;
+    const uint32_t tile = f->tiles++, place = f->turns ? tile : tile % 2;
     const size_t bytes = p->count * p->elem_bytes;
     const bool blocks = p->send_elems > p->count;
     const size_t at = blocks ? (size_t)f->rank * bytes : 0;
-    char *mine = slot(f, f->rank, 0, parity);
+    char *mine = slot(f, f->rank, 0, place);
     for (int q = 0; q < (blocks ? f->nranks : 1); q++) {
         if (!blocks || q != f->rank) {
             floor_copy_out(mine + (size_t)q * bytes, (const char *)p->send + (size_t)q * bytes,
@@ -276,7 +299,7 @@ static void small_call(struct floor *f, const struct compare_point *p)
     }
     floor_set(f, &f->area->filled[f->rank], tile + 1);
     for (int q = 0; q < f->nranks; q++) {
-        src[q] = (q == f->rank ? (const char *)p->send : slot(f, q, 0, parity)) + at;
+        src[q] = (q == f->rank ? (const char *)p->send : slot(f, q, 0, place)) + at;
         if (q != f->rank) {
             floor_await(f, &f->area->filled[q], tile + 1);
         }

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 
-START_LIMIT_S = 60
+START_LIMIT_S = 180  # one method compiles when it first starts
 
 
 class Dropped(Exception):

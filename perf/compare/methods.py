@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which methods there are: kolo, the floors, and each peer that is installed, in several settings."""
+import glob
 import os
 import shutil
 import subprocess
@@ -8,8 +9,8 @@ import sys
 from jobs import Method
 
 # What --buffers private may use, and what it may not: memory that peers map.
-FLOORS_PRIVATE = ("inline", "slots", "slots-nt", "slots-past", "slots-two-phase", "slots-two-phase-past", "copied",
-                  "copied-halves")
+FLOORS_PRIVATE = ("inline", "slots", "slots-nt", "slots-past", "slots-turns", "slots-two-phase",
+                  "slots-two-phase-past", "slots-two-phase-turns", "copied", "copied-halves")
 FLOORS_SHARED = ("pull", "pull-nt", "push", "push-nt")
 OPEN_MPI = {
     "openmpi": [],
@@ -67,7 +68,8 @@ def floors(build, shared, crowded):
     worker = program(build, "floor")
     names = FLOORS_PRIVATE + (FLOORS_SHARED if shared else ())
     if crowded:
-        names = tuple(name + how for name in names if not name.endswith("-nt") for how in ("", "-futex"))
+        names = tuple(name + how for name in names if not name.endswith(("-nt", "-turns"))
+                      for how in ("", "-futex"))
     return [floor(worker, name) for name in names] if worker else []
 
 
@@ -119,16 +121,24 @@ def peers(build, nranks):
     return found
 
 
-def gloo(build, folder):
-    """Gloo, if this Python or that of .venv has PyTorch: ranks pinned like the others, and, because it
-    has a thread beside each rank, left to the system; the better counts."""
+def torch_ops(build, folder):
+    """What PyTorch programs call, if this Python or that of .venv has PyTorch. Gloo: ranks pinned like the
+    others, and, because it has a thread beside each rank, left to the system; the better counts. kolo: its
+    backend, where it was built. vLLM's and DeepSpeed's operations: where ./setup --peers brought them."""
     here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
     library = os.path.join(build, "perf", "libcompare_worker.so")
-    local = os.path.join(os.path.dirname(os.path.dirname(here)), ".venv", "bin", "python3")
-    for python in (local, sys.executable):
+    found = {"gloo": ("gloo", "Gloo", {}), "gloo-free": ("gloo", "Gloo", {"KOLO_COMPARE_FREE": "1"})}
+    backend = os.path.join(os.path.abspath(build), "torch")
+    if os.path.isdir(backend):
+        found["kolo-torch"] = ("kolo", "kolo", {"PYTHONPATH": backend})
+    for name, family in (("vllm", "vLLM"), ("deepspeed", "DeepSpeed")):
+        for package in glob.glob(os.path.join(root, ".venv-peers", name, "lib", "python3*", "site-packages")):
+            found[name] = (name, family, {"KOLO_COMPARE_PEER": package})
+    for python in (os.path.join(root, ".venv", "bin", "python3"), sys.executable):
         if os.path.exists(library) and shutil.which(python) and subprocess.run(
                 [python, "-c", "import torch.distributed"], capture_output=True, check=False).returncode == 0:
-            script = os.path.join(here, "gloo.py")
-            return [Method(name, "Gloo", [python, script, library, os.path.join(folder, f"{name}.store")], free, True)
-                    for name, free in (("gloo", {}), ("gloo-free", {"KOLO_COMPARE_FREE": "1"}))]
+            script = os.path.join(here, "torch_ops.py")
+            return [Method(name, family, [python, script, whose, library, os.path.join(folder, f"{name}.store")],
+                           free, True) for name, (whose, family, free) in found.items()]
     return []

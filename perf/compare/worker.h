@@ -3,7 +3,7 @@
  *
  *   worker.c  the conversation with the driver, the clock     team.c  the ranks' shared memory
  *   point.c   counts, inputs, expected results                sum.h   loops that add
- *   kolo.c mpi.c gloo.py floor.c                              one file a method
+ *   kolo.c mpi.c torch_ops.py floor.c                         one file a method
  *
  * The driver (compare.py) listens on a UNIX socket. A worker connects, gets a descriptor of memory
  * that the ranks of its method share, joins its ranks, and then sleeps in a read. The driver sends

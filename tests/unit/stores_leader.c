@@ -26,7 +26,8 @@ struct leader *leader_create(void)
     l->plan.algo = &l->algo;
     l->prog.plan = &l->plan;
     l->bound.prog = &l->prog;
-    l->bound.stores = (struct kolo_store_use){.matters = true, .leads = true, .settle = 2};
+    l->bound.stores =
+        (struct kolo_store_use){.matters = true, .leads = true, .settle = 2, .refill = 130};
     l->env.me = 1;
     l->clock_us = 1e9;
     l->env.store_choices = &l->choices;

@@ -115,11 +115,13 @@ size_t kolo_bound_piece_bytes(const struct kolo_bound *b, const struct kolo_boun
 /* Tiles that follow one another in a long slot use its places by turns. A line that a reader still
  * has in its cache is dear to write again: within an L3 an exchange of 32 KiB took 5.7 us in 128 KiB
  * of slots, and 2.2 us in 2 MiB, where the lines have left both L2 caches when their turn comes.
- * Short slots stay in the caches, because that is faster for few lines. In a call of many tiles the
- * buffers displace the lines. */
+ * Short slots stay in the caches, because that is faster for few lines. So does an exchange of many
+ * tiles: each core's own buffers displace the lines. A core that only reads, as in a reduce of
+ * 1 MiB, keeps them: 127 us without turns, 45 with them. */
 static void bind_turns(struct kolo_bound *b, const struct kolo_exec_env *env, size_t bytes)
 {
-    const size_t room = b->in_long && b->tiles <= KOLO_LONG_DEPTH ? env->turn_bytes : 0;
+    const bool turns = b->tiles <= KOLO_LONG_DEPTH || kolo_coll_rooted(b->extents.coll);
+    const size_t room = b->in_long && turns ? env->turn_bytes : 0;
     size_t places = 1;
     b->turn_stride = kolo_round_up(bytes, KOLO_LINE_BYTES);
     while (bytes > 0 && places * 2 * b->turn_stride <= room) {

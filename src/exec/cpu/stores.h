@@ -35,6 +35,7 @@ struct kolo_store_use { /* of a bound program */
     bool starts_past;   /* the kind until a leader has chosen */
     bool leads;         /* this rank is the leader */
     uint8_t settle;     /* calls until a new kind shows in the leader's time */
+    uint16_t refill;    /* calls that write each place of the slots once */
     uint64_t key;       /* hash of the call, equal on every rank */
 };
 
