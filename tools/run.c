@@ -24,6 +24,9 @@ static const char usage[] =
     "Usage: kolo run -n N [OPTIONS] COMMAND [ARGUMENTS]\n"
     "Start N ranks of COMMAND on this host, and end when they end.\n"
     "  -n, --ranks N      number of ranks\n"
+    "      --mpi[=LIBMPI] with mpirun instead of -n: mpirun -n N kolo run --mpi COMMAND. The program's\n"
+    "                     collectives of MPI run over kolo. LIBMPI is the path of the MPI library, of\n"
+    "                     programs that are not linked with it (Python)\n"
     "      --prefix       begin each line of output with its rank (default: all ranks but rank 0,\n"
     "                     which prints the tables)\n"
     "      --no-prefix    ranks write to standard output and error themselves (also with -n 1)\n"
@@ -71,7 +74,7 @@ static bool set_bind(const char *text, enum run_bind *out)
     return true;
 }
 
-enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND };
+enum { OPTION_PREFIX = 256, OPTION_NO_PREFIX, OPTION_TIMEOUT, OPTION_BIND, OPTION_MPI };
 
 static bool set_option(int option, struct run_options *out, bool *help)
 {
@@ -88,6 +91,9 @@ static bool set_option(int option, struct run_options *out, bool *help)
         return set_number("--timeout", optarg, 1000000, &out->timeout_s);
     case OPTION_BIND:
         return set_bind(optarg, &out->bind);
+    case OPTION_MPI:
+        out->mpi = optarg != NULL ? optarg : "";
+        return true;
     case 'h':
         *help = true;
         return true;
@@ -103,6 +109,7 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
                                           {"no-prefix", no_argument, NULL, OPTION_NO_PREFIX},
                                           {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                           {"bind", required_argument, NULL, OPTION_BIND},
+                                          {"mpi", optional_argument, NULL, OPTION_MPI},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int option;
@@ -123,7 +130,11 @@ static bool parse_options(int argc, char **argv, struct run_options *out, bool *
     if (*help) {
         return true;
     }
-    if (out->nranks == 0) {
+    if (out->mpi != NULL && out->nranks != 0) {
+        return refuse_option("--mpi: mpirun starts the ranks: mpirun -n %d kolo run --mpi COMMAND",
+                             out->nranks);
+    }
+    if (out->mpi == NULL && out->nranks == 0) {
         return refuse_option("how many ranks? -n N");
     }
     return optind < argc || refuse_option("which command?");
@@ -420,6 +431,9 @@ int kolo_tool_run(int argc, char **argv)
     if (help) {
         (void)fputs(usage, stdout);
         return 0;
+    }
+    if (job.run.options.mpi != NULL) {
+        return run_mpi(&job.run.options);
     }
     if (!run_prepare(&job.run)) {
         return STATUS_USAGE;

@@ -19,7 +19,8 @@ struct run_options {
     int nranks;
     enum run_prefix prefix;
     enum run_bind bind;
-    int timeout_s; /* 0: none */
+    int timeout_s;   /* 0: none */
+    const char *mpi; /* NULL: no MPI program; else the path of its MPI library, or "" */
     char **command;
 };
 
@@ -60,6 +61,10 @@ struct run_state {
 int run_start_rank(struct run_state *run, int rank);
 /* Choose the job's name and secret, and read the allowed CPUs. False after a message. */
 bool run_prepare(struct run_state *run);
+
+/* Become an MPI program whose collectives go to kolo (run_mpi.c). Returns only if that failed: the
+ * exit status. */
+int run_mpi(const struct run_options *options);
 
 /* Wait at most `timeout_ms` for output, input or `wake_fd`, and pass on all that is ready
  * (run_pump.c). */

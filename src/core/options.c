@@ -89,6 +89,8 @@ kolo_status kolo_comm_configure(struct kolo_comm *c, const struct kolo_config *g
     c->options.algo_text = choose_text(config.algo, "KOLO_ALGO", "");
     c->options.transport_text = choose_text(config.transport, "KOLO_TRANSPORT", "");
     c->options.groups_text = choose_text(NULL, "KOLO_GROUPS", "");
+    c->options.progress = config.progress;
+    c->options.progress_arg = config.progress_arg;
     (void)snprintf(c->ranks.name, sizeof c->ranks.name, "%s",
                    config.name != NULL ? config.name : "comm");
     KOLO_TRY(check_config(c));

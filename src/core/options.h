@@ -13,6 +13,8 @@ struct kolo_options {
     char *algo_text, *transport_text;
     char *groups_text; /* "": as ranks are bound */
     bool logs_calls;
+    void (*progress)(void *arg); /* NULL: none */
+    void *progress_arg;
     enum kolo_store store_rule; /* UNKNOWN: store kinds are measured */
 };
 

@@ -36,7 +36,7 @@ RUN_ELSEWHERE = (
     (r"pre-commit ", "needs a checkout by git"),
     (r"sudo apt(-get)? ", "installs packages"),
     (r"\S*pip install .*\./torch", "./test builds kolo_torch by itself"),
-    (r".*perf/torch/compare\.py", "needs PyTorch"),
+    (r".*perf/torch/compare\.py|.*torchrun ", "needs PyTorch"),
     (r"packaging/deb\b", "tests/packaging makes the packages and installs them"),
     (r"packaging/wheel|pip install dist/", "tests/python makes and installs the wheel; here python/ is on the path"),
     (r".*-m kolo_train", "tests/train trains"),

@@ -15,11 +15,13 @@
 static kolo_status wait_queued(struct kolo_queued *call)
 {
     struct kolo_pauses pauses = {0};
+    double progressed_us = 0;
     while (!kolo_queued_is_done(call)) {
         kolo_queued_drive(call, true);
         if (!kolo_queued_is_done(call)) {
             kolo_pauses_hear(&pauses, kolo_queue_moves(call->comm));
             kolo_pauses_make(&pauses, kolo_queued_polls(call));
+            kolo_wait_progress(&call->comm->links.exec_env, &progressed_us);
         }
     }
     const kolo_status st = (kolo_status)atomic_load(&call->status);
@@ -127,10 +129,12 @@ static bool reads_of_me(const struct kolo_exec_env *env, int q)
 void kolo_call_drain(struct kolo_comm *c)
 {
     struct kolo_pauses pauses = {0};
+    double progressed_us = 0;
     while (kolo_queue_first(c) != NULL) {
         kolo_queue_drive(c);
         kolo_pauses_hear(&pauses, kolo_queue_moves(c));
         kolo_pauses_make(&pauses, 0);
+        kolo_wait_progress(&c->links.exec_env, &progressed_us);
     }
     kolo_stream_rest(); /* no thread is inside a call of c any more */
     const double deadline = kolo_now_us() + c->options.timeout_ms * 1e3;
@@ -138,6 +142,7 @@ void kolo_call_drain(struct kolo_comm *c)
            kolo_p2p_progress(c) == KOLO_OK && kolo_now_us() < deadline) {
         kolo_pauses_hear(&pauses, kolo_queue_moves(c));
         kolo_pauses_make(&pauses, 0);
+        kolo_wait_progress(&c->links.exec_env, &progressed_us);
     }
     /* Wait until the peers have read what they read of this rank in its last call. */
     for (int q = 0; q < c->ranks.nranks; q++) {

@@ -60,6 +60,8 @@ kolo_status kolo_region_make(struct kolo_comm *c, const struct kolo_region_calls
                                   .store_rule = c->options.store_rule,
                                   .timeout_us = c->options.timeout_ms * 1e3,
                                   .aborted = &c->failure.error,
+                                  .progress = c->options.progress,
+                                  .progress_arg = c->options.progress_arg,
                                   .resolve = calls->resolve,
                                   .owner = c,
                                   .stalled = calls->stalled,

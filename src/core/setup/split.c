@@ -31,6 +31,8 @@ struct kolo_config kolo_create_config(const struct kolo_comm *c)
     config.name = c->ranks.name;
     config.algo = c->options.algo_text;
     config.transport = c->options.transport_text;
+    config.progress = c->options.progress;
+    config.progress_arg = c->options.progress_arg;
     return config;
 }
 

@@ -64,11 +64,14 @@ struct kolo_exec_env {
     /* A long wait for rank `peer` (-1: not known) calls this about every 100 ms. An error ends the
      * wait. Past timeout_us the function must return an error. NULL: no such function. */
     kolo_status (*stalled)(struct kolo_exec_env *env, int peer, double waited_us);
-    _Atomic int32_t *waits_for; /* this rank publishes here the rank it waits for, + 1; or NULL */
-    int stuck_at;               /* rank of the last wait that was not met, -1: not known */
-    _Atomic int blamed;         /* rank that the last error is about, -1: none */
-    struct kolo_call_sign came; /* after MISMATCH: the call of `blamed`, if a message told it */
-    double asked_us;            /* when a wait for several words last called `stalled` */
+    _Atomic int32_t *waits_for;  /* this rank publishes here the rank it waits for, + 1; or NULL */
+    int stuck_at;                /* rank of the last wait that was not met, -1: not known */
+    _Atomic int blamed;          /* rank that the last error is about, -1: none */
+    struct kolo_call_sign came;  /* after MISMATCH: the call of `blamed`, if a message told it */
+    double asked_us;             /* when a wait for several words last called `stalled` */
+    void (*progress)(void *arg); /* config.progress, for waits that last; or NULL */
+    void *progress_arg;
+    double progressed_us; /* when the last wait called it */
     void *owner;
     void (*jitter)(void *arg); /* for tests: called before every move and signal */
     void *jitter_arg;

@@ -27,6 +27,8 @@ kolo_status kolo_pause_for_news(struct kolo_exec_env *env, unsigned *spins, doub
                                 const struct kolo_news *news);
 /* End the loop: this rank no longer waits. */
 void kolo_paused(struct kolo_exec_env *env);
+/* Call env->progress if there is one, and the last call by this wait was 50 us ago. */
+void kolo_wait_progress(const struct kolo_exec_env *env, double *last_us);
 /* Wake all ranks that sleep on this doorbell. */
 void kolo_ring(struct kolo_head *head);
 /* Wake the ranks that sleep until this rank stores a word. Call after that store. */

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The log of this layer, in the form of kolo's own: host:pid:tid [rank] KOLO INFO text. A line tells
+ * once a communicator where calls of a name go, and the last lines tell how many went there. */
+#include "shim.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const char *const coll_names[KMPI_COLLS] = {
+    [KMPI_BARRIER] = "Barrier",
+    [KMPI_BCAST] = "Bcast",
+    [KMPI_REDUCE] = "Reduce",
+    [KMPI_ALLREDUCE] = "Allreduce",
+    [KMPI_REDUCE_SCATTER] = "Reduce_scatter",
+    [KMPI_REDUCE_SCATTER_BLOCK] = "Reduce_scatter_block",
+    [KMPI_ALLGATHER] = "Allgather",
+    [KMPI_ALLGATHERV] = "Allgatherv",
+    [KMPI_GATHER] = "Gather",
+    [KMPI_GATHERV] = "Gatherv",
+    [KMPI_SCATTER] = "Scatter",
+    [KMPI_SCATTERV] = "Scatterv",
+    [KMPI_ALLTOALL] = "Alltoall",
+    [KMPI_ALLTOALLV] = "Alltoallv",
+};
+
+static const char *const why_texts[KMPI_WHYS] = {
+    [KMPI_SERVED] = "kolo",
+    [KMPI_OFF] = "MPI: KOLO_MPI is off on a rank, or the program ends",
+    [KMPI_ONE_RANK] = "MPI: the communicator has one rank",
+    [KMPI_INTERCOMM] = "MPI: an inter-communicator",
+    [KMPI_NO_COMM] = "MPI: kolo could not join the ranks",
+    [KMPI_ARGUMENT] = "MPI: an argument is wrong",
+    [KMPI_EMPTY] = "MPI: no bytes",
+    [KMPI_SLOWER] = "MPI: it is faster there; KOLO_MPI=all gives it to kolo",
+    [KMPI_OPERATION] = "MPI: kolo has no such operation on that type",
+};
+
+static _Atomic unsigned long totals[KMPI_COLLS][KMPI_WHYS];
+static _Atomic int logs = -1; /* -1: not asked yet */
+
+static bool is_logging(void)
+{
+    int now = atomic_load_explicit(&logs, memory_order_relaxed);
+    if (now < 0) {
+        const char *level = getenv("KOLO_DEBUG");
+        now = level != NULL && (strcasecmp(level, "INFO") == 0 || strcasecmp(level, "TRACE") == 0);
+        atomic_store(&logs, now);
+    }
+    return now != 0;
+}
+
+static void write_line(int rank, const char *text)
+{
+    char host[64] = "", line[512];
+    (void)gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = '\0';
+    const int len = snprintf(line, sizeof line, "%s:%d:%d [%d] KOLO INFO MPI : %s\n", host,
+                             (int)getpid(), (int)syscall(SYS_gettid), rank, text);
+    (void)!write(STDOUT_FILENO, line, len < (int)sizeof line ? (size_t)len : sizeof line - 1);
+}
+
+void kmpi_log(const struct kmpi_comm *c, const char *format, ...)
+{
+    char text[400], named[480];
+    va_list args;
+    if (!is_logging()) {
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)snprintf(named, sizeof named, "%s of %d ranks: %s", c->name, c->nranks, text);
+    write_line(c->rank, named);
+}
+
+bool kmpi_note(struct kmpi_comm *c, enum kmpi_coll coll, enum kmpi_why why)
+{
+    const unsigned long before = atomic_load_explicit(
+        &totals[coll][why], memory_order_relaxed); /* a lost count is no harm */
+    atomic_store_explicit(&totals[coll][why], before + 1, memory_order_relaxed);
+    if (__builtin_expect((c->said[coll] & (1u << why)) == 0, 0)) {
+        c->said[coll] |= 1u << why;
+        kmpi_log(c, "%s -> %s", coll_names[coll], why_texts[why]);
+    }
+    return why == KMPI_SERVED;
+}
+
+void kmpi_log_totals(void)
+{
+    int rank = 0;
+    if (!is_logging() || PMPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS) {
+        return;
+    }
+    for (int coll = 0; coll < KMPI_COLLS; coll++) {
+        for (int why = 0; why < KMPI_WHYS; why++) {
+            char text[256];
+            const unsigned long n = atomic_load(&totals[coll][why]);
+            if (n > 0) {
+                (void)snprintf(text, sizeof text, "%lu calls of %s -> %s", n, coll_names[coll],
+                               why_texts[why]);
+                write_line(rank, text);
+            }
+        }
+    }
+}

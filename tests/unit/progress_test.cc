@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// covers: src/exec/cpu/wait.c src/core/options.c
+/* config.progress: a call that waits calls it, in its own thread, over lines and over messages. */
+#include <kolo/kolo.h>
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+namespace
+{
+
+constexpr int kTimes = 3;
+constexpr auto kLimit = std::chrono::seconds(20);
+
+/* What a rank's progress function saw. */
+struct Seen {
+    std::atomic<int> times{0};
+    std::atomic<std::thread::id> thread{};
+
+    static void Call(void *arg)
+    {
+        auto *seen = static_cast<Seen *>(arg);
+        seen->thread = std::this_thread::get_id();
+        seen->times++;
+    }
+};
+
+/* Rank 1 enters the collective when rank 0, which waits for it, has called its function. */
+void ExpectCalls(kolo_comm *comm[2], Seen *seen)
+{
+    float in[2] = {1, 2}, out[2] = {};
+    seen->times = 0;
+    std::thread early([&] {
+        EXPECT_EQ(KOLO_OK,
+                  kolo_all_reduce(&in[0], &out[0], 1, KOLO_FLOAT32, KOLO_SUM, comm[0], nullptr));
+        EXPECT_EQ(std::this_thread::get_id(), seen->thread.load());
+    });
+    const auto until = std::chrono::steady_clock::now() + kLimit;
+    while (seen->times < kTimes && std::chrono::steady_clock::now() < until) {
+        std::this_thread::yield();
+    }
+    EXPECT_LE(kTimes, seen->times);
+    EXPECT_EQ(KOLO_OK,
+              kolo_all_reduce(&in[1], &out[1], 1, KOLO_FLOAT32, KOLO_SUM, comm[1], nullptr));
+    early.join();
+    EXPECT_EQ(3, out[0]);
+    EXPECT_EQ(3, out[1]);
+}
+
+class Progress : public ::testing::TestWithParam<const char *>
+{
+};
+
+TEST_P(Progress, IsMadeByACallThatWaits)
+{
+    Seen seen;
+    kolo_config config = KOLO_CONFIG_INIT;
+    kolo_comm *comm[2] = {};
+    config.transport = GetParam();
+    config.progress = Seen::Call;
+    config.progress_arg = &seen;
+    ASSERT_EQ(KOLO_OK, kolo_comm_create_local(2, &config, comm)) << kolo_error_text();
+    ExpectCalls(comm, &seen); /* the first call takes the long way */
+    ExpectCalls(comm, &seen);
+    for (kolo_comm *one : comm) {
+        kolo_comm_abort(one);
+    }
+    for (kolo_comm *one : comm) {
+        kolo_comm_destroy(one);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(OverLinesAndMessages, Progress, ::testing::Values("loop", "tcp"),
+                         [](const auto &test) { return std::string(test.param); });
+
+} // namespace
