@@ -352,6 +352,13 @@ static kolo_status pause_call(struct kolo_call *call)
 }
 static_assert((int)KOLO_TRANSPORTS_MAX <= (int)KOLO_NEWS_MAX, "a descriptor each");
 
+bool kolo_call_is_known(struct kolo_call *call)
+{
+    const bool has_program =
+        call->state == KOLO_CALL_RUN || (call->state == KOLO_CALL_CHOOSE && kolo_memo_recall(call));
+    return call->base.comm->ranks.nranks == 1 || (has_program && kolo_exec_is_plain(call->prog));
+}
+
 kolo_status kolo_call_step(struct kolo_call *call, bool block)
 {
     kolo_status st = KOLO_OK;

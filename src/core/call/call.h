@@ -51,6 +51,9 @@ kolo_status kolo_call_check(struct kolo_call *call);
  * which all ranks must agree, and the number of this rank's elements. */
 uint64_t kolo_call_key(const struct kolo_call *call);
 size_t kolo_call_count(const struct kolo_call *call);
+/* Whether the next step is like one of an earlier call: it neither chooses an algorithm, nor
+ * connects to a rank, nor waits for a lock. The caller holds comm->busy. */
+bool kolo_call_is_known(struct kolo_call *call);
 /* Advance; the caller holds comm->busy. OK: done. INPROGRESS unless `block`. */
 kolo_status kolo_call_step(struct kolo_call *call, bool block);
 void kolo_call_close(struct kolo_call *call);

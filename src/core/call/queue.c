@@ -195,6 +195,18 @@ void kolo_queue_drive(struct kolo_comm *c)
     atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
 }
 
+void kolo_queue_try(struct kolo_comm *c, const struct kolo_queued *call)
+{
+    if (atomic_exchange_explicit(&c->queue.busy, 1, memory_order_acquire) != 0) {
+        return;
+    }
+    struct kolo_queued *first = kolo_queue_first(c);
+    if (first == call && heads_stream(first) && kolo_call_is_known(kolo_call_of(first))) {
+        step_first(c, first);
+    }
+    atomic_store_explicit(&c->queue.busy, 0, memory_order_release);
+}
+
 /* ---- messages ---- */
 
 kolo_status kolo_message_start(struct kolo_message_call *call)
@@ -249,6 +261,18 @@ void kolo_queued_drive(struct kolo_queued *call, bool turns)
     } else {
         kolo_queue_drive(call->comm);
     }
+}
+
+bool kolo_queued_is_brief(const struct kolo_queued *call)
+{
+    if (call->group != 0 || call->kind == KOLO_QUEUED_HOST_FUNC) {
+        return false;
+    }
+    if (call->kind == KOLO_QUEUED_COLLECTIVE) {
+        return ((const struct kolo_call *)call)->extent.bytes <= KOLO_P2P_EAGER;
+    }
+    const struct kolo_p2p_op *op = ((const struct kolo_message_call *)call)->op;
+    return op->bytes <= KOLO_P2P_EAGER && kolo_p2p_is_open(call->comm, op->peer);
 }
 
 unsigned kolo_queued_polls(const struct kolo_queued *call)

@@ -76,6 +76,10 @@ static inline unsigned kolo_queue_moves(const struct kolo_comm *c)
 /* Advance the call that heads the queue, if it may run and no other thread runs one. */
 void kolo_queue_drive(struct kolo_comm *c);
 
+/* The same, if `call` heads the queue and its next step is known (core/call/call.h). The call may
+ * be gone. */
+void kolo_queue_try(struct kolo_comm *c, const struct kolo_queued *call);
+
 /* ---- messages: independent of the queue ---- */
 
 /* Start the message unless it is started. Errors: of the message, or of its communicator. */
@@ -98,6 +102,9 @@ static inline bool kolo_queued_is_done(const struct kolo_queued *call)
 }
 /* Drive a collective or a message once; `turns` as above. */
 void kolo_queued_drive(struct kolo_queued *call, bool turns);
+/* Whether a thread that does not wait for the call may advance it in passing: the call is short
+ * and outside a group, and a message connects to nobody. */
+bool kolo_queued_is_brief(const struct kolo_queued *call);
 /* How often a wait polls this call before it gives the core away. */
 unsigned kolo_queued_polls(const struct kolo_queued *call);
 /* Free the memory that a collective or a message owns. It is not in a queue. */

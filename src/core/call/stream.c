@@ -6,6 +6,10 @@
  * that waits for a stream serves all streams in its place. So its call ends without a switch of
  * threads.
  *
+ * A short call is first tried by the thread that makes it, and by each query of its stream. Calls
+ * in close succession, each with a waiter, need no server. So the progress thread stands by for a
+ * while after its last work: it looks now and then by itself, and short calls do not wake it.
+ *
  * Between two rounds the serving thread pauses (core/pauses.h): a waiting thread polls first, the
  * progress thread gives its core away at once, because the application may need it. Both nap in the
  * end, longer and longer. A new call ends the nap. */
@@ -22,8 +26,11 @@ static struct {
     pthread_t thread;
     struct kolo_stream_queue *streams;
     bool running, stop;
+    bool stands_by;     /* the thread looks by itself, soon */
     int helpers;        /* threads that wait for a stream and serve meanwhile: the thread rests */
-    unsigned submitted; /* counts calls */
+    unsigned submitted; /* counts calls that did not end at once */
+    unsigned looks;     /* of the thread since it saw `seen` calls */
+    unsigned seen;
     unsigned generation;
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -88,6 +95,23 @@ static bool serve_stream(struct kolo_stream_queue *s, unsigned *news)
     return true;
 }
 
+/* Try the stream's first call; progress.lock is held. False: the call is none to be tried. */
+static bool try_stream(struct kolo_stream_queue *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct kolo_queued *call = s->head;
+    const bool brief = call != NULL && kolo_queued_is_brief(call);
+    const bool message = brief && is_message(call);
+    struct kolo_comm *comm = brief ? call->comm : NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (message) {
+        kolo_message_drive(kolo_message_of(call), true);
+    } else if (brief) {
+        kolo_queue_try(comm, call);
+    }
+    return brief;
+}
+
 /* One round over all streams; progress.lock is held. False: there is nothing to do. */
 static bool serve_streams(struct kolo_pauses *pauses)
 {
@@ -113,6 +137,17 @@ static bool has_work(void)
     return false;
 }
 
+/* Sleep for at most `ns`, or until a signal; progress.lock is held. */
+static void doze(pthread_cond_t *news, long ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ns;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_timedwait(news, &progress.lock, &until);
+}
+
 /* One pause between two rounds; progress.lock is held. A new call ends a nap. */
 static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond_t *news)
 {
@@ -121,22 +156,34 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
     const long nap = kolo_pauses_nap(pauses, polls);
     pthread_mutex_lock(&progress.lock);
     if (nap > 0 && submitted == progress.submitted && !progress.stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += nap;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(news, &progress.lock, &until);
+        doze(news, nap);
     }
 }
 
-/* A call has been queued; progress.lock is held. Whoever serves the streams looks at once. */
-static void wake_server(void)
+/* The progress thread has no work; progress.lock is held. A wake-up costs the caller more than a
+ * short call, and takes the core from it if there is no idle core. */
+static void stand_by(void)
+{
+    enum { LOOK_NS = 200 * 1000, LOOKS = 10 };
+    progress.looks = progress.seen == progress.submitted ? progress.looks + 1 : 0;
+    progress.seen = progress.submitted;
+    if (progress.looks > LOOKS) {
+        pthread_cond_wait(&progress.work, &progress.lock);
+        return;
+    }
+    progress.stands_by = true;
+    doze(&progress.work, LOOK_NS);
+    progress.stands_by = false;
+}
+
+/* A call has been queued; progress.lock is held. Whoever serves the streams looks at once, or soon
+ * at a short call. */
+static void wake_server(bool brief)
 {
     progress.submitted++;
     if (progress.helpers > 0) {
         pthread_cond_broadcast(&progress.helped);
-    } else {
+    } else if (!brief || !progress.stands_by) {
         pthread_cond_signal(&progress.work);
     }
 }
@@ -150,7 +197,7 @@ static void *run_progress(void *arg)
     while (!progress.stop) {
         if (progress.helpers > 0 || !serve_streams(&pauses)) {
             pauses = (struct kolo_pauses){0};
-            pthread_cond_wait(&progress.work, &progress.lock);
+            stand_by();
         } else {
             pause_round(&pauses, 0, &progress.work);
         }
@@ -189,6 +236,7 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
         progress.generation = kolo_fork_generation();
         progress.running = false;
         progress.streams = NULL;
+        progress.stands_by = false;
         progress.helpers = 0;
     }
     if (!progress.running) {
@@ -259,14 +307,16 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
     if (call->comm != NULL) {
         atomic_store_explicit(&s->polls, kolo_queued_polls(call), memory_order_relaxed);
     }
-    /* A message or a host function may be over, and freed, once it is in the stream. */
-    const bool collective = call->kind == KOLO_QUEUED_COLLECTIVE;
+    pthread_mutex_lock(&progress.lock);
+    const bool first = atomic_load_explicit(&s->pending, memory_order_acquire) == 0;
     kolo_stream_push(s, call);
-    if (collective) {
+    if (call->kind == KOLO_QUEUED_COLLECTIVE) {
         kolo_queue_push(call);
     }
-    pthread_mutex_lock(&progress.lock);
-    wake_server();
+    const bool brief = first && try_stream(s);
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
+        wake_server(brief);
+    }
     pthread_mutex_unlock(&progress.lock);
     return KOLO_OK;
 }
@@ -306,6 +356,11 @@ kolo_status kolo_stream_query(kolo_stream stream)
     struct kolo_stream_queue *s = stream;
     if (s == NULL) {
         return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
+    }
+    if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0 &&
+        pthread_mutex_trylock(&progress.lock) == 0) { /* a serving thread does the same */
+        (void)try_stream(s);
+        pthread_mutex_unlock(&progress.lock);
     }
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
         return KOLO_INPROGRESS;

@@ -349,6 +349,17 @@ bool kolo_p2p_leaves_behind(struct kolo_comm *comm)
     return has_work(p2p);
 }
 
+bool kolo_p2p_is_open(struct kolo_comm *comm, int peer)
+{
+    const struct kolo_p2p *p2p = p2p_of(comm);
+    if (p2p == NULL || peer < 0 || pthread_mutex_trylock(&comm->links.lock) != 0) {
+        return false;
+    }
+    const bool open = p2p->peer[peer] != NULL && p2p->peer[peer]->open;
+    pthread_mutex_unlock(&comm->links.lock);
+    return open;
+}
+
 static bool all_done(struct kolo_p2p *p2p)
 {
     return atomic_load_explicit(&p2p->active, memory_order_acquire) == 0;

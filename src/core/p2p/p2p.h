@@ -81,6 +81,10 @@ kolo_status kolo_p2p_start(struct kolo_p2p_op *op);
  * it only after every started operation has its status, so callers loop until then. */
 kolo_status kolo_p2p_progress(struct kolo_comm *comm);
 
+/* Whether the peer is connected, so that progress of a message with it does not connect. Any thread
+ * may call. False, too, while another thread makes progress. */
+bool kolo_p2p_is_open(struct kolo_comm *comm, int peer);
+
 /* Whether this rank may not leave yet. An operation is not done yet. Or a message went to a rank
  * that may not have connected yet, and that would lose it. A rank that is gone needs no message.
  * Any thread may call. */
