@@ -62,6 +62,19 @@ def find_kolo():
     )
 
 
+def bundles(folder):
+    """Two sources that include all others: torch's headers take the compiler half a minute a source."""
+    sources = sorted((HERE / "csrc").glob("*.cpp"))
+    python = [path for path in sources if "pybind11" in path.read_text()]
+    made = {"binding.cpp": python, "backend.cpp": [path for path in sources if path not in python]}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, included in made.items():
+        text = "".join(f'#include "{path}"\n' for path in included)
+        if not (folder / name).exists() or (folder / name).read_text() != text:
+            (folder / name).write_text(text)
+    return [str(folder / name) for name in made]
+
+
 def main():
     include, library, package_of_library = find_kolo()
     minor = ".".join(torch.__version__.split("+")[0].split(".")[:2])
@@ -76,6 +89,10 @@ def main():
 
     class BuildWithLibrary(BuildExtension):
         """Puts libkolo beside the extension, and what torch that was built for."""
+
+        def build_extensions(self):
+            self.extensions[0].sources = bundles(pathlib.Path(self.build_temp).resolve())
+            super().build_extensions()
 
         def run(self):
             super().run()

@@ -8,6 +8,9 @@ Both process groups live in the same processes. For each operation, dtype and si
 `--rounds` times; a round is as many calls as fit into --round-ms on the slower of them, between two
 barriers. What is shown is the median over rounds of the average call, in microseconds, on the rank
 that took longest, and how many times faster kolo is. Every result is checked once a size.
+
+all_reduce_async is async_op=True and wait(); ping_pong is a round trip between ranks 0 and 1, 2 and 3,
+and so on. Both are left out unless -o names them.
 """
 import argparse
 import math
@@ -28,6 +31,7 @@ import kolo_torch  # noqa: E402
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier"]
+CLOSE = ["all_reduce_async", "ping_pong"]  # what they cost beside the time on the wire
 
 
 def size_of(text):
@@ -54,6 +58,10 @@ class Case:
     def call(self, group):
         if self.operation == "all_reduce":
             dist.all_reduce(self.whole, op=dist.ReduceOp.MAX, group=group)  # stays finite for ever
+        elif self.operation == "all_reduce_async":
+            dist.all_reduce(self.whole, op=dist.ReduceOp.MAX, group=group, async_op=True).wait()
+        elif self.operation == "ping_pong":
+            self.ping_pong(group)
         elif self.operation == "all_gather":
             dist.all_gather_single(self.whole, self.part, group=group)
         elif self.operation == "reduce_scatter":
@@ -65,12 +73,21 @@ class Case:
         else:
             dist.barrier(group=group)
 
+    def ping_pong(self, group):
+        peer = self.rank ^ 1
+        if peer < self.rank:
+            dist.recv(self.other, peer, group=group)
+            dist.send(self.other, peer, group=group)
+        elif peer < self.n:
+            dist.send(self.whole, peer, group=group)
+            dist.recv(self.other, peer, group=group)
+
     def check(self, group):
         """One call on known numbers; an error where the result is wrong."""
         self.fill()
         self.call(group)
         count, ranks = self.part.numel(), range(1, self.n + 1)
-        if self.operation == "all_reduce":
+        if self.operation in ("all_reduce", "all_reduce_async"):
             right = (self.whole == self.n).all()
         elif self.operation == "all_gather":
             right = all((self.whole[r * count - count : r * count] == r).all() for r in ranks)
@@ -78,6 +95,8 @@ class Case:
             right = (self.part == sum(ranks)).all()
         elif self.operation == "broadcast":
             right = (self.whole == 1).all()
+        elif self.operation == "ping_pong":
+            right = (self.other == self.rank // 2 * 2 + 1).all()
         elif self.operation == "all_to_all":
             right = all((self.other[r * count - count : r * count] == r).all() for r in ranks)
         else:
@@ -145,7 +164,8 @@ def rank_main(rank, args, store):
                     print(f"{shown:12} {us['gloo']:12.1f} {us['kolo']:12.1f} {ratios[-1][0]:13.2f}", flush=True)
                 size *= args.factor
     if rank == 0:
-        conclude("collectives", [r for r in ratios if r[1] != "barrier"])
+        conclude("collectives", [r for r in ratios if r[1] in OPERATIONS and r[1] != "barrier"])
+        conclude("asynchronous calls and messages", [r for r in ratios if r[1] in CLOSE])
         conclude("barrier", [r for r in ratios if r[1] == "barrier"])
     dist.destroy_process_group()
 
@@ -162,7 +182,7 @@ def main():
     parser.add_argument("--round-ms", type=float, default=20)
     parser.add_argument("--shared", action="store_true", help="buffers of kolo_torch.empty_shared()")
     args = parser.parse_args()
-    for given, known in ((args.dtypes, list(DTYPES)), (args.operations, OPERATIONS)):
+    for given, known in ((args.dtypes, list(DTYPES)), (args.operations, OPERATIONS + CLOSE)):
         for name in set(given) - set(known):
             parser.error(f"{name} is none of {', '.join(known)}")
     print(f"# torch {torch.__version__}, {len(os.sched_getaffinity(0))} cores")

@@ -64,6 +64,38 @@ def test_a_default_backend_is_kolo_where_the_environment_says_so():
     assert (status, said.strip()) == (0, "gloo"), said
 
 
+def test_a_group_of_the_default_backend_says_kolo_and_ends_well():
+    program = (
+        "import torch, torch.distributed as dist, kolo_torch_entry as k; k.autoload();"
+        "dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1);"
+        "dist.all_reduce(torch.ones(2)); dist.new_group([0]); dist.barrier();"
+        "print(dist.get_backend()); dist.destroy_process_group()"
+    )
+    status, said = python(program, KOLO_TORCH_DEFAULT="cpu")
+    assert (status, said.strip()) == (0, "kolo"), said
+
+
+def test_under_mpirun_a_group_finds_its_ranks_by_itself():
+    mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+    if mpirun is None:
+        return "there is no mpirun"
+    program = (
+        "import os, torch, torch.distributed as dist, kolo_torch_entry as k; k.autoload()\n"
+        "dist.init_process_group({!r})\n"
+        "t = torch.ones(2) + dist.get_rank(); dist.all_reduce(t)\n"
+        "line = f'sum {{t[0].item()}} of {{dist.get_world_size()}} {{dist.get_backend()}}\\n'\n"
+        "os.write(1, line.encode())\n"  # in one piece: mpirun mixes the pieces of its ranks
+        "dist.destroy_process_group()\n"
+    )
+    for backend in ("kolo", "gloo", None):
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "KOLO_TORCH_AS": "gloo",
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        ran = subprocess.run([mpirun, "-n", "2", "--oversubscribe", sys.executable, "-c", program.format(backend)],
+                             env=environment, capture_output=True, text=True, timeout=60)
+        said = [line for line in ran.stdout.splitlines() if line.startswith("sum")]
+        assert said == [f"sum 3.0 of 2 {backend or 'undefined'}"] * 2, (backend, ran.stdout, ran.stderr)
+
+
 def test_registering_does_not_load_the_library():
     program = (
         "import sys, torch, kolo_torch_entry; kolo_torch_entry.register(); kolo_torch_entry.register();"

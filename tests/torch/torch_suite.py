@@ -6,7 +6,8 @@
 The file is the one of the installed wheel, torch/testing/_internal/distributed/distributed_test.py,
 unchanged. Its tests choose themselves by the name of the backend: what gloo runs is taken from the
 file as it is for gloo, what only mpi runs (all-to-all on the CPU) from the file as it is for mpi.
-The process groups are kolo's, in both.
+The process groups are kolo's, in both. With KOLO_TORCH_AS=gloo in the environment they are kolo's in
+gloo's place: the file finds nothing but gloo.
 
 With KOLO_TEST_DEVICE=cuda:N in the environment, on a machine of N GPUs, it is taken as it is for nccl,
 with a rank a GPU; of that only ON_GPUS runs.
@@ -47,6 +48,9 @@ ON_GPUS = r"(cuda|nccl)"
 FILE = "torch.testing._internal.distributed.distributed_test"
 
 
+AS_GLOO = os.environ.get("KOLO_TORCH_AS") == "gloo"
+
+
 def load(backend):
     """The file, as it is for `backend`."""
     os.environ["BACKEND"] = backend
@@ -74,7 +78,11 @@ def over(module, backend):
             def init_process_group(*a, **k):
                 if "backend" in k:
                     k["backend"] = backend
-                return init(*a, **k)
+                init(*a, **k)
+                if AS_GLOO:
+                    served = dist.group.WORLD._get_backend(torch.device("cpu"))
+                    served = getattr(served, "wrapped_pg", served)
+                    assert isinstance(served, kolo_torch._C.InPlaceOfGloo), served
 
             dist.init_process_group = init_process_group
             sys.modules[FILE] = module  # where pickle looks for its classes
@@ -133,7 +141,7 @@ def main():
         return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("-k", dest="pattern")
-    parser.add_argument("--backend", default="kolo")
+    parser.add_argument("--backend", default="gloo" if AS_GLOO else "kolo")
     args = parser.parse_args()
     everything = "" if os.environ.get("KOLO_TEST_FULL") == "1" else ON_GPUS if GPUS else QUICK
     pattern = everything if args.pattern is None else args.pattern

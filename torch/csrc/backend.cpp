@@ -25,7 +25,7 @@ KoloBackend::KoloBackend(const Group &group)
 
 KoloBackend::KoloBackend(std::shared_ptr<Communicator> comm, const Group &group)
     : c10d::Backend(group.rank, group.size), store_(group.store), options_(group.options),
-      comm_(std::move(comm))
+      shown_options_(group.options), comm_(std::move(comm))
 {
     init();
 }
@@ -54,7 +54,7 @@ Call KoloBackend::describe(const CallOptions &call_options, const Tensors &input
     const uint64_t number = message ? ++messages_ : ++sequence_;
     const uint64_t record =
         Recorder::get().enabled() ? recordCall(call_options, inputs, outputs) : 0;
-    return {call_options.type, call_options.title, number, call_options.timeout, record};
+    return {call_options.type, titleOf(call_options.title), number, call_options.timeout, record};
 }
 
 c10::intrusive_ptr<Work> KoloBackend::makeWork(const CallOptions &call_options,
@@ -70,7 +70,7 @@ uint64_t KoloBackend::recordCall(const CallOptions &call_options, const Tensors 
     Recorder::Entry entry{};
     entry.group = pg_uid_;
     entry.description = pg_desc_;
-    entry.name = call_options.title;
+    entry.name = titleOf(call_options.title);
     entry.collective = sequence_;
     entry.message = messages_;
     entry.timeout_ms = call_options.timeout.count();
@@ -224,6 +224,26 @@ WorkPtr KoloBackend::endCoalescing()
 
 /* ---- other groups ---- */
 
+c10::intrusive_ptr<c10d::Backend> KoloBackend::another(std::shared_ptr<Communicator> comm,
+                                                       const Group &group) const
+{
+    return comm == nullptr ? c10::make_intrusive<KoloBackend>(group)
+                           : c10::make_intrusive<KoloBackend>(std::move(comm), group);
+}
+
+c10::intrusive_ptr<KoloOptions>
+KoloBackend::optionsFrom(const c10::intrusive_ptr<c10d::Backend::Options> &given) const
+{
+    const auto kolos = c10::dynamic_intrusive_pointer_cast<KoloOptions>(given);
+    auto options = c10::make_intrusive<KoloOptions>(kolos == nullptr ? *options_ : *kolos);
+    if (given != nullptr) {
+        options->timeout = given->timeout;
+        options->group_name = given->group_name;
+        options->group_desc = given->group_desc;
+    }
+    return options;
+}
+
 c10::intrusive_ptr<c10d::Backend>
 KoloBackend::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
                    const c10::intrusive_ptr<c10d::Backend::Options> &opts)
@@ -232,21 +252,26 @@ KoloBackend::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vect
     if (me == ranks.end()) {
         return nullptr;
     }
-    auto options = c10::dynamic_intrusive_pointer_cast<KoloOptions>(opts);
-    options = c10::make_intrusive<KoloOptions>(options == nullptr ? *options_ : *options);
-    if (opts != nullptr) {
-        options->timeout = opts->timeout;
-        options->group_name = opts->group_name;
-        options->group_desc = opts->group_desc;
-    }
+    const auto options = optionsFrom(opts);
     options->global_ranks_in_group.clear();
     for (const int rank : ranks) {
         const auto &parents = options_->global_ranks_in_group;
         options->global_ranks_in_group.push_back(
             parents.empty() ? static_cast<uint64_t>(rank) : parents.at(static_cast<size_t>(rank)));
     }
-    return c10::make_intrusive<KoloBackend>(Group{store, static_cast<int>(me - ranks.begin()),
-                                                  static_cast<int>(ranks.size()), options});
+    return another(nullptr, Group{store, static_cast<int>(me - ranks.begin()),
+                                  static_cast<int>(ranks.size()), options});
+}
+
+/* The new group may have ranks that this one does not know, so it has no global ranks. */
+c10::intrusive_ptr<c10d::Backend>
+KoloBackend::merge(const c10::intrusive_ptr<c10d::Store> &store,
+                   const c10::intrusive_ptr<c10d::Backend::Options> &opts, const int &rank,
+                   const int &size)
+{
+    const auto options = optionsFrom(opts);
+    options->global_ranks_in_group.clear();
+    return another(nullptr, Group{store, rank, size, options});
 }
 
 c10::intrusive_ptr<c10d::Backend>
@@ -275,7 +300,7 @@ KoloBackend::shrink(const std::vector<int64_t> &exclude, int flags,
     auto comm = std::make_shared<Communicator>(*comm_, excluded, *options);
     auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk", ++shrinks_), store_);
     const int size = size_ - static_cast<int>(excluded.size());
-    return c10::make_intrusive<KoloBackend>(std::move(comm), Group{store, rank, size, options});
+    return another(std::move(comm), Group{store, rank, size, options});
 }
 
 /* The barrier goes through the store, so it can name the missing ranks without ending the group.

@@ -36,7 +36,7 @@ struct Group {
     c10::intrusive_ptr<KoloOptions> options;
 };
 
-class KoloBackend final : public c10d::Backend
+class KoloBackend : public c10d::Backend
 {
   public:
     /* Joins the group: returns when all its ranks have joined. */
@@ -50,7 +50,7 @@ class KoloBackend final : public c10d::Backend
     }
     c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override
     {
-        return options_;
+        return shown_options_;
     }
     bool supportsSplitting() const override
     {
@@ -105,6 +105,7 @@ class KoloBackend final : public c10d::Backend
     void startCoalescing() override;
     WorkPtr endCoalescing() override;
     void setSequenceNumberForGroup() override {}
+    void enableCollectivesTiming() override {} /* every work has its duration */
     uint64_t getSequenceNumberForGroup() override
     {
         return sequence_;
@@ -116,6 +117,9 @@ class KoloBackend final : public c10d::Backend
     c10::intrusive_ptr<c10d::Backend>
     split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
           const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
+    c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
+                                            const c10::intrusive_ptr<c10d::Backend::Options> &opts,
+                                            const int &rank, const int &size) override;
     c10::intrusive_ptr<c10d::Backend>
     shrink(const std::vector<int64_t> &exclude, int flags,
            const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
@@ -135,6 +139,23 @@ class KoloBackend final : public c10d::Backend
     void abort() override;
     void shutdown() override;
     void waitForPendingWorks() override;
+
+  protected:
+    /* A group of the same kind; `comm` NULL: its ranks join it. */
+    virtual c10::intrusive_ptr<c10d::Backend> another(std::shared_ptr<Communicator> comm,
+                                                      const Group &group) const;
+    /* The title under which a profiler and the recorder show a call. */
+    virtual const char *titleOf(const char *title) const
+    {
+        return title;
+    }
+
+    const c10::intrusive_ptr<c10d::Store> store_;
+    const c10::intrusive_ptr<KoloOptions> options_;
+    /* The options that programs see. They must lie here: the logger of DDP takes a group named gloo
+     * for a ProcessGroupGloo, and reads the number of threads from the options of that class, which
+     * come behind 16 bytes. */
+    c10::intrusive_ptr<c10d::Backend::Options> shown_options_;
 
   private:
     using KoloCall = DeviceWork::KoloCall;
@@ -181,8 +202,10 @@ class KoloBackend final : public c10d::Backend
     std::chrono::milliseconds timeoutOf(std::chrono::milliseconds given) const;
     kolo_op reductionOf(const c10d::ReduceOp &op, const at::Tensor &t, Element *out);
 
-    const c10::intrusive_ptr<c10d::Store> store_;
-    const c10::intrusive_ptr<KoloOptions> options_;
+    /* The options of a group that is made from this one: `given`, or this group's own. */
+    c10::intrusive_ptr<KoloOptions>
+    optionsFrom(const c10::intrusive_ptr<c10d::Backend::Options> &given) const;
+
     const std::shared_ptr<Communicator> comm_;
     uint64_t sequence_ = 0, messages_ = 0, barriers_ = 0, shrinks_ = 0;
     std::unique_ptr<Coalesced> coalesced_;

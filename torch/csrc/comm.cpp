@@ -20,11 +20,6 @@ namespace
 
 constexpr size_t kPremulsums = 64; /* factors that are kept */
 
-int milliseconds(std::chrono::milliseconds timeout)
-{
-    return static_cast<int>(std::clamp<int64_t>(timeout.count(), 1, INT_MAX));
-}
-
 kolo_config configuration(const KoloOptions &options)
 {
     kolo_config config = KOLO_CONFIG_INIT;
@@ -39,6 +34,11 @@ kolo_config configuration(const KoloOptions &options)
 }
 
 } // namespace
+
+int milliseconds(std::chrono::milliseconds timeout)
+{
+    return static_cast<int>(std::clamp<int64_t>(timeout.count(), 1, INT_MAX));
+}
 
 void check(kolo_status status, const std::string &where, const char *said)
 {

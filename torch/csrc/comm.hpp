@@ -37,6 +37,8 @@ struct KoloOptions : c10d::Backend::Options {
  * text is `said`, or else kolo's sentence for this thread's last failure. Does nothing for KOLO_OK.
  */
 void check(kolo_status status, const std::string &where, const char *said = nullptr);
+/* What config.timeout_ms takes. */
+int milliseconds(std::chrono::milliseconds timeout);
 /* The exception for a status; null for KOLO_OK. */
 std::exception_ptr failure(kolo_status status, const std::string &where,
                            const char *said = nullptr);

@@ -2,10 +2,13 @@
 /* The Python module: options, the backend's constructor and the functions that c10d does not bind.
  */
 #include "backend.hpp"
+#include "gloo.hpp"
+#include "launch.hpp"
 #include "memory.hpp"
 #include "recorder.hpp"
 
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
@@ -18,17 +21,88 @@ namespace
 
 namespace py = pybind11;
 
-c10::intrusive_ptr<KoloBackend> create(const c10d::DistributedBackendOptions &group,
-                                       const c10::intrusive_ptr<KoloOptions> &given)
+Group joined(const c10d::DistributedBackendOptions &group, c10::intrusive_ptr<KoloOptions> options)
 {
-    auto options = given == nullptr ? c10::make_intrusive<KoloOptions>()
-                                    : c10::make_intrusive<KoloOptions>(*given);
     options->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(group.timeout);
     options->group_name = group.group_id;
     options->global_ranks_in_group.assign(group.global_ranks_in_group.begin(),
                                           group.global_ranks_in_group.end());
+    return {group.store, group.group_rank, group.group_size, std::move(options)};
+}
+
+c10::intrusive_ptr<KoloBackend> create(const c10d::DistributedBackendOptions &group,
+                                       const c10::intrusive_ptr<KoloOptions> &given)
+{
     return c10::make_intrusive<KoloBackend>(
-        Group{group.store, group.group_rank, group.group_size, options});
+        joined(group, given == nullptr ? c10::make_intrusive<KoloOptions>()
+                                       : c10::make_intrusive<KoloOptions>(*given)));
+}
+
+c10::intrusive_ptr<InPlaceOfGloo> createAsGloo(const c10d::DistributedBackendOptions &group)
+{
+    return c10::make_intrusive<InPlaceOfGloo>(joined(group, c10::make_intrusive<KoloOptions>()));
+}
+
+/* isinstance() also asks an object for its __class__. */
+PyObject *classOfGloo(PyObject *, void *)
+{
+    try {
+        return py::object(py::module_::import("torch.distributed").attr("ProcessGroupGloo"))
+            .release()
+            .ptr();
+    } catch (py::error_already_set &error) { /* the interpreter may be ending */
+        error.restore();
+        return nullptr;
+    }
+}
+
+PyGetSetDef as_gloo[] = {
+    {"__class__", classOfGloo, nullptr, "torch.distributed.ProcessGroupGloo", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+void bindInPlaceOfGloo(py::module_ &m)
+{
+    py::class_<InPlaceOfGloo, KoloBackend, c10::intrusive_ptr<InPlaceOfGloo>>(
+        m, "InPlaceOfGloo",
+        py::custom_type_setup([](PyHeapTypeObject *type) { type->ht_type.tp_getset = as_gloo; }))
+        .def_property_readonly("options", &InPlaceOfGloo::getBackendOptions)
+        .def("_set_default_timeout", &InPlaceOfGloo::setTimeout,
+             py::call_guard<py::gil_scoped_release>());
+    m.def("create_as_gloo", &createAsGloo, py::call_guard<py::gil_scoped_release>());
+}
+
+PyObject *argument_error; /* kolo_torch.ArgumentError; lives for ever */
+
+/* Wrong arguments are a ValueError for kolo, and a RuntimeError for gloo and nccl: Python gets an
+ * exception that is both. Exceptions of others go on to the translators of torch. */
+void translateArgumentError(std::exception_ptr thrown)
+{
+    try {
+        if (thrown) {
+            std::rethrow_exception(thrown);
+        }
+    } catch (const c10::ValueError &error) {
+        const char *text = error.what_without_backtrace();
+        if (std::string_view(text).substr(0, sizeof "kolo: " - 1) != "kolo: ") {
+            throw;
+        }
+        PyErr_SetString(argument_error, text);
+    }
+}
+
+void bindArgumentError(py::module_ &m)
+{
+    const py::tuple bases =
+        py::make_tuple(py::handle(PyExc_ValueError), py::handle(PyExc_RuntimeError));
+    argument_error = PyErr_NewExceptionWithDoc(
+        "kolo_torch.ArgumentError",
+        "A wrong argument: a shape, dtype or operation. The process group is unchanged.",
+        bases.ptr(), nullptr);
+    if (argument_error == nullptr) {
+        throw py::error_already_set();
+    }
+    m.attr("ArgumentError") = py::handle(argument_error);
+    py::register_exception_translator(&translateArgumentError);
 }
 
 py::list shapes(const std::vector<Recorder::Shape> &all, bool dtypes)
@@ -137,6 +211,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         .def_property_readonly("options", [](KoloBackend &backend) {
             return c10::static_intrusive_pointer_cast<KoloOptions>(backend.getBackendOptions());
         });
+    bindInPlaceOfGloo(m);
+    bindArgumentError(m);
+    m.def(
+        "meet_at_launch",
+        [](const std::function<std::string(int)> &card, std::chrono::milliseconds timeout) {
+            const Launch launch = meetAtLaunch(card, timeout);
+            return std::make_pair(launch.rank, launch.cards);
+        },
+        py::call_guard<py::gil_scoped_release>());
     m.def("flight_record", &flightRecord);
     m.def("create", &create, py::call_guard<py::gil_scoped_release>());
     m.def("monitored_barrier", &monitoredBarrier, py::call_guard<py::gil_scoped_release>());

@@ -7,6 +7,7 @@
 #include "recorder.hpp"
 
 #include <ATen/record_function.h>
+#include <algorithm>
 #include <thread>
 
 namespace kolo_torch
@@ -267,13 +268,24 @@ void Work::blockCurrentStream()
     wait();
 }
 
+/* Each look advances a short call. A nap takes a hundredth of the wait so far. */
 bool Work::waitUntil(std::chrono::steady_clock::time_point end)
 {
-    while (!trySettle(false)) {
-        if (std::chrono::steady_clock::now() > end) {
+    constexpr int kYields = 1000;
+    constexpr std::chrono::nanoseconds kShortest = std::chrono::microseconds(20);
+    constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(4);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int looks = 0; !trySettle(false); looks++) {
+        const auto now = std::chrono::steady_clock::now();
+        if (now > end) {
             return false;
         }
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        if (looks < kYields) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(
+                std::clamp<std::chrono::nanoseconds>((now - begin) / 100, kShortest, kLongest));
+        }
     }
     return true;
 }

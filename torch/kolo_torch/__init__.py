@@ -7,6 +7,7 @@
 Importing this registers the backend; an installed package is also found without the import, by
 torch's entry points. KOLO_TORCH_DEFAULT=cpu,cuda makes kolo the backend that
 init_process_group() takes for these devices when it is given none.
+KOLO_TORCH_AS=gloo makes it serve the groups of CPU tensors that programs ask gloo for.
 KOLO_TORCH_SHARED=BYTES calls use_shared_memory(BYTES) at the import.
 """
 import atexit
@@ -39,10 +40,11 @@ except ImportError:
     pass
 
 from . import _C  # noqa: E402  (only for the right torch)
-from ._C import Options  # noqa: E402
+from ._C import ArgumentError, Options  # noqa: E402
 from kolo_torch_entry import register  # noqa: E402
 
 __all__ = [
+    "ArgumentError",
     "Options",
     "empty_shared",
     "flight_recorder",
@@ -65,6 +67,20 @@ def create(group, options):
             f"pg_options is {type(options).__name__}; the kolo backend takes kolo_torch.Options"
         )
     backend = _C.create(group, options)
+    _backends.add(backend)
+    return backend
+
+
+def rendezvous(timeout=dist.default_pg_timeout):
+    """store, rank and world_size for init_process_group(), in a job of mpirun or srun."""
+    from ._launch import rendezvous
+
+    return rendezvous(timeout)
+
+
+def create_as_gloo(group):
+    """The backend of one process group in gloo's place: as create(), with gloo's name and options."""
+    backend = _C.create_as_gloo(group)
     _backends.add(backend)
     return backend
 
