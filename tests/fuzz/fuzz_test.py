@@ -2,10 +2,11 @@
 # covers: tests/fuzz
 """libFuzzer over all that reads bytes from outside, under --full and with clang there: the same inputs
 in each run, some seconds of each target; with KOLO_FUZZ_SECONDS other ones for that long, as tests/soak
---whole does.
+--whole does. Each source is compiled once for all targets.
 
-usage: fuzz_test.py SOURCE TARGET
+usage: fuzz_test.py SOURCE [TARGET...]
 """
+import concurrent.futures
 import glob
 import os
 import shutil
@@ -15,7 +16,7 @@ import tempfile
 
 from tap import check, done
 
-SOURCE, TARGET = sys.argv[1:]
+SOURCE, *TARGETS = sys.argv[1:]
 SECONDS = int(os.environ.get("KOLO_FUZZ_SECONDS", "0"))
 RUNS = {"frames": 6000, "hub": 10000, "rank": 60000, "words": 60000}  # else 20,000
 PLAN = ("builder", "coll_names", "facts")
@@ -37,12 +38,27 @@ FLAGS = ["-g", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-Iinclude", "-I.", "-Isrc"
 LIBRARIES = ["-lhwloc", "-lexpat", "-lcrypto", "-lpthread", "-ldl", "-lm"]
 
 
-def build(target, program):
-    more = [name for pattern in (*MORE.get(target, []), "topology/*.c", "topology/*/*.c", "src/util/*.c")
-            for name in sorted(glob.glob(pattern, root_dir=SOURCE))]
-    sources = [f"tests/fuzz/{target}.c", *more]
-    return subprocess.run(["clang", *FLAGS, *sources, *LIBRARIES, "-o", program], cwd=SOURCE,
-                          capture_output=True, text=True, timeout=300, check=False)
+def sources(target):
+    """The files that a target is made of."""
+    return [f"tests/fuzz/{target}.c",
+            *(name for pattern in (*MORE.get(target, []), "topology/*.c", "topology/*/*.c", "src/util/*.c")
+              for name in sorted(glob.glob(pattern, root_dir=SOURCE)))]
+
+
+def object_of(source, folder):
+    return os.path.join(folder, source.replace("/", "-")[:-1] + "o")
+
+
+def clang(*words):
+    return subprocess.run(["clang", *FLAGS, *words], cwd=SOURCE, capture_output=True, text=True, timeout=300,
+                          check=False)
+
+
+def compile_all(targets, folder, pool):
+    """Compiles each source once; what clang said of those that failed."""
+    names = sorted({name for target in targets for name in sources(target)})
+    made = pool.map(lambda name: clang("-c", name, "-o", object_of(name, folder)), names)
+    return "".join(one.stderr for one in made if one.returncode != 0)
 
 
 def links(folder):
@@ -59,35 +75,40 @@ def amount(target):
 
 
 def fuzz(target, folder):
-    program, corpus = os.path.join(folder, target), os.path.join(folder, target + "-corpus")
-    built = build(target, program)
-    if built.returncode != 0:
-        check(False, f"the fuzzer of {target} builds", built.stderr[-2000:])
-        return
-    os.mkdir(corpus)
+    """Links and runs a target in a folder of its own; the arguments of a check."""
+    home = os.path.join(folder, target)
+    program, corpus = os.path.join(home, "fuzzer"), os.path.join(home, "corpus")
+    os.makedirs(corpus)
+    linked = clang(*(object_of(name, folder) for name in sources(target)), *LIBRARIES, "-o", program)
+    if linked.returncode != 0:
+        return False, f"the fuzzer of {target} links", linked.stderr[-2000:]
     for name in CORPORA[target]:
         path = os.path.join(SOURCE, "tests", "data", name)
         for file in sorted(glob.glob(path + "/*")) or [path]:
             shutil.copy(file, corpus)
-    ran = subprocess.run([program, *amount(target), "-rss_limit_mb=1024", "-timeout=10", corpus], cwd=folder,
+    ran = subprocess.run([program, *amount(target), "-rss_limit_mb=1024", "-timeout=10", corpus], cwd=home,
                          capture_output=True, text=True, errors="replace", timeout=SECONDS + 180,
                          check=False)
-    left = [name for name in os.listdir(folder) if name.startswith(("crash-", "leak-", "oom-", "timeout-"))]
-    found = [name + ": " + open(os.path.join(folder, name), "rb").read()[:1500].hex() for name in left]
-    check(ran.returncode == 0, f"no input made by chance finds a fault in target {target}",
-          ran.stderr[-3000:], *found)
+    left = [name for name in os.listdir(home) if name.startswith(("crash-", "leak-", "oom-", "timeout-"))]
+    found = [name + ": " + open(os.path.join(home, name), "rb").read()[:1500].hex() for name in left]
+    return (ran.returncode == 0, f"no input made by chance finds a fault in target {target}", ran.stderr[-3000:],
+            *found)
 
 
 def main():
-    clang = shutil.which("clang")
-    if os.environ.get("KOLO_TEST_FULL") != "1" or clang is None:
-        print("1..0 # SKIP", "no clang (./setup --dev)" if clang is None else "only with ./test --full")
+    if os.environ.get("KOLO_TEST_FULL") != "1" or shutil.which("clang") is None:
+        print("1..0 # SKIP", "only with ./test --full" if shutil.which("clang") else "no clang (./setup --dev)")
         return
+    targets = TARGETS or list(CORPORA)
     with tempfile.TemporaryDirectory(prefix="kolo-fuzz-") as folder:
         if not links(folder):
             print("1..0 # SKIP clang has no runtime for fuzzers (./setup --dev)")
             return
-        fuzz(TARGET, folder)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            errors = compile_all(targets, folder, pool)
+            check(not errors, "the sources of the fuzzers compile", errors[-2000:])
+            for result in pool.map(lambda target: fuzz(target, folder), targets):
+                check(*result)
     done()
 
 

@@ -6,7 +6,9 @@
  *                                        blocking receive
  *        pending woken                   a receive on a stream stays pending, and an all-reduce on
  *                                        another stream must not wait for its nap
- * Rank 0 prints "cpu PERCENT" of a core, or "ran MICROSECONDS" of the median all-reduce. */
+ *        pending brief                   short messages on a stream, which need no other thread
+ * Rank 0 prints "cpu PERCENT" of a core, "ran MICROSECONDS" of the median all-reduce, or "ended N":
+ * the messages that were over when their call returned. */
 #include <kolo/kolo.h>
 
 #include <stdio.h>
@@ -126,6 +128,33 @@ static void run_woken(struct kolo_comm *comm, kolo_stream stream)
     }
 }
 
+/* Short messages to rank 1, which receives them, and as many from rank 1, which have arrived before
+ * their receives are posted. */
+static void run_brief(struct kolo_comm *comm, kolo_stream stream)
+{
+    const int me = kolo_comm_rank(comm);
+    int ended = 0;
+    for (int i = 0; i < CALLS; i++) {
+        int x = i, y = -1;
+        if (me == 1) {
+            need(kolo_recv(&y, 1, KOLO_INT32, 0, comm, NULL) == KOLO_OK && y == i, "a receive");
+            need(kolo_send(&x, 1, KOLO_INT32, 0, comm, NULL) == KOLO_OK, "a send");
+            need(kolo_barrier(comm, NULL) == KOLO_OK, "a barrier");
+            continue;
+        }
+        need(kolo_send(&x, 1, KOLO_INT32, 1, comm, stream) == KOLO_OK, "a send");
+        ended += kolo_stream_query(stream) == KOLO_OK;
+        need(kolo_stream_sync(stream) == KOLO_OK, "the end of a send");
+        need(kolo_barrier(comm, NULL) == KOLO_OK, "a barrier");
+        need(kolo_recv(&y, 1, KOLO_INT32, 1, comm, stream) == KOLO_OK, "a receive");
+        ended += kolo_stream_query(stream) == KOLO_OK;
+        need(kolo_stream_sync(stream) == KOLO_OK && y == i, "the end of a receive");
+    }
+    if (me == 0) {
+        (void)printf("ended %d\n", ended);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "recv";
@@ -138,6 +167,8 @@ int main(int argc, char **argv)
         run_blocking(comm);
     } else if (strcmp(what, "woken") == 0) {
         run_woken(comm, stream);
+    } else if (strcmp(what, "brief") == 0) {
+        run_brief(comm, stream);
     } else {
         run_pending(comm, stream, strcmp(what, "reduce") == 0);
     }

@@ -15,6 +15,7 @@ PENDING = sys.argv[1]
 LIMIT_S = 30
 MOST_PERCENT = 5  # of a core; 1 on a quiet machine. A thread that naps 20 us at a time takes 15 to 25
 MOST_US = 1500  # a nap of 4 ms is half over, in the middle, when a call comes
+LEAST_ENDED = 190  # of 202; the first ones connect. If the progress thread had to end them: hardly any
 _jobs = itertools.count()
 
 
@@ -47,6 +48,12 @@ def test_other_calls():
     words, said = run("woken")
     check(words[:1] == ["ran"] and float(words[1]) <= MOST_US,
           "a new call does not wait until a thread with a pending call has napped", *said)
+
+
+def test_short_messages():
+    words, said = run("brief")
+    check(words[:1] == ["ended"] and int(words[1]) >= LEAST_ENDED,
+          "a short message on a stream ends in its call: no other thread needs the core", *said)
 
 
 run_tests(globals())

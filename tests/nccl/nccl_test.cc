@@ -714,10 +714,12 @@ TEST(NcclMemory, RegistersAndMakesWindowsWithoutAWord)
         EXPECT_EQ(3, SumOf(rank, rank.rank + 1));
         EXPECT_TRUE(Good(ncclCommWindowDeregister(rank.comm, window)));
         EXPECT_TRUE(Good(ncclCommDeregister(rank.comm, handle)));
-        EXPECT_TRUE(Fails(ncclCommWindowRegister(rank.comm, buffer.Get(), 1, &window, 64),
-                          ncclInvalidArgument, "winFlags is 64"));
-        EXPECT_TRUE(Fails(ncclCommRegister(rank.comm, nullptr, 1, &handle), ncclInvalidArgument,
-                          "ncclCommRegister"));
+        if (rank.rank == 0) { /* the last error is the process's: one thread reads it */
+            EXPECT_TRUE(Fails(ncclCommWindowRegister(rank.comm, buffer.Get(), 1, &window, 64),
+                              ncclInvalidArgument, "winFlags is 64"));
+            EXPECT_TRUE(Fails(ncclCommRegister(rank.comm, nullptr, 1, &handle), ncclInvalidArgument,
+                              "ncclCommRegister"));
+        }
         void *none = &none;
         EXPECT_TRUE(Good(ncclMemAlloc(&none, 0)));
         EXPECT_EQ(nullptr, none);
