@@ -79,8 +79,14 @@ bool kolo_bell_open(struct kolo_bell *out)
 
 void kolo_bell_ring(const struct kolo_bell *bell)
 {
-    if (kolo_own_fd_is(&bell->rung)) { /* a full socket has been rung */
-        (void)send(bell->rung.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    enum { TRIES = 100, NAP_US = 1000 };
+    /* Without the ring its thread sleeps on, and so does the thread that joins it. The kernel may
+     * have no memory for the byte at the moment. A full socket has been rung. */
+    for (int i = 0; i < TRIES && kolo_own_fd_is(&bell->rung) &&
+                    send(bell->rung.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+                    errno != EAGAIN && errno != EPIPE;
+         i++) {
+        (void)usleep(NAP_US);
     }
 }
 

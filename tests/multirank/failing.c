@@ -2,7 +2,8 @@
 /* Preloaded: makes one of the allocations, or of the system calls, that libkolo makes fail, and
  * counts what it has not given back at the end. What others call, libc among them, goes through.
  *
- * KOLO_TEST_FAIL="alloc N" or "call N": the N-th (from 1) fails, and says so. At the end
+ * KOLO_TEST_FAIL="alloc N" or "call N": the N-th (from 1) fails, and says so. So does the N-th call
+ * of one function with "send N", for example. At the end
  *   left A F of M N
  * is said: A allocations of libkolo that are not freed, F open descriptors, M allocations and N
  * calls made in all; nothing where the thread of a meeting point that failed is still there, as it
@@ -37,11 +38,12 @@ extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
 enum { PLACES = 1 << 18, WAIT_MS = 1000, HUB_MS = 100 };
-enum kind { ALLOC, CALL };
+enum kind { ALLOC, CALL, NAMED, KINDS };
 
 static uintptr_t begin, end; /* of libkolo's code */
-static long fail_at[2], most_left[2] = {-1, -1};
-static _Atomic long count[2];
+static char named[32];
+static long fail_at[KINDS], most_left[2] = {-1, -1};
+static _Atomic long count[KINDS];
 
 /* ---- whose call it is, and whether it fails ---- */
 
@@ -70,7 +72,13 @@ static bool fails(enum kind kind, const char *name, const void *caller)
 {
     const int error = errno;
     char text[64];
-    if (!is_kolo(caller) || atomic_fetch_add(&count[kind], 1) + 1 != fail_at[kind]) {
+    if (!is_kolo(caller)) {
+        return false;
+    }
+    const bool chosen = atomic_fetch_add(&count[kind], 1) + 1 == fail_at[kind];
+    const bool by_name =
+        strcmp(name, named) == 0 && atomic_fetch_add(&count[NAMED], 1) + 1 == fail_at[NAMED];
+    if (!chosen && !by_name) {
         return false;
     }
     const int len = snprintf(text, sizeof text, "failed %s\n", name);
@@ -172,8 +180,9 @@ static __attribute__((constructor)) void start(void)
 {
     const char *fail = getenv("KOLO_TEST_FAIL"), *most = getenv("KOLO_TEST_LEFT");
     (void)dl_iterate_phdr(find_library, NULL);
-    if (fail != NULL && sscanf(fail, "alloc %ld", &fail_at[ALLOC]) != 1) {
-        (void)sscanf(fail, "call %ld", &fail_at[CALL]);
+    if (fail != NULL && sscanf(fail, "alloc %ld", &fail_at[ALLOC]) != 1 &&
+        sscanf(fail, "call %ld", &fail_at[CALL]) != 1) {
+        (void)sscanf(fail, "%31s %ld", named, &fail_at[NAMED]);
     }
     if (most != NULL) {
         (void)sscanf(most, "%ld %ld", &most_left[0], &most_left[1]);
