@@ -35,7 +35,7 @@
 
 #define KOLO_BOOT_MAGIC 0x4f4c4f4bu /* "KOLO" */
 
-enum { KOLO_BOOT_WIRE = 2, KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
+enum { KOLO_BOOT_WIRE = 3, KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
 
 enum kolo_boot_type {
     KOLO_BOOT_HELLO = 1,

@@ -371,6 +371,39 @@ TEST(Streams, SayInProgressUntilTheOthersCame)
     kolo_stream_destroy(stream);
 }
 
+/* The message belongs to the parent, and so does the socket that a look for it would read. */
+TEST(Streams, AreLeftAloneByAForkedChild)
+{
+    Team team(2);
+    kolo_stream stream = nullptr;
+    int x = 1, y = 0, status = -1;
+    const auto receive = [&] { return kolo_recv(&y, 1, KOLO_INT32, 1, team.comm(0), stream); };
+    const auto send = [&] { return kolo_send(&x, 1, KOLO_INT32, 0, team.comm(1), nullptr); };
+    ASSERT_EQ(KOLO_OK, kolo_stream_create(&stream));
+    ASSERT_EQ(KOLO_OK, receive());
+    ASSERT_EQ(KOLO_OK, send());
+    ASSERT_EQ(KOLO_OK, kolo_stream_sync(stream));
+    ASSERT_EQ(KOLO_OK, receive()); /* a query tries it, because the peer is connected now */
+    x = 2;
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        bool alone = true;
+        for (int i = 0; i < 200 && alone; i++) {
+            alone = kolo_stream_query(stream) == KOLO_INPROGRESS;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        _exit(alone ? 0 : 1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20)); /* the child looks first */
+    EXPECT_EQ(KOLO_OK, send());
+    EXPECT_EQ(KOLO_OK, kolo_stream_sync(stream));
+    EXPECT_EQ(2, y);
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    kolo_stream_destroy(stream);
+}
+
 TEST(Streams, GiveTheirFirstErrorAtTheNextSyncOnly)
 {
     Team team(2);

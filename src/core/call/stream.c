@@ -25,8 +25,10 @@ static struct {
     pthread_cond_t helped; /* helpers wait for it during their naps */
     pthread_t thread;
     struct kolo_stream_queue *streams;
-    bool running, stop;
+    unsigned number; /* of the thread; one with another number ends */
+    bool running;
     bool stands_by;     /* the thread looks by itself, soon */
+    _Atomic int wanted; /* threads that wait for the lock: queries leave it alone */
     int helpers;        /* threads that wait for a stream and serve meanwhile: the thread rests */
     unsigned submitted; /* counts calls that did not end at once */
     unsigned looks;     /* of the thread since it saw `seen` calls */
@@ -55,6 +57,16 @@ static void start_companions(struct kolo_stream_queue *s, const struct kolo_queu
         pthread_mutex_lock(&s->lock);
         call = call->stream_next;
         pthread_mutex_unlock(&s->lock);
+    }
+}
+
+/* A query that is repeated takes the lock again at once. It must not keep others from it. */
+static void lock_progress(void)
+{
+    if (pthread_mutex_trylock(&progress.lock) != 0) {
+        atomic_fetch_add(&progress.wanted, 1);
+        pthread_mutex_lock(&progress.lock);
+        atomic_fetch_sub(&progress.wanted, 1);
     }
 }
 
@@ -154,8 +166,8 @@ static void pause_round(struct kolo_pauses *pauses, unsigned polls, pthread_cond
     const unsigned submitted = progress.submitted;
     pthread_mutex_unlock(&progress.lock);
     const long nap = kolo_pauses_nap(pauses, polls);
-    pthread_mutex_lock(&progress.lock);
-    if (nap > 0 && submitted == progress.submitted && !progress.stop) {
+    lock_progress();
+    if (nap > 0 && submitted == progress.submitted) {
         doze(news, nap);
     }
 }
@@ -190,11 +202,11 @@ static void wake_server(bool brief)
 
 static void *run_progress(void *arg)
 {
+    const unsigned number = (unsigned)(uintptr_t)arg;
     struct kolo_pauses pauses = {0};
-    (void)arg;
     kolo_thread_begin();
-    pthread_mutex_lock(&progress.lock);
-    while (!progress.stop) {
+    lock_progress();
+    while (number == progress.number) {
         if (progress.helpers > 0 || !serve_streams(&pauses)) {
             pauses = (struct kolo_pauses){0};
             stand_by();
@@ -209,7 +221,7 @@ static void *run_progress(void *arg)
 
 void kolo_stream_rest(void)
 {
-    pthread_mutex_lock(&progress.lock); /* the serving thread holds it */
+    lock_progress(); /* the serving thread holds it */
     pthread_mutex_unlock(&progress.lock);
 }
 
@@ -231,17 +243,18 @@ static kolo_status list_stream(struct kolo_stream_queue *s)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     kolo_status st = KOLO_OK;
     pthread_once(&once, init_conditions);
-    pthread_mutex_lock(&progress.lock);
+    lock_progress();
     if (progress.generation != kolo_fork_generation()) { /* the thread stayed in the parent */
         progress.generation = kolo_fork_generation();
         progress.running = false;
         progress.streams = NULL;
         progress.stands_by = false;
         progress.helpers = 0;
+        progress.wanted = 0;
     }
     if (!progress.running) {
-        progress.stop = false;
-        if (pthread_create(&progress.thread, NULL, run_progress, NULL) != 0) {
+        void *number = (void *)(uintptr_t)progress.number;
+        if (pthread_create(&progress.thread, NULL, run_progress, number) != 0) {
             st = kolo_fail(KOLO_ERR_SYSTEM, "no progress thread can be started");
         }
         progress.running = st == KOLO_OK;
@@ -259,7 +272,7 @@ static void unlist_stream(struct kolo_stream_queue *s)
 {
     pthread_t thread;
     bool join = false;
-    pthread_mutex_lock(&progress.lock);
+    lock_progress();
     for (struct kolo_stream_queue **at = &progress.streams; *at != NULL; at = &(*at)->next) {
         if (*at == s) {
             *at = s->next;
@@ -268,11 +281,12 @@ static void unlist_stream(struct kolo_stream_queue *s)
     }
     if (progress.streams == NULL && progress.running &&
         progress.generation == kolo_fork_generation()) {
-        progress.stop = true;
+        progress.number++;
+        progress.submitted++; /* ends a nap */
         progress.running = false;
         thread = progress.thread;
         join = true;
-        pthread_cond_signal(&progress.work);
+        pthread_cond_broadcast(&progress.work); /* the next thread may wait there already */
     }
     pthread_mutex_unlock(&progress.lock);
     if (join) {
@@ -307,7 +321,7 @@ kolo_status kolo_stream_submit(struct kolo_queued *call, struct kolo_stream_queu
     if (call->comm != NULL) {
         atomic_store_explicit(&s->polls, kolo_queued_polls(call), memory_order_relaxed);
     }
-    pthread_mutex_lock(&progress.lock);
+    lock_progress();
     const bool first = atomic_load_explicit(&s->pending, memory_order_acquire) == 0;
     kolo_stream_push(s, call);
     if (call->kind == KOLO_QUEUED_COLLECTIVE) {
@@ -358,8 +372,11 @@ kolo_status kolo_stream_query(kolo_stream stream)
         return kolo_fail(KOLO_ERR_INVALID, "stream is NULL");
     }
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0 &&
+        atomic_load_explicit(&progress.wanted, memory_order_relaxed) == 0 &&
         pthread_mutex_trylock(&progress.lock) == 0) { /* a serving thread does the same */
-        (void)try_stream(s);
+        if (progress.generation == kolo_fork_generation()) {
+            (void)try_stream(s);
+        }
         pthread_mutex_unlock(&progress.lock);
     }
     if (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
@@ -371,7 +388,7 @@ kolo_status kolo_stream_query(kolo_stream stream)
 static void help_until_idle(struct kolo_stream_queue *s)
 {
     struct kolo_pauses pauses = {0};
-    pthread_mutex_lock(&progress.lock);
+    lock_progress();
     progress.helpers++;
     while (atomic_load_explicit(&s->pending, memory_order_acquire) > 0) {
         (void)serve_streams(&pauses);

@@ -349,13 +349,23 @@ bool kolo_p2p_leaves_behind(struct kolo_comm *comm)
     return has_work(p2p);
 }
 
+static bool is_open(const struct kolo_p2p *p2p, int peer)
+{
+    return peer == KOLO_ANY_SOURCE ? p2p->hears_all
+                                   : p2p->peer[peer] != NULL && p2p->peer[peer]->open;
+}
+
 bool kolo_p2p_is_open(struct kolo_comm *comm, int peer)
 {
-    const struct kolo_p2p *p2p = p2p_of(comm);
-    if (p2p == NULL || peer < 0 || pthread_mutex_trylock(&comm->links.lock) != 0) {
+    struct kolo_p2p *p2p = p2p_of(comm);
+    if (p2p == NULL || pthread_mutex_trylock(&comm->links.lock) != 0) {
         return false;
     }
-    const bool open = p2p->peer[peer] != NULL && p2p->peer[peer]->open;
+    empty_inbox(p2p);
+    bool open = is_open(p2p, peer);
+    for (const struct kolo_p2p_op *op = p2p->started.first; open && op != NULL; op = op->next) {
+        open = is_open(p2p, op->peer);
+    }
     pthread_mutex_unlock(&comm->links.lock);
     return open;
 }

@@ -81,8 +81,8 @@ kolo_status kolo_p2p_start(struct kolo_p2p_op *op);
  * it only after every started operation has its status, so callers loop until then. */
 kolo_status kolo_p2p_progress(struct kolo_comm *comm);
 
-/* Whether the peer is connected, so that progress of a message with it does not connect. Any thread
- * may call. False, too, while another thread makes progress. */
+/* Whether the peer is connected, and the peers of all messages that have started: then progress
+ * connects to nobody. Any thread may call. False, too, while another thread makes progress. */
 bool kolo_p2p_is_open(struct kolo_comm *comm, int peer);
 
 /* Whether this rank may not leave yet. An operation is not done yet. Or a message went to a rank
