@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# covers: tests/gpu/probe.c
+"""The probe tells a driver whose calls wait for all queued work from one whose calls do not.
+
+usage: probe_test.py PROBE   (with KOLO_CUDA_PATH: the simulated driver)
+"""
+import os
+import re
+import subprocess
+import sys
+
+from tap import check, run_tests
+
+PROBE = sys.argv[1]
+
+
+def ask(word, **more):
+    """The answers to the questions with a word in their name, by name."""
+    said = subprocess.run([PROBE, word], env={**os.environ, **more}, text=True, timeout=100,
+                          stdout=subprocess.PIPE, check=True).stdout
+    return {line[:32].strip(): line[32:] for line in said.splitlines()}
+
+
+def test_waits():
+    strict, plain = (ask("cuMemFree 1", **more)["cuMemFree 1 KiB"]
+                     for more in ({"FAKE_CUDA_STRICT": "3"}, {}))
+    check(strict.startswith("waits; ") and "copy waits" in strict,
+          "a free that waits is told, and whom it holds up", strict)
+    check(plain.startswith("passes"), "a free that does not wait is told", plain)
+
+
+def test_passes():
+    said = ask("cuMemAlloc", FAKE_CUDA_STRICT="3")
+    check(len(said) == 2 and all(text.startswith("passes") for text in said.values()),
+          "allocating passes", said)
+
+
+def test_entries():
+    said = ask("entries", FAKE_CUDA_STRICT="3")["entries of a stream"]
+    # The stream may have taken the wait out of its queue.
+    check(re.match("102[34] entries, then the call waits", said), "the room of a stream is counted", said)
+
+
+def test_processes():
+    said = ask("made anew", FAKE_CUDA_STRICT="3", FAKE_CUDA_SHARES="1")
+    check("results 0 and 208" in said["a handle of memory made anew"],
+          "a handle whose addresses an older mapping has is refused", said)
+
+
+run_tests(globals())
