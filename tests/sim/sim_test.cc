@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// covers: src/sim
+// Simulated times against the formulas of the literature, on machines where those are exact.
+#include "sim_util.h"
+
+namespace
+{
+
+constexpr size_t kChunk = 64 * 40;
+
+double Log2(int n)
+{
+    return kolo_log2_ceil(n);
+}
+
+void Expect(double want, const std::string &name, int n, size_t bytes, const kolo_sim_machine &m)
+{
+    const kolo_sim_result r = Sim(name, n, bytes, m);
+    EXPECT_EQ(1u, r.tiles) << "the formula is for one tile";
+    EXPECT_NEAR(want, r.total_us, Near(want)) << name << ", " << n << " ranks";
+}
+
+} // namespace
+
+// Patarasuk, Yuan 2009.
+TEST(Sim, ARingIsTwiceNMinusOneStepsOfOneChunk)
+{
+    for (int n : {2, 3, 5, 8, 16, 33, 80}) {
+        const double want = 2 * (n - 1) * (kAlphaUs + kChunk * kBeta) + (n - 1) * kChunk * kGamma;
+        Expect(want, "allreduce_ring", n, kChunk * static_cast<size_t>(n), Flat());
+        Expect((n - 1) * (kAlphaUs + kChunk * kBeta), "allgather_ring", n, kChunk, Flat());
+        Expect((n - 1) * (kAlphaUs + kChunk * (kBeta + kGamma)), "reducescatter_ring", n, kChunk,
+               Flat());
+    }
+}
+
+// Thakur, Rabenseifner, Gropp 2005.
+TEST(Sim, RecursiveDoublingIsLogNStepsOfTheWholeVector)
+{
+    for (int n : {2, 4, 16, 64, 128}) {
+        Expect(Log2(n) * (kAlphaUs + kChunk * (kBeta + kGamma)), "allreduce_doubling", n, kChunk,
+               Flat());
+    }
+}
+
+TEST(Sim, RabenseifnerIsTwoLogNStepsOfAllBytesTwice)
+{
+    for (int n : {2, 4, 16, 64, 128}) {
+        const size_t chunk = kChunk / 4;
+        const double part = static_cast<double>(chunk) * (n - 1); // (n-1)/n of the vector
+        Expect(2 * Log2(n) * kAlphaUs + part * (2 * kBeta + kGamma), "allreduce_rabenseifner", n,
+               chunk * static_cast<size_t>(n), Flat());
+    }
+}
+
+// A rank of a broadcast posts all its messages at once, and they share its NIC: the k of a rank that
+// is k levels above the leaves take k times as long. In a reduce such a rank adds its k terms in one
+// pass, when the last is there.
+TEST(Sim, ABinomialTreeIsLogNSteps)
+{
+    for (int n : {2, 4, 16, 64, 128}) {
+        const double steps = Log2(n), terms = steps * (steps + 1) / 2;
+        Expect(steps * kAlphaUs + terms * kChunk * kBeta, "broadcast_binomial", n, kChunk, Flat());
+        Expect(steps * (kAlphaUs + kChunk * kBeta) + terms * kChunk * kGamma, "reduce_binomial", n,
+               kChunk, Flat());
+    }
+}
+
+TEST(Sim, AnAllGatherByBruckOrDoublingIsLogNStepsOfAllBytes)
+{
+    for (int n : {2, 4, 16, 64, 128}) {
+        const double want = Log2(n) * kAlphaUs + (n - 1) * static_cast<double>(kChunk / 4) * kBeta;
+        Expect(want, "allgather_bruck", n, kChunk / 4, Flat());
+        Expect(want, "allgather_doubling", n, kChunk / 4, Flat());
+    }
+}
+
+TEST(Sim, ABarrierIsLogNLatencies)
+{
+    for (int n : {2, 3, 7, 64, 100}) {
+        Expect(Log2(n) * kAlphaUs, "barrier_dissemination", n, 0, Flat());
+    }
+}
+
+// Messages of one rank share its NIC; so do those to one rank.
+TEST(Sim, DirectExchangesAreBoundByTheNics)
+{
+    for (int n : {2, 5, 16, 80}) {
+        const double all = kAlphaUs + (n - 1) * static_cast<double>(kChunk) * kBeta;
+        Expect(all, "scatter_direct", n, kChunk, Flat());
+        Expect(all, "gather_direct", n, kChunk, Flat());
+        Expect(all, "alltoall_direct", n, kChunk, Flat());
+        Expect(all, "allgather_direct", n, kChunk, Flat());
+    }
+}
+
+TEST(Sim, APairwiseExchangeIsNMinusOneSteps)
+{
+    for (int n : {2, 8, 64}) {
+        Expect((n - 1) * (kAlphaUs + kChunk * kBeta), "alltoall_pairwise", n, kChunk, Flat());
+    }
+}
+
+// The first tile passes n-1 links, and then one tile follows another.
+TEST(Sim, AChainWithTilesIsAPipeline)
+{
+    const size_t tile = 256 << 10;
+    for (int n : {2, 5, 9}) {
+        for (int tiles : {1, 3, 7, 100, 1000}) {
+            const double step = tile * kBeta;
+            const double want = (n - 1) * (kAlphaUs + step) + (tiles - 1) * step;
+            const kolo_sim_result r =
+                Sim("broadcast_chain", n, tile * static_cast<size_t>(tiles), Flat());
+            EXPECT_EQ(static_cast<uint32_t>(tiles), r.tiles);
+            EXPECT_NEAR(want, r.total_us, Near(want)) << n << " ranks, " << tiles << " tiles";
+        }
+    }
+}
+
+TEST(Sim, ProcessorTimeOfMessagesIsPaidAtBothEnds)
+{
+    kolo_sim_machine m = Flat(0);
+    m.net_message_us = 0.7;
+    m.net_copy_us_per_byte = 0.0001;
+    const double end = 0.7 + kChunk * 0.0001;
+    Expect(3 * (end + kAlphaUs + kChunk * kBeta + end), "broadcast_chain", 4, kChunk, m);
+}
+
+TEST(Sim, ANicKeepsItsGapBetweenMessages)
+{
+    kolo_sim_machine m = Flat(0);
+    m.net_gap_us = 5;
+    Expect(6 * 5 + kAlphaUs + 64 * kBeta, "scatter_direct", 8, 64, m);
+}
+
+// Eight hosts on two leaves: half of each all-to-all block crosses the uplinks.
+TEST(Sim, FlowsShareAnUplink)
+{
+    kolo_sim_machine m = Flat(0);
+    m.hosts_per_switch = 4;
+    m.uplink_us_per_byte = kBeta; // as fast as one NIC
+    m.switch_latency_us = 2;
+    const double want = kAlphaUs + 2 + 4.0 * 4 * kChunk * kBeta;
+    Expect(want, "alltoall_direct", 8, kChunk, m);
+}
