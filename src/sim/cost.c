@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The price of an op is that of plan/price.h for its steps: a pass over the bytes costs a copy;
- * each further source an addition, each further destination a copy; bytes of a far rank cost more,
- * and so do its lines. */
+/* Processor times of ops, from the costs that kolo measures on a machine. Bytes and lines of a far
+ * rank cost more. */
 #include "sim/cost.h"
 
 #include <math.h>
@@ -12,12 +11,21 @@ struct kolo_sim_core *kolo_sim_core_of(const struct kolo_sim *s, int rank)
     return &s->core[cores > 0 ? rank / per_host * cores + rank % per_host % cores : rank];
 }
 
+/* A copy of other ranks' bytes, or into their memory, costs a copy; one of the core's own bytes less.
+ * Each further source is an addition; reduce_us_per_byte holds the way of an operand from another
+ * core. Each further destination, or that of a sum, is a store of bytes that are at hand. The lines
+ * of a short slot still lie in its readers' caches, so a store there waits for them
+ * (exec/cpu/bind.c tells more). */
 static double move_us(const struct kolo_sim *s, int rank, const struct kolo_sim_op *op,
                       uint32_t tile)
 {
     const struct kolo_sim_prog *p = kolo_sim_prog_at(s, rank);
-    const double copy = s->costs->copy_us_per_byte, add = s->costs->reduce_us_per_byte;
-    double each = copy * (op->ndst > 0 ? op->ndst : 1) + add * (op->nsrc - 1);
+    const double copy = s->costs->copy_us_per_byte, local = s->machine->local_us_per_byte;
+    const int stores = op->nsrc > 1 || op->ndst == 0 ? op->ndst : op->ndst - 1;
+    double each = op->nsrc > 1    ? s->costs->reduce_us_per_byte * (op->nsrc - 1)
+                  : op->nrefs > 0 ? copy
+                                  : local;
+    each += local * stores + (s->set.in_long ? 0 : copy * op->outs);
     for (int i = 0; i < op->nrefs; i++) {
         struct kolo_link_price link;
         kolo_sim_near_link(&s->place, kolo_sim_partner(s, rank, p->ref[op->ref + (uint32_t)i].peer),

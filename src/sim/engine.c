@@ -8,6 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Events so near are of one time, and differ by rounding alone. The rates of flows are found once for
+ * all of them: where all ranks do the same, that saves most of the work. */
+static const double SAME_US = 1e-9;
+
 /* ---- waiting and telling ---- */
 
 static void make_ready(struct kolo_sim *s, int lane)
@@ -49,6 +53,7 @@ void kolo_sim_tell(struct kolo_sim *s, int rank, size_t fact, double us, int mom
 
 static bool park(struct kolo_sim *s, struct kolo_sim_lane *l, int rank, size_t fact)
 {
+    l->parked = true;
     l->wants = fact;
     l->next_waiter = s->waiters[rank];
     s->waiters[rank] = (int)(l - s->lane);
@@ -73,7 +78,8 @@ static bool need(struct kolo_sim *s, struct kolo_sim_lane *l, int rank, size_t f
     if (us + latency_us > l->ready_us) {
         l->ready_us = us + latency_us;
         l->cause = s->by != NULL ? s->by[fact] : -1;
-        l->wire_us = -1;
+        l->latency_us = latency_us;
+        l->wire_us = 0;
     }
     return true;
 }
@@ -180,7 +186,7 @@ static int note_moment(struct kolo_sim *s, struct kolo_sim_lane *l, double begin
                                                       .op = (int)l->pc,
                                                       .cause = l->cause,
                                                       .tile = tile,
-                                                      .by_wire = l->wire_us >= 0,
+                                                      .latency_us = l->latency_us,
                                                       .wire_us = l->wire_us};
     return l->last = s->nmoments++;
 }
@@ -215,13 +221,50 @@ static void finish_op(struct kolo_sim *s, struct kolo_sim_lane *l, const struct 
     }
 }
 
-/* ---- an op ---- */
+/* ---- cores ---- */
 
 /* Whether nobody else has to do with the core of this rank. */
 static bool is_alone(const struct kolo_sim *s, int rank)
 {
     return s->place.cores == 0 && kolo_sim_prog_at(s, rank)->nlanes == 1;
 }
+
+/* False: another rank has the core, and the lane waits in its queue. */
+static bool take_core(struct kolo_sim *s, struct kolo_sim_lane *l)
+{
+    struct kolo_sim_core *core = kolo_sim_core_of(s, l->rank);
+    const int lane = (int)(l - s->lane);
+    if (core->owner < 0 || core->owner == l->rank) {
+        core->owner = l->rank;
+        return true;
+    }
+    l->next_waiter = -1;
+    if (core->first < 0) {
+        core->first = lane;
+    } else {
+        s->lane[core->last].next_waiter = lane;
+    }
+    core->last = lane;
+    return false;
+}
+
+/* The lane waits for others, or has finished: the next rank may have its core. */
+static void leave_core(struct kolo_sim *s, const struct kolo_sim_lane *l)
+{
+    struct kolo_sim_core *core = kolo_sim_core_of(s, l->rank);
+    if (core->owner != l->rank || !(l->parked || l->finished)) {
+        return;
+    }
+    core->owner = -1;
+    if (core->first >= 0) {
+        const int lane = core->first;
+        core->first = s->lane[lane].next_waiter;
+        core->owner = s->lane[lane].rank;
+        make_ready(s, lane);
+    }
+}
+
+/* ---- an op ---- */
 
 static void have_core(struct kolo_sim *s, struct kolo_sim_lane *l, const struct kolo_sim_op *op,
                       uint32_t tile)
@@ -250,7 +293,7 @@ static bool do_op(struct kolo_sim *s, struct kolo_sim_lane *l, const struct kolo
         if (l->sub == 0) {
             l->ready_us = l->now_us;
             l->cause = l->last;
-            l->wire_us = -1;
+            l->latency_us = l->wire_us = 0;
         }
         if (!meets(s, l, op, tile)) {
             return false;
@@ -263,6 +306,10 @@ static bool do_op(struct kolo_sim *s, struct kolo_sim_lane *l, const struct kolo
         return schedule(s, l);
     }
     if (!l->worked) {
+        if (s->place.cores > 0 && !take_core(s, l)) {
+            return false;
+        }
+        l->now_us = !alone && s->now_us > l->now_us ? s->now_us : l->now_us;
         have_core(s, l, op, tile);
         l->worked = true;
         if (!alone && l->now_us > s->now_us) {
@@ -367,7 +414,8 @@ static void start_lanes(struct kolo_sim *s)
         for (int i = s->lanes - 1; i >= 0; i--) {
             struct kolo_sim_lane *l = &s->lane[r * s->lanes + i];
             const bool there = i < kolo_sim_prog_at(s, r)->nlanes;
-            *l = (struct kolo_sim_lane){.rank = r, .finished = !there, .last = -1, .wire_us = -1};
+            *l = (struct kolo_sim_lane){
+                .rank = r, .finished = !there, .now_us = s->machine->call_us, .last = -1};
             if (there) {
                 make_ready(s, r * s->lanes + i);
             }
@@ -377,12 +425,18 @@ static void start_lanes(struct kolo_sim *s)
 
 kolo_status kolo_sim_engine(struct kolo_sim *s)
 {
+    s->now_us = s->machine->call_us;
     start_lanes(s);
     while (!s->failed) {
         while (s->nready > 0) {
-            run_lane(s, &s->lane[s->ready[--s->nready]]);
+            struct kolo_sim_lane *l = &s->lane[s->ready[--s->nready]];
+            l->parked = false;
+            run_lane(s, l);
+            if (s->place.cores > 0) {
+                leave_core(s, l);
+            }
         }
-        if (s->events.count == 0 || s->events.heap[0].us > s->now_us) {
+        if (s->events.count == 0 || s->events.heap[0].us > s->now_us + SAME_US) {
             kolo_sim_wire_settle(s);
         }
         if (s->events.count == 0) {

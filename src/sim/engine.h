@@ -20,6 +20,7 @@ struct kolo_sim_lane {
     int rank;
     uint32_t iter, slot, pc, tile; /* tile: the first that this lane has not done */
     bool begun, finished;
+    bool parked;      /* it waits in a rank's list */
     bool met, worked; /* the op: all that it waits for is there; it had the core */
     uint32_t sub;     /* operands of the op that are known */
     double now_us;    /* the lane has done all before pc by then */
@@ -27,14 +28,26 @@ struct kolo_sim_lane {
     size_t wants;     /* the fact that it waits for in a rank's list; PROGRESS: any of its lanes */
     int next_waiter;  /* in this list, or -1 */
     int last, cause;  /* moments: the newest of the lane; what the op waited for last */
-    double wire_us;   /* of the cause, if it is a message; else -1 */
+    double latency_us, wire_us; /* from the cause to this lane: see struct kolo_sim_moment */
 };
 
 #define KOLO_SIM_PROGRESS SIZE_MAX
 
+/* A rank keeps its core until it waits for a fact that is not there. */
 struct kolo_sim_core {
     double free_us, work_us;
-    int last_rank;
+    int owner, last_rank; /* or -1 */
+    int first, last;      /* lanes that wait for the core, or -1 */
+};
+
+/* A NIC works on so many messages at a time, in turns; others wait in its queue. */
+enum { KOLO_SIM_NIC_MESSAGES = 16 };
+
+struct kolo_sim_nic {
+    double free_us; /* its gap after the newest message ends */
+    double out_bytes, in_bytes;
+    int working;     /* messages that it sends now */
+    int first, last; /* of its queue, or -1 */
 };
 
 struct kolo_sim_message {
@@ -42,7 +55,8 @@ struct kolo_sim_message {
     uint32_t request, tile;
     double bytes;
     uint32_t connection;
-    int next; /* of the connection, or -1 */
+    int next;   /* of the connection, or -1 */
+    int behind; /* in the NIC's queue, or -1 */
     int flow;
 };
 
@@ -59,8 +73,7 @@ struct kolo_sim {
     double now_us;
     struct kolo_sim_lane *lane; /* [n * lanes] */
     struct kolo_sim_core *core; /* [n] or cores of all hosts */
-    double *nic_free_us;        /* [hosts] */
-    double *nic_bytes;          /* [2 * hosts]: out, in */
+    struct kolo_sim_nic *nic;   /* [hosts] */
     size_t *fact_first;         /* [n] */
     double *fact;
     int *by;         /* the moments that told the facts, or NULL */
@@ -133,7 +146,8 @@ void kolo_sim_wire_leave(struct kolo_sim *s, const struct kolo_sim_event *event)
 void kolo_sim_wire_end(struct kolo_sim *s, const struct kolo_sim_event *event);
 /* Find the rates of flows before time goes on. */
 void kolo_sim_wire_settle(struct kolo_sim *s);
-/* From the last byte out to the last byte in, and the time of so many bytes alone. */
+/* From the last byte out to the last byte in; and from the first byte out to the last byte out, if
+ * no other message uses the links. */
 double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to);
 double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t bytes);
 

@@ -23,6 +23,8 @@ extern "C" {
 struct kolo_sim_machine {
     struct kolo_costs costs;     /* of a host, and net: latency and 1 / bandwidth of a NIC */
     int ranks_per_host;          /* 0: all ranks on one host */
+    double local_us_per_byte;    /* a core copies within its own caches */
+    double call_us;              /* from the call to its first op */
     double net_message_us;       /* processor time of a message, at either end */
     double net_copy_us_per_byte; /* processor time of a message's bytes, at either end */
     double net_gap_us;           /* from the start of one message of a NIC to the next, at least */
@@ -35,8 +37,14 @@ struct kolo_sim_machine {
     char topo[256];              /* hwloc XML file of a host; "": places unknown */
 };
 
-/* A core for each rank, one host, the costs of kolo's defaults. */
+/* A core for each rank, one host, the costs of kolo's defaults. After a change of
+ * costs.copy_us_per_byte call kolo_sim_machine_local(). */
 void kolo_sim_machine_init(struct kolo_sim_machine *out);
+/* Make copies within a core's own caches as much faster than copies from another core's as they
+ * usually are. */
+void kolo_sim_machine_local(struct kolo_sim_machine *machine);
+/* One host with the costs of this machine, which are measured now. Errors: SYSTEM. */
+KOLO_CHECK kolo_status kolo_sim_machine_live(struct kolo_sim_machine *out);
 /* Read a machine file. `name` is for error texts. Errors: INVALID, with the line. */
 KOLO_CHECK kolo_status kolo_sim_machine_parse(const char *name, const char *text,
                                               struct kolo_sim_machine *out);

@@ -2,7 +2,7 @@
 /* One simulation from its options to its result: programs, folding, memory, and the steady state of
  * calls with many tiles. */
 #include "sim/engine.h"
-#include "sim/fold.h"
+#include "sim/program/fold.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static kolo_status open_memory(struct kolo_sim *s)
         s->waiters[i] = -1;
     }
     for (size_t i = 0; i < cores; i++) {
-        s->core[i].last_rank = -1;
+        s->core[i] = (struct kolo_sim_core){.owner = -1, .last_rank = -1, .first = -1, .last = -1};
     }
     return KOLO_OK;
 }
@@ -84,8 +84,7 @@ static void close_memory(struct kolo_sim *s)
     kolo_sim_flows_close(&s->flows);
     free(s->lane);
     free(s->core);
-    free(s->nic_free_us);
-    free(s->nic_bytes);
+    free(s->nic);
     free(s->fact_first);
     free(s->fact);
     free(s->by);
@@ -134,8 +133,10 @@ static void find_busiest(const struct kolo_sim *s, struct kolo_sim_result *out)
         const double us = s->core[core].work_us;
         out->busiest_us = us > out->busiest_us ? us : out->busiest_us;
     }
-    for (int i = 0; i < 2 * hosts; i++) {
-        const double us = s->nic_bytes[i] * s->costs->net.copy_us_per_byte;
+    for (int i = 0; i < hosts; i++) {
+        const struct kolo_sim_nic *nic = &s->nic[i];
+        const double bytes = nic->out_bytes > nic->in_bytes ? nic->out_bytes : nic->in_bytes;
+        const double us = bytes * s->costs->net.copy_us_per_byte;
         out->wire_us = us > out->wire_us ? us : out->wire_us;
     }
 }
@@ -196,5 +197,7 @@ void kolo_sim_result_free(struct kolo_sim_result *result)
 {
     free(result->moment);
     kolo_sim_set_free(&result->set);
-    *result = (struct kolo_sim_result){0};
+    result->moment = NULL;
+    result->nmoments = 0;
+    result->last = -1;
 }

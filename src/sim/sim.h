@@ -16,19 +16,21 @@
 #define KOLO_SIM_SIM_H
 
 #include "sim/machine.h"
-#include "sim/program.h"
+#include "sim/program/program.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct kolo_sim_moment {       /* an op that took time, or waited */
-    double ready_us;           /* all that it waited for is there */
-    double begin_us, end_us;   /* it has the core */
-    int rank, lane, op, cause; /* cause: the moment that it waited for last, or -1 */
+struct kolo_sim_moment {     /* an op that took time, or waited */
+    double ready_us;         /* all that it waited for is there */
+    double begin_us, end_us; /* it has the core */
+    int rank, lane, op;
     uint32_t tile;
-    bool by_wire;   /* the cause is a SEND, whose message came at ready_us */
-    double wire_us; /* by_wire: the message's time with no other flow on its links */
+    int cause; /* the moment that it waited for last, or -1 */
+    /* What lies between the cause's end and ready_us: the latency of a line or message, and the
+     * bytes of a message alone on its links. The rest is waiting for other messages. */
+    double latency_us, wire_us;
 };
 
 struct kolo_sim_options {
@@ -59,6 +61,7 @@ struct kolo_sim_result {
  * to simulate), INVALID, SYSTEM. */
 KOLO_CHECK kolo_status kolo_sim_run(const struct kolo_sim_options *options,
                                     struct kolo_sim_result *out);
+/* Free the moments and the programs. The figures stay. */
 void kolo_sim_result_free(struct kolo_sim_result *result);
 
 #ifdef __cplusplus

@@ -38,9 +38,11 @@ bool kolo_sim_wire_open(struct kolo_sim *s)
         s->flows.link[i].rate = us > 0 ? 1 / us : 0;
     }
     s->unused = -1;
-    s->nic_free_us = calloc((size_t)hosts, sizeof *s->nic_free_us);
-    s->nic_bytes = calloc(2 * (size_t)hosts, sizeof *s->nic_bytes);
-    return s->nic_free_us != NULL && s->nic_bytes != NULL;
+    s->nic = calloc((size_t)hosts, sizeof *s->nic);
+    for (int i = 0; s->nic != NULL && i < hosts; i++) {
+        s->nic[i].first = s->nic[i].last = -1;
+    }
+    return s->nic != NULL;
 }
 
 double kolo_sim_wire_latency(const struct kolo_sim *s, int from, int to)
@@ -53,7 +55,7 @@ double kolo_sim_wire_alone(const struct kolo_sim *s, int from, int to, uint64_t 
 {
     const bool across = leaf_of(s, from) != leaf_of(s, to);
     const double nic = s->costs->net.copy_us_per_byte, up = s->machine->uplink_us_per_byte;
-    return kolo_sim_wire_latency(s, from, to) + (double)bytes * (across && up > nic ? up : nic);
+    return (double)bytes * (across && up > nic ? up : nic);
 }
 
 static int take_message(struct kolo_sim *s)
@@ -88,6 +90,7 @@ void kolo_sim_wire_send(struct kolo_sim *s, int rank, const struct kolo_sim_op *
                                   .bytes = (double)bytes,
                                   .connection = s->set.member[rank].peer + (uint32_t)op->peer,
                                   .next = -1,
+                                  .behind = -1,
                                   .flow = -1};
     if (!kolo_sim_events_add(&s->events, leave_us, KOLO_SIM_LEAVE, number, NEW)) {
         s->failed = true;
@@ -103,8 +106,8 @@ static void begin_flow(struct kolo_sim *s, int number)
     const bool across = up != down;
     const int link[KOLO_SIM_FLOW_LINKS] = {2 * out, 2 * in + 1, across ? leaves + 2 * up : -1,
                                            across ? leaves + 2 * down + 1 : -1};
-    s->nic_bytes[2 * out] += m->bytes;
-    s->nic_bytes[2 * in + 1] += m->bytes;
+    s->nic[out].out_bytes += m->bytes;
+    s->nic[in].in_bytes += m->bytes;
     m->flow = kolo_sim_flow_begin(&s->flows, link, m->bytes, s->now_us);
     if (m->flow >= 0) {
         s->flows.flow[m->flow].message = number;
@@ -112,20 +115,43 @@ static void begin_flow(struct kolo_sim *s, int number)
     s->failed = s->failed || m->flow < 0;
 }
 
-/* The NIC may begin a message: not before its gap after the last. */
-static void pass_nic(struct kolo_sim *s, int number)
+/* The NIC takes a message up: not before its gap after the last. */
+static void take_up(struct kolo_sim *s, struct kolo_sim_nic *nic, int number)
 {
-    double *free_us = &s->nic_free_us[host_of(s, s->message[number].from)];
-    if (*free_us > s->now_us) {
-        const double turn_us = *free_us;
-        *free_us += s->machine->net_gap_us;
-        if (!kolo_sim_events_add(&s->events, turn_us, KOLO_SIM_LEAVE, number, HAS_TURN)) {
-            s->failed = true;
-        }
+    const double turn_us = nic->free_us > s->now_us ? nic->free_us : s->now_us;
+    nic->working++;
+    nic->free_us = turn_us + s->machine->net_gap_us;
+    if (turn_us <= s->now_us) {
+        begin_flow(s, number);
+    } else if (!kolo_sim_events_add(&s->events, turn_us, KOLO_SIM_LEAVE, number, HAS_TURN)) {
+        s->failed = true;
+    }
+}
+
+static void enter_nic(struct kolo_sim *s, int number)
+{
+    struct kolo_sim_nic *nic = &s->nic[host_of(s, s->message[number].from)];
+    if (nic->working < KOLO_SIM_NIC_MESSAGES) {
+        take_up(s, nic, number);
         return;
     }
-    *free_us = s->now_us + s->machine->net_gap_us;
-    begin_flow(s, number);
+    if (nic->first < 0) {
+        nic->first = number;
+    } else {
+        s->message[nic->last].behind = number;
+    }
+    nic->last = number;
+}
+
+static void leave_nic(struct kolo_sim *s, int rank)
+{
+    struct kolo_sim_nic *nic = &s->nic[host_of(s, rank)];
+    const int number = nic->first;
+    nic->working--;
+    if (number >= 0) {
+        nic->first = s->message[number].behind;
+        take_up(s, nic, number);
+    }
 }
 
 void kolo_sim_wire_leave(struct kolo_sim *s, const struct kolo_sim_event *event)
@@ -141,7 +167,7 @@ void kolo_sim_wire_leave(struct kolo_sim *s, const struct kolo_sim_event *event)
     if (before >= 0) {
         s->message[before].next = message;
     } else {
-        pass_nic(s, message);
+        enter_nic(s, message);
     }
 }
 
@@ -154,10 +180,11 @@ void kolo_sim_wire_end(struct kolo_sim *s, const struct kolo_sim_event *event)
     const int number = f->message;
     const struct kolo_sim_message m = s->message[number];
     kolo_sim_flow_end(&s->flows, event->number);
+    leave_nic(s, m.from);
     s->message[number].next = s->unused;
     s->unused = number;
     if (m.next >= 0) {
-        pass_nic(s, m.next);
+        enter_nic(s, m.next);
     } else {
         s->connection[m.connection] = -1;
     }

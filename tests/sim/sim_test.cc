@@ -143,3 +143,74 @@ TEST(Sim, FlowsShareAnUplink)
     const double want = kAlphaUs + 2 + 4.0 * 4 * kChunk * kBeta;
     Expect(want, "alltoall_direct", 8, kChunk, m);
 }
+
+TEST(Sim, LinesOfAHostCostLatencyAndAStepAtEachEnd)
+{
+    kolo_sim_machine m = Flat(0);
+    m.ranks_per_host = 0;
+    m.costs.latency_us = 0.2;
+    m.costs.step_us = 0.05;
+    for (int n : {2, 5, 16, 100}) {
+        Expect(Log2(n) * (0.2 + 2 * 0.05), "barrier_dissemination", n, 0, m);
+    }
+}
+
+// The root's copy into its outbox, and each receiver's copy out of it.
+TEST(Sim, BytesOfAHostAreMovedByCores)
+{
+    kolo_sim_machine m = Flat(0);
+    m.ranks_per_host = 0;
+    m.costs.latency_us = 0.2;
+    m.costs.copy_us_per_byte = 0.0001;
+    m.local_us_per_byte = 0.00003;
+    const double bytes = 64 << 10; // a long slot: stores there do not wait for its last readers
+    Expect(bytes * 0.00003 + 0.2 + bytes * 0.0001, "broadcast_direct", 8, 64 << 10, m);
+}
+
+TEST(Sim, RanksOfOneCoreTakeTurns)
+{
+    kolo_sim_machine m = Flat(0);
+    m.ranks_per_host = 0;
+    m.costs.latency_us = 0;
+    m.costs.step_us = 1;
+    const double spread = Sim("barrier_dissemination", 4, 0, m).total_us;
+    m.costs.cores = 1;
+    const double packed = Sim("barrier_dissemination", 4, 0, m).total_us;
+    EXPECT_NEAR(4 * spread, packed, Near(packed)) << "nothing but steps costs here";
+}
+
+TEST(Sim, ASlowRankSlowsTheMessagesThroughIt)
+{
+    kolo_sim_machine m = Flat(0);
+    m.net_message_us = 1;
+    m.slow_rank = 1;
+    m.slow_factor = 3;
+    Expect(1 + 3 + 3 + 1 + 2 * (kAlphaUs + kChunk * kBeta), "broadcast_chain", 3, kChunk, m);
+}
+
+TEST(Sim, NoiseDependsOnItsSeedAlone)
+{
+    kolo_sim_machine m = Flat();
+    m.noise = 0.2;
+    kolo_sim_options options = {};
+    options.algo = Named("allreduce_tree");
+    options.machine = &m;
+    options.nranks = 70;
+    options.bytes = 1 << 20;
+    double us[3];
+    for (int i = 0; i < 3; i++) {
+        kolo_sim_result r = {};
+        options.seed = i == 2 ? 8 : 7;
+        ASSERT_EQ(KOLO_OK, kolo_sim_run(&options, &r));
+        us[i] = r.total_us;
+    }
+    EXPECT_EQ(us[0], us[1]);
+    EXPECT_NE(us[0], us[2]);
+}
+
+TEST(Sim, ACallTakesTimeBeforeItsFirstOp)
+{
+    kolo_sim_machine m = Flat(0);
+    m.call_us = 7;
+    Expect(7 + 2 * kAlphaUs, "barrier_dissemination", 4, 0, m);
+}

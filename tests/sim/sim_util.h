@@ -20,7 +20,8 @@ inline kolo_sim_machine Flat(double gamma = kGamma)
     kolo_sim_machine m;
     kolo_sim_machine_init(&m);
     m.ranks_per_host = 1;
-    m.costs.copy_us_per_byte = m.costs.step_us = m.costs.switch_us = 0;
+    m.call_us = m.local_us_per_byte = m.costs.copy_us_per_byte = m.costs.step_us =
+        m.costs.switch_us = 0;
     m.costs.reduce_us_per_byte = gamma;
     m.costs.net = {kAlphaUs, kBeta};
     return m;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The simulator may not include core. Its copies of core's sizes are compared here. */
 #include "core/comm.h"
-#include "sim/program.h"
+#include "sim/program/program.h"
 
 #include <assert.h>
 

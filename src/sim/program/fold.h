@@ -11,7 +11,7 @@
 #ifndef KOLO_SIM_FOLD_H
 #define KOLO_SIM_FOLD_H
 
-#include "sim/program.h"
+#include "sim/program/program.h"
 
 /* Whether one host stands for all. It does not on machines with leaf switches, noise, or a slow
  * rank. Cost: the partners and messages of all ranks. */

@@ -5,11 +5,12 @@
  * - With more, it lowers its own steps alone. The ranks that these name are numbered anew, so that
  *   the cost does not grow with the number of all ranks.
  */
-#include "sim/program.h"
+#include "sim/program/program.h"
 
 #include "exec/cpu/bound.h"
 #include "exec/lower/extents.h"
-#include "sim/match.h"
+#include "sim/program/match.h"
+#include "sim/program/size.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -133,6 +134,8 @@ static void set_refs(struct maker *m, const struct kolo_prog *from, const struct
         if (op->code == KOLO_DO_TAKEN) {
             *ref = (struct kolo_sim_ref){.what = at->index};
         } else if (at->rank < 0 || at->rank == from->me) {
+            const bool out = at->space == KOLO_AT_OUTBOX && op->code == KOLO_DO_MOVE;
+            to->outs = (uint8_t)(to->outs + out);
             continue;
         } else {
             *ref = (struct kolo_sim_ref){partner_in(m, at->rank), at->phase};
@@ -164,7 +167,6 @@ static void take_op(struct maker *m, const struct kolo_prog *from, uint32_t i,
     if (op->code != KOLO_DO_SEND && op->code != KOLO_DO_RECV && op->code != KOLO_DO_SIGNAL) {
         set_refs(m, from, op, p, to);
     }
-    to->far = op->code == KOLO_DO_MOVE && to->nrefs > 0;
 }
 
 /* The sender of each request that a TAKEN names stands in its RECV. */
@@ -359,6 +361,7 @@ kolo_status kolo_sim_set_make(const struct kolo_algo *algo, const struct kolo_si
     struct maker m = {.place = place, .set = &set};
     size_t *arrays = NULL;
     const struct kolo_shape shape = kolo_sim_shape(place, algo->coll, root);
+    KOLO_TRY(kolo_sim_check_size(algo, place));
     const int ranks = shape.nranks <= KOLO_SIM_WHOLE_RANKS ? -1 : KOLO_PLAN_PLAIN;
     KOLO_TRY(kolo_plan_build(algo, &shape, ranks, &m.plan));
     count_steps(&m);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The check that all hosts are alike. */
-#include "sim/fold.h"
+#include "sim/program/fold.h"
 
 static bool machine_is_even(const struct kolo_sim_place *place)
 {

@@ -27,7 +27,7 @@ struct kolo_sim_ref { /* what an op has to do with another rank */
 };
 
 struct kolo_sim_op {
-    uint8_t code, far; /* enum kolo_code; far: a MOVE that loads or stores memory of others */
+    uint8_t code, outs; /* enum kolo_code; outs: destinations in my outbox */
     uint16_t nsrc, ndst, nrefs;
     uint32_t ref;               /* the first of nrefs; SEND, RECV: the channel */
     uint32_t index;             /* SIGNAL: line; SEND, RECV: request; AFTER: op of the other lane */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Messages match in order per (from, to, channel). The sends to a rank are collected in the order
  * of their senders, so that a receive finds its sender by bisection. */
-#include "sim/match.h"
+#include "sim/program/match.h"
 
 #include <stdlib.h>
 
