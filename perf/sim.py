@@ -59,7 +59,8 @@ def measured(build, collective, ranks, algorithm):
     with tempfile.TemporaryDirectory() as folder:
         path, log = os.path.join(folder, "out.json"), os.path.join(folder, "log")
         run([f"{build}/tools/kolo", "run", "-n", str(ranks), f"{build}/perf/{PROGRAMS[collective]}_perf",
-             "-b", FIRST, "-e", LAST, "-f", FACTOR, "-n", "60", "-w", "100", "-c", "0", "-z", "3", "-a", "3", "-J", path],
+             "-b", FIRST, "-e", LAST, "-f", FACTOR, "-n", "60", "-w", "100", "-c", "0", "-z", "3", "-a", "3",
+             "-J", path],
             KOLO_ALGO=f"{collective}:{algorithm}", KOLO_DEBUG="INFO", KOLO_DEBUG_FILE=log)
         with open(path, encoding="utf-8") as file:
             rows = json.load(file)["results"]
