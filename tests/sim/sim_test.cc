@@ -167,6 +167,31 @@ TEST(Sim, BytesOfAHostAreMovedByCores)
     Expect(bytes * 0.00003 + 0.2 + bytes * 0.0001, "broadcast_direct", 8, 64 << 10, m);
 }
 
+// A tile goes into a long slot when its reader has finished the tile four before it.
+TEST(Sim, ASenderWaitsForAFreeSlot)
+{
+    kolo_sim_machine m = Flat(0);
+    m.ranks_per_host = 0;
+    m.costs.latency_us = 1000;
+    for (int tiles : {1, 4, 5, 16, 400}) {
+        const double want = 1000 + (tiles - 1) / 4 * 2000.0;
+        const size_t bytes = static_cast<size_t>(tiles) << 18;
+        const kolo_sim_result r = Sim("broadcast_direct", 2, bytes, m);
+        EXPECT_NEAR(want, r.total_us, Near(want)) << tiles;
+    }
+}
+
+TEST(Sim, ARankThatHasFinishedLeavesItsCoreToAnother)
+{
+    kolo_sim_machine m = Flat(0);
+    m.ranks_per_host = 0;
+    m.costs.latency_us = 0.5;
+    m.costs.step_us = 1;
+    m.costs.switch_us = 3;
+    m.costs.cores = 1;
+    Expect(1 + 0.5 + 3 + 1, "broadcast_direct", 2, 4, m);
+}
+
 TEST(Sim, RanksOfOneCoreTakeTurns)
 {
     kolo_sim_machine m = Flat(0);
