@@ -15,6 +15,8 @@
 
 enum { MAX_RANKS = 1 << 20, MAX_ROWS = 4096 };
 
+static const size_t MOST_BYTES = (size_t)1 << 40;
+
 struct sim_options {
     const char *coll, *machine, *algo, *json, *trace;
     long nranks, root, per_host, seed;
@@ -155,6 +157,9 @@ static int parse_options(int argc, char **argv, struct sim_options *o)
     }
     o->last = o->last > 0 ? o->last : o->first > 0 ? o->first : (size_t)64 << 20;
     o->first = o->first > 0 ? o->first : 8;
+    if (o->first > MOST_BYTES || o->last > MOST_BYTES) {
+        return fail_usage("sizes end at 1T", NULL);
+    }
     return o->root < o->nranks ? 0 : fail_usage("--root must be less than -n", NULL);
 }
 

@@ -33,7 +33,8 @@ def test_table():
               "a row has the thirteen columns of nccl-tests, and its count is that of a block", done.stdout)
     row = rows[-1]
     tap.check(abs(float(row[6]) * float(row[5]) / 65.536 - 1) < 0.01
-              and abs(float(row[7]) / float(row[6]) / (7 / 8) - 1) < 0.01, "the bandwidths follow from size and time", row)
+              and abs(float(row[7]) / float(row[6]) / (7 / 8) - 1) < 0.01,
+              "the bandwidths follow from size and time", row)
 
 
 def test_all():
@@ -90,8 +91,10 @@ def test_trace_and_path():
 
 
 def test_refusals():
-    for words in ((), ("allreduce",), ("nothing", "-n", "4"), ("allreduce", "-n", "0"), ("allreduce", "-n", "4", "-r", "4"),
-                  ("allreduce", "-n", "4", "--no-such"), ("allreduce", "broadcast", "-n", "4")):
+    for words in ((), ("allreduce",), ("nothing", "-n", "4"), ("allreduce", "-n", "0"),
+                  ("allreduce", "-n", "4", "-r", "4"),
+                  ("allreduce", "-n", "4", "--no-such"),
+                  ("allreduce", "-n", "4", "-e", "2T"), ("allreduce", "broadcast", "-n", "4")):
         done = sim(*words)
         tap.check(done.returncode == 2 and done.stderr and not done.stdout, f"refused: kolo sim {' '.join(words)}",
                   done.returncode, done.stderr)
