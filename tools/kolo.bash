@@ -28,7 +28,7 @@ _kolo_values()
 {
     case $1 in
         plan) "$_kolo" plan --list 2>/dev/null | grep -oE '^[a-z]+_[a-z_]+' && _kolo_collectives ;;
-        tune) _kolo_collectives ;;
+        tune | sim) _kolo_collectives ;;
         ps) ps -o pid= -u "$(id -u)" ;;
         env) "$_kolo" env | grep -oE '^  KOLO_[A-Z_]+' ;;
     esac

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "ps.h"
 #include "run.h"
+#include "sim.h"
 #include "topo.h"
 #include "tune.h"
 
@@ -25,6 +26,7 @@ static const struct {
     {"run", kolo_tool_run, "start the ranks of a job on this host"},
     {"ps", kolo_tool_ps, "show the ranks on this host, their calls, and the ranks they wait for"},
     {"plan", kolo_tool_plan, "show, prove, price and draw the plan of an algorithm"},
+    {"sim", kolo_tool_sim, "predict the time of a collective on a machine that need not be here"},
     {"topo", kolo_tool_topo, "show a machine, and the rings and trees planned on it"},
     {"log", kolo_tool_log, "read a log of NCCL, RCCL or kolo"},
     {"doctor", kolo_tool_doctor, "check whether this machine is set up for collectives"},

@@ -393,8 +393,8 @@ kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shap
                             struct kolo_plan **out)
 {
     struct kolo_builder b = {.round = 1};
-    if (shape->nranks < 1 || shape->root < 0 || shape->root >= shape->nranks || rank < -1 ||
-        rank >= shape->nranks || algo->coll != shape->coll) {
+    if (shape->nranks < 1 || shape->root < 0 || shape->root >= shape->nranks ||
+        rank < KOLO_PLAN_PLAIN || rank >= shape->nranks || algo->coll != shape->coll) {
         return kolo_fail(KOLO_ERR_INVALID, "%s: no plan for %d ranks, root %d, of rank %d",
                          algo->base.name, shape->nranks, shape->root, rank);
     }
@@ -413,7 +413,7 @@ kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shap
         algo->build(&b.plan->shape, &b);
         kolo_round(&b);
         seal_counts(b.plan);
-        if (b.status == KOLO_OK && rank < 0) {
+        if (b.status == KOLO_OK && rank == -1) {
             b.status = kolo_plan_mark_facts(b.plan);
         }
     }

@@ -56,7 +56,7 @@ struct kolo_rank_plan {
 struct kolo_plan {
     struct kolo_shape shape; /* order, group and tree point into this plan, or are NULL */
     const struct kolo_algo *algo;
-    int only; /* the one rank whose steps are here, or -1: all */
+    int only; /* the one rank whose steps are here; negative: all */
     int lanes;
     int chunks, scratch_chunks;
     int max_places;              /* the largest `places` of any rank */
@@ -65,9 +65,11 @@ struct kolo_plan {
     int *order, *group, *tree;
 };
 
-/* Build and seal the plan of `algo` for `shape`: for one rank, or for all (rank -1).
+/* Build and seal the plan of `algo` for `shape`: for one rank, for all (rank -1), or for all without
+ * the facts STABLE and FRESH (KOLO_PLAN_PLAIN): each rank's steps as it would build them alone.
  * Errors: UNSUPPORTED (the algorithm refuses), INVALID (it emits invalid steps, or the groups of
  * the shape are invalid; the text names the fault), SYSTEM. */
+enum { KOLO_PLAN_PLAIN = -2 };
 kolo_status kolo_plan_build(const struct kolo_algo *algo, const struct kolo_shape *shape, int rank,
                             struct kolo_plan **out);
 void kolo_plan_destroy(struct kolo_plan *plan);

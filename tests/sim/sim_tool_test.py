@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+# covers: tools src/sim
+"""`kolo sim`: its table, JSON and trace, the same at every run; and what it refuses.
+
+usage: sim_tool_test.py KOLO
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+KOLO = sys.argv[1]
+
+
+def sim(*words):
+    return subprocess.run([KOLO, "sim", *words], env=tap.machine_env(), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def rows_of(text):
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_table():
+    done = sim("allgather", "-n", "8", "-b", "1K", "-e", "64K", "-f", "8")
+    rows = rows_of(done.stdout)
+    tap.check(done.returncode == 0 and [row[0] for row in rows] == ["1024", "8192", "65536"],
+              "the table has a row for each size", done.stdout, done.stderr)
+    tap.check(all(len(row) == 13 and row[1] == str(int(row[0]) // 32) for row in rows),
+              "a row has the thirteen columns of nccl-tests, and its count is that of a block", done.stdout)
+    row = rows[-1]
+    tap.check(abs(float(row[6]) * float(row[5]) / 65.536 - 1) < 0.01
+              and abs(float(row[7]) / float(row[6]) / (7 / 8) - 1) < 0.01,
+              "the bandwidths follow from size and time", row)
+
+
+def test_all():
+    done = sim("allreduce", "-n", "6", "-a", "all", "-b", "4K")
+    tap.check(done.returncode == 0 and "# allreduce_ring" in done.stdout and "is the fastest" in done.stdout
+              and "kolo would choose" in done.stdout, "all algorithms are compared with kolo's choice", done.stdout)
+    tap.check("# no rings: " in done.stdout, "an algorithm without a plan for these ranks is named, with the reason",
+              done.stdout)
+
+
+def test_json():
+    words = ("allreduce", "-n", "100", "-k", "1", "-a", "doubling", "-b", "64M", "-J", "-")
+    done = sim(*words)
+    result = json.loads(done.stdout)["results"][0]
+    tap.check(result["algorithm"] == "allreduce_doubling" and result["size"] == 64 << 20 and result["time"] > 0
+              and result["simulated_tiles"] < result["tiles"], "JSON has the row, and says what was not simulated",
+              done.stdout)
+    tap.check(sim(*words).stdout == done.stdout, "the same call gives the same output")
+
+
+def test_machine():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "machine")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("ranks_per_host 1\nnet_latency_us 100\nnet_gbs 1\n")
+        done = sim("barrier", "-n", "4", "-m", path)
+        tap.check(done.returncode == 0 and 200 <= float(rows_of(done.stdout)[0][5]) < 210,
+                  "a barrier of four hosts 100 us apart takes two latencies", done.stdout, done.stderr)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("net_latency 100\n")
+        done = sim("barrier", "-n", "4", "-m", path)
+        tap.check(done.returncode == 1 and "line 1" in done.stderr and done.stdout == "",
+                  "a wrong line of the machine file is named", done.stderr)
+
+
+def test_trace_and_path():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        done = sim("allreduce", "-n", "4", "-k", "2", "-a", "ring", "-b", "64K", "-p", "-t", path)
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    tap.check({event["pid"] for event in slices} == {0, 1} and len({event["tid"] for event in slices}) == 4,
+              "the trace has a process a host and a thread a rank")
+    starts = {event["id"]: event["ts"] for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event["ts"] for event in events if event["ph"] == "f"}
+    tap.check(starts and starts.keys() == ends.keys() and all(starts[i] <= ends[i] for i in starts),
+              "each arrow has two ends, and goes forward in time")
+    last = max(event["ts"] + event["dur"] for event in slices)
+    shown = float(rows_of(done.stdout)[0][5])
+    tap.check(abs(last - shown) < 0.01, "the last op of the trace ends with the call", last, done.stdout)
+    tap.check("Critical path: " in done.stdout and "% bytes on the wire" in done.stdout,
+              "the critical path is told in words", done.stdout)
+
+
+def test_refusals():
+    for words in ((), ("allreduce",), ("nothing", "-n", "4"), ("allreduce", "-n", "0"),
+                  ("allreduce", "-n", "4", "-r", "4"),
+                  ("allreduce", "-n", "4", "--no-such"),
+                  ("allreduce", "-n", "4", "-e", "2T"), ("allreduce", "broadcast", "-n", "4")):
+        done = sim(*words)
+        tap.check(done.returncode == 2 and done.stderr and not done.stdout, f"refused: kolo sim {' '.join(words)}",
+                  done.returncode, done.stderr)
+    done = sim("allreduce", "-n", "100000", "-k", "1", "-a", "ring", "-b", "1K")
+    tap.check(done.returncode == 1 and "steps" in done.stdout, "a plan that is too large is refused, with its size",
+              done.returncode, done.stdout, done.stderr)
+
+
+tap.run_tests(globals())
