@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# covers: src/util/net.c transports/tcp
-"""Which ports ranks listen at, and interfaces that are named by their subnets.
+# covers: src/util/net.c src/boot/launch_hosts.c transports/tcp
+"""Which ports ranks listen at, interfaces named by their subnets, and hosts whose names are late.
 
 usage: ports_test.py PERF   (all_reduce_perf)
 """
+import contextlib
+import os
 import re
+import shutil
 import sys
 
-from hosts import ip, need, tails
+from hosts import finish, ip, need, tails
 from tap import check, run_tests
 
 PERF = sys.argv[1]
@@ -69,6 +72,38 @@ def test_subnet_without_address():
           "a subnet next to the host's is refused", *tails(ends))
     ends = HOSTS.run([0, 1], COMMAND, KOLO_SOCKET_IFNAME="10.78.0.0/33", KOLO_TIMEOUT_MS="5000")
     check(refused(ends, "which is no subnet"), "a subnet with too long a prefix is refused", *tails(ends))
+
+
+def test_late_name():
+    """The name of rank 0's host enters the hosts' tables after the ranks have asked for it."""
+    folders = [f"/etc/netns/{name}" for name in HOSTS.names]
+    try:
+        for folder in folders:
+            os.makedirs(folder)
+            write(f"{folder}/hosts", "127.0.0.1 localhost\n")
+            write(f"{folder}/resolv.conf", "nameserver 127.0.0.1\n")  # nobody serves there
+        ranks = HOSTS.start([0, 1], COMMAND, KOLO_ROOT=f"late.kolo.test:{HOSTS.port}",
+                            KOLO_DEBUG="WARN", KOLO_TIMEOUT_MS="60000")
+        said = [next((line for line in rank.stdout if "late.kolo.test" in line), "") for rank in ranks]
+        for folder in folders:
+            write(f"{folder}/hosts", f"{HOSTS.address(0)} late.kolo.test\n")
+        ends = finish(ranks)
+        check(all("late.kolo.test' has no address yet" in line for line in said) and right(ends),
+              "ranks wait for a name that appears late", *said, *tails(ends))
+        ends = HOSTS.run([0, 1], COMMAND, KOLO_ROOT="never.kolo.test:7", KOLO_TIMEOUT_MS="500")
+        check(refused(ends, "never.kolo.test' has no address:"),
+              "a name that does not appear in time is an error", *tails(ends))
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another test's folders are in it
+            os.rmdir("/etc/netns")
+
+
+def write(path, text):
+    """In place: the file is mounted inside the host."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
 
 
 run_tests(globals())
