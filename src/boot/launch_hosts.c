@@ -7,12 +7,32 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { NAME_NAP_US = 200000 };
 
 static int timeout_ms(void)
 {
     long value = 600000;
     (void)kolo_parse_int(kolo_env("KOLO_TIMEOUT_MS"), 1, INT_MAX, &value);
     return (int)value;
+}
+
+/* Find the host's address. Clusters start ranks before the name of rank 0's host is known: wait for
+ * it as long as the ranks may wait for each other. */
+static kolo_status find_host(const char *host, uint16_t port, struct kolo_inet *out)
+{
+    const double until_us = kolo_now_us() + timeout_ms() * 1e3;
+    kolo_status st = kolo_inet_find(host, port, out);
+    for (bool said = false; st == KOLO_ERR_INVALID && kolo_now_us() < until_us; said = true) {
+        if (!said) {
+            KOLO_LOG(WARN, INIT, "host '%s' has no address yet: waiting for it, up to %d ms", host,
+                     timeout_ms());
+        }
+        (void)usleep(NAME_NAP_US);
+        st = kolo_inet_find(host, port, out);
+    }
+    return st;
 }
 
 /* Parse "host:port" or "[::1]:port". */
@@ -31,7 +51,7 @@ static kolo_status read_root(const char *text, struct kolo_inet *out)
     if (host == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for KOLO_ROOT");
     }
-    const kolo_status st = kolo_inet_find(host, (uint16_t)port, out);
+    const kolo_status st = find_host(host, (uint16_t)port, out);
     free(host);
     return st;
 }
@@ -46,7 +66,7 @@ static kolo_status read_master(struct kolo_inet *out)
                          "than MASTER_PORT",
                          text);
     }
-    return kolo_inet_find(kolo_env("MASTER_ADDR"), (uint16_t)port, out);
+    return find_host(kolo_env("MASTER_ADDR"), (uint16_t)port, out);
 }
 
 static kolo_status share_id(struct kolo_launch *launch)

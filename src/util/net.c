@@ -112,16 +112,53 @@ kolo_status kolo_inet_find(const char *host, uint16_t port, struct kolo_inet *ou
 /* ---- choosing ---- */
 
 struct wish {
-    const char *names; /* KOLO_SOCKET_IFNAME, or NULL */
+    const char *names; /* KOLO_SOCKET_IFNAME, or NULL: names, and subnets, which have a '/' */
     bool exact, inverted;
     int family; /* 0: any */
 };
 
-static bool is_named(const struct wish *wish, const char *name)
+/* The subnet of a list's item, such as "10.0.0.0/8" or "fd00::/8". False: it is none. */
+static bool read_subnet(const char *item, size_t len, struct kolo_inet *out, long *bits)
 {
+    char text[KOLO_INET_TEXT];
+    if (len >= sizeof text) {
+        return false;
+    }
+    (void)snprintf(text, sizeof text, "%.*s", (int)len, item);
+    char *slash = strchr(text, '/');
+    if (slash == NULL) {
+        return false;
+    }
+    *slash = '\0';
+    *out = (struct kolo_inet){0};
+    out->family = inet_pton(AF_INET, text, out->ip) == 1    ? AF_INET
+                  : inet_pton(AF_INET6, text, out->ip) == 1 ? AF_INET6
+                                                            : 0;
+    return out->family != 0 &&
+           kolo_parse_int(slash + 1, 0, out->family == AF_INET ? 32 : 128, bits);
+}
+
+static bool is_in_subnet(const struct kolo_inet *subnet, long bits, const struct kolo_inet *place)
+{
+    const size_t whole = (size_t)bits / 8;
+    const unsigned rest = (unsigned)bits % 8;
+    return subnet->family == place->family && memcmp(subnet->ip, place->ip, whole) == 0 &&
+           (rest == 0 || (subnet->ip[whole] ^ place->ip[whole]) >> (8 - rest) == 0);
+}
+
+/* Whether the list names the interface, or a subnet of its address. */
+static bool is_named(const struct wish *wish, const struct ifaddrs *interface)
+{
+    const char *name = interface->ifa_name;
     for (const char *at = wish->names; *at != '\0';) {
         const size_t len = strcspn(at, ",");
-        const bool same = strncmp(at, name, len) == 0 && (!wish->exact || name[len] == '\0');
+        struct kolo_inet subnet, place;
+        long bits = 0;
+        const bool same = memchr(at, '/', len) != NULL
+                              ? read_subnet(at, len, &subnet, &bits) &&
+                                    from_sockaddr(interface->ifa_addr, &place) &&
+                                    is_in_subnet(&subnet, bits, &place)
+                              : strncmp(at, name, len) == 0 && (!wish->exact || name[len] == '\0');
         if (len > 0 && same) {
             return true;
         }
@@ -142,7 +179,7 @@ static bool fits_wish(const struct wish *wish, const struct ifaddrs *at)
         (wish->family != 0 && family != wish->family)) {
         return false;
     }
-    return wish->names == NULL || is_named(wish, at->ifa_name) != wish->inverted;
+    return wish->names == NULL || is_named(wish, at) != wish->inverted;
 }
 
 static bool is_link_local(const struct sockaddr *address)
@@ -199,6 +236,24 @@ static void find_route(const char *toward, struct kolo_inet *out)
     close(fd);
 }
 
+/* An item with a '/' that is no subnet would fit nothing: say so. */
+static kolo_status check_subnets(const char *names)
+{
+    for (const char *at = names; *at != '\0';) {
+        const size_t len = strcspn(at, ",");
+        struct kolo_inet subnet;
+        long bits = 0;
+        if (memchr(at, '/', len) != NULL && !read_subnet(at, len, &subnet, &bits)) {
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "KOLO_SOCKET_IFNAME has \"%.*s\", which is no subnet such as "
+                             "10.0.0.0/8 or fd00::/8",
+                             (int)len, at);
+        }
+        at += len + (at[len] == ',' ? 1 : 0);
+    }
+    return KOLO_OK;
+}
+
 static kolo_status read_wish(struct wish *out)
 {
     const char *family = kolo_env("KOLO_SOCKET_FAMILY");
@@ -214,7 +269,7 @@ static kolo_status read_wish(struct wish *out)
         out->inverted = *out->names == '^';
         out->exact = *out->names++ == '=';
     }
-    return KOLO_OK;
+    return out->names != NULL ? check_subnets(out->names) : KOLO_OK;
 }
 
 static kolo_status found_none(const struct wish *wish, const struct ifaddrs *all)
@@ -337,9 +392,47 @@ static int listen_at(struct kolo_interface *at, bool again)
     return give_up(fd);
 }
 
+/* Listen at the first free port of KOLO_PORT_RANGE, `range`. errno: EADDRINUSE if none is free. */
+static kolo_status listen_in_range(struct kolo_interface *at, const char *range, int *out)
+{
+    char ip[KOLO_INET_TEXT], first_text[8] = "";
+    const char *dash = strchr(range, '-');
+    long first = 0, last = 0;
+    if (dash != NULL && (size_t)(dash - range) < sizeof first_text) {
+        memcpy(first_text, range, (size_t)(dash - range));
+    }
+    if (dash == NULL || !kolo_parse_int(first_text, 1, 65535, &first) ||
+        !kolo_parse_int(dash + 1, first, 65535, &last)) {
+        errno = EINVAL;
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "KOLO_PORT_RANGE is \"%s\"; it is the first and the last of a range of "
+                         "ports, 1 to 65535, such as 30000-30099",
+                         range);
+    }
+    *out = -1;
+    errno = EADDRINUSE;
+    for (long port = first; port <= last && *out < 0 && errno == EADDRINUSE; port++) {
+        at->place.port = (uint16_t)port;
+        *out = listen_at(at, true);
+    }
+    if (*out >= 0) {
+        return KOLO_OK;
+    }
+    const int error = errno;
+    at->place.port = 0;
+    const kolo_status st =
+        kolo_fail(KOLO_ERR_SYSTEM, "no port of KOLO_PORT_RANGE \"%s\" can be listened at on %s: %s",
+                  range, kolo_inet_ip(&at->place, ip), kolo_why(error));
+    errno = error;
+    return st;
+}
+
 kolo_status kolo_net_listen(struct kolo_interface *at, int *out)
 {
     char name[KOLO_INET_TEXT];
+    if (at->place.port == 0 && kolo_env("KOLO_PORT_RANGE") != NULL) {
+        return listen_in_range(at, kolo_env("KOLO_PORT_RANGE"), out);
+    }
     /* Connections of an earlier job may linger at a port that the user chose. */
     *out = listen_at(at, at->place.port != 0);
     if (*out >= 0) {

@@ -2,7 +2,8 @@
 /* Addresses, interfaces and stream sockets over IPv4 and IPv6.
  *
  * KOLO_SOCKET_IFNAME chooses the interface, in the form of NCCL_SOCKET_IFNAME: a list of prefixes,
- * separated by ','. '=' before the list: whole names. '^' before the list: all but these.
+ * separated by ','. '=' before the list: whole names. '^' before the list: all but these. An item
+ * with a '/' is a subnet, which fits the interfaces with an address in it.
  *
  * Without KOLO_SOCKET_IFNAME the first of these rules that applies chooses. If all ranks share a
  * host: the loopback. If an address that all hosts reach is known: the interface with the route to
@@ -36,8 +37,9 @@ struct kolo_interface {
  * interfaces), UNSUPPORTED (no interface), SYSTEM. */
 KOLO_CHECK kolo_status kolo_net_choose(bool one_host, const char *route_hint,
                                        struct kolo_interface *out);
-/* Listen at the interface's address and place.port; port 0: at a free port. Errors: SYSTEM (see
- * errno), INVALID (the address is not of this host). */
+/* Listen at the interface's address and place.port; port 0: at a free port, which is in
+ * KOLO_PORT_RANGE if that is set. Errors: SYSTEM (see errno), INVALID (the address is not of this
+ * host; KOLO_PORT_RANGE is no range). */
 KOLO_CHECK kolo_status kolo_net_listen(struct kolo_interface *at, int *out);
 /* A socket that begins to connect from `from` (NULL: from anywhere); -1 with errno. */
 int kolo_net_connect(const struct kolo_inet *to, const struct kolo_interface *from);

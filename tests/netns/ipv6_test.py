@@ -49,6 +49,16 @@ def test_family():
           "KOLO_SOCKET_FAMILY=AF_INET, which no host has, is an error that says so", *tails(ends))
 
 
+def test_subnet():
+    """KOLO_SOCKET_IFNAME with a subnet of 10 bits; the one next to it does not have the address."""
+    ends = HOSTS.run([0, 1], COMMAND, KOLO_SOCKET_IFNAME="fd40::/10", KOLO_PORT_RANGE="30100-30109")
+    check(right(ends), "KOLO_SOCKET_IFNAME=fd40::/10 takes them", *tails(ends))
+    ends = HOSTS.run([0, 1], COMMAND, KOLO_SOCKET_IFNAME="fd80::/10", KOLO_TIMEOUT_MS="5000")
+    check(all(status not in (0, None) for status, _ in ends) and
+          any("KOLO_SOCKET_IFNAME" in out for _, out in ends),
+          "KOLO_SOCKET_IFNAME=fd80::/10 is an error that says so", *tails(ends))
+
+
 def test_file():
     """An id carries an IPv6 address, too."""
     with tempfile.TemporaryDirectory(prefix="kolo-netns-") as folder:
