@@ -18,13 +18,20 @@ static int timeout_ms(void)
     return (int)value;
 }
 
+/* Whether the text may be a name that is entered later: it is no address, and no attempt at one. */
+static bool may_be_name(const char *host)
+{
+    return strchr(host, ':') == NULL && host[strspn(host, "0123456789.")] != '\0';
+}
+
 /* Find the host's address. Clusters start ranks before the name of rank 0's host is known: wait for
  * it as long as the ranks may wait for each other. */
 static kolo_status find_host(const char *host, uint16_t port, struct kolo_inet *out)
 {
     const double until_us = kolo_now_us() + timeout_ms() * 1e3;
     kolo_status st = kolo_inet_find(host, port, out);
-    for (bool said = false; st == KOLO_ERR_INVALID && kolo_now_us() < until_us; said = true) {
+    for (bool said = false; st == KOLO_ERR_INVALID && may_be_name(host) && kolo_now_us() < until_us;
+         said = true) {
         if (!said) {
             KOLO_LOG(WARN, INIT, "host '%s' has no address yet: waiting for it, up to %d ms", host,
                      timeout_ms());
