@@ -206,11 +206,11 @@ static void set_rate(struct kolo_sim_flows *flows, struct kolo_sim_flow *f, doub
 static bool is_bound(const struct kolo_sim_flows *flows, const struct kolo_sim_flow *f,
                      double share)
 {
-    static const double SAME = 1 + 1e-12; /* equal links differ by rounding */
+    static const double same = 1 + 1e-12; /* equal links differ by rounding */
     for (int k = 0; k < KOLO_SIM_FLOW_LINKS; k++) {
         if (f->link[k] >= 0) {
             const struct kolo_sim_link *l = &flows->link[f->link[k]];
-            if (l->free <= share * SAME * l->open) {
+            if (l->free <= share * same * l->open) {
                 return true;
             }
         }
