@@ -36,6 +36,9 @@ kolo_status kolo_p2p_path_slab_make(struct kolo_p2p_path *p)
 void kolo_p2p_path_slab_drop(struct kolo_p2p_path *p)
 {
     kolo_cuda_address *slab = &p->slab[p->comm->ranks.rank];
+    if (p->stream != NULL) { /* a failed wait has left the memset above in the stream */
+        (void)p->gpu.cuda->stream_synchronize(p->stream);
+    }
     if (*slab != 0) {
         (void)p->gpu.cuda->mem_free(*slab);
     }
