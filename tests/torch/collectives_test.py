@@ -253,6 +253,20 @@ def test_a_callback_on_a_future_may_start_a_call_and_wait_for_it():
     on_ranks(2, body)
 
 
+def test_a_future_that_was_taken_is_done_when_wait_returns():
+    def body(rank):
+        for _ in range(300):
+            t, seen = torch.ones(3), []
+            work = dist.all_reduce(t, async_op=True)
+            future = work.get_future()
+            work.wait()
+            assert future.done() and work.get_future() is not None
+            future.then(lambda f, seen=seen: seen.append(threading.get_ident()))
+            assert seen == [threading.get_ident()]  # it ran here, at once
+
+    on_ranks(2, body)
+
+
 def test_a_callback_that_blocks_does_not_keep_others_from_running():
     def body(rank):
         later = threading.Event()

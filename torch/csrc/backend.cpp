@@ -397,6 +397,15 @@ c10d::ErrorType KoloBackend::getError()
     return c10d::ErrorType::SUCCESS;
 }
 
+void KoloBackend::raiseFailure()
+{
+    for (const auto &comm : communicators()) {
+        if (const std::exception_ptr failed = comm->failure("group")) {
+            std::rethrow_exception(failed);
+        }
+    }
+}
+
 void KoloBackend::abort()
 {
     for (const auto &comm : communicators()) {

@@ -125,6 +125,8 @@ class KoloBackend : public c10d::Backend
            const c10::intrusive_ptr<c10d::Backend::Options> &opts) override;
     void monitoredBarrier(const c10d::BarrierOptions &opts, bool waitAllRanks) override;
     c10d::ErrorType getError() override;
+    /* Throw the error that ended the group, if one did. Any thread may call it. */
+    void raiseFailure();
     /* FSDP2, if configured so, asks for tensors that peers read without a copy. */
     bool supportsTensorAlloc(c10::DeviceIndex) override
     {

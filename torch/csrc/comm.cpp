@@ -43,10 +43,12 @@ int milliseconds(std::chrono::milliseconds timeout)
 void check(kolo_status status, const std::string &where, const char *said)
 {
     if (C10_UNLIKELY(status < 0)) {
-        /* Other backends write "Timed out", and tools search for it. */
-        const char *timed = status == KOLO_ERR_TIMEOUT ? "Timed out - " : "";
+        /* The words of other backends, for which programs and tools search. */
+        const char *words = status == KOLO_ERR_TIMEOUT ? "Timed out - "
+                            : status == KOLO_ERR_PEER  ? "Connection closed by peer - "
+                                                       : "";
         const std::string text =
-            c10::str("kolo: ", where, ": ", timed, said != nullptr ? said : kolo_error_text(), " (",
+            c10::str("kolo: ", where, ": ", words, said != nullptr ? said : kolo_error_text(), " (",
                      kolo_status_name(status), ")");
         switch (status) {
         case KOLO_ERR_INVALID:

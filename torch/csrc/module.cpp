@@ -208,9 +208,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
             return c10::make_intrusive<KoloOptions>(o);
         });
     py::class_<KoloBackend, c10d::Backend, c10::intrusive_ptr<KoloBackend>>(m, "KoloBackend")
-        .def_property_readonly("options", [](KoloBackend &backend) {
-            return c10::static_intrusive_pointer_cast<KoloOptions>(backend.getBackendOptions());
-        });
+        .def_property_readonly("options",
+                               [](KoloBackend &backend) {
+                                   return c10::static_intrusive_pointer_cast<KoloOptions>(
+                                       backend.getBackendOptions());
+                               })
+        .def("raise_failure", &KoloBackend::raiseFailure, py::call_guard<py::gil_scoped_release>());
     bindInPlaceOfGloo(m);
     bindArgumentError(m);
     m.def(

@@ -213,7 +213,10 @@ void Work::completeFuture()
     c10::intrusive_ptr<c10::ivalue::Future> future, result;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        future.swap(future_);
+        if (!future_completed_) {
+            future = future_;
+            future_completed_ = future != nullptr;
+        }
         result.swap(future_result_);
     }
     if (future != nullptr && exception_ != nullptr) {
@@ -290,6 +293,20 @@ bool Work::waitUntil(std::chrono::steady_clock::time_point end)
     return true;
 }
 
+/* A future that somebody has is done when wait() returns. Programs then add callbacks to it, and
+ * expect to find their effects. A callback does not wait: the future may be next on its own lane. */
+void Work::awaitFuture()
+{
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    if (completionLane() == 0) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        future = future_;
+    }
+    if (future != nullptr) {
+        future->wait();
+    }
+}
+
 bool Work::wait(std::chrono::milliseconds timeout)
 {
     if (timeout == kNoTimeout || timeout == c10d::kUnsetTimeout) {
@@ -299,6 +316,7 @@ bool Work::wait(std::chrono::milliseconds timeout)
                         c10::str("kolo: ", call_.where(), ": Operation timed out: wait() ",
                                  "was given ", timeout.count(), " ms"));
     }
+    awaitFuture();
     if (exception_ != nullptr) {
         std::rethrow_exception(exception_);
     }

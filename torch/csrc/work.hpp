@@ -102,6 +102,7 @@ class Work final : public c10d::Work
     void ended(kolo_status status, const std::exception_ptr &error);
     std::exception_ptr finishResults(kolo_status status);
     void completeFuture();
+    void awaitFuture();
     void checkReceived() const;
     bool waitUntil(std::chrono::steady_clock::time_point end);
     std::exception_ptr failureOf(kolo_status status) const;
@@ -114,7 +115,7 @@ class Work final : public c10d::Work
     kolo_stream stream_ = nullptr;
     std::atomic<bool> done_{false};
     std::timed_mutex settling_; /* one thread at a time waits and settles */
-    bool called_back_ = false;  /* mutex_ */
+    bool called_back_ = false, future_completed_ = false;            /* mutex_ */
     c10::intrusive_ptr<c10::ivalue::Future> future_, future_result_; /* mutex_ */
     kolo_status status_ = KOLO_OK;
     kolo_recv_info received_{sizeof(kolo_recv_info), -1, 0, 0};

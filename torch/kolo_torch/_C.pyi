@@ -23,6 +23,7 @@ class Options(Backend.Options):
 class KoloBackend(Backend):
     @property
     def options(self) -> Options: ...
+    def raise_failure(self) -> None: ...
 
 class InPlaceOfGloo(KoloBackend):
     """A group of kolo's that isinstance() takes for a torch.distributed.ProcessGroupGloo."""
