@@ -17,7 +17,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../include"))
 import declared  # noqa: E402
 
-HEADERS = ("kolo/kolo.h", "kolo/plugin.h")
+HEADERS = ("kolo/kolo.h", "kolo/plugin.h", "kolo/members.h")
+MAIN = {"kolo/members.h": "kolo/kolo.h"}  # the header that a program includes
 TYPES = ("kolo_status", "kolo_type", "kolo_op", "kolo_id", "kolo_config", "kolo_recv_info", "kolo_failure")
 STATUS = re.compile(r"(?<![A-Z_])(INVALID|UNSUPPORTED|MISMATCH|PEER|TIMEOUT|LINK|ABORTED|SYSTEM|FORKED"
                     r"|VERSION|INTERNAL)(?![A-Z_])")
@@ -190,7 +191,7 @@ class Manual:
         first, names = together[0], [one.name for one in together]
         out = [".SH NAME", f"{', '.join(names)} \\- {plain(in_short(first.about))}"]
         out += [".SH LIBRARY", "kolo, \\-lkolo"]
-        out += [".SH SYNOPSIS", ".nf", f".B #include <{header}>"]
+        out += [".SH SYNOPSIS", ".nf", f".B #include <{MAIN.get(header, header)}>"]
         for one in together:
             out += [".PP", *self.prototype(one)]
         out.append(".fi")
@@ -203,7 +204,7 @@ class Manual:
             out += self.result(together, "")
         others = ["kolo_status(3)"] if any(one.result == "kolo_status" for one in together) else []
         others += ["kolo_config(3)"] if any("kolo_config" in part for part in first.parameters) else []
-        others.append("kolo(7)" if header == HEADERS[0] else "kolo\\-plugin(7)")
+        others.append("kolo\\-plugin(7)" if header == HEADERS[1] else "kolo(7)")
         return out + [".SH SEE ALSO", ", ".join(re.sub(r"([\w\\-]+)(\(\d\))", r"\\fB\1\\fP\2", one) for one in others)]
 
     @staticmethod

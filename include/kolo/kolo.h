@@ -246,22 +246,6 @@ KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_create_local(int nranks, const struct kolo_config *config,
                                               struct kolo_comm *out[]);
 
-/* Split a communicator into parts. All ranks call it. The ranks of equal `color` (>= 0) form a new
- * communicator, ordered by `key`, then by rank. A rank with KOLO_NO_COLOR gets NULL. `config` NULL:
- * the options of the parent. Errors: INVALID (also inside a group), TIMEOUT, PEER, SYSTEM. */
-KOLO_EXPORT
-KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
-                                       const struct kolo_config *config, struct kolo_comm **out);
-
-/* Go on without the ranks that failed. Only the survivors call it, all with the same ranks in
- * exclude[nexclude]. The new communicator has the other ranks of `comm`, in the old order. `comm`
- * may have failed; it must still be destroyed. `config` NULL: the options of `comm`. If one more
- * rank dies or leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm` lists it.
- * Errors: INVALID (also inside a group), PEER, TIMEOUT, ABORTED (`comm` was), SYSTEM. */
-KOLO_EXPORT
-KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
-                                        const struct kolo_config *config, struct kolo_comm **out);
-
 /* Make every pending and later call return ABORTED. It acts on this rank and on the ranks that this
  * rank reaches. Any thread may call it at any time; it never blocks. Other ranks see the abort when
  * it reaches them. A call that has all its data may still return OK, with a correct result. */
@@ -286,12 +270,6 @@ kolo_status kolo_comm_error(const struct kolo_comm *comm);
  * INVALID. */
 KOLO_EXPORT
 KOLO_CHECK kolo_status kolo_comm_failure(struct kolo_comm *comm, struct kolo_failure *out);
-/* List the ranks that a failed communicator has lost, for kolo_comm_shrink(): the dead, the ranks
- * that left, and the rank at fault. The list grows when more ranks die. ranks[room] gets the lowest
- * of them, ascending, and `count_out` their number. Any thread may call it. Errors: INVALID. */
-KOLO_EXPORT
-KOLO_CHECK kolo_status kolo_comm_failed_ranks(struct kolo_comm *comm, int ranks[], int room,
-                                              int *count_out);
 
 /* ---- collectives ---- */
 
@@ -497,4 +475,6 @@ void kolo_op_destroy(kolo_op op, struct kolo_comm *comm);
 #ifdef __cplusplus
 }
 #endif
+
+#include "members.h"
 #endif

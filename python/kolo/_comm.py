@@ -136,6 +136,12 @@ def _config(config: Optional[Config]) -> Any:
     return None if config is None else ctypes.byref(config._c())
 
 
+def _id(id: bytes) -> CId:
+    if len(id) != 128:
+        raise InvalidError(f"an id has 128 bytes, not {len(id)}")
+    return CId.from_buffer_copy(id)
+
+
 def create_id() -> bytes:
     """Create an id of 128 bytes for Comm.create(). Bring it to every rank by safe means: it has a secret.
 
@@ -189,13 +195,9 @@ class Comm:
     def join(cls, id: bytes, nranks: int, rank: int, config: Optional[Config] = None) -> Comm:
         """Join as `rank` of `nranks` ranks with the id of create_id(). Returns when all ranks have joined.
 
-        Raises InvalidError (the id has not 128 bytes, the rank is not below nranks), PeerError or
-        TimedOutError (a rank did not come).
-        """
-        if len(id) != 128:
-            raise InvalidError(f"an id has 128 bytes, not {len(id)}")
+        Raises InvalidError (the id, the rank), PeerError or TimedOutError (a rank did not come)."""
         out = ctypes.c_void_p()
-        check(lib.kolo_comm_create(CId.from_buffer_copy(id), nranks, rank, _config(config), ctypes.byref(out)))
+        check(lib.kolo_comm_create(_id(id), nranks, rank, _config(config), ctypes.byref(out)))
         return cls._of(out.value)
 
     @classmethod
@@ -230,6 +232,13 @@ class Comm:
         ranks = (ctypes.c_int * len(exclude))(*exclude)
         out = ctypes.c_void_p()
         check(lib.kolo_comm_shrink(self._open(), ranks, len(exclude), _config(config), ctypes.byref(out)))
+        return Comm._of(out.value)
+
+    def grow(self, id: bytes, nranks: int, config: Optional[Config] = None) -> Comm:
+        """Form a communicator of these ranks, with their numbers, and new ones, which Comm.join() it with `id`,
+        a new one of create_id() for each attempt. Other threads may go on calling on this communicator."""
+        out = ctypes.c_void_p()
+        check(lib.kolo_comm_grow(self._open(), _id(id), nranks, self.rank, _config(config), ctypes.byref(out)))
         return Comm._of(out.value)
 
     def failure(self) -> Optional[Error]:

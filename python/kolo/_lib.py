@@ -131,6 +131,7 @@ for _name, _arguments in {
     "comm_create_env": (_CONFIG, _OUT),
     "comm_create_local": (c_int, _CONFIG, _OUT),
     "comm_split": (_COMM, c_int, c_int, _CONFIG, _OUT),
+    "comm_grow": (_COMM, POINTER(CId), c_int, c_int, _CONFIG, _OUT),
     "comm_shrink": (_COMM, POINTER(c_int), c_int, _CONFIG, _OUT),
     "comm_rank": (_COMM,),
     "comm_size": (_COMM,),

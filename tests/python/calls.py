@@ -252,6 +252,20 @@ def test_split(comm):
         assert turned.rank == comm.size - 1 - comm.rank
 
 
+def test_grow(comm):
+    raises(kolo.InvalidError, ["128 bytes"], comm.grow, b"short", comm.size)
+    old = comm.split(0 if comm.rank == 0 else kolo.NO_COLOR)  # rank 0 takes in the others
+    id = bytearray(kolo.create_id() if comm.rank == 0 else 128)
+    comm.broadcast(id)
+    with old.grow(bytes(id), comm.size) if old else kolo.Comm.join(bytes(id), comm.size, comm.rank) as grown:
+        assert (grown.rank, grown.size) == (comm.rank, comm.size)
+        one = ints(1)
+        grown.all_reduce(one)
+        assert list(one) == [comm.size]
+    if old:
+        old.close()
+
+
 def test_shrink(comm):
     with comm.split(0) as copy:
         if copy.rank == 0 or copy.size == 1:

@@ -284,6 +284,12 @@ TEST_F(BadInput, SplitShrinkAndGroupsCheckTheirArguments)
     Refused(kolo_comm_shrink(comm_[0], &beyond, 1, nullptr, &made), {"exclude[0] is 9", "0 to 1"});
     Refused(kolo_comm_shrink(comm_[0], nullptr, 1, nullptr, &made), {"exclude is NULL"});
     Refused(kolo_comm_shrink(comm_[0], nullptr, -1, nullptr, &made), {"nexclude is -1"});
+    kolo_id id;
+    ASSERT_EQ(KOLO_OK, kolo_id_create(&id));
+    Refused(kolo_comm_grow(comm_[0], nullptr, 3, 0, nullptr, &made), {"id is NULL"});
+    Refused(kolo_comm_grow(comm_[0], &id, 3, 0, nullptr, nullptr), {"out is NULL"});
+    Refused(kolo_comm_grow(comm_[0], &id, 3, 1, nullptr, &made), {"rank is 1", "rank 0"});
+    Refused(kolo_comm_grow(comm_[0], &id, 1, 0, nullptr, &made), {"nranks is 1"});
     Refused(kolo_group_end(), {"kolo_group_begin"});
     EXPECT_EQ(nullptr, made);
 }
@@ -295,6 +301,8 @@ TEST_F(BadInput, AGroupMakesNoCommunicators)
     ASSERT_EQ(KOLO_OK, kolo_group_begin());
     Refused(kolo_comm_split(comm_[0], 0, 0, nullptr, &made), {"kolo_comm_split", "group"});
     Refused(kolo_comm_shrink(comm_[0], &other, 1, nullptr, &made), {"kolo_comm_shrink", "group"});
+    kolo_id id{};
+    Refused(kolo_comm_grow(comm_[0], &id, 3, 0, nullptr, &made), {"kolo_comm_grow", "group"});
     EXPECT_EQ(KOLO_OK, kolo_group_end()) << "the group has no calls";
     EXPECT_EQ(nullptr, made);
 }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Communicators that are made of others: parts, survivors, and old ranks with new ones.
+ *
+ * kolo/kolo.h includes this file. */
+#ifndef KOLO_MEMBERS_H
+#define KOLO_MEMBERS_H
+
+#include "kolo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- members ---- */
+
+/* Split a communicator into parts. All ranks call it. The ranks of equal `color` (>= 0) form a new
+ * communicator, ordered by `key`, then by rank. A rank with KOLO_NO_COLOR gets NULL. `config` NULL:
+ * the options of the parent. Errors: INVALID (also inside a group), TIMEOUT, PEER, SYSTEM. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_split(struct kolo_comm *comm, int color, int key,
+                                       const struct kolo_config *config, struct kolo_comm **out);
+
+/* Go on without the ranks that failed. Only the survivors call it, all with the same ranks in
+ * exclude[nexclude]. The new communicator has the other ranks of `comm`, in the old order. `comm`
+ * may have failed; it must still be destroyed. `config` NULL: the options of `comm`. If one more
+ * rank dies or leaves, the call ends with PEER, and kolo_comm_failed_ranks() of `comm` lists it.
+ * Errors: INVALID (also inside a group), PEER, TIMEOUT, ABORTED (kolo_comm_abort() meanwhile), SYSTEM.
+ */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_shrink(struct kolo_comm *comm, const int *exclude, int nexclude,
+                                        const struct kolo_config *config, struct kolo_comm **out);
+/* List the ranks that a failed communicator has lost, for kolo_comm_shrink(): the dead, the ranks
+ * that left, and the rank at fault. The list grows when more ranks die. ranks[room] gets the lowest
+ * of them, ascending, and `count_out` their number. Any thread may call it. Errors: INVALID. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_failed_ranks(struct kolo_comm *comm, int ranks[], int room,
+                                              int *count_out);
+
+/* Take in new ranks, while other threads may go on calling on `comm`. All ranks of `comm` call it,
+ * and keep their numbers: `rank` is their own. A new rank passes NULL for `comm`, and a number from
+ * the old size up to nranks - 1. All pass the same `id`: a new one of kolo_id_create() for each
+ * attempt, which new ranks may get from a store or a file. `comm` stays as it is, and must still be
+ * destroyed. `config` NULL: the options of `comm`. If a rank of `comm` dies or leaves, or a new one
+ * dies after it has joined, the call ends with PEER on all ranks. Errors: as kolo_comm_create();
+ * INVALID also inside a group; what has ended `comm`. */
+KOLO_EXPORT
+KOLO_CHECK kolo_status kolo_comm_grow(struct kolo_comm *comm, const struct kolo_id *id, int nranks,
+                                      int rank, const struct kolo_config *config,
+                                      struct kolo_comm **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
