@@ -382,6 +382,33 @@ static int aborted(struct kolo_comm *comm, const char *state)
     return say("destroyed", KOLO_OK, since);
 }
 
+/* Rank 1 aborts while the others are in calls. All go on together, in a new communicator. */
+static int abort_and_shrink(struct kolo_comm *comm)
+{
+    struct kolo_comm *rest = NULL;
+    struct late late = {.comm = comm, .after_ms = LATE_MS / 2, .act = act_abort};
+    kolo_status st = sum(comm);
+    int failed[RANKS_MOST], count = -1;
+    double since = now_ms();
+    if (kolo_comm_rank(comm) == 1) {
+        (void)pthread_join(start_late(&late), NULL);
+    }
+    while (st == KOLO_OK) {
+        st = sum(comm);
+    }
+    (void)say("ended", st, since);
+    st = kolo_comm_failed_ranks(comm, failed, RANKS_MOST, &count);
+    (void)printf("lost %s %d\n", kolo_status_name(st), count);
+    since = now_ms();
+    st = kolo_comm_shrink(comm, NULL, 0, NULL, &rest);
+    (void)say("shrink", st, since);
+    st = st == KOLO_OK ? sum(rest) : st;
+    (void)say("sum", st, since);
+    kolo_comm_destroy(comm);
+    kolo_comm_destroy(rest);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct kolo_comm *comm = NULL;
@@ -399,6 +426,7 @@ int main(int argc, char **argv)
            : strcmp(what, "any-some") == 0          ? any_some(comm)
            : strcmp(what, "any-self") == 0          ? any_self(comm)
            : strcmp(what, "any-alone") == 0         ? any_alone(comm)
+           : strcmp(what, "revoke") == 0            ? abort_and_shrink(comm)
            : strcmp(what, "abort") == 0 && argc > 2 ? aborted(comm, argv[2])
                                                     : refuse(comm);
 }

@@ -286,4 +286,17 @@ def test_abort_from_another_thread():
               f"an abort from another thread ends the wait: {state}", *job.said)
 
 
+def test_revoked_and_shrunk():
+    """An abort ends the communicator on all ranks, none of which is lost: all of them go on in a new one."""
+    for nranks, env, hosts in ((2, {}, None), (4, {}, None), (3, TCP, None), (4, {}, four_hosts())):
+        if hosts is None or hosts:
+            job = Job([("revoke",)] * nranks, env, hosts, range(nranks))
+            job.ends()
+            check(all(is_soon(job.line(rank, "ended"), "KOLO_ERR_ABORTED") and
+                      job.line(rank, "lost") == ["KOLO_OK", "0"] and is_soon(job.line(rank, "shrink"), "KOLO_OK") and
+                      is_soon(job.line(rank, "sum"), "KOLO_OK") for rank in range(nranks)),
+                  f"rank 1 of {nranks} aborts, {'four hosts' if hosts else env or 'shm'}: all go on together",
+                  *job.said)
+
+
 run_tests(globals())
