@@ -10,13 +10,19 @@
 
 enum { COMPARED = 8, STILL_US = 2500 * 1000 };
 
+bool kolo_look_has_rank(const struct kolo_comm *c, int q)
+{
+    const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
+    return !atomic_load(&c->member[q].lost) && slot != NULL &&
+           atomic_load(&slot->presence) == KOLO_PRESENCE_HERE;
+}
+
 void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives)
 {
     char who[48], call[128];
-    struct kolo_member *m = &c->member[q];
+    const bool is_here = kolo_look_has_rank(c, q);
     const struct kolo_board_slot *slot = kolo_comm_slot(c, q);
-    if (atomic_exchange(&m->lost, true) || slot == NULL ||
-        atomic_load(&slot->presence) != KOLO_PRESENCE_HERE) {
+    if (atomic_exchange(&c->member[q].lost, true) || !is_here) {
         return; /* it has left, or may have left, or never came, which the rendezvous reports */
     }
     kolo_say_rank(c, q, who, sizeof who);

@@ -8,6 +8,8 @@
 /* Whether the watchdog of rank q, a rank of this host, has not run for a while: its process is
  * stopped, or gets no time. */
 bool kolo_look_is_still(const struct kolo_comm *c, int q);
+/* Whether rank q of this host has neither left nor been lost. */
+bool kolo_look_has_rank(const struct kolo_comm *c, int q);
 /* The process of rank q has ended: so does the communicator, unless rank q had left it before.
  * `lives`: it has not, but its socket has. */
 void kolo_look_lose_rank(struct kolo_comm *c, int q, bool lives);

@@ -164,11 +164,29 @@ static void drop_process(uint64_t process)
 
 /* ---- what is found ---- */
 
+static bool is_of(const struct kolo_comm *c, int q, const struct watched *p)
+{
+    return c->member[q].peer.process == p->process && shares_host(c, q);
+}
+
+/* Whether a communicator loses a rank with this process. */
+static bool is_missed(const struct watched *p)
+{
+    for (const struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
+        for (int q = 0; q < c->ranks.nranks; q++) {
+            if (is_of(c, q, p) && kolo_look_has_rank(c, q)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void tell_of_process(const struct watched *p)
 {
     for (struct kolo_comm *c = watch.comms; c != NULL; c = c->health.next) {
         for (int q = 0; q < c->ranks.nranks; q++) {
-            if (c->member[q].peer.process == p->process && shares_host(c, q)) {
+            if (is_of(c, q, p)) {
                 kolo_look_lose_rank(c, q, p->lives);
             }
         }
@@ -262,7 +280,8 @@ static bool find_ended(const struct epoll_event *event, int n)
     for (int i = 0; i < n; i++) {
         struct watched *p = find_told(event[i].data.u64);
         if (p != NULL) {
-            p->lives = kolo_life_goes_on(&p->life);
+            /* That waits. A process that has left all communicators has closed its socket, too. */
+            p->lives = is_missed(p) && kolo_life_goes_on(&p->life);
             p->life.gone = news = true;
         }
     }
