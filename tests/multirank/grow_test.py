@@ -20,7 +20,7 @@ WHOLE = bool(os.environ.get("KOLO_TEST_WHOLE"))
 LIMIT_S = 30
 SOON_MS = 2500  # and not the 5 s of the time-out
 SEED = 7
-TRIALS = 400 if WHOLE else 30
+TRIALS = 400 if WHOLE else 16
 TCP = {"KOLO_TRANSPORT": "tcp"}
 _jobs = itertools.count()
 

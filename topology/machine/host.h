@@ -15,8 +15,8 @@ struct kolo_host; /* immutable once made; any number of threads may ask it */
 /* Discover this machine by hwloc. PCI and OS devices are optional: discovery without them is
  * faster. Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_host_live(bool devices, struct kolo_host **out);
-/* This machine without devices, one copy for all holders in the process. The last
- * kolo_host_destroy() frees it. Errors: SYSTEM. */
+/* This machine without devices, discovered once a process. kolo_host_destroy() leaves it as it is.
+ * Errors: SYSTEM. */
 KOLO_CHECK kolo_status kolo_host_hold(struct kolo_host **out);
 void kolo_host_destroy(struct kolo_host *host); /* NULL is allowed */
 

@@ -60,7 +60,6 @@ struct kolo_part_rate {
 
 struct kolo_host {
     char *file;             /* NULL: this machine */
-    int holds;              /* holders of the shared host; 0: one owner */
     struct kolo_part *part; /* in hwloc's order, a parent before its children; part[0]: machine */
     int nparts, part_room;
     int count[KOLO_PART_KINDS]; /* parts with an index */

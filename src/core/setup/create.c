@@ -14,6 +14,7 @@
 #include "core/health/gossip.h"
 #include "core/path.h"
 #include "core/setup/join.h"
+#include "exec/cpu/wait.h"
 #include "memory/serve.h"
 #include "plugin/catalogue.h"
 
@@ -70,6 +71,8 @@ static kolo_status comm_new(int nranks, int rank, const struct kolo_config *conf
     c->ranks.nranks = nranks;
     c->rendezvous.reserved_fd = KOLO_NO_FD;
     c->ranks.fork_generation = kolo_fork_generation();
+    /* Before kolo has a thread: then the kernel registers the process without a wait of 20 ms. */
+    c->links.exec_env.membarrier = kolo_membarrier_register();
     pthread_mutex_init(&c->links.lock, NULL);
     pthread_mutex_init(&c->queue.lock, NULL);
     pthread_mutex_init(&c->failure.lock, NULL);

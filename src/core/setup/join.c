@@ -13,7 +13,6 @@
 #include "core/link/links.h"
 #include "core/link/open.h"
 #include "core/link/region.h"
-#include "exec/cpu/wait.h"
 #include "plugin/catalogue.h"
 #include "topology/draw/draw.h"
 #include "topology/source.h"
@@ -327,7 +326,6 @@ kolo_status kolo_ready_make(struct kolo_comm *c, struct kolo_ready *out)
         kolo_table_make(c, c->joining.host, out);
     }
     c->links.exec_env.crowded = c->ranks.local_size > cores;
-    c->links.exec_env.membarrier = kolo_membarrier_register();
     const kolo_status st = c->ranks.rank == 0 && c->ranks.nranks > 1
                                ? find_costs(cores, c->joining.host, &out->costs)
                                : KOLO_OK;
