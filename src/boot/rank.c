@@ -42,11 +42,11 @@ struct kolo_boot {
 
 /* ---- bytes over the connection ---- */
 
-/* Tell the parent which rank's end has ended the meeting. */
-static void blame(const struct kolo_boot *boot, int rank)
+/* Tell the parent which rank's end has ended the meeting. Other numbers stand for none. */
+static void blame(const struct kolo_boot *boot, uint32_t rank)
 {
-    if (boot->meet.parent != NULL && rank >= 0 && rank < boot->nranks) {
-        boot->meet.parent->at_fault = rank;
+    if (boot->meet.parent != NULL && rank < (uint32_t)boot->nranks) {
+        boot->meet.parent->at_fault = (int)rank;
     }
 }
 
@@ -55,7 +55,7 @@ static kolo_status hub_lost(const struct kolo_boot *boot)
     if (!boot->joined) {
         return KOLO_INPROGRESS;
     }
-    blame(boot, boot->host_rank);
+    blame(boot, (uint32_t)boot->host_rank);
     if (boot->host_rank >= 0) {
         return kolo_fail(KOLO_ERR_PEER, "rank %d died or left: its process ran meeting point '%s'",
                          boot->host_rank, boot->meet.name);
@@ -148,7 +148,7 @@ static kolo_status take_error(const struct kolo_boot *boot, const struct kolo_bo
     }
     KOLO_AWAIT(take_body(boot, in, &error));
     error.text[sizeof error.text - 1] = '\0';
-    blame(boot, (int)in->seq - 1);
+    blame(boot, in->seq - 1);
     if (error.status >= 0 || error.status < KOLO_ERR_INTERNAL) {
         error.status = KOLO_ERR_INTERNAL;
     }
