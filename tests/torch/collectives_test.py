@@ -253,6 +253,18 @@ def test_a_callback_on_a_future_may_start_a_call_and_wait_for_it():
     on_ranks(2, body)
 
 
+def test_lists_may_begin_with_a_tensor_without_elements():
+    def body(rank):
+        parts = [torch.empty(0, 3), torch.empty(1, 3)]
+        dist.all_gather(parts, torch.full((rank, 3), 7.0))
+        assert parts[1].eq(7).all()
+        got = [torch.empty(0), torch.empty(2 * rank)]  # rank 0 sends nothing, and rank 1 only to itself
+        dist.all_to_all(got, [torch.empty(0), torch.full((2 * rank,), 5.0)])
+        assert got[1].eq(5).all()
+
+    on_ranks(2, body)
+
+
 def test_a_future_that_was_taken_is_done_when_wait_returns():
     def body(rank):
         for _ in range(300):

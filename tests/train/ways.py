@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from horovod_calls import all_of
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.memory import formula
@@ -66,7 +67,7 @@ def together():
     """The options that change how a gradient is computed, not what it is."""
     for way in SYNCHRONOUS:
         accumulate = 3 if not way.startswith(("pp-", "3d")) else N
-        batch = {"batch": 12 * N} if way in ("dp", "ddp", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
+        batch = {"batch": 12 * N} if way in ("dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
         if way.startswith("ps-"):
             batch = {"batch": 6 * (N - 1)}
         recompute = way != "deepspeed-zero3"
@@ -141,6 +142,14 @@ def seen():
         shares = report_of(way, check=False).communication
         tell(any(word in name for word in words for name in shares) and 0 < shares.get("all", 0) <= 1,
              f"{way}'s communication is seen by collective", shares)
+
+
+def horovod():
+    """The calls of Horovod's interface."""
+    for what, wrong in all_of(BACKEND):
+        bad = [None] * N
+        dist.all_gather_object(bad, wrong)
+        tell(not any(bad), f"horovod on {N} ranks: {what}", *bad)
 
 
 def refused():

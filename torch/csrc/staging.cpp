@@ -11,19 +11,25 @@ namespace kolo_torch
 namespace
 {
 
-/* Whether all tensors are contiguous and adjacent. On a device they must also be in one storage:
- * neighbouring blocks may be separate allocations to the driver. */
-bool consecutive(at::TensorList list)
+/* The tensor at which a list begins that is contiguous and adjacent; null if it is not. Tensors
+ * without elements lie nowhere. On a device the list must also be in one storage: neighbouring
+ * blocks may be separate allocations to the driver. */
+const at::Tensor *firstOfConsecutive(at::TensorList list)
 {
+    const at::Tensor *first = nullptr;
     const char *end = nullptr;
     for (const at::Tensor &t : list) {
+        if (t.numel() == 0) {
+            continue;
+        }
+        first = first == nullptr ? &t : first;
         if (!t.is_contiguous() || (end != nullptr && t.const_data_ptr() != end) ||
-            (!t.is_cpu() && !t.is_alias_of(list.front()))) {
-            return false;
+            (!t.is_cpu() && !t.is_alias_of(*first))) {
+            return nullptr;
         }
         end = static_cast<const char *>(t.const_data_ptr()) + t.nbytes();
     }
-    return !list.empty();
+    return first != nullptr || list.empty() ? first : &list.front();
 }
 
 void *address(const at::Tensor &t)
@@ -101,8 +107,8 @@ const void *Staging::in(at::TensorList list)
         requireHere(t);
     }
     kept_.insert(kept_.end(), list.begin(), list.end());
-    if (consecutive(list)) {
-        return list.front().const_data_ptr();
+    if (const at::Tensor *first = firstOfConsecutive(list)) {
+        return first->const_data_ptr();
     }
     const c10::NoGradGuard quiet;
     kept_.push_back(flat(list));
@@ -119,9 +125,9 @@ void *Staging::out(at::TensorList list)
     for (const at::Tensor &t : list) {
         requireHere(t);
     }
-    if (consecutive(list)) {
+    if (const at::Tensor *first = firstOfConsecutive(list)) {
         kept_.insert(kept_.end(), list.begin(), list.end());
-        return address(list.front());
+        return address(*first);
     }
     const c10::NoGradGuard quiet;
     const at::Tensor all = flat(list);

@@ -9,6 +9,7 @@ WAYS = {
     "single": "one rank: what all others are compared with",
     "dp": "data parallel by hand: one all-reduce for each parameter after backward",
     "ddp": "DistributedDataParallel: all-reduce of buckets during backward",
+    "horovod": "Horovod's way: fused all-reduces that the optimizer's step waits for",
     "fsdp": "FSDP2: parameters, gradients and optimizer sharded, layers gathered when needed",
     "zero1": "ZeRO stage 1: ZeroRedundancyOptimizer, the optimizer's state sharded",
     "zero2": "ZeRO stage 2: gradients sharded too, by a reduce-scatter for each layer",

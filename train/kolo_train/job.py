@@ -48,7 +48,7 @@ def join(config: Config) -> Job:
             raise UsageError(
                 f"--backend kolo needs the package kolo_torch: pip install ./torch ({error}); --backend gloo needs none"
             ) from error
-    method, rank, ranks = _whereabouts()
+    method, rank, ranks = whereabouts()
     local_rank = int(os.environ.get("LOCAL_RANK", os.environ.get("KOLO_LOCAL_RANK", rank)))
     device = _device(config, local_rank)
     # Ranks share the cores: more threads than that take turns on them.
@@ -64,7 +64,7 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def _whereabouts() -> tuple[str, int, int]:
+def whereabouts() -> tuple[str, int, int]:
     """Where the ranks meet, which this is, and how many there are."""
     if "RANK" in os.environ:
         return "env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

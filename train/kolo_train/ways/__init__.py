@@ -13,6 +13,7 @@ MODULES = {
     "single": ("base", "Way"),
     "dp": ("dp", "DataParallel"),
     "ddp": ("ddp", "BucketedDataParallel"),
+    "horovod": ("horovod", "Horovod"),
     "fsdp": ("fsdp", "FullyShardedDataParallel"),
     "zero1": ("zero1", "ZeroStage1"),
     "zero2": ("zero2", "ZeroStage2"),
