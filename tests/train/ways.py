@@ -78,7 +78,7 @@ def together():
 def memory():
     """ZeRO's formulas, on a model so large that a parameter more or less on a rank does not count."""
     for precision in ("fp32", "bf16"):
-        for way in ("ddp", "zero1", "zero2", "zero3", "fsdp"):
+        for way in ("ddp", "horovod", "zero1", "zero2", "zero3", "fsdp"):
             report = report_of(way, optimizer="adamw", lr=1e-3, precision=precision, width=64, steps=2)
             words, wanted = formula(report.config, N)
             got = max(memory.together for memory in report.memory) / report.parameters
