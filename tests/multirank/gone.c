@@ -93,6 +93,29 @@ static void drop_names(int *names, int n, const int *failed, int count)
     }
 }
 
+static bool holds_all(const int *list, int n, const int *wanted, int nwanted)
+{
+    int found = 0;
+    for (int i = 0; i < nwanted; i++) {
+        for (int k = 0; k < n; k++) {
+            found += list[k] == wanted[i];
+        }
+    }
+    return found == nwanted;
+}
+
+/* What the old communicator lists after a shrink: the ranks that were excluded, and maybe one that
+ * has died since. */
+static kolo_status say_lost(struct kolo_comm *comm, const int *names, const int *excluded,
+                            int count)
+{
+    int lost[RANKS_MOST], nlost = 0;
+    const kolo_status st = kolo_comm_failed_ranks(comm, lost, RANKS_MOST, &nlost);
+    const bool more = st == KOLO_OK && holds_all(lost, nlost, excluded, count);
+    say_without("lost", names, more ? excluded : lost, more ? count : nlost);
+    return st;
+}
+
 /* Shrink until it succeeds or the reason is no death. */
 static kolo_status go_on(struct kolo_comm **comm, int *names, struct plan *plan, int *shrinks)
 {
@@ -115,10 +138,9 @@ static kolo_status go_on(struct kolo_comm **comm, int *names, struct plan *plan,
         st = kolo_comm_shrink(*comm, failed, count, NULL, &rest);
         (void)say("shrink", st, since);
         if (st == KOLO_OK) {
-            if (kolo_comm_failed_ranks(*comm, failed, RANKS_MOST, &count) != KOLO_OK) {
+            if (say_lost(*comm, names, failed, count) != KOLO_OK) {
                 return KOLO_ERR_INVALID;
             }
-            say_without("lost", names, failed, count);
             (void)sum(rest); /* until then, nobody has left the old one; a failure stays */
             drop_names(names, kolo_comm_size(*comm), failed, count);
         }
