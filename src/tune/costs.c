@@ -3,7 +3,8 @@
  *
  * Two threads run on two cores: a leader that asks and a helper that answers. An answer is a flag
  * there and back, or a freshly written buffer. The leader then copies or adds this buffer. Its
- * bytes lie in another core's cache, as a peer's bytes do.
+ * bytes lie in another core's cache, as a peer's bytes do. The helper writes as the executor does:
+ * to places by turns, and in both store kinds. The cheaper kind gives the cost.
  *
  * The two threads run again on one core, where each yields to the other: this measures a switch.
  * They run again, shorter, on two cores of two L3 caches, two NUMA nodes and two packages, if the
@@ -12,6 +13,9 @@
  * The fastest of many tries counts, because the others were disturbed. If the helper does not
  * answer in time, the defaults stay.
  */
+#include "costs.h"
+
+#include "exec/reduce/reduce.h"
 #include "topology/machine/host.h"
 #include "tune.h"
 
@@ -22,7 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 256 * 1024, BATCH = 64, BLOCK_FLOATS = 2048 };
+enum { BUFFER_BYTES = 256 * 1024, PLACES = 8, BATCH = 64, BLOCK_FLOATS = 2048 };
+enum { MEMORY_BYTES = (PLACES + 2) * BUFFER_BYTES };
 enum { PHASE_US = 5000, TURN_US = 2500 };
 enum ask { ASK_FLAG, ASK_BYTES, ASK_END };
 
@@ -48,21 +53,23 @@ static const struct far_default {
 static const double CROSS_US_PER_BYTE = 5e-5;
 
 /* Round numbers for a server whose two cores share no cache. */
-static const struct kolo_costs defaults = {.size = sizeof(struct kolo_costs),
-                                           .cores = 1,
-                                           .latency_us = 0.2,
-                                           .copy_us_per_byte = 5e-5,
-                                           .reduce_us_per_byte = 2.5e-5,
-                                           .step_us = 0.1,
-                                           .switch_us = 1.0,
-                                           .net = {30, 1e-3}};
+const struct kolo_costs kolo_costs_default = {.size = sizeof(struct kolo_costs),
+                                              .cores = 1,
+                                              .latency_us = 0.2,
+                                              .copy_us_per_byte = 5e-5,
+                                              .reduce_us_per_byte = 2.5e-5,
+                                              .step_us = 0.1,
+                                              .switch_us = 1.0,
+                                              .net = {30, 1e-3}};
 
 struct bench {
     _Alignas(128) _Atomic unsigned asked; /* the leader's: turn * 4 + enum ask */
     _Alignas(128) _Atomic unsigned answered;
-    _Alignas(128) double wrote_us; /* the helper's newest ASK_BYTES; behind `answered` */
-    float *shared, *leader, *helper;
-    int cpu[2]; /* of leader and helper */
+    _Alignas(128) double wrote_us;   /* the helper's newest ASK_BYTES; behind `answered` */
+    float *shared, *leader, *helper; /* `shared` has PLACES buffers, the others one each */
+    float *place;                    /* that the helper writes next, of the leader */
+    bool past;                       /* past the caches; of the leader */
+    int cpu[2];                      /* of leader and helper */
     bool yields;
     unsigned turn;
     double phase_us, deadline_us;
@@ -80,6 +87,11 @@ static void pin_to(int cpu)
 }
 
 /* ---- the helper ---- */
+
+static void copy(void *dst, const void *src, size_t bytes)
+{
+    memcpy(dst, src, bytes);
+}
 
 static void *help(void *arg)
 {
@@ -100,7 +112,7 @@ static void *help(void *arg)
         }
         if (asked % 4 == ASK_BYTES) {
             const double begin_us = kolo_now_us();
-            memcpy(b->shared, b->helper, BUFFER_BYTES);
+            (b->past ? kolo_copy_past : copy)(b->place, b->helper, BUFFER_BYTES);
             b->wrote_us = kolo_now_us() - begin_us;
         }
         atomic_store_explicit(&b->answered, asked, memory_order_release);
@@ -156,7 +168,7 @@ static void add_shared(const struct bench *b)
 {
     for (int at = 0; at < BUFFER_BYTES / (int)sizeof(float); at += BLOCK_FLOATS) {
         for (int i = 0; i < BLOCK_FLOATS; i++) {
-            b->leader[i] += b->shared[at + i];
+            b->leader[i] += b->place[at + i];
         }
     }
 }
@@ -166,29 +178,46 @@ static void keep_least(double *least, double value)
     *least = *least > 0 && *least < value ? *least : value;
 }
 
+struct byte_times { /* of a buffer */
+    double write_us, read_us, add_us;
+};
+
+/* Measure a store kind. The first turns fill the places, which the other kind leaves in no cache. */
+static void time_bytes(struct bench *b, bool past, struct byte_times *out)
+{
+    const double end_us = kolo_now_us() + b->phase_us;
+    *out = (struct byte_times){0};
+    b->past = past;
+    for (int i = 0; kolo_now_us() < end_us; i++) {
+        b->place = b->shared + (size_t)(i % PLACES) * (BUFFER_BYTES / sizeof(float));
+        if (!take_turn(b, ASK_BYTES)) {
+            return;
+        }
+        const double wrote_us = b->wrote_us;
+        const double begin_us = kolo_now_us();
+        if (i % 2 == 0) {
+            memcpy(b->leader, b->place, BUFFER_BYTES);
+            keep_least(&out->read_us, kolo_now_us() - begin_us);
+        } else {
+            add_shared(b);
+            keep_least(&out->add_us, kolo_now_us() - begin_us);
+        }
+        keep_least(&out->write_us, wrote_us);
+    }
+}
+
 /* Measure the cost of bytes. A message is written once and read once, so a copy costs the mean of
  * both. */
 static void measure_bytes(struct bench *b)
 {
-    double write_us = 0;
-    double read_us = 0;
-    double add_us = 0;
-    const double end_us = kolo_now_us() + 2 * b->phase_us;
-    for (int i = 0; kolo_now_us() < end_us && take_turn(b, ASK_BYTES); i++) {
-        const double wrote_us = b->wrote_us;
-        const double begin_us = kolo_now_us();
-        if (i % 2 == 0) {
-            memcpy(b->leader, b->shared, BUFFER_BYTES);
-            keep_least(&read_us, kolo_now_us() - begin_us);
-        } else {
-            add_shared(b);
-            keep_least(&add_us, kolo_now_us() - begin_us);
+    for (int past = 0; past < 2; past++) {
+        struct byte_times t;
+        time_bytes(b, past != 0, &t);
+        const double copy_us = (t.write_us + t.read_us) / 2 / BUFFER_BYTES;
+        if (t.add_us > 0 && (past == 0 || copy_us < b->costs->copy_us_per_byte)) {
+            b->costs->copy_us_per_byte = copy_us;
+            b->costs->reduce_us_per_byte = t.add_us / BUFFER_BYTES;
         }
-        keep_least(&write_us, wrote_us);
-    }
-    if (add_us > 0) { /* then there was a copy before it */
-        b->costs->copy_us_per_byte = (write_us + read_us) / 2 / BUFFER_BYTES;
-        b->costs->reduce_us_per_byte = add_us / BUFFER_BYTES;
     }
 }
 
@@ -266,15 +295,13 @@ static void bound_cost(double *cost, double most, double fallback)
 
 static void keep_plausible(struct kolo_costs *costs)
 {
-    bound_cost(&costs->latency_us, 5, defaults.latency_us);
-    bound_cost(&costs->switch_us, 20, defaults.switch_us);
-    bound_cost(&costs->copy_us_per_byte, 1e-3, defaults.copy_us_per_byte);
-    bound_cost(&costs->reduce_us_per_byte, 1e-3, defaults.reduce_us_per_byte);
+    bound_cost(&costs->latency_us, 5, kolo_costs_default.latency_us);
+    bound_cost(&costs->switch_us, 20, kolo_costs_default.switch_us);
+    bound_cost(&costs->copy_us_per_byte, 1e-3, kolo_costs_default.copy_us_per_byte);
+    bound_cost(&costs->reduce_us_per_byte, 1e-3, kolo_costs_default.reduce_us_per_byte);
 }
 
-/* Fill in the defaults of unknown costs. Farther is never faster: a measurement that says so is
- * noise. */
-static void complete_far(struct kolo_costs *costs)
+void kolo_costs_complete(struct kolo_costs *costs)
 {
     struct kolo_far near = {costs->latency_us, costs->copy_us_per_byte};
     for (size_t i = 0; i < KOLO_LENGTH(costs->far); i++) {
@@ -353,139 +380,24 @@ static void measure_all(struct bench *b, const struct kolo_host *host, struct ko
 
 void kolo_costs_measure(int cores_allowed, const struct kolo_host *host, struct kolo_costs *out)
 {
-    struct kolo_costs costs = defaults;
+    struct kolo_costs costs = kolo_costs_default;
     const size_t align = 4096;
-    float *memory = aligned_alloc(align, (size_t)3 * BUFFER_BYTES);
+    float *memory = aligned_alloc(align, MEMORY_BYTES);
     struct bench *bench = aligned_alloc(128, kolo_round_up(sizeof *bench, 128));
     costs.cores = cores_allowed > 1 ? cores_allowed : 1;
     if (memory != NULL && bench != NULL) {
-        memset(memory, 0, (size_t)3 * BUFFER_BYTES);
+        memset(memory, 0, MEMORY_BYTES);
         memset(bench, 0, sizeof *bench);
         bench->shared = memory;
-        bench->leader = memory + BUFFER_BYTES / sizeof(float);
-        bench->helper = memory + 2 * BUFFER_BYTES / sizeof(float);
+        bench->leader = memory + (size_t)PLACES * BUFFER_BYTES / sizeof(float);
+        bench->helper = bench->leader + BUFFER_BYTES / sizeof(float);
         measure_all(bench, host, &costs);
     }
     free(memory);
     free(bench);
     keep_plausible(&costs);
-    complete_far(&costs);
+    kolo_costs_complete(&costs);
     costs.step_us = STEP_LATENCIES * costs.latency_us;
     round_costs(&costs);
     *out = costs;
-}
-
-/* ---- KOLO_COSTS ---- */
-
-/* Parse a positive decimal number such as "0.2" or "1e-3", alike in every locale. */
-static bool parse_number(const char *text, size_t len, double *out)
-{
-    double value = 0;
-    double unit = 1;
-    size_t i = 0;
-    size_t digits = 0;
-    bool fraction = false;
-    for (; i < len && (text[i] == '.' || (text[i] >= '0' && text[i] <= '9')); i++) {
-        if (text[i] == '.') {
-            if (fraction) {
-                return false;
-            }
-            fraction = true;
-            continue;
-        }
-        unit = fraction ? unit / 10 : 1;
-        value = fraction ? value + unit * (text[i] - '0') : value * 10 + (text[i] - '0');
-        digits++;
-    }
-    if (i < len && text[i] == 'e') {
-        char exponent[8] = {0};
-        long power = 0;
-        const size_t rest = len - i - 1;
-        if (rest == 0 || rest >= sizeof exponent) {
-            return false;
-        }
-        memcpy(exponent, text + i + 1, rest);
-        if (!kolo_parse_int(exponent, -30, 30, &power)) {
-            return false;
-        }
-        value *= pow(10, (double)power);
-        i = len;
-    }
-    *out = value;
-    return i == len && digits > 0 && value > 0 && value < 1e30;
-}
-
-struct cost_name {
-    const char *name;
-    size_t offset;
-    bool gbs; /* 1e9 bytes a second, kept as us a byte */
-};
-
-static const struct cost_name cost_names[] = {
-    {"latency_us", offsetof(struct kolo_costs, latency_us), false},
-    {"copy_gbs", offsetof(struct kolo_costs, copy_us_per_byte), true},
-    {"reduce_gbs", offsetof(struct kolo_costs, reduce_us_per_byte), true},
-    {"step_us", offsetof(struct kolo_costs, step_us), false},
-    {"switch_us", offsetof(struct kolo_costs, switch_us), false},
-    {"numa_latency_us", offsetof(struct kolo_costs, far[0].latency_us), false},
-    {"numa_gbs", offsetof(struct kolo_costs, far[0].copy_us_per_byte), true},
-    {"package_latency_us", offsetof(struct kolo_costs, far[1].latency_us), false},
-    {"package_gbs", offsetof(struct kolo_costs, far[1].copy_us_per_byte), true},
-    {"host_latency_us", offsetof(struct kolo_costs, far[2].latency_us), false},
-    {"host_gbs", offsetof(struct kolo_costs, far[2].copy_us_per_byte), true},
-    {"cross_gbs", offsetof(struct kolo_costs, cross_us_per_byte), true},
-    {"net_latency_us", offsetof(struct kolo_costs, net.latency_us), false},
-    {"net_gbs", offsetof(struct kolo_costs, net.copy_us_per_byte), true},
-};
-
-/* Parse one "name=value". `seen` has a bit for each name. */
-static bool parse_cost(const char *text, size_t len, unsigned *seen, struct kolo_costs *costs)
-{
-    const char *equals = memchr(text, '=', len);
-    double value = 0;
-    if (equals == NULL) {
-        return false;
-    }
-    const size_t name_len = (size_t)(equals - text);
-    if (!parse_number(equals + 1, len - name_len - 1, &value)) {
-        return false;
-    }
-    unsigned bit = 0;
-    for (; bit < KOLO_LENGTH(cost_names); bit++) {
-        const char *name = cost_names[bit].name;
-        if (strlen(name) == name_len && strncmp(name, text, name_len) == 0) {
-            const double cost = cost_names[bit].gbs ? 1e-3 / value : value;
-            memcpy((char *)costs + cost_names[bit].offset, &cost, sizeof cost);
-            break;
-        }
-    }
-    if (bit == KOLO_LENGTH(cost_names)) {
-        const bool whole = value < 1e6 && value == floor(value);
-        if (name_len != 5 || strncmp(text, "cores", 5) != 0 || !whole) {
-            return false;
-        }
-        costs->cores = (int32_t)value;
-    }
-    const bool again = (*seen >> bit & 1) != 0;
-    *seen |= 1u << bit;
-    return !again;
-}
-
-bool kolo_costs_parse(const char *text, struct kolo_costs *out)
-{
-    struct kolo_costs costs = defaults;
-    unsigned seen = 0;
-    for (const char *at = text;; at++) {
-        const size_t len = strcspn(at, ",");
-        if (!parse_cost(at, len, &seen, &costs)) {
-            return false;
-        }
-        at += len;
-        if (*at == '\0') {
-            break;
-        }
-    }
-    complete_far(&costs);
-    *out = costs;
-    return true;
 }
