@@ -749,7 +749,7 @@ TEST(ChoiceLine, BeginsAsNcclsAndListsTheCheapestFirst)
     std::transform(upper.begin(), upper.end(), upper.begin(), ::toupper);
     const std::string line = Line(chooser, KOLO_COLL_ALL_REDUCE, 1048576);
     const std::string begin =
-        "AllReduce: 1048576 Bytes -> Algo " + upper + " (price): " + word + " ";
+        "AllReduce: 1048576 Bytes -> Algo " + upper + " (price, tiles of 524288): " + word + " ";
     EXPECT_EQ(begin, line.substr(0, begin.size()));
     EXPECT_EQ(" us", line.substr(line.size() - 3));
     EXPECT_TRUE(Has(line, " ring ")) << line;
