@@ -57,6 +57,12 @@ static bool shared(enum crew_links links, unsigned seed, int rank, int buf)
     return links == CREW_MAPPED || (links == CREW_MIXED && draw(seed, rank + 1000, buf) != 0);
 }
 
+bool crew_apart(enum crew_links links, unsigned seed, int rank)
+{
+    return (links == CREW_MAPPED || links == CREW_MIXED) && seed % 2 == 0 &&
+           draw(seed, rank + 2000, 2) != 0;
+}
+
 uint8_t crew_bits(enum crew_links links, unsigned seed, int me, int q)
 {
     const int lo = me < q ? me : q, hi = me < q ? q : me;
@@ -66,7 +72,9 @@ uint8_t crew_bits(enum crew_links links, unsigned seed, int me, int q)
     return (uint8_t)(KOLO_LINK_MAP | (shared(links, seed, q, 0) ? KOLO_LINK_PEER_IN : 0) |
                      (shared(links, seed, q, 1) ? KOLO_LINK_PEER_OUT : 0) |
                      (shared(links, seed, me, 0) ? KOLO_LINK_MY_IN : 0) |
-                     (shared(links, seed, me, 1) ? KOLO_LINK_MY_OUT : 0));
+                     (shared(links, seed, me, 1) ? KOLO_LINK_MY_OUT : 0) |
+                     (crew_apart(links, seed, q) ? KOLO_LINK_PEER_APART : 0) |
+                     (crew_apart(links, seed, me) ? KOLO_LINK_MY_APART : 0));
 }
 
 static void log_nothing(const char *text)

@@ -33,7 +33,9 @@ struct crew_call { /* what one rank does in one call */
 
 const char *crew_links_name(enum crew_links links);
 /* Bits of `me`'s link to `q`; both ends agree. Mixed: by seed, some pairs have messages only, some
- * ranks' IN or OUT is private. */
+ * ranks' IN or OUT is private. With an even seed, peers rely on it that the buffers of some ranks are
+ * apart. */
+bool crew_apart(enum crew_links links, unsigned seed, int rank);
 uint8_t crew_bits(enum crew_links links, unsigned seed, int me, int q);
 /* NULL when out of memory. Outbox slots of slot_bytes a tile, short ones of short_slot_bytes;
  * `phases` lines a rank. */

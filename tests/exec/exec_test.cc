@@ -103,8 +103,9 @@ uint32_t Expected(const Case &c, int rank, size_t i)
     }
 }
 
-/* In place: where IN lies within OUT, or OUT within IN (negative: nowhere). */
-void Place(const Case &c, int rank, Buffers *b)
+/* In place: where IN lies within OUT, or OUT within IN (negative: nowhere). Not if the peers rely on
+ * it that they are apart. */
+void Place(const Case &c, int rank, bool apart, Buffers *b)
 {
     const size_t pad = 16 + 3 * static_cast<size_t>(rank), nin = InCount(c, rank),
                  nout = OutCount(c, rank);
@@ -113,7 +114,7 @@ void Place(const Case &c, int rank, Buffers *b)
     b->out.assign(2 * pad + nout + 16, 0xCDCDCDCDu);
     b->in_at = b->in.data() + pad;
     b->out_at = b->out.data() + 2 * pad;
-    if (c.in_place && nin > 0 && nout > 0) {
+    if (c.in_place && !apart && nin > 0 && nout > 0) {
         if (nin == nout) {
             b->in_at = b->out_at;
         } else if (nin < nout) {
@@ -202,7 +203,7 @@ void RunCase(const Case &c, crew_links links, unsigned jitter)
     for (int r = 0; r < c.n && !::testing::Test::HasFatalFailure(); r++) {
         for (std::vector<Buffers> *set : {&first, &second}) {
             Buffers &b = (*set)[static_cast<size_t>(r)];
-            Place(c, r, &b);
+            Place(c, r, programs.of_rank[static_cast<size_t>(r)]->apart, &b);
             crew_call call = {};
             call.prog = programs.of_rank[static_cast<size_t>(r)];
             call.args.count = c.count;
@@ -304,7 +305,7 @@ void RunSequence(const std::vector<Case> &cases, crew_links links, unsigned jitt
         Build(cases[i], crew, &programs[i]);
         for (size_t r = 0; r < data[i].size() && !::testing::Test::HasFatalFailure(); r++) {
             Buffers &b = data[i][r];
-            Place(cases[i], static_cast<int>(r), &b);
+            Place(cases[i], static_cast<int>(r), programs[i].of_rank[r]->apart, &b);
             crew_call &call = calls[r * cases.size() + i];
             call.prog = programs[i].of_rank[r];
             call.args.count = cases[i].count;

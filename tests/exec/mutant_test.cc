@@ -128,7 +128,7 @@ Cut CutOf(const CallData &c, size_t slot_bytes)
     return cut;
 }
 
-void Fill(CallData *c, unsigned salt, bool in_place)
+void Fill(CallData *c, const std::vector<const kolo_prog *> &prog, unsigned salt, bool in_place)
 {
     const int n = c->plan->shape.nranks;
     c->rank.resize(static_cast<size_t>(n));
@@ -140,7 +140,7 @@ void Fill(CallData *c, unsigned salt, bool in_place)
         r.memory.assign(r.nin + r.nout + 3 * kPad, kGarbage);
         r.in = r.memory.data() + kPad;
         r.out = r.in + r.nin + kPad;
-        if (in_place && r.nin > 0 && r.nout > 0) {
+        if (in_place && !prog[static_cast<size_t>(q)]->apart && r.nin > 0 && r.nout > 0) {
             const size_t block = static_cast<size_t>(q) * c->chunk;
             r.in = r.nin < r.nout ? r.out + block : r.in;
             r.out = r.nin == r.nout ? r.in : r.nin > r.nout ? r.in + block : r.out;
@@ -198,7 +198,7 @@ Outcome RunOnce(const Setting &s, unsigned jitter, double timeout_ms)
         data[c].plan = s.plan[c];
         data[c].tiles = s.tiles[c];
         Size(&data[c], s.slot_bytes);
-        Fill(&data[c], jitter * 8 + static_cast<unsigned>(c), (jitter + c) % 2 != 0);
+        Fill(&data[c], s.prog[c], jitter * 8 + static_cast<unsigned>(c), (jitter + c) % 2 != 0);
         if (!Expect(&data[c])) {
             return kWrong;
         }

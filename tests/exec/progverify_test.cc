@@ -12,8 +12,8 @@ struct Links {
     unsigned seed;
 };
 
-const Links kLinks[] = {{CREW_MAPPED, 1}, {CREW_ARENA, 1}, {CREW_MESSAGE, 1},
-                        {CREW_MIXED, 1},  {CREW_MIXED, 2}, {CREW_MIXED, 3}};
+const Links kLinks[] = {{CREW_MAPPED, 1}, {CREW_MAPPED, 2}, {CREW_ARENA, 1}, {CREW_MESSAGE, 1},
+                        {CREW_MIXED, 1},  {CREW_MIXED, 2},  {CREW_MIXED, 3}};
 
 int MostRanks()
 {

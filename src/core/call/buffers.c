@@ -94,7 +94,16 @@ kolo_status kolo_call_decide_entries(struct kolo_call *call)
 
 /* ---- lines ---- */
 
-static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
+static bool is_apart(const struct kolo_call *call)
+{
+    const uintptr_t in = (uintptr_t)kolo_call_run_in(call);
+    const uintptr_t out = (uintptr_t)kolo_call_run_out(call);
+    return !call->extent.has_in || !call->extent.has_out ||
+           in >= out + call->extent.out_elems * call->run_elem ||
+           out >= in + call->extent.in_elems * call->run_elem;
+}
+
+static uint16_t share(const struct kolo_comm *c, const void *at, size_t bytes,
                       unsigned char handle[32])
 {
     struct kolo_mem mem = {0};
@@ -112,7 +121,7 @@ static uint32_t share(const struct kolo_comm *c, const void *at, size_t bytes,
 void kolo_call_make_entry(const struct kolo_call *call, struct kolo_entry *out)
 {
     const struct kolo_comm *c = call->base.comm;
-    *out = (struct kolo_entry){.signature = call->signature};
+    *out = (struct kolo_entry){.signature = call->signature, .apart = is_apart(call)};
     if (c->ranks.threads) {
         out->in_at = (uintptr_t)kolo_call_run_in(call);
         out->out_at = (uintptr_t)kolo_call_run_out(call);

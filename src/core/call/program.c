@@ -80,6 +80,8 @@ static uint8_t link_bits(const struct kolo_call *call, int q)
     bits |= threads || theirs->out_shared ? KOLO_LINK_PEER_OUT : 0;
     bits |= threads || mine->in_shared ? KOLO_LINK_MY_IN : 0;
     bits |= threads || mine->out_shared ? KOLO_LINK_MY_OUT : 0;
+    bits |= theirs->apart ? KOLO_LINK_PEER_APART : 0;
+    bits |= mine->apart ? KOLO_LINK_MY_APART : 0;
     return bits;
 }
 

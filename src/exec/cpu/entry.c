@@ -68,6 +68,7 @@ void kolo_entry_publish(struct kolo_exec_env *env, const struct kolo_entry *mine
     memcpy(line->out, mine->out, sizeof line->out);
     line->in_at = mine->in_at;
     line->out_at = mine->out_at;
+    line->apart = mine->apart;
     line->in_shared = mine->in_shared;
     line->out_shared = mine->out_shared;
     line->buffers = mine->buffers;

@@ -25,7 +25,8 @@ struct kolo_entry {                                 /* a rank's buffers of a cal
     _Alignas(KOLO_LINE_BYTES) unsigned char in[32]; /* handles, where shared */
     unsigned char out[32];
     uint64_t in_at, out_at;         /* addresses in the rank's process */
-    uint32_t in_shared, out_shared; /* the handles are valid */
+    uint16_t in_shared, out_shared; /* the handles are valid */
+    uint32_t apart;                 /* the buffers have no byte in common */
     uint64_t buffers;               /* hash of the fields above: equal buffers, equal hash */
     uint64_t signature;
     _Atomic uint32_t number; /* 1 + number of earlier calls with entries */

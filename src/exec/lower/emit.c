@@ -53,11 +53,14 @@ enum kolo_travel kolo_lowering_how(const struct kolo_lowering *l, const struct k
     const uint8_t in = sends ? KOLO_LINK_MY_IN : KOLO_LINK_PEER_IN;
     const uint8_t out = sends ? KOLO_LINK_MY_OUT : KOLO_LINK_PEER_OUT;
     const uint8_t to = sends ? KOLO_LINK_PEER_OUT : KOLO_LINK_MY_OUT;
+    const uint8_t apart = sends ? KOLO_LINK_MY_APART : KOLO_LINK_PEER_APART;
     const int from_rank = sends ? l->prog->me : s->peer, to_rank = sends ? s->peer : l->prog->me;
     if ((bits & KOLO_LINK_MAP) == 0) {
         return KOLO_BY_MESSAGE;
     }
-    if (s->src.buf == KOLO_IN && (bits & in) != 0 && (s->flags & KOLO_STEP_STABLE) != 0 &&
+    const bool stable = (s->flags & KOLO_STEP_STABLE) != 0 ||
+                        (s->src.buf == KOLO_IN && (bits & apart) != 0 && l->plan->lanes == 1);
+    if (s->src.buf == KOLO_IN && (bits & in) != 0 && stable &&
         kolo_plan_fans_out(l->plan, from_rank, to_rank)) {
         return KOLO_BY_PULL;
     }
@@ -67,7 +70,7 @@ enum kolo_travel kolo_lowering_how(const struct kolo_lowering *l, const struct k
     }
     const bool loads = (s->src.buf == KOLO_IN && (bits & in) != 0) ||
                        (s->src.buf == KOLO_OUT && (bits & out) != 0);
-    return loads && (s->flags & KOLO_STEP_STABLE) != 0 ? KOLO_BY_PULL : KOLO_BY_OUTBOX;
+    return loads && stable ? KOLO_BY_PULL : KOLO_BY_OUTBOX;
 }
 
 bool kolo_lowering_send_reduces(const struct kolo_lowering *l, int i)

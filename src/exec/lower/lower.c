@@ -156,6 +156,10 @@ kolo_status kolo_lower(const struct kolo_plan *plan, int me, const uint8_t *link
                                      .nlanes = plan->lanes,
                                      .depth = KOLO_DEPTH,
                                      .long_depth = KOLO_LONG_DEPTH};
+        for (size_t q = 0; q < n; q++) {
+            l.prog->apart =
+                l.prog->apart || (q != (size_t)me && (link[q] & KOLO_LINK_MY_APART) != 0);
+        }
         lower_all(&l, run);
     }
     kolo_match_free(l.match, plan->shape.nranks);

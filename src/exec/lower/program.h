@@ -20,7 +20,7 @@
  * tile must have finished that tile as well. If that tile is 32 tiles ago, they have.
  *
  * Links. Without MAP, a message is posted to the transport. With MAP, the first rule that fits
- * decides:
+ * decides. Nobody writes the IN of a rank whose buffers lie APART, so there it is always STABLE:
  * 1. The receiver pulls from IN if it may load there, the sender leaves the source alone (STABLE),
  *    and the sender sends more messages than the receiver receives.
  * 2. The sender pushes into OUT if it may store there, the message is not reduced, and the
@@ -39,11 +39,13 @@ enum { KOLO_STAGES = 3 };
 
 /* The abilities of a rank's link to a peer. Both ends agree on them. */
 enum kolo_link_bits {
-    KOLO_LINK_MAP = 1,      /* regions and outboxes are mapped both ways; else messages only */
-    KOLO_LINK_PEER_IN = 2,  /* I may load from the peer's IN ... */
-    KOLO_LINK_PEER_OUT = 4, /* ... and load and store its OUT */
-    KOLO_LINK_MY_IN = 8,    /* the peer may load from my IN ... */
-    KOLO_LINK_MY_OUT = 16   /* ... and load and store my OUT */
+    KOLO_LINK_MAP = 1,         /* regions and outboxes are mapped both ways; else messages only */
+    KOLO_LINK_PEER_IN = 2,     /* I may load from the peer's IN ... */
+    KOLO_LINK_PEER_OUT = 4,    /* ... and load and store its OUT */
+    KOLO_LINK_MY_IN = 8,       /* the peer may load from my IN ... */
+    KOLO_LINK_MY_OUT = 16,     /* ... and load and store my OUT */
+    KOLO_LINK_PEER_APART = 32, /* the peer's IN is no part of its OUT */
+    KOLO_LINK_MY_APART = 64    /* my IN is no part of my OUT */
 };
 
 enum kolo_space {
@@ -110,6 +112,7 @@ struct kolo_prog {
     int nsources;
     int *entries; /* ranks whose entry line I need first, because I use their user memory */
     int nentries;
+    bool apart;            /* peers rely on it that IN is no part of OUT */
     bool uses_outbox;      /* a message goes through an outbox (mine or a peer's) */
     bool fills_outbox;     /* a message goes through my outbox */
     int depth, long_depth; /* KOLO_DEPTH, KOLO_LONG_DEPTH; tests lower them */

@@ -19,7 +19,8 @@ struct kolo_program_set {
     uint32_t depth, long_depth;
 };
 
-/* Prove, with every rank out of place and with every rank in place:
+/* Prove, with every rank out of place, and with every rank in place whose peers do not rely on its
+ * buffers being apart:
  * - Every rank finishes, even if a message leaves only when it is received.
  * - Every load finds the data of its own tile and call, and is ordered after the store.
  * - No store meets a reader or another writer.

@@ -94,8 +94,9 @@ static kolo_status in_user_memory(const struct kolo_turn *t, int owner, enum kol
         return kolo_proof_fail(t, "chunk %u of %u of rank %d's %s", chunk, chunks, owner,
                                buf == KOLO_IN ? "IN" : "OUT");
     }
+    const bool apart = !p->in_place || p->set->prog[t->call * p->n + owner]->apart;
     const int alias =
-        buf == KOLO_IN && p->in_place ? kolo_alias_out_chunk(t->plan, owner, (int)chunk) : -1;
+        buf == KOLO_IN && !apart ? kolo_alias_out_chunk(t->plan, owner, (int)chunk) : -1;
     const uint32_t at = buf == KOLO_OUT ? chunk : alias >= 0 ? (uint32_t)alias : home->nout + chunk;
     *out = home->cell + t->tile * (home->nin + home->nout) + at;
     return KOLO_OK;
