@@ -6,12 +6,12 @@
  * - A run of steps into one slice becomes one wait and one move. The move has all sources in order,
  *   so that it forms sums in registers.
  * - A copy or a send of a slice that a move just wrote adds a destination to that move.
- * - A scratch destination that no step reads is dropped.
+ * - A scratch destination that nobody loads is dropped.
  * - The first wait after a signal opens a pipeline stage, so that the next tile's first sends go
  *   out before this tile's waits.
  *
- * Files: emit.c appends ops. sends.c and runs.c lower the two kinds of steps. stages.c cuts the ops
- * into stages. This file goes through the lanes and makes the program.
+ * Files: emit.c appends ops. sends.c and runs.c lower the two kinds of steps. dead.c drops stores
+ * that nobody loads. stages.c cuts the ops into stages. This file goes through the lanes and makes the program.
  */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
@@ -124,6 +124,7 @@ static void lower_all(struct kolo_lowering *l, struct kolo_run *run)
     }
     resolve_deps(l);
     wait_for_pullers(l);
+    kolo_lower_dead(l);
     kolo_lower_stages(l);
     for (int q = 0; q < l->plan->shape.nranks; q++) {
         l->source[q] = l->source[q] || l->entry[q]; /* I read q's entry line */

@@ -110,6 +110,8 @@ int kolo_lower_sends(struct kolo_lowering *l, uint32_t lane_begin, int i, int la
 /* Lower one run, from step `i` on, and the copy of its result that follows. Returns the first step
  * behind them. */
 int kolo_lower_run(struct kolo_lowering *l, struct kolo_run *run, int i, int lane);
+/* Drop stores into scratch that nobody loads. */
+void kolo_lower_dead(struct kolo_lowering *l);
 /* Cut the ops of every lane into pipeline stages. Every rank has the same number of stages, some
  * perhaps empty. */
 void kolo_lower_stages(struct kolo_lowering *l);

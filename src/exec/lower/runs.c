@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lowering of receives and local steps. A run of steps into one slice becomes one wait and one
  * move. The move has all sources in order, so that it forms sums in registers. A copy of the result
- * adds a destination to the move. A scratch destination that no step reads is dropped. */
+ * adds a destination to the move. */
 #include "exec/lower/lowering.h"
 #include "plan/facts.h"
 
@@ -150,29 +150,6 @@ static void gather_run(struct kolo_lowering *l, struct kolo_run *run, int begin,
                  !(run->nsrc == 1 && (first->op == KOLO_RECV_REDUCE || first->op == KOLO_REDUCE));
 }
 
-/* Whether no step from `from` on reads scratch slice `s` again. If so, a copy that moved the data
- * on makes the write to scratch needless. */
-static bool scratch_dead(const struct kolo_lowering *l, struct kolo_slice s, int from)
-{
-    if (s.buf != KOLO_SCRATCH || l->plan->lanes > 1) {
-        return false;
-    }
-    for (int i = from; i < l->mine->count; i++) {
-        const struct kolo_step *t = &l->mine->step[i];
-        const bool reads_src = t->op == KOLO_SEND || t->op == KOLO_COPY || t->op == KOLO_REDUCE;
-        const bool reads_dst = t->op == KOLO_REDUCE || t->op == KOLO_RECV_REDUCE;
-        if ((reads_src && kolo_slice_overlap(t->src, s)) ||
-            (reads_dst && kolo_slice_overlap(t->dst, s))) {
-            return false;
-        }
-        if (t->op != KOLO_SEND && t->dst.buf == s.buf && t->dst.first <= s.first &&
-            t->dst.first + t->dst.count >= s.first + s.count) {
-            return true;
-        }
-    }
-    return true;
-}
-
 static void wait_for_run(struct kolo_lowering *l, const struct kolo_run *run)
 {
     if (run->nlines > 0) {
@@ -212,10 +189,8 @@ int kolo_lower_run(struct kolo_lowering *l, struct kolo_run *run, int i, int lan
     for (int k = 0; k < run->nsrc; k++) {
         kolo_lowering_operand(l, run->src[k]);
     }
-    if (!copied || !scratch_dead(l, dst, next + 1)) {
-        move->ndst++;
-        kolo_lowering_operand(l, kolo_at_slice(dst));
-    }
+    move->ndst++;
+    kolo_lowering_operand(l, kolo_at_slice(dst));
     if (copied) {
         move->ndst++;
         kolo_lowering_operand(l, kolo_at_slice(copy->dst));
