@@ -278,6 +278,7 @@ static void count_messages(struct kolo_rank_plan *mine)
         const uint8_t op = mine->step[i].op;
         mine->sends += op == KOLO_SEND;
         mine->receives += op == KOLO_RECV || op == KOLO_RECV_REDUCE;
+        mine->copies += op == KOLO_COPY;
     }
 }
 

@@ -49,8 +49,9 @@ static_assert(sizeof(struct kolo_step) == 32, "two 16-byte loads per step on a G
 struct kolo_rank_plan {
     struct kolo_step *step; /* NULL for ranks that were not asked for */
     int count, cap;
-    int phases, places;  /* signals and outbox chunks per tile; known for every rank */
-    int sends, receives; /* messages; known for the ranks whose steps are here */
+    int phases, places; /* signals and outbox chunks per tile; known for every rank */
+    /* Messages, and COPY steps; known for the ranks whose steps are here. */
+    int sends, receives, copies;
 };
 
 struct kolo_plan {
@@ -105,11 +106,20 @@ const char *kolo_coll_title(enum kolo_coll coll);
 /* The chunk of OUT that is chunk `chunk` of IN at `rank` in an in-place call; -1: none. */
 int kolo_alias_out_chunk(const struct kolo_plan *plan, int rank, int chunk);
 
-/* Whether rank `from` sends more messages than rank `to` receives. If so, the receivers do better
- * to fetch the data from where it lies, all at the same time. False for plans of one rank. */
+/* Whether rank `from` sends and copies more often than rank `to` receives and copies. If so, the
+ * receivers do better to fetch the data from where it lies, all at the same time. False for plans of
+ * one rank. */
 static inline bool kolo_plan_fans_out(const struct kolo_plan *plan, int from, int to)
 {
-    return plan->only < 0 && plan->rank[from].sends > plan->rank[to].receives;
+    const struct kolo_rank_plan *sender = &plan->rank[from], *receiver = &plan->rank[to];
+    return plan->only < 0 && sender->sends + sender->copies > receiver->receives + receiver->copies;
+}
+
+/* Whether this is a broadcast to one rank. In place its root has nothing else to do. So it stores
+ * even chunks where they belong, while the other rank fetches odd ones. */
+static inline bool kolo_plan_halves(const struct kolo_plan *plan)
+{
+    return plan->only < 0 && plan->shape.coll == KOLO_COLL_BROADCAST && plan->shape.nranks == 2;
 }
 
 /* The group of `rank` at level `level` of the shape. */

@@ -117,10 +117,16 @@ static enum way way_of(const struct kolo_pricer *p, const struct kolo_event *e)
     if (!p->machine->mapped) {
         return BY_OUTBOX;
     }
-    if (stable && s->src.buf == KOLO_IN && kolo_plan_fans_out(p->plan, from, to)) {
+    const bool pushes =
+        receive->op == KOLO_RECV && s->dst.buf == KOLO_OUT && (s->flags & KOLO_STEP_FRESH) != 0;
+    const bool from_in = stable && s->src.buf == KOLO_IN;
+    if (from_in && pushes && kolo_plan_halves(p->plan)) {
+        return s->src.first % 2 != 0 ? FROM_IN : BY_PUSH;
+    }
+    if (from_in && kolo_plan_fans_out(p->plan, from, to)) {
         return FROM_IN;
     }
-    if (receive->op == KOLO_RECV && s->dst.buf == KOLO_OUT && (s->flags & KOLO_STEP_FRESH) != 0) {
+    if (pushes) {
         return BY_PUSH;
     }
     if (!stable) {
@@ -249,6 +255,12 @@ static bool copies_pass(const struct kolo_pricer *p, const struct kolo_event *e)
            e->step->src.buf == KOLO_SCRATCH && same_slice(last->dst, e->step->src);
 }
 
+/* A broadcast to one rank is priced in place, as most programs make it. */
+static bool is_in_place(const struct kolo_pricer *p, const struct kolo_step *s)
+{
+    return p->machine->mapped && s->src.buf == KOLO_IN && kolo_plan_halves(p->plan);
+}
+
 static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int self,
                         struct kolo_price_moment *m)
 {
@@ -258,7 +270,7 @@ static void price_local(struct kolo_pricer *p, const struct kolo_event *e, int s
     if (e->step->op == KOLO_REDUCE) {
         const bool alone = machine->outboxes && !joins_pass(p, e);
         each = machine->reduce_us_per_byte + (alone ? machine->copy_us_per_byte : 0);
-    } else if (!copies_pass(p, e)) {
+    } else if (!copies_pass(p, e) && !is_in_place(p, e->step)) {
         each = machine->copy_us_per_byte;
     }
     add_work(p, e->rank, self, m, machine->step_us + bytes * each);

@@ -221,6 +221,71 @@ TEST_P(Programs, KeepThePlanOnAnyRing)
     }
 }
 
+bool LoadsScratch(const kolo_prog &p, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < p.nops; i++) {
+        const kolo_uop &op = p.op[i];
+        for (uint32_t k = 0; k < op.nsrc && (op.code == KOLO_DO_MOVE || op.code == KOLO_DO_SEND);
+             k++) {
+            const kolo_at &at = p.at[op.first + k];
+            if (at.space == KOLO_AT_SCRATCH && chunk >= at.index && chunk < at.index + at.count) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// A sum that goes to a peer needs no copy here.
+TEST_P(Programs, StoreNothingIntoScratchThatNobodyLoads)
+{
+    const kolo_algo *algo = kolo_algos[GetParam()];
+    for (int n : {2, 3, 4, 8}) {
+        const Plan plan = BuildPlan(algo, n, 0);
+        for (const Links &links : kLinks) {
+            if (plan == nullptr) {
+                continue;
+            }
+            SCOPED_TRACE(Name(algo, n, 0, links));
+            for (const Prog &prog : LowerAll(plan.get(), links.kind, links.seed)) {
+                for (uint32_t i = 0; i < prog->nops; i++) {
+                    const kolo_uop &op = prog->op[i];
+                    for (uint32_t k = 0; op.code == KOLO_DO_MOVE && op.ndst > 1 && k < op.ndst;
+                         k++) {
+                        const kolo_at &at = prog->at[op.first + op.nsrc + k];
+                        bool loaded = at.space != KOLO_AT_SCRATCH;
+                        for (uint32_t c = 0; c < at.count; c++) {
+                            loaded = loaded || LoadsScratch(*prog, at.index + c);
+                        }
+                        EXPECT_TRUE(loaded) << "rank " << prog->me << ", op " << i;
+                    }
+                }
+            }
+        }
+    }
+}
+
+int Moves(const kolo_prog &p)
+{
+    return static_cast<int>(std::count_if(
+        p.op, p.op + p.nops, [](const kolo_uop &op) { return op.code == KOLO_DO_MOVE; }));
+}
+
+TEST(SharedWork, OfABroadcastToOneRankIsHalfOfEach)
+{
+    for (int i = 0; i < kolo_algos_count; i++) {
+        if (std::string(kolo_algos[i]->base.name) != "broadcast_scatter") {
+            continue;
+        }
+        const Plan plan = BuildPlan(kolo_algos[i], 2, 0);
+        const std::vector<Prog> progs = LowerAll(plan.get(), CREW_MAPPED, 1);
+        EXPECT_EQ(2, Moves(*progs[0])); // a chunk to the peer, and IN to OUT: nothing in place
+        EXPECT_EQ(1, Moves(*progs[1])); // a chunk from the peer
+        return;
+    }
+    FAIL() << "no broadcast_scatter";
+}
+
 // The other tests take one kind of groups.
 class HierarchyPrograms : public Programs
 {

@@ -60,12 +60,16 @@ enum kolo_travel kolo_lowering_how(const struct kolo_lowering *l, const struct k
     }
     const bool stable = (s->flags & KOLO_STEP_STABLE) != 0 ||
                         (s->src.buf == KOLO_IN && (bits & apart) != 0 && l->plan->lanes == 1);
-    if (s->src.buf == KOLO_IN && (bits & in) != 0 && stable &&
-        kolo_plan_fans_out(l->plan, from_rank, to_rank)) {
+    const bool from_in = s->src.buf == KOLO_IN && (bits & in) != 0 && stable;
+    const bool pushes =
+        !reduce && s->dst.buf == KOLO_OUT && (bits & to) != 0 && (s->flags & KOLO_STEP_FRESH) != 0;
+    if (from_in && pushes && (bits & apart) == 0 && kolo_plan_halves(l->plan)) {
+        return s->src.first % 2 != 0 ? KOLO_BY_PULL : KOLO_BY_PUSH;
+    }
+    if (from_in && kolo_plan_fans_out(l->plan, from_rank, to_rank)) {
         return KOLO_BY_PULL;
     }
-    if (!reduce && s->dst.buf == KOLO_OUT && (bits & to) != 0 &&
-        (s->flags & KOLO_STEP_FRESH) != 0) {
+    if (pushes) {
         return KOLO_BY_PUSH;
     }
     const bool loads = (s->src.buf == KOLO_IN && (bits & in) != 0) ||

@@ -22,7 +22,8 @@
  * Links. Without MAP, a message is posted to the transport. With MAP, the first rule that fits
  * decides. Nobody writes the IN of a rank whose buffers lie APART, so there it is always STABLE:
  * 1. The receiver pulls from IN if it may load there, the sender leaves the source alone (STABLE),
- *    and the sender sends more messages than the receiver receives.
+ *    and the sender has more messages and copies than the receiver. A broadcast to one rank, in
+ *    place, does so with odd chunks only.
  * 2. The sender pushes into OUT if it may store there, the message is not reduced, and the
  *    destination is FRESH.
  * 3. The receiver pulls from IN or OUT if it may load there and the source is STABLE.
