@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "exec/gpu/fused/fused.h"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
@@ -81,6 +82,37 @@ void SyncStream(void *stream)
     const Context context;
     Do("cuStreamSynchronize", stream);
 }
+
+// A thread that frees memory. The driver lets no other call of the process pass until the GPU has
+// done all work. So if a stream waits for a rank that never comes, an end of its communicator that
+// needs the driver never comes either.
+class Freer
+{
+  public:
+    Freer()
+        : memory_(Allocate()), thread_([this] {
+              const Context context;
+              Do("cuMemFree_v2", memory_);
+          })
+    {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100)); // now it has the lock
+    }
+    ~Freer()
+    {
+        thread_.join();
+    }
+
+  private:
+    static unsigned long long Allocate()
+    {
+        const Context context;
+        unsigned long long memory;
+        Do("cuMemAlloc_v2", &memory, size_t{64});
+        return memory;
+    }
+    unsigned long long memory_;
+    std::thread thread_;
+};
 
 // ---- results -----------------------------------------------------------------------------------
 
@@ -847,6 +879,19 @@ TEST(DeviceErrors, ALostRankDoesNotHoldUpDestroying)
     EXPECT_EQ(0x5a, data.out[0].At<uint8_t>(0));
 }
 
+TEST(DeviceErrors, ALostRankDoesNotHoldUpDestroyingWhileAThreadFreesMemory)
+{
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    const Data data(call, 2, 1);
+    Team team(2, 200);
+    ASSERT_EQ(KOLO_OK, team.status);
+    EXPECT_EQ(KOLO_OK,
+              Make(call, data.in[0].Get(), data.out[0].Get(), team.Comm(0), team.At(0).Get()));
+    const Freer freer;
+    kolo_comm_destroy(team.comm[0]);
+    team.comm[0] = nullptr;
+}
+
 TEST(DeviceHost, MemoryWorksOnTheSameCommunicatorAndItCanBeSplit)
 {
     Team team(4);
@@ -1110,6 +1155,41 @@ TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
         EXPECT_NE(KOLO_OK, kolo_comm_error(several.comm[0]));
         EXPECT_NE(KOLO_OK,
                   Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0], stream.Get()));
+    }
+}
+
+// The proxy's thread, which shall serve the call, is inside the driver.
+TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpAThreadThatFreesMemory)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    const Call call = {kAllReduce, KOLO_UINT32, KOLO_SUM, 10, 0};
+    const Spread data(call, 2, 1);
+    for (const bool aborts : {false, true}) {
+        const Stream stream;
+        Several several(2, aborts ? 20000 : 300);
+        ASSERT_TRUE(several.IsUp());
+        std::atomic<bool> open = false;
+        {
+            const Context context;
+            void (*wait)(void *) = [](void *gate) {
+                while (!*static_cast<std::atomic<bool> *>(gate)) {
+                    std::this_thread::yield();
+                }
+            };
+            Do("cuLaunchHostFunc", stream.Get(), wait, static_cast<void *>(&open));
+        }
+        for (int i = 0; i < 3; i++) {
+            EXPECT_EQ(KOLO_OK, Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0],
+                                    stream.Get()));
+        }
+        const Freer freer;
+        open = true;
+        if (aborts) {
+            kolo_comm_abort(several.comm[0]);
+        } else {
+            kolo_comm_destroy(several.comm[0]);
+            several.comm[0] = nullptr;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Joining and leaving a fused path, and releasing the streams that wait. */
+#include "gpu/context/deadline.h"
 #include "gpu/fused/inner.h"
 #include "plan/plan.h"
 
@@ -239,23 +240,25 @@ static bool is_over(struct kolo_fused_path *path, int rank)
     return over;
 }
 
+static void expire(void *arg)
+{
+    kolo_fused_path_abort(arg);
+}
+
 /* A call that waits for a rank that never comes is released by an abort, which takes a moment. */
 static void drain_calls(struct kolo_fused_path *path, int rank, int timeout_ms)
 {
-    const double end = kolo_now_us() + timeout_ms * 1e3;
-    if (kolo_gpu_enter(&path->gpu) != KOLO_OK) {
-        return;
-    }
-    while (!is_over(path, rank) && kolo_now_us() < end) {
-        nap();
-    }
-    if (!is_over(path, rank)) {
-        kolo_fused_path_abort(path);
-        while (!is_over(path, rank) && kolo_now_us() < end + 10e6) {
+    enum { GRACE_MS = 10000 };
+    const double end = kolo_now_us() + ((double)timeout_ms + GRACE_MS) * 1e3;
+    struct kolo_gpu_deadline deadline;
+    kolo_gpu_deadline_start(&deadline, timeout_ms, expire, path);
+    if (kolo_gpu_enter(&path->gpu) == KOLO_OK) {
+        while (!is_over(path, rank) && kolo_now_us() < end) {
             nap();
         }
+        kolo_gpu_leave(&path->gpu);
     }
-    kolo_gpu_leave(&path->gpu);
+    kolo_gpu_deadline_stop(&deadline);
 }
 
 void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_ms)

@@ -3,6 +3,7 @@
  * the driver: that may wait for streams, and these wait for the thread. */
 #include "gpu/proxy/proxy.h"
 
+#include "gpu/context/deadline.h"
 #include "gpu/context/stream_order.h"
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
@@ -42,8 +43,12 @@ struct kolo_proxy {
     pthread_mutex_t lock; /* of the members below */
     pthread_cond_t came;
     struct job *first, **last;
-    bool aborted, stop;
+    uint64_t served;    /* jobs */
+    bool serving;       /* a job */
+    bool aborted, stop; /* the thread ends when no jobs are left */
     pthread_t thread;
+    bool releasing, released; /* the releaser runs; it shall end */
+    pthread_t releaser;
 };
 
 bool kolo_proxy_uses_gdr(const struct kolo_proxy *proxy, int q)
@@ -85,6 +90,8 @@ static kolo_status serve_job(struct job *job)
 static struct job *next_job(struct kolo_proxy *r, bool *aborted_out)
 {
     pthread_mutex_lock(&r->lock);
+    r->served += r->serving;
+    r->serving = false;
     while (r->first == NULL && !r->stop) {
         pthread_cond_wait(&r->came, &r->lock);
     }
@@ -92,6 +99,7 @@ static struct job *next_job(struct kolo_proxy *r, bool *aborted_out)
     if (job != NULL) {
         r->first = job->next;
         r->last = r->first == NULL ? &r->first : r->last;
+        r->serving = true;
     }
     *aborted_out = r->aborted;
     pthread_mutex_unlock(&r->lock);
@@ -245,10 +253,51 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_
     return enqueue_job(r, job);
 }
 
+/* ---- abort ---- */
+
+/* Whether the thread has been in one job for `STUCK_MS`, although the job was aborted: it is in the
+ * driver, and comes out when another thread of the process leaves the context's lock. That thread
+ * waits for the streams which wait for `done`. */
+static bool is_stuck(struct kolo_proxy *r, uint64_t *job, double *since_us)
+{
+    enum { STUCK_MS = 1000 };
+    const double now = kolo_now_us();
+    pthread_mutex_lock(&r->lock);
+    if (!r->serving || r->served != *job) {
+        *job = r->served;
+        *since_us = now;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return now - *since_us > STUCK_MS * 1e3;
+}
+
+/* Let the streams go on instead of a thread that is stuck. Each of them may wait again for its next
+ * call, so this is repeated. */
+static void *run_releaser(void *arg)
+{
+    const struct timespec nap = {0, 1000 * 1000};
+    struct kolo_proxy *r = arg;
+    uint64_t job = 0;
+    double since_us = kolo_now_us();
+    for (bool stop = false; !stop;) {
+        if (is_stuck(r, &job, &since_us)) {
+            atomic_store_explicit(r->done, 1, memory_order_release);
+        }
+        (void)nanosleep(&nap, NULL);
+        pthread_mutex_lock(&r->lock);
+        stop = r->released;
+        pthread_mutex_unlock(&r->lock);
+    }
+    return NULL;
+}
+
 void kolo_proxy_abort(struct kolo_proxy *r)
 {
     pthread_mutex_lock(&r->lock);
     r->aborted = true;
+    if (!r->releasing) {
+        r->releasing = pthread_create(&r->releaser, NULL, run_releaser, r) == 0;
+    }
     pthread_mutex_unlock(&r->lock);
     if (atomic_load(&r->comm->failure.error) == KOLO_OK) {
         kolo_comm_abort(r->host);
@@ -349,33 +398,44 @@ static bool is_over(struct kolo_proxy *r)
     return over;
 }
 
-bool kolo_proxy_wait(struct kolo_proxy *r, int timeout_ms)
+bool kolo_proxy_drain(struct kolo_proxy *r, int timeout_ms, int grace_ms, void (*expire)(void *arg),
+                      void *arg)
 {
     const struct timespec nap = {0, 100 * 1000};
-    const double end = kolo_now_us() + timeout_ms * 1e3;
-    bool over = kolo_gpu_enter(&r->gpu) != KOLO_OK;
-    if (over) {
-        return true;
+    const double end = kolo_now_us() + ((double)timeout_ms + grace_ms) * 1e3;
+    struct kolo_gpu_deadline deadline;
+    bool over = true;
+    kolo_gpu_deadline_start(&deadline, timeout_ms, expire, arg);
+    if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
+        while (!(over = is_over(r)) && kolo_now_us() <= end) {
+            (void)nanosleep(&nap, NULL);
+        }
+        kolo_gpu_leave(&r->gpu);
     }
-    while (!(over = is_over(r)) && kolo_now_us() <= end) {
-        (void)nanosleep(&nap, NULL);
-    }
-    kolo_gpu_leave(&r->gpu);
+    kolo_gpu_deadline_stop(&deadline);
     return over;
+}
+
+static void expire(void *arg)
+{
+    kolo_proxy_abort(arg);
 }
 
 void kolo_proxy_close(struct kolo_proxy *r, int timeout_ms)
 {
     enum { GRACE_MS = 10000 };
-    if (!kolo_proxy_wait(r, timeout_ms)) {
-        kolo_proxy_abort(r);
-        (void)kolo_proxy_wait(r, GRACE_MS);
-    }
+    (void)kolo_proxy_drain(r, timeout_ms, GRACE_MS, expire, r);
     pthread_mutex_lock(&r->lock);
     r->stop = true;
     pthread_cond_signal(&r->came);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
+    pthread_mutex_lock(&r->lock);
+    r->released = true;
+    pthread_mutex_unlock(&r->lock);
+    if (r->releasing) {
+        pthread_join(r->releaser, NULL);
+    }
     struct kolo_gpu gpu = r->gpu;
     proxy_free(r);
     kolo_gpu_close(&gpu);

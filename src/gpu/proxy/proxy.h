@@ -41,8 +41,10 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *proxy, const struct k
  * takes effect in the order of the calls, whatever their streams. Errors: SYSTEM. */
 kolo_status kolo_proxy_follow(struct kolo_proxy *proxy, kolo_stream stream);
 kolo_status kolo_proxy_note(struct kolo_proxy *proxy, kolo_stream stream);
-/* Wait at most `timeout_ms`, and return whether all of that is over. */
-bool kolo_proxy_wait(struct kolo_proxy *proxy, int timeout_ms);
+/* Wait until all of that is over. After `timeout_ms` another thread calls expire(arg), which shall
+ * end it without the driver. False: it was not over `grace_ms` after that. */
+bool kolo_proxy_drain(struct kolo_proxy *proxy, int timeout_ms, int grace_ms,
+                      void (*expire)(void *arg), void *arg);
 /* From now on a failure of its communicator may name `ranks` more ranks, behind its own. */
 void kolo_proxy_widen(struct kolo_proxy *proxy, int ranks);
 /* Let the streams that wait go on. Their results are undefined. Never blocks. */
