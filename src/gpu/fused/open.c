@@ -53,6 +53,7 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
     if (!path->aborted) {
         path->aborted = true;
         path->releasing = pthread_create(&path->releaser, NULL, run_releaser, path) == 0;
+        pthread_cond_broadcast(&path->meeting.ended);
     }
     pthread_mutex_unlock(&path->lock);
 }
@@ -164,6 +165,7 @@ static void path_free(struct kolo_fused_path *path)
     for (int r = 0; r < path->nranks; r++) {
         pthread_mutex_destroy(&path->part[r].lock);
     }
+    pthread_cond_destroy(&path->meeting.ended);
     pthread_mutex_destroy(&path->lock);
     free(path);
 }
@@ -171,12 +173,17 @@ static void path_free(struct kolo_fused_path *path)
 static kolo_status path_new(uint64_t comm, int nranks, int ordinal, struct kolo_fused_path **out)
 {
     struct kolo_fused_path *path = calloc(1, sizeof *path);
+    pthread_condattr_t monotonic;
     if (path == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the ranks of GPU %d", ordinal);
     }
     path->comm = comm;
     path->nranks = nranks;
     pthread_mutex_init(&path->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&path->meeting.ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     for (int r = 0; r < nranks; r++) {
         pthread_mutex_init(&path->part[r].lock, NULL);
     }
