@@ -116,14 +116,20 @@ static enum kolo_type kernel_type(enum kolo_type type, kolo_op op)
     return type <= KOLO_INT64 && !by_sign ? (enum kolo_type)(type | 1) : type;
 }
 
+/* Bytes that a kernel moves at once outside of its packs: elements are aligned to them. */
+static size_t unit_bytes(enum kolo_type type)
+{
+    const bool halves = type == KOLO_INT32_INT32 || type == KOLO_FLOAT32_INT32;
+    return halves ? 4 : kolo_min(kolo_type_bytes(type), 8);
+}
+
 void kolo_fused_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
                      char out[KOLO_FUSED_NAME])
 {
     const char *verb = op >= KOLO_OPS ? "scaled" : kolo_op_name(op == KOLO_AVG ? KOLO_SUM : op);
     if (!kolo_coll_reduces(coll)) {
         (void)snprintf(out, KOLO_FUSED_NAME, "kolo_fused_%s_%zu",
-                       coll == KOLO_COLL_ALL_TO_ALL ? "swap" : "copy",
-                       kolo_min(kolo_type_bytes(type), 8));
+                       coll == KOLO_COLL_ALL_TO_ALL ? "swap" : "copy", unit_bytes(type));
         return;
     }
     if (type == KOLO_BOOL) {
