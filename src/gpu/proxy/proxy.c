@@ -32,7 +32,7 @@ struct kolo_proxy {
     _Atomic uint32_t *done; /* pinned */
     kolo_cuda_address done_at;
     struct kolo_staging staging;   /* only the thread uses it */
-    struct kolo_shared_gpu shared; /* only the thread uses it */
+    struct kolo_shared_gpu shared; /* the thread uses it, and who finds that no call is pending */
 
     /* Of the members up to `lock`. It is held while a call is enqueued, which may wait until a
      * stream has room; so the thread never takes it. */
@@ -61,6 +61,29 @@ const struct kolo_gpu *kolo_proxy_gpu(const struct kolo_proxy *proxy)
     return &proxy->gpu;
 }
 
+/* ---- calls for which streams wait ---- */
+
+/* Calls of all proxies of the process that are enqueued and not yet served, and calls in graphs,
+ * which may be launched at any time. */
+static _Atomic size_t pending;
+/* A call that is enqueued, and thus pending, holds it for reading. */
+static pthread_rwlock_t enqueuing = PTHREAD_RWLOCK_INITIALIZER;
+
+/* Close the mappings that no call will use, while no stream of the process waits for a proxy. */
+static void tidy_mappings(struct kolo_proxy *r)
+{
+    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED; then the mode before */
+    if (!atomic_load(&r->shared.full) || pthread_rwlock_trywrlock(&enqueuing) != 0) {
+        return;
+    }
+    if (atomic_load(&pending) == 0 &&
+        r->gpu.cuda->thread_exchange_stream_capture_mode(&mode) == KOLO_CUDA_OK) {
+        kolo_shared_gpu_tidy(&r->shared);
+        (void)r->gpu.cuda->thread_exchange_stream_capture_mode(&mode);
+    }
+    pthread_rwlock_unlock(&enqueuing);
+}
+
 /* ---- the thread ---- */
 
 static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
@@ -82,7 +105,6 @@ static kolo_status serve_job(struct job *job)
         struct kolo_gpu_call own = job->call;
         own.stream = r->staging.in.stream;
         KOLO_TRY(kolo_shared_gpu_run(&r->shared, &own, &fused));
-        r->fuses = fused; /* the same on all ranks; if it failed once, it fails again */
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
@@ -142,6 +164,7 @@ static void *run_jobs(void *arg)
         atomic_store_explicit(r->done, 1, memory_order_release);
         if (!job->captured) {
             job_free(job);
+            atomic_fetch_sub(&pending, 1);
         }
     }
     kolo_shared_gpu_close(&r->shared);
@@ -196,14 +219,26 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
     }
     KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
-    KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job)));
-    *taken_out = true; /* the thread may have freed it already, unless it is captured */
-    if (captured) {
-        job->kept = r->kept;
-        r->kept = job;
+    if (!captured) {
+        tidy_mappings(r);
     }
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0)));
+    KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
+    pthread_rwlock_rdlock(&enqueuing);
+    atomic_fetch_add(&pending, 1);
+    kolo_status st =
+        KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job));
+    if (st == KOLO_OK) {
+        *taken_out = true; /* the thread may have freed it already, unless it is captured */
+        if (captured) {
+            job->kept = r->kept;
+            r->kept = job;
+        }
+        st = KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0));
+    } else {
+        atomic_fetch_sub(&pending, 1);
+    }
+    pthread_rwlock_unlock(&enqueuing);
+    KOLO_TRY(st);
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
 
@@ -348,6 +383,7 @@ static void proxy_free(struct kolo_proxy *r)
         struct job *job = r->kept;
         r->kept = job->kept;
         job_free(job);
+        atomic_fetch_sub(&pending, 1);
     }
     pthread_cond_destroy(&r->came);
     pthread_mutex_destroy(&r->lock);

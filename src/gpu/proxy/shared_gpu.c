@@ -66,6 +66,7 @@ static void close_mapping(struct kolo_shared_gpu *l, struct kolo_shared_gpu_mapp
         (void)cuda->ipc_close_mem_handle(m->at);
     }
     m->at = 0;
+    m->stale = false;
 }
 
 void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
@@ -76,15 +77,53 @@ void kolo_shared_gpu_close(struct kolo_shared_gpu *l)
     kolo_unix_socket_close(&l->sockets);
 }
 
-/* The mapping of rank q's allocation, or a mapping that was closed to make room for it. A mapping
- * of another allocation at the same addresses is closed, too, because its memory is gone. */
+static int by_use(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Mark the mappings that were not used for the longest time, until a quarter of all is free. */
+static void retire_oldest(struct kolo_shared_gpu *l)
+{
+    enum { MOST = KOLO_SHARED_GPU_MAPPINGS / 4 * 3 };
+    uint64_t used[KOLO_SHARED_GPU_MAPPINGS];
+    size_t n = 0;
+    for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
+        const struct kolo_shared_gpu_mapping *m = &l->mapping[i];
+        if (m->at != 0 && !m->stale) {
+            used[n++] = m->used;
+        }
+    }
+    if (n > MOST) {
+        qsort(used, n, sizeof *used, by_use);
+        for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
+            struct kolo_shared_gpu_mapping *m = &l->mapping[i];
+            m->stale = m->stale || (m->at != 0 && m->used < used[n - MOST]);
+        }
+    }
+}
+
+void kolo_shared_gpu_tidy(struct kolo_shared_gpu *l)
+{
+    retire_oldest(l);
+    for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
+        if (l->mapping[i].stale) {
+            close_mapping(l, &l->mapping[i]);
+        }
+    }
+    atomic_store(&l->full, false);
+}
+
+/* The mapping of rank q's allocation, or a free entry for it, or NULL if there is none. A mapping
+ * of another allocation at the same addresses is stale, because its memory is gone. */
 static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, int q,
                                                     const struct kolo_cuda_ipc_memory *memory)
 {
-    struct kolo_shared_gpu_mapping *oldest = &l->mapping[0];
+    struct kolo_shared_gpu_mapping *unused = NULL;
     for (int i = 0; i < KOLO_SHARED_GPU_MAPPINGS; i++) {
         struct kolo_shared_gpu_mapping *m = &l->mapping[i];
-        const bool overlaps = m->at != 0 && m->rank == q &&
+        const bool overlaps = m->at != 0 && !m->stale && m->rank == q &&
                               m->base < memory->base + memory->bytes &&
                               memory->base < m->base + m->bytes;
         if (overlaps && m->base == memory->base && m->bytes == memory->bytes &&
@@ -92,12 +131,15 @@ static struct kolo_shared_gpu_mapping *find_mapping(struct kolo_shared_gpu *l, i
             return m;
         }
         if (overlaps) {
-            close_mapping(l, m);
+            m->stale = true;
+            atomic_store(&l->full, true);
         }
-        oldest = oldest->at == 0 || (m->at != 0 && m->used >= oldest->used) ? oldest : m;
+        unused = m->at == 0 ? m : unused;
     }
-    close_mapping(l, oldest);
-    return oldest;
+    if (unused == NULL) {
+        atomic_store(&l->full, true);
+    }
+    return unused;
 }
 
 static bool is_here(const struct kolo_shared_gpu *l, int q,
@@ -115,14 +157,17 @@ static bool open_memory(struct kolo_shared_gpu *l, int q, const struct kolo_cuda
         return true;
     }
     struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
+    if (m == NULL) {
+        return false;
+    }
     if (m->at == 0) {
         const kolo_cuda_address at =
             memory->by_fd ? 0 : kolo_cuda_ipc_open(l->gpu->cuda, &memory->handle);
         if (at == 0) {
             return false;
         }
-        *m = (struct kolo_shared_gpu_mapping){q, memory->base, memory->bytes, memory->id, false, at,
-                                              0};
+        *m = (struct kolo_shared_gpu_mapping){
+            .rank = q, .base = memory->base, .bytes = memory->bytes, .id = memory->id, .at = at};
     }
     m->used = ++l->uses;
     *out = m->at + (memory->at - memory->base);
@@ -167,7 +212,11 @@ static kolo_cuda_address map_fd(const struct kolo_shared_gpu *l, int fd, size_t 
 static bool needs_descriptor(struct kolo_shared_gpu *l, int q,
                              const struct kolo_cuda_ipc_memory *memory)
 {
-    return memory->by_fd != 0 && !is_here(l, q, memory) && find_mapping(l, q, memory)->at == 0;
+    if (memory->by_fd == 0 || is_here(l, q, memory)) {
+        return false;
+    }
+    const struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
+    return m != NULL && m->at == 0;
 }
 
 /* On rank 0: map the descriptors that come. A mapping that failed is noticed when the buffer is
@@ -180,15 +229,20 @@ static void receive_fds(struct kolo_shared_gpu *l, const struct offer *offer, in
          asked--) {
         const struct kolo_cuda_ipc_memory *memory =
             which == NEEDS_IN ? &offer[q].in : &offer[q].out;
-        const kolo_cuda_address at = fd >= 0 ? map_fd(l, fd, memory->bytes) : 0;
+        struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
+        const kolo_cuda_address at =
+            fd >= 0 && m != NULL && m->at == 0 ? map_fd(l, fd, memory->bytes) : 0;
         if (fd >= 0) {
             (void)close(fd);
         }
         if (at != 0) {
-            struct kolo_shared_gpu_mapping *m = find_mapping(l, q, memory);
-            close_mapping(l, m);
-            *m = (struct kolo_shared_gpu_mapping){q,    memory->base, memory->bytes, memory->id,
-                                                  true, at,           ++l->uses};
+            *m = (struct kolo_shared_gpu_mapping){.rank = q,
+                                                  .base = memory->base,
+                                                  .bytes = memory->bytes,
+                                                  .id = memory->id,
+                                                  .by_fd = true,
+                                                  .at = at,
+                                                  .used = ++l->uses};
             KOLO_LOG(INFO, INIT, "Channel 00/0 : %d[%d] -> 0[%d] via P2P/CUMEM", q, l->gpu->ordinal,
                      l->gpu->ordinal);
         }
@@ -228,17 +282,35 @@ static kolo_status exchange_fds(struct kolo_shared_gpu *l, const struct offer *o
 
 /* ---- running ---- */
 
+/* Log once that rank 0 cannot open memory of rank q. Other memory may be better. */
+static void say_closed(struct kolo_shared_gpu *l, int q)
+{
+    if (!l->said && l->host->ranks.rank == 0) {
+        l->said = true;
+        KOLO_LOG(
+            INFO, INIT,
+            "rank 0 cannot open a buffer of rank %d on GPU %d (managed memory, a pool, several "
+            "allocations, or a mapping that is still in its place); such calls go through the "
+            "host",
+            q, l->gpu->ordinal);
+    }
+}
+
 static int32_t lead_call(struct kolo_shared_gpu *l, const struct kolo_gpu_call *call,
                          const struct offer *offer)
 {
     struct kolo_fused_launch argument = {.table = 0};
     const int n = l->host->ranks.nranks;
-    for (int q = 0; q < n; q++) {
+    int closed = -1;
+    for (int q = 0; q < n; q++) { /* all of them, so that the next call finds nothing stale */
         argument.rank[q].factor = offer[q].factor;
-        if (!open_memory(l, q, &offer[q].in, &argument.rank[q].in) ||
-            !open_memory(l, q, &offer[q].out, &argument.rank[q].out)) {
-            return CANNOT_OPEN;
-        }
+        const bool in = open_memory(l, q, &offer[q].in, &argument.rank[q].in);
+        const bool out = open_memory(l, q, &offer[q].out, &argument.rank[q].out);
+        closed = in && out ? closed : q;
+    }
+    if (closed >= 0) {
+        say_closed(l, closed);
+        return CANNOT_OPEN;
     }
     const kolo_status st = kolo_gpu_launch(l->gpu, n, call, &argument);
     return st != KOLO_OK ? (int32_t)st
@@ -263,7 +335,10 @@ static kolo_status run_offers(struct kolo_shared_gpu *l, const struct kolo_gpu_c
     int32_t outcome = DONE;
     KOLO_TRY(check_same(l, offer));
     for (int q = 0; q < l->host->ranks.nranks; q++) {
-        outcome = offer[q].usable ? outcome : CANNOT_OPEN;
+        if (!offer[q].usable) {
+            outcome = CANNOT_OPEN;
+            say_closed(l, q);
+        }
     }
     if (outcome == CANNOT_OPEN) {
         *done_out = false;

@@ -4,7 +4,8 @@
  * Every rank offers the handles of its buffers' allocations. Rank 0 opens the ones that are not yet
  * open, runs one fused kernel over all buffers, waits for it and tells the outcome. The key of a
  * mapping is the rank, the allocation and the driver's number of it. So memory that was freed and
- * allocated again at the same address is not mistaken for the old memory.
+ * allocated again at the same address is not mistaken for the old memory. A call closes no mapping:
+ * that waits for the GPU, which waits for the call.
  *
  * Exportable memory of virtual memory management has no legacy handle and comes as a descriptor
  * (gpu/ipc/unix_socket.h), for which rank 0 asks if it has no mapping. Memory of cudaMallocAsync,
@@ -17,13 +18,16 @@
 #include "gpu/context/gpu.h"
 #include "gpu/ipc/unix_socket.h"
 
-enum { KOLO_SHARED_GPU_MAPPINGS = 64 };
+#include <stdatomic.h>
+
+enum { KOLO_SHARED_GPU_MAPPINGS = 256 };
 
 struct kolo_shared_gpu_mapping {
     int rank;
     uint64_t base, bytes, id; /* in its process */
     bool by_fd;
     kolo_cuda_address at; /* in this process; 0: not mapped */
+    bool stale;           /* its memory is gone; to be closed outside of calls */
     uint64_t used;
 };
 
@@ -32,6 +36,8 @@ struct kolo_shared_gpu {
     struct kolo_gpu *gpu;   /* on rank 0 it has kernels */
     struct kolo_unix_socket sockets;
     uint64_t uses;
+    _Atomic bool full; /* there are mappings to close */
+    bool said;         /* that some memory cannot be opened */
     struct kolo_shared_gpu_mapping mapping[KOLO_SHARED_GPU_MAPPINGS];
 };
 
@@ -43,6 +49,10 @@ kolo_status kolo_shared_gpu_open(struct kolo_shared_gpu *shared);
  * and those of collectives. */
 kolo_status kolo_shared_gpu_run(struct kolo_shared_gpu *shared, const struct kolo_gpu_call *call,
                                 bool *done_out);
+/* Close what no call will use. It waits for all work of the GPU and lets no other call of the
+ * driver pass, so no stream of the process may wait for a proxy meanwhile. The GPU's context is
+ * current. */
+void kolo_shared_gpu_tidy(struct kolo_shared_gpu *shared);
 /* Close all mappings and sockets. */
 void kolo_shared_gpu_close(struct kolo_shared_gpu *shared);
 
