@@ -5,6 +5,7 @@
 
 #include "gpu/context/deadline.h"
 #include "gpu/context/stream_order.h"
+#include "gpu/proxy/pending.h"
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
 
@@ -17,6 +18,8 @@ struct job { /* a call of this rank, for the thread */
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
+    struct kolo_shared_gpu_offer offer; /* if ranks that share the GPU can run it */
+    _Atomic int users;                  /* who enqueues it, and the thread; not if it is captured */
     /* [nmessages], instead of a collective; then only call.stream is set. */
     struct kolo_message *message;
     int nmessages;
@@ -61,29 +64,6 @@ const struct kolo_gpu *kolo_proxy_gpu(const struct kolo_proxy *proxy)
     return &proxy->gpu;
 }
 
-/* ---- calls for which streams wait ---- */
-
-/* Calls of all proxies of the process that are enqueued and not yet served, and calls in graphs,
- * which may be launched at any time. */
-static _Atomic size_t pending;
-/* A call that is enqueued, and thus pending, holds it for reading. */
-static pthread_rwlock_t enqueuing = PTHREAD_RWLOCK_INITIALIZER;
-
-/* Close the mappings that no call will use, while no stream of the process waits for a proxy. */
-static void tidy_mappings(struct kolo_proxy *r)
-{
-    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED; then the mode before */
-    if (!atomic_load(&r->shared.full) || pthread_rwlock_trywrlock(&enqueuing) != 0) {
-        return;
-    }
-    if (atomic_load(&pending) == 0 &&
-        r->gpu.cuda->thread_exchange_stream_capture_mode(&mode) == KOLO_CUDA_OK) {
-        kolo_shared_gpu_tidy(&r->shared);
-        (void)r->gpu.cuda->thread_exchange_stream_capture_mode(&mode);
-    }
-    pthread_rwlock_unlock(&enqueuing);
-}
-
 /* ---- the thread ---- */
 
 static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
@@ -91,7 +71,8 @@ static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
     return r->fuses && !kolo_coll_by_messages(&job->call.args);
 }
 
-static kolo_status serve_job(struct job *job)
+/* *released_out: the stream goes on already. */
+static kolo_status serve_job(struct job *job, bool *released_out)
 {
     struct kolo_proxy *r = job->proxy;
     bool fused = false;
@@ -102,9 +83,8 @@ static kolo_status serve_job(struct job *job)
         return kolo_barrier(r->host, NULL);
     }
     if (can_fuse(r, job)) {
-        struct kolo_gpu_call own = job->call;
-        own.stream = r->staging.in.stream;
-        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &own, &fused));
+        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &job->offer, r->staging.in.stream, &fused,
+                                     released_out));
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
@@ -135,6 +115,13 @@ static void job_free(struct job *job)
     free(job);
 }
 
+static void job_leave(struct job *job)
+{
+    if (atomic_fetch_sub(&job->users, 1) == 1) {
+        job_free(job);
+    }
+}
+
 /* End the user's communicator. The ranks of `host` have the same numbers, so the failure names the
  * same rank. */
 static void end_comm(struct kolo_proxy *r, kolo_status st)
@@ -157,14 +144,17 @@ static void *run_jobs(void *arg)
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     const bool entered = st == KOLO_OK;
     for (struct job *job; (job = next_job(r, &aborted)) != NULL;) {
-        st = st == KOLO_OK && !aborted ? serve_job(job) : st;
+        bool released = false;
+        st = st == KOLO_OK && !aborted ? serve_job(job, &released) : st;
         if (st != KOLO_OK && !aborted) {
             end_comm(r, st);
         }
-        atomic_store_explicit(r->done, 1, memory_order_release);
+        if (!released) {
+            atomic_store_explicit(r->done, 1, memory_order_release);
+        }
         if (!job->captured) {
-            job_free(job);
-            atomic_fetch_sub(&pending, 1);
+            job_leave(job);
+            kolo_pending_end();
         }
     }
     kolo_shared_gpu_close(&r->shared);
@@ -208,6 +198,22 @@ kolo_status kolo_proxy_note(struct kolo_proxy *r, kolo_stream stream)
     return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, true);
 }
 
+/* Before a call is enqueued that ranks of one GPU may run: what needs the driver. All that is safe
+ * in a capture. */
+static kolo_status prepare_offer(struct kolo_proxy *r, struct job *job)
+{
+    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED; then the mode before */
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
+                       thread_exchange_stream_capture_mode(&mode)));
+    if (atomic_load(&r->shared.full) && !job->captured && kolo_pending_alone_begin()) {
+        kolo_shared_gpu_tidy(&r->shared);
+        kolo_pending_alone_end();
+    }
+    job->offer = kolo_shared_gpu_offer(&r->shared, &job->call);
+    return KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
+                     thread_exchange_stream_capture_mode(&mode));
+}
+
 static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
@@ -219,25 +225,27 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
     }
     KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
-    if (!captured) {
-        tidy_mappings(r);
-    }
+    const bool fuses =
+        job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
+    KOLO_TRY(fuses ? prepare_offer(r, job) : KOLO_OK);
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
-    pthread_rwlock_rdlock(&enqueuing);
-    atomic_fetch_add(&pending, 1);
+    kolo_pending_enqueue_begin();
     kolo_status st =
         KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job));
     if (st == KOLO_OK) {
-        *taken_out = true; /* the thread may have freed it already, unless it is captured */
+        *taken_out = true; /* the thread leaves it when it has served it */
         if (captured) {
             job->kept = r->kept;
             r->kept = job;
         }
         st = KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0));
+        if (st == KOLO_OK && fuses && r->host->ranks.rank == 0) {
+            st = kolo_shared_gpu_enqueue(&r->shared, &job->call);
+        }
     } else {
-        atomic_fetch_sub(&pending, 1);
+        kolo_pending_end();
     }
-    pthread_rwlock_unlock(&enqueuing);
+    kolo_pending_enqueue_end();
     KOLO_TRY(st);
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
@@ -255,6 +263,8 @@ static kolo_status enqueue_job(struct kolo_proxy *r, struct job *job)
     }
     if (!taken) {
         job_free(job);
+    } else if (!job->captured) {
+        job_leave(job);
     }
     return st;
 }
@@ -268,7 +278,7 @@ kolo_status kolo_proxy_enqueue(struct kolo_proxy *r, const struct kolo_gpu_call 
         v->all = NULL;
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
     }
-    *job = (struct job){.proxy = r, .call = *call, .v = *v};
+    *job = (struct job){.proxy = r, .call = *call, .v = *v, .users = 2};
     v->all = NULL;
     return enqueue_job(r, job);
 }
@@ -284,7 +294,8 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
     memcpy(all, m, (size_t)n * sizeof *all);
-    *job = (struct job){.proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n};
+    *job = (struct job){
+        .proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n, .users = 2};
     return enqueue_job(r, job);
 }
 
@@ -352,14 +363,22 @@ void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 
 static kolo_status start_thread(struct kolo_proxy *r)
 {
-    enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
+    enum { PORTABLE = 1, DEVICEMAP = 2, LINE = 128 }; /* done, ended and the table, each apart */
+    const size_t bytes = 2 * LINE + sizeof(struct kolo_fused_table);
     void *pinned = NULL;
     KOLO_TRY(
-        KOLO_CUDA(&r->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, PAGE, PORTABLE | DEVICEMAP)));
+        KOLO_CUDA(&r->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, bytes, PORTABLE | DEVICEMAP)));
+    memset(pinned, 0, bytes);
     r->done = pinned;
-    atomic_store(r->done, 0);
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuMemHostGetDevicePointer",
                        mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
+    struct kolo_fused_table *table = (void *)((char *)pinned + 2 * LINE);
+    table->aborted = 1; /* until a call has its addresses there */
+    r->shared.words = (struct kolo_shared_gpu_words){.done = r->done,
+                                                     .ended = (void *)((char *)pinned + LINE),
+                                                     .table = table,
+                                                     .ended_at = r->done_at + LINE,
+                                                     .table_at = r->done_at + 2 * LINE};
     KOLO_TRY(kolo_staging_open(&r->staging));
     KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
     if (pthread_create(&r->thread, NULL, run_jobs, r) != 0) {
@@ -383,7 +402,7 @@ static void proxy_free(struct kolo_proxy *r)
         struct job *job = r->kept;
         r->kept = job->kept;
         job_free(job);
-        atomic_fetch_sub(&pending, 1);
+        kolo_pending_end();
     }
     pthread_cond_destroy(&r->came);
     pthread_mutex_destroy(&r->lock);

@@ -8,8 +8,8 @@
  *
  * The thread runs the call on a second communicator of the same ranks, for host memory. There are
  * two cases:
- * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, runs one fused kernel
- *   over all of them, and tells the other ranks (shared_gpu.h).
+ * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, lets one fused kernel go
+ *   over all of them, which is in its stream already, and tells the other ranks (shared_gpu.h).
  * - Otherwise, or if some memory cannot be opened: tiles go through pinned memory and the
  *   collectives of the second communicator (staging.h). */
 #ifndef KOLO_GPU_PROXY_PROXY_H
