@@ -172,6 +172,33 @@ TEST(DeviceCollectives, OfOneThreadsGroupShareAStreamOrHaveTheirOwn)
     }
 }
 
+// Each event is a write of the GPU.
+TEST(FakeDeviceCollectives, RecordOneEventBehindTheKernelOfAllRanks)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    constexpr int kRanks = 4;
+    Team team(kRanks);
+    ASSERT_EQ(KOLO_OK, team.status) << kolo_error_text();
+    const Call call = {kAllReduce, KOLO_FLOAT32, KOLO_SUM, 50, 0};
+    const Data data(call, kRanks, 17);
+    for (const bool shared : {true, false}) {
+        const size_t before = Find<size_t()>("FakeCudaRecords")();
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        for (int r = 0; r < kRanks; r++) {
+            const auto at = static_cast<size_t>(r);
+            ASSERT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), team.Comm(r),
+                                    team.At(shared ? 0 : r).Get()));
+        }
+        ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+        const size_t streams = shared ? 0 : kRanks; // each joins the kernel's, which forks
+        EXPECT_EQ(before + 1 + streams, Find<size_t()>("FakeCudaRecords")());
+        for (int r = 0; r < kRanks; r++) {
+            team.At(shared ? 0 : r).Sync();
+            data.Check(call, r);
+        }
+    }
+}
+
 TEST(DeviceCollectives, TakeEffectInTheirOrderWhateverTheirStreams)
 {
     constexpr int kRanks = 3;

@@ -254,6 +254,31 @@ static kolo_status fork_streams(struct kolo_fused_path *path,
     return KOLO_OK;
 }
 
+/* Behind a kernel of all ranks one event is enough: it is in rank 0's stream, for which the other
+ * streams wait. */
+static kolo_status note_kernel(struct kolo_fused_path *path,
+                               const struct kolo_gpu_call *const *call)
+{
+    bool captured = false;
+    KOLO_TRY(kolo_gpu_is_capturing(&path->gpu, call[0]->stream, &captured));
+    if (captured) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(CHECK(path, "cuEventRecord", event_record(path->whole, call[0]->stream)));
+    for (int r = 0; r < path->nranks; r++) {
+        kolo_gpu_order_share(&path->part[r].order, call[r]->stream, path->whole);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status note_all(struct kolo_fused_path *path, const struct kolo_gpu_call *const *call)
+{
+    for (int r = 0; r < path->nranks; r++) {
+        KOLO_TRY(note_call(path, r, call[r]->stream));
+    }
+    return KOLO_OK;
+}
+
 kolo_status kolo_fused_enqueue_all(struct kolo_fused_path *path,
                                    const struct kolo_gpu_call *const *call)
 {
@@ -276,13 +301,14 @@ kolo_status kolo_fused_enqueue_all(struct kolo_fused_path *path,
     if (kolo_coll_by_messages(&call[0]->args)) {
         KOLO_TRY(follow_all(path, call));
         KOLO_TRY(send_blocks(path, call, 0, path->nranks));
+        KOLO_TRY(note_all(path, call));
     } else {
         KOLO_TRY(join_streams(path, call));
         KOLO_TRY(kolo_gpu_launch(&path->gpu, path->nranks, call[0], &argument));
         KOLO_TRY(fork_streams(path, call));
+        KOLO_TRY(note_kernel(path, call));
     }
     for (int r = 0; r < path->nranks; r++) {
-        KOLO_TRY(note_call(path, r, call[r]->stream));
         path->part[r].calls++;
     }
     return KOLO_OK;

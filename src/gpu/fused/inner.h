@@ -59,6 +59,7 @@ struct kolo_fused_path {
     struct kolo_fused_memory *memory;
     kolo_cuda_address table; /* the table, as the GPU addresses it */
     struct kolo_gpu_p2p *p2p;
+    kolo_cuda_event whole; /* behind the last kernel of all ranks, outside graphs */
 
     struct kolo_fused_part part[KOLO_FUSED_RANKS];
     /* Of the members below. Never held while something is enqueued: that may wait until a stream

@@ -136,6 +136,7 @@ static kolo_status make_parts(struct kolo_fused_path *path)
     path->table = path->memory->at;
     KOLO_TRY(kolo_gpu_p2p_open(&path->gpu, path->nranks, (char *)path->memory->host + table,
                                path->table + table, &path->p2p));
+    KOLO_TRY(CHECK(path, "cuEventCreate", event_create(&path->whole, KOLO_CUDA_DISABLE_TIMING)));
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(kolo_gpu_order_open(&path->gpu, &path->part[r].order));
         KOLO_TRY(CHECK(path, "cuEventCreate",
@@ -154,6 +155,9 @@ static void path_free(struct kolo_fused_path *path)
             if (path->part[r].joint != NULL) {
                 (void)cuda->event_destroy(path->part[r].joint);
             }
+        }
+        if (path->whole != NULL) {
+            (void)cuda->event_destroy(path->whole);
         }
         kolo_gpu_p2p_close(path->p2p);
         if (path->memory != NULL) {
