@@ -337,4 +337,30 @@ TEST(FusedLowering, CutsEveryCallIntoPiecesThatCoverItOnce)
     }
 }
 
+// Blocks that have one piece more than the others hold up the whole call.
+TEST(FusedLowering, GivesAllBlocksAlmostTheSameWork)
+{
+    constexpr unsigned kManySms = 132;
+    for (const kolo_coll coll :
+         {KOLO_COLL_ALL_REDUCE, KOLO_COLL_ALL_GATHER, KOLO_COLL_ALL_TO_ALL}) {
+        for (const int ranks : {1, 2, 7, 8}) {
+            for (size_t mib = 3; mib < 100; mib++) { // of all moves
+                const auto n = static_cast<size_t>(ranks);
+                const size_t moves = coll == KOLO_COLL_ALL_REDUCE   ? 1
+                                     : coll == KOLO_COLL_ALL_GATHER ? n
+                                                                    : n * (n + 1) / 2;
+                const size_t bytes = mib << 20, count = bytes / 4 / moves;
+                const kolo_coll_args args = ArgsOf(coll, KOLO_FLOAT32, KOLO_SUM, count);
+                kolo_fused f;
+                kolo_fused_lower(&args, ranks, kManySms, &f);
+                const unsigned blocks = kolo_fused_blocks(&f, kManySms);
+                const size_t most = (f.npieces + blocks - 1) / blocks; // pieces of a block
+                const double share = static_cast<double>(bytes) / (2 * kManySms);
+                EXPECT_LT(static_cast<double>(most * f.piece * 4), 1.16 * share)
+                    << coll << " of " << ranks << " ranks, " << mib << " MiB";
+            }
+        }
+    }
+}
+
 } // namespace
