@@ -136,6 +136,9 @@ static void set_environment(int nranks, int rank)
     set_number("KOLO_LOCAL_SIZE", nranks);
     (void)setenv("KOLO_JOB", job.job, 1);
     (void)setenv("KOLO_SECRET", job.secret, 1);
+    /* The hardware queues of a GPU, as many as there are: a stream that waits for another rank
+     * holds up what is behind it in its queue. */
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 /* What torch.distributed's init_process_group() reads. The place where its ranks meet may be the

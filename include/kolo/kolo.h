@@ -165,8 +165,9 @@ struct kolo_config {
  *    It may be captured in a CUDA graph, by all ranks or by none. Calls of a rank on different
  *    streams take effect in the order of the calls. With host memory a call returns when its
  *    result is complete, and `stream` is NULL.
- *  - Threads. Ranks that are threads need streams of their own, not the default stream. Exception:
- *    one thread makes the calls of all ranks, or of both ends of a message, in a group.
+ *  - Threads. A call of ranks that are threads on one GPU returns when each of them has made it.
+ *    One thread makes the calls of several ranks in a group. In graphs, and for messages, such
+ *    ranks need streams of their own, not the default stream, unless both ends are in one group.
  *  - Messages. Sends and receives of GPU memory take effect in the order of the communicator's
  *    calls, so that exchanges need a group. The messages of a group are on one stream. Both ends
  *    of a message are in GPU memory. A message that is longer than a receive that was enqueued

@@ -140,36 +140,16 @@ static kolo_status issue_messages(void)
 
 /* ---- the end of a group ---- */
 
-/* The number of calls that the group has of a rank of this fused path, from `from` on. *first_out
- * is the first of them. */
-static int calls_of(struct pending *from, const struct kolo_fused_path *fused, int rank,
-                    struct pending **first_out)
+/* Find the first call that the group has of each rank of this call's fused path. NULL: the call of
+ * a rank comes from another thread. */
+static void find_ranks(struct pending *head, struct pending *of[KOLO_FUSED_RANKS])
 {
-    int count = 0;
-    for (struct pending *p = from; p != NULL; p = p->next) {
-        if (p->path->fused == fused && p->path->comm->ranks.rank == rank) {
-            *first_out = count++ == 0 ? p : *first_out;
+    for (struct pending *p = head; p != NULL; p = p->next) {
+        const int rank = p->path->comm->ranks.rank;
+        if (p->path->fused == head->path->fused && of[rank] == NULL) {
+            of[rank] = p;
         }
     }
-    return count;
-}
-
-/* Find the first call of each rank of this call's fused path. False: the group has not as many
- * calls of each rank, or there is no such path. */
-static bool find_all_ranks(struct pending *head, struct pending *of[KOLO_FUSED_RANKS])
-{
-    const struct kolo_fused_path *fused = head->path->fused;
-    const struct kolo_comm *c = head->path->comm;
-    if (fused == NULL) {
-        return false;
-    }
-    const int mine = calls_of(head, fused, c->ranks.rank, &of[c->ranks.rank]);
-    for (int r = 0; r < c->ranks.nranks; r++) {
-        if (calls_of(head, fused, r, &of[r]) != mine) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /* Take a call off the list, which was enqueued with status `st`. */
@@ -185,24 +165,26 @@ static void end_pending(struct pending *done, kolo_status st)
     free(done);
 }
 
-/* Enqueue the first call of the list. If the group has the calls of all ranks of a fused path, they
- * go together. */
+/* Enqueue the first call of the list, together with those of other ranks of its fused path. */
 static kolo_status issue_first(void)
 {
-    struct pending *head = pending, *of[KOLO_FUSED_RANKS];
+    struct pending *head = pending, *of[KOLO_FUSED_RANKS] = {NULL};
     const struct kolo_gpu_call *call[KOLO_FUSED_RANKS] = {NULL};
-    const int nranks = head->path->comm->ranks.nranks;
-    if (!find_all_ranks(head, of)) {
+    const struct kolo_comm *c = head->path->comm;
+    if (head->path->fused == NULL) {
         const kolo_status st = kolo_gpu_path_enqueue(head->path, &head->call, &head->v);
         end_pending(head, st);
         return st;
     }
-    for (int r = 0; r < nranks; r++) {
-        call[r] = &of[r]->call;
+    find_ranks(head, of);
+    for (int r = 0; r < c->ranks.nranks; r++) {
+        call[r] = of[r] != NULL ? &of[r]->call : NULL;
     }
-    const kolo_status st = kolo_fused_path_enqueue_all(head->path->fused, call);
-    for (int r = 0; r < nranks; r++) {
-        end_pending(of[r], st);
+    const kolo_status st = kolo_fused_path_meet(head->path->fused, call, c->options.timeout_ms);
+    for (int r = 0; r < c->ranks.nranks; r++) {
+        if (of[r] != NULL) {
+            end_pending(of[r], st);
+        }
     }
     return st;
 }

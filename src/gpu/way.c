@@ -25,7 +25,9 @@ kolo_status kolo_gpu_path_enqueue(struct kolo_gpu_path *p, const struct kolo_gpu
                                   struct kolo_counts *v)
 {
     if (p->fused != NULL) {
-        return kolo_fused_path_enqueue(p->fused, p->comm->ranks.rank, call);
+        const struct kolo_gpu_call *all[KOLO_FUSED_RANKS] = {NULL};
+        all[p->comm->ranks.rank] = call;
+        return kolo_fused_path_meet(p->fused, all, p->comm->options.timeout_ms);
     }
     if (p->p2p != NULL && !kolo_coll_by_messages(&call->args)) {
         return has_failed(p) ? kolo_comm_usable(p->comm) : kolo_p2p_path_enqueue(p->p2p, call);
@@ -48,10 +50,13 @@ kolo_status kolo_gpu_path_enqueue_messages(struct kolo_gpu_path *p, const struct
 
 /* ---- layers of the hierarchical way ---- */
 
+/* The threads of a layer do not meet: one of them may make the calls of several ranks in turn. */
 static kolo_status enqueue_in_layer(struct kolo_comm *layer, const struct kolo_gpu_call *call,
                                     struct kolo_counts *v)
 {
-    return kolo_gpu_path_enqueue(kolo_gpu_path_of(layer), call, v);
+    struct kolo_gpu_path *p = kolo_gpu_path_of(layer);
+    return p->fused != NULL ? kolo_fused_path_enqueue(p->fused, layer->ranks.rank, call)
+                            : kolo_gpu_path_enqueue(p, call, v);
 }
 
 static enum kolo_hier_way way_of_layer(const struct kolo_comm *layer)

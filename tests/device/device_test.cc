@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "exec/gpu/fused/fused.h"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
@@ -82,6 +83,37 @@ void SyncStream(void *stream)
     Do("cuStreamSynchronize", stream);
 }
 
+// A thread that frees memory. The driver lets no other call of the process pass until the GPU has
+// done all work. So if a stream waits for a rank that never comes, an end of its communicator that
+// needs the driver never comes either.
+class Freer
+{
+  public:
+    Freer()
+        : memory_(Allocate()), thread_([this] {
+              const Context context;
+              Do("cuMemFree_v2", memory_);
+          })
+    {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100)); // now it has the lock
+    }
+    ~Freer()
+    {
+        thread_.join();
+    }
+
+  private:
+    static unsigned long long Allocate()
+    {
+        const Context context;
+        unsigned long long memory;
+        Do("cuMemAlloc_v2", &memory, size_t{64});
+        return memory;
+    }
+    unsigned long long memory_;
+    std::thread thread_;
+};
+
 // ---- results -----------------------------------------------------------------------------------
 
 TEST(DeviceCollectives, OfThreadsWithAStreamEachGiveTheReferencesBits)
@@ -136,6 +168,33 @@ TEST(DeviceCollectives, OfOneThreadsGroupShareAStreamOrHaveTheirOwn)
                 }
                 data.Check(call, r);
             }
+        }
+    }
+}
+
+// Each event is a write of the GPU.
+TEST(FakeDeviceCollectives, RecordOneEventBehindTheKernelOfAllRanks)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    constexpr int kRanks = 4;
+    Team team(kRanks);
+    ASSERT_EQ(KOLO_OK, team.status) << kolo_error_text();
+    const Call call = {kAllReduce, KOLO_FLOAT32, KOLO_SUM, 50, 0};
+    const Data data(call, kRanks, 17);
+    for (const bool shared : {true, false}) {
+        const size_t before = Find<size_t()>("FakeCudaRecords")();
+        ASSERT_EQ(KOLO_OK, kolo_group_begin());
+        for (int r = 0; r < kRanks; r++) {
+            const auto at = static_cast<size_t>(r);
+            ASSERT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), team.Comm(r),
+                                    team.At(shared ? 0 : r).Get()));
+        }
+        ASSERT_EQ(KOLO_OK, kolo_group_end()) << kolo_error_text();
+        const size_t streams = shared ? 0 : kRanks; // each joins the kernel's, which forks
+        EXPECT_EQ(before + 1 + streams, Find<size_t()>("FakeCudaRecords")());
+        for (int r = 0; r < kRanks; r++) {
+            team.At(shared ? 0 : r).Sync();
+            data.Check(call, r);
         }
     }
 }
@@ -359,13 +418,16 @@ TEST(DeviceBlocks, OfDifferentLengthsAtTheirEndsEndTheCommunicator)
     ASSERT_EQ(KOLO_OK, team.status);
     const Memory a(64), b(64);
     const size_t counts[2] = {1, 3}, displs[2] = {0, 1};
-    EXPECT_EQ(KOLO_OK, kolo_scatterv(a.Get(), counts, displs, b.Get(), 1, KOLO_INT32, 0,
-                                     team.Comm(0), team.At(0).Get()));
-    EXPECT_EQ(KOLO_ERR_MISMATCH, kolo_scatterv(nullptr, nullptr, nullptr, b.Get(8), 2, KOLO_INT32,
-                                               0, team.Comm(1), team.At(1).Get()));
-    EXPECT_NE(nullptr,
-              strstr(kolo_error_text(), "rank 0 sends 12 bytes to rank 1, which has room for 8"))
-        << kolo_error_text();
+    team.Threads([&](int r) {
+        EXPECT_EQ(KOLO_ERR_MISMATCH,
+                  r == 0 ? kolo_scatterv(a.Get(), counts, displs, b.Get(), 1, KOLO_INT32, 0,
+                                         team.Comm(0), team.At(0).Get())
+                         : kolo_scatterv(nullptr, nullptr, nullptr, b.Get(8), 2, KOLO_INT32, 0,
+                                         team.Comm(1), team.At(1).Get()));
+        EXPECT_NE(nullptr, strstr(kolo_error_text(),
+                                  "rank 0 sends 12 bytes to rank 1, which has room for 8"))
+            << kolo_error_text();
+    });
     team.At(0).Sync();
 }
 
@@ -775,7 +837,7 @@ TEST(FakeDeviceErrors, NameTheKindsOfBuffersThatDoNotGoTogether)
     EXPECT_EQ(KOLO_OK, kolo_comm_error(team.Comm(0))) << "none of these ends the communicator";
 }
 
-TEST(DeviceErrors, StreamsThatWouldWaitForThemselvesAreRefused)
+TEST(DeviceErrors, StreamsOfAGraphThatWouldWaitForThemselvesAreRefused)
 {
     Team team(2);
     ASSERT_EQ(KOLO_OK, team.status);
@@ -785,17 +847,33 @@ TEST(DeviceErrors, StreamsThatWouldWaitForThemselvesAreRefused)
         return Make(call, data.in[static_cast<size_t>(r)].Get(),
                     data.out[static_cast<size_t>(r)].Get(), team.Comm(r), stream);
     };
-    EXPECT_EQ(KOLO_ERR_INVALID, make(0, nullptr));
-    EXPECT_EQ(KOLO_OK, make(0, team.At(0).Get()));
-    EXPECT_EQ(KOLO_ERR_INVALID, make(1, team.At(0).Get()));
+    const Context context;
+    void *const stream[] = {team.At(0).Get(), team.At(1).Get()}, *graph[2], *launched[2];
+    Do("cuStreamBeginCapture_v2", stream[0], 1 /* this thread's */);
+    EXPECT_EQ(KOLO_OK, make(0, stream[0]));
+    EXPECT_EQ(KOLO_ERR_INVALID, make(1, stream[0]));
     EXPECT_NE(nullptr, strstr(kolo_error_text(), "rank 0's in this call, too"))
         << kolo_error_text();
-    EXPECT_EQ(KOLO_OK, make(1, team.At(1).Get())) << "which changed nothing";
-    team.At(0).Sync();
-    data.Check(call, 0);
+    EXPECT_EQ(KOLO_ERR_INVALID, make(1, stream[1]));
+    EXPECT_NE(nullptr,
+              strstr(kolo_error_text(), "rank 0's call is in a graph, and rank 1's is not"))
+        << kolo_error_text();
+    Do("cuStreamBeginCapture_v2", stream[1], 1 /* this thread's */);
+    EXPECT_EQ(KOLO_OK, make(1, stream[1])) << "which changed nothing";
+    for (int r = 0; r < 2; r++) {
+        Do("cuStreamEndCapture", stream[r], &graph[r]);
+        Do("cuGraphInstantiateWithFlags", &launched[r], graph[r], 0ull);
+        Do("cuGraphLaunch", launched[r], stream[r]);
+    }
+    for (int r = 0; r < 2; r++) {
+        team.At(r).Sync();
+        Do("cuGraphExecDestroy", launched[r]);
+        Do("cuGraphDestroy", graph[r]);
+        data.Check(call, r);
+    }
 }
 
-TEST(DeviceErrors, DifferentCallsEndTheCommunicatorAndReleaseItsStreams)
+TEST(DeviceErrors, DifferentCallsEndTheCommunicatorOnEveryRank)
 {
     Team team(3);
     ASSERT_EQ(KOLO_OK, team.status);
@@ -806,32 +884,78 @@ TEST(DeviceErrors, DifferentCallsEndTheCommunicatorAndReleaseItsStreams)
         return Make(c, data.in[static_cast<size_t>(r)].Get(),
                     data.out[static_cast<size_t>(r)].Get(), team.Comm(r), team.At(r).Get());
     };
-    EXPECT_EQ(KOLO_OK, make(call, 0));
-    EXPECT_EQ(KOLO_OK, make(call, 0)) << "queued behind the first";
-    EXPECT_EQ(KOLO_OK, make(call, 1));
-    EXPECT_EQ(KOLO_OK, make(call, 1));
-    EXPECT_EQ(KOLO_ERR_MISMATCH, make(other, 2));
-    EXPECT_NE(nullptr, strstr(kolo_error_text(), "of 10 int32 on rank 0")) << kolo_error_text();
-    EXPECT_NE(nullptr, strstr(kolo_error_text(), "of 11 int32 on rank 2")) << kolo_error_text();
-    team.At(0).Sync(); // rank 2 never came, and yet they end
-    team.At(1).Sync();
-    EXPECT_NE(KOLO_OK, make(call, 0));
+    team.Threads([&](int r) {
+        EXPECT_EQ(KOLO_OK, make(call, r));
+        EXPECT_EQ(KOLO_ERR_MISMATCH, make(r == 2 ? other : call, r));
+        EXPECT_NE(nullptr, strstr(kolo_error_text(), "of 10 int32 on rank")) << kolo_error_text();
+        EXPECT_NE(nullptr, strstr(kolo_error_text(), "of 11 int32 on rank 2")) << kolo_error_text();
+        team.At(r).Sync();
+        EXPECT_NE(KOLO_OK, make(call, r));
+    });
 }
 
-TEST(DeviceErrors, AnAbortReleasesStreamsThatWaitForARankThatNeverComes)
+TEST(DeviceErrors, AnAbortReleasesAThreadThatWaitsForARankThatNeverComes)
 {
     Team team(2);
     ASSERT_EQ(KOLO_OK, team.status);
     const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
     const Data data(call, 2, 1);
-    for (int i = 0; i < 5; i++) {
-        EXPECT_EQ(KOLO_OK,
+    const SoonOver soon;
+    std::thread waits([&] {
+        EXPECT_EQ(KOLO_ERR_ABORTED,
                   Make(call, data.in[1].Get(), data.out[1].Get(), team.Comm(1), team.At(1).Get()));
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    kolo_comm_abort(team.Comm(1));
+    waits.join();
+    team.At(1).Sync();
+    EXPECT_EQ(0x5a, data.out[1].At<uint8_t>(0)) << "no kernel ran";
+}
+
+TEST(DeviceErrors, AnAbortReleasesStreamsOfGraphsThatWaitForARankThatNeverComes)
+{
+    Team team(2);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    const Data data(call, 2, 1);
+    const Context context;
+    void *graph, *launched;
+    Do("cuStreamBeginCapture_v2", team.At(1).Get(), 1 /* this thread's */);
+    EXPECT_EQ(KOLO_OK,
+              Make(call, data.in[1].Get(), data.out[1].Get(), team.Comm(1), team.At(1).Get()));
+    Do("cuStreamEndCapture", team.At(1).Get(), &graph);
+    Do("cuGraphInstantiateWithFlags", &launched, graph, 0ull);
+    for (int i = 0; i < 5; i++) {
+        Do("cuGraphLaunch", launched, team.At(1).Get());
     }
     const SoonOver soon;
     kolo_comm_abort(team.Comm(1));
     team.At(1).Sync();
     EXPECT_EQ(0x5a, data.out[1].At<uint8_t>(0)) << "no kernel ran";
+    Do("cuGraphExecDestroy", launched);
+    Do("cuGraphDestroy", graph);
+}
+
+// Before the other ranks have come, nothing is queued that would hold up the driver.
+TEST(DeviceErrors, AThreadMayFreeMemoryAndMakeStreamsWhileTheOthersWaitForItsCall)
+{
+    Team team(3);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Call call = {kAllReduce, KOLO_INT32, KOLO_SUM, 10, 0};
+    const Data data(call, 3, 1);
+    team.Threads([&](int r) {
+        if (r == 1) { // the others are there
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            const Freer freer;
+            const Stream stream;
+        }
+        const auto at = static_cast<size_t>(r);
+        EXPECT_EQ(KOLO_OK, Make(call, data.in[at].Get(), data.out[at].Get(), team.Comm(r),
+                                r == 1 ? nullptr : team.At(0).Get()))
+            << "ranks may share a stream, and it may be the default one";
+        SyncStream(r == 1 ? nullptr : team.At(0).Get());
+        data.Check(call, r);
+    });
 }
 
 TEST(DeviceErrors, ALostRankDoesNotHoldUpDestroying)
@@ -841,10 +965,23 @@ TEST(DeviceErrors, ALostRankDoesNotHoldUpDestroying)
     {
         Team team(2, 200);
         ASSERT_EQ(KOLO_OK, team.status);
-        EXPECT_EQ(KOLO_OK,
+        EXPECT_EQ(KOLO_ERR_TIMEOUT,
                   Make(call, data.in[0].Get(), data.out[0].Get(), team.Comm(0), team.At(0).Get()));
-    } // after timeout_ms
+        EXPECT_NE(nullptr, strstr(kolo_error_text(), "rank 0 waited 200 ms for rank 1"))
+            << kolo_error_text();
+    }
     EXPECT_EQ(0x5a, data.out[0].At<uint8_t>(0));
+}
+
+TEST(DeviceErrors, AMessageOfALostRankDoesNotHoldUpDestroyingWhileAThreadFreesMemory)
+{
+    Team team(2, 200);
+    ASSERT_EQ(KOLO_OK, team.status);
+    const Memory a(64);
+    EXPECT_EQ(KOLO_OK, kolo_send(a.Get(), 3, KOLO_INT32, 1, team.Comm(0), team.At(0).Get()));
+    const Freer freer;
+    kolo_comm_destroy(team.comm[0]);
+    team.comm[0] = nullptr;
 }
 
 TEST(DeviceHost, MemoryWorksOnTheSameCommunicatorAndItCanBeSplit)
@@ -1113,6 +1250,41 @@ TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpTheOthers)
     }
 }
 
+// The proxy's thread, which shall serve the call, is inside the driver.
+TEST(FakeDeviceSeveral, ALostRankOrAnAbortDoesNotHoldUpAThreadThatFreesMemory)
+{
+    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
+    const Call call = {kAllReduce, KOLO_UINT32, KOLO_SUM, 10, 0};
+    const Spread data(call, 2, 1);
+    for (const bool aborts : {false, true}) {
+        const Stream stream;
+        Several several(2, aborts ? 20000 : 300);
+        ASSERT_TRUE(several.IsUp());
+        std::atomic<bool> open = false;
+        {
+            const Context context;
+            void (*wait)(void *) = [](void *gate) {
+                while (!*static_cast<std::atomic<bool> *>(gate)) {
+                    std::this_thread::yield();
+                }
+            };
+            Do("cuLaunchHostFunc", stream.Get(), wait, static_cast<void *>(&open));
+        }
+        for (int i = 0; i < 3; i++) {
+            EXPECT_EQ(KOLO_OK, Make(call, data.in[0].Get(), data.out[0].Get(), several.comm[0],
+                                    stream.Get()));
+        }
+        const Freer freer;
+        open = true;
+        if (aborts) {
+            kolo_comm_abort(several.comm[0]);
+        } else {
+            kolo_comm_destroy(several.comm[0]);
+            several.comm[0] = nullptr;
+        }
+    }
+}
+
 TEST(FakeDeviceSeveral, SayWhatFailedWhicheverCallOfTheDriverItIsAndLeakNothing)
 {
     ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
@@ -1270,10 +1442,15 @@ TEST(FakeDeviceMessages, SayWhatFailedWhicheverCallOfTheDriverItIsAndEndOnEveryR
             EXPECT_EQ(KOLO_OK, kolo_group_begin());
             st = kolo_send(out[r].Get(), 1, KOLO_INT32, 1 - r, comm, stream);
             st = st == KOLO_OK ? kolo_recv(in[r].Get(), 1, KOLO_INT32, 1 - r, comm, stream) : st;
-            st = st == KOLO_OK ? AllToAllV(blocks[r], comm, stream) : st;
             const kolo_status ended = kolo_group_end();
             st = st == KOLO_OK ? ended : st;
         }
+        EXPECT_EQ(KOLO_OK, kolo_group_begin());
+        for (int r = 0; r < 2 && st == KOLO_OK; r++) {
+            st = AllToAllV(blocks[r], team.Comm(r), team.At(r).Get());
+        }
+        const kolo_status ended = kolo_group_end();
+        st = st == KOLO_OK ? ended : st;
         failed = Find<bool()>("FakeCudaHasFailed")();
         Find<void(long)>("FakeCudaFailNth")(0);
         if (failed) {

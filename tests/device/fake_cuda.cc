@@ -229,7 +229,7 @@ std::set<std::pair<int, int>> peers; // (GPU, the one whose memory it may reach)
 int retained, retained_of[kMostDevices];
 std::atomic<long> fail_in{0};
 std::atomic<size_t> launches{0}, launches_low{0}, launches_direct{0}, launches_lanes{0}, syncs{0},
-    copied{0}, flushes{0};
+    records{0}, copied{0}, flushes{0};
 std::atomic<int> copy_ms{0};
 std::atomic<int> copying[kMostDevices], copied_at_once{0}; // by a GPU; the most so far
 thread_local std::vector<int> contexts;                    // of devices, 1 + ordinal
@@ -485,6 +485,11 @@ KOLO_EXPORT
 size_t FakeCudaSyncs()
 {
     return syncs;
+}
+KOLO_EXPORT
+size_t FakeCudaRecords()
+{
+    return records;
 }
 KOLO_EXPORT
 int FakeCudaSlowCopies(int ms)
@@ -1224,6 +1229,7 @@ KOLO_EXPORT
 int cuEventRecord(kolo_cuda_event event, kolo_cuda_stream stream)
 {
     ENTER_CONTEXT();
+    records++;
     auto *e = reinterpret_cast<Event *>(event);
     Stream *s = StreamOf(stream);
     e->capture = s->Capturing();

@@ -31,6 +31,8 @@ void FakeCudaDrain();
 void FakeCudaPeers(const char *word);
 // Calls of cuStreamSynchronize so far.
 size_t FakeCudaSyncs();
+// Calls of cuEventRecord so far.
+size_t FakeCudaRecords();
 // From now on each copy between the host and a GPU takes `ms` longer. Returns how many went at once
 // on one GPU, at most, since the last call of this.
 int FakeCudaSlowCopies(int ms);

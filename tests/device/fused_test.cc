@@ -84,12 +84,14 @@ struct Case {
     int ranks;
     size_t count;
     size_t in_shift, out_shift; // elements
+    size_t askew = 0;           // bytes more
 };
 
 void CheckAllReduce(const Case &c)
 {
     const size_t elem = kBytes[c.type], bytes = c.count * elem;
-    Buffers in(c.ranks, bytes, c.in_shift * elem), out(c.ranks, bytes, c.out_shift * elem);
+    Buffers in(c.ranks, bytes, c.in_shift * elem + c.askew);
+    Buffers out(c.ranks, bytes, c.out_shift * elem + c.askew);
     reduce_reference::Job job = {c.op, {}, c.count, elem, 0};
     kolo_fused_launch launch = {};
     for (int r = 0; r < c.ranks; r++) {
@@ -125,6 +127,18 @@ TEST(FusedKernels, GiveTheBitsOfTheReferenceForEveryTypeAndOperation)
                 CheckAllReduce({static_cast<kolo_type>(type), op, ranks, 101, 0, 1});
             }
         }
+    }
+}
+
+// As in C, a pair is aligned to its members, not to its size.
+constexpr kolo_type kPairs[] = {KOLO_INT32_INT32, KOLO_INT64_INT64, KOLO_FLOAT32_INT32,
+                                KOLO_FLOAT64_INT32};
+
+TEST(FusedKernels, ReducePairsThatAreAlignedToTheirMembers)
+{
+    for (const kolo_type type : kPairs) {
+        CheckAllReduce({type, KOLO_MINLOC, 3, 1027, 0, 0, kBytes[type] / 2});
+        CheckAllReduce({type, KOLO_MAXLOC, 2, 101, 0, 1, kBytes[type] / 2});
     }
 }
 
@@ -182,6 +196,7 @@ struct Movement {
     size_t count; // elements
     kolo_type type;
     bool in_place;
+    size_t askew = 0; // bytes from a boundary of 16
 };
 
 size_t InBytes(const Movement &m)
@@ -218,7 +233,7 @@ void CheckMovement(const Movement &m)
 {
     const size_t block = m.count * kBytes[m.type];
     const size_t room = std::max(InBytes(m), OutBytes(m));
-    Buffers first(m.ranks, room, 0), second(m.ranks, room, 0);
+    Buffers first(m.ranks, room, m.askew), second(m.ranks, room, m.askew);
     kolo_fused_launch launch = {};
     for (int r = 0; r < m.ranks; r++) {
         const size_t own = static_cast<size_t>(r) * block;
@@ -266,6 +281,15 @@ TEST(FusedKernels, MoveEveryByteToItsPlaceApartAndInPlace)
     }
 }
 
+TEST(FusedKernels, MovePairsThatAreAlignedToTheirMembers)
+{
+    for (const kolo_coll coll : {KOLO_COLL_BROADCAST, KOLO_COLL_ALL_TO_ALL}) {
+        for (const kolo_type type : kPairs) {
+            CheckMovement({coll, 3, 0, 1027, type, false, kBytes[type] / 2});
+        }
+    }
+}
+
 TEST(FusedKernels, GatherBlocksOfDifferentLengthsToWhereTheyBelong)
 {
     constexpr int kRanks = 4;
@@ -308,6 +332,32 @@ TEST(FusedLowering, CutsEveryCallIntoPiecesThatCoverItOnce)
                 ASSERT_EQ(f.npieces, whole * f.nmoves);
                 EXPECT_LE(kolo_fused_blocks(&f, 132), 264u);
                 EXPECT_GE(kolo_fused_blocks(&f, 132), 1u);
+            }
+        }
+    }
+}
+
+// Blocks that have one piece more than the others hold up the whole call.
+TEST(FusedLowering, GivesAllBlocksAlmostTheSameWork)
+{
+    constexpr unsigned kManySms = 132;
+    for (const kolo_coll coll :
+         {KOLO_COLL_ALL_REDUCE, KOLO_COLL_ALL_GATHER, KOLO_COLL_ALL_TO_ALL}) {
+        for (const int ranks : {1, 2, 7, 8}) {
+            for (size_t mib = 3; mib < 100; mib++) { // of all moves
+                const auto n = static_cast<size_t>(ranks);
+                const size_t moves = coll == KOLO_COLL_ALL_REDUCE   ? 1
+                                     : coll == KOLO_COLL_ALL_GATHER ? n
+                                                                    : n * (n + 1) / 2;
+                const size_t bytes = mib << 20, count = bytes / 4 / moves;
+                const kolo_coll_args args = ArgsOf(coll, KOLO_FLOAT32, KOLO_SUM, count);
+                kolo_fused f;
+                kolo_fused_lower(&args, ranks, kManySms, &f);
+                const unsigned blocks = kolo_fused_blocks(&f, kManySms);
+                const size_t most = (f.npieces + blocks - 1) / blocks; // pieces of a block
+                const double share = static_cast<double>(bytes) / (2 * kManySms);
+                EXPECT_LT(static_cast<double>(most * f.piece * 4), 1.16 * share)
+                    << coll << " of " << ranks << " ranks, " << mib << " MiB";
             }
         }
     }

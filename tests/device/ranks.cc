@@ -5,6 +5,7 @@
 // rank's complaints go to its standard error and into the result.
 #include "job.h"
 
+#include <atomic>
 #include <thread>
 
 namespace
@@ -211,9 +212,13 @@ void CheckGraph(Job &job, const Memory &a, const Memory &b)
     Do("cuGraphDestroy", captured);
 }
 
-// The second allocation most likely lies where the first did.
-void CheckNewMemory(Job &job, bool is_virtual)
+// The second allocation most likely lies where the first did. Its first call may go through the
+// host: the old mapping is closed after that. `runs`: kernels serve the second call.
+void CheckNewMemory(Job &job, bool is_virtual, bool runs)
 {
+    const auto by_host = [] {
+        return gpu::IsFake() ? Find<size_t()>("FakeCudaCopied")() : 0; // between host and GPU
+    };
     for (int round = 0; round < 4; round++) {
         const Memory memory = is_virtual ? Memory::Virtual(1 << 20, true, Gpu(job.rank))
                                          : Memory(1 << 20, Gpu(job.rank));
@@ -224,9 +229,50 @@ void CheckNewMemory(Job &job, bool is_virtual)
                                job.stream) == KOLO_OK,
                "memory anew");
         Sync(job);
-        Expect(job, memory.At<int32_t>(0) == job.ranks * round + job.ranks * (job.ranks - 1) / 2,
-               "memory anew gave another sum");
+        const int32_t sum = job.ranks * round + job.ranks * (job.ranks - 1) / 2;
+        Expect(job, memory.At<int32_t>(0) == sum, "memory anew gave another sum");
+        const size_t copied = by_host();
+        Expect(job,
+               kolo_all_reduce(memory.Get(), memory.Get(), 1, KOLO_INT32, KOLO_SUM, job.comm,
+                               job.stream) == KOLO_OK,
+               "memory anew, again");
+        Sync(job);
+        Expect(job, !runs || by_host() == copied, "memory anew, by the host again");
+        Expect(job, memory.At<int32_t>(0) == job.ranks * sum, "its second sum");
     }
+}
+
+// A thread that frees memory lets no other call of the process to the driver pass until all streams
+// are done, also this one, which waits for the other ranks.
+void CheckFreeWhilePending(Job &job, const Memory &a, const Memory &b)
+{
+    const int32_t mine[3] = {job.rank, 1, 2};
+    std::atomic<bool> open = false;
+    unsigned long long spare;
+    void (*wait)(void *) = [](void *gate) {
+        while (!*static_cast<std::atomic<bool> *>(gate)) {
+            std::this_thread::yield();
+        }
+    };
+    a.Put(mine, sizeof mine);
+    {
+        const Context context(Gpu(job.rank));
+        Do("cuMemAlloc_v2", &spare, size_t{64});
+        Do("cuLaunchHostFunc", job.stream, wait, static_cast<void *>(&open));
+    }
+    Expect(job,
+           kolo_all_reduce(a.Get(), b.Get(), 3, KOLO_INT32, KOLO_SUM, job.comm, job.stream) ==
+               KOLO_OK,
+           "while memory is freed");
+    std::thread freer([&] {
+        const Context context(Gpu(job.rank));
+        Do("cuMemFree_v2", spare);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100)); // now it has the lock
+    open = true;
+    freer.join();
+    Sync(job);
+    Expect(job, b.At<int32_t>(1) == job.ranks, "a sum while memory is freed");
 }
 
 void CheckDifferentCalls(Job &job, const Memory &a, const Memory &b)
@@ -302,13 +348,14 @@ int main()
         Say(job, "blocks of different lengths go where they belong");
         CheckMessages(job, a, b);
         Say(job, "messages come to who they are for, in the order of the calls");
+        const bool opens = getenv("KOLO_CUDA_IPC") == nullptr;
+        const bool runs = opens && (Spreads() || job.rank == 0);
+        CheckNewMemory(job, false, opens);
+        Say(job, "memory that was freed and allocated anew is not taken for the old one");
         CheckGraph(job, a, b);
         Say(job, "graphs give new results each time they are launched");
-        CheckNewMemory(job, false);
-        Say(job, "memory that was freed and allocated anew is not taken for the old one");
-        const bool opens = getenv("KOLO_CUDA_IPC") == nullptr;
+        CheckNewMemory(job, false, false);
         const size_t launches = Launches();
-        const bool runs = opens && (Spreads() || job.rank == 0);
         Expect(job, !gpu::IsFake() || (launches > 0) == runs, "launches");
         Say(job, !opens      ? "no rank runs a kernel"
                  : Spreads() ? "each rank runs kernels"
@@ -320,7 +367,7 @@ int main()
         CheckEveryCall(job, virtual_a, virtual_b, 11);
         CheckEveryCall(job, job.rank == 1 ? virtual_a : a, b, 5);
         CheckLongCalls(job, virtual_a, virtual_b);
-        CheckNewMemory(job, true);
+        CheckNewMemory(job, true, opens);
         Expect(job, !gpu::IsFake() || (Launches() > launches_before) == runs, "launches");
         Say(job, "memory of virtual memory management is as good where it can be exported");
 
@@ -337,10 +384,20 @@ int main()
         kolo_comm_destroy(other.comm);
         job.complaints += other.complaints;
         Say(job, "and gives the same where it cannot");
-        const Memory managed(Room(job.ranks), gpu, true);
+        // On a GPU that others use, too, only by request.
+        const bool manages = gpu::IsFake() || getenv("KOLO_TEST_MANAGED") != nullptr;
+        const Memory managed(Room(job.ranks), gpu, manages);
         CheckEveryCall(job, job.rank == 1 ? managed : a, b, 8);
         CheckLongCalls(job, a, job.rank == 0 ? managed : b);
-        Say(job, "where one rank's memory cannot be opened, they give the same");
+        const size_t launches_closed = Launches();
+        CheckEveryCall(job, a, b, 7);
+        Expect(job, !gpu::IsFake() || (Launches() > launches_closed) == runs, "launches again");
+        Say(job,
+            "where one rank's memory cannot be opened, they give the same, for that call only");
+        if (opens) {
+            CheckFreeWhilePending(job, a, b);
+            Say(job, "a thread may free memory while a call is pending");
+        }
         CheckDifferentCalls(job, a, b);
         Say(job, "different calls end the communicator and release its streams");
         kolo_comm_destroy(job.comm);

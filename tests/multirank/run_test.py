@@ -112,6 +112,10 @@ def test_environment():
     check(sorted(line.split()[-6:] for line in mine[1].decode().splitlines()) ==
           [[str(i), "2", str(i), "2", "::1", "7"] for i in range(2)],
           "the user's place where torch's ranks meet stays; the ranks are this job's", mine)
+    queues = "echo $CUDA_DEVICE_MAX_CONNECTIONS"
+    check(run(1, queues)[1].split()[-1] == b"32", "a GPU has as many hardware queues as it can")
+    own = kolo("run", "-n", "1", "sh", "-c", queues, env={"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
+    check(own[1].split()[-1] == b"1", "the user's number of hardware queues stays", own)
     other = run(1, "echo $KOLO_JOB")[1].decode().strip()
     check(other not in ("", rows[0][5]), "another job has another name", other)
 

@@ -30,8 +30,15 @@ kolo_status kolo_gpu_order_follow(const struct kolo_gpu *gpu, const struct kolo_
 {
     return order->recorded && order->stream != stream && !captured
                ? KOLO_CUDA(gpu, "cuStreamWaitEvent",
-                           stream_wait_event((kolo_cuda_stream)stream, order->event, 0))
+                           stream_wait_event((kolo_cuda_stream)stream, order->last, 0))
                : KOLO_OK;
+}
+
+void kolo_gpu_order_share(struct kolo_gpu_order *order, kolo_stream stream, kolo_cuda_event event)
+{
+    order->stream = stream;
+    order->last = event;
+    order->recorded = true;
 }
 
 kolo_status kolo_gpu_order_note(const struct kolo_gpu *gpu, struct kolo_gpu_order *order,
@@ -40,8 +47,7 @@ kolo_status kolo_gpu_order_note(const struct kolo_gpu *gpu, struct kolo_gpu_orde
     if (captured) {
         return KOLO_OK;
     }
-    order->stream = stream;
-    order->recorded = true;
+    kolo_gpu_order_share(order, stream, order->event);
     return KOLO_CUDA(gpu, "cuEventRecord", event_record(order->event, (kolo_cuda_stream)stream));
 }
 
@@ -63,5 +69,5 @@ kolo_status kolo_gpu_order_apart(const struct kolo_gpu *gpu, pthread_mutex_t *lo
 
 bool kolo_gpu_order_is_over(const struct kolo_gpu *gpu, const struct kolo_gpu_order *order)
 {
-    return !order->recorded || gpu->cuda->event_query(order->event) != KOLO_CUDA_NOT_READY;
+    return !order->recorded || gpu->cuda->event_query(order->last) != KOLO_CUDA_NOT_READY;
 }

@@ -51,9 +51,24 @@ static kolo_status check_same(const struct kolo_fused_recent *r, const struct ko
                      call->args.count, kolo_type_name(call->args.type), rank);
 }
 
-/* Compare the rank's next call, of which nothing is enqueued yet. */
-static kolo_status compare_call(struct kolo_fused_path *path, int rank,
-                                const struct kolo_gpu_call *call)
+/* In a graph the GPU waits, and a stream must not wait for itself. */
+static kolo_status check_stream(const struct kolo_fused_path *path,
+                                const struct kolo_fused_recent *r, const struct kolo_gpu_call *call,
+                                int rank)
+{
+    for (int q = 0; q < path->nranks; q++) {
+        if (q != rank && (r->shared_by >> q & 1) != 0 && r->stream[q] == call->stream) {
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "stream %p is rank %d's in this call, too; in a graph ranks need "
+                             "streams of their own, or a group with the calls of all of them",
+                             call->stream, q);
+        }
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_fused_compare(struct kolo_fused_path *path, int rank,
+                               const struct kolo_gpu_call *call, bool apart)
 {
     const uint64_t number = path->part[rank].calls, key = kolo_gpu_call_key(call, path->nranks);
     struct kolo_fused_recent *r = &path->recent[number % KOLO_FUSED_RECENT];
@@ -63,19 +78,19 @@ static kolo_status compare_call(struct kolo_fused_path *path, int rank,
                                         .rank = rank,
                                         .coll = call->args.coll,
                                         .type = call->args.type,
-                                        .count = call->args.count};
+                                        .count = call->args.count,
+                                        .apart = apart};
     }
     if (r->number != number) { /* the other ranks are far ahead; their calls are no longer kept */
         return KOLO_OK;
     }
-    for (int q = 0; q < path->nranks; q++) {
-        if (q != rank && (r->shared_by >> q & 1) != 0 && r->stream[q] == call->stream) {
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "stream %p is rank %d's in this call, too; ranks need streams of "
-                             "their own, or a group with the calls of all of them",
-                             call->stream, q);
-        }
+    if (r->apart != apart) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "rank %d's call is in a graph, and rank %d's is not; all ranks capture a "
+                         "call, or none does",
+                         apart ? rank : r->rank, apart ? r->rank : rank);
     }
+    KOLO_TRY(apart ? check_stream(path, r, call, rank) : KOLO_OK);
     KOLO_TRY(check_same(r, call, rank, key));
     r->shared_by |= UINT64_C(1) << rank;
     r->stream[rank] = call->stream;
@@ -161,7 +176,7 @@ static kolo_status enqueue_locked(struct kolo_fused_path *path, int rank,
                          "group");
     }
     pthread_mutex_lock(&path->lock);
-    const kolo_status same = compare_call(path, rank, call);
+    const kolo_status same = kolo_fused_compare(path, rank, call, true);
     pthread_mutex_unlock(&path->lock);
     KOLO_TRY(same);
     KOLO_TRY(follow_calls(path, rank, call->stream));
@@ -176,9 +191,6 @@ static kolo_status enqueue_locked(struct kolo_fused_path *path, int rank,
 kolo_status kolo_fused_path_enqueue(struct kolo_fused_path *path, int rank,
                                     const struct kolo_gpu_call *call)
 {
-    if (path->nranks == 1) {
-        return kolo_fused_path_enqueue_all(path, &call);
-    }
     KOLO_TRY(kolo_gpu_enter(&path->gpu));
     pthread_mutex_lock(&path->part[rank].lock);
     const kolo_status st = enqueue_locked(path, rank, call);
@@ -242,8 +254,33 @@ static kolo_status fork_streams(struct kolo_fused_path *path,
     return KOLO_OK;
 }
 
-static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
-                                      const struct kolo_gpu_call *const *call)
+/* Behind a kernel of all ranks one event is enough: it is in rank 0's stream, for which the other
+ * streams wait. */
+static kolo_status note_kernel(struct kolo_fused_path *path,
+                               const struct kolo_gpu_call *const *call)
+{
+    bool captured = false;
+    KOLO_TRY(kolo_gpu_is_capturing(&path->gpu, call[0]->stream, &captured));
+    if (captured) {
+        return KOLO_OK;
+    }
+    KOLO_TRY(CHECK(path, "cuEventRecord", event_record(path->whole, call[0]->stream)));
+    for (int r = 0; r < path->nranks; r++) {
+        kolo_gpu_order_share(&path->part[r].order, call[r]->stream, path->whole);
+    }
+    return KOLO_OK;
+}
+
+static kolo_status note_all(struct kolo_fused_path *path, const struct kolo_gpu_call *const *call)
+{
+    for (int r = 0; r < path->nranks; r++) {
+        KOLO_TRY(note_call(path, r, call[r]->stream));
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_fused_enqueue_all(struct kolo_fused_path *path,
+                                   const struct kolo_gpu_call *const *call)
 {
     struct kolo_fused_launch argument = {.table = 0};
     const uint64_t key = kolo_gpu_call_key(call[0], path->nranks);
@@ -264,31 +301,17 @@ static kolo_status enqueue_all_locked(struct kolo_fused_path *path,
     if (kolo_coll_by_messages(&call[0]->args)) {
         KOLO_TRY(follow_all(path, call));
         KOLO_TRY(send_blocks(path, call, 0, path->nranks));
+        KOLO_TRY(note_all(path, call));
     } else {
         KOLO_TRY(join_streams(path, call));
         KOLO_TRY(kolo_gpu_launch(&path->gpu, path->nranks, call[0], &argument));
         KOLO_TRY(fork_streams(path, call));
+        KOLO_TRY(note_kernel(path, call));
     }
     for (int r = 0; r < path->nranks; r++) {
-        KOLO_TRY(note_call(path, r, call[r]->stream));
         path->part[r].calls++;
     }
     return KOLO_OK;
-}
-
-kolo_status kolo_fused_path_enqueue_all(struct kolo_fused_path *path,
-                                        const struct kolo_gpu_call *const *call)
-{
-    KOLO_TRY(kolo_gpu_enter(&path->gpu));
-    for (int r = 0; r < path->nranks; r++) { /* in one order */
-        pthread_mutex_lock(&path->part[r].lock);
-    }
-    const kolo_status st = enqueue_all_locked(path, call);
-    for (int r = 0; r < path->nranks; r++) {
-        pthread_mutex_unlock(&path->part[r].lock);
-    }
-    kolo_gpu_leave(&path->gpu);
-    return st;
 }
 
 /* ---- messages ---- */

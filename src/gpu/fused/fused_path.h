@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One kernel for a collective of ranks that share one GPU in one process.
  *
- * A call only enqueues. There are two cases:
- * - One thread makes the calls of all ranks, in a group. Events join the streams before the kernel
- *   and fork them after it.
- * - Each rank makes its own call. Operations in its stream write the addresses of its buffers and
- *   the flag `arrived` into a pinned table, and wait for the flag `done`. Rank 0's stream waits
- *   for `arrived` of all ranks, runs the kernel, and sets `done` of all ranks. One side sets a flag
- *   to 1 and the other side sets it back to 0. All values are constants, so a graph that captured
- *   the calls can be launched many times.
+ * There are two cases:
+ * - The threads of the ranks meet on the host, and the last one enqueues for all; or one thread has
+ *   the calls of all ranks in a group, and need not wait. Events join the streams before the kernel
+ *   and fork them after it. So nothing on the GPU waits for a call of the driver that is still to
+ *   come: that call might not get past a call that waits for the GPU, such as cuMemFree.
+ * - In a graph, and below the hierarchical path, each rank enqueues its own call, without meeting.
+ *   Operations in the rank's stream write the addresses of its buffers and the flag `arrived` into
+ *   a pinned table, and wait for the flag `done`. Rank 0's stream waits for `arrived` of all
+ *   ranks, runs the kernel, and sets `done` of all ranks. One side sets a flag to 1 and the other
+ *   side sets it back to 0. All values are constants, so a graph that captured the calls can be
+ *   launched many times.
  *
  * Sends, receives, and v-forms whose counts not all ranks know are copies: see p2p.h.
  *
@@ -33,13 +36,16 @@ void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_m
 
 const struct kolo_gpu *kolo_fused_path_gpu(const struct kolo_fused_path *path);
 
-/* Enqueue this rank's part. Errors: INVALID (stream), MISMATCH (another rank has a different call
- * of the same number), ABORTED, SYSTEM. */
+/* Enqueue the calls of ranks, call[r] of rank r. NULL: another thread makes it. In that case wait
+ * for it, at most `timeout_ms`. Errors: MISMATCH (another rank has a different call of the same
+ * number), INVALID (stream; a call in a graph while another rank's is not), TIMEOUT, ABORTED,
+ * SYSTEM. */
+kolo_status kolo_fused_path_meet(struct kolo_fused_path *path,
+                                 const struct kolo_gpu_call *const *call, int timeout_ms);
+/* Enqueue this rank's part, and do not wait for the other ranks. Errors: INVALID (stream),
+ * MISMATCH (another rank has a different call of the same number), ABORTED, SYSTEM. */
 kolo_status kolo_fused_path_enqueue(struct kolo_fused_path *path, int rank,
                                     const struct kolo_gpu_call *call);
-/* Enqueue the parts of all ranks, call[r] of rank r. */
-kolo_status kolo_fused_path_enqueue_all(struct kolo_fused_path *path,
-                                        const struct kolo_gpu_call *const *call);
 /* Enqueue the sends and receives of a group. They are of one or more ranks, and each rank has one
  * stream: see p2p.h.
  * Errors: those of kolo_gpu_p2p_enqueue(), ABORTED. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Joining and leaving a fused path, and releasing the streams that wait. */
+#include "gpu/context/deadline.h"
 #include "gpu/fused/inner.h"
 #include "plan/plan.h"
 
@@ -52,6 +53,7 @@ void kolo_fused_path_abort(struct kolo_fused_path *path)
     if (!path->aborted) {
         path->aborted = true;
         path->releasing = pthread_create(&path->releaser, NULL, run_releaser, path) == 0;
+        pthread_cond_broadcast(&path->meeting.ended);
     }
     pthread_mutex_unlock(&path->lock);
 }
@@ -134,6 +136,7 @@ static kolo_status make_parts(struct kolo_fused_path *path)
     path->table = path->memory->at;
     KOLO_TRY(kolo_gpu_p2p_open(&path->gpu, path->nranks, (char *)path->memory->host + table,
                                path->table + table, &path->p2p));
+    KOLO_TRY(CHECK(path, "cuEventCreate", event_create(&path->whole, KOLO_CUDA_DISABLE_TIMING)));
     for (int r = 0; r < path->nranks; r++) {
         KOLO_TRY(kolo_gpu_order_open(&path->gpu, &path->part[r].order));
         KOLO_TRY(CHECK(path, "cuEventCreate",
@@ -153,6 +156,9 @@ static void path_free(struct kolo_fused_path *path)
                 (void)cuda->event_destroy(path->part[r].joint);
             }
         }
+        if (path->whole != NULL) {
+            (void)cuda->event_destroy(path->whole);
+        }
         kolo_gpu_p2p_close(path->p2p);
         if (path->memory != NULL) {
             give_memory(&path->gpu, path->memory);
@@ -163,6 +169,7 @@ static void path_free(struct kolo_fused_path *path)
     for (int r = 0; r < path->nranks; r++) {
         pthread_mutex_destroy(&path->part[r].lock);
     }
+    pthread_cond_destroy(&path->meeting.ended);
     pthread_mutex_destroy(&path->lock);
     free(path);
 }
@@ -170,12 +177,17 @@ static void path_free(struct kolo_fused_path *path)
 static kolo_status path_new(uint64_t comm, int nranks, int ordinal, struct kolo_fused_path **out)
 {
     struct kolo_fused_path *path = calloc(1, sizeof *path);
+    pthread_condattr_t monotonic;
     if (path == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the ranks of GPU %d", ordinal);
     }
     path->comm = comm;
     path->nranks = nranks;
     pthread_mutex_init(&path->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&path->meeting.ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     for (int r = 0; r < nranks; r++) {
         pthread_mutex_init(&path->part[r].lock, NULL);
     }
@@ -239,23 +251,25 @@ static bool is_over(struct kolo_fused_path *path, int rank)
     return over;
 }
 
+static void expire(void *arg)
+{
+    kolo_fused_path_abort(arg);
+}
+
 /* A call that waits for a rank that never comes is released by an abort, which takes a moment. */
 static void drain_calls(struct kolo_fused_path *path, int rank, int timeout_ms)
 {
-    const double end = kolo_now_us() + timeout_ms * 1e3;
-    if (kolo_gpu_enter(&path->gpu) != KOLO_OK) {
-        return;
-    }
-    while (!is_over(path, rank) && kolo_now_us() < end) {
-        nap();
-    }
-    if (!is_over(path, rank)) {
-        kolo_fused_path_abort(path);
-        while (!is_over(path, rank) && kolo_now_us() < end + 10e6) {
+    enum { GRACE_MS = 10000 };
+    const double end = kolo_now_us() + ((double)timeout_ms + GRACE_MS) * 1e3;
+    struct kolo_gpu_deadline deadline;
+    kolo_gpu_deadline_start(&deadline, timeout_ms, expire, path);
+    if (kolo_gpu_enter(&path->gpu) == KOLO_OK) {
+        while (!is_over(path, rank) && kolo_now_us() < end) {
             nap();
         }
+        kolo_gpu_leave(&path->gpu);
     }
-    kolo_gpu_leave(&path->gpu);
+    kolo_gpu_deadline_stop(&deadline);
 }
 
 void kolo_fused_path_leave(struct kolo_fused_path *path, int rank, int timeout_ms)

@@ -280,13 +280,16 @@ void kolo_hier_path_join(struct kolo_hier_path *l, struct kolo_proxy *proxy)
     }
 }
 
+static void abort_layers(void *arg)
+{
+    struct kolo_hier_path *l = arg;
+    kolo_comm_abort(l->intra);
+    kolo_comm_abort(l->inter);
+}
+
 void kolo_hier_path_close(struct kolo_hier_path *l, int timeout_ms)
 {
-    if (!kolo_proxy_wait(l->proxy, timeout_ms)) {
-        kolo_comm_abort(l->intra);
-        kolo_comm_abort(l->inter);
-    }
-    if (!kolo_proxy_wait(l->proxy, KOLO_HIER_GRACE_MS)) {
+    if (!kolo_proxy_drain(l->proxy, timeout_ms, KOLO_HIER_GRACE_MS, abort_layers, l)) {
         l->scratch = 0; /* memory that is still used stays with the driver */
     }
     pthread_mutex_lock(&l->gate);

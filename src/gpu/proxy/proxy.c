@@ -3,7 +3,9 @@
  * the driver: that may wait for streams, and these wait for the thread. */
 #include "gpu/proxy/proxy.h"
 
+#include "gpu/context/deadline.h"
 #include "gpu/context/stream_order.h"
+#include "gpu/proxy/pending.h"
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
 
@@ -16,6 +18,8 @@ struct job { /* a call of this rank, for the thread */
     struct kolo_proxy *proxy;
     struct kolo_gpu_call call;
     struct kolo_counts v;
+    struct kolo_shared_gpu_offer offer; /* if ranks that share the GPU can run it */
+    _Atomic int users;                  /* who enqueues it, and the thread; not if it is captured */
     /* [nmessages], instead of a collective; then only call.stream is set. */
     struct kolo_message *message;
     int nmessages;
@@ -31,7 +35,7 @@ struct kolo_proxy {
     _Atomic uint32_t *done; /* pinned */
     kolo_cuda_address done_at;
     struct kolo_staging staging;   /* only the thread uses it */
-    struct kolo_shared_gpu shared; /* only the thread uses it */
+    struct kolo_shared_gpu shared; /* the thread uses it, and who finds that no call is pending */
 
     /* Of the members up to `lock`. It is held while a call is enqueued, which may wait until a
      * stream has room; so the thread never takes it. */
@@ -42,8 +46,12 @@ struct kolo_proxy {
     pthread_mutex_t lock; /* of the members below */
     pthread_cond_t came;
     struct job *first, **last;
-    bool aborted, stop;
+    uint64_t served;    /* jobs */
+    bool serving;       /* a job */
+    bool aborted, stop; /* the thread ends when no jobs are left */
     pthread_t thread;
+    bool releasing, released; /* the releaser runs; it shall end */
+    pthread_t releaser;
 };
 
 bool kolo_proxy_uses_gdr(const struct kolo_proxy *proxy, int q)
@@ -63,7 +71,8 @@ static bool can_fuse(const struct kolo_proxy *r, const struct job *job)
     return r->fuses && !kolo_coll_by_messages(&job->call.args);
 }
 
-static kolo_status serve_job(struct job *job)
+/* *released_out: the stream goes on already. */
+static kolo_status serve_job(struct job *job, bool *released_out)
 {
     struct kolo_proxy *r = job->proxy;
     bool fused = false;
@@ -74,10 +83,8 @@ static kolo_status serve_job(struct job *job)
         return kolo_barrier(r->host, NULL);
     }
     if (can_fuse(r, job)) {
-        struct kolo_gpu_call own = job->call;
-        own.stream = r->staging.in.stream;
-        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &own, &fused));
-        r->fuses = fused; /* the same on all ranks; if it failed once, it fails again */
+        KOLO_TRY(kolo_shared_gpu_run(&r->shared, &job->offer, r->staging.in.stream, &fused,
+                                     released_out));
     }
     return fused ? KOLO_OK : kolo_staging_run(&r->staging, &job->call, &job->v);
 }
@@ -85,6 +92,8 @@ static kolo_status serve_job(struct job *job)
 static struct job *next_job(struct kolo_proxy *r, bool *aborted_out)
 {
     pthread_mutex_lock(&r->lock);
+    r->served += r->serving;
+    r->serving = false;
     while (r->first == NULL && !r->stop) {
         pthread_cond_wait(&r->came, &r->lock);
     }
@@ -92,6 +101,7 @@ static struct job *next_job(struct kolo_proxy *r, bool *aborted_out)
     if (job != NULL) {
         r->first = job->next;
         r->last = r->first == NULL ? &r->first : r->last;
+        r->serving = true;
     }
     *aborted_out = r->aborted;
     pthread_mutex_unlock(&r->lock);
@@ -103,6 +113,13 @@ static void job_free(struct job *job)
     free(job->v.all);
     free(job->message);
     free(job);
+}
+
+static void job_leave(struct job *job)
+{
+    if (atomic_fetch_sub(&job->users, 1) == 1) {
+        job_free(job);
+    }
 }
 
 /* End the user's communicator. The ranks of `host` have the same numbers, so the failure names the
@@ -127,13 +144,17 @@ static void *run_jobs(void *arg)
     st = st == KOLO_OK ? kolo_gpu_enter(&r->gpu) : st;
     const bool entered = st == KOLO_OK;
     for (struct job *job; (job = next_job(r, &aborted)) != NULL;) {
-        st = st == KOLO_OK && !aborted ? serve_job(job) : st;
+        bool released = false;
+        st = st == KOLO_OK && !aborted ? serve_job(job, &released) : st;
         if (st != KOLO_OK && !aborted) {
             end_comm(r, st);
         }
-        atomic_store_explicit(r->done, 1, memory_order_release);
+        if (!released) {
+            atomic_store_explicit(r->done, 1, memory_order_release);
+        }
         if (!job->captured) {
-            job_free(job);
+            job_leave(job);
+            kolo_pending_end();
         }
     }
     kolo_shared_gpu_close(&r->shared);
@@ -177,6 +198,22 @@ kolo_status kolo_proxy_note(struct kolo_proxy *r, kolo_stream stream)
     return kolo_gpu_order_apart(&r->gpu, &r->order, &r->calls, stream, true);
 }
 
+/* Before a call is enqueued that ranks of one GPU may run: what needs the driver. All that is safe
+ * in a capture. */
+static kolo_status prepare_offer(struct kolo_proxy *r, struct job *job)
+{
+    int mode = 2; /* CU_STREAM_CAPTURE_MODE_RELAXED; then the mode before */
+    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
+                       thread_exchange_stream_capture_mode(&mode)));
+    if (atomic_load(&r->shared.full) && !job->captured && kolo_pending_alone_begin()) {
+        kolo_shared_gpu_tidy(&r->shared);
+        kolo_pending_alone_end();
+    }
+    job->offer = kolo_shared_gpu_offer(&r->shared, &job->call);
+    return KOLO_CUDA(&r->gpu, "cuThreadExchangeStreamCaptureMode",
+                     thread_exchange_stream_capture_mode(&mode));
+}
+
 static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *taken_out)
 {
     const kolo_stream stream = job->call.stream;
@@ -188,14 +225,28 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct job *job, bool *t
     }
     KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
+    const bool fuses =
+        job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
+    KOLO_TRY(fuses ? prepare_offer(r, job) : KOLO_OK);
     KOLO_TRY(kolo_gpu_order_follow(&r->gpu, &r->calls, stream, captured));
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job)));
-    *taken_out = true; /* the thread may have freed it already, unless it is captured */
-    if (captured) {
-        job->kept = r->kept;
-        r->kept = job;
+    kolo_pending_enqueue_begin();
+    kolo_status st =
+        KOLO_CUDA(&r->gpu, "cuLaunchHostFunc", launch_host_func(stream, on_reached, job));
+    if (st == KOLO_OK) {
+        *taken_out = true; /* the thread leaves it when it has served it */
+        if (captured) {
+            job->kept = r->kept;
+            r->kept = job;
+        }
+        st = KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0));
+        if (st == KOLO_OK && fuses && r->host->ranks.rank == 0) {
+            st = kolo_shared_gpu_enqueue(&r->shared, &job->call);
+        }
+    } else {
+        kolo_pending_end();
     }
-    KOLO_TRY(KOLO_CUDA(&r->gpu, "cuStreamBatchMemOp", stream_batch_mem_op(stream, 2, ops, 0)));
+    kolo_pending_enqueue_end();
+    KOLO_TRY(st);
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
 
@@ -212,6 +263,8 @@ static kolo_status enqueue_job(struct kolo_proxy *r, struct job *job)
     }
     if (!taken) {
         job_free(job);
+    } else if (!job->captured) {
+        job_leave(job);
     }
     return st;
 }
@@ -225,7 +278,7 @@ kolo_status kolo_proxy_enqueue(struct kolo_proxy *r, const struct kolo_gpu_call 
         v->all = NULL;
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a call");
     }
-    *job = (struct job){.proxy = r, .call = *call, .v = *v};
+    *job = (struct job){.proxy = r, .call = *call, .v = *v, .users = 2};
     v->all = NULL;
     return enqueue_job(r, job);
 }
@@ -241,14 +294,56 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *r, const struct kolo_
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for %d messages", n);
     }
     memcpy(all, m, (size_t)n * sizeof *all);
-    *job = (struct job){.proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n};
+    *job = (struct job){
+        .proxy = r, .call = {.stream = stream}, .message = all, .nmessages = n, .users = 2};
     return enqueue_job(r, job);
+}
+
+/* ---- abort ---- */
+
+/* Whether the thread has been in one job for `STUCK_MS`, although the job was aborted: it is in the
+ * driver, and comes out when another thread of the process leaves the context's lock. That thread
+ * waits for the streams which wait for `done`. */
+static bool is_stuck(struct kolo_proxy *r, uint64_t *job, double *since_us)
+{
+    enum { STUCK_MS = 1000 };
+    const double now = kolo_now_us();
+    pthread_mutex_lock(&r->lock);
+    if (!r->serving || r->served != *job) {
+        *job = r->served;
+        *since_us = now;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return now - *since_us > STUCK_MS * 1e3;
+}
+
+/* Let the streams go on instead of a thread that is stuck. Each of them may wait again for its next
+ * call, so this is repeated. */
+static void *run_releaser(void *arg)
+{
+    const struct timespec nap = {0, 1000 * 1000};
+    struct kolo_proxy *r = arg;
+    uint64_t job = 0;
+    double since_us = kolo_now_us();
+    for (bool stop = false; !stop;) {
+        if (is_stuck(r, &job, &since_us)) {
+            atomic_store_explicit(r->done, 1, memory_order_release);
+        }
+        (void)nanosleep(&nap, NULL);
+        pthread_mutex_lock(&r->lock);
+        stop = r->released;
+        pthread_mutex_unlock(&r->lock);
+    }
+    return NULL;
 }
 
 void kolo_proxy_abort(struct kolo_proxy *r)
 {
     pthread_mutex_lock(&r->lock);
     r->aborted = true;
+    if (!r->releasing) {
+        r->releasing = pthread_create(&r->releaser, NULL, run_releaser, r) == 0;
+    }
     pthread_mutex_unlock(&r->lock);
     if (atomic_load(&r->comm->failure.error) == KOLO_OK) {
         kolo_comm_abort(r->host);
@@ -268,14 +363,22 @@ void kolo_proxy_widen(struct kolo_proxy *r, int ranks)
 
 static kolo_status start_thread(struct kolo_proxy *r)
 {
-    enum { PORTABLE = 1, DEVICEMAP = 2, PAGE = 4096 };
+    enum { PORTABLE = 1, DEVICEMAP = 2, LINE = 128 }; /* done, ended and the table, each apart */
+    const size_t bytes = 2 * LINE + sizeof(struct kolo_fused_table);
     void *pinned = NULL;
     KOLO_TRY(
-        KOLO_CUDA(&r->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, PAGE, PORTABLE | DEVICEMAP)));
+        KOLO_CUDA(&r->gpu, "cuMemHostAlloc", mem_host_alloc(&pinned, bytes, PORTABLE | DEVICEMAP)));
+    memset(pinned, 0, bytes);
     r->done = pinned;
-    atomic_store(r->done, 0);
     KOLO_TRY(KOLO_CUDA(&r->gpu, "cuMemHostGetDevicePointer",
                        mem_host_get_device_pointer(&r->done_at, (void *)(uintptr_t)r->done, 0)));
+    struct kolo_fused_table *table = (void *)((char *)pinned + 2 * LINE);
+    table->aborted = 1; /* until a call has its addresses there */
+    r->shared.words = (struct kolo_shared_gpu_words){.done = r->done,
+                                                     .ended = (void *)((char *)pinned + LINE),
+                                                     .table = table,
+                                                     .ended_at = r->done_at + LINE,
+                                                     .table_at = r->done_at + 2 * LINE};
     KOLO_TRY(kolo_staging_open(&r->staging));
     KOLO_TRY(kolo_gpu_order_open(&r->gpu, &r->calls));
     if (pthread_create(&r->thread, NULL, run_jobs, r) != 0) {
@@ -299,6 +402,7 @@ static void proxy_free(struct kolo_proxy *r)
         struct job *job = r->kept;
         r->kept = job->kept;
         job_free(job);
+        kolo_pending_end();
     }
     pthread_cond_destroy(&r->came);
     pthread_mutex_destroy(&r->lock);
@@ -349,33 +453,44 @@ static bool is_over(struct kolo_proxy *r)
     return over;
 }
 
-bool kolo_proxy_wait(struct kolo_proxy *r, int timeout_ms)
+bool kolo_proxy_drain(struct kolo_proxy *r, int timeout_ms, int grace_ms, void (*expire)(void *arg),
+                      void *arg)
 {
     const struct timespec nap = {0, 100 * 1000};
-    const double end = kolo_now_us() + timeout_ms * 1e3;
-    bool over = kolo_gpu_enter(&r->gpu) != KOLO_OK;
-    if (over) {
-        return true;
+    const double end = kolo_now_us() + ((double)timeout_ms + grace_ms) * 1e3;
+    struct kolo_gpu_deadline deadline;
+    bool over = true;
+    kolo_gpu_deadline_start(&deadline, timeout_ms, expire, arg);
+    if (kolo_gpu_enter(&r->gpu) == KOLO_OK) {
+        while (!(over = is_over(r)) && kolo_now_us() <= end) {
+            (void)nanosleep(&nap, NULL);
+        }
+        kolo_gpu_leave(&r->gpu);
     }
-    while (!(over = is_over(r)) && kolo_now_us() <= end) {
-        (void)nanosleep(&nap, NULL);
-    }
-    kolo_gpu_leave(&r->gpu);
+    kolo_gpu_deadline_stop(&deadline);
     return over;
+}
+
+static void expire(void *arg)
+{
+    kolo_proxy_abort(arg);
 }
 
 void kolo_proxy_close(struct kolo_proxy *r, int timeout_ms)
 {
     enum { GRACE_MS = 10000 };
-    if (!kolo_proxy_wait(r, timeout_ms)) {
-        kolo_proxy_abort(r);
-        (void)kolo_proxy_wait(r, GRACE_MS);
-    }
+    (void)kolo_proxy_drain(r, timeout_ms, GRACE_MS, expire, r);
     pthread_mutex_lock(&r->lock);
     r->stop = true;
     pthread_cond_signal(&r->came);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
+    pthread_mutex_lock(&r->lock);
+    r->released = true;
+    pthread_mutex_unlock(&r->lock);
+    if (r->releasing) {
+        pthread_join(r->releaser, NULL);
+    }
     struct kolo_gpu gpu = r->gpu;
     proxy_free(r);
     kolo_gpu_close(&gpu);

@@ -8,8 +8,8 @@
  *
  * The thread runs the call on a second communicator of the same ranks, for host memory. There are
  * two cases:
- * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, runs one fused kernel
- *   over all of them, and tells the other ranks (shared_gpu.h).
+ * - All ranks share one GPU: rank 0 opens the buffers of the other ranks, lets one fused kernel go
+ *   over all of them, which is in its stream already, and tells the other ranks (shared_gpu.h).
  * - Otherwise, or if some memory cannot be opened: tiles go through pinned memory and the
  *   collectives of the second communicator (staging.h). */
 #ifndef KOLO_GPU_PROXY_PROXY_H
@@ -41,8 +41,10 @@ kolo_status kolo_proxy_enqueue_messages(struct kolo_proxy *proxy, const struct k
  * takes effect in the order of the calls, whatever their streams. Errors: SYSTEM. */
 kolo_status kolo_proxy_follow(struct kolo_proxy *proxy, kolo_stream stream);
 kolo_status kolo_proxy_note(struct kolo_proxy *proxy, kolo_stream stream);
-/* Wait at most `timeout_ms`, and return whether all of that is over. */
-bool kolo_proxy_wait(struct kolo_proxy *proxy, int timeout_ms);
+/* Wait until all of that is over. After `timeout_ms` another thread calls expire(arg), which shall
+ * end it without the driver. False: it was not over `grace_ms` after that. */
+bool kolo_proxy_drain(struct kolo_proxy *proxy, int timeout_ms, int grace_ms,
+                      void (*expire)(void *arg), void *arg);
 /* From now on a failure of its communicator may name `ranks` more ranks, behind its own. */
 void kolo_proxy_widen(struct kolo_proxy *proxy, int ranks);
 /* Let the streams that wait go on. Their results are undefined. Never blocks. */

@@ -42,13 +42,18 @@ static void set_sides(struct kolo_fused *f, enum kolo_coll coll, int root)
     }
 }
 
-/* Long pieces keep loads in flight, short ones spread a small call over the multiprocessors. A
- * multiple of 16 bytes in any case, so that all pieces of a move are aligned as its first. */
-static uint64_t piece_elements(uint64_t elements, size_t elem, unsigned sms)
+/* The pieces of `moves` moves with so many elements in all. Each block takes as many pieces as the
+ * others: if a few blocks take one more, the call takes as long as if all did. Longer pieces keep
+ * more loads in flight; pieces of 8 KiB spread a small call over the multiprocessors. A multiple of
+ * 16 bytes in any case, so that all pieces of a move are aligned as its first. */
+static uint64_t piece_elements(uint64_t elements, uint64_t moves, size_t elem, unsigned sms)
 {
-    enum { LONG = 32 << 10, SHORT = 8 << 10 };
-    const uint64_t bytes = elements * elem;
-    return (bytes / LONG >= 2 * (uint64_t)sms ? LONG : SHORT) / elem;
+    enum { LONG = 32 << 10, SHORT = 8 << 10, UNIT = 1 << 10 };
+    const uint64_t bytes = elements * elem, blocks = 2 * (uint64_t)sms;
+    const uint64_t rounds = kolo_max(1, (bytes + blocks * LONG - 1) / (blocks * LONG));
+    const uint64_t in_move = kolo_max(1, blocks * rounds / moves), pieces = in_move * moves;
+    const uint64_t even = kolo_round_up((bytes + pieces - 1) / pieces, UNIT);
+    return kolo_max(SHORT, even) / elem;
 }
 
 static uint32_t pieces_of(uint64_t elements, uint64_t piece)
@@ -60,7 +65,7 @@ static void cut_swaps(struct kolo_fused *f, size_t count, unsigned sms)
 {
     const uint64_t n = (uint64_t)f->nranks;
     f->nmoves = (uint32_t)(n * (n + 1) / 2);
-    f->piece = piece_elements(count * n * n, f->elem, sms);
+    f->piece = piece_elements(count * f->nmoves, f->nmoves, f->elem, sms);
     f->len[0] = count;
     f->first_piece[1] = pieces_of(count, f->piece);
     f->npieces = f->nmoves * f->first_piece[1];
@@ -76,7 +81,7 @@ static void cut_moves(struct kolo_fused *f, const struct kolo_coll_args *args, u
         f->at[m] = counts != NULL ? counts[f->nranks + (int)m] : m * args->count;
         all += f->len[m];
     }
-    f->piece = piece_elements(all, f->elem, sms);
+    f->piece = piece_elements(all, f->nmoves, f->elem, sms);
     for (uint32_t m = 0; m < f->nmoves; m++) {
         f->first_piece[m + 1] = f->first_piece[m] + pieces_of(f->len[m], f->piece);
     }
@@ -116,14 +121,20 @@ static enum kolo_type kernel_type(enum kolo_type type, kolo_op op)
     return type <= KOLO_INT64 && !by_sign ? (enum kolo_type)(type | 1) : type;
 }
 
+/* Bytes that a kernel moves at once outside of its packs: elements are aligned to them. */
+static size_t unit_bytes(enum kolo_type type)
+{
+    const bool halves = type == KOLO_INT32_INT32 || type == KOLO_FLOAT32_INT32;
+    return halves ? 4 : kolo_min(kolo_type_bytes(type), 8);
+}
+
 void kolo_fused_name(enum kolo_coll coll, enum kolo_type type, kolo_op op,
                      char out[KOLO_FUSED_NAME])
 {
     const char *verb = op >= KOLO_OPS ? "scaled" : kolo_op_name(op == KOLO_AVG ? KOLO_SUM : op);
     if (!kolo_coll_reduces(coll)) {
         (void)snprintf(out, KOLO_FUSED_NAME, "kolo_fused_%s_%zu",
-                       coll == KOLO_COLL_ALL_TO_ALL ? "swap" : "copy",
-                       kolo_min(kolo_type_bytes(type), 8));
+                       coll == KOLO_COLL_ALL_TO_ALL ? "swap" : "copy", unit_bytes(type));
         return;
     }
     if (type == KOLO_BOOL) {

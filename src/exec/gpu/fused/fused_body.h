@@ -215,6 +215,14 @@ KOLO_GPU void fold_packs(const P &p, uint64_t head_bytes, uint64_t i, uint64_t s
     }
 }
 
+/* Units before the first pack, or all `count` units if no unit begins at a multiple of 16: the GPU
+ * takes a pack only there. A pair lies where its members may. */
+template <class Elem> KOLO_GPU uint64_t units_before_packs(uint64_t first, uint64_t count)
+{
+    const uint64_t head = (16 - first % 16) % 16 / sizeof(Elem);
+    return (first + head * sizeof(Elem)) % 16 != 0 || head > count ? count : head;
+}
+
 /* Units before the first pack, or all units if the buffers do not lie alike. */
 template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
 {
@@ -226,8 +234,7 @@ template <class Elem, class P> KOLO_GPU uint64_t head_of(const P &p)
     for (uint32_t d = 0; d < destinations(p); d++) {
         differ |= first ^ (uint64_t)(uintptr_t)destination(p, d);
     }
-    const uint64_t head = (16 - first % 16) % 16 / sizeof(Elem);
-    return differ % 16 != 0 || head > p.count ? p.count : head;
+    return differ % 16 != 0 ? p.count : units_before_packs<Elem>(first, p.count);
 }
 
 /* Accumulators of a step, so that all of them stay in registers. */
@@ -306,8 +313,7 @@ template <class Unit> KOLO_GPU void swap_piece(const Swap &s, const Who &who)
     const uint64_t differ = (first ^ (uint64_t)(uintptr_t)s.b_in) |
                             (first ^ (uint64_t)(uintptr_t)s.a_out) |
                             (first ^ (uint64_t)(uintptr_t)s.b_out);
-    uint64_t head = (16 - first % 16) % 16 / sizeof(Unit);
-    head = differ % 16 != 0 || head > s.count ? s.count : head;
+    const uint64_t head = differ % 16 != 0 ? s.count : units_before_packs<Unit>(first, s.count);
     const uint64_t packs = (s.count - head) * sizeof(Unit) / 16;
     const uint64_t tail = head + packs * 16 / sizeof(Unit);
     for (uint64_t i = who.thread; i < packs; i += who.threads) {
