@@ -113,6 +113,7 @@ static void *help(void *arg)
         if (asked % 4 == ASK_BYTES) {
             const double begin_us = kolo_now_us();
             (b->past ? kolo_copy_past : copy)(b->place, b->helper, BUFFER_BYTES);
+            kolo_copy_fence(); /* stores past the caches are not ordered without it */
             b->wrote_us = kolo_now_us() - begin_us;
         }
         atomic_store_explicit(&b->answered, asked, memory_order_release);

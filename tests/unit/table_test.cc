@@ -330,13 +330,16 @@ TEST(TableChoice, TheLogLineTellsTileAndBuffers)
     kolo_text_free(&text);
 }
 
-TEST(TableChoice, TilesAreLongerWhereRanksShareCoresOrBuffers)
+TEST(TableChoice, TilesGoByTheSizeAndBySharedCoresAndBuffers)
 {
     const Table table = Parse("scatter * * direct default any\n");
     kolo_chooser_options options = Options(table, 4);
     const Chooser roomy = Make(options);
-    EXPECT_EQ(0u, Choose(roomy, KOLO_COLL_ALL_REDUCE, 1 << 20).tile_bytes);
+    EXPECT_EQ(512u << 10, Choose(roomy, KOLO_COLL_ALL_REDUCE, 1 << 20).tile_bytes);
     EXPECT_EQ(512u << 10, Choose(roomy, KOLO_COLL_ALL_REDUCE, 1 << 20, true).tile_bytes);
+    EXPECT_EQ(32u << 10, Choose(roomy, KOLO_COLL_BROADCAST, 128 << 10).tile_bytes);
+    EXPECT_EQ(64u << 10, Choose(roomy, KOLO_COLL_BROADCAST, 512 << 10).tile_bytes);
+    EXPECT_EQ(512u << 10, Choose(roomy, KOLO_COLL_BROADCAST, 1 << 20).tile_bytes);
     EXPECT_EQ(0u, Choose(roomy, KOLO_COLL_ALL_REDUCE, 256 << 10, true).tile_bytes) << "one tile";
     options.costs.cores = 3;
     const Chooser crowded = Make(options);
