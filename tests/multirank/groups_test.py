@@ -69,7 +69,7 @@ def test_plans_of_other_machines():
           and "critical path" in out, "a plan is shown for groups by hand", status, out, err)
     status, out, err = kolo("plan", "allreduce", "-n", "32", "--topo", MACHINE, "--bytes", "1M")
     check(status == 0 and "package 0-15 16-31\n" in out and
-          "AllReduce: 1048576 Bytes -> Algo HIER (price): hier " in out,
+          "AllReduce: 1048576 Bytes -> Algo HIER (price, tiles of 524288): hier " in out,
           "what would be chosen on a machine of a file is told", status, out, err)
     status, out, err = kolo("plan", "allreduce", "-n", "4", "--topo", MACHINE)
     check(status == 0 and "none, all ranks are alike" in out and "hier" not in out,
