@@ -76,8 +76,7 @@ static bool make_mac(const struct kolo_boot_guard *guard, bool of_hub, uint32_t 
 static bool mask_body(const struct kolo_boot_guard *guard, bool of_hub, uint32_t number,
                       const void *body, size_t len, void *out)
 {
-    unsigned char key[KOLO_SECRET_BYTES], start[KOLO_MASK_START] = {0};
-    memcpy(start, of_hub ? "hub " : "rank", 4);
+    unsigned char key[KOLO_SECRET_BYTES], start[KOLO_MASK_START] = {of_hub};
     memcpy(start + 4, &number, sizeof number);
     const bool made = kolo_prove(guard->key, "kolo body", sizeof "kolo body", key) &&
                       kolo_mask(key, start, body, len, out);
