@@ -183,8 +183,9 @@ struct byte_times { /* of a buffer */
     double write_us, read_us, add_us;
 };
 
-/* Measure a store kind. The first turns fill the places, which the other kind leaves in no cache. */
-static void time_bytes(struct bench *b, bool past, struct byte_times *out)
+/* Measure a store kind. The first turns fill the places, which the other kind leaves in no cache.
+ * False: the helper is late and may still read what it was asked, so nothing more may be asked. */
+static bool time_bytes(struct bench *b, bool past, struct byte_times *out)
 {
     const double end_us = kolo_now_us() + b->phase_us;
     *out = (struct byte_times){0};
@@ -192,7 +193,7 @@ static void time_bytes(struct bench *b, bool past, struct byte_times *out)
     for (int i = 0; kolo_now_us() < end_us; i++) {
         b->place = b->shared + (size_t)(i % PLACES) * (BUFFER_BYTES / sizeof(float));
         if (!take_turn(b, ASK_BYTES)) {
-            return;
+            return false;
         }
         const double wrote_us = b->wrote_us;
         const double begin_us = kolo_now_us();
@@ -205,15 +206,17 @@ static void time_bytes(struct bench *b, bool past, struct byte_times *out)
         }
         keep_least(&out->write_us, wrote_us);
     }
+    return true;
 }
 
 /* Measure the cost of bytes. A message is written once and read once, so a copy costs the mean of
  * both. */
 static void measure_bytes(struct bench *b)
 {
-    for (int past = 0; past < 2; past++) {
+    bool in_time = true;
+    for (int past = 0; past < 2 && in_time; past++) {
         struct byte_times t;
-        time_bytes(b, past != 0, &t);
+        in_time = time_bytes(b, past != 0, &t);
         const double copy_us = (t.write_us + t.read_us) / 2 / BUFFER_BYTES;
         if (t.add_us > 0 && (past == 0 || copy_us < b->costs->copy_us_per_byte)) {
             b->costs->copy_us_per_byte = copy_us;
