@@ -21,8 +21,8 @@
  * another connection or another place. Only HELLO is answered whatever its MAC is: a rank with
  * another secret must learn of that.
  *
- * With KOLO_ENCRYPT, the bytes behind the headers are encrypted between hosts, except those of HELLO
- * and CHALLENGE, which make the keys. Digest and MAC are of the encrypted bytes.
+ * With KOLO_ENCRYPT, the bytes behind the headers are encrypted between hosts, except those of
+ * HELLO and CHALLENGE, which make the keys. Digest and MAC are of the encrypted bytes.
  *
  * Integers are little-endian; there are no pointers and no padding. The header, HELLO, CHALLENGE,
  * PROVE, JOINED and ERROR keep their layout in all versions, so that a version mismatch can be
@@ -105,7 +105,8 @@ struct kolo_boot_guard {
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 
-/* The guard of a fresh connection, which does not encrypt yet. False, here and below: libcrypto failed. */
+/* The guard of a fresh connection, which does not encrypt yet. False, here and below: libcrypto
+ * failed. */
 bool kolo_boot_guard_begin(struct kolo_boot_guard *guard, const struct kolo_meet *meet,
                            bool is_hub);
 /* HELLO or CHALLENGE was sent or taken: from the next frame on both ends have another key. */
