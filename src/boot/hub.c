@@ -57,6 +57,10 @@ static void end_frame(struct kolo_hub *hub, struct kolo_conn *conn)
         kolo_hub_refuse(hub, conn);
         return;
     }
+    if (!kolo_boot_unmask(&conn->guard, &conn->in, conn->body)) {
+        kolo_hub_refuse(hub, conn);
+        return;
+    }
     switch (conn->in.type) {
     case KOLO_BOOT_HELLO:
         if (conn->hello.name == kolo_boot_name_hash(&hub->meet)) {
@@ -203,6 +207,7 @@ static void add_conn(struct kolo_hub *hub, int fd, bool net)
         kolo_hub_lose(hub, oldest);
     }
     (void)kolo_boot_guard_begin(&conn->guard, &hub->meet, true); /* failed: nobody can join */
+    conn->guard.masks = net && hub->encrypts;
     conn->fd = fd;
     conn->own = kolo_own_fd(fd);
     conn->pid = pid;
@@ -415,6 +420,7 @@ static int start_thread(struct kolo_hub *hub)
 kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener[2], int host_rank)
 {
     struct kolo_hub *hub = calloc(1, sizeof *hub);
+    long encrypts = 0;
     if (hub == NULL || !has_room(hub)) {
         for (int i = 0; i < LISTENERS; i++) {
             if (listener[i] >= 0) {
@@ -424,6 +430,8 @@ kolo_status kolo_boot_hub_start(const struct kolo_meet *meet, const int listener
         free(hub);
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the meeting point");
     }
+    (void)kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &encrypts); /* else ranks say what is wrong */
+    hub->encrypts = encrypts == 1;
     hub->meet = *meet;
     memcpy(hub->listener, listener, sizeof hub->listener);
     hub->own[0] = kolo_own_fd(listener[0]);

@@ -42,8 +42,9 @@ struct kolo_hub {
     struct kolo_own_fd own[2]; /* the same */
     int reserved_fd; /* closed when no other is left, so that new ranks get the error; -1: closed */
     int host_rank;
-    int nranks; /* 0: no rank has joined */
-    int first;  /* the rank that set nranks */
+    bool encrypts; /* KOLO_ENCRYPT */
+    int nranks;    /* 0: no rank has joined */
+    int first;     /* the rank that set nranks */
     int njoined, nleft;
     bool complete, failed, exchanging;
     unsigned char *ranks; /* enum kolo_rank_state [nranks] */

@@ -89,8 +89,8 @@ static void keep_unsent(struct kolo_conn *conn, const unsigned char *bytes, size
     conn->out_len += len;
 }
 
-/* Write as many bytes as the socket takes, and return their number. A broken socket counts as if it
- * took all: the next read detects the failure, and then the output does not matter. */
+/* The number of bytes that the socket takes. A broken socket counts as if it took all: the next read
+ * detects the failure, and then the output does not matter. */
 static size_t send_now(int fd, const struct iovec parts[2])
 {
     const struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = 2};
@@ -130,8 +130,14 @@ static void put_frame(struct kolo_conn *conn, enum kolo_boot_type type, const vo
                       size_t len, uint32_t seq)
 {
     struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
-    (void)kolo_boot_sum(body, len, header.sum); /* failed: the rank does not take it */
-    put_summed(conn, header, body);
+    void *bytes = malloc(len + 1);
+    if (bytes != NULL && kolo_boot_mask(&conn->guard, type, body, len, bytes) &&
+        kolo_boot_sum(bytes, len, header.sum)) {
+        put_summed(conn, header, bytes);
+    } else {
+        (void)shutdown(conn->fd, SHUT_RDWR);
+    }
+    free(bytes);
 }
 
 void kolo_hub_flush(struct kolo_conn *conn)
@@ -203,11 +209,16 @@ static bool is_wrong(const struct kolo_hub *hub, const struct kolo_conn *conn,
 {
     const struct kolo_boot_hello *hello = &conn->hello;
     *error = (struct kolo_boot_error){.status = KOLO_ERR_INVALID};
-    if (hello->version != KOLO_VERSION || conn->in.wire != KOLO_BOOT_WIRE) {
+    const int masks = conn->in.wire / KOLO_BOOT_MASKED, wire = conn->in.wire % KOLO_BOOT_MASKED;
+    if (hello->version != KOLO_VERSION || wire != KOLO_BOOT_WIRE) {
         error->status = KOLO_ERR_VERSION;
         (void)snprintf(error->text, sizeof error->text,
                        "rank %d uses kolo version %u (protocol %u), the meeting point %d (%d)",
-                       hello->rank, hello->version, conn->in.wire, KOLO_VERSION, KOLO_BOOT_WIRE);
+                       hello->rank, hello->version, wire, KOLO_VERSION, KOLO_BOOT_WIRE);
+    } else if (masks != conn->guard.masks) {
+        (void)snprintf(error->text, sizeof error->text,
+                       "KOLO_ENCRYPT is %d on rank %d and %d at the meeting point", masks,
+                       hello->rank, conn->guard.masks);
     } else if (hello->nranks < 1 || hello->nranks > KOLO_BOOT_MAX_RANKS || hello->rank < 0 ||
                hello->rank >= hello->nranks || hello->timeout_ms < 1 || hello->left_ms < 0) {
         (void)snprintf(error->text, sizeof error->text, "rank %d of %d makes no sense", hello->rank,
@@ -263,8 +274,7 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
-/* A rank that joins wrongly fails a job that is not complete, because it can no longer become
- * complete. A complete job goes on. */
+/* A rank that joins wrongly fails a job that is not complete. A complete job goes on. */
 void kolo_hub_join(struct kolo_hub *hub, struct kolo_conn *conn)
 {
     struct kolo_boot_error error;
@@ -436,15 +446,18 @@ bool kolo_hub_begin(struct kolo_hub *hub, struct kolo_conn *conn)
     return true;
 }
 
-/* Answer the ranks of this process last (`own`). With its answer the process may exit, and the hub
- * with it. */
+/* Ranks of this process come last (`own`): with its answer it may exit, and the hub with it. */
 static void answer_exchange(struct kolo_hub *hub, const struct kolo_boot_header *header, bool own)
 {
     const pid_t self = getpid();
     for (size_t i = 0; i < hub->nconns; i++) {
         struct kolo_conn *conn = hub->conns[i];
         if (conn->state == KOLO_CONN_JOINED && (conn->pid == self) == own) {
-            put_summed(conn, *header, hub->all);
+            if (conn->guard.masks) { /* with a key of its own */
+                put_frame(conn, KOLO_BOOT_ALL, hub->all, header->len, header->seq);
+            } else {
+                put_summed(conn, *header, hub->all);
+            }
             conn->arrived = false;
             conn->deadline_us = INFINITY;
         }

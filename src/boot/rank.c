@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
@@ -32,6 +31,7 @@ struct kolo_boot {
     int rank, nranks, timeout_ms;
     int host_rank;    /* the rank whose process runs the hub; -1: not known */
     bool hub_is_here; /* this process runs the hub */
+    bool encrypts;    /* KOLO_ENCRYPT */
     bool joined;      /* the hub acknowledged this rank */
     bool complete;    /* the hub acknowledged all ranks */
     kolo_status error;
@@ -135,7 +135,9 @@ static kolo_status take_body(const struct kolo_boot *boot, const struct kolo_boo
                              void *out)
 {
     KOLO_AWAIT(take_bytes(boot, out, in->len));
-    return in->len == 0 || kolo_boot_is_whole(in, out) ? KOLO_OK : changed_frame(boot);
+    return (in->len == 0 || kolo_boot_is_whole(in, out)) && kolo_boot_unmask(&boot->guard, in, out)
+               ? KOLO_OK
+               : changed_frame(boot);
 }
 
 /* Take the hub's error. Its frame must be a status and a text. */
@@ -186,63 +188,70 @@ static kolo_status take_frame(struct kolo_boot *boot, enum kolo_boot_type type, 
 
 static kolo_status no_crypto(void)
 {
-    return kolo_fail(KOLO_ERR_SYSTEM, "HMAC-SHA-256 failed");
+    return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto failed");
 }
 
-/* Send a whole frame. A write error shuts the connection, but is no error here. The hub may have
- * sent the reason before it closed, and the next read finds it. The hub sees the shut connection.
- */
+/* A write error shuts the connection, but is no error here. The hub may have sent the reason before
+ * it closed, and the next read finds it. The hub sees the shut connection. */
+static kolo_status put_bytes(const struct kolo_boot *boot, const unsigned char *at, size_t left)
+{
+    while (left > 0) {
+        const ssize_t n = send(boot->fd, at, left, MSG_NOSIGNAL);
+        if (n >= 0) {
+            at += n;
+            left -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            KOLO_TRY(wait_for(boot, POLLOUT));
+        } else if (errno != EINTR) {
+            (void)shutdown(boot->fd, SHUT_RDWR);
+            return KOLO_OK;
+        }
+    }
+    return KOLO_OK;
+}
+
 static kolo_status put_frame(struct kolo_boot *boot, enum kolo_boot_type type, const void *body,
                              size_t len)
 {
     const int blamed = boot->meet.parent != NULL ? boot->meet.parent->at_fault : -1;
     const uint32_t seq = type == KOLO_BOOT_ERROR ? (uint32_t)(blamed + 1) : boot->seq;
     struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
-    struct iovec parts[2] = {{&header, sizeof header}, {(void *)body, len}};
-    size_t first = 0;
-    if (!kolo_boot_sum(body, len, header.sum)) {
-        return no_crypto();
+    unsigned char *frame = malloc(sizeof header + len);
+    if (frame == NULL) {
+        return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for a message of %zu bytes", len);
     }
-    kolo_boot_seal(&boot->guard, &header);
-    while (first < 2) {
-        const struct msghdr message = {.msg_iov = parts + first, .msg_iovlen = 2 - first};
-        const ssize_t n = sendmsg(boot->fd, &message, MSG_NOSIGNAL);
-        if (n < 0 && errno == EAGAIN) {
-            KOLO_TRY(wait_for(boot, POLLOUT));
-        } else if (n < 0 && errno != EINTR) {
-            (void)shutdown(boot->fd, SHUT_RDWR);
-            return KOLO_OK;
-        }
-        for (size_t left = n > 0 ? (size_t)n : 0; first < 2; first++) {
-            const size_t done = kolo_min(left, parts[first].iov_len);
-            left -= done;
-            if (done < parts[first].iov_len) {
-                parts[first].iov_base = (unsigned char *)parts[first].iov_base + done;
-                parts[first].iov_len -= done;
-                break;
-            }
-        }
+    unsigned char *to = frame + sizeof header;
+    kolo_status st =
+        kolo_boot_mask(&boot->guard, type, body, len, to) && kolo_boot_sum(to, len, header.sum)
+            ? KOLO_OK
+            : no_crypto();
+    if (st == KOLO_OK) {
+        kolo_boot_seal(&boot->guard, &header);
+        memcpy(frame, &header, sizeof header);
+        st = put_bytes(boot, frame, sizeof header + len);
     }
-    return KOLO_OK;
+    free(frame);
+    return st;
 }
 
 /* ---- joining ---- */
 
-static kolo_status greet_hub(struct kolo_boot *boot, struct kolo_boot_hello *hello)
+static kolo_status greet_hub(struct kolo_boot *boot)
 {
     const double left_ms = (boot->deadline_us - kolo_now_us()) / 1e3;
-    *hello = (struct kolo_boot_hello){.version = KOLO_VERSION,
-                                      .nranks = boot->nranks,
-                                      .rank = boot->rank,
-                                      .name = kolo_boot_name_hash(&boot->meet),
-                                      .timeout_ms = boot->timeout_ms,
-                                      .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
-    KOLO_TRY(kolo_random(hello->nonce, sizeof hello->nonce));
+    struct kolo_boot_hello hello = {.version = KOLO_VERSION,
+                                    .nranks = boot->nranks,
+                                    .rank = boot->rank,
+                                    .name = kolo_boot_name_hash(&boot->meet),
+                                    .timeout_ms = boot->timeout_ms,
+                                    .left_ms = left_ms > 0 ? (int32_t)left_ms : 0};
+    KOLO_TRY(kolo_random(hello.nonce, sizeof hello.nonce));
     if (!kolo_boot_guard_begin(&boot->guard, &boot->meet, false)) {
         return no_crypto();
     }
-    KOLO_TRY(put_frame(boot, KOLO_BOOT_HELLO, hello, sizeof *hello));
-    return kolo_boot_guard_turn(&boot->guard, hello, sizeof *hello) ? KOLO_OK : no_crypto();
+    boot->guard.masks = boot->encrypts && kolo_boot_is_net(boot->fd);
+    KOLO_TRY(put_frame(boot, KOLO_BOOT_HELLO, &hello, sizeof hello));
+    return kolo_boot_guard_turn(&boot->guard, &hello, sizeof hello) ? KOLO_OK : no_crypto();
 }
 
 /* From CHALLENGE to JOINED. INPROGRESS: the connection ended. */
@@ -258,14 +267,6 @@ static kolo_status answer_hub(struct kolo_boot *boot)
     return take_frame(boot, KOLO_BOOT_JOINED, NULL, 0);
 }
 
-/* From HELLO to JOINED. INPROGRESS: the connection ended; try again. */
-static kolo_status shake_hands(struct kolo_boot *boot)
-{
-    struct kolo_boot_hello hello;
-    KOLO_TRY(greet_hub(boot, &hello));
-    return answer_hub(boot);
-}
-
 /* INPROGRESS: no hub listens, or the hub closed the connection. */
 static kolo_status try_join(struct kolo_boot *boot)
 {
@@ -278,7 +279,8 @@ static kolo_status try_join(struct kolo_boot *boot)
         return st;
     }
     boot->hub_is_here = kolo_boot_peer_is_us(boot->fd, &pid) && pid == getpid();
-    st = shake_hands(boot);
+    st = greet_hub(boot);
+    st = st == KOLO_OK ? answer_hub(boot) : st;
     if (st == KOLO_OK) {
         boot->joined = true;
         boot->deadline_us += GRACE_MS * 1e3;
@@ -355,7 +357,9 @@ static kolo_status check_ranks(const struct kolo_meet *meet, int nranks, int ran
 kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, bool host_hub,
                            int timeout_ms, struct kolo_boot **out)
 {
+    long encrypts = 0;
     KOLO_TRY(check_ranks(meet, nranks, rank, timeout_ms));
+    KOLO_TRY(kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &encrypts));
     struct kolo_boot *boot = calloc(1, sizeof *boot);
     if (boot == NULL) {
         return kolo_fail(KOLO_ERR_SYSTEM, "out of memory for the connection to '%s'", meet->name);
@@ -366,6 +370,7 @@ kolo_status kolo_boot_open(const struct kolo_meet *meet, int nranks, int rank, b
                                .nranks = nranks,
                                .timeout_ms = timeout_ms,
                                .host_rank = -1,
+                               .encrypts = encrypts == 1,
                                .deadline_us = kolo_now_us() + timeout_ms * 1e3};
     const bool alone = nranks == 1 && host_hub;
     const kolo_status st = alone ? KOLO_OK : join_hub(boot, host_hub);

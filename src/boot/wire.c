@@ -72,8 +72,46 @@ static bool make_mac(const struct kolo_boot_guard *guard, bool of_hub, uint32_t 
     return made;
 }
 
+/* The key of frame `number` of the hub or of the rank is used for its body only. */
+static bool mask_body(const struct kolo_boot_guard *guard, bool of_hub, uint32_t number,
+                      const void *body, size_t len, void *out)
+{
+    unsigned char key[KOLO_SECRET_BYTES], start[KOLO_MASK_START] = {of_hub};
+    memcpy(start + 4, &number, sizeof number);
+    const bool made = kolo_prove(guard->key, "kolo body", sizeof "kolo body", key) &&
+                      kolo_mask(key, start, body, len, out);
+    explicit_bzero(key, sizeof key);
+    return made;
+}
+
+static bool is_masked(enum kolo_boot_type type, size_t len)
+{
+    return len > 0 && type != KOLO_BOOT_HELLO && type != KOLO_BOOT_CHALLENGE;
+}
+
+bool kolo_boot_mask(const struct kolo_boot_guard *guard, enum kolo_boot_type type, const void *body,
+                    size_t len, void *out)
+{
+    if (guard->masks && is_masked(type, len)) {
+        return mask_body(guard, guard->is_hub, guard->sent, body, len, out);
+    }
+    if (len > 0) {
+        memcpy(out, body, len);
+    }
+    return true;
+}
+
+bool kolo_boot_unmask(const struct kolo_boot_guard *guard, const struct kolo_boot_header *header,
+                      void *body)
+{
+    return (header->wire & KOLO_BOOT_MASKED) == 0 ||
+           !is_masked((enum kolo_boot_type)header->type, header->len) ||
+           mask_body(guard, !guard->is_hub, guard->taken - 1, body, header->len, body);
+}
+
 void kolo_boot_seal(struct kolo_boot_guard *guard, struct kolo_boot_header *header)
 {
+    header->wire |= guard->masks ? KOLO_BOOT_MASKED : 0;
     if (!make_mac(guard, guard->is_hub, guard->sent++, header, header->mac)) {
         memset(header->mac, 0, sizeof header->mac);
     }
@@ -106,6 +144,13 @@ static int open_socket(void)
 {
     return kolo_above_standard_streams(
         socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+bool kolo_boot_is_net(int fd)
+{
+    int family = AF_UNSPEC;
+    socklen_t len = sizeof family;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) != 0 || family != AF_UNIX;
 }
 
 int kolo_boot_accept(int listener)

@@ -21,6 +21,9 @@
  * another connection or another place. Only HELLO is answered whatever its MAC is: a rank with
  * another secret must learn of that.
  *
+ * With KOLO_ENCRYPT, the bytes behind the headers are encrypted between hosts, except those of
+ * HELLO and CHALLENGE, which make the keys. Digest and MAC are of the encrypted bytes.
+ *
  * Integers are little-endian; there are no pointers and no padding. The header, HELLO, CHALLENGE,
  * PROVE, JOINED and ERROR keep their layout in all versions, so that a version mismatch can be
  * reported. */
@@ -35,7 +38,8 @@
 
 #define KOLO_BOOT_MAGIC 0x4f4c4f4bu /* "KOLO" */
 
-enum { KOLO_BOOT_WIRE = 3, KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
+enum { KOLO_BOOT_WIRE = 3, KOLO_BOOT_MASKED = 1 << 15 };
+enum { KOLO_BOOT_TEXT = 704, KOLO_BOOT_NONCE = 32, KOLO_BOOT_MAC = 16 };
 
 enum kolo_boot_type {
     KOLO_BOOT_HELLO = 1,
@@ -52,7 +56,7 @@ enum kolo_boot_type {
 
 struct kolo_boot_header {
     uint32_t magic;
-    uint16_t wire; /* KOLO_BOOT_WIRE of the sender */
+    uint16_t wire; /* KOLO_BOOT_WIRE of the sender; with KOLO_BOOT_MASKED if it encrypts */
     uint16_t type; /* enum kolo_boot_type */
     /* Of GATHER, SPREAD and ALL: their number, from 0. Of ERROR: 1 + the rank that has ended, 0 if
      * it is not known. Otherwise 0. */
@@ -95,18 +99,26 @@ struct kolo_boot_guard {
     unsigned char key[KOLO_SECRET_BYTES];
     uint32_t sent, taken; /* frames */
     bool is_hub;
+    bool masks; /* this end encrypts bodies */
 };
 
 uint32_t kolo_boot_name_hash(const struct kolo_meet *meet);
 struct kolo_boot_header kolo_boot_header_make(enum kolo_boot_type type, uint32_t seq, size_t len);
 
-/* The guard of a fresh connection. False, here and below: libcrypto failed. */
+/* The guard of a fresh connection, which does not encrypt yet. False, here and below: libcrypto
+ * failed. */
 bool kolo_boot_guard_begin(struct kolo_boot_guard *guard, const struct kolo_meet *meet,
                            bool is_hub);
 /* HELLO or CHALLENGE was sent or taken: from the next frame on both ends have another key. */
 bool kolo_boot_guard_turn(struct kolo_boot_guard *guard, const void *body, size_t len);
 /* The digest of the bytes that follow a header. */
 bool kolo_boot_sum(const void *body, size_t len, unsigned char out[KOLO_BOOT_MAC]);
+/* Make the body of the next frame that this end sends, as it travels: encrypted, or a copy. */
+bool kolo_boot_mask(const struct kolo_boot_guard *guard, enum kolo_boot_type type, const void *body,
+                    size_t len, void *out);
+/* Decrypt the body of the frame whose header was checked last, if its sender encrypts. */
+bool kolo_boot_unmask(const struct kolo_boot_guard *guard, const struct kolo_boot_header *header,
+                      void *body);
 /* Set the MAC of a header whose other fields are complete. If libcrypto fails, no receiver takes
  * the frame. */
 void kolo_boot_seal(struct kolo_boot_guard *guard, struct kolo_boot_header *header);
@@ -126,6 +138,8 @@ KOLO_CHECK kolo_status kolo_boot_listen_net(const struct kolo_meet *meet, int *o
 KOLO_CHECK kolo_status kolo_boot_connect(const struct kolo_meet *meet, int timeout_ms, int *out);
 /* The process at the other end. False: it has another user id, or the connection is TCP. */
 bool kolo_boot_peer_is_us(int fd, pid_t *pid_out);
+/* Whether the connection leads to another host, or might: it is no local one. */
+bool kolo_boot_is_net(int fd);
 /* Accept one connection; -1 with errno. */
 int kolo_boot_accept(int listener);
 

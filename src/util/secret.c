@@ -2,6 +2,7 @@
 #include "util/secret.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -39,6 +40,20 @@ bool kolo_digest(const void *text, size_t bytes, unsigned char out[KOLO_DIGEST_B
     unsigned len = 0;
     (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     return EVP_Digest(text, bytes, out, &len, EVP_sha256(), NULL) == 1 && len == KOLO_DIGEST_BYTES;
+}
+
+bool kolo_mask(const unsigned char key[KOLO_SECRET_BYTES],
+               const unsigned char start[KOLO_MASK_START], const void *text, size_t bytes,
+               void *out)
+{
+    int len = 0;
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+    EVP_CIPHER_CTX *cipher = EVP_CIPHER_CTX_new();
+    const bool made = cipher != NULL && bytes <= INT_MAX &&
+                      EVP_EncryptInit_ex(cipher, EVP_aes_256_ctr(), NULL, key, start) == 1 &&
+                      EVP_EncryptUpdate(cipher, out, &len, text, (int)bytes) == 1;
+    EVP_CIPHER_CTX_free(cipher);
+    return made;
 }
 
 bool kolo_same_bytes(const unsigned char *a, const unsigned char *b, size_t bytes)

@@ -15,6 +15,12 @@ bool kolo_prove(const unsigned char secret[KOLO_SECRET_BYTES], const void *text,
                 unsigned char out[KOLO_PROOF_BYTES]);
 /* The SHA-256 digest of text[bytes]; false if libcrypto fails. */
 bool kolo_digest(const void *text, size_t bytes, unsigned char out[KOLO_DIGEST_BYTES]);
+/* Encrypt or decrypt text[bytes] into `out`, which may be the same memory, by AES-256-CTR. A key and
+ * a start are used for one text only. False if libcrypto fails. */
+enum { KOLO_MASK_START = 16 };
+bool kolo_mask(const unsigned char key[KOLO_SECRET_BYTES],
+               const unsigned char start[KOLO_MASK_START], const void *text, size_t bytes,
+               void *out);
 /* Compare proofs in a time that does not depend on the place where they differ. */
 bool kolo_same_bytes(const unsigned char *a, const unsigned char *b, size_t bytes);
 

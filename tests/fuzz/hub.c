@@ -4,7 +4,8 @@
  *
  * Input: orders, a byte each: connection (2 bits), what (3): 0 connect, 1 an honest HELLO, 2 an
  * honest proof, 3 an honest contribution, 4 BYE, 5 end the connection, 6 any bytes, 7 a header of
- * any type and length. A byte of argument follows, and the bytes. Between orders the hub reads. */
+ * any type and length. A byte of argument follows, and the bytes; that of a connection says whether
+ * both ends encrypt. Between orders the hub reads. */
 #define kolo_boot_hub_start fuzzed_hub_start /* the library has it, too */
 #include "boot/hub.c"
 #undef kolo_boot_hub_start
@@ -29,13 +30,17 @@ static void put(struct stranger *s, enum kolo_boot_type type, uint32_t seq, cons
                 size_t len)
 {
     struct kolo_boot_header header = kolo_boot_header_make(type, seq, len);
-    (void)kolo_boot_sum(body, len, header.sum);
+    unsigned char bytes[BYTES_MOST];
+    (void)kolo_boot_mask(&s->guard, type, body, len, bytes);
+    (void)kolo_boot_sum(bytes, len, header.sum);
     kolo_boot_seal(&s->guard, &header);
     (void)!send(s->fd, &header, sizeof header, MSG_NOSIGNAL);
-    (void)!send(s->fd, body, len, MSG_NOSIGNAL);
+    (void)!send(s->fd, bytes, len, MSG_NOSIGNAL);
 }
 
-static void connect_one(struct play *p, struct stranger *s)
+_Static_assert(sizeof(struct kolo_boot_hello) <= BYTES_MOST, "the longest body of all");
+
+static void connect_one(const struct play *p, struct stranger *s, bool net)
 {
     int fd[2];
     if (s->fd >= 0) {
@@ -46,7 +51,8 @@ static void connect_one(struct play *p, struct stranger *s)
     }
     *s = (struct stranger){.fd = fd[1]};
     (void)kolo_boot_guard_begin(&s->guard, &p->hub->meet, false);
-    add_conn(p->hub, fd[0], false);
+    s->guard.masks = net && p->hub->encrypts;
+    add_conn(p->hub, fd[0], net);
 }
 
 /* The argument says which rank of how many. */
@@ -83,7 +89,7 @@ static void obey(struct play *p, unsigned order, unsigned arg, const uint8_t *by
     }
     switch (what) {
     case 0:
-        connect_one(p, s);
+        connect_one(p, s, (arg & 1) != 0);
         break;
     case 1:
         say_hello(s, p->hub, arg);
@@ -141,6 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     strcpy(p.hub->meet.name, "fuzz");
+    p.hub->encrypts = true;
     p.hub->listener[0] = p.hub->listener[1] = p.hub->reserved_fd = p.hub->host_rank = -1;
     for (size_t at = 0; at + 2 <= size;) {
         const unsigned order = data[at], arg = data[at + 1];

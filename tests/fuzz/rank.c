@@ -3,8 +3,8 @@
 /* A rank at its meeting point: what the process there may send to it. All of it lies in the socket
  * before the rank looks, and then the connection ends, so that nothing is waited for.
  *
- * Input: a byte chooses the act of the rank (join, gather, spread, barrier, give up), and a byte
- * tells how many bytes it exchanges. Frames follow, and bytes that are no frame. Of each header the
+ * Input: a byte chooses the act of the rank (join, gather, spread, barrier, give up) and whether
+ * both ends encrypt, and a byte tells how many bytes it exchanges. Frames follow, and bytes that are no frame. Of each header the
  * input has the first 16 bytes. Digest and MAC are added here, so that the code behind their check
  * is reached. */
 #define kolo_boot_open       fuzzed_open /* the library has them, too */
@@ -65,31 +65,42 @@ static void send_frames(int fd, struct kolo_boot_guard *hub, const uint8_t *data
     struct kolo_boot_header header = {0};
     const size_t bare = offsetof(struct kolo_boot_header, sum);
     size_t at = 0;
+    unsigned char *body = malloc(size);
+    if (body == NULL) {
+        abort();
+    }
     while (size - at >= bare) {
         memcpy(&header, data + at, bare);
         if (header.len > size - at - bare) {
             break;
         }
-        (void)kolo_boot_sum(data + at + bare, header.len, header.sum);
+        (void)kolo_boot_mask(hub, (enum kolo_boot_type)header.type, data + at + bare, header.len,
+                             body);
+        (void)kolo_boot_sum(body, header.len, header.sum);
         kolo_boot_seal(hub, &header);
         (void)!write(fd, &header, sizeof header);
-        (void)!write(fd, data + at + bare, header.len);
+        (void)!write(fd, body, header.len);
         if (header.type == KOLO_BOOT_CHALLENGE) {
             (void)kolo_boot_guard_turn(hub, data + at + bare, header.len);
         }
         at += bare + header.len;
     }
     (void)!write(fd, data + at, size - at);
+    free(body);
 }
 
 /* A rank that joins has said HELLO before anything comes. */
-static void say_hello(struct kolo_boot *boot, struct kolo_boot_guard *hub)
+static void say_hello(struct kolo_boot *boot, int fd, struct kolo_boot_guard *hub)
 {
-    struct kolo_boot_hello hello;
+    struct {
+        struct kolo_boot_header header;
+        struct kolo_boot_hello hello;
+    } said;
     boot->joined = false;
-    if (greet_hub(boot, &hello) == KOLO_OK) {
-        (void)kolo_boot_guard_turn(hub, &hello, sizeof hello);
+    if (greet_hub(boot) == KOLO_OK && read(fd, &said, sizeof said) == (ssize_t)sizeof said) {
+        (void)kolo_boot_guard_turn(hub, &said.hello, sizeof said.hello);
     }
+    boot->guard.masks = hub->masks; /* as greet_hub() found it for a socket between hosts */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -115,8 +126,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct kolo_boot_guard hub;
     (void)kolo_boot_guard_begin(&hub, &boot->meet, true);
     (void)kolo_boot_guard_begin(&boot->guard, &boot->meet, false);
+    hub.masks = boot->guard.masks = (data[0] & 64) != 0;
     if (data[0] % 6 == 0) {
-        say_hello(boot, &hub);
+        say_hello(boot, fd[1], &hub);
     }
     send_frames(fd[1], &hub, data + 2, size - 2);
     (void)shutdown(fd[1], SHUT_WR);

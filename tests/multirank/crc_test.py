@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # covers: transports/tcp src/util/crc.c
-"""Checksums of frames over TCP: a bit that changes on its way ends the job, with the rank, the
-connection and the message in the error.
+"""Checksums of frames over TCP, and encryption: a bit that changes on its way ends the job, with the
+rank in the error, and with sums the connection and the message.
 
 usage: crc_test.py FLIP FAULTS SHORT_JOB   (flip.c, to be loaded before libc; faults.c; short_job.c)
 """
@@ -82,10 +82,10 @@ def test_right():
                   f"{sockets} connections a pair, KOLO_CRC {crc}: a job ends well", *job.said)
 
 
-def ends_of(frame, crc):
+def ends_of(frame, crc, **env):
     """How the ranks of a job that looks at its results ended, where the last byte of a write of rank 1
     changes: 0 right, 1 with an error, 3 wrong."""
-    job = Job(2, SHORT_JOB, flips=(1, frame, -1), crc=crc)
+    job = Job(2, SHORT_JOB, flips=(1, frame, -1), crc=crc, **env)
     for process in job.ranks:
         process.wait(LIMIT_S)
     job.ends()
@@ -101,6 +101,19 @@ def test_wrong_results():
     check(all(3 not in ends and 1 in ends for ends, _ in summed) and
           all("rank 1 (pid" in str(said) and "checksum" in str(said) for _, said in summed),
           "with KOLO_CRC=1 every such job ends with an error that names the rank", *summed)
+
+
+def test_encrypted_flips():
+    """A changed bit of any write is found, wherever it is, and goes into no result."""
+    for what, frame, byte in (("small", 40, -1), ("small", 70, 2), ("large", 3, -1), ("large", 20, 40)):
+        job = Job(2, FAULTS, what, flips=(1, frame, byte), crc="0", KOLO_ENCRYPT="1")
+        reports = job.ends()
+        check(finders(reports, 1, "bytes that were changed on their way") == [0] and reports[1] and
+              reports[1][:2] == ("KOLO_ERR_LINK", 1),
+              f"{what}, encrypted: byte {byte} of write {frame} of rank 1 changes: it is named", *reports, *job.said)
+    sealed = [ends_of(frame, "0", KOLO_ENCRYPT="1") for frame in range(8)]
+    check(all(3 not in ends and 1 in ends for ends, _ in sealed),
+          "with KOLO_ENCRYPT=1 every such job ends with an error", *sealed)
 
 
 def test_not_a_number():

@@ -3,7 +3,7 @@
  * on its way.
  *
  *   FLIP_RANK   whose (KOLO_RANK)
- *   FLIP_FRAME  in which write that begins with a frame, from 0
+ *   FLIP_FRAME  in which write that begins with a frame, or with a record of frames, from 0
  *   FLIP_BYTE   which byte of it; negative: from its end */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-enum { MAGIC_AT = 6, HEAD = 72 };
+enum { MAGIC_AT = 6, HEAD = 72, RECORD_MOST = 16 << 10, RECORD_MORE = 20 };
 
 static _Atomic int frames;
 
@@ -22,11 +22,20 @@ static int number(const char *name)
     return text != NULL ? atoi(text) : -1;
 }
 
+/* An encrypted record begins with its length. */
+static int is_record(const unsigned char *begin, size_t len)
+{
+    const size_t plain = begin[0] | (size_t)begin[1] << 8;
+    return begin[2] == 0 && begin[3] == 0 && plain >= HEAD && plain <= RECORD_MOST &&
+           len >= plain + RECORD_MORE;
+}
+
 /* Whether this write is the one. */
 static int is_it(const unsigned char *begin, size_t len)
 {
     const int mine = number("KOLO_RANK") == number("FLIP_RANK");
-    return mine && len >= HEAD && begin[MAGIC_AT] == 0x32 && begin[MAGIC_AT + 1] == 0x6b &&
+    const int is_frame = len >= HEAD && begin[MAGIC_AT] == 0x32 && begin[MAGIC_AT + 1] == 0x6b;
+    return mine && len >= HEAD && (is_frame || is_record(begin, len)) &&
            atomic_fetch_add(&frames, 1) == number("FLIP_FRAME");
 }
 

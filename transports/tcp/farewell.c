@@ -20,7 +20,7 @@ static bool is_clean(const struct kolo_link *link)
     bool clean = link->socket[0].state == KOLO_TCP_UP;
     for (int i = 0; i < link->nsockets; i++) {
         const struct kolo_tcp_socket *s = &link->socket[i];
-        clean = clean && (s->count == 0 || s->out[s->first].at == 0);
+        clean = clean && !kolo_tcp_stream_is_within(s);
     }
     return clean;
 }

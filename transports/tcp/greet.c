@@ -212,7 +212,10 @@ static void take_guest(struct kolo_link *link, struct kolo_guest *guest)
         kolo_tcp_socket_reset(s, KOLO_TCP_NONE);
     }
     const int fd = guest->fd;
+    const struct tcp_guest *g = (const struct tcp_guest *)guest;
     guest->fd = -1;
+    s->hello = g->hello;
+    s->challenge = g->challenge;
     kolo_tcp_socket_up(s, fd);
 }
 

@@ -44,6 +44,8 @@ void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state)
 {
     kolo_acceptor_drop(&s->link->ep->acceptor, s->fd);
     s->fd = -1;
+    kolo_seal_close(s->seal);
+    s->seal = NULL;
     kolo_tcp_socket_enter(s, state);
 }
 
@@ -56,6 +58,17 @@ static void choose_congestion_control(const struct kolo_tcp_socket *s)
     if (here->family == there->family && memcmp(here->ip, there->ip, sizeof here->ip) == 0) {
         (void)setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
     }
+}
+
+/* The keys come from the greeting, which both ends proved to each other. */
+static bool seal_socket(struct kolo_tcp_socket *s)
+{
+    const struct kolo_endpoint *ep = s->link->ep;
+    unsigned char text[sizeof s->hello + sizeof s->challenge.nonce];
+    memcpy(text, &s->hello, sizeof s->hello);
+    memcpy(text + sizeof s->hello, s->challenge.nonce, sizeof s->challenge.nonce);
+    s->seal = kolo_seal_open(ep->secret, text, sizeof text, s->hello.from == ep->env.rank);
+    return s->seal != NULL;
 }
 
 void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
@@ -78,9 +91,13 @@ void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd)
         kolo_tcp_fail(s->link, "cannot be read: out of memory for a socket", ENOMEM);
         return;
     }
-    KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s", ep->env.rank,
+    if (ep->seals && !seal_socket(s)) {
+        kolo_tcp_fail(s->link, "cannot be encrypted to", ENOMEM);
+        return;
+    }
+    KOLO_LOG(INFO, NET, "tcp: rank %d to %d, socket %d of %d over %s to %s%s", ep->env.rank,
              s->link->base.peer.rank, s->index, s->link->nsockets, ep->interface.name,
-             kolo_inet_name(&s->link->address.place, name));
+             kolo_inet_name(&s->link->address.place, name), s->seal != NULL ? ", encrypted" : "");
 }
 
 /* ---- failures ---- */

@@ -8,6 +8,7 @@
 #include "util/crc.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -154,18 +155,22 @@ static void count_written(struct kolo_tcp_socket *s, size_t bytes)
 }
 
 /* A few bytes are copied together: that costs less than a list of parts. */
-static ssize_t send_parts(int fd, struct iovec *part, size_t nparts, size_t bytes)
+static ssize_t send_parts(const struct kolo_tcp_socket *s, struct iovec *part, size_t nparts,
+                          size_t bytes)
 {
     char few[FEW_BYTES];
     char *at = few;
+    if (s->seal != NULL) {
+        return kolo_seal_send(s->seal, s->fd, part, nparts);
+    }
     if (bytes > sizeof few) {
         const struct msghdr message = {.msg_iov = part, .msg_iovlen = nparts};
-        return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        return sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     for (size_t i = 0; i < nparts; i++) {
         at = mempcpy(at, part[i].iov_base, part[i].iov_len);
     }
-    return send(fd, few, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return send(s->fd, few, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* The socket cannot be written any more. Bytes that it still holds may give the reason. */
@@ -192,7 +197,7 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     for (size_t i = 0; i < nparts; i++) {
         asked += part[i].iov_len;
     }
-    const ssize_t n = send_parts(s->fd, part, nparts, asked);
+    const ssize_t n = send_parts(s, part, nparts, asked);
     if (n < 0) {
         s->full = errno == EAGAIN;
         if (errno != EAGAIN && errno != EINTR) {
@@ -205,25 +210,29 @@ bool kolo_tcp_stream_write(struct kolo_tcp_socket *s)
     return true;
 }
 
-static bool is_half_written(const struct kolo_tcp_socket *s)
+bool kolo_tcp_stream_is_within(const struct kolo_tcp_socket *s)
 {
-    return s->count > 0 && s->out[s->first].at > 0;
+    return (s->count > 0 && s->out[s->first].at > 0) || kolo_seal_holds(s->seal);
 }
 
 bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s)
 {
     struct iovec part[PARTS];
-    while (s->state == KOLO_TCP_UP && is_half_written(s)) {
-        const struct msghdr message = {
-            .msg_iov = part,
-            .msg_iovlen = (size_t)add_parts(out_at(s, 0), s->link->head, part, PARTS)};
-        const ssize_t n = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (s->state == KOLO_TCP_UP && s->count > 0 && kolo_tcp_stream_is_within(s)) {
+        const size_t nparts = (size_t)add_parts(out_at(s, 0), s->link->head, part, PARTS);
+        const ssize_t n = send_parts(s, part, nparts, SIZE_MAX);
         if (n < 0) {
             return errno != EAGAIN && errno != EINTR;
         }
         count_written(s, (size_t)n);
     }
     return true;
+}
+
+static bool has_room(int fd)
+{
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    return poll(&room, 1, 0) == 1;
 }
 
 /* Append a frame to `bytes`, of which `*len` are used. */
@@ -237,13 +246,17 @@ static void add_last(const struct kolo_tcp_socket *s, struct kolo_tcp_frame *fra
 }
 
 /* Write all of `bytes`, or none of them: false. A peer that reads nothing is not waited for. */
-static bool write_last(const struct kolo_tcp_socket *s, const char *bytes, size_t len)
+static bool write_last(const struct kolo_tcp_socket *s, char *bytes, size_t len)
 {
     size_t at = 0;
     for (int tries = 0; at < len && tries < LAST_TRIES; tries++) {
-        const ssize_t n = send(s->fd, bytes + at, len - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        struct iovec rest = {bytes + at, len - at};
+        if (s->seal != NULL && tries == 0 && !has_room(s->fd)) {
+            return false; /* what is sealed must be sent */
+        }
+        const ssize_t n = send_parts(s, &rest, 1, SIZE_MAX);
         at += n > 0 ? (size_t)n : 0;
-        if (n < 0 && (at == 0 || errno != EAGAIN)) {
+        if (n < 0 && ((at == 0 && !kolo_seal_holds(s->seal)) || errno != EAGAIN)) {
             return errno != EAGAIN;
         }
         if (at < len) {
@@ -259,7 +272,7 @@ bool kolo_tcp_stream_last(struct kolo_tcp_socket *s, enum kolo_tcp_kind kind, ui
     char text[KOLO_REASON_TEXT], bytes[(PARTS_MAX + 1) * KOLO_TCP_HEAD_SUMS];
     struct kolo_tcp_frame last = {.kind = (uint8_t)kind, .number = number};
     size_t len = 0;
-    if (s->state != KOLO_TCP_UP || is_half_written(s)) {
+    if (s->state != KOLO_TCP_UP || kolo_tcp_stream_is_within(s)) {
         return true;
     }
     const size_t said =
@@ -340,6 +353,24 @@ static bool parse_frames(struct kolo_tcp_socket *s)
     return true;
 }
 
+/* As recvmsg(), of a sealed socket: fill the parts as far as records have come. */
+static ssize_t open_bytes(struct kolo_tcp_socket *s, const struct iovec *part, int nparts)
+{
+    ssize_t came = 0;
+    for (int i = 0; i < nparts; i++) {
+        for (size_t at = 0; at < part[i].iov_len;) {
+            const ssize_t n =
+                kolo_seal_recv(s->seal, s->fd, (char *)part[i].iov_base + at, part[i].iov_len - at);
+            if (n <= 0) { /* an end or an error comes again */
+                return came > 0 ? came : n;
+            }
+            at += (size_t)n;
+            came += n;
+        }
+    }
+    return came;
+}
+
 /* One recvmsg(): first the rest of a payload into its place, then into the staging buffer. */
 static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *asked)
 {
@@ -356,6 +387,9 @@ static ssize_t receive_bytes(struct kolo_tcp_socket *s, size_t *direct, size_t *
     if (*direct == s->left || nparts == 0) { /* else the bytes behind are not the next header */
         part[nparts++] = (struct iovec){s->staging + s->tail, KOLO_TCP_STAGING - s->tail};
         *asked += KOLO_TCP_STAGING - s->tail;
+    }
+    if (s->seal != NULL) {
+        return open_bytes(s, part, nparts);
     }
     if (nparts == 1) {
         return recv(s->fd, part[0].iov_base, part[0].iov_len, MSG_DONTWAIT);
@@ -429,8 +463,8 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         struct iovec place;
         size_t direct = 0;
         size_t asked = 0;
-        const bool guesses =
-            s->into == NULL && s->tail == 0 && kolo_tcp_message_expects(s->link, &place);
+        const bool guesses = s->into == NULL && s->tail == 0 && s->seal == NULL &&
+                             kolo_tcp_message_expects(s->link, &place);
         const ssize_t n =
             guesses ? receive_expected(s, &place, &asked) : receive_bytes(s, &direct, &asked);
         if (n < 0 && errno == EINTR) {
@@ -438,7 +472,9 @@ bool kolo_tcp_stream_read(struct kolo_tcp_socket *s)
         }
         s->ripe = false;
         if (n <= 0) {
-            if (n == 0 || errno != EAGAIN) {
+            if (n < 0 && errno == EBADMSG) {
+                kolo_tcp_fail(s->link, "sent bytes that were changed on their way", EBADMSG);
+            } else if (n == 0 || errno != EAGAIN) {
                 kolo_tcp_ended(s, n == 0 ? 0 : errno);
             }
             return moved;

@@ -18,11 +18,13 @@ enum { DEFAULT_SOCKETS = 1, NOTES_MAX = 256 };
 
 static kolo_status read_settings(struct kolo_endpoint *ep)
 {
-    long sums = 0, sockets = 0;
+    long sums = 0, seals = 0, sockets = 0;
     KOLO_TRY(kolo_env_int("KOLO_CRC", 0, 1, 0, &sums));
+    KOLO_TRY(kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &seals));
     KOLO_TRY(
         kolo_env_int("KOLO_NSOCKS_PERTHREAD", 1, KOLO_TCP_SOCKETS_MAX, DEFAULT_SOCKETS, &sockets));
     ep->sums = sums == 1;
+    ep->seals = seals == 1;
     ep->nsockets = (int)sockets;
     return KOLO_OK;
 }
@@ -86,8 +88,9 @@ static kolo_status tcp_probe(struct kolo_endpoint *ep, const struct kolo_peer *p
 
 static kolo_status tcp_address(struct kolo_endpoint *ep, void *buf, size_t *len)
 {
-    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets, ep->sums,
-                                             ep->interface.place};
+    const int flags = (ep->sums ? KOLO_TCP_SUMS : 0) | (ep->seals ? KOLO_TCP_SEALS : 0);
+    const struct kolo_tcp_address address = {KOLO_TCP_MAGIC, (uint16_t)ep->nsockets,
+                                             (uint16_t)flags, ep->interface.place};
     if (*len < sizeof address) {
         return kolo_fail(KOLO_ERR_INVALID, "tcp: no room for an address");
     }
@@ -110,6 +113,12 @@ static kolo_status read_address(const struct kolo_endpoint *ep, const struct kol
         (out->place.family != AF_INET && out->place.family != AF_INET6)) {
         return kolo_fail(KOLO_ERR_VERSION, "rank %d's tcp address makes no sense", peer->rank);
     }
+    if (((out->flags & KOLO_TCP_SEALS) != 0) != ep->seals) {
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "KOLO_ENCRYPT is 1 on rank %d and not on rank %d: set it on all ranks",
+                         ep->seals ? ep->env.rank : peer->rank,
+                         ep->seals ? peer->rank : ep->env.rank);
+    }
     return kolo_check_range("rank", peer->rank, 0, ep->env.nranks - 1);
 }
 
@@ -125,7 +134,7 @@ static kolo_status tcp_connect(struct kolo_endpoint *ep, const struct kolo_peer 
     link->ep = ep;
     link->doubt.own = KOLO_NO_FD;
     link->address = address;
-    link->sums = ep->sums || address.sums == 1;
+    link->sums = ep->sums || (address.flags & KOLO_TCP_SUMS) != 0;
     link->head = link->sums ? KOLO_TCP_HEAD_SUMS : KOLO_TCP_HEAD;
     link->nsockets = kolo_min(address.sockets, (size_t)ep->nsockets) > 1
                          ? (int)kolo_min(address.sockets, (size_t)ep->nsockets)

@@ -31,6 +31,7 @@
 #include "transports/acceptor.h"
 #include "transports/carrier.h"
 #include "transports/doubt.h"
+#include "transports/tcp/seal.h"
 #include "util/secret.h"
 
 #include <assert.h>
@@ -53,10 +54,15 @@ enum {
 struct kolo_tcp_address { /* the address of a rank */
     uint32_t magic;
     uint16_t sockets; /* it would use */
-    uint16_t sums;    /* 1: frames carry sums (KOLO_CRC); one side is enough */
+    uint16_t flags;   /* enum kolo_tcp_flag */
     struct kolo_inet place;
 };
 static_assert(sizeof(struct kolo_tcp_address) == 28, "wire format");
+
+enum kolo_tcp_flag {
+    KOLO_TCP_SUMS = 1, /* KOLO_CRC: frames carry sums; one side is enough */
+    KOLO_TCP_SEALS = 2 /* KOLO_ENCRYPT: of both sides, or of none */
+};
 
 enum kolo_tcp_kind {
     KOLO_TCP_DATA = 1,
@@ -140,7 +146,8 @@ struct kolo_tcp_socket {
     struct kolo_tcp_hello hello;
     struct kolo_tcp_challenge challenge;
     unsigned char proof[KOLO_PROOF_BYTES];
-    size_t got; /* bytes of the next part of the greeting */
+    size_t got;             /* bytes of the next part of the greeting */
+    struct kolo_seal *seal; /* NULL: bytes travel as they are */
     struct kolo_tcp_out out[KOLO_TCP_QUEUE];
     int first, count; /* in the ring out[] */
     /* Reading: bytes [head, tail) of staging; of the frame at hand `left` payload bytes. */
@@ -177,6 +184,7 @@ struct kolo_endpoint {
     int epoll;
     int nsockets;
     bool sums;                /* KOLO_CRC */
+    bool seals;               /* KOLO_ENCRYPT */
     struct kolo_carriers all; /* links */
     unsigned turns;
     int nconnecting; /* sockets between CONNECTING and UP */
@@ -193,7 +201,7 @@ bool kolo_tcp_is_greeting(enum kolo_tcp_state state);
 void kolo_tcp_socket_enter(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
 /* Close a socket's descriptor, and enter `state`. */
 void kolo_tcp_socket_reset(struct kolo_tcp_socket *s, enum kolo_tcp_state state);
-/* The socket is up: data may flow. */
+/* The socket is up: data may flow. Its hello and challenge are known. */
 void kolo_tcp_socket_up(struct kolo_tcp_socket *s, int fd);
 /* Fail the link: its requests end with LINK and this text. `error`: errno; as for struct
  * kolo_env. */
@@ -224,6 +232,8 @@ void kolo_tcp_greet_adopt(struct kolo_link *link);
 /* Write frames until the socket is full; whether bytes moved. */
 bool kolo_tcp_stream_write(struct kolo_tcp_socket *s);
 bool kolo_tcp_stream_read(struct kolo_tcp_socket *s);
+/* Whether a frame is written in part. */
+bool kolo_tcp_stream_is_within(const struct kolo_tcp_socket *s);
 /* Write the rest of a half written frame. False: the socket is full. */
 bool kolo_tcp_stream_finish(struct kolo_tcp_socket *s);
 /* Drop the queued frames and write BYE or ABORT, unless a frame is half written. False: the socket

@@ -17,7 +17,8 @@ enum { TIMEOUT = 18 /* 4.096 us * 2^18 = 1.07 s */, RETRIES = 7, LANES_EACH = 2 
 
 static kolo_status read_settings(struct kolo_endpoint *ep)
 {
-    long timeout, retries, level, class, lanes, disabled;
+    long timeout, retries, level, class, lanes, disabled, encrypts;
+    KOLO_TRY(kolo_env_int("KOLO_ENCRYPT", 0, 1, 0, &encrypts));
     KOLO_TRY(kolo_env_int("KOLO_IB_DISABLE", 0, 1, 0, &disabled));
     KOLO_TRY(kolo_env_int("KOLO_IB_TIMEOUT", 1, 31, TIMEOUT, &timeout));
     KOLO_TRY(kolo_env_int("KOLO_IB_RETRY_CNT", 0, 7, RETRIES, &retries));
@@ -29,7 +30,12 @@ static kolo_status read_settings(struct kolo_endpoint *ep)
     ep->service_level = (uint8_t)level;
     ep->traffic_class = (uint8_t) class;
     ep->lanes = (uint16_t)lanes;
-    return disabled == 0 ? KOLO_OK : kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs: KOLO_IB_DISABLE is 1");
+    if (disabled != 0) {
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "verbs: KOLO_IB_DISABLE is 1");
+    }
+    return encrypts == 0 ? KOLO_OK
+                         : kolo_fail(KOLO_ERR_UNSUPPORTED,
+                                     "verbs: KOLO_ENCRYPT is 1, and nothing encrypts RDMA traffic");
 }
 
 static kolo_status watch_descriptor(const struct kolo_endpoint *ep, int fd)
