@@ -34,7 +34,7 @@ static bool is_missing(const struct kolo_hub *hub, int rank)
             return !hub->conns[i]->arrived;
         }
     }
-    return true;
+    return hub->ranks[rank] != KOLO_RANK_OUT;
 }
 
 /* ---- output ---- */
