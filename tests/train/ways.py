@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from horovod_calls import all_of
+import experts_calls
+import horovod_calls
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.memory import formula
@@ -33,6 +34,8 @@ N = JOB.ranks
 def report_of(way, **options):
     """A short run; what it came to, on every rank."""
     own = {"batch": 4 * N} if way.startswith(("pp-", "3d")) else {}
+    if way.startswith("ep"):
+        own["model"] = "moe"
     if way == "pp-interleaved":
         own["layers"] = 2 * N - 2  # beside the first and the last
     return run(Config(**{**TINY, **own, "parallel": way, **options}), JOB, quiet=True)
@@ -67,7 +70,7 @@ def together():
     """The options that change how a gradient is computed, not what it is."""
     for way in SYNCHRONOUS:
         accumulate = 3 if not way.startswith(("pp-", "3d")) else N
-        batch = {"batch": 12 * N} if way in ("dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
+        batch = {"batch": 12 * N} if way in ("dp", "ep", "ep+dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
         if way.startswith("ps-"):
             batch = {"batch": 6 * (N - 1)}
         recompute = way != "deepspeed-zero3"
@@ -146,10 +149,23 @@ def seen():
 
 def horovod():
     """The calls of Horovod's interface."""
-    for what, wrong in all_of(BACKEND):
+    calls("horovod", horovod_calls.all_of(BACKEND))
+
+
+def experts():
+    """The layer of --model moe, and ways that leave its experts whole."""
+    calls("experts", experts_calls.all_of())
+    for way, options in (("ep", {"capacity": 0.8}), ("ep+dp", {"expert_ranks": 1}), ("ddp", {}), ("zero2", {}), ("fsdp", {}),
+                         ("tp", {}), ("pp-1f1b", {})):
+        equal(report_of(way, model="moe", experts=4, **options), f"{way} of the mixture of experts")
+
+
+def calls(of, groups):
+    """What every rank says of groups of calls, each (what, what is wrong)."""
+    for what, wrong in groups:
         bad = [None] * N
         dist.all_gather_object(bad, wrong)
-        tell(not any(bad), f"horovod on {N} ranks: {what}", *bad)
+        tell(not any(bad), f"{of} on {N} ranks: {what}", *bad)
 
 
 def refused():

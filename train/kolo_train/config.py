@@ -17,6 +17,8 @@ WAYS = {
     "deepspeed-zero1": "ZeRO stage 1 by DeepSpeed, where it is installed",
     "deepspeed-zero2": "ZeRO stage 2 by DeepSpeed",
     "deepspeed-zero3": "ZeRO stage 3 by DeepSpeed",
+    "ep": "experts divided over all ranks, the batch too: for --model moe",
+    "ep+dp": "the same in several groups of --expert-ranks, each with all experts",
     "tp": "tensor parallel: each linear layer split over all ranks",
     "pp-gpipe": "pipeline: all forwards of the micro-batches, then all backwards",
     "pp-1f1b": "pipeline: one forward, one backward in turn",
@@ -45,6 +47,9 @@ class Config:
     width: int = 128
     heads: int = 4
     context: int = 64
+    experts: int = 8
+    top_k: int = 2
+    capacity: float = 0
     steps: int = 200
     seconds: float = 0
     batch: int = 32
@@ -57,6 +62,7 @@ class Config:
     loss_scale: float = 2.0**16
     offload: str = "none"
     mesh: tuple[int, int, int] | None = None
+    expert_ranks: int = 0
     local_steps: int = 8
     ps_timeout_ms: float = 50
     straggle_ms: float = 0
@@ -71,12 +77,21 @@ class Config:
             raise UsageError(f"--parallel {self.parallel} takes a server and workers: give -n 2 or more")
         if self.width % self.heads:
             raise UsageError(f"--width {self.width} is not a multiple of --heads {self.heads}")
+        if self.parallel.startswith("ep") and self.model != "moe":
+            raise UsageError(f"--parallel {self.parallel} divides experts: give --model moe")
+        if not 1 <= self.top_k <= self.experts:
+            raise UsageError(f"--top-k {self.top_k} is not 1 to --experts {self.experts}")
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
         if self.check and self.seconds:
             raise UsageError("--check compares a number of steps: give --steps, not --seconds")
+
+    @property
+    def reads(self) -> bool:
+        """The model learns from the novel, not from digits."""
+        return self.model in ("gpt", "moe")
 
     @property
     def half(self) -> bool:

@@ -21,6 +21,8 @@ MODULES = {
     "deepspeed-zero1": ("deepspeed_zero", "DeepSpeed"),
     "deepspeed-zero2": ("deepspeed_zero", "DeepSpeed"),
     "deepspeed-zero3": ("deepspeed_zero", "DeepSpeed"),
+    "ep": ("ep", "ExpertParallel"),
+    "ep+dp": ("ep", "ExpertParallel"),
     "tp": ("tp", "TensorParallel"),
     "pp-gpipe": ("pp", "Pipeline"),
     "pp-1f1b": ("pp", "Pipeline"),
