@@ -14,16 +14,18 @@ import torch.distributed as dist
 
 import experts_calls
 import horovod_calls
+from delayed import weights_by_delayed_gradients
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.memory import formula
-from kolo_train.train import run
+from kolo_train.train import run, trained
 from tap import check, done
 
 BACKEND, GROUPS = sys.argv[1], sys.argv[2:]
 FAILED = 1
 DEEPSPEED = [way for way in WAYS if way.startswith("deepspeed-") and find_spec("deepspeed")]
-SYNCHRONOUS = [way for way in WAYS if way not in ("single", "ps-async", "ps-hybrid", "local-sgd")
+LATE = ("ps-async", "ps-hybrid", "local-sgd", "pp-pipedream", "pp-2bw")
+SYNCHRONOUS = [way for way in WAYS if way not in ("single", *LATE)
                and (way in DEEPSPEED or not way.startswith("deepspeed-"))]
 TINY = {"backend": BACKEND, "layers": 2, "width": 32, "context": 16, "batch": 24, "steps": 8,
         "optimizer": "sgd", "lr": 0.1, "check": True}
@@ -137,6 +139,23 @@ def asynchronous():
     dropped = int(report.notes[-1].split(", ")[-1].split()[0])
     tell(falls(report) and (dropped > 0) == (N > 2),
          f"ps-hybrid on {N} ranks learns, and drops what comes late where there are others", report.notes, report.losses)
+
+
+def unflushed():
+    """Pipelines whose gradients are late, against one process that is as late."""
+    stages = range(N)
+    for way, options, delays, parts in (
+            ("pp-pipedream", {}, [N - 1 - s for s in stages], 1),
+            ("pp-pipedream", {"vertical_sync": True}, [N - 1 for _ in stages], 1),
+            ("pp-2bw", {"accumulate": N + 1, "recompute": True, "batch": 4 * (N + 1)}, [1 for _ in stages], N + 1)):
+        config = Config(**{**TINY, "lr": 0.03, "batch": 8, "steps": 12, "parallel": way, **options})
+        report, state = trained(config, JOB, quiet=True)
+        want = weights_by_delayed_gradients(config, delays, parts)
+        wrong = [name for name in want if JOB.rank == 0 and not (name in state and state[name].equal(want[name]))]
+        sync = " with vertical sync" * config.vertical_sync
+        tell(not wrong and falls(report),
+             f"{way}{sync} on {N} ranks gives the weights of gradients {delays} updates late to the last bit, and learns",
+             wrong, report.losses, report.notes)
 
 
 def seen():

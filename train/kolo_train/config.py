@@ -23,6 +23,8 @@ WAYS = {
     "pp-gpipe": "pipeline: all forwards of the micro-batches, then all backwards",
     "pp-1f1b": "pipeline: one forward, one backward in turn",
     "pp-interleaved": "pipeline: 1F1B with two stages a rank",
+    "pp-pipedream": "pipeline that is never flushed: 1F1B over batches, stashed weights",
+    "pp-2bw": "the same over micro-batches, gradients one update old, two versions",
     "3d": "data x pipeline x tensor parallel, see --mesh",
     "ps-sync": "parameter server (rank 0) that waits for every worker",
     "ps-async": "parameter server that applies each gradient as it comes",
@@ -63,6 +65,7 @@ class Config:
     offload: str = "none"
     mesh: tuple[int, int, int] | None = None
     expert_ranks: int = 0
+    vertical_sync: bool = False
     local_steps: int = 8
     ps_timeout_ms: float = 50
     straggle_ms: float = 0

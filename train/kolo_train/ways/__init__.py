@@ -27,6 +27,8 @@ MODULES = {
     "pp-gpipe": ("pp", "Pipeline"),
     "pp-1f1b": ("pp", "Pipeline"),
     "pp-interleaved": ("pp", "Pipeline"),
+    "pp-pipedream": ("pipedream", "PipeDream"),
+    "pp-2bw": ("pipedream", "PipeDream"),
     "3d": ("three_d", "ThreeDimensional"),
     "ps-sync": ("parameter_server", "ParameterServer"),
     "ps-async": ("parameter_server", "ParameterServer"),

@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from kolo_train.config import UsageError
 from kolo_train.experts import Experts
 from kolo_train.models import Layers
-from kolo_train.ways.base import State, Way
+from kolo_train.ways.base import State, Way, merged
 from kolo_train.ways.dp import average_gradients
 
 
@@ -55,10 +55,7 @@ class ExpertParallel(Way):
                 param.grad.div_(self.job.ranks)
 
     def full_state(self) -> State:
-        mine = {name: tensor.cpu() for name, tensor in self.model.state_dict().items()}
-        everything: list[State | None] | None = [None] * self.job.ranks if self.job.rank == 0 else None
-        dist.gather_object(mine, everything, dst=0)
-        return {name: tensor for state in everything or [] for name, tensor in (state or {}).items()}
+        return merged([dict(self.model.state_dict())], self.job)
 
     def notes(self) -> list[str]:
         layers = list(layers_of(self.model))
