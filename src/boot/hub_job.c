@@ -13,62 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 30000, LIST_CHARS = 200 };
-
-/* ---- text ---- */
-
-/* Whether a list names rank `rank`. */
-typedef bool (*pick_fn)(const struct kolo_hub *hub, int rank);
-
-static bool is_absent(const struct kolo_hub *hub, int rank)
-{
-    return hub->ranks[rank] == KOLO_RANK_ABSENT;
-}
-
-static bool is_gone(const struct kolo_hub *hub, int rank)
-{
-    return hub->ranks[rank] == KOLO_RANK_LEFT || hub->ranks[rank] == KOLO_RANK_DIED;
-}
-
-static bool is_missing(const struct kolo_hub *hub, int rank)
-{
-    for (size_t i = 0; i < hub->nconns; i++) {
-        if (hub->conns[i]->state == KOLO_CONN_JOINED && hub->conns[i]->rank == rank) {
-            return !hub->conns[i]->arrived;
-        }
-    }
-    return true;
-}
-
-/* "rank 3", "ranks 1, 4-7" or "ranks 1, 4-7 and 90 more" of the first `nranks`. */
-static void list_ranks(const struct kolo_hub *hub, pick_fn pick, char out[LIST_CHARS + 64])
-{
-    int count = 0;
-    int rest = 0;
-    size_t len = 0;
-    char list[LIST_CHARS + 32] = "";
-    for (int rank = 0; rank < hub->nranks; rank++) {
-        int last = rank;
-        if (!pick(hub, rank)) {
-            continue;
-        }
-        while (last + 1 < hub->nranks && pick(hub, last + 1)) {
-            last++;
-        }
-        count += last - rank + 1;
-        if (len >= LIST_CHARS - 24) {
-            rest += last - rank + 1;
-        } else {
-            len += (size_t)snprintf(list + len, sizeof list - len, last > rank ? "%s%d-%d" : "%s%d",
-                                    len > 0 ? ", " : "", rank, last);
-        }
-        rank = last;
-    }
-    const int end = snprintf(out, LIST_CHARS + 64, "%s %s", count == 1 ? "rank" : "ranks", list);
-    if (rest > 0 && end > 0 && end < LIST_CHARS + 64) {
-        (void)snprintf(out + end, (size_t)(LIST_CHARS + 64 - end), " and %d more", rest);
-    }
-}
+enum { LINGER_MS = 30000, WARN_MS = 10000 };
 
 /* ---- output ---- */
 
@@ -259,6 +204,7 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
         }
         hub->nranks = hello->nranks;
         hub->first = hello->rank;
+        hub->warn_us = kolo_now_us() + WARN_MS * 1e3;
     }
     conn->state = KOLO_CONN_JOINED;
     conn->rank = hello->rank;
@@ -356,9 +302,18 @@ void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
+void kolo_hub_warn(struct kolo_hub *hub)
+{
+    char list[KOLO_HUB_LIST_CHARS];
+    hub->warn_us = INFINITY;
+    kolo_hub_list(hub, hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT, list);
+    KOLO_LOG(WARN, INIT, "the job of %d ranks has waited %d s for %s to %s", hub->nranks,
+             WARN_MS / 1000, list, hub->complete ? "go on joining" : "join");
+}
+
 void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    char list[LIST_CHARS + 64];
+    char list[KOLO_HUB_LIST_CHARS];
     char strangers[96] = "";
     if (conn->state != KOLO_CONN_JOINED) {
         kolo_hub_lose(hub, conn);
@@ -369,7 +324,7 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
                        "; %d connections did not prove the secret, the last as rank %d",
                        hub->nunproven, hub->unproven_rank);
     }
-    list_ranks(hub, hub->complete ? is_missing : is_absent, list);
+    kolo_hub_list(hub, hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT, list);
     if (hub->complete) {
         kolo_hub_fail(hub, KOLO_ERR_TIMEOUT,
                       "exchange %u: %s had not come when rank %d's %d ms were over", hub->seq, list,
@@ -386,9 +341,9 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 /* The first contribution sets the size. Memory is allocated only after the size was checked. */
 static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    char list[LIST_CHARS + 64];
+    char list[KOLO_HUB_LIST_CHARS];
     if (hub->nleft > 0) {
-        list_ranks(hub, is_gone, list);
+        kolo_hub_list(hub, KOLO_HUB_GONE, list);
         kolo_hub_fail(hub, KOLO_ERR_PEER, "%s had left or died when rank %d began exchange %u",
                       list, conn->rank, hub->seq);
         return false;
@@ -405,6 +360,7 @@ static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
         return false;
     }
     hub->exchanging = true;
+    hub->warn_us = kolo_now_us() + WARN_MS * 1e3;
     hub->bytes_from = conn->rank;
     hub->narrived = 0;
     return true;
