@@ -75,13 +75,27 @@ using Token = std::shared_ptr<std::atomic<bool>>;
 
 struct Stream;
 
+// Ends with the last graph, executable or launch that has it.
+struct UserObject {
+    void *at;
+    void (*destroy)(void *);
+    ~UserObject()
+    {
+        destroy(at);
+    }
+};
+struct Graph {
+    std::vector<std::pair<Work, Kind>> work;
+    std::vector<std::shared_ptr<UserObject>> objects;
+};
+
 // What one stream captures, and those that joined it by waiting for its events, in the order of the
 // calls. A stream that joined must be waited for by the first one behind its last work.
 struct Capture {
     std::mutex lock;
     Stream *first = nullptr;
     int mode = kGlobalMode;
-    std::vector<std::pair<Work, Kind>> work;
+    Graph *graph = new Graph;
     std::map<Stream *, size_t> last, joined; // of a stream: how much there was behind its last work
     bool invalid = false, over = false;
 };
@@ -96,12 +110,14 @@ __attribute__((constructor)) void KeepFaults()
 }
 
 struct Stream {
+    inline static std::atomic<unsigned long long> made{0};
     std::mutex pushing; // by one caller at a time
     std::mutex lock;
     std::condition_variable changed;
     std::deque<Item> work;
     bool busy = false, stop = false;
     const int device;
+    const unsigned long long id = ++made;
     const bool blocking; // ordered with the legacy default stream
     strict::QueueList &queues;
     strict::HardwareQueue *const queue;
@@ -164,8 +180,8 @@ struct Stream {
         std::unique_lock<std::mutex> hold(lock);
         if (capture != nullptr) {
             std::lock_guard<std::mutex> all(capture->lock);
-            capture->work.emplace_back(std::move(next), kind);
-            capture->last[this] = capture->work.size();
+            capture->graph->work.emplace_back(std::move(next), kind);
+            capture->last[this] = capture->graph->work.size();
             return;
         }
         hold.unlock();
@@ -197,10 +213,6 @@ struct Event {
         capture; // in which it was recorded last: by this stream, behind so much
     Stream *stream = nullptr;
     size_t behind = 0;
-};
-
-struct Graph {
-    std::vector<std::pair<Work, Kind>> work;
 };
 
 struct Allocation {
@@ -379,10 +391,37 @@ void MustLive(const void *object, const char *what)
         abort();
     }
 }
+// cudaStreamPerThread, which ends with its thread.
+Stream *OwnStream(int device)
+{
+    struct Own {
+        std::map<int, std::shared_ptr<Stream>> made;
+        ~Own()
+        {
+            for (const auto &[on, stream] : made) {
+                stream->Drain();
+                std::lock_guard<std::mutex> hold(lock);
+                streams.erase(stream.get());
+            }
+        }
+    };
+    static thread_local Own own;
+    std::shared_ptr<Stream> &stream = own.made[device];
+    if (stream == nullptr) {
+        stream = std::make_shared<Stream>(device, true);
+        std::lock_guard<std::mutex> hold(lock);
+        streams[stream.get()] = stream;
+    }
+    return stream.get();
+}
 Stream *StreamOf(kolo_cuda_stream stream)
 {
-    if (reinterpret_cast<uintptr_t>(stream) <= 1) {
+    constexpr uintptr_t kLegacy = 1, kPerThread = 2;
+    if (reinterpret_cast<uintptr_t>(stream) <= kLegacy) {
         return NullStream(std::max(Current(), 0));
+    }
+    if (reinterpret_cast<uintptr_t>(stream) == kPerThread) {
+        return OwnStream(std::max(Current(), 0));
     }
     MustLive(stream, "stream");
     return reinterpret_cast<Stream *>(stream);
@@ -1278,6 +1317,13 @@ int cuStreamCreateWithPriority(kolo_cuda_stream *stream, unsigned flags, int pri
     MakeStream(stream, flags, priority < 0);
     return KOLO_CUDA_OK;
 }
+// No call to fail: who asks may as well order by an event.
+KOLO_EXPORT
+int cuStreamGetId(kolo_cuda_stream stream, unsigned long long *id)
+{
+    *id = StreamOf(stream)->id;
+    return KOLO_CUDA_OK;
+}
 KOLO_EXPORT
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
@@ -1305,6 +1351,9 @@ int cuStreamQuery(kolo_cuda_stream stream)
 {
     TAKE_CONTEXT(false);
     Stream *s = StreamOf(stream);
+    if (fault != 0) {
+        return fault;
+    }
     {
         std::lock_guard<std::mutex> hold(s->lock);
         if (!s->work.empty() || s->busy) { // no call to fail: how many there are is chance
@@ -1380,7 +1429,7 @@ int cuEventRecord(kolo_cuda_event event, kolo_cuda_stream stream)
     if (e->capture != nullptr) {
         std::lock_guard<std::mutex> all(e->capture->lock);
         e->stream = s;
-        e->behind = e->capture->work.size();
+        e->behind = e->capture->graph->work.size();
         return KOLO_CUDA_OK;
     }
     const Token token = std::make_shared<std::atomic<bool>>(false);
@@ -1488,9 +1537,10 @@ int cuStreamEndCapture(kolo_cuda_stream stream, Graph **graph)
     capture->over = true;
     *graph = nullptr;
     if (capture->invalid || unjoined) {
+        delete capture->graph;
         return capture->invalid ? kCaptureInvalidated : kCaptureUnjoined;
     }
-    *graph = new Graph{capture->work};
+    *graph = capture->graph;
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1506,6 +1556,9 @@ int cuGraphLaunch(Graph *graph, kolo_cuda_stream stream)
     for (const auto &[work, kind] : graph->work) {
         Queue(StreamOf(stream), work, kind);
     }
+    if (!graph->objects.empty()) { // they outlive the launch
+        Queue(StreamOf(stream), [objects = graph->objects] {});
+    }
     return KOLO_CUDA_OK;
 }
 KOLO_EXPORT
@@ -1519,6 +1572,58 @@ int cuGraphExecDestroy(Graph *executable)
 {
     TAKE_CONTEXT(false);
     delete executable;
+    return KOLO_CUDA_OK;
+}
+
+// As many references as are not given to graphs; the object ends with the last one.
+struct CUuserObject_st {
+    std::shared_ptr<UserObject> object;
+    unsigned references;
+};
+KOLO_EXPORT
+int cuUserObjectCreate(CUuserObject_st **out, void *at, void (*destroy)(void *), unsigned count,
+                       unsigned)
+{
+    ENTER();
+    *out = new CUuserObject_st{std::shared_ptr<UserObject>(new UserObject{at, destroy}), count};
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuUserObjectRelease(CUuserObject_st *object, unsigned count)
+{
+    object->references -= count;
+    if (object->references == 0) {
+        delete object;
+    }
+    return KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuGraphRetainUserObject(Graph *graph, CUuserObject_st *object, unsigned count, unsigned flags)
+{
+    ENTER();
+    constexpr unsigned kMove = 1;
+    graph->objects.push_back(object->object);
+    return (flags & kMove) != 0 ? cuUserObjectRelease(object, count) : KOLO_CUDA_OK;
+}
+KOLO_EXPORT
+int cuStreamGetCaptureInfo_v2(kolo_cuda_stream stream, int *status, unsigned long long *id,
+                              Graph **graph, const void ***dependencies, size_t *count)
+{
+    ENTER();
+    const auto capture = StreamOf(stream)->Capturing();
+    *status = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
+    if (capture != nullptr && graph != nullptr) {
+        *graph = capture->graph;
+    }
+    if (capture != nullptr && id != nullptr) {
+        *id = reinterpret_cast<uintptr_t>(capture.get());
+    }
+    if (dependencies != nullptr) { // nodes are not modelled
+        *dependencies = nullptr;
+    }
+    if (count != nullptr) {
+        *count = 0;
+    }
     return KOLO_CUDA_OK;
 }
 
