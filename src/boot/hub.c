@@ -277,6 +277,12 @@ static int next_deadline_ms(struct kolo_hub *hub)
 {
     const double now_us = kolo_now_us();
     double next_us = hub->failed ? hub->linger_until_us : INFINITY;
+    if (!hub->failed && hub->nranks > 0 && (hub->exchanging || !hub->complete)) {
+        if (hub->warn_us <= now_us) {
+            kolo_hub_warn(hub);
+        }
+        next_us = hub->warn_us;
+    }
     for (size_t i = 0; i < hub->nconns; i++) {
         struct kolo_conn *conn = hub->conns[i];
         if (conn->fd >= 0 && conn->deadline_us <= now_us) {

@@ -68,17 +68,21 @@ struct kolo_hub {
     int nunproven; /* connections that named a rank but did not prove the secret */
     int unproven_rank;
     double linger_until_us;
+    double warn_us; /* when to warn of the ranks for which the others wait */
     struct kolo_boot_error error;
     uint32_t ended; /* 1 + the rank whose end is the reason; 0: none is known */
 };
 
-/* Whether a list has this rank. */
-typedef bool (*kolo_hub_pick)(const struct kolo_hub *hub, int rank);
-enum { KOLO_HUB_LIST = 264 };
+/* Which ranks a list names: those that have not joined, those whose contribution to the exchange has
+ * not come, those that have left or died. */
+enum kolo_hub_pick { KOLO_HUB_ABSENT, KOLO_HUB_MISSING, KOLO_HUB_GONE };
+enum { KOLO_HUB_LIST_CHARS = 264 };
+
 /* "rank 3", "ranks 1, 4-7" or "ranks 1, 4-7 and 90 more". */
-void kolo_hub_list(const struct kolo_hub *hub, kolo_hub_pick pick, char out[KOLO_HUB_LIST]);
+void kolo_hub_list(const struct kolo_hub *hub, enum kolo_hub_pick pick,
+                   char out[KOLO_HUB_LIST_CHARS]);
 /* The lowest of them; hub->nranks: there is none. */
-int kolo_hub_first(const struct kolo_hub *hub, kolo_hub_pick pick);
+int kolo_hub_first(const struct kolo_hub *hub, enum kolo_hub_pick pick);
 
 /* HELLO came: send the challenge. */
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn);
@@ -96,6 +100,8 @@ void kolo_hub_lose(struct kolo_hub *hub, struct kolo_conn *conn);
 void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn);
 /* The deadline of the connection has passed. */
 void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn);
+/* Warn of the ranks for which the others wait. */
+void kolo_hub_warn(struct kolo_hub *hub);
 /* The job fails: every rank gets the error, now or when it joins. */
 void kolo_hub_fail(struct kolo_hub *hub, kolo_status status, const char *format, ...)
     KOLO_PRINTF(3, 4);

@@ -13,29 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 30000 };
-
-/* ---- which ranks a text names ---- */
-
-static bool is_absent(const struct kolo_hub *hub, int rank)
-{
-    return hub->ranks[rank] == KOLO_RANK_ABSENT;
-}
-
-static bool is_gone(const struct kolo_hub *hub, int rank)
-{
-    return hub->ranks[rank] == KOLO_RANK_LEFT || hub->ranks[rank] == KOLO_RANK_DIED;
-}
-
-static bool is_missing(const struct kolo_hub *hub, int rank)
-{
-    for (size_t i = 0; i < hub->nconns; i++) {
-        if (hub->conns[i]->state == KOLO_CONN_JOINED && hub->conns[i]->rank == rank) {
-            return !hub->conns[i]->arrived;
-        }
-    }
-    return hub->ranks[rank] != KOLO_RANK_OUT;
-}
+enum { LINGER_MS = 30000, WARN_MS = 10000 };
 
 /* ---- output ---- */
 
@@ -229,6 +207,7 @@ static void admit_rank(struct kolo_hub *hub, struct kolo_conn *conn)
         }
         hub->nranks = hello->nranks;
         hub->first = hello->rank;
+        hub->warn_us = kolo_now_us() + WARN_MS * 1e3;
     }
     conn->state = KOLO_CONN_JOINED;
     conn->rank = hello->rank;
@@ -325,9 +304,18 @@ void kolo_hub_refuse(struct kolo_hub *hub, struct kolo_conn *conn)
     }
 }
 
+void kolo_hub_warn(struct kolo_hub *hub)
+{
+    char list[KOLO_HUB_LIST_CHARS];
+    hub->warn_us = INFINITY;
+    kolo_hub_list(hub, hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT, list);
+    KOLO_LOG(WARN, INIT, "the job of %d ranks has waited %d s for %s to %s", hub->nranks,
+             WARN_MS / 1000, list, hub->complete ? "go on joining" : "join");
+}
+
 void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    char list[KOLO_HUB_LIST];
+    char list[KOLO_HUB_LIST_CHARS];
     char strangers[96] = "";
     if (conn->state != KOLO_CONN_JOINED) {
         kolo_hub_lose(hub, conn);
@@ -338,9 +326,9 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
                        "; %d connections did not prove the secret, the last as rank %d",
                        hub->nunproven, hub->unproven_rank);
     }
-    const kolo_hub_pick is_late = hub->complete ? is_missing : is_absent;
-    kolo_hub_list(hub, is_late, list);
-    note_end(hub, 1 + (uint32_t)kolo_hub_first(hub, is_late)); /* the first one is at fault */
+    const enum kolo_hub_pick late = hub->complete ? KOLO_HUB_MISSING : KOLO_HUB_ABSENT;
+    kolo_hub_list(hub, late, list);
+    note_end(hub, 1 + (uint32_t)kolo_hub_first(hub, late)); /* the first one is at fault */
     if (hub->complete) {
         kolo_hub_fail(hub, KOLO_ERR_TIMEOUT,
                       "exchange %u: %s had not come when rank %d's %d ms were over", hub->seq, list,
@@ -357,9 +345,9 @@ void kolo_hub_time_out(struct kolo_hub *hub, struct kolo_conn *conn)
 /* The first contribution sets the size. Memory is allocated only after the size was checked. */
 static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
 {
-    char list[KOLO_HUB_LIST];
+    char list[KOLO_HUB_LIST_CHARS];
     if (hub->nleft > hub->nout) {
-        kolo_hub_list(hub, is_gone, list);
+        kolo_hub_list(hub, KOLO_HUB_GONE, list);
         kolo_hub_fail(hub, KOLO_ERR_PEER, "%s had left or died when rank %d began exchange %u",
                       list, conn->rank, hub->seq);
         return false;
@@ -376,6 +364,7 @@ static bool open_exchange(struct kolo_hub *hub, struct kolo_conn *conn)
         return false;
     }
     hub->exchanging = true;
+    hub->warn_us = kolo_now_us() + WARN_MS * 1e3;
     hub->bytes_from = conn->rank;
     hub->narrived = hub->nout;
     return true;
