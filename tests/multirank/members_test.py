@@ -14,7 +14,7 @@ from tap import check, run_tests
 MEMBERS = sys.argv[1]
 FULL = bool(os.environ.get("KOLO_TEST_FULL"))
 SHORT = bool(os.environ.get("KOLO_TEST_SHORT"))
-TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 160 if FULL else 15 if SHORT else 60
+TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 120 if FULL else 15 if SHORT else 60
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 11
 STOPS = max(2, TRIALS // 30)
 COSTS = "cores=2,latency_us=0.2,copy_gbs=10,reduce_gbs=10,step_us=0.01,switch_us=1"
