@@ -15,7 +15,8 @@
  *    that are allowed.
  *  - INVALID and UNSUPPORTED change nothing, and the communicator stays usable. Any other error
  *    ends the communicator: only kolo_comm_error(), kolo_comm_failure(), kolo_comm_failed_ranks(),
- *    kolo_comm_shrink(), kolo_comm_abort() and kolo_comm_destroy() may follow.
+ *    kolo_comm_agree(), kolo_comm_shrink(), kolo_comm_reconfigure(), kolo_comm_abort() and
+ *    kolo_comm_destroy() may follow.
  *  - All ranks make the same calls in the same order. Two calls are the same if they have the same
  *    collective, root and bytes; in a reduction also type and operation; in a v-form also counts.
  *    Otherwise every rank gets MISMATCH within a second, and the text names both calls. A call that
