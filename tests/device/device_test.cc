@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
@@ -1506,41 +1505,6 @@ TEST(DeviceErrors, TheStreamOfAThreadIsRefusedWhereAnotherThreadEnqueues)
     EXPECT_EQ(KOLO_ERR_INVALID,
               kolo_all_reduce(a.Get(), a.Get(), 3, KOLO_INT32, KOLO_SUM, team.Comm(0), stream));
     EXPECT_NE(nullptr, strstr(kolo_error_text(), "cudaStreamPerThread")) << kolo_error_text();
-}
-
-// More calls would fill the stream, and the driver would wait for room with its lock.
-TEST(FakeDeviceSeveral, ARankIsABoundedNumberOfCallsAheadOfTheOthers)
-{
-    ASSERT_TRUE(gpu::IsFake()) << "KOLO_CUDA_PATH is not the driver of tests/device";
-    constexpr int kCalls = 400, kAhead = 128;
-    Several several(2);
-    ASSERT_TRUE(several.IsUp()) << kolo_error_text();
-    const Memory memory[] = {Memory(8, 0), Memory(8, 1)};
-    const Stream stream[] = {Stream(0), Stream(1)};
-    const double one = 1;
-    std::atomic<int> made[2] = {0, 0};
-    memory[0].Put(&one, 8);
-    memory[1].Put(&one, 8);
-    several.Threads([&](int r) {
-        if (r == 1) { // rank 0 comes as far as it can
-            while (made[0] < kAhead) {
-                std::this_thread::yield();
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        }
-        for (int i = 0; i < kCalls; i++) {
-            EXPECT_TRUE(r == 0 || made[0] <= made[1] + kAhead) << made[0] << " " << made[1];
-            EXPECT_EQ(KOLO_OK,
-                      kolo_all_reduce(memory[r].Get(), memory[r].Get(), 1, KOLO_FLOAT64,
-                                      i % 2 == 0 ? KOLO_SUM : KOLO_AVG,
-                                      several.comm[static_cast<size_t>(r)], stream[r].Get()))
-                << kolo_error_text();
-            made[r]++;
-        }
-        stream[r].Sync();
-    });
-    EXPECT_EQ(std::ldexp(1, kCalls / 2), memory[0].At<double>(0));
-    EXPECT_EQ(std::ldexp(1, kCalls / 2), memory[1].At<double>(0));
 }
 
 // Its pinned memory, its streams and its kernels are the driver's business, which waits for all

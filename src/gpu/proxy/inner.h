@@ -4,7 +4,6 @@
 #define KOLO_GPU_PROXY_INNER_H
 
 #include "gpu/context/stream_order.h"
-#include "gpu/proxy/bound.h"
 #include "gpu/proxy/proxy.h"
 #include "gpu/proxy/shared_gpu.h"
 #include "gpu/proxy/staging.h"
@@ -34,7 +33,6 @@ struct kolo_proxy {
     kolo_cuda_address done_at;
     struct kolo_staging staging;   /* only the thread uses it */
     struct kolo_shared_gpu shared; /* the thread uses it, and who finds that no call is pending */
-    struct kolo_proxy_bound bound;
 
     /* Of the members up to `lock`. It is held while a call is enqueued, which may wait until a
      * stream has room; so the thread never takes it. */

@@ -54,7 +54,6 @@ void kolo_proxy_abort(struct kolo_proxy *r)
         r->releasing = pthread_create(&r->releaser, NULL, run_releaser, r) == 0;
     }
     pthread_mutex_unlock(&r->lock);
-    kolo_proxy_bound_end(&r->bound);
     if (atomic_load(&r->comm->failure.error) == KOLO_OK) {
         kolo_comm_abort(r->host);
         return;
@@ -115,7 +114,6 @@ static void proxy_free(struct kolo_proxy *r)
     pthread_cond_destroy(&r->came);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->order);
-    kolo_proxy_bound_close(&r->bound);
     r->destroy(r->host);
     free(r);
 }
@@ -137,7 +135,6 @@ kolo_status kolo_proxy_open(const struct kolo_path_env *env, struct kolo_comm *h
     r->shared =
         (struct kolo_shared_gpu){.host = host, .gpu = &r->gpu, .sockets = {.socket = KOLO_NO_FD}};
     r->staging = (struct kolo_staging){.host = host, .gpu = &r->gpu};
-    kolo_proxy_bound_open(&r->bound);
     pthread_mutex_init(&r->order, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->came, NULL);

@@ -108,7 +108,6 @@ void *kolo_proxy_run(void *arg)
         if (!job->captured) {
             job_leave(job);
             kolo_pending_end();
-            kolo_proxy_bound_leave(&r->bound);
         }
     }
     kolo_shared_gpu_close(&r->shared);
@@ -177,6 +176,7 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *j
     if (is_aborted(r)) {
         return kolo_fail(KOLO_ERR_ABORTED, "the communicator was ended");
     }
+    KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, stream, &job->captured));
     const bool captured = job->captured;
     const bool fuses =
         job->message == NULL && job->call.args.coll != KOLO_COLL_BARRIER && can_fuse(r, job);
@@ -203,30 +203,15 @@ static kolo_status enqueue_locked(struct kolo_proxy *r, struct kolo_proxy_job *j
     return kolo_gpu_order_note(&r->gpu, &r->calls, stream, captured);
 }
 
-static kolo_status enqueue_in_turn(struct kolo_proxy *r, struct kolo_proxy_job *job,
-                                   bool *taken_out)
-{
-    const struct kolo_comm *c = r->comm;
-    KOLO_TRY(kolo_gpu_is_capturing(&r->gpu, job->call.stream, &job->captured));
-    KOLO_TRY(job->captured
-                 ? KOLO_OK
-                 : kolo_proxy_bound_enter(&r->bound, c->ranks.rank, c->options.timeout_ms));
-    pthread_mutex_lock(&r->order);
-    const kolo_status st = enqueue_locked(r, job, taken_out);
-    pthread_mutex_unlock(&r->order);
-    if (!*taken_out && !job->captured) {
-        kolo_proxy_bound_leave(&r->bound);
-    }
-    return st;
-}
-
 /* Enqueue a job, which it takes in any case. */
 static kolo_status enqueue_job(struct kolo_proxy *r, struct kolo_proxy_job *job)
 {
     bool taken = false;
     kolo_status st = kolo_gpu_enter(&r->gpu);
     if (st == KOLO_OK) {
-        st = enqueue_in_turn(r, job, &taken);
+        pthread_mutex_lock(&r->order);
+        st = enqueue_locked(r, job, &taken);
+        pthread_mutex_unlock(&r->order);
         kolo_gpu_leave(&r->gpu);
     }
     if (!taken) {
