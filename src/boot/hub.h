@@ -14,7 +14,14 @@
 
 /* The states of a connection. TOLD: it has its error, and its input is ignored. */
 enum kolo_conn_state { KOLO_CONN_ACCEPTED, KOLO_CONN_CHALLENGED, KOLO_CONN_JOINED, KOLO_CONN_TOLD };
-enum kolo_rank_state { KOLO_RANK_ABSENT, KOLO_RANK_HERE, KOLO_RANK_LEFT, KOLO_RANK_DIED };
+/* The states of a rank. OUT: nobody waits for it, as kolo_meet.absent says. */
+enum kolo_rank_state {
+    KOLO_RANK_ABSENT,
+    KOLO_RANK_HERE,
+    KOLO_RANK_LEFT,
+    KOLO_RANK_DIED,
+    KOLO_RANK_OUT
+};
 
 struct kolo_conn {
     int fd;                 /* -1: closed, to be swept */
@@ -46,6 +53,7 @@ struct kolo_hub {
     int nranks;    /* 0: no rank has joined */
     int first;     /* the rank that set nranks */
     int njoined, nleft;
+    int nout; /* ranks that are waited for by nobody */
     bool complete, failed, exchanging;
     unsigned char *ranks; /* enum kolo_rank_state [nranks] */
     struct kolo_conn **conns;
@@ -73,6 +81,8 @@ enum { KOLO_HUB_LIST_CHARS = 264 };
 /* "rank 3", "ranks 1, 4-7" or "ranks 1, 4-7 and 90 more". */
 void kolo_hub_list(const struct kolo_hub *hub, enum kolo_hub_pick pick,
                    char out[KOLO_HUB_LIST_CHARS]);
+/* The lowest of them; hub->nranks: there is none. */
+int kolo_hub_first(const struct kolo_hub *hub, enum kolo_hub_pick pick);
 
 /* HELLO came: send the challenge. */
 void kolo_hub_challenge(struct kolo_hub *hub, struct kolo_conn *conn);

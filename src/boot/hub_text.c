@@ -13,7 +13,7 @@ static bool is_late(const struct kolo_hub *hub, int rank)
             return !hub->conns[i]->arrived;
         }
     }
-    return true;
+    return hub->ranks[rank] != KOLO_RANK_OUT;
 }
 
 static bool is_picked(const struct kolo_hub *hub, enum kolo_hub_pick pick, int rank)
@@ -26,6 +26,15 @@ static bool is_picked(const struct kolo_hub *hub, enum kolo_hub_pick pick, int r
     default:
         return is_late(hub, rank);
     }
+}
+
+int kolo_hub_first(const struct kolo_hub *hub, enum kolo_hub_pick pick)
+{
+    int rank = 0;
+    while (rank < hub->nranks && !is_picked(hub, pick, rank)) {
+        rank++;
+    }
+    return rank;
 }
 
 void kolo_hub_list(const struct kolo_hub *hub, enum kolo_hub_pick pick,

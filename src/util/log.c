@@ -229,6 +229,11 @@ void kolo_log_print(enum kolo_level level, const char *format, ...)
     errno = saved;
 }
 
+void kolo_log_line(const char *text)
+{
+    KOLO_LOG(INFO, ALL, "%s", text);
+}
+
 #undef kolo_fail /* of the static analyzer */
 kolo_status kolo_fail(kolo_status code, const char *format, ...)
 {

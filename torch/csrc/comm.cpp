@@ -106,7 +106,9 @@ Communicator::Communicator(const c10::intrusive_ptr<c10d::Store> &store, const s
     if (device) {
         config.device = device->index();
         const c10::impl::VirtualGuardImpl guard(device->type());
-        side_ = guard.getStreamFromGlobalPool(*device);
+        /* Of high priority: a call that waits for other ranks is then in no hardware queue that
+         * the streams of the model use. */
+        side_ = guard.getStreamFromGlobalPool(*device, true);
     }
     /* split_group() makes a group for each kind of device over one store. The k-th group of each
      * rank meets the k-th group of the others. */
