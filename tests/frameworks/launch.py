@@ -19,7 +19,7 @@ NEEDS = {"accelerate_ranks": ("accelerate", "--frameworks"), "trainer_ranks": ("
          "lightgbm_ranks": ("lightgbm", "--frameworks"), "lightning_ranks": ("lightning", "--frameworks-all"),
          "deepspeed_ranks": ("deepspeed", "--frameworks-all"), "ray_actors": ("ray", "--frameworks-all")}
 RANKS = 2
-LIMIT_S = 150
+LIMIT_S = 400
 
 
 def python_of(module):
