@@ -20,7 +20,7 @@ import tap
 KOLO = os.path.abspath(sys.argv[1])
 ENTRIES = [entry.split(":") for entry in sys.argv[2:]]
 LONG = bool(os.environ.get("KOLO_TEST_FULL"))
-LIMIT_S = 60
+LIMIT_S = 120
 # No rank reads another's memory: then a message of some size needs both ranks' help.
 NO_SINGLE_COPIES = {"OMPI_MCA_smsc": "^cma,knem,xpmem", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
                     "MPIR_CVAR_CH4_CMA_ENABLE": "0"}
