@@ -12,17 +12,20 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from horovod_calls import all_of
+import experts_calls
+import horovod_calls
+from delayed import weights_by_delayed_gradients
 from kolo_train.config import WAYS, Config, UsageError
 from kolo_train.job import join, leave
 from kolo_train.memory import formula
-from kolo_train.train import run
+from kolo_train.train import run, trained
 from tap import check, done
 
 BACKEND, GROUPS = sys.argv[1], sys.argv[2:]
 FAILED = 1
 DEEPSPEED = [way for way in WAYS if way.startswith("deepspeed-") and find_spec("deepspeed")]
-SYNCHRONOUS = [way for way in WAYS if way not in ("single", "ps-async", "ps-hybrid", "local-sgd")
+LATE = ("ps-async", "ps-hybrid", "local-sgd", "pp-pipedream", "pp-2bw")
+SYNCHRONOUS = [way for way in WAYS if way not in ("single", *LATE)
                and (way in DEEPSPEED or not way.startswith("deepspeed-"))]
 TINY = {"backend": BACKEND, "layers": 2, "width": 32, "context": 16, "batch": 24, "steps": 8,
         "optimizer": "sgd", "lr": 0.1, "check": True}
@@ -33,6 +36,8 @@ N = JOB.ranks
 def report_of(way, **options):
     """A short run; what it came to, on every rank."""
     own = {"batch": 4 * N} if way.startswith(("pp-", "3d")) else {}
+    if way.startswith("ep"):
+        own["model"] = "moe"
     if way == "pp-interleaved":
         own["layers"] = 2 * N - 2  # beside the first and the last
     return run(Config(**{**TINY, **own, "parallel": way, **options}), JOB, quiet=True)
@@ -67,7 +72,7 @@ def together():
     """The options that change how a gradient is computed, not what it is."""
     for way in SYNCHRONOUS:
         accumulate = 3 if not way.startswith(("pp-", "3d")) else N
-        batch = {"batch": 12 * N} if way in ("dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
+        batch = {"batch": 12 * N} if way in ("dp", "ep", "ep+dp", "ddp", "horovod", "fsdp", "zero1", "zero2", "zero3", *DEEPSPEED) else {}
         if way.startswith("ps-"):
             batch = {"batch": 6 * (N - 1)}
         recompute = way != "deepspeed-zero3"
@@ -136,6 +141,23 @@ def asynchronous():
          f"ps-hybrid on {N} ranks learns, and drops what comes late where there are others", report.notes, report.losses)
 
 
+def unflushed():
+    """Pipelines whose gradients are late, against one process that is as late."""
+    stages = range(N)
+    for way, options, delays, parts in (
+            ("pp-pipedream", {}, [N - 1 - s for s in stages], 1),
+            ("pp-pipedream", {"vertical_sync": True}, [N - 1 for _ in stages], 1),
+            ("pp-2bw", {"accumulate": N + 1, "recompute": True, "batch": 4 * (N + 1)}, [1 for _ in stages], N + 1)):
+        config = Config(**{**TINY, "lr": 0.03, "batch": 8, "steps": 12, "parallel": way, **options})
+        report, state = trained(config, JOB, quiet=True)
+        want = weights_by_delayed_gradients(config, delays, parts)
+        wrong = [name for name in want if JOB.rank == 0 and not (name in state and state[name].equal(want[name]))]
+        sync = " with vertical sync" * config.vertical_sync
+        tell(not wrong and falls(report),
+             f"{way}{sync} on {N} ranks gives the weights of gradients {delays} updates late to the last bit, and learns",
+             wrong, report.losses, report.notes)
+
+
 def seen():
     """Communication, as the profiler sees it."""
     for way, words in (("ddp", {"all_reduce"}), ("zero3", {"all_gather"}), ("pp-gpipe", {"send", "recv"})):
@@ -146,10 +168,23 @@ def seen():
 
 def horovod():
     """The calls of Horovod's interface."""
-    for what, wrong in all_of(BACKEND):
+    calls("horovod", horovod_calls.all_of(BACKEND))
+
+
+def experts():
+    """The layer of --model moe, and ways that leave its experts whole."""
+    calls("experts", experts_calls.all_of())
+    for way, options in (("ep", {"capacity": 0.8}), ("ep+dp", {"expert_ranks": 1}), ("ddp", {}), ("zero2", {}), ("fsdp", {}),
+                         ("tp", {}), ("pp-1f1b", {})):
+        equal(report_of(way, model="moe", experts=4, **options), f"{way} of the mixture of experts")
+
+
+def calls(of, groups):
+    """What every rank says of groups of calls, each (what, what is wrong)."""
+    for what, wrong in groups:
         bad = [None] * N
         dist.all_gather_object(bad, wrong)
-        tell(not any(bad), f"horovod on {N} ranks: {what}", *bad)
+        tell(not any(bad), f"{of} on {N} ranks: {what}", *bad)
 
 
 def refused():

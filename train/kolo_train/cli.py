@@ -39,15 +39,22 @@ def make_parser() -> argparse.ArgumentParser:
     _offer(job, "--backend", choices=("kolo", "gloo", "nccl"))
     job.add_argument("--device", choices=("cpu", "cuda"), help="device of the tensors (cuda with nccl, else cpu)")
     job.add_argument("--mesh", type=_mesh, metavar="D,P,T", help="for 3d: ranks along data, pipeline and tensor")
+    _offer(job, "--expert-ranks", "for ep+dp: ranks that share the experts; 0 is half of all", type=int)
+    sync = "for pp-pipedream: one version of the weights for a batch on all stages"
+    job.add_argument("--vertical-sync", action="store_true", help=sync)
     _offer(job, "--local-steps", "for local-sgd: steps between averages", type=_positive)
     _offer(job, "--ps-timeout-ms", "for ps-hybrid: time-out of a step", type=float)
     _offer(job, "--straggle-ms", "delay of the last rank in each step", type=float)
     model = parser.add_argument_group("the model")
-    _offer(model, "--model", choices=("mlp", "cnn", "gpt"))
+    _offer(model, "--model", choices=("mlp", "cnn", "gpt", "moe"))
     _offer(model, "--layers", "number of blocks, convolutions or hidden layers", type=_positive)
     _offer(model, "--width", type=_positive)
-    _offer(model, "--heads", "for gpt: attention heads", type=_positive)
-    _offer(model, "--context", "for gpt: length of the context in characters", type=_positive)
+    _offer(model, "--heads", "for gpt and moe: attention heads", type=_positive)
+    _offer(model, "--context", "for gpt and moe: length of the context in characters", type=_positive)
+    _offer(model, "--experts", "for moe: experts of a block", type=_positive)
+    _offer(model, "--top-k", "for moe: experts that see a token", type=_positive)
+    capacity = "for moe: an expert's tokens of a sample, as a multiple of the mean; the rest is dropped; 0: no limit"
+    _offer(model, "--capacity", capacity, type=float)
     train = parser.add_argument_group("the training")
     _offer(train, "--steps", type=_positive)
     _offer(train, "--seconds", "if not 0: train for about this time, not for --steps", type=float)
@@ -134,7 +141,7 @@ def _need(config: Config, plot: Path | None) -> None:
 
     for module, why, needed in (
         ("torch", "trains", True),
-        ("sklearn", "has the digits", config.model != "gpt"),
+        ("sklearn", "has the digits", not config.reads),
         ("matplotlib", "draws --plot", plot is not None),
     ):
         if needed and find_spec(module) is None:

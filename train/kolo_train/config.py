@@ -17,10 +17,14 @@ WAYS = {
     "deepspeed-zero1": "ZeRO stage 1 by DeepSpeed, where it is installed",
     "deepspeed-zero2": "ZeRO stage 2 by DeepSpeed",
     "deepspeed-zero3": "ZeRO stage 3 by DeepSpeed",
+    "ep": "experts divided over all ranks, the batch too: for --model moe",
+    "ep+dp": "the same in several groups of --expert-ranks, each with all experts",
     "tp": "tensor parallel: each linear layer split over all ranks",
     "pp-gpipe": "pipeline: all forwards of the micro-batches, then all backwards",
     "pp-1f1b": "pipeline: one forward, one backward in turn",
     "pp-interleaved": "pipeline: 1F1B with two stages a rank",
+    "pp-pipedream": "pipeline that is never flushed: 1F1B over batches, stashed weights",
+    "pp-2bw": "the same over micro-batches, gradients one update old, two versions",
     "3d": "data x pipeline x tensor parallel, see --mesh",
     "ps-sync": "parameter server (rank 0) that waits for every worker",
     "ps-async": "parameter server that applies each gradient as it comes",
@@ -45,6 +49,9 @@ class Config:
     width: int = 128
     heads: int = 4
     context: int = 64
+    experts: int = 8
+    top_k: int = 2
+    capacity: float = 0
     steps: int = 200
     seconds: float = 0
     batch: int = 32
@@ -57,6 +64,8 @@ class Config:
     loss_scale: float = 2.0**16
     offload: str = "none"
     mesh: tuple[int, int, int] | None = None
+    expert_ranks: int = 0
+    vertical_sync: bool = False
     local_steps: int = 8
     ps_timeout_ms: float = 50
     straggle_ms: float = 0
@@ -71,12 +80,21 @@ class Config:
             raise UsageError(f"--parallel {self.parallel} takes a server and workers: give -n 2 or more")
         if self.width % self.heads:
             raise UsageError(f"--width {self.width} is not a multiple of --heads {self.heads}")
+        if self.parallel.startswith("ep") and self.model != "moe":
+            raise UsageError(f"--parallel {self.parallel} divides experts: give --model moe")
+        if not 1 <= self.top_k <= self.experts:
+            raise UsageError(f"--top-k {self.top_k} is not 1 to --experts {self.experts}")
         if self.parallel == "tp" and self.heads % ranks:
             raise UsageError(f"--heads {self.heads} cannot be split over {ranks} ranks of tp")
         if self.offload == "host" and self.device == "cpu":
             raise UsageError("--offload host moves from a GPU to host memory; on the CPU, --offload disk")
         if self.check and self.seconds:
             raise UsageError("--check compares a number of steps: give --steps, not --seconds")
+
+    @property
+    def reads(self) -> bool:
+        """The model learns from the novel, not from digits."""
+        return self.model in ("gpt", "moe")
 
     @property
     def half(self) -> bool:

@@ -72,4 +72,4 @@ class Characters:
 
 def make_data(config: Config) -> Digits | Characters:
     """The data that the model of this run learns from."""
-    return Characters(config) if config.model == "gpt" else Digits(config)
+    return Characters(config) if config.reads else Digits(config)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models: an MLP and a CNN for digits, a GPT for characters.
+"""The models: an MLP and a CNN for digits, a GPT for characters, without and with experts.
 
 Each is a sequence of named layers, so that every way of training can take it apart: FSDP shards layer
 by layer, a pipeline cuts between layers, activation checkpointing recomputes a layer at a time.
@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from kolo_train.config import Config
 from kolo_train.data import DTYPES
+from kolo_train.experts import Experts
 
 
 class Layers(nn.Sequential):
@@ -122,6 +123,20 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
+class ExpertBlock(nn.Module):
+    """The same with experts in place of the linear layers."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention = Attention(config.width, config.heads)
+        self.experts = Experts(config.width, config.experts, config.top_k, config.capacity)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.experts(self.norm2(x))
+
+
 class Head(nn.Module):
     """Vectors [batch, time, width] to scores [batch, time, classes]."""
 
@@ -151,14 +166,16 @@ def _cnn(config: Config, classes: int) -> list[tuple[str, nn.Module]]:
 
 
 def _gpt(config: Config, classes: int) -> list[tuple[str, nn.Module]]:
+    experts = config.model == "moe"
     blocks: list[tuple[str, nn.Module]] = [
-        (f"block{i}", Block(config.width, config.heads)) for i in range(config.layers)
+        (f"block{i}", ExpertBlock(config) if experts else Block(config.width, config.heads))
+        for i in range(config.layers)
     ]
     embed = ("embed", Embedding(classes, config.context, config.width))
     return [embed, *blocks, ("head", Head(config.width, classes))]
 
 
-MODELS = {"mlp": _mlp, "cnn": _cnn, "gpt": _gpt}
+MODELS = {"mlp": _mlp, "cnn": _cnn, "gpt": _gpt, "moe": _gpt}
 
 
 def make_model(config: Config, classes: int, dtype: torch.dtype | None = None) -> Layers:

@@ -18,7 +18,7 @@ from kolo_train.job import Job
 from kolo_train.memory import Memory
 from kolo_train.progress import Progress
 from kolo_train.ways import make_way
-from kolo_train.ways.base import Way
+from kolo_train.ways.base import State, Way
 
 TIMED_WARMUP = 5
 """Steps after which --seconds is turned into a number of steps."""
@@ -60,6 +60,11 @@ def run(config: Config, job: Job, quiet: bool = False) -> Report:
 
     Raises UsageError where the options do not fit each other or the number of ranks.
     """
+    return trained(config, job, quiet)[0]
+
+
+def trained(config: Config, job: Job, quiet: bool = False) -> tuple[Report, State]:
+    """As run(), with the weights, complete on rank 0, where config.check asks for them."""
     config.validate(job.ranks)
     way = make_way(config, job)
     trace = _train(way, config, job, quiet)
@@ -68,7 +73,7 @@ def run(config: Config, job: Job, quiet: bool = False) -> Report:
     report = _report(config, job, way, traces)
     if config.check:
         report.check = compare(state, config, job, exact=way.synchronous)
-    return report
+    return report, state
 
 
 def _train(way: Way, config: Config, job: Job, quiet: bool) -> Trace:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from kolo_train.config import Config, UsageError
@@ -153,3 +154,11 @@ def gathered(tensors: State) -> State:
         name: tensor.full_tensor() if hasattr(tensor, "full_tensor") else local(tensor)
         for name, tensor in tensors.items()
     }
+
+
+def merged(parts: Iterable[State], job: Job) -> State:
+    """What all ranks hold by name, on rank 0; others get nothing. All ranks call this."""
+    mine: State = {name: tensor.cpu() for part in parts for name, tensor in part.items()}
+    everything: list[State | None] | None = [None] * job.ranks if job.rank == 0 else None
+    dist.gather_object(mine, everything, dst=0)
+    return {name: tensor for state in everything or [] for name, tensor in (state or {}).items()}

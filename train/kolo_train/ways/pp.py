@@ -25,7 +25,7 @@ from torch.distributed.pipelining import (
 
 from kolo_train.config import UsageError
 from kolo_train.models import Layers, loss_of
-from kolo_train.ways.base import State, Way, gathered
+from kolo_train.ways.base import State, Way, gathered, merged
 
 
 def cuts(layers: int, stages: int) -> list[tuple[int, int]]:
@@ -108,9 +108,4 @@ class Pipeline(Way):
         return self.job.rank == self.stage_ranks - 1
 
     def full_state(self) -> State:
-        mine: State = {}
-        for part in self.parts:
-            mine |= {name: tensor.cpu() for name, tensor in gathered(part.state_dict()).items()}
-        everything: list[State | None] | None = [None] * self.job.ranks if self.job.rank == 0 else None
-        dist.gather_object(mine, everything, dst=0)
-        return {name: tensor for state in everything or [] for name, tensor in (state or {}).items()}
+        return merged((gathered(part.state_dict()) for part in self.parts), self.job)

@@ -44,11 +44,9 @@ def plan_for(config: Config) -> Plan:
     for i in range(config.layers):
         block = f"block{i}"
         plan |= {f"{block}.attention.{name}": columns() for name in "qkv"}
-        plan |= {
-            f"{block}.attention.out": rows(),
-            f"{block}.up": columns(),
-            f"{block}.down": rows(),
-        }
+        plan[f"{block}.attention.out"] = rows()
+        if config.model == "gpt":  # experts stay whole on every rank
+            plan |= {f"{block}.up": columns(), f"{block}.down": rows()}
     return plan
 
 
