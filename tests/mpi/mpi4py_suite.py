@@ -144,6 +144,26 @@ def count_calls(folder):
     return calls
 
 
+def wait(job, limit_s):
+    """A sentence if the job did not come to its end. None of its processes is left."""
+    try:
+        job.wait(limit_s)
+        return "" if job.returncode in (0, 1) else f"ended with status {job.returncode}"
+    except subprocess.TimeoutExpired:
+        return f"hung: no end after {limit_s} s"
+    finally:
+        job.terminate()  # the launcher ends ranks in process groups of their own
+        try:
+            job.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(job.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        job.wait()
+
+
 def run(mpi, ranks, options, kolo):
     """How the tests ended, the calls, and a sentence if the run did not come to its end."""
     with tempfile.TemporaryDirectory(prefix="mpi4py-suite-") as folder:
@@ -154,21 +174,7 @@ def run(mpi, ranks, options, kolo):
         with open(folder + "/out", "w+", encoding="utf-8", errors="replace") as out:
             job = subprocess.Popen([*command, __file__, "--rank", folder, *args], env=env, stdout=out,
                                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
-            try:
-                job.wait(options.limit)
-                trouble = "" if job.returncode in (0, 1) else f"ended with status {job.returncode}"
-            except subprocess.TimeoutExpired:
-                trouble = f"hung: no end after {options.limit} s"
-                job.send_signal(signal.SIGTERM)
-                try:
-                    job.wait(10)
-                except subprocess.TimeoutExpired:
-                    pass
-            try:
-                os.killpg(job.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            job.wait()
+            trouble = wait(job, options.limit)
             out.seek(0)
             tail = out.read().splitlines()[-8:] if trouble else []
         return read(folder, ranks), count_calls(folder), trouble, tail
@@ -224,6 +230,7 @@ def main():
         return 0
     cases = [(mpi, int(n)) for mpi in options.mpi.split(",") for n in options.ranks.split(",")
              if os.path.exists(os.path.join(ROOT, ".venv-peers", mpi, "bin/mpirun"))]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the job, too
     failed = 0
     for number, (mpi, ranks) in enumerate(cases, 1):
         good, lines = compare(mpi, ranks, options)
