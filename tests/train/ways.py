@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+import compression_calls
 import experts_calls
 import horovod_calls
 from delayed import weights_by_delayed_gradients
@@ -177,6 +178,18 @@ def experts():
     for way, options in (("ep", {"capacity": 0.8}), ("ep+dp", {"expert_ranks": 1}), ("ddp", {}), ("zero2", {}), ("fsdp", {}),
                          ("tp", {}), ("pp-1f1b", {})):
         equal(report_of(way, model="moe", experts=4, **options), f"{way} of the mixture of experts")
+
+
+def compression():
+    """Hooks of DDP, alone and as options of a run."""
+    calls("compression", compression_calls.all_of())
+    plain = report_of("ddp", optimizer="adamw", lr=3e-3, steps=60, check=False)
+    for name, options in (("one bit an element", {"optimizer": "1bit-adam", "warmup_steps": 30}),
+                          ("the largest 5 %", {"optimizer": "adamw", "topk": 0.05, "warmup_steps": 10})):
+        report = report_of("ddp", lr=3e-3, steps=60, check=False, **options)
+        ends = [sum(one.losses[-6:]) / 6 for one in (report, plain)]
+        tell(ends[0] < 1.1 * ends[1] and falls(report),
+             f"a GPT that sends {name} on {N} ranks learns as with whole gradients, within 10 %", *ends)
 
 
 def calls(of, groups):
